@@ -18,7 +18,7 @@
 //! | `TIDEGATE_HEARTBEAT_MS` | interval of heartbeats | 1000 |
 //! | `TIDEGATE_SILENCE_MS` | silence after which a rank is given up | 10000 |
 //! | `TIDEGATE_ADDRESS` | address of this node that NICs are to use, as source and to listen at ([`own_address`]) | left to the NIC: libfabric takes the loopback's |
-//! | `TIDEGATE_LISTEN_FD` | set by the launcher: an inherited listening socket for rank 0 | |
+//! | `TIDEGATE_LISTEN_FD` | set by the launcher: a listening socket that rank 0 inherits, as its descriptor and its inode (`3:4711`); a process that does not have that socket goes on without it | |
 //! | `TIDEGATE_LAUNCHER` | which launcher of others started this rank: `pmix`, `pmi`, `pmi2`, `slurm`; `none`: this process is a job of its own. Not looked at where `RANK` is set | found out |
 //! | `TIDEGATE_LIBPMIX` | the PMIx library that goes with the launcher | `libpmix.so.2` |
 //!

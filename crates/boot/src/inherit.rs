@@ -1,53 +1,152 @@
-//! A listening socket that rank 0 inherits from its launcher, so that nobody can take the port in between.
+//! A listening socket that rank 0 inherits from its launcher, so that no other process can take the port in between.
+//!
+//! # Model
+//!
+//! `TIDEGATE_LISTEN_FD=3:4711` names descriptor 3 and the inode of the socket behind it. The variable reaches processes
+//! that the socket was not meant for: helper programs that rank 0 starts, for instance. So the descriptor is taken only if
+//! it can have no owner in this process:
+//!
+//! - The variable came with the process. A program may have set it to a socket of its own since.
+//! - It is that very socket. A descriptor that this program has opened itself under the same number is another one.
+//! - It stays open across `exec`, as the launcher had to leave it. What Rust opens is closed at `exec`, and so is the
+//!   socket from the moment it is taken.
+//! - It has not been taken before.
+//!
+//! # Failure
+//!
+//! Where the descriptor is another one, this process goes on as if the variable were not set, and listens at the address of
+//! rank 0 itself. If that address is taken, the error says what may have become of the socket.
 
 use crate::config::{Config, bad};
 use crate::error::BootError;
-use rustix::net::{AddressFamily, SocketType, sockopt};
+use rustix::fs::{FileType, fstat};
+use rustix::io::{FdFlags, fcntl_getfd, fcntl_setfd};
+use rustix::net::sockopt;
+use std::io::{self, ErrorKind};
 use std::net::TcpListener;
-use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
+use tidegate_hal::tell;
 
-/// Names the inherited descriptor.
+/// Names the inherited descriptor, and the socket that it is to be.
 pub(crate) const LISTEN_FD: &str = "TIDEGATE_LISTEN_FD";
 
-/// A descriptor can be taken over once.
+/// Whether this process has taken the descriptor.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// Gives rank 0 the socket that its launcher left open for it, if there is one.
+/// The value of the variable for a process that inherits `listener` under its present number.
+pub(crate) fn announce(listener: &TcpListener) -> io::Result<String> {
+    let inode = fstat(listener)?.st_ino;
+    Ok(format!("{}:{inode}", listener.as_raw_fd()))
+}
+
+/// Gives rank 0 the socket that its launcher left open for it, if this process has it.
 pub(crate) fn take_listener(mut config: Config) -> Result<Config, BootError> {
     let Some(value) = std::env::var_os(LISTEN_FD) else {
         return Ok(config);
     };
-    if config.rank != 0 || config.size == 1 || TAKEN.swap(true, Ordering::SeqCst) {
+    if config.rank != 0 || config.size == 1 {
         return Ok(config);
     }
     let value = value.to_string_lossy();
-    let refuse = |expected: &str| bad(LISTEN_FD, &value, expected);
-    let number: i32 = match value.parse() {
-        Ok(number) if number > 2 => number,
-        _ => {
-            return Err(refuse(
-                "it must be the number of an inherited descriptor above 2",
-            ));
-        }
+    let parsed = value.split_once(':').and_then(|(number, inode)| {
+        let number = number.parse().ok().filter(|number: &i32| *number > 2)?;
+        Some((number, inode.parse().ok()?))
+    });
+    let Some((number, inode)) = parsed else {
+        let expected = "it must be the number of an inherited descriptor above 2, a colon, and the inode of its socket";
+        return Err(bad(LISTEN_FD, &value, expected));
     };
-    // SAFETY: the descriptor may be closed, which the calls below report as an error and are defined for; it is
-    // not -1, and the borrow ends in this function.
-    let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
-    let listening = sockopt::socket_acceptconn(borrowed) == Ok(true)
-        && sockopt::socket_type(borrowed) == Ok(SocketType::STREAM)
-        && matches!(
-            sockopt::socket_domain(borrowed),
-            Ok(AddressFamily::INET | AddressFamily::INET6)
+    // SAFETY: the number is above 2, so it is not -1. The descriptor may be closed, or be replaced by another thread: the
+    // calls of `is_meant` only ask what it is, and report an error if it is closed. The borrow ends with that call.
+    let meant = is_meant(unsafe { BorrowedFd::borrow_raw(number) }, inode);
+    if !meant.unwrap_or(false)
+        || !came_with_the_process(&value)
+        || TAKEN.swap(true, Ordering::SeqCst)
+    {
+        tell(
+            || tracing::debug!(%value, "TIDEGATE_LISTEN_FD names no socket that this process could take"),
         );
-    if !listening {
-        return Err(refuse("it is not a listening TCP socket"));
+        return Ok(config);
     }
-    // SAFETY: the descriptor is open (just asked). The contract of the variable is that the launcher left it open for
-    // this process to own, so nothing else here closes it; `TAKEN` keeps it from being owned twice.
+    // SAFETY: the descriptor is open, and no value of this process owns it: it was inherited, since it stays open across
+    // `exec` and is the socket whose inode was known before this process began (`is_meant`, `came_with_the_process`), and
+    // it was not taken before (`TAKEN`).
     let owned = unsafe { OwnedFd::from_raw_fd(number) };
-    rustix::io::fcntl_setfd(&owned, rustix::io::FdFlags::CLOEXEC)
+    fcntl_setfd(&owned, FdFlags::CLOEXEC)
         .map_err(|error| BootError::io("closing the listening socket to child processes", error))?;
     config.listener = Some(TcpListener::from(owned));
     Ok(config)
+}
+
+/// Whether this is the socket with that inode, inherited, and listening.
+fn is_meant(fd: BorrowedFd<'_>, inode: u64) -> rustix::io::Result<bool> {
+    let found = fstat(fd)?;
+    Ok(FileType::from_raw_mode(found.st_mode) == FileType::Socket
+        && found.st_ino == inode
+        && is_inherited(fd)?
+        && sockopt::socket_acceptconn(fd)?)
+}
+
+/// Whether the variable had this value from the beginning: the kernel shows the environment as `exec` passed it. Without
+/// `/proc` the variable is believed.
+fn came_with_the_process(value: &str) -> bool {
+    let entry = format!("{LISTEN_FD}={value}");
+    std::fs::read("/proc/self/environ").map_or(true, |all| {
+        all.split(|byte| *byte == 0)
+            .any(|found| found == entry.as_bytes())
+    })
+}
+
+/// Whether a descriptor is open across `exec`. One that came by `exec` is. One that Rust has opened in this process is not,
+/// and so it is no other owner's.
+pub(crate) fn is_inherited(fd: impl AsFd) -> rustix::io::Result<bool> {
+    Ok(!fcntl_getfd(fd)?.contains(FdFlags::CLOEXEC))
+}
+
+/// Says more of why rank 0 cannot listen at its address, where another process has the socket that was meant for it.
+pub(crate) fn why_taken(error: io::Error) -> io::Error {
+    let lost = std::env::var_os(LISTEN_FD).is_some() && !TAKEN.load(Ordering::SeqCst);
+    match error.kind() {
+        ErrorKind::AddrInUse if lost => io::Error::new(
+            ErrorKind::AddrInUse,
+            format!(
+                "{error}; the launcher has passed on a socket for this, and this process does not have it: either a program \
+                 that rank 0 has started tries to join as rank 0 (start it without RANK and WORLD_SIZE), or a program \
+                 between the launcher and rank 0 closes descriptors (Python's `subprocess` does without `close_fds=False`)"
+            ),
+        ),
+        _ => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{TcpStream, UdpSocket};
+
+    #[test]
+    fn only_the_inherited_listening_socket_itself_is_meant() {
+        let inode = |fd: BorrowedFd<'_>| fstat(fd).unwrap().st_ino;
+        let open_across_exec = |fd: BorrowedFd<'_>| fcntl_setfd(fd, FdFlags::empty()).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let own = listener.as_fd();
+        assert!(
+            !is_meant(own, inode(own)).unwrap(),
+            "this program opened it"
+        );
+        open_across_exec(own);
+        assert!(is_meant(own, inode(own)).unwrap());
+        assert!(!is_meant(own, inode(own) + 1).unwrap());
+        assert!(!came_with_the_process(&announce(&listener).unwrap()));
+
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let datagrams = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let file = std::fs::File::open("/proc/self/status").unwrap();
+        for other in [stream.as_fd(), datagrams.as_fd(), file.as_fd()] {
+            open_across_exec(other);
+            let meant = is_meant(other, inode(other));
+            assert!(!meant.unwrap_or(false), "{other:?}");
+        }
+    }
 }

@@ -29,6 +29,7 @@ use crate::config::{Config, node_id};
 use crate::error::BootError;
 use crate::handshake::{self, Attempt, PATIENCE};
 use crate::hub::Hub;
+use crate::inherit::why_taken;
 use crate::launchers::Session;
 use crate::link::Link;
 use crate::local::{LocalControl, check_size, duplicate, local};
@@ -133,7 +134,7 @@ impl TcpControl {
                 None => TcpListener::bind(&*config.address).map_err(|error| {
                     BootError::io(
                         format!("listening at {} for the other ranks", config.address),
-                        error,
+                        why_taken(error),
                     )
                 })?,
             };

@@ -7,6 +7,9 @@ use tidegate_boot::launch::{Job, Outcome, Output, RankOutcome, Running, Signal};
 use tidegate_boot::{BootError, TcpControl};
 use tidegate_hal::control::{Control, ControlError, Event, Packet};
 
+#[path = "processes/inherit.rs"]
+mod inherit;
+
 /// Long enough for a loaded machine.
 const LONG: Duration = Duration::from_secs(60);
 
@@ -25,6 +28,7 @@ fn role_of_a_rank() {
     let Ok(role) = std::env::var("TEST_ROLE") else {
         return;
     };
+    inherit::play(&role);
     let control = match TcpControl::from_env() {
         Ok(control) => control,
         Err(error) => {
@@ -45,7 +49,7 @@ fn role_of_a_rank() {
 fn play(role: &str, control: TcpControl, events: &Receiver<Event>) {
     let me = control.rank();
     match role {
-        "nothing" => {}
+        "nothing" | "starts helpers" => {}
         // Rank 1 dies without a word while the others wait for it.
         "die" | "die-first" => {
             let victim = if role == "die" { 1 } else { 0 };
@@ -317,16 +321,14 @@ fn an_incomplete_environment_is_an_error_by_name() {
         "{text}"
     );
     let secret = ("TIDEGATE_SECRET", "0123456789abcdef");
-    let (code, text) = run(&[&full[..], &[secret, ("TIDEGATE_LISTEN_FD", "0")]].concat());
-    assert!(
-        code == Some(3) && text.contains("TIDEGATE_LISTEN_FD"),
-        "{text}"
-    );
-    let (code, text) = run(&[&full[..], &[secret, ("TIDEGATE_LISTEN_FD", "999")]].concat());
-    assert!(
-        code == Some(3) && text.contains("not a listening"),
-        "{text}"
-    );
+    for value in ["0:1", "3", "x:1", "3:", "3:x"] {
+        let listen = ("TIDEGATE_LISTEN_FD", value);
+        let (code, text) = run(&[&full[..], &[secret, listen]].concat());
+        assert!(
+            code == Some(3) && text.contains("TIDEGATE_LISTEN_FD"),
+            "{text}"
+        );
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@ use super::meeting::Meeting;
 use super::nodes::Place;
 use super::{Input, Job, LaunchError, Output};
 use crate::config::ADDRESS;
-use crate::inherit::LISTEN_FD;
+use crate::inherit::{LISTEN_FD, announce};
 use rustix::process::{Pid, Signal, getpid, getppid, set_parent_process_death_signal};
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
@@ -93,11 +93,14 @@ impl Rank {
             .env("MASTER_ADDR", meeting.at.ip().to_string())
             .env("MASTER_PORT", meeting.at.port().to_string())
             .env("TIDEGATE_SECRET", secret);
-        let listener = meeting.listener.as_ref().map(AsRawFd::as_raw_fd);
+        let listener = meeting.listener.as_ref();
         let inherited = listener.filter(|_| rank == 0 && job.ranks > 1);
         if let Some(listener) = inherited {
-            command.env(LISTEN_FD, listener.to_string());
+            let value = announce(listener)
+                .map_err(|error| LaunchError::io("asking which socket rank 0 inherits", error))?;
+            command.env(LISTEN_FD, value);
         }
+        let inherited = inherited.map(AsRawFd::as_raw_fd);
         command.stdin(match job.input {
             Input::Inherited if rank == 0 => Stdio::inherit(),
             Input::Inherited | Input::Null => Stdio::null(),

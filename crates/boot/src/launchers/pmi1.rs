@@ -18,7 +18,8 @@ use super::store::{Store, StoreError};
 use super::talk::Talk;
 use crate::config::Config;
 use crate::error::BootError;
-use rustix::net::{SocketType, sockopt};
+use crate::inherit::is_inherited;
+use rustix::net::{SocketType, getpeername, sockopt};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Instant;
@@ -56,6 +57,15 @@ fn open(server: &Server, deadline: Instant) -> Result<OwnedFd, StoreError> {
         Ok(SocketType::STREAM) => {}
         Ok(_) | Err(rustix::io::Errno::NOTSOCK) => return Err(wrong("no connection")),
         Err(_) => return Err(wrong("not open")),
+    }
+    if getpeername(borrowed).is_err() {
+        return Err(wrong("no connection"));
+    }
+    // MPI may change the descriptor when it starts. Before that, it is as it came.
+    if resident::mpi() != Mpi::Running && !is_inherited(borrowed)? {
+        return Err(wrong(
+            "a connection that this program has opened itself: a launcher's is open across exec",
+        ));
     }
     // The number itself stays as it is: it is the launcher's, and MPI may look for it.
     Ok(rustix::io::fcntl_dupfd_cloexec(borrowed, 3)?)

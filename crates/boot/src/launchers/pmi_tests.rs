@@ -455,6 +455,14 @@ fn a_descriptor_that_is_no_connection_is_refused() {
     let error = open(&Server::Fd(socket.as_raw_fd()), deadline).unwrap_err();
     assert!(error.to_string().contains("no connection"), "{error}");
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let error = open(&Server::Fd(listener.as_raw_fd()), deadline).unwrap_err();
+    assert!(error.to_string().contains("no connection"), "{error}");
+    // A program's own connection under the number that an inherited variable names.
+    let (own, _other) = UnixStream::pair().unwrap();
+    let error = open(&Server::Fd(own.as_raw_fd()), deadline).unwrap_err();
+    assert!(error.to_string().contains("opened itself"), "{error}");
+    rustix::io::fcntl_setfd(&own, rustix::io::FdFlags::empty()).unwrap();
+    open(&Server::Fd(own.as_raw_fd()), deadline).unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let port = |address: &str| Server::Port {
         address: address.into(),
