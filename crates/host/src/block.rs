@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use memmap2::{MmapOptions, MmapRaw};
 use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::process::{Resource, getrlimit};
 use tidegate_hal::control::Handle;
 use tidegate_hal::device::DeviceError;
 use tidegate_hal::far::{Bus, Reached, Span};
@@ -137,6 +138,16 @@ impl HostBlock {
     }
 
     fn memfd(bytes: usize) -> Result<Backing, DeviceError> {
+        // Memory for peers counts as a file. Beyond the limit the kernel would kill this process by SIGXFSZ.
+        let limit = getrlimit(Resource::Fsize).current;
+        if let Some(limit) = limit.filter(|limit| *limit < bytes as u64) {
+            return Err(DeviceError::Exhausted {
+                what: "shared memory",
+                detail: format!(
+                    "{bytes} bytes asked for; the limit of file sizes (RLIMIT_FSIZE, `ulimit -f`) is {limit} bytes"
+                ),
+            });
+        }
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let fd =
             rustix::fs::memfd_create("tidegate", flags).map_err(|e| system("memfd_create", &e))?;
