@@ -11,10 +11,7 @@ use tidegate_fabric::wire::libfabric::{Choice, FabricWire};
 use tidegate_fabric::wire::memory::{Faults, Net};
 use tidegate_fabric::{Fabric, Options};
 
-#[path = "common/ring.rs"]
-mod ring;
-#[path = "common/skip.rs"]
-mod skip;
+use crate::common::{ring, skip};
 
 const BUFFERS: [Buffers; 2] = [Buffers::Single, Buffers::Double];
 

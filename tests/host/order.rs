@@ -13,12 +13,8 @@ use tidegate_fabric::wire::memory::{Faults, Net};
 use tidegate_fabric::wire::{Event, Limits, Op, Posted, Wire};
 use tidegate_fabric::{ENVIRONMENT, Fabric, Options};
 
-#[path = "common/skip.rs"]
-mod skip;
-#[path = "../crates/fabric/tests/rig/wrapped.rs"]
-mod wrapped;
-use skip::{provided, providers, tcp};
-use wrapped::{Hooks, Outcome, Wrapped};
+use crate::common::skip::{provided, providers, tcp};
+use crate::wrapped::{Hooks, Outcome, Wrapped};
 
 const BUFFERS: [Buffers; 2] = [Buffers::Single, Buffers::Double];
 const ROLE: &str = "TEST_ORDER_PROVIDER";
@@ -349,7 +345,7 @@ fn data_comes_before_its_signal_between_processes() {
             return;
         }
         let mut job = Job::new(std::env::current_exe().unwrap(), 2)
-            .args(["--exact", "role_of_a_rank", "--nocapture"])
+            .args(["--exact", "order::role_of_a_rank", "--nocapture"])
             .env(ROLE, provider)
             .output(Output::Captured);
         for (name, value) in ENVIRONMENT {

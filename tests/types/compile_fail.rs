@@ -3,7 +3,7 @@
 //! `compile_fail/rowNN_*.rs` are misuses, by the rows of "What must not compile"; `compile_fail/attack_*.rs` are
 //! attempts to get round the types; `compile_fail/unused_*.rs` deny what is a warning. Each misuse has a twin of the same name in `compile_pass/`, which differs from it
 //! by the fix alone, compiles, and runs: so it is the misuse that is refused.
-//! `TRYBUILD=overwrite cargo test --test compile_fail` writes the expected errors anew.
+//! `TRYBUILD=overwrite cargo test --test types compile_fail` writes the expected errors anew.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -4,25 +4,17 @@
 //! Every test run does it a few times; `cargo xtask soak` as often as it is told. `TIDEGATE_SOAK_SEED` repeats a run that
 //! failed, as far as the machine's timing lets it.
 
-#[path = "counting/mod.rs"]
-mod counting;
-#[path = "processes/mod.rs"]
-mod processes;
-#[path = "processes/ring.rs"]
-mod ring;
-
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
 
-use counting::{Counting, alone};
-use processes::{error, lines, longest_survival};
 use tidegate::prelude::*;
 use tidegate_boot::fuzz;
 
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
+use crate::counting::{Counting, alone};
+use crate::processes::{self, error, lines, longest_survival};
+use crate::ring;
 
 const RANKS: usize = 8;
 
@@ -84,7 +76,7 @@ fn survivors_of_a_kill_get_their_errors() {
         let victim = dice.below(RANKS);
         // Starting eight processes takes a part of that, so that some die before they have met.
         let moment = Duration::from_micros(dice.below(400_000) as u64);
-        let job = processes::start_with("a_rank", "ring", RANKS, &variables);
+        let job = processes::start_with("soak::a_rank", "ring", RANKS, &variables);
         std::thread::sleep(moment);
         job.kill(victim);
         // Asserts that nothing is left.

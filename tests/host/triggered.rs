@@ -6,10 +6,7 @@ use tidegate_fabric::wire::chain::Signals;
 use tidegate_fabric::wire::libfabric::{Choice, EngineChoice, FabricWire};
 use tidegate_fabric::{Fabric, Options};
 
-#[path = "common/ring.rs"]
-mod ring;
-#[path = "common/skip.rs"]
-mod skip;
+use crate::common::{ring, skip};
 
 const BUFFERS: [Buffers; 2] = [Buffers::Single, Buffers::Double];
 

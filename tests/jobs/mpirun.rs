@@ -4,10 +4,8 @@
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-#[path = "common/hydra.rs"]
-mod hydra;
-#[path = "common/skipped.rs"]
-mod skipped;
+use crate::common::hydra;
+use crate::common::skip::skipped;
 
 const SIZES: [usize; 4] = [1, 2, 3, 8];
 
@@ -32,7 +30,7 @@ fn is_there(program: &str) -> bool {
 /// What the ranks print, sorted; `None`: there is no such launcher, and that was said.
 fn run(test: &str, mpirun: &str, name: &str, ranks: usize) -> Option<Vec<String>> {
     if !is_there(mpirun) {
-        skipped::skipped(test, &format!("there is no {mpirun}"));
+        skipped(test, &format!("there is no {mpirun}"));
         return None;
     }
     let folder = tempfile::tempdir().expect("a folder");

@@ -6,8 +6,7 @@ use tidegate::prelude::*;
 use tidegate::{Buffers, Route, WorldOptions};
 use tidegate_loopback::{Loopback, Options};
 
-#[path = "common/ring.rs"]
-mod ring;
+use crate::common::ring;
 
 const BUFFERS: [Buffers; 2] = [Buffers::Single, Buffers::Double];
 
@@ -85,7 +84,7 @@ fn processes_with_the_nic_forced() {
     for (n, route) in [(1, "nic"), (2, "nic"), (3, "nic:0,1"), (4, "nic")] {
         let job = tidegate::launch::Job::new(std::env::current_exe().unwrap(), n)
             .arg("--exact")
-            .arg("role_of_a_rank")
+            .arg("nic::role_of_a_rank")
             .arg("--nocapture")
             .env("TEST_NIC_RANK", "1")
             .env(Route::VARIABLE, route)

@@ -10,9 +10,7 @@ use tidegate::Error;
 use tidegate::error::Cause;
 use tidegate::prelude::*;
 
-#[path = "common/panics.rs"]
-mod panics;
-use panics::Panics;
+use crate::common::panics::Panics;
 
 /// In the environment of the child.
 const CHILD: &str = "TIDEGATE_TEST_UNHEARD";
@@ -91,7 +89,8 @@ fn again(name: &str) {
 /// This program once more, for one of its tests.
 fn child(name: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args([name, "--exact", "--nocapture"]);
+    let name = format!("unheard::{name}");
+    command.args([&name, "--exact", "--nocapture"]);
     command.env(CHILD, "1");
     command.stdout(Stdio::null()).stderr(Stdio::piped());
     command

@@ -2,19 +2,14 @@
 //! few epochs), sleeps of the thread that enqueues (none, while there is room in the queue), and bytes of tokens and
 //! results.
 
-#[path = "counting/mod.rs"]
-mod counting;
-
 use std::sync::Barrier as Meeting;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use counting::{Counting, alone};
 use tidegate::prelude::*;
 use tidegate::window::{At, Atomic, ByRange, Dest};
 use tidegate::{Buffers, IndexSet, Rejected};
 
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
+use crate::counting::{Counting, alone};
 
 /// Ranks of each program here.
 const RANKS: usize = 3;

@@ -1,5 +1,5 @@
-//! The triggered engine over a fake card, which has all that cxi has, and whatever can go wrong with it. (In a process
-//! of its own: some libraries that libfabric loads take the signals that the card's registers need.)
+//! The triggered engine over a fake card, which has all that cxi has, and whatever can go wrong with it. (In a
+//! process without libfabric: some libraries that it loads take the signals that the card's registers need.)
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -12,8 +12,8 @@ use tidegate_fabric::wire::libfabric::{Choice, FabricWire};
 use tidegate_fabric::{Fabric, Options};
 use tidegate_fake::{Card, Config};
 
-#[path = "common/ring.rs"]
-mod ring;
+use crate::common::ring;
+use crate::counting::alone;
 
 const BUFFERS: [Buffers; 2] = [Buffers::Single, Buffers::Double];
 
@@ -66,6 +66,7 @@ fn ring_on(config: Config, n: usize, budget: usize, buffers: Buffers) {
 /// The card carries operations out in any order: what comes right does so by counters.
 #[test]
 fn rings_over_a_card() {
+    let _alone = alone();
     for seed in 0..6 {
         for (data, pages, back) in [
             (true, true, true),
@@ -92,6 +93,7 @@ fn rings_over_a_card() {
 /// comes of the last. As for streams of GPUs, which have no others here.
 #[test]
 fn rings_over_a_card_with_registers_of_memory() {
+    let _alone = alone();
     for n in 1..=3 {
         for data in [true, false] {
             let config = Config {
@@ -108,6 +110,7 @@ fn rings_over_a_card_with_registers_of_memory() {
 /// What finds no room for a moment is tried again, whatever the provider calls that.
 #[test]
 fn works_that_find_no_room_are_queued_later() {
+    let _alone = alone();
     use tidegate_ffi::fabric::sys::{FI_EAGAIN, FI_ENOSPC};
     for full in [FI_EAGAIN, FI_ENOSPC] {
         for seed in 0..4 {
@@ -125,6 +128,7 @@ fn works_that_find_no_room_are_queued_later() {
 /// What finds no room for good is an error that names it, on both ends, and no hang.
 #[test]
 fn works_that_never_find_room_are_an_error() {
+    let _alone = alone();
     let card = Card::new(Config::default());
     let limit = Duration::from_millis(300);
     let nic = |_| world(on(&card), Options::default().silence(limit));
@@ -150,6 +154,7 @@ fn works_that_never_find_room_are_an_error() {
 /// when the peer is known to answer.
 #[test]
 fn strikes_that_do_not_arrive_are_an_error() {
+    let _alone = alone();
     for plain in [true, false] {
         let card = Card::new(Config {
             plain,
@@ -183,6 +188,7 @@ fn strikes_that_do_not_arrive_are_an_error() {
 /// A share of the pool that is too small for a queue is said when the window is created.
 #[test]
 fn a_pool_with_nothing_left_is_a_typed_error() {
+    let _alone = alone();
     let config = Config {
         says: 8,
         ..Config::default()
@@ -241,6 +247,7 @@ fn faulty(seed: u64) -> bool {
 
 #[test]
 fn transfers_that_fail_end_the_waits_and_signal_nothing() {
+    let _alone = alone();
     let right = (0..60).filter(|seed| faulty(*seed)).count();
     println!("{right} of 60 were right");
     // Neither is rare, or this shows nothing.
@@ -250,6 +257,7 @@ fn transfers_that_fail_end_the_waits_and_signal_nothing() {
 /// Who adds to words looks for adds to its own; who sends notices does not.
 #[test]
 fn ranks_that_signal_differently_do_not_meet() {
+    let _alone = alone();
     let card = Card::new(Config::default());
     let wire = |signals| {
         let choice = Choice::at(card.name()).signals(signals);
@@ -263,6 +271,7 @@ fn ranks_that_signal_differently_do_not_meet() {
 
 #[test]
 fn an_endpoint_that_is_opened_and_closed_leaves_nothing() {
+    let _alone = alone();
     for (data, signals) in [(true, Signals::Notice), (false, Signals::Add)] {
         let card = Card::new(Config {
             data,
@@ -278,6 +287,7 @@ fn an_endpoint_that_is_opened_and_closed_leaves_nothing() {
 /// A NIC's add is two steps for a processor: what this rank poisons in between is lost, and poisoned again.
 #[test]
 fn a_poison_that_is_lost_to_an_add_is_not_the_last() {
+    let _alone = alone();
     const ROUNDS: u64 = 3;
     const TORN: Duration = Duration::from_millis(60);
     let card = Card::new(Config {

@@ -9,15 +9,9 @@ use tidegate::{Buffers, Error, Route, WorldOptions};
 use tidegate_fabric::wire::libfabric::{Choice, FabricWire, OpenError};
 use tidegate_fabric::{Fabric, Options};
 
-#[path = "common/held.rs"]
-mod held;
-#[path = "common/skip.rs"]
-mod skip;
-#[path = "../crates/fabric/tests/rig/wrapped.rs"]
-mod wrapped;
-use held::Held;
-use skip::{provided, providers, tcp};
-use wrapped::{Hooks, Wrapped};
+use crate::common::held::Held;
+use crate::common::skip::{provided, providers, tcp};
+use crate::wrapped::{Hooks, Wrapped};
 
 /// After which everything must be over.
 const DEADLINE: Duration = Duration::from_secs(20);

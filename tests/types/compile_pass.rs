@@ -1,19 +1,19 @@
 //! The twins of what must not compile (see `compile_fail.rs`): each differs from its misuse by the fix alone. All of
 //! them compile, without a word that is unsafe, and run.
-#![forbid(unsafe_code)]
 #![allow(unreachable_pub, reason = "the twins are whole programs")]
 #![allow(unused_must_use, reason = "the programs end with an epoch")]
 
 macro_rules! twins {
     ($($name:ident)*) => {
-        mod compile_pass {
+        #[path = "../compile_pass"]
+        mod programs {
             mod fields_that_differ;
             mod refused_at_run_time;
             $(pub(super) mod $name;)*
         }
         $(#[test]
         fn $name() {
-            compile_pass::$name::main().unwrap();
+            programs::$name::main().unwrap();
         })*
     };
 }

@@ -1,29 +1,26 @@
 //! Jobs of several processes: that they work, that every failure is a typed error on every rank that depends on it, and
 //! that nothing is left behind. (Each job is checked for that when it has ended: see `processes`.)
 
-#[path = "processes/mod.rs"]
-mod processes;
-#[path = "processes/ring.rs"]
-mod ring;
-
 use std::os::unix::process::ExitStatusExt;
 use std::time::{Duration, Instant};
 
-use processes::{LONG, assert_success, error, lines, longest_survival, ready};
 use tidegate::launch::{Outcome, RankOutcome, Signal};
 use tidegate::prelude::*;
 use tidegate::{Buffers, Error};
+
+use crate::processes::{self, LONG, assert_success, error, lines, longest_survival, ready};
+use crate::ring;
 
 /// How soon after a rank's death the others must have ended with their errors. It takes milliseconds; the margin is for
 /// machines that are busy with other tests.
 const SOON: Duration = Duration::from_secs(10);
 
 fn start(role: &str, ranks: usize) -> processes::Started {
-    processes::start("a_rank", role, ranks)
+    processes::start("jobs::a_rank", role, ranks)
 }
 
 fn run(role: &str, ranks: usize) -> Outcome {
-    processes::run("a_rank", role, ranks)
+    processes::run("jobs::a_rank", role, ranks)
 }
 
 /// Not a test: what the ranks of all jobs do.

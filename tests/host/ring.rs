@@ -2,8 +2,7 @@
 
 use tidegate::prelude::*;
 
-#[path = "common/ring.rs"]
-mod ring;
+use crate::common::ring;
 
 #[test]
 fn all_sizes_and_buffers() {

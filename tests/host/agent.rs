@@ -9,15 +9,11 @@ use tidegate::{Route, WorldOptions};
 use tidegate_fabric::wire::libfabric::{Choice, FabricWire};
 use tidegate_fabric::{ENVIRONMENT, Fabric, Options};
 
-#[path = "common/skip.rs"]
-mod skip;
-use skip::{provided, providers};
-
-#[path = "common/rest.rs"]
-mod rest;
+use crate::common::rest;
+use crate::common::skip::{provided, providers};
 
 /// How the threads that the tests are begin their names.
-const TESTS: &[&str] = &["agent", "cpu_", "main"];
+const TESTS: &[&str] = &["agent::", "host-", "main"];
 /// Sleeps a second, of both ranks: one for each thread of each that sleeps for so long, and for what came before.
 const MOST: f64 = 18.;
 
@@ -50,7 +46,11 @@ fn agents_rest_while_there_is_nothing_to_do() {
             return;
         }
         let output = std::process::Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "cpu_time_without_anything_to_do", "--nocapture"])
+            .args([
+                "--exact",
+                "agent::cpu_time_without_anything_to_do",
+                "--nocapture",
+            ])
             .envs(ENVIRONMENT.iter().copied())
             .env(ROLE, provider)
             .output()

@@ -6,21 +6,20 @@
 //!
 //! The cases are the same each time. `TIDEGATE_SCHEDULES=5000` runs so many, and with `TIDEGATE_SCHEDULES_SEED=n` others.
 
-#[path = "schedules/found.rs"]
+#[path = "../schedules/found.rs"]
 mod found;
-#[path = "schedules/mod.rs"]
-mod schedules;
 
 use std::time::Duration;
 
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{TestCaseError, TestRunner};
-use schedules::bag::{Adjust, ByNic};
-use schedules::census::{ALL, Census};
-use schedules::genes::genes;
-use schedules::mutants::Mutant;
-use schedules::{plan::plan, rounds, trial};
 use tidegate::{Host, Throttle};
+
+use crate::schedules::bag::{Adjust, ByNic};
+use crate::schedules::census::{ALL, Census};
+use crate::schedules::genes::genes;
+use crate::schedules::mutants::Mutant;
+use crate::schedules::{plan::plan, rounds, trial};
 
 /// How many cases are run if nobody asks for more.
 const CASES: u32 = 400;

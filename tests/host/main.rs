@@ -1,0 +1,31 @@
+//! Streams of the host, with ranks as threads of this process, and NICs over loopback, memory and libfabric.
+
+mod agent;
+mod awaiting;
+mod causes;
+mod counted;
+mod expose;
+mod fabric;
+mod faces;
+mod failing;
+mod nic;
+mod oneself;
+mod order;
+mod queue;
+mod random;
+mod ring;
+mod throttle;
+mod triggered;
+mod unwinding;
+
+#[path = "../common"]
+mod common {
+    pub(crate) mod held;
+    pub(crate) mod rest;
+    pub(crate) mod ring;
+    pub(crate) mod skip;
+}
+#[path = "../schedules/mod.rs"]
+mod schedules;
+#[path = "../../crates/fabric/tests/rig/wrapped.rs"]
+mod wrapped;

@@ -1,0 +1,19 @@
+//! Jobs whose ranks are processes: this program once more, the examples, and programs under launchers of others.
+
+mod examples;
+mod jobs;
+mod mpirun;
+mod nodes;
+mod unheard;
+
+#[path = "../common"]
+mod common {
+    pub(crate) mod hydra;
+    pub(crate) mod panics;
+    pub(crate) mod ring;
+    pub(crate) mod skip;
+}
+#[path = "../processes/mod.rs"]
+mod processes;
+#[path = "../processes/ring.rs"]
+mod ring;

@@ -1,0 +1,5 @@
+//! What the types refuse, and programs beside it that differ by the fix and run.
+#![forbid(unsafe_code)]
+
+mod compile_fail;
+mod compile_pass;
