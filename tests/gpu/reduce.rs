@@ -97,7 +97,7 @@ fn reductions_are_those_of_the_host_to_the_bit() {
     }
 }
 
-/// Rounds that differ, eager and replayed, with landings and without: the jobs that the host runs in `tests/schedules.rs`.
+/// Rounds that differ, eager and replayed, with landings and without: the jobs that the host runs in `tests/host/random.rs`.
 #[test]
 #[ignore = "needs a GPU: run by scripts/gpu.sh"]
 fn rounds_of_reductions_in_recordings_and_between_them() {

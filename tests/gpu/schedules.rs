@@ -1,4 +1,4 @@
-//! Random schedules on a GPU: the jobs of `tests/schedules.rs`, with ranks as threads, compared with the same oracle.
+//! Random schedules on a GPU: the jobs of `tests/host/random.rs`, with ranks as threads, compared with the same oracle.
 //!
 //! `TIDEGATE_SCHEDULES=5000` runs so many, and with `TIDEGATE_SCHEDULES_SEED=n` others. A job has up to 15 streams, all
 //! of which may wait: those that need more than a GPU admits (`TIDEGATE_CUDA_WAITING_STREAMS`,

@@ -1,4 +1,4 @@
-//! `cargo xtask soak`: `tests/soak.rs` with large numbers. It takes minutes, so no full run includes it.
+//! `cargo xtask soak`: `tests/alone/soak.rs` with large numbers. It takes minutes, so no full run includes it.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ pub(crate) fn main(mut args: Args) -> Result<ExitCode, String> {
     let runs = number(&mut args, "--runs", 200)?;
     let messages = number(&mut args, "--messages", 1_000_000)?;
     args.finish()?;
-    let soak = cmd("cargo test --release --package tidegate --test soak -- --nocapture")
+    let soak = cmd("cargo test --release --package tidegate --test alone soak:: -- --nocapture")
         .env("TIDEGATE_SOAK_RUNS", runs.to_string())
         .env("TIDEGATE_SOAK_MESSAGES", messages.to_string());
     println!("$ {soak}");

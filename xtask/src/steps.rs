@@ -269,10 +269,8 @@ pub(crate) static STEPS: &[Step] = &[
             let mut all = vec![
                 tests("-p tidegate-ffi --test fabric"),
                 tests("-p tidegate-fabric --test agent --test polled --test sockets"),
-                tests(
-                    "-p tidegate --test agent --test fabric --test failing --test nodes --test order",
-                )
-                .beside(),
+                tests("-p tidegate --test host -- agent:: fabric:: failing:: order::"),
+                tests("-p tidegate --test jobs -- nodes::").beside(),
             ];
             all.extend(rows.map(faces));
             all
@@ -334,7 +332,9 @@ pub(crate) static STEPS: &[Step] = &[
         commands: |_| {
             vec![
                 cmd("cargo build --release --bins --examples").args(PRODUCT),
-                cmd("cargo test --release --test jobs").args(PRODUCT),
+                cmd("cargo test --release --test jobs")
+                    .args(PRODUCT)
+                    .args("-- jobs::"),
             ]
         },
     },
@@ -383,7 +383,7 @@ pub(crate) static STEPS: &[Step] = &[
                 cmd("cargo")
                     .arg(format!("+{}", nightly()))
                     .args("test --target host-tuple --target-dir target/asan")
-                    .args("-p tidegate --test ring --test jobs --test awaiting --test fabric")
+                    .args("-p tidegate --test host --test jobs -- ring:: jobs:: awaiting:: fabric::")
                     .env("RUSTFLAGS", "-Zsanitizer=address")
                     .env("ASAN_OPTIONS", "detect_leaks=0"),
             ]

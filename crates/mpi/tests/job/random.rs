@@ -1,4 +1,4 @@
-//! Random schedules: the jobs of `tests/schedules.rs`, with ranks that are processes, over windows of MPI.
+//! Random schedules: the jobs of `tests/host/random.rs`, with ranks that are processes, over windows of MPI.
 //!
 //! # Model
 //!
