@@ -1,45 +1,136 @@
-//! Streams under pressure: more work than a queue holds, and several that wait for one stream at different points.
+//! Streams under pressure: programs that run far ahead, a full queue, and several streams that wait for one at different
+//! points.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Barrier};
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
+
+use tidegate::hal::device::DeviceError;
 use tidegate::prelude::*;
+use tidegate::{Buffers, Error};
 
-/// More than any queue holds at a time.
+/// Rounds of a program that does not wait for them.
 const ITEMS: u64 = 5_000;
 
 fn count(sum: &mut [u64]) {
     sum[0] += 1;
 }
 
-#[test]
-fn a_full_queue_makes_its_owner_wait_and_loses_nothing() {
-    World::local(1, |world| -> Result<()> {
-        stream!(let s = world.stream()?);
-        let mut sum = Region::<u64>::zeroed(&world, 1)?.on(&s)?;
-        // The stream does nothing until its queue has been full for a while.
-        let (gate, behind) = (Arc::new(Barrier::new(2)), Arc::new(AtomicU64::new(0)));
-        let hold = gate.clone();
-        let first = move |_: &mut [u64]| {
-            hold.wait();
+type Halves<'s> = (Inbox<'s, u64>, Outbox<'s, u64>);
+
+fn step<'s>(s: &Stream<'s>, x: &Region<u64, On<'s>>, halves: Halves<'s>) -> Result<Halves<'s>> {
+    let mut epoch = halves.1.start();
+    epoch.put(x, Slot(0))?;
+    Ok(exchange(s, halves.0, epoch)?)
+}
+
+/// Rank 0 takes its checkpoint before its steps, and rank 1 behind them. The steps are only enqueued, so nobody waits for
+/// them in vain.
+fn runs_ahead(steps: usize) {
+    let results = World::local(2, |world| -> Result<()> {
+        let peer = 1 - world.rank();
+        stream!(let a = world.named_stream("steps")?);
+        stream!(let b = world.named_stream("checkpoint")?);
+        let window = |name: &str| {
+            let window = Window::<u64, _>::by_slot(name).fail_after(Duration::from_secs(60));
+            window.slot_from(peer, 0, 8).slot_to(peer, 0)
         };
-        s.launch(first, &mut sum)?;
-        let seen = behind.clone();
-        std::thread::spawn(move || {
-            while seen.load(Ordering::Relaxed) < 1_000 {
-                std::thread::yield_now();
+        let mut halo = window("halo").open(&a)?;
+        let mut checkpoint = window("checkpoint").open(&b)?;
+        let x = Region::<u64>::zeroed(&world, 8)?.on(&a)?;
+        let y = Region::<u64>::zeroed(&world, 8)?.on(&b)?;
+        for is_first in [true, false] {
+            if is_first == (world.rank() == 0) {
+                checkpoint = step(&b, &y, checkpoint)?;
+                b.synchronize()?;
+            } else {
+                for _ in 0..steps {
+                    halo = step(&a, &x, halo)?;
+                }
             }
-            std::thread::sleep(std::time::Duration::from_millis(20));
-            gate.wait();
-        });
-        for item in 0..ITEMS {
-            s.launch(count, &mut sum)?;
-            behind.store(item, Ordering::Relaxed);
         }
-        assert_eq!(sum.into_host(&s)?[0], ITEMS);
+        a.synchronize()
+    });
+    results.into_iter().for_each(|result| result.unwrap());
+}
+
+#[test]
+fn a_program_that_runs_far_ahead_is_not_held_up() {
+    runs_ahead(1_500);
+    runs_ahead(100_000);
+}
+
+/// A kernel that ends when something is sent.
+fn until_sent<'s>(s: &Stream<'s>, sum: &mut Region<u64, On<'s>>) -> Result<mpsc::Sender<()>> {
+    let (send, sent) = mpsc::channel();
+    let sent = Arc::new(Mutex::new(sent));
+    s.launch(
+        move |_: &mut [u64]| sent.lock().unwrap().recv().unwrap(),
+        sum,
+    )?;
+    Ok(send)
+}
+
+fn is_full(error: &Error) {
+    let Error::Device(DeviceError::QueueFull { stream, most }) = error else {
+        panic!("{error}");
+    };
+    assert_eq!((&**stream, *most), ("full", 1 << 20));
+    let text = "the queue of stream `full` is full: it holds up to 1048576 items";
+    assert!(error.to_string().contains(text), "{error}");
+}
+
+#[test]
+fn a_full_queue_refuses_with_an_error_and_loses_nothing() {
+    let results = World::local(2, |world| -> Result<()> {
+        let peer = 1 - world.rank();
+        stream!(let s = world.named_stream("full")?);
+        stream!(let other = world.stream()?);
+        let window = Window::<u64, _>::by_slot("w").buffers(Buffers::Single);
+        let (mut inbox, outbox) = window.slot_from(peer, 0, 1).slot_to(peer, 0).open(&s)?;
+        let cell = || Region::<u64>::zeroed(&world, 1);
+        let (mut sum, mut kept) = (cell()?.on(&s)?, cell()?.on(&other)?);
+        let (graph, mut more) = s.capture(cell()?.on(&s)?, |s, mut more| {
+            s.launch(count, &mut more)?;
+            Ok(more)
+        })?;
+        // Both streams are at work until all has been seen.
+        let gates = [until_sent(&s, &mut sum)?, until_sent(&other, &mut kept)?];
+        let mut items = 0;
+        loop {
+            match s.launch(count, &mut sum) {
+                Ok(()) => items += 1,
+                Err(error) => break is_full(&error),
+            }
+        }
+        assert!((1_040_000..1 << 20).contains(&items), "{items}");
+        // What takes a token gives it back.
+        let refused = inbox.post(&s).err().unwrap();
+        is_full(&refused.error);
+        inbox = refused.value;
+        let refused = graph.replay(&s, more, 3).err().unwrap();
+        is_full(&refused.error);
+        more = refused.value;
+        let refused = other.hand_off(kept, &s).err().unwrap();
+        is_full(&refused.error);
+        kept = refused.value;
+        let source = cell()?.on(&s)?;
+        let mut epoch = outbox.start();
+        epoch.put(&source, Slot(0))?;
+        let refused = exchange(&s, inbox, epoch).err().unwrap();
+        is_full(&refused.error);
+        let (inbox, epoch) = refused.value;
+        // When the stream has gone on, all of it is done.
+        gates.iter().for_each(|gate| gate.send(()).unwrap());
+        s.synchronize()?;
+        let (mut inbox, _outbox) = exchange(&s, inbox, epoch)?;
+        assert_eq!(inbox.read(&s)?.slot(0)[0], 0);
+        more = graph.replay(&s, more, 3)?;
+        let kept = other.hand_off(kept, &s)?;
+        let values = [sum, more, kept].map(|region| region.into_host(&s).unwrap()[0]);
+        assert_eq!(values, [items, 3, 0]);
         Ok(())
-    })
-    .remove(0)
-    .unwrap();
+    });
+    results.into_iter().for_each(|result| result.unwrap());
 }
 
 #[test]

@@ -6,6 +6,16 @@
 //! *brand*: it belongs to this stream alone, so that a region, a window half or an epoch of one stream cannot be used
 //! on another by mistake: that does not compile. [`stream!`](crate::stream!) makes a stream with a brand of its own.
 //!
+//! # How far the host may run ahead
+//!
+//! The queue of a host stream holds up to 2^20 items that have not been done. An item is one call that enqueues (a replay
+//! is one, however many times it replays) and takes 112 bytes, beside what a large closure needs. A call beyond that
+//! returns [`DeviceError::QueueFull`](tidegate_hal::device::DeviceError::QueueFull) and gives back what it was given;
+//! [`Stream::synchronize`] makes room.
+//!
+//! The driver of a GPU takes about 1,024 launches a stream. The call after that blocks until the stream has gone on. If
+//! it blocks for long, the report of long waits says so.
+//!
 //! # Failure
 //!
 //! A stream whose wait failed, or whose kernel panicked, does no more work: everything behind the failure depends on it

@@ -2,8 +2,10 @@
 //!
 //! # Model
 //!
-//! A [`Device`] allocates [`Block`]s and makes [`Stream`]s. A stream executes what is submitted to it in order. All
-//! submissions return at once, unless the queue is full: then they wait until there is room.
+//! A [`Device`] allocates [`Block`]s and makes [`Stream`]s. A stream executes what is submitted to it in order.
+//! Submissions do not wait for work that was submitted before. A queue that is full refuses them
+//! ([`DeviceError::QueueFull`]); where it is a driver's that blocks the caller instead, the stream says so
+//! ([`Calls`]).
 //!
 //! # Failure
 //!

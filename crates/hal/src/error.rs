@@ -30,6 +30,18 @@ pub enum DeviceError {
     /// inline stream has come back to it. Nothing was done.
     #[error("not possible from within the work of the same inline stream: {0}")]
     Inside(&'static str),
+    /// As many items wait in the stream's queue as it holds. Nothing was enqueued, and nothing is lost: the call is
+    /// possible again when the stream has done some of them.
+    #[error(
+        "the queue of stream `{stream}` is full: it holds up to {most} items that have not been done; wait for some of them \
+         (`synchronize`) before you enqueue more"
+    )]
+    QueueFull {
+        /// The name of the stream.
+        stream: String,
+        /// How many items its queue holds at most.
+        most: u64,
+    },
     /// Code for the device does not fit.
     #[error("device code was refused: {0}")]
     Code(String),

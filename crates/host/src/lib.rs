@@ -2,7 +2,7 @@
 //!
 //! # Model
 //!
-//! A [`HostStream`] is a queue and a thread that executes it in order (`stream.rs`); made inline, it is only the
+//! A [`HostStream`] is a queue (`queue.rs`) and a thread that executes it in order (`stream.rs`); made inline, it is only the
 //! executor, and the submitting thread does the work itself. Work is a batch, a kernel (a closure), an event, or the
 //! replay of a recording (`graph.rs`). Batches are run by the engine of `tidegate-words`, with the moves of `moves/`.
 //! Peers of the node map each other's memory by file descriptor (`block.rs`); ranks that are threads share it by
@@ -20,6 +20,7 @@ mod far;
 mod graph;
 mod job;
 mod moves;
+mod queue;
 mod reclaim;
 #[cfg(test)]
 mod standing;

@@ -3,6 +3,7 @@
 //! The model checker of the words runs this very file (`crates/words/tests/model/stream.rs`), hence the atomics from there.
 
 use std::any::Any;
+use std::collections::VecDeque;
 use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::AtomicU8;
@@ -54,7 +55,8 @@ pub struct Shared {
 
 #[derive(Default)]
 struct Later {
-    garbage: Vec<(u64, Box<dyn Any + Send>)>,
+    /// In the order of the marks: there may be as much as there are items, and each item looks here.
+    garbage: VecDeque<(u64, Box<dyn Any + Send>)>,
     wakers: Vec<(u64, Waker)>,
 }
 
@@ -163,24 +165,16 @@ impl Shared {
     #[cold]
     fn collect(&self, passed: u64) {
         let mut due: Vec<Box<dyn Any + Send>> = Vec::new();
-        let mut awake = Vec::new();
+        let awake: Vec<_>;
         {
             let mut later = lock(&self.later);
-            let mut index = 0;
-            while index < later.garbage.len() {
-                if later.garbage[index].0 <= passed {
-                    due.push(later.garbage.swap_remove(index).1);
-                } else {
-                    index += 1;
-                }
+            while later.garbage.front().is_some_and(|each| each.0 <= passed) {
+                due.extend(later.garbage.pop_front().map(|each| each.1));
             }
-            later.wakers.retain(|(mark, waker)| {
-                let due = *mark <= passed;
-                if due {
-                    awake.push(waker.clone());
-                }
-                !due
-            });
+            awake = later
+                .wakers
+                .extract_if(.., |(mark, _)| *mark <= passed)
+                .collect();
             self.any_later.store(
                 !later.garbage.is_empty() || !later.wakers.is_empty(),
                 Ordering::SeqCst,
@@ -188,7 +182,9 @@ impl Shared {
         }
         // Outside of the lock: dropping and waking may run foreign code.
         due.into_iter().for_each(|each| foreign(|| drop(each)));
-        awake.into_iter().for_each(|waker| foreign(|| waker.wake()));
+        awake
+            .into_iter()
+            .for_each(|(_, waker)| foreign(|| waker.wake()));
     }
 }
 
@@ -200,7 +196,11 @@ impl Reclaim for Shared {
         }
         {
             let mut later = lock(&self.later);
-            later.garbage.push((mark, garbage));
+            // Another thread may have been quicker with a later mark.
+            let later_ones = later.garbage.iter().rev();
+            let behind = later_ones.take_while(|each| each.0 > mark).count();
+            let place = later.garbage.len() - behind;
+            later.garbage.insert(place, (mark, garbage));
             self.any_later.store(true, Ordering::SeqCst);
         }
         // The executor may have passed the mark before it could see the entry.
@@ -263,15 +263,19 @@ impl Reclaim for Shared {
         if self.passed() >= mark {
             return true;
         }
-        {
+        // To copy a waker, or drop one, runs foreign code: not under the lock.
+        let waker = waker.clone();
+        let _replaced: Vec<_> = {
             let mut later = lock(&self.later);
             // A future that is polled again replaces its waker instead of adding one.
-            later
+            let same = later
                 .wakers
-                .retain(|(at, held)| !(*at == mark && held.will_wake(waker)));
-            later.wakers.push((mark, waker.clone()));
+                .extract_if(.., |(at, held)| *at == mark && held.will_wake(&waker))
+                .collect();
+            later.wakers.push((mark, waker));
             self.any_later.store(true, Ordering::SeqCst);
-        }
+            same
+        };
         self.passed.load(Ordering::SeqCst) >= mark
     }
 }

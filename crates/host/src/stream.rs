@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
-use rtrb::{Consumer, Producer, PushError, RingBuffer};
 use tidegate_hal::batch::Batch;
 use tidegate_hal::device::{DeviceError, Fault, Reclaim, Stream, StreamConfig};
 use tidegate_hal::far::Bus;
@@ -15,10 +14,8 @@ use tidegate_words::{Patience, ahead};
 use crate::executor::{Executor, Item};
 use crate::graph::{HostGraph, Link, Recorded, Steps};
 use crate::job::Job;
+use crate::queue::{Inlet, MOST, Outlet, SPARE, queue};
 use crate::reclaim::Shared;
-
-/// How many work items a stream holds before a submission waits for room.
-const QUEUE: usize = 1024;
 
 /// A stream of the host device.
 pub struct HostStream {
@@ -31,7 +28,7 @@ pub struct HostStream {
 
 enum Queue {
     Thread {
-        producer: RefCell<Producer<Item>>,
+        inlet: RefCell<Inlet>,
         thread: Cell<Option<JoinHandle<()>>>,
     },
     Inline(RefCell<Executor>),
@@ -106,12 +103,12 @@ fn not_inside<'a>(
 }
 
 /// Executes items until the stream is dropped.
-fn work(executor: &mut Executor, items: &mut Consumer<Item>, shared: &Shared, own: Patience) {
+fn work(executor: &mut Executor, items: &mut Outlet, shared: &Shared, own: Patience) {
     loop {
-        let item = shared.work.wait(own, || items.pop().ok(), || {});
+        let item = shared.work.wait(own, || items.pop(), || {});
         // What stands behind it is looked at, and not taken: it lies in the caches of another processor, and comes over
         // while this one is executed.
-        let next = items.peek().ok();
+        let next = items.peek();
         if let Some(next) = next {
             ahead::fetch_value(next);
         }
@@ -137,16 +134,16 @@ impl HostStream {
         let queue = if inline {
             Queue::Inline(RefCell::new(executor))
         } else {
-            let (producer, mut consumer) = RingBuffer::new(QUEUE);
+            let (inlet, mut outlet) = queue();
             let feed = shared.clone();
             let thread = std::thread::Builder::new()
                 // A name with a zero byte in it is none for a thread: it would be a panic.
                 .name(name.replace('\0', ""))
                 .spawn(move || {
                     // Who waits for this stream must hear of it, whatever happens.
-                    let (executor, consumer) = (&mut executor, &mut consumer);
+                    let (executor, outlet) = (&mut executor, &mut outlet);
                     while let Err(panic) = catch_unwind(AssertUnwindSafe(|| {
-                        work(executor, consumer, &feed, own);
+                        work(executor, outlet, &feed, own);
                     })) {
                         executor.recover(panic);
                     }
@@ -156,7 +153,7 @@ impl HostStream {
                     detail: e.to_string(),
                 })?;
             Queue::Thread {
-                producer: RefCell::new(producer),
+                inlet: RefCell::new(inlet),
                 thread: Cell::new(Some(thread)),
             }
         };
@@ -168,9 +165,28 @@ impl HostStream {
         })
     }
 
+    /// Whether there is a place in the queue for each of so many items ([`SPARE`] at most).
+    ///
     /// # Errors
     ///
-    /// [`DeviceError::Inside`]; nothing was counted then.
+    /// [`DeviceError::QueueFull`].
+    fn has_room(&self, items: usize) -> Result<(), DeviceError> {
+        let Queue::Thread { inlet, .. } = &self.queue else {
+            return Ok(());
+        };
+        let waiting = || self.mark() - self.shared.passed();
+        if inlet.borrow_mut().has_room(items, waiting) {
+            return Ok(());
+        }
+        Err(DeviceError::QueueFull {
+            stream: self.shared.config.name.clone(),
+            most: MOST,
+        })
+    }
+
+    /// # Errors
+    ///
+    /// [`DeviceError::Inside`], [`DeviceError::QueueFull`]; nothing was counted then.
     ///
     /// # Safety
     ///
@@ -191,26 +207,14 @@ impl HostStream {
                     executor.recover(panic);
                 }
             }
-            Queue::Thread { producer, .. } => {
+            Queue::Thread { inlet, .. } => {
+                self.has_room(1)?;
                 count();
-                let mut producer = producer.borrow_mut();
-                if let Err(PushError::Full(item)) = producer.push(item) {
-                    self.push_when_room(&mut producer, item);
-                }
+                inlet.borrow_mut().push(item);
                 self.shared.work.ring();
             }
         }
         Ok(())
-    }
-
-    #[cold]
-    fn push_when_room(&self, producer: &mut Producer<Item>, item: Item) {
-        // Until half of the queue is free: a thread that woke for each free place would do little else.
-        let half = self.mark() - 1 - QUEUE as u64 / 2;
-        self.shared.wait_until_passed(half, self.own);
-        if producer.push(item).is_err() {
-            unreachable!("there is room for half of the queue, and one producer");
-        }
     }
 
     /// # Errors
@@ -277,8 +281,8 @@ unsafe impl Stream for HostStream {
     }
 
     fn prepare(&self, _batch: &Arc<Batch>) -> Result<(), DeviceError> {
-        // A full queue is waited for: nothing else is refused.
-        self.not_inside("a batch")
+        self.not_inside("a batch")?;
+        self.has_room(SPARE)
     }
 
     unsafe fn submit(&self, batch: &Arc<Batch>) -> Result<(), DeviceError> {
@@ -379,7 +383,8 @@ unsafe impl Stream for HostStream {
         let mut streams = others.iter().copied().chain([self]);
         streams.try_for_each(|stream| {
             stream.not_capturing("a replay")?;
-            stream.not_inside("a replay")
+            stream.not_inside("a replay")?;
+            stream.has_room(SPARE)
         })
     }
 
@@ -409,17 +414,17 @@ unsafe impl Stream for HostStream {
 
 impl Drop for HostStream {
     fn drop(&mut self) {
-        let Queue::Thread { thread, .. } = &self.queue else {
+        let Queue::Thread { inlet, thread } = &self.queue else {
             return;
         };
         let Some(thread) = thread.take() else { return };
         if std::thread::panicking() {
             self.shared.abort();
         }
-        // SAFETY: the item touches nothing.
-        if unsafe { self.push(Item::Stop) }.is_err() {
-            unreachable!("threads take everything");
-        }
+        let submitted = self.mark() + 1;
+        self.shared.submitted.store(submitted, Ordering::Release);
+        inlet.borrow_mut().push_last(Item::Stop);
+        self.shared.work.ring();
         // The executor catches the panics of kernels, so its thread ends by the item.
         let _ = thread.join();
     }

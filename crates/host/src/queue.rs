@@ -1,0 +1,235 @@
+//! A stream's queue: the owner puts items in, and the stream's thread takes them out.
+//!
+//! # Model
+//!
+//! The queue is a chain of rings. Items go into one ring until one place of it is left; that place takes the other end of
+//! a new ring, where the next items go. The thread that empties the queue follows, and the old ring is freed. A ring is
+//! used again and again as long as it has room, so a program that does not run far ahead allocates nothing.
+//!
+//! Each new ring is twice as large as the one before, up to [`LARGEST`]; a stream that has caught up gets one of
+//! [`SMALLEST`] again, which stays in the processor's caches.
+
+use rtrb::{Consumer, Producer, RingBuffer};
+
+use crate::executor::Item;
+
+/// How many items may wait in a queue. A full one refuses items until [`SMALLEST`] of them have been done.
+pub(crate) const MOST: u64 = 1 << 20;
+/// How many places the first ring has.
+const SMALLEST: usize = 1024;
+/// How many places a ring has at most.
+const LARGEST: usize = 16 * SMALLEST;
+/// How many items are sure of a place after [`Inlet::has_room`] has said so of this many.
+pub(crate) const SPARE: usize = 16;
+
+enum Entry {
+    Item(Item),
+    /// Nothing more comes here: the queue goes on in another ring.
+    Next(Consumer<Entry>),
+}
+
+/// The documentation of streams says how much memory an item takes.
+const _: () = assert!(size_of::<Entry>() <= 112);
+
+/// Where items go in.
+pub(crate) struct Inlet {
+    ring: Producer<Entry>,
+    places: usize,
+    /// How many places are known to be free: at least one, for the way to the next ring.
+    free: usize,
+}
+
+/// Where they come out.
+pub(crate) struct Outlet(Consumer<Entry>);
+
+/// A queue that is empty.
+pub(crate) fn queue() -> (Inlet, Outlet) {
+    let (inlet, consumer) = ring(SMALLEST);
+    (inlet, Outlet(consumer))
+}
+
+fn ring(places: usize) -> (Inlet, Consumer<Entry>) {
+    let (ring, consumer) = RingBuffer::new(places);
+    let inlet = Inlet {
+        ring,
+        places,
+        free: places,
+    };
+    (inlet, consumer)
+}
+
+impl Inlet {
+    /// Whether there is room for so many items ([`SPARE`] at most). `waiting` says how many have not been done.
+    #[inline]
+    pub(crate) fn has_room(&mut self, items: usize, waiting: impl FnOnce() -> u64) -> bool {
+        self.free > items || self.makes_room(items, waiting())
+    }
+
+    #[cold]
+    fn makes_room(&mut self, items: usize, waiting: u64) -> bool {
+        self.free = self.ring.slots();
+        let caught_up = waiting < SMALLEST as u64 / 2;
+        if self.free > items && (self.places == SMALLEST || !caught_up) {
+            return true;
+        }
+        // No more than that fit into the new ring, so the queue never holds more than `MOST`.
+        let left = MOST.saturating_sub(waiting) as usize;
+        if left < SMALLEST {
+            return false;
+        }
+        let places = match caught_up {
+            true => SMALLEST,
+            false => (2 * self.places).min(LARGEST).min(left),
+        };
+        let (next, consumer) = ring(places);
+        self.put(Entry::Next(consumer));
+        *self = next;
+        true
+    }
+
+    /// Puts an item in, for which there [is room](Inlet::has_room).
+    #[inline]
+    pub(crate) fn push(&mut self, item: Item) {
+        debug_assert!(
+            self.free > 1,
+            "the last place is for the way to the next ring"
+        );
+        self.put(Entry::Item(item));
+    }
+
+    /// Puts the last item in, behind which no other comes: it always has a place.
+    pub(crate) fn push_last(&mut self, item: Item) {
+        self.put(Entry::Item(item));
+    }
+
+    #[inline]
+    fn put(&mut self, entry: Entry) {
+        if self.ring.push(entry).is_err() {
+            unreachable!("a place was known to be free, and only this end takes places");
+        }
+        self.free -= 1;
+    }
+}
+
+impl Outlet {
+    #[inline]
+    pub(crate) fn pop(&mut self) -> Option<Item> {
+        loop {
+            match self.0.pop().ok()? {
+                Entry::Item(item) => return Some(item),
+                Entry::Next(next) => self.0 = next,
+            }
+        }
+    }
+
+    /// The item that comes next, if it is there and in the same ring.
+    #[inline]
+    pub(crate) fn peek(&self) -> Option<&Item> {
+        match self.0.peek().ok()? {
+            Entry::Item(item) => Some(item),
+            Entry::Next(_) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+    use crate::job::Job;
+
+    /// An item that counts when it is called, and the number that it must find.
+    fn number(number: u64, seen: &Arc<AtomicU64>) -> Item {
+        let seen = seen.clone();
+        Item::Kernel(Job::new(move || {
+            assert_eq!(seen.fetch_add(1, Ordering::Relaxed), number);
+        }))
+    }
+
+    fn call(item: Option<Item>) {
+        match item {
+            Some(Item::Kernel(job)) => job.call(),
+            _ => panic!("a kernel was put in"),
+        }
+    }
+
+    #[test]
+    fn items_come_out_in_order_however_many_wait() {
+        let (mut inlet, mut outlet) = queue();
+        let seen = Arc::new(AtomicU64::new(0));
+        let (mut pushed, mut popped) = (0_u64, 0_u64);
+        // The sizes of the rings grow, and become small again where the queue has been emptied.
+        for (more, less) in [
+            (3_000, 100),
+            (60_000, 62_000),
+            (20_000, 20_900),
+            (5_000, 5_000),
+        ] {
+            for _ in 0..more {
+                assert!(inlet.has_room(1, || pushed - popped));
+                inlet.push(number(pushed, &seen));
+                pushed += 1;
+            }
+            for _ in 0..less {
+                call(outlet.pop());
+                popped += 1;
+            }
+        }
+        assert_eq!(seen.load(Ordering::Relaxed), pushed);
+        assert!(outlet.pop().is_none());
+    }
+
+    #[test]
+    fn a_queue_that_is_emptied_in_time_stays_as_it_is() {
+        let (mut inlet, mut outlet) = queue();
+        let seen = Arc::new(AtomicU64::new(0));
+        let mut pushed = 0;
+        for _ in 0..50 {
+            for _ in 0..900 {
+                assert!(inlet.has_room(1, || 900));
+                inlet.push(number(pushed, &seen));
+                pushed += 1;
+            }
+            assert_eq!(inlet.places, SMALLEST);
+            (0..900).for_each(|_| call(outlet.pop()));
+        }
+    }
+
+    #[test]
+    fn a_full_queue_refuses_and_goes_on_when_it_is_less_full() {
+        let (mut inlet, mut outlet) = queue();
+        let item = || Item::Kernel(Job::new(|| ()));
+        let mut waiting = 0;
+        let fill = |inlet: &mut Inlet, waiting: &mut u64| {
+            while inlet.has_room(1, || *waiting) {
+                inlet.push(item());
+                *waiting += 1;
+            }
+            assert!(
+                (MOST - SMALLEST as u64..=MOST).contains(waiting),
+                "{waiting}"
+            );
+        };
+        fill(&mut inlet, &mut waiting);
+        assert!(!inlet.has_room(SPARE, || waiting));
+        for _ in 0..2 * SMALLEST {
+            assert!(outlet.pop().is_some());
+            waiting -= 1;
+        }
+        // Whoever was promised several places has them.
+        assert!(inlet.has_room(SPARE, || waiting));
+        for _ in 0..SPARE {
+            inlet.push(item());
+            waiting += 1;
+        }
+        fill(&mut inlet, &mut waiting);
+        inlet.push_last(Item::Stop);
+        for _ in 0..waiting {
+            assert!(matches!(outlet.pop(), Some(Item::Kernel(_))));
+        }
+        assert!(matches!(outlet.pop(), Some(Item::Stop)));
+        assert!(outlet.pop().is_none());
+    }
+}
