@@ -3,18 +3,84 @@
 //! `compile_fail/rowNN_*.rs` are misuses, by the rows of "What must not compile"; `compile_fail/attack_*.rs` are
 //! attempts to get round the types; `compile_fail/unused_*.rs` deny what is a warning. Each misuse has a twin of the same name in `compile_pass/`, which differs from it
 //! by the fix alone, compiles, and runs: so it is the misuse that is refused.
-//! `TRYBUILD=overwrite cargo test --test types compile_fail` writes the expected errors anew.
+//! `TIDEGATE_BLESS=1 cargo test --test types compile_fail` writes the expected errors anew.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::said::said;
 
 /// The lines in which a misuse and its twin may differ, each way.
 const FIX: usize = 5;
 
+/// The compiler, told to check a program against the libraries that cargo has built for this very test.
+fn compiler() -> Command {
+    let mut words = tidegate_changing::compiler!().into_iter();
+    let mut compiler = Command::new(words.next().expect("the compiler's path"));
+    while let Some(word) = words.next() {
+        if ["--extern", "-L", "--target"].contains(&word) {
+            compiler.args([word, words.next().expect("a value")]);
+        } else if word.starts_with("--edition") {
+            compiler.arg(word);
+        }
+    }
+    // Nothing is linked: what is refused is refused before. A program that nobody runs has code that nobody calls.
+    compiler.args(["--emit=metadata", "-A", "dead_code", "--verbose"]);
+    compiler.current_dir(env!("CARGO_MANIFEST_DIR"));
+    compiler
+}
+
+/// What is wrong with a program that must not compile; nothing if it is refused as it should be.
+fn look(name: &str, folder: &Path) -> Option<String> {
+    let path = format!("tests/compile_fail/{name}.rs");
+    let mut compiler = compiler();
+    let output = compiler
+        .arg(&path)
+        .arg("--out-dir")
+        .arg(folder)
+        .stdin(Stdio::null())
+        .output()
+        .expect("the compiler runs");
+    if output.status.success() {
+        return Some(format!("{path} compiles"));
+    }
+    let root = env!("CARGO_MANIFEST_DIR");
+    let found = said(&String::from_utf8_lossy(&output.stderr), &path, root);
+    let kept = Path::new(root).join(&path).with_extension("stderr");
+    if std::env::var_os("TIDEGATE_BLESS").is_some() {
+        fs::write(&kept, found).expect("the expected errors can be written");
+        return None;
+    }
+    let expected = fs::read_to_string(&kept).unwrap_or_default();
+    (found != expected).then(|| {
+        format!(
+            "{path}: expected\n{expected}\nfound\n{found}\n(TIDEGATE_BLESS=1 keeps what was found)"
+        )
+    })
+}
+
 #[test]
 fn what_must_not_compile_does_not() {
-    trybuild::TestCases::new().compile_fail("tests/compile_fail/*.rs");
+    let folder = tempfile::tempdir().expect("a folder");
+    let programs: Vec<_> = programs("compile_fail").into_keys().collect();
+    let (next, wrong) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let work = || {
+        while let Some(name) = programs.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let found = look(name, folder.path());
+            wrong.lock().expect("nobody panics").extend(found);
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(work);
+        }
+    });
+    let wrong = wrong.into_inner().expect("nobody panics");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
 }
 
 /// The names of the programs in a folder of the tests, with their texts.

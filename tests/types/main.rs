@@ -3,3 +3,4 @@
 
 mod compile_fail;
 mod compile_pass;
+mod said;
