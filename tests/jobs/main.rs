@@ -1,6 +1,9 @@
 //! Jobs whose ranks are processes: this program once more, the examples, and programs under launchers of others.
 
+#![forbid(unsafe_code)]
+
 mod examples;
+mod forked;
 mod jobs;
 mod mpirun;
 mod nodes;

@@ -10,6 +10,7 @@
 //!
 //! Dropping a [`LocalControl`] says [`Event::Left`]; dropping it while its thread panics, [`LocalControl::panicked`], or
 //! [`LocalControl::kill`], says [`Event::Lost`]. Exchanges that miss the rank end with `PeerLost`, in every thread that waits for them.
+//! A child that one of the threads makes by `fork` has no other: there every call is [`ControlError::Forked`].
 
 use crate::events::Events;
 use crate::lock;
@@ -17,6 +18,7 @@ use crate::rounds::{Rounds, Verdict};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex};
 use tidegate_hal::control::{Control, ControlError, Event, Handle, Packet, Sink};
+use tidegate_hal::process::Process;
 
 struct Table {
     rounds: Rounds<Packet>,
@@ -29,6 +31,7 @@ struct Table {
 }
 
 struct Job {
+    process: Process,
     table: Mutex<Table>,
     changed: Condvar,
     events: Vec<Events>,
@@ -59,6 +62,7 @@ impl std::fmt::Debug for LocalControl {
 pub fn local(size: usize) -> Vec<LocalControl> {
     assert!(size > 0, "a job has at least one rank");
     let job = Arc::new(Job {
+        process: Process::this(),
         table: Mutex::new(Table {
             rounds: Rounds::new(size),
             finished: vec![0; size],
@@ -100,6 +104,9 @@ impl LocalControl {
     }
 
     fn end(&self, reason: String, event: Event) {
+        if !self.job.process.is_this() {
+            return;
+        }
         let mut table = lock(&self.job.table);
         if std::mem::replace(&mut table.gone[self.rank], true) {
             return;
@@ -187,6 +194,7 @@ impl Control for LocalControl {
     }
 
     fn exchange(&self, label: &str, packet: Packet) -> Result<Vec<Packet>, ControlError> {
+        self.job.process.check()?;
         check_size(label, packet.bytes.len(), packet.handles.len())?;
         let _one_at_a_time = lock(&self.calls);
         let mut table = lock(&self.job.table);
@@ -232,6 +240,7 @@ impl Control for LocalControl {
     }
 
     fn notify(&self, to: Option<&[usize]>, bytes: &[u8]) -> Result<(), ControlError> {
+        self.job.process.check()?;
         check_size("a message between ranks", bytes.len(), 0)?;
         // Under the lock, so that all ranks see messages and ends of one rank in one order.
         let table = lock(&self.job.table);
@@ -252,7 +261,9 @@ impl Control for LocalControl {
     }
 
     fn subscribe(&self, sink: Sink) {
-        self.job.events[self.rank].subscribe(sink);
+        if self.job.process.is_this() {
+            self.job.events[self.rank].subscribe(sink);
+        }
     }
 
     fn leave(&self) {
@@ -265,6 +276,10 @@ impl Control for LocalControl {
 
 impl Drop for LocalControl {
     fn drop(&mut self) {
+        if !self.job.process.is_this() {
+            // Other threads of the parent may have been in the midst of it.
+            return std::mem::forget(Arc::clone(&self.job));
+        }
         if std::thread::panicking() {
             self.panicked();
         } else {

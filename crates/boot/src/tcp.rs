@@ -24,6 +24,9 @@
 //! - Rank 0 carries the control plane for the others, so its [`leave`](Control::leave) (and its drop) waits until all
 //!   others have left or are lost. The others are told at once that it has left.
 //! - Dropping a [`TcpControl`] while its thread panics says `Lost`, not `Left`.
+//! - A child made by `fork` has the connections and not the service thread: calls there are
+//!   [`ControlError::Forked`], and nobody hears of its end. While it keeps the connections open, the death of its parent
+//!   is noticed by silence alone.
 
 use crate::config::{Config, node_id};
 use crate::error::BootError;
@@ -47,6 +50,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tidegate_hal::control::{Control, ControlError, Handle, Packet, Sink};
+use tidegate_hal::process::Process;
 use tidegate_hal::tell;
 
 /// One rank's end of the control plane of a job whose ranks are processes.
@@ -66,6 +70,8 @@ enum Inner {
 }
 
 struct Member {
+    /// The one that has joined.
+    process: Process,
     shared: Arc<Shared>,
     wake: Arc<OwnedFd>,
     nodes: Vec<usize>,
@@ -170,6 +176,7 @@ impl TcpControl {
             .spawn(move || service.run())
             .map_err(|error| BootError::io("starting the thread of the control plane", error))?;
         let mut member = Member {
+            process: Process::this(),
             shared,
             wake,
             nodes: Vec::new(),
@@ -295,6 +302,7 @@ impl Member {
     }
 
     fn exchange(&self, label: &str, packet: Packet) -> Result<Vec<Packet>, ControlError> {
+        self.process.check()?;
         let me = self.shared.rank;
         check_size(label, packet.bytes.len(), packet.handles.len())?;
         if label.len() > MAX_LABEL {
@@ -434,6 +442,7 @@ impl Member {
     }
 
     fn notify(&self, to: Option<&[usize]>, bytes: &[u8]) -> Result<(), ControlError> {
+        self.process.check()?;
         check_size("a message between ranks", bytes.len(), 0)?;
         let size = self.shared.size;
         let to = to.map(|to| {
@@ -460,6 +469,9 @@ impl Member {
     }
 
     fn end(&self, message: Message) {
+        if !self.process.is_this() {
+            return;
+        }
         let good = matches!(message, Message::Leave);
         let mut state = lock(&self.shared.state);
         if !matches!(state.phase, Phase::Running) {
@@ -524,6 +536,11 @@ fn descriptor(handle: Handle) -> Result<OwnedFd, ControlError> {
 
 impl Drop for Member {
     fn drop(&mut self) {
+        if !self.process.is_this() {
+            // All of it is the parent's: the thread, and what that may be in the midst of.
+            std::mem::forget((self.service.take(), Arc::clone(&self.shared)));
+            return;
+        }
         let last = match std::thread::panicking() {
             true => Message::Fail {
                 reason: "its thread panicked".into(),
@@ -585,6 +602,7 @@ impl Control for TcpControl {
     fn subscribe(&self, sink: Sink) {
         match &self.inner {
             Inner::Solo(solo) => solo.subscribe(sink),
+            Inner::Rank(member) if !member.process.is_this() => {}
             Inner::Rank(member) => member.shared.events.subscribe(sink),
         }
     }

@@ -61,6 +61,9 @@ struct Body<D: Device> {
 
 impl<D: Device> Drop for Body<D> {
     fn drop(&mut self) {
+        if !self.world.process().is_this() {
+            return std::mem::forget(self.words.take());
+        }
         self.world.drops(self.window.id, PIECE);
         // Barriers in the queue still use the words.
         if let Some(words) = self.words.take() {
@@ -83,7 +86,7 @@ impl<'s, D: Device> Barrier<'s, D> {
         let world = stream.world();
         let (rank, size) = (world.rank(), world.size());
         let name: Arc<str> = name.into();
-        let collective = world.collective(format!("opening barrier `{name}`"));
+        let collective = world.collective(format!("opening barrier `{name}`"))?;
         let rounds = size.next_power_of_two().trailing_zeros() as usize;
         let bytes = CELL * rounds.max(1);
         let own = world.device().alloc(bytes, Sharing::Peers);

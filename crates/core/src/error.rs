@@ -9,6 +9,7 @@ use std::sync::Arc;
 pub use tidegate_hal::batch::Awaited;
 use tidegate_hal::control::ControlError;
 use tidegate_hal::device::DeviceError;
+use tidegate_hal::process::Forked;
 
 /// A `Result` with this crate's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -191,6 +192,9 @@ pub enum Error {
     /// The call is not possible while its stream is captured.
     #[error("not possible inside a capture: {0}")]
     Capturing(&'static str),
+    /// This process was made by `fork` from the one that joined the job. Nothing was done; that one goes on undisturbed.
+    #[error(transparent)]
+    Forked(#[from] Forked),
     /// The device refused.
     #[error(transparent)]
     Device(DeviceError),
@@ -202,7 +206,7 @@ pub enum Error {
     Join(#[from] tidegate_boot::BootError),
     /// The control plane failed.
     #[error(transparent)]
-    Control(#[from] ControlError),
+    Control(ControlError),
     /// The job could not be joined by another bootstrap than the library's own: its error is inside.
     #[error(transparent)]
     Bootstrap(Box<dyn std::error::Error + Send + Sync>),
@@ -219,7 +223,17 @@ impl From<DeviceError> for Error {
     fn from(error: DeviceError) -> Self {
         match error {
             DeviceError::Capturing(what) => Error::Capturing(what),
+            DeviceError::Forked(forked) => Error::Forked(forked),
             other => Error::Device(other),
+        }
+    }
+}
+
+impl From<ControlError> for Error {
+    fn from(error: ControlError) -> Self {
+        match error {
+            ControlError::Forked(forked) => Error::Forked(forked),
+            other => Error::Control(other),
         }
     }
 }

@@ -28,6 +28,7 @@ use std::task;
 
 use generativity::Guard;
 use tidegate_hal::device::{Device, Reclaim, Stream as _};
+use tidegate_hal::process::Process;
 
 use crate::capture::Carry;
 use crate::error::{Error, Rejected, Result};
@@ -90,6 +91,7 @@ impl<D: Device> UnboundStream<D> {
         Stream {
             _unwinding: Unwinding(self.world.clone()),
             raw: Unshared(self.raw),
+            process: self.world.process(),
             world: self.world,
             name: self.name,
             noted: Unshared(RefCell::default()),
@@ -107,6 +109,7 @@ pub struct Stream<'s, D: Device> {
     /// First, so that it is dropped first.
     _unwinding: Unwinding<D>,
     raw: Unshared<D::Stream>,
+    process: Process,
     world: World<D>,
     name: String,
     /// What replays must arm and count, while the stream is captured.
@@ -175,7 +178,9 @@ impl<'s, D: Device> Stream<'s, D> {
         &self.name
     }
 
+    /// An error if the stream is captured, or is not this process's.
     pub(crate) fn not_capturing(&self, what: &'static str) -> Result<()> {
+        self.process.check()?;
         if self.raw.0.capturing() {
             Err(Error::Capturing(what))
         } else {
@@ -203,9 +208,10 @@ impl<'s, D: Device> Stream<'s, D> {
         self.noted.0.take()
     }
 
-    /// An error if the stream has failed.
+    /// An error if the stream has failed, or is not this process's.
     #[inline]
     pub(crate) fn healthy(&self) -> Result<()> {
+        self.process.check()?;
         match self.raw.0.fault() {
             None => Ok(()),
             Some(fault) => Err(self.world.explain(fault, &self.name)),
@@ -230,7 +236,7 @@ impl<'s, D: Device> Stream<'s, D> {
     ///
     /// # Errors
     ///
-    /// What made the stream fail; [`Error::Device`].
+    /// What made the stream fail; [`Error::Device`]; [`Error::Forked`].
     pub fn launch<A, K: Kernel<'s, D, A>>(&self, kernel: K, arguments: A) -> Result<()> {
         self.healthy()?;
         kernel.enqueue(self, arguments)
@@ -240,7 +246,7 @@ impl<'s, D: Device> Stream<'s, D> {
     ///
     /// # Errors
     ///
-    /// What made the stream fail; [`Error::Capturing`] while it is captured.
+    /// What made the stream fail; [`Error::Capturing`] while it is captured; [`Error::Forked`].
     pub fn synchronize(&self) -> Result<()> {
         self.raw
             .0
@@ -293,6 +299,9 @@ impl<'s, D: Device> Stream<'s, D> {
             return Err(Rejected::new(Error::Invalid(what), value));
         }
         // Tickets stay here: the other stream is ordered after the wait for them.
+        if let Err(error) = self.process.check() {
+            return Err(Rejected::new(error, value));
+        }
         let own = crate::capture::own_halves(&mut value);
         let alive = [self.raw(), to.raw()].map(|stream| stream.fault().is_none());
         let admitted =

@@ -238,6 +238,9 @@ unsafe impl Block for CudaBlock {
 
 impl Drop for CudaBlock {
     fn drop(&mut self) {
+        if !self.gpu.process.is_this() {
+            return;
+        }
         if self.gpu.gated() && !matches!(self.kind, Kind::Adopted(_)) {
             self.gpu.operands().freed(self.base.0);
         }

@@ -229,6 +229,9 @@ impl Courier {
 
 impl Drop for Couriers {
     fn drop(&mut self) {
+        if !self.gpu.process.is_this() {
+            return;
+        }
         // The stream has been drained.
         self.end(true);
         let ends = self.ended.get();

@@ -2,10 +2,13 @@
 
 use tidegate_ffi::cuda::CudaError;
 use tidegate_hal::device::DeviceError;
+use tidegate_hal::process::Forked;
 
 /// The hal's error for one of the driver, which came of doing `what`.
 pub(crate) fn device_error(what: &'static str, error: CudaError) -> DeviceError {
-    if error.is_out_of_memory() {
+    if error.is_forked() {
+        DeviceError::Forked(Forked)
+    } else if error.is_out_of_memory() {
         DeviceError::Exhausted {
             what: "memory of the device",
             detail: format!("{what}: {error}"),

@@ -50,6 +50,7 @@ use tidegate_ffi::cuda::{
 };
 use tidegate_hal::batch::{Move, POISON, Side};
 use tidegate_hal::device::DeviceError;
+use tidegate_hal::process::Process;
 use tidegate_hal::tell;
 
 use crate::error::Doing;
@@ -61,7 +62,7 @@ use crate::lower::landings;
 pub use crate::lower::landings::LAND_UP_TO;
 use crate::lower::operands::Operands;
 use crate::lower::{Mirror, THREADS};
-use crate::pinned::Pinned;
+use crate::pinned::{Pinned, keep_from_children};
 use crate::reclaim::Shared;
 use crate::registers::{self, Registers};
 use crate::reserve::Reserve;
@@ -96,6 +97,8 @@ pub(crate) enum Early {
 
 /// One GPU, as this process uses it.
 pub struct Gpu {
+    /// Its children cannot use the driver, nor locks that other threads may have held.
+    pub(crate) process: Process,
     pub(crate) driver: &'static Driver,
     pub(crate) device: Device,
     pub(crate) context: Context,
@@ -267,6 +270,7 @@ impl Gpu {
             });
         }
         let gpu = Gpu {
+            process: Process::this(),
             driver,
             device,
             context,
@@ -522,6 +526,7 @@ impl Gpu {
             .mem_host_alloc(MIRRORS * size_of::<Mirror>(), flags)
             .doing("allocating pinned memory")?
             .cast::<Mirror>();
+        keep_from_children(memory.cast(), MIRRORS * size_of::<Mirror>());
         mirrors.extend((0..MIRRORS).map(|index| {
             // SAFETY: there are so many.
             unsafe { memory.add(index) }

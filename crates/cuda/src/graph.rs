@@ -217,6 +217,9 @@ impl Gpu {
 
 impl Drop for CudaGraph {
     fn drop(&mut self) {
+        if !self.gpu.process.is_this() {
+            return;
+        }
         // The streams that it was launched on have passed it.
         let rows = self
             .rows

@@ -20,6 +20,7 @@ use std::sync::{Arc, Mutex};
 use tidegate_ffi::cuda::{DevicePtr, HostFlags};
 use tidegate_hal::device::DeviceError;
 use tidegate_hal::memory::{Block as _, Ptr, Sharing};
+use tidegate_hal::process::Unforked;
 
 use crate::block::CudaBlock;
 use crate::error::Doing;
@@ -86,6 +87,14 @@ impl Pinned {
     }
 }
 
+/// Keeps pinned memory from children, as long as there is any. A driver that has done so itself may have pages of which
+/// the kernel refuses it, and nothing else here leads a child to them.
+pub(crate) fn keep_from_children(base: NonNull<u8>, bytes: usize) {
+    // SAFETY: it is never given back to the driver, and all that shares its pages is the driver's, too.
+    let unforked = unsafe { Unforked::new(Ptr(base.as_ptr()), bytes) };
+    std::mem::forget(unforked);
+}
+
 impl Gpu {
     /// Zeroed memory of the host, at one address for both sides.
     pub(crate) fn pin(&self, bytes: usize) -> Result<NonNull<u8>, DeviceError> {
@@ -105,6 +114,7 @@ impl Gpu {
                     .mem_host_alloc(whole, flags)
                     .doing("allocating pinned memory")?
                     .cast();
+                keep_from_children(base, whole);
                 self.pinned.add(base, whole);
                 base
             }

@@ -441,6 +441,9 @@ impl Shared {
 
 impl Reclaim for Shared {
     fn retire(&self, garbage: Box<dyn Any + Send>) {
+        if !self.gpu.process.is_this() {
+            return std::mem::forget(garbage);
+        }
         let mark = self.submitted();
         if self.passed.load(Ordering::Acquire) >= mark && self.settled(false) {
             return;
@@ -476,6 +479,9 @@ impl Reclaim for Shared {
     }
 
     fn abort(&self) {
+        if !self.gpu.process.is_this() {
+            return;
+        }
         // SAFETY: the state lives as long as this.
         unsafe { self.gpu.stop(self.state_address()) };
         lock(&self.gates).end();
@@ -528,6 +534,10 @@ impl Reclaim for Shared {
     }
 
     fn wake_at(&self, mark: u64, waker: &Waker) -> bool {
+        // Nobody is awaited in a child: whoever asks hears of that when it goes on.
+        if !self.gpu.process.is_this() {
+            return true;
+        }
         drop_left();
         if self.look() >= mark {
             return true;
@@ -567,6 +577,10 @@ impl Reclaim for Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
+        if !self.gpu.process.is_this() {
+            std::mem::forget((self.state.take(), self.owner.take(), self.couriers.take()));
+            return;
+        }
         if self.abandoned.load(Ordering::Relaxed) {
             // Kernels and couriers of it may be at work still, for all that the driver says, and wait in their blocks.
             std::mem::forget(std::mem::take(&mut lock(&self.later).garbage));

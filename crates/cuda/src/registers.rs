@@ -153,6 +153,9 @@ struct Mapped {
 
 impl Drop for Mapped {
     fn drop(&mut self) {
+        if !self.gpu.process.is_this() {
+            return;
+        }
         // There may be no stream any more that would do it when it ends.
         if self.gpu.registers.leave(self.page) {
             self.gpu.sweep_registers();

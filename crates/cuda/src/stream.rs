@@ -528,6 +528,10 @@ unsafe impl Stream for CudaStream {
 
 impl Drop for CudaStream {
     fn drop(&mut self) {
+        if !self.shared.gpu.process.is_this() {
+            // The device works for the parent.
+            return std::mem::forget((self.held.take(), self.shared.clone()));
+        }
         if std::thread::panicking() {
             self.shared.abort();
         }

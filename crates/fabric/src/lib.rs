@@ -38,7 +38,7 @@ use tidegate_hal::nic::{
     Atomics, Connection, Keep, Key, Memory, Nic, NicError, NicQueue, QueueConfig, Registration,
     RemoteMemory,
 };
-
+use tidegate_hal::process::Process;
 use tidegate_hal::slots::Slots;
 
 use engine::chained::Chained;
@@ -57,6 +57,7 @@ const NAME: &str = "fabric";
 
 /// One rank's endpoint.
 pub struct Fabric<W: Wire> {
+    process: Process,
     options: Options,
     /// Whether peers' hardware adds to words of this rank: all ranks signal in the same way.
     adds: bool,
@@ -85,6 +86,7 @@ impl<W: Wire> Fabric<W> {
     /// An endpoint over a wire; its threads start when it is connected.
     pub fn over(wire: W, options: Options) -> Self {
         Fabric {
+            process: Process::this(),
             adds: wire.signals() == Signals::Add,
             shared: Arc::new(Shared::new(wire, options.budget, options.silence)),
             options,
@@ -249,6 +251,7 @@ unsafe impl<W: Wire> Nic for Fabric<W> {
         let queue = Arc::new(Queue::new(peer, departure, config, &self.shared.slots));
         self.shared.add(queue.clone(), chained.clone());
         Ok(Arc::new(Handle {
+            process: self.process,
             queue,
             chained,
             shared: self.shared.clone(),
@@ -307,6 +310,14 @@ unsafe impl<W: Wire> Nic for Fabric<W> {
 
 impl<W: Wire> Drop for Fabric<W> {
     fn drop(&mut self) {
+        if !self.process.is_this() {
+            // Its threads and its connections are the parent's.
+            std::mem::forget((
+                std::mem::take(&mut *lock(&self.threads)),
+                self.shared.clone(),
+            ));
+            return;
+        }
         self.shared.stop.store(true, Ordering::SeqCst);
         self.shared.wake();
         let me = std::thread::current().id();

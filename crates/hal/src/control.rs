@@ -15,6 +15,8 @@ use std::any::Any;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use crate::process::Forked;
+
 /// Names one memory so that a peer can map it.
 #[derive(Debug)]
 pub enum Handle {
@@ -112,6 +114,9 @@ pub enum ControlError {
     /// This rank has already left the job, or the service behind the control plane has ended.
     #[error("the control plane is closed: {0}")]
     Closed(String),
+    /// This process was forked from the one that joined the job.
+    #[error(transparent)]
+    Forked(#[from] Forked),
     /// The job could not be joined; the text says at which step and why.
     #[error("cannot join the job: {0}")]
     Rendezvous(String),
@@ -155,7 +160,8 @@ pub trait Control: Send + Sync + 'static {
     /// # Errors
     ///
     /// [`ControlError::PeerLost`] if a rank ends before contributing, [`ControlError::Mismatch`],
-    /// [`ControlError::TooLarge`], [`ControlError::Closed`]. After any of them but `TooLarge` every later exchange fails.
+    /// [`ControlError::TooLarge`], [`ControlError::Closed`], [`ControlError::Forked`]. After any of them but `TooLarge`
+    /// every later exchange fails.
     fn exchange(&self, label: &str, packet: Packet) -> Result<Vec<Packet>, ControlError>;
 
     /// Sends `bytes` to every rank of `to` (or to all others, if `None`); does not wait. Messages of one
@@ -163,13 +169,13 @@ pub trait Control: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// [`ControlError::TooLarge`], [`ControlError::Closed`].
+    /// [`ControlError::TooLarge`], [`ControlError::Closed`], [`ControlError::Forked`].
     fn notify(&self, to: Option<&[usize]>, bytes: &[u8]) -> Result<(), ControlError>;
 
     /// Installs the receiver of events, replacing an earlier one. Events that came before are delivered first.
     fn subscribe(&self, sink: Sink);
 
     /// Tells the peers that this rank ends its part in good order. Dropping a `Control` that has not left
-    /// says the same; only a process that ends without either is [`Event::Lost`].
+    /// says the same; only a process that ends without either is [`Event::Lost`]. In a forked child neither says anything.
     fn leave(&self);
 }

@@ -1,5 +1,7 @@
 //! Why a device refuses.
 
+use crate::process::Forked;
+
 /// Why a device refused something.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -48,6 +50,9 @@ pub enum DeviceError {
     /// The call could block behind a wait of a stream of the device; it is possible when its streams are idle.
     #[error("not possible while a stream of the device may be waiting: {0}")]
     Busy(&'static str),
+    /// This process was forked from the one that the device, or the stream, belongs to.
+    #[error(transparent)]
+    Forked(#[from] Forked),
     /// What a kind of device needs is not on this machine.
     #[error("there is no {device} device here: {detail}")]
     Missing {

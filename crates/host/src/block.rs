@@ -3,6 +3,7 @@
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::any::Any;
 use std::fs::File;
+use std::mem::ManuallyDrop;
 use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use tidegate_hal::control::Handle;
 use tidegate_hal::device::DeviceError;
 use tidegate_hal::far::{Bus, Reached, Span};
 use tidegate_hal::memory::{Block, Ptr, Sharing};
+use tidegate_hal::process::{Process, Unforked};
 
 /// Blocks are aligned to pages, so that rows of a field and vector units are content.
 const ALIGN: usize = 4096;
@@ -30,7 +32,7 @@ enum Backing {
     /// Of this process; shared with ranks that are threads of it.
     Heap(Arc<Heap>),
     /// Of a memfd, with the descriptor so that it can be handed on.
-    Mapped { map: MmapRaw, fd: Option<File> },
+    Mapped { map: Mapping, fd: Option<File> },
     /// Of a bus: this rank's own, with the key by which peers reach it, or a peer's, whose address may be far.
     Bus {
         base: Ptr,
@@ -39,8 +41,40 @@ enum Backing {
     },
 }
 
-/// Keeps memory of a bus.
-struct Keep(#[expect(dead_code, reason = "held to keep")] Arc<dyn Any + Send + Sync>);
+/// Memory that this process shares with others, and not with its children.
+#[derive(Debug)]
+struct Mapping {
+    /// First, so that it goes before the memory does.
+    unforked: Unforked,
+    map: ManuallyDrop<MmapRaw>,
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        if self.unforked.is_here() {
+            // SAFETY: this is its only drop. (In a child there is nothing to unmap at these addresses.)
+            unsafe { ManuallyDrop::drop(&mut self.map) };
+        }
+    }
+}
+
+/// Keeps memory of a bus, which is not told of its end in a child.
+struct Keep(ManuallyDrop<Arc<dyn Any + Send + Sync>>, Process);
+
+impl Keep {
+    fn new(keep: Arc<dyn Any + Send + Sync>) -> Self {
+        Keep(ManuallyDrop::new(keep), Process::this())
+    }
+}
+
+impl Drop for Keep {
+    fn drop(&mut self) {
+        if self.1.is_this() {
+            // SAFETY: this is its only drop.
+            unsafe { ManuallyDrop::drop(&mut self.0) };
+        }
+    }
+}
 
 impl std::fmt::Debug for Keep {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -122,7 +156,7 @@ impl HostBlock {
         let backing = Backing::Bus {
             base,
             key: Some(key),
-            _keep: Keep(keep),
+            _keep: Keep::new(keep),
         };
         Ok(HostBlock { backing, bytes })
     }
@@ -132,7 +166,7 @@ impl HostBlock {
         let backing = Backing::Bus {
             base,
             key: None,
-            _keep: Keep(keep),
+            _keep: Keep::new(keep),
         };
         Ok(HostBlock { backing, bytes })
     }
@@ -171,6 +205,12 @@ impl HostBlock {
                     what: "address space",
                     detail: format!("{bytes} bytes: {e}"),
                 })?;
+        // SAFETY: the mapping is kept beside it, and unmapped by `Mapping`.
+        let unforked = unsafe { Unforked::new(Ptr(map.as_mut_ptr()), bytes) }?;
+        let map = Mapping {
+            unforked,
+            map: ManuallyDrop::new(map),
+        };
         Ok(Backing::Mapped { map, fd: Some(fd) })
     }
 
@@ -227,7 +267,7 @@ unsafe impl Block for HostBlock {
     fn base(&self) -> Ptr {
         Ptr(match &self.backing {
             Backing::Heap(heap) => heap.base.as_ptr(),
-            Backing::Mapped { map, .. } => map.as_mut_ptr(),
+            Backing::Mapped { map, .. } => map.map.as_mut_ptr(),
             Backing::Bus { base, .. } => base.0,
         })
     }

@@ -124,6 +124,10 @@ impl Executor {
             }
             Item::Kernel(job) => {
                 self.core.kernel(&job);
+                if self.is_forked() {
+                    std::mem::forget(job);
+                    return false;
+                }
                 // What a kernel captured may panic when it is dropped, and this thread must go on.
                 self.core.guarded(|| drop(job));
             }
@@ -141,11 +145,19 @@ impl Executor {
                     // SAFETY: as above.
                     unsafe { self.replay(&mut list, &mut place) };
                 }
+                if self.is_forked() {
+                    return false;
+                }
             }
             Item::Stop => more = false,
         }
         self.core.shared.pass();
         more
+    }
+
+    /// Whether a kernel has forked, and this is its child: the rest of the work is the parent's.
+    fn is_forked(&self) -> bool {
+        !self.core.shared.process.is_this()
     }
 
     /// After a panic that was no kernel's, in the midst of an item: the stream has failed, and has passed the item.
@@ -189,7 +201,12 @@ impl Executor {
                     Recorded::Batch(_) if steps.given_up => {}
                     // SAFETY: the caller's promise.
                     Recorded::Batch(batch) => unsafe { self.batch(batch, soon) },
-                    Recorded::Kernel(job) => self.core.kernel(job),
+                    Recorded::Kernel(job) => {
+                        self.core.kernel(job);
+                        if self.is_forked() {
+                            return;
+                        }
+                    }
                     Recorded::Signal(link) => {
                         let fault = || self.core.shared.fault().unwrap_or(Fault::Aborted);
                         link.signal(self.core.failed.then(fault));

@@ -11,6 +11,7 @@ use std::task::Waker;
 use std::time::Instant;
 
 use tidegate_hal::device::{Blocked, Fault, Reclaim, Stand, StreamConfig, Work};
+use tidegate_hal::process::Process;
 use tidegate_words::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering};
 use tidegate_words::{Bell, Patience};
 
@@ -30,6 +31,8 @@ impl<T> Deref for Apart<T> {
 /// What a stream's owner, its executor and its regions share.
 pub struct Shared {
     pub(crate) config: StreamConfig,
+    /// Its children have no executor, and locks that it may hold for ever.
+    pub(crate) process: Process,
     /// Work items submitted; written by the owner.
     pub(crate) submitted: Apart<AtomicU64>,
     /// Work items passed; written by the executor.
@@ -64,6 +67,7 @@ impl Shared {
     pub(crate) fn new(config: StreamConfig) -> Self {
         Shared {
             config,
+            process: Process::this(),
             submitted: Apart(AtomicU64::new(0)),
             passed: Apart(AtomicU64::new(0)),
             at: Apart(AtomicU8::new(Work::Something as u8)),
@@ -190,6 +194,9 @@ impl Shared {
 
 impl Reclaim for Shared {
     fn retire(&self, garbage: Box<dyn Any + Send>) {
+        if !self.process.is_this() {
+            return std::mem::forget(garbage);
+        }
         let mark = self.submitted.load(Ordering::Acquire);
         if self.passed() >= mark {
             return;
@@ -218,6 +225,9 @@ impl Reclaim for Shared {
     }
 
     fn abort(&self) {
+        if !self.process.is_this() {
+            return;
+        }
         self.aborted.store(true, Ordering::SeqCst);
         self.bell().wake_all();
     }
@@ -260,7 +270,8 @@ impl Reclaim for Shared {
     }
 
     fn wake_at(&self, mark: u64, waker: &Waker) -> bool {
-        if self.passed() >= mark {
+        // Nobody is awaited in a child: whoever asks hears of that when it goes on.
+        if self.passed() >= mark || !self.process.is_this() {
             return true;
         }
         // To copy a waker, or drop one, runs foreign code: not under the lock.

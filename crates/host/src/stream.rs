@@ -141,11 +141,14 @@ impl HostStream {
                 .name(name.replace('\0', ""))
                 .spawn(move || {
                     // Who waits for this stream must hear of it, whatever happens.
-                    let (executor, outlet) = (&mut executor, &mut outlet);
                     while let Err(panic) = catch_unwind(AssertUnwindSafe(|| {
-                        work(executor, outlet, &feed, own);
+                        work(&mut executor, &mut outlet, &feed, own);
                     })) {
                         executor.recover(panic);
+                    }
+                    if !feed.process.is_this() {
+                        // A kernel has forked, and this is its child, whose one thread ends here.
+                        std::mem::forget((executor, outlet));
                     }
                 })
                 .map_err(|e| DeviceError::Exhausted {
@@ -186,12 +189,13 @@ impl HostStream {
 
     /// # Errors
     ///
-    /// [`DeviceError::Inside`], [`DeviceError::QueueFull`]; nothing was counted then.
+    /// [`DeviceError::Inside`], [`DeviceError::QueueFull`], [`DeviceError::Forked`]; nothing was counted then.
     ///
     /// # Safety
     ///
     /// What the hal asks of the submitter of the item holds.
     unsafe fn push(&self, item: Item) -> Result<(), DeviceError> {
+        self.shared.process.check()?;
         // Counted before it is executed: an inline executor may retire things meanwhile.
         let count = || {
             let submitted = self.mark() + 1;
@@ -206,6 +210,8 @@ impl HostStream {
                 if let Err(panic) = catch_unwind(AssertUnwindSafe(execute)) {
                     executor.recover(panic);
                 }
+                // The kernel may have forked, and this be its child.
+                self.shared.process.check()?;
             }
             Queue::Thread { inlet, .. } => {
                 self.has_room(1)?;
@@ -298,6 +304,7 @@ unsafe impl Stream for HostStream {
         self.not_capturing("synchronisation")?;
         self.not_inside("synchronisation")?;
         let shared = &self.shared;
+        shared.process.check()?;
         shared.wait_until_passed(self.mark(), self.own);
         Ok(shared.fault().map_or(Ok(()), Err))
     }
@@ -418,6 +425,10 @@ impl Drop for HostStream {
             return;
         };
         let Some(thread) = thread.take() else { return };
+        if !self.shared.process.is_this() {
+            // The thread is the parent's, and so is what is in the queue.
+            return std::mem::forget(thread);
+        }
         if std::thread::panicking() {
             self.shared.abort();
         }

@@ -36,6 +36,7 @@ use tidegate_hal::nic::{
     Atomics, Connection, Key, Memory, Nic, NicError, NicQueue, QueueConfig, Registration,
     RemoteMemory,
 };
+use tidegate_hal::process::Process;
 use tidegate_hal::slots::Slots;
 use tidegate_host::Host;
 
@@ -108,6 +109,7 @@ impl Options {
 pub struct Loopback {
     options: Options,
     slots: Arc<Slots>,
+    process: Process,
     shared: OnceLock<Arc<Shared>>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -124,6 +126,7 @@ impl Loopback {
         Loopback {
             slots: Arc::new(Slots::keeping(options.budget, options.kept)),
             options,
+            process: Process::this(),
             shared: OnceLock::new(),
             thread: Mutex::new(None),
         }
@@ -239,6 +242,10 @@ unsafe impl Nic for Loopback {
 
 impl Drop for Loopback {
     fn drop(&mut self) {
+        if !self.process.is_this() {
+            // The agent is the parent's.
+            return std::mem::forget(lock(&self.thread).take());
+        }
         if let Some(shared) = self.shared.get() {
             shared.stop.store(true, Ordering::SeqCst);
             shared.wake();

@@ -9,6 +9,7 @@ use tidegate_hal::memory::{Block as _, Ptr};
 use tidegate_hal::nic::{
     Direction, Keep, NicError, NicQueue, Prepared, Program, QueueConfig, RemotePtr, Transfer,
 };
+use tidegate_hal::process::Process;
 use tidegate_hal::slots::{Member, Slots};
 use tidegate_host::{HostBlock, HostMover};
 use tidegate_words::{Bell, Mover as _, Word};
@@ -198,13 +199,18 @@ impl Drop for Queue {
 
 /// The owner's end of a queue.
 pub(crate) struct Handle {
+    process: Process,
     queue: Arc<Queue>,
     agent: Arc<Shared>,
 }
 
 impl Handle {
     pub(crate) fn new(queue: Arc<Queue>, agent: Arc<Shared>) -> Self {
-        Handle { queue, agent }
+        Handle {
+            process: Process::this(),
+            queue,
+            agent,
+        }
     }
 
     fn resolve(place: &RemotePtr) -> Result<Ptr, NicError> {
@@ -282,6 +288,9 @@ unsafe impl NicQueue for Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
+        if !self.process.is_this() {
+            return;
+        }
         self.queue.closed.store(true, Ordering::Release);
         self.agent.wake();
     }

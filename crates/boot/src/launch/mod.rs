@@ -52,6 +52,7 @@ use std::process::ExitStatus;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
+use tidegate_hal::process::{Forked, Process as This};
 
 /// What becomes of what the ranks print.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -374,9 +375,10 @@ impl Remote {
     }
 }
 
-/// A job that was started. Dropping it kills the ranks.
+/// A job that was started. Dropping it kills the ranks (not in a child that was forked since).
 #[derive(Debug)]
 pub struct Running {
+    pub(crate) process: This,
     pub(crate) remote: Remote,
     pub(crate) monitor: Option<JoinHandle<Outcome>>,
 }
@@ -405,8 +407,9 @@ impl Running {
     ///
     /// # Panics
     ///
-    /// If the thread that watches the ranks has panicked.
+    /// If the thread that watches the ranks has panicked, or this is a child of the process that has started them.
     pub fn wait(mut self) -> Outcome {
+        assert!(self.process.is_this(), "{Forked}");
         match self.monitor.take().map(JoinHandle::join) {
             Some(Ok(outcome)) => outcome,
             Some(Err(panic)) => std::panic::resume_unwind(panic),
@@ -418,6 +421,9 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         if let Some(monitor) = self.monitor.take() {
+            if !self.process.is_this() {
+                return std::mem::forget(monitor);
+            }
             self.remote.kill();
             let _ = monitor.join();
         }

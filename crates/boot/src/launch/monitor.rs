@@ -113,6 +113,7 @@ pub(crate) fn start(job: Job) -> Result<Running, LaunchError> {
         .map_err(|error| LaunchError::io("starting the thread that watches the ranks", error))?;
     match receiver.recv() {
         Ok(Ok(remote)) => Ok(Running {
+            process: tidegate_hal::process::Process::this(),
             remote,
             monitor: Some(monitor),
         }),

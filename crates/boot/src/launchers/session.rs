@@ -10,6 +10,7 @@
 //!
 //! A launcher that does not answer is waited for 5 s; that is logged.
 
+use tidegate_hal::process::Process;
 use tidegate_hal::tell;
 
 use super::store::{Store, StoreError};
@@ -19,16 +20,16 @@ use tidegate_ffi::resident::{self, Mpi};
 /// How long a launcher may take to let a process go.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A store that has still to be left. Dropping it does so.
+/// A store that has still to be left. Dropping it does so, but not in a child of the process.
 #[derive(Debug)]
-pub(crate) struct Session(Option<Box<dyn Store>>);
+pub(crate) struct Session(Option<Box<dyn Store>>, Process);
 
 impl Session {
     /// Leaves the store, or sees to it that it is left.
     pub(crate) fn conclude(mut store: Box<dyn Store>) -> Result<Option<Self>, StoreError> {
         match resident::mpi() {
             Mpi::Running if store.is_mpis_too() => Ok(None),
-            Mpi::Linked => Ok(Some(Self(Some(store)))),
+            Mpi::Linked => Ok(Some(Self(Some(store), Process::this()))),
             Mpi::Absent | Mpi::Running | Mpi::Over => {
                 store.leave(Instant::now() + PATIENCE)?;
                 Ok(None)
@@ -42,6 +43,9 @@ impl Drop for Session {
         let Some(mut store) = self.0.take() else {
             return;
         };
+        if !self.1.is_this() {
+            return std::mem::forget(store);
+        }
         if store.is_mpis_too() && matches!(resident::mpi(), Mpi::Running | Mpi::Over) {
             return;
         }

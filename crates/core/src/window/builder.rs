@@ -280,7 +280,7 @@ impl<T: Element, K: Discipline> Window<T, K> {
         }
         let name = self.name.clone();
         // Till all exchanges about this window are made: see `Collective`.
-        let collective = world.collective(format!("opening window `{name}`"));
+        let collective = world.collective(format!("opening window `{name}`"))?;
         let said = match self.refused.take() {
             Some(why) => Err(Error::Invalid(why.to_string())),
             None => Ok((self.description.in_short(), Vec::new())),

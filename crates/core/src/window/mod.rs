@@ -207,6 +207,9 @@ impl<D: Device> Half<D> {
 
     /// A token of an open epoch is being dropped: `token` says which, and before what.
     fn revoke(&self, token: &str) {
+        if !self.world.process().is_this() {
+            return;
+        }
         let (rank, token) = (self.world.rank(), token.to_owned());
         let cause = match self.home.fault() {
             // It is dropped because it cannot be closed any more: whoever asks is to hear what came first.
@@ -286,6 +289,9 @@ impl<B: Body> Drop for Held<B> {
     fn drop(&mut self) {
         // Batches and kernels in the queue point into the window's memory and tables.
         if let Some(body) = self.0.take() {
+            if !body.half().world.process().is_this() {
+                return std::mem::forget(body);
+            }
             let half = body.half();
             let home = half.home.clone();
             half.world.drops(half.window.id, &[B::SIDE]);

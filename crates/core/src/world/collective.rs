@@ -74,13 +74,18 @@ struct Said<T> {
 
 impl<D: Device> World<D> {
     /// Waits until this thread is the only one of the rank that makes exchanges. `what` says to people what for.
-    pub(crate) fn collective(&self, what: String) -> Collective<'_, D> {
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Forked`].
+    pub(crate) fn collective(&self, what: String) -> Result<Collective<'_, D>> {
+        self.inner.process.check()?;
         let alone = lock(&self.inner.alone);
         lock(&self.inner.place).inside = Some((what, Instant::now(), false));
-        Collective {
+        Ok(Collective {
             world: self,
             _alone: alone,
-        }
+        })
     }
 }
 

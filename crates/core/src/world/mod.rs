@@ -11,6 +11,9 @@
 //! depend on it ends; the error names the dead rank. When a rank leaves in good order, only waits for that very rank
 //! end, unless what they wait for has been done already. Dropping an epoch half-done, or a limit that passes, *revokes*
 //! a window on all ranks.
+//!
+//! A child that is made by `fork` has a copy of the world and none of its threads: every call there is
+//! [`Error::Forked`], and a drop is silent.
 
 mod collective;
 mod events;
@@ -29,6 +32,7 @@ use tidegate_boot::{Config, LocalControl, TcpControl};
 use tidegate_hal::control::{Control, Event, Packet};
 use tidegate_hal::device::Device;
 use tidegate_hal::memory::{Block as _, Ptr};
+use tidegate_hal::process::Process;
 
 use crate::error::{Cause, Error, Result};
 use crate::meet::Met;
@@ -66,6 +70,8 @@ impl<D: Device> Clone for World<D> {
 }
 
 pub(crate) struct Inner<D: Device> {
+    /// The one that has joined the job.
+    process: Process,
     control: Arc<dyn Control>,
     device: D,
     /// Every rank's bell, or `None` where it is on another node.
@@ -247,6 +253,7 @@ impl<D: Device> World<D> {
             streams: Vec::new(),
         };
         let inner = Arc::new(Inner {
+            process: Process::this(),
             control,
             device,
             bells,
@@ -294,6 +301,11 @@ impl<D: Device> World<D> {
         Ok(self.inner.control.node(rank))
     }
 
+    /// The process that has joined the job; in its children, nothing is possible.
+    pub(crate) fn process(&self) -> Process {
+        self.inner.process
+    }
+
     /// The device.
     pub fn device(&self) -> &D {
         &self.inner.device
@@ -306,12 +318,12 @@ impl<D: Device> World<D> {
     /// # Errors
     ///
     /// [`Error::Control`]: a rank ended meanwhile, is in another collective call, or the bytes are too many (on the rank
-    /// that brings them; the others wait for its next call).
+    /// that brings them; the others wait for its next call). [`Error::Forked`].
     pub fn gather(&self, label: &str, bytes: Vec<u8>) -> Result<Vec<Vec<u8>>> {
         let handles = Vec::new();
         let packet = Packet { bytes, handles };
         let label = format!("gather `{label}`");
-        let packets = self.collective(label.clone()).exchange(&label, packet)?;
+        let packets = self.collective(label.clone())?.exchange(&label, packet)?;
         Ok(packets.into_iter().map(|packet| packet.bytes).collect())
     }
 
@@ -339,9 +351,10 @@ impl<D: Device> World<D> {
         self.inner.bells[rank].as_ref().map(|block| block.base())
     }
 
-    /// The NIC, if there is one.
+    /// The NIC, if there is one. A child of the process has none.
     pub(crate) fn nic(&self) -> Option<&Attached<D>> {
-        self.inner.nic.as_ref()
+        let nic = self.inner.nic.as_ref();
+        nic.filter(|_| self.inner.process.is_this())
     }
 
     /// Whether a peer is to be reached by the NIC, where `near` says whether it could be mapped.
@@ -406,6 +419,7 @@ impl<D: Device> World<D> {
     /// The last wait-for report that this rank has seen or made. It has no more than 321 KiB: where there is more to be
     /// said, it says how much it leaves out, and says what has lasted longest first.
     pub fn last_report(&self) -> Option<String> {
+        self.inner.process.check().ok()?;
         self.inner.watch.last_report()
     }
 
@@ -413,7 +427,9 @@ impl<D: Device> World<D> {
     /// as [`World::gather`] and the opening of a window. The report fails nothing. It is a warning of `tracing` on rank 0
     /// (target `tidegate_core::watch`), on standard error where no subscriber takes that, and [`World::last_report`].
     pub fn report_waits_after(&self, deadline: Duration) {
-        self.inner.watch.set_deadline(deadline);
+        if self.inner.process.is_this() {
+            self.inner.watch.set_deadline(deadline);
+        }
     }
 }
 
@@ -425,6 +441,10 @@ impl<D: Device> Inner<D> {
 
 impl<D: Device> Drop for Member<D> {
     fn drop(&mut self) {
+        if !self.process.is_this() {
+            // The control plane, the NIC and the bells are the parent's, and other threads may hold their locks for ever.
+            return std::mem::forget(self.0.clone());
+        }
         self.watch.stop();
         if std::thread::panicking() {
             // Not a departure in good order: others must not go on waiting for other ranks that wait for this one.
@@ -449,7 +469,9 @@ impl<D: Device> Drop for OnPanic<D> {
             return;
         }
         self.0.panicked();
-        if let Some(inner) = self.1.upgrade() {
+        if let Some(inner) = self.1.upgrade()
+            && inner.process.is_this()
+        {
             let (rank, reason) = (self.0.rank(), "its thread panicked".into());
             inner.on_event(Event::Lost { rank, reason });
         }

@@ -123,6 +123,7 @@ impl<D: Device> World<D> {
         make: impl FnOnce(&D, StreamConfig) -> Result<D::Stream, DeviceError>,
     ) -> Result<UnboundStream<D>> {
         use tidegate_hal::device::Stream as _;
+        self.inner.process.check()?;
         let (inner, rank) = (&self.inner, self.rank());
         let node = inner.control.node(rank);
         let StreamOptions {
@@ -159,6 +160,9 @@ impl<D: Device> World<D> {
     /// Ends the waits of all streams of this rank, and tells the others that it is of no more use.
     #[cold]
     pub(crate) fn abort_streams(&self) {
+        if !self.inner.process.is_this() {
+            return;
+        }
         let streams: Vec<_> = {
             let events = lock(&self.inner.events);
             let alive = events

@@ -7,6 +7,7 @@ use tidegate_hal::armed::Armed;
 use tidegate_hal::batch::{POISON, QUANTUM};
 use tidegate_hal::memory::Ptr;
 use tidegate_hal::nic::{NicError, NicQueue, Prepared, Program, QueueConfig, Register};
+use tidegate_hal::process::Process;
 use tidegate_hal::slots::{Member, Slots};
 use tidegate_words::{Bell, Word};
 
@@ -274,6 +275,7 @@ impl Drop for Queue {
 
 /// The owner's end of a queue.
 pub(crate) struct Handle<W: Wire> {
+    pub(crate) process: Process,
     pub(crate) queue: Arc<Queue>,
     /// Where hardware fires.
     pub(crate) chained: Option<Arc<Mutex<Chained<W>>>>,
@@ -334,6 +336,10 @@ unsafe impl<W: Wire> NicQueue for Handle<W> {
 
 impl<W: Wire> Drop for Handle<W> {
     fn drop(&mut self) {
+        if !self.process.is_this() {
+            // The engine is the parent's, and not to be entered here.
+            return std::mem::forget((self.queue.clone(), self.chained.clone()));
+        }
         self.queue.closed.store(true, Ordering::Release);
         self.shared.closed();
     }

@@ -10,7 +10,8 @@ pub type Result<T, E = CudaError> = std::result::Result<T, E>;
 pub struct CudaError {
     /// The function of the driver API that was called, with its version suffix.
     pub call: &'static str,
-    /// The `CUresult`; or [`CudaError::MISSING`] or [`CudaError::UNEXPECTED`], which no driver returns.
+    /// The `CUresult`; or [`CudaError::MISSING`], [`CudaError::UNEXPECTED`] or [`CudaError::FORKED`], which no driver
+    /// returns.
     pub code: i32,
     /// The code's name (`CUDA_ERROR_…`), or "unknown code N" where the driver has none.
     pub name: String,
@@ -23,6 +24,9 @@ impl CudaError {
     pub const MISSING: i32 = -1;
     /// The [`code`](Self::code) of a call that succeeded, but whose answer cannot be.
     pub const UNEXPECTED: i32 = -2;
+    /// The [`code`](Self::code) of a call that was not made, since this process was forked from the one that loaded the
+    /// driver.
+    pub const FORKED: i32 = -3;
 
     pub(crate) fn missing(call: &'static str, version: i32) -> Self {
         CudaError {
@@ -37,6 +41,16 @@ impl CudaError {
         }
     }
 
+    #[cold]
+    pub(crate) fn forked(call: &'static str) -> Self {
+        CudaError {
+            call,
+            code: Self::FORKED,
+            name: "forked".to_owned(),
+            text: tidegate_hal::process::Forked.to_string(),
+        }
+    }
+
     pub(crate) fn unexpected(call: &'static str, text: String) -> Self {
         CudaError {
             call,
@@ -44,6 +58,11 @@ impl CudaError {
             name: "unexpected answer".to_owned(),
             text,
         }
+    }
+
+    /// Whether the call was not made, since this process was forked from the one that loaded the driver.
+    pub fn is_forked(&self) -> bool {
+        self.code == Self::FORKED
     }
 
     /// `CUDA_ERROR_NOT_READY`. The queries of [`Driver`](super::Driver) never return it: they say `Ok(false)`.

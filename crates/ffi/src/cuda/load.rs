@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 
 use libloading::Library;
 use libloading::os::unix;
+use tidegate_hal::process::Process;
 
 use super::error::{CudaError, NOT_READY, Result};
 use super::table::{self, Table};
@@ -61,6 +62,8 @@ pub enum LoadError {
 /// It holds no state of its own: what the driver keeps, it keeps for the process. The library stays loaded for good,
 /// since the driver has threads that would lose their code.
 pub struct Driver {
+    /// The one that has loaded it: in a child, the driver may do anything when it is called, and hang.
+    process: Process,
     pub(crate) table: Table,
     library: String,
     version: i32,
@@ -157,6 +160,7 @@ impl Driver {
         // The pointers in the table, and the driver's own threads, need the code until the process ends.
         std::mem::forget(library);
         Ok(Driver {
+            process: Process::this(),
             table,
             library: name,
             version,
@@ -201,6 +205,15 @@ impl Driver {
             ask(self.table.get_error_name.call).unwrap_or_else(|| format!("unknown code {code}")),
             ask(self.table.get_error_string.call).unwrap_or_default(),
         )
+    }
+
+    /// Refuses `call` in a child of the process that has loaded the driver.
+    #[inline]
+    pub(crate) fn here(&self, call: &'static str) -> Result<()> {
+        match self.process.is_this() {
+            true => Ok(()),
+            false => Err(CudaError::forked(call)),
+        }
     }
 
     /// What `call` returned, as a result.

@@ -113,6 +113,7 @@ impl Driver {
     /// `stream` is alive.
     pub unsafe fn stream_query(&self, stream: Stream) -> Result<bool> {
         let entry = &self.table.stream_query;
+        self.here(entry.name)?;
         // SAFETY: the caller vouches for the handle.
         let code = unsafe { (entry.call)(stream.0) };
         self.query(entry.name, code)
@@ -187,6 +188,7 @@ impl Driver {
     pub unsafe fn stream_capture_info(&self, stream: Stream) -> Result<CaptureInfo> {
         let (mut status, mut id, mut graph) = (0, 0, Graph::NULL);
         let (mut nodes, mut edges, mut count) = (std::ptr::null(), std::ptr::null(), 0);
+        self.here(self.table.stream_get_capture_info_v3.name)?;
         if let Some(function) = self.table.stream_get_capture_info_v3.call {
             // All is asked for, the edges as well: who leaves them out may be refused (`CUDA_ERROR_LOSSY_QUERY`) after
             // a launch with programmatic dependencies.
@@ -287,6 +289,7 @@ impl Driver {
     /// `event` is alive.
     pub unsafe fn event_query(&self, event: Event) -> Result<bool> {
         let entry = &self.table.event_query;
+        self.here(entry.name)?;
         // SAFETY: the caller vouches for the handle.
         let code = unsafe { (entry.call)(event.0) };
         self.query(entry.name, code)
@@ -309,6 +312,7 @@ impl Driver {
     /// `start` and `end` are alive.
     pub unsafe fn event_elapsed_ms(&self, start: Event, end: Event) -> Result<Option<f32>> {
         let entry = &self.table.event_elapsed_time;
+        self.here(entry.name)?;
         let mut milliseconds = 0.0;
         // SAFETY: the caller vouches for the handles; one number is written, to one that lives.
         let code = unsafe { (entry.call)(&mut milliseconds, start.0, end.0) };

@@ -71,7 +71,9 @@ pub(crate) unsafe fn find<F: Copy>(library: &Library, name: &str) -> Option<F> {
 /// Calls a function of the table: `call!(self.mem_alloc(&mut ptr, bytes))`, inside `unsafe`.
 macro_rules! call {
     ($driver:ident.$entry:ident($($arg:expr),* $(,)?)) => {
-        $driver.check($driver.table.$entry.name, ($driver.table.$entry.call)($($arg),*))
+        $driver
+            .here($driver.table.$entry.name)
+            .and_then(|()| $driver.check($driver.table.$entry.name, ($driver.table.$entry.call)($($arg),*)))
     };
 }
 pub(crate) use call;
@@ -80,7 +82,9 @@ pub(crate) use call;
 macro_rules! call_optional {
     ($driver:ident.$entry:ident($($arg:expr),* $(,)?)) => {
         match $driver.table.$entry.call {
-            Some(call) => $driver.check($driver.table.$entry.name, call($($arg),*)),
+            Some(call) => $driver
+                .here($driver.table.$entry.name)
+                .and_then(|()| $driver.check($driver.table.$entry.name, call($($arg),*))),
             None => Err($driver.missing($driver.table.$entry.name)),
         }
     };

@@ -63,6 +63,7 @@ impl Still {
         nic.shared.add(queue.clone(), None);
         let (chained, shared) = (None, nic.shared.clone());
         let queue = Handle {
+            process: tidegate_hal::process::Process::this(),
             queue,
             chained,
             shared,

@@ -1,0 +1,169 @@
+//! Which process this is, and what `fork` must not copy.
+//!
+//! # Model
+//!
+//! `fork` copies a process with one of its threads, and some crates offer it as a safe function. The copy has every
+//! value, so it also has those that say "this memory is mine alone". It has none of the threads that execute streams and
+//! watch the peers. Two things keep this sound:
+//!
+//! - A value that needs those threads, or that speaks to peers, remembers its [`Process`], and refuses work in every
+//!   other one with [`Forked`]. When such a value is dropped in a child, it is forgotten: locks may be held by threads that
+//!   are not there, and the peers must not hear of it.
+//! - Memory that other processes map is [`Unforked`]: a child has nothing but a hole at its addresses.
+//!
+//! Programs that `std::process::Command` starts are no copies: they keep nothing of the process.
+//!
+//! # Failure
+//!
+//! A raw `clone` that the C library does not hear of is not noticed here. The child has no shared memory then, either.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
+
+use crate::error::DeviceError;
+use crate::memory::Ptr;
+
+/// The call is not possible, because this process was made by `fork` since.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "this process was made by `fork` from the one that joined the job: streams, windows and the control plane stay with \
+     that one, and here they can only be dropped (to start another program, use `std::process::Command`)"
+)]
+pub struct Forked;
+
+/// How often this process and those before it have been made by `fork`.
+static FORKS: AtomicU32 = AtomicU32::new(0);
+
+/// A process, as its values remember it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Process(u32);
+
+impl Process {
+    /// This one.
+    pub fn this() -> Self {
+        static LISTENING: Once = Once::new();
+        LISTENING.call_once(listen);
+        Process(FORKS.load(Ordering::Relaxed))
+    }
+
+    /// Whether it is this one, and not one that this was forked from. Costs a load.
+    #[inline]
+    pub fn is_this(self) -> bool {
+        FORKS.load(Ordering::Relaxed) == self.0
+    }
+
+    /// Refuses if this is a child of it.
+    ///
+    /// # Errors
+    ///
+    /// [`Forked`].
+    #[inline]
+    pub fn check(self) -> Result<(), Forked> {
+        match self.is_this() {
+            true => Ok(()),
+            false => Err(Forked),
+        }
+    }
+}
+
+/// Asks the C library to be told of forks.
+fn listen() {
+    if cfg!(miri) {
+        // It does not know the function, nor `fork`.
+        return;
+    }
+    // SAFETY: the three functions take nothing, stay loaded, and do in the child what is allowed there: they change
+    // memory of this library, and call `mmap`.
+    let code = unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
+    assert_eq!(
+        code, 0,
+        "the C library has no memory to note that it is to tell of forks"
+    );
+}
+
+/// The lengths of the mappings that children do not get, by their first addresses.
+static MAPPINGS: Mutex<BTreeMap<usize, usize>> = Mutex::new(BTreeMap::new());
+
+fn mappings() -> MutexGuard<'static, BTreeMap<usize, usize>> {
+    MAPPINGS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+thread_local! {
+    /// Held while this thread forks, so that no other thread is in the midst of a change that the child would find.
+    static HELD: Cell<Option<MutexGuard<'static, BTreeMap<usize, usize>>>> = const { Cell::new(None) };
+}
+
+extern "C" fn before() {
+    // At the end of the thread there may be no place for it: then the child does without.
+    let _ = HELD.try_with(|held| held.set(Some(mappings())));
+}
+
+extern "C" fn in_parent() {
+    let _ = HELD.try_with(Cell::take);
+}
+
+extern "C" fn in_child() {
+    FORKS.fetch_add(1, Ordering::Relaxed);
+    let Ok(Some(mappings)) = HELD.try_with(Cell::take) else {
+        return;
+    };
+    // What the child allocates must not come to lie in a hole: there may be references to what was there.
+    for (base, bytes) in mappings.iter() {
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED_NOREPLACE;
+        let base = std::ptr::with_exposed_provenance_mut(*base);
+        // SAFETY: nothing is replaced: where something is mapped, the call fails, and nothing needs to be done.
+        let _ = unsafe { mmap_anonymous(base, *bytes, ProtFlags::empty(), flags) };
+    }
+}
+
+/// Says of a mapping that children do not get it: they have pages in its place that nobody can read or write.
+#[derive(Debug)]
+pub struct Unforked {
+    base: usize,
+    process: Process,
+}
+
+impl Unforked {
+    /// Keeps the pages `base..base + bytes` from children.
+    ///
+    /// # Errors
+    ///
+    /// [`DeviceError::System`].
+    ///
+    /// # Safety
+    ///
+    /// This is a mapping, or whole pages of one, and it stays until this is dropped. In a child it is not unmapped, which
+    /// [`Unforked::is_here`] tells.
+    pub unsafe fn new(base: Ptr, bytes: usize) -> Result<Self, DeviceError> {
+        let process = Process::this();
+        // SAFETY: the caller's promise; this process goes on as before.
+        unsafe { madvise(base.0.cast(), bytes, Advice::LinuxDontFork) }.map_err(|error| {
+            DeviceError::System {
+                what: "keeping shared memory from children (MADV_DONTFORK)",
+                detail: error.to_string(),
+            }
+        })?;
+        let base = base.0.expose_provenance();
+        mappings().insert(base, bytes);
+        Ok(Unforked { base, process })
+    }
+
+    /// Whether this process has the memory, and is no child of the one that has.
+    #[inline]
+    pub fn is_here(&self) -> bool {
+        self.process.is_this()
+    }
+}
+
+impl Drop for Unforked {
+    fn drop(&mut self) {
+        // In a child the pages stay as they are for good.
+        if self.is_here() {
+            mappings().remove(&self.base);
+        }
+    }
+}
