@@ -17,6 +17,7 @@ mod soak;
 mod steps;
 mod summary;
 mod test;
+mod watch;
 
 use std::process::ExitCode;
 

@@ -39,7 +39,6 @@ pub(crate) const STEP: Step = Step {
         // Hosts are network namespaces.
         IPROUTE,
     ],
-    minutes: 20,
     commands,
 };
 

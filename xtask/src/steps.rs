@@ -1,6 +1,6 @@
 //! The table of checks: **to add one, add a row to [`STEPS`]**.
 //!
-//! A row says what the step is called, what it proves, what it needs, how long it may take, and which commands it runs.
+//! A row says what the step is called, what it proves, what it needs, and which commands it runs.
 //! The rest (finding and installing what is missing, printing, timing, the closing table) is the same for all.
 //!
 //! # Tests that need something of the machine
@@ -27,8 +27,6 @@ pub(crate) struct Step {
     pub(crate) when: When,
     /// What it cannot run without.
     pub(crate) needs: &'static [Need],
-    /// How many minutes it may take: some times what it takes on two cores. Beyond that it hangs.
-    pub(crate) minutes: u64,
     /// What it runs, in order, up to the first that fails.
     pub(crate) commands: fn(&Place) -> Vec<Cmd>,
 }
@@ -172,7 +170,6 @@ pub(crate) static STEPS: &[Step] = &[
         what: "the sources are formatted",
         when: When::Always,
         needs: &[RUSTFMT],
-        minutes: 2,
         commands: |_| vec![cmd("cargo fmt --all --check")],
     },
     Step {
@@ -180,7 +177,6 @@ pub(crate) static STEPS: &[Step] = &[
         what: "no lint speaks up, in any target",
         when: When::Always,
         needs: &[CLIPPY],
-        minutes: 10,
         commands: |_| vec![cmd("cargo clippy --workspace --all-targets -- -D warnings")],
     },
     Step {
@@ -188,7 +184,6 @@ pub(crate) static STEPS: &[Step] = &[
         what: "the documentation builds, and its links lead somewhere",
         when: When::Always,
         needs: &[],
-        minutes: 10,
         commands: |_| {
             vec![cmd("cargo doc --no-deps --workspace").env("RUSTDOCFLAGS", "-D warnings")]
         },
@@ -198,7 +193,6 @@ pub(crate) static STEPS: &[Step] = &[
         what: "the committed PTX is what the device sources beside it compile to, and a 580 driver takes it",
         when: When::Always,
         needs: &[NVRTC],
-        minutes: 3,
         commands: |_| vec![cmd("cargo xtask kernels --check")],
     },
     Step {
@@ -206,7 +200,6 @@ pub(crate) static STEPS: &[Step] = &[
         what: "Faces between nodes that are network namespaces, over libfabric; each run verifies its result on every rank",
         when: When::Always,
         needs: &[LIBFABRIC, IPROUTE],
-        minutes: 12,
         // Before `unit`, whose tests of libfabric and of namespaces say by themselves what they lack.
         commands: |place| {
             let run = |(grid, nodes, provider, wire): &(&str, &str, &str, &str)| {
@@ -222,7 +215,6 @@ pub(crate) static STEPS: &[Step] = &[
         what: "Faces on ranks that Open MPI's and MPICH's mpirun have started; each verifies its result",
         when: When::Always,
         needs: launchers::NEEDS,
-        minutes: 12,
         // Before `unit`, too, whose tests of launchers say by themselves what they lack.
         commands: launchers::commands,
     },
@@ -231,7 +223,6 @@ pub(crate) static STEPS: &[Step] = &[
         what: "every test of every package: unit, documentation, compile-fail, jobs, launchers, schedules, alloc, faces, examples",
         when: When::Always,
         needs: &[],
-        minutes: 20,
         // Named first, so that the programs which tests start exist whichever test comes first. Many tests wait for something
         // most of the time, and the longest of all is at work: it goes beside the others.
         commands: |_| {
@@ -250,7 +241,6 @@ pub(crate) static STEPS: &[Step] = &[
         what: "what goes over libfabric, once more with a newer one, and its own way over TCP",
         when: When::Always,
         needs: &[NEWER_LIBFABRIC, IPROUTE],
-        minutes: 12,
         commands: |place| {
             let library = place
                 .root
@@ -281,7 +271,6 @@ pub(crate) static STEPS: &[Step] = &[
         what: "the words' protocol, under every interleaving and every reordering that the memory model allows",
         when: When::Always,
         needs: &[],
-        minutes: 10,
         // A target folder of its own: the flag reaches every crate, and would make the other steps build anew.
         commands: |_| {
             vec![
@@ -295,7 +284,6 @@ pub(crate) static STEPS: &[Step] = &[
         what: "no undefined behaviour, whichever token is forgotten, and whenever a NIC reads",
         when: When::Always,
         needs: &[MIRI, RUST_SRC],
-        minutes: 25,
         // Leaks are allowed, for forgetting is what the tests do; isolation is off, for they need time and files.
         // Miri keeps to a target folder of its own, `target/miri`, and to one processor: the longest come first, and are
         // some tests of one program.
@@ -328,7 +316,6 @@ pub(crate) static STEPS: &[Step] = &[
         what: "jobs of several processes once more, optimised: other timing, other reorderings, no debug assertions",
         when: When::Always,
         needs: &[],
-        minutes: 15,
         commands: |_| {
             vec![
                 cmd("cargo build --release --bins --examples").args(PRODUCT),
@@ -343,7 +330,6 @@ pub(crate) static STEPS: &[Step] = &[
         what: "small runs of the Faces benchmark; each verifies its result on every rank",
         when: When::Always,
         needs: &[],
-        minutes: 10,
         commands: |place| {
             let runs = FACES.iter().flat_map(|(grid, sizes)| {
                 sizes.iter().flat_map(move |size| {
@@ -369,7 +355,6 @@ pub(crate) static STEPS: &[Step] = &[
         what: "the unsafe parts under AddressSanitizer, with real threads and real memory",
         when: When::OnRequest,
         needs: &[NIGHTLY],
-        minutes: 20,
         // With `--target`, the flag leaves build scripts and procedural macros alone. Forgotten tokens may leak.
         commands: |_| {
             vec![
@@ -394,7 +379,6 @@ pub(crate) static STEPS: &[Step] = &[
         what: "ranks that Slurm's srun has started, with PMI, with PMIx, and with neither",
         when: When::OnRequest,
         needs: &[IPROUTE],
-        minutes: 10,
         commands: launchers::slurm,
     },
     Step {
@@ -402,7 +386,6 @@ pub(crate) static STEPS: &[Step] = &[
         what: "a clean clone of HEAD builds: nothing is forgotten in the working tree",
         when: When::OnRequest,
         needs: &[GIT],
-        minutes: 20,
         commands: |place| {
             let clone = place.scratch.join("clone");
             vec![

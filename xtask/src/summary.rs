@@ -22,9 +22,14 @@ pub(crate) struct Row {
     pub(crate) outcome: Outcome,
     /// How long it took, with what it had to install.
     pub(crate) time: Duration,
+    /// How much of a processor its commands used: on two that have nothing else to do, no step ends before half of it.
+    pub(crate) used: Duration,
     /// Its tests that did not run, each as `<test>: <why>`.
     pub(crate) skipped_tests: Vec<String>,
 }
+
+/// The last line of the table.
+const TOTAL: &str = "in all";
 
 /// What became of all of them. Its display ends with `N passed, N failed, N skipped`, alone on a line.
 #[derive(Default)]
@@ -46,12 +51,9 @@ impl Summary {
 
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let width = self
-            .rows
-            .iter()
-            .map(|row| row.name.len())
-            .max()
-            .unwrap_or(0);
+        let names = self.rows.iter().map(|row| row.name.len());
+        let width = names.max().unwrap_or(0).max(TOTAL.len());
+        writeln!(f, "{:width$}  {:7}  {:>7}  {:>7}", "", "", "time", "used")?;
         for row in &self.rows {
             let (word, why) = match &row.outcome {
                 Outcome::Passed => ("passed", ""),
@@ -60,16 +62,22 @@ impl fmt::Display for Summary {
             };
             let mut reasons = why.lines();
             let first = reasons.next().unwrap_or_default();
-            let time = time(row.time);
-            let line = format!("{:width$}  {word:7}  {time:>7}  {first}", row.name);
+            let (passed, used) = (time(row.time), time(row.used));
+            let line = format!(
+                "{:width$}  {word:7}  {passed:>7}  {used:>7}  {first}",
+                row.name
+            );
             writeln!(f, "{}", line.trim_end())?;
             for reason in reasons {
-                writeln!(f, "{:width$}  {:7}  {:7}  {reason}", "", "", "")?;
+                writeln!(f, "{:width$}  {:7}  {:7}  {:7}  {reason}", "", "", "", "")?;
             }
             for test in &row.skipped_tests {
                 writeln!(f, "{:width$}  test skipped: {test}", "")?;
             }
         }
+        let sum = |of: fn(&Row) -> Duration| time(self.rows.iter().map(of).sum());
+        let (passed, used) = (sum(|row| row.time), sum(|row| row.used));
+        writeln!(f, "{TOTAL:width$}  {:7}  {passed:>7}  {used:>7}", "")?;
         let passed = self.count(|outcome| *outcome == Outcome::Passed);
         let skipped = self.count(|outcome| matches!(outcome, Outcome::Skipped(_)));
         write!(
@@ -98,6 +106,7 @@ mod tests {
             name,
             outcome,
             time: Duration::from_secs(seconds),
+            used: Duration::from_secs(2 * seconds),
             skipped_tests: tests.iter().map(|&test| test.to_owned()).collect(),
         };
         let summary = Summary {
@@ -120,13 +129,14 @@ mod tests {
         };
         assert_eq!(
             summary.to_string(),
-            "\
-fmt     passed      1.0s
-clippy  FAILED     1m05s  exit status: 101
-miri    skipped     0.0s  needs a
-                          needs b
-unit    passed      2.0s
+            "\x20                   time     used
+fmt     passed      1.0s     2.0s
+clippy  FAILED     1m05s    2m10s  exit status: 101
+miri    skipped     0.0s     0.0s  needs a
+                                   needs b
+unit    passed      2.0s     4.0s
         test skipped: ipc: no second user
+in all             1m08s    2m16s
 
 2 passed, 1 failed, 1 skipped"
         );

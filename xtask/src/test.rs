@@ -4,30 +4,21 @@ use std::fs;
 use std::io;
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::args::Args;
 use crate::need::{self, Need};
 use crate::process;
 use crate::steps::{self, Place, STEPS, Step, When};
 use crate::summary::{Outcome, Row, Summary, time};
-
-/// How long all the steps together may take under `CI`: less than such a job is given (90 minutes), so that the summary
-/// still comes out when one of them hangs. On two quiet processors they take a third of it; on shared ones it has been
-/// twice as long.
-const CI_LIMIT: Duration = Duration::from_secs(60 * 60);
-
-/// How long it may take to install one thing.
-const INSTALL_LIMIT: Duration = Duration::from_secs(10 * 60);
+use crate::watch;
 
 /// How this run treats what is missing.
 struct Policy {
-    /// `CI` is set: nothing may be skipped, and the whole has to end in time.
+    /// `CI` is set: nothing may be skipped.
     ci: bool,
     /// What is missing may be installed.
     install: bool,
-    /// When the whole has to end.
-    deadline: Option<Instant>,
 }
 
 /// Runs the task.
@@ -47,7 +38,6 @@ pub(crate) fn main(mut args: Args) -> Result<ExitCode, String> {
     let policy = Policy {
         ci,
         install: need::is_root() && !no_install,
-        deadline: ci.then(|| Instant::now() + CI_LIMIT),
     };
     let scratch = std::env::temp_dir().join(format!("tidegate-xtask-{}", std::process::id()));
     fs::create_dir_all(&scratch)
@@ -66,7 +56,12 @@ pub(crate) fn main(mut args: Args) -> Result<ExitCode, String> {
             Outcome::Failed(_) => "FAILED",
             Outcome::Skipped(_) => "skipped",
         };
-        println!("<== {} {word} after {}", step.name, time(row.time));
+        println!(
+            "<== {} {word} after {}, {} of a processor",
+            step.name,
+            time(row.time),
+            time(row.used)
+        );
         summary.rows.push(row);
     }
     // Best effort: what cannot be removed lies among the machine's temporary files.
@@ -116,14 +111,12 @@ fn print_list(chosen: &[&Step]) {
 
 /// Runs one step, from what it needs to what it leaves.
 fn run(step: &'static Step, place: &Place, policy: &Policy) -> Row {
-    let started = Instant::now();
+    let (started, used) = (Instant::now(), watch::used_in_all());
     let skips = place.scratch.join(format!("{}.skips", step.name));
     let mut outcome = match provide(step.needs, &place.root, policy.install) {
         Err(missing) if policy.ci => Outcome::Failed(missing),
         Err(missing) => Outcome::Skipped(missing),
         Ok(()) => {
-            let limit = Instant::now() + Duration::from_secs(60 * step.minutes);
-            let deadline = policy.deadline.map_or(limit, |whole| whole.min(limit));
             let commands: Vec<_> = (step.commands)(place)
                 .into_iter()
                 .map(|command| command.hidden_env("TIDEGATE_SKIPS", &skips))
@@ -132,9 +125,9 @@ fn run(step: &'static Step, place: &Place, policy: &Policy) -> Row {
             let result = groups.try_for_each(|group| match group {
                 [command] => {
                     println!("$ {command}");
-                    process::run(command, &place.root, deadline)
+                    process::run(command, &place.root)
                 }
-                _ => process::run_beside(group, &place.root, &place.scratch, deadline),
+                _ => process::run_beside(group, &place.root),
             });
             result.map_or_else(Outcome::Failed, |()| Outcome::Passed)
         }
@@ -155,6 +148,7 @@ fn run(step: &'static Step, place: &Place, policy: &Policy) -> Row {
         name: step.name,
         outcome,
         time: started.elapsed(),
+        used: watch::used_in_all().saturating_sub(used),
         skipped_tests,
     }
 }
@@ -175,11 +169,10 @@ pub(crate) fn provide(needs: &[Need], root: &Path, install: bool) -> Result<(), 
             continue;
         }
         println!("installing {need}");
-        let deadline = Instant::now() + INSTALL_LIMIT;
         let mut commands = commands.iter();
         let result = commands.try_for_each(|command| {
             println!("$ {command}");
-            process::run(command, root, deadline)
+            process::run(command, root)
         });
         if let Err(why) = result {
             missing.push(format!(
@@ -211,12 +204,10 @@ mod tests {
     const ON_A_USERS_MACHINE: Policy = Policy {
         ci: false,
         install: false,
-        deadline: None,
     };
     const IN_CI: Policy = Policy {
         ci: true,
         install: false,
-        deadline: None,
     };
 
     fn step(
@@ -229,7 +220,6 @@ mod tests {
             what: "",
             when: When::Always,
             needs,
-            minutes: 1,
             commands,
         }))
     }
