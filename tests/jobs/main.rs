@@ -5,6 +5,7 @@
 mod examples;
 mod forked;
 mod jobs;
+mod launcher;
 mod mpirun;
 mod nodes;
 mod unheard;

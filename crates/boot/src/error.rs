@@ -1,5 +1,6 @@
 //! Why a job could not be joined.
 
+use crate::limits::WithLimit;
 use std::time::Duration;
 use tidegate_hal::control::ControlError;
 
@@ -101,7 +102,7 @@ pub enum BootError {
     #[error("the job cannot start: {0}")]
     Aborted(String),
     /// The operating system refused something.
-    #[error("{what}: {source}")]
+    #[error("{what}: {}", WithLimit(source))]
     Io {
         /// What was being done.
         what: String,

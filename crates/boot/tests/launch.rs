@@ -7,6 +7,10 @@ use std::time::{Duration, Instant};
 use tidegate_boot::launch::{Bed, Cli, Job, Output, Signal};
 use tidegate_testbed::WireChoice;
 
+#[path = "launch/inherited.rs"]
+mod inherited;
+#[path = "launch/stopped.rs"]
+mod stopped;
 #[path = "launch/unread.rs"]
 mod unread;
 
@@ -26,6 +30,9 @@ fn tidegate(args: &[&str]) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "role_of_the_launcher", "--nocapture", "--quiet"]);
     command.env("TEST_CLI", args.join("\u{1}"));
+    // Whatever this program was started from, `nohup` or a shell in the background.
+    let signals = [Signal::HUP, Signal::INT, Signal::TERM, Signal::USR1];
+    inherited::begin_with(&mut command, signals, libc::SIG_DFL);
     command
 }
 
@@ -34,6 +41,9 @@ fn tidegate(args: &[&str]) -> Command {
 fn role_of_the_launcher() {
     use clap::Parser;
     if let Ok(args) = std::env::var("TEST_CLI") {
+        if std::env::var_os(inherited::FEW_PROCESSES).is_some() {
+            inherited::have_few_processes();
+        }
         let args = std::iter::once("tidegate").chain(args.split('\u{1}'));
         std::process::exit(match Cli::try_parse_from(args) {
             Ok(cli) => cli.run(&[("TIDEGATE_DEFAULT", "by the launcher")]).into(),

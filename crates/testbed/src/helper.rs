@@ -30,10 +30,14 @@ pub(crate) struct Helper {
 impl Helper {
     fn start(program: &'static str, entry: Entry, what: &'static str) -> Result<Self, BedError> {
         let mut command = Command::new(program);
-        let path = std::env::var("PATH").unwrap_or_default();
+        let path = match std::env::var("PATH") {
+            Ok(path) if !path.is_empty() => format!("{path}:{MORE_PATH}"),
+            // An empty place on a path would be the current directory.
+            _ => MORE_PATH.to_owned(),
+        };
         command
             .args(["-batch", "-"])
-            .env("PATH", format!("{path}:{MORE_PATH}"))
+            .env("PATH", path)
             .env("LC_ALL", "C")
             .stdin(Stdio::piped())
             .stdout(Stdio::null())

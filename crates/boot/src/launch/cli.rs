@@ -1,6 +1,8 @@
 //! The command line of the launcher.
 
+use super::signals::{keep_ends_of_children, survive_file_limits};
 use super::{BedArgs, Input, Job, LaunchError, Nodes, Outcome, Output};
+use crate::limits::WithLimit;
 use clap::{Args, Parser, Subcommand};
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write as _};
@@ -79,6 +81,8 @@ impl Cli {
     /// Does what the command line asks for; the exit code of the job. `defaults` are variables that ranks get where
     /// nobody has set them.
     pub fn run(self, defaults: &[(&str, &str)]) -> u8 {
+        keep_ends_of_children();
+        survive_file_limits();
         match self.command {
             Subcommands::Run(args) => args.run(defaults),
         }
@@ -139,8 +143,7 @@ impl RunArgs {
         let job = self.job(defaults).bed(&bed).spawn()?;
         args.cut_in_time(&bed, explain);
         let outcome = job.wait();
-        let explain = explain && !outcome.is_unread;
-        if let Some(traffic) = bed.traffic().filter(|_| explain) {
+        if let Some(traffic) = bed.traffic().filter(|_| explain && !outcome.is_unread) {
             say(format_args!("the relay: {traffic}"));
         }
         Ok(outcome)
@@ -148,7 +151,7 @@ impl RunArgs {
 
     fn run(self, defaults: &[(&str, &str)]) -> u8 {
         match self.outcome(defaults) {
-            Ok(outcome) => outcome.exit_code().max(outcome.is_unread.into()),
+            Ok(outcome) => outcome.exit_code().max(outcome.is_lost.into()),
             Err(error) => {
                 say(format_args!("{error}"));
                 let kind = match &error {
@@ -171,7 +174,24 @@ pub(super) fn say(what: std::fmt::Arguments<'_>) {
     let _ = writeln!(std::io::stderr(), "tidegate: {what}");
 }
 
+/// As much as main threads usually have.
+const STACK: usize = 8 << 20;
+
 /// The whole of the program `tidegate`; see [`Cli::run`].
 pub fn main(defaults: &[(&str, &str)]) -> ExitCode {
-    ExitCode::from(Cli::parse().run(defaults))
+    // A thread's stack does not depend on `ulimit -s`, as the main thread's does.
+    let builder = std::thread::Builder::new().stack_size(STACK);
+    let code = std::thread::scope(|scope| {
+        let run = builder.spawn_scoped(scope, || Cli::parse().run(defaults));
+        run.map(|thread| thread.join())
+    });
+    match code {
+        Ok(Ok(code)) => ExitCode::from(code),
+        Ok(Err(panic)) => std::panic::resume_unwind(panic),
+        Err(error) => {
+            let error = WithLimit(&error);
+            say(format_args!("starting the launcher's thread: {error}"));
+            ExitCode::FAILURE
+        }
+    }
 }

@@ -1,6 +1,7 @@
 //! Where the ranks of a job meet: chosen before the first one starts.
 
 use super::{Job, LaunchError};
+use crate::loopback::loopback;
 use std::net::{SocketAddr, TcpListener};
 
 /// Where the ranks meet.
@@ -18,7 +19,7 @@ impl Meeting {
             return Ok(Self { at, listener: None });
         }
         let failed = |error| LaunchError::io("taking a port on the loopback address", error);
-        let listener = TcpListener::bind("127.0.0.1:0").map_err(failed)?;
+        let listener = TcpListener::bind((loopback(), 0)).map_err(failed)?;
         let at = listener.local_addr().map_err(failed)?;
         let listener = Some(listener);
         Ok(Self { at, listener })

@@ -17,6 +17,9 @@
 //!
 //! # Failure
 //!
+//! A rank that is stopped (`SIGSTOP`) keeps the others waiting, and cannot say so: the launcher does, after about 5 s, and
+//! when it goes on again. After `TIDEGATE_SILENCE_MS` the others give it up.
+//!
 //! A rank fails by its exit status. One that ends with 0 and has not left the job (`process::exit(0)` drops no world) is
 //! noticed by the others, who fail: so the first failure is said with the ranks that had ended before it. Whether those
 //! had left only the others know.
@@ -35,6 +38,8 @@ mod nodes;
 mod output;
 mod printer;
 mod rank;
+mod signals;
+mod stopped;
 
 pub use bed::{BedArgs, Cut, WireArg};
 pub use cli::{Cli, RunArgs, main};
@@ -42,6 +47,7 @@ pub use nodes::Nodes;
 pub use rustix::process::Signal;
 pub use tidegate_testbed::{Bed, BedError};
 
+use crate::limits::WithLimit;
 use crate::lock;
 use rustix::process::pidfd_send_signal;
 use std::ffi::OsString;
@@ -119,7 +125,7 @@ pub enum LaunchError {
     #[error(transparent)]
     Bed(#[from] BedError),
     /// A rank could not be started.
-    #[error("cannot start rank {rank} ({program:?}): {source}")]
+    #[error("cannot start rank {rank} ({program:?}): {}", WithLimit(source))]
     Spawn {
         /// Which rank.
         rank: usize,
@@ -130,7 +136,7 @@ pub enum LaunchError {
         source: io::Error,
     },
     /// The operating system refused something.
-    #[error("{what}: {source}")]
+    #[error("{what}: {}", WithLimit(source))]
     Io {
         /// What was being done.
         what: &'static str,
@@ -295,7 +301,8 @@ impl Job {
     }
 
     /// Passes SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 of this process on to the ranks, instead of
-    /// what they did here before. Off if not said: a library does not take a program's signals.
+    /// what they did here before. Those that this process ignores stay ignored, here and in the ranks. Off if not said: a
+    /// library does not take a program's signals.
     #[must_use]
     pub fn forward_signals(mut self, forward: bool) -> Self {
         self.forward_signals = forward;
@@ -309,7 +316,8 @@ impl Job {
         self
     }
 
-    /// Starts the ranks.
+    /// Starts the ranks. If this process ignores SIGCHLD, that gets its default action: the kernel would throw away how the
+    /// ranks end.
     ///
     /// # Errors
     ///
@@ -468,6 +476,8 @@ pub struct Outcome {
     pub first_failure: Option<usize>,
     /// Nobody has read all that was printed: who prints more waits for a reader.
     pub(crate) is_unread: bool,
+    /// Some of what was printed is lost.
+    pub(crate) is_lost: bool,
 }
 
 impl Outcome {

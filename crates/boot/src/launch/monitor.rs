@@ -6,7 +6,10 @@ use super::nodes::Nodes;
 use super::output::{Source, Stream};
 use super::printer::Printer;
 use super::rank::{Rank, ended_before};
+use super::signals::{is_ignored, keep_ends_of_children, unblock};
+use super::stopped::{LOOK, LOOKS, Stopped, look};
 use super::{Job, LaunchError, Outcome, Output, Process, RankOutcome, Remote, Running};
+use crate::limits::WithLimit;
 use crate::lock;
 use crate::secret::{hex, random};
 use crate::wire::MAX_RANKS;
@@ -66,6 +69,8 @@ struct Monitor {
     /// When the ranks that still run are to get which signal.
     next_step: Option<(Instant, Signal)>,
     asked_to_end: bool,
+    /// When to look for ranks that are stopped.
+    next_look: Instant,
     /// When the job had to end, if that is not for the ranks alone to say, and how long its output may be unread after that.
     hurry: Option<(Instant, Duration)>,
 }
@@ -93,6 +98,7 @@ pub(crate) fn start(job: Job) -> Result<Running, LaunchError> {
             return Err(LaunchError::SmallBed { nodes, bed });
         }
     }
+    keep_ends_of_children();
     let (sender, receiver) = sync_channel(1);
     let monitor = std::thread::Builder::new()
         .name("tidegate-launch".into())
@@ -107,6 +113,7 @@ pub(crate) fn start(job: Job) -> Result<Running, LaunchError> {
                     ranks: Vec::new(),
                     first_failure: None,
                     is_unread: false,
+                    is_lost: false,
                 }
             }
         })
@@ -146,6 +153,7 @@ impl Monitor {
             first_failure: None,
             next_step: None,
             asked_to_end: false,
+            next_look: Instant::now() + LOOK,
             hurry: None,
             job,
         };
@@ -168,7 +176,8 @@ impl Monitor {
 
     fn listen_to_signals(&mut self) -> Result<(), LaunchError> {
         let failed = |error| LaunchError::io("listening to signals", error);
-        for signal in FORWARDED {
+        for signal in FORWARDED.into_iter().filter(|each| !is_ignored(*each)) {
+            unblock(signal);
             let (pipe, write) = UnixStream::pair().map_err(failed)?;
             pipe.set_nonblocking(true).map_err(failed)?;
             let id =
@@ -217,7 +226,7 @@ impl Monitor {
 
     fn watch(mut self) -> Outcome {
         let mut last_output = None;
-        let mut is_unread = false;
+        let (mut is_unread, mut is_lost) = (false, false);
         loop {
             let mut until = None;
             if self.ranks.iter().all(|rank| rank.ended.is_some()) {
@@ -229,7 +238,14 @@ impl Monitor {
                 }
                 let stuck_since = self.printer.as_ref().and_then(Printer::stuck_since);
                 if self.sources.is_empty() && stuck_since.is_none() {
-                    break;
+                    let error = self.printer.as_ref().and_then(Printer::take_error);
+                    let Some(error) = error.filter(|_| !is_lost) else {
+                        break;
+                    };
+                    is_lost = true;
+                    let error = WithLimit(&error);
+                    self.explain(format_args!("some of what was printed is lost: {error}"));
+                    continue;
                 }
                 let give_up = self.give_up_at(stuck_since);
                 is_unread = give_up.is_some_and(|at| now >= at);
@@ -241,6 +257,7 @@ impl Monitor {
             }
             self.wait(until);
             self.step();
+            self.look();
         }
         // What was captured is there for who asked for it.
         while let Some(last) = self.sources.len().checked_sub(1) {
@@ -270,6 +287,7 @@ impl Monitor {
             ranks: ranks.into_iter().filter_map(outcome).collect(),
             first_failure: self.first_failure,
             is_unread,
+            is_lost: is_lost || is_unread,
         }
     }
 
@@ -319,6 +337,7 @@ impl Monitor {
                 .map(|(at, _)| at)
                 .into_iter()
                 .chain(until)
+                .chain((!pidfds.is_empty()).then_some(self.next_look))
                 .min();
             let timeout = deadline.map(|at| {
                 let wait =
@@ -421,11 +440,58 @@ impl Monitor {
         ended.ended = Some((status, self.started.elapsed()));
     }
 
+    /// Reports ranks that are stopped, and those that go on.
+    fn look(&mut self) {
+        if Instant::now() < self.next_look {
+            return;
+        }
+        self.next_look = Instant::now() + LOOK;
+        let now = self.stopped_now();
+        for (rank, now) in now.into_iter().enumerate() {
+            let before = std::mem::replace(&mut self.ranks[rank].stopped, now);
+            let (looks, process) = match (before, &mut self.ranks[rank].stopped) {
+                (Some(before), Some(now)) => {
+                    now.looks += before.looks;
+                    (now.looks, now.process)
+                }
+                (Some(before), None) => (before.looks, before.process),
+                (None, _) => continue,
+            };
+            match now {
+                Some(now) if looks == LOOKS => {
+                    let help = now.help();
+                    self.explain(format_args!(
+                        "rank {rank} (process {process}) is {now}: the others wait for it{help}"
+                    ));
+                }
+                None if looks >= LOOKS && self.ranks[rank].ended.is_none() => {
+                    self.explain(format_args!("rank {rank} (process {process}) goes on"));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Which ranks are stopped now.
+    fn stopped_now(&self) -> Vec<Option<Stopped>> {
+        let processes = lock(&self.remote.processes);
+        let each = self.ranks.iter().zip(&*processes);
+        each.map(|(rank, process)| look(rank.group, process.pidfd.as_ref()?))
+            .collect()
+    }
+
     /// `rank` is the first that has failed.
     fn fail(&mut self, rank: usize) {
         self.first_failure = Some(rank);
         let (status, _) = self.ranks[rank].ended.expect("it has ended");
-        let before = ended_before(&self.ranks);
+        let mut before = ended_before(&self.ranks);
+        // Perhaps for that.
+        for (rank, stopped) in self.stopped_now().into_iter().enumerate() {
+            if let Some(stopped) = stopped {
+                let process = stopped.process;
+                before += &format!("; rank {rank} (process {process}) is {stopped}");
+            }
+        }
         if self.ranks.iter().any(|rank| rank.ended.is_none()) && self.next_step.is_none() {
             self.next_step = self.after_grace(Signal::TERM);
             let grace = match self.next_step {

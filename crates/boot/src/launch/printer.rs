@@ -9,7 +9,8 @@
 //!
 //! # Failure
 //!
-//! What cannot be written is lost, as it would be with a closed terminal: the ranks should not be stopped by it. A thread that
+//! What cannot be written is lost, as it would be with a closed terminal: the ranks should not be stopped by it. The first
+//! reason is kept, unless it is that the reader has closed its end, as `head` does. A thread that
 //! nobody reads from cannot be ended; it is left behind with what it is writing, and nothing else.
 
 use super::output::Stream;
@@ -38,6 +39,8 @@ struct State {
     /// Somebody wants to know when all is written.
     is_awaited: bool,
     is_closed: bool,
+    /// Why something could not be written, unless it is that the reader has closed its end.
+    error: Option<io::Error>,
 }
 
 #[derive(Debug)]
@@ -103,7 +106,11 @@ impl Queue {
                 let most = &rest[..rest.len().min(PIECE)];
                 let lines = most.iter().rposition(|byte| *byte == b'\n');
                 let (piece, others) = rest.split_at(lines.map_or(most.len(), |last| last + 1));
-                let _ = file.write_all(piece).and_then(|()| file.flush());
+                if let Err(error) = file.write_all(piece).and_then(|()| file.flush())
+                    && error.kind() != io::ErrorKind::BrokenPipe
+                {
+                    lock(&self.state).error.get_or_insert(error);
+                }
                 self.wrote(piece.len());
                 rest = others;
             }
@@ -155,6 +162,7 @@ impl Printer {
                     is_full: false,
                     is_awaited: false,
                     is_closed: false,
+                    error: None,
                 }),
                 changed: Condvar::new(),
                 event: Arc::clone(&event),
@@ -211,6 +219,12 @@ impl Printer {
             state.is_awaited.then_some(state.moved)
         });
         moved.max()
+    }
+
+    /// Why something is lost that could not be written; said once.
+    pub(super) fn take_error(&self) -> Option<io::Error> {
+        let mut queues = self.queues.iter();
+        queues.find_map(|queue| lock(&queue.state).error.take())
     }
 
     /// Drops what is not written; what somebody who reads that is to know of it is pushed now.

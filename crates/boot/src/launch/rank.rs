@@ -2,6 +2,7 @@
 
 use super::meeting::Meeting;
 use super::nodes::Place;
+use super::stopped::Stopped;
 use super::{Input, Job, LaunchError, Output};
 use crate::config::ADDRESS;
 use crate::inherit::{LISTEN_FD, announce};
@@ -38,6 +39,8 @@ pub(super) struct Rank {
     pub(super) child: Child,
     pub(super) group: Pid,
     pub(super) ended: Option<(ExitStatus, Duration)>,
+    /// It was stopped at the last look.
+    pub(super) stopped: Option<Stopped>,
     pub(super) captured: [Vec<u8>; 2],
 }
 
@@ -146,6 +149,7 @@ impl Rank {
             child,
             group,
             ended: None,
+            stopped: None,
             captured: [Vec::new(), Vec::new()],
         };
         Ok((rank, [out, err]))

@@ -22,6 +22,7 @@ use super::environment::Started;
 use super::meeting::listen_everywhere;
 use crate::config::{Config, address_of, number, own_address};
 use crate::error::BootError;
+use crate::loopback::loopback;
 use sha2::{Digest, Sha256};
 use std::net::TcpListener;
 
@@ -47,8 +48,8 @@ pub(crate) fn config(
     };
     let said = text("MASTER_ADDR")?;
     let one_host = started.local == Some(size);
-    let loopback = || one_host.then(|| "127.0.0.1".to_owned());
-    let host = said.clone().or_else(loopback).or(started.host.clone());
+    let here = || one_host.then(|| loopback().to_string());
+    let host = said.clone().or_else(here).or(started.host.clone());
     let host = host.ok_or_else(|| {
         let because = "and TIDEGATE_SECRET says that the ranks meet without its store";
         missing("MASTER_ADDR", because)

@@ -19,10 +19,11 @@ use super::session::Session;
 use super::store::{Store, StoreError};
 use crate::config::{Config, own_address};
 use crate::error::BootError;
+use crate::loopback::loopback;
 use crate::secret::{hex, random};
 use crate::wire::MAX_RANKS;
 use rustix::net::sockopt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::time::Instant;
 
 /// Who this rank is, and where it meets the others.
@@ -144,7 +145,7 @@ pub(crate) fn offer(one_host: bool) -> Result<(TcpListener, Record), BootError> 
     let chosen = own_address()?;
     let socket = match (chosen, one_host) {
         (Some(address), _) => TcpListener::bind((address, 0)),
-        (None, true) => TcpListener::bind((Ipv4Addr::LOCALHOST, 0)),
+        (None, true) => TcpListener::bind((loopback(), 0)),
         (None, false) => everywhere(),
     };
     let socket = socket.map_err(listening)?;
@@ -154,7 +155,7 @@ pub(crate) fn offer(one_host: bool) -> Result<(TcpListener, Record), BootError> 
         addresses = addresses::own();
         // Where the system has no IPv6, nobody could come that way.
         addresses.retain(|address| at.is_ipv6() || address.is_ipv4());
-        addresses.push(IpAddr::V4(Ipv4Addr::LOCALHOST));
+        addresses.push(loopback());
     }
     let io = |what| move |error| BootError::io(what, error);
     let record = Record {

@@ -1,0 +1,57 @@
+//! The signals that a launcher inherits ignored or blocked, as from a daemon, from `nohup`, or from a shell in the background.
+//!
+//! # Model
+//!
+//! - *SIGCHLD ignored*: the kernel would throw away how the ranks end. It gets its default action, here and so in the
+//!   ranks.
+//! - *SIGXFSZ not ignored*: a handler keeps it from ending the launcher.
+//! - *Another one ignored*: it stays so, here and in the ranks. `nohup` means the whole job.
+//! - *Blocked*: a signal that is passed on is unblocked in the thread that listens to it. Ranks begin with no signal
+//!   blocked.
+
+use rustix::process::Signal;
+use std::mem::MaybeUninit;
+use std::sync::Arc;
+
+/// Sees to it that the kernel keeps how children end until somebody asks.
+pub(super) fn keep_ends_of_children() {
+    let found = action(Signal::CHILD);
+    if found.sa_sigaction == libc::SIG_IGN || found.sa_flags & libc::SA_NOCLDWAIT != 0 {
+        // SAFETY: the default action runs no code of this process.
+        unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
+    }
+}
+
+/// Lets this process go on where it has written a file (its output, say) up to RLIMIT_FSIZE: writing is then an error, as it
+/// should be, and not the end of the process. Ranks have the default action: a handler does not pass `exec`.
+pub(super) fn survive_file_limits() {
+    if !is_ignored(Signal::XFSZ) {
+        // It fails for signals that nobody may handle, which this one is not.
+        let _ = signal_hook::flag::register(libc::SIGXFSZ, Arc::default());
+    }
+}
+
+/// Whether this process ignores a signal.
+pub(super) fn is_ignored(signal: Signal) -> bool {
+    action(signal).sa_sigaction == libc::SIG_IGN
+}
+
+fn action(signal: Signal) -> libc::sigaction {
+    let mut found = MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: a null pointer changes nothing, and `found` has room for what is written there.
+    unsafe { libc::sigaction(signal.as_raw(), std::ptr::null(), found.as_mut_ptr()) };
+    // SAFETY: all of it is plain numbers (and an optional function), for which zeros are a value.
+    unsafe { found.assume_init() }
+}
+
+/// Lets this thread receive a signal.
+pub(super) fn unblock(signal: Signal) {
+    let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
+    // SAFETY: `sigemptyset` initialises the set, which the other calls only read or add to; a null pointer asks for no
+    // old mask.
+    unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        libc::sigaddset(set.as_mut_ptr(), signal.as_raw());
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, set.as_ptr(), std::ptr::null_mut());
+    }
+}

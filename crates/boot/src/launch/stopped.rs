@@ -1,0 +1,116 @@
+//! Ranks that are stopped (`SIGSTOP`, a terminal, a debugger): the others wait for them, and none of them can say so itself.
+//!
+//! # Model
+//!
+//! The launcher looks at its ranks every two seconds. A rank counts as stopped if its process is, or one that this has
+//! started: the launcher's own child can be a script. The launcher reports a rank that was stopped at three looks in a
+//! row, and says when it goes on.
+//!
+//! # Failure
+//!
+//! Without `/proc`, or where the kernel does not list the children of processes there, less is seen and reported.
+
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, waitid};
+use std::fmt;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+/// The time from one look to the next.
+pub(super) const LOOK: Duration = Duration::from_secs(2);
+/// A rank that was stopped at so many looks is reported.
+pub(super) const LOOKS: u32 = 3;
+/// So many processes of a rank are looked at.
+const MOST: usize = 64;
+
+/// A process that is stopped.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stopped {
+    pub(super) process: Pid,
+    /// At so many looks until now.
+    pub(super) looks: u32,
+    by: By,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum By {
+    Signal(Signal),
+    Debugger,
+    Unknown,
+}
+
+impl fmt::Display for Stopped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.by {
+            By::Signal(Signal::STOP) => f.write_str("stopped by SIGSTOP"),
+            By::Signal(Signal::TSTP) => f.write_str("stopped by SIGTSTP"),
+            By::Signal(Signal::TTIN) => {
+                f.write_str("stopped by SIGTTIN, since it reads from the terminal")
+            }
+            By::Signal(Signal::TTOU) => {
+                f.write_str("stopped by SIGTTOU, since it writes to the terminal")
+            }
+            By::Signal(other) => write!(f, "stopped by signal {}", other.as_raw()),
+            By::Debugger => f.write_str("stopped by a debugger"),
+            By::Unknown => f.write_str("stopped"),
+        }
+    }
+}
+
+impl Stopped {
+    /// How it can be made to go on.
+    pub(super) fn help(&self) -> String {
+        match self.by {
+            By::Debugger => String::new(),
+            By::Signal(_) | By::Unknown => {
+                format!("; `kill -CONT {}` lets it go on", self.process)
+            }
+        }
+    }
+}
+
+/// Looks for a stopped process among `rank` and those that it has started. `pidfd` is the rank's.
+pub(super) fn look(rank: Pid, pidfd: impl AsFd) -> Option<Stopped> {
+    let mut processes = vec![rank];
+    let mut next = 0;
+    while let Some(process) = processes.get(next).copied() {
+        let by = match state(process) {
+            Some('T') if process == rank => signal(pidfd).map_or(By::Unknown, By::Signal),
+            Some('T') => By::Unknown,
+            Some('t') => By::Debugger,
+            _ => {
+                processes.extend(children(process));
+                processes.truncate(MOST);
+                next += 1;
+                continue;
+            }
+        };
+        return Some(Stopped {
+            process,
+            looks: 1,
+            by,
+        });
+    }
+    None
+}
+
+/// `PID (NAME) STATE …`
+fn state(process: Pid) -> Option<char> {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    stat.rsplit_once(')')?.1.trim_start().chars().next()
+}
+
+fn children(process: Pid) -> Vec<Pid> {
+    let path = format!("/proc/{process}/task/{process}/children");
+    let listed = std::fs::read_to_string(path).unwrap_or_default();
+    let numbers = listed.split_whitespace();
+    numbers
+        .filter_map(|number| Pid::from_raw(number.parse().ok()?))
+        .collect()
+}
+
+/// What stopped a child. It stays to be asked for.
+fn signal(pidfd: impl AsFd) -> Option<Signal> {
+    let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    let status = waitid(WaitId::PidFd(pidfd.as_fd()), options).ok()??;
+    Signal::from_named_raw(status.stopping_signal()?)
+}

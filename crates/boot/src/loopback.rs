@@ -1,0 +1,16 @@
+//! The loopback address of this host, where it has only one of the two kinds.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener};
+
+/// The loopback address at which processes of this host can meet: IPv4's, or IPv6's if that is the only one.
+pub(crate) fn loopback() -> IpAddr {
+    let can_listen = |address| TcpListener::bind((address, 0)).is_ok();
+    let (v4, v6) = (
+        IpAddr::from(Ipv4Addr::LOCALHOST),
+        Ipv6Addr::LOCALHOST.into(),
+    );
+    match !can_listen(v4) && can_listen(v6) {
+        true => v6,
+        false => v4,
+    }
+}
