@@ -3,6 +3,6 @@ use tidegate::prelude::*;
 
 pub fn main() -> Result<()> {
     let world: World = World::init()?;
-    world.stream()?.bind(Guard::new(Id::new()));
+    world.stream()?.bind(Guard::of(&Id::new()));
     Ok(())
 }

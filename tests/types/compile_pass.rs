@@ -7,6 +7,7 @@ macro_rules! twins {
     ($($name:ident)*) => {
         #[path = "../compile_pass"]
         mod programs {
+            mod derives_of_any_names;
             mod fields_that_differ;
             mod refused_at_run_time;
             $(pub(super) mod $name;)*

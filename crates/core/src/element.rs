@@ -1,6 +1,10 @@
 //! What windows and regions hold: plain data.
 
+use std::marker::PhantomData;
+
 use tidegate_hal::batch::Scalar;
+
+use crate::place::Of;
 
 /// A type of plain data: any bytes of its size are a valid value, and it has no padding.
 ///
@@ -22,6 +26,11 @@ use tidegate_hal::batch::Scalar;
 pub unsafe trait Element: Copy + Send + Sync + 'static {
     /// A hash of the layout, compared between ranks when a window is created.
     const LAYOUT: u64;
+
+    /// Where the derive begins to check the fields. It is a member of the trait, because a program may put another
+    /// crate in the place of each path that the derive could write instead.
+    #[doc(hidden)]
+    const FIELDS: Fields<Self> = Fields::none();
 }
 
 /// The most bytes that an element may have: moves, on streams and by NICs, say its size in 32 bits.
@@ -56,7 +65,118 @@ pub unsafe trait Element: Copy + Send + Sync + 'static {
 /// ```
 pub(crate) const LARGEST: usize = u32::MAX as usize;
 
-/// Combines layout hashes; used by the derive.
+/// The fields of a struct that the derive has gone through; the rest of its check.
+///
+/// The derive names no types: each field comes as a function that borrows it, and the compiler infers its type. So a type
+/// that a macro writes is written once, in the struct.
+#[doc(hidden)]
+pub struct Fields<S> {
+    /// Bytes of the fields so far, which is where the next one begins.
+    end: usize,
+    layout: u64,
+    /// The name of the last one.
+    last: &'static str,
+    of: Of<S>,
+}
+
+impl<S: Element> Fields<S> {
+    const fn none() -> Self {
+        Fields {
+            end: 0,
+            layout: LAYOUT_START,
+            last: "",
+            of: PhantomData,
+        }
+    }
+
+    /// The next field, by name and by what borrows it.
+    #[track_caller]
+    pub const fn field<T: Element>(self, name: &'static str, _: fn(&mut S) -> &mut T) -> Self {
+        let begin = self.end.next_multiple_of(align_of::<T>());
+        if begin != self.end {
+            padding(self.last, begin - self.end);
+        }
+        Fields {
+            end: begin + size_of::<T>(),
+            layout: mix(self.layout, T::LAYOUT),
+            last: name,
+            of: PhantomData,
+        }
+    }
+
+    /// The hash of the struct, which has no other fields: the function names all.
+    #[track_caller]
+    pub const fn layout(self, _: fn(&mut S)) -> u64 {
+        assert!(self.end != 0, "an element has a size other than 0");
+        assert!(
+            align_of::<S>() <= 64,
+            "an element is aligned to 64 bytes at most"
+        );
+        // `end` is the sum of the fields' sizes, so this holds wherever the compiler puts them.
+        if size_of::<S>() != self.end {
+            padding(self.last, size_of::<S>() - self.end);
+        }
+        self.layout
+    }
+}
+
+/// Says that so many bytes stand empty behind a field, and what fills them.
+#[track_caller]
+const fn padding(field: &str, count: usize) -> ! {
+    let digits = &mut [0; 20];
+    let count_text = decimal(count, digits);
+    let (bytes, stand) = match count {
+        1 => (" byte", "stands"),
+        _ => (" bytes", "stand"),
+    };
+    let parts = [
+        "an element has no padding, and here ",
+        count_text,
+        bytes,
+        " behind `",
+        if field.len() <= 256 { field } else { "…" },
+        "` ",
+        stand,
+        " empty: fill them with a field, `_pad: [u8; ",
+        count_text,
+        "]`",
+    ];
+    let mut text = [0; 512];
+    let (mut end, mut part) = (0, 0);
+    while part < parts.len() {
+        let bytes = parts[part].as_bytes();
+        text.split_at_mut(end)
+            .1
+            .split_at_mut(bytes.len())
+            .0
+            .copy_from_slice(bytes);
+        end += bytes.len();
+        part += 1;
+    }
+    match std::str::from_utf8(text.split_at(end).0) {
+        Ok(text) => panic!("{}", text),
+        Err(_) => unreachable!(),
+    }
+}
+
+/// A number in decimal digits, in a constant.
+const fn decimal(number: usize, digits: &mut [u8; 20]) -> &str {
+    let (mut left, mut begin) = (number, digits.len());
+    loop {
+        begin -= 1;
+        digits[begin] = b'0' + (left % 10) as u8;
+        left /= 10;
+        if left == 0 {
+            break;
+        }
+    }
+    match std::str::from_utf8(digits.split_at(begin).1) {
+        Ok(text) => text,
+        Err(_) => unreachable!(),
+    }
+}
+
+/// Combines layout hashes.
 #[doc(hidden)]
 pub const fn mix(hash: u64, with: u64) -> u64 {
     // FNV-1a, a byte at a time.
@@ -70,7 +190,7 @@ pub const fn mix(hash: u64, with: u64) -> u64 {
     hash
 }
 
-/// The hash of nothing; used by the derive.
+/// The hash of nothing.
 #[doc(hidden)]
 pub const LAYOUT_START: u64 = 0xcbf2_9ce4_8422_2325;
 

@@ -37,9 +37,12 @@ pub use tidegate_hal::device::Priority;
 pub use window::Window;
 pub use world::{StreamOptions, World};
 
+/// What the macros reach. They name nothing else: a program may put a crate of its own in the place of `::core`, and
+/// macros, traits and constants of its own in the place of names without a path.
 #[doc(hidden)]
 pub mod __private {
-    pub use crate::place::{StreamsDoNotMix, brand};
-    pub use generativity::{Guard, Id};
+    pub use crate::place::{Guard, Id, StreamsDoNotMix, brand};
+    pub use std::option::Option::{None, Some};
+    pub use std::{compile_error, concat};
     pub use tidegate_hal::device::LaunchDevice;
 }

@@ -2,7 +2,6 @@
 
 use std::marker::PhantomData;
 
-use generativity::Id;
 use tidegate_hal::device::Device;
 
 /// Who may touch a region now. Sealed: [`OnHost`] and [`On`].
@@ -25,10 +24,40 @@ pub(crate) type Brand<'s> = PhantomData<fn(&'s ()) -> &'s ()>;
 /// A type that is spoken of and not held; invariant.
 pub(crate) type Of<T> = PhantomData<fn(T) -> T>;
 
+/// The place in a stream's block that its brand ends before: part of [`stream!`](crate::stream!).
+///
+/// The brand has to last until [`StreamsDoNotMix`] is dropped, and to end before the `Id` below it is. Any two streams
+/// have two such places, one of which comes first, so no lifetime fits both.
+#[doc(hidden)]
+pub struct Id<'s>(Brand<'s>);
+
+/// The right to give a stream the brand `'s`; there is one for each brand.
+#[doc(hidden)]
+pub struct Guard<'s>(Brand<'s>);
+
 /// What is dropped at the end of a stream's block, so that the brand is no other stream's: part of
 /// [`stream!`](crate::stream!). Errors about mixed up streams mention it.
 #[doc(hidden)]
 pub struct StreamsDoNotMix<'s>(PhantomData<&'s Id<'s>>);
+
+impl Id<'_> {
+    /// # Safety
+    ///
+    /// It stays where it is, in a variable, until the end of the block, and a [`StreamsDoNotMix`] with the same lifetime
+    /// is dropped there before it. The compiler sees a way through the program that comes to that end.
+    pub unsafe fn new() -> Self {
+        Id(PhantomData)
+    }
+}
+
+impl<'s> Guard<'s> {
+    /// # Safety
+    ///
+    /// The `Id` has no other guard.
+    pub unsafe fn of(id: &Id<'s>) -> Self {
+        Guard(id.0)
+    }
+}
 
 impl Drop for StreamsDoNotMix<'_> {
     // Without this the compiler would not ask the brand to last until here.

@@ -26,7 +26,6 @@ use std::future::poll_fn;
 use std::marker::PhantomData;
 use std::task;
 
-use generativity::Guard;
 use tidegate_hal::device::{Device, Reclaim, Stream as _};
 use tidegate_hal::process::Process;
 
@@ -34,7 +33,7 @@ use crate::capture::Carry;
 use crate::error::{Error, Rejected, Result};
 use crate::kernel::Kernel;
 use crate::nic::Arm;
-use crate::place::Brand;
+use crate::place::{Brand, Guard};
 use crate::window::myself::{Act, RecordedAct};
 use crate::world::World;
 
@@ -49,26 +48,38 @@ macro_rules! stream {
     (let mut $name:tt = $unbound:expr $(;)?) => {
         $crate::stream!(let $name = $unbound);
     };
+    (let ($($pattern:tt)*) = $unbound:expr $(;)?) => {
+        $crate::__private::compile_error!("`stream!` declares one stream: `stream!(let s = world.stream()?);`")
+    };
     // A token tree, not an identifier: it keeps its place in the caller's program, and errors point there.
     (let $name:tt = $unbound:expr $(;)?) => {
-        let unbound = $unbound;
-        // As `generativity::make_guard!`, but with the stream's own name for what an error may mention: then an error
-        // about two streams that are mixed up names both. SAFETY: the brand is no other stream's: it lasts until
-        // `StreamsDoNotMix` is dropped at the end of the block, and ends before the `Id` below it does; every other
-        // stream's brand has other such ends.
+        // But it is one: a macro could make another name of it each time.
+        $crate::stream!(@identifier $name);
+        // (`@ _` makes a name in any case: without, it could be a constant of the program's. Of the types of the first two
+        // `$name` there are no constants; and an error names a variable only if all of its pattern is the program's.)
+        #[allow(clippy::redundant_pattern)]
+        let unbound @ _ = $unbound;
+        // SAFETY: it is a variable, which nothing can move once it is borrowed below, and that borrow lasts until the end
+        // of the block: there the next `$name`, which has its lifetime, is dropped before it. The `return` below is a way
+        // to that end. (It has the stream's own name for the sake of errors: one about two streams that are mixed up
+        // names both.)
         let $name = unsafe { $crate::__private::Id::new() };
-        let id = $name;
-        // SAFETY: as above; there is one guard.
-        let guard = unsafe { $crate::__private::Guard::new(id) };
+        #[allow(clippy::redundant_pattern)]
+        let id @ _ = &$name;
+        // SAFETY: it is the only guard of this `Id`, which nobody else can name.
+        #[allow(clippy::redundant_pattern)]
+        let guard @ _ = unsafe { $crate::__private::Guard::of(id) };
         #[allow(unused_variables)]
         let $name = $crate::__private::brand(&$name);
         #[allow(unused_mut)]
         let mut $name = $crate::UnboundStream::bind(unbound, guard);
         // However the block goes on, there is a way to its end, so that the compiler looks at the drop there.
-        if let ::core::option::Option::Some(x) = ::core::option::Option::None {
+        #[allow(clippy::redundant_pattern)]
+        if let $crate::__private::Some(x @ _) = $crate::__private::None {
             return x;
         }
     };
+    (@identifier $name:ident) => {};
 }
 
 /// A stream before it has a brand: what `world.stream()` gives, for [`stream!`](crate::stream!) to make a [`Stream`]
@@ -85,7 +96,8 @@ impl<D: Device> UnboundStream<D> {
         UnboundStream { raw, world, name }
     }
 
-    /// Gives the stream the brand of the guard, which nothing else can have.
+    /// Gives the stream the brand of the guard, which nothing else can have. [`stream!`](crate::stream!) makes guards, and
+    /// calls this.
     pub fn bind<'s>(self, guard: Guard<'s>) -> Stream<'s, D> {
         let _: Guard<'s> = guard;
         Stream {

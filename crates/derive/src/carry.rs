@@ -1,8 +1,10 @@
 //! `#[derive(Carry)]`.
 
-use proc_macro2::TokenStream;
-use quote::{format_ident, quote};
-use syn::{Data, DeriveInput, Error, GenericParam, Member, Result, Type, parse_quote};
+use proc_macro2::{Span, TokenStream};
+use quote::{format_ident, quote, quote_spanned};
+use syn::{Data, DeriveInput, Error, GenericParam, Lifetime, Result, Type, parse_quote};
+
+use crate::Field;
 
 pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
     let Data::Struct(data) = &input.data else {
@@ -37,45 +39,43 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
         })?;
     }
     let (name, brand) = (&input.ident, &brand.lifetime);
-    let fields: Vec<Member> = data.fields.members().collect();
+    // A lifetime with another name, whatever the struct's is called.
+    let other = Lifetime::new(&format!("'{}_other", brand.ident), Span::mixed_site());
+    let fields = Field::all(&data.fields);
+    let members = fields.iter().map(|field| &field.member);
     let values: Vec<_> = (0..fields.len())
-        .map(|index| format_ident!("__{index}"))
+        .map(|index| format_ident!("field{index}", span = Span::mixed_site()))
         .collect();
-    let types: Vec<_> = data.fields.iter().map(|field| &field.ty).collect();
-    let names: Vec<_> = fields
-        .iter()
-        .map(|field| match field {
-            Member::Named(name) => name.to_string(),
-            Member::Unnamed(index) => index.index.to_string(),
-        })
-        .collect();
+    let visitor = format_ident!("visitor", span = Span::mixed_site());
+    let visits = fields.iter().zip(&values).map(|(field, value)| {
+        let Field {
+            member,
+            name: called,
+            type_begin: begin,
+            type_end: end,
+        } = field;
+        let other = field.closure(
+            quote_spanned!(*begin=> whole @ _, _),
+            quote_spanned! {*end=>
+                let #name { #member: field @ _, .. } = whole;
+                let field @ _ = [field];
+                field
+            },
+        );
+        quote_spanned!(*begin=> #visitor.field::<Self, _>(#called, #value, #other);)
+    });
     Ok(quote! {
         // SAFETY: `At` is the same struct with another brand; every field is `Carry`, so nothing else mentions the
-        // brand, and is visited once, in order. The function below compiles only if the struct has these fields and no
+        // brand, and is visited once, in order. The function compiles only if the struct has these fields and no
         // others (an attribute macro may change it after the derive has seen it), and if each field with another brand
         // is what its `Carry` says.
         unsafe impl<#brand> ::tidegate::Carry<#brand, #device> for #name<#brand> {
-            type At<'__at> = #name<'__at>;
+            type At<#other> = #name<#other>;
 
-            fn visit(&mut self, visitor: &mut ::tidegate::capture::Visitor<'_, #device>) {
-                #(
-                    visitor.enter(#names);
-                    <#types as ::tidegate::Carry<#brand, #device>>::visit(&mut self.#fields, visitor);
-                    visitor.leave();
-                )*
+            fn visit(&mut self, #visitor: &mut ::tidegate::capture::Visitor<'_, #device>) {
+                let Self { #(#members: #values @ _,)* } = self;
+                #(#visits)*
             }
         }
-
-        const _: () = {
-            #[allow(dead_code)]
-            fn check<#brand, '__at>(here: &mut #name<#brand>, there: &mut #name<'__at>) {
-                let #name { #(#fields: #values,)* } = here;
-                // In an array a reference is not coerced: one to a `Box` would do for one to what is in it.
-                #(let #values = [#values]; let _: [&mut #types; 1] = #values;)*
-                let #name { #(#fields: #values,)* } = there;
-                #(let #values = [#values];
-                let _: [&mut <#types as ::tidegate::Carry<#brand, #device>>::At<'__at>; 1] = #values;)*
-            }
-        };
     })
 }

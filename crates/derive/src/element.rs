@@ -1,8 +1,10 @@
 //! `#[derive(Element)]`.
 
-use proc_macro2::TokenStream;
-use quote::{format_ident, quote};
-use syn::{Data, DeriveInput, Error, Member, Result};
+use proc_macro2::{Span, TokenStream};
+use quote::{quote, quote_spanned};
+use syn::{Data, DeriveInput, Error, Result};
+
+use crate::Field;
 
 pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
     let Data::Struct(data) = &input.data else {
@@ -11,7 +13,7 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
             "only structs can be elements: not all bytes are a valid enum or union",
         ));
     };
-    if !input.generics.params.is_empty() {
+    if !input.generics.params.is_empty() || input.generics.where_clause.is_some() {
         return Err(Error::new_spanned(
             &input.generics,
             "an element has no generic parameters",
@@ -41,84 +43,35 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
         return Err(Error::new_spanned(&input.ident, message));
     }
     let name = &input.ident;
-    let fields: Vec<Member> = data.fields.members().collect();
-    let values: Vec<_> = (0..fields.len())
-        .map(|index| format_ident!("__{index}"))
-        .collect();
-    let types: Vec<_> = data.fields.iter().map(|field| &field.ty).collect();
-    // Where the next field begins; behind the last, where the struct ends.
-    let nexts = fields[fields.len().min(1)..]
-        .iter()
-        .map(|next| quote!(::core::mem::offset_of!(#name, #next)))
-        .chain([quote!(::core::mem::size_of::<#name>())]);
-    let gaps = fields
-        .iter()
-        .zip(&types)
-        .zip(nexts)
-        .map(|((field, ty), next)| {
-            let end =
-                quote!(::core::mem::offset_of!(#name, #field) + ::core::mem::size_of::<#ty>());
-            gap(field, &quote!(#next - (#end)))
-        });
-    Ok(quote! {
-        // SAFETY: all fields are elements (`LAYOUT` of each is named), and the constant does not evaluate if there is
-        // padding, or nothing at all, or too large an alignment. The function below compiles only if the struct has
-        // these fields and no others: an attribute macro may change it after the derive has seen it. Macros and modules
-        // are named by their whole paths: the program may have others of these names.
-        unsafe impl ::tidegate::Element for #name {
-            const LAYOUT: u64 = {
-                let fields: usize = 0 #(+ ::core::mem::size_of::<#types>())*;
-                ::core::assert!(fields != 0, "an element has a size other than 0");
-                #(#gaps)*
-                ::core::assert!(::core::mem::size_of::<#name>() == fields, "an element has no padding");
-                ::core::assert!(::core::mem::align_of::<#name>() <= 64, "an element is aligned to 64 bytes at most");
-                let hash = ::tidegate::element::LAYOUT_START;
-                #(let hash = ::tidegate::element::mix(hash, <#types as ::tidegate::Element>::LAYOUT);)*
-                hash
-            };
-        }
-
-        const _: () = {
-            // Evaluated even where the constant is not used.
-            const _: u64 = <#name as ::tidegate::Element>::LAYOUT;
-
-            #[allow(dead_code)]
-            fn check(here: &mut #name) {
-                let #name { #(#fields: #values,)* } = here;
-                // In an array a reference is not coerced: `&&u64` would do for `&u64`.
-                #(let #values = [#values]; let _: [&mut #types; 1] = #values;)*
-            }
-        };
-    })
-}
-
-/// Says that so many bytes stand empty behind a field, and what would fill them, unless there are none.
-fn gap(field: &Member, bytes: &TokenStream) -> TokenStream {
-    let field = match field {
-        Member::Named(name) => name.to_string(),
-        Member::Unnamed(index) => index.index.to_string(),
-    };
-    // A message in a constant is a literal, so there is one for each number of bytes; most fields are aligned to 8.
-    let known = 1..8_usize;
-    let messages = known.clone().map(|count| {
-        let (bytes, stand) = match count {
-            1 => ("byte", "stands"),
-            _ => ("bytes", "stand"),
-        };
-        format!(
-            "an element has no padding, and here {count} {bytes} behind `{field}` {stand} empty: \
-             fill them with a field, `_pad: [u8; {count}]`"
-        )
+    let fields = Field::all(&data.fields);
+    let checks = fields.iter().map(|field| {
+        let Field {
+            member,
+            name,
+            type_begin: begin,
+            type_end: end,
+        } = field;
+        let borrow = field.closure(
+            quote_spanned!(*begin=> whole @ _: &mut Self),
+            quote_spanned!(*end=> let Self { #member: field @ _, .. } = whole; field),
+        );
+        quote_spanned!(*begin=> .field(#name, #borrow))
     });
-    let more = format!(
-        "an element has no padding, and here 8 bytes or more behind `{field}` stand empty: \
-         fill them with a field, `_pad: [u8; …]`"
-    );
-    quote! {
-        match #bytes {
-            0 => {}
-            #(#known => ::core::panic!(#messages),)*
-            _ => ::core::panic!(#more),
+    let members = fields.iter().map(|field| &field.member);
+    let whole = quote_spanned!(Span::mixed_site()=> |whole @ _: &mut Self| {
+        let Self { #(#members: _,)* } = whole;
+    });
+    Ok(quote! {
+        // SAFETY: the constant evaluates only if each field is an element, there are no other fields (an attribute
+        // macro may change the struct after the derive has seen it), and there is no padding, a size other than 0, and
+        // no larger alignment than that of memory. `Fields` checks it, which comes from the trait itself.
+        unsafe impl ::tidegate::Element for #name {
+            const LAYOUT: u64 = <Self as ::tidegate::Element>::FIELDS
+                #(#checks)*
+                .layout(#whole);
         }
-    }
+
+        // Evaluated even where the constant is not used.
+        const _: u64 = <#name as ::tidegate::Element>::LAYOUT;
+    })
 }

@@ -1,16 +1,27 @@
 //! `#[derive(Element)]` and `#[derive(Carry)]` for tidegate.
+//!
+//! Both emit an `unsafe impl` into a program that may be hostile, and keep to this:
+//!
+//! - The trait is the only path that matters. A program may put a crate of its own in the place of `::core` and
+//!   `::tidegate`; an impl of another trait does no harm. All checks are methods and constants that the trait itself leads to.
+//! - No type of a field is emitted: a macro that stands for one may make another of it each time. The compiler infers the
+//!   types from values.
+//! - Each name that is bound is `name @ _`, or it might be a constant of the program's.
+//! - An attribute macro may change the struct after the derive has seen it: so a pattern names all fields.
 
 mod carry;
 mod element;
 
-use proc_macro::TokenStream;
-use syn::{DeriveInput, parse_macro_input};
+use proc_macro2::{Delimiter, Group, Span, TokenStream, TokenTree};
+use quote::{ToTokens, quote_spanned};
+use syn::ext::IdentExt;
+use syn::{DeriveInput, Fields, Member, parse_macro_input};
 
 /// Derives `tidegate::Element` for a struct of elements (`u64`, not `usize`; `u8`, not `bool`): it must be `#[repr(C)]` or
 /// `#[repr(transparent)]`, `Copy`, without padding and without generics. All of it is checked at compile time; where there
 /// is padding the error says behind which field, and how much of it to make a field.
 #[proc_macro_derive(Element)]
-pub fn derive_element(input: TokenStream) -> TokenStream {
+pub fn derive_element(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
     element::derive(&input)
         .unwrap_or_else(|error| error.to_compile_error())
@@ -20,9 +31,58 @@ pub fn derive_element(input: TokenStream) -> TokenStream {
 /// Derives `tidegate::Carry` for a struct of what is carried (regions, window halves, barriers, all-reduces, other such
 /// structs), with one lifetime: the brand of the stream that they are at home on. `#[carry(device = Cuda)]` names a device other than `tidegate::Host`.
 #[proc_macro_derive(Carry, attributes(carry))]
-pub fn derive_carry(input: TokenStream) -> TokenStream {
+pub fn derive_carry(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
     carry::derive(&input)
         .unwrap_or_else(|error| error.to_compile_error())
         .into()
+}
+
+/// One field of a struct, for what the derives emit.
+struct Field {
+    member: Member,
+    /// What it is called in messages.
+    name: String,
+    /// Where the text of its type begins and ends, so that errors about the field point there. Of the type itself nothing
+    /// is emitted: a macro that stands for one may make another of it each time.
+    type_begin: Span,
+    type_end: Span,
+}
+
+impl Field {
+    fn all(fields: &Fields) -> Vec<Field> {
+        fields
+            .members()
+            .zip(fields)
+            .map(|(member, field)| {
+                let mut ends = field
+                    .ty
+                    .to_token_stream()
+                    .into_iter()
+                    .map(|tree| match tree {
+                        TokenTree::Group(group) => (group.span_open(), group.span_close()),
+                        other => (other.span(), other.span()),
+                    });
+                let here = Span::mixed_site();
+                let first = ends.next().unwrap_or((here, here));
+                let last = ends.last().unwrap_or(first);
+                Field {
+                    name: match &member {
+                        Member::Named(name) => name.unraw().to_string(),
+                        Member::Unnamed(index) => index.index.to_string(),
+                    },
+                    member,
+                    type_begin: here.located_at(first.0),
+                    type_end: here.located_at(last.1),
+                }
+            })
+            .collect()
+    }
+
+    /// A closure, as an expression that stands where the type does.
+    fn closure(&self, argument: TokenStream, body: TokenStream) -> TokenStream {
+        let mut body = Group::new(Delimiter::Brace, body);
+        body.set_span(self.type_end);
+        quote_spanned!(self.type_begin=> |#argument| #body)
+    }
 }

@@ -1,13 +1,15 @@
-//! Macros for `tests/types`: an attribute that changes a struct after a derive above it has seen it, and what says how
-//! the test itself is compiled.
+//! Macros for `tests/types`: what a program can do behind another macro's back, without a word of `unsafe`; and what says
+//! how the test itself is compiled.
 
+use std::collections::HashMap;
 use std::fs;
+use std::sync::Mutex;
 
-use proc_macro::TokenStream;
+use proc_macro::{TokenStream, TokenTree};
 use quote::quote;
-use syn::{ItemStruct, Type, parse_macro_input};
+use syn::{ItemFn, ItemStruct, Type, parse_macro_input};
 
-/// Gives all fields the type that stands in the attribute.
+/// Gives all fields of a struct, which a derive above has seen, the type that stands in the attribute.
 #[proc_macro_attribute]
 pub fn fields(ty: TokenStream, item: TokenStream) -> TokenStream {
     let ty = parse_macro_input!(ty as Type);
@@ -16,6 +18,42 @@ pub fn fields(ty: TokenStream, item: TokenStream) -> TokenStream {
         field.ty = ty.clone();
     }
     quote!(#item).into()
+}
+
+/// Puts what stands in the attribute in the place of an item, which a derive above has seen.
+#[proc_macro_attribute]
+pub fn becomes(other: TokenStream, _item: TokenStream) -> TokenStream {
+    other
+}
+
+/// Makes an unsafe function a safe one.
+#[proc_macro_attribute]
+pub fn safe(_: TokenStream, item: TokenStream) -> TokenStream {
+    let mut item = parse_macro_input!(item as ItemFn);
+    item.sig.unsafety = None;
+    quote!(#item).into()
+}
+
+/// `turns!(KEY: A; B; C)` is `A` the first time that a program has this key, then `B`, and `C` from then on.
+#[proc_macro]
+pub fn turns(input: TokenStream) -> TokenStream {
+    static TURNS: Mutex<Option<HashMap<String, usize>>> = Mutex::new(None);
+
+    let mut input = input.into_iter();
+    let key = input.next().expect("a key").to_string();
+    input.next().expect("a colon");
+    let mut all = vec![TokenStream::new()];
+    for token in input {
+        match token {
+            TokenTree::Punct(punct) if punct.as_char() == ';' => all.push(TokenStream::new()),
+            token => all.last_mut().expect("one at least").extend([token]),
+        }
+    }
+    let mut turns = TURNS.lock().expect("no macro has panicked here");
+    let turn = turns.get_or_insert_default().entry(key).or_default();
+    let now = all.swap_remove((*turn).min(all.len() - 1));
+    *turn += 1;
+    now
 }
 
 /// The compiler that compiles this, and its arguments: an array of strings. With these a test compiles other programs

@@ -13,11 +13,7 @@ macro_rules! carry_tuple {
             #[allow(non_snake_case, unused_variables)]
             fn visit(&mut self, visitor: &mut Visitor<'_, Dev>) {
                 let ($($name,)*) = self;
-                $(
-                    visitor.enter($index);
-                    $name.visit(visitor);
-                    visitor.leave();
-                )*
+                $(visitor.within($index, $name);)*
             }
         }
     };

@@ -6,6 +6,7 @@ use tidegate_hal::device::Device;
 
 use super::Carry;
 use crate::nic::{Line, Tickets, Touch};
+use crate::place::Brand;
 use crate::region::ReclaimOf;
 use crate::window::myself::{Myself, Side};
 
@@ -51,21 +52,29 @@ pub(crate) enum State {
 }
 
 impl<D: Device> Visitor<'_, D> {
-    /// What comes until [`Visitor::leave`] is in the field of this name; used by the derive.
+    /// Visits a field of the struct `S`; the derive calls it. The function borrows the same field of the struct with any
+    /// other brand, so that the compiler sees that it is what the field's `Carry` says. (It does so in an array, since a
+    /// bare reference would be coerced: one to a `Box` would do for one to its contents.)
     #[doc(hidden)]
     #[inline]
-    pub fn enter(&mut self, field: &str) {
-        if let Purpose::Name(name) = &mut self.0 {
-            name.path.push(field.to_owned());
-        }
+    pub fn field<'s, S: Carry<'s, D>, X: Carry<'s, D>>(
+        &mut self,
+        name: &str,
+        field: &mut X,
+        _: for<'a, 't> fn(&'a mut S::At<'t>, Brand<'t>) -> [&'a mut X::At<'t>; 1],
+    ) {
+        self.within(name, field);
     }
 
-    /// The end of what [`Visitor::enter`] began.
-    #[doc(hidden)]
+    /// Visits what a value has at the place of this name.
     #[inline]
-    pub fn leave(&mut self) {
-        if let Purpose::Name(name) = &mut self.0 {
-            name.path.pop();
+    pub(super) fn within<'s>(&mut self, name: &str, value: &mut impl Carry<'s, D>) {
+        if let Purpose::Name(found) = &mut self.0 {
+            found.path.push(name.to_owned());
+        }
+        value.visit(self);
+        if let Purpose::Name(found) = &mut self.0 {
+            found.path.pop();
         }
     }
 
@@ -76,7 +85,9 @@ impl<D: Device> Visitor<'_, D> {
                 name.path.push(index.to_string());
             }
             each.visit(self);
-            self.leave();
+            if let Purpose::Name(name) = &mut self.0 {
+                name.path.pop();
+            }
         }
     }
 

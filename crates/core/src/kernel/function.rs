@@ -315,14 +315,14 @@ signature!(P0 A0, P1 A1, P2 A2, P3 A3, P4 A4, P5 A5, P6 A6, P7 A7);
 macro_rules! kernel {
     ($($(#[$meta:meta])* $vis:vis unsafe fn $name:ident = $symbol:literal ( $($parameters:tt)* );)*) => {$(
         $(#[$meta])*
+        #[allow(unsafe_op_in_unsafe_fn, reason = "an attribute that makes it a safe function makes it one that does not compile")]
         $vis unsafe fn $name<D: $crate::__private::LaunchDevice>(
             module: &$crate::kernel::Module<D>,
         ) -> $crate::Result<$name<D>> {
-            // SAFETY: the caller's promise.
-            unsafe { module.function($symbol) }
+            $crate::kernel::Module::function(module, $symbol)
         }
 
-        #[doc = concat!("The function `", $symbol, "`, bound to the types of its parameters.")]
+        #[doc = $crate::__private::concat!("The function `", $symbol, "`, bound to the types of its parameters.")]
         #[allow(non_camel_case_types, dead_code, reason = "it has the function's name, and is for who keeps it")]
         $vis type $name<D> = $crate::kernel::Function<D, $crate::__signature!([] $($parameters)*)>;
     )*};

@@ -1,0 +1,18 @@
+//! The stream's name is a macro: another one as a pattern than as an expression.
+#![forbid(unsafe_code)]
+
+use tidegate::prelude::*;
+use tidegate_changing::turns;
+
+fn same<'s>(_: &Stream<'s>, _: &Stream<'s>) {}
+
+fn work(world: World) {
+    stream!(let a = world.stream().unwrap());
+    stream!(let (turns!(NAME: b; other; b; other)) = world.stream().unwrap());
+    same(&a, &b);
+    std::process::exit(0)
+}
+
+fn main() {
+    drop(work);
+}

@@ -1,0 +1,34 @@
+//! `::core::option::Option` is the program's, and has no value that a `return` could give back.
+#![forbid(unsafe_code)]
+
+use tidegate::prelude::*;
+
+extern crate self as core;
+
+pub trait Returns {
+    type Out;
+}
+impl<R> Returns for fn() -> R {
+    type Out = R;
+}
+pub type Never = <fn() -> ! as Returns>::Out;
+
+pub mod option {
+    pub enum Option {
+        Some(crate::Never),
+        None,
+    }
+}
+
+fn same<'s>(_: &Stream<'s>, _: &Stream<'s>) {}
+
+fn work(world: World) {
+    stream!(let a = world.stream().unwrap());
+    stream!(let b = world.stream().unwrap());
+    same(&a, &b);
+    std::process::exit(0)
+}
+
+fn main() {
+    drop(work);
+}

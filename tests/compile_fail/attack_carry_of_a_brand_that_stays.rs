@@ -1,0 +1,13 @@
+//! The type of a field does not change with the struct's brand.
+#![forbid(unsafe_code)]
+#![allow(dead_code)]
+
+use tidegate::prelude::*;
+
+#[derive(Carry)]
+struct Step<'s> {
+    here: Region<f64, On<'s>>,
+    ever: Region<f64, On<'static>>,
+}
+
+fn main() {}

@@ -1,0 +1,20 @@
+//! A field is of another brand than the struct: it would be carried along without its stream.
+#![forbid(unsafe_code)]
+#![allow(dead_code)]
+
+use tidegate::prelude::*;
+
+#[derive(Carry)]
+#[tidegate_changing::becomes(
+    struct Both<'s, 'x> {
+        src: Region<f64, On<'s>>,
+        more: Region<f64, On<'x>>,
+    }
+    type Step<'s> = Both<'s, 'static>;
+)]
+struct Step<'s> {
+    src: Region<f64, On<'s>>,
+    more: Region<f64, On<'s>>,
+}
+
+fn main() {}

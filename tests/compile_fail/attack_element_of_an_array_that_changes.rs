@@ -1,0 +1,21 @@
+//! The length of an array is a macro: behind it stand empty bytes, but not where the derive looks.
+#![forbid(unsafe_code)]
+
+use tidegate::prelude::*;
+use tidegate_changing::turns;
+
+#[derive(Element)]
+#[repr(C)]
+struct Padded {
+    a: [u8; turns!(N: 1; 8)],
+    b: u64,
+}
+
+impl Copy for Padded {}
+impl Clone for Padded {
+    fn clone(&self) -> Padded {
+        *self
+    }
+}
+
+fn main() {}

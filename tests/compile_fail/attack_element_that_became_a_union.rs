@@ -1,0 +1,19 @@
+//! Not all bytes are what the union's other field says.
+#![forbid(unsafe_code)]
+
+use tidegate::prelude::*;
+
+#[derive(Element)]
+#[tidegate_changing::becomes(
+    #[derive(Clone, Copy)]
+    #[repr(C)]
+    union Number {
+        value: u64,
+    }
+)]
+#[repr(C)]
+struct Number {
+    value: u64,
+}
+
+fn main() {}

@@ -1,0 +1,21 @@
+//! Not all bytes are a variant.
+#![forbid(unsafe_code)]
+
+use tidegate::prelude::*;
+
+#[derive(Element)]
+#[tidegate_changing::becomes(
+    #[derive(Clone, Copy)]
+    #[repr(C)]
+    enum Real {
+        Number { value: u64 },
+        Other,
+    }
+    use Real::Number;
+)]
+#[repr(C)]
+struct Number {
+    value: u64,
+}
+
+fn main() {}

@@ -1,0 +1,20 @@
+//! An attribute takes `unsafe` from the function that binds a kernel.
+#![forbid(unsafe_code)]
+
+use tidegate::kernel::{Function, Module};
+use tidegate::prelude::*;
+use tidegate::{Cuda, kernel};
+
+kernel! {
+    /// # Safety
+    ///
+    /// Nobody promises anything.
+    #[tidegate_changing::safe]
+    pub unsafe fn scale = "anything"(x: &mut [f64], by: f64);
+}
+
+pub fn bound(module: &Module<Cuda>) -> Result<Function<Cuda, (&'static mut [f64], f64)>> {
+    scale(module)
+}
+
+fn main() {}
