@@ -67,12 +67,18 @@ pub(crate) struct Met<D: Device> {
     pub(crate) nic: Option<Attached<D>>,
 }
 
+/// What a NIC calls: [`Connection::failed`], and [`Connection::asks`].
+type Calls = (
+    Box<dyn Fn(String) + Send + Sync>,
+    Box<dyn Fn(usize, u64) + Send + Sync>,
+);
+
 /// Exchanges bells, and what NICs need of each other. Collective.
 pub(crate) fn meet<D: Device>(
     control: &dyn Control,
     device: &D,
     nic: Option<Arc<dyn Nic>>,
-    failed: Box<dyn Fn(String) + Send + Sync>,
+    calls: Calls,
 ) -> Result<Met<D>> {
     let bytes = size_of::<Bell>();
     if let Some(nic) = &nic {
@@ -159,7 +165,7 @@ pub(crate) fn meet<D: Device>(
         .count();
     let nic = match (nic, registration) {
         (Some(nic), Some(guard)) => {
-            let told = (failed, nics_on_node);
+            let told = (calls, nics_on_node);
             Some(attach(device, nic, (guard, rung), theirs, told)?)
         }
         _ => None,
@@ -177,7 +183,7 @@ fn attach<D: Device>(
     nic: Arc<dyn Nic>,
     (guard, rung): (Keep, Arc<D::Block>),
     theirs: Vec<(Option<HelloNic>, Option<Handle>)>,
-    (failed, ranks_on_node): (Box<dyn Fn(String) + Send + Sync>, usize),
+    ((failed, asks), ranks_on_node): (Calls, usize),
 ) -> Result<Attached<D>> {
     let bytes = size_of::<Bell>();
     for (rank, (said, _)) in theirs.iter().enumerate() {
@@ -201,6 +207,7 @@ fn attach<D: Device>(
         helped: device.helps(),
         polled: device.staged(),
         failed,
+        asks,
         ranks_on_node,
     };
     // SAFETY: the block is zeroed, which is a bell, and kept.
@@ -222,6 +229,7 @@ fn attach<D: Device>(
         rung,
         bells,
         arming: Default::default(),
+        parting: Default::default(),
         _registration: guard,
         #[cfg(test)]
         ignore_tickets: Default::default(),

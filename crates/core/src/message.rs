@@ -15,6 +15,14 @@ pub(crate) enum Message {
     Panicked,
     /// A stream of the sender has failed, by a kernel of its own or of another rank.
     Failed { cause: Cause },
+    /// The sender leaves in good order, and keeps its NIC's endpoint until this is answered, or for a while.
+    Leaves,
+    /// The answer: whatever fails towards the receiver from here on is taken for its departure.
+    Prepared,
+    /// Is the receiver there? Something that the sender's NIC sent it has failed.
+    Ask { number: u64 },
+    /// The answer to the question of that number.
+    There { number: u64 },
     /// About long waits.
     Watch(WatchMessage),
 }

@@ -35,8 +35,8 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use tidegate_hal::device::Helper;
 use tidegate_hal::nic::{
-    Atomics, Connection, Keep, Key, Memory, Nic, NicError, NicQueue, QueueConfig, Registration,
-    RemoteMemory,
+    Atomics, Connection, Keep, Key, Memory, News, Nic, NicError, NicQueue, QueueConfig,
+    Registration, RemoteMemory,
 };
 use tidegate_hal::process::Process;
 use tidegate_hal::slots::Slots;
@@ -262,8 +262,8 @@ unsafe impl<W: Wire> Nic for Fabric<W> {
         self.adds
     }
 
-    fn hear(&self, left: usize) {
-        self.shared.hear(left);
+    fn hear(&self, peer: usize, news: News) {
+        self.shared.hear(peer, news);
     }
 
     fn budget(&self) -> usize {

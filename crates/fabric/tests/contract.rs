@@ -56,7 +56,7 @@ fn a_peer_that_leaves_fires_nothing() {
         rig.ring();
         assert_eq!(rig.wait(SIGNAL, 1), QUANTUM);
         assert_eq!(rig.wait(SENT, 1), QUANTUM);
-        rig.nic.hear(0);
+        rig.leaves(0);
         std::thread::sleep(Duration::from_millis(20));
         assert_eq!(rig.word(SIGNAL).load(), QUANTUM);
         assert_eq!(rig.word(SENT).load(), QUANTUM);

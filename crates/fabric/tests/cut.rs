@@ -180,7 +180,7 @@ fn a_rail_that_is_cut_from_who_has_left_rests() {
     cut.is_cut.store(true, Ordering::SeqCst);
     rig.ring();
     until("it takes nothing", || cut.taken.load(Ordering::SeqCst) > 0);
-    rig.nic.hear(0);
+    rig.leaves(0);
     assert_eq!(rig.wait(SENT, 2), QUANTUM | POISON);
     until("it stays awake", || {
         cut.slept.load(Ordering::SeqCst) >= 100_000

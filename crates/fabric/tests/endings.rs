@@ -231,7 +231,7 @@ fn firings_towards_a_peer_that_has_left_are_over() {
     rig.arm(&[rig.put(1)], 3).unwrap();
     rig.ring();
     await_posts(&wish.taken, 1);
-    rig.nic.hear(0);
+    rig.leaves(0);
     wish.fail.store(true, Ordering::SeqCst);
     wish.hold.store(false, Ordering::SeqCst);
     assert_eq!(rig.wait(SENT, 1), QUANTUM);
@@ -253,7 +253,7 @@ fn who_leaves_does_not_wait_for_firings_towards_who_has_left() {
     rig.arm(&[rig.put(1)], 1).unwrap();
     rig.ring();
     await_posts(&wish.refused, 1);
-    rig.nic.hear(0);
+    rig.leaves(0);
     let begun = Instant::now();
     let idle = rig.nic.quiesce(3 * LONG);
     let took = begun.elapsed();
@@ -270,7 +270,7 @@ fn a_get_from_a_peer_that_has_left_is_no_success() {
     rig.arm(&[rig.program(vec![get])], 1).unwrap();
     rig.ring();
     await_posts(&wish.taken, 1);
-    rig.nic.hear(0);
+    rig.leaves(0);
     wish.fail.store(true, Ordering::SeqCst);
     wish.hold.store(false, Ordering::SeqCst);
     assert_ne!(rig.wait(SENT, 1) & POISON, 0);
@@ -285,7 +285,7 @@ fn a_get_is_not_sent_to_a_peer_that_has_left() {
     let both = rig.program(vec![get(2), put]);
     rig.arm(&[rig.put(1), rig.program(vec![get(1)]), both], 1)
         .unwrap();
-    rig.nic.hear(0);
+    rig.leaves(0);
     rig.ring();
     assert_eq!(rig.wait(SENT, 1), QUANTUM);
     rig.ring();
@@ -307,7 +307,7 @@ fn a_get_that_comes_when_its_peer_has_left_is_a_success() {
         rig.arm(&[rig.program(transfers), rig.put(3)], 1).unwrap();
         rig.ring();
         await_posts(&wish.taken, 1);
-        rig.nic.hear(0);
+        rig.leaves(0);
         wish.fail.store(fails, Ordering::SeqCst);
         wish.hold.store(false, Ordering::SeqCst);
         let sent = rig.wait(SENT, 1);

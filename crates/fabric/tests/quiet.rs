@@ -67,19 +67,19 @@ fn a_departure_in_good_order_is_no_error() {
     let nothing: Vec<String> = Vec::new();
     // What was posted fails.
     let (rig, wish) = busy(Direction::Put);
-    between(&rig, &wish, 0, || wish.fails());
+    between(&rig, 0, || wish.fails());
     assert_eq!(rig.wait(SENT, 1), QUANTUM);
     assert_eq!(errors(rig), nothing);
     // What is posted is refused.
     let (rig, wish) = odd(&[]);
     rig.arm(&[rig.put(1)], 1).unwrap();
-    between(&rig, &wish, 0, || is_refused(&rig, &wish));
+    between(&rig, 0, || is_refused(&rig, &wish));
     assert_eq!(rig.wait(SENT, 1), QUANTUM);
     assert_eq!(errors(rig), nothing);
     // What was armed for hardware fails there, and will not be rung for.
     let (mut rig, wish) = odd(&[0]);
     rig.arm(&[rig.put(1)], 1).unwrap();
-    between(&rig, &wish, 0, || {
+    between(&rig, 0, || {
         wish.stuck[0].store(true, Ordering::SeqCst);
         until("nothing fails", || {
             wish.seen_stuck[0].load(Ordering::SeqCst) > 0
@@ -97,7 +97,7 @@ fn a_departure_in_good_order_is_no_error() {
     assert_eq!(errors(rig).len(), 1);
     // And so does who waits for what only the peer could bring.
     let (rig, wish) = busy(Direction::Get);
-    between(&rig, &wish, 0, || {
+    between(&rig, 0, || {
         wish.fails();
         assert_ne!(rig.wait(SENT, 1) & POISON, 0);
     });
@@ -107,7 +107,7 @@ fn a_departure_in_good_order_is_no_error() {
         let (rig, _) = odd(chains);
         let get = rig.transfer(&rig.memory, Direction::Get, 1);
         rig.arm(&[rig.program(vec![get])], 2).unwrap();
-        rig.nic.hear(0);
+        rig.leaves(0);
         rig.ring();
         assert_eq!(rig.wait(SENT, 1), POISON);
         let errors = errors(rig);

@@ -262,7 +262,7 @@ fn what_a_peer_has_not_taken_when_it_leaves_goes_nowhere() {
     rig.arm(&[program], 1).unwrap();
     rig.ring();
     // The engine looks at doorbells before that has an end.
-    rig.nic.hear(0);
+    rig.leaves(0);
     assert_eq!(rig.wait(SENT, 1), QUANTUM);
     assert!(rig.nic.quiesce(Duration::from_secs(10)));
     assert_eq!(taken(&net, 3), [0; 3]);

@@ -1,5 +1,7 @@
 //! What two queues of one endpoint do to each other, and an endpoint to itself, when something goes wrong.
 
+#[path = "rig/plane.rs"]
+mod plane;
 #[path = "rig/verdict.rs"]
 mod verdict;
 #[path = "rig/wrapped.rs"]
@@ -9,6 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use plane::Plane;
 use tidegate_fabric::wire::memory::{Faults, MemoryWire, Net};
 use tidegate_fabric::wire::{Event, Op, Posted, Wire};
 use tidegate_fabric::{Fabric, Options};
@@ -16,7 +19,7 @@ use tidegate_hal::batch::{Action, POISON, QUANTUM, Shape, Side};
 use tidegate_hal::device::Device as _;
 use tidegate_hal::memory::{Block as _, Ptr, Sharing};
 use tidegate_hal::nic::{
-    Connection, Direction, Key, Memory, Nic as _, NicQueue, Program, QueueConfig, Registration,
+    Connection, Direction, Key, Memory, Nic, NicQueue, Program, QueueConfig, Registration,
     RemoteMemory, RemotePtr, RemoteSide, Signal, Transfer,
 };
 use tidegate_host::{Host, HostBlock};
@@ -131,7 +134,8 @@ struct Rig {
     wish: Arc<Wish>,
     /// What its words count at first.
     first: u64,
-    nic: Fabric<Wrapped<Fickle>>,
+    nic: Arc<dyn Nic>,
+    _plane: Arc<Plane>,
     _registrations: [Registration; 2],
     /// Behind the endpoint. No wire may fail here.
     _verdict: Verdict,
@@ -158,7 +162,9 @@ impl Rig {
         let hooks = Fickle { wish: wish.clone() };
         let wire = net.wire(0);
         let block = Arc::new(Host::for_threads().alloc(BYTES, Sharing::Peers).unwrap());
-        let nic = Fabric::over(Wrapped { hooks, wire }, options);
+        let nic: Arc<dyn Nic> = Arc::new(Fabric::over(Wrapped { hooks, wire }, options));
+        let plane = Arc::new(Plane::default());
+        plane.serves(&nic);
         let at = |offset| block.base().byte_add(offset);
         let connection = Connection {
             addresses: vec![nic.address(); 2],
@@ -168,6 +174,7 @@ impl Rig {
             polled: false,
             ranks_on_node: 1,
             failed: Box::new(verdict.hears()),
+            asks: Box::new(plane.asks()),
         };
         let share = || block.share();
         let register = |bytes| {
@@ -205,6 +212,7 @@ impl Rig {
             first: 0,
             _registrations: registrations,
             nic,
+            _plane: plane,
             block,
         };
         // The threads have looked, and sleep.
@@ -480,9 +488,9 @@ fn a_peer_that_has_left_is_not_asked() {
     rig.bell().ring();
     assert_eq!(rig.wait(1, SENT, false), QUANTUM);
     assert!(!rig.nic.quiesce(Duration::from_millis(50)));
-    rig.nic.hear(0);
+    plane::leaves(&*rig.nic, 0);
     assert!(!rig.nic.quiesce(Duration::from_millis(50)));
-    rig.nic.hear(1);
+    plane::leaves(&*rig.nic, 1);
     assert!(rig.nic.quiesce(SETTLES));
     // Nor afterwards.
     rig.wish.lose.store(1, Ordering::SeqCst);
@@ -517,6 +525,7 @@ fn an_endpoint_may_be_dropped_by_who_hears_that_it_has_failed() {
         polled: false,
         ranks_on_node: 1,
         failed: Box::new(failed),
+        asks: Box::new(|_, _| {}),
     };
     // SAFETY: the block is zeroed, which is a bell, and kept.
     unsafe { nic.connect(connection) }.unwrap();

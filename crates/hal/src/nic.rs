@@ -54,6 +54,9 @@
 //!   of the peers, through the control plane.
 //! - A dead peer may give no error at all. Whoever waits is ended by core, which poisons the sent words towards that
 //!   peer; an engine need not find out.
+//! - A peer that leaves, or dies, takes its endpoint along, and this end may hear of that as a failed transfer before the
+//!   control plane says anything. So an engine holds such a failure back, and asks ([`Connection::asks`]). What has failed
+//!   gets its true cause then: see [`News`].
 //!
 //! # Throttling
 //!
@@ -195,6 +198,21 @@ pub struct RemotePtr {
     pub offset: usize,
 }
 
+/// What the control plane says of a peer.
+pub enum News {
+    /// The peer has answered the question of this number ([`Connection::asks`]): it was there after the question was
+    /// asked. What failed towards it before that was not its departure.
+    There(u64),
+    /// The peer leaves in good order, and all that it has sent has come. It keeps its endpoint open until those that
+    /// reach it have heard this, or for moments.
+    Leaves,
+    /// The peer has left in good order. To be called when what it had sent before that is done here, perhaps on another
+    /// thread, and under no lock of the NIC.
+    Left(Box<dyn FnOnce() + Send>),
+    /// The peer is lost. Core has noted that as the reason of what fails from here on.
+    Lost,
+}
+
 /// What a NIC gets when the ranks have met.
 pub struct Connection {
     /// The addresses of all ranks, in order; empty for a rank that has no NIC.
@@ -211,6 +229,10 @@ pub struct Connection {
     /// To be called when the endpoint is of no more use, with the reason, once: peers may wait for what will never
     /// come, and cannot be told by the NIC. Not under locks of the NIC; it may call the NIC.
     pub failed: Box<dyn Fn(String) + Send + Sync>,
+    /// To be called when something towards a peer has failed, with the peer and a number: asks the control plane whether
+    /// the peer is there. The answer is [`News`] of it: [`News::There`] with that number, or whatever has become of it.
+    /// Does not wait. Not under locks of the NIC; it may call the NIC.
+    pub asks: Box<dyn Fn(usize, u64) + Send + Sync>,
     /// How many ranks of this node share what the NIC has, this one included.
     pub ranks_on_node: usize,
 }
@@ -387,12 +409,16 @@ pub unsafe trait Nic: Send + Sync + 'static {
     unsafe fn queue(&self, peer: usize, config: QueueConfig)
     -> Result<Arc<dyn NicQueue>, NicError>;
 
-    /// A peer has left in good order. Adds to this rank's words what peers' firings that are through *there* still owe
-    /// them, if it is this end that does it: called before the departure ends the waits that it has not satisfied. And
-    /// this rank's own firings towards that peer are over, whatever is still known of them. Waits until this end has
-    /// done what has come: for moments, or for as long as the machine keeps its agent from a processor (2 s at most).
-    fn hear(&self, left: usize) {
-        let _ = left;
+    /// The control plane says something of a peer. Returns at once: other news waits behind this one.
+    ///
+    /// When a peer has left, its own adds to this rank's words may still be on their way. This end makes them first, if
+    /// it is the one that does, and only then calls what [`News::Left`] brings: for moments, or for as long as the
+    /// machine keeps its agent from a processor (2 s at most). This rank's firings towards that peer are over then.
+    fn hear(&self, peer: usize, news: News) {
+        let _ = peer;
+        if let News::Left(then) = news {
+            then();
+        }
     }
 
     /// How many programs of this rank can be armed and not yet through, with a slot each; at least 1. Known when the

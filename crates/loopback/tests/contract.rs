@@ -52,6 +52,7 @@ impl Rig {
             polled: false,
             failed: Box::new(|reason| panic!("{reason}")),
             ranks_on_node: 1,
+            asks: Box::new(|peer, _| panic!("nothing fails towards rank {peer}")),
         };
         // SAFETY: the block is zeroed, which is words and bells, and kept; tests touch the data only before a ring and
         // after a signal.

@@ -44,6 +44,7 @@
 
 mod chunks;
 mod options;
+mod parting;
 #[cfg(test)]
 mod tests;
 mod throttle;
@@ -63,6 +64,7 @@ use tidegate_words::Word;
 pub use chunks::Chunks;
 pub(crate) use options::Attached;
 pub use options::{Route, WorldOptions};
+pub(crate) use parting::Parting;
 pub use throttle::Throttle;
 pub(crate) use throttle::{room, room_for};
 use ticket::Together;
@@ -137,6 +139,7 @@ impl Line {
         };
         // SAFETY: the words are zeroed and this line's alone, by the caller's promise; words and bell are kept.
         let queue = unsafe { nic.nic.queue(parts.peer, config) }?;
+        nic.parting.reaches(parts.peer);
         let strike = queue.register().and_then(|register| {
             // SAFETY: the NIC vouches for its register as long as that is kept; the line keeps it until the streams have
             // passed whatever stores there.

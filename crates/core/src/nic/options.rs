@@ -3,12 +3,13 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use tidegate_hal::control::Control;
 use tidegate_hal::device::Device;
 use tidegate_hal::memory::{Block as _, Ptr};
 use tidegate_hal::nic::{Keep, Nic, RemoteMemory};
 use tidegate_hal::tell;
 
-use super::Chunks;
+use super::{Chunks, Parting};
 use crate::error::{Error, Result};
 
 /// Which peers are mapped, and which are reached by the NIC. Each rank may choose for itself; but where memory is
@@ -145,6 +146,8 @@ pub(crate) struct Attached<D: Device> {
     pub(crate) bells: Vec<Option<RemoteMemory>>,
     /// Held by who arms, so that nobody's arms come between those of a batch, or between the look for room and them.
     pub(crate) arming: Mutex<()>,
+    /// Who is to hear that this rank leaves.
+    pub(crate) parting: Parting,
     /// Lets peers ring this rank's bell.
     pub(crate) _registration: Keep,
     /// The mutant that goes on without waiting for tickets.
@@ -160,12 +163,13 @@ impl<D: Device> Attached<D> {
         self.doorbells.base()
     }
 
-    /// Lets the NIC finish, before the rank leaves; `lost` if some peer is.
-    pub(crate) fn quiesce(&self, lost: bool) {
+    /// Lets the NIC finish, before the rank leaves, and tells the peers that it does; `lost` if some peer is.
+    pub(crate) fn leave(&self, control: &dyn Control, lost: bool) {
         let limit = if lost { QUIESCE.1 } else { QUIESCE.0 };
         if !self.nic.quiesce(limit) {
             tell(|| tracing::warn!("the NIC has not sent everything; peers may miss it"));
         }
+        self.parting.leave(control);
     }
 }
 

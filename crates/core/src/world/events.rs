@@ -7,7 +7,7 @@ use tidegate_hal::batch::Tag;
 use tidegate_hal::control::Event;
 use tidegate_hal::device::{Device, Fault, Reclaim as _};
 use tidegate_hal::memory::Block as _;
-use tidegate_hal::nic::{Keep, Nic};
+use tidegate_hal::nic::{Keep, News, Nic};
 use tidegate_hal::tell;
 
 use super::known::Known;
@@ -179,7 +179,7 @@ fn brief(mut cause: Cause) -> Cause {
     cause
 }
 
-/// Where a NIC says that it has failed, perhaps before there is a world to hear of it.
+/// Where a NIC says that it has failed, perhaps before there is a world to hear of it, and asks about peers.
 pub(super) struct Broken<D: Device>(Mutex<(Weak<Inner<D>>, Option<String>)>);
 
 impl<D: Device> Default for Broken<D> {
@@ -201,6 +201,19 @@ impl<D: Device> Broken<D> {
         if let Some(inner) = inner {
             inner.on_nic_failed(reason);
         }
+    }
+
+    /// Asks whether a peer is there. (Nothing is sent before there is a world.)
+    pub(super) fn ask(&self, peer: usize, number: u64) {
+        let inner = lock(&self.0).0.upgrade();
+        let Some(inner) = inner else { return };
+        if peer == inner.control.rank() {
+            inner.tell_nic(peer, News::There(number));
+            return;
+        }
+        // If the control plane is closed, all peers are lost, or this rank has left.
+        let question = Message::Ask { number }.encode();
+        let _ = inner.control.notify(Some(&[peer]), &question);
     }
 
     pub(super) fn hand_over(&self, inner: &Arc<Inner<D>>) {
@@ -350,8 +363,8 @@ impl<D: Device> Inner<D> {
 
     pub(super) fn on_event(self: &Arc<Self>, event: Event) {
         match event {
-            Event::Lost { rank, reason } => self.on_gone(rank, Cause::PeerLost { rank, reason }),
-            Event::Left { rank } => self.on_gone(rank, Cause::PeerLeft { rank }),
+            Event::Lost { rank, reason } => self.on_lost(rank, reason),
+            Event::Left { rank } => self.on_left(rank),
             Event::Message { from, bytes } => match Message::decode(&bytes) {
                 Some(Message::Revoke { window, cause }) => {
                     let window = {
@@ -366,15 +379,15 @@ impl<D: Device> Inner<D> {
                     }
                 }
                 Some(Message::Through { window }) => self.on_through(from, window),
-                Some(Message::Panicked) => {
-                    self.on_gone(
-                        from,
-                        Cause::PeerLost {
-                            rank: from,
-                            reason: "its thread panicked".into(),
-                        },
-                    );
+                Some(Message::Panicked) => self.on_lost(from, "its thread panicked".into()),
+                Some(Message::Leaves) => {
+                    self.tell_nic(from, News::Leaves);
+                    self.answer(from, &Message::Prepared);
+                    self.prepares(from);
                 }
+                Some(Message::Prepared) => self.prepares(from),
+                Some(Message::Ask { number }) => self.answer(from, &Message::There { number }),
+                Some(Message::There { number }) => self.tell_nic(from, News::There(number)),
                 Some(Message::Failed { cause }) => {
                     lock(&self.events).failed.entry(from).or_insert(cause);
                 }
@@ -384,13 +397,51 @@ impl<D: Device> Inner<D> {
         }
     }
 
-    fn on_gone(&self, rank: usize, cause: Cause) {
-        if matches!(cause, Cause::PeerLost { .. }) {
-            tell(|| tracing::warn!(rank, %cause, "a rank is lost"));
-        } else if let Some(attached) = &self.nic {
-            // What it has sent before it left counts, also if this rank's NIC has not looked at it yet.
-            attached.nic.hear(rank);
+    /// Says something to a rank. If the control plane is closed, nobody waits for it.
+    fn answer(&self, rank: usize, message: &Message) {
+        let _ = self.control.notify(Some(&[rank]), &message.encode());
+    }
+
+    fn tell_nic(&self, rank: usize, news: News) {
+        if let Some(attached) = &self.nic {
+            attached.nic.hear(rank, news);
         }
+    }
+
+    /// This rank may leave without waiting for that one.
+    fn prepares(&self, rank: usize) {
+        if let Some(attached) = &self.nic {
+            attached.parting.prepares(rank);
+        }
+    }
+
+    /// What a rank has sent before it left counts, also if this rank's NIC has not looked at it yet: so its departure
+    /// ends waits when the NIC has.
+    fn on_left(self: &Arc<Self>, rank: usize) {
+        self.prepares(rank);
+        let cause = Cause::PeerLeft { rank };
+        let Some(attached) = &self.nic else {
+            return self.on_gone(rank, cause);
+        };
+        let inner = Arc::downgrade(self);
+        let then = move || {
+            if let Some(inner) = inner.upgrade() {
+                inner.on_gone(rank, cause);
+            }
+        };
+        attached.nic.hear(rank, News::Left(Box::new(then)));
+    }
+
+    /// The cause comes first: what the NIC gives up after that has failed by it.
+    fn on_lost(&self, rank: usize, reason: String) {
+        self.prepares(rank);
+        let cause = Cause::PeerLost { rank, reason };
+        tell(|| tracing::warn!(rank, %cause, "a rank is lost"));
+        self.on_gone(rank, cause);
+        self.tell_nic(rank, News::Lost);
+    }
+
+    fn on_gone(&self, rank: usize, cause: Cause) {
         let mut events = lock(&self.events);
         if matches!(events.gone.get(&rank), Some(Cause::PeerLost { .. })) {
             return;

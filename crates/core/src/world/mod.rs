@@ -234,9 +234,10 @@ impl<D: Device> World<D> {
             bells,
             nic,
         } = {
-            let broken = broken.clone();
+            let (asked, broken) = (broken.clone(), broken.clone());
             let failed = Box::new(move |reason| broken.note(reason));
-            crate::meet::meet(&*control, &device, options.nic, failed)?
+            let asks = Box::new(move |peer, number| asked.ask(peer, number));
+            crate::meet::meet(&*control, &device, options.nic, (failed, asks))?
         };
         let staged = options.staged || device.staged();
         // Streams that turn the NIC's engine themselves cannot fill a chunk meanwhile.
@@ -453,7 +454,7 @@ impl<D: Device> Drop for Member<D> {
             let lost = |cause: &Cause| matches!(cause, Cause::PeerLost { .. });
             // Let go before the wait: that a peer has left is heard of by those who need the lock.
             let any_lost = lock(&self.events).gone.values().any(lost);
-            attached.quiesce(any_lost);
+            attached.leave(&*self.control, any_lost);
         }
         self.control.leave();
     }

@@ -27,7 +27,7 @@ use tidegate_hal::nic::{Direction, NicError};
 use tidegate_hal::tell;
 
 use super::contact::Way;
-use super::departure::Stage;
+use super::departure::{Question, Stage};
 use super::doubt::FAILED;
 use super::program::{Script, operation, script};
 use super::queue::Queue;
@@ -48,6 +48,8 @@ struct Failure {
     at: u64,
     /// Since something was last through, or has failed.
     lull: Silence,
+    /// What it waits for, if the peer may have gone.
+    question: Option<Question>,
 }
 
 impl Failure {
@@ -56,6 +58,7 @@ impl Failure {
             why,
             at,
             lull: Silence::new(),
+            question: None,
         }
     }
 
@@ -338,6 +341,17 @@ impl<W: Wire> Engine<W> {
         if chained.over {
             return !closed;
         }
+        if departure == Stage::Lost {
+            // Works keep what they name.
+            chained.over = true;
+            chained.chain.cancel();
+            drop(chained);
+            if let Some(agenda) = self.queues.get(index) {
+                agenda.busy = false;
+            }
+            self.give_up(index);
+            return !closed;
+        }
         if self.broken {
             let through = chained.through;
             chained.fail(through, &"the wire is broken");
@@ -357,9 +371,15 @@ impl<W: Wire> Engine<W> {
             agenda.busy = waits || (chained.failed.is_some() && !chained.over);
         }
         self.full |= waits && chained.refused.is_some();
-        // Towards a peer that is leaving nothing is said to have failed: when it has left, it has not.
-        let counts = departure == Stage::Here;
-        let failed = (chained.failed.is_some() && counts) || queue.is_abandoned();
+        // Towards a peer that is leaving nothing is said to have failed: when it has left, it has not. Of one that is
+        // there, that must be known.
+        let counts = departure == Stage::Here
+            && chained.failed.as_mut().is_some_and(|failure| {
+                let ask = || self.departures.question(queue.peer);
+                let question = *failure.question.get_or_insert_with(ask);
+                self.broken || self.departures.is_answered(question)
+            });
+        let failed = counts || queue.is_abandoned();
         let is_over = (closed || poisoned) && !waits;
         if !is_over && !(failed && (self.broken || chained.has_come_to_rest(rung))) {
             return true;

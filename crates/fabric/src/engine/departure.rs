@@ -1,28 +1,38 @@
-//! How far the departures of peers are that leave in good order.
+//! What has become of peers, and what that makes of transfers that fail.
 //!
 //! # Model
 //!
-//! A peer that leaves its job in good order has got all that it waited for. Its connections end with it, and this end
-//! may hear of that before the news comes, or instead of the acknowledgement of what has come. So a departure has two
-//! stages ([`Shared::hear`](super::Shared::hear)):
+//! The end of a peer's endpoint looks like a failure from here, and may be seen before the control plane says that the peer
+//! has left or died. So a transfer that fails has no cause yet. It is *held*: its queue neither ends nor goes on. The
+//! control plane is asked whether the peer is there, and what it says next is the cause:
 //!
-//! 1. the *news* of it has come, and what came of the peer last is looked for. From here on nobody there is told of a
-//!    failure. What fails meanwhile may say no more than that connections end: it waits for the second stage, whatever
-//!    fires.
-//! 2. its *end*: all that came of the peer is known. What is rung for towards it, now or later, is through as soon as
-//!    nothing of it is under way; nothing more goes out; and the peer is asked nothing ([`doubt`](super::doubt)).
+//! - The peer is [there](News::There), and was after the failure: the failure is one of the network.
+//! - It *leaves* in good order, and what fails meanwhile waits until it has left. Nobody there is told of a failure.
+//! - It *has left*, and what it sent last has been done here. It had got all that it waited for, so what only sends is
+//!   through, now and later, as soon as nothing of it is under way. Nothing more goes out to it, and it is asked nothing
+//!   ([`doubt`](super::doubt)). A get from it has failed, and so does one that is rung for later.
+//! - It is *lost*: its queues give up, and core has said why.
 //!
-//! What only the peer could bring, by a get, has failed all the same, at either stage; and so has what is to be asked for
-//! when it has left, at once, since nothing goes out. (A get that went out before may still come.) Whether something is a
-//! failure is for [`Stage::says`] to say, and how loudly.
+//! An answer says nothing of what failed after its question was sent: that needs another one. Towards one peer there is
+//! one question at a time, so failures that come together share the next.
 //!
 //! There is one [`Departure`] a peer, and all who go by it look at that one, the threads of rails among them. So no two
 //! can be of different minds, and a queue that is made late is as those that were there.
+//!
+//! # Failure
+//!
+//! The control plane gives up a rank that is silent, so a question has an answer within its limit. If there is none
+//! within the wire's (which is no shorter), the failure counts as one of the network.
+//!
+//! [`News::There`]: tidegate_hal::nic::News::There
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::{Duration, Instant};
 
 use tidegate_hal::tell;
+
+use super::silence::Silence;
 
 /// How far a peer's departure is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,15 +44,25 @@ pub(crate) enum Stage {
     Leaving,
     /// It is over.
     Left,
+    /// It has died, or was given up.
+    Lost,
 }
 
 impl Stage {
-    /// Says that something towards the peer has gone wrong. It is an error, unless that `only_sends` and the peer leaves.
+    /// Whether the peer takes and answers nothing any more.
+    pub(super) fn is_over(self) -> bool {
+        matches!(self, Stage::Left | Stage::Lost)
+    }
+
+    /// Says that something towards the peer has gone wrong. That is an error if the peer is there, or only it could have
+    /// brought what was asked for. Of the loss of a peer core has told.
     pub(super) fn says(self, only_sends: bool, what: &str) {
-        if self == Stage::Here || !only_sends {
-            tell(|| tracing::error!("{what}"));
-        } else {
-            tell(|| tracing::debug!("while it leaves: {what}"));
+        match self {
+            Stage::Leaving | Stage::Left if only_sends => {
+                tell(|| tracing::debug!("while it leaves: {what}"));
+            }
+            Stage::Lost => tell(|| tracing::debug!("it is lost: {what}")),
+            _ => tell(|| tracing::error!("{what}")),
         }
     }
 }
@@ -56,27 +76,136 @@ impl Departure {
         match self.0.load(Ordering::Acquire) {
             0 => Stage::Here,
             1 => Stage::Leaving,
-            _ => Stage::Left,
+            2 => Stage::Left,
+            _ => Stage::Lost,
         }
     }
 
     /// It has come to a stage, unless it is beyond: whoever has left stays so. To be called under the engine's lock, so
     /// that it stays the same for as long as somebody has that.
-    pub(super) fn comes_to(&self, stage: Stage) {
+    fn comes_to(&self, stage: Stage) {
         self.0.fetch_max(stage as u8, Ordering::Release);
     }
 }
 
-/// Those of all peers, by rank.
+/// What a failure towards a peer waits for, as long as nothing else is heard of it: the answer of this number, or a later
+/// one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Question {
+    peer: usize,
+    number: u64,
+}
+
+/// What is known of one peer.
 #[derive(Default)]
-pub(super) struct Departures(Vec<Arc<Departure>>);
+struct Known {
+    departure: Arc<Departure>,
+    /// How many questions failures wait for, how many were asked, and how many of those are answered. One at a time is
+    /// asked, so none of these is more than one ahead of the next.
+    wanted: u64,
+    asked: u64,
+    answered: u64,
+    /// Since the last one was asked, while it is not answered.
+    since: Option<Silence>,
+}
+
+/// What is known of all peers, by rank.
+#[derive(Default)]
+pub(super) struct Departures {
+    known: Vec<Known>,
+    /// Those with questions that are not answered.
+    open: Vec<usize>,
+}
 
 impl Departures {
-    pub(super) fn of(&mut self, peer: usize) -> &Arc<Departure> {
-        if self.0.len() <= peer {
-            self.0.resize_with(peer + 1, Arc::default);
+    fn known(&mut self, peer: usize) -> &mut Known {
+        if self.known.len() <= peer {
+            self.known.resize_with(peer + 1, Known::default);
         }
-        &self.0[peer]
+        &mut self.known[peer]
+    }
+
+    pub(super) fn of(&mut self, peer: usize) -> &Arc<Departure> {
+        &self.known(peer).departure
+    }
+
+    /// A peer has come to a stage of its departure. What was asked is answered by that.
+    pub(super) fn comes_to(&mut self, peer: usize, stage: Stage) {
+        self.of(peer).comes_to(stage);
+        self.open.retain(|open| *open != peer);
+    }
+
+    /// Something towards a peer has failed just now: what that waits for.
+    pub(super) fn question(&mut self, peer: usize) -> Question {
+        let known = self.known(peer);
+        // What was asked before was asked before it failed.
+        known.wanted = known.asked + 1;
+        let number = known.wanted;
+        if known.departure.stage() == Stage::Here && !self.open.contains(&peer) {
+            self.open.push(peer);
+        }
+        Question { peer, number }
+    }
+
+    /// Whether a peer was there after a failure, or nothing is said of it for too long.
+    pub(super) fn is_answered(&self, question: Question) -> bool {
+        let known = self.known.get(question.peer);
+        known.is_some_and(|known| known.answered >= question.number)
+    }
+
+    /// Whether answers are waited for.
+    pub(super) fn is_asking(&self) -> bool {
+        !self.open.is_empty()
+    }
+
+    /// What is to be asked now: whom, and the number of the question. It counts as asked.
+    pub(super) fn take_due(&mut self) -> Vec<(usize, u64)> {
+        let Departures { known, open } = self;
+        let asks = |peer: &usize| {
+            let known = &mut known[*peer];
+            let due = known.asked == known.answered && known.wanted > known.asked;
+            due.then(|| {
+                known.asked += 1;
+                known.since = Some(Silence::new());
+                (*peer, known.asked)
+            })
+        };
+        open.iter().filter_map(asks).collect()
+    }
+
+    /// A peer has answered the question of this number. Whether it was asked that.
+    pub(super) fn answers(&mut self, peer: usize, number: u64) -> bool {
+        let known = self.known(peer);
+        let is_new = known.since.is_some() && number == known.asked;
+        if is_new {
+            self.closes(peer);
+        }
+        is_new
+    }
+
+    /// The question that a peer was asked last is over.
+    fn closes(&mut self, peer: usize) {
+        let known = self.known(peer);
+        (known.answered, known.since) = (known.asked, None);
+        if known.wanted == known.answered {
+            self.open.retain(|open| *open != peer);
+        }
+    }
+
+    /// Those of which nothing was said for longer than the limit. Their failures wait no more.
+    pub(super) fn overdue(&mut self, limit: Duration) -> Vec<usize> {
+        let Departures { known, open } = self;
+        if open.is_empty() {
+            return Vec::new();
+        }
+        let now = Instant::now();
+        let is_over = |peer: &usize| {
+            let since = known[*peer].since.as_mut();
+            since.is_some_and(|since| since.look(now, limit))
+        };
+        let over: Vec<_> = open.iter().copied().filter(is_over).collect();
+        over.iter().for_each(|peer| self.closes(*peer));
+        over
     }
 }
 
@@ -89,13 +218,68 @@ mod tests {
         let mut departures = Departures::default();
         let before = departures.of(3).clone();
         assert_eq!(before.stage(), Stage::Here);
-        departures.of(3).comes_to(Stage::Leaving);
+        departures.comes_to(3, Stage::Leaving);
         assert_eq!(before.stage(), Stage::Leaving);
-        departures.of(3).comes_to(Stage::Left);
+        departures.comes_to(3, Stage::Left);
         // The news, once more.
-        departures.of(3).comes_to(Stage::Leaving);
+        departures.comes_to(3, Stage::Leaving);
         let after = departures.of(3).clone();
         assert_eq!((before.stage(), after.stage()), (Stage::Left, Stage::Left));
         assert_eq!(departures.of(2).stage(), Stage::Here);
+    }
+
+    #[test]
+    fn an_answer_is_for_what_failed_before_it_was_asked_for() {
+        let mut departures = Departures::default();
+        let first = departures.question(2);
+        let along = departures.question(2);
+        assert_eq!(departures.take_due(), [(2, 1)]);
+        assert_eq!(departures.take_due(), []);
+        // It fails after that was asked, so its own question goes out when this one is answered.
+        let later = departures.question(2);
+        assert_eq!(departures.take_due(), []);
+        let answered = |departures: &Departures| {
+            [first, along, later].map(|question| departures.is_answered(question))
+        };
+        assert!(!departures.answers(2, 7) && !departures.answers(1, 1));
+        assert_eq!(answered(&departures), [false; 3]);
+        assert!(departures.answers(2, 1));
+        assert_eq!(answered(&departures), [true, true, false]);
+        assert!(!departures.answers(2, 1), "once more");
+        assert_eq!(departures.take_due(), [(2, 2)]);
+        assert!(departures.answers(2, 2));
+        assert_eq!(answered(&departures), [true; 3]);
+        assert!(!departures.is_asking());
+    }
+
+    #[test]
+    fn a_departure_is_an_answer() {
+        for stage in [Stage::Leaving, Stage::Left, Stage::Lost] {
+            let mut departures = Departures::default();
+            let before = departures.question(0);
+            assert_eq!(departures.take_due(), [(0, 1)]);
+            departures.comes_to(0, stage);
+            assert!(!departures.is_asking() && !departures.is_answered(before));
+            // Nobody is asked who does not answer.
+            departures.question(0);
+            assert_eq!(departures.take_due(), []);
+        }
+    }
+
+    #[test]
+    fn a_question_has_an_end() {
+        let limit = Duration::from_secs(60);
+        let mut departures = Departures::default();
+        let question = departures.question(1);
+        assert!(departures.overdue(limit).is_empty());
+        departures.take_due();
+        assert!(departures.overdue(limit).is_empty());
+        departures.known[1].since.as_mut().unwrap().lasts(2 * limit);
+        assert_eq!(departures.overdue(limit), [1]);
+        assert!(departures.is_answered(question) && !departures.is_asking());
+        // It may come late, and is none to what is asked then.
+        let next = departures.question(1);
+        assert_eq!(departures.take_due(), [(1, 2)]);
+        assert!(!departures.answers(1, 1) && !departures.is_answered(next));
     }
 }

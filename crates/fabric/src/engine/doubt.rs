@@ -19,12 +19,13 @@
 //!
 //! A count that is too low is read again, after pauses: a notice has come before the agent over there has added to the
 //! word. When that has lasted too long since the first answer (without the time in which there was none), or the read
-//! has failed for as long, a signal is *lost*: the queue gives up, and the peer is told by a poison. Each read that is
-//! refused costs the connection that it was made on, and what others have on it; so a queue of which something has
-//! failed, which gives up in any case, asks no more than [`REFUSALS`] times in vain. A peer that does not answer,
-//! because it is stopped, is waited for; but not for ever (see [`contact`](super::contact)): if the control plane gives it
-//! up, that comes first. A peer that has left in good order is asked nothing, and while it leaves no signal is lost,
-//! whatever it answers: see [`departure`](super::departure). One that is lost is core's affair, who poisons the sent word.
+//! has failed for as long, and the control plane says that the peer is [there](super::departure), a signal is *lost*: the
+//! queue gives up, and the peer is told by a poison. Each read that is refused costs the connection that it was made on,
+//! and what others have on it; so a queue of which something has failed, which gives up in any case, asks no more than
+//! [`REFUSALS`] times in vain. A peer that does not answer, because it is stopped, is waited for; but not for ever (see
+//! [`contact`](super::contact)): if the control plane gives it up, that comes first. A peer that has left in good order, or
+//! is lost, is asked nothing, and while it leaves no signal is lost, whatever it answers: see
+//! [`departure`](super::departure). Core poisons the sent word of one that is lost.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -34,8 +35,8 @@ use tidegate_hal::batch::{POISON, QUANTUM};
 use tidegate_hal::tell;
 
 use super::contact::Way;
-use super::departure::Stage;
-use super::firing::{Flight, Held};
+use super::departure::{Question, Stage};
+use super::firing::Flight;
 use super::silence::Silence;
 use super::work::{Agenda, Engine};
 use crate::RemoteRegion;
@@ -104,6 +105,8 @@ struct Asked {
     pause: Duration,
     /// How many reads have failed.
     refusals: u32,
+    /// Nothing could be known for too long, and why. A signal is lost if the peer is there: that was asked.
+    question: Option<(Question, String)>,
 }
 
 impl<W: Wire> Doubt<W> {
@@ -136,8 +139,8 @@ impl<W: Wire> Agenda<W> {
     /// Whether a signal is in doubt that somebody may wait for.
     pub(super) fn is_in_doubt(&self) -> bool {
         let doubt = &self.doubt;
-        let has_left = self.queue.departure() == Stage::Left;
-        let open = !doubt.lost && !has_left && !self.queue.is_abandoned();
+        let is_over = self.queue.departure().is_over();
+        let open = !doubt.lost && !is_over && !self.queue.is_abandoned();
         doubt.come < doubt.count && open
     }
 }
@@ -237,8 +240,19 @@ impl<W: Wire> Engine<W> {
             due: now,
             pause: PAUSES.0,
             refusals: 0,
+            question: None,
         });
         if asked.reads.is_some() || asked.due > now {
+            return;
+        }
+        if let Some((question, why)) = &asked.question {
+            match self.departures.is_answered(*question) {
+                true => {
+                    let why = why.clone();
+                    self.loses(index, &why);
+                }
+                false => self.pause(index),
+            }
             return;
         }
         let signalled = doubt.signalled.as_ref();
@@ -357,40 +371,20 @@ impl<W: Wire> Engine<W> {
             self.pause(index);
             return;
         }
+        asked.question = Some((self.departures.question(peer), why.into()));
+        self.pause(index);
+    }
+
+    /// A signal of a queue is lost: nothing can be known of it, and the peer is there.
+    fn loses(&mut self, index: usize, why: &str) {
+        let agenda = self.queues.get(index).expect("it was asked for");
+        let (peer, doubt) = (agenda.queue.peer, &mut agenda.doubt);
         tell(|| tracing::error!("rank {peer} was not reached by signals that were sent: {why}"));
         doubt.asked = None;
         doubt.lost = true;
         doubt.unreached = doubt.signalled.clone();
         agenda.queue.lose();
         self.fail(index);
-    }
-
-    /// The news has come that a peer leaves in good order: what came of it last is looked for now, and then it has
-    /// [`left`](Self::left).
-    pub(super) fn leaves(&mut self, peer: usize) {
-        self.departures.of(peer).comes_to(Stage::Leaving);
-        // The control plane has heard of it: nobody need ask whether it is there.
-        self.contact.answers(Way::own(peer));
-        self.notices.retain(|poisoning| poisoning.peer != peer);
-    }
-
-    /// A peer has left in good order: what it waited for has come, and it can be asked no more. What is rung for towards
-    /// it is through from here on, and what is not posted yet goes nowhere.
-    pub(super) fn left(&mut self, peer: usize) {
-        self.departures.of(peer).comes_to(Stage::Left);
-        self.contact.begins_anew(peer);
-        for index in 0..self.queues.numbers() {
-            let of_peer = |agenda: &Agenda<W>| agenda.queue.peer == peer;
-            if self.queues.at(index).is_some_and(of_peer) {
-                self.make_ready(index);
-            }
-        }
-        let (kept, dropped) = std::mem::take(&mut self.held)
-            .into_iter()
-            .partition(|held: &Held| held.peer != peer);
-        self.held = kept;
-        dropped.iter().for_each(|held| self.over(held.queue, None));
-        self.watch_chains();
     }
 }
 

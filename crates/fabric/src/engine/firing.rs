@@ -2,11 +2,22 @@
 
 use tidegate_hal::nic::{Direction, Prepared};
 
+use super::departure::Question;
 use super::doubt::Look;
 use super::gather::{Lent, Source};
 use super::program::script;
 use super::tell::Poisoning;
 use crate::wire::Wire;
+
+/// How a firing stands.
+pub(super) enum Fate {
+    Well,
+    /// This has gone wrong. Whether it is a failure depends on what has become of the peer: see
+    /// [`departure`](super::departure).
+    Held(String, Question),
+    /// It does not signal any more.
+    Failed,
+}
 
 /// A program that is being fired.
 pub(super) struct Firing {
@@ -22,7 +33,7 @@ pub(super) struct Firing {
     /// How many of these rails have been handed.
     pub(super) by_rails: usize,
     pub(super) signalled: bool,
-    pub(super) failed: bool,
+    pub(super) fate: Fate,
     /// What is under way does not come to an end, and nobody waits for that.
     pub(super) is_stranded: bool,
 }
@@ -38,9 +49,13 @@ impl Firing {
             under_way: 0,
             by_rails: 0,
             signalled: false,
-            failed: false,
+            fate: Fate::Well,
             is_stranded: false,
         }
+    }
+
+    pub(super) fn has_failed(&self) -> bool {
+        matches!(self.fate, Fate::Failed)
     }
 
     pub(super) fn is_odd(&self) -> bool {

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use tidegate_words::Patience;
 
 use super::doubt::TICK;
-use super::{Engine, Shared, release};
+use super::{Engine, Shared};
 use crate::lock;
 use crate::wire::Wire;
 
@@ -206,7 +206,9 @@ impl<W: Wire> Shared<W> {
                 self.with(Engine::tick);
             }
             let visits = self.visits.load(Ordering::Relaxed);
-            if let Some(time) = seat.sits(visits, self.active.load(Ordering::Relaxed)) {
+            if !self.has_partings()
+                && let Some(time) = seat.sits(visits, self.active.load(Ordering::Relaxed))
+            {
                 // What they have heard counts: one that has just gone to sleep depends on this thread.
                 (quiet, last) = (0, Instant::now());
                 // Who found the engine taken by this thread has gone on, and nobody else may come.
@@ -226,9 +228,15 @@ impl<W: Wire> Shared<W> {
             let heard = engine.heard;
             let failure = self.turn_locked(&mut engine, polled);
             self.rounds.fetch_add(1, Ordering::SeqCst);
+            if self.has_partings() {
+                self.release(engine);
+                self.say(failure);
+                self.take_leave();
+                continue;
+            }
             if engine.broken || failure.is_some() {
                 let broken = engine.broken;
-                release(engine);
+                self.release(engine);
                 self.say(failure);
                 if broken {
                     // There is nothing to listen to any more; queues that are made or closed are looked at now and then.
@@ -237,7 +245,7 @@ impl<W: Wire> Shared<W> {
                 continue;
             }
             if engine.heard != heard {
-                release(engine);
+                self.release(engine);
                 quiet = 0;
                 last = Instant::now();
                 continue;
@@ -247,7 +255,7 @@ impl<W: Wire> Shared<W> {
             let since = last.elapsed();
             // What a peer does next is awaited too, for a while.
             if polled && (since < KEEN || active || engine.armed() > 0) {
-                release(engine);
+                self.release(engine);
                 match since {
                     since if since < KEEN => std::thread::yield_now(),
                     since => std::thread::sleep((since / 16).clamp(NAP.0, NAP.1)),
@@ -255,7 +263,7 @@ impl<W: Wire> Shared<W> {
                 continue;
             }
             if active && quiet < LOOKS {
-                release(engine);
+                self.release(engine);
                 std::thread::yield_now();
                 continue;
             }
@@ -278,7 +286,7 @@ impl<W: Wire> Shared<W> {
                 .begin(engine.full || active, engine.is_doubtful());
             // Whoever arms after this wakes this thread; what was armed before is seen here.
             let armed = polled && engine.armed() > 0;
-            release(engine);
+            self.release(engine);
             if !may_sleep {
                 std::thread::yield_now();
             } else if !armed && !self.called() {

@@ -50,7 +50,9 @@ mod doubt;
 mod ear;
 mod firing;
 mod gather;
+mod landing;
 mod listen;
+mod news;
 mod post;
 pub(crate) mod program;
 pub(crate) mod queue;
@@ -62,7 +64,7 @@ mod work;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tidegate_hal::device::Helper;
 use tidegate_hal::nic::{Connection, Keep, NicError};
@@ -77,15 +79,10 @@ use chained::Chained;
 use departure::Departure;
 use ear::Ear;
 use listen::{Chair, For, Slumber};
+use news::Parting;
 use queue::Queue;
 use rail::Rail;
 pub(crate) use work::Engine;
-
-/// How long the threads that hear are waited for, before a peer's departure counts: longer than a machine with too much
-/// to do keeps the processor from one of them, with what a peer has sent last in its hands.
-const ROUNDS: Duration = Duration::from_secs(2);
-/// How often it is looked at least, and for how long at most after that, while others go on sending.
-const LAST: (usize, Duration) = (10, Duration::from_millis(100));
 
 /// Somebody works for this endpoint: a thread of the NIC, or whoever turns its engine, a stream's thread mostly. If that
 /// panics, what it was at is broken off, with what it had heard for others. That is a wire that has failed, and waits
@@ -147,6 +144,9 @@ pub(crate) struct Shared<W: Wire> {
     /// How often the listener has turned the engine.
     rounds: AtomicU64,
     pub(crate) stop: AtomicBool,
+    /// Peers that have left, of which the listener has not done all that they have sent. Whether there are any.
+    partings: Mutex<Vec<Parting>>,
+    has_partings: AtomicBool,
     /// Registrations that peers may still be using. Last: by then the endpoints are closed that registrations do not
     /// hold. Those that they do hold are closed with the last registration of each, and before its memory goes. (That
     /// of the others goes while such an endpoint is open: it rests with the provider that nobody comes to memory by a
@@ -177,6 +177,8 @@ impl<W: Wire> Shared<W> {
             chair: Chair::default(),
             rounds: AtomicU64::new(0),
             stop: AtomicBool::new(false),
+            partings: Mutex::default(),
+            has_partings: AtomicBool::new(false),
             kept: Mutex::default(),
         }
     }
@@ -255,7 +257,7 @@ impl<W: Wire> Shared<W> {
         let mut engine = lock(&self.engine);
         self.wanted.fetch_sub(1, Ordering::Relaxed);
         let result = act(&mut engine);
-        release(engine);
+        self.release(engine);
         if self.called() {
             self.turn();
         }
@@ -298,7 +300,7 @@ impl<W: Wire> Shared<W> {
             let failure = self.turn_locked(&mut engine, false);
             happened |= engine.heard != before;
             let more = engine.pool.is_spent();
-            release(engine);
+            self.release(engine);
             self.say(failure);
             if more {
                 // Streams have something else to do than to copy all of what others put.
@@ -354,43 +356,25 @@ impl<W: Wire> Shared<W> {
         self.turn();
     }
 
-    /// Does what has arrived by now, and expects nothing more of a peer, which has left.
-    pub(crate) fn hear(&self, left: usize) {
-        self.with(|engine| engine.leaves(left));
-        // The listener may have taken something from the wire in its sleep, and not have come to it yet.
-        let rounds = || -> Vec<_> {
-            let of_ears = self.ears().iter().map(|ear| &ear.rounds);
-            let of_all = std::iter::once(&self.rounds).chain(of_ears);
-            of_all.map(|rounds| rounds.load(Ordering::SeqCst)).collect()
-        };
-        let (before, since) = (rounds(), Instant::now());
-        let came = |(now, then): (u64, &u64)| now >= then + 2;
-        while !rounds().into_iter().zip(&before).all(came)
-            && since.elapsed() < ROUNDS
-            && !self.stop.load(Ordering::SeqCst)
-        {
-            self.wake_listener();
-            self.ears().iter().for_each(Ear::wake);
-            std::thread::sleep(Duration::from_micros(50));
-        }
-        let since = Instant::now();
-        for turns in 1.. {
-            let before = self.heard();
-            self.turn();
-            if self.heard() == before || (turns >= LAST.0 && since.elapsed() >= LAST.1) {
-                break;
-            }
-        }
-        self.with(|engine| engine.left(left));
-        // Queues that have ended with that.
-        self.look();
-    }
-
     /// A number that changes when something has happened.
     pub(crate) fn heard(&self) -> u64 {
         let of_ears = self.ears().iter().map(|ear| &ear.heard);
         let of_ears: u64 = of_ears.map(|heard| heard.load(Ordering::Relaxed)).sum();
         self.with(|engine| engine.heard) + of_ears
+    }
+
+    /// Lets the engine go, and then queues that have come to their end: what they keep may be the last to hold the
+    /// endpoint, or call it. Asks what the engine wants to know of peers.
+    fn release(&self, mut engine: MutexGuard<'_, Engine<W>>) {
+        let ended = std::mem::take(&mut engine.ended);
+        let jobs = std::mem::take(&mut engine.ended_jobs);
+        let questions = engine.departures.take_due();
+        drop(engine);
+        drop((ended, jobs));
+        if let Some(connection) = self.connection.get() {
+            let ask = |(peer, number)| (connection.asks)(peer, number);
+            questions.into_iter().for_each(ask);
+        }
     }
 
     fn bell(&self) -> Option<&Bell> {
@@ -452,15 +436,6 @@ impl<W: Wire> Shared<W> {
         self.tell_listener();
         idle
     }
-}
-
-/// Lets the engine go, and then queues that have come to their end: what they keep may be the last to hold the
-/// endpoint, or call it.
-fn release<W: Wire>(mut engine: MutexGuard<'_, Engine<W>>) {
-    let ended = std::mem::take(&mut engine.ended);
-    let jobs = std::mem::take(&mut engine.ended_jobs);
-    drop(engine);
-    drop((ended, jobs));
 }
 
 impl<W: Wire> Helper for Shared<W> {

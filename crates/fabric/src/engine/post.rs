@@ -3,11 +3,12 @@
 //!
 //! # Failure
 //!
-//! What the wire refuses for good, or for too long, spoils the firing: its queue gives up when nothing of it is under way.
+//! What the wire refuses for good, or for too long, spoils the firing: its queue gives up when nothing of it is under way
+//! and it is known that the peer has not left ([`departure`](super::departure)).
 
 use tidegate_hal::nic::Direction;
 
-use super::firing::{Firing, Flight, Held};
+use super::firing::{Fate, Firing, Flight, Held};
 use super::gather::{Pool, Source};
 use super::program::{Piece, Script, operation_at, script};
 use super::rail::Job;
@@ -207,7 +208,7 @@ impl<W: Wire> Engine<W> {
     pub(super) fn fail(&mut self, index: usize) {
         let agenda = self.queues.get(index).expect("it is there");
         match &mut agenda.firing {
-            Some(firing) => firing.failed = true,
+            Some(firing) => firing.fate = Fate::Failed,
             None => agenda.fails = true,
         }
         self.make_ready(index);
@@ -215,13 +216,18 @@ impl<W: Wire> Engine<W> {
 
     /// A queue's firing cannot go on.
     pub(super) fn spoil(&mut self, index: usize, why: &str) {
+        self.goes_wrong(index, &format!("was refused: {why}"));
+    }
+
+    /// A transfer of a queue's firing was refused, or has failed.
+    pub(super) fn goes_wrong(&mut self, index: usize, how: &str) {
         let agenda = self.queues.get(index).expect("it has a firing");
         let peer = agenda.queue.peer;
-        let departure = agenda.queue.departure();
         let firing = agenda.firing.as_mut().expect("it has a firing");
-        let what = format!("a transfer to rank {peer} was refused: {why}");
-        departure.says(firing.only_sends::<W>(), &what);
-        firing.failed = true;
+        if matches!(firing.fate, Fate::Well) {
+            let what = format!("a transfer to rank {peer} {how}");
+            firing.fate = Fate::Held(what, self.departures.question(peer));
+        }
     }
 
     /// The wire has taken something towards a peer.

@@ -384,7 +384,7 @@ impl<W: Wire> Hands<W> {
             return Some("it was given up before it was sent".into());
         }
         if job.queue.departure() != Stage::Here {
-            return Some("its peer has left".into());
+            return Some("its peer is not there any more".into());
         }
         if self.under_way >= self.wire.limits().depth {
             // No fault of the peer's.

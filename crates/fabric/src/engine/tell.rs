@@ -34,15 +34,16 @@
 //!
 //! # Failure
 //!
-//! A peer that has not been told is told again, after pauses. One that cannot be told at all, or whose word is not
-//! poisoned for as long as the wire may be silent, is core's affair, who tells it by the control plane: the wire is of no
-//! more use then ([`tidegate_hal::nic::Connection::failed`]). The time in which it does not answer does not count, since
-//! it may be stopped (see [`contact`](super::contact) for how long that may last).
+//! A peer that has not been told is told again, after pauses. If the wire refuses that for as long as it may be silent, or
+//! the word is not poisoned for so long, the peer *cannot be told*. It may be gone, which is no fault of this end, so
+//! the control plane is [asked](super::departure) first. If the peer is there, core tells it by the control plane, and the
+//! wire is of no more use ([`tidegate_hal::nic::Connection::failed`]). The time in which it does not answer does not count,
+//! since it may be stopped (see [`contact`](super::contact) for how long that may last).
 //!
 //! A word that cannot be read says nothing, and each read that is refused costs a connection, with what is on it: so
 //! there is none where others were refused, and the poison itself may have been lost with the last. The peer is told
 //! [so many](TELL) times then, with pauses in which connections are made again, and is taken to have heard of it. One
-//! that [leaves](super::departure) is told nothing.
+//! that [leaves](super::departure), or is lost, is told nothing.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -52,7 +53,7 @@ use std::time::{Duration, Instant};
 use tidegate_hal::batch::POISON;
 use tidegate_hal::tell;
 
-use super::departure::Stage;
+use super::departure::{Question, Stage};
 use super::doubt::Signalled;
 use super::firing::Flight;
 use super::program::script;
@@ -61,9 +62,9 @@ use super::work::Engine;
 use crate::wire::chain::Signals;
 use crate::wire::{Op, Posted, Wire};
 
-/// How often a peer is told of a failure, if that fails, or if nobody can look whether it has come: with pauses, each
-/// twice as long as the one before, since what has failed may have taken the connection along, and another one takes a
-/// while. About a second in all.
+/// How often a peer is told of a failure if nobody can look whether it has come: with pauses, each twice as long as the
+/// one before, since what has failed may have taken the connection along, and another one takes a while. About a second
+/// in all.
 const TELL: u32 = 10;
 /// The first of these pauses, and how long the peer's agent has before its word is read.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -81,7 +82,7 @@ pub(super) struct Poisoning<W: Wire> {
     /// Whether it is looked whether that has come.
     looks: bool,
     step: Step,
-    /// How often that has failed, or was done where nobody can look whether it has come.
+    /// How often a look has failed, or the peer was told where nobody can look whether that has come.
     tries: u32,
     /// It was taken once, where that is so.
     was_told: bool,
@@ -89,6 +90,10 @@ pub(super) struct Poisoning<W: Wire> {
     due: Option<Instant>,
     /// Since when the word is not poisoned though the peer was told, without the time in which it did not answer.
     missing: Option<Silence>,
+    /// Since when the wire refuses to tell the peer.
+    refused: Option<Silence>,
+    /// It was in vain for too long, if the peer is there: that was asked.
+    question: Option<Question>,
     /// Before it is told again then.
     pause: Duration,
     /// Where the word is read to.
@@ -116,6 +121,8 @@ impl<W: Wire> Poisoning<W> {
             was_told: false,
             due: None,
             missing: None,
+            refused: None,
+            question: None,
             pause: PAUSE,
             word_there: Arc::default(),
         }
@@ -196,25 +203,30 @@ impl<W: Wire> Engine<W> {
         }
         match (told.step, failed) {
             (Step::Tell, Some(why)) => {
-                if !told.tells_again() {
+                let refused = told.refused.get_or_insert_with(Silence::new);
+                if refused.look(Instant::now(), self.silence) {
                     if told.was_told {
                         return;
                     }
-                    return self.cannot_tell(told.peer, why);
+                    if self.cannot_tell(&mut told, why) {
+                        return;
+                    }
                 }
+                told.goes_on(Step::Tell, told.pause);
+                told.pause = (2 * told.pause).min(AGAIN);
                 tell(|| {
                     tracing::debug!("rank {} is to be told of a failure again: {why}", told.peer)
                 });
             }
             (Step::Tell, None) if !told.looks => {
-                told.was_told = true;
+                (told.was_told, told.refused) = (true, None);
                 if !told.tells_again() {
                     return;
                 }
             }
             (Step::Tell, None) => {
                 told.goes_on(Step::Look, PAUSE);
-                told.tries = 0;
+                (told.tries, told.refused) = (0, None);
             }
             (Step::Look, Some(_)) => {
                 told.goes_on(Step::Look, LOOKS.1);
@@ -240,10 +252,18 @@ impl<W: Wire> Engine<W> {
         self.notices.push_back(told);
     }
 
-    /// A peer cannot be told of a failure, which is core's affair.
-    fn cannot_tell(&mut self, peer: usize, why: &str) {
-        self.failure
-            .get_or_insert_with(|| format!("rank {peer} could not be told of a failure: {why}"));
+    /// A peer was told of a failure in vain for too long. If it is there, that is core's affair: `false` if this is not
+    /// known yet.
+    fn cannot_tell(&mut self, told: &mut Poisoning<W>, why: &str) -> bool {
+        let peer = told.peer;
+        let ask = || self.departures.question(peer);
+        let question = *told.question.get_or_insert_with(ask);
+        let is_there = self.departures.is_answered(question);
+        if is_there {
+            let why = || format!("rank {peer} could not be told of a failure: {why}");
+            self.failure.get_or_insert_with(why);
+        }
+        is_there
     }
 
     /// Tells peers of failures. One that takes nothing for now keeps no other's back, nor does what has a pause.
@@ -260,8 +280,8 @@ impl<W: Wire> Engine<W> {
                 continue;
             }
             // Counted once behind each pause.
-            if poisoning.due.take().is_some() && poisoning.has_missed(self.silence) {
-                self.cannot_tell(poisoning.peer, "what was sent does not come");
+            let is_late = poisoning.due.take().is_some() && poisoning.has_missed(self.silence);
+            if is_late && self.cannot_tell(&mut poisoning, "what was sent does not come") {
                 continue;
             }
             let cookie = self.flights.next() as u64;

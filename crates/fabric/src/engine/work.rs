@@ -10,11 +10,11 @@ use tidegate_hal::slots::Slots;
 use tidegate_hal::tell;
 
 use super::chained::Chained;
-use super::contact::{Contact, Way};
+use super::contact::{Contact, Silent};
 use super::departure::{Departures, Stage};
 use super::doubt::Doubt;
-use super::firing::{Firing, Flight, Held};
-use super::gather::{Lent, Pool};
+use super::firing::{Fate, Firing, Flight, Held};
+use super::gather::Pool;
 use super::program::script;
 use super::queue::{Queue, Ring, Seen};
 use super::rail::{Job, Rail};
@@ -69,6 +69,8 @@ pub(crate) struct Engine<W: Wire> {
     /// How long a signal may take to come.
     pub(super) silence: Duration,
     pub(super) departures: Departures,
+    /// Peers that may be gone, or have failed by their silence.
+    pub(super) silent: Vec<Silent>,
     /// Poisonings that are to be sent.
     pub(super) notices: VecDeque<Poisoning<W>>,
     events: Vec<Event>,
@@ -129,6 +131,7 @@ impl<W: Wire> Engine<W> {
             asking: Vec::new(),
             silence,
             departures: Departures::default(),
+            silent: Vec::new(),
             notices: VecDeque::new(),
             events: Vec::new(),
             broken: false,
@@ -161,6 +164,7 @@ impl<W: Wire> Engine<W> {
             || !self.notices.is_empty()
             || self.flights.len() > self.adrift.len()
             || !self.asking.is_empty()
+            || self.departures.is_asking()
             || (!self.chains.is_empty() && self.queues.iter().any(|agenda| agenda.busy))
     }
 
@@ -234,8 +238,14 @@ impl<W: Wire> Engine<W> {
         if std::mem::take(&mut self.moved) {
             self.watch_chains();
         }
-        if let Some(why) = self.contact.unanswered() {
-            self.failure.get_or_insert(why);
+        for peer in self.departures.overdue(self.silence) {
+            self.takes_up(peer);
+        }
+        if let Some((peer, limit)) = self.contact.unanswered() {
+            self.falls_silent(peer, limit);
+        }
+        if !self.silent.is_empty() {
+            self.judge_silent();
         }
         self.ask_again();
         self.go_on();
@@ -373,114 +383,6 @@ impl<W: Wire> Engine<W> {
         }
     }
 
-    /// An operation is over, whether or not somebody waits for it.
-    fn lands(&mut self, cookie: u64) {
-        if !self.adrift.is_empty() {
-            self.adrift.remove(&(cookie as usize));
-        }
-    }
-
-    /// An operation is over.
-    fn landed(&mut self, cookie: u64, failed: Option<String>) {
-        self.heard += 1;
-        let came = |lent: Option<Lent>| {
-            if let (Some(lent), None) = (lent, &failed) {
-                // SAFETY: `NicQueue::prepare` promised where gets write, until the firing is through, which it is not
-                // before `over`.
-                unsafe { lent.came::<W>() };
-            }
-        };
-        self.lands(cookie);
-        match self.flights.take(cookie as usize) {
-            Some(Flight::Of(index, lent)) => {
-                came(lent);
-                self.over(index, failed);
-            }
-            Some(Flight::With(index, held, lent)) => {
-                came(lent);
-                // Nor is its signal posted again, though it is not to blame: an operation that is reported as failed
-                // may have come all the same, when its connection broke behind it, and a second quantum would expose
-                // memory that is in use.
-                self.over(held.queue, failed.clone());
-                self.over(index, failed);
-            }
-            Some(Flight::Handed(index, rail)) => {
-                self.comes_back(index);
-                self.over_by(index, rail, failed);
-            }
-            Some(Flight::Poisoning(poisoning)) => {
-                self.contact.answers(Way::own(poisoning.peer));
-                self.told(poisoning, failed.as_deref());
-            }
-            Some(Flight::Look(look)) => self.looked(&look, failed),
-            None => debug_assert!(self.broken, "an event for nothing"),
-        }
-    }
-
-    /// An operation of a queue is over.
-    pub(super) fn over(&mut self, index: usize, failed: Option<String>) {
-        self.over_by(index, 0, failed);
-    }
-
-    /// Likewise, one that went by this rail.
-    fn over_by(&mut self, index: usize, rail: usize, failed: Option<String>) {
-        let agenda = self.queues.get(index);
-        let of_firing = agenda.and_then(|agenda| Some((agenda.firing.as_mut()?, &agenda.queue)));
-        let Some((firing, queue)) = of_firing else {
-            debug_assert!(self.broken, "a queue stays as long as it has a firing");
-            return;
-        };
-        let (peer, departure) = (queue.peer, queue.departure());
-        let way = Way { peer, rail };
-        firing.under_way -= 1;
-        let in_parts = script::<W>(&firing.program).parts.is_some();
-        if failed.is_some() || !(firing.signalled || in_parts) {
-            self.contact.answers(way);
-        } else {
-            self.contact.is_through(way);
-            if firing.under_way > 0 {
-                self.contact.asks(peer);
-            }
-        }
-        if let Some(why) = failed {
-            let what = format!("a transfer to rank {peer} failed: {why}");
-            departure.says(firing.only_sends::<W>(), &what);
-            firing.failed = true;
-        }
-        self.make_ready(index);
-    }
-
-    /// What a rail was handed is over, for a firing.
-    fn comes_back(&mut self, index: usize) -> &mut Firing {
-        self.handed -= 1;
-        let agenda = self
-            .queues
-            .get(index)
-            .expect("it stays as long as it has a firing");
-        let firing = agenda
-            .firing
-            .as_mut()
-            .expect("it stays until nothing is under way");
-        firing.by_rails -= 1;
-        firing
-    }
-
-    /// A rail has not begun what it was handed, and will not: which is no answer of the peer's.
-    fn unsent(&mut self, cookie: u64, why: &str) {
-        self.lands(cookie);
-        let Some(Flight::Handed(index, _)) = self.flights.take(cookie as usize) else {
-            debug_assert!(self.broken, "nothing else is handed over");
-            return;
-        };
-        self.heard += 1;
-        self.comes_back(index).under_way -= 1;
-        let has_left = |agenda: &Agenda<W>| agenda.queue.departure() == Stage::Left;
-        if !self.queues.at(index).is_some_and(has_left) {
-            self.spoil(index, why);
-        }
-        self.make_ready(index);
-    }
-
     /// Takes a queue as far as it goes.
     fn work(&mut self, index: usize) {
         loop {
@@ -548,16 +450,31 @@ impl<W: Wire> Engine<W> {
                     Ring::Broken => broken = true,
                 }
             }
-            firing.failed |= broken;
+            let (departure, only_sends) = (agenda.queue.departure(), firing.only_sends::<W>());
+            if broken || departure == Stage::Lost {
+                firing.fate = Fate::Failed;
+            }
+            if let Fate::Held(what, question) = &firing.fate {
+                // What fails while the peer leaves waits for that: the end of its connections is heard of first.
+                let is_held = match departure {
+                    Stage::Here => !self.departures.is_answered(*question),
+                    Stage::Leaving => only_sends,
+                    Stage::Left | Stage::Lost => false,
+                };
+                if is_held {
+                    return;
+                }
+                departure.says(only_sends, what);
+                firing.fate = Fate::Failed;
+            }
             // Its peer has left, in good order: it has got all that it waited for. Nothing more goes out, so what was to
             // be asked for does not come; what else has failed since is no failure.
-            let departure = agenda.queue.departure();
             let has_left = departure == Stage::Left;
-            if has_left && !firing.failed && firing.is_to_ask::<W>() {
+            if has_left && !firing.has_failed() && firing.is_to_ask::<W>() {
                 departure.says(false, &never_comes(agenda.queue.peer));
-                firing.failed = true;
+                firing.fate = Fate::Failed;
             }
-            let nobody = has_left && (firing.only_sends::<W>() || !firing.failed);
+            let nobody = has_left && (only_sends || !firing.has_failed());
             let is_stranded = firing.is_stranded;
             if nobody && firing.under_way == 0 && firing.rung.is_none() {
                 agenda.firing = None;
@@ -565,19 +482,19 @@ impl<W: Wire> Engine<W> {
                 self.ends(is_stranded);
                 continue;
             }
-            // What fails while it leaves waits for that: the end of its connections is heard of first. And when it has
-            // left, for the rest of the ring, unless that has failed itself.
+            // What had failed before it left waits for that, too; and when it has left, for the rest of the ring, unless
+            // that has failed itself.
             let waits = match departure {
-                Stage::Here => false,
-                Stage::Leaving => firing.only_sends::<W>(),
+                Stage::Here | Stage::Lost => false,
+                Stage::Leaving => only_sends,
                 Stage::Left => nobody && firing.rung.is_some() && !broken,
             };
-            if firing.failed && waits {
+            if firing.has_failed() && waits {
                 return;
             }
             // Nobody waits for it any more: it is not tried for ever.
             let refused = firing.under_way == 0 && !firing.signalled && agenda.queue.is_abandoned();
-            if firing.failed || refused {
+            if firing.has_failed() || refused {
                 if firing.under_way > 0 {
                     return;
                 }

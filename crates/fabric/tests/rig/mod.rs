@@ -7,6 +7,7 @@
 )]
 
 mod contract;
+mod plane;
 pub(crate) mod verdict;
 pub(crate) mod wrapped;
 
@@ -14,6 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use plane::Plane;
 use tidegate_fabric::wire::Wire;
 use tidegate_fabric::{Fabric, Options};
 use tidegate_hal::batch::{Action, POISON, QUANTUM, Shape, Side};
@@ -65,7 +67,9 @@ pub(crate) struct Rig {
     pub(crate) queue: Option<Arc<dyn NicQueue>>,
     /// Where its stream strikes, if it does.
     pub(crate) strike: Option<Register>,
-    pub(crate) nic: Box<dyn Nic>,
+    pub(crate) nic: Arc<dyn Nic>,
+    /// What answers its questions.
+    pub(crate) plane: Arc<Plane>,
     /// Whether the wire may break.
     pub(crate) may_fail: Arc<AtomicBool>,
     /// Whether it has, as core hears it.
@@ -125,12 +129,13 @@ impl Rig {
         size: usize,
     ) -> Self {
         let block = Arc::new(Host::for_threads().alloc(size, Sharing::Peers).unwrap());
-        let nic = Fabric::over(wire, options);
+        let nic: Arc<dyn Nic> = Arc::new(Fabric::over(wire, options));
         nic.begin(polled).unwrap();
         let at = |offset| block.base().byte_add(offset);
         let may_fail = Arc::new(AtomicBool::new(false));
         let has_failed = Arc::new(AtomicBool::new(false));
         let verdict = Verdict::new(may_fail.clone());
+        let plane = Arc::new(Plane::default());
         let connection = Connection {
             addresses: vec![nic.address()],
             bell: at(DOORBELLS),
@@ -138,6 +143,7 @@ impl Rig {
             helped: false,
             polled,
             ranks_on_node: 1,
+            asks: Box::new(plane.asks()),
             failed: {
                 let (has_failed, hears) = (has_failed.clone(), verdict.hears());
                 Box::new(move |why| {
@@ -165,6 +171,7 @@ impl Rig {
         };
         let registrations = [register(size_of::<Bell>()), register(size)];
         let gone = register(size).key;
+        plane.serves(&nic);
         // SAFETY: the block is zeroed, which is words and bells, and kept.
         let queue = unsafe {
             nic.connect(connection).unwrap();
@@ -185,12 +192,19 @@ impl Rig {
             strike,
             polled,
             _registrations: registrations,
-            nic: Box::new(nic),
+            nic,
+            plane,
             _verdict: verdict,
             may_fail,
             has_failed,
             block,
         }
+    }
+
+    /// A peer leaves: waits until its departure is over.
+    #[allow(dead_code, reason = "not by every test program")]
+    pub(crate) fn leaves(&self, peer: usize) {
+        plane::leaves(&*self.nic, peer);
     }
 
     /// All of its memory once more.

@@ -1,13 +1,9 @@
-//! A wire that goes wrong as a test wishes, and a peer's departure that is held between its news and its end.
-//!
-//! [`between`] holds the thread that hears of the departure where the news has come, and lets it go on when a test has
-//! seen what it waits for.
+//! A wire that goes wrong as a test wishes, and a peer's departure between its news and its end.
 #![allow(dead_code, reason = "not every test uses everything")]
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::ThreadId;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::rig::Rig;
@@ -17,77 +13,25 @@ use tidegate_fabric::Options;
 use tidegate_fabric::wire::chain::{Chain, Signal, Stuck};
 use tidegate_fabric::wire::memory::{Faults, MemoryWire, Net};
 use tidegate_fabric::wire::{Event, Op, Posted, Sleeper, Wire as _};
-use tidegate_hal::nic::{Direction, Keep, NicError, Register};
+use tidegate_hal::nic::{Direction, Keep, News, NicError, Register};
 
 pub(crate) const LONG: Duration = Duration::from_secs(20);
 
-/// Where the thread that hears of a departure is held. It waits for rounds of the listener, which it wakes for them: so
-/// while that is not let out of its sleep, the first to wake it for them has heard the news, and no more.
-#[derive(Default)]
-pub(crate) struct Gate {
-    state: Mutex<State>,
-    moved: Condvar,
-}
-
-#[derive(Default)]
-struct State {
-    /// The listener stays asleep.
-    closed: bool,
-    is_asleep: bool,
-    /// Who is held when it wakes the listener, and whether it is held.
-    hearer: Option<ThreadId>,
-    is_held: bool,
-}
-
-impl Gate {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn change(&self, change: impl FnOnce(&mut State)) {
-        change(&mut self.lock());
-        self.moved.notify_all();
-    }
-
-    /// Waits until this is so. A test that fails meanwhile lets everybody go.
-    fn wait(&self, is_so: impl Fn(&State) -> bool) {
-        let waits = |state: &mut State| !is_so(state);
-        let waited = self.moved.wait_timeout_while(self.lock(), LONG, waits);
-        let (state, waited) = waited.unwrap_or_else(PoisonError::into_inner);
-        drop(state);
-        assert!(!waited.timed_out(), "waited in vain");
-    }
-
-    fn open(&self) {
-        self.change(|state| *state = State::default());
-    }
-}
-
-/// Opens a gate, however a test ends.
-struct Opens<'a>(&'a Gate);
-
-impl Drop for Opens<'_> {
-    fn drop(&mut self) {
-        self.0.open();
-    }
-}
-
-/// The sleeper of a wire with a gate.
-struct Gated {
+/// The sleeper of a wire, which notes how long its sleeps may be.
+struct Noted {
     sleeper: Box<dyn Sleeper>,
     wish: Arc<Wish>,
 }
 
-impl Sleeper for Gated {
+impl Sleeper for Noted {
     fn sleep(&self, limit: Duration) {
-        let gate = &self.wish.gate;
+        while self.wish.sleeps.load(Ordering::SeqCst) {
+            self.wish.is_asleep.store(true, Ordering::SeqCst);
+            std::thread::sleep(Duration::from_millis(1));
+        }
         let micros = limit.as_micros() as u64;
         self.wish.slept.fetch_max(micros, Ordering::SeqCst);
-        if !gate.lock().closed {
-            return self.sleeper.sleep(limit);
-        }
-        gate.change(|state| state.is_asleep = true);
-        gate.wait(|state| !state.closed);
+        self.sleeper.sleep(limit);
     }
 
     fn hears(&self) -> bool {
@@ -95,13 +39,6 @@ impl Sleeper for Gated {
     }
 
     fn wake(&self) {
-        let gate = &self.wish.gate;
-        let me = Some(std::thread::current().id());
-        if gate.lock().hearer == me {
-            // The listener goes on.
-            gate.change(|state| (state.is_held, state.closed) = (true, false));
-            gate.wait(|state| state.hearer != me);
-        }
         self.sleeper.wake();
     }
 }
@@ -109,10 +46,12 @@ impl Sleeper for Gated {
 /// What a wire is to do, and what it has done.
 #[derive(Default)]
 pub(crate) struct Wish {
-    pub(crate) gate: Gate,
     /// The longest sleep that the listener has gone to, in microseconds; and whether nothing on the wire ends one.
     pub(crate) slept: AtomicU64,
     pub(crate) deaf: bool,
+    /// Nobody wakes it; whether it sleeps so.
+    pub(crate) sleeps: AtomicBool,
+    pub(crate) is_asleep: AtomicBool,
     /// Nothing is heard.
     pub(crate) hold: AtomicBool,
     /// What is done is said to have failed; and how often that was said.
@@ -129,6 +68,9 @@ pub(crate) struct Wish {
     pub(crate) late: AtomicU64,
     pub(crate) asked: AtomicUsize,
     pub(crate) due: Mutex<HashMap<u64, Instant>>,
+    /// Whoever is told of a failure refuses that; how often that was so.
+    pub(crate) deny: AtomicBool,
+    pub(crate) denied: AtomicUsize,
     /// Nobody can be told of a failure for now; how often that was so, and how often somebody was told.
     pub(crate) full: AtomicBool,
     pub(crate) untold: AtomicUsize,
@@ -178,6 +120,10 @@ unsafe impl Hooks for Odd {
         if tells && self.0.full.load(Ordering::SeqCst) {
             self.0.untold.fetch_add(1, Ordering::SeqCst);
             return Ok(Posted::Full);
+        }
+        if tells && self.0.deny.load(Ordering::SeqCst) {
+            self.0.denied.fetch_add(1, Ordering::SeqCst);
+            return Err(NicError::BadKey("as was wished".into()));
         }
         let left = self.0.lose.load(Ordering::SeqCst);
         if tells && left > 0 {
@@ -250,7 +196,7 @@ unsafe impl Hooks for Odd {
 
     fn sleeper(&self, sleeper: Box<dyn Sleeper>) -> Box<dyn Sleeper> {
         let wish = self.0.clone();
-        Box::new(Gated { sleeper, wish })
+        Box::new(Noted { sleeper, wish })
     }
 }
 
@@ -353,19 +299,9 @@ pub(crate) fn settle(rig: &Rig) {
 }
 
 /// A peer leaves: does something when the news of that has come, and before its end.
-pub(crate) fn between(rig: &Rig, wish: &Wish, left: usize, act: impl FnOnce()) {
-    let (gate, nic) = (&wish.gate, &rig.nic);
-    gate.change(|state| state.closed = true);
-    std::thread::scope(|scope| {
-        let opens = Opens(gate);
-        gate.wait(|state| state.is_asleep);
-        scope.spawn(|| {
-            gate.change(|state| state.hearer = Some(std::thread::current().id()));
-            nic.hear(left);
-        });
-        gate.wait(|state| state.is_held);
-        act();
-        settle(rig);
-        drop(opens);
-    });
+pub(crate) fn between(rig: &Rig, left: usize, act: impl FnOnce()) {
+    rig.nic.hear(left, News::Leaves);
+    act();
+    settle(rig);
+    rig.leaves(left);
 }

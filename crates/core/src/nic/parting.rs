@@ -1,0 +1,130 @@
+//! How a rank leaves that peers reach by the NIC.
+//!
+//! # Model
+//!
+//! A rank's endpoint ends with it, and what a peer sends there after that fails. So a rank says that it *leaves*
+//! ([`Message::Leaves`]) when all that it has sent has come, and keeps its endpoint until the peers have heard that. From
+//! then on a peer takes no failed transfer to this rank for a failure. Only then does the rank leave the control plane.
+//!
+//! # Failure
+//!
+//! A peer that is stopped does not answer, so a rank waits for [a while](WHILE) and no longer. The peer's NIC then sees
+//! transfers fail, and asks the control plane about it ([`tidegate_hal::nic::Connection::asks`]).
+
+use std::collections::BTreeSet;
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use tidegate_hal::control::Control;
+use tidegate_hal::tell;
+
+use crate::message::Message;
+use crate::world::lock;
+
+/// How long a rank that leaves keeps its endpoint for peers that do not answer.
+const WHILE: Duration = Duration::from_secs(2);
+
+/// The peers that reach this rank by the NIC.
+#[derive(Default)]
+pub(crate) struct Parting {
+    reaching: Mutex<Reaching>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Reaching {
+    all: BTreeSet<usize>,
+    /// Those that may see this rank's endpoint end: they have heard that it leaves, or do not reach it any more.
+    prepared: BTreeSet<usize>,
+}
+
+impl Parting {
+    /// This rank and a peer reach each other.
+    pub(crate) fn reaches(&self, peer: usize) {
+        lock(&self.reaching).all.insert(peer);
+    }
+
+    /// A peer has heard that this rank leaves, or it leaves itself, or is gone.
+    pub(crate) fn prepares(&self, peer: usize) {
+        lock(&self.reaching).prepared.insert(peer);
+        self.changed.notify_all();
+    }
+
+    /// Tells the peers that this rank leaves, and waits until they have heard it.
+    pub(crate) fn leave(&self, control: &dyn Control) {
+        if !self.leave_within(WHILE, control) {
+            tell(|| tracing::debug!("not every peer has heard that this rank leaves"));
+        }
+    }
+
+    /// Whether they have.
+    fn leave_within(&self, limit: Duration, control: &dyn Control) -> bool {
+        let me = control.rank();
+        let waits = |reaching: &mut Reaching| {
+            let (all, prepared) = (&reaching.all, &reaching.prepared);
+            let mut missing = all.difference(prepared).filter(|peer| **peer != me);
+            missing.next().is_some()
+        };
+        let mut reaching = lock(&self.reaching);
+        if !waits(&mut reaching) {
+            return true;
+        }
+        let to: Vec<_> = reaching.all.difference(&reaching.prepared).collect();
+        let to: Vec<_> = to.into_iter().copied().filter(|peer| *peer != me).collect();
+        drop(reaching);
+        // If the control plane is closed, the peers are told by its end.
+        if control
+            .notify(Some(&to), &Message::Leaves.encode())
+            .is_err()
+        {
+            return true;
+        }
+        let reaching = lock(&self.reaching);
+        let waited = self.changed.wait_timeout_while(reaching, limit, waits);
+        !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tidegate_hal::control::Event;
+
+    use super::*;
+
+    /// Three ranks; 0 reaches both others, and leaves. Whether each of these answers.
+    fn leaves(answers: [bool; 2], limit: Duration) -> bool {
+        let controls = tidegate_boot::local(3);
+        let parting = Arc::new(Parting::default());
+        (0..3).for_each(|peer| parting.reaches(peer));
+        for (peer, answers) in (1..).zip(answers) {
+            let parting = parting.clone();
+            controls[peer].subscribe(Arc::new(move |event| {
+                let said = match event {
+                    Event::Message { from: 0, bytes } => Message::decode(&bytes),
+                    _ => None,
+                };
+                if answers && matches!(said, Some(Message::Leaves)) {
+                    parting.prepares(peer);
+                }
+            }));
+        }
+        parting.leave_within(limit, &controls[0])
+    }
+
+    #[test]
+    fn a_rank_waits_for_those_that_reach_it_but_not_for_ever() {
+        assert!(leaves([true, true], Duration::from_secs(600)));
+        assert!(!leaves([true, false], Duration::from_millis(100)));
+    }
+
+    #[test]
+    fn a_rank_does_not_wait_for_those_that_are_gone() {
+        let controls = tidegate_boot::local(2);
+        let parting = Parting::default();
+        (0..2).for_each(|peer| parting.reaches(peer));
+        parting.prepares(1);
+        assert!(parting.leave_within(Duration::ZERO, &controls[0]));
+    }
+}

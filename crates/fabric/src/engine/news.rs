@@ -1,0 +1,180 @@
+//! What the engine does when the control plane says something of a peer.
+//!
+//! # Model
+//!
+//! News takes effect at once, and whoever brings it does not wait. Only the departure of a peer takes moments: what the
+//! peer has sent last may be in the hands of the listener or an ear, and counts before the departure ends waits. So the
+//! listener takes a [`Parting`] on, turn by turn, and does not sleep meanwhile: each of these threads looks at its wire
+//! twice, so that one look has begun after the news; then the listener turns the engine until nothing more is heard.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use tidegate_hal::nic::News;
+
+use super::contact::Way;
+use super::departure::Stage;
+use super::ear::Ear;
+use super::firing::Held;
+use super::work::{Agenda, Engine};
+use super::{Shared, Watched};
+use crate::lock;
+use crate::wire::Wire;
+
+/// How long the threads that hear are waited for, before a peer's departure counts: longer than a machine with too much
+/// to do keeps the processor from one of them, with what a peer has sent last in its hands.
+const ROUNDS: Duration = Duration::from_secs(2);
+/// How often it is looked at least, and for how long at most after that, while others go on sending.
+const LAST: (usize, Duration) = (10, Duration::from_millis(100));
+/// Between two looks of the listener, while a thread that hears has not come to its own.
+const PAUSE: Duration = Duration::from_micros(50);
+
+/// A peer that has left in good order, as the control plane says.
+pub(super) struct Parting {
+    peer: usize,
+    /// How often each thread that hears had looked when that was said.
+    rounds: Vec<u64>,
+    since: Instant,
+    /// Since when all of them have looked, how often the listener has looked after that, and how much was heard by then.
+    last: Option<(Instant, usize, u64)>,
+    then: Box<dyn FnOnce() + Send>,
+}
+
+impl Parting {
+    /// Whether all that the peer has sent is done. `rounds`, and `heard`: as of now.
+    fn is_over(&mut self, rounds: &[u64], heard: u64) -> bool {
+        let came = |(now, then): (&u64, &u64)| *now >= then + 2;
+        match &mut self.last {
+            None => {
+                if rounds.iter().zip(&self.rounds).all(came) || self.since.elapsed() >= ROUNDS {
+                    self.last = Some((Instant::now(), 0, heard));
+                }
+                false
+            }
+            Some((since, looks, before)) => {
+                *looks += 1;
+                let is_quiet = std::mem::replace(before, heard) == heard;
+                is_quiet || (*looks >= LAST.0 && since.elapsed() >= LAST.1)
+            }
+        }
+    }
+}
+
+impl<W: Wire> Shared<W> {
+    /// The control plane says something of a peer.
+    pub(crate) fn hear(&self, peer: usize, news: News) {
+        match news {
+            News::There(number) => self.with(|engine| engine.answered(peer, number)),
+            News::Leaves => self.with(|engine| engine.leaves(peer)),
+            News::Lost => self.with(|engine| engine.lost(peer)),
+            News::Left(then) => {
+                self.with(|engine| engine.leaves(peer));
+                let parting = Parting {
+                    peer,
+                    rounds: self.all_rounds(),
+                    since: Instant::now(),
+                    last: None,
+                    then,
+                };
+                lock(&self.partings).push(parting);
+                self.has_partings.store(true, Ordering::SeqCst);
+                self.wake_listener();
+                return;
+            }
+        }
+        // Whoever listens may sleep, and what has been held goes on.
+        self.look();
+        self.tell_listener();
+    }
+
+    fn all_rounds(&self) -> Vec<u64> {
+        let of_ears = self.ears().iter().map(|ear| &ear.rounds);
+        let of_all = std::iter::once(&self.rounds).chain(of_ears);
+        of_all.map(|rounds| rounds.load(Ordering::SeqCst)).collect()
+    }
+
+    /// Whether the listener has departures to take on.
+    pub(super) fn has_partings(&self) -> bool {
+        self.has_partings.load(Ordering::SeqCst)
+    }
+
+    /// Takes departures on, after a turn of the listener, whose thread this is.
+    pub(super) fn take_leave(&self) {
+        let _watched = Watched::new(self);
+        self.ears().iter().for_each(Ear::wake);
+        let (rounds, heard) = (self.all_rounds(), self.heard());
+        let mut partings = lock(&self.partings);
+        let all = std::mem::take(&mut *partings).into_iter();
+        let (over, rest): (Vec<_>, Vec<_>) = all
+            .map(|mut parting| (parting.is_over(&rounds, heard), parting))
+            .partition(|(is_over, _)| *is_over);
+        partings.extend(rest.into_iter().map(|(_, parting)| parting));
+        self.has_partings
+            .store(!partings.is_empty(), Ordering::SeqCst);
+        drop(partings);
+        if over.is_empty() {
+            std::thread::sleep(PAUSE);
+            return;
+        }
+        for (_, parting) in over {
+            self.with(|engine| engine.left(parting.peer));
+            (parting.then)();
+        }
+        // Queues that have ended with that.
+        self.look();
+    }
+}
+
+impl<W: Wire> Engine<W> {
+    /// A peer has said that it is there, after this question was asked.
+    fn answered(&mut self, peer: usize, number: u64) {
+        if self.departures.answers(peer, number) {
+            self.takes_up(peer);
+        }
+    }
+
+    /// A peer leaves in good order: what came of it last is looked for when it has, and then it has [`left`](Self::left).
+    fn leaves(&mut self, peer: usize) {
+        self.departures.comes_to(peer, Stage::Leaving);
+        // The control plane has heard of it: nobody need ask whether it is there.
+        self.contact.answers(Way::own(peer));
+        self.notices.retain(|poisoning| poisoning.peer != peer);
+        self.takes_up(peer);
+    }
+
+    /// A peer has left in good order: what it waited for has come, and it can be asked no more. What is rung for towards
+    /// it is through from here on, and what is not posted yet goes nowhere.
+    fn left(&mut self, peer: usize) {
+        self.departures.comes_to(peer, Stage::Left);
+        self.is_gone(peer);
+    }
+
+    /// A peer is lost: its queues give up, and it is told nothing.
+    fn lost(&mut self, peer: usize) {
+        self.departures.comes_to(peer, Stage::Lost);
+        self.notices.retain(|poisoning| poisoning.peer != peer);
+        self.is_gone(peer);
+    }
+
+    /// Nothing more goes out to a peer.
+    fn is_gone(&mut self, peer: usize) {
+        self.contact.begins_anew(peer);
+        let (kept, dropped) = std::mem::take(&mut self.held)
+            .into_iter()
+            .partition(|held: &Held| held.peer != peer);
+        self.held = kept;
+        dropped.iter().for_each(|held| self.over(held.queue, None));
+        self.takes_up(peer);
+    }
+
+    /// Queues towards a peer go on, which may have waited for news of it.
+    pub(super) fn takes_up(&mut self, peer: usize) {
+        for index in 0..self.queues.numbers() {
+            let of_peer = |agenda: &Agenda<W>| agenda.queue.peer == peer;
+            if self.queues.at(index).is_some_and(of_peer) {
+                self.make_ready(index);
+            }
+        }
+        self.watch_chains();
+    }
+}

@@ -1,0 +1,94 @@
+//! A control plane whose news of one rank comes late.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use tidegate_hal::control::{Control, ControlError, Event, Packet, Sink};
+
+/// Hands everything on to another, but what it says of the rank `of`: that waits until it is let go.
+pub(crate) struct Late<C> {
+    pub(crate) control: C,
+    of: usize,
+    held: Arc<Held>,
+    /// How often that rank alone was spoken to.
+    asked: AtomicUsize,
+}
+
+#[derive(Default)]
+struct Held {
+    is_holding: AtomicBool,
+    /// Held while events are handed on, so that they stay in order.
+    state: Mutex<(Option<Sink>, Vec<Event>)>,
+}
+
+impl<C: Control> Late<C> {
+    pub(crate) fn new(control: C, of: usize) -> Self {
+        Late {
+            control,
+            of,
+            held: Arc::default(),
+            asked: AtomicUsize::new(0),
+        }
+    }
+
+    /// Says nothing of the rank from now on.
+    pub(crate) fn hold(&self) {
+        self.held.is_holding.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn let_go(&self) {
+        let mut state = self.held.state.lock().unwrap();
+        self.held.is_holding.store(false, Ordering::SeqCst);
+        let sink = state.0.clone().expect("somebody listens");
+        state.1.drain(..).for_each(|event| sink(event));
+    }
+
+    pub(crate) fn asked(&self) -> usize {
+        self.asked.load(Ordering::SeqCst)
+    }
+}
+
+impl<C: Control> Control for Late<C> {
+    fn rank(&self) -> usize {
+        self.control.rank()
+    }
+
+    fn size(&self) -> usize {
+        self.control.size()
+    }
+
+    fn node(&self, rank: usize) -> usize {
+        self.control.node(rank)
+    }
+
+    fn exchange(&self, label: &str, packet: Packet) -> Result<Vec<Packet>, ControlError> {
+        self.control.exchange(label, packet)
+    }
+
+    fn notify(&self, to: Option<&[usize]>, bytes: &[u8]) -> Result<(), ControlError> {
+        if to == Some(&[self.of]) && self.held.is_holding.load(Ordering::SeqCst) {
+            self.asked.fetch_add(1, Ordering::SeqCst);
+        }
+        self.control.notify(to, bytes)
+    }
+
+    fn subscribe(&self, sink: Sink) {
+        let (held, of) = (self.held.clone(), self.of);
+        held.state.lock().unwrap().0 = Some(sink.clone());
+        self.control.subscribe(Arc::new(move |event| {
+            let rank = match &event {
+                Event::Lost { rank, .. } | Event::Left { rank } => *rank,
+                Event::Message { from, .. } => *from,
+            };
+            let mut state = held.state.lock().unwrap();
+            if rank == of && held.is_holding.load(Ordering::SeqCst) {
+                return state.1.push(event);
+            }
+            sink(event);
+        }));
+    }
+
+    fn leave(&self) {
+        self.control.leave();
+    }
+}
