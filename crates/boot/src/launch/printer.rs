@@ -15,7 +15,8 @@
 
 use super::output::Stream;
 use crate::lock;
-use rustix::event::{EventfdFlags, eventfd};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -97,19 +98,20 @@ impl Queue {
     fn serve(&self) {
         while let Some((stream, text)) = self.next() {
             // Locked for all of it: lines do not mix with those of this program.
-            let mut file: Box<dyn Write> = match stream {
-                Stream::Out => Box::new(io::stdout().lock()),
-                Stream::Err => Box::new(io::stderr().lock()),
+            let (mut locked, file): (Box<dyn Write>, _) = match stream {
+                Stream::Out => (Box::new(io::stdout().lock()), rustix::stdio::stdout()),
+                Stream::Err => (Box::new(io::stderr().lock()), rustix::stdio::stderr()),
             };
+            let _ = locked.flush();
             let mut rest = &text[..];
             while !rest.is_empty() {
                 let most = &rest[..rest.len().min(PIECE)];
                 let lines = most.iter().rposition(|byte| *byte == b'\n');
                 let (piece, others) = rest.split_at(lines.map_or(most.len(), |last| last + 1));
-                if let Err(error) = file.write_all(piece).and_then(|()| file.flush())
-                    && error.kind() != io::ErrorKind::BrokenPipe
+                if let Err(error) = write_all(file, piece)
+                    && error != Errno::PIPE
                 {
-                    lock(&self.state).error.get_or_insert(error);
+                    lock(&self.state).error.get_or_insert(error.into());
                 }
                 self.wrote(piece.len());
                 rest = others;
@@ -123,6 +125,25 @@ impl Queue {
         let waiting: usize = state.texts.drain(..).map(|(_, text)| text.len()).sum();
         state.bytes -= waiting;
     }
+}
+
+/// Writes all of it, also where the parent has made the file one that does not block.
+fn write_all(file: BorrowedFd<'_>, mut bytes: &[u8]) -> rustix::io::Result<()> {
+    while !bytes.is_empty() {
+        match rustix::io::write(file, bytes) {
+            Ok(count) => bytes = &bytes[count..],
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => {
+                let mut ready = [PollFd::from_borrowed_fd(file, PollFlags::OUT)];
+                match poll(&mut ready, None) {
+                    Ok(_) | Err(Errno::INTR) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 /// What is printed, and the threads that do it.

@@ -165,6 +165,30 @@ fn output_that_cannot_be_written_is_an_error_and_said() {
     assert_eq!(written.len(), 10_000);
 }
 
+/// Some parents (those that wait for many pipes at once) leave them so that writing does not block.
+#[test]
+fn a_pipe_that_does_not_block_loses_nothing() {
+    const LINES: usize = 30_000;
+    let (ours, theirs) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
+    rustix::io::ioctl_fionbio(&theirs, true).unwrap();
+    let mut child = tidegate(&shell("1", &format!("seq {LINES}; exit 6")))
+        .stdout(theirs)
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    // Until the pipe is full, or nearly: of its pages none is more than half empty.
+    wait_until("the pipe is full", || {
+        rustix::io::ioctl_fionread(&ours).unwrap() >= 32_000
+    });
+    let mut text = String::new();
+    std::fs::File::from(ours).read_to_string(&mut text).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(6));
+    let mut lines = text.lines().filter_map(|line| line.strip_prefix("[0] "));
+    for line in 1..=LINES {
+        assert_eq!(lines.next(), Some(&*line.to_string()));
+    }
+}
+
 /// As with `tidegate run … | head -1`: that is how the reader wants it.
 #[test]
 fn a_reader_that_closes_its_end_changes_nothing() {
