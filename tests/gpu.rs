@@ -22,5 +22,9 @@ mod gpu {
     mod schedules;
 }
 
+#[path = "common"]
+mod common {
+    pub(crate) mod signals;
+}
 #[path = "schedules/mod.rs"]
 mod schedules;

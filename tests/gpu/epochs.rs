@@ -1,5 +1,7 @@
 //! Epochs: every way to move data, checked.
 
+use crate::common::signals;
+
 use super::common::{In, Kernels, Out, R, S, W, ranks, ranks_with};
 use tidegate::prelude::*;
 use tidegate::{Access, Atomic, Buffers, ByRange, BySlot, Cuda, WorldOptions};
@@ -546,6 +548,63 @@ fn ranges_are_got_and_put() {
         }
         drop((inbox, outbox));
     });
+}
+
+/// A slot of no elements has no landing, in which all of them would seem to be before anybody has put any.
+#[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn signals_without_data_and_barriers() {
+    for n in [1, 2, 3] {
+        for result in ranks(n, |world, _| signals::run(&world)) {
+            result.unwrap();
+        }
+    }
+}
+
+/// Slots of no elements beside others, and kernels over them, eager and by a landing of the one slot that has some.
+#[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn empty_slots_stand_beside_others() {
+    for lens in [&[0, 40, 0][..], &[0], &[2_000, 0], &[0, 1]] {
+        ranks(2, |world, k| {
+            let peer = 1 - world.rank();
+            stream!(let s = world.stream().unwrap());
+            let mut window = Window::<u64, _>::by_slot("w");
+            for (key, len) in (0..).zip(lens) {
+                window = window.slot_from(peer, key, *len).slot_to(peer, key);
+            }
+            let (mut inbox, mut outbox) = window.open(&s).unwrap();
+            let none = Region::<u64, _>::zeroed(&world, 0).unwrap().on(&s).unwrap();
+            let mut sources = Vec::new();
+            for len in lens {
+                let zeroed = Region::<u64, _>::zeroed(&world, *len).unwrap();
+                sources.push(zeroed.on(&s).unwrap());
+            }
+            for epoch_number in 1..7 {
+                for source in sources.iter_mut().filter(|source| !source.is_empty()) {
+                    let over = k.count.threads(source.len(), 64);
+                    s.launch(over, (source, epoch_number)).unwrap();
+                }
+                let mut epoch = outbox.start();
+                for (slot, source) in (0..).map(Slot).zip(&sources) {
+                    epoch.put(source, slot).unwrap();
+                    epoch.put(&none, slot).unwrap();
+                }
+                (inbox, outbox) = exchange(&s, inbox, epoch).unwrap();
+                for (which, len) in (0u64..).zip(lens) {
+                    let copy = Region::<u64, _>::zeroed(&world, *len).unwrap();
+                    let mut copy = copy.on(&s).unwrap();
+                    let over = k.copy_slot.threads(64, 64);
+                    s.launch(over, (inbox.view(), which, &mut copy)).unwrap();
+                    let mut came = vec![0; *len];
+                    copy.into_host(&s).unwrap().read(0, &mut came).unwrap();
+                    let expected = (0..*len as u64).map(|at| epoch_number + at);
+                    assert_eq!(came, expected.collect::<Vec<_>>(), "{lens:?}");
+                }
+            }
+            drop((inbox, outbox));
+        });
+    }
 }
 
 #[test]

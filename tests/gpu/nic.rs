@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::common::{In, Out, ranks_with};
 use super::epochs::ring_with;
+use crate::common::signals;
 use tidegate::cuda::gpu::STRIKES;
 use tidegate::fabric::wire::libfabric::{Choice, FabricWire};
 use tidegate::fabric::wire::memory::{Faults, Net};
@@ -63,6 +64,37 @@ fn rings_over_libfabric() {
         })
     };
     rings(wire, &[1, 600, 30_000, 1_000_003], 6);
+}
+
+/// All far, and rank 0 far from the others as on a node of its own.
+#[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn signals_without_data_and_barriers() {
+    for n in [1, 2, 4] {
+        for all in [true, false] {
+            let net = Net::new(n, Faults::default());
+            let nic = |rank: usize| {
+                let nic = Fabric::over(net.wire(rank), Options::default());
+                let world = WorldOptions::new().nic(nic);
+                match (all, rank) {
+                    (true, _) | (false, 0) => world.route(Route::Nic),
+                    _ => world.route(Route::NicTo([0].into())),
+                }
+            };
+            for result in ranks_with(n, nic, |world, _| signals::run(&world)) {
+                result.unwrap();
+            }
+        }
+    }
+    let over_libfabric = |_| {
+        let choice = Choice::at("127.0.0.1").provider("tcp;ofi_rxm");
+        let wire = FabricWire::open(&choice).unwrap();
+        let nic = Fabric::over(wire, Options::default());
+        WorldOptions::new().nic(nic).route(Route::Nic)
+    };
+    for result in ranks_with(2, over_libfabric, |world, _| signals::run(&world)) {
+        result.unwrap();
+    }
 }
 
 /// Rings in parts, of which the agent sees some before the rest has come: by a warp, and by a block.

@@ -11,7 +11,7 @@ use tidegate_fabric::wire::libfabric::{Choice, FabricWire};
 use tidegate_fabric::wire::memory::{Faults, Net};
 use tidegate_fabric::{Fabric, Options};
 
-use crate::common::{ring, skip};
+use crate::common::{ring, signals, skip};
 
 const BUFFERS: [Buffers; 2] = [Buffers::Single, Buffers::Double];
 
@@ -61,6 +61,29 @@ fn any_order_and_any_delay_will_do() {
         };
         run(3, 10, &Options::default(), &faults);
         run(2, 10, &Options::default().budget(1), &faults);
+    }
+}
+
+/// Also with one trigger slot a rank, which what waits must not hold.
+#[test]
+fn signals_without_data_and_barriers() {
+    for seed in 0..3 {
+        let faults = Faults {
+            seed,
+            full: 300,
+            delay: 20,
+            ..Faults::default()
+        };
+        for (n, budget) in [(2, 1), (3, 1), (4, 64)] {
+            for staged in [0, 1] {
+                let net = Net::new(n, faults.clone());
+                let options = Options::default().budget(budget);
+                let options = |rank| staged_so(nic(&net, rank, &options), staged);
+                for result in World::local_with(n, options, |world: World| signals::run(&world)) {
+                    result.unwrap();
+                }
+            }
+        }
     }
 }
 

@@ -23,6 +23,7 @@ mod common {
     pub(crate) mod held;
     pub(crate) mod rest;
     pub(crate) mod ring;
+    pub(crate) mod signals;
     pub(crate) mod skip;
 }
 #[path = "../schedules/mod.rs"]

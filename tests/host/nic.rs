@@ -6,7 +6,7 @@ use tidegate::prelude::*;
 use tidegate::{Buffers, Route, WorldOptions};
 use tidegate_loopback::{Loopback, Options};
 
-use crate::common::ring;
+use crate::common::{ring, signals};
 
 const BUFFERS: [Buffers; 2] = [Buffers::Single, Buffers::Double];
 
@@ -47,6 +47,33 @@ fn some_mapped_and_some_by_the_nic() {
         });
     }
     run(2, 20, &options, |_| Route::Auto);
+}
+
+#[test]
+fn signals_without_data_and_barriers() {
+    for n in [1, 2, 3, 5] {
+        for staged in [false, true] {
+            // By the NIC, mapped, and mixed: rank 0 is far from all others, as on a node of its own.
+            for far in ["none", "rank 0", "all"] {
+                let nic = |rank| {
+                    let to: &[usize] = match far {
+                        "none" => &[],
+                        "rank 0" if rank != 0 => &[0],
+                        _ => &[0, 1, 2, 3, 4],
+                    };
+                    let world = WorldOptions::new()
+                        .nic(Loopback::default())
+                        .route(Route::NicTo(
+                            to.iter().copied().filter(|to| *to < n).collect(),
+                        ));
+                    if staged { world.staged() } else { world }
+                };
+                for result in World::local_with(n, nic, |world: World| signals::run(&world)) {
+                    result.unwrap();
+                }
+            }
+        }
+    }
 }
 
 #[test]

@@ -15,6 +15,7 @@ mod common {
     pub(crate) mod hydra;
     pub(crate) mod panics;
     pub(crate) mod ring;
+    pub(crate) mod signals;
     pub(crate) mod skip;
 }
 #[path = "../processes/mod.rs"]

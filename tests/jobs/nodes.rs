@@ -11,7 +11,7 @@ use tidegate_fabric::{ENVIRONMENT, Fabric, Options};
 use tidegate_testbed::Bed;
 
 use crate::common::skip::tcp;
-use crate::common::{panics, ring};
+use crate::common::{panics, ring, signals};
 
 const ROLE: &str = "TEST_NODES_ROLE";
 /// A folder in which ranks leave marks.
@@ -102,6 +102,7 @@ fn role_of_a_rank() {
     let world: World = World::init_with(WorldOptions::new().nic(nic)).unwrap();
     match role.as_str() {
         "ring" => ring::run(world, Buffers::Double, 50).unwrap(),
+        "signals" => signals::run(&world).unwrap(),
         "unheard" | FOR_EVER | PANICS => {
             let error = for_ever(&world, role == PANICS).unwrap_err();
             println!("ended with: {error}");
@@ -166,6 +167,31 @@ fn rings_between_nodes() {
         let outcome = running.wait();
         let texts = texts(&outcome);
         assert!(outcome.success(), "{provider}, {engine:?}: {texts:#?}");
+    }
+}
+
+/// Nodes of two ranks, of one, and of different numbers: some ranks map each other, and some have no other on their node.
+#[test]
+fn signals_and_barriers_between_nodes() {
+    for (provider, engine) in [
+        (tcp(), EngineChoice::Auto),
+        ("sockets", EngineChoice::Software),
+        ("sockets", EngineChoice::Triggered),
+    ] {
+        for nodes in [&[2, 2][..], &[1, 1], &[3, 1]] {
+            let Some(bed) = Bed::builder(2).build_or_skip("signals_and_barriers_between_nodes")
+            else {
+                return;
+            };
+            let (ranks, of) = (nodes.iter().sum(), Nodes::of(nodes.iter().copied()));
+            let job = job(&bed, ranks, of, "signals", provider, engine);
+            let outcome = job.run().unwrap();
+            let texts = texts(&outcome);
+            assert!(
+                outcome.success(),
+                "{provider}, {engine:?}, {nodes:?}: {texts:#?}"
+            );
+        }
     }
 }
 

@@ -5,166 +5,43 @@
 //! What is enqueued behind a barrier on any rank comes after what was enqueued before it on every rank. The host does
 //! not wait. It is a dissemination barrier: in round k a rank tells the rank 2^k further on, and waits for the one 2^k
 //! before; after `log2(size)` rounds, rounded up, everybody has heard of everybody. All rounds are one lane of one
-//! batch.
+//! batch, over a window whose slots have no elements. So ranks of other nodes take part wherever a window reaches them.
 //!
 //! A barrier orders work; it moves no data, and it does not say that puts have arrived: epochs say that.
 //!
 //! # Failure
 //!
-//! As a window's: the wait ends with the death or departure of a rank, with an error that names the barrier as the window;
-//! or because a rank could not create its part of it.
+//! As a window's: the wait ends with the death or departure of a rank, with an error that names the barrier as the window.
 
-use std::marker::PhantomData;
-use std::sync::Arc;
-
-use tidegate_hal::batch::{Add, Awaited, Batch, QUANTUM, Step, Tag, Wait};
-use tidegate_hal::device::{Device, Reclaim, Stream as _};
-use tidegate_hal::far;
-use tidegate_hal::memory::{Block as _, Sharing};
+use tidegate_hal::device::Device;
 
 use crate::capture::{Carry, Visitor};
-use crate::error::{Cause, Error, Result};
-use crate::place::Brand;
-use crate::region::{ReclaimOf, fresh_id};
+#[cfg(doc)]
+use crate::error::Error;
+use crate::error::Result;
 use crate::stream::Stream;
-use crate::window::myself::Side;
-use crate::world::{Watched, World};
-
-/// Bytes of a round's word and operand: a cache line.
-const CELL: usize = 64;
-const _: () = assert!(CELL == far::CELL && 2 * size_of::<u64>() <= far::MAILBOX);
-
-/// A barrier is no two halves, but one piece: it stands for the first.
-const PIECE: &[Side] = &[Side::Inbox];
+use crate::window::{BySlot, Inbox, Outbox, Rounds, Window};
 
 /// A barrier of all ranks, at home on stream `'s`.
 pub struct Barrier<'s, D: Device> {
-    body: Body<D>,
-    brand: PhantomData<Brand<'s>>,
-}
-
-/// What the batch points into.
-struct Words<D: Device> {
-    _there: Vec<D::Block>,
-    _here: Arc<Watched<D>>,
-}
-
-struct Body<D: Device> {
-    id: u64,
-    world: World<D>,
-    home: Arc<ReclaimOf<D>>,
-    window: Arc<Watched<D>>,
-    /// The words of this rank and of those that it tells; moved to the stream's reclaimer at the end.
-    words: Option<Words<D>>,
-    batch: Arc<Batch>,
-}
-
-impl<D: Device> Drop for Body<D> {
-    fn drop(&mut self) {
-        if !self.world.process().is_this() {
-            return std::mem::forget(self.words.take());
-        }
-        self.world.drops(self.window.id, PIECE);
-        // Barriers in the queue still use the words.
-        if let Some(words) = self.words.take() {
-            self.home.retire(Box::new(words));
-        }
-    }
+    inbox: Inbox<'s, u8, BySlot, D>,
+    outbox: Outbox<'s, u8, BySlot, D>,
+    rounds: Rounds<D>,
 }
 
 impl<'s, D: Device> Barrier<'s, D> {
-    /// Creates a barrier. Collective over all ranks of the job.
+    /// Creates a barrier. Collective over all ranks of the job. Its name is no other open barrier's; windows have names of
+    /// their own.
     ///
     /// # Errors
     ///
-    /// [`Error::WindowMismatch`], on all ranks alike, if they create barriers of different names; [`Error::NameTaken`],
-    /// on all ranks alike, if one of them holds a barrier of this name; [`Error::Control`],
-    /// [`Error::Device`] (the others get `WindowMismatch`, if this rank has no memory for its words), [`Error::Capturing`]; [`Error::Invalid`] if there is no way to a rank. The others find the
-    /// barrier revoked where only this rank could not create it.
+    /// As [`Window::open`]: the barrier is open on all ranks or on none.
     pub fn open(stream: &Stream<'s, D>, name: &str) -> Result<Self> {
-        stream.not_capturing("creating a barrier")?;
-        let world = stream.world();
-        let (rank, size) = (world.rank(), world.size());
-        let name: Arc<str> = name.into();
-        let collective = world.collective(format!("opening barrier `{name}`"))?;
-        let rounds = size.next_power_of_two().trailing_zeros() as usize;
-        let bytes = CELL * rounds.max(1);
-        let own = world.device().alloc(bytes, Sharing::Peers);
-        let (own, said) = match own.and_then(|block| Ok((block.share()?, block))) {
-            Ok((handle, block)) => (Some(Arc::new(block)), Ok(((), vec![handle]))),
-            Err(error) => (None, Err(error.into())),
-        };
-        let (which, mut all) = collective.begin("opening a barrier", &name, said)?;
-        let own = own.expect("who has failed gets its own error");
-        let id = which.number;
-
-        let mut connect = || -> Result<_> {
-            let mut blocks = Vec::new();
-            let (mut words, mut steps) = (Vec::new(), Vec::new());
-            for round in 0..rounds {
-                let (to, from) = (
-                    (rank + (1 << round)) % size,
-                    (rank + size - (1 << round)) % size,
-                );
-                let no_way = || {
-                    Error::Invalid(format!(
-                        "barrier `{name}`: there is no transport to rank {to}"
-                    ))
-                };
-                let handle = all[to].1.pop().ok_or_else(no_way)?;
-                let bell = world.bell(to).ok_or_else(no_way)?;
-                let there = world.device().map(handle, bytes)?;
-                let (cell, word) = (round * CELL, own.base().byte_add(round * CELL));
-                steps.push(Step::Add(Add {
-                    word: there.base().byte_add(cell),
-                    value: QUANTUM,
-                    bell,
-                }));
-                let tag = Tag {
-                    window: id,
-                    peer: from as u32,
-                    awaited: Awaited::Barrier,
-                };
-                steps.push(Step::Wait(Wait {
-                    word,
-                    operand: word.byte_add(size_of::<u64>()),
-                    quantum: QUANTUM,
-                    tag,
-                    landed: None,
-                }));
-                words.push((word, from));
-                blocks.push(there);
-            }
-            Ok((blocks, words, steps))
-        };
-        let (blocks, words, steps) = connect().inspect_err(|error| {
-            // The others may have theirs, and wait in it for this rank.
-            let reason = error.to_string();
-            world.revoke_unborn(id, Cause::NotCreated { rank, reason });
-        })?;
-        let window = Arc::new(Watched::new(name.clone(), id, words, own, 1, None));
-        world.watch_window(&window);
-        world.holds(id, PIECE);
-        drop(collective);
-        // SAFETY: the words lie in `blocks` and in the window's block, which are retired in stream order; only this stream
-        // advances the operands.
-        let batch = Arc::new(unsafe { Batch::new([steps], Vec::new()) });
-        let home = stream.raw().reclaim().clone();
-        let words = Some(Words {
-            _there: blocks,
-            _here: window.clone(),
-        });
-        let body = Body {
-            id: fresh_id(),
-            world: world.clone(),
-            home,
-            window,
-            words,
-            batch,
-        };
+        let ((inbox, outbox), rounds) = Window::of_barrier(name).open_with(stream, Rounds::new)?;
         Ok(Barrier {
-            body,
-            brand: PhantomData,
+            inbox,
+            outbox,
+            rounds,
         })
     }
 
@@ -172,29 +49,28 @@ impl<'s, D: Device> Barrier<'s, D> {
     ///
     /// # Errors
     ///
-    /// [`Error::Revoked`], or what made the stream fail.
+    /// [`Error::Revoked`], or what made the stream fail; [`Error::Nic`] where another node's rank cannot be told. Nothing
+    /// has been enqueued then.
     pub fn enqueue(&mut self, stream: &Stream<'s, D>) -> Result<()> {
-        self.body.window.usable()?;
-        stream.healthy()?;
-        // SAFETY: as promised where the batch was made; the blocks live until the stream has passed it.
-        unsafe { stream.raw().submit(&self.body.batch) }?;
-        Ok(())
+        self.inbox.ready(stream)?;
+        self.rounds.submit(stream)
     }
 }
 
-// SAFETY: the one leaf is visited; the brand's marker is the only mention of it.
+// SAFETY: the leaves are those of the halves, which are visited; these are the only mention of the brand.
 unsafe impl<'s, D: Device> Carry<'s, D> for Barrier<'s, D> {
     type At<'t> = Barrier<'t, D>;
 
     fn visit(&mut self, visitor: &mut Visitor<'_, D>) {
-        visitor.leaf(self.body.id, &mut self.body.home, None);
+        self.inbox.visit(visitor);
+        self.outbox.visit(visitor);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Region;
+    use crate::{Region, World};
     use std::sync::atomic::{AtomicUsize, Ordering};
     use tidegate_host::Host;
 

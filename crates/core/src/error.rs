@@ -310,13 +310,6 @@ pub enum Cause {
         /// Which rank.
         rank: usize,
     },
-    /// A rank could not create its part of the window.
-    NotCreated {
-        /// Which rank.
-        rank: usize,
-        /// Why.
-        reason: String,
-    },
     /// A rank's NIC was armed for operations that its stream then did not take; or its stream has not taken the end of an
     /// all-reduce whose beginning it has.
     NotEnqueued {
@@ -360,9 +353,6 @@ impl fmt::Display for Cause {
                     "a stream of rank {rank} had failed, or a transfer to or from it"
                 )
             }
-            Cause::NotCreated { rank, reason } => {
-                write!(f, "rank {rank} could not create it: {reason}")
-            }
             Cause::NotEnqueued { rank, reason } => {
                 write!(
                     f,
@@ -374,6 +364,35 @@ impl fmt::Display for Cause {
             }
         }
     }
+}
+
+/// An empty list with room for so many elements, of which no more are to be added: where a program or another rank chooses
+/// how many they are, a shortage of memory is an error, and not the end of the process.
+pub(crate) fn reserved<T>(len: usize) -> Result<Vec<T>> {
+    let mut list = Vec::new();
+    match list.try_reserve_exact(len) {
+        Ok(()) => Ok(list),
+        Err(_) => Err(no_memory::<T>(len)),
+    }
+}
+
+/// Adds to a list of which nobody knows how long it will be.
+pub(crate) fn push<T>(list: &mut Vec<T>, entry: T) -> Result<()> {
+    if list.try_reserve(1).is_err() {
+        return Err(no_memory::<T>(list.len() + 1));
+    }
+    list.push(entry);
+    Ok(())
+}
+
+/// What is said where a list of so many elements has no room.
+#[cold]
+fn no_memory<T>(len: usize) -> Error {
+    let detail = format!("a list of {len} entries of {} bytes", size_of::<T>());
+    Error::Device(DeviceError::Exhausted {
+        what: "memory",
+        detail,
+    })
 }
 
 /// An error, and the value that the call had taken. With `?` it becomes the [`Error`], boxed or not, and the value is dropped.

@@ -6,11 +6,12 @@ use tidegate_hal::batch::Shape;
 use tidegate_hal::device::Device;
 use tidegate_hal::memory::{Block as _, Sharing};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, reserved};
+use crate::window::visited;
 use crate::world::World;
 
-/// A choice of elements, in order: a nest of strides, or a list of indices. Checked once, when it is made; immutable;
-/// cheap to clone.
+/// A choice of elements, in order: a nest of strides, or a list of indices; perhaps of none. Checked once, when it is made;
+/// immutable; cheap to clone.
 ///
 /// With a layout on its source a put gathers while it sends, with one on its destination it scatters: a face of an array needs
 /// no packing by hand.
@@ -21,6 +22,7 @@ pub struct Layout<D: Device> {
 struct Inner<D: Device> {
     /// The element that offset 0 of the shape stands for.
     first: usize,
+    /// Linear, if it is one run.
     shape: Shape,
     count: usize,
     /// One more than the highest element that is touched.
@@ -47,119 +49,148 @@ const MAX_PIECES: usize = 1 << 26;
 
 impl<D: Device> Layout<D> {
     /// Elements `first + i0*stride0 + i1*stride1 + …` for `ik` in `0..countk`, `i0` fastest; `loops` are `(count, stride)`,
-    /// at most [`Shape::MAX_DIMS`].
+    /// at most [`Shape::MAX_DIMS`]. With a count of 0 it chooses no element.
+    ///
+    /// Neighbouring elements that follow each other are one piece, however many: `[(n, 1)]` is one, and `[(n, 1), (m, n)]`
+    /// is, too. What is one piece may be as long as memory is. Of more pieces there are 2^26 at most, with fewer than 2^32
+    /// elements, all below number 2^32 - 1.
     ///
     /// # Errors
     ///
-    /// [`Error::Invalid`] for no or too many loops, a count of 0, elements that are negative or too far, or more than
-    /// 2^26 pieces (elements that do not lie one behind the other): an epoch that is seen for the first time goes through
-    /// them one by one.
+    /// [`Error::Invalid`] for no or too many loops, for negative elements, and beyond these limits;
+    /// [`Error::Device`] if memory is too short to find out whether an element occurs twice.
     pub fn strided(first: usize, loops: &[(u32, i32)]) -> Result<Self> {
         let invalid =
             |what: &str| Error::Invalid(format!("strided layout {first} {loops:?}: {what}"));
         if loops.is_empty() || loops.len() > Shape::MAX_DIMS {
-            return Err(invalid("it has no loop, or too many"));
+            let most = Shape::MAX_DIMS;
+            return Err(invalid(&format!("it has 1 to {most} loops")));
         }
-        let (mut low, mut high, mut count) = (first as i128, first as i128, 1usize);
+        if loops.iter().any(|(times, _)| *times == 0) {
+            return Ok(Self::new(0, Shape::Linear, 0, 0, true));
+        }
+        let (mut low, mut high, mut count) = (first as i128, first as i128, 1u128);
         for &(times, stride) in loops {
-            if times == 0 {
-                return Err(invalid("a loop has no turns"));
-            }
             let reach = i128::from(times - 1) * i128::from(stride);
             (low, high) = (low + reach.min(0), high + reach.max(0));
-            count = count
-                .checked_mul(times as usize)
-                .ok_or_else(|| invalid("too many elements"))?;
+            // Five times 32 bits may be too many; these are refused below.
+            count = count.saturating_mul(u128::from(times));
         }
-        // Elements are counted in `isize` bytes further down, and in `u32` in tables.
-        if low < 0 || high >= i128::from(u32::MAX) || count > u32::MAX as usize {
-            return Err(invalid("it reaches beyond what can be addressed"));
+        if low < 0 {
+            return Err(invalid(&format!("it reaches down to element {low}")));
         }
-        let (row, _) = rows(loops);
-        if count / row > MAX_PIECES {
-            return Err(invalid("it has more than 2^26 pieces"));
+        let (nest, rank) = merged(loops);
+        let nest = &nest[..rank];
+        if let [] | [(_, 1)] = nest {
+            // Counted in bytes, as it is further down, no region reaches further.
+            if high >= isize::MAX as i128 {
+                return Err(invalid("it reaches beyond what can be addressed"));
+            }
+            let extent = high as usize + 1;
+            return Ok(Self::new(
+                first,
+                Shape::Linear,
+                extent - first,
+                extent,
+                true,
+            ));
         }
+        if high >= i128::from(u32::MAX) || count > u128::from(u32::MAX) {
+            return Err(invalid(&format!(
+                "it has {count} elements up to number {high}, and where these are not one piece, a layout has fewer than 2^32 elements below number 2^32 - 1"
+            )));
+        }
+        let count = count as usize;
         let mut dims = [(1, 0); Shape::MAX_DIMS];
-        dims[..loops.len()].copy_from_slice(loops);
-        let elements = Turns::new(first, loops);
+        for (dim, &(times, stride)) in dims.iter_mut().zip(nest) {
+            // No loop has more turns than there are elements.
+            *dim = (times as u32, stride);
+        }
+        let (row, outer) = rows(&dims[..rank]);
+        let pieces = count / row;
+        if pieces > MAX_PIECES {
+            return Err(invalid(&format!(
+                "it has {pieces} pieces: 2^26 is the most"
+            )));
+        }
+        let distinct = match nested(nest) {
+            Some(distinct) => distinct,
+            None => {
+                let mut starts = reserved(pieces)?;
+                starts.extend(Turns::new(first, outer).map(|start| start as u32));
+                starts.sort_unstable();
+                let apart = |pair: &[u32]| pair[1] as usize - pair[0] as usize >= row;
+                starts.windows(2).all(apart)
+            }
+        };
         let shape = Shape::Strided {
             dims,
-            rank: loops.len() as u32,
+            rank: rank as u32,
         };
-        Ok(Self::new(
-            first,
-            shape,
-            count,
-            high as usize + 1,
-            elements.map(|element| (element, element + 1)),
-            Vec::new(),
-            None,
-        ))
+        Ok(Self::new(first, shape, count, high as usize + 1, distinct))
     }
 
-    /// The elements with these indices.
+    /// The elements with these indices; perhaps none.
     ///
     /// # Errors
     ///
-    /// [`Error::Invalid`] for an empty list, [`Error::Device`] if there is no memory for the table.
+    /// [`Error::Device`] if there is no memory for the table, or for the list of pieces.
     pub fn indexed(world: &World<D>, indices: &[u32]) -> Result<Self> {
         let Some(highest) = indices.iter().max() else {
-            return Err(Error::Invalid(
-                "an indexed layout has at least one index".into(),
-            ));
+            return Ok(Self::new(0, Shape::Linear, 0, 0, true));
         };
         let table = world
             .device()
             .alloc(size_of_val(indices), Sharing::Private)?;
-        let bytes: Vec<u8> = indices
-            .iter()
-            .flat_map(|index| index.to_ne_bytes())
-            .collect();
+        // SAFETY: numbers have no padding, so their bytes are initialised.
+        let bytes = unsafe {
+            std::slice::from_raw_parts(indices.as_ptr().cast::<u8>(), size_of_val(indices))
+        };
         // SAFETY: the block has just been allocated with this size.
-        unsafe { world.device().write(table.base(), &bytes) }?;
+        unsafe { world.device().write(table.base(), bytes) }?;
         let shape = Shape::Indexed {
             table: table.base(),
         };
-        let elements = indices.iter().map(|index| *index as usize);
-        let elements = elements.map(|element| (element, element + 1));
-        let listed = Joined::of(elements.clone()).collect();
-        Ok(Self::new(
-            0,
-            shape,
-            indices.len(),
-            *highest as usize + 1,
-            elements,
+        let elements = || {
+            let elements = indices.iter().map(|index| *index as usize);
+            Joined::of(elements.map(|element| (element, element + 1)))
+        };
+        // Counted first: what grows takes twice as much.
+        let mut listed = reserved(elements().count())?;
+        listed.extend(elements());
+        let apart = |pair: &[(usize, usize)]| pair[0].1 <= pair[1].0;
+        let distinct = listed.windows(2).all(apart) || {
+            let mut sorted = reserved(listed.len())?;
+            sorted.extend_from_slice(&listed);
+            sorted.sort_unstable();
+            sorted.windows(2).all(apart)
+        };
+        let extent = *highest as usize + 1;
+        let layout = Inner {
             listed,
-            Some((table, world.device().clone())),
-        ))
+            table: Some((table, world.device().clone())),
+            ..Self::inner(0, shape, indices.len(), extent, distinct)
+        };
+        Ok(Layout {
+            inner: Arc::new(layout),
+        })
     }
 
-    fn new(
-        first: usize,
-        shape: Shape,
-        count: usize,
-        extent: usize,
-        elements: impl Iterator<Item = (usize, usize)>,
-        listed: Vec<(usize, usize)>,
-        table: Option<(D::Block, D)>,
-    ) -> Self {
-        let mut seen = vec![0u64; extent.div_ceil(64)];
-        let mut distinct = true;
-        for (element, _) in elements {
-            let (word, bit) = (element / 64, 1 << (element % 64));
-            distinct &= seen[word] & bit == 0;
-            seen[word] |= bit;
-        }
+    fn new(first: usize, shape: Shape, count: usize, extent: usize, distinct: bool) -> Self {
         Layout {
-            inner: Arc::new(Inner {
-                first,
-                shape,
-                count,
-                extent,
-                distinct,
-                listed,
-                table,
-            }),
+            inner: Arc::new(Self::inner(first, shape, count, extent, distinct)),
+        }
+    }
+
+    fn inner(first: usize, shape: Shape, count: usize, extent: usize, distinct: bool) -> Inner<D> {
+        Inner {
+            first,
+            shape,
+            count,
+            extent,
+            distinct,
+            listed: Vec::new(),
+            table: None,
         }
     }
 
@@ -183,9 +214,12 @@ impl<D: Device> Layout<D> {
         let Inner {
             first,
             shape,
+            count,
             listed,
             ..
         } = &*self.inner;
+        let linear = matches!(shape, Shape::Linear) && *count != 0;
+        let linear = linear.then_some((*first, first + count));
         let strided = match shape {
             Shape::Strided { dims, rank } => {
                 let loops = &dims[..*rank as usize];
@@ -195,7 +229,11 @@ impl<D: Device> Layout<D> {
             }
             _ => None,
         };
-        strided.into_iter().flatten().chain(listed.iter().copied())
+        let strided = strided.into_iter().flatten();
+        linear
+            .into_iter()
+            .chain(strided)
+            .chain(listed.iter().copied())
     }
 
     /// The shape, and how many elements further on its base lies.
@@ -260,6 +298,7 @@ impl Iterator for Turns<'_> {
     type Item = usize;
 
     fn next(&mut self) -> Option<usize> {
+        visited();
         let now = self.next?;
         let mut then = now;
         self.next = None;
@@ -286,10 +325,48 @@ impl<D: Device> std::fmt::Debug for Layout<D> {
     }
 }
 
-/// How many elements lie side by side in a nest of loops, and the loops over these: those of one turn go nowhere.
-fn rows(loops: &[(u32, i32)]) -> (usize, &[(u32, i32)]) {
-    let some = loops.iter().position(|(times, _)| *times != 1);
-    match &loops[some.unwrap_or(loops.len())..] {
+/// A nest of loops without those of one turn, and with those that go on where the loop inside them ends as one with that;
+/// how many are left.
+fn merged(loops: &[(u32, i32)]) -> ([(u64, i32); Shape::MAX_DIMS], usize) {
+    let (mut nest, mut rank) = ([(1u64, 0); Shape::MAX_DIMS], 0);
+    for &(times, stride) in loops.iter().filter(|(times, _)| *times != 1) {
+        if let Some((inner, step)) = nest[..rank].last_mut()
+            && i128::from(*inner) * i128::from(*step) == i128::from(stride)
+            && let Some(all) = inner.checked_mul(u64::from(times))
+        {
+            *inner = all;
+        } else {
+            nest[rank] = (u64::from(times), stride);
+            rank += 1;
+        }
+    }
+    (nest, rank)
+}
+
+/// Whether no element of a nest of loops occurs twice, if that can be seen: when no loop is so wide as one turn of the
+/// next wider one, or when a loop stands still.
+fn nested(nest: &[(u64, i32)]) -> Option<bool> {
+    let mut loops = [(1, 0); Shape::MAX_DIMS];
+    let loops = &mut loops[..nest.len()];
+    loops.copy_from_slice(nest);
+    loops.sort_unstable_by_key(|(_, stride)| stride.unsigned_abs());
+    let mut width = 0u128;
+    for (times, stride) in loops.iter() {
+        let stride = u128::from(stride.unsigned_abs());
+        if stride == 0 {
+            return Some(false);
+        }
+        if stride <= width {
+            return None;
+        }
+        width += u128::from(times - 1) * stride;
+    }
+    Some(true)
+}
+
+/// How many elements lie side by side in a [merged](merged) nest of loops, and the loops over these.
+fn rows(nest: &[(u32, i32)]) -> (usize, &[(u32, i32)]) {
+    match nest {
         [(times, 1), outer @ ..] => (*times as usize, outer),
         outer => (1, outer),
     }
@@ -300,6 +377,8 @@ mod tests {
     use super::Layout;
     use crate::World;
     use crate::error::Error;
+    use crate::window::VISITS;
+    use tidegate_hal::batch::Shape;
     use tidegate_host::Host;
 
     #[test]
@@ -318,6 +397,115 @@ mod tests {
         assert_eq!((rows.count(), rows.runs().count()), (3 << 20, 3));
     }
 
+    /// Element by element, as the words of `strided` say it.
+    fn elements(first: usize, loops: &[(u32, i32)]) -> Vec<usize> {
+        let mut elements = vec![first as i64];
+        for &(times, stride) in loops.iter().rev() {
+            let turns =
+                |base: i64| (0..i64::from(times)).map(move |turn| base + turn * i64::from(stride));
+            elements = elements.into_iter().flat_map(turns).collect();
+        }
+        elements
+            .into_iter()
+            .map(|element| element as usize)
+            .collect()
+    }
+
+    #[test]
+    fn what_is_one_piece_is_looked_at_once() {
+        VISITS.set(0);
+        let all = 1 << 32;
+        let one: [(&[(u32, i32)], usize); 6] = [
+            (&[(u32::MAX, 1)], u32::MAX as usize),
+            (&[(1 << 16, 1), (1 << 16, 1 << 16)], all),
+            (&[(1, -5), (1 << 16, 1), (1, 9), (1 << 16, 1 << 16)], all),
+            (&[(2, 1), (1 << 31, 2)], all),
+            // As far as strides reach.
+            (&[(1 << 30, 1), (1 << 30, 1 << 30)], 1 << 60),
+            (&[(1, 3), (1, 0)], 1),
+        ];
+        for (loops, count) in one {
+            let layout = Layout::<Host>::strided(7, loops).unwrap();
+            assert_eq!((layout.count(), layout.extent()), (count, count + 7));
+            assert!(layout.is_distinct() && layout.shape().1 == Shape::Linear);
+            assert_eq!(layout.runs().collect::<Vec<_>>(), [(7, count + 7)]);
+        }
+        // Rows beside others, and elements apart, are nested: nobody need look whether one occurs twice.
+        let rows = Layout::<Host>::strided(0, &[(1 << 15, 1), (1 << 15, 1 << 16)]).unwrap();
+        let apart = Layout::<Host>::strided(u32::MAX as usize - 10, &[(1 << 26, -3)]).unwrap();
+        assert!(rows.is_distinct() && apart.is_distinct());
+        let still = Layout::<Host>::strided(0, &[(1 << 20, 0), (64, 1)]).unwrap();
+        assert!(!still.is_distinct());
+        assert_eq!(VISITS.get(), 0);
+    }
+
+    #[test]
+    fn beyond_its_limits_a_layout_says_them() {
+        let said = |first, loops: &[(u32, i32)]| {
+            let refused = Layout::<Host>::strided(first, loops).unwrap_err();
+            assert!(matches!(refused, Error::Invalid(_)), "{refused}");
+            refused.to_string()
+        };
+        for (first, loops) in [
+            (0, &[(1 << 31, 1), (3, i32::MAX)][..]),
+            (0, &[(u32::MAX, 0), (2, 1)]),
+            (u32::MAX as usize, &[(2, 2)]),
+            (0, &[(u32::MAX, i32::MAX); 5]),
+        ] {
+            let text = said(first, loops);
+            assert!(text.contains("fewer than 2^32 elements"), "{text}");
+        }
+        let text = said(3, &[(2, 1), (2, -4)]);
+        assert!(text.ends_with("it reaches down to element -1"), "{text}");
+        let text = said(isize::MAX as usize, &[(2, 1)]);
+        assert!(text.contains("beyond what can be addressed"), "{text}");
+        for loops in [&[][..], &[(1, 1); 6]] {
+            assert!(said(0, loops).ends_with("it has 1 to 5 loops"));
+        }
+    }
+
+    #[test]
+    fn elements_that_occur_twice_are_found() {
+        // All nests of three loops of these.
+        let loops = [
+            (2, 1),
+            (3, 1),
+            (2, 2),
+            (3, -2),
+            (2, 3),
+            (4, 3),
+            (1, 8),
+            (2, 0),
+            (3, 6),
+        ];
+        let mut twice = 0;
+        for a in loops {
+            for b in loops {
+                for c in loops {
+                    let nest = [a, b, c];
+                    let layout = Layout::<Host>::strided(20, &nest).unwrap();
+                    let mut all = elements(20, &nest);
+                    assert_eq!(layout.count(), all.len());
+                    assert_eq!(layout.extent(), all.iter().max().unwrap() + 1);
+                    all.sort_unstable();
+                    let distinct = all.windows(2).all(|pair| pair[0] != pair[1]);
+                    assert_eq!(layout.is_distinct(), distinct, "{nest:?}");
+                    twice += usize::from(!distinct);
+                }
+            }
+        }
+        assert!(twice > 100 && twice < 600, "{twice}");
+        World::<Host>::local(1, |world| {
+            let distinct = |indices: &[u32]| {
+                let layout = Layout::indexed(&world, indices).unwrap();
+                layout.is_distinct()
+            };
+            assert!(distinct(&[3]) && distinct(&[3, 4, 9]) && distinct(&[9, 3, 4, 2, u32::MAX]));
+            assert!(!distinct(&[3, 3]) && !distinct(&[3, 4, 5, 9, 4]));
+            assert!(!distinct(&[u32::MAX, 0, u32::MAX]));
+        });
+    }
+
     #[test]
     fn runs_are_those_of_the_elements() {
         let nests: [&[(u32, i32)]; 8] = [
@@ -332,16 +520,8 @@ mod tests {
         ];
         for loops in nests {
             let layout = Layout::<Host>::strided(10, loops).unwrap();
-            // Element by element, as the words of `strided` say it.
-            let mut elements = vec![10i64];
-            for &(times, stride) in loops.iter().rev() {
-                let turns = |base: i64| {
-                    (0..i64::from(times)).map(move |turn| base + turn * i64::from(stride))
-                };
-                elements = elements.into_iter().flat_map(turns).collect();
-            }
             let mut runs: Vec<(usize, usize)> = Vec::new();
-            for element in elements.into_iter().map(|element| element as usize) {
+            for element in elements(10, loops) {
                 match runs.last_mut() {
                     Some((_, end)) if *end == element => *end += 1,
                     _ => runs.push((element, element + 1)),

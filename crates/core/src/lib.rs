@@ -16,6 +16,8 @@ pub mod part;
 mod place;
 mod reduce;
 mod region;
+#[cfg(test)]
+mod scarce;
 pub mod stream;
 mod watch;
 mod watched;

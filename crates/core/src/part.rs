@@ -25,7 +25,7 @@ use tidegate_hal::memory::Ptr;
 
 use crate::capture::{Carry, Visitor};
 use crate::element::Element;
-use crate::error::{Error, Rejected, Result};
+use crate::error::{Error, Rejected, Result, push, reserved};
 use crate::kernel::{Argument, Lowered};
 use crate::layout::Layout;
 use crate::nic::Touch;
@@ -34,10 +34,10 @@ use crate::region::{Body, Region, bounds};
 use crate::stream::Stream;
 use crate::window::Source;
 
-/// A set of indices: sorted, disjoint, not empty ranges. Immutable; cheap to clone.
+/// A set of indices, perhaps of none: sorted, disjoint ranges, of which none is empty. Immutable; cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexSet {
-    ranges: Arc<[Range<usize>]>,
+    ranges: Arc<Vec<Range<usize>>>,
 }
 
 impl IndexSet {
@@ -45,41 +45,52 @@ impl IndexSet {
     ///
     /// # Errors
     ///
-    /// [`Error::Invalid`] if two of them overlap.
+    /// [`Error::Invalid`] if two of them overlap; [`Error::Device`] if memory is too short.
     pub fn from_ranges(ranges: impl IntoIterator<Item = Range<usize>>) -> Result<Self> {
-        let mut ranges: Vec<_> = ranges
-            .into_iter()
-            .filter(|range| !range.is_empty())
-            .collect();
-        ranges.sort_unstable_by_key(|range| range.start);
-        let mut merged: Vec<Range<usize>> = Vec::with_capacity(ranges.len());
-        for range in ranges {
-            match merged.last_mut() {
-                Some(last) if range.start < last.end => {
-                    return Err(Error::Invalid(format!(
-                        "index sets are disjoint: {last:?} and {range:?} overlap"
-                    )));
-                }
-                Some(last) if range.start == last.end => last.end = range.end,
-                _ => merged.push(range),
-            }
-        }
-        Ok(IndexSet {
-            ranges: merged.into(),
-        })
+        Self::from_each(ranges.into_iter().map(Ok))
     }
 
     /// The set of these indices, in any order.
     ///
     /// # Errors
     ///
-    /// [`Error::Invalid`] if one occurs twice, or is `usize::MAX`.
+    /// [`Error::Invalid`] if one occurs twice, or is `usize::MAX`; [`Error::Device`] if memory is too short.
     pub fn from_indices(indices: impl IntoIterator<Item = usize>) -> Result<Self> {
         let range = |index: usize| match index.checked_add(1) {
             Some(end) => Ok(index..end),
             None => Err(Error::Invalid("usize::MAX is no index".into())),
         };
-        Self::from_ranges(indices.into_iter().map(range).collect::<Result<Vec<_>>>()?)
+        Self::from_each(indices.into_iter().map(range))
+    }
+
+    fn from_each(each: impl Iterator<Item = Result<Range<usize>>>) -> Result<Self> {
+        let mut ranges: Vec<Range<usize>> = Vec::new();
+        for range in each {
+            let range = range?;
+            match ranges.last_mut() {
+                _ if range.is_empty() => {}
+                // Most come in order, and many beside each other: so they take no room.
+                Some(last) if range.start == last.end => last.end = range.end,
+                _ => push(&mut ranges, range)?,
+            }
+        }
+        ranges.sort_unstable_by_key(|range| range.start);
+        if let Some(pair) = ranges.windows(2).find(|pair| pair[1].start < pair[0].end) {
+            return Err(Error::Invalid(format!(
+                "index sets are disjoint: {:?} and {:?} overlap",
+                pair[0], pair[1]
+            )));
+        }
+        ranges.dedup_by(|next, before| {
+            let beside = next.start == before.end;
+            if beside {
+                before.end = next.end;
+            }
+            beside
+        });
+        Ok(IndexSet {
+            ranges: Arc::new(ranges),
+        })
     }
 
     /// Its ranges, ascending; neighbouring ones are merged.
@@ -124,19 +135,27 @@ struct Whole {
 /// A set as a bit map.
 struct Members {
     whole_len: usize,
-    bits: Box<[u64]>,
+    bits: Vec<u64>,
 }
 
 impl Members {
-    fn new(set: &IndexSet, whole_len: usize) -> Self {
-        let mut bits = vec![0u64; whole_len.div_ceil(64)];
-        for index in set.ranges.iter().cloned().flatten() {
-            bits[index / 64] |= 1 << (index % 64);
+    fn new(set: &IndexSet, whole_len: usize) -> Result<Self> {
+        let words = whole_len.div_ceil(64);
+        let mut bits = reserved(words)?;
+        bits.resize(words, 0u64);
+        for range in set.ranges() {
+            let (first, last) = (range.start / 64, (range.end - 1) / 64);
+            let from = u64::MAX << (range.start % 64);
+            let to = u64::MAX >> (63 - (range.end - 1) % 64);
+            if first == last {
+                bits[first] |= from & to;
+            } else {
+                bits[first] |= from;
+                bits[first + 1..last].fill(u64::MAX);
+                bits[last] |= to;
+            }
         }
-        Members {
-            whole_len,
-            bits: bits.into(),
-        }
+        Ok(Members { whole_len, bits })
     }
 
     #[inline(always)]
@@ -152,25 +171,31 @@ impl<T: Element, P: Place> Region<T, P> {
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfBounds`], or [`Error::Invalid`] if two sets overlap; the region comes back.
+    /// [`Error::OutOfBounds`], [`Error::Invalid`] if two sets overlap, or [`Error::Device`] if memory is too short (a part
+    /// has a bit for each element of the whole region); the region comes back.
     pub fn partition<const N: usize>(
         self,
         sets: [IndexSet; N],
     ) -> Result<[Part<T, P>; N], Rejected<Self>> {
-        if let Err(error) = check(&sets, self.len()) {
-            return Err(Rejected::new(error, self));
-        }
+        let members = check(&sets, self.len()).and_then(|()| {
+            let each = sets.iter().map(|set| Members::new(set, self.len()));
+            each.collect::<Result<Vec<_>>>()
+        });
+        let members = match members {
+            Ok(members) => members,
+            Err(error) => return Err(Rejected::new(error, self)),
+        };
         let whole = Arc::new(Whole { parts: N });
-        let mut index = 0;
+        let mut members = members.into_iter().enumerate();
         Ok(sets.map(|set| {
-            index += 1;
-            let members = Arc::new(Members::new(&set, self.len()));
+            let (index, members) = members.next().expect("each set has its members");
+            let members = Arc::new(members);
             Part {
                 body: self.body.share(members.clone()),
                 set,
                 members,
                 whole: whole.clone(),
-                index: index - 1,
+                index,
                 admitted: RefCell::default(),
                 marker: PhantomData,
             }

@@ -135,12 +135,12 @@ struct Combination {
 }
 
 impl<'s, T: Arithmetic, D: Device> AllReduce<'s, T, D> {
-    /// Creates an all-reduce of vectors of `len` elements. Collective over all ranks of the job. Its name is no open
+    /// Creates an all-reduce of vectors of `len` elements (of none, it only makes the ranks meet). Collective over all ranks of the job. Its name is no open
     /// window's.
     ///
     /// # Errors
     ///
-    /// [`Error::Invalid`] for no elements, for more than 1 MiB of them, for more than 1024 ranks or more than the stream may
+    /// [`Error::Invalid`] for vectors of more than 1 MiB, for more than 1024 ranks or more than the stream may
     /// carry out the lanes of at a time (a GPU: three for each rank, 16 a block), and where the slots of all ranks would
     /// have more than 1 GiB: the other ranks hear of it, if theirs would do.
     /// [`Error::WindowMismatch`], on all ranks alike, if their lengths, types or names differ; and as [`Window::open`].
@@ -173,7 +173,7 @@ impl<'s, T: Arithmetic, D: Device> AllReduce<'s, T, D> {
         let fits = check_size(name, len, size_of::<T>(), ranks)
             .and_then(|()| check_lanes(name, ranks, stream.raw().most_lanes()));
         let window = match fits {
-            Ok(()) => Window::of_all_reduce(name, ranks, len, limit),
+            Ok(()) => Window::of_all_reduce(name, len, limit),
             Err(why) => Window::refused(name, &why),
         };
         let halves = window.open(stream)?;
@@ -252,11 +252,14 @@ impl<'s, T: Arithmetic, D: Device> AllReduce<'s, T, D> {
             let window = self.name().into();
             return Err(Error::CountMismatch { window, src, dst });
         }
-        let batch = self.combination(x, op);
+        // Of no elements there is nothing to reduce.
+        let batch = (self.len != 0).then(|| self.combination(x, op));
         // What is known to be refused is refused before the other ranks can have heard of this epoch.
         let (inbox, outbox) = self.halves.as_ref().expect(WHOLE);
         inbox.ready(stream)?;
-        stream.raw().prepare(&batch)?;
+        if let Some(batch) = &batch {
+            stream.raw().prepare(batch)?;
+        }
         // What reads the vector already, and what will: it is written when they are through.
         let readers = x.body.outstanding().map(|tickets| tickets.readers());
         let readers = readers.into_iter().flatten().chain(outbox.lines());
@@ -274,6 +277,9 @@ impl<'s, T: Arithmetic, D: Device> AllReduce<'s, T, D> {
                 self.halves = Some((value.0, value.1.into_outbox()));
                 return Err(error);
             }
+        };
+        let Some(batch) = batch else {
+            return Ok(());
         };
         let combined = x.body.settle(stream, Touch::Write).and_then(|()| {
             // SAFETY: the slots lie in blocks that the inbox holds and that are retired in stream order; the exchange that
@@ -338,9 +344,6 @@ impl<'s, T: Arithmetic, D: Device> AllReduce<'s, T, D> {
 /// Why what should not be reduced so is not.
 fn check_size(name: &str, len: usize, size: usize, ranks: usize) -> Result<(), String> {
     let refuse = |why: String| Err(format!("all-reduce `{name}`: {why}"));
-    if len == 0 {
-        return refuse("vectors of no elements".to_owned());
-    }
     if len.checked_mul(size).is_none_or(|bytes| bytes > LONGEST) {
         return refuse(format!(
             "vectors of {len} elements of {size} bytes have more than {LONGEST}: it is made for short ones"

@@ -224,6 +224,8 @@ impl<T: Element, P: Place> Region<T, P> {
     pub fn join(mut self, next: Self) -> Result<Self, Rejected<(Self, Self)>> {
         let same = match (&self.body.block, &next.body.block) {
             (Some(a), Some(b)) => Arc::ptr_eq(a, b),
+            // Regions of no elements have no memory, and their parts neither.
+            (None, None) => self.body.device.same(&next.body.device),
             _ => false,
         };
         if !same || self.body.offset + self.len() * size_of::<T>() != next.body.offset {
@@ -250,7 +252,7 @@ pub(crate) fn bounds(what: &str, range: Range<usize>, len: usize) -> Error {
 
 // The bound is on each function, so that an error about it says what an element is.
 impl<T, D: Device> Region<T, OnHost<D>> {
-    /// Allocates `len` elements, all bytes zero.
+    /// Allocates `len` elements, all bytes zero. A region may have none.
     ///
     /// # Errors
     ///
@@ -377,6 +379,9 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
         if end > self.len() {
             return Err(bounds("a region", first..end, self.len()));
         }
+        if values.is_empty() {
+            return Ok(());
+        }
         // SAFETY: elements have no padding, so their bytes are initialised.
         let bytes = unsafe {
             std::slice::from_raw_parts(values.as_ptr().cast::<u8>(), size_of_val(values))
@@ -399,6 +404,9 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
         let end = first.saturating_add(values.len());
         if end > self.len() {
             return Err(bounds("a region", first..end, self.len()));
+        }
+        if values.is_empty() {
+            return Ok(());
         }
         // SAFETY: any bytes are a valid element, so they may be written as bytes.
         let bytes = unsafe {

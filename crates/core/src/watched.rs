@@ -10,7 +10,7 @@ use tidegate_hal::memory::Ptr;
 use crate::error::{Cause, Error, Result};
 use crate::nic::{Line, Throttle};
 
-/// A window, or a barrier, as far as its waits go.
+/// A window, as far as its waits go.
 pub(crate) struct Watched<D: Device> {
     pub(crate) name: Arc<str>,
     pub(crate) id: u32,
@@ -29,6 +29,8 @@ pub(crate) struct Watched<D: Device> {
     pub(crate) throttle: Throttle,
     /// Its ways by the NIC, once they are made. They hold this.
     lines: OnceLock<Vec<Weak<Line>>>,
+    /// Whether all ranks have agreed that they have it.
+    open: AtomicBool,
     revoked: AtomicBool,
     cause: OnceLock<Cause>,
 }
@@ -53,6 +55,7 @@ impl<D: Device> Watched<D> {
             limit,
             throttle: Throttle::default(),
             lines: OnceLock::new(),
+            open: AtomicBool::new(false),
             revoked: AtomicBool::new(false),
             cause: OnceLock::new(),
         }
@@ -90,6 +93,16 @@ impl<D: Device> Watched<D> {
     pub(crate) fn lines(&self) -> impl Iterator<Item = Arc<Line>> + '_ {
         let lines = self.lines.get().into_iter().flatten();
         lines.filter_map(Weak::upgrade)
+    }
+
+    /// All ranks have it: from now on peers put to it.
+    pub(crate) fn opened(&self) {
+        self.open.store(true, Ordering::Release);
+    }
+
+    /// Whether all ranks have it.
+    pub(crate) fn is_open(&self) -> bool {
+        self.open.load(Ordering::Acquire)
     }
 
     /// An error if the window was revoked.

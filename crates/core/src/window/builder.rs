@@ -9,9 +9,8 @@ use tidegate_hal::batch::{Awaited, Landed, QUANTUM, Tag};
 use tidegate_hal::device::{Device, Stream as _};
 use tidegate_hal::far;
 use tidegate_hal::memory::{Block as _, Ptr};
-use tidegate_hal::nic::Keep;
 
-use super::describe::{Description, Inbound, Outbound, check};
+use super::describe::{Description, Inbound, Outbound, Purpose, check};
 use super::edges::Edges;
 use super::inbox::InboxBody;
 use super::myself::{Myself, Side, home_number};
@@ -20,13 +19,13 @@ use super::routes::{Own, Routes};
 use super::shape::{Shape, index_of, words_of};
 use super::through::{Farewell, Reach};
 use super::view::{SlotEntry, Table};
-use super::{Atomic, ByRange, BySlot, Discipline, Half, Inbox, Kind, Outbox, Peer, Way};
+use super::{Atomic, ByRange, BySlot, Discipline, Half, Inbox, Kind, Outbox, Peer, Way, visited};
 use crate::element::{Arithmetic, Element};
-use crate::error::{Cause, Error, Result};
+use crate::error::{Error, Result};
 use crate::nic::{Line, LineParts, Throttle};
 use crate::region::fresh_id;
 use crate::stream::Stream;
-use crate::world::{Watched, World};
+use crate::world::{Collective, Watched, Which};
 
 // What a bus keeps beside a word must not meet the operands.
 const _: () =
@@ -70,7 +69,7 @@ impl<T: Element, K: Discipline> Window<T, K> {
             kind: K::KIND,
             buffers: buffers as u32,
             memory,
-            reduces: None,
+            purpose: Purpose::Program,
             inbound: Vec::new(),
             outbound: Vec::new(),
             staged: false,
@@ -123,6 +122,9 @@ impl<T> Window<T, BySlot> {
 
     /// Adds an inbound slot of `len` elements that `origin` puts into; `key` tells several of one origin apart. Inbound
     /// slots are numbered from 0 in the order of these calls: see [`Slots::slot`](super::Slots::slot).
+    ///
+    /// A slot may have no elements. It takes no memory, and each epoch of its origin is still waited for: that is a
+    /// signal without data.
     #[must_use]
     pub fn slot_from(mut self, origin: usize, key: u64, len: usize) -> Self {
         self.description.inbound.push(Inbound { origin, key, len });
@@ -163,15 +165,9 @@ impl<T> Window<T, BySlot> {
 impl<T: Arithmetic> Window<T, BySlot> {
     /// What an all-reduce of `len` elements is made of: a slot from each rank, this one among them, and a way to each;
     /// slots, inbound and outbound, have the numbers of the ranks. No window of the program's fits it.
-    pub(crate) fn of_all_reduce(
-        name: &str,
-        ranks: usize,
-        len: usize,
-        limit: Option<Duration>,
-    ) -> Self {
+    pub(crate) fn of_all_reduce(name: &str, len: usize, limit: Option<Duration>) -> Self {
         let mut window = Self::declare(name, Buffers::Double, 0);
-        window.description.reduces = Some(len);
-        window.description = window.description.in_full(ranks);
+        window.description.purpose = Purpose::AllReduce { len };
         window.limit = limit;
         window
     }
@@ -184,8 +180,19 @@ impl<T: Arithmetic> Window<T, BySlot> {
     }
 }
 
+impl Window<u8, BySlot> {
+    /// What a barrier is made of: for each round a slot of no elements from the rank that tells this one, and a way to the
+    /// one that it tells. No window of the program's fits it.
+    pub(crate) fn of_barrier(name: &str) -> Self {
+        let mut window = Self::declare(name, Buffers::Single, 0);
+        window.description.purpose = Purpose::Barrier;
+        window
+    }
+}
+
 impl<T> Window<T, ByRange> {
-    /// A window of `len` elements of memory, of which origins declare ranges. Its name is no other open window's.
+    /// A window of `len` elements of memory (perhaps none), of which origins declare ranges. Its name is no other open
+    /// window's.
     pub fn by_range(name: &str, len: usize) -> Self
     where
         T: Element,
@@ -194,7 +201,8 @@ impl<T> Window<T, ByRange> {
     }
 
     /// Declares that this rank accesses a range of the target's memory, and no other origin does. Ranges are numbered as outbound
-    /// slots, from 0 in the order of these calls: see [`Slot`](super::Slot).
+    /// slots, from 0 in the order of these calls: see [`Slot`](super::Slot). A range may be empty, anywhere from 0 to the
+    /// end of the target's memory: the target waits for the epochs of this rank, which can put nothing there.
     #[must_use]
     pub fn range_to(mut self, target: usize, range: Range<usize>) -> Self {
         self.description.outbound.push(Outbound {
@@ -222,11 +230,11 @@ impl<T> Window<T, Atomic> {
     /// Declares that this rank accesses the target's memory.
     #[must_use]
     pub fn target(mut self, rank: usize) -> Self {
-        // The range is filled in when the target's length is known.
+        // All of its memory: the edge gets the length that the target says.
         self.description.outbound.push(Outbound {
             target: rank,
             key: 0,
-            range: 0..1,
+            range: 0..0,
             expected: None,
         });
         self
@@ -234,20 +242,41 @@ impl<T> Window<T, Atomic> {
 }
 
 impl<T: Element, K: Discipline> Window<T, K> {
+    fn purpose(&self) -> Purpose {
+        self.description.purpose
+    }
+
     /// Creates the window. Collective over all ranks of the job.
     ///
     /// # Errors
     ///
-    /// [`Error::WindowMismatch`], on all ranks alike, if the declarations do not fit together, or are of different
-    /// windows; [`Error::NameTaken`], on all ranks alike, if one of them holds a window of this name; [`Error::Device`] if this rank has not enough memory (the others get `WindowMismatch`); [`Error::Nic`] and [`Error::Invalid`] (on
-    /// this rank alone) where a peer cannot be reached; where the NIC has no queue for one, the others find the window
-    /// revoked; [`Error::Control`] if a rank ends meanwhile; [`Error::Capturing`], and [`Error::Control`] where the
-    /// declaration is too long (on this rank alone: the others wait for its next one).
+    /// The window is open on all ranks or on none:
+    ///
+    /// - [`Error::WindowMismatch`], on all ranks alike, if the declarations do not fit together, or are of different
+    ///   windows.
+    /// - [`Error::NameTaken`], on all ranks alike, if one of them holds a window of this name.
+    /// - [`Error::Device`] if this rank has not enough memory; [`Error::Nic`] and [`Error::Invalid`] if it cannot reach a
+    ///   peer. The others get `WindowMismatch`, which names this rank and its error.
+    /// - [`Error::Control`] if a rank ends meanwhile.
+    /// - [`Error::Capturing`], and [`Error::Control`] where the declaration is too long (on this rank alone: the others
+    ///   wait for its next one).
     #[expect(clippy::type_complexity, reason = "the two halves, plainly")]
     pub fn open<'s, D: Device>(
         self,
         stream: &Stream<'s, D>,
     ) -> Result<(Inbox<'s, T, K, D>, Outbox<'s, T, K, D>)> {
+        let (halves, ()) = self.open_with(stream, |_, _| Ok(()))?;
+        Ok(halves)
+    }
+
+    /// As [`Window::open`], with something that is made of the two halves: if one rank cannot make it, no rank has the
+    /// window.
+    #[expect(clippy::type_complexity, reason = "the two halves, plainly")]
+    pub(crate) fn open_with<'s, D: Device, R>(
+        self,
+        stream: &Stream<'s, D>,
+        make: impl FnOnce(&Inbox<'s, T, K, D>, &Outbox<'s, T, K, D>) -> Result<R>,
+    ) -> Result<((Inbox<'s, T, K, D>, Outbox<'s, T, K, D>), R)> {
         const { assert!(size_of::<T>() != 0, "elements have a size other than 0") };
         const {
             assert!(
@@ -256,38 +285,55 @@ impl<T: Element, K: Discipline> Window<T, K> {
             )
         };
         stream.not_capturing("creating a window")?;
-        let plan = self.meet(stream)?;
-        let (window, registration) = (plan.watched.clone(), plan.routes.own.registration.clone());
-        plan.build(stream).inspect_err(|error| {
-            let world = stream.world();
-            world.drops(window.id, &Side::BOTH);
-            world.revoke(&window, not_created(world, error));
-            keep(world, registration);
-        })
+        let world = stream.world();
+        // Till all exchanges about this window are made: see `Collective`.
+        let collective =
+            world.collective(format!("{} `{}`", self.purpose().opening(), self.name))?;
+        let (which, met) = self.meet(&collective)?;
+        let built = met.and_then(|meeting| {
+            let watched = meeting.watched.clone();
+            let halves = meeting.build(stream).inspect_err(|_| {
+                world.drops(watched.id, &Side::BOTH);
+            })?;
+            let made = make(&halves.0, &halves.1)?;
+            Ok((watched, halves, made))
+        });
+        let (watched, halves, made) = collective.agree(&which, built)?;
+        watched.opened();
+        Ok((halves, made))
     }
 
     /// Exchanges descriptions and memory.
-    fn meet<D: Device>(mut self, stream: &Stream<'_, D>) -> Result<Meeting<D>> {
-        let world = stream.world().clone();
+    /// Exchanges descriptions and memory. What fails within is this rank's own failure; the others are still to hear of it.
+    fn meet<D: Device>(
+        mut self,
+        collective: &Collective<'_, D>,
+    ) -> Result<(Which, Result<Meeting<D>>)> {
+        let world = collective.world();
         let rank = world.rank();
+        self.description = self.description.in_full(rank, world.size());
         self.description.staged = world.staged();
         self.description.started_alone = world.started_alone();
         self.description.land_up_to = world.device().land_up_to();
         if world.staged() {
-            let near = |other: usize| world.bell(other).is_some();
-            let far = (0..world.size()).filter(|other| world.by_nic(*other, near(*other)));
-            self.description.far = far.filter(|other| self.description.names(*other)).collect();
+            let far = |other: &usize| {
+                let near = *other < world.size() && world.bell(*other).is_some();
+                *other < world.size() && world.by_nic(*other, near)
+            };
+            self.description.far = self.description.neighbours();
+            self.description.far.retain(far);
         }
         let name = self.name.clone();
-        // Till all exchanges about this window are made: see `Collective`.
-        let collective = world.collective(format!("opening window `{name}`"))?;
         let said = match self.refused.take() {
             Some(why) => Err(Error::Invalid(why.to_string())),
             None => Ok((self.description.in_short(), Vec::new())),
         };
-        let (which, all) = collective.begin("opening a window", &name, said)?;
+        let label = self.purpose().label();
+        let (which, all) = collective.begin(label, &name, said)?;
         let id = which.number;
-        let all = all.into_iter().map(|(each, _)| each.in_full(world.size()));
+        let size = world.size();
+        let all = all.into_iter().enumerate();
+        let all = all.map(|(rank, (each, _))| each.in_full(rank, size));
         let all: Vec<Description> = all.collect();
         let edges = Edges::new(&all);
         check(&edges).map_err(|detail| which.mismatch(detail))?;
@@ -308,22 +354,18 @@ impl<T: Element, K: Discipline> Window<T, K> {
                     };
                 }
             }
-            Own::offer(&world, block, far, mine.lines())
+            Own::offer(world, block, far, mine.lines())
         });
         let neighbour = |other: usize| {
-            let near = mine.targets.contains(&other) || mine.origins.contains(&other);
-            near.then(|| {
+            mine.is_neighbour(other).then(|| {
                 let there = &shapes[other];
                 (there.bytes, there.is_far(rank).then_some(there.far_bytes))
             })
         };
-        let offered = own.as_ref().ok();
-        let registration = offered.and_then(|(own, _)| own.registration.clone());
-        let routes = Routes::find(&collective, &which, K::KIND, own, neighbour);
-        let routes = routes.inspect_err(|error| {
-            world.revoke_unborn(id, not_created(&world, error));
-            keep(&world, registration);
-        })?;
+        let routes = match Routes::find(collective, &which, K::KIND, own, neighbour)? {
+            Ok(routes) => routes,
+            Err(error) => return Ok((which, Err(error))),
+        };
         // Nobody may add to a word of ours before we are ready to hear of failures: the caller's thread registers the window
         // before it can enqueue anything, and words only wait to be read.
         let own = &routes.own;
@@ -359,12 +401,17 @@ impl<T: Element, K: Discipline> Window<T, K> {
         let watched = Arc::new(watched);
         world.watch_window(&watched);
         world.holds(id, &Side::BOTH);
-        Ok(Meeting {
+        let ways = all[rank].outbound.iter();
+        let ways = ways.map(|out| edges.slot(out.target, rank, out.key));
+        let ways = ways.collect();
+        let meeting = Meeting {
+            ways,
             all,
             shapes,
             watched,
             routes,
-        })
+        };
+        Ok((which, Ok(meeting)))
     }
 }
 
@@ -373,23 +420,11 @@ fn exposed_at_first<K: Discipline>(description: &Description) -> u64 {
     u64::from(K::KIND == Kind::Slot && description.buffers == 2)
 }
 
-fn not_created<D: Device>(world: &World<D>, error: &Error) -> Cause {
-    Cause::NotCreated {
-        rank: world.rank(),
-        reason: error.to_string(),
-    }
-}
-
-/// Of a window that this rank cannot create: the others may have their halves, and put to this rank already.
-fn keep<D: Device>(world: &World<D>, registration: Option<Keep>) {
-    if let (Some(attached), Some(registration)) = (world.nic(), registration) {
-        attached.nic.keep(registration);
-    }
-}
-
 /// All that the ranks have told each other.
 struct Meeting<D: Device> {
     all: Vec<Description>,
+    /// For each of this rank's ways to a slot, the number of the slot at its target.
+    ways: Vec<Option<usize>>,
     shapes: Vec<Shape>,
     watched: Arc<Watched<D>>,
     routes: Routes<D>,
@@ -455,18 +490,20 @@ impl<D: Device> Meeting<D> {
                     way,
                 })
             };
-        // Of a rank that has a landing the one slot, which is near.
-        let landed = |origin: usize| {
-            let mine = &self.all[rank];
-            let index = mine.inbound.iter().position(|slot| slot.origin == origin)?;
-            let from = shape.landing(index, own)?;
-            Some(Landed {
-                from,
-                slot: own.byte_add(shape.data() + shape.slots[index]),
-                flip: shape.flip(origin),
-                bytes: mine.inbound[index].len * mine.size,
-            })
-        };
+        // A rank that has a landing has that one slot, and is near.
+        let mine = &self.all[rank];
+        let mut landed = vec![None; shape.origins.len()];
+        for (index, slot) in mine.inbound.iter().enumerate() {
+            visited();
+            if let Some(from) = shape.landing(index, own) {
+                landed[index_of(slot.origin, &shape.origins)] = Some(Landed {
+                    from,
+                    slot: own.byte_add(shape.data() + shape.slots[index]),
+                    flip: shape.flip(slot.origin),
+                    bytes: slot.len * mine.size,
+                });
+            }
+        }
         let targets = shape.targets.iter().enumerate().map(|(index, &target)| {
             let there = &self.shapes[target];
             let done = there.done(index_of(rank, &there.origins));
@@ -480,7 +517,7 @@ impl<D: Device> Meeting<D> {
             let first = exposed_at_first::<K>(&self.all[origin]);
             let peer = peer(line, origin, shape.done(index), exposed, first)?;
             Ok(Peer {
-                landed: landed(origin),
+                landed: landed[index],
                 ..peer
             })
         });
@@ -494,7 +531,7 @@ impl<D: Device> Meeting<D> {
         let base: Vec<_> = shape.targets.iter().map(|target| base(*target)).collect();
         let reach = Arc::new(Reach {
             world: world.clone(),
-            window: self.watched.id,
+            window: self.watched.clone(),
             neighbours: neighbours.clone(),
             registration: routes.own.registration.clone(),
         });
@@ -516,7 +553,6 @@ impl<D: Device> Meeting<D> {
         };
         let (inbound, outbound) = (half(origins, ids[0]), half(targets, ids[1]));
 
-        let mine = &self.all[rank];
         let entries = mine
             .inbound
             .iter()
@@ -534,18 +570,15 @@ impl<D: Device> Meeting<D> {
             .outbound
             .iter()
             .zip(&shape.staging)
-            .map(|(out, staging)| {
+            .zip(&self.ways)
+            .map(|((out, staging), way)| {
+                visited();
                 let (target, there) = (&self.all[out.target], &self.shapes[out.target]);
                 let lane = index_of(out.target, &shape.targets);
                 let mut landing = None;
                 let (offset, len) = match K::KIND {
                     Kind::Slot => {
-                        let is_ours = |slot: &Inbound| (slot.origin, slot.key) == (rank, out.key);
-                        let index = target
-                            .inbound
-                            .iter()
-                            .position(is_ours)
-                            .expect("edges were checked");
+                        let index = way.expect("edges were checked");
                         landing = there.landing(index, base[lane]);
                         (there.slots[index], target.inbound[index].len)
                     }

@@ -26,8 +26,7 @@ pub(super) struct Description {
     pub(super) buffers: u32,
     /// Elements of memory (ranges and atomics).
     pub(super) memory: usize,
-    /// Elements of the vectors, if it is what an all-reduce is made of.
-    pub(super) reduces: Option<usize>,
+    pub(super) purpose: Purpose,
     pub(super) inbound: Vec<Inbound>,
     pub(super) outbound: Vec<Outbound>,
     /// Whether what goes by NICs is staged.
@@ -38,6 +37,41 @@ pub(super) struct Description {
     pub(super) land_up_to: usize,
     /// Whether the rank is alone because its process was started without a job: see [`check`].
     pub(super) started_alone: bool,
+}
+
+/// What a window is made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Purpose {
+    /// The program's own use.
+    Program,
+    /// An all-reduce of vectors of so many elements.
+    AllReduce {
+        len: usize,
+    },
+    Barrier,
+}
+
+impl Purpose {
+    /// The label of the exchange that begins its creation.
+    pub(super) fn label(self) -> &'static str {
+        match self {
+            Purpose::Barrier => "opening a barrier",
+            _ => "opening a window",
+        }
+    }
+
+    /// What is done when one is created, for people.
+    pub(super) fn opening(self) -> &'static str {
+        match self {
+            Purpose::Barrier => "opening barrier",
+            _ => "opening window",
+        }
+    }
+}
+
+/// The rounds of a barrier of so many ranks: how much further on the rank is that is told.
+pub(crate) fn rounds(ranks: usize) -> impl Iterator<Item = usize> {
+    std::iter::successors(Some(1), |step| Some(2 * step)).take_while(move |step| *step < ranks)
 }
 
 /// A slot for an origin.
@@ -59,38 +93,51 @@ pub(super) struct Outbound {
 }
 
 impl Description {
-    /// As it is sent: of an all-reduce the slots follow from how many ranks there are, and what all ranks would tell all of
-    /// them would grow with the cube of that.
+    /// As it is sent: where the purpose says what the slots are, without them. What all ranks of an all-reduce would tell
+    /// all of them would grow with the cube of their number.
     pub(super) fn in_short(&self) -> Self {
         let mut short = self.clone();
-        if short.reduces.is_some() {
+        if short.purpose != Purpose::Program {
             (short.inbound, short.outbound) = Default::default();
         }
         short
     }
 
-    /// What was [sent in short](Self::in_short), in a job of so many ranks: a slot from each rank, and a way to each.
-    pub(super) fn in_full(mut self, ranks: usize) -> Self {
-        if let Some(len) = self.reduces {
-            let (key, range) = (0, 0..0);
-            self.inbound = (0..ranks)
-                .map(|origin| Inbound { origin, key, len })
-                .collect();
-            let out = |target| Outbound {
-                target,
-                key,
-                range: range.clone(),
-                expected: None,
-            };
-            self.outbound = (0..ranks).map(out).collect();
+    /// What a rank [sent in short](Self::in_short), in a job of so many ranks. For an all-reduce that is a slot from each
+    /// rank, and a way to each; for a barrier a slot of no elements from the rank that tells this one in each round, and a
+    /// way to the one that it tells.
+    pub(super) fn in_full(mut self, rank: usize, ranks: usize) -> Self {
+        let slot = |(origin, len)| Inbound {
+            origin,
+            key: 0,
+            len,
+        };
+        let way = |target| Outbound {
+            target,
+            key: 0,
+            range: 0..0,
+            expected: None,
+        };
+        match self.purpose {
+            Purpose::Program => {}
+            Purpose::AllReduce { len } => {
+                self.inbound = (0..ranks).map(|origin| slot((origin, len))).collect();
+                self.outbound = (0..ranks).map(way).collect();
+            }
+            Purpose::Barrier => {
+                let origins = rounds(ranks).map(|step| (rank + ranks - step) % ranks);
+                self.inbound = origins.map(|origin| slot((origin, 0))).collect();
+                let targets = rounds(ranks).map(|step| (rank + step) % ranks);
+                self.outbound = targets.map(way).collect();
+            }
         }
         self
     }
 
-    /// Whether this rank says that it puts to another, or gets puts from it.
-    pub(super) fn names(&self, other: usize) -> bool {
-        self.outbound.iter().any(|out| out.target == other)
-            || self.inbound.iter().any(|slot| slot.origin == other)
+    /// The ranks that this one puts to or gets puts from, ascending.
+    pub(super) fn neighbours(&self) -> Vec<usize> {
+        let targets = self.outbound.iter().map(|out| out.target);
+        sorted(targets.chain(self.inbound.iter().map(|slot| slot.origin)))
     }
 
     /// The ranks that this one puts to, ascending.
@@ -147,8 +194,8 @@ pub(super) fn check(edges: &Edges<'_>) -> Result<(), String> {
         if (each.layout, each.size) != (first.layout, first.size) {
             return Err(elements_differ(first, rank, each));
         }
-        if each.reduces != first.reduces {
-            return Err(vectors_differ(first.reduces, rank, each.reduces));
+        if each.purpose != first.purpose {
+            return Err(purposes_differ(first.purpose, rank, each.purpose));
         }
         if each.buffers != first.buffers {
             return differs("buffers", &first.buffers, &each.buffers);
@@ -161,9 +208,8 @@ pub(super) fn check(edges: &Edges<'_>) -> Result<(), String> {
                 "ranks {rank} and {other} reach each other by NICs through staged memory, which only windows by slot have"
             ));
         }
-        // What all-reduces of one length say fits, since each was made here, and of one it is known that its memory can be
-        // addressed.
-        if each.reduces.is_none() || rank == 0 {
+        // Where the slots follow from the purpose they fit, and the memory of all ranks can be addressed if that of one can.
+        if each.purpose == Purpose::Program || rank == 0 {
             check_rank(edges, rank, each)?;
         }
     }
@@ -189,11 +235,12 @@ fn elements_differ(first: &Description, rank: usize, each: &Description) -> Stri
 }
 
 /// Slots do not say so: what is put may be shorter than a slot.
-fn vectors_differ(first: Option<usize>, rank: usize, each: Option<usize>) -> String {
-    let what = |reduces: Option<usize>| match reduces {
-        Some(1) => "an all-reduce of 1 element".to_owned(),
-        Some(len) => format!("an all-reduce of {len} elements"),
-        None => "a window".to_owned(),
+fn purposes_differ(first: Purpose, rank: usize, each: Purpose) -> String {
+    let what = |purpose: Purpose| match purpose {
+        Purpose::Program => "a window".to_owned(),
+        Purpose::AllReduce { len: 1 } => "an all-reduce of 1 element".to_owned(),
+        Purpose::AllReduce { len } => format!("an all-reduce of {len} elements"),
+        Purpose::Barrier => "a barrier".to_owned(),
     };
     let (mine, theirs) = (what(first), what(each));
     format!("ranks 0 and {rank} disagree about what it is: {mine} and {theirs}")
@@ -210,12 +257,6 @@ fn check_rank(edges: &Edges<'_>, rank: usize, each: &Description) -> Result<(), 
     for (index, slot) in each.inbound.iter().enumerate() {
         if slot.origin >= size {
             return Err(no_such(slot.origin));
-        }
-        if slot.len == 0 {
-            return Err(format!(
-                "rank {rank} has a slot of length 0 for rank {}",
-                slot.origin
-            ));
         }
         if edges.slot(rank, slot.origin, slot.key) != Some(index) {
             return Err(format!(
@@ -253,7 +294,7 @@ fn check_rank(edges: &Edges<'_>, rank: usize, each: &Description) -> Result<(), 
                     "rank {rank} expects the slot of rank {there} with key {key} to have {expected} elements, and it has {len}"
                 ));
             }
-        } else if out.range.is_empty() || out.range.end > target.memory {
+        } else if out.range.start > out.range.end || out.range.end > target.memory {
             let (range, len) = (&out.range, target.memory);
             return Err(format!(
                 "rank {rank} declares {range:?} of rank {there}, which has {len} elements"
@@ -291,7 +332,9 @@ fn check_rank(edges: &Edges<'_>, rank: usize, each: &Description) -> Result<(), 
 fn check_ranges(all: &[Description]) -> Result<(), String> {
     let mut all_ranges: Vec<Vec<(usize, usize, usize)>> = vec![Vec::new(); all.len()];
     for (origin, each) in all.iter().enumerate() {
-        for out in &each.outbound {
+        // An empty range overlaps with nothing, wherever it is.
+        let some = each.outbound.iter().filter(|out| !out.range.is_empty());
+        for out in some {
             all_ranges[out.target].push((out.range.start, out.range.end, origin));
         }
     }
@@ -325,7 +368,7 @@ mod tests {
             kind: Kind::Slot,
             buffers: 2,
             memory: 0,
-            reduces: None,
+            purpose: Purpose::Program,
             inbound: inbound
                 .iter()
                 .map(|&(origin, key, len)| Inbound { origin, key, len })
@@ -361,17 +404,40 @@ mod tests {
     #[test]
     fn what_is_sent_of_an_all_reduce_is_short() {
         let window = plain(&[(1, 3, 4)], &[(1, 3)]);
-        assert_eq!(window.in_short().in_full(2), window);
+        assert_eq!(window.in_short().in_full(0, 2), window);
         let reduce = Description {
-            reduces: Some(4),
+            purpose: Purpose::AllReduce { len: 4 },
             ..plain(&[], &[])
         };
-        let reduce = reduce.in_full(1000);
+        let reduce = reduce.in_full(0, 1000);
         check(&vec![reduce.clone(); 1000]).unwrap();
         assert_eq!((reduce.inbound.len(), reduce.outbound.len()), (1000, 1000));
         let sent = postcard::to_allocvec(&reduce.in_short()).unwrap();
         assert!(sent.len() < 100, "{} bytes", sent.len());
-        assert_eq!(reduce.in_short().in_full(1000), reduce);
+        assert_eq!(reduce.in_short().in_full(3, 1000), reduce);
+    }
+
+    #[test]
+    fn the_slots_of_a_barrier_fit_for_every_number_of_ranks() {
+        for ranks in 1..=40 {
+            let barrier = Description {
+                purpose: Purpose::Barrier,
+                ..plain(&[], &[])
+            };
+            let all: Vec<_> = (0..ranks)
+                .map(|rank| barrier.clone().in_full(rank, ranks))
+                .collect();
+            let edges = Edges::new(&all);
+            // Each as if it were the program's own, which takes nothing for granted.
+            for (rank, each) in all.iter().enumerate() {
+                check_rank(&edges, rank, each).unwrap();
+                // One round for each power of two, each with ranks of its own.
+                let expected = ranks.next_power_of_two().trailing_zeros() as usize;
+                assert_eq!(each.targets().len(), expected);
+                assert_eq!(edges.origins(rank).len(), expected);
+                assert!(!each.neighbours().contains(&rank));
+            }
+        }
     }
 
     #[test]
@@ -436,7 +502,8 @@ mod tests {
         );
         assert!(verdict(plain(&[(0, 0, 4)], &[])).contains("does not name"));
         assert!(verdict(plain(&[], &[(0, 0)])).contains("no such slot"));
-        assert!(verdict(plain(&[(0, 0, 0)], &[(0, 0)])).contains("length 0"));
+        // A slot of no elements is one.
+        check(&[fits.clone(), plain(&[(0, 0, 0)], &[(0, 0)])]).unwrap();
         assert!(verdict(plain(&[(0, 0, 4), (7, 0, 1)], &[(0, 0)])).contains("the job has 2 ranks"));
         assert!(verdict(plain(&[(0, 0, usize::MAX)], &[(0, 0)])).contains("exceeds"));
         let one = check(&[plain(&[], &[(1, 0)])]).unwrap_err();
@@ -452,6 +519,12 @@ mod tests {
         };
         expects(None).unwrap();
         expects(Some(6)).unwrap();
+        let empty = [plain(&[(1, 0, 0)], &[(1, 0)]), {
+            let mut other = plain(&[(0, 0, 6)], &[(0, 0)]);
+            other.outbound[0].expected = Some(0);
+            other
+        }];
+        check(&empty).unwrap();
         for wrong in [0, 4, 7] {
             let error = expects(Some(wrong)).unwrap_err();
             let both = format!("key 0 to have {wrong} elements, and it has 6");
@@ -485,10 +558,14 @@ mod tests {
                 .unwrap_err()
                 .contains("overlap")
         );
-        assert!(
-            check(&[ranged(&[(1, 0..11)]), ranged(&[])])
-                .unwrap_err()
-                .contains("which has 10 elements")
-        );
+        // Empty ones overlap with nothing, in the middle of another, at its ends, and at the end of the memory.
+        let empty = [(1, 3..3), (1, 0..0), (1, 5..5), (1, 10..10), (1, 3..3)];
+        check(&[ranged(&[(1, 0..10)]), ranged(&empty)]).unwrap();
+        check(&[ranged(&empty), ranged(&[(1, 0..10)])]).unwrap();
+        #[allow(clippy::reversed_empty_ranges, reason = "it is what is refused")]
+        for wrong in [0..11, 11..11, 10..11, 5..4, usize::MAX..usize::MAX] {
+            let error = check(&[ranged(&[(1, wrong)]), ranged(&[])]).unwrap_err();
+            assert!(error.contains("which has 10 elements"), "{error}");
+        }
     }
 }

@@ -9,21 +9,15 @@
 use std::cmp::Ordering;
 
 use super::describe::{Description, Inbound, Outbound};
+use super::visited;
 
 /// The entries of a list in the order of what they are looked up by; of those that are equal, the first one first. None if
 /// the list has that order itself.
 struct Order(Option<Vec<u32>>);
 
-#[cfg(test)]
-std::thread_local! {
-    /// How often an entry was looked at.
-    static LOOKS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
-}
-
 /// An entry, as it is looked up.
 fn look<T, K>(list: &[T], by: &impl Fn(&T) -> K, index: usize) -> K {
-    #[cfg(test)]
-    LOOKS.set(LOOKS.get() + 1);
+    visited();
     by(&list[index])
 }
 
@@ -150,14 +144,15 @@ impl<'a> Edges<'a> {
         says(a, b) || says(b, a)
     }
 
-    /// Whether an inbound slot of `rank` has a landing: both ends make something of it, and the slot alone is what the
-    /// word of its origin stands for.
+    /// Whether an inbound slot of `rank` has a landing: it has bytes (those of an empty one would always be there), both
+    /// ends make something of it, and the slot alone is what the word of its origin stands for.
     pub(super) fn has_landing(&self, rank: usize, slot: &Inbound) -> bool {
         let (mine, origin) = (&self.all[rank], &self.all[slot.origin]);
         let (order, list) = (&self.inbound[rank], &mine.inbound);
         let of_origin = order.find(list, |other| other.origin, &slot.origin, slot.origin);
         let bytes = slot.len.saturating_mul(mine.size);
-        bytes <= mine.land_up_to.min(origin.land_up_to)
+        bytes != 0
+            && bytes <= mine.land_up_to.min(origin.land_up_to)
             && bytes.is_multiple_of(4)
             && of_origin.is_some_and(|(_, many)| many == 1)
             && !self.far(rank, slot.origin)
@@ -166,9 +161,9 @@ impl<'a> Edges<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Kind;
-    use super::super::describe::check;
+    use super::super::describe::{Purpose, check};
     use super::super::shape::Shape;
+    use super::super::{Kind, VISITS};
     use super::*;
 
     /// What ranks say that all put to all others, in some order: of which half are not where they would be guessed.
@@ -181,7 +176,7 @@ mod tests {
             kind,
             buffers: 1,
             memory: ranks,
-            reduces: None,
+            purpose: Purpose::Program,
             inbound: (0..slots)
                 .map(|at| (at * 7 + 3) % ranks)
                 .filter(|origin| *origin != rank)
@@ -260,12 +255,12 @@ mod tests {
     fn a_window_of_all_with_all_takes_the_square_of_the_ranks() {
         let looks = |ranks: usize, kind, far| {
             let all = all_to_all(ranks, kind, far);
-            LOOKS.set(0);
+            VISITS.set(0);
             let edges = Edges::new(&all);
             check(&edges).unwrap();
             let shapes = (0..ranks).map(|rank| Shape::of(&edges, rank).bytes);
             assert_ne!(shapes.sum::<usize>(), 0);
-            LOOKS.get()
+            VISITS.get()
         };
         for (kind, far) in [
             (Kind::Slot, false),

@@ -90,22 +90,9 @@ impl<D: Device> Body for InboxBody<D> {
 impl<D: Device> Epoch<D> {
     fn new(half: &Half<D>, group: u64, members: Vec<usize>) -> Result<Self> {
         let peers = || members.iter().map(|index| &half.peers[*index]);
-        let post = peers().map(post_steps);
+        let post = peers().map(signal_steps);
         let wait = peers().map(|peer| vec![wait_step(peer, half.window.id)]);
-        let mut arms = Vec::new();
-        for peer in peers() {
-            if let Way::Nic(line) = &peer.way {
-                let program = Program {
-                    transfers: Vec::new(),
-                    signal: line.signal().clone(),
-                    keep: Vec::new(),
-                };
-                // SAFETY: the word is the origin's for exposures by this rank, in registered memory; the bell is the
-                // origin's.
-                let program = unsafe { line.queue().prepare(program) }?;
-                arms.push(Arm::new(line, program, &half.window));
-            }
-        }
+        let arms = signal_arms(half, peers())?;
         // SAFETY: all words lie in blocks that the half holds; this inbox's stream alone advances the operands. A wait
         // whose data may land writes the slot of its origin alone, which is exposed to that origin until the wait is
         // over.
@@ -138,8 +125,29 @@ impl<D: Device> Epoch<D> {
     }
 }
 
-/// Tells an origin that the memory is exposed to it.
-fn post_steps(peer: &Peer) -> Vec<Step> {
+/// What the NIC does for signals without data to some peers of a half.
+pub(super) fn signal_arms<'a, D: Device>(
+    half: &Half<D>,
+    peers: impl Iterator<Item = &'a Peer>,
+) -> Result<Vec<Arm<D>>> {
+    let mut arms = Vec::new();
+    for peer in peers {
+        if let Way::Nic(line) = &peer.way {
+            let program = Program {
+                transfers: Vec::new(),
+                signal: line.signal().clone(),
+                keep: Vec::new(),
+            };
+            // SAFETY: the word is the peer's for what this half tells it, in registered memory; the bell is the peer's.
+            let program = unsafe { line.queue().prepare(program) }?;
+            arms.push(Arm::new(line, program, &half.window));
+        }
+    }
+    Ok(arms)
+}
+
+/// Tells a peer without data: an origin that the memory is exposed to it, say.
+pub(super) fn signal_steps(peer: &Peer) -> Vec<Step> {
     match peer.way {
         Way::Mapped { word, bell } => vec![Step::Add(Add {
             word,
@@ -288,6 +296,10 @@ impl<'s, T: Element, K: Discipline, D: Device> Inbox<'s, T, K, D> {
             held: Held::new(body),
             marker: PhantomData,
         }
+    }
+
+    pub(super) fn half(&self) -> &Half<D> {
+        &self.held.half
     }
 
     pub(super) fn table(&self) -> &Table<D> {

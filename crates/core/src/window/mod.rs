@@ -29,6 +29,12 @@
 //! - [`Atomic`]: any origin may update any element of its targets, by atomic operations only. Those of one epoch come to
 //!   each element in the order in which their origin has noted them (MPI 4.1, section 12.7.2, says so of accumulates).
 //!
+//! # Nothing
+//!
+//! Slots, ranges, memory and operations may have no elements. An operation on none does nothing, and its epoch is
+//! complete as ever: so a window of empty slots is a way to give signals. Each epoch is one, and the next one waits, as
+//! ever, until its target has posted.
+//!
 //! # Failure
 //!
 //! Errors of a call give its token back. Dropping an [`Exposed`] or an [`Access`] half-done revokes the window for everybody,
@@ -44,10 +50,13 @@ pub(crate) mod myself;
 mod outbox;
 mod plan;
 mod programs;
+mod rounds;
 mod routes;
 mod shape;
 mod source;
 mod stages;
+#[cfg(test)]
+mod tests;
 mod through;
 mod view;
 
@@ -57,6 +66,7 @@ pub use builder::{Buffers, Window};
 pub use exchange::{Refused, exchange};
 pub use inbox::{Exposed, Inbox, Tested};
 pub use outbox::Outbox;
+pub(crate) use rounds::Rounds;
 pub use source::{IntoSource, IntoSourceMut, Source, SourceMut};
 use through::Reach;
 pub use tidegate_hal::batch::Op;
@@ -194,6 +204,7 @@ struct Half<D: Device> {
     _blocks: Arc<Vec<Option<D::Block>>>,
     /// Lets peers reach this rank's block through the NIC.
     _reach: Arc<Reach<D>>,
+    /// Ascending.
     peers: Vec<Peer>,
     /// What both halves know of each other, if this rank is its own peer.
     myself: Option<Arc<Myself<D>>>,
@@ -230,9 +241,8 @@ impl<D: Device> Half<D> {
             .map(|rank| {
                 self.world.check_rank(*rank)?;
                 self.peers
-                    .iter()
-                    .position(|peer| peer.rank == *rank)
-                    .ok_or_else(|| Error::NotInGroup {
+                    .binary_search_by_key(rank, |peer| peer.rank)
+                    .map_err(|_| Error::NotInGroup {
                         window: self.window.name.clone(),
                         rank: *rank,
                         role,
@@ -301,6 +311,19 @@ impl<B: Body> Drop for Held<B> {
             home.retire(body);
         }
     }
+}
+
+#[cfg(test)]
+std::thread_local! {
+    /// How often this thread has looked at a slot, a way to one, an operation of an epoch, or a piece of a layout.
+    pub(crate) static VISITS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
+/// Counts a look at a slot, a way, an operation, or a piece of a layout, for tests of what many of them take.
+#[inline(always)]
+pub(crate) fn visited() {
+    #[cfg(test)]
+    VISITS.set(VISITS.get() + 1);
 }
 
 /// Submits a batch of window halves that rings for what the NIC is to be armed with.

@@ -15,8 +15,8 @@ use tidegate_hal::nic::Keep;
 use super::outbox::{Edge, Touched};
 use super::programs::programs;
 use super::stages::{cut, stages};
-use super::{Half, Way};
-use crate::error::{Error, Result};
+use super::{Half, Way, visited};
+use crate::error::{Error, Result, push};
 use crate::layout::Layout;
 use crate::nic::Arm;
 
@@ -223,9 +223,10 @@ impl<D: Device> Plans<D> {
             let begun = self.plans[index].notes[..self.followed].to_vec();
             self.notes.extend(begun);
         }
-        validate(half, edges, members, &self.notes)?;
-        let arms = programs(half, edges, members, &self.notes, touched)?;
-        let batch = Arc::new(lower(half, edges, members, &self.notes));
+        let lanes = Lanes::of(half.peers.len(), edges, &self.notes);
+        validate(half, edges, members, &self.notes, &lanes)?;
+        let arms = programs(half, edges, members, &lanes, touched)?;
+        let batch = Arc::new(lower(half, edges, members, &lanes));
         if self.plans.len() == PLANS {
             // The queue holds what of it is still to run.
             self.plans.remove(0);
@@ -279,12 +280,52 @@ impl<D: Device> Note<D> {
     }
 }
 
+/// The notes of an open epoch, by lane: an epoch may have many notes and many lanes, so nobody looks through all notes
+/// for each lane.
+pub(super) struct Lanes<'a, D: Device> {
+    notes: Vec<Vec<&'a Note<D>>>,
+    /// Whether what goes to the target is staged.
+    staged: Vec<bool>,
+}
+
+impl<'a, D: Device> Lanes<'a, D> {
+    fn of(lanes: usize, edges: &[Edge], notes: &'a [Note<D>]) -> Self {
+        let mut by_lane = Lanes {
+            notes: vec![Vec::new(); lanes],
+            staged: vec![false; lanes],
+        };
+        for edge in edges {
+            visited();
+            by_lane.staged[edge.lane] |= edge.staging.is_some();
+        }
+        for note in notes {
+            visited();
+            // An operation on nothing is no step of a batch, and no transfer: the epoch's signal goes without it.
+            if note.count != 0 {
+                by_lane.notes[edges[note.edge as usize].lane].push(note);
+            }
+        }
+        by_lane
+    }
+
+    /// The notes of a lane that touch something, in their order.
+    pub(super) fn notes(&self, lane: usize) -> &[&'a Note<D>] {
+        &self.notes[lane]
+    }
+
+    /// Whether what goes to the target of a lane is staged.
+    pub(super) fn is_staged(&self, lane: usize) -> bool {
+        self.staged[lane]
+    }
+}
+
 /// Checks what only the whole epoch can show: targets outside of the group, and overlaps.
 fn validate<D: Device>(
     half: &Half<D>,
     edges: &[Edge],
     members: &[usize],
     notes: &[Note<D>],
+    lanes: &Lanes<'_, D>,
 ) -> Result<()> {
     for note in notes {
         let mut layouts = note.local_layout.iter().chain(&note.remote_layout);
@@ -293,7 +334,8 @@ fn validate<D: Device>(
             return Err(Error::Invalid(what.into()));
         }
         let lane = edges[note.edge as usize].lane;
-        if !members.contains(&lane) {
+        // Members are in the order of the peers.
+        if members.binary_search(&lane).is_err() {
             let (window, rank) = (half.window.name.clone(), half.peers[lane].rank);
             return Err(Error::NotInGroup {
                 window,
@@ -302,32 +344,29 @@ fn validate<D: Device>(
             });
         }
     }
-    let is_alone = |lane: usize| {
-        let to_lane = |note: &&Note<D>| edges[note.edge as usize].lane == lane;
-        let mut notes = notes.iter().filter(to_lane);
-        match (notes.next(), notes.next()) {
-            (Some(note), None) => note.remote_layout.as_ref().is_none_or(Layout::is_distinct),
-            _ => false,
-        }
-    };
     for &lane in members {
         // One that touches no element twice overlaps with nothing: its pieces, which may be many, are not listed.
-        if is_alone(lane) {
+        if let [note] = lanes.notes(lane)
+            && note.remote_layout.as_ref().is_none_or(Layout::is_distinct)
+        {
             continue;
         }
-        let mut runs: Vec<(usize, usize, What)> = Vec::new();
-        for note in notes {
-            let edge = &edges[note.edge as usize];
-            if edge.lane == lane && !is_atomic(note.what) {
-                // An operation on nothing overlaps with nothing.
-                let some = note.runs(edge).filter(|(first, end)| first < end);
-                runs.extend(some.map(|(first, end)| (first, end, note.what)));
+        // With the number of the operation, of those of the lane.
+        let mut runs: Vec<(usize, usize, u32)> = Vec::new();
+        let notes = lanes.notes(lane);
+        for (number, note) in (0u32..).zip(notes) {
+            visited();
+            if !is_atomic(note.what) {
+                for (first, end) in note.runs(&edges[note.edge as usize]) {
+                    push(&mut runs, (first, end, number))?;
+                }
             }
         }
-        runs.sort_unstable_by_key(|(first, end, _)| (*first, *end));
+        runs.sort_unstable();
         // The furthest end so far, and which operation reaches it.
         let mut reach: Option<(usize, What)> = None;
-        for (first, end, what) in runs {
+        for (first, end, number) in runs {
+            let what = notes[number as usize].what;
             if let Some((until, other)) = reach
                 && first < until
                 && !compatible(what, other)
@@ -362,7 +401,12 @@ fn compatible(a: What, b: What) -> bool {
     matches!((a, b), (What::Get, What::Get)) || (matches!(a, What::Accumulate { .. }) && a == b)
 }
 
-fn lower<D: Device>(half: &Half<D>, edges: &[Edge], members: &[usize], notes: &[Note<D>]) -> Batch {
+fn lower<D: Device>(
+    half: &Half<D>,
+    edges: &[Edge],
+    members: &[usize],
+    by_lane: &Lanes<'_, D>,
+) -> Batch {
     let window = half.window.id;
     let lanes: Vec<Vec<Step>> = members
         .iter()
@@ -391,9 +435,11 @@ fn lower<D: Device>(half: &Half<D>, edges: &[Edge], members: &[usize], notes: &[
                         bell: *bell,
                     };
                     steps.push(wait);
-                    let moves = || of_lane(lane, edges, notes);
-                    let alone = moves().count() == 1;
-                    steps.extend(moves().map(|(note, edge)| {
+                    let notes = by_lane.notes(lane);
+                    let alone = notes.len() == 1;
+                    steps.extend(notes.iter().map(|note| {
+                        visited();
+                        let edge = &edges[note.edge as usize];
                         let mv = lower_note(note, edge, peer.operand, size);
                         // Nothing is signalled for what lands, nor for what else the epoch does.
                         let landing = mv.landing.filter(|_| alone);
@@ -401,7 +447,7 @@ fn lower<D: Device>(half: &Half<D>, edges: &[Edge], members: &[usize], notes: &[
                     }));
                     steps.extend([Step::Flush, Step::Add(add)]);
                 }
-                Way::Nic(line) if staged(lane, edges) => {
+                Way::Nic(line) if by_lane.is_staged(lane) => {
                     // The exposure last: a device may make much of the operand that chooses the buffer being that of
                     // the wait just before the moves.
                     if !half.world.ignores_tickets() {
@@ -409,7 +455,7 @@ fn lower<D: Device>(half: &Half<D>, edges: &[Edge], members: &[usize], notes: &[
                     }
                     steps.push(wait);
                     let chunks = line.chunks(half.world.chunks());
-                    let stages = stages(lane, edges, notes, size, chunks);
+                    let stages = stages(by_lane.notes(lane), size, chunks);
                     for (index, stage) in stages.iter().enumerate() {
                         steps.extend(stage.iter().map(|piece| {
                             let edge = &edges[piece.note.edge as usize];
@@ -430,7 +476,8 @@ fn lower<D: Device>(half: &Half<D>, edges: &[Edge], members: &[usize], notes: &[
             steps
         })
         .collect();
-    let keep = notes.iter().flat_map(Note::layouts).collect();
+    let notes = members.iter().flat_map(|lane| by_lane.notes(*lane));
+    let keep = notes.flat_map(|note| note.layouts()).collect();
     let by_nic = members
         .iter()
         .any(|lane| matches!(half.peers[*lane].way, Way::Nic(_)));
@@ -439,22 +486,6 @@ fn lower<D: Device>(half: &Half<D>, edges: &[Edge], members: &[usize], notes: &[
     // the epoch is complete; overlaps were refused above; the exposure that each lane waits for orders its moves with
     // the target, and slots, ranges or atomicity with other origins; tables are kept.
     unsafe { Batch::new(lanes, keep) }.helped(by_nic)
-}
-
-/// Whether what goes to a target is staged.
-pub(super) fn staged(lane: usize, edges: &[Edge]) -> bool {
-    let mut to_target = edges.iter().filter(|edge| edge.lane == lane);
-    to_target.any(|edge| edge.staging.is_some())
-}
-
-/// The notes of a lane, with their edges.
-pub(super) fn of_lane<'a, D: Device>(
-    lane: usize,
-    edges: &'a [Edge],
-    notes: &'a [Note<D>],
-) -> impl Iterator<Item = (&'a Note<D>, &'a Edge)> {
-    let with_edge = notes.iter().map(|note| (note, &edges[note.edge as usize]));
-    with_edge.filter(move |(_, edge)| edge.lane == lane)
 }
 
 /// An operation on elements of `size` bytes as a stream does it.

@@ -18,9 +18,9 @@ use tidegate_hal::memory::Ptr;
 use tidegate_hal::nic::{Direction, Keep, Program, RemoteMemory, RemotePtr, RemoteSide, Transfer};
 
 use super::outbox::{Edge, Touched};
-use super::plan::{Note, What, lower_note, of_lane, staged};
+use super::plan::{Lanes, Note, What, lower_note};
 use super::stages::{Piece, stages};
-use super::{Half, Way};
+use super::{Half, Way, visited};
 use crate::error::{Error, Result};
 use crate::nic::{Arm, Line};
 
@@ -29,18 +29,24 @@ pub(super) fn programs<D: Device>(
     half: &Half<D>,
     edges: &[Edge],
     members: &[usize],
-    notes: &[Note<D>],
+    lanes: &Lanes<'_, D>,
     touched: &[Touched],
 ) -> Result<Vec<Arm<D>>> {
     let mut arms = Vec::new();
+    let mut memory: Vec<Vec<Keep>> = vec![Vec::new(); half.peers.len()];
+    for each in touched {
+        if let Some(lane) = each.lane {
+            memory[lane].push(each.tickets.memory().clone());
+        }
+    }
     for &lane in members {
         let Way::Nic(line) = &half.peers[lane].way else {
             continue;
         };
-        let of_lane = || of_lane(lane, edges, notes);
-        let is_staged = staged(lane, edges);
+        let notes = lanes.notes(lane);
+        let is_staged = lanes.is_staged(lane);
         let is_put = |what| matches!(what, What::Put | What::PutCounted { .. });
-        if is_staged && of_lane().any(|(note, _)| !is_put(note.what)) {
+        if is_staged && notes.iter().any(|note| !is_put(note.what)) {
             return Err(Error::Invalid(format!(
                 "window `{}`: only puts can be staged for the NIC to rank {}",
                 half.window.name, half.peers[lane].rank
@@ -49,22 +55,22 @@ pub(super) fn programs<D: Device>(
         let transfers = if is_staged {
             let size = half.window.element_size;
             let chunks = line.chunks(half.world.chunks());
-            let stages = stages(lane, edges, notes, size, chunks);
+            let stages = stages(notes, size, chunks);
             staged_transfers(&stages, edges, line.remote(), size)
         } else {
-            let each = of_lane().map(|(note, edge)| transfer(note, edge, line, half));
+            let edge = |note: &Note<D>| &edges[note.edge as usize];
+            let each = notes
+                .iter()
+                .map(|note| transfer(note, edge(note), line, half));
             each.collect()
         };
-        let memory = touched
-            .iter()
-            .filter(|each| each.lane == Some(lane))
-            .map(|each| each.tickets.memory().clone());
         let program = Program {
             transfers,
             signal: line.signal().clone(),
-            keep: of_lane()
-                .flat_map(|(note, _)| note.layouts())
-                .chain(memory)
+            keep: notes
+                .iter()
+                .flat_map(|note| note.layouts())
+                .chain(std::mem::take(&mut memory[lane]))
                 .chain([half.window.clone() as Keep])
                 .collect(),
         };
@@ -125,27 +131,30 @@ pub(super) fn staged_transfers<D: Device>(
 ) -> Vec<Transfer> {
     let mut transfers = Vec::new();
     for (stage, pieces) in stages.iter().enumerate() {
-        for (index, edge) in edges.iter().enumerate() {
-            let Some(staging) = edge.staging else {
-                continue;
-            };
-            let to_edge = pieces.iter().filter(|it| it.note.edge as usize == index);
-            let mut runs: Vec<_> = to_edge.flat_map(Piece::extents).collect();
-            runs.retain(|(first, end)| first < end);
-            runs.sort_unstable();
-            runs.dedup_by(|next, before| {
-                let beside = next.0 == before.1;
-                if beside {
-                    before.1 = next.1;
-                }
-                beside
-            });
-            let side = |base: Ptr, flip: usize| Side {
-                base,
-                flip,
-                shape: Shape::Linear,
-            };
-            transfers.extend(runs.into_iter().map(|(first, end)| Transfer {
+        // By edges, and what lies side by side as one.
+        let mut runs = Vec::new();
+        for piece in pieces {
+            visited();
+            let extents = piece.extents();
+            runs.extend(extents.map(|(first, end)| (piece.edge(), first, end)));
+        }
+        runs.sort_unstable();
+        runs.dedup_by(|next, before| {
+            let beside = (next.0, next.1) == (before.0, before.2);
+            if beside {
+                before.2 = next.2;
+            }
+            beside
+        });
+        let side = |base: Ptr, flip: usize| Side {
+            base,
+            flip,
+            shape: Shape::Linear,
+        };
+        transfers.extend(runs.into_iter().filter_map(|(edge, first, end)| {
+            let edge = &edges[edge];
+            let staging = edge.staging?;
+            Some(Transfer {
                 action: Action::Copy,
                 direction: Direction::Put,
                 size: size as u32,
@@ -160,8 +169,8 @@ pub(super) fn staged_transfers<D: Device>(
                     shape: Shape::Linear,
                 },
                 stage: stage as u32,
-            }));
-        }
+            })
+        }));
     }
     transfers
 }

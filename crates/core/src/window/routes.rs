@@ -79,14 +79,15 @@ impl<D: Device> Own<D> {
 
 impl<D: Device> Routes<D> {
     /// Exchanges what the ranks say of their memory, and chooses the way to each neighbour: `neighbour` says how many
-    /// bytes its block has, and its staged one. Collective.
+    /// bytes its block has, and its staged one. Collective. That a neighbour cannot be reached only this rank knows: it is
+    /// the error within.
     pub(super) fn find(
         collective: &Collective<'_, D>,
         which: &Which,
         kind: Kind,
         own: Result<(Own<D>, Brought<Offer>)>,
         neighbour: impl Fn(usize) -> Option<(usize, Option<usize>)>,
-    ) -> Result<Self> {
+    ) -> Result<Result<Self>> {
         let (own, offer) = match own {
             Ok((own, offer)) => (Some(own), Ok(offer)),
             Err(error) => (None, Err(error)),
@@ -94,6 +95,17 @@ impl<D: Device> Routes<D> {
         let said = collective.tell("sharing a window's memory", which, offer)?;
         let own = own.expect("who has failed gets its own error");
         let (world, name) = (collective.world(), &*which.name);
+        Ok(Self::reach(world, name, kind, own, said, neighbour))
+    }
+
+    fn reach(
+        world: &World<D>,
+        name: &str,
+        kind: Kind,
+        own: Own<D>,
+        said: Vec<Brought<Offer>>,
+        neighbour: impl Fn(usize) -> Option<(usize, Option<usize>)>,
+    ) -> Result<Self> {
         let (mut blocks, mut remotes, mut with_nic) = (Vec::new(), Vec::new(), Vec::new());
         for (rank, (key, handles)) in said.into_iter().enumerate() {
             let (mut block, mut remote) = (None, None);

@@ -27,6 +27,7 @@ use crate::nic::Line;
 
 /// The shape of one rank's memory.
 pub(super) struct Shape {
+    /// Ascending, as the origins.
     pub(super) targets: Vec<usize>,
     pub(super) origins: Vec<usize>,
     /// Where each inbound slot lies in a buffer of its block.
@@ -39,6 +40,7 @@ pub(super) struct Shape {
     pub(super) bytes: usize,
     /// Bytes of the far block.
     pub(super) far_bytes: usize,
+    /// The far ones of both, ascending.
     far: Vec<usize>,
     /// Bytes of one buffer of data, near and far.
     buffer: [usize; 2],
@@ -54,10 +56,10 @@ pub(super) fn words_of(lines: Ptr, line: usize) -> Ptr {
     lines.byte_add(line * Line::BYTES)
 }
 
+/// Where a rank stands among others, which are ascending.
 pub(super) fn index_of(rank: usize, ranks: &[usize]) -> usize {
     ranks
-        .iter()
-        .position(|each| *each == rank)
+        .binary_search(&rank)
         .expect("the two sides of an edge know each other")
 }
 
@@ -77,8 +79,11 @@ impl Shape {
         let is_far = |other: usize| edges.far(rank, other);
         let (slots, buffer) = mine.slots(is_far).expect(CHECKED);
         let neighbours = targets.iter().chain(&origins).copied();
+        let mut far: Vec<_> = neighbours.filter(|other| is_far(*other)).collect();
+        far.sort_unstable();
+        far.dedup();
         let mut shape = Shape {
-            far: neighbours.filter(|other| is_far(*other)).collect(),
+            far,
             targets,
             origins,
             slots,
@@ -132,6 +137,12 @@ impl Shape {
         Ok((near, far))
     }
 
+    /// Whether this rank puts to another, or gets puts from it.
+    pub(super) fn is_neighbour(&self, other: usize) -> bool {
+        let among = |ranks: &[usize]| ranks.binary_search(&other).is_ok();
+        among(&self.targets) || among(&self.origins)
+    }
+
     /// Whether some rank is far.
     pub(super) fn is_staged(&self) -> bool {
         !self.far.is_empty()
@@ -139,7 +150,7 @@ impl Shape {
 
     /// Whether this rank and another reach each other through staged memory.
     pub(super) fn is_far(&self, other: usize) -> bool {
-        self.far.contains(&other)
+        self.far.binary_search(&other).is_ok()
     }
 
     /// The block that a rank's words and data lie in.
@@ -187,7 +198,7 @@ impl Shape {
 #[cfg(test)]
 mod tests {
     use super::super::Kind;
-    use super::super::describe::{Description, Inbound, Outbound};
+    use super::super::describe::{Description, Inbound, Outbound, Purpose};
     use super::*;
 
     /// Ranks of which each has a slot of so many bytes for each other, and which are all far from `far`.
@@ -200,7 +211,7 @@ mod tests {
             kind: Kind::Slot,
             buffers,
             memory: 0,
-            reduces: None,
+            purpose: Purpose::Program,
             inbound: others(rank)
                 .map(|origin| Inbound {
                     origin,

@@ -21,8 +21,7 @@
 use tidegate_hal::batch::{Move, Shape, Side};
 use tidegate_hal::device::Device;
 
-use super::outbox::Edge;
-use super::plan::{Note, of_lane};
+use super::plan::Note;
 use crate::nic::Chunks;
 
 /// How many stages there are at most, more or less: beyond that, chunks are larger.
@@ -41,6 +40,11 @@ pub(super) struct Piece<'a, D: Device> {
 }
 
 impl<D: Device> Piece<'_, D> {
+    /// The number of the edge that it goes to.
+    pub(super) fn edge(&self) -> usize {
+        self.note.edge as usize
+    }
+
     /// The elements of the edge that it touches, in runs.
     pub(super) fn extents(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
         let whole = self.count == self.note.count;
@@ -54,13 +58,11 @@ impl<D: Device> Piece<'_, D> {
 
 /// The puts to a target, in stages: one, if they are not cut.
 pub(super) fn stages<'a, D: Device>(
-    lane: usize,
-    edges: &'a [Edge],
-    notes: &'a [Note<D>],
+    notes: &[&'a Note<D>],
     size: usize,
     chunks: Chunks,
 ) -> Vec<Vec<Piece<'a, D>>> {
-    let to_target = || of_lane(lane, edges, notes).map(|(note, _)| note);
+    let to_target = || notes.iter().copied();
     let bytes = to_target().map(|note| note.count * size).sum::<usize>();
     if bytes == 0 || bytes < chunks.from {
         let whole = |note: &'a Note<D>| Piece {

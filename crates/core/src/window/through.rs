@@ -11,6 +11,9 @@
 //!
 //! # Failure
 //!
+//! Of a window that was not opened, because some rank could not create its part, nobody has put anything anywhere: its
+//! memory goes at once.
+//!
 //! A rank says nothing of a window that is revoked, nor if a queue has given up: an operation that is reported as
 //! failed may still be on its way. Then the block stays until the endpoint is closed.
 
@@ -28,7 +31,7 @@ use crate::world::{Inner, Watched, World};
 /// What lets peers reach this rank's block through the NIC; both halves hold it.
 pub(super) struct Reach<D: Device> {
     pub(super) world: World<D>,
-    pub(super) window: u32,
+    pub(super) window: Arc<Watched<D>>,
     /// Who may: the neighbours with a NIC.
     pub(super) neighbours: Vec<usize>,
     pub(super) registration: Option<Keep>,
@@ -36,9 +39,11 @@ pub(super) struct Reach<D: Device> {
 
 impl<D: Device> Drop for Reach<D> {
     fn drop(&mut self) {
-        if let Some(registration) = self.registration.take() {
+        if let Some(registration) = self.registration.take()
+            && self.window.is_open()
+        {
             let neighbours = std::mem::take(&mut self.neighbours);
-            self.world.outlive(self.window, neighbours, registration);
+            self.world.outlive(self.window.id, neighbours, registration);
         }
     }
 }
@@ -74,7 +79,10 @@ impl<D: Device> Drop for Farewell<D> {
             // SAFETY: the window keeps the words, which are in memory of the host, as the NIC wants them.
             unsafe { &*sent.0.cast::<Word>() }.load() & POISON != 0
         };
-        if self.window.usable().is_err() || self.window.sent().iter().any(gave_up) {
+        if !self.window.is_open()
+            || self.window.usable().is_err()
+            || self.window.sent().iter().any(gave_up)
+        {
             return;
         }
         let window = self.window.id;

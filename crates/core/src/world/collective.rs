@@ -3,7 +3,7 @@
 //! # Model
 //!
 //! The control plane matches the exchanges of the ranks in order, and knows of each no more than its label. To create a
-//! window takes several (descriptions, then memory; that of a bus has its own), and threads of a rank may want to create
+//! window takes several (descriptions, then memory, then whether all has gone well; that of a bus has its own), and threads of a rank may want to create
 //! two at once. So whoever makes exchanges holds the world's one [`Collective`] for as long as they belong together, and in
 //! each that is about a window every rank says [`Which`] one it means: number and name, compared by all ranks alike.
 //!
@@ -22,7 +22,8 @@
 //!   would take one for the other, and nothing would look wrong. So a name is refused ([`Error::NameTaken`]) as long as
 //!   any rank's program holds a half of a window of that name. Each rank says so of itself: by the order of its own
 //!   program, which has dropped the half by then or has not; and all come to one verdict, in the first exchange.
-//! - A rank that has failed says so in the exchange that comes next, instead of leaving the others waiting in it.
+//! - A rank that has failed says so in the exchange that comes next, instead of leaving the others waiting in it. The
+//!   last exchange about a window is for that alone: a window is open on all ranks or on none.
 //! - A thread that waits for its turn waits for the one before it, which waits for the peers: their ends end both.
 
 use std::sync::{Arc, MutexGuard};
@@ -33,6 +34,7 @@ use serde::{Deserialize, Serialize};
 use tidegate_hal::control::{ControlError, Handle, Packet};
 use tidegate_hal::device::Device;
 
+use super::events::{MOST, shortened};
 use super::{Inner, World, lock};
 use crate::error::{Error, Result};
 use crate::message::Inside;
@@ -195,6 +197,28 @@ impl<'w, D: Device> Collective<'w, D> {
     ) -> Result<Vec<Brought<T>>> {
         let (packet, failed) = said(which, false, mine);
         heard(which, self.exchange(label, packet)?, failed)
+    }
+
+    /// Tells all ranks whether this one has done its part, and hears the same of them: the last exchange about a window.
+    /// If one rank has failed, no rank has the window. That rank gets its own error, the others
+    /// [`Error::WindowMismatch`].
+    pub(crate) fn agree<T>(&self, which: &Which, mine: Result<T>) -> Result<T> {
+        // All ranks have named the window twice by now. A name may be nearly as long as a packet, so it is not sent again.
+        let reason = |error: &Error| shortened(&error.to_string(), MOST);
+        let said: Result<(), String> = mine.as_ref().map(|_| ()).map_err(reason);
+        let bytes = postcard::to_stdvec(&said).expect("plain data can be encoded");
+        let handles = Vec::new();
+        let packets = self.exchange("agreeing on a window", Packet { bytes, handles });
+        let mine = mine?;
+        for (rank, packet) in packets?.into_iter().enumerate() {
+            let said: Result<(), String> = postcard::from_bytes(&packet.bytes).map_err(|e| {
+                which.mismatch(format!("what rank {rank} said could not be read: {e}"))
+            })?;
+            said.map_err(|why| {
+                which.mismatch(format!("rank {rank} could not create its part: {why}"))
+            })?;
+        }
+        Ok(mine)
     }
 }
 

@@ -127,11 +127,6 @@ impl<D: Device> World<D> {
         self.inner.revoke(window, cause);
     }
 
-    /// Likewise of a window that this rank has not come to register.
-    pub(crate) fn revoke_unborn(&self, window: u32, cause: Cause) {
-        self.inner.note(window, cause);
-    }
-
     /// Keeps registered memory of a window whose halves are gone until these neighbours have said that they are through
     /// with it, or the endpoint is closed.
     pub(crate) fn outlive(&self, window: u32, neighbours: Vec<usize>, registration: Keep) {
@@ -156,7 +151,7 @@ impl<D: Device> World<D> {
 }
 
 /// How many bytes of a text go into a message of the control plane: a panic may say very much.
-const MOST: usize = 4096;
+pub(super) const MOST: usize = 4096;
 
 /// The beginning of a text, `most` bytes or less.
 pub(crate) fn shortened(text: &str, most: usize) -> String {
@@ -170,10 +165,7 @@ pub(crate) fn shortened(text: &str, most: usize) -> String {
 
 /// A cause for a message: a reason may name a window, and names may be long.
 fn brief(mut cause: Cause) -> Cause {
-    if let Cause::NotCreated { reason, .. }
-    | Cause::NotEnqueued { reason, .. }
-    | Cause::NicFailed { reason, .. } = &mut cause
-    {
+    if let Cause::NotEnqueued { reason, .. } | Cause::NicFailed { reason, .. } = &mut cause {
         *reason = shortened(reason, MOST);
     }
     cause

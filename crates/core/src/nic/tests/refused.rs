@@ -3,7 +3,7 @@
 use tidegate_hal::nic::*;
 
 use super::*;
-use crate::error::Cause;
+use crate::window::exchange;
 
 /// What a NIC refuses.
 #[derive(Clone, Copy)]
@@ -74,14 +74,13 @@ unsafe impl Nic for Spent {
     }
 }
 
-/// The others have their halves then. They must not wait for what never comes, as long as that rank lives.
 #[test]
-fn a_window_that_a_rank_cannot_build_is_revoked() {
+fn a_window_that_one_rank_cannot_build_no_rank_has() {
     refused(Refuses::Queues, "out of queues");
 }
 
 #[test]
-fn a_window_whose_memory_a_rank_cannot_reach_is_revoked() {
+fn a_window_whose_memory_one_rank_cannot_reach_no_rank_has() {
     refused(Refuses::Memory, "it is refused");
 }
 
@@ -92,36 +91,51 @@ fn refused(what: Refuses, why: &str) {
             .route(Route::Nic),
         _ => WorldOptions::new().nic(Loopback::default()),
     };
-    let told = AtomicBool::new(false);
-    World::local_with(2, nic, |world: World<Host>| {
+    World::local_with(3, nic, |world: World<Host>| {
         crate::stream!(let s = world.stream().unwrap());
-        let window = Window::<u64, BySlot>::by_slot("w");
-        if world.rank() == 0 {
-            let refused = window.slot_to(1, 0).open(&s).err();
-            assert!(matches!(refused, Some(Error::Nic(_))), "{refused:?}");
-            let begun = Instant::now();
-            while !told.load(Ordering::SeqCst) {
-                assert!(begun.elapsed() < Duration::from_secs(10), "it still waits");
-                std::thread::sleep(Duration::from_millis(1));
-            }
-            return;
-        }
-        let (inbox, _outbox) = window.slot_from(0, 0, LEN).open(&s).unwrap();
-        let failed = inbox.post(&s).map_err(|refused| refused.error);
-        let failed = failed.and_then(|exposed| {
-            let waited = exposed.wait(&s).map_err(|refused| refused.error)?;
-            drop(waited);
-            s.synchronize()
-        });
-        told.store(true, Ordering::SeqCst);
-        let cause = match failed {
-            Err(Error::Revoked { cause, .. }) => cause,
-            Err(Error::Wait(failed)) => failed.cause,
-            other => panic!("{other:?}"),
+        // Rank 2 has nothing to do with rank 0.
+        let window = |name| Window::<u64, BySlot>::by_slot(name);
+        let open = || match world.rank() {
+            0 => window("w").slot_to(1, 0).open(&s),
+            1 => window("w").slot_from(0, 0, LEN).open(&s),
+            _ => window("w").open(&s),
         };
-        assert!(
-            matches!(&cause, Cause::NotCreated { rank: 0, reason } if reason.contains(why)),
-            "{cause}"
-        );
+        let verdict = |error: Option<Error>| {
+            let error = error.expect("one rank cannot create it");
+            match (world.rank(), &error) {
+                (0, Error::Nic(_)) => {}
+                (1 | 2, Error::WindowMismatch { .. }) => {
+                    let text = error.to_string();
+                    assert!(
+                        text.contains("rank 0 could not") && text.contains(why),
+                        "{text}"
+                    );
+                }
+                _ => panic!("{error}"),
+            }
+        };
+        verdict(open().err());
+        // Its name is free again.
+        verdict(open().err());
+        verdict(crate::Barrier::open(&s, "b").err());
+        // The job goes on.
+        let (inbox, outbox) = match world.rank() {
+            1 => window("x").slot_to(2, 0).open(&s).unwrap(),
+            2 => window("x").slot_from(1, 0, LEN).open(&s).unwrap(),
+            _ => window("x").open(&s).unwrap(),
+        };
+        let value = Region::from_slice(&world, &[7; LEN])
+            .unwrap()
+            .on(&s)
+            .unwrap();
+        let mut epoch = outbox.start();
+        if world.rank() == 1 {
+            epoch.put(&value, Slot(0)).unwrap();
+        }
+        let (mut inbox, _outbox) = exchange(&s, inbox, epoch).unwrap();
+        if world.rank() == 2 {
+            assert_eq!(inbox.read(&s).unwrap().slot(0), [7; LEN]);
+        }
+        s.synchronize().unwrap();
     });
 }

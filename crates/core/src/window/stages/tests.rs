@@ -14,7 +14,7 @@ use tidegate_host::{Host, HostMover};
 use tidegate_loopback::Loopback;
 use tidegate_words::Mover as _;
 
-use super::super::outbox::Staging;
+use super::super::outbox::{Edge, Staging};
 use super::super::plan::{What, lower_note};
 use super::super::programs::staged_transfers;
 use super::super::{Buffers, BySlot, Inbox, Outbox, Slot, Window};
@@ -158,7 +158,9 @@ fn what_a_stage_sends_has_been_copied_with_it() {
                 cut(lower_note(piece.note, edge, Ptr::NULL, size), piece)
             };
             // As it is without chunks.
-            let uncut = stages(0, &edges, &notes, size, Chunks::NEVER);
+            let to_first = |note: &&Note<Host>| edges[note.edge as usize].lane == 0;
+            let notes: Vec<_> = notes.iter().filter(to_first).collect();
+            let uncut = stages(&notes, size, Chunks::NEVER);
             assert_eq!(uncut.len(), 1);
             for piece in &uncut[0] {
                 let mut mv = lower(piece);
@@ -168,7 +170,7 @@ fn what_a_stage_sends_has_been_copied_with_it() {
                 unsafe { HostMover.carry(&mv) };
             }
             let sent_uncut = staged_transfers(&uncut, &edges, &remote, size);
-            let stages = stages(0, &edges, &notes, size, chunks);
+            let stages = stages(&notes, size, chunks);
             let sent = staged_transfers(&stages, &edges, &remote, size);
             assert!(sent.iter().all(|one| (one.stage as usize) < stages.len()));
             parted.fetch_add(u64::from(stages.len() > 1), Ordering::Relaxed);
@@ -215,8 +217,8 @@ fn what_a_stage_sends_has_been_copied_with_it() {
 
 /// How many elements the pieces of each stage have.
 fn counts(notes: &[Note<Host>], size: usize, chunks: Chunks) -> Vec<Vec<usize>> {
-    let edges = [edge(0, Ptr::NULL, 0, usize::MAX)];
-    let stages = stages(0, &edges, notes, size, chunks);
+    let notes: Vec<_> = notes.iter().collect();
+    let stages = stages(&notes, size, chunks);
     let counts = stages
         .iter()
         .map(|stage| stage.iter().map(|piece| piece.count).collect());

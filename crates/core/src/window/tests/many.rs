@@ -1,0 +1,76 @@
+//! What windows of very many slots take.
+
+use tidegate_host::Host;
+use tidegate_loopback::Loopback;
+
+use super::super::{Slot, VISITS, Window, exchange};
+use crate::{Region, Route, World, WorldOptions};
+
+/// How slots are declared at both ends.
+#[derive(Clone, Copy, Debug)]
+enum Order {
+    Ascending,
+    /// By numbers that lie nowhere near, so that the lists are sorted.
+    Mixed,
+}
+
+/// How often a rank of two looks at a slot, a way or an operation to open a window of so many slots each way, and for its
+/// first epoch, in which it puts to all of them.
+fn visits(slots: u64, order: Order, options: impl Fn(usize) -> WorldOptions + Sync) -> usize {
+    let key = |index: u64| match order {
+        Order::Ascending => index,
+        Order::Mixed => index.wrapping_mul(0x9e37_79b9_7f4a_7c15),
+    };
+    let ranks = World::<Host>::local_with(2, options, |world| {
+        crate::stream!(let s = world.stream().unwrap());
+        let peer = 1 - world.rank();
+        let mut window = Window::<u32, _>::by_slot("many");
+        for index in 0..slots {
+            window = window
+                .slot_from(peer, key(index), 2)
+                .slot_to(peer, key(index));
+        }
+        VISITS.set(0);
+        let (inbox, outbox) = window.open(&s).unwrap();
+        let values: Vec<_> = (0..2 * slots as u32).collect();
+        let values = Region::from_slice(&world, &values).unwrap().on(&s).unwrap();
+        let mut epoch = outbox.start();
+        for index in 0..slots as usize {
+            let both = values.slice(2 * index..2 * index + 2).unwrap();
+            epoch.put(both, Slot(index as u32)).unwrap();
+        }
+        let (mut inbox, _outbox) = exchange(&s, inbox, epoch).unwrap();
+        let visits = VISITS.get();
+        let came = inbox.read(&s).unwrap();
+        for (index, slot) in came.iter().enumerate() {
+            assert_eq!(slot, [2 * index as u32, 2 * index as u32 + 1]);
+        }
+        visits
+    });
+    *ranks.iter().max().expect("there are two")
+}
+
+/// Of 16 times as many slots it takes 16 times as many looks, and a logarithm more: the square would be 256 times as many.
+#[test]
+fn a_window_takes_no_more_than_in_proportion_to_its_slots() {
+    let by_nic = |_: usize| {
+        WorldOptions::new()
+            .nic(Loopback::default())
+            .route(Route::Nic)
+    };
+    for order in [Order::Ascending, Order::Mixed] {
+        for way in ["mapped", "by NIC", "staged"] {
+            let options = |rank| match way {
+                "mapped" => WorldOptions::new(),
+                "by NIC" => by_nic(rank),
+                _ => by_nic(rank).staged(),
+            };
+            let (few, many) = (visits(100, order, options), visits(1600, order, options));
+            assert!(few >= 4 * 100, "{few} looks, {way}, {order:?}");
+            assert!(
+                many < few * 16 * 3,
+                "{few} and {many} looks, {way}, {order:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,4 @@
+//! Windows of no elements, and of very many slots.
+
+mod many;
+mod nothing;
