@@ -40,6 +40,7 @@ fn a_rank() {
         "collective mismatch" => collective_mismatch(&world),
         "dropped" => dropped(&world),
         "stopped" => stopped(&world),
+        "attacks" => super::inherited::attacks(&world),
         "file limit 0,1" | "file limit 1" => file_limit(&world, role),
         "reduces" => reduces(&world, 300),
         "reduces forever" => reduces(&world, u64::MAX),

@@ -4,6 +4,7 @@
 
 mod examples;
 mod forked;
+mod inherited;
 mod jobs;
 mod launcher;
 mod mpirun;

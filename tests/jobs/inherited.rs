@@ -1,0 +1,160 @@
+//! Attacks by what a process inherits. None makes the library use a descriptor that the program owns.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixStream;
+use std::process::{Command, Stdio, exit};
+
+use tidegate::prelude::*;
+
+use crate::processes;
+
+const ATTACK: &str = "TEST_ATTACK";
+const LISTEN_FD: &str = "TIDEGATE_LISTEN_FD";
+/// A number that is free in a helper.
+const NUMBER: i32 = 20;
+
+/// The program's own descriptor under that number, and all that had to be opened for that.
+fn own<T: AsFd>(number: i32, open: impl Fn() -> T) -> (T, Vec<File>) {
+    let mut others = Vec::new();
+    loop {
+        let mine = open();
+        match mine.as_fd().as_raw_fd() {
+            found if found == number => return (mine, others),
+            found => assert!(found < number, "{number} is not free"),
+        }
+        drop(mine);
+        others.push(File::open("/dev/null").unwrap());
+    }
+}
+
+fn listen() -> TcpListener {
+    TcpListener::bind("127.0.0.1:0").unwrap()
+}
+
+fn inode(fd: impl AsFd) -> u64 {
+    let path = format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd());
+    std::fs::metadata(path).unwrap().ino()
+}
+
+fn assert_listens(listener: &TcpListener) {
+    let mut caller = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    caller.write_all(b"x").unwrap();
+    listener.accept().unwrap().0.read_exact(&mut [0]).unwrap();
+}
+
+/// Why this process cannot join.
+fn refused() -> String {
+    let world: Result<World> = World::init();
+    world.err().expect("there is a rank 0 already").to_string()
+}
+
+/// Not a test: what the helpers of rank 0 do.
+#[test]
+fn a_helper() {
+    let Ok(attack) = std::env::var(ATTACK) else {
+        return;
+    };
+    let variable = std::env::var(LISTEN_FD).unwrap_or_default();
+    let number = variable.split(':').next().unwrap().parse();
+    let taken = "listening at 127.0.0.1:";
+    let (expected, error) = match &*attack {
+        "the variable of rank 0" | "the inode of another's listener" => {
+            let (mine, _others) = own(number.unwrap(), listen);
+            let error = refused();
+            assert_listens(&mine);
+            (taken, error)
+        }
+        "open across exec" => {
+            let (mine, _others) = own(NUMBER, listen);
+            rustix::io::fcntl_setfd(&mine, rustix::io::FdFlags::empty()).unwrap();
+            let error = refused();
+            assert_listens(&mine);
+            (taken, error)
+        }
+        "the inode of a file" => {
+            let (mut mine, _others) = own(NUMBER, || File::open("/etc/passwd").unwrap());
+            rustix::io::fcntl_setfd(&mine, rustix::io::FdFlags::empty()).unwrap();
+            let error = refused();
+            assert!(mine.read_to_string(&mut String::new()).unwrap() > 0);
+            (taken, error)
+        }
+        "standard input" => {
+            let error = refused();
+            let mine: OwnedFd = std::io::stdin().as_fd().try_clone_to_owned().unwrap();
+            assert_listens(&TcpListener::from(mine));
+            (LISTEN_FD, error)
+        }
+        "a connection of its own" => {
+            let pair = || UnixStream::pair().unwrap();
+            let (mine, _others) = own(NUMBER, || pair().0);
+            drop(mine);
+            let (mut mine, mut peer) = pair();
+            assert_eq!(mine.as_raw_fd(), NUMBER);
+            let error = refused();
+            mine.write_all(b"x").unwrap();
+            let mut found = [0; 2];
+            assert_eq!(peer.read(&mut found).unwrap(), 1, "it was written to");
+            assert_eq!(&found, b"x\0");
+            ("PMI_FD=20", error)
+        }
+        other => panic!("there is no attack {other}"),
+    };
+    assert!(error.contains(expected), "{attack}: {error}");
+    exit(0);
+}
+
+/// What rank 0 does of a job in the role `attacks`.
+pub(crate) fn attacks(world: &World) -> Result<()> {
+    if world.rank() == 0 {
+        let (listener, file) = (listen(), File::open("/etc/passwd").unwrap());
+        let named = |fd: &dyn AsFd| format!("{NUMBER}:{}", inode(fd.as_fd()));
+        let attack = |attack: &str, variables: &[(&str, &str)], stdin: Stdio| {
+            let mut command = Command::new(std::env::current_exe().unwrap());
+            command
+                .args(["--exact", "inherited::a_helper", "--nocapture", "--quiet"])
+                .env(ATTACK, attack)
+                .stdin(stdin);
+            for (name, value) in variables {
+                match value.is_empty() {
+                    true => command.env_remove(name),
+                    false => command.env(name, value),
+                };
+            }
+            assert!(command.status().unwrap().success(), "{attack}");
+        };
+        attack("the variable of rank 0", &[], Stdio::null());
+        let another = named(&listener);
+        for each in ["the inode of another's listener", "open across exec"] {
+            attack(each, &[(LISTEN_FD, &another)], Stdio::null());
+        }
+        attack(
+            "the inode of a file",
+            &[(LISTEN_FD, &named(&file))],
+            Stdio::null(),
+        );
+        let input = format!("0:{}", inode(&listener));
+        let stdin = OwnedFd::from(listener.try_clone().unwrap()).into();
+        attack("standard input", &[(LISTEN_FD, &input)], stdin);
+        let by_pmi = [
+            ("RANK", ""),
+            ("WORLD_SIZE", ""),
+            ("TIDEGATE_SECRET", ""),
+            ("PMI_FD", "20"),
+            ("PMI_RANK", "0"),
+            ("PMI_SIZE", "2"),
+        ];
+        attack("a connection of its own", &by_pmi, Stdio::null());
+        assert_listens(&listener);
+    }
+    world.gather("the end", Vec::new()).map(drop)
+}
+
+#[test]
+fn nothing_inherited_makes_the_library_take_what_the_program_owns() {
+    let outcome = processes::run("jobs::a_rank", "attacks", 2);
+    processes::assert_success(&outcome, &[]);
+}
