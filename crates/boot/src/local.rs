@@ -8,7 +8,7 @@
 //!
 //! # Failure
 //!
-//! Dropping a [`LocalControl`] says [`Event::Left`]; dropping it while its thread panics, [`LocalControl::panicked`], or
+//! Dropping a [`LocalControl`] says [`Event::Left`]; dropping it while its thread panics, [`Control::fail`], or
 //! [`LocalControl::kill`], says [`Event::Lost`]. Exchanges that miss the rank end with `PeerLost`, in every thread that waits for them.
 //! A child that one of the threads makes by `fork` has no other: there every call is [`ControlError::Forked`].
 
@@ -17,7 +17,7 @@ use crate::lock;
 use crate::rounds::{Rounds, Verdict};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex};
-use tidegate_hal::control::{Control, ControlError, Event, Handle, Packet, Sink};
+use tidegate_hal::control::{Control, ControlError, Event, Handle, PANICKED, Packet, Sink};
 use tidegate_hal::process::Process;
 
 struct Table {
@@ -85,11 +85,6 @@ impl LocalControl {
     /// Ends this rank as if it had crashed: the peers get [`Event::Lost`], and every later call here fails.
     pub fn kill(&self) {
         self.lose("killed by its own program");
-    }
-
-    /// Ends this rank as dropping it while its thread panics does: for a panic that leaves somebody who still holds it.
-    pub fn panicked(&self) {
-        self.lose("its thread panicked");
     }
 
     fn lose(&self, reason: &str) {
@@ -272,6 +267,10 @@ impl Control for LocalControl {
             Event::Left { rank: self.rank },
         );
     }
+
+    fn fail(&self, reason: &str) {
+        self.lose(reason);
+    }
 }
 
 impl Drop for LocalControl {
@@ -281,7 +280,7 @@ impl Drop for LocalControl {
             return std::mem::forget(Arc::clone(&self.job));
         }
         if std::thread::panicking() {
-            self.panicked();
+            self.lose(PANICKED);
         } else {
             self.leave();
         }

@@ -49,7 +49,7 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use tidegate_hal::control::{Control, ControlError, Handle, Packet, Sink};
+use tidegate_hal::control::{Control, ControlError, Handle, PANICKED, Packet, Sink};
 use tidegate_hal::process::Process;
 use tidegate_hal::tell;
 
@@ -543,7 +543,7 @@ impl Drop for Member {
         }
         let last = match std::thread::panicking() {
             true => Message::Fail {
-                reason: "its thread panicked".into(),
+                reason: PANICKED.into(),
             },
             false => Message::Leave,
         };
@@ -612,6 +612,15 @@ impl Control for TcpControl {
         match &self.inner {
             Inner::Solo(solo) => solo.leave(),
             Inner::Rank(member) => member.end(Message::Leave),
+        }
+    }
+
+    fn fail(&self, reason: &str) {
+        match &self.inner {
+            Inner::Solo(solo) => solo.fail(reason),
+            Inner::Rank(member) => member.end(Message::Fail {
+                reason: reason.to_owned(),
+            }),
         }
     }
 }

@@ -29,13 +29,13 @@ pub(crate) enum Message {
 
 #[derive(Serialize, Deserialize)]
 pub(crate) enum WatchMessage {
-    /// To rank 0: a wait here has passed the deadline, and `asked` rounds of questions had come here till then.
+    /// To the reporter: a wait here has passed the deadline, and `asked` rounds of questions had come here till then.
     Stuck { asked: u32 },
-    /// From rank 0: tell me what you wait for. Rounds count from 1.
+    /// From the reporter: tell me what you wait for. Rounds count from 1.
     Query { round: u32 },
-    /// To rank 0.
+    /// To the reporter.
     Answer { round: u32, answer: Answer },
-    /// From rank 0: what came out. Short enough for a message.
+    /// From the reporter: what came out. Short enough for a message.
     Report(String),
 }
 

@@ -4,9 +4,13 @@
 //!
 //! One thread a rank looks at what the rank's streams wait for, and its program in a collective call, a few times a
 //! second. A wait of a window with a *limit* that has passed revokes the window. A wait that lasts longer than the
-//! *deadline* (30 s at first) is *reported*, not failed: an imbalanced program is not an error. Rank 0 then asks all
-//! ranks what they wait for, and makes of the answers a wait-for graph that names its cycles (`graph.rs`); it is said
-//! there (`say`), and sent to all ranks ([`World::last_report`](crate::World::last_report)).
+//! *deadline* (30 s at first) is *reported*, not failed: an imbalanced program is not an error. The lowest rank that is
+//! still in the job, the *reporter*, then asks all ranks what they wait for. It makes of the answers a wait-for graph that
+//! names its cycles (`graph.rs`), prints it (`say`), and sends it to all ranks
+//! ([`World::last_report`](crate::World::last_report)).
+//!
+//! All ranks hear of ends in one order, so they agree on the reporter. A rank that was promised a report and hears that
+//! the reporter is gone asks the next one.
 //!
 //! What a rank waits for is what its streams wait for, and what its program does: a collective call (opening a window, a
 //! gather) takes all ranks.
@@ -35,7 +39,7 @@ use crate::world::{Inner, lock, shortened};
 
 /// How often waits are looked at, at most.
 pub(crate) const TICK: Duration = Duration::from_millis(200);
-/// How long rank 0 waits for the answers of the others.
+/// How long the reporter waits for the answers of the others.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Of how many windows, of the last ones that it remembers, a rank says that it has dropped them: an answer is a message.
 const DROPPED: usize = 1000;
@@ -56,8 +60,10 @@ struct State {
     stop: bool,
     deadline: Duration,
     reported: Option<Instant>,
+    /// Whether a report has been asked for, and has not come.
+    promised: bool,
     report: Option<String>,
-    /// On rank 0: the round of questions under way.
+    /// On the reporter: the round of questions under way.
     round: Option<Round>,
     /// The last round of questions that this rank knows of; 0 before the first.
     rounds: u32,
@@ -74,10 +80,20 @@ impl State {
     /// Round `number` asks this rank what it waits for: that will be in the report, and needs no other.
     fn asked(&mut self, number: u32) {
         self.rounds = number;
-        self.reported = Some(Instant::now());
+        self.promise();
     }
 
-    /// On rank 0: begins a round for a rank that knew of the first `known` ones, and gives its number. None if a later
+    fn promise(&mut self) {
+        self.reported = Some(Instant::now());
+        self.promised = true;
+    }
+
+    fn heard(&mut self, report: String) {
+        self.report = Some(report);
+        self.promised = false;
+    }
+
+    /// On the reporter: begins a round for a rank that knew of the first `known` ones, and gives its number. None if a later
     /// one has asked, or asks, that rank: the two have crossed, and a second report would say the same.
     fn begin(&mut self, known: u32, rank: usize, answer: Answer) -> Option<u32> {
         if self.round.is_some() || known != self.rounds {
@@ -107,6 +123,7 @@ impl Default for Watch {
             stop: false,
             deadline,
             reported: None,
+            promised: false,
             report: None,
             round: None,
             rounds: 0,
@@ -140,6 +157,14 @@ impl Watch {
 
     pub(crate) fn last_report(&self) -> Option<String> {
         lock(&self.state).report.clone()
+    }
+
+    /// The reporter has ended: what it has promised is for the next one to do.
+    pub(crate) fn reporter_gone(&self) {
+        let mut state = lock(&self.state);
+        if std::mem::take(&mut state.promised) {
+            state.reported = None;
+        }
     }
 
     pub(crate) fn set_deadline(&self, deadline: Duration) {
@@ -191,13 +216,12 @@ fn tick<D: Device>(inner: &Arc<Inner<D>>, streams: &[Arc<ReclaimOf<D>>]) {
     if overdue {
         let mut state = lock(&inner.watch.state);
         if state.is_due() {
-            state.reported = Some(Instant::now());
+            state.promise();
             let asked = state.rounds;
             drop(state);
-            if rank == 0 {
-                begin_round(inner, asked);
-            } else {
-                send(inner, Some(&[0]), WatchMessage::Stuck { asked });
+            match inner.reporter() {
+                reporter if reporter == rank => begin_round(inner, asked),
+                reporter => send(inner, Some(&[reporter]), WatchMessage::Stuck { asked }),
             }
         }
     }
@@ -298,7 +322,7 @@ pub(crate) fn on_message<D: Device>(inner: &Arc<Inner<D>>, from: usize, message:
                 current.answers.insert(from, answer);
             }
         }
-        WatchMessage::Report(text) => lock(&inner.watch.state).report = Some(text),
+        WatchMessage::Report(text) => lock(&inner.watch.state).heard(text),
     }
 }
 
@@ -314,9 +338,16 @@ fn begin_round<D: Device>(inner: &Arc<Inner<D>>, known: u32) {
 
 fn end_round<D: Device>(inner: &Arc<Inner<D>>) {
     let size = inner.control().size();
+    if lock(&inner.watch.state).round.is_none() {
+        return;
+    }
+    let gone = inner.gone();
     let round = {
         let mut state = lock(&inner.watch.state);
-        let due = |round: &Round| round.answers.len() == size || Instant::now() >= round.until;
+        let due = |round: &Round| {
+            let spoke = |rank| round.answers.contains_key(&rank) || gone.contains_key(&rank);
+            (0..size).all(spoke) || Instant::now() >= round.until
+        };
         if state.round.as_ref().is_some_and(due) {
             state.round.take()
         } else {
@@ -324,9 +355,9 @@ fn end_round<D: Device>(inner: &Arc<Inner<D>>) {
         }
     };
     let Some(round) = round else { return };
-    let text = graph::describe(size, &round.answers);
+    let text = graph::describe(size, &round.answers, &gone);
     send(inner, None, WatchMessage::Report(text.clone()));
-    lock(&inner.watch.state).report = Some(text.clone());
+    lock(&inner.watch.state).heard(text.clone());
     // By a thread of its own: where nobody empties what is printed to, that must not hold up the limits of windows.
     if inner.watch.speaks.swap(true, Ordering::Relaxed) {
         return;

@@ -68,6 +68,9 @@ pub enum Event {
     },
 }
 
+/// Why a rank is lost whose program unwinds.
+pub const PANICKED: &str = "its program has panicked";
+
 /// Receives the events; called from the service's own thread, one event at a time. It must not block on the
 /// control plane.
 pub type Sink = Arc<dyn Fn(Event) + Send + Sync>;
@@ -176,6 +179,10 @@ pub trait Control: Send + Sync + 'static {
     fn subscribe(&self, sink: Sink);
 
     /// Tells the peers that this rank ends its part in good order. Dropping a `Control` that has not left
-    /// says the same; only a process that ends without either is [`Event::Lost`]. In a forked child neither says anything.
+    /// says the same, unless its thread panics. In a forked child neither says anything.
     fn leave(&self);
+
+    /// Tells the peers that this rank ends its part in bad order: they hear [`Event::Lost`] with this reason, and an
+    /// exchange that misses the rank names it. Dropping a `Control` while its thread panics says so of itself.
+    fn fail(&self, reason: &str);
 }

@@ -3,7 +3,7 @@
 //! # Model
 //!
 //! Ranks are its nodes. A stream that waits for a peer is an edge, and so is a program in a collective call, to each rank
-//! that has not come to it: [`Answer::come`] tells. A cycle is claimed where one is seen, and that there is none only if
+//! that has not come to it: [`Answer::come`] tells. A rank that has ended waits for nobody. A cycle is claimed where one is seen, and that there is none only if
 //! every rank has answered, and it is known for whom it waits.
 //!
 //! A rank's streams and its program are one node here. So a cycle through a collective call is a deadlock only if the program
@@ -13,14 +13,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use super::text::{self, Line, TEXT, Text};
-use crate::error::listed;
+use crate::error::{Cause, listed};
 use crate::message::{Answer, At, Inside};
 use crate::window::myself::Side;
+use crate::world::shortened;
 
 /// The most bytes of a report.
 pub(super) const MOST: usize = text::LINES + text::CYCLES + text::REST;
 /// How many streams are named where it may be any of them,
 const NAMED: usize = 8;
+/// how many bytes of the reason why a rank is lost,
+const ENDED: usize = 200;
 /// how many ranks of a cycle,
 const RANKS: usize = 32;
 /// and how many cycles.
@@ -36,14 +39,26 @@ struct Graph {
     unknown: BTreeMap<usize, &'static str>,
 }
 
-/// What each rank waits for, and what follows from that: no longer than [`MOST`] bytes.
-pub(super) fn describe(size: usize, answers: &BTreeMap<usize, Answer>) -> String {
+/// What each rank waits for, or how it has ended, and what follows from that: no longer than [`MOST`] bytes.
+pub(super) fn describe(
+    size: usize,
+    answers: &BTreeMap<usize, Answer>,
+    gone: &BTreeMap<usize, Cause>,
+) -> String {
     let mut text = Text::new(
         "some waits have lasted longer than the deadline; what each rank waits for:",
         size,
     );
     let mut graph = Graph::default();
     for rank in 0..size {
+        if let Some(cause) = gone.get(&rank) {
+            let how = match cause {
+                Cause::PeerLost { reason, .. } => format!("is lost ({})", shortened(reason, ENDED)),
+                _ => "has left the job".to_owned(),
+            };
+            text.say(rank, [how.into()]);
+            continue;
+        }
         let Some(answer) = answers.get(&rank) else {
             graph.is_unknown(rank, "did not answer");
             text.say(rank, [String::from("did not answer").into()]);
@@ -293,6 +308,10 @@ mod tests {
     use super::*;
     use crate::message::Waiting;
 
+    fn report_of(size: usize, answers: &BTreeMap<usize, Answer>) -> String {
+        describe(size, answers, &BTreeMap::new())
+    }
+
     fn waits_for(peer: u32) -> Answer {
         let wait = Waiting {
             stream: "s".into(),
@@ -346,7 +365,7 @@ mod tests {
     fn the_report_names_windows_and_cycles() {
         let answers =
             BTreeMap::from([(0, waits_for(1)), (1, waits_for(0)), (2, Answer::default())]);
-        let text = describe(4, &answers);
+        let text = report_of(4, &answers);
         assert!(
             text.contains(
                 "rank 0: rank 1, its post (window `halo`, epoch 7, stream `s`, for 31000 ms)"
@@ -358,6 +377,25 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("rank 3: did not answer"), "{text}");
+    }
+
+    #[test]
+    fn ranks_that_have_ended_wait_for_nobody() {
+        let answers = BTreeMap::from([(1, waits_for(2)), (2, Answer::default())]);
+        let rank = 3;
+        let reason = "its program has panicked".into();
+        let gone = BTreeMap::from([
+            (0, Cause::PeerLeft { rank: 0 }),
+            (rank, Cause::PeerLost { rank, reason }),
+        ]);
+        let text = describe(4, &answers, &gone);
+        for part in [
+            "  rank 0: has left the job\n",
+            "  rank 3: is lost (its program has panicked)\n",
+            "no cycle: ",
+        ] {
+            assert!(text.contains(part), "{text}");
+        }
     }
 
     #[test]
@@ -379,7 +417,7 @@ mod tests {
             ),
             (2, in_a_call(5, true)),
         ]);
-        let text = describe(3, &answers);
+        let text = report_of(3, &answers);
         assert!(
             text.contains("rank 2: ranks 0, 1, to come to gather `results` (for 31000 ms)"),
             "{text}"
@@ -390,7 +428,7 @@ mod tests {
         );
         // Who waits for nobody is late.
         let late = BTreeMap::from([(0, Answer::default()), (1, in_a_call(1, true))]);
-        let text = describe(2, &late);
+        let text = report_of(2, &late);
         assert!(
             text.contains("rank 1: rank 0, to come to gather") && text.contains("no cycle: "),
             "{text}"
@@ -405,7 +443,7 @@ mod tests {
                 dropped,
                 ..Answer::default()
             };
-            describe(2, &BTreeMap::from([(0, waits_for(1)), (1, late)]))
+            report_of(2, &BTreeMap::from([(0, waits_for(1)), (1, late)]))
         };
         let text = report(&[(4, Side::Inbox), (5, Side::Inbox)]);
         let dropped = "rank 1: nothing, and it has dropped its inbox of window `halo`";
@@ -422,7 +460,7 @@ mod tests {
             busy,
             ..Answer::default()
         };
-        let text = describe(2, &BTreeMap::from([(0, waits_for(1)), (1, late)]));
+        let text = report_of(2, &BTreeMap::from([(0, waits_for(1)), (1, late)]));
         for part in [
             "rank 1: no rank, but its stream `a` runs a kernel: ",
             "rank 1: no rank, but its stream `b` waits for another of its streams (`a` or `c`): ",
@@ -438,7 +476,7 @@ mod tests {
     fn what_is_not_known_is_not_denied() {
         let known = |answers: &[Answer], size| {
             let answers = answers.iter().cloned().enumerate().collect();
-            let text = describe(size, &answers);
+            let text = report_of(size, &answers);
             assert_eq!(
                 text.contains("there may be one"),
                 !text.contains("no cycle: "),

@@ -180,6 +180,59 @@ fn ranks_that_ask_for_one_report_get_one() {
 }
 
 #[test]
+fn the_next_reporter_makes_the_report_that_the_last_one_owed() {
+    let watch = Watch::default();
+    lock(&watch.state).promise();
+    assert!(!lock(&watch.state).is_due());
+    watch.reporter_gone();
+    assert!(lock(&watch.state).is_due(), "nobody else will report it");
+    // One that has come is not made twice.
+    lock(&watch.state).asked(1);
+    lock(&watch.state).heard("a report".into());
+    watch.reporter_gone();
+    assert!(!lock(&watch.state).is_due());
+}
+
+/// Ranks 2 and 3 both complete before they post. Ranks 0 and 1 have left.
+#[test]
+fn the_lowest_rank_that_remains_reports() {
+    let (said, heard) = std::sync::mpsc::channel();
+    let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        World::<Host>::local(4, |world| {
+            crate::stream!(let s = world.stream().unwrap());
+            let rank = world.rank();
+            let mut window = Window::<u8, _>::by_slot("w").buffers(Buffers::Single);
+            if let Some(other) = [3, 2].get(rank.wrapping_sub(2)) {
+                window = window.slot_from(*other, 0, 8).slot_to(*other, 0);
+            }
+            let (inbox, outbox) = window.open(&s).unwrap();
+            if rank < 2 {
+                return;
+            }
+            world.report_waits_after(Duration::from_millis(200));
+            let outbox = outbox.start().complete(&s).unwrap();
+            let report = wait_for_report(&world, |report| report.contains("rank 1: has left"));
+            said.send(report).unwrap();
+            // Nothing else ends these waits.
+            drop((inbox, outbox));
+            std::panic::resume_unwind(Box::new("the end of the test"));
+        });
+    }));
+    assert!(ran.is_err());
+    let reports: Vec<_> = heard.try_iter().collect();
+    assert_eq!(reports.len(), 2);
+    for report in reports {
+        for part in [
+            "rank 0: has left the job",
+            "rank 2: rank 3, its post (window `w`, ",
+            "cycle: rank 2 -> rank 3 -> rank 2",
+        ] {
+            assert!(report.contains(part), "{report}");
+        }
+    }
+}
+
+#[test]
 fn who_was_asked_does_not_ask() {
     let watch = Watch::default();
     let mut state = lock(&watch.state);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, Weak};
 
 use tidegate_hal::batch::Tag;
-use tidegate_hal::control::Event;
+use tidegate_hal::control::{Event, PANICKED};
 use tidegate_hal::device::{Device, Fault, Reclaim as _};
 use tidegate_hal::memory::Block as _;
 use tidegate_hal::nic::{Keep, News, Nic};
@@ -27,6 +27,14 @@ pub(super) struct Events<D: Device> {
     /// The windows of this job, by number.
     pub(super) windows: Known<D>,
     pub(super) streams: Vec<(String, Weak<ReclaimOf<D>>)>,
+}
+
+impl<D: Device> Events<D> {
+    /// The lowest rank that has not ended.
+    fn reporter(&self) -> usize {
+        let ended = self.gone.keys().enumerate();
+        ended.take_while(|(place, rank)| place == *rank).count()
+    }
 }
 
 /// Registered memory that waits for neighbours to be through with it. If they never are, it goes with the endpoint.
@@ -371,7 +379,7 @@ impl<D: Device> Inner<D> {
                     }
                 }
                 Some(Message::Through { window }) => self.on_through(from, window),
-                Some(Message::Panicked) => self.on_lost(from, "its thread panicked".into()),
+                Some(Message::Panicked) => self.on_lost(from, PANICKED.into()),
                 Some(Message::Leaves) => {
                     self.tell_nic(from, News::Leaves);
                     self.answer(from, &Message::Prepared);
@@ -438,6 +446,7 @@ impl<D: Device> Inner<D> {
         if matches!(events.gone.get(&rank), Some(Cause::PeerLost { .. })) {
             return;
         }
+        let reports = events.reporter() == rank;
         events.gone.insert(rank, cause.clone());
         for entry in events.windows.all_mut() {
             if matches!(cause, Cause::PeerLost { .. }) {
@@ -447,6 +456,20 @@ impl<D: Device> Inner<D> {
                 window.gone(&self.device, self.own_bell.base(), &cause);
             }
         }
+        drop(events);
+        if reports {
+            self.watch.reporter_gone();
+        }
+    }
+
+    /// The ranks that have ended, and how.
+    pub(crate) fn gone(&self) -> BTreeMap<usize, Cause> {
+        lock(&self.events).gone.clone()
+    }
+
+    /// The rank that reports long waits: the lowest of those that have not ended.
+    pub(crate) fn reporter(&self) -> usize {
+        lock(&self.events).reporter()
     }
 
     /// The halves that the program has dropped, of the last `most` windows that are remembered.

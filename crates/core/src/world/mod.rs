@@ -29,14 +29,13 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use tidegate_boot::{Config, LocalControl, TcpControl};
-use tidegate_hal::control::{Control, Event, Packet};
+use tidegate_hal::control::{Control, Event, PANICKED, Packet};
 use tidegate_hal::device::Device;
 use tidegate_hal::memory::{Block as _, Ptr};
 use tidegate_hal::process::Process;
 
 use crate::error::{Cause, Error, Result};
 use crate::meet::Met;
-use crate::message::Message;
 use crate::nic::{Attached, Chunks, Route, WorldOptions, room, room_for};
 use crate::watch::Watch;
 pub(crate) use crate::watched::Watched;
@@ -425,8 +424,9 @@ impl<D: Device> World<D> {
     }
 
     /// Sets after how long a wait is reported (30 s at first): that of a stream, or of the program in a collective call,
-    /// as [`World::gather`] and the opening of a window. The report fails nothing. It is a warning of `tracing` on rank 0
-    /// (target `tidegate_core::watch`), on standard error where no subscriber takes that, and [`World::last_report`].
+    /// as [`World::gather`] and the opening of a window. The report fails nothing. It is a warning of `tracing`
+    /// (target `tidegate_core::watch`) on the lowest rank that has not left the job, on standard error where no subscriber
+    /// takes that, and [`World::last_report`] on all ranks.
     pub fn report_waits_after(&self, deadline: Duration) {
         if self.inner.process.is_this() {
             self.inner.watch.set_deadline(deadline);
@@ -448,9 +448,10 @@ impl<D: Device> Drop for Member<D> {
         }
         self.watch.stop();
         if std::thread::panicking() {
-            // Not a departure in good order: others must not go on waiting for other ranks that wait for this one.
-            let _ = self.control.notify(None, &Message::Panicked.encode());
-        } else if let Some(attached) = &self.nic {
+            // The others must not go on waiting for ranks that wait for this one.
+            return self.control.fail(PANICKED);
+        }
+        if let Some(attached) = &self.nic {
             let lost = |cause: &Cause| matches!(cause, Cause::PeerLost { .. });
             // Let go before the wait: that a peer has left is heard of by those who need the lock.
             let any_lost = lock(&self.events).gone.values().any(lost);
@@ -469,11 +470,11 @@ impl<D: Device> Drop for OnPanic<D> {
         if !std::thread::panicking() {
             return;
         }
-        self.0.panicked();
+        self.0.fail(PANICKED);
         if let Some(inner) = self.1.upgrade()
             && inner.process.is_this()
         {
-            let (rank, reason) = (self.0.rank(), "its thread panicked".into());
+            let (rank, reason) = (self.0.rank(), PANICKED.into());
             inner.on_event(Event::Lost { rank, reason });
         }
     }

@@ -92,10 +92,12 @@ impl Control for Keyed {
     }
 
     fn leave(&self) {
-        if !std::thread::panicking() {
-            self.1.settle();
-        }
+        self.1.settle();
         self.0.leave();
+    }
+
+    fn fail(&self, reason: &str) {
+        self.0.fail(reason);
     }
 }
 

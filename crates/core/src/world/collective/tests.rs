@@ -98,6 +98,10 @@ impl Control for Directed {
     fn leave(&self) {
         self.control.leave();
     }
+
+    fn fail(&self, reason: &str) {
+        self.control.fail(reason);
+    }
 }
 
 /// How the exchanges of a rank are directed: in which order, which are refused once, and which brings no handles.

@@ -47,6 +47,10 @@ impl Control for Slow {
     fn leave(&self) {
         self.0.leave();
     }
+
+    fn fail(&self, reason: &str) {
+        self.0.fail(reason);
+    }
 }
 
 /// Rank 0 waits in vain until the limit, and leaves as soon as it knows; rank 1 waits for nobody, so it can hear of it
@@ -130,4 +134,41 @@ fn a_reason_that_is_too_long_for_a_message_is_told_all_the_same() {
         }
         world.gather("done", Vec::new()).unwrap();
     });
+}
+
+/// What the other ranks hear in each collective call when rank 1's program panics, having opened nothing.
+#[test]
+fn a_rank_whose_program_has_panicked_has_not_left() {
+    type Call = fn(&World<Host>) -> Error;
+    let calls: [Call; 3] = [
+        |world| world.gather("x", Vec::new()).unwrap_err(),
+        |world| {
+            crate::stream!(let s = world.stream().unwrap());
+            let opened = Window::<u64, BySlot>::by_slot("w").open(&s);
+            opened.err().expect("rank 1 takes no part")
+        },
+        |world| {
+            crate::stream!(let s = world.stream().unwrap());
+            let opened = Barrier::open(&s, "b");
+            opened.err().expect("rank 1 takes no part")
+        },
+    ];
+    for call in calls {
+        let (say, said) = std::sync::mpsc::channel();
+        let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            World::<Host>::local(3, |world| {
+                if world.rank() == 1 {
+                    std::panic::resume_unwind(Box::new("a test"));
+                }
+                say.send(call(&world).to_string()).unwrap();
+            })
+        }));
+        assert!(ended.is_err());
+        let errors: Vec<_> = said.try_iter().collect();
+        assert_eq!(errors.len(), 2, "{errors:?}");
+        for error in errors {
+            let why = "rank 1 will not come (its program has panicked); ";
+            assert!(error.contains(why), "{error}");
+        }
+    }
 }
