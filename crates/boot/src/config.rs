@@ -31,6 +31,7 @@
 //! Every value is checked before anything is sent; the error names the variable.
 
 use crate::error::BootError;
+use crate::inherit::why_taken;
 use crate::launchers::Session;
 use crate::wire::{MAX_RANKS, NodeId};
 use sha2::{Digest, Sha256};
@@ -92,6 +93,10 @@ pub struct Config {
     pub listener: Option<TcpListener>,
     /// A launcher's store that has still to be left.
     pub(crate) session: Option<Session>,
+    /// Whether the environment has said all this: then a process may join again.
+    pub(crate) from_environment: bool,
+    /// Which time it joins, from 0.
+    pub(crate) generation: u64,
     /// When joining has begun, if it has: the timeout counts from there.
     pub(crate) began: Option<Instant>,
 }
@@ -130,11 +135,15 @@ impl Config {
             silence: Duration::from_millis(10_000),
             listener: None,
             session: None,
+            from_environment: false,
+            generation: 0,
             began: None,
         }
     }
 
     /// What the environment says; `None` if it says nothing of a job: then this process is a job of its own.
+    ///
+    /// A process may join this job, leave it, and join again, as often as all other ranks do.
     ///
     /// For a rank that somebody else's launcher has started, this asks the launcher's store, and so waits for the other
     /// ranks, and the time counts. The answer is kept: another call in this process gives the same address and secret
@@ -145,10 +154,25 @@ impl Config {
     /// [`BootError::MissingVariable`], [`BootError::BadVariable`] and [`BootError::NoSecret`] name the variable.
     /// [`BootError::NoStore`], [`BootError::Store`] and [`BootError::StoreSilent`] are of launchers' stores.
     pub fn from_env() -> Result<Option<Self>, BootError> {
-        match Self::from_lookup(std::env::var_os)? {
-            Some(config) => crate::inherit::take_listener(config).map(Some),
-            None => crate::launchers::config(std::env::var_os),
-        }
+        let config = match Self::from_lookup(std::env::var_os)? {
+            Some(config) => Some(crate::inherit::take_listener(config)?),
+            None => crate::launchers::config(std::env::var_os)?,
+        };
+        Ok(config.map(|config| Self {
+            from_environment: true,
+            ..config
+        }))
+    }
+
+    /// A new socket at this address, for rank 0.
+    pub(crate) fn listen(&self) -> Result<TcpListener, BootError> {
+        let address = &self.address;
+        TcpListener::bind(&**address).map_err(|error| {
+            BootError::io(
+                format!("listening at {address} for the other ranks"),
+                why_taken(error),
+            )
+        })
     }
 
     /// What `RANK`, `WORLD_SIZE` and the variables that go with them say, from any source; looks at neither

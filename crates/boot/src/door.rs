@@ -14,7 +14,8 @@
 //! Names of abstract sockets can be listed by anybody on the host, so a name is no proof: the kernel says
 //! which user connects (`SO_PEERCRED`), and both sides prove that they know the job's secret. A stranger is sent away
 //! and logged. Members come all at once, so the leader has room for all of them and for some strangers, and sends
-//! away only who has been silent for a while; a member that was so slow comes again. Once the proofs are
+//! away only who has been silent for a while; a member that was so slow comes again. Some kernels let few wait in front of
+//! the door, and a leader may be stopped: a member that finds no room there tries again for a while, and never blocks. Once the proofs are
 //! there the kernel keeps others out of the connection, so parcels need no tags. A
 //! connection that ends is no event by itself: the hub says who is lost.
 
@@ -390,7 +391,9 @@ pub(crate) struct Visit {
     key: Key,
     name: DoorName,
     rank: usize,
-    since: Instant,
+    begun: Instant,
+    /// When the connection stood; `None`: there was no room in front of the door yet.
+    since: Option<Instant>,
     /// The tag that the leader has to send, once this side has proved itself.
     expected: Option<[u8; TAG_LEN]>,
 }
@@ -401,21 +404,44 @@ impl AsFd for Visit {
     }
 }
 
+/// How long a member tries to find room in front of the door.
+const CROWDED: Duration = Duration::from_secs(60);
+
 impl Visit {
     pub(crate) fn start(key: Key, name: DoorName, rank: usize) -> io::Result<Self> {
         let fd = socket()?;
-        let since = Instant::now();
-        // Does not wait for the leader to accept: the queue has room for all members.
-        rustix::io::retry_on_intr(|| connect(&fd, &address(&name).map_err(|_| Errno::INVAL)?))?;
         rustix::io::ioctl_fionbio(&fd, true)?;
-        Ok(Self {
+        let mut visit = Self {
             fd,
             key,
             name,
             rank,
-            since,
+            begun: Instant::now(),
+            since: None,
             expected: None,
-        })
+        };
+        visit.connect()?;
+        Ok(visit)
+    }
+
+    /// Whether the kernel has taken the connection: only then is there something to be waited for.
+    pub(crate) fn is_connected(&self) -> bool {
+        self.since.is_some()
+    }
+
+    /// Connects, if there is room.
+    fn connect(&mut self) -> io::Result<()> {
+        let address = address(&self.name)?;
+        match rustix::io::retry_on_intr(|| connect(&self.fd, &address)) {
+            Ok(()) => self.since = Some(Instant::now()),
+            Err(Errno::AGAIN) if self.begun.elapsed() < CROWDED => {}
+            Err(Errno::AGAIN) => {
+                let text = format!("it has let nobody in for {CROWDED:.0?}: is it stopped?");
+                return Err(io::Error::new(io::ErrorKind::TimedOut, text));
+            }
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
     }
 
     /// The next visit, if this one ended with `error` because this side took so long to prove itself. Whom the leader
@@ -423,7 +449,7 @@ impl Visit {
     pub(crate) fn again(&self, error: &io::Error) -> Option<Self> {
         use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
         let sent_away = matches!(error.kind(), UnexpectedEof | ConnectionReset | BrokenPipe);
-        if !sent_away || self.since.elapsed() < YOUNG {
+        if !sent_away || self.since?.elapsed() < YOUNG {
             return None;
         }
         tell(|| {
@@ -437,6 +463,12 @@ impl Visit {
 
     /// Takes the next step. `Ok(true)`: the connection stands.
     pub(crate) fn advance(&mut self) -> io::Result<bool> {
+        if !self.is_connected() {
+            self.connect()?;
+        }
+        if !self.is_connected() {
+            return Ok(false);
+        }
         loop {
             let mut message = [0u8; TAG_LEN + 1];
             let count = match recv(&self.fd, &mut message[..], RecvFlags::DONTWAIT) {
@@ -483,118 +515,4 @@ impl Visit {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::thread::sleep;
-
-    const MEMBERS: usize = 150;
-
-    fn key() -> Key {
-        Key::of_job(b"a key for tests", "", MEMBERS)
-    }
-
-    fn visit(porch: &Porch, rank: usize) -> Visit {
-        Visit::start(key(), porch.name, rank).unwrap()
-    }
-
-    /// Some kernels keep no more than 128 waiting, and whoever comes then stands still.
-    fn admit_in_time(porch: &mut Porch, number: usize) {
-        if number.is_multiple_of(100) {
-            porch.admit(Instant::now());
-        }
-    }
-
-    /// The ranks that have proved themselves.
-    fn hear_all(porch: &mut Porch) -> Vec<usize> {
-        let guests = (0..porch.guests.len()).rev();
-        let heard: Vec<_> = guests.filter_map(|index| porch.hear(index)).collect();
-        heard
-            .into_iter()
-            .map(|proved| proved.unwrap().0)
-            .rev()
-            .collect()
-    }
-
-    #[test]
-    fn members_that_come_all_at_once_are_all_let_in() {
-        let mut porch = Porch::open(key(), MEMBERS).unwrap();
-        // The leader's thread has not run while all of a large node have connected.
-        let mut visits = Vec::new();
-        for rank in 1..MEMBERS {
-            visits.push(visit(&porch, rank));
-            admit_in_time(&mut porch, rank);
-        }
-        porch.admit(Instant::now());
-        for visit in &mut visits {
-            assert!(!visit.advance().unwrap());
-        }
-        let all: Vec<_> = (1..MEMBERS).collect();
-        assert_eq!(hear_all(&mut porch), all);
-        assert!(visits.iter_mut().all(|visit| visit.advance().unwrap()));
-    }
-
-    #[test]
-    fn strangers_that_say_nothing_have_to_make_room() {
-        let mut porch = Porch::open(key(), MEMBERS).unwrap();
-        let mut strangers = Vec::new();
-        for number in 0..MEMBERS + STRANGERS {
-            strangers.push(visit(&porch, 1));
-            admit_in_time(&mut porch, number);
-        }
-        porch.admit(Instant::now());
-        let mut member = visit(&porch, 7);
-        let now = Instant::now();
-        if let Some(until) = porch.crowded_until(now) {
-            porch.admit(now);
-            assert!(until <= now + YOUNG);
-            assert!(!member.advance().unwrap());
-            assert!(hear_all(&mut porch).is_empty());
-            assert!(member.expected.is_none(), "there was no room");
-        }
-        let later = Instant::now() + YOUNG;
-        assert_eq!(porch.crowded_until(later), None);
-        porch.admit(later);
-        assert!(!member.advance().unwrap());
-        assert_eq!(hear_all(&mut porch), [7]);
-        assert!(member.advance().unwrap());
-        // One had to go, and no more.
-        assert_eq!(porch.guests.len(), strangers.len() - 1);
-    }
-
-    #[test]
-    fn who_was_sent_away_for_being_slow_comes_again() {
-        let mut porch = Porch::open(key(), 2).unwrap();
-        for said in [false, true] {
-            let mut slow = visit(&porch, 1);
-            porch.admit(Instant::now());
-            if said {
-                assert!(!slow.advance().unwrap());
-            }
-            sleep(YOUNG);
-            porch.guests.clear();
-            let error = slow.advance().unwrap_err();
-            let mut again = slow.again(&error).unwrap();
-            porch.admit(Instant::now());
-            assert!(!again.advance().unwrap());
-            assert_eq!(hear_all(&mut porch), [1]);
-            assert!(again.advance().unwrap());
-        }
-    }
-
-    #[test]
-    fn who_was_refused_does_not_come_again() {
-        let mut porch = Porch::open(key(), 2).unwrap();
-        let mut refused = visit(&porch, 1);
-        porch.admit(Instant::now());
-        porch.guests.clear();
-        let error = refused.advance().unwrap_err();
-        // But on a machine that stands still, where it cannot be told from the other.
-        assert!(refused.again(&error).is_none() || refused.since.elapsed() >= YOUNG);
-        // Nor does who cannot trust the leader, nor who finds nobody.
-        sleep(YOUNG);
-        assert!(refused.again(&io::Error::other("no proof")).is_none());
-        assert!(refused.again(&error).is_some());
-        drop(porch);
-        assert!(refused.again(&error).is_none());
-    }
-}
+mod tests;

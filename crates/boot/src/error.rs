@@ -3,6 +3,7 @@
 use crate::limits::WithLimit;
 use std::time::Duration;
 use tidegate_hal::control::ControlError;
+use tidegate_hal::process::Forked;
 
 /// Why a rank could not join its job.
 #[derive(Debug, thiserror::Error)]
@@ -28,6 +29,18 @@ pub enum BootError {
         /// What it should be.
         expected: String,
     },
+    /// This process is in the job already.
+    #[error(
+        "this process is rank {rank} of its job already: it can join again when that rank has left, by dropping its world \
+         (streams and windows hold clones of it)"
+    )]
+    Joined {
+        /// Its rank.
+        rank: usize,
+    },
+    /// This process was made by `fork` from one that has joined the job.
+    #[error(transparent)]
+    Forked(Forked),
     /// A job of several ranks has no secret.
     #[error(
         "TIDEGATE_SECRET is not set: the ranks of a job prove to each other that they belong together with a secret \

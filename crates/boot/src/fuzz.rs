@@ -5,7 +5,7 @@
 use crate::door;
 use crate::handshake;
 use crate::launchers;
-use crate::link::{Framer, Unframer};
+use crate::link::{Body, Framer, Unframer};
 use crate::secret::Key;
 use crate::wire;
 
@@ -27,7 +27,8 @@ pub fn read_stream(bytes: &[u8], piece: usize, good: usize) -> usize {
     let mut framer = Framer::new(key.clone());
     let mut stream = Vec::new();
     for _ in 0..good {
-        framer.frame(&wire::Message::Beat.encode(), &mut stream);
+        let frame = framer.frame(&Body::of(&wire::Message::Beat));
+        stream.extend(frame.parts().concat());
     }
     stream.extend_from_slice(bytes);
     let mut unframer = Unframer::new(key);

@@ -3,10 +3,13 @@
 //! # Model
 //!
 //! 1. hub: `magic, nonce`
-//! 2. rank: `magic, size, rank, nonce, tag("rank", ...)`
+//! 2. rank: `magic, size, rank, generation, nonce, tag("rank", ...)`
 //! 3. hub: `code, tag("hub", code, ...)`
 //!
-//! Tags are made with the key of the job over both nonces, size and rank; the two directions have different words
+//! A process may join one job after the other by the same environment. The *generation* counts them, from 0: a rank that
+//! comes while the job before still runs is told to come again ([`Answer::Later`]).
+//!
+//! Tags are made with the key of the job over both nonces, size, rank and generation; the two directions have different words
 //! in them, so a tag cannot be sent back. The caller proves itself first: a stranger learns nothing that is made from
 //! the secret. All three have fixed lengths: there is no length to lie about.
 //!
@@ -22,7 +25,9 @@ use std::time::{Duration, Instant};
 
 const MAGIC: [u8; 8] = *b"tidegat1";
 const GREETING_LEN: usize = MAGIC.len() + NONCE_LEN;
-pub(crate) const PROOF_LEN: usize = MAGIC.len() + 8 + NONCE_LEN + TAG_LEN;
+/// Size, rank and generation.
+const CLAIMS_LEN: usize = 4 + 4 + 8;
+pub(crate) const PROOF_LEN: usize = MAGIC.len() + CLAIMS_LEN + NONCE_LEN + TAG_LEN;
 const ANSWER_LEN: usize = 1 + TAG_LEN;
 
 /// How long a caller may take to prove itself.
@@ -34,6 +39,10 @@ pub(crate) enum Answer {
     OtherSize = 1,
     NotProved = 2,
     Taken = 3,
+    /// The job before the caller's still runs.
+    Later = 4,
+    /// The caller's job is over.
+    Over = 5,
 }
 
 /// Why a caller is refused.
@@ -60,12 +69,40 @@ pub(crate) struct Session {
     pub(crate) to_hub: Key,
 }
 
+/// What a caller says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Claims {
+    pub(crate) size: u32,
+    pub(crate) rank: u32,
+    pub(crate) generation: u64,
+}
+
+impl Claims {
+    fn encode(self) -> [u8; CLAIMS_LEN] {
+        let mut bytes = [0; CLAIMS_LEN];
+        bytes[..4].copy_from_slice(&self.size.to_le_bytes());
+        bytes[4..8].copy_from_slice(&self.rank.to_le_bytes());
+        bytes[8..].copy_from_slice(&self.generation.to_le_bytes());
+        bytes
+    }
+
+    fn decode(bytes: &[u8; CLAIMS_LEN]) -> Self {
+        let [size, rank, low, high] = [0, 4, 8, 12]
+            .map(|at| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]));
+        let generation = u64::from(low) | u64::from(high) << 32;
+        Self {
+            size,
+            rank,
+            generation,
+        }
+    }
+}
+
 /// The facts of one handshake, in the form that is proved.
-fn transcript(size: u32, rank: u32, hub: &Nonce, caller: &Nonce) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(MAGIC.len() + 8 + 2 * NONCE_LEN);
+fn transcript(claims: Claims, hub: &Nonce, caller: &Nonce) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(MAGIC.len() + CLAIMS_LEN + 2 * NONCE_LEN);
     bytes.extend_from_slice(&MAGIC);
-    bytes.extend_from_slice(&size.to_le_bytes());
-    bytes.extend_from_slice(&rank.to_le_bytes());
+    bytes.extend_from_slice(&claims.encode());
     bytes.extend_from_slice(hub);
     bytes.extend_from_slice(caller);
     bytes
@@ -94,6 +131,7 @@ pub(crate) struct Proved {
     stream: TcpStream,
     key: Key,
     transcript: Vec<u8>,
+    generation: u64,
     pub(crate) session: Session,
 }
 
@@ -147,8 +185,9 @@ impl Caller {
     /// Checks a complete proof.
     pub(crate) fn check(self, key: &Key, size: usize) -> Result<Proved, Refusal> {
         match check_proof(&self.proof, &self.nonce, key, size) {
-            Ok((rank, transcript)) => Ok(Proved {
-                session: session(key, rank, &transcript),
+            Ok((claims, transcript)) => Ok(Proved {
+                session: session(key, claims.rank as usize, &transcript),
+                generation: claims.generation,
                 stream: self.stream,
                 key: key.clone(),
                 transcript,
@@ -167,33 +206,32 @@ impl Caller {
     }
 }
 
-/// Who the sender of `proof` is, if it is proved; and the transcript.
+/// Who the sender of `proof` says that it is, if that is proved; and the transcript.
 pub(crate) fn check_proof(
     proof: &[u8; PROOF_LEN],
     nonce: &Nonce,
     key: &Key,
     size: usize,
-) -> Result<(usize, Vec<u8>), Refusal> {
+) -> Result<(Claims, Vec<u8>), Refusal> {
     let (magic, rest) = proof.split_at(MAGIC.len());
-    let (claims, rest) = rest.split_at(8);
+    let Some((claims, rest)) = rest.split_first_chunk() else {
+        return Err(Refusal::Garbled);
+    };
     let (theirs, tag) = rest.split_at(NONCE_LEN);
     if magic != MAGIC {
         return Err(Refusal::Garbled);
     }
     let mut caller = [0; NONCE_LEN];
     caller.copy_from_slice(theirs);
-    let field = |at: usize| {
-        u32::from_le_bytes([claims[at], claims[at + 1], claims[at + 2], claims[at + 3]])
-    };
-    let (claimed_size, rank) = (field(0), field(4));
-    if claimed_size as usize != size {
-        return Err(Refusal::OtherSize(claimed_size));
+    let claims = Claims::decode(claims);
+    if claims.size as usize != size {
+        return Err(Refusal::OtherSize(claims.size));
     }
-    let transcript = transcript(claimed_size, rank, nonce, &caller);
+    let transcript = transcript(claims, nonce, &caller);
     if !key.check(&[b"rank", &transcript], tag) {
         return Err(Refusal::NotProved);
     }
-    Ok((rank as usize, transcript))
+    Ok((claims, transcript))
 }
 
 impl Proved {
@@ -211,10 +249,18 @@ impl Proved {
         Ok((self.stream, self.session))
     }
 
-    /// Sends the caller away: its rank is somebody else.
-    pub(crate) fn refuse(self) -> Refusal {
-        let _ = self.answer(Answer::Taken);
-        Refusal::Taken(self.session.rank)
+    /// The answer to a caller whose job is another one than the hub's, which is of this generation.
+    pub(crate) fn other_generation(&self, generation: u64) -> Option<Answer> {
+        match self.generation.cmp(&generation) {
+            std::cmp::Ordering::Less => Some(Answer::Over),
+            std::cmp::Ordering::Equal => None,
+            std::cmp::Ordering::Greater => Some(Answer::Later),
+        }
+    }
+
+    /// Sends the caller away.
+    pub(crate) fn refuse(self, answer: Answer) {
+        let _ = self.answer(answer);
     }
 }
 
@@ -224,6 +270,9 @@ pub(crate) enum Attempt {
     /// Worth another attempt: rank 0 may not be there yet, or another program may still be at its address.
     #[error("{0}")]
     Again(String),
+    /// Rank 0 is still in the job before this one.
+    #[error("rank 0 is still in the job before this one")]
+    Later,
     /// Rank 0 of this job has said no.
     #[error("{0}")]
     Final(String),
@@ -242,12 +291,7 @@ impl From<io::Error> for Attempt {
 }
 
 /// Proves to the hub at the other end of `stream` to be `rank`, and that it is the hub.
-pub(crate) fn call(
-    mut stream: &TcpStream,
-    key: &Key,
-    rank: usize,
-    size: usize,
-) -> Result<Session, Attempt> {
+pub(crate) fn call(mut stream: &TcpStream, key: &Key, claims: Claims) -> Result<Session, Attempt> {
     let mut greeting = [0; GREETING_LEN];
     stream.read_exact(&mut greeting)?;
     if greeting[..MAGIC.len()] != MAGIC {
@@ -258,11 +302,10 @@ pub(crate) fn call(
     let mut hub: Nonce = [0; NONCE_LEN];
     hub.copy_from_slice(&greeting[MAGIC.len()..]);
     let mine: Nonce = random()?;
-    let transcript = transcript(size as u32, rank as u32, &hub, &mine);
+    let transcript = transcript(claims, &hub, &mine);
     let mut proof = Vec::with_capacity(PROOF_LEN);
     proof.extend_from_slice(&MAGIC);
-    proof.extend_from_slice(&(size as u32).to_le_bytes());
-    proof.extend_from_slice(&(rank as u32).to_le_bytes());
+    proof.extend_from_slice(&claims.encode());
     proof.extend_from_slice(&mine);
     proof.extend_from_slice(&key.tag(&[b"rank", &transcript]));
     stream.write_all(&proof)?;
@@ -271,10 +314,17 @@ pub(crate) fn call(
     stream.read_exact(&mut answer)?;
     let proved = key.check(&[b"hub", &answer[..1], &transcript], &answer[1..]);
     match answer[0] {
-        code if proved && code == Answer::Accepted as u8 => Ok(session(key, rank, &transcript)),
+        code if proved && code == Answer::Accepted as u8 => {
+            Ok(session(key, claims.rank as usize, &transcript))
+        }
         code if proved && code == Answer::Taken as u8 => {
+            let rank = claims.rank;
             Err(Attempt::Final(format!("rank {rank} is taken already")))
         }
+        code if proved && code == Answer::Later as u8 => Err(Attempt::Later),
+        code if proved && code == Answer::Over as u8 => Err(Attempt::Final(
+            "it is in a later job: this process has missed one, or was started again".into(),
+        )),
         code if code == Answer::OtherSize as u8 => Err(Attempt::Again(
             "a job with another WORLD_SIZE answers there".into(),
         )),

@@ -7,6 +7,18 @@
 //! order, everybody comes to the same verdict about an exchange without being told it. Rank 0 itself is treated as
 //! one more rank whose connection is a queue ([`Hub::own`]).
 //!
+//! # Turns
+//!
+//! One message may be for thousands of ranks, and thousands may wait to be read. So the hub takes a bounded number of them
+//! at a time ([`Hub::is_loaded`]); between these turns its service flushes and sends beats. A rank that has said more than
+//! a turn holds is in the *backlog*, and is not read from until that is done.
+//!
+//! # Ends
+//!
+//! A rank that leaves is acknowledged at once, and the others hear of it when its connection closes, or after [`HOLD`].
+//! In that time its process mostly ends; and if that is with an error, the rank says so, and the others hear that it
+//! failed: `main` drops its world before it returns an error.
+//!
 //! # Failure
 //!
 //! A connection that ends without `Leave`, sends something that no rank sends, is silent for too long, or
@@ -16,19 +28,23 @@
 use tidegate_hal::tell;
 
 use crate::config::unheard;
-use crate::handshake::{Caller, PATIENCE};
-use crate::link::Link;
+use crate::handshake::{Answer, Caller, PATIENCE, Refusal};
+use crate::link::{Body, Link};
 use crate::secret::Key;
 use crate::wire::{Message, NodeId};
 use rustix::event::PollFlags;
 use std::collections::VecDeque;
 use std::io::ErrorKind;
-use std::net::{TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 /// How many callers may be unproved at a time.
 pub(crate) const MAX_CALLERS: usize = 64;
+/// For how long it is kept from the others that a rank has left: it may turn out that it has failed.
+pub(crate) const HOLD: Duration = Duration::from_millis(300);
+/// How many frames, and how many bytes of them, are queued before what is queued is sent and beats go out.
+const TURN: (usize, usize) = (1024, 16 << 20);
 /// A caller younger than this is not sent away to make room: it may be a rank that is just slow.
 const YOUNG: Duration = Duration::from_millis(500);
 
@@ -53,6 +69,8 @@ pub(crate) struct Hub {
     listener: TcpListener,
     key: Key,
     size: usize,
+    /// Which of the jobs this is that the environment has described to the same processes, one after the other.
+    generation: u64,
     phase: Phase,
     callers: Vec<Caller>,
     links: Vec<Option<Link<TcpStream>>>,
@@ -60,23 +78,36 @@ pub(crate) struct Hub {
     nodes: Vec<u32>,
     ready: Vec<bool>,
     gone: Vec<bool>,
+    /// Ranks that have left, and when the others are told.
+    leaving: Vec<Option<Instant>>,
     /// How many exchanges each rank has contributed to.
     contributed: Vec<u64>,
     /// What rank 0 hears of all this.
     pub(crate) own: VecDeque<Message>,
-    /// Ranks whose end was found while something was sent to them.
-    doomed: Vec<(usize, String)>,
+    /// Frames and bytes queued since the last flush.
+    load: (usize, usize),
+    /// What was queued at each flush.
+    #[cfg(test)]
+    flushed: Vec<(usize, usize)>,
+    /// Ranks that have said more than was taken from them, in the order in which they get their turn.
+    backlog: VecDeque<usize>,
     /// Accepting failed (too many open files, say): not before this moment again.
     accept_after: Option<Instant>,
 }
 
 impl Hub {
-    pub(crate) fn new(listener: TcpListener, key: Key, size: usize) -> std::io::Result<Self> {
+    pub(crate) fn new(
+        listener: TcpListener,
+        key: Key,
+        size: usize,
+        generation: u64,
+    ) -> std::io::Result<Self> {
         listener.set_nonblocking(true)?;
         Ok(Self {
             listener,
             key,
             size,
+            generation,
             phase: Phase::Gathering,
             callers: Vec::new(),
             links: (0..size).map(|_| None).collect(),
@@ -84,9 +115,13 @@ impl Hub {
             nodes: Vec::new(),
             ready: vec![false; size],
             gone: vec![false; size],
+            leaving: vec![None; size],
             contributed: vec![0; size],
             own: VecDeque::new(),
-            doomed: Vec::new(),
+            load: (0, 0),
+            #[cfg(test)]
+            flushed: Vec::new(),
+            backlog: VecDeque::new(),
             accept_after: None,
         })
     }
@@ -104,6 +139,25 @@ impl Hub {
         self.phase == Phase::Gathering
     }
 
+    /// The ranks besides this one that are in the job.
+    pub(crate) fn others(&self) -> Vec<usize> {
+        (1..self.size).filter(|rank| !self.gone[*rank]).collect()
+    }
+
+    fn is_here(&self, rank: usize) -> bool {
+        !self.gone[rank] && self.leaving[rank].is_none()
+    }
+
+    /// Whether enough is queued for one turn.
+    pub(crate) fn is_loaded(&self) -> bool {
+        self.load.0 >= TURN.0 || self.load.1 >= TURN.1
+    }
+
+    /// Whether something was read that is still to be handled.
+    pub(crate) fn has_backlog(&self) -> bool {
+        !self.backlog.is_empty()
+    }
+
     /// Whether all others have ended and their connections are closed.
     pub(crate) fn is_deserted(&self) -> bool {
         self.gone.iter().skip(1).all(|gone| *gone) && self.links.iter().all(Option::is_none)
@@ -114,25 +168,56 @@ impl Hub {
         self.links.iter().flatten().all(|link| !link.wants_write())
     }
 
-    fn send(&mut self, to: usize, message: &Message) {
-        self.send_encoded(to, &message.encode(), message);
+    /// Ends all connections, when everything is out.
+    pub(crate) fn hang_up(&mut self) {
+        if self.phase == Phase::Aborted || !self.is_flushed() {
+            return;
+        }
+        self.phase = Phase::Aborted;
+        for link in self.links.iter().flatten() {
+            // Not by closing it: what the other side has sent, and nobody has read, would take what is under way along.
+            let _ = link.stream().shutdown(Shutdown::Write);
+        }
     }
 
-    fn send_encoded(&mut self, to: usize, body: &[u8], message: &Message) {
+    pub(crate) fn is_hung_up(&self) -> bool {
+        self.links.iter().all(Option::is_none)
+    }
+
+    fn send(&mut self, to: usize, message: &Message) {
+        self.send_body(to, &Body::of(message), message);
+    }
+
+    fn send_body(&mut self, to: usize, body: &Body, message: &Message) {
         if to == 0 {
             self.own.push_back(message.clone());
-        } else if let Some(Some(link)) = self.links.get_mut(to)
-            && let Err(error) = link.push(body)
-        {
-            self.doomed.push((to, error.to_string()));
+        } else if let Some(Some(link)) = self.links.get_mut(to) {
+            self.load.0 += 1;
+            self.load.1 += body.len();
+            if let Err(error) = link.push(body) {
+                self.broken(to, error.to_string());
+            }
+        }
+    }
+
+    /// Nothing more can be sent to a rank, or nothing more will come of it. What it said before that counts.
+    fn broken(&mut self, rank: usize, reason: String) {
+        if let Some(link) = &mut self.links[rank] {
+            if link.end().is_none() {
+                let _ = link.fill();
+            }
+            link.break_off(reason);
+            if !self.backlog.contains(&rank) {
+                self.backlog.push_back(rank);
+            }
         }
     }
 
     fn broadcast(&mut self, except: usize, message: &Message) {
-        let body = message.encode();
+        let body = Body::of(message);
         for rank in 0..self.size {
-            if rank != except && !self.gone[rank] {
-                self.send_encoded(rank, &body, message);
+            if rank != except && self.is_here(rank) {
+                self.send_body(rank, &body, message);
             }
         }
     }
@@ -144,9 +229,18 @@ impl Hub {
         self.broadcast(usize::MAX, &Message::Abort { reason });
     }
 
+    /// Tells the others that a rank has left, if it has.
+    pub(crate) fn depart(&mut self, rank: usize) {
+        if self.leaving[rank].take().is_some() {
+            self.gone[rank] = true;
+            self.broadcast(rank, &Message::Left { rank: rank as u32 });
+        }
+    }
+
     /// Notes that `rank` has ended without having said so.
     fn lose(&mut self, rank: usize, reason: &str) {
         let link = self.links[rank].take();
+        self.depart(rank);
         if std::mem::replace(&mut self.gone[rank], true) {
             return;
         }
@@ -156,7 +250,7 @@ impl Hub {
         };
         // If it can still hear, it should know that it was given up.
         if let Some(mut link) = link {
-            let _ = link.push(&message.encode()).and_then(|()| link.flush());
+            let _ = link.push(&Body::of(&message)).and_then(|()| link.flush());
         }
         match self.phase {
             Phase::Running => {
@@ -174,7 +268,9 @@ impl Hub {
 
     /// Something that `from` says.
     pub(crate) fn receive(&mut self, from: usize, message: Message) {
-        if self.gone[from] {
+        // Rank 0 may have left, and then fail and carry nobody any more.
+        let fails = from == 0 && matches!(message, Message::Fail { .. });
+        if self.gone[from] && !fails {
             return;
         }
         let genuine = |rank: u32| rank as usize == from;
@@ -205,6 +301,7 @@ impl Hub {
             }
             (Phase::Running, Message::Contribution { rank, round, .. })
                 if genuine(*rank)
+                    && self.is_here(from)
                     && *round == self.contributed[from]
                     && self.contributed.iter().all(|count| count >= round) =>
             {
@@ -232,25 +329,25 @@ impl Hub {
                 match to {
                     None => self.broadcast(from, &message),
                     Some(to) => {
-                        let body = message.encode();
+                        let body = Body::of(&message);
                         for rank in to.iter().map(|rank| *rank as usize) {
-                            if self.gone.get(rank) == Some(&false) {
-                                self.send_encoded(rank, &body, &message);
+                            if rank < self.size && self.is_here(rank) {
+                                self.send_body(rank, &body, &message);
                             }
                         }
                     }
                 }
             }
-            (Phase::Running, Message::Leave) => {
+            (Phase::Running, Message::Leave) if self.is_here(from) => {
                 self.send(from, &Message::Bye);
-                self.gone[from] = true;
-                self.broadcast(from, &Message::Left { rank: from as u32 });
+                self.leaving[from] = Some(Instant::now() + HOLD);
             }
             (_, Message::Fail { reason }) => {
                 self.send(from, &Message::Bye);
                 match self.phase {
                     Phase::Running => {
                         self.gone[from] = true;
+                        self.leaving[from] = None;
                         let (rank, reason) = (from as u32, reason.clone());
                         self.broadcast(from, &Message::Lost { rank, reason });
                     }
@@ -281,11 +378,13 @@ impl Hub {
                 } else {
                     PollFlags::empty()
                 };
-                add(
-                    HubToken::Rank(rank),
-                    link.stream().as_fd(),
-                    PollFlags::IN | write,
-                );
+                let read = match link.end().is_some() || self.backlog.contains(&rank) {
+                    true => PollFlags::empty(),
+                    false => PollFlags::IN,
+                };
+                if link.end().is_none() {
+                    add(HubToken::Rank(rank), link.stream().as_fd(), read | write);
+                }
             }
         }
     }
@@ -302,21 +401,21 @@ impl Hub {
     fn accept(&mut self, now: Instant) {
         self.accept_after = None;
         loop {
-            if self.callers.len() >= MAX_CALLERS {
-                // The oldest has had its time; a rank of the job needs milliseconds.
-                match self.callers.iter().position(|c| now >= c.since + YOUNG) {
-                    Some(index) => {
-                        let caller = self.callers.remove(index);
-                        tell(
-                            || tracing::warn!(from = %caller.from, "sent a caller away to make room for others"),
-                        );
-                    }
-                    None => return,
-                }
+            if self.crowded_until(now).is_some() {
+                return;
             }
             match self.listener.accept() {
                 Ok((stream, from)) => match Caller::greet(stream, from, now) {
-                    Ok(caller) => self.callers.push(caller),
+                    Ok(caller) => {
+                        if self.callers.len() >= MAX_CALLERS {
+                            // The oldest has had its time; a rank of the job needs milliseconds.
+                            let oldest = self.callers.remove(0);
+                            tell(
+                                || tracing::warn!(from = %oldest.from, "sent a caller away to make room for others"),
+                            );
+                        }
+                        self.callers.push(caller);
+                    }
                     Err(reason) => tell(|| tracing::warn!(%from, %reason, "refused a caller")),
                 },
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
@@ -341,6 +440,12 @@ impl Hub {
             Ok(true) => match self.callers.remove(index).check(&self.key, self.size) {
                 Ok(proved) => {
                     let rank = proved.session.rank;
+                    if let Some(answer) = proved.other_generation(self.generation) {
+                        tell(
+                            || tracing::debug!(%from, rank, ?answer, "a rank of another generation"),
+                        );
+                        return proved.refuse(answer);
+                    }
                     let free = self.phase == Phase::Gathering
                         && (1..self.size).contains(&rank)
                         && self.links[rank].is_none()
@@ -356,7 +461,10 @@ impl Hub {
                             }
                             Err(refusal) => refusal,
                         },
-                        false => proved.refuse(),
+                        false => {
+                            proved.refuse(Answer::Taken);
+                            Refusal::Taken(rank)
+                        }
                     }
                 }
                 Err(refusal) => refusal,
@@ -373,22 +481,42 @@ impl Hub {
         let Some(link) = &mut self.links[rank] else {
             return;
         };
-        let end = link.fill().err();
+        if link.end().is_none()
+            && let Err(error) = link.fill()
+        {
+            link.break_off(error.to_string());
+        }
+        self.heed(rank);
+    }
+
+    /// Handles what has come of a rank, as far as the turn goes, and then its end.
+    fn heed(&mut self, rank: usize) {
         loop {
+            if self.is_loaded() {
+                if !self.backlog.contains(&rank) {
+                    self.backlog.push_back(rank);
+                }
+                return;
+            }
             let Some(link) = &mut self.links[rank] else {
                 return;
             };
             match link.next() {
                 Ok(Some(message)) => self.receive(rank, message),
                 Ok(None) => break,
-                Err(error) => {
-                    self.lose(rank, &error.to_string());
-                    return;
-                }
+                Err(error) => return self.lose(rank, &error.to_string()),
             }
         }
-        if let Some(error) = end {
-            self.ended(rank, &error.to_string());
+        let end = self.links[rank].as_ref().and_then(Link::end);
+        if let Some(reason) = end.map(str::to_owned) {
+            self.ended(rank, &reason);
+        }
+    }
+
+    /// Goes on with the rank that is first in the backlog.
+    pub(crate) fn go_on(&mut self) {
+        if let Some(rank) = self.backlog.pop_front() {
+            self.heed(rank);
         }
     }
 
@@ -401,26 +529,38 @@ impl Hub {
         }
     }
 
-    /// Sends what can be sent.
+    /// Sends what can be sent, and closes connections that have no purpose any more. With it a turn begins.
     pub(crate) fn flush(&mut self) {
+        #[cfg(test)]
+        self.flushed.push(self.load);
+        self.load = (0, 0);
         for rank in 1..self.size {
-            if let Some(link) = &mut self.links[rank]
-                && link.wants_write()
+            let Some(link) = &mut self.links[rank] else {
+                continue;
+            };
+            if link.wants_write()
                 && let Err(error) = link.flush()
             {
-                self.doomed.push((rank, error.to_string()));
+                self.broken(rank, error.to_string());
+            } else if self.gone[rank] && !link.wants_write() {
+                self.links[rank] = None;
             }
-        }
-        while let Some((rank, reason)) = self.doomed.pop() {
-            // What it said before its end counts.
-            self.hear_rank(rank);
-            self.ended(rank, &reason);
         }
     }
 
-    /// Once every interval: beats go out, and who has been silent for `limit` intervals is given up.
-    pub(crate) fn beat(&mut self, interval: Duration, limit: u32) {
-        let body = Message::Beat.encode();
+    /// Tells all that this rank is there.
+    pub(crate) fn beat(&mut self) {
+        let body = Body::of(&Message::Beat);
+        for rank in 1..self.size {
+            if !self.gone[rank] {
+                self.send_body(rank, &body, &Message::Beat);
+            }
+        }
+    }
+
+    /// Once every interval, when all that had arrived was read: gives up who has been silent for `limit` intervals. Others
+    /// may have spoken while this rank itself could not run: so before that it looks once more.
+    pub(crate) fn look(&mut self, interval: Duration, limit: u32) {
         for rank in 1..self.size {
             let Some(link) = &mut self.links[rank] else {
                 continue;
@@ -430,19 +570,26 @@ impl Hub {
             } else {
                 link.quiet + 1
             };
-            if link.quiet >= limit {
-                let silence = interval.saturating_mul(link.quiet);
-                self.ended(rank, &unheard(silence));
-            } else if !self.gone[rank]
-                && let Err(error) = link.push(&body)
+            if link.quiet < limit {
+                continue;
+            }
+            let silence = interval.saturating_mul(link.quiet);
+            self.hear_rank(rank);
+            if let Some(link) = &self.links[rank]
+                && !link.heard
             {
-                self.doomed.push((rank, error.to_string()));
+                self.ended(rank, &unheard(silence));
             }
         }
     }
 
-    /// Sends slow callers away.
+    /// Sends slow callers away, and tells of those who have left.
     pub(crate) fn tick(&mut self, now: Instant) {
+        for rank in 0..self.size {
+            if self.leaving[rank].is_some_and(|until| now >= until) {
+                self.depart(rank);
+            }
+        }
         self.callers.retain(|caller| {
             let patient = now < caller.since + PATIENCE;
             if !patient {
@@ -457,7 +604,11 @@ impl Hub {
         let oldest = self.callers.iter().map(|c| c.since).min();
         let crowded = self.crowded_until(Instant::now());
         let callers = crowded.or(oldest.map(|since| since + PATIENCE));
-        [callers, self.accept_after].into_iter().flatten().min()
+        let leaving = self.leaving.iter().flatten().min().copied();
+        [callers, self.accept_after, leaving]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Until when nobody can be heard besides: there is no room, and nobody who could be sent away.
@@ -484,3 +635,6 @@ fn number_nodes(joined: &[Option<NodeId>]) -> Vec<u32> {
     }
     numbers
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -46,6 +46,8 @@ mod link;
 mod local;
 mod loopback;
 mod node;
+mod process;
+mod reach;
 mod rounds;
 mod secret;
 mod service;

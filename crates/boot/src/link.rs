@@ -3,7 +3,8 @@
 //! # Model
 //!
 //! A frame is a `u32` length, that many bytes of one message, and a tag over the length, the message and a sequence
-//! number that is never sent. Each direction of each connection has its own key, so a frame that is repeated, left
+//! number that is never sent. What is signed of a message is its digest: a message for many ranks ([`Body`]) is encoded and
+//! digested once, and all connections share its bytes. Each direction of each connection has its own key, so a frame that is repeated, left
 //! out, reordered, sent back or taken from another connection has a wrong tag. Frames are authenticated, not
 //! encrypted: nothing secret is ever put into one.
 //!
@@ -13,18 +14,26 @@
 //! buffer grows with what arrived, never with what a length claims. What a peer does not read is kept up to a
 //! bound; beyond it the connection ends.
 
-use crate::secret::{Key, TAG_LEN};
+use crate::secret::{Key, TAG_LEN, Tag};
 use crate::wire::{self, MAX_MESSAGE, Malformed, Message};
-use std::io::{self, ErrorKind, Read, Write};
+use rustix::io::Errno;
+use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
+use sha2::{Digest, Sha256};
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind, IoSlice, Read};
+use std::os::fd::AsFd;
+use std::sync::Arc;
 
 /// One read from the kernel.
 const CHUNK: usize = 64 << 10;
 /// How much is read before other connections get their turn.
 const TURN: usize = 16 * CHUNK;
+/// How many frames go to the kernel by one call, at most.
+const AT_ONCE: usize = 64;
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LinkError {
-    #[error("the connection was closed")]
+    #[error("the connection was closed, as by a process that was killed or has crashed")]
     Closed,
     #[error("the connection broke: {0}")]
     Broken(io::Error),
@@ -38,6 +47,27 @@ pub(crate) enum LinkError {
     Deaf(usize),
 }
 
+/// An encoded message, for any number of receivers.
+#[derive(Clone, Debug)]
+pub(crate) struct Body {
+    bytes: Arc<[u8]>,
+    digest: [u8; 32],
+}
+
+impl Body {
+    pub(crate) fn of(message: &Message) -> Self {
+        let bytes = message.encode();
+        Self {
+            digest: Sha256::digest(&bytes).into(),
+            bytes: bytes.into(),
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+}
+
 /// One direction of a connection.
 #[derive(Debug)]
 struct Direction {
@@ -46,8 +76,8 @@ struct Direction {
 }
 
 impl Direction {
-    fn tag(&self, body: &[u8]) -> [u8; TAG_LEN] {
-        self.key.tag(&[&self.sequence.to_le_bytes(), body])
+    fn tag(&self, digest: &[u8]) -> Tag {
+        self.key.tag(&[&self.sequence.to_le_bytes(), digest])
     }
 }
 
@@ -92,7 +122,8 @@ impl Unframer {
             return Ok(None);
         };
         let sequence = self.direction.sequence.to_le_bytes();
-        if !self.direction.key.check(&[&sequence, body], tag) {
+        let digest = Sha256::digest(body);
+        if !self.direction.key.check(&[&sequence, &digest], tag) {
             return Err(LinkError::WrongTag);
         }
         let message = wire::decode(body)?;
@@ -115,15 +146,33 @@ impl Framer {
         }
     }
 
-    /// Appends the frame of an encoded message to `out`.
-    pub(crate) fn frame(&mut self, body: &[u8], out: &mut Vec<u8>) {
-        debug_assert!(body.len() <= MAX_MESSAGE);
-        let tag = self.direction.tag(body);
+    pub(crate) fn frame(&mut self, body: &Body) -> Frame {
+        debug_assert!(body.bytes.len() <= MAX_MESSAGE);
+        let tag = self.direction.tag(&body.digest);
         self.direction.sequence += 1;
-        out.reserve(4 + body.len() + TAG_LEN);
-        out.extend_from_slice(&(body.len() as u32).to_le_bytes());
-        out.extend_from_slice(body);
-        out.extend_from_slice(&tag);
+        Frame {
+            length: (body.bytes.len() as u32).to_le_bytes(),
+            body: Arc::clone(&body.bytes),
+            tag,
+        }
+    }
+}
+
+/// A message on its way over one connection.
+#[derive(Debug)]
+pub(crate) struct Frame {
+    length: [u8; 4],
+    body: Arc<[u8]>,
+    tag: Tag,
+}
+
+impl Frame {
+    pub(crate) fn parts(&self) -> [&[u8]; 3] {
+        [&self.length, &self.body, &self.tag]
+    }
+
+    fn len(&self) -> usize {
+        self.length.len() + self.body.len() + self.tag.len()
     }
 }
 
@@ -133,24 +182,31 @@ pub(crate) struct Link<S> {
     stream: S,
     framer: Framer,
     unframer: Unframer,
-    out: Vec<u8>,
+    out: VecDeque<Frame>,
+    /// How many bytes of the first frame are out.
     sent: usize,
+    /// How many bytes wait in all.
+    waiting: usize,
     out_limit: usize,
+    /// Why nothing more comes or goes, once that is known. What came before still counts.
+    end: Option<String>,
     /// Whether anything arrived since this was last cleared.
     pub(crate) heard: bool,
     /// For the owner: how often it looked in vain for something heard.
     pub(crate) quiet: u32,
 }
 
-impl<S: Read + Write> Link<S> {
+impl<S: Read + AsFd> Link<S> {
     pub(crate) fn new(stream: S, send: Key, receive: Key, out_limit: usize) -> Self {
         Self {
             stream,
             framer: Framer::new(send),
             unframer: Unframer::new(receive),
-            out: Vec::new(),
+            out: VecDeque::new(),
             sent: 0,
+            waiting: 0,
             out_limit,
+            end: None,
             heard: true,
             quiet: 0,
         }
@@ -160,38 +216,69 @@ impl<S: Read + Write> Link<S> {
         &self.stream
     }
 
-    /// Queues an encoded message.
-    pub(crate) fn push(&mut self, body: &[u8]) -> Result<(), LinkError> {
-        if self.out.len() - self.sent > self.out_limit {
-            return Err(LinkError::Deaf(self.out.len() - self.sent));
+    /// Queues a message.
+    pub(crate) fn push(&mut self, body: &Body) -> Result<(), LinkError> {
+        if self.waiting > self.out_limit {
+            return Err(LinkError::Deaf(self.waiting));
         }
-        self.framer.frame(body, &mut self.out);
+        if self.end.is_none() {
+            let frame = self.framer.frame(body);
+            self.waiting += frame.len();
+            self.out.push_back(frame);
+        }
         Ok(())
     }
 
+    /// Nothing more comes or goes.
+    pub(crate) fn break_off(&mut self, reason: String) {
+        self.end.get_or_insert(reason);
+        self.out.clear();
+        (self.sent, self.waiting) = (0, 0);
+    }
+
+    /// Why nothing more comes or goes, if that is so.
+    pub(crate) fn end(&self) -> Option<&str> {
+        self.end.as_deref()
+    }
+
     pub(crate) fn wants_write(&self) -> bool {
-        self.sent < self.out.len()
+        !self.out.is_empty()
     }
 
     /// Gives the kernel as much as it takes.
     pub(crate) fn flush(&mut self) -> Result<(), LinkError> {
         while self.wants_write() {
-            match self.stream.write(&self.out[self.sent..]) {
+            let frames = self.out.iter().take(AT_ONCE);
+            let mut skip = self.sent;
+            let mut slices = Vec::with_capacity(3 * self.out.len().min(AT_ONCE));
+            for part in frames.flat_map(Frame::parts) {
+                let skipped = skip.min(part.len());
+                skip -= skipped;
+                slices.push(IoSlice::new(&part[skipped..]));
+            }
+            // Not by `write_vectored`, which would raise SIGPIPE where the program has not switched that off.
+            let (flags, mut nothing) = (SendFlags::NOSIGNAL, SendAncillaryBuffer::default());
+            match sendmsg(&self.stream, &slices, &mut nothing, flags) {
                 Ok(0) => return Err(LinkError::Closed),
-                Ok(count) => self.sent += count,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(LinkError::Broken(error)),
+                Ok(count) => self.went(count),
+                Err(Errno::AGAIN) => break,
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(LinkError::Broken(error.into())),
             }
         }
-        if !self.wants_write() {
-            self.out.clear();
-            self.sent = 0;
-        } else if self.sent >= TURN {
-            self.out.drain(..self.sent);
-            self.sent = 0;
-        }
         Ok(())
+    }
+
+    /// So many bytes more are out.
+    fn went(&mut self, count: usize) {
+        self.waiting -= count;
+        self.sent += count;
+        while let Some(frame) = self.out.front()
+            && self.sent >= frame.len()
+        {
+            self.sent -= frame.len();
+            self.out.pop_front();
+        }
     }
 
     /// Takes what arrived, up to a turn. `Err` when the stream has ended; messages before the end are kept.

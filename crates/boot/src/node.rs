@@ -236,9 +236,11 @@ impl Node {
                     }
                 }
             }
-            Side::Visiting(visit) => add(NodeToken::Leader, visit.as_fd(), PollFlags::IN),
+            Side::Visiting(visit) if visit.is_connected() => {
+                add(NodeToken::Leader, visit.as_fd(), PollFlags::IN)
+            }
             Side::Member(passage) => add(NodeToken::Leader, passage.as_fd(), flags(passage)),
-            Side::Alone | Side::Outside | Side::Broken(_) => {}
+            Side::Alone | Side::Outside | Side::Visiting(_) | Side::Broken(_) => {}
         }
     }
 
@@ -401,6 +403,9 @@ impl Node {
 
     /// Looks at the clocks. `Some`: this rank can take part in no exchange any more.
     pub(crate) fn tick(&mut self, now: Instant) -> Option<String> {
+        if matches!(&self.side, Side::Visiting(visit) if !visit.is_connected()) {
+            self.receive_from_leader();
+        }
         match &mut self.side {
             Side::Leader {
                 porch: Some(porch), ..
@@ -435,6 +440,7 @@ impl Node {
                 });
                 if throttled { Some(soon()) } else { guests }
             }
+            Side::Visiting(visit) if !visit.is_connected() => Some(soon()),
             Side::Member(passage) if passage.throttled => Some(soon()),
             Side::Broken(since) => Some(*since + VERDICT_PATIENCE),
             _ => None,

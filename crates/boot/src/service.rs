@@ -3,13 +3,18 @@
 //! # Model
 //!
 //! One loop: take commands of the program, move messages between rank and hub until there are none, give the kernel
-//! what it takes, sleep in `poll`. Nothing is ever read or written that could block, so one stuck peer delays nobody.
+//! what it takes, sleep in `poll`. Nothing is ever read or written that could block, so one stuck peer delays nobody. Where
+//! much has arrived at once, the hub is given it in turns, and between two of them beats go out ([`Service::breathe`]).
+//!
+//! The thread outlives the rank's part in the job: rank 0's goes on until all others have left, and any other's until the
+//! hub closes the connection. So a departure does not wait for the others ([`crate::process`] has what does).
+//!
 //! On every rank but 0 the thread wakes when something arrives; the hub's heartbeat is something, and is
 //! answered at once, so an idle rank wakes once an interval.
 //!
 //! # Failure
 //!
-//! Silence is counted in wake-ups of one's own, not in time: a job that is suspended and continued as a whole finds that it
+//! Silence is counted in wake-ups of one's own, not in time, and when all that had arrived was read: a job that is suspended and continued as a whole finds that it
 //! missed one beat, not many. If this thread should end by a panic, the control plane is closed with that reason.
 
 use tidegate_hal::tell;
@@ -17,19 +22,19 @@ use tidegate_hal::tell;
 use crate::config::unheard;
 use crate::error::BootError;
 use crate::hub::{Hub, HubToken};
-use crate::link::Link;
+use crate::link::{Body, Link};
 use crate::lock;
 use crate::node::{Node, NodeToken};
 use crate::shared::{Blob, Command, Phase, Shared};
 use crate::wire::Message;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::net::TcpStream;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long the last words of a rank that ends in bad order may take to get out.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+/// How long the last words of a rank that ends in bad order may take to get out: its process may end after that.
+pub(crate) const LAST_WORDS: Duration = Duration::from_millis(600);
 /// How much longer than rank 0 the others wait for the start: it is rank 0 that knows who is missing.
 const START_MARGIN: Duration = Duration::from_secs(5);
 
@@ -37,6 +42,13 @@ pub(crate) struct Leaf {
     pub(crate) link: Option<Link<TcpStream>>,
     /// When something was heard, or its absence noted.
     pub(crate) looked: Instant,
+}
+
+impl Leaf {
+    /// Whether nothing was heard of the hub since that was last noted.
+    fn is_silent(&self) -> bool {
+        self.link.as_ref().is_some_and(|link| link.quiet > 0)
+    }
 }
 
 pub(crate) enum Role {
@@ -63,7 +75,6 @@ enum Ending {
 
 pub(crate) struct Service {
     pub(crate) shared: Arc<Shared>,
-    pub(crate) wake: Arc<OwnedFd>,
     pub(crate) role: Role,
     pub(crate) node: Node,
     pub(crate) heartbeat: Duration,
@@ -72,16 +83,16 @@ pub(crate) struct Service {
     pub(crate) timeout: Duration,
     /// `None`: beats are not wanted.
     next_beat: Option<Instant>,
+    /// When the hub looks for silent ranks next.
+    next_look: Option<Instant>,
     ending: Option<Ending>,
     bye: bool,
     nodes: Vec<usize>,
 }
 
 impl Service {
-    #[expect(clippy::too_many_arguments, reason = "called once")]
     pub(crate) fn new(
         shared: Arc<Shared>,
-        wake: Arc<OwnedFd>,
         role: Role,
         node: Node,
         heartbeat: Duration,
@@ -89,16 +100,17 @@ impl Service {
         started: Instant,
         timeout: Duration,
     ) -> Self {
+        let next_beat = Instant::now().checked_add(heartbeat);
         Self {
             shared,
-            wake,
             role,
             node,
             heartbeat,
             silence,
             started,
             timeout,
-            next_beat: Instant::now().checked_add(heartbeat),
+            next_beat,
+            next_look: next_beat,
             ending: None,
             bye: false,
             nodes: Vec::new(),
@@ -107,6 +119,7 @@ impl Service {
 
     /// Until this rank has ended.
     pub(crate) fn run(mut self) {
+        self.shared.serve_here();
         let closing = Closing(Arc::clone(&self.shared));
         loop {
             self.take_commands();
@@ -116,12 +129,41 @@ impl Service {
             }
             let ready = self.sleep();
             let now = Instant::now();
-            for (token, flags) in ready {
-                self.handle(token, flags, now);
-            }
+            self.serve(ready, now);
             self.tick(now);
         }
         drop(closing);
+    }
+
+    /// Handles all that is ready, in turns.
+    fn serve(&mut self, ready: Vec<(Token, PollFlags)>, now: Instant) {
+        for (token, flags) in ready {
+            self.handle(token, flags, now);
+            self.breathe();
+        }
+        while let Role::Hub(hub) = &mut self.role
+            && hub.has_backlog()
+            && lock(&self.shared.state).commands.is_empty()
+        {
+            hub.go_on();
+            self.breathe();
+        }
+    }
+
+    /// On the hub, after a piece of work: sends what is queued if that is enough, and beats in time.
+    fn breathe(&mut self) {
+        let Role::Hub(hub) = &mut self.role else {
+            return;
+        };
+        let now = Instant::now();
+        let beats = self.next_beat.is_some_and(|at| now >= at);
+        if beats {
+            self.next_beat = now.checked_add(self.heartbeat);
+            hub.beat();
+        }
+        if beats || hub.is_loaded() {
+            hub.flush();
+        }
     }
 
     fn me(&self) -> usize {
@@ -150,10 +192,16 @@ impl Service {
                 // By way of the node: nothing overtakes a contribution that waits for its descriptors.
                 Command::Say(message) => self.node.say(message),
                 Command::End(message) => {
-                    if self.ending.is_none() {
+                    // A rank that has left may turn out to have failed.
+                    if self.ending.is_none() || matches!(message, Message::Fail { .. }) {
                         self.ending = Some(Ending::Wanted(message));
+                        self.bye = false;
                     }
                 }
+                Command::Over => match &mut self.role {
+                    Role::Hub(hub) => hub.depart(0),
+                    Role::Leaf(leaf) => leaf.link = None,
+                },
             }
         }
     }
@@ -163,7 +211,7 @@ impl Service {
             Role::Hub(hub) => hub.receive(0, message),
             Role::Leaf(leaf) => {
                 if let Some(link) = &mut leaf.link
-                    && let Err(error) = link.push(&message.encode())
+                    && let Err(error) = link.push(&Body::of(&message))
                 {
                     self.hub_lost(&error.to_string());
                 }
@@ -204,8 +252,18 @@ impl Service {
             }
             let own = matches!(&self.role, Role::Hub(hub) if !hub.own.is_empty());
             if !own && self.node.to_hub.is_empty() && self.node.arrived.is_empty() {
-                return;
+                break;
             }
+        }
+        if let (
+            Role::Hub(hub),
+            Some(Ending::Said {
+                in_good_order: false,
+                ..
+            }),
+        ) = (&mut self.role, &self.ending)
+        {
+            hub.hang_up();
         }
     }
 
@@ -237,7 +295,14 @@ impl Service {
         drop(state);
         let patient = |since: &Instant| Instant::now() < *since + LAST_WORDS;
         match (&self.role, &self.ending) {
-            (Role::Leaf(leaf), Some(Ending::Said { .. })) => self.bye || leaf.link.is_none(),
+            (
+                Role::Leaf(leaf),
+                Some(Ending::Said {
+                    since,
+                    in_good_order: false,
+                }),
+            ) => self.bye || leaf.link.is_none() || !patient(since),
+            (Role::Leaf(leaf), Some(Ending::Said { .. })) => leaf.link.is_none(),
             (Role::Leaf(_), _) => failed,
             (
                 Role::Hub(hub),
@@ -245,7 +310,7 @@ impl Service {
                     since,
                     in_good_order: false,
                 }),
-            ) => hub.is_flushed() || !patient(since),
+            ) => hub.is_hung_up() || !patient(since),
             // Rank 0 carries the control plane of the others until the last of them has ended.
             (Role::Hub(hub), Some(Ending::Said { .. })) => hub.is_deserted(),
             (Role::Hub(hub), _) => failed && hub.is_flushed(),
@@ -306,7 +371,10 @@ impl Service {
                     self.peer_ended(rank, None);
                 }
             }
-            Message::Bye => self.bye = true,
+            Message::Bye => {
+                self.bye = true;
+                self.shared.left();
+            }
             _ => self.hub_lost("it sent a message that only ranks send"),
         }
     }
@@ -358,8 +426,11 @@ impl Service {
         };
         let Some(link) = &mut leaf.link else { return };
         leaf.looked = Instant::now();
+        link.heard = false;
         let end = link.fill().err();
-        link.quiet = 0;
+        if link.heard {
+            link.quiet = 0;
+        }
         loop {
             let Role::Leaf(leaf) = &mut self.role else {
                 return;
@@ -380,7 +451,7 @@ impl Service {
     }
 
     fn interest<'a>(&'a self, mut add: impl FnMut(Token, BorrowedFd<'a>, PollFlags)) {
-        add(Token::Wake, self.wake.as_fd(), PollFlags::IN);
+        add(Token::Wake, self.shared.wake.as_fd(), PollFlags::IN);
         match &self.role {
             Role::Hub(hub) => hub.interest(|token, fd, flags| add(Token::Hub(token), fd, flags)),
             Role::Leaf(leaf) => {
@@ -437,7 +508,7 @@ impl Service {
             flags.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL);
         match token {
             Token::Wake => {
-                let _ = rustix::io::read(&self.wake, &mut [0u8; 8]);
+                let _ = rustix::io::read(&self.shared.wake, &mut [0u8; 8]);
             }
             Token::Hub(token) if read => {
                 if let Role::Hub(hub) = &mut self.role {
@@ -461,7 +532,12 @@ impl Service {
 
     fn next_tick(&self) -> Option<Instant> {
         let role = match &self.role {
-            Role::Hub(hub) => hub.next_tick().into_iter().chain(self.next_beat).min(),
+            Role::Hub(hub) if hub.has_backlog() => Some(Instant::now()),
+            Role::Hub(hub) => {
+                let beats = [self.next_beat, self.next_look];
+                let beats = beats.into_iter().flatten();
+                hub.next_tick().into_iter().chain(beats).min()
+            }
             Role::Leaf(leaf) => leaf
                 .link
                 .as_ref()
@@ -513,7 +589,14 @@ impl Service {
                 hub.tick(now);
                 if self.next_beat.is_some_and(|at| now >= at) {
                     self.next_beat = now.checked_add(self.heartbeat);
-                    hub.beat(self.heartbeat, patience);
+                    hub.beat();
+                }
+                if self.next_look.is_some_and(|at| now >= at) {
+                    self.next_look = now.checked_add(self.heartbeat);
+                    hub.look(self.heartbeat, patience);
+                }
+                if self.ending.is_some() {
+                    self.shared.remain(hub.others());
                 }
                 if late {
                     let missing = hub.missing();
@@ -533,9 +616,13 @@ impl Service {
                     leaf.looked = now;
                     link.quiet += 1;
                     // Each of these is one and a half intervals.
-                    if u64::from(link.quiet) * 3 >= u64::from(patience) * 2 {
-                        let silence = look_after.saturating_mul(link.quiet);
-                        self.hub_lost(&unheard(silence));
+                    let quiet = link.quiet;
+                    if u64::from(quiet) * 3 >= u64::from(patience) * 2 {
+                        // The hub may have spoken while this rank itself could not run.
+                        self.hear_hub();
+                        if matches!(&self.role, Role::Leaf(leaf) if leaf.is_silent()) {
+                            self.hub_lost(&unheard(look_after.saturating_mul(quiet)));
+                        }
                     }
                 }
                 if late {
@@ -564,3 +651,6 @@ impl Drop for Closing {
         self.0.close(reason);
     }
 }
+
+#[cfg(test)]
+mod tests;

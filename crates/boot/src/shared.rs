@@ -5,9 +5,11 @@ use crate::events::Events;
 use crate::lock;
 use crate::rounds::Rounds;
 use crate::wire::Message;
+use rustix::event::{EventfdFlags, eventfd};
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, OnceLock};
+use std::thread::ThreadId;
 use tidegate_hal::control::Event;
 
 /// A contribution without its descriptors, which take another way.
@@ -27,14 +29,18 @@ pub(crate) enum Command {
         fds: Vec<OwnedFd>,
     },
     Say(Message),
-    /// The last one; `Leave` or `Fail`.
+    /// `Leave` or `Fail`; the second may follow the first.
     End(Message),
+    /// This rank has left, and will not say that it has failed.
+    Over,
 }
 
 #[derive(Debug)]
 pub(crate) enum Phase {
     Joining,
     Running,
+    /// The others are told, or will be, that this rank has ended; its service may still run.
+    Left,
     /// The reason, until somebody takes it.
     Failed(Option<BootError>),
     Closed,
@@ -64,6 +70,12 @@ pub(crate) struct State {
     /// Why nothing can be said any more.
     pub(crate) no_message: Option<String>,
     pub(crate) gone: Vec<bool>,
+    /// Whether this rank has said that it ends in bad order.
+    pub(crate) failed: bool,
+    /// On rank 0, when it has left: the ranks that it carries the control plane for.
+    pub(crate) remain: Vec<usize>,
+    /// Why rank 0 was lost, if that was said.
+    hub_end: Option<String>,
     pub(crate) commands: VecDeque<Command>,
     /// The program does not wait for the service any longer.
     pub(crate) abandoned: bool,
@@ -75,11 +87,15 @@ pub(crate) struct Shared {
     pub(crate) state: Mutex<State>,
     pub(crate) changed: Condvar,
     pub(crate) events: Events,
+    /// Wakes the service.
+    pub(crate) wake: OwnedFd,
+    service: OnceLock<ThreadId>,
 }
 
 impl Shared {
-    pub(crate) fn new(rank: usize, size: usize) -> Self {
-        Self {
+    pub(crate) fn new(rank: usize, size: usize) -> std::io::Result<Self> {
+        Ok(Self {
+            wake: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
             rank,
             size,
             state: Mutex::new(State {
@@ -93,11 +109,46 @@ impl Shared {
                 no_exchange: None,
                 no_message: None,
                 gone: vec![false; size],
+                failed: false,
+                remain: Vec::new(),
+                hub_end: None,
                 commands: VecDeque::new(),
                 abandoned: false,
             }),
             changed: Condvar::new(),
             events: Events::default(),
+            service: OnceLock::new(),
+        })
+    }
+
+    /// This thread is the service.
+    pub(crate) fn serve_here(&self) {
+        let _ = self.service.set(std::thread::current().id());
+    }
+
+    pub(crate) fn is_served_here(&self) -> bool {
+        self.service.get() == Some(&std::thread::current().id())
+    }
+
+    /// Has the service look at its commands.
+    pub(crate) fn wake(&self) {
+        // It fails only if the counter is full: then the service is awake already.
+        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+    }
+
+    /// This rank's last message has its place in the order of all: it hears nothing more.
+    pub(crate) fn left(&self) {
+        self.change(|state| {
+            if matches!(state.phase, Phase::Running) {
+                state.phase = Phase::Left;
+            }
+        });
+        self.events.close();
+    }
+
+    pub(crate) fn remain(&self, others: Vec<usize>) {
+        if lock(&self.state).remain != others {
+            self.change(|state| state.remain = others);
         }
     }
 
@@ -177,7 +228,13 @@ impl Shared {
 
     pub(crate) fn peer_ended(&self, rank: usize, lost: Option<&str>) {
         self.change(|state| {
-            if std::mem::replace(&mut state.gone[rank], true) {
+            // Rank 0 may end for the second time: it has left, and carries the others no longer.
+            let mut again = false;
+            if let (0, Some(reason)) = (rank, lost) {
+                again = state.hub_end.is_none();
+                state.hub_end.get_or_insert_with(|| reason.to_owned());
+            }
+            if std::mem::replace(&mut state.gone[rank], true) && !again {
                 return;
             }
             match lost {
@@ -200,6 +257,8 @@ impl Shared {
         if !matches!(lock(&self.state).phase, Phase::Running) {
             return;
         }
+        let said = lock(&self.state).hub_end.clone();
+        let reason = said.as_deref().unwrap_or(reason);
         // What the hub has not accepted, no other rank has seen, and this one must not count it either.
         self.change(|state| state.rounds.end_because_of(self.rank, 0, reason));
         self.peer_ended(0, Some(reason));
@@ -207,7 +266,9 @@ impl Shared {
             self.change(|state| state.rounds.end_because_of(rank, 0, reason));
             self.peer_ended(
                 rank,
-                Some("cut off: rank 0, which carries the control plane, is lost"),
+                Some(&format!(
+                    "cut off: rank 0, which carries the control plane, is lost: {reason}"
+                )),
             );
         }
         self.change(|state| {
@@ -221,7 +282,7 @@ impl Shared {
             state.phase = match std::mem::replace(&mut state.phase, Phase::Closed) {
                 Phase::Joining => Phase::Failed(Some(BootError::Aborted(reason.to_owned()))),
                 Phase::Failed(error) => Phase::Failed(error),
-                Phase::Running | Phase::Closed => Phase::Closed,
+                Phase::Running | Phase::Left | Phase::Closed => Phase::Closed,
             };
             state.no_exchange.get_or_insert_with(|| reason.to_owned());
             state.no_message.get_or_insert_with(|| reason.to_owned());

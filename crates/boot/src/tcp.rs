@@ -21,30 +21,29 @@
 //!   `TCP_USER_TIMEOUT` runs only then. One small message a second and rank, in either direction, notices all of it.
 //! - When rank 0 is lost, nobody can learn anything of the others: each rank gets `Lost` for rank 0, then for
 //!   all others that had not ended, as cut off. No wait is left without an end.
-//! - Rank 0 carries the control plane for the others, so its [`leave`](Control::leave) (and its drop) waits until all
-//!   others have left or are lost. The others are told at once that it has left.
-//! - Dropping a [`TcpControl`] while its thread panics says `Lost`, not `Left`.
+//! - Rank 0 carries the control plane for the others, also when it has left: in the background, and the end of its process
+//!   waits for them, unless the process fails.
+//! - Dropping a [`TcpControl`] while its thread panics says `Lost`, not `Left`, and so does a process that ends by `exit`
+//!   without having left, or with an error within a moment after that.
 //! - A child made by `fork` has the connections and not the service thread: calls there are
 //!   [`ControlError::Forked`], and nobody hears of its end. While it keeps the connections open, the death of its parent
 //!   is noticed by silence alone.
 
 use crate::config::{Config, node_id};
 use crate::error::BootError;
-use crate::handshake::{self, Attempt, PATIENCE};
 use crate::hub::Hub;
-use crate::inherit::why_taken;
 use crate::launchers::Session;
-use crate::link::Link;
+use crate::link::{Body, Link};
 use crate::local::{LocalControl, check_size, duplicate, local};
 use crate::lock;
 use crate::node::Node;
+use crate::process::{self, Again, SAID_AFTER};
+use crate::reach::reach_hub;
 use crate::rounds::Verdict;
 use crate::secret::Key;
 use crate::service::{Leaf, Role, Service};
 use crate::shared::{Blob, Command, Phase, Shared, State};
 use crate::wire::{MAX_LABEL, Message};
-use rustix::event::{EventfdFlags, eventfd};
-use std::net::{TcpListener, TcpStream, ToSocketAddrs};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
@@ -73,13 +72,14 @@ struct Member {
     /// The one that has joined.
     process: Process,
     shared: Arc<Shared>,
-    wake: Arc<OwnedFd>,
     nodes: Vec<usize>,
     /// Held for a whole exchange: calls of one rank are matched in order.
     calls: Mutex<()>,
     service: Option<JoinHandle<()>>,
     /// How long the end of this rank may take to be known.
     patience: Duration,
+    /// Whether the end of this process will be noticed, so that others can be carried until then.
+    ends_are_noticed: bool,
 }
 
 impl std::fmt::Debug for Member {
@@ -127,9 +127,15 @@ impl TcpControl {
                 ..Self::solo()
             });
         }
-        let started = config.began.unwrap_or_else(Instant::now);
+        let again = match config.from_environment {
+            true => Some(Again::enter(&mut config)?),
+            false => None,
+        };
+        let mut started = config.began.unwrap_or_else(Instant::now);
         let key = Key::of_job(&config.secret, &config.job_id, config.size);
-        let shared = Arc::new(Shared::new(config.rank, config.size));
+        let shared = Shared::new(config.rank, config.size)
+            .map_err(|error| BootError::io("making an event descriptor", error))?;
+        let shared = Arc::new(shared);
         let node = Node::new(config.rank, key.derive(b"door", b""));
         let join = Message::Join {
             node: node_id(&config),
@@ -137,33 +143,24 @@ impl TcpControl {
         let role = if config.rank == 0 {
             let listener = match config.listener.take() {
                 Some(listener) => listener,
-                None => TcpListener::bind(&*config.address).map_err(|error| {
-                    BootError::io(
-                        format!("listening at {} for the other ranks", config.address),
-                        why_taken(error),
-                    )
-                })?,
+                None => config.listen()?,
             };
-            let mut hub = Hub::new(listener, key, config.size)
+            let mut hub = Hub::new(listener, key, config.size, config.generation)
                 .map_err(|error| BootError::io("preparing to listen for the other ranks", error))?;
             hub.receive(0, join);
             Role::Hub(Box::new(hub))
         } else {
-            let (stream, session) = reach_hub(&config, &key, started)?;
+            let (stream, session) = reach_hub(&config, &key, &mut started)?;
             let mut link = Link::new(stream, session.to_hub, session.to_rank, usize::MAX);
-            link.push(&join.encode())
+            link.push(&Body::of(&join))
                 .map_err(|error| BootError::Aborted(error.to_string()))?;
             Role::Leaf(Box::new(Leaf {
                 link: Some(link),
                 looked: Instant::now(),
             }))
         };
-        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
-            .map_err(|error| BootError::io("making an event descriptor", error))?;
-        let wake = Arc::new(wake);
         let service = Service::new(
             Arc::clone(&shared),
-            Arc::clone(&wake),
             role,
             node,
             config.heartbeat,
@@ -178,97 +175,22 @@ impl TcpControl {
         let mut member = Member {
             process: Process::this(),
             shared,
-            wake,
             nodes: Vec::new(),
             calls: Mutex::new(()),
             service: Some(thread),
             patience: config.silence.saturating_add(Duration::from_secs(5)),
+            ends_are_noticed: false,
         };
         member.nodes = member.wait_for_start()?;
+        member.ends_are_noticed = process::enlist(&member.shared);
+        if let Some(again) = again {
+            again.joined(&member.shared);
+        }
         Ok(Self {
             inner: Inner::Rank(member),
             _session,
         })
     }
-}
-
-/// How long one of several addresses may take in the first attempt; each later one gives it as much more.
-const FIRST_PATIENCE: Duration = Duration::from_millis(500);
-
-/// Connects to the hub and proves who this is, again and again until the time is over.
-fn reach_hub(
-    config: &Config,
-    key: &Key,
-    started: Instant,
-) -> Result<(TcpStream, handshake::Session), BootError> {
-    let mut pause = Duration::from_millis(5);
-    let mut attempts = 0;
-    let mut warned = String::new();
-    loop {
-        attempts += 1;
-        let left = config.timeout.saturating_sub(started.elapsed());
-        // One of several addresses that leads nowhere must not keep this rank from the others for long; at first.
-        let patience = match config.also.is_empty() {
-            true => PATIENCE,
-            false => PATIENCE.min(FIRST_PATIENCE * attempts),
-        };
-        let last = match attempt(config, key, left.clamp(Duration::from_millis(50), patience)) {
-            Ok(reached) => return Ok(reached),
-            Err(Attempt::Final(reason)) => return Err(BootError::Refused(reason)),
-            Err(Attempt::Again(reason)) => reason,
-        };
-        // That nobody listens yet is the ordinary case; anything else somebody may want to know before the end.
-        if last != warned && !last.contains("refused (os") {
-            tell(|| tracing::warn!(address = config.address, reason = last, "cannot join yet"));
-            warned.clone_from(&last);
-        }
-        let waited = started.elapsed();
-        if waited + pause >= config.timeout {
-            let all = std::iter::once(&config.address).chain(&config.also);
-            let all: Vec<_> = all.map(String::as_str).collect();
-            return Err(BootError::Unreachable {
-                address: all.join(", "),
-                waited,
-                attempts,
-                last,
-            });
-        }
-        std::thread::sleep(pause);
-        pause = (pause * 3 / 2).min(Duration::from_millis(500));
-    }
-}
-
-fn attempt(
-    config: &Config,
-    key: &Key,
-    limit: Duration,
-) -> Result<(TcpStream, handshake::Session), Attempt> {
-    let mut last = Attempt::Again("the name has no address".into());
-    let mut addresses = Vec::new();
-    let all = std::iter::once(&config.address).chain(&config.also);
-    for name in all {
-        match name.to_socket_addrs() {
-            Ok(found) => addresses.extend(found),
-            Err(error) => last = error.into(),
-        }
-    }
-    for address in addresses {
-        let tried = (|| {
-            let stream = TcpStream::connect_timeout(&address, limit)?;
-            stream.set_nodelay(true)?;
-            stream.set_read_timeout(Some(limit))?;
-            stream.set_write_timeout(Some(limit))?;
-            let session = handshake::call(&stream, key, config.rank, config.size)?;
-            stream.set_nonblocking(true)?;
-            Ok((stream, session))
-        })();
-        match tried {
-            Err(error @ Attempt::Final(_)) => return Err(error),
-            Err(error) => last = error,
-            Ok(reached) => return Ok(reached),
-        }
-    }
-    Err(last)
 }
 
 impl Member {
@@ -283,7 +205,7 @@ impl Member {
                         error.unwrap_or_else(|| BootError::Aborted("it failed before".into()))
                     );
                 }
-                Phase::Running | Phase::Closed => return Ok(state.nodes.clone()),
+                Phase::Running | Phase::Left | Phase::Closed => return Ok(state.nodes.clone()),
             }
             state = self.wait(state);
         }
@@ -297,8 +219,7 @@ impl Member {
     }
 
     fn wake(&self) {
-        // It fails only if the counter is full: then the service is awake already.
-        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+        self.shared.wake();
     }
 
     fn exchange(&self, label: &str, packet: Packet) -> Result<Vec<Packet>, ControlError> {
@@ -480,29 +401,54 @@ impl Member {
         let reason = "this rank has left the job";
         state.no_exchange.get_or_insert_with(|| reason.into());
         state.no_message.get_or_insert_with(|| reason.into());
+        state.failed = !good;
         state.commands.push_back(Command::End(message));
         self.wake();
         self.shared.changed.notify_all();
-        // Rank 0 carries the others until they have ended; anybody else only waits to be heard.
+        // Until this is heard. (Rank 0 hears itself, when its node has the descriptors that it owes.)
+        let began = Instant::now();
         let deadline = match self.shared.rank == 0 && good {
             true => None,
-            false => Instant::now().checked_add(self.patience),
+            false => began.checked_add(self.patience),
         };
-        while matches!(state.phase, Phase::Running) {
-            state =
-                match deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())) {
-                    None => self.wait(state),
-                    Some(Duration::ZERO) => {
-                        tell(|| tracing::warn!("rank 0 did not acknowledge that this rank ends"));
-                        state.abandoned = true;
-                        self.wake();
-                        return;
+        let mut said = false;
+        let waits = |state: &State| match &state.phase {
+            Phase::Running => true,
+            // Where nobody would notice the end of the process, this has to wait for the others.
+            Phase::Left => self.shared.rank == 0 && good && !self.ends_are_noticed,
+            _ => false,
+        };
+        while waits(&state) {
+            let now = Instant::now();
+            if deadline.is_some_and(|deadline| now >= deadline) {
+                tell(|| tracing::warn!("rank 0 did not acknowledge that this rank ends"));
+                state.abandoned = true;
+                self.wake();
+                return;
+            }
+            let next = deadline.into_iter();
+            let next = next.chain((!said).then_some(began + SAID_AFTER)).min();
+            state = match next {
+                None => self.wait(state),
+                Some(at) => {
+                    let left = at.saturating_duration_since(now);
+                    let waited = self.shared.changed.wait_timeout(state, left);
+                    waited.unwrap_or_else(|e| e.into_inner()).0
+                }
+            };
+            if waits(&state) && !said && began.elapsed() >= SAID_AFTER {
+                said = true;
+                drop(state);
+                let rank = self.shared.rank;
+                process::say(&format!(
+                    "rank {rank} leaves the job, and waits until {}",
+                    match rank {
+                        0 => "the ranks of its node have taken what it has sent them",
+                        _ => "rank 0 has heard of it",
                     }
-                    Some(left) => {
-                        let waited = self.shared.changed.wait_timeout(state, left);
-                        waited.unwrap_or_else(|e| e.into_inner()).0
-                    }
-                };
+                ));
+                state = lock(&self.shared.state);
+            }
         }
     }
 }
@@ -548,13 +494,20 @@ impl Drop for Member {
             false => Message::Leave,
         };
         self.end(last);
-        lock(&self.shared.state).abandoned = true;
-        self.wake();
-        if let Some(service) = self.service.take()
-            && service.thread().id() != std::thread::current().id()
-            && service.join().is_err()
-        {
-            tell(|| tracing::error!("the service of the control plane panicked"));
+        let mut state = lock(&self.shared.state);
+        // Where the rank has left, its service goes on as long as it is needed.
+        if !matches!(state.phase, Phase::Left) {
+            state.abandoned = true;
+            drop(state);
+            self.wake();
+            if let Some(service) = self.service.take()
+                && !self.shared.is_served_here()
+                && service.join().is_err()
+            {
+                tell(|| tracing::error!("the service of the control plane panicked"));
+            }
+        } else {
+            drop(state);
         }
         self.shared.events.close_and_join();
     }
@@ -607,7 +560,7 @@ impl Control for TcpControl {
         }
     }
 
-    /// Tells the others. On rank 0 it returns when all others have ended too: rank 0 carries the control plane.
+    /// Tells the others. Rank 0 goes on carrying the control plane in the background.
     fn leave(&self) {
         match &self.inner {
             Inner::Solo(solo) => solo.leave(),

@@ -34,6 +34,9 @@ fn role_of_a_rank() {
     // SAFETY: the default action runs no code of this process.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
     inherit::play(&role);
+    if let Some(times) = role.strip_prefix("again ") {
+        again(times.parse().unwrap());
+    }
     let control = match TcpControl::from_env() {
         Ok(control) => control,
         Err(error) => {
@@ -48,6 +51,35 @@ fn role_of_a_rank() {
     }));
     play(&role, control, &events);
     // Not by returning: the test harness would go on.
+    std::process::exit(0);
+}
+
+/// Joins one job after the other.
+fn again(times: u64) -> ! {
+    let mut me = 0;
+    for time in 0..times {
+        let control = TcpControl::from_env().unwrap();
+        me = control.rank();
+        let joined = TcpControl::from_env().unwrap_err();
+        assert!(
+            matches!(joined, BootError::Joined { rank } if rank == me),
+            "{joined}"
+        );
+        let said = format!("{time} {me}").into_bytes();
+        let handles = Vec::new();
+        let packet = Packet {
+            bytes: said,
+            handles,
+        };
+        let all = control.exchange("step", packet).unwrap();
+        for (rank, packet) in all.iter().enumerate() {
+            assert_eq!(packet.bytes, format!("{time} {rank}").into_bytes());
+        }
+        // Each is once the first to leave, and once the last.
+        let late = (me as u64 + time) % control.size() as u64;
+        std::thread::sleep(Duration::from_millis(late * 3));
+    }
+    println!("rank {me} was there {times} times");
     std::process::exit(0);
 }
 
@@ -82,6 +114,53 @@ fn play(role: &str, control: TcpControl, events: &Receiver<Event>) {
                 matches!(first, Event::Lost { rank, .. } if rank == victim)
             );
             control.leave();
+        }
+        // Rank 1 or 0 ends in some way, and the others hear why.
+        role if role.starts_with("end ") => {
+            let mut words = role.split(' ').skip(1);
+            let how = words.next().unwrap();
+            let victim: usize = words.next().unwrap().parse().unwrap();
+            control.exchange("start", Packet::default()).unwrap();
+            if me == victim {
+                // The others have come through that, too.
+                for _ in 1..control.size() {
+                    events.recv_timeout(LONG).unwrap();
+                }
+                match how {
+                    "exit" => std::process::exit(words.next().unwrap().parse().unwrap()),
+                    // Said at once, as by a `main` that returns an error.
+                    "fail" => {
+                        drop(control);
+                        std::process::exit(5);
+                    }
+                    // Long after its departure is known.
+                    "fail-late" => {
+                        drop(control);
+                        std::thread::sleep(Duration::from_secs(1));
+                        std::process::exit(5);
+                    }
+                    "abort" => std::process::abort(),
+                    other => panic!("{other}"),
+                }
+            }
+            control.notify(Some(&[victim]), b"through").unwrap();
+            while let Ok(event) = events.recv_timeout(LONG) {
+                println!("{event:?}");
+                let over = how == "fail" && matches!(event, Event::Left { .. });
+                if over || matches!(event, Event::Lost { .. }) {
+                    break;
+                }
+            }
+            let error = control.exchange("step", Packet::default()).unwrap_err();
+            println!("{error}");
+            control.leave();
+        }
+        // Rank 0 is through, and rank 1 has a little to do still.
+        "late" => {
+            control.exchange("start", Packet::default()).unwrap();
+            if me == 1 {
+                std::thread::sleep(Duration::from_secs(3));
+            }
         }
         "exit-without-leaving" => {
             if me == 1 {
@@ -228,6 +307,115 @@ fn a_sudden_death_is_noticed_by_all_at_once() {
 fn an_exit_without_leaving_is_a_loss() {
     let outcome = job("exit-without-leaving", 3).run().unwrap();
     assert!(outcome.success(), "{outcome:?}");
+}
+
+/// Each rank that ends otherwise than by leaving is said to have ended so, in events and in exchanges.
+#[test]
+fn how_a_rank_has_ended_is_told_to_all() {
+    let ends = [
+        ("exit 1 3", "its program has failed (exit status 3)"),
+        ("exit 0 3", "its program has failed (exit status 3)"),
+        (
+            "exit 1 0",
+            "its program has ended (exit status 0) and dropped no world",
+        ),
+        (
+            "exit 0 0",
+            "its program has ended (exit status 0) and dropped no world",
+        ),
+        ("fail-late 0", "its program has failed (exit status 5)"),
+        (
+            "abort 1",
+            "the connection was closed, as by a process that was killed or has crashed",
+        ),
+        (
+            "abort 0",
+            "the connection was closed, as by a process that was killed or has crashed",
+        ),
+    ];
+    for (how, why) in ends {
+        let outcome = job(&format!("end {how}"), 3).run().unwrap();
+        let victim: usize = how.split(' ').nth(1).unwrap().parse().unwrap();
+        for rank in (0..3).filter(|rank| *rank != victim) {
+            assert!(outcome.ranks[rank].status.success(), "{how}: {outcome:?}");
+            let event = format!("Lost {{ rank: {victim}, reason: \"{why}\" }}");
+            assert!(has(&outcome, rank, &event), "{how}: {outcome:?}");
+            // Where it left first, that is why it does not come.
+            let error = format!("rank {victim} will not come ({why})");
+            let left = how.starts_with("fail") && has(&outcome, rank, "it has left the job");
+            assert!(left || has(&outcome, rank, &error), "{how}: {outcome:?}");
+        }
+    }
+}
+
+/// A `main` that returns an error has dropped its world before. On a machine that stands still its process may end too
+/// late for the others to be told, but not each time.
+#[test]
+fn a_rank_that_fails_when_it_has_just_left_has_failed() {
+    const WHY: &str = "its program has failed (exit status 5)";
+    for victim in [1, 0] {
+        let told = (0..10).any(|_| {
+            let role = format!("end fail {victim}");
+            let outcome = job(&role, 2).run().unwrap();
+            has(&outcome, 1 - victim, WHY)
+        });
+        assert!(told, "{victim}");
+    }
+}
+
+/// Whoever waits for them says so.
+#[test]
+fn the_end_of_rank_0_waits_for_the_others_and_names_them() {
+    let outcome = job("late", 3).run().unwrap();
+    assert!(outcome.success(), "{outcome:?}");
+    let text = String::from_utf8_lossy(&outcome.ranks[0].stderr).into_owned();
+    let says = "rank 0 waits until rank 1 leaves the job, whose control plane it carries";
+    assert!(text.contains(says), "{text}");
+}
+
+#[test]
+fn a_process_may_join_one_job_after_the_other() {
+    for ranks in [1, 2, 3, 8] {
+        let role = match ranks {
+            // There is nobody to be kept from joining again.
+            1 => "nothing",
+            _ => "again 5",
+        };
+        let outcome = job(role, ranks).run().unwrap();
+        assert!(outcome.success(), "{outcome:?}");
+        for rank in 0..ranks {
+            let there = format!("rank {rank} was there 5 times");
+            assert!(ranks == 1 || has(&outcome, rank, &there), "{outcome:?}");
+        }
+    }
+}
+
+/// As another starter would.
+#[test]
+fn ranks_that_variables_have_started_may_join_again() {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = port.local_addr().unwrap();
+    drop(port);
+    let start = |rank: usize| {
+        let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "role_of_a_rank", "--nocapture", "--quiet"]);
+        command.env("TEST_ROLE", "again 5").env("WORLD_SIZE", "3");
+        command.env("RANK", rank.to_string());
+        command.env("MASTER_ADDR", address.ip().to_string());
+        command.env("MASTER_PORT", address.port().to_string());
+        command.env("TIDEGATE_SECRET", "0123456789abcdef");
+        command
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap()
+    };
+    let ranks: Vec<_> = [2, 1, 0].map(start).into_iter().collect();
+    for rank in ranks {
+        let output = rank.wait_with_output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success(), "{text}");
+        assert!(text.contains("was there 5 times"), "{text}");
+    }
 }
 
 fn stop_and_continue(job: &Running, rank: usize, pause: Duration) {

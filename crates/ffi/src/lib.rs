@@ -7,7 +7,7 @@
 //! method checks the code that comes back, turns out-parameters into return values, and adds no policy. What must be
 //! *destroyed*, when, and after whom, is for the layer above in [`cuda`], where streams and graphs decide it; in
 //! [`fabric`] and [`pmix`], whose objects have parents and nothing else, values own them. [`resident`] says what the
-//! process has without being asked to load it.
+//! process has without being asked to load it, and [`exit`] when it ends.
 //!
 //! # Failure
 //!
@@ -15,6 +15,7 @@
 //! that nobody has heard of; it is never converted to an enumeration that may not have it.
 
 pub mod cuda;
+pub mod exit;
 pub mod fabric;
 mod open;
 pub mod pmix;

@@ -46,8 +46,8 @@ pub trait FromMpi: Sized {
     /// `TIDEGATE_ADDRESS`, `TIDEGATE_ROUTE`, `TIDEGATE_DEVICE`) counts as in every job; `RANK` and its like are not
     /// looked at.
     ///
-    /// Rank 0 of a world leaves it last, and waits for the others. So worlds that are alive at once are let go of in
-    /// the same order by all their ranks.
+    /// Rank 0 of a world carries its control plane until all others have left, in the background. The end of its process
+    /// waits for that; MPI may be finalised before.
     ///
     /// # Errors
     ///

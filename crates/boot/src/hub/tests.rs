@@ -1,0 +1,282 @@
+//! The hub with ranks that are nothing but connections.
+
+use super::*;
+use crate::handshake::{self, Attempt, Claims};
+use std::thread;
+
+const SIZE: usize = 4;
+
+fn key() -> Key {
+    Key::of_job(b"a key for tests", "", SIZE)
+}
+
+fn pair() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let one = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (other, _) = listener.accept().unwrap();
+    one.set_nodelay(true).unwrap();
+    one.set_nonblocking(true).unwrap();
+    other.set_nonblocking(true).unwrap();
+    (one, other)
+}
+
+/// A hub whose job runs, and the other ends of its connections: first that of rank 1.
+pub(crate) fn running(size: usize) -> (Hub, Vec<Link<TcpStream>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut hub = Hub::new(listener, key(), size, 0).unwrap();
+    hub.phase = Phase::Running;
+    hub.nodes = vec![0; size];
+    let mut ranks = Vec::new();
+    for rank in 1..size {
+        let (here, there) = pair();
+        hub.links[rank] = Some(Link::new(here, key(), key(), usize::MAX));
+        ranks.push(Link::new(there, key(), key(), usize::MAX));
+    }
+    (hub, ranks)
+}
+
+/// What a rank hears next.
+fn hear(rank: &mut Link<TcpStream>) -> Message {
+    loop {
+        // What came before the end of the connection counts.
+        let end = rank.fill();
+        if let Some(message) = rank.next().unwrap() {
+            return message;
+        }
+        end.unwrap();
+        thread::yield_now();
+    }
+}
+
+fn say(rank: &mut Link<TcpStream>, message: &Message) {
+    rank.push(&Body::of(message)).unwrap();
+    while rank.wants_write() {
+        rank.flush().unwrap();
+    }
+}
+
+/// Has the hub read from a rank until something has come.
+fn read(hub: &mut Hub, rank: usize) {
+    let link = |hub: &mut Hub| hub.links[rank].as_ref().map(|link| link.heard);
+    hub.links[rank].as_mut().unwrap().heard = false;
+    while link(hub) == Some(false) {
+        hub.hear_rank(rank);
+    }
+    hub.flush();
+}
+
+const BECAUSE: &str = "its program has failed (exit status 1)";
+
+fn fail() -> Message {
+    let reason = BECAUSE.into();
+    Message::Fail { reason }
+}
+
+fn lost(rank: u32) -> Message {
+    let reason = BECAUSE.into();
+    Message::Lost { rank, reason }
+}
+
+#[test]
+fn a_departure_is_told_after_a_while_or_when_the_connection_ends() {
+    let (mut hub, mut ranks) = running(SIZE);
+    let begun = Instant::now();
+    say(&mut ranks[0], &Message::Leave);
+    read(&mut hub, 1);
+    assert_eq!(hear(&mut ranks[0]), Message::Bye);
+    assert!(hub.own.is_empty(), "it is not told yet");
+    assert!(hub.next_tick().is_some_and(|at| at > begun));
+    hub.tick(Instant::now() + HOLD);
+    hub.flush();
+    assert_eq!(hear(&mut ranks[1]), Message::Left { rank: 1 });
+    assert_eq!(hub.own, [Message::Left { rank: 1 }]);
+    assert!(hub.links[1].is_none());
+    // Rank 2's process ends.
+    say(&mut ranks[1], &Message::Leave);
+    read(&mut hub, 2);
+    drop(ranks.remove(1));
+    while hub.links[2].is_some() {
+        hub.hear_rank(2);
+    }
+    hub.flush();
+    // Rank 3 has nothing else to hear of the two.
+    let heard = [hear(&mut ranks[1]), hear(&mut ranks[1])];
+    assert_eq!(
+        heard,
+        [Message::Left { rank: 1 }, Message::Left { rank: 2 }]
+    );
+    assert_eq!(hub.others(), [3]);
+}
+
+#[test]
+fn a_rank_that_fails_just_after_it_has_left_is_lost() {
+    let (mut hub, mut ranks) = running(SIZE);
+    say(&mut ranks[0], &Message::Leave);
+    read(&mut hub, 1);
+    say(&mut ranks[0], &fail());
+    read(&mut hub, 1);
+    hub.tick(Instant::now() + HOLD);
+    hub.flush();
+    assert_eq!(hear(&mut ranks[1]), lost(1));
+    assert_eq!(hub.own, [lost(1)]);
+    let acknowledged = [hear(&mut ranks[0]), hear(&mut ranks[0])];
+    assert_eq!(acknowledged, [Message::Bye, Message::Bye]);
+}
+
+/// However long ago it has left: it carries them.
+#[test]
+fn the_others_hear_that_rank_0_fails_after_it_has_left() {
+    let (mut hub, mut ranks) = running(SIZE);
+    hub.receive(0, Message::Leave);
+    hub.tick(Instant::now() + HOLD);
+    hub.receive(0, fail());
+    hub.flush();
+    hub.hang_up();
+    for rank in &mut ranks {
+        assert_eq!(hear(rank), Message::Left { rank: 0 });
+        assert_eq!(hear(rank), lost(0));
+        let end = loop {
+            if let Err(end) = rank.fill() {
+                break end;
+            }
+        };
+        assert!(matches!(end, crate::link::LinkError::Closed), "{end}");
+    }
+    drop(ranks);
+    while !hub.is_hung_up() {
+        (1..SIZE).for_each(|rank| hub.hear_rank(rank));
+    }
+}
+
+/// Others may have spoken while this rank could not run.
+#[test]
+fn a_rank_is_silent_only_if_nothing_of_it_waits_to_be_read() {
+    let (mut hub, mut ranks) = running(2);
+    let interval = Duration::from_secs(1);
+    hub.look(interval, 1);
+    say(&mut ranks[0], &Message::Beat);
+    // It is there for sure.
+    let mut bytes = [0; 1];
+    let there = hub.links[1].as_ref().unwrap().stream();
+    while there.peek(&mut bytes).is_err() {
+        thread::yield_now();
+    }
+    hub.look(interval, 1);
+    assert!(hub.links[1].is_some());
+    hub.look(interval, 1);
+    assert!(hub.links[1].is_some(), "it was heard");
+    hub.look(interval, 1);
+    assert!(hub.links[1].is_none());
+    assert!(matches!(
+        hub.own.front(),
+        Some(Message::Lost { rank: 1, .. })
+    ));
+}
+
+#[test]
+fn as_many_callers_are_heard_as_there_is_room_for() {
+    let (mut hub, _) = running(2);
+    let address = hub.listener.local_addr().unwrap();
+    let mut callers = Vec::new();
+    let begun = Instant::now();
+    while callers.len() < MAX_CALLERS {
+        callers.push(TcpStream::connect(address).unwrap());
+        while hub.callers.len() < callers.len() {
+            hub.accept(begun);
+        }
+    }
+    // All had their time, but nobody else is there.
+    let later = begun + YOUNG;
+    hub.accept(later);
+    assert_eq!(hub.callers.len(), MAX_CALLERS);
+    let oldest = hub.callers[0].from;
+    let second = hub.callers[1].from;
+    let last = TcpStream::connect(address).unwrap();
+    let from = last.local_addr().unwrap();
+    while hub.callers.iter().all(|caller| caller.from != from) {
+        hub.accept(later);
+    }
+    assert_eq!(hub.callers.len(), MAX_CALLERS);
+    assert!(hub.callers.iter().all(|caller| caller.from != oldest));
+    assert_eq!(hub.callers[0].from, second, "one had to go, and no more");
+}
+
+/// What a hub of generation 1 answers to a rank 1 of this generation.
+fn answer(generation: u64) -> Result<(), Attempt> {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut hub = Hub::new(listener, key(), SIZE, 1).unwrap();
+    let claims = Claims {
+        size: SIZE as u32,
+        rank: 1,
+        generation,
+    };
+    let caller = thread::spawn(move || {
+        let stream = TcpStream::connect(address).unwrap();
+        handshake::call(&stream, &key(), claims).map(drop)
+    });
+    while !caller.is_finished() {
+        hub.accept(Instant::now());
+        (0..hub.callers.len())
+            .rev()
+            .for_each(|index| hub.hear_caller(index));
+    }
+    let joined = hub.links[1].is_some();
+    let answer = caller.join().unwrap();
+    assert_eq!(joined, answer.is_ok());
+    answer
+}
+
+#[test]
+fn a_rank_of_the_next_job_is_told_to_come_again() {
+    assert!(answer(1).is_ok());
+    assert!(matches!(answer(2), Err(Attempt::Later)));
+    assert!(matches!(answer(0), Err(Attempt::Final(_))));
+}
+
+/// What is said to many is said to each whole, and in order, however little the kernel takes at a time.
+#[test]
+fn long_messages_come_whole() {
+    let (mut hub, mut ranks) = running(2);
+    let long = |byte: u8| Message::Notify {
+        from: 0,
+        to: None,
+        bytes: vec![byte; 1 << 20],
+    };
+    for byte in 0..8 {
+        hub.receive(0, long(byte));
+        hub.receive(
+            0,
+            Message::Notify {
+                from: 0,
+                to: None,
+                bytes: vec![byte],
+            },
+        );
+    }
+    for byte in 0..8 {
+        for bytes in [vec![byte; 1 << 20], vec![byte]] {
+            let heard = loop {
+                hub.flush();
+                if let Some(message) = ranks[0].next().unwrap() {
+                    break message;
+                }
+                ranks[0].fill().unwrap();
+            };
+            assert_eq!(
+                heard,
+                Message::Notify {
+                    from: 0,
+                    to: None,
+                    bytes
+                }
+            );
+        }
+    }
+    assert!(hub.is_flushed());
+}
+
+/// What was queued at each flush so far.
+pub(crate) fn flushes(hub: &Hub) -> &[(usize, usize)] {
+    &hub.flushed
+}

@@ -1,0 +1,79 @@
+//! The service of a hub on which much arrives at once.
+
+use super::*;
+use crate::hub::tests::{flushes, running};
+use crate::secret::Key;
+
+fn service(hub: Hub, size: usize, heartbeat: Duration) -> Service {
+    let shared = Arc::new(Shared::new(0, size).unwrap());
+    let node = Node::new(0, Key::of_job(b"a key for tests", "", size));
+    let (role, long) = (Role::Hub(Box::new(hub)), Duration::from_secs(3600));
+    Service::new(shared, role, node, heartbeat, long, Instant::now(), long)
+}
+
+/// All ranks bring something to an exchange at once, as when they open a window. Returns what was queued at each flush,
+/// and what the last rank heard: of others' contributions, that its own is accepted, and beats.
+fn all_at_once(size: usize, heartbeat: Duration) -> (Vec<usize>, [usize; 3]) {
+    let (hub, mut ranks) = running(size);
+    let mut service = service(hub, size, heartbeat);
+    for (index, link) in ranks.iter_mut().enumerate() {
+        let contribution = Message::Contribution {
+            rank: index as u32 + 1,
+            round: 0,
+            handles: 0,
+            label: "opening a window".into(),
+            bytes: vec![index as u8; 100],
+        };
+        link.push(&Body::of(&contribution)).unwrap();
+        while link.wants_write() {
+            link.flush().unwrap();
+        }
+    }
+    let mut passed_on = 0;
+    while passed_on < size - 1 {
+        let ready = service.sleep();
+        service.serve(ready, Instant::now());
+        if let Role::Hub(hub) = &mut service.role {
+            let is_one = |message: &Message| matches!(message, Message::Contribution { .. });
+            passed_on += hub.own.drain(..).filter(is_one).count();
+        }
+    }
+    let Role::Hub(hub) = &mut service.role else {
+        unreachable!()
+    };
+    let queued = flushes(hub).iter().map(|(frames, _)| *frames).collect();
+    let last = ranks.last_mut().unwrap();
+    let mut heard = [0; 3];
+    while heard[0] < size - 2 || heard[1] < 1 {
+        hub.flush();
+        last.fill().unwrap();
+        while let Some(message) = last.next().unwrap() {
+            heard[match message {
+                Message::Contribution { bytes, rank, .. } => {
+                    assert_eq!(bytes, vec![(rank - 1) as u8; 100]);
+                    0
+                }
+                Message::Accepted { round: 0 } => 1,
+                Message::Beat => 2,
+                other => panic!("{other:?}"),
+            }] += 1;
+        }
+    }
+    (queued, heard)
+}
+
+/// What is queued is sent when it is a bounded number of frames, and not when it is the square of the ranks.
+#[test]
+fn a_hub_that_has_much_to_pass_on_sends_it_in_turns() {
+    let (queued, _) = all_at_once(300, Duration::from_secs(3600));
+    let most = queued.iter().max().unwrap();
+    // One more contribution may come to a turn that is almost full.
+    assert!(*most <= 1024 + 300, "{queued:?}");
+}
+
+#[test]
+fn a_hub_that_has_much_to_pass_on_beats_in_between() {
+    // A beat is due whenever one can go out.
+    let (_, heard) = all_at_once(60, Duration::ZERO);
+    assert!(heard[2] >= 30, "{heard:?}");
+}
