@@ -30,6 +30,10 @@ fn a_rank() {
         "ring" => ring_of(&world, 500),
         "forever" => forever(&world),
         "panic" => panics(&world),
+        "panics early" => panics_early(&world, false),
+        "panics early beside a stream" => panics_early(&world, true),
+        "fails alone" => fails_alone(&world),
+        "again" => again(world),
         "survivors" => survivors(&world),
         "left needed" => leaves(&world, 5),
         "left unneeded" => leaves(&world, 20),
@@ -130,6 +134,83 @@ fn a_rank_that_panics_is_named_by_all_others() {
         assert!(is_named, "{error}");
     }
     assert!(longest_survival(&outcome, 1) < SOON);
+}
+
+/// Rank 1 panics before anything is opened.
+fn panics_early(world: &World, with_a_stream: bool) -> Result<()> {
+    if world.rank() == 1 && with_a_stream {
+        stream!(let s = world.stream()?);
+        let _s = &s;
+        panic!("rank 1 panics on purpose");
+    }
+    assert_ne!(world.rank(), 1, "rank 1 panics on purpose");
+    world.gather("x", Vec::new()).map(drop)
+}
+
+#[test]
+fn a_rank_that_panics_before_anything_is_open_has_not_left() {
+    for role in ["panics early", "panics early beside a stream"] {
+        let outcome = run(role, 3);
+        assert_eq!(outcome.ranks[1].status.code(), Some(101));
+        for rank in [0, 2] {
+            let error = error(&outcome.ranks[rank]);
+            let says =
+                "rank 1 will not come (its program has panicked); gather `x` takes all ranks";
+            assert!(error.contains(says), "{error}");
+        }
+    }
+}
+
+/// Rank 0's program fails at once; rank 1 computes until rank 0's process has ended, which must not wait for that.
+fn fails_alone(world: &World) -> Result<()> {
+    let pids = world.gather("processes", std::process::id().to_le_bytes().to_vec())?;
+    if world.rank() == 0 {
+        return Err(Error::Invalid("a mistake of rank 0 alone".into()));
+    }
+    let pid = u32::from_le_bytes(pids[0][..].try_into().expect("four bytes"));
+    let process = std::path::PathBuf::from(format!("/proc/{pid}"));
+    let start = Instant::now();
+    while process.exists() {
+        assert!(start.elapsed() < LONG, "rank 0 waits for this rank");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
+}
+
+#[test]
+fn the_error_of_rank_0_waits_for_nobody() {
+    let outcome = run("fails alone", 2);
+    let own = error(&outcome.ranks[0]);
+    assert!(own.contains("a mistake of rank 0 alone"), "{own}");
+    assert_eq!(outcome.first_failure, Some(0));
+    assert!(outcome.ranks[1].status.success(), "{outcome:?}");
+}
+
+/// A world after a world.
+fn again(world: World) -> Result<()> {
+    let mut world = Some(world);
+    for time in 0..5 {
+        let world = match world.take() {
+            Some(first) => first,
+            None => World::init()?,
+        };
+        let second: Result<World> = World::init();
+        let second = second.err().expect("the first is still there");
+        assert!(
+            second.to_string().contains("when that rank has left"),
+            "{second}"
+        );
+        stream!(let s = world.stream()?);
+        ring::steps(&s, ring::open(&s)?, 10 + time)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_program_may_have_one_world_after_the_other() {
+    for ranks in [2, 4, 8] {
+        assert_success(&run("again", ranks), &[]);
+    }
 }
 
 /// Sums of what each rank makes of the last one; its bits are printed at the end.

@@ -91,4 +91,8 @@ impl<C: Control> Control for Late<C> {
     fn leave(&self) {
         self.control.leave();
     }
+
+    fn fail(&self, reason: &str) {
+        self.control.fail(reason);
+    }
 }
