@@ -1,6 +1,11 @@
 //! The launcher as a program of its own.
 
-use std::process::{Command, Output};
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Output, Stdio};
+
+use tidegate::prelude::*;
+
+use crate::processes::{self, FAILED, take_flag};
 
 fn tidegate(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
@@ -74,4 +79,75 @@ fn a_launcher_needs_nothing_of_its_parent() {
             .unwrap();
         assert_eq!(output.status.code(), Some(0), "{state}: {output:?}");
     }
+}
+
+/// Not a test: what the ranks of such jobs do.
+#[test]
+fn a_rank() {
+    processes::play(|role, world| rank_0_is_first(&world, role));
+}
+
+/// Rank 0 ends, with an error of its own or without, while rank 1 works until the test lets it end.
+fn rank_0_is_first(world: &World, role: &str) -> Result<()> {
+    if world.rank() == 1 {
+        take_flag("go on");
+        println!("rank 1 is done");
+    } else {
+        println!("rank 0 is first");
+        if role == "rank 0 fails" {
+            Region::<f64, _>::zeroed(world, 4)?.read(9, &mut [0.0; 1])?;
+        }
+    }
+    Ok(())
+}
+
+/// What the launcher prints of such a job, and its exit code. Rank 1 may end when a line begins with `cue`.
+fn first_rank_0(role: &str, cue: &str) -> (Vec<String>, Option<i32>) {
+    let folder = tempfile::tempdir().unwrap();
+    let mut child = Command::new("/bin/sh")
+        .args([
+            "-c",
+            "exec \"$0\" \"$@\" 2>&1",
+            env!("CARGO_BIN_EXE_tidegate"),
+        ])
+        .args(["run", "-n", "2", "--grace", "1e6"])
+        .args(["-e", &format!("TIDEGATE_TEST_ROLE={role}")])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", "launcher::a_rank", "--nocapture", "--quiet"])
+        .current_dir(folder.path())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut all = Vec::new();
+    for line in BufReader::new(child.stdout.take().unwrap()).lines() {
+        let line = line.unwrap();
+        if line.starts_with(cue) {
+            std::fs::write(folder.path().join("go on"), "").unwrap();
+        }
+        all.push(line);
+    }
+    (all, child.wait().unwrap().code())
+}
+
+#[test]
+fn an_error_of_rank_0_is_seen_while_another_rank_works() {
+    let cue = "tidegate: rank 0 failed (exit status: 3); the others get ";
+    let (lines, code) = first_rank_0("rank 0 fails", cue);
+    let at = |start: &str| {
+        let found = lines.iter().position(|line| line.starts_with(start));
+        found.unwrap_or_else(|| panic!("no {start:?}: {lines:?}"))
+    };
+    assert!(at("[0] error: ") < at(cue), "{lines:?}");
+    assert!(at(cue) < at("[1] rank 1 is done"), "{lines:?}");
+    assert_eq!(code, Some(FAILED), "{lines:?}");
+}
+
+#[test]
+fn rank_0_may_end_while_another_rank_works() {
+    let (lines, code) = first_rank_0("rank 0 is done", "[0] rank 0 is first");
+    assert!(
+        lines.iter().any(|line| line == "[1] rank 1 is done"),
+        "{lines:?}"
+    );
+    assert_eq!(code, Some(0), "{lines:?}");
 }
