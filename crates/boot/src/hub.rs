@@ -29,6 +29,7 @@ use tidegate_hal::tell;
 
 use crate::config::unheard;
 use crate::handshake::{Answer, Caller, PATIENCE, Refusal};
+use crate::limits::WithLimit;
 use crate::link::{Body, Link};
 use crate::secret::Key;
 use crate::wire::{Message, NodeId};
@@ -93,6 +94,8 @@ pub(crate) struct Hub {
     backlog: VecDeque<usize>,
     /// Accepting failed (too many open files, say): not before this moment again.
     accept_after: Option<Instant>,
+    /// Why accepting failed the last time, if it did.
+    pub(crate) not_accepted: Option<std::io::Error>,
 }
 
 impl Hub {
@@ -123,6 +126,7 @@ impl Hub {
             flushed: Vec::new(),
             backlog: VecDeque::new(),
             accept_after: None,
+            not_accepted: None,
         })
     }
 
@@ -399,7 +403,7 @@ impl Hub {
     }
 
     fn accept(&mut self, now: Instant) {
-        self.accept_after = None;
+        (self.accept_after, self.not_accepted) = (None, None);
         loop {
             if self.crowded_until(now).is_some() {
                 return;
@@ -425,8 +429,11 @@ impl Hub {
                         ErrorKind::Interrupted | ErrorKind::ConnectionAborted
                     ) => {}
                 Err(error) => {
-                    tell(|| tracing::warn!(%error, "cannot accept callers for a moment"));
+                    tell(
+                        || tracing::warn!(error = %WithLimit(&error), "cannot accept callers for a moment"),
+                    );
                     self.accept_after = Some(now + Duration::from_millis(200));
+                    self.not_accepted = Some(error);
                     return;
                 }
             }

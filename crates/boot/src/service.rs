@@ -600,7 +600,13 @@ impl Service {
                 }
                 if late {
                     let missing = hub.missing();
-                    let error = BootError::MissingRanks { missing, waited };
+                    let error = match hub.not_accepted.take() {
+                        Some(error) => {
+                            let what = format!("letting ranks {missing:?} join, for {waited:.1?}");
+                            BootError::io(what, error)
+                        }
+                        None => BootError::MissingRanks { missing, waited },
+                    };
                     let reason = match hub.is_gathering() {
                         true => error.to_string(),
                         false => format!("ranks could not connect within their nodes: {error}"),

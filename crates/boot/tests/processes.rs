@@ -551,6 +551,32 @@ fn a_rank_that_never_comes_is_named() {
 }
 
 #[test]
+fn a_rank_0_that_can_let_nobody_in_names_the_limit() {
+    let run = |timeout: &str| {
+        let script = "test $RANK = 0 && ulimit -n 16; exec \"$PROGRAM\" --exact role_of_a_rank --nocapture --quiet";
+        Job::new("/bin/sh", 24)
+            .args(["-c", script])
+            .env("PROGRAM", std::env::current_exe().unwrap())
+            .env("TEST_ROLE", "nothing")
+            .env("TIDEGATE_RENDEZVOUS_TIMEOUT", timeout)
+            .output(Output::Captured)
+            .grace(LONG)
+            .run()
+            .unwrap()
+    };
+    let named = |outcome: &Outcome| {
+        let limit = "RLIMIT_NOFILE, `ulimit -n`) is 16";
+        has(outcome, 0, limit) && (1..24).any(|rank| has(outcome, rank, limit))
+    };
+    // On a slow machine too few come in time to take all the descriptors.
+    let mut outcome = run("2");
+    if !named(&outcome) {
+        outcome = run("20");
+    }
+    assert!(named(&outcome), "{outcome:?}");
+}
+
+#[test]
 fn errors_are_typed() {
     let error =
         TcpControl::join(tidegate_boot::Config::new(0, 2, "256.256.256.256:1", "x")).unwrap_err();
