@@ -45,6 +45,7 @@ impl Helper {
         entry.precede(&mut command);
         let child = command.spawn().map_err(|source| match source.kind() {
             ErrorKind::NotFound => BedError::NoProgram { program },
+            _ if is_shortage(&source) => BedError::io("starting a program of iproute2", source),
             _ => BedError::NotAllowed { what, source },
         })?;
         Ok(Self { program, child })
@@ -100,6 +101,15 @@ impl Drop for Helper {
         drop(self.child.stdin.take());
         let _ = self.child.wait();
     }
+}
+
+/// Whether something has run out, so that it may work another time.
+fn is_shortage(error: &std::io::Error) -> bool {
+    use rustix::io::Errno;
+    matches!(
+        Errno::from_io_error(error),
+        Some(Errno::MFILE | Errno::NFILE | Errno::AGAIN | Errno::NOMEM)
+    )
 }
 
 /// Makes the user namespace that the others are to belong to.
