@@ -7,6 +7,7 @@ mod forked;
 mod inherited;
 mod jobs;
 mod launcher;
+mod limits;
 mod mpirun;
 mod nodes;
 mod unheard;

@@ -34,10 +34,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tidegate_hal::control::Packet;
+use tidegate_hal::limits::no_descriptors;
 use tidegate_hal::tell;
 
-/// `rank, round, count`.
-const PARCEL_LEN: usize = 4 + 8 + 1;
+/// `rank, round, count`, and whether the leader had no room for them.
+const PARCEL_LEN: usize = 4 + 8 + 1 + 1;
 /// `rank, nonce, tag`.
 const PROOF_LEN: usize = 4 + NONCE_LEN + TAG_LEN;
 
@@ -46,7 +47,10 @@ const PROOF_LEN: usize = 4 + NONCE_LEN + TAG_LEN;
 pub(crate) struct Parcel {
     pub(crate) rank: usize,
     pub(crate) round: u64,
-    pub(crate) fds: Arc<Vec<OwnedFd>>,
+    /// How many descriptors there are.
+    pub(crate) count: u8,
+    /// None if this rank, which is to pass them on, had no room for them.
+    pub(crate) fds: Option<Arc<Vec<OwnedFd>>>,
 }
 
 /// What a parcel was when it arrived: the kernel leaves out descriptors that this process has no room for.
@@ -54,6 +58,8 @@ pub(crate) struct Parcel {
 pub(crate) struct Arrived {
     pub(crate) rank: usize,
     pub(crate) round: u64,
+    pub(crate) count: u8,
+    /// Or why there are none: for people, with the name of the limit.
     pub(crate) fds: Result<Vec<OwnedFd>, String>,
 }
 
@@ -132,8 +138,10 @@ impl Passage {
             let mut body = Vec::with_capacity(PARCEL_LEN);
             body.extend_from_slice(&(parcel.rank as u32).to_le_bytes());
             body.extend_from_slice(&parcel.round.to_le_bytes());
-            body.push(parcel.fds.len() as u8);
-            let fds: Vec<BorrowedFd<'_>> = parcel.fds.iter().map(|fd| fd.as_fd()).collect();
+            body.push(parcel.count);
+            body.push(u8::from(parcel.fds.is_none()));
+            let fds = parcel.fds.iter().flat_map(|fds| fds.iter());
+            let fds: Vec<BorrowedFd<'_>> = fds.map(|fd| fd.as_fd()).collect();
             let mut space =
                 [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(Packet::MAX_HANDLES))];
             let mut ancillary = SendAncillaryBuffer::new(&mut space);
@@ -189,17 +197,18 @@ impl Passage {
         }
         let number =
             |at: usize| u32::from_le_bytes([body[at], body[at + 1], body[at + 2], body[at + 3]]);
-        let count = usize::from(body[12]);
+        let (count, lost) = (body[12], body[13] != 0);
         let got = fds.len();
         Ok(Some(Arrived {
             rank: number(0) as usize,
             round: u64::from(number(4)) | u64::from(number(8)) << 32,
-            fds: if got == count {
+            count,
+            fds: if lost {
+                Err("the lowest rank of this node, which passes descriptors on, had no room for them (RLIMIT_NOFILE)".into())
+            } else if got == usize::from(count) {
                 Ok(fds)
             } else {
-                Err(format!(
-                    "{got} of {count} descriptors arrived: this process may have too many open (RLIMIT_NOFILE)"
-                ))
+                Err(format!("{got} of {count} arrived: {}", no_descriptors()))
             },
         }))
     }

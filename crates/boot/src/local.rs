@@ -15,9 +15,9 @@
 use crate::events::Events;
 use crate::lock;
 use crate::rounds::{Rounds, Verdict};
-use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex};
 use tidegate_hal::control::{Control, ControlError, Event, Handle, PANICKED, Packet, Sink};
+use tidegate_hal::limits::no_descriptors;
 use tidegate_hal::process::Process;
 
 struct Table {
@@ -148,30 +148,24 @@ pub(crate) fn check_size(label: &str, bytes: usize, handles: usize) -> Result<()
     Ok(())
 }
 
-pub(crate) fn duplicate(handle: &Handle) -> Result<Handle, ControlError> {
+/// The handle once more, or why there is no room for it.
+pub(crate) fn duplicate(handle: &Handle) -> Handle {
     match handle {
-        Handle::Local(shared) => Ok(Handle::Local(Arc::clone(shared))),
-        Handle::Key(bytes) => Ok(Handle::Key(bytes.clone())),
-        Handle::Fd(fd) => duplicate_fd(fd).map(Handle::Fd),
+        Handle::Local(shared) => Handle::Local(Arc::clone(shared)),
+        Handle::Key(bytes) => Handle::Key(bytes.clone()),
+        Handle::Lost(why) => Handle::Lost(why.clone()),
+        Handle::Fd(fd) => match fd.try_clone() {
+            Ok(fd) => Handle::Fd(fd),
+            Err(error) => Handle::Lost(format!("{error}: {}", no_descriptors())),
+        },
     }
 }
 
-fn duplicate_fd(fd: &OwnedFd) -> Result<OwnedFd, ControlError> {
-    fd.try_clone().map_err(|source| ControlError::Io {
-        what: "duplicating a file descriptor for a peer".into(),
-        source,
-    })
-}
-
-fn duplicate_packet(packet: &Packet) -> Result<Packet, ControlError> {
-    Ok(Packet {
+fn duplicate_packet(packet: &Packet) -> Packet {
+    Packet {
         bytes: packet.bytes.clone(),
-        handles: packet
-            .handles
-            .iter()
-            .map(duplicate)
-            .collect::<Result<_, _>>()?,
-    })
+        handles: packet.handles.iter().map(duplicate).collect(),
+    }
 }
 
 impl Control for LocalControl {
@@ -208,7 +202,7 @@ impl Control for LocalControl {
             match table.rounds.verdict(label, round) {
                 // Even when this rank was killed meanwhile: a verdict that is known is the better answer.
                 Verdict::Complete(all) => {
-                    break all.iter().map(|c| duplicate_packet(&c.payload)).collect();
+                    break Ok(all.iter().map(|c| duplicate_packet(&c.payload)).collect());
                 }
                 Verdict::Failed(error) => break Err(error),
                 Verdict::Pending => {}

@@ -11,6 +11,7 @@
 //! only starts a clock: normally the hub says a moment later which rank was lost. If it does not, this rank
 //! withdraws from exchanges, so that nobody waits for descriptors that cannot come.
 
+use tidegate_hal::limits::no_descriptors;
 use tidegate_hal::tell;
 
 use crate::door::{Arrived, Parcel, Passage, Porch, Visit};
@@ -142,7 +143,8 @@ impl Node {
         let parcel = Parcel {
             rank: self.me,
             round,
-            fds: Arc::new(fds),
+            count: fds.len() as u8,
+            fds: Some(Arc::new(fds)),
         };
         match &mut self.side {
             Side::Leader { members, .. } => {
@@ -309,26 +311,25 @@ impl Node {
                     return;
                 }
             };
-            let Ok(fds) = arrived.fds else {
-                // Nobody gets them; this rank's own failure is what the others will be told.
-                self.arrived.push(arrived);
-                continue;
-            };
-            let fds = Arc::new(fds);
+            // What found no room here nobody gets, and each of them hears why.
+            let fds = arrived.fds.map(Arc::new);
             for other in members.iter_mut().filter(|m| m.rank != from) {
                 if let Some(passage) = &mut other.passage {
                     passage.push(Parcel {
                         rank: from,
                         round: arrived.round,
-                        fds: Arc::clone(&fds),
+                        count: arrived.count,
+                        fds: fds.as_ref().ok().map(Arc::clone),
                     });
                 }
             }
-            let own = fds.iter().map(OwnedFd::try_clone).collect::<Result<_, _>>();
+            let own = fds.and_then(|fds| {
+                let own = fds.iter().map(OwnedFd::try_clone).collect::<Result<_, _>>();
+                own.map_err(|error| format!("{error}: {}", no_descriptors()))
+            });
             self.arrived.push(Arrived {
-                rank: from,
-                round: arrived.round,
-                fds: own.map_err(|error| format!("cannot keep a descriptor: {error}")),
+                fds: own,
+                ..arrived
             });
         }
     }

@@ -234,16 +234,15 @@ impl Member {
                 handles: packet.handles.len(),
             });
         }
-        let own: Result<Vec<_>, _> = packet.handles.iter().map(duplicate).collect();
+        let own: Vec<_> = packet.handles.iter().map(duplicate).collect();
         let fds: Result<Vec<_>, _> = packet.handles.into_iter().map(descriptor).collect();
-        let handles = own.and_then(|own| Ok((own, fds?)));
         let _one_at_a_time = lock(&self.calls);
         let mut state = lock(&self.shared.state);
         if let Some(reason) = &state.no_exchange {
             return Err(ControlError::Closed(reason.clone()));
         }
         // The others come to this exchange, and must not wait in it for a rank that cannot.
-        let (own, fds) = handles.inspect_err(|error| self.withdraw(&mut state, error))?;
+        let fds = fds.inspect_err(|error| self.withdraw(&mut state, error))?;
         let round = state.next_round;
         state.next_round += 1;
         let blob = Blob {
@@ -347,10 +346,12 @@ impl Member {
                     Some(Ok(fds)) if fds.len() == usize::from(blob.handles) => {
                         handles = fds.into_iter().map(Handle::Fd).collect();
                     }
-                    Some(Ok(_)) => {
-                        return Some(Err(garbled_fds(rank, "their number is wrong".into())));
+                    Some(Ok(_)) => return Some(Err(garbled_fds(rank))),
+                    Some(Err(reason)) => {
+                        handles = (0..blob.handles)
+                            .map(|_| Handle::Lost(reason.clone()))
+                            .collect();
                     }
-                    Some(Err(reason)) => return Some(Err(garbled_fds(rank, reason))),
                     None => return None,
                 }
             }
@@ -453,31 +454,24 @@ impl Member {
     }
 }
 
-fn garbled_fds(rank: usize, reason: String) -> ControlError {
+fn garbled_fds(rank: usize) -> ControlError {
     ControlError::Io {
         what: format!("receiving the descriptors of rank {rank}"),
-        source: std::io::Error::other(reason),
+        source: std::io::Error::other("their number is wrong"),
     }
 }
 
 fn descriptor(handle: Handle) -> Result<OwnedFd, ControlError> {
-    match handle {
-        Handle::Fd(fd) => Ok(fd),
-        Handle::Key(_) => Err(ControlError::Io {
-            what: "passing a handle to another process".into(),
-            source: std::io::Error::new(
-                std::io::ErrorKind::InvalidInput,
-                "a `Handle::Key` needs a control plane that carries it",
-            ),
-        }),
-        Handle::Local(_) => Err(ControlError::Io {
-            what: "passing a handle to another process".into(),
-            source: std::io::Error::new(
-                std::io::ErrorKind::InvalidInput,
-                "a `Handle::Local` is good only within its own process",
-            ),
-        }),
-    }
+    let why = match handle {
+        Handle::Fd(fd) => return Ok(fd),
+        Handle::Key(_) => "a `Handle::Key` needs a control plane that carries it",
+        Handle::Local(_) => "a `Handle::Local` is good only within its own process",
+        Handle::Lost(_) => "a `Handle::Lost` leads nowhere",
+    };
+    Err(ControlError::Io {
+        what: "passing a handle to another process".into(),
+        source: std::io::Error::new(std::io::ErrorKind::InvalidInput, why),
+    })
 }
 
 impl Drop for Member {

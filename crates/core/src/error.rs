@@ -137,6 +137,17 @@ pub enum Error {
         /// Which ranks, about what.
         detail: String,
     },
+    /// A rank is short of what its part of the window takes: memory, descriptors, queues of its NIC. All ranks get this,
+    /// and no window. The job goes on: the window can be opened when something was freed.
+    #[error("window `{window}` was not created: rank {rank} could not create its part: {reason}")]
+    NotCreated {
+        /// The window.
+        window: Arc<str>,
+        /// Which rank; the lowest of several.
+        rank: usize,
+        /// What it has met, with the name of the limit.
+        reason: String,
+    },
     /// A window (or a barrier) of this name is still alive on some ranks. Ranks that open two of one name in different
     /// orders would take one for the other: so all get this, and no window.
     #[error(
@@ -216,6 +227,20 @@ pub enum Error {
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
+    }
+}
+
+impl Error {
+    /// Whether it is one that goes when something is freed, on this rank.
+    pub(crate) fn is_shortage(&self) -> bool {
+        use tidegate_hal::nic::NicError;
+        matches!(
+            self,
+            Error::Device(DeviceError::Exhausted { .. })
+                | Error::Nic(
+                    NicError::Exhausted { .. } | NicError::Memory(DeviceError::Exhausted { .. })
+                )
+        )
     }
 }
 

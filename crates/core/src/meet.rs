@@ -124,6 +124,8 @@ pub(crate) fn meet<D: Device>(
         bytes: postcard::to_stdvec(&hello).expect("plain data can be encoded"),
         handles,
     };
+    own.share_no_more();
+    rung.share_no_more();
     let (mut bells, mut theirs, mut users) = (Vec::new(), Vec::new(), Vec::new());
     for (rank, packet) in control
         .exchange("making a world", packet)?
@@ -200,6 +202,7 @@ fn attach<D: Device>(
             .map_or_else(Vec::new, |said| said.address.clone())
     };
     let doorbells = Arc::new(device.alloc(bytes, Sharing::Nics)?);
+    doorbells.share_no_more();
     let connection = Connection {
         addresses: theirs.iter().map(address).collect(),
         bell: doorbells.base(),

@@ -114,10 +114,19 @@ impl CudaBlock {
 
     /// Maps a peer's block.
     pub(crate) fn map(gpu: &Arc<Gpu>, handle: Handle, bytes: usize) -> Result<Self, DeviceError> {
-        let Handle::Fd(fd) = handle else {
-            return Err(DeviceError::BadHandle(
-                "memory of a GPU is handed over as a file descriptor".into(),
-            ));
+        let fd = match handle {
+            Handle::Fd(fd) => fd,
+            Handle::Lost(why) => {
+                return Err(DeviceError::Exhausted {
+                    what: "descriptors",
+                    detail: why,
+                });
+            }
+            _ => {
+                return Err(DeviceError::BadHandle(
+                    "memory of a GPU is handed over as a file descriptor".into(),
+                ));
+            }
         };
         gpu.enter()?;
         let what = "mapping a peer's memory";

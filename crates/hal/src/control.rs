@@ -24,6 +24,9 @@ pub enum Handle {
     Fd(OwnedFd),
     /// Memory of this very process, for ranks that are threads.
     Local(Arc<dyn Any + Send + Sync>),
+    /// One that was given and did not come: a process had no room for it. The text says which, and names the limit.
+    /// Whoever would map it has an error then, and the exchange is like any other.
+    Lost(String),
     /// Bytes by which a [`Bus`](crate::far::Bus) reaches the memory. Only a control plane that was made for the bus carries them.
     Key(Vec<u8>),
 }
@@ -155,7 +158,8 @@ pub trait Control: Send + Sync + 'static {
     fn node(&self, rank: usize) -> usize;
 
     /// A collective over all ranks: each contributes a packet and gets everybody's, in order of ranks (its own
-    /// included, with handles of its own: duplicates, not the ones it gave).
+    /// included, with handles of its own: duplicates, not the ones it gave). A handle that finds no room in a process is
+    /// [`Handle::Lost`] there.
     ///
     /// Calls are matched in order; `label` is compared, so that a program whose ranks disagree about what comes
     /// next gets an error by name. It says to people what the call does ("opening a window").

@@ -12,6 +12,7 @@ pub mod control;
 pub mod device;
 pub mod error;
 pub mod far;
+pub mod limits;
 pub mod memory;
 pub mod nic;
 pub mod process;

@@ -60,4 +60,6 @@ pub unsafe trait Block: Send + Sync + 'static {
     ///
     /// If the block was allocated [`Sharing::Private`], or the system refuses.
     fn share(&self) -> Result<Handle, DeviceError>;
+    /// Hears that no more handles will be asked for: what they are made of is let go.
+    fn share_no_more(&self) {}
 }

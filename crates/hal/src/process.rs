@@ -25,6 +25,7 @@ use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
 
 use crate::error::DeviceError;
+use crate::limits::refused;
 use crate::memory::Ptr;
 
 /// The call is not possible, because this process was made by `fork` since.
@@ -132,7 +133,7 @@ impl Unforked {
     ///
     /// # Errors
     ///
-    /// [`DeviceError::System`].
+    /// [`DeviceError::Exhausted`], [`DeviceError::System`].
     ///
     /// # Safety
     ///
@@ -142,10 +143,8 @@ impl Unforked {
         let process = Process::this();
         // SAFETY: the caller's promise; this process goes on as before.
         unsafe { madvise(base.0.cast(), bytes, Advice::LinuxDontFork) }.map_err(|error| {
-            DeviceError::System {
-                what: "keeping shared memory from children (MADV_DONTFORK)",
-                detail: error.to_string(),
-            }
+            let doing = "keeping shared memory from children (MADV_DONTFORK)";
+            refused(doing, bytes, error)
         })?;
         let base = base.0.expose_provenance();
         mappings().insert(base, bytes);

@@ -2,18 +2,19 @@
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::any::Any;
-use std::fs::File;
 use std::mem::ManuallyDrop;
 use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use memmap2::{MmapOptions, MmapRaw};
 use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 use tidegate_hal::control::Handle;
 use tidegate_hal::device::DeviceError;
 use tidegate_hal::far::{Bus, Reached, Span};
+use tidegate_hal::limits::refused;
 use tidegate_hal::memory::{Block, Ptr, Sharing};
 use tidegate_hal::process::{Process, Unforked};
 
@@ -31,8 +32,11 @@ pub struct HostBlock {
 enum Backing {
     /// Of this process; shared with ranks that are threads of it.
     Heap(Arc<Heap>),
-    /// Of a memfd, with the descriptor so that it can be handed on.
-    Mapped { map: Mapping, fd: Option<File> },
+    /// Of a memfd, with the descriptor as long as it may be handed on: the mapping needs none.
+    Mapped {
+        map: Mapping,
+        fd: Mutex<Option<OwnedFd>>,
+    },
     /// Of a bus: this rank's own, with the key by which peers reach it, or a peer's, whose address may be far.
     Bus {
         base: Ptr,
@@ -184,34 +188,27 @@ impl HostBlock {
         }
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let fd =
-            rustix::fs::memfd_create("tidegate", flags).map_err(|e| system("memfd_create", &e))?;
-        rustix::fs::ftruncate(&fd, bytes as u64).map_err(|e| DeviceError::Exhausted {
-            what: "shared memory",
-            detail: format!("{bytes} bytes: {e}"),
-        })?;
+            rustix::fs::memfd_create("tidegate", flags).map_err(|e| refused(MAKING, bytes, e))?;
+        rustix::fs::ftruncate(&fd, bytes as u64).map_err(|e| refused(MAKING, bytes, e))?;
         // A peer that shrank the file would make us die of SIGBUS.
         rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)
             .map_err(|e| system("F_ADD_SEALS", &e))?;
-        Self::mapped(fd, bytes)
+        let map = Self::mapped(&fd, bytes)?;
+        let fd = Mutex::new(Some(fd));
+        Ok(Backing::Mapped { map, fd })
     }
 
-    fn mapped(fd: OwnedFd, bytes: usize) -> Result<Backing, DeviceError> {
-        let fd = File::from(fd);
-        let map =
-            MmapOptions::new()
-                .len(bytes)
-                .map_raw(&fd)
-                .map_err(|e| DeviceError::Exhausted {
-                    what: "address space",
-                    detail: format!("{bytes} bytes: {e}"),
-                })?;
+    fn mapped(fd: &OwnedFd, bytes: usize) -> Result<Mapping, DeviceError> {
+        let map = MmapOptions::new().len(bytes).map_raw(fd).map_err(|error| {
+            let errno = Errno::from_io_error(&error).unwrap_or(Errno::NOMEM);
+            refused("mapping shared memory", bytes, errno)
+        })?;
         // SAFETY: the mapping is kept beside it, and unmapped by `Mapping`.
         let unforked = unsafe { Unforked::new(Ptr(map.as_mut_ptr()), bytes) }?;
-        let map = Mapping {
+        Ok(Mapping {
             unforked,
             map: ManuallyDrop::new(map),
-        };
-        Ok(Backing::Mapped { map, fd: Some(fd) })
+        })
     }
 
     pub(crate) fn map(handle: Handle, bytes: usize) -> Result<Self, DeviceError> {
@@ -232,7 +229,16 @@ impl HostBlock {
                 if !seals.contains(SealFlags::SHRINK) {
                     return Err(bad("its size is not sealed".into()));
                 }
-                Self::mapped(fd, bytes)?
+                Backing::Mapped {
+                    map: Self::mapped(&fd, bytes)?,
+                    fd: Mutex::new(None),
+                }
+            }
+            Handle::Lost(why) => {
+                return Err(DeviceError::Exhausted {
+                    what: "descriptors",
+                    detail: why,
+                });
             }
             Handle::Key(_) => return Err(bad("it is for a bus".into())),
             Handle::Local(any) => {
@@ -250,6 +256,14 @@ impl HostBlock {
         };
         Ok(HostBlock { backing, bytes })
     }
+}
+
+/// What is done when memory for peers is made.
+const MAKING: &str = "making shared memory";
+
+/// The data is whole whatever has happened: it is taken, and no more.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn system(what: &'static str, error: &dyn std::fmt::Display) -> DeviceError {
@@ -279,15 +293,22 @@ unsafe impl Block for HostBlock {
     fn share(&self) -> Result<Handle, DeviceError> {
         match &self.backing {
             Backing::Heap(heap) => Ok(Handle::Local(heap.clone())),
-            Backing::Mapped { fd: Some(fd), .. } => fd
-                .try_clone()
-                .map(|fd| Handle::Fd(fd.into()))
-                .map_err(|e| system("dup", &e)),
+            Backing::Mapped { fd, .. } => match &*lock(fd) {
+                Some(fd) => rustix::io::fcntl_dupfd_cloexec(fd, 0)
+                    .map(Handle::Fd)
+                    .map_err(|e| refused("sharing memory", self.bytes, e)),
+                None => Err(DeviceError::BadHandle(
+                    "a peer's memory, or this rank's own that nobody was to share any more".into(),
+                )),
+            },
             Backing::Bus { key: Some(key), .. } => Ok(Handle::Key(key.clone())),
             Backing::Bus { key: None, .. } => Err(DeviceError::BadHandle("a peer's memory".into())),
-            Backing::Mapped { fd: None, .. } => Err(DeviceError::BadHandle(
-                "a mapping of a peer's memory".into(),
-            )),
+        }
+    }
+
+    fn share_no_more(&self) {
+        if let Backing::Mapped { fd, .. } = &self.backing {
+            lock(fd).take();
         }
     }
 }

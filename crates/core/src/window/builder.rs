@@ -255,8 +255,10 @@ impl<T: Element, K: Discipline> Window<T, K> {
     /// - [`Error::WindowMismatch`], on all ranks alike, if the declarations do not fit together, or are of different
     ///   windows.
     /// - [`Error::NameTaken`], on all ranks alike, if one of them holds a window of this name.
-    /// - [`Error::Device`] if this rank has not enough memory; [`Error::Nic`] and [`Error::Invalid`] if it cannot reach a
-    ///   peer. The others get `WindowMismatch`, which names this rank and its error.
+    /// - [`Error::NotCreated`], on all ranks alike, if one of them is short of memory, descriptors, or queues of its NIC: it
+    ///   names the rank and the limit.
+    /// - [`Error::Nic`] and [`Error::Invalid`] if this rank cannot reach a peer. The others get `WindowMismatch`, which
+    ///   names this rank and its error.
     /// - [`Error::Control`] if a rank ends meanwhile.
     /// - [`Error::Capturing`], and [`Error::Control`] where the declaration is too long (on this rank alone: the others
     ///   wait for its next one).

@@ -67,6 +67,10 @@ impl<D: Device> Own<D> {
             let bytes = (lines * Line::BYTES).max(1);
             words = Some(Arc::new(world.device().alloc(bytes, Sharing::Nics)?));
         }
+        // Its handles are made. What a neighbour maps by them needs no descriptor of this rank.
+        for block in far.iter().chain(&words).chain([&block]) {
+            block.share_no_more();
+        }
         let own = Own {
             block,
             far,

@@ -71,7 +71,38 @@ struct Said<T> {
     which: Which,
     /// Whether the rank's program has a window (or barrier) of that name already.
     taken: bool,
-    what: Result<T, String>,
+    what: Result<T, Failure>,
+}
+
+/// Why a rank has failed.
+#[derive(Serialize, Deserialize)]
+struct Failure {
+    /// For want of something: then the error is the same on all ranks.
+    short: bool,
+    reason: String,
+}
+
+impl Failure {
+    /// With no more of the reason than there is `room` for.
+    fn of(error: &Error, room: usize) -> Self {
+        Failure {
+            short: error.is_shortage(),
+            reason: shortened(&error.to_string(), room.min(MOST)),
+        }
+    }
+
+    /// The error on the ranks that hear of it.
+    fn heard(self, which: &Which, rank: usize) -> Error {
+        let Failure { short, reason } = self;
+        if !short {
+            return which.mismatch(format!("rank {rank} could not create its part: {reason}"));
+        }
+        Error::NotCreated {
+            window: which.name.as_str().into(),
+            rank,
+            reason,
+        }
+    }
 }
 
 impl<D: Device> World<D> {
@@ -201,24 +232,22 @@ impl<'w, D: Device> Collective<'w, D> {
 
     /// Tells all ranks whether this one has done its part, and hears the same of them: the last exchange about a window.
     /// If one rank has failed, no rank has the window. That rank gets its own error, the others
-    /// [`Error::WindowMismatch`].
+    /// [`Error::WindowMismatch`]; all get [`Error::NotCreated`] if it was short of something.
     pub(crate) fn agree<T>(&self, which: &Which, mine: Result<T>) -> Result<T> {
         // All ranks have named the window twice by now. A name may be nearly as long as a packet, so it is not sent again.
-        let reason = |error: &Error| shortened(&error.to_string(), MOST);
-        let said: Result<(), String> = mine.as_ref().map(|_| ()).map_err(reason);
+        let failure = |error: &Error| Failure::of(error, MOST);
+        let said: Result<(), Failure> = mine.as_ref().map(|_| ()).map_err(failure);
         let bytes = postcard::to_stdvec(&said).expect("plain data can be encoded");
         let handles = Vec::new();
         let packets = self.exchange("agreeing on a window", Packet { bytes, handles });
-        let mine = mine?;
+        let mine = own_first(mine)?;
         for (rank, packet) in packets?.into_iter().enumerate() {
-            let said: Result<(), String> = postcard::from_bytes(&packet.bytes).map_err(|e| {
+            let said: Result<(), Failure> = postcard::from_bytes(&packet.bytes).map_err(|e| {
                 which.mismatch(format!("what rank {rank} said could not be read: {e}"))
             })?;
-            said.map_err(|why| {
-                which.mismatch(format!("rank {rank} could not create its part: {why}"))
-            })?;
+            said.map_err(|failure| failure.heard(which, rank))?;
         }
-        Ok(mine)
+        mine
     }
 }
 
@@ -231,6 +260,17 @@ impl Which {
     }
 }
 
+/// How many bytes of a packet are left alone where a reason is put into it: some control planes need them.
+const SPARE: usize = 8192;
+
+/// Returns this rank's own error at once, if it is one that the other ranks do not get, too.
+fn own_first<T>(mine: Result<T>) -> Result<Result<T>> {
+    match mine {
+        Err(error) if !error.is_shortage() => Err(error),
+        mine => Ok(mine),
+    }
+}
+
 /// The packet, and this rank's own failure.
 fn said<T: Serialize>(
     which: &Which,
@@ -239,7 +279,12 @@ fn said<T: Serialize>(
 ) -> (Packet, Result<(), Error>) {
     let (what, handles, failed) = match mine {
         Ok((what, handles)) => (Ok(what), handles, Ok(())),
-        Err(error) => (Err(error.to_string()), Vec::new(), Err(error)),
+        Err(error) => {
+            // The name may take nearly all of a packet. A reason that finds no room is not said: what is too large would
+            // be no exchange, and the others would wait for one.
+            let room = (Packet::MAX_BYTES - SPARE).saturating_sub(which.name.len());
+            (Err(Failure::of(&error, room)), Vec::new(), Err(error))
+        }
     };
     let which = which.clone();
     let bytes =
@@ -274,10 +319,10 @@ fn heard<T: DeserializeOwned>(
         let window = mine.name.as_str().into();
         return Err(Error::NameTaken { window, ranks });
     }
-    failed?;
+    let _ = own_first(failed)?;
     let each = |(rank, (said, handles)): (usize, (Said<T>, _))| match said.what {
         Ok(what) => Ok((what, handles)),
-        Err(text) => Err(mine.mismatch(format!("rank {rank} could not offer its memory: {text}"))),
+        Err(failure) => Err(failure.heard(mine, rank)),
     };
     all.into_iter().enumerate().map(each).collect()
 }
