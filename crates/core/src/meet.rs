@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use tidegate_hal::control::{Control, Handle, Packet};
 use tidegate_hal::device::{Device, DeviceError};
 use tidegate_hal::memory::{Block as _, Sharing};
-use tidegate_hal::nic::{Connection, Keep, Key, Memory, Nic, Registration};
+use tidegate_hal::nic::{Connection, Keep, Key, Memory, Nic, Registration, Signalled};
 use tidegate_words::Bell;
 
 use crate::error::{Error, Result};
@@ -104,6 +104,7 @@ pub(crate) fn meet<D: Device>(
                 let memory = Memory {
                     base: rung.base(),
                     bytes,
+                    signalled: Signalled::Bell,
                     share: &|| rung.share(),
                     keep: rung.clone(),
                 };

@@ -13,6 +13,22 @@
 //! Signals are *notices* to the target's agent, and not writes to the target's words: the agent adds to the word and
 //! rings the bell, so that both are atomic with what the target does to them, and sleeping streams wake.
 //!
+//! # Trust
+//!
+//! The network has to be trusted, and so does every process that reaches it. The job's secret protects the control plane
+//! alone: libfabric's endpoints neither prove who sends, nor hide what is sent. A stranger on that network can
+//!
+//! - read and write all registered memory (the data of windows, and their words), if it knows or guesses its keys;
+//! - send any notice. It adds to a window's words, poisons them, or rings bells, so that waits end early, with data that is
+//!   not whole, or with errors;
+//! - keep an endpoint busy, or end its connections, so that transfers fail.
+//!
+//! It cannot make this crate panic, or touch memory that is not registered: notices name [words and
+//! bells](tidegate_hal::nic::Signalled) that core has declared, and everything else that comes is dropped and counted. What
+//! is kept of notices is bounded by the number of words. (How the provider itself reads the network is the provider's
+//! affair.) A notice does not say by whom it was sent, so each peer may add to all words of a window, and not only to its
+//! own. Keys and addresses of peers come over the control plane. They are checked all the same.
+//!
 //! # Failure
 //!
 //! As the contract says. Memory of devices is refused for now: a wire reads and writes with the processor.
@@ -21,6 +37,7 @@ mod engine;
 mod notice;
 mod options;
 mod regions;
+mod strays;
 pub mod wire;
 
 pub use options::Options;
@@ -161,7 +178,8 @@ unsafe impl<W: Wire> Nic for Fabric<W> {
 
     unsafe fn register(&self, memory: Memory<'_>) -> Result<Registration, NicError> {
         let (base, bytes) = (memory.base.0, memory.bytes);
-        let numbered = self.shared.regions.add(base, bytes, memory.keep.clone())?;
+        let (regions, keep) = (&self.shared.regions, memory.keep.clone());
+        let numbered = regions.add(base, bytes, memory.signalled, keep)?;
         // SAFETY: the caller's promise.
         let register = |wire: &mut W| unsafe { wire.register(base, bytes, memory.keep.clone()) };
         let registered = self.shared.with_ears(register).into_iter();

@@ -10,49 +10,66 @@
 //! A signal whose data come in *parts*, each with a notice that says how many there are, by ways that nothing orders, has
 //! come when so many have. Whoever hears the last one has synchronised with those who heard the others, by the table's
 //! lock: so its add to the word publishes what all have brought.
+//!
+//! # Trust
+//!
+//! Anybody who reaches the endpoint can send it any 64 bits. A notice rings bells and adds to words, and nothing else: to
+//! those that were [declared](Signalled) when their memory was registered. All others are [strays](crate::strays). What
+//! is kept of signals that are early or in parts has a place of its own in the table, a few bytes for each word. Whose
+//! notice it is no network says with all providers, so that a peer may add to the words of another: it has to be
+//! trusted (see [`crate`]).
 
 use std::sync::{Arc, Mutex, Weak};
 
 use tidegate_hal::batch::{POISON, QUANTUM};
-use tidegate_hal::nic::{Keep, NicError};
-use tidegate_hal::tell;
+use tidegate_hal::nic::{Keep, NicError, Signalled};
 use tidegate_words::{Bell, Word};
 
 use crate::lock;
 use crate::notice::Notice;
+use crate::strays::Strays;
 
 /// Registered memory of this rank.
 struct Region {
     base: usize,
-    bytes: usize,
+    words: Words,
     _keep: Keep,
+}
+
+/// What notices may name of it.
+enum Words {
+    /// The bell at its beginning.
+    Bell,
+    /// Words from its beginning on, each so many bytes behind the one before.
+    Every(usize, Vec<Heard>),
+}
+
+/// What has come of a word's signals, and cannot be added yet.
+#[derive(Clone, Default)]
+struct Heard {
+    /// Those that have overtaken others, by number.
+    early: [bool; Notice::NUMBERS as usize],
+    /// Those of which some parts have come, by number: how many of how many.
+    begun: [(u32, u32); Notice::NUMBERS as usize],
 }
 
 /// The table. No number is given twice.
 #[derive(Default)]
-pub(crate) struct Regions(Mutex<Table>);
+pub(crate) struct Regions {
+    table: Mutex<Table>,
+    strays: Arc<Strays>,
+}
 
 #[derive(Default)]
 struct Table {
     /// By their numbers: what a notice names is looked up on its way to who waits for it.
     regions: Vec<(u32, Region)>,
     next: u32,
-    early: Vec<Early>,
-    /// Signals of which some parts have come, and how many.
-    begun: Vec<(Early, u32)>,
 }
 
 /// Where the region of a number stands.
 fn find(regions: &[(u32, Region)], number: u32) -> Option<usize> {
     regions.binary_search_by_key(&number, |one| one.0).ok()
-}
-
-/// A quantum that is not the next.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Early {
-    region: u32,
-    offset: usize,
-    number: u64,
 }
 
 /// A number in the table, until it is dropped.
@@ -64,9 +81,7 @@ pub(crate) struct Numbered {
 impl Drop for Numbered {
     fn drop(&mut self) {
         if let Some(table) = self.table.upgrade() {
-            let mut inner = lock(&table.0);
-            inner.early.retain(|early| early.region != self.number);
-            inner.begun.retain(|(one, _)| one.region != self.number);
+            let mut inner = lock(&table.table);
             let at = find(&inner.regions, self.number);
             let region = at.map(|at| inner.regions.remove(at));
             drop(inner);
@@ -77,18 +92,46 @@ impl Drop for Numbered {
 }
 
 impl Regions {
+    pub(crate) fn new(strays: Arc<Strays>) -> Self {
+        Regions {
+            table: Mutex::default(),
+            strays,
+        }
+    }
+
     /// Gives memory a number.
     pub(crate) fn add(
         self: &Arc<Self>,
         base: *mut u8,
         bytes: usize,
+        signalled: Signalled,
         keep: Keep,
     ) -> Result<Numbered, NicError> {
-        let mut table = lock(&self.0);
+        let (align, end) = match signalled {
+            Signalled::Bell => (align_of::<Bell>(), Some(size_of::<Bell>())),
+            Signalled::Words { count: 0, .. } => (1, Some(0)),
+            Signalled::Words { count, step } if step.is_multiple_of(size_of::<Word>()) => {
+                let last = (count - 1).checked_mul(step);
+                let end = last.and_then(|last| last.checked_add(size_of::<Word>()));
+                (align_of::<Word>(), end)
+            }
+            Signalled::Words { .. } => (1, None),
+        };
+        if !base.addr().is_multiple_of(align) || end.is_none_or(|end| end > bytes) {
+            return Err(NicError::Unsupported {
+                nic: crate::NAME,
+                what: format!("{signalled:?} in {bytes} bytes at {base:p}"),
+            });
+        }
+        let words = match signalled {
+            Signalled::Bell => Words::Bell,
+            Signalled::Words { count, step } => Words::Every(step, vec![Heard::default(); count]),
+        };
+        let mut table = lock(&self.table);
         let number = table.next;
         if number >= Notice::REGIONS {
             return Err(NicError::Exhausted {
-                nic: "fabric",
+                nic: crate::NAME,
                 what: "registrations",
                 detail: format!("{number} were made in the life of this endpoint"),
             });
@@ -96,7 +139,7 @@ impl Regions {
         table.next += 1;
         let region = Region {
             base: base.expose_provenance(),
-            bytes,
+            words,
             _keep: keep,
         };
         table.regions.push((number, region));
@@ -106,209 +149,122 @@ impl Regions {
         })
     }
 
-    /// Does what a notice says. `false` if it names what is not there: the registration has ended, or a peer is out of its mind.
-    pub(crate) fn hear(&self, notice: Notice) -> bool {
-        let mut table = lock(&self.0);
-        let Table {
-            regions,
-            early,
-            begun,
-            ..
-        } = &mut *table;
-        let region = |number: u32| find(regions, number).map(|at| &regions[at].1);
-        let (Some(of_word), Some(of_bell)) = (region(notice.word), region(notice.bell)) else {
-            return false;
+    /// Does what a notice says, if it names what it may.
+    pub(crate) fn hear(&self, notice: Notice) {
+        if let Err(why) = self.carry_out(notice) {
+            self.strays.drops(why);
+        }
+    }
+
+    fn carry_out(&self, notice: Notice) -> Result<(), &'static str> {
+        let mut table = lock(&self.table);
+        let regions = &mut table.regions;
+        let place = |number: u32| find(regions, number);
+        let (Some(of_word), Some(of_bell)) = (place(notice.word), place(notice.bell)) else {
+            return Err("a notice named memory that is not registered (any more)");
         };
-        let inside = |region: &Region, offset: usize, bytes: usize| {
-            offset
-                .checked_add(bytes)
-                .is_some_and(|end| end <= region.bytes)
-                && (region.base + offset).is_multiple_of(align_of::<Word>())
+        let Words::Bell = regions[of_bell].1.words else {
+            return Err("a notice was to ring what is no bell");
         };
+        let bell = regions[of_bell].1.base;
+        let region = &mut regions[of_word].1;
+        let index = |offset: Option<usize>| {
+            let index = offset.and_then(|offset| region.index(offset));
+            index.ok_or("a notice named what is no word for peers")
+        };
+        let first = (index(Some(notice.offset))?, notice.number);
         let other = match notice.further {
-            None => Some(None),
+            None => None,
             Some((further, number)) => {
-                let offset = notice.offset.checked_add_signed(further);
-                offset.map(|offset| Some((offset, number)))
+                Some((index(notice.offset.checked_add_signed(further))?, number))
             }
         };
-        let Some(other) = other else { return false };
-        let words = || {
-            [Some((notice.offset, notice.number)), other]
-                .into_iter()
-                .flatten()
-        };
-        if !words().all(|(offset, _)| inside(of_word, offset, size_of::<Word>()))
-            || !inside(of_bell, 0, size_of::<Bell>())
-            || of_bell.base % align_of::<Bell>() != 0
-        {
-            return false;
-        }
-        // SAFETY: it lies within registered memory, which the table keeps while it is locked, and is aligned;
-        // `NicQueue::prepare` promised the origin's caller a bell there. All bytes are some bell, and it is only
-        // accessed atomically.
-        let bell: &Bell = unsafe { &*std::ptr::with_exposed_provenance(of_bell.base) };
-        let mut added = false;
-        for (offset, number) in words() {
-            // SAFETY: as above, of a word.
-            let word: &Word = unsafe { &*std::ptr::with_exposed_provenance(of_word.base + offset) };
+        // SAFETY: `add` found a bell's room in registered memory, which the table keeps while it is locked;
+        // `Nic::register`'s caller declared it to be one. All bytes are some bell, and it is only accessed atomically.
+        let bell: &Bell = unsafe { &*std::ptr::with_exposed_provenance(bell) };
+        let (mut added, mut twice) = (false, false);
+        for (index, number) in std::iter::once(first).chain(other) {
+            let (word, heard) = region.word(index);
             if notice.poison {
                 word.poison();
                 continue;
             }
-            let one = Early {
-                region: notice.word,
-                offset,
-                number,
-            };
-            added |= come(word, one, notice.one_of, early, begun);
+            match heard.comes(word, number, notice.one_of) {
+                Some(comes) => added |= comes,
+                None => twice = true,
+            }
         }
         if notice.poison {
             bell.wake_all();
         } else if added {
             bell.ring();
         }
-        true
+        match twice {
+            false => Ok(()),
+            true => Err("a signal has come twice"),
+        }
     }
 }
 
-/// One of so many parts of a signal has come. Whether it was the last one.
-fn all_have_come(one: Early, parts: u32, begun: &mut Vec<(Early, u32)>) -> bool {
-    let at = begun.iter().position(|(each, _)| *each == one);
-    let at = at.unwrap_or_else(|| {
-        begun.push((one, 0));
-        begun.len() - 1
-    });
-    begun[at].1 += 1;
-    let all = begun[at].1 == parts;
-    if all {
-        begun.swap_remove(at);
+impl Region {
+    /// Which of its words lies there.
+    fn index(&self, offset: usize) -> Option<usize> {
+        match &self.words {
+            Words::Every(step, words) if !words.is_empty() => {
+                let index = offset.checked_div(*step).unwrap_or(0);
+                (index < words.len() && index * step == offset).then_some(index)
+            }
+            _ => None,
+        }
     }
-    all
+
+    /// A word by its index, and what has come of it.
+    fn word(&mut self, index: usize) -> (&Word, &mut Heard) {
+        let Words::Every(step, words) = &mut self.words else {
+            unreachable!("it has an index");
+        };
+        let at = self.base + index * *step;
+        let heard = &mut words[index];
+        // SAFETY: the index is one of the words for which `add` found room, aligned, in registered memory, which is kept
+        // as long as this; `Nic::register`'s caller declared it to be one. It is only accessed atomically.
+        (unsafe { &*std::ptr::with_exposed_provenance(at) }, heard)
+    }
 }
 
-/// Adds a quantum to a word, and those after it that have come before; or keeps it, if it is early, or parts of it have
-/// not come. Whether it has added.
-fn come(
-    word: &Word,
-    one: Early,
-    one_of: Option<u32>,
-    early: &mut Vec<Early>,
-    begun: &mut Vec<(Early, u32)>,
-) -> bool {
-    // Nobody else adds to it, and the table is locked.
-    let next = || (word.load() & !POISON) / QUANTUM % Notice::NUMBERS;
-    let ahead = (one.number + Notice::NUMBERS - next()) % Notice::NUMBERS;
-    if ahead == Notice::NUMBERS - 1 || early.contains(&one) {
-        tell(|| tracing::warn!("a signal has come twice"));
-        return false;
-    }
-    if one_of.is_some_and(|parts| !all_have_come(one, parts, begun)) {
-        return false;
-    }
-    if ahead > 0 {
-        early.push(one);
-        return false;
-    }
-    word.add(QUANTUM);
-    let wanted = |each: &Early, number| *each == Early { number, ..one };
-    while let Some(at) = early.iter().position(|each| wanted(each, next())) {
-        early.swap_remove(at);
+impl Heard {
+    /// The quantum of this number has come, or one of so many parts of it. It is added to the word, and those after it
+    /// that have come before; or kept, if it is early, or parts of it have not come. Whether it was added. `None` if it
+    /// has come before, or its parts do not fit together.
+    fn comes(&mut self, word: &Word, number: u64, one_of: Option<u32>) -> Option<bool> {
+        // Nobody else adds to it, and the table is locked.
+        let next = || (word.load() & !POISON) / QUANTUM % Notice::NUMBERS;
+        let ahead = (number + Notice::NUMBERS - next()) % Notice::NUMBERS;
+        let place = (number % Notice::NUMBERS) as usize;
+        if ahead == Notice::NUMBERS - 1 || self.early[place] {
+            return None;
+        }
+        if let Some(parts) = one_of {
+            let (come, of) = &mut self.begun[place];
+            if *come > 0 && *of != parts {
+                return None;
+            }
+            (*come, *of) = (*come + 1, parts);
+            if *come < parts {
+                return Some(false);
+            }
+        }
+        self.begun[place] = (0, 0);
+        if ahead > 0 {
+            self.early[place] = true;
+            return Some(false);
+        }
         word.add(QUANTUM);
+        while std::mem::take(&mut self.early[next() as usize]) {
+            word.add(QUANTUM);
+        }
+        Some(true)
     }
-    true
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn one(number: u64) -> Early {
-        Early {
-            region: 1,
-            offset: 8,
-            number: number % Notice::NUMBERS,
-        }
-    }
-
-    fn whole(word: &Word, one: Early, early: &mut Vec<Early>) {
-        come(word, one, None, early, &mut Vec::new());
-    }
-
-    #[test]
-    fn a_signal_that_overtakes_waits_for_those_before() {
-        let (word, mut early) = (Word::new(0), Vec::new());
-        for (number, count) in [(0, 1), (2, 1), (1, 3), (3, 4), (5, 4), (6, 4), (4, 7)] {
-            whole(&word, one(number), &mut early);
-            assert_eq!(word.load(), count * QUANTUM, "{number}");
-        }
-        assert!(early.is_empty());
-    }
-
-    #[test]
-    fn no_signal_stands_for_one_that_is_lost() {
-        let (word, mut early) = (Word::new(0), Vec::new());
-        for number in [0, 2, 3] {
-            whole(&word, one(number), &mut early);
-            assert_eq!(word.load(), QUANTUM);
-        }
-        word.poison();
-        whole(&word, one(1), &mut early);
-        assert_eq!(word.load(), (4 * QUANTUM) | POISON);
-    }
-
-    #[test]
-    fn a_signal_in_parts_comes_with_the_last_of_them() {
-        let (word, mut early, mut begun) = (Word::new(0), Vec::new(), Vec::new());
-        // Some of the next signal before all of this one; and one that has come has no parts any more.
-        for (number, count) in [
-            (0, 0),
-            (1, 0),
-            (0, 0),
-            (1, 0),
-            (1, 0),
-            (0, 2),
-            (1, 2),
-            (2, 2),
-            (2, 2),
-            (2, 3),
-        ] {
-            come(&word, one(number), Some(3), &mut early, &mut begun);
-            assert_eq!(word.load(), count * QUANTUM, "{number}");
-        }
-        assert!(early.is_empty() && begun.is_empty());
-        // Other words, and signals that come whole, are no parts of it.
-        come(&word, one(3), Some(2), &mut early, &mut begun);
-        come(
-            &word,
-            Early {
-                offset: 16,
-                ..one(3)
-            },
-            Some(2),
-            &mut early,
-            &mut begun,
-        );
-        come(&word, one(4), None, &mut early, &mut begun);
-        assert_eq!(word.load(), 3 * QUANTUM);
-        come(&word, one(3), Some(2), &mut early, &mut begun);
-        assert_eq!(word.load(), 5 * QUANTUM);
-    }
-
-    #[test]
-    fn words_have_early_ones_of_their_own_and_none_counts_twice() {
-        let (word, other, mut early) = (Word::new(0), Word::new(0), Vec::new());
-        let of_other = |number| Early {
-            offset: 16,
-            ..one(number)
-        };
-        whole(&word, one(1), &mut early);
-        whole(&word, one(1), &mut early);
-        whole(&other, of_other(0), &mut early);
-        whole(&other, of_other(0), &mut early);
-        assert_eq!((word.load(), other.load()), (0, QUANTUM));
-        whole(&word, one(0), &mut early);
-        assert_eq!((word.load(), other.load()), (2 * QUANTUM, QUANTUM));
-        assert!(early.is_empty());
-    }
-}
+mod tests;

@@ -20,7 +20,7 @@ use tidegate_hal::device::Device as _;
 use tidegate_hal::memory::{Block as _, Ptr, Sharing};
 use tidegate_hal::nic::{
     Connection, Direction, Key, Memory, Nic, NicQueue, Program, QueueConfig, Registration,
-    RemoteMemory, RemotePtr, RemoteSide, Signal, Transfer,
+    RemoteMemory, RemotePtr, RemoteSide, Signal, Signalled, Transfer,
 };
 use tidegate_host::{Host, HostBlock};
 use tidegate_words::{Bell, Word};
@@ -130,6 +130,8 @@ unsafe impl Hooks for Fickle {
 struct Rig {
     block: Arc<HostBlock>,
     memory: RemoteMemory,
+    /// The bell that signals ring.
+    rung: RemoteMemory,
     queues: Vec<Arc<dyn NicQueue>>,
     wish: Arc<Wish>,
     /// What its words count at first.
@@ -177,17 +179,25 @@ impl Rig {
             asks: Box::new(plane.asks()),
         };
         let share = || block.share();
-        let register = |bytes| {
+        let register = |bytes, signalled| {
             let memory = Memory {
                 base: block.base(),
                 bytes,
+                signalled,
                 share: &share,
                 keep: block.clone(),
             };
             // SAFETY: the block is kept; the data is touched by programs alone.
             unsafe { nic.register(memory) }.unwrap()
         };
-        let registrations = [register(size_of::<Bell>()), register(BYTES)];
+        let words = Signalled::Words {
+            count: BYTES / 8,
+            step: 8,
+        };
+        let registrations = [
+            register(size_of::<Bell>(), Signalled::Bell),
+            register(BYTES, words),
+        ];
         // SAFETY: the block is zeroed, which is a bell, and kept.
         unsafe { nic.connect(connection) }.unwrap();
         let queue = |(peer, words): (usize, usize)| {
@@ -200,13 +210,17 @@ impl Rig {
             // SAFETY: the block is zeroed, which is words, and kept.
             unsafe { nic.queue(peer, config) }.unwrap()
         };
-        let key = Key {
-            bytes: registrations[1].key.bytes.clone(),
-            handle: None,
+        let import = |which: usize, bytes| {
+            let key = Key {
+                bytes: registrations[which].key.bytes.clone(),
+                handle: None,
+            };
+            nic.import(0, key, bytes).unwrap()
         };
         let rig = Rig {
             _verdict: verdict,
-            memory: nic.import(0, key, BYTES).unwrap(),
+            memory: import(1, BYTES),
+            rung: import(0, size_of::<Bell>()),
             queues: peers.into_iter().zip(WORDS).map(queue).collect(),
             wish,
             first: 0,
@@ -262,7 +276,10 @@ impl Rig {
             signal: Signal {
                 word: place(WORDS[queue] + SIGNAL),
                 first: self.first,
-                bell: place(BELL),
+                bell: RemotePtr {
+                    memory: self.rung.clone(),
+                    offset: 0,
+                },
             },
             keep: vec![self.block.clone()],
         };

@@ -156,12 +156,29 @@ pub enum Atomics {
     Coherent,
 }
 
+/// What signals of peers may touch of registered memory. (What their transfers may touch is all of it.)
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signalled {
+    /// The bell at its beginning, which they ring.
+    Bell,
+    /// Words, which they add to or poison: `count` of them, the first at its beginning, each `step` bytes behind the one
+    /// before. A step is a multiple of 8.
+    Words {
+        /// How many.
+        count: usize,
+        /// Bytes from one to the next.
+        step: usize,
+    },
+}
+
 /// Local memory to be registered.
 pub struct Memory<'a> {
     /// Its first byte.
     pub base: Ptr,
     /// Its length.
     pub bytes: usize,
+    /// What signals may name of it. An engine whose signals are carried out by this end drops all others.
+    pub signalled: Signalled,
     /// Makes a handle of it, for a NIC that needs one (to register device memory, or to hand on to peers of the node).
     pub share: &'a dyn Fn() -> Result<Handle, DeviceError>,
     /// Keeps the memory alive; the NIC holds it as long as the registration.

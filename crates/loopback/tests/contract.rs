@@ -8,7 +8,7 @@ use tidegate_hal::device::Device as _;
 use tidegate_hal::memory::{Block as _, Ptr, Sharing};
 use tidegate_hal::nic::{
     Connection, Direction, Memory, Nic as _, NicError, NicQueue, Prepared, Program, QueueConfig,
-    RemoteMemory, RemotePtr, RemoteSide, Signal, Transfer, part,
+    RemoteMemory, RemotePtr, RemoteSide, Signal, Signalled, Transfer, part,
 };
 use tidegate_host::{Host, HostBlock};
 use tidegate_loopback::{Gate, Loopback, Options};
@@ -41,6 +41,10 @@ impl Rig {
         let memory = Memory {
             base: block.base(),
             bytes: BYTES,
+            signalled: Signalled::Words {
+                count: BYTES / 8,
+                step: 8,
+            },
             share: &|| block.share(),
             keep: block.clone(),
         };

@@ -5,9 +5,12 @@ use std::sync::Arc;
 use tidegate_hal::control::Handle;
 use tidegate_hal::device::Device;
 use tidegate_hal::memory::{Block as _, Sharing};
-use tidegate_hal::nic::{Atomics, Keep, Key, Memory, NicError, Registration, RemoteMemory};
+use tidegate_hal::nic::{
+    Atomics, Keep, Key, Memory, NicError, Registration, RemoteMemory, Signalled,
+};
 
 use super::Kind;
+use super::shape::Shape;
 use crate::error::{Error, Result};
 use crate::nic::Line;
 use crate::world::{Brought, Collective, Which, World};
@@ -56,6 +59,10 @@ impl<D: Device> Own<D> {
             let memory = Memory {
                 base: block.base(),
                 bytes: block.bytes(),
+                signalled: Signalled::Words {
+                    count: lines,
+                    step: Shape::CELL,
+                },
                 share: &|| block.share(),
                 keep: block.clone(),
             };
@@ -165,6 +172,11 @@ fn import<D: Device>(
         )));
     };
     let nic = &attached.nic;
+    if attached.bells[rank].is_none() {
+        return Err(Error::Invalid(format!(
+            "window `{name}`: rank {rank} has brought a key for its NIC, and said before that it has none"
+        )));
+    }
     if kind == Kind::Atomic && nic.atomics() != Atomics::Coherent {
         // One executor of atomics a window: what the NIC did would not be atomic with what mapped peers do.
         return Err(Error::Nic(NicError::Unsupported {

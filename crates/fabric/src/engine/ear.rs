@@ -16,8 +16,6 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use tidegate_hal::tell;
-
 use super::Shared;
 use super::listen::{BROKEN, idle};
 use crate::lock;
@@ -77,15 +75,12 @@ impl<W: Wire> Shared<W> {
             drop(wire);
             let mut came = 0;
             for event in events.drain(..) {
-                if let Event::Notice(bits) = event {
-                    came += 1;
-                    if !self.regions.hear(Notice::decode(bits)) {
-                        tell(|| {
-                            tracing::warn!(
-                                "a notice named memory that is not registered (any more)"
-                            )
-                        });
-                    }
+                came += 1;
+                match event {
+                    Event::Notice(bits) => self.regions.hear(Notice::decode(bits)),
+                    _ => self
+                        .strays
+                        .drops("something is over at an endpoint that sends nothing"),
                 }
             }
             ear.heard.fetch_add(came, Ordering::Relaxed);

@@ -74,6 +74,7 @@ use tidegate_words::Bell;
 
 use crate::lock;
 use crate::regions::Regions;
+use crate::strays::Strays;
 use crate::wire::{Limits, Sleeper, Wire};
 use chained::Chained;
 use departure::Departure;
@@ -116,6 +117,7 @@ pub(crate) struct Shared<W: Wire> {
     pub(crate) limits: Limits,
     silence: Duration,
     pub(crate) regions: Arc<Regions>,
+    strays: Arc<Strays>,
     pub(crate) connection: OnceLock<Connection>,
     /// What sends besides the engine's endpoint. Before the engine, which leaves them what they have under way, and is the
     /// last to hold them.
@@ -157,13 +159,15 @@ pub(crate) struct Shared<W: Wire> {
 impl<W: Wire> Shared<W> {
     pub(crate) fn new(wire: W, budget: usize, silence: Duration) -> Self {
         let slots = Arc::new(Slots::new(budget));
+        let strays = Arc::<Strays>::default();
         Shared {
             limits: wire.limits(),
-            regions: Arc::default(),
+            regions: Arc::new(Regions::new(strays.clone())),
             connection: OnceLock::new(),
             rails: OnceLock::new(),
             sleeper: wire.sleeper(),
-            engine: Mutex::new(Engine::new(wire, slots.clone(), silence)),
+            engine: Mutex::new(Engine::new(wire, slots.clone(), strays.clone(), silence)),
+            strays,
             ears: OnceLock::new(),
             silence,
             slots,
@@ -233,7 +237,8 @@ impl<W: Wire> Shared<W> {
         let wires = self.twins(self.ears().len().saturating_sub(1));
         for (number, mut wire) in (1..).zip(wires) {
             wire.connect(&of_ear(number))?;
-            rails.push(Arc::new(Rail::new(number, wire, self.silence)));
+            let rail = Rail::new(number, wire, self.strays.clone(), self.silence);
+            rails.push(Arc::new(rail));
         }
         self.with(|engine| engine.rails.clone_from(&rails));
         let laid = self.rails.set(rails).is_ok();

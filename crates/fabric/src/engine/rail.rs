@@ -34,6 +34,7 @@ use super::listen::{BROKEN, awaits, idle};
 use super::program::Piece;
 use super::queue::Queue;
 use super::silence::Silence;
+use crate::strays::Strays;
 use crate::wire::{Event, Op, Posted, Sleeper, Wire};
 use crate::{RemoteRegion, lock};
 
@@ -88,6 +89,7 @@ unsafe impl<W: Wire> Send for Job<W> {}
 pub(crate) struct Rail<W: Wire> {
     /// Which of the ears of peers it writes to; the engine's endpoint writes to that of number 0.
     number: usize,
+    strays: Arc<Strays>,
     hands: Mutex<Hands<W>>,
     jobs: Mutex<Jobs<W>>,
     /// How many are in there, so that a look is cheap.
@@ -128,8 +130,6 @@ struct Hands<W: Wire> {
     wire: W,
     /// Towards whom it takes nothing, since when.
     refusing: HashMap<usize, Silence>,
-    /// How many writes are not over.
-    under_way: usize,
     limit: Duration,
     /// It is of no use any more.
     broken: bool,
@@ -149,14 +149,14 @@ struct Turn {
 impl<W: Wire> Rail<W> {
     /// Number `number` of a rank, from 1: its wire is connected with those ears of the peers. `limit`: how long a peer may
     /// take nothing.
-    pub(super) fn new(number: usize, wire: W, limit: Duration) -> Self {
+    pub(super) fn new(number: usize, wire: W, strays: Arc<Strays>, limit: Duration) -> Self {
         Rail {
             number,
+            strays,
             sleeper: wire.sleeper(),
             hands: Mutex::new(Hands {
                 wire,
                 refusing: HashMap::new(),
-                under_way: 0,
                 limit,
                 broken: false,
                 events: Vec::new(),
@@ -304,12 +304,12 @@ impl<W: Wire> Rail<W> {
             let unsent = match unsafe { hands.wire.post(peer, op, job.cookie) } {
                 Ok(Posted::Taken) => {
                     lock(&self.taken).insert(job.cookie, (peer, job.bytes as u64));
-                    hands.under_way += 1;
                     hands.refusing.remove(&peer);
                     None
                 }
                 Ok(Posted::Full) => {
-                    let Some(why) = hands.refused(&job) else {
+                    let under_way = lock(&self.taken).len();
+                    let Some(why) = hands.refused(&job, under_way) else {
                         refused.push_back(job);
                         continue;
                     };
@@ -350,17 +350,20 @@ impl<W: Wire> Rail<W> {
             lock(&self.over).broken = Some(error);
             self.has_over.store(true, Ordering::Release);
         }
-        // Nobody writes to this end.
-        let is_over = |event: &Event| matches!(event, Event::Done(_) | Event::Failed(..));
-        debug_assert!(hands.events.iter().all(is_over));
-        hands.under_way -= hands.events.len();
-        if !hands.events.is_empty() {
-            let mut taken = lock(&self.taken);
-            for event in &hands.events {
-                if let Event::Done(cookie) | Event::Failed(cookie, _) = event {
-                    taken.remove(cookie);
-                }
-            }
+        if hands.events.is_empty() {
+            return;
+        }
+        // No peer has a reason to write to this end, but any may.
+        let mut taken = lock(&self.taken);
+        let is_own = |event: &Event| match event {
+            Event::Done(cookie) | Event::Failed(cookie, _) => taken.remove(cookie).is_some(),
+            _ => false,
+        };
+        let before = hands.events.len();
+        hands.events.retain(is_own);
+        for _ in hands.events.len()..before {
+            self.strays
+                .drops("a rail has heard of what it has not sent");
         }
     }
 
@@ -378,15 +381,15 @@ impl<W: Wire> Rail<W> {
 }
 
 impl<W: Wire> Hands<W> {
-    /// Why a write that was not taken has failed, if it has.
-    fn refused(&mut self, job: &Job<W>) -> Option<String> {
+    /// Why a write that was not taken has failed, if it has; so many others are not over.
+    fn refused(&mut self, job: &Job<W>, under_way: usize) -> Option<String> {
         if job.queue.is_abandoned() {
             return Some("it was given up before it was sent".into());
         }
         if job.queue.departure() != Stage::Here {
             return Some("its peer is not there any more".into());
         }
-        if self.under_way >= self.wire.limits().depth {
+        if under_way >= self.wire.limits().depth {
             // No fault of the peer's.
             return None;
         }

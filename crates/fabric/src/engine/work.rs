@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use tidegate_hal::nic::Prepared;
 use tidegate_hal::slots::Slots;
-use tidegate_hal::tell;
 
 use super::chained::Chained;
 use super::contact::{Contact, Silent};
@@ -22,6 +21,7 @@ use super::slab::Slab;
 use super::tell::Poisoning;
 use crate::notice::Notice;
 use crate::regions::Regions;
+use crate::strays::Strays;
 use crate::wire::{Event, Wire};
 
 /// What is under way.
@@ -30,6 +30,8 @@ pub(crate) struct Engine<W: Wire> {
     pub(crate) wire: W,
     /// What sends besides it; likewise.
     pub(crate) rails: Vec<Arc<Rail<W>>>,
+    /// Counts what has come that is over for nobody.
+    pub(super) strays: Arc<Strays>,
     /// Trigger slots, for all queues.
     slots: Arc<Slots>,
     pub(super) contact: Contact,
@@ -107,9 +109,10 @@ pub(super) fn never_comes(peer: usize) -> String {
 }
 
 impl<W: Wire> Engine<W> {
-    pub(super) fn new(wire: W, slots: Arc<Slots>, silence: Duration) -> Self {
+    pub(super) fn new(wire: W, slots: Arc<Slots>, strays: Arc<Strays>, silence: Duration) -> Self {
         Engine {
             wire,
+            strays,
             rails: Vec::new(),
             slots,
             contact: Contact::new(silence),
@@ -343,13 +346,7 @@ impl<W: Wire> Engine<W> {
             match event {
                 Event::Notice(bits) => {
                     self.heard += 1;
-                    if !regions.hear(Notice::decode(bits)) {
-                        tell(|| {
-                            tracing::warn!(
-                                "a notice named memory that is not registered (any more)"
-                            )
-                        });
-                    }
+                    regions.hear(Notice::decode(bits));
                 }
                 Event::Done(cookie) => self.landed(cookie, None),
                 Event::Failed(cookie, why) => self.landed(cookie, Some(why)),

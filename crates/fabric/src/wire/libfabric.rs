@@ -84,11 +84,13 @@ impl From<RegionKey> for Key {
     }
 }
 
-impl From<Key> for RegionKey {
-    fn from(key: Key) -> Self {
-        RegionKey {
-            base: key.base,
-            key: key.key,
+impl Key {
+    /// The key of so many bytes, which end within the address space, as this rank will add to the base.
+    fn checked(self, bytes: usize) -> Result<RegionKey, String> {
+        let Key { base, key } = self;
+        match base.checked_add(bytes as u64) {
+            Some(_) => Ok(RegionKey { base, key }),
+            None => Err(format!("{bytes} bytes at {base:#x} are no memory")),
         }
     }
 }
@@ -283,14 +285,15 @@ impl FabricWire {
                 if completion.context >= ADDRESSES {
                     return Ok(Some(Event::Moved));
                 }
-                self.under_way -= 1;
+                // (One that was never posted is the engine's to drop.)
+                self.under_way = self.under_way.saturating_sub(1);
                 Ok(Some(Event::Done(completion.context as u64 - 1)))
             }
             Err(CqError::Completion(error)) if error.context >= ADDRESSES => {
                 Ok(Some(Event::Broken(error.context, error.to_string())))
             }
             Err(CqError::Completion(error)) if error.context != 0 => {
-                self.under_way -= 1;
+                self.under_way = self.under_way.saturating_sub(1);
                 Ok(Some(Event::Failed(
                     error.context as u64 - 1,
                     error.to_string(),
@@ -348,10 +351,8 @@ unsafe impl Wire for FabricWire {
                     .vector
                     .insert(&[&address.name])
                     .map_err(|e| bad(e.to_string()))?;
-                let pad = self
-                    .domain
-                    .import(&address.pad.into())
-                    .map_err(|e| bad(e.to_string()))?;
+                let pad = address.pad.checked(PAD).map_err(bad)?;
+                let pad = self.domain.import(&pad).map_err(|e| bad(e.to_string()))?;
                 Ok(Some((peers[0], pad)))
             })
             .collect::<Result<_, _>>()?;
@@ -378,13 +379,11 @@ unsafe impl Wire for FabricWire {
         Ok((key, Arc::new(region)))
     }
 
-    fn import(&mut self, peer: usize, key: &[u8], _bytes: usize) -> Result<Remote, NicError> {
+    fn import(&mut self, peer: usize, key: &[u8], bytes: usize) -> Result<Remote, NicError> {
         let bad = |why: String| NicError::BadKey(format!("the key of rank {peer}: {why}"));
         let key: Key = postcard::from_bytes(key).map_err(|e| bad(e.to_string()))?;
-        let region = self
-            .domain
-            .import(&key.into())
-            .map_err(|e| bad(e.to_string()))?;
+        let key = key.checked(bytes).map_err(bad)?;
+        let region = self.domain.import(&key).map_err(|e| bad(e.to_string()))?;
         Ok(Remote { region })
     }
 

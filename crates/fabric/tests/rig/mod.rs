@@ -23,8 +23,8 @@ use tidegate_hal::device::Device as _;
 use tidegate_hal::memory::{Block as _, Ptr, Sharing};
 use tidegate_hal::nic::{
     Connection, Direction, Keep, Key, Memory, Nic, NicError, NicQueue, Prepared, Program,
-    QueueConfig, Register, Registration, RemoteMemory, RemotePtr, RemoteSide, Signal, Transfer,
-    part,
+    QueueConfig, Register, Registration, RemoteMemory, RemotePtr, RemoteSide, Signal, Signalled,
+    Transfer, part,
 };
 use tidegate_host::{Host, HostBlock};
 use tidegate_words::{Bell, Word};
@@ -62,6 +62,8 @@ pub(crate) fn until(what: &str, is_so: impl Fn() -> bool) {
 pub(crate) struct Rig {
     pub(crate) block: Arc<HostBlock>,
     pub(crate) memory: RemoteMemory,
+    /// The bell that signals ring.
+    pub(crate) rung: RemoteMemory,
     /// A key to nothing.
     pub(crate) wrong: RemoteMemory,
     pub(crate) queue: Option<Arc<dyn NicQueue>>,
@@ -159,18 +161,24 @@ impl Rig {
             keep: block.clone(),
         };
         let share = || block.share();
-        let register = |bytes| {
+        let words = |bytes: usize| Signalled::Words {
+            count: bytes / 8,
+            step: 8,
+        };
+        let register = |bytes, signalled| {
             let memory = Memory {
                 base: block.base(),
                 bytes,
+                signalled,
                 share: &share,
                 keep: block.clone(),
             };
             // SAFETY: the block is kept; tests touch the data only before a ring and after a signal.
             unsafe { nic.register(memory) }.unwrap()
         };
-        let registrations = [register(size_of::<Bell>()), register(size)];
-        let gone = register(size).key;
+        let bell = register(size_of::<Bell>(), Signalled::Bell);
+        let registrations = [bell, register(size, words(size))];
+        let gone = register(size, words(size)).key;
         plane.serves(&nic);
         // SAFETY: the block is zeroed, which is words and bells, and kept.
         let queue = unsafe {
@@ -187,6 +195,7 @@ impl Rig {
         };
         Rig {
             memory: import(&registrations[1].key),
+            rung: import(&registrations[0].key),
             wrong: import(&gone),
             queue: Some(queue),
             strike,
@@ -213,6 +222,10 @@ impl Rig {
         let memory = Memory {
             base: self.block.base(),
             bytes: self.block.bytes(),
+            signalled: Signalled::Words {
+                count: self.block.bytes() / 8,
+                step: 8,
+            },
             share: &share,
             keep: self.block.clone(),
         };
@@ -306,7 +319,7 @@ impl Rig {
             signal: Signal {
                 word: Self::place(&self.memory, SIGNAL + other),
                 first: 0,
-                bell: Self::place(&self.memory, 0),
+                bell: Self::place(&self.rung, 0),
             },
             keep: vec![self.block.clone(), keep],
         };

@@ -7,7 +7,7 @@ use tidegate_hal::device::Device as _;
 use tidegate_hal::memory::{Block as _, Ptr, Sharing};
 use tidegate_hal::nic::{
     Key, Memory, Nic as _, NicQueue as _, Prepared, Program, QueueConfig, Registration, RemotePtr,
-    Signal,
+    Signal, Signalled,
 };
 use tidegate_host::{Host, HostBlock};
 use tidegate_words::Word;
@@ -31,7 +31,7 @@ struct Still {
     nic: Fabric<MemoryWire>,
     net: Net,
     block: Arc<HostBlock>,
-    _registered: Registration,
+    _registered: [Registration; 2],
     fired: u64,
 }
 
@@ -44,14 +44,21 @@ impl Still {
         nic.shared.lay(&[vec![address]]).unwrap();
         let block = Arc::new(Host::for_threads().alloc(BYTES, Sharing::Peers).unwrap());
         let share = || block.share();
-        let memory = Memory {
-            base: block.base(),
-            bytes: BYTES,
-            share: &share,
-            keep: block.clone(),
+        let words = Signalled::Words {
+            count: BYTES / 8,
+            step: 8,
         };
-        // SAFETY: the block is kept.
-        let registered = unsafe { nic.register(memory) }.unwrap();
+        let registered = [Signalled::Bell, words].map(|signalled| {
+            let memory = Memory {
+                base: block.base(),
+                bytes: BYTES,
+                signalled,
+                share: &share,
+                keep: block.clone(),
+            };
+            // SAFETY: the block is kept.
+            unsafe { nic.register(memory) }.unwrap()
+        });
         let config = QueueConfig {
             doorbell: block.base().byte_add(DOORBELL),
             sent: block.base().byte_add(SENT),
@@ -68,21 +75,21 @@ impl Still {
             chained,
             shared,
         };
-        let key = Key {
-            bytes: registered.key.bytes.clone(),
-            handle: None,
-        };
-        let memory = nic.import(0, key, BYTES).unwrap();
-        let place = |offset| RemotePtr {
-            memory: memory.clone(),
-            offset,
+        let place = |registered: &Registration, offset| {
+            let bytes = registered.key.bytes.clone();
+            let key = Key {
+                bytes,
+                handle: None,
+            };
+            let memory = nic.import(0, key, BYTES).unwrap();
+            RemotePtr { memory, offset }
         };
         let program = Program {
             transfers: Vec::new(),
             signal: Signal {
-                word: place(SIGNAL),
+                word: place(&registered[1], SIGNAL),
                 first: 0,
-                bell: place(0),
+                bell: place(&registered[0], 0),
             },
             keep: vec![block.clone()],
         };

@@ -22,6 +22,8 @@ use crate::lock;
 const ROUSE: Duration = Duration::from_millis(1);
 /// How many entries are taken from the queue at a time.
 const ENTRIES: usize = 32;
+/// How often they are read at a time, at most.
+const READS: usize = 64;
 
 /// Room for entries: whoever looks has it, and does not clear it for every look.
 pub(super) type Entries = [Completion; ENTRIES];
@@ -97,7 +99,8 @@ impl<S: Source> Bed<S> {
         if !self.is_empty() {
             self.take(&mut lock(&self.taken), into);
         }
-        loop {
+        // What is left comes with the next look: others must not keep this thread here.
+        for _ in 0..READS {
             match self.queue.read(entries) {
                 Ok(count) => {
                     into.extend(entries[..count].iter().copied().map(Ok));

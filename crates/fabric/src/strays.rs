@@ -1,0 +1,37 @@
+//! What comes over the network, and nobody here waits for.
+//!
+//! A late notice may name memory that is registered no longer, and whoever reaches an endpoint can send it anything. Nothing
+//! of that may do harm: it is dropped, and counted. The first is reported, and how many there were in all at the end: so
+//! nobody fills a log from outside.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tidegate_hal::tell;
+
+/// How much of it has come to an endpoint, with all that it has.
+#[derive(Default)]
+pub(crate) struct Strays(AtomicU64);
+
+impl Strays {
+    /// This has come, and is dropped.
+    #[cold]
+    pub(crate) fn drops(&self, what: &str) {
+        if self.0.fetch_add(1, Ordering::Relaxed) == 0 {
+            tell(|| tracing::warn!("{what}: it is dropped, and what else is like it is counted"));
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn count(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Strays {
+    fn drop(&mut self) {
+        let count = *self.0.get_mut();
+        if count > 1 {
+            tell(|| tracing::warn!("{count} notices and events came that nobody waited for"));
+        }
+    }
+}
