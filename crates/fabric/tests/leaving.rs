@@ -5,16 +5,18 @@ mod late;
 #[path = "../../../tests/common/skip.rs"]
 mod skip;
 
-use std::sync::{Arc, Barrier};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use late::Late;
-use tidegate_boot::LocalControl;
+use tidegate_boot::launch::{Job, Output};
+use tidegate_boot::{LocalControl, TcpControl};
 use tidegate_core::error::Cause;
 use tidegate_core::window::{Buffers, Slot, Window, exchange};
 use tidegate_core::{Error, Region, Result, Route, World, WorldOptions, stream};
 use tidegate_fabric::wire::libfabric::{Choice, EngineChoice, FabricWire};
-use tidegate_fabric::{Fabric, Options};
+use tidegate_fabric::{ENVIRONMENT, Fabric, Options};
+use tidegate_hal::control::Control;
 use tidegate_host::Host;
 
 const EPOCHS: u64 = 4;
@@ -56,8 +58,8 @@ fn run(world: World<Host>) -> Result<Duration> {
     Ok(last.elapsed())
 }
 
-/// What endpoints there are, and what they are called.
-fn choices(test: &str) -> Vec<(String, Choice)> {
+/// The providers and engines that there are, with how they are chosen.
+fn choices(test: &str) -> Vec<(&'static str, EngineChoice, Choice)> {
     let software = skip::providers().into_iter();
     let all = software
         .map(|provider| (provider, EngineChoice::Software))
@@ -67,7 +69,7 @@ fn choices(test: &str) -> Vec<(String, Choice)> {
         let choice = Choice::at("127.0.0.1").provider(provider).engine(engine);
         match FabricWire::open(&choice) {
             Err(error) => skip::skipped(test, &error.to_string()),
-            Ok(_) => choices.push((format!("{provider}, {engine:?}"), choice)),
+            Ok(_) => choices.push((provider, engine, choice)),
         }
     }
     choices
@@ -82,24 +84,46 @@ fn options(choice: &Choice) -> WorldOptions {
 
 #[test]
 fn a_consumer_does_not_wait_for_a_producer_that_has_left() {
-    for (label, choice) in choices("leaving over libfabric") {
+    for (provider, engine, choice) in choices("leaving over libfabric") {
         let options = |_: usize| options(&choice);
         let times = World::<Host>::local_with(2, options, run);
         let took = *times[0].as_ref().unwrap();
         // As long as a wire may be silent, if it is waited for.
-        assert!(took < Duration::from_secs(5), "{label}: {took:?}");
+        assert!(
+            took < Duration::from_secs(5),
+            "{provider}, {engine:?}: {took:?}"
+        );
     }
 }
 
-/// Rank 0's control plane tells of rank 1 when it is let go.
-type Plane = Late<LocalControl>;
+/// How rank 1 ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Leaves,
+    Dies,
+}
 
 /// Epochs of ranks 0 and 2 after rank 0's NIC has met with something of which it does not know the cause.
 const AFTER: u64 = 20;
+/// Longer than anything takes that is waited for.
+const LONG: Duration = Duration::from_secs(60);
 
-/// Ranks 0 and 1 exchange, and so do ranks 0 and 2. Rank 1 leaves, or dies, and its endpoint is closed before rank 0 hears
-/// of it, which posts to it once more. Rank 0 returns why it waits in vain then.
-fn rank(plane: &Plane, world: World<Host>, dies: bool, closed: &Barrier) -> Result<Option<Cause>> {
+fn until(what: &str, is_so: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < LONG, "{what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Ranks 0 and 1 exchange, and so do ranks 0 and 2. Rank 1 leaves, or dies (as `die` has it), before rank 0 hears of it,
+/// which posts to it once more. Rank 0 returns why it waits in vain then.
+fn rank<C: Control>(
+    plane: &Late<C>,
+    world: World<Host>,
+    end: End,
+    die: impl Fn(&C),
+) -> Result<Option<Cause>> {
     let me = world.rank();
     let window = |name: &str, ranks: [usize; 2]| {
         let window = Window::<u64, _>::by_slot(name).buffers(Buffers::Double);
@@ -110,10 +134,13 @@ fn rank(plane: &Plane, world: World<Host>, dies: bool, closed: &Barrier) -> Resu
             None => window,
         }
     };
-    {
+    let gone = {
         stream!(let s = world.stream()?);
         let (mut inbox, mut outbox) = window("ends", [0, 1]).open(&s)?;
         let (mut stays, mut goes) = window("stays", [0, 2]).open(&s)?;
+        if me == 0 {
+            plane.hold();
+        }
         if me != 2 {
             let src = Region::from_slice(&world, &[1; 8])?.on(&s)?;
             let mut epoch = outbox.start();
@@ -121,95 +148,138 @@ fn rank(plane: &Plane, world: World<Host>, dies: bool, closed: &Barrier) -> Resu
             (inbox, outbox) = exchange(&s, inbox, epoch)?;
         }
         s.synchronize()?;
+        let mut exposed = None;
         if me == 0 {
-            plane.hold();
+            until("rank 1 does not end", || plane.knows_of_its_end());
+            exposed = Some(inbox.post(&s)?);
         }
-        closed.wait();
-        if me != 1 {
-            closed.wait();
-            let mut exposed = None;
-            if me == 0 {
-                exposed = Some(inbox.post(&s)?);
+        // Rank 2 hears of a death, and its window ends with that.
+        let mut left = match (me, end) {
+            (1, _) | (_, End::Dies) => 0,
+            _ => AFTER,
+        };
+        while left > 0 {
+            left -= u64::from(me == 0 && plane.asked() > 0);
+            let src = Region::from_slice(&world, &[left; 8])?.on(&s)?;
+            let mut epoch = goes.start();
+            epoch.put(&src, Slot(0))?;
+            (stays, goes) = exchange(&s, stays, epoch)?;
+            let said = stays.read(&s)?.slot(0)[0];
+            if me == 2 {
+                left = said;
             }
-            // A dead rank's peers end with it.
-            let mut left = if dies { 0 } else { AFTER };
-            while left > 0 {
-                left -= u64::from(me == 0 && plane.asked() > 0);
-                let src = Region::from_slice(&world, &[left; 8])?.on(&s)?;
-                let mut epoch = goes.start();
-                epoch.put(&src, Slot(0))?;
-                (stays, goes) = exchange(&s, stays, epoch)?;
-                let said = stays.read(&s)?.slot(0)[0];
-                if me == 2 {
-                    left = said;
-                }
-            }
-            let Some(exposed) = exposed else {
-                return Ok(None);
-            };
-            let begun = Instant::now();
-            while plane.asked() == 0 && begun.elapsed() < Duration::from_secs(20) {
-                std::thread::sleep(Duration::from_millis(1));
-            }
-            plane.let_go();
-            let waited = exposed.wait(&s).map_err(Error::from);
-            return match waited.and_then(|mut inbox| inbox.read(&s).map(drop)) {
-                Err(Error::Wait(why)) => Ok(Some(why.cause)),
-                Err(Error::Revoked { cause, .. }) => Ok(Some(cause)),
-                other => panic!("it has waited for who is gone: {other:?}"),
-            };
         }
-        drop((inbox, outbox, stays, goes));
-    }
-    if dies {
-        plane.control.kill();
-    }
-    drop(world);
-    closed.wait();
-    Ok(None)
+        let Some(exposed) = exposed else {
+            drop((outbox, stays, goes));
+            break_off(me, end, || die(&plane.control));
+            return Ok(None);
+        };
+        until("nobody is asked", || plane.asked() > 0);
+        plane.let_go();
+        let waited = exposed.wait(&s).map_err(Error::from);
+        match waited.and_then(|mut inbox| inbox.read(&s).map(drop)) {
+            Err(Error::Wait(why)) => why.cause,
+            Err(Error::Revoked { cause, .. }) => cause,
+            other => panic!("it has waited for who is gone: {other:?}"),
+        }
+    };
+    Ok(Some(gone))
 }
 
-/// The cause that rank 0 has found.
-fn cause(choice: &Choice, dies: bool) -> Cause {
-    let closed = Barrier::new(3);
-    let results: Vec<_> = std::thread::scope(|scope| {
-        let ranks = tidegate_boot::local(3).into_iter().map(|control| {
-            let closed = &closed;
-            scope.spawn(move || {
-                let plane = Arc::new(Late::new(control, 1));
-                let (device, options) = (Host::for_threads(), options(choice));
-                // SAFETY: the control plane below carries what it is given.
-                let world = unsafe { World::from_control_with(plane.clone(), device, options) };
-                rank(&plane, world?, dies, closed)
-            })
-        });
-        let ranks: Vec<_> = ranks.collect();
-        ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
-    });
-    let [first, _, _] = results.try_into().unwrap_or_else(|_| unreachable!());
-    first.unwrap().expect("rank 0 waits in vain")
+fn break_off(me: usize, end: End, die: impl Fn()) {
+    if (me, end) == (1, End::Dies) {
+        die();
+    }
 }
 
-/// What fails before the news of that is no failure of this rank's NIC, whose windows go on.
+/// Checks what rank 0 has found: no NIC has failed, least of all its own.
+fn check(label: &str, end: End, cause: &Cause) {
+    let is_right = match end {
+        End::Leaves => matches!(cause, Cause::PeerLeft { rank: 1 }),
+        End::Dies => matches!(cause, Cause::PeerLost { rank: 1, .. }),
+    };
+    assert!(is_right, "{label}, {end:?}: {cause}");
+}
+
+/// One rank of a job.
+fn joins<C: Control>(
+    control: C,
+    choice: &Choice,
+    end: End,
+    die: impl Fn(&C),
+) -> Result<Option<Cause>> {
+    let plane = Arc::new(Late::new(control, 1));
+    let (device, options) = (Host::for_processes(), options(choice));
+    // SAFETY: the control plane below carries what it is given.
+    let world = unsafe { World::from_control_with(plane.clone(), device, options) };
+    rank(&plane, world?, end, die)
+}
+
 #[test]
-fn a_rank_that_has_left_before_that_is_heard_of_fails_nobody() {
-    for (label, choice) in choices("late news of a departure") {
-        let cause = cause(&choice, false);
-        assert!(
-            matches!(cause, Cause::PeerLeft { rank: 1 }),
-            "{label}: {cause}"
-        );
+fn news_of_a_rank_comes_late() {
+    for (provider, engine, choice) in choices("late news") {
+        let label = format!("{provider}, {engine:?}");
+        for end in [End::Leaves, End::Dies] {
+            let first = std::thread::scope(|scope| {
+                let ranks = tidegate_boot::local(3).into_iter().map(|control| {
+                    let choice = &choice;
+                    scope.spawn(move || joins(control, choice, end, LocalControl::kill))
+                });
+                let ranks: Vec<_> = ranks.collect();
+                let results = ranks.into_iter().map(|rank| rank.join().unwrap());
+                results.collect::<Vec<_>>().swap_remove(0)
+            });
+            check(&label, end, &first.unwrap().expect("rank 0 waits in vain"));
+        }
     }
 }
 
-/// Nor is it this rank that is to blame, but the one that has died.
+/// In the environment of a rank that is a process: how rank 1 ends.
+const ROLE: &str = "TEST_LEAVING_ROLE";
+
+/// Not a test: what the ranks of the next one do.
 #[test]
-fn a_rank_that_has_died_before_that_is_heard_of_is_to_blame() {
-    for (label, choice) in choices("late news of a loss") {
-        let cause = cause(&choice, true);
-        assert!(
-            matches!(cause, Cause::PeerLost { rank: 1, .. }),
-            "{label}: {cause}"
-        );
+fn a_rank_that_is_a_process() {
+    let Ok(role) = std::env::var(ROLE) else {
+        return;
+    };
+    let end = match role.as_str() {
+        "leaves" => End::Leaves,
+        _ => End::Dies,
+    };
+    let choice = Choice::from_env().unwrap();
+    let control = TcpControl::from_env().unwrap();
+    let die = |_: &TcpControl| std::process::abort();
+    if let Some(cause) = joins(control, &choice, end, die).unwrap_or_default() {
+        check(&role, end, &cause);
+        println!("rank 0 has found out");
+    }
+}
+
+#[test]
+fn news_of_a_process_comes_late() {
+    for (provider, engine, _) in choices("late news of processes") {
+        for role in ["leaves", "dies"] {
+            let mut job = Job::new(std::env::current_exe().unwrap(), 3)
+                .args(["--exact", "a_rank_that_is_a_process", "--nocapture"])
+                .env(ROLE, role)
+                .env(Choice::PROVIDER, provider)
+                .env(EngineChoice::VARIABLE, engine.name())
+                .output(Output::Captured)
+                .grace(LONG);
+            for (name, value) in ENVIRONMENT {
+                job = job.default_env(name, value);
+            }
+            let outcome = job.spawn().unwrap().wait();
+            let first = &outcome.ranks[0];
+            let said = String::from_utf8_lossy(&first.stdout);
+            let is_right = first.status.success() && said.contains("rank 0 has found out");
+            let errors = String::from_utf8_lossy(&first.stderr);
+            assert!(
+                is_right,
+                "{provider}, {engine:?}, {role}: {said}{errors}{:?}",
+                outcome.ranks
+            );
+        }
     }
 }

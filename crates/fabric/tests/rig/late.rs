@@ -43,6 +43,12 @@ impl<C: Control> Late<C> {
         state.1.drain(..).for_each(|event| sink(event));
     }
 
+    /// Whether it has kept back that the rank has ended.
+    pub(crate) fn knows_of_its_end(&self) -> bool {
+        let is_end = |event: &Event| !matches!(event, Event::Message { .. });
+        self.held.state.lock().unwrap().1.iter().any(is_end)
+    }
+
     pub(crate) fn asked(&self) -> usize {
         self.asked.load(Ordering::SeqCst)
     }
