@@ -1,5 +1,6 @@
 //! Why a wait ended: the rank that it began with is named, by all who hear of it, whoever else has left by then.
 
+use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use tidegate::error::Cause;
@@ -73,6 +74,48 @@ fn a_kernel_that_panics_is_named_by_all() {
 #[test]
 fn also_where_its_rank_has_not_looked() {
     check(&line(|| std::thread::sleep(Duration::from_secs(2))));
+}
+
+/// Panics when it is dropped.
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        panic!("out of cheese");
+    }
+}
+
+/// The stream drops a recording that the program has dropped while a replay was under way.
+#[test]
+fn a_recorded_kernel_whose_drop_panics_is_named_by_all() {
+    let results = World::local(2, |world: World| -> Result<()> {
+        stream!(let s = world.stream()?);
+        let (inbox, outbox) = link(&s)?;
+        let x = Region::<u64, _>::zeroed(&world, 1)?.on(&s)?;
+        let inbox = inbox.post(&s)?.wait(&s)?;
+        if world.rank() == 0 {
+            let gate = Arc::new(Barrier::new(2));
+            let (bomb, hold) = (Arc::new(Bomb), gate.clone());
+            let (graph, x) = s.capture(x, move |s, mut x| {
+                let kernel = move |_: &mut [u64]| {
+                    let _bomb = &bomb;
+                    hold.wait();
+                };
+                s.launch(kernel, &mut x)?;
+                Ok(x)
+            })?;
+            let x = graph.replay(&s, x, 1)?;
+            drop(graph);
+            gate.wait();
+            drop(x);
+        }
+        // The stream may have failed by now; then the epoch is refused.
+        let completed = outbox.start().complete(&s);
+        let result = s.synchronize();
+        drop((inbox, completed.is_ok()));
+        result
+    });
+    check(&results);
 }
 
 /// The commonest program: what cannot be gone on with is dropped by `?`.

@@ -29,6 +29,7 @@ use tidegate_ffi::cuda::{CudaError, Event, EventFlags, Stream};
 use tidegate_hal::batch::Tag;
 use tidegate_hal::device::{Blocked, DeviceError, Fault, Reclaim, Stand, Work};
 use tidegate_hal::memory::Block as _;
+use tidegate_hal::tell;
 
 use crate::block::CudaBlock;
 use crate::courier::Couriers;
@@ -395,22 +396,20 @@ impl Shared {
             // SAFETY: it was taken out of the list, and is not used any more.
             let _ = unsafe { self.gpu.driver.event_destroy(event) };
         }
-        // Outside of the lock: dropping and waking may run foreign code.
-        drop(due);
+        // Outside of the lock: dropping and waking may run foreign code, which may panic.
+        due.into_iter().for_each(|each| tell(|| drop(each)));
         self.wake_until(self.passed.load(Ordering::Acquire));
     }
 
     /// Wakes who waits for no more than this.
     fn wake_until(&self, passed: u64) {
-        let mut awake = Vec::new();
-        lock(&self.wakers).retain(|(mark, waker)| {
-            let over = *mark <= passed;
-            if over {
-                awake.push(waker.clone());
-            }
-            !over
-        });
-        awake.into_iter().for_each(Waker::wake);
+        let awake: Vec<_> = lock(&self.wakers)
+            .extract_if(.., |(mark, _)| *mark <= passed)
+            .collect();
+        // They are the program's, and may panic: the driver's own thread must not unwind.
+        awake
+            .into_iter()
+            .for_each(|(_, waker)| tell(|| waker.wake()));
     }
 
     fn mirrored(&self, field: *mut u32) -> u32 {
@@ -542,17 +541,18 @@ impl Reclaim for Shared {
         if self.look() >= mark {
             return true;
         }
+        // To copy a waker runs foreign code: not under the lock.
+        let waker = waker.clone();
         {
             let mut wakers = lock(&self.wakers);
-            // A future that is polled again replaces its waker; the driver was asked already.
-            if let Some(place) = wakers
-                .iter_mut()
-                .find(|(at, held)| *at == mark && held.will_wake(waker))
+            // A future that is polled again has its waker here, and the driver was asked already.
+            if wakers
+                .iter()
+                .any(|(at, held)| *at == mark && held.will_wake(&waker))
             {
-                place.1 = waker.clone();
                 return false;
             }
-            wakers.push((mark, waker.clone()));
+            wakers.push((mark, waker));
         }
         let Some(this) = self.me.upgrade() else {
             return true;

@@ -2,9 +2,9 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Tells whoever listens to events (`tracing`). That is the program's, and may panic (where nobody reads what is printed,
-/// say): this thread has more to do, which others wait for. So threads of tidegate's own, and code that holds their
-/// locks, say nothing without it.
+/// Tells listeners to events (`tracing`), or runs other code of the program's (a waker). It may panic, for instance where
+/// nobody reads what is printed, but this thread has more to do, for which others wait. So threads of tidegate's own, and
+/// code that holds their locks, say nothing without this.
 pub fn tell(event: impl FnOnce()) {
     let told = catch_unwind(AssertUnwindSafe(event));
     // A payload of the program's may panic when it is dropped.

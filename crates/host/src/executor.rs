@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use tidegate_hal::batch::Batch;
@@ -133,17 +133,24 @@ impl Executor {
             }
             Item::Await(other, mark) => self.core.follow(&other, mark),
             Item::Replay(list, times) => {
-                let mut list = list
-                    .lock()
-                    .unwrap_or_else(std::sync::PoisonError::into_inner);
+                let mut steps = list.lock().unwrap_or_else(PoisonError::into_inner);
                 let mut place = Place { times, at: 0 };
                 // SAFETY: the submitter's promise, for each time.
-                let all = AssertUnwindSafe(|| unsafe { self.replay(&mut list, &mut place) });
+                let all = AssertUnwindSafe(|| unsafe { self.replay(&mut steps, &mut place) });
                 if let Err(panic) = catch_unwind(all) {
                     self.core.broke(panic);
                     // Gives up what is left of it, from what it has panicked in.
                     // SAFETY: as above.
-                    unsafe { self.replay(&mut list, &mut place) };
+                    unsafe { self.replay(&mut steps, &mut place) };
+                }
+                drop(steps);
+                // The program may have dropped the recording meanwhile. Then its kernels are dropped here, one by one: a
+                // second panic while the first unwinds would end the process.
+                if let Some(list) = Arc::into_inner(list) {
+                    let steps = list.into_inner().unwrap_or_else(PoisonError::into_inner);
+                    for step in steps.items {
+                        self.core.guarded(|| drop(step));
+                    }
                 }
                 if self.is_forked() {
                     return false;

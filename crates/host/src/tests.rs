@@ -262,6 +262,54 @@ fn wakers_and_garbage_that_panic_do_not_end_a_stream() {
     s.synchronize().unwrap().unwrap();
 }
 
+#[test]
+fn a_kernel_whose_drop_panics_is_a_kernel_that_panicked() {
+    let device = Host::for_threads();
+    for (recorded, inline) in [(false, false), (true, false), (false, true), (true, true)] {
+        let s = stream(&device, inline);
+        if recorded {
+            s.begin_capture(&[]).unwrap();
+        }
+        let gate = Arc::new(std::sync::Barrier::new(2));
+        // The thread of an inline stream is this one, so its kernels wait for nothing.
+        let (here, waits) = (gate.clone(), !inline);
+        for bomb in [Bomb, Bomb] {
+            let here = here.clone();
+            let kernel = move || {
+                let _bomb = &bomb;
+                if waits {
+                    here.wait();
+                }
+            };
+            // SAFETY: the kernel touches nothing but what it owns.
+            unsafe { s.launch(kernel) }.unwrap();
+        }
+        if recorded {
+            let graph = Arc::new(s.end_capture(&[]).unwrap());
+            // SAFETY: as above.
+            unsafe { s.replay(&[], &graph, 1) }.unwrap();
+            match inline {
+                // It has been done by now, and dropping it is this thread's panic.
+                true => std::mem::forget(graph),
+                false => drop(graph),
+            }
+        }
+        if waits {
+            gate.wait();
+            // What is behind a kernel that has panicked is not called.
+            if recorded {
+                gate.wait();
+            }
+        }
+        let ended = s.synchronize().unwrap();
+        if recorded && inline {
+            assert_eq!(ended, Ok(()));
+        } else {
+            assert_eq!(ended, Err(Fault::Kernel("on purpose".into())));
+        }
+    }
+}
+
 /// How many times a replay has that nobody lives to see the end of.
 const EVER: u64 = u64::MAX;
 
