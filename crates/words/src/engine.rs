@@ -81,8 +81,8 @@ pub trait Mover {
         Blocked::Waits
     }
 
-    /// The longest sleep of a waiter, where what it waits for may come without its bell being rung. By default it
-    /// sleeps until the bell is rung.
+    /// The longest sleep of a waiter, where what it waits for may come without its bell being rung. By default as long as
+    /// [`Bell::wait_with_naps`] lets it.
     #[inline]
     fn nap(&self) -> Option<Duration> {
         None
