@@ -2,7 +2,7 @@
 
 use tidegate::kernel::{Function, Module};
 use tidegate::prelude::*;
-use tidegate::{BySlot, Cuda, WorldOptions};
+use tidegate::{BySlot, Cuda, Graph, WorldOptions};
 
 pub(crate) type W = World<Cuda>;
 pub(crate) type S<'s> = Stream<'s, Cuda>;
@@ -99,6 +99,46 @@ impl Kernels {
                 busy: busy(&module)?,
             })
         }
+    }
+}
+
+/// More than a driver's queue holds: that takes about 1,023 launches behind a wait.
+const LAUNCHES: usize = 1030;
+
+/// What fills a stream's queue.
+pub(crate) struct Filler<'s> {
+    x: R<'s, u64>,
+    /// With replays, if there is one.
+    graph: Option<Graph<'s, Cuda>>,
+}
+
+impl<'s> Filler<'s> {
+    /// Made before the stream has work: recordings may have to wait for that.
+    pub(crate) fn new(s: &mut S<'s>, k: &Kernels, replays: bool) -> Self {
+        let x = Region::zeroed(s.world(), 8).unwrap().on(s).unwrap();
+        if !replays {
+            return Filler { x, graph: None };
+        }
+        let (graph, x) = s
+            .capture(x, |s, mut x| {
+                s.launch(k.count.threads(8, 32), (&mut x, 1u64))?;
+                Ok(x)
+            })
+            .unwrap();
+        let graph = Some(graph);
+        Filler { x, graph }
+    }
+
+    /// Enqueues more than there is room for.
+    pub(crate) fn fill(self, s: &S<'s>, k: &Kernels) -> Result<()> {
+        let mut x = self.x;
+        for _ in 0..LAUNCHES {
+            match &self.graph {
+                Some(graph) => x = graph.replay(s, x, 1)?,
+                None => s.launch(k.count.threads(8, 32), (&mut x, 1u64))?,
+            }
+        }
+        s.synchronize()
     }
 }
 

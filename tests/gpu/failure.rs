@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use super::common::{Kernels, ranks};
+use super::common::{Filler, Kernels, ranks};
 use tidegate::prelude::*;
 use tidegate::{Error, error::Cause};
 
@@ -30,6 +30,7 @@ fn a_rank_whose_stream_is_at_work_is_reported() {
         let report = world.last_report().expect("a wait was long");
         for part in [
             "rank 0: rank 1, its complete (window `late`, ",
+            "rank 1: its own stream `main`, in `synchronize` (for ",
             "rank 1: no rank, but its stream `main` may be at work (it runs a kernel, ",
         ] {
             assert!(report.contains(part), "{report}");
@@ -46,6 +47,81 @@ fn a_rank_whose_stream_is_at_work_is_reported() {
         }
         world.gather("late", Vec::new()).unwrap();
     });
+}
+
+/// Rank 0 enqueues more behind a wait for rank 1 than the driver takes. Rank 1 completes when the report says so.
+#[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn a_call_that_a_full_queue_blocks_is_reported() {
+    for (replays, call) in [(false, "launch"), (true, "replay")] {
+        ranks(2, |world, k| {
+            let other = 1 - world.rank();
+            world.report_waits_after(Duration::from_millis(300));
+            stream!(let s = world.named_stream("main").unwrap());
+            let filler = Filler::new(&mut s, &k, replays);
+            let window =
+                Window::<u64, _>::by_slot("late").buffers(tidegate::window::Buffers::Single);
+            let window = window.slot_from(other, 0, 8).slot_to(other, 0);
+            let (inbox, outbox) = window.open(&s).unwrap();
+            let exposed = inbox.post(&s).unwrap();
+            if world.rank() == 0 {
+                let _inbox = exposed.wait(&s).unwrap();
+                filler.fill(&s, &k).unwrap();
+                let _outbox = outbox.start().complete(&s).unwrap();
+                s.synchronize().unwrap();
+            } else {
+                let line = format!("rank 0: its own stream `main`, in `{call}` (for ");
+                let begin = Instant::now();
+                while !world
+                    .last_report()
+                    .is_some_and(|report| report.contains(&line))
+                {
+                    let waited = begin.elapsed();
+                    assert!(
+                        waited < Duration::from_secs(60),
+                        "{:?}",
+                        world.last_report()
+                    );
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+                let _outbox = outbox.start().complete(&s).unwrap();
+                let _inbox = exposed.wait(&s).unwrap();
+                s.synchronize().unwrap();
+            }
+        });
+    }
+}
+
+#[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn a_limit_ends_a_call_that_a_full_queue_blocks() {
+    const LIMIT: Duration = Duration::from_secs(1);
+    for replays in [false, true] {
+        ranks(2, |world, k| {
+            let other = 1 - world.rank();
+            stream!(let s = world.stream().unwrap());
+            let filler = Filler::new(&mut s, &k, replays);
+            let window = Window::<u64, _>::by_slot("late").fail_after(LIMIT);
+            let window = window.slot_from(other, 0, 8).slot_to(other, 0);
+            let (inbox, _outbox) = window.open(&s).unwrap();
+            if world.rank() == 0 {
+                let _inbox = inbox.post(&s).unwrap().wait(&s).unwrap();
+                let begin = Instant::now();
+                let error = filler.fill(&s, &k).unwrap_err();
+                let late = begin.elapsed().saturating_sub(LIMIT);
+                println!("replays: {replays}; the call came back {late:?} after the limit");
+                assert!(late < Duration::from_secs(5), "{late:?}");
+                let Error::Wait(failed) = &error else {
+                    panic!("{error}")
+                };
+                assert!(
+                    matches!(failed.cause, Cause::Limit { rank: 0, .. }),
+                    "{error}"
+                );
+            }
+            world.gather("ended", Vec::new()).unwrap();
+        });
+    }
 }
 
 #[test]

@@ -52,6 +52,10 @@ pub(crate) struct Answer {
     pub(crate) busy: Vec<(String, At)>,
     /// and how many more there are.
     pub(crate) more_busy: u64,
+    /// The calls on its own streams that its program is in: those that have lasted longest, longest first.
+    pub(crate) calls: Vec<Calling>,
+    /// How many more there are.
+    pub(crate) more_calls: u64,
     /// How many exchanges it has come to: they are matched in order, so who has come to fewer is lacking where this one is.
     pub(crate) come: u64,
     /// The collective call that its program is in.
@@ -61,11 +65,22 @@ pub(crate) struct Answer {
 }
 
 /// What a stream is at: a [`Work`](tidegate_hal::device::Work).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum At {
-    Kernel,
+    /// With its name, if that is known.
+    Kernel(Option<String>),
     Stream,
     Something,
+}
+
+/// A call on a stream of its own that a program is in.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Calling {
+    pub(crate) stream: String,
+    /// Which call, for people.
+    pub(crate) call: String,
+    /// Since when the stream has not gone on, as far as is known.
+    pub(crate) millis: u64,
 }
 
 /// A collective call that a rank is in.

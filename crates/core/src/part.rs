@@ -20,7 +20,7 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
 
-use tidegate_hal::device::{Device, Parameters, Stream as _};
+use tidegate_hal::device::{Call, Device, Parameters, Stream as _};
 use tidegate_hal::memory::Ptr;
 
 use crate::capture::{Carry, Visitor};
@@ -303,7 +303,7 @@ impl<'s, T: Element, D: Device> Part<T, On<'s, D>> {
     ///
     /// What made the stream fail; [`Error::Capturing`]. The part comes back.
     pub fn into_host(self, stream: &Stream<'s, D>) -> Result<Part<T, OnHost<D>>, Rejected<Self>> {
-        match self.body.leave(stream).and_then(|()| stream.synchronize()) {
+        match (self.body.leave(stream)).and_then(|()| stream.synchronize_in(Call::IntoHost)) {
             Ok(()) => Ok(self.settled(|body| body.home = None)),
             Err(error) => Err(Rejected::new(error, self)),
         }

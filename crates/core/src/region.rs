@@ -21,7 +21,7 @@ use std::ops::{Deref, DerefMut, Range};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use tidegate_hal::device::{Device, HostAccess, Reclaim, Stream as _};
+use tidegate_hal::device::{Call, Device, HostAccess, Reclaim, Stream as _};
 use tidegate_hal::memory::{Block as _, Ptr, Sharing};
 use tidegate_hal::nic::Keep;
 
@@ -473,7 +473,7 @@ impl<'s, T: Element, D: Device> Region<T, On<'s, D>> {
     ///
     /// What made the stream fail; [`Error::Capturing`] while it is captured. The region comes back, still on the stream.
     pub fn into_host(self, stream: &Stream<'s, D>) -> Result<Region<T, OnHost<D>>, Rejected<Self>> {
-        match self.body.leave(stream).and_then(|()| stream.synchronize()) {
+        match (self.body.leave(stream)).and_then(|()| stream.synchronize_in(Call::IntoHost)) {
             Ok(()) => Ok(self.at_host()),
             Err(error) => Err(Rejected::new(error, self)),
         }

@@ -26,7 +26,7 @@ use std::future::poll_fn;
 use std::marker::PhantomData;
 use std::task;
 
-use tidegate_hal::device::{Device, Reclaim, Stream as _};
+use tidegate_hal::device::{Call, Device, Reclaim, Stream as _};
 use tidegate_hal::process::Process;
 
 use crate::capture::Carry;
@@ -260,9 +260,14 @@ impl<'s, D: Device> Stream<'s, D> {
     ///
     /// What made the stream fail; [`Error::Capturing`] while it is captured; [`Error::Forked`].
     pub fn synchronize(&self) -> Result<()> {
-        self.raw
-            .0
-            .synchronize()?
+        self.synchronize_in(Call::Synchronize)
+    }
+
+    /// As [`Stream::synchronize`], in a call that reports are to name.
+    pub(crate) fn synchronize_in(&self, call: Call) -> Result<()> {
+        let raw = self.raw();
+        (raw.reclaim().calls())
+            .during(call, || raw.synchronize())?
             .map_err(|fault| self.world.explain(fault, &self.name))
     }
 
@@ -275,14 +280,17 @@ impl<'s, D: Device> Stream<'s, D> {
         self.not_capturing("synchronisation")?;
         let mark = self.raw.0.mark();
         let reclaim = self.raw.0.reclaim();
+        // From when it has to wait.
+        let mut awaits = None;
         poll_fn(|context| {
             if reclaim.wake_at(mark, context.waker()) {
-                task::Poll::Ready(())
-            } else {
-                task::Poll::Pending
+                return task::Poll::Ready(());
             }
+            awaits.get_or_insert_with(|| reclaim.calls().awaits(Call::Synchronized));
+            task::Poll::Pending
         })
         .await;
+        drop(awaits);
         self.healthy()
     }
 

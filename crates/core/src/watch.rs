@@ -13,7 +13,8 @@
 //! the reporter is gone asks the next one.
 //!
 //! What a rank waits for is what its streams wait for, and what its program does: a collective call (opening a window, a
-//! gather) takes all ranks.
+//! gather) takes all ranks, and a call on a stream (`synchronize`, a launch for which the driver has no room) lasts as
+//! long as the stream does not go on. Such a call counts from when the stream was last seen to go on.
 //!
 //! Answers and reports are messages, which have a greatest length. So neither says everything where that is much; but
 //! each says then that there is more, and nothing is concluded from what it does not say.
@@ -32,7 +33,7 @@ use tidegate_hal::device::{Device, Reclaim, Stand, Work};
 use tidegate_hal::tell;
 
 use crate::error::{Cause, Error, Result};
-use crate::message::{Answer, At, Message, Waiting, WatchMessage};
+use crate::message::{Answer, At, Calling, Message, Waiting, WatchMessage};
 use crate::region::ReclaimOf;
 use crate::window::myself::Side;
 use crate::world::{Inner, lock, shortened};
@@ -47,6 +48,10 @@ const DROPPED: usize = 1000;
 const NAME: usize = 200;
 /// and of how many waits, and of how many streams at work: then it is no longer than a message may be.
 const LINES: usize = 1000;
+/// of how many calls on streams,
+const CALLS: usize = 100;
+/// and only if they have lasted so long: shorter ones are the program at work.
+const CALL: Duration = TICK.checked_div(2).expect("2 is not 0");
 // A report, with what else is in its message.
 const _: () = assert!(graph::MOST + 64 <= Packet::MAX_BYTES);
 
@@ -196,6 +201,8 @@ fn tick<D: Device>(inner: &Arc<Inner<D>>, streams: &[Arc<ReclaimOf<D>>]) {
     let mut overdue = inner.is_in_a_call_for(deadline);
     for stream in streams {
         inner.look_at_fault(stream);
+        let call = stream.calls().look(stream.progress());
+        overdue |= call.is_some_and(|(_, since)| since.elapsed() >= deadline);
         stream.look_at_blocked(&mut |blocked| {
             let elapsed = blocked.since.elapsed();
             overdue |= elapsed >= deadline;
@@ -258,11 +265,20 @@ fn answer<D: Device>(inner: &Inner<D>) -> Answer {
 fn look_at<R: Reclaim>(streams: &[(String, Arc<R>)], window: impl Fn(u32) -> String) -> Answer {
     let mut answer = Answer::default();
     for (name, stream) in streams {
+        if let Some((call, since)) = stream.calls().look(stream.progress())
+            && since.elapsed() >= CALL
+        {
+            answer.calls.push(Calling {
+                stream: name.clone(),
+                call: call.name().to_owned(),
+                millis: since.elapsed().as_millis() as u64,
+            });
+        }
         let blocked = match stream.stand() {
             Stand::Through => continue,
             Stand::Works(work) => {
                 let at = match work {
-                    Work::Kernel => At::Kernel,
+                    Work::Kernel(name) => At::Kernel(name.map(str::to_owned)),
                     Work::Stream => At::Stream,
                     Work::Something => At::Something,
                 };
@@ -297,11 +313,22 @@ fn brief(answer: &mut Answer) {
     answer.waits.truncate(LINES);
     answer.more_busy += answer.busy.len().saturating_sub(LINES) as u64;
     answer.busy.truncate(LINES);
+    answer.calls.sort_by_key(|call| Reverse(call.millis));
+    answer.more_calls += answer.calls.len().saturating_sub(CALLS) as u64;
+    answer.calls.truncate(CALLS);
     for wait in &mut answer.waits {
         shorten(&mut wait.stream);
         shorten(&mut wait.window);
     }
-    answer.busy.iter_mut().for_each(|(name, _)| shorten(name));
+    for (name, at) in &mut answer.busy {
+        shorten(name);
+        if let At::Kernel(Some(kernel)) = at {
+            shorten(kernel);
+        }
+    }
+    for call in &mut answer.calls {
+        shorten(&mut call.stream);
+    }
     if let Some(inside) = &mut answer.inside {
         shorten(&mut inside.what);
     }

@@ -4,7 +4,7 @@ use std::ffi::{CString, c_void};
 use std::sync::Arc;
 
 use tidegate_ffi::cuda::{Function, LaunchConfig, Module};
-use tidegate_hal::device::{DeviceError, Grid, LaunchDevice, Parameters};
+use tidegate_hal::device::{Call, DeviceError, Grid, LaunchDevice, Parameters};
 
 use crate::device::Cuda;
 use crate::error::Doing;
@@ -150,16 +150,14 @@ unsafe impl LaunchDevice for Cuda {
         if early {
             config = config.programmatic_stream_serialization(true);
         }
+        let arguments = &mut arguments[..function.parameters];
+        let driver = shared.gpu.driver;
         // SAFETY: the caller promises that the parameters are the function's, and for what they name; modules are never
         // unloaded. What begins early waits by itself, as whoever bound the function promised.
-        let launched = unsafe {
-            shared.gpu.driver.launch_kernel_ex(
-                function.function,
-                &config,
-                shared.raw,
-                &mut arguments[..function.parameters],
-            )
+        let launch = || unsafe {
+            driver.launch_kernel_ex(function.function, &config, shared.raw, arguments)
         };
+        let launched = stream.during(Call::Launch, launch);
         // After it, so that who looks meanwhile does not take it for passed.
         shared.count();
         match launched {
@@ -176,6 +174,6 @@ unsafe impl LaunchDevice for Cuda {
             First::Other
         };
         stream.launched(Last::Kernel, first);
-        stream.submitted()
+        stream.during(Call::Launch, || stream.submitted())
     }
 }

@@ -27,7 +27,7 @@ use std::time::Instant;
 
 use tidegate_ffi::cuda::{CudaError, Event, EventFlags, Stream};
 use tidegate_hal::batch::Tag;
-use tidegate_hal::device::{Blocked, DeviceError, Fault, Reclaim, Stand, Work};
+use tidegate_hal::device::{Blocked, Call, Calls, DeviceError, Fault, Reclaim, Stand, Work};
 use tidegate_hal::memory::Block as _;
 use tidegate_hal::tell;
 
@@ -81,6 +81,8 @@ pub struct Shared {
     lost: OnceLock<String>,
     /// Why a part of a batch, or of a replay, could not be submitted behind others that were.
     broken_off: OnceLock<String>,
+    /// In which calls the program is: the driver blocks them where it has no room.
+    calls: Calls,
 }
 
 // SAFETY: the mirror is pinned memory that this has to itself, with the kernels of its stream; fields of it are
@@ -141,6 +143,7 @@ impl Shared {
             abandoned: AtomicBool::new(false),
             lost: OnceLock::new(),
             broken_off: OnceLock::new(),
+            calls: Calls::default(),
         });
         drop_left();
         gpu.admit(&shared)?;
@@ -458,12 +461,12 @@ impl Reclaim for Shared {
             let marked = later.events.back().is_some_and(|(at, _)| *at >= mark);
             if !marked && !self.is_capturing() {
                 let driver = self.gpu.driver;
-                let event = driver
-                    .event_create(EventFlags::DISABLE_TIMING)
-                    .and_then(|event| {
-                        // SAFETY: both are live, of one context; the stream is not captured: that changes under the lock only.
-                        unsafe { driver.event_record(event, self.raw) }.map(|()| event)
-                    });
+                let record = || {
+                    let event = driver.event_create(EventFlags::DISABLE_TIMING)?;
+                    // SAFETY: both are live, of one context; the stream is not captured: that changes under the lock only.
+                    unsafe { driver.event_record(event, self.raw) }.map(|()| event)
+                };
+                let event = self.calls.during(Call::Release, record);
                 // Without an event it is given back when the stream is found idle.
                 if let Ok(event) = event {
                     later.events.push_back((mark, event));
@@ -526,6 +529,15 @@ impl Reclaim for Shared {
             None if is_through => Stand::Through,
             None => Stand::Works(Work::Something),
         }
+    }
+
+    fn calls(&self) -> &Calls {
+        &self.calls
+    }
+
+    fn progress(&self) -> u64 {
+        // What was seen last, as for `stand`.
+        self.passed.load(Ordering::Acquire)
     }
 
     fn passed(&self) -> u64 {

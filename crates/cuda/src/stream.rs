@@ -8,7 +8,9 @@ use std::sync::atomic::Ordering;
 
 use tidegate_ffi::cuda::{CaptureMode, Event, EventFlags, GraphNode, Stream as RawStream};
 use tidegate_hal::batch::Batch;
-use tidegate_hal::device::{DeviceError, Fault, Priority, Reclaim as _, Stream, StreamConfig};
+use tidegate_hal::device::{
+    Call, DeviceError, Fault, Priority, Reclaim as _, Stream, StreamConfig,
+};
 
 use crate::error::Doing;
 use crate::followed::{Followed, LOOKED_AT};
@@ -197,6 +199,11 @@ impl CudaStream {
         Ok(())
     }
 
+    /// Does something for which the driver may have no room as yet: then it blocks.
+    pub(crate) fn during<R>(&self, call: Call, does: impl FnOnce() -> R) -> R {
+        self.shared.calls().during(call, does)
+    }
+
     /// Lets what comes next on another stream follow what was enqueued here by now.
     fn let_follow(&self, other: &Self) -> Result<(), DeviceError> {
         let event = self.record()?;
@@ -275,7 +282,7 @@ unsafe impl Stream for CudaStream {
 
     unsafe fn submit(&self, batch: &Arc<Batch>) -> Result<(), DeviceError> {
         // SAFETY: the caller's promise.
-        unsafe { self.submit_batch(batch) }
+        self.during(Call::Batch, || unsafe { self.submit_batch(batch) })
     }
 
     fn mark(&self) -> u64 {
@@ -289,7 +296,7 @@ unsafe impl Stream for CudaStream {
 
     fn synchronize(&self) -> Result<Result<(), Fault>, DeviceError> {
         self.not_capturing("synchronisation")?;
-        self.shared.synchronize()?;
+        self.during(Call::Synchronize, || self.shared.synchronize())?;
         self.held.borrow_mut().clear();
         Ok(self.fault().map_or(Ok(()), Err))
     }
@@ -314,7 +321,8 @@ unsafe impl Stream for CudaStream {
             },
         };
         // SAFETY: both are live, and of one context.
-        unsafe { shared.gpu.driver.event_record(event.event, shared.raw) }.doing(what)?;
+        let record = || unsafe { shared.gpu.driver.event_record(event.event, shared.raw) };
+        self.during(Call::HandOff, record).doing(what)?;
         Ok(event)
     }
 
@@ -332,7 +340,8 @@ unsafe impl Stream for CudaStream {
         // What the other stream has done last may wait for a peer.
         self.other_follows();
         // SAFETY: both are live, and of one device.
-        let waited = unsafe { shared.gpu.driver.stream_wait_event(shared.raw, event.event) };
+        let wait = || unsafe { shared.gpu.driver.stream_wait_event(shared.raw, event.event) };
+        let waited = self.during(Call::HandOff, wait);
         shared.count();
         waited.doing("waiting for an event")?;
         let others = event.followed.iter().chain([&event.stream]);
@@ -476,6 +485,23 @@ unsafe impl Stream for CudaStream {
         if times == 0 {
             return Ok(());
         }
+        // SAFETY: the caller's promise.
+        self.during(Call::Replay, || unsafe {
+            self.submit_replay(others, graph, times)
+        })
+    }
+}
+
+impl CudaStream {
+    /// # Safety
+    ///
+    /// As [`Stream::replay`].
+    unsafe fn submit_replay(
+        &self,
+        others: &[&Self],
+        graph: &Arc<CudaGraph>,
+        times: u64,
+    ) -> Result<(), DeviceError> {
         self.prepare_replay(others, graph)?;
         let shared = &self.shared;
         // Its batches were recorded, and look at nobody who was followed since.
@@ -539,7 +565,7 @@ impl Drop for CudaStream {
             drop(self.end_capture(&[]));
         }
         // What is left is executed.
-        if self.shared.synchronize().is_ok() {
+        if (self.during(Call::Drop, || self.shared.synchronize())).is_ok() {
             self.held.borrow_mut().clear();
             self.shared.gpu.sweep_recordings();
             self.shared.gpu.sweep_registers();

@@ -9,6 +9,7 @@
 //!   memory, and its handle the file's descriptor.
 //! - *Work* that is enqueued ([`work`]) follows other work: what stands before it on its stream, what an event stands
 //!   for, what its node of a recording follows. Nothing else orders it, so two streams run at the same time.
+//! - The *queue* of a stream has 1,024 places, and a call that finds none blocks, as with a real driver.
 //! - One thread, the *device* ([`device`]), carries it out: all grids that may run run by turns, a step of each at a
 //!   time, so that a grid which waits for a peer, or for another stream, keeps nobody from going on.
 //! - *Kernels* are the functions of the project's own sources, made by the host's compiler (`machine/`). PTX is read for

@@ -1,6 +1,6 @@
 //! All that the driver keeps for the process, and how work comes to it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -38,6 +38,8 @@ pub(crate) struct Stream {
     grid: bool,
     /// Events that it has still to come to.
     stamps: Vec<Number>,
+    /// What takes up places of its queue, in order.
+    queued: VecDeque<Number>,
     pub(crate) recording: Option<Recording>,
 }
 
@@ -103,6 +105,44 @@ impl Locked {
     }
 }
 
+/// How many places the queue of a stream has. When they are taken, a call that enqueues waits until one is free, as that
+/// of a real driver does; calls of other threads go on meanwhile.
+const PLACES: usize = 1024;
+
+impl Locked {
+    /// Waits until there is a place in the queue of a stream that is not captured.
+    fn place(mut self, stream: Handle) -> Result<Self, i32> {
+        loop {
+            let State { works, streams, .. } = &mut *self;
+            let stream = streams.get_mut(&stream).ok_or(codes::INVALID_HANDLE)?;
+            let is_over = |work: &Number| works.is_over(*work);
+            while stream.queued.front().is_some_and(is_over) {
+                stream.queued.pop_front();
+            }
+            let first = stream.queued.front().copied();
+            match first.filter(|_| stream.queued.len() >= PLACES && stream.recording.is_none()) {
+                Some(first) => self = self.until(|state| state.works.is_over(first))?,
+                None => return Ok(self),
+            }
+        }
+    }
+
+    /// Enqueues work on a stream, when there is a place for it, or records it. `early`: it may begin when a grid before it
+    /// lets it.
+    pub(crate) fn enqueue(self, stream: Handle, what: What, early: bool) -> Result<Self, i32> {
+        let mut state = self.place(stream)?;
+        State::enqueue(&mut state, stream, what, early)?;
+        Ok(state)
+    }
+
+    /// Enqueues what was made of a graph, when there is a place for it.
+    pub(crate) fn launch(self, exec: Handle, stream: Handle) -> Result<Self, i32> {
+        let mut state = self.place(stream)?;
+        State::launch(&mut state, exec, stream)?;
+        Ok(state)
+    }
+}
+
 impl State {
     fn new() -> Self {
         State {
@@ -150,8 +190,8 @@ impl State {
         number
     }
 
-    /// Enqueues work on a stream, or records it. `early`: it may begin when a grid before it lets it.
-    pub(crate) fn enqueue(&mut self, stream: Handle, what: What, early: bool) -> Result<(), i32> {
+    /// As [`Locked::enqueue`], in a place that is there.
+    fn enqueue(&mut self, stream: Handle, what: What, early: bool) -> Result<(), i32> {
         let grid = matches!(what, What::Grid(_));
         if let Some(recording) = self.stream(stream)?.recording.clone() {
             let graph = self.recorded(&recording)?;
@@ -177,6 +217,7 @@ impl State {
         };
         let stream = self.stream(stream)?;
         (stream.last, stream.grid) = (vec![number], grid);
+        stream.queued.push_back(number);
         Ok(())
     }
 
@@ -262,8 +303,8 @@ impl State {
         })
     }
 
-    /// Enqueues what was made of a graph.
-    pub(crate) fn launch(&mut self, exec: Handle, stream: Handle) -> Result<(), i32> {
+    /// As [`Locked::launch`], in a place that is there.
+    fn launch(&mut self, exec: Handle, stream: Handle) -> Result<(), i32> {
         if self.stream(stream)?.recording.is_some() {
             return Err(codes::NOT_SUPPORTED);
         }
@@ -299,6 +340,7 @@ impl State {
         self.execs.get_mut(&exec).expect("it is there").last = Some(end);
         let stream = self.stream(stream)?;
         (stream.last, stream.grid) = (vec![end], false);
+        stream.queued.push_back(end);
         Ok(())
     }
 }

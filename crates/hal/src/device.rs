@@ -17,6 +17,7 @@
 //!
 //! No policy lives here and nothing is validated twice: what the `unsafe` methods list is the caller's promise.
 
+mod calls;
 mod parameters;
 
 use std::any::Any;
@@ -29,6 +30,7 @@ pub use crate::error::DeviceError;
 use crate::memory::{Block, Ptr, Sharing};
 use crate::nic::Register;
 
+pub use calls::{Awaits, Call, Calls};
 pub use parameters::{Grid, Parameters};
 
 /// Why a stream stopped doing work.
@@ -114,8 +116,8 @@ pub struct Blocked {
 /// What a stream is at that has not passed all that was submitted to it, for the wait-for graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Work {
-    /// A kernel of the user's runs.
-    Kernel,
+    /// A kernel of the user's runs. Its name, if the device knows it.
+    Kernel(Option<&'static str>),
     /// It waits for another stream of this process.
     Stream,
     /// The device cannot tell: a kernel runs, or something is moved, or it waits for another stream of this process; or
@@ -159,6 +161,13 @@ pub trait Reclaim: Send + Sync + 'static {
     /// [blocked](Reclaim::blocked), and then whether it is at work, could deny both, and have gone from work to a wait
     /// in between. Asked by threads that must not be held up: it waits for nobody.
     fn stand(&self) -> Stand;
+
+    /// The calls on the stream that are under way. Those of [`Stream`] that may block say so.
+    fn calls(&self) -> &Calls;
+
+    /// A number that changes when the stream goes on, as far as that is known without asking the device. As for
+    /// [`Reclaim::stand`], it waits for nobody.
+    fn progress(&self) -> u64;
 
     /// The number of work items passed so far.
     fn passed(&self) -> u64;
@@ -343,7 +352,8 @@ pub unsafe trait HostAccess: Device {}
     note = "declare the function with `kernel!`, bind it once, and launch it over a grid: `stream.launch(f.threads(n, 256), (&mut x,))`"
 )]
 pub unsafe trait ClosureDevice: HostAccess {
-    /// Submits a kernel. It may run many times if the stream is captured, never if the stream has failed.
+    /// Submits a kernel, which reports call by the name of the type `N`. It may run many times if the stream is captured,
+    /// never if the stream has failed.
     ///
     /// # Errors
     ///
@@ -353,8 +363,9 @@ pub unsafe trait ClosureDevice: HostAccess {
     ///
     /// What the closure accesses is live until the stream has passed it, and is accessed by nothing that stream order
     /// (or the words waited for) does not order with it.
-    unsafe fn launch<K>(stream: &Self::Stream, kernel: K) -> Result<(), DeviceError>
+    unsafe fn launch<N, K>(stream: &Self::Stream, kernel: K) -> Result<(), DeviceError>
     where
+        N: 'static,
         K: Fn() + Send + 'static;
 }
 

@@ -163,11 +163,11 @@ unsafe impl HostAccess for Host {}
 
 // SAFETY: kernels run on the stream's one thread, in order.
 unsafe impl ClosureDevice for Host {
-    unsafe fn launch<K: Fn() + Send + 'static>(
+    unsafe fn launch<N: 'static, K: Fn() + Send + 'static>(
         stream: &HostStream,
         kernel: K,
     ) -> Result<(), DeviceError> {
         // SAFETY: the caller's promise.
-        unsafe { stream.launch(kernel) }
+        unsafe { stream.launch::<N, K>(kernel) }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use tidegate_hal::batch::Batch;
-use tidegate_hal::device::{Fault, Reclaim, Work};
+use tidegate_hal::device::{Call, Fault, Reclaim};
 use tidegate_hal::far::Bus;
 use tidegate_words::{Blocked, Engine, Mover, Patience};
 
@@ -15,7 +15,7 @@ use crate::far::Far;
 use crate::graph::{List, Recorded, Steps};
 use crate::job::Job;
 use crate::moves::HostMover;
-use crate::reclaim::{Shared, let_go};
+use crate::reclaim::{AtWork, Named, Shared, let_go};
 
 /// A work item in the queue.
 pub(crate) enum Item {
@@ -26,6 +26,19 @@ pub(crate) enum Item {
     Replay(Arc<List>, u64),
     /// The owner is gone.
     Stop,
+}
+
+impl Item {
+    /// The call that enqueues it.
+    pub(crate) fn call(&self) -> Call {
+        match self {
+            Item::Batch(_) => Call::Batch,
+            Item::Kernel(_) => Call::Launch,
+            Item::Await(..) => Call::HandOff,
+            Item::Replay(..) => Call::Replay,
+            Item::Stop => Call::Drop,
+        }
+    }
 }
 
 pub(crate) struct Executor {
@@ -129,7 +142,7 @@ impl Executor {
                     return false;
                 }
                 // What a kernel captured may panic when it is dropped, and this thread must go on.
-                self.core.guarded(|| drop(job));
+                self.core.guarded(job.name(), || drop(job));
             }
             Item::Await(other, mark) => self.core.follow(&other, mark),
             Item::Replay(list, times) => {
@@ -149,7 +162,9 @@ impl Executor {
                 if let Some(list) = Arc::into_inner(list) {
                     let steps = list.into_inner().unwrap_or_else(PoisonError::into_inner);
                     for step in steps.items {
-                        self.core.guarded(|| drop(step));
+                        if let Recorded::Kernel(job) = step {
+                            self.core.guarded(job.name(), || drop(job));
+                        }
                     }
                 }
                 if self.is_forked() {
@@ -198,6 +213,7 @@ impl Executor {
             let list = &mut steps.items;
             for at in place.at..list.len() {
                 place.at = at;
+                self.core.shared.goes_on();
                 let next = match list.get(at + 1) {
                     None if place.times > 1 => list.first(),
                     next => next,
@@ -221,7 +237,7 @@ impl Executor {
                     Recorded::Await(link, operand) => {
                         self.core.tell();
                         let (shared, own) = (&self.core.shared, self.core.own);
-                        let fault = shared.at(Work::Stream, || link.follow(operand, own));
+                        let fault = shared.at(AtWork::Stream, || link.follow(operand, own));
                         if let Some(fault) = fault {
                             self.core.fail(fault);
                         }
@@ -371,13 +387,13 @@ impl Core {
         if self.failed {
             return;
         }
-        self.guarded(|| job.call());
+        self.guarded(job.name(), || job.call());
     }
 
-    /// Runs what is the user's; a panic of it is the stream's fault.
-    fn guarded(&mut self, work: impl FnOnce()) {
+    /// Runs what is the user's, which a kernel of this name is or has captured; a panic of it is the stream's fault.
+    fn guarded(&mut self, name: &'static Named, work: impl FnOnce()) {
         let work = || catch_unwind(AssertUnwindSafe(work));
-        if let Err(panic) = self.shared.at(Work::Kernel, work) {
+        if let Err(panic) = self.shared.at_kernel(name, work) {
             self.fail(Fault::Kernel(said(panic)));
         }
     }
@@ -385,7 +401,7 @@ impl Core {
     fn follow(&mut self, other: &Arc<Shared>, mark: u64) {
         self.tell();
         let wait = || other.wait_until_passed(mark, self.own);
-        self.shared.at(Work::Stream, wait);
+        self.shared.at(AtWork::Stream, wait);
         if other.failed_by(mark) {
             self.fail(other.fault().unwrap_or(Fault::Aborted));
         }

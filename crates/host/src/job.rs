@@ -3,6 +3,8 @@
 use std::cell::UnsafeCell;
 use std::mem::{MaybeUninit, align_of, size_of};
 
+use crate::reclaim::Named;
+
 /// Bytes that a closure may have to be stored without an allocation: a dozen pointers.
 const INLINE: usize = 96;
 
@@ -14,6 +16,7 @@ pub(crate) struct Job {
 }
 
 struct Table {
+    name: Named,
     /// Calls the closure that `data` holds.
     call: unsafe fn(*const u8),
     /// Drops it.
@@ -24,15 +27,16 @@ struct Table {
 unsafe impl Send for Job {}
 
 impl Job {
-    pub(crate) fn new<F: Fn() + Send + 'static>(closure: F) -> Self {
+    /// `N`: the type by whose name it is called in reports.
+    pub(crate) fn new<N: 'static, F: Fn() + Send + 'static>(closure: F) -> Self {
         if size_of::<F>() <= INLINE && align_of::<F>() <= align_of::<u64>() {
-            Self::inline(closure)
+            Self::inline::<N, F>(closure)
         } else {
-            Self::inline(Box::new(closure))
+            Self::inline::<N, Box<F>>(Box::new(closure))
         }
     }
 
-    fn inline<F: Fn() + Send + 'static>(closure: F) -> Self {
+    fn inline<N: 'static, F: Fn() + Send + 'static>(closure: F) -> Self {
         assert!(
             size_of::<F>() <= INLINE && align_of::<F>() <= align_of::<u64>(),
             "the closure fits in place"
@@ -42,8 +46,12 @@ impl Job {
         unsafe { data.as_mut_ptr().cast::<F>().write(closure) };
         Job {
             data: UnsafeCell::new(data),
-            table: &Erased::<F>::TABLE,
+            table: &Erased::<N, F>::TABLE,
         }
+    }
+
+    pub(crate) fn name(&self) -> &'static Named {
+        &self.table.name
     }
 
     pub(crate) fn call(&self) {
@@ -60,10 +68,11 @@ impl Drop for Job {
     }
 }
 
-struct Erased<F>(std::marker::PhantomData<F>);
+struct Erased<N, F>(std::marker::PhantomData<(N, F)>);
 
-impl<F: Fn() + Send + 'static> Erased<F> {
+impl<N: 'static, F: Fn() + Send + 'static> Erased<N, F> {
     const TABLE: Table = Table {
+        name: Named(std::any::type_name::<N>),
         call: Self::call,
         drop: Self::drop,
     };
@@ -95,7 +104,7 @@ mod tests {
     fn what_a_closure_has_captured_may_change() {
         let seen = Arc::new(AtomicU64::new(0));
         let (last, calls) = (seen.clone(), std::cell::Cell::new(0));
-        let job = Job::new(move || {
+        let job = Job::new::<(), _>(move || {
             calls.set(calls.get() + 1);
             last.store(calls.get(), Ordering::Relaxed);
         });
@@ -110,11 +119,11 @@ mod tests {
             let held = seen.clone();
             let ballast = [7u64; 64];
             let job = if wide {
-                Job::new(move || {
+                Job::new::<(), _>(move || {
                     held.fetch_add(ballast[63], Ordering::Relaxed);
                 })
             } else {
-                Job::new(move || {
+                Job::new::<(), _>(move || {
                     held.fetch_add(7, Ordering::Relaxed);
                 })
             };

@@ -143,7 +143,7 @@ mod tests {
     /// An item that counts when it is called, and the number that it must find.
     fn number(number: u64, seen: &Arc<AtomicU64>) -> Item {
         let seen = seen.clone();
-        Item::Kernel(Job::new(move || {
+        Item::Kernel(Job::new::<(), _>(move || {
             assert_eq!(seen.fetch_add(1, Ordering::Relaxed), number);
         }))
     }
@@ -200,7 +200,7 @@ mod tests {
     #[test]
     fn a_full_queue_refuses_and_goes_on_when_it_is_less_full() {
         let (mut inlet, mut outlet) = queue();
-        let item = || Item::Kernel(Job::new(|| ()));
+        let item = || Item::Kernel(Job::new::<(), _>(|| ()));
         let mut waiting = 0;
         let fill = |inlet: &mut Inlet, waiting: &mut u64| {
             while inlet.has_room(1, || *waiting) {

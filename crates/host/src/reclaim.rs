@@ -6,11 +6,11 @@ use std::any::Any;
 use std::collections::VecDeque;
 use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::AtomicU8;
+use std::sync::atomic::AtomicPtr;
 use std::task::Waker;
 use std::time::Instant;
 
-use tidegate_hal::device::{Blocked, Fault, Reclaim, Stand, StreamConfig, Work};
+use tidegate_hal::device::{Blocked, Calls, Fault, Reclaim, Stand, StreamConfig, Work};
 use tidegate_hal::process::Process;
 use tidegate_words::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering};
 use tidegate_words::{Bell, Patience};
@@ -37,8 +37,10 @@ pub struct Shared {
     pub(crate) submitted: Apart<AtomicU64>,
     /// Work items passed; written by the executor.
     passed: Apart<AtomicU64>,
-    /// What the executor is at, as a [`Work`] by number, for people: no protocol, and so not one of the model's atomics.
-    at: Apart<AtomicU8>,
+    /// What the executor is at, for people: no protocol, and so not of the model's atomics.
+    at: Apart<At>,
+    /// In which calls the program is.
+    calls: Calls,
     /// The item that failed, counted from 1; `u64::MAX` while none has.
     failed_at: AtomicU64,
     fault: Mutex<Option<Fault>>,
@@ -63,6 +65,27 @@ struct Later {
     wakers: Vec<(u64, Waker)>,
 }
 
+/// The name of a kernel.
+pub(crate) struct Named(pub(crate) fn() -> &'static str);
+
+/// What an executor is at.
+#[derive(Clone, Copy)]
+pub(crate) enum AtWork {
+    Kernel = 1,
+    Stream,
+}
+
+#[derive(Default)]
+struct At {
+    /// An [`AtWork`] by number, or 0; above it, how often it has gone on within an item.
+    work: std::sync::atomic::AtomicU64,
+    /// The name of the last kernel.
+    kernel: AtomicPtr<Named>,
+}
+
+/// How far one step counts up, above the number of the work.
+const STEP: u64 = 4;
+
 impl Shared {
     pub(crate) fn new(config: StreamConfig) -> Self {
         Shared {
@@ -70,7 +93,8 @@ impl Shared {
             process: Process::this(),
             submitted: Apart(AtomicU64::new(0)),
             passed: Apart(AtomicU64::new(0)),
-            at: Apart(AtomicU8::new(Work::Something as u8)),
+            at: Apart(At::default()),
+            calls: Calls::default(),
             failed_at: AtomicU64::new(u64::MAX),
             fault: Mutex::new(None),
             aborted: AtomicBool::new(false),
@@ -130,11 +154,27 @@ impl Shared {
     }
 
     /// The executor is at this while `does` runs, which does not unwind.
-    pub(crate) fn at<R>(&self, what: Work, does: impl FnOnce() -> R) -> R {
-        self.at.store(what as u8, Ordering::Relaxed);
+    pub(crate) fn at<R>(&self, what: AtWork, does: impl FnOnce() -> R) -> R {
+        let step = self.goes_on();
+        // Release: whoever sees that it is at a kernel sees its name.
+        self.at.work.store(step + what as u64, Ordering::Release);
         let done = does();
-        self.at.store(Work::Something as u8, Ordering::Relaxed);
+        self.at.work.store(step, Ordering::Relaxed);
         done
+    }
+
+    /// As [`Shared::at`], for a kernel of this name.
+    pub(crate) fn at_kernel<R>(&self, name: &'static Named, does: impl FnOnce() -> R) -> R {
+        let name = std::ptr::from_ref(name).cast_mut();
+        self.at.kernel.store(name, Ordering::Relaxed);
+        self.at(AtWork::Kernel, does)
+    }
+
+    /// The executor goes on within an item, to something.
+    pub(crate) fn goes_on(&self) -> u64 {
+        let step = (self.at.work.load(Ordering::Relaxed) | (STEP - 1)) + 1;
+        self.at.work.store(step, Ordering::Relaxed);
+        step
     }
 
     /// The executor has passed one more item.
@@ -256,13 +296,25 @@ impl Reclaim for Shared {
         if let Some(blocked) = self.blocked() {
             return Stand::Waits(blocked);
         }
-        let at = self.at.load(Ordering::Relaxed);
-        let mut known = [Work::Kernel, Work::Stream].into_iter();
-        Stand::Works(
-            known
-                .find(|work| *work as u8 == at)
-                .unwrap_or(Work::Something),
-        )
+        let at = self.at.work.load(Ordering::Acquire) % STEP;
+        Stand::Works(if at == AtWork::Kernel as u64 {
+            // SAFETY: it is null, or was a reference that lives for ever.
+            let name = unsafe { self.at.kernel.load(Ordering::Relaxed).as_ref() };
+            Work::Kernel(name.map(|name| name.0()))
+        } else if at == AtWork::Stream as u64 {
+            Work::Stream
+        } else {
+            Work::Something
+        })
+    }
+
+    fn calls(&self) -> &Calls {
+        &self.calls
+    }
+
+    fn progress(&self) -> u64 {
+        // Neither ever becomes less.
+        self.passed() + self.at.work.load(Ordering::Relaxed) / STEP
     }
 
     fn passed(&self) -> u64 {

@@ -8,7 +8,7 @@ use tidegate_hal::memory::Ptr;
 use tidegate_words::Bell;
 use tidegate_words::sync::Ordering;
 
-use crate::reclaim::Shared;
+use crate::reclaim::{AtWork, Named, Shared};
 
 /// A stream that has been given something to do; the test is its executor.
 fn stream() -> Shared {
@@ -43,12 +43,25 @@ fn a_stream_says_what_it_is_at() {
         other => panic!("{other:?}"),
     };
     assert_eq!(at(&shared), Work::Something);
-    shared.at(Work::Kernel, || assert_eq!(at(&shared), Work::Kernel));
-    shared.at(Work::Stream, || assert_eq!(at(&shared), Work::Stream));
+    let mut steps = vec![shared.progress()];
+    static NAME: Named = Named(|| "relax");
+    shared.at_kernel(&NAME, || {
+        assert_eq!(at(&shared), Work::Kernel(Some("relax")));
+        steps.push(shared.progress());
+    });
+    assert_eq!(at(&shared), Work::Something);
+    shared.at(AtWork::Stream, || {
+        assert_eq!(at(&shared), Work::Stream);
+        steps.push(shared.progress());
+    });
+    shared.goes_on();
+    steps.push(shared.progress());
     shared.set_blocked([wait()].into_iter());
     assert!(matches!(shared.stand(), Stand::Waits(blocked) if blocked.on == [wait()]));
     shared.set_running();
     assert_eq!(at(&shared), Work::Something);
     shared.pass();
+    steps.push(shared.progress());
+    assert!(steps.is_sorted_by(|one, next| one < next), "{steps:?}");
     assert!(matches!(shared.stand(), Stand::Through));
 }

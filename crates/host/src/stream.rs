@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
 use tidegate_hal::batch::Batch;
-use tidegate_hal::device::{DeviceError, Fault, Reclaim, Stream, StreamConfig};
+use tidegate_hal::device::{Call, DeviceError, Fault, Reclaim, Stream, StreamConfig};
 use tidegate_hal::far::Bus;
 use tidegate_words::{Patience, ahead};
 
@@ -205,9 +205,11 @@ impl HostStream {
             Queue::Inline(executor) => {
                 let executor = &mut *not_inside(executor, "work")?;
                 count();
+                let call = item.call();
                 // SAFETY: the caller's promise.
-                let execute = || unsafe { executor.execute(item, None) };
-                if let Err(panic) = catch_unwind(AssertUnwindSafe(execute)) {
+                let execute = AssertUnwindSafe(|| unsafe { executor.execute(item, None) });
+                let executed = (self.shared.calls()).during(call, || catch_unwind(execute));
+                if let Err(panic) = executed {
                     executor.recover(panic);
                 }
                 // The kernel may have forked, and this be its child.
@@ -246,12 +248,13 @@ impl HostStream {
         unsafe { self.push(item) }
     }
 
-    pub(crate) unsafe fn launch(
-        &self,
-        kernel: impl Fn() + Send + 'static,
-    ) -> Result<(), DeviceError> {
+    pub(crate) unsafe fn launch<N, K>(&self, kernel: K) -> Result<(), DeviceError>
+    where
+        N: 'static,
+        K: Fn() + Send + 'static,
+    {
         // SAFETY: the caller's promise (`ClosureDevice::launch`).
-        unsafe { self.record_or_push(Recorded::Kernel(Job::new(kernel))) }
+        unsafe { self.record_or_push(Recorded::Kernel(Job::new::<N, K>(kernel))) }
     }
 
     fn is_inline(&self) -> bool {
@@ -305,7 +308,8 @@ unsafe impl Stream for HostStream {
         self.not_inside("synchronisation")?;
         let shared = &self.shared;
         shared.process.check()?;
-        shared.wait_until_passed(self.mark(), self.own);
+        let wait = || shared.wait_until_passed(self.mark(), self.own);
+        shared.calls().during(Call::Synchronize, wait);
         Ok(shared.fault().map_or(Ok(()), Err))
     }
 
@@ -437,6 +441,6 @@ impl Drop for HostStream {
         inlet.borrow_mut().push_last(Item::Stop);
         self.shared.work.ring();
         // The executor catches the panics of kernels, so its thread ends by the item.
-        let _ = thread.join();
+        let _ = (self.shared.calls()).during(Call::Drop, || thread.join());
     }
 }

@@ -45,7 +45,7 @@ where
 {
     // SAFETY: the view is of this stream's own memory (brand), live until it has passed (regions and halves are retired in
     // stream order), and accessed only in stream order.
-    unsafe { D::launch(stream.raw(), move || kernel(lowered.view())) }?;
+    unsafe { D::launch::<F, _>(stream.raw(), move || kernel(lowered.view())) }?;
     Ok(())
 }
 
@@ -67,7 +67,7 @@ macro_rules! kernel_of {
                     unsafe { self($($name.view()),+) }
                 };
                 // SAFETY: as for a kernel of one argument.
-                unsafe { Dev::launch(stream.raw(), kernel) }?;
+                unsafe { Dev::launch::<Fun, _>(stream.raw(), kernel) }?;
                 Ok(())
             }
         }

@@ -9,7 +9,7 @@
 //!
 //! Its error is the launch's. What it would get too many parameters for is not called.
 
-use tidegate_hal::device::{Device, DeviceError, Parameters, Stream as _};
+use tidegate_hal::device::{Call, Device, DeviceError, Parameters, Reclaim as _, Stream as _};
 
 use super::{Argument, Kernel, Lowered};
 use crate::error::Result;
@@ -55,7 +55,10 @@ macro_rules! kernel_of {
                 if !parameters.fit() {
                     return Err(super::too_many());
                 }
-                let launched = (self.0)(stream.raw(), &parameters);
+                // Its library may have to wait for room on the stream.
+                let calls = stream.raw().reclaim().calls();
+                let launch = || (self.0)(stream.raw(), &parameters);
+                let launched = calls.during(Call::Launch, launch);
                 // Also if it failed: a part may have been enqueued.
                 stream.raw().enqueued()?;
                 Ok(launched?)

@@ -35,6 +35,10 @@ struct Graph {
     edges: BTreeMap<usize, BTreeSet<usize>>,
     /// Those of them that stand for collective calls.
     collective: BTreeSet<(usize, usize)>,
+    /// Ranks whose programs wait for streams of their own: they enqueue nothing that others wait for.
+    held: BTreeSet<usize>,
+    /// Those of them whose stream waits for no rank.
+    held_by_work: BTreeSet<usize>,
     /// Ranks of which it is not known for whom they wait, or not for whom else, and why.
     unknown: BTreeMap<usize, &'static str>,
 }
@@ -82,14 +86,24 @@ fn lines(
     answer: &Answer,
     answers: &BTreeMap<usize, Answer>,
 ) -> impl Iterator<Item = Line> {
-    let idle = answer.waits.is_empty() && answer.busy.is_empty() && inside.is_none();
+    let idle = answer.waits.is_empty()
+        && answer.busy.is_empty()
+        && answer.calls.is_empty()
+        && inside.is_none();
     let dropped = match (idle && !answer.unsaid, dropped(rank, answers)) {
         (true, None) => Some(NOTHING.to_owned()),
         (true, Some(what)) => Some(format!("nothing, and {what}")),
         (false, what) => what,
     };
     let unsaid = answer.unsaid.then(|| UNSAID.to_owned());
+    let calls = answer.calls.iter().map(|call| {
+        format!(
+            "its own stream `{}`, in {} (for {} ms)",
+            call.stream, call.call, call.millis
+        )
+    });
     let first = [dropped, inside, unsaid].into_iter().flatten();
+    let first = first.chain(calls);
     let waits = answer.waits.iter().map(|wait| {
         format!(
             "rank {}, {} (window `{}`, epoch {}, stream `{}`, for {} ms)",
@@ -103,10 +117,14 @@ fn lines(
     let more_waits = more(answer.more_waits, "waits, of which none has lasted longer");
     let others = streams(answer);
     let busy = answer.busy.iter();
-    let busy = busy.map(move |(stream, at)| at_work(stream, *at, &others, answer));
+    let busy = busy.map(move |(stream, at)| at_work(stream, at, &others, answer));
     let more_busy = more(
         answer.more_busy,
         "streams that wait for no rank, and may be at work",
+    );
+    let more_calls = more(
+        answer.more_calls,
+        "calls on its own streams, of which none has lasted longer",
     );
     let (first, waits, busy) = (
         first.map(Line::from),
@@ -114,6 +132,7 @@ fn lines(
         busy.map(Line::from),
     );
     first
+        .chain(more_calls)
         .chain(waits)
         .chain(more_waits)
         .chain(busy)
@@ -135,10 +154,13 @@ fn streams(answer: &Answer) -> BTreeSet<&str> {
 }
 
 /// What is said of a stream that others may wait for, though it waits for no peer.
-fn at_work(stream: &str, at: At, streams: &BTreeSet<&str>, answer: &Answer) -> String {
+fn at_work(stream: &str, at: &At, streams: &BTreeSet<&str>, answer: &Answer) -> String {
     let behind = "what is enqueued behind that has not been done";
     match at {
-        At::Kernel => format!("no rank, but its stream `{stream}` runs a kernel: {behind}"),
+        At::Kernel(None) => format!("no rank, but its stream `{stream}` runs a kernel: {behind}"),
+        At::Kernel(Some(kernel)) => {
+            format!("no rank, but its stream `{stream}` runs the kernel `{kernel}`: {behind}")
+        }
         // What that other stream is at has a line of its own; where it has none, it has just come to its end.
         At::Stream => {
             let others = streams.iter().filter(|other| **other != stream);
@@ -192,6 +214,13 @@ impl Graph {
         if peers.peek().is_some() {
             self.edges.entry(rank).or_default().extend(peers);
         }
+        if !answer.calls.is_empty() {
+            self.held.insert(rank);
+        }
+        let works = |stream: &String| answer.busy.iter().any(|(busy, _)| busy == stream);
+        if answer.calls.iter().any(|call| works(&call.stream)) {
+            self.held_by_work.insert(rank);
+        }
         if answer.more_waits > 0 {
             self.is_unknown(rank, "has more waits than it could say");
         }
@@ -235,6 +264,14 @@ impl Graph {
                 "  no cycle is seen, but there may be one: rank {rank} {why}{more}"
             )
             .expect(TEXT);
+        } else if cycles.is_empty() && !self.held_by_work.is_empty() {
+            let held: Vec<_> = self.held_by_work.iter().copied().collect();
+            let held = listed(&held);
+            write!(
+                text,
+                "  no cycle: work that does not end, on a stream that the program waits for, holds up {held}"
+            )
+            .expect(TEXT);
         } else if cycles.is_empty() {
             text.push_str("  no cycle: somebody is late, or never posts, completes or comes");
         }
@@ -247,7 +284,16 @@ impl Graph {
                 }
                 false => "",
             };
-            writeln!(text, "  cycle: {}{unless}", named(cycle)).expect(TEXT);
+            let held = cycle.iter().copied();
+            let held: Vec<_> = held.filter(|rank| self.held.contains(rank)).collect();
+            let held = match held.len() {
+                0 => String::new(),
+                _ => format!(
+                    " (the program waits for a stream of its own on {})",
+                    listed(&held)
+                ),
+            };
+            writeln!(text, "  cycle: {}{unless}{held}", named(cycle)).expect(TEXT);
         }
         if cycles.len() > CYCLES {
             let more = cycles.len() - CYCLES;
@@ -306,7 +352,7 @@ fn cycles(edges: &BTreeMap<usize, BTreeSet<usize>>) -> Vec<Vec<usize>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::Waiting;
+    use crate::message::{Calling, Waiting};
 
     fn report_of(size: usize, answers: &BTreeMap<usize, Answer>) -> String {
         describe(size, answers, &BTreeMap::new())
@@ -454,7 +500,12 @@ mod tests {
 
     #[test]
     fn streams_that_are_at_work_are_named() {
-        let busy = [("a", At::Kernel), ("b", At::Stream), ("c", At::Something)];
+        let busy = [
+            ("a", At::Kernel(None)),
+            ("b", At::Stream),
+            ("c", At::Something),
+            ("d", At::Kernel(Some("relax".to_owned()))),
+        ];
         let busy = busy.map(|(name, at)| (name.to_owned(), at)).to_vec();
         let late = Answer {
             busy,
@@ -463,13 +514,64 @@ mod tests {
         let text = report_of(2, &BTreeMap::from([(0, waits_for(1)), (1, late)]));
         for part in [
             "rank 1: no rank, but its stream `a` runs a kernel: ",
-            "rank 1: no rank, but its stream `b` waits for another of its streams (`a` or `c`): ",
+            "rank 1: no rank, but its stream `b` waits for another of its streams (`a` or `c` or `d`): ",
+            "rank 1: no rank, but its stream `d` runs the kernel `relax`: ",
             "rank 1: no rank, but its stream `c` may be at work (it runs a kernel, ",
             "no cycle: ",
         ] {
             assert!(text.contains(part), "{text}");
         }
         assert!(!text.contains("nothing"), "{text}");
+    }
+
+    fn in_a_call_on(stream: &str, call: &str, answer: Answer) -> Answer {
+        let call = Calling {
+            stream: stream.into(),
+            call: call.into(),
+            millis: 31_000,
+        };
+        Answer {
+            calls: vec![call],
+            ..answer
+        }
+    }
+
+    /// Neither program enqueues what the other's stream waits for.
+    #[test]
+    fn programs_that_wait_for_their_own_streams_are_named() {
+        let one = in_a_call_on("s", "`synchronize`", waits_for(1));
+        let two = in_a_call_on("t", "`launch`", waits_for(0));
+        let text = report_of(2, &BTreeMap::from([(0, one), (1, two.clone())]));
+        for part in [
+            "rank 0: its own stream `s`, in `synchronize` (for 31000 ms)\n",
+            "rank 1: its own stream `t`, in `launch` (for 31000 ms)\n",
+            "cycle: rank 0 -> rank 1 -> rank 0 (the program waits for a stream of its own on ranks 0, 1)",
+        ] {
+            assert!(text.contains(part), "{text}");
+        }
+        let text = report_of(2, &BTreeMap::from([(0, waits_for(1)), (1, two)]));
+        assert!(text.ends_with("a stream of its own on rank 1)"), "{text}");
+    }
+
+    #[test]
+    fn a_kernel_that_does_not_end_holds_up_who_waits_for_it() {
+        let busy = vec![("s".to_owned(), At::Kernel(Some("relax".to_owned())))];
+        let works = Answer {
+            busy,
+            ..Answer::default()
+        };
+        let held = in_a_call_on("s", "`synchronize`", works.clone());
+        let text = report_of(2, &BTreeMap::from([(0, waits_for(1)), (1, held)]));
+        for part in [
+            "rank 1: its own stream `s`, in `synchronize` (for 31000 ms)\n",
+            "rank 1: no rank, but its stream `s` runs the kernel `relax`: ",
+            "no cycle: work that does not end, on a stream that the program waits for, holds up rank 1",
+        ] {
+            assert!(text.contains(part), "{text}");
+        }
+        // Whoever does not wait for it may be late for another reason.
+        let text = report_of(2, &BTreeMap::from([(0, waits_for(1)), (1, works)]));
+        assert!(text.ends_with("never posts, completes or comes"), "{text}");
     }
 
     #[test]

@@ -96,7 +96,15 @@ fn an_answer_is_a_message() {
     };
     let mut answer = Answer {
         waits: (0..3).map(named).collect(),
-        busy: vec![(name.clone(), At::Kernel); 3],
+        busy: vec![(name.clone(), At::Kernel(Some(name.clone()))); 3],
+        calls: vec![
+            Calling {
+                stream: name.clone(),
+                call: "`synchronize`".to_owned(),
+                millis: u64::MAX,
+            };
+            2 * CALLS
+        ],
         come: u64::MAX,
         inside: Some(Inside {
             what: name.clone(),

@@ -5,17 +5,20 @@ use std::sync::atomic::AtomicUsize;
 use std::task::Waker;
 
 use tidegate_hal::batch::{Awaited, Tag};
-use tidegate_hal::device::{Blocked, Fault};
+use tidegate_hal::device::{Blocked, Calls, Fault};
 
 use super::*;
 
 /// A stream that runs a kernel, and waits for rank 0 behind it: by the second look it has come there.
 #[derive(Default)]
-struct GoesOn(AtomicUsize);
+struct GoesOn {
+    looks: AtomicUsize,
+    calls: Calls,
+}
 
 impl GoesOn {
     fn is_at_its_wait(&self) -> bool {
-        self.0.fetch_add(1, Ordering::Relaxed) > 0
+        self.looks.fetch_add(1, Ordering::Relaxed) > 0
     }
 
     fn wait() -> Blocked {
@@ -47,7 +50,15 @@ impl Reclaim for GoesOn {
 
     fn stand(&self) -> Stand {
         self.blocked()
-            .map_or(Stand::Works(Work::Kernel), Stand::Waits)
+            .map_or(Stand::Works(Work::Kernel(None)), Stand::Waits)
+    }
+
+    fn calls(&self) -> &Calls {
+        &self.calls
+    }
+
+    fn progress(&self) -> u64 {
+        0
     }
 
     fn passed(&self) -> u64 {

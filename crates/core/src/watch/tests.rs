@@ -99,6 +99,96 @@ fn a_rank_that_does_not_come_to_a_collective_call_is_reported() {
     }
 }
 
+/// A kernel that ends when it is told to.
+fn busy(over: &Arc<AtomicBool>) -> impl Fn(&mut [u8]) + Clone + Send + 'static {
+    let over = over.clone();
+    move |_: &mut [u8]| {
+        // Where the test fails nobody ends it.
+        let begun = Instant::now();
+        while !over.load(Ordering::Acquire) && begun.elapsed() < Duration::from_secs(25) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+struct Unpark(std::thread::Thread);
+
+impl std::task::Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let waker = Arc::new(Unpark(std::thread::current())).into();
+    let mut context = std::task::Context::from_waker(&waker);
+    let mut future = std::pin::pin!(future);
+    loop {
+        match future.as_mut().poll(&mut context) {
+            std::task::Poll::Ready(value) => break value,
+            std::task::Poll::Pending => std::thread::park(),
+        }
+    }
+}
+
+/// Nobody else waits for this rank: its program waits for its own stream, whose kernel does not end.
+#[test]
+fn a_call_that_waits_for_a_kernel_without_end_is_reported() {
+    let calls = [
+        "`synchronize`",
+        "`into_host`",
+        "`read`",
+        "`synchronized`",
+        "the drop of the stream",
+        "`launch`",
+    ];
+    for call in calls {
+        World::<Host>::local(1, |world| {
+            world.report_waits_after(Duration::from_millis(300));
+            let over = Arc::new(AtomicBool::new(false));
+            let (end, looks) = (over.clone(), world.clone());
+            let seen = std::thread::spawn(move || {
+                let line = format!("rank 0: its own stream `a`, in {call} (for ");
+                let report = wait_for_report(&looks, |report| report.contains(&line));
+                end.store(true, Ordering::Release);
+                report
+            });
+            {
+                let options = crate::StreamOptions::new().name("a");
+                let options = match call {
+                    "`launch`" => options.inline(),
+                    _ => options,
+                };
+                crate::stream!(let s = world.stream_with(options).unwrap());
+                let window = Window::<u8, BySlot>::by_slot("w").slot_from(0, 0, 8);
+                let (mut inbox, _outbox) = window.slot_to(0, 0).open(&s).unwrap();
+                let region = crate::Region::<u8, _>::zeroed(&world, 1).unwrap();
+                let mut region = region.on(&s).unwrap();
+                s.launch(busy(&over), &mut region).unwrap();
+                match call {
+                    "`synchronize`" => s.synchronize().unwrap(),
+                    "`into_host`" => drop(
+                        region
+                            .into_host(&s)
+                            .map_err(|refused| refused.error)
+                            .unwrap(),
+                    ),
+                    "`read`" => drop(inbox.read(&s).unwrap()),
+                    "`synchronized`" => block_on(s.synchronized()).unwrap(),
+                    _ => {}
+                }
+            }
+            let report = seen.join().unwrap();
+            for part in [
+                "rank 0: no rank, but its stream `a` runs the kernel `tidegate_core::watch::tests::busy::{{closure}}`: ",
+                "no cycle: work that does not end, on a stream that the program waits for, holds up rank 0",
+            ] {
+                assert!(report.contains(part), "{call}: {report}");
+            }
+        });
+    }
+}
+
 /// Rank 0 waits for a complete of rank 1, whose stream has a kernel in front of it; and behind it stands another stream.
 #[test]
 fn a_rank_whose_stream_runs_a_kernel_is_reported() {
@@ -114,20 +204,13 @@ fn a_rank_whose_stream_runs_a_kernel_is_reported() {
             .unwrap();
         let over = Arc::new(AtomicBool::new(false));
         if world.rank() == 1 {
-            let over = over.clone();
-            let busy = move |_: &mut [u8]| {
-                // Where the test fails nobody ends it.
-                let begun = Instant::now();
-                while !over.load(Ordering::Acquire) && begun.elapsed() < Duration::from_secs(25) {
-                    std::thread::sleep(Duration::from_millis(1));
-                }
-            };
-            s.launch(busy, &mut region).unwrap();
+            s.launch(busy(&over), &mut region).unwrap();
         }
         let region = s.hand_off(region, &side).unwrap();
         let _outbox = outbox.start().complete(&s).unwrap();
         let _inbox = exposed.wait(&s).unwrap();
-        let kernel = "rank 1: no rank, but its stream `main` runs a kernel: ";
+        let kernel =
+            "rank 1: no rank, but its stream `main` runs the kernel `tidegate_core::watch::tests::";
         let report = wait_for_report(&world, |report| report.contains(kernel));
         for part in [
             "rank 0: rank 1, its complete (window `w`, ",

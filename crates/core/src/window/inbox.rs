@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use tidegate_hal::batch::{Add, Awaited, Batch, Landed, Landing, QUANTUM, Step, Tag, Wait};
-use tidegate_hal::device::{Device, HostAccess, Reclaim, Stream as _};
+use tidegate_hal::device::{Call, Device, HostAccess, Reclaim, Stream as _};
 use tidegate_hal::nic::Program;
 use tidegate_words::State as Look;
 
@@ -437,7 +437,7 @@ impl<'s, T: Element, D: HostAccess> Inbox<'s, T, BySlot, D> {
     ///
     /// What made the stream fail; [`Error::Capturing`].
     pub fn read<'b>(&'b mut self, stream: &Stream<'s, D>) -> Result<Slots<'b, T>> {
-        stream.synchronize()?;
+        stream.synchronize_in(Call::Read)?;
         // SAFETY: the stream has passed everything that was enqueued, the last wait included; the inbox is borrowed
         // exclusively, so nothing can be enqueued with it, or posted, while the slots are read.
         Ok(unsafe { Slots::new(self.held.table.slots()) })
@@ -453,7 +453,7 @@ macro_rules! host_memory {
             ///
             /// What made the stream fail; [`Error::Capturing`].
             pub fn host_mut<'b>(&'b mut self, stream: &Stream<'s, D>) -> Result<&'b mut [T]> {
-                stream.synchronize()?;
+                stream.synchronize_in(Call::HostMut)?;
                 let table = &self.held.table;
                 let (memory, len) = (table.memory.0.cast::<T>(), table.len);
                 // SAFETY: `memory` has `len` elements for which all bytes are valid, aligned to a cache line; the

@@ -238,7 +238,7 @@ api! {
     }
 
     fn cuGraphLaunch(exec: Handle, stream: Handle) {
-        state().launch(exec, stream)
+        state().launch(exec, stream).map(drop)
     }
 
     fn cuGraphExecDestroy(exec: Handle) {

@@ -51,7 +51,9 @@ unsafe fn launch(
     let function = function(handle)?;
     // SAFETY: the caller's promise.
     let launch = unsafe { Launch::new((handle, function), how, arguments) }?;
-    state().enqueue(stream, What::Grid(Arc::new(launch)), early)
+    state()
+        .enqueue(stream, What::Grid(Arc::new(launch)), early)
+        .map(drop)
 }
 
 api! {

@@ -283,12 +283,11 @@ api! {
             None if !captured => What::Write(to as usize, unsafe { read(from, bytes) }),
             _ => What::Copy(to as usize, from, bytes),
         };
-        state.enqueue(stream, what, false)
+        state.enqueue(stream, what, false).map(drop)
     }
 
     fn cuMemcpyDtoHAsync_v2(to: usize, from: u64, bytes: usize, stream: Handle) {
-        let mut state = state();
-        state.enqueue(stream, What::Copy(to, from as usize, bytes), false)?;
+        let mut state = state().enqueue(stream, What::Copy(to, from as usize, bytes), false)?;
         let captured = state.stream(stream)?.recording.is_some();
         match memory::find(to) {
             // Likewise written.
@@ -298,15 +297,15 @@ api! {
     }
 
     fn cuMemcpyDtoDAsync_v2(to: u64, from: u64, bytes: usize, stream: Handle) {
-        state().enqueue(stream, What::Copy(to as usize, from as usize, bytes), false)
+        state().enqueue(stream, What::Copy(to as usize, from as usize, bytes), false).map(drop)
     }
 
     fn cuMemsetD8Async(at: u64, value: u8, count: usize, stream: Handle) {
-        state().enqueue(stream, What::Fill(at as usize, u32::from(value), 1, count), false)
+        state().enqueue(stream, What::Fill(at as usize, u32::from(value), 1, count), false).map(drop)
     }
 
     fn cuMemsetD32Async(at: u64, value: c_uint, count: usize, stream: Handle) {
-        state().enqueue(stream, What::Fill(at as usize, value, 4, count), false)
+        state().enqueue(stream, What::Fill(at as usize, value, 4, count), false).map(drop)
     }
 
     fn cuMemAllocFromPoolAsync(at: *mut u64, bytes: usize, _pool: Handle, stream: Handle) {
@@ -329,11 +328,11 @@ api! {
         if !memory::is_piece(at as usize, |kind| matches!(kind, memory::Kind::Device(_))) {
             return Err(codes::INVALID_VALUE);
         }
-        state().enqueue(stream, What::Free(at as usize), false)
+        state().enqueue(stream, What::Free(at as usize), false).map(drop)
     }
 
     fn cuLaunchHostFunc(stream: Handle, function: unsafe extern "C" fn(usize), data: usize) {
-        state().enqueue(stream, What::Call(function, data), false)
+        state().enqueue(stream, What::Call(function, data), false).map(drop)
     }
 
     fn cuStreamBatchMemOp_v2(stream: Handle, count: c_uint, ops: *const sys::CUstreamBatchMemOpParams, flags: c_uint) {
@@ -344,6 +343,6 @@ api! {
         let ops = unsafe { std::slice::from_raw_parts(ops, count as usize) };
         // SAFETY: `api`.
         let words: Result<Vec<_>, i32> = ops.iter().map(|op| unsafe { word(op) }).collect();
-        state().enqueue(stream, What::Words(words?.into_iter().flatten().collect()), false)
+        state().enqueue(stream, What::Words(words?.into_iter().flatten().collect()), false).map(drop)
     }
 }

@@ -140,11 +140,12 @@ unsafe impl<S: Over, const MUTE: bool> HostAccess for By<S, MUTE> {}
 
 // SAFETY: kernels are the host's.
 unsafe impl<S: Over, const MUTE: bool> ClosureDevice for By<S, MUTE> {
-    unsafe fn launch<K>(stream: &S, kernel: K) -> Result<(), DeviceError>
+    unsafe fn launch<N, K>(stream: &S, kernel: K) -> Result<(), DeviceError>
     where
+        N: 'static,
         K: Fn() + Send + 'static,
     {
         // SAFETY: the caller's promise.
-        unsafe { <Host as ClosureDevice>::launch(stream.host(), kernel) }
+        unsafe { <Host as ClosureDevice>::launch::<N, K>(stream.host(), kernel) }
     }
 }

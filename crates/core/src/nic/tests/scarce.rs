@@ -71,6 +71,14 @@ impl Reclaim for Broken {
         self.host.stand()
     }
 
+    fn calls(&self) -> &device::Calls {
+        self.host.calls()
+    }
+
+    fn progress(&self) -> u64 {
+        self.host.progress()
+    }
+
     fn passed(&self) -> u64 {
         self.host.passed()
     }

@@ -1,0 +1,228 @@
+//! In which call of a stream the program is.
+//!
+//! # Model
+//!
+//! A call that may block its caller says so here while it lasts: two stores, by the thread that makes it. Somebody looks
+//! now and then ([`Calls::look`]), and remembers when it first saw the call: so nobody asks for the time when a call begins.
+//! A call counts as begun anew whenever the stream has gone on, since a stream that works is no news.
+//!
+//! It is for people, and no protocol: where two threads make calls on one stream at a time (one of them drops a region,
+//! say), one of the calls may not be seen.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+/// A call on a stream that may block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Call {
+    /// It enqueues a kernel.
+    Launch = 1,
+    /// It enqueues a batch: what posts, completes and waits are made of.
+    Batch,
+    /// It enqueues a recording.
+    Replay,
+    /// It orders two streams.
+    HandOff,
+    /// It gives memory back that the stream may use.
+    Release,
+    /// It waits for all that was enqueued.
+    Synchronize,
+    /// So that the host may have a region.
+    IntoHost,
+    /// So that the host may read an inbox.
+    Read,
+    /// So that the host may write the memory of an inbox.
+    HostMut,
+    /// It drops the stream.
+    Drop,
+    /// A future waits for all that was enqueued.
+    Synchronized,
+}
+
+impl Call {
+    const ALL: [Call; 11] = [
+        Call::Launch,
+        Call::Batch,
+        Call::Replay,
+        Call::HandOff,
+        Call::Release,
+        Call::Synchronize,
+        Call::IntoHost,
+        Call::Read,
+        Call::HostMut,
+        Call::Drop,
+        Call::Synchronized,
+    ];
+
+    fn of(number: u64) -> Option<Self> {
+        Self::ALL.into_iter().find(|call| *call as u64 == number)
+    }
+
+    /// What the program does there, for people: "it is in …".
+    pub fn name(self) -> &'static str {
+        match self {
+            Call::Launch => "`launch`",
+            Call::Batch => "a call that enqueues part of an epoch",
+            Call::Replay => "`replay`",
+            Call::HandOff => "`hand_off`",
+            Call::Release => "the drop of a region or a window",
+            Call::Synchronize => "`synchronize`",
+            Call::IntoHost => "`into_host`",
+            Call::Read => "`read`",
+            Call::HostMut => "`host_mut`",
+            Call::Drop => "the drop of the stream",
+            Call::Synchronized => "`synchronized`",
+        }
+    }
+}
+
+/// The calls on a stream that are under way.
+#[derive(Debug, Default)]
+pub struct Calls {
+    /// The lowest byte: the call that blocks a thread, 0 while there is none. Above it: how many there were.
+    at: AtomicU64,
+    looked: Mutex<Looked>,
+}
+
+#[derive(Debug, Default)]
+struct Looked {
+    /// What was found at the last look.
+    at: u64,
+    /// How far the stream was when it was first found so.
+    progress: u64,
+    since: Option<Instant>,
+    /// Futures that wait, with a number for each.
+    futures: Vec<(u64, Call, Instant)>,
+    last: u64,
+}
+
+const CALL: u64 = 0xff;
+
+impl Calls {
+    /// Does something that may block the caller. Inside of another call, that one counts.
+    #[inline]
+    pub fn during<R>(&self, call: Call, does: impl FnOnce() -> R) -> R {
+        let at = self.at.load(Ordering::Relaxed);
+        if at & CALL != 0 {
+            return does();
+        }
+        self.at.store(at + call as u64, Ordering::Relaxed);
+        let _ends = Ends(self, at + CALL + 1);
+        does()
+    }
+
+    /// A future waits, until what is returned is dropped.
+    #[must_use]
+    pub fn awaits(&self, call: Call) -> Awaits<'_> {
+        let mut looked = self.looked();
+        looked.last += 1;
+        let number = looked.last;
+        looked.futures.push((number, call, Instant::now()));
+        Awaits(self, number)
+    }
+
+    /// The call that is under way, and since when it was found so. `progress`: a number that changes when the stream goes
+    /// on.
+    pub fn look(&self, progress: u64) -> Option<(Call, Instant)> {
+        let at = self.at.load(Ordering::Relaxed);
+        let mut looked = self.looked();
+        let now = Instant::now();
+        let goes_on = std::mem::replace(&mut looked.progress, progress) != progress;
+        let is_new = std::mem::replace(&mut looked.at, at) != at;
+        if goes_on || is_new {
+            looked.since = None;
+        }
+        if goes_on {
+            looked.futures.iter_mut().for_each(|each| each.2 = now);
+        }
+        match Call::of(at & CALL) {
+            Some(call) => Some((call, *looked.since.get_or_insert(now))),
+            None => looked
+                .futures
+                .first()
+                .map(|(_, call, since)| (*call, *since)),
+        }
+    }
+
+    fn looked(&self) -> MutexGuard<'_, Looked> {
+        self.looked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct Ends<'a>(&'a Calls, u64);
+
+impl Drop for Ends<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.at.store(self.1, Ordering::Relaxed);
+    }
+}
+
+/// A future that waits: see [`Calls::awaits`].
+#[derive(Debug)]
+pub struct Awaits<'a>(&'a Calls, u64);
+
+impl Drop for Awaits<'_> {
+    fn drop(&mut self) {
+        self.0.looked().futures.retain(|each| each.0 != self.1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+
+    fn call(calls: &Calls) -> Option<Call> {
+        calls.look(0).map(|(call, _)| call)
+    }
+
+    #[test]
+    fn the_outermost_call_counts_until_it_is_over() {
+        let calls = Calls::default();
+        for each in Call::ALL {
+            assert_eq!(call(&calls), None);
+            calls.during(each, || {
+                calls.during(Call::Batch, || assert_eq!(call(&calls), Some(each)));
+                assert_eq!(call(&calls), Some(each));
+            });
+        }
+        let panics = AssertUnwindSafe(|| calls.during(Call::Launch, || panic!("on purpose")));
+        assert!(catch_unwind(panics).is_err());
+        assert_eq!(call(&calls), None);
+    }
+
+    #[test]
+    fn time_counts_from_when_the_stream_went_on() {
+        let calls = Calls::default();
+        let since = |progress| calls.look(progress).map(|(_, since)| since);
+        let first = calls.during(Call::Launch, || {
+            let first = since(7);
+            assert_eq!(since(7), first);
+            assert!(since(8) > first);
+            since(8)
+        });
+        // Another call of the same kind is another one.
+        calls.during(Call::Launch, || assert!(since(8) > first));
+    }
+
+    #[test]
+    fn futures_wait_beside_calls() {
+        let calls = Calls::default();
+        let one = calls.awaits(Call::Synchronized);
+        let first = calls.look(0);
+        let two = calls.awaits(Call::Synchronized);
+        calls.during(Call::Launch, || {
+            assert_eq!(call(&calls), Some(Call::Launch));
+        });
+        assert_eq!(calls.look(0), first);
+        assert!(calls.look(1).map(|(_, since)| since) > first.map(|(_, since)| since));
+        drop(one);
+        assert_eq!(call(&calls), Some(Call::Synchronized));
+        drop(two);
+        assert_eq!(call(&calls), None);
+    }
+}
