@@ -1,8 +1,8 @@
 //! Why a job could not be joined.
 
-use crate::limits::WithLimit;
 use std::time::Duration;
 use tidegate_hal::control::ControlError;
+use tidegate_hal::limits::WithLimit;
 use tidegate_hal::process::Forked;
 
 /// Why a rank could not join its job.

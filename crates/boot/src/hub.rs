@@ -25,11 +25,11 @@
 //! does not read, is its rank's end: `Lost` to all others. Callers who do not prove that they belong to
 //! the job are logged and sent away. Before the job runs, a lost rank ends the rendezvous for all, with the reason.
 
+use tidegate_hal::limits::WithLimit;
 use tidegate_hal::tell;
 
 use crate::config::unheard;
 use crate::handshake::{Answer, Caller, PATIENCE, Refusal};
-use crate::limits::WithLimit;
 use crate::link::{Body, Link};
 use crate::secret::Key;
 use crate::wire::{Message, NodeId};

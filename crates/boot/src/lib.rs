@@ -41,7 +41,6 @@ mod hub;
 mod inherit;
 pub mod launch;
 mod launchers;
-mod limits;
 mod link;
 mod local;
 mod loopback;

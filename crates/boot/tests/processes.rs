@@ -565,7 +565,7 @@ fn a_rank_0_that_can_let_nobody_in_names_the_limit() {
             .unwrap()
     };
     let named = |outcome: &Outcome| {
-        let limit = "RLIMIT_NOFILE, `ulimit -n`) is 16";
+        let limit = "no more than 16 descriptors (RLIMIT_NOFILE";
         has(outcome, 0, limit) && (1..24).any(|rank| has(outcome, rank, limit))
     };
     // On a slow machine too few come in time to take all the descriptors.

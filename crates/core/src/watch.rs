@@ -30,6 +30,7 @@ use std::time::{Duration, Instant};
 
 use tidegate_hal::control::{ControlError, Packet};
 use tidegate_hal::device::{Device, Reclaim, Stand, Work};
+use tidegate_hal::limits::WithLimit;
 use tidegate_hal::tell;
 
 use crate::error::{Cause, Error, Result};
@@ -147,7 +148,7 @@ impl Watch {
             .name("tidegate-watch".into())
             .spawn(move || look(&weak))
             .map_err(|e| {
-                let detail = e.to_string();
+                let detail = WithLimit(&e).to_string();
                 Error::Device(tidegate_hal::device::DeviceError::Exhausted {
                     what: "threads",
                     detail,

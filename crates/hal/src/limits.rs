@@ -1,7 +1,8 @@
 //! Which limit a refusal of the system has met.
 
+use std::fmt;
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
 
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
@@ -14,10 +15,7 @@ use crate::error::DeviceError;
 pub fn refused(doing: &'static str, bytes: usize, error: Errno) -> DeviceError {
     let (what, limit) = match error {
         Errno::MFILE => ("descriptors", no_descriptors()),
-        Errno::NFILE => (
-            "descriptors",
-            "the machine may have no more open files (/proc/sys/fs/file-max)".to_owned(),
-        ),
+        Errno::NFILE => ("descriptors", NO_FILES.to_owned()),
         Errno::NOMEM | Errno::NOSPC | Errno::AGAIN => no_memory(bytes),
         other => {
             let detail = other.to_string();
@@ -31,10 +29,60 @@ pub fn refused(doing: &'static str, bytes: usize, error: Errno) -> DeviceError {
     DeviceError::Exhausted { what, detail }
 }
 
+/// Shows an error of the system with the limit that it comes from, where that is one that a user can raise.
+#[derive(Debug)]
+pub struct WithLimit<'a>(pub &'a io::Error);
+
+impl fmt::Display for WithLimit<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)?;
+        let limit = match Errno::from_io_error(self.0) {
+            Some(Errno::MFILE) => no_descriptors(),
+            Some(Errno::NFILE) => NO_FILES.to_owned(),
+            // What this is used for fails so only for want of processes or threads.
+            Some(Errno::AGAIN) => {
+                let most = no_more(
+                    Resource::Nproc,
+                    "processes and threads",
+                    "RLIMIT_NPROC, `ulimit -u`",
+                );
+                format!("{most}; a control group can allow fewer (pids.max)")
+            }
+            Some(Errno::NOMEM) => no_memory(STACK).1,
+            Some(Errno::FBIG) => no_larger_files(),
+            _ => return Ok(()),
+        };
+        write!(f, ": {limit}")
+    }
+}
+
+/// What a new thread takes of the address space, nearly.
+const STACK: usize = 8 << 20;
+const NO_FILES: &str = "the machine may have no more open files (/proc/sys/fs/file-max)";
+
 /// What is said where a process may open no more descriptors.
 pub fn no_descriptors() -> String {
-    let most = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    format!("this process may have no more than {most} open (RLIMIT_NOFILE, `ulimit -n`)")
+    no_more(
+        Resource::Nofile,
+        "descriptors",
+        "RLIMIT_NOFILE, `ulimit -n`",
+    )
+}
+
+/// What is said where a file, or memory for peers, may not be as large as it should.
+pub fn no_larger_files() -> String {
+    no_more(
+        Resource::Fsize,
+        "bytes in a file",
+        "RLIMIT_FSIZE, `ulimit -f`",
+    )
+}
+
+fn no_more(resource: Resource, what: &str, name: &str) -> String {
+    match getrlimit(resource).current {
+        Some(most) => format!("this process may have no more than {most} {what} ({name})"),
+        None => format!("this process may have any number of {what} ({name})"),
+    }
 }
 
 fn no_memory(bytes: usize) -> (&'static str, String) {
@@ -48,9 +96,8 @@ fn no_memory(bytes: usize) -> (&'static str, String) {
     // In pages.
     let used = number("/proc/self/statm").unwrap_or(0) * rustix::param::page_size() as u64;
     let limit = getrlimit(Resource::As).current;
-    if let Some(limit) = limit.filter(|limit| used.saturating_add(bytes as u64) > *limit) {
-        let limit =
-            format!("this process may have no more than {limit} bytes (RLIMIT_AS, `ulimit -v`)");
+    if limit.is_some_and(|limit| used.saturating_add(bytes as u64) > limit) {
+        let limit = no_more(Resource::As, "bytes", "RLIMIT_AS, `ulimit -v`");
         return ("address space", limit);
     }
     ("memory", "the system has no more to give".to_owned())
@@ -81,6 +128,22 @@ fn lines(path: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_error_names_its_limit() {
+        let said = |number| WithLimit(&io::Error::from_raw_os_error(number)).to_string();
+        let names = [
+            (24, "RLIMIT_NOFILE"),
+            (23, "file-max"),
+            (11, "RLIMIT_NPROC"),
+            (27, "RLIMIT_FSIZE"),
+        ];
+        for (number, name) in names {
+            let text = said(number);
+            assert!(text.contains(name) && text.contains("os error"), "{text}");
+        }
+        assert_eq!(said(2), io::Error::from_raw_os_error(2).to_string());
+    }
 
     #[test]
     fn a_refusal_names_the_limit_that_was_met() {

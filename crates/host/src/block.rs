@@ -14,7 +14,7 @@ use rustix::process::{Resource, getrlimit};
 use tidegate_hal::control::Handle;
 use tidegate_hal::device::DeviceError;
 use tidegate_hal::far::{Bus, Reached, Span};
-use tidegate_hal::limits::refused;
+use tidegate_hal::limits::{no_larger_files, refused};
 use tidegate_hal::memory::{Block, Ptr, Sharing};
 use tidegate_hal::process::{Process, Unforked};
 
@@ -178,12 +178,10 @@ impl HostBlock {
     fn memfd(bytes: usize) -> Result<Backing, DeviceError> {
         // Memory for peers counts as a file. Beyond the limit the kernel would kill this process by SIGXFSZ.
         let limit = getrlimit(Resource::Fsize).current;
-        if let Some(limit) = limit.filter(|limit| *limit < bytes as u64) {
+        if limit.is_some_and(|limit| limit < bytes as u64) {
             return Err(DeviceError::Exhausted {
                 what: "shared memory",
-                detail: format!(
-                    "{bytes} bytes asked for; the limit of file sizes (RLIMIT_FSIZE, `ulimit -f`) is {limit} bytes"
-                ),
+                detail: format!("{MAKING} ({bytes} bytes): {}", no_larger_files()),
             });
         }
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;

@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 use tidegate_hal::batch::Batch;
 use tidegate_hal::device::{Call, DeviceError, Fault, Reclaim, Stream, StreamConfig};
 use tidegate_hal::far::Bus;
+use tidegate_hal::limits::WithLimit;
 use tidegate_words::{Patience, ahead};
 
 use crate::executor::{Executor, Item};
@@ -153,7 +154,7 @@ impl HostStream {
                 })
                 .map_err(|e| DeviceError::Exhausted {
                     what: "threads",
-                    detail: e.to_string(),
+                    detail: WithLimit(&e).to_string(),
                 })?;
             Queue::Thread {
                 inlet: RefCell::new(inlet),

@@ -2,12 +2,12 @@
 
 use super::signals::{keep_ends_of_children, survive_file_limits};
 use super::{BedArgs, Input, Job, LaunchError, Nodes, Outcome, Output};
-use crate::limits::WithLimit;
 use clap::{Args, Parser, Subcommand};
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write as _};
 use std::process::ExitCode;
 use std::time::Duration;
+use tidegate_hal::limits::WithLimit;
 
 /// The command line of `tidegate`.
 #[derive(Debug, Parser)]

@@ -47,7 +47,6 @@ pub use nodes::Nodes;
 pub use rustix::process::Signal;
 pub use tidegate_testbed::{Bed, BedError};
 
-use crate::limits::WithLimit;
 use crate::lock;
 use rustix::process::pidfd_send_signal;
 use std::ffi::OsString;
@@ -58,6 +57,7 @@ use std::process::ExitStatus;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
+use tidegate_hal::limits::WithLimit;
 use tidegate_hal::process::{Forked, Process as This};
 
 /// What becomes of what the ranks print.

@@ -9,7 +9,6 @@ use super::rank::{Rank, ended_before};
 use super::signals::{is_ignored, keep_ends_of_children, unblock};
 use super::stopped::{LOOK, LOOKS, Stopped, look};
 use super::{Job, LaunchError, Outcome, Output, Process, RankOutcome, Remote, Running};
-use crate::limits::WithLimit;
 use crate::lock;
 use crate::secret::{hex, random};
 use crate::wire::MAX_RANKS;
@@ -24,6 +23,7 @@ use std::process::ExitStatus;
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+use tidegate_hal::limits::WithLimit;
 
 /// How long ranks may take after `SIGTERM`.
 const AFTER_TERM: Duration = Duration::from_secs(2);

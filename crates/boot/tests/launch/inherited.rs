@@ -123,14 +123,20 @@ fn a_limit_that_a_job_meets_is_named() {
     let output = command.output().unwrap();
     assert_eq!(output.status.code(), Some(126), "{output:?}");
     let text = said(&output);
-    let words = ["cannot start rank ", "RLIMIT_NOFILE, `ulimit -n`) is 60"];
+    let words = [
+        "cannot start rank ",
+        "no more than 60 descriptors (RLIMIT_NOFILE",
+    ];
     assert!(words.iter().all(|words| text.contains(words)), "{text}");
 
     let mut command = tidegate(&shell("40", "sleep 1000"));
     let output = command.env(FEW_PROCESSES, "").output().unwrap();
     assert!(!output.status.success(), "{output:?}");
     let text = said(&output);
-    assert!(text.contains("RLIMIT_NPROC, `ulimit -u`) is 1"), "{text}");
+    assert!(
+        text.contains("no more than 1 processes and threads (RLIMIT_NPROC"),
+        "{text}"
+    );
 }
 
 /// Lets [`tidegate`] call [`have_few_processes`].
@@ -157,7 +163,10 @@ fn output_that_cannot_be_written_is_an_error_and_said() {
     let output = command.output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let text = said(&output);
-    let words = ["is lost: ", "RLIMIT_FSIZE, `ulimit -f`) is 10000"];
+    let words = [
+        "is lost: ",
+        "no more than 10000 bytes in a file (RLIMIT_FSIZE",
+    ];
     assert!(words.iter().all(|words| text.contains(words)), "{text}");
     let mut written = Vec::new();
     std::io::Seek::rewind(&mut file).unwrap();
