@@ -22,7 +22,7 @@ use tidegate::mpi::mpi::{self, Threading, ffi};
 use tidegate::prelude::*;
 
 /// Long enough for a loaded machine.
-const LONG: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_secs(600);
 const ROLE: &str = "TIDEGATE_TEST_ROLE";
 /// Tells the processes of a job from all others.
 const MARK: &str = "TIDEGATE_TEST_MARK";

@@ -15,6 +15,8 @@ use tidegate_fake::{Card, Config};
 use crate::common::ring;
 use crate::counting::alone;
 
+/// Nothing takes so long, however busy the machine is.
+const LONG: Duration = Duration::from_secs(600);
 const BUFFERS: [Buffers; 2] = [Buffers::Single, Buffers::Double];
 
 fn world(wire: FabricWire, options: Options) -> WorldOptions {
@@ -34,7 +36,7 @@ fn all_is_closed(card: &Card) {
     while card.works().0 > 0 || !card.open().is_empty() {
         let (works, open) = (card.works().0, card.open());
         assert!(
-            begin.elapsed() < Duration::from_secs(30),
+            begin.elapsed() < LONG,
             "{works} works and these objects are left: {open:?}"
         );
         std::thread::sleep(Duration::from_millis(1));
@@ -132,12 +134,10 @@ fn works_that_never_find_room_are_an_error() {
     let card = Card::new(Config::default());
     let limit = Duration::from_millis(300);
     let nic = |_| world(on(&card), Options::default().silence(limit));
-    let begin = Instant::now();
     let ends = World::local_with(2, nic, |world: World| {
         card.crowd(true);
         ring::run(world, Buffers::Single, 4)
     });
-    assert!(begin.elapsed() < Duration::from_secs(10));
     for end in ends {
         let error = end.unwrap_err();
         assert!(
@@ -166,14 +166,12 @@ fn strikes_that_do_not_arrive_are_an_error() {
                 Options::default().silence(Duration::from_secs(1)),
             )
         };
-        let begin = Instant::now();
         let ends = World::local_with(2, nic, |world| {
             ring::run(world.clone(), Buffers::Single, 2).unwrap();
             world.gather("heard", Vec::new()).unwrap();
             card.deafen(true);
             ring::run(world, Buffers::Single, 2)
         });
-        assert!(begin.elapsed() < Duration::from_secs(10));
         let lost = plain || tidegate_fake::PAGES;
         for end in ends {
             let failed = matches!(
@@ -225,15 +223,9 @@ fn faulty(seed: u64) -> bool {
             .silence(Duration::from_millis(200));
         world(on(&card), options)
     };
-    let begin = Instant::now();
     let ends = World::local_with(2, nic, |world| {
         ring::run(world, BUFFERS[seed as usize % 2], 6)
     });
-    let elapsed = begin.elapsed();
-    assert!(
-        elapsed < Duration::from_secs(10),
-        "seed {seed} took {elapsed:?}"
-    );
     let well = ends.iter().all(Result::is_ok);
     for end in ends {
         match end {
@@ -325,7 +317,7 @@ fn a_poison_that_is_lost_to_an_add_is_not_the_last() {
         // Nothing else ends the target's wait: neither a failure of this stream, nor that this rank leaves.
         let begin = Instant::now();
         while !ended.load(Ordering::SeqCst) {
-            assert!(begin.elapsed() < Duration::from_secs(10), "it waits on");
+            assert!(begin.elapsed() < LONG, "it waits on");
             std::thread::sleep(Duration::from_millis(1));
         }
         Ok(())

@@ -21,7 +21,7 @@ const RANKS: usize = 8;
 /// How long ranks may take to meet. A rank that is killed before it has come is missed after that time, since nobody knows of it.
 const RENDEZVOUS: Duration = Duration::from_secs(5);
 /// What else may pass until the last rank has ended.
-const MARGIN: Duration = Duration::from_secs(10);
+const MARGIN: Duration = Duration::from_secs(120);
 
 /// SplitMix64.
 struct Dice(u64);

@@ -2,7 +2,7 @@
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tidegate::prelude::*;
 use tidegate::{Buffers, Error, Route, WorldOptions};
@@ -13,8 +13,6 @@ use crate::common::held::Held;
 use crate::common::skip::{provided, providers, tcp};
 use crate::wrapped::{Hooks, Wrapped};
 
-/// After which everything must be over.
-const DEADLINE: Duration = Duration::from_secs(20);
 /// Elements of windows whose keys are spoilt.
 const SPOILT: usize = 10_007;
 
@@ -122,7 +120,6 @@ fn a_wrong_key() {
         static FAILED: AtomicBool = AtomicBool::new(false);
         let both = Barrier::new(2);
         let before = LOOKS[1].load(Ordering::Relaxed);
-        let begin = Instant::now();
         ranks(provider, (true, false), &Options::default(), |world| {
             let looks = &LOOKS[world.rank()];
             // No limit: news of the failure goes over the connection that the refusal has cost, until it comes.
@@ -150,11 +147,6 @@ fn a_wrong_key() {
             last.unwrap_or_else(|error| panic!("{provider}, rank {}: {error}", world.rank()));
         });
         assert_eq!(LOOKS[1].load(Ordering::Relaxed), before, "{provider}");
-        assert!(
-            begin.elapsed() < DEADLINE,
-            "{provider}: {:?}",
-            begin.elapsed()
-        );
     }
 }
 
@@ -167,7 +159,6 @@ fn a_wrong_address() {
         }
         static LOOKS: AtomicU64 = AtomicU64::new(0);
         let before = LOOKS.load(Ordering::Relaxed);
-        let begin = Instant::now();
         let options = Options::default().silence(Duration::from_secs(2));
         ranks(provider, (false, true), &options, |world| {
             // No limit: that the peer cannot be told of a failure, either, ends the NIC's use for both.
@@ -178,11 +169,6 @@ fn a_wrong_address() {
             assert!(is_expected(&error), "{provider}: {error}");
         });
         assert_eq!(LOOKS.load(Ordering::Relaxed), before, "{provider}");
-        assert!(
-            begin.elapsed() < DEADLINE,
-            "{provider}: {:?}",
-            begin.elapsed()
-        );
     }
 }
 

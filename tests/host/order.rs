@@ -461,13 +461,7 @@ fn alone(world: &World, recorded: bool, epochs: u64, count: &AtomicU64) -> Resul
         let end = ended.clone();
         s.launch(move |_: &[u64]| end.store(1, Ordering::Release), &ends.seen)?;
         begun.store(1, Ordering::Release);
-        let since = Instant::now();
         while ended.load(Ordering::Acquire) == 0 {
-            assert!(
-                since.elapsed() < Duration::from_secs(60),
-                "rank {}",
-                world.rank()
-            );
             std::thread::sleep(Duration::from_millis(20));
         }
     }

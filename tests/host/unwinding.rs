@@ -147,7 +147,7 @@ fn a_panic_after(keep: impl Fn(World) + Send + Sync + 'static) {
     }
 }
 
-const LONG: Duration = Duration::from_secs(20);
+const LONG: Duration = Duration::from_secs(600);
 
 #[test]
 fn a_rank_that_panics_is_dead_though_its_world_is_kept() {

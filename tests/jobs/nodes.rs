@@ -17,7 +17,7 @@ const ROLE: &str = "TEST_NODES_ROLE";
 /// A folder in which ranks leave marks.
 const MARKS: &str = "TEST_NODES_MARKS";
 /// Long enough for a loaded machine.
-const LONG: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_secs(600);
 /// Addresses of the NICs of two ranks at which nothing that is sent ever arrives.
 const HOLES: [&str; 2] = ["198.51.100.1", "198.51.100.2"];
 /// The role of ranks that exchange for ever, and of such whose subscriber panics over every event.

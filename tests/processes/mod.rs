@@ -18,7 +18,7 @@ use tidegate::prelude::*;
 /// The exit code of a rank that got an error of the library.
 pub(crate) const FAILED: i32 = 3;
 /// Long enough for a loaded machine, short enough to fail within a test run.
-pub(crate) const LONG: Duration = Duration::from_secs(60);
+pub(crate) const LONG: Duration = Duration::from_secs(600);
 
 const ROLE: &str = "TIDEGATE_TEST_ROLE";
 

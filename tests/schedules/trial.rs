@@ -114,7 +114,7 @@ pub(crate) fn caught<D: Bench>(
     oracle::run(&mutated).is_err().then_some(caught)
 }
 
-/// Ends the process with the schedule if the run does not end: a hang must not hang whoever runs the tests.
+/// Says what the schedule is if the run does not end soon: it may hang.
 pub(crate) fn guarded<R>(job: &Job, run: impl FnOnce() -> R) -> R {
     std::thread::scope(|scope| {
         let (done, over) = channel::<()>();
@@ -123,7 +123,6 @@ pub(crate) fn guarded<R>(job: &Job, run: impl FnOnce() -> R) -> R {
                 // Not `eprintln!`, which the test harness would keep to itself.
                 let text = format!("this schedule has not ended for {PATIENCE:?}: {job:#?}\n");
                 let _ = std::io::stderr().write_all(text.as_bytes());
-                std::process::abort();
             }
         });
         let result = run();

@@ -14,7 +14,7 @@ use crate::args::Args;
 use crate::command::{Cmd, cmd};
 use crate::need::Need;
 use crate::process;
-use crate::steps::{self, FACES_ALL, IPROUTE, LIBFABRIC, PRODUCT, Place, Step, When};
+use crate::steps::{self, FACES_ALL, IPROUTE, LIBFABRIC, PRODUCT, Place, Step, Tier};
 
 /// Where the libraries are made, below the repository's root.
 const FOLDER: &str = "target/fake-cuda";
@@ -38,25 +38,32 @@ const LONG: &[&str] = &["gpu::reduce::", "gpu::refused::", "gpu::schedules::"];
 /// Those for GPUs.
 const EXAMPLES: &[&str] = &["cg_cuda", "halo2d_cuda", "pipeline_cuda", "ring_cuda"];
 
-/// What the driver says that its GPUs are, and what Faces runs there: rank grid, and more.
-const FACES: &[(&str, &str, &str)] = &[
-    ("", "1x1x1", ""),
-    ("", "2x1x1", "--compute"),
-    ("", "2x2x2", ""),
+/// What the driver says that its GPUs are, and what Faces runs there: rank grid, and more; and the smallest run that
+/// includes it.
+const FACES: &[(&str, &str, &str, Tier)] = &[
+    ("", "1x1x1", "", Tier::Deep),
+    ("", "2x1x1", "--compute", Tier::Deep),
+    ("", "2x2x2", "", Tier::Full),
     // Ranks that share a GPU: waits have gates.
-    ("devices=2", "2x2x1", ""),
-    ("devices=1", "2x2x1", "--compute"),
+    ("devices=2", "2x2x1", "", Tier::Deep),
+    ("devices=1", "2x2x1", "--compute", Tier::Full),
     // The same, by MPS.
-    ("devices=2,mps=1", "2x2x2", "--compute"),
+    ("devices=2,mps=1", "2x2x2", "--compute", Tier::Deep),
     // No kernel begins early.
-    ("capability=80", "2x2x2", ""),
-    ("capability=86,devices=1,mps=1", "2x2x1", ""),
+    ("capability=80", "2x2x2", "", Tier::Deep),
+    ("capability=86,devices=1,mps=1", "2x2x1", "", Tier::Full),
     // Nodes, which are network namespaces.
-    ("", "2x2x1", "--nodes 2x2 --netns --provider tcp;ofi_rxm"),
+    (
+        "",
+        "2x2x1",
+        "--nodes 2x2 --netns --provider tcp;ofi_rxm",
+        Tier::Full,
+    ),
     (
         "",
         "2x2x1",
         "--nodes 4x1 --netns --provider sockets --compute",
+        Tier::Deep,
     ),
 ];
 
@@ -64,7 +71,7 @@ const FACES: &[(&str, &str, &str)] = &[
 pub(crate) const STEP: Step = Step {
     name: "cuda",
     what: "what is for GPUs, over a driver without one: the tests of GPUs, and Faces on several kinds of GPU; each verifies its results",
-    when: When::Always,
+    tier: Tier::Full,
     needs: &[GXX, LIBFABRIC, IPROUTE],
     commands,
 };
@@ -131,12 +138,16 @@ fn commands(place: &Place) -> Vec<Cmd> {
         folders.push(others);
     }
     let over = |cmd: Cmd| cmd.env("LD_LIBRARY_PATH", &folders);
+    let (epochs, schedules) = match place.tier {
+        Tier::Deep => ("1000", "500"),
+        Tier::Quick | Tier::Full => ("300", "100"),
+    };
     // Of a process one after the other: each has all streams of the devices.
     let tests = |names: &str| {
         let tests = cmd("cargo test -p tidegate --test gpu --").args(names);
         over(tests.args("--ignored --test-threads 1"))
-            .env("TIDEGATE_GPU_EPOCHS", "1000")
-            .env("TIDEGATE_SCHEDULES", "500")
+            .env("TIDEGATE_GPU_EPOCHS", epochs)
+            .env("TIDEGATE_SCHEDULES", schedules)
             .env("CUDA_DEVICE_MAX_CONNECTIONS", "32")
     };
     let skip = |tests: Cmd, name: &&str| tests.arg("--skip").arg(name);
@@ -156,7 +167,8 @@ fn commands(place: &Place) -> Vec<Cmd> {
         let path = place.root.join(target).join("debug/examples").join(example);
         over(cmd("cargo run --quiet --bin tidegate -- run -n 3")).arg(path)
     }));
-    all.extend(FACES.iter().map(|(gpus, grid, more)| {
+    let rows = FACES.iter().filter(|(.., tier)| *tier <= place.tier);
+    all.extend(rows.map(|(gpus, grid, more, _)| {
         let faces = cmd("cargo bench --quiet --bench faces").args(PRODUCT);
         over(faces)
             .env("TIDEGATE_FAKE_CUDA", gpus)

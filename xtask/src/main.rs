@@ -4,11 +4,13 @@
 //! the table in [`steps`]: to add a check, add a row there.
 
 mod args;
+mod changed;
 mod charts;
 mod command;
 mod cuda;
 mod kernels;
 mod launchers;
+mod miri;
 mod mpi;
 mod need;
 mod nvrtc;
@@ -27,9 +29,11 @@ const USAGE: &str = "\
 usage: cargo xtask <task>
 
 tasks:
-    test [--only STEP...] [--skip STEP...] [--list] [--no-install]
-        run all the checks, or the named ones; ends with `N passed, N failed, N skipped`
-            --only STEP...   only these steps (also those that run on request only)
+    test [--quick | --deep] [--only STEP...] [--skip STEP...] [--list] [--no-install]
+        run the checks; ends with `N passed, N failed, N skipped`
+            --quick          a few minutes: what has changed since the last commit, or since this branch left `main`
+            --deep           all that there is, and each step with all that it has: before a change counts as done
+            --only STEP...   only these steps, whichever runs include them
             --skip STEP...   all but these steps
             --list           say what the steps are, and run nothing
             --no-install     never install anything, not even as root

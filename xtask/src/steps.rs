@@ -10,8 +10,10 @@
 //! `<test>: <why>` to that file and returns; the line comes back in the closing summary, and fails the step under `CI`.
 //! (Printing it would not do: the test harness shows nothing of a test that passes.)
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::changed;
 use crate::command::{Cmd, cmd};
 use crate::kernels::NVRTC;
 use crate::launchers;
@@ -23,29 +25,56 @@ pub(crate) struct Step {
     pub(crate) name: &'static str,
     /// What it proves, in one line.
     pub(crate) what: &'static str,
-    /// Whether a full run includes it.
-    pub(crate) when: When,
+    /// The smallest run that includes it.
+    pub(crate) tier: Tier,
     /// What it cannot run without.
     pub(crate) needs: &'static [Need],
     /// What it runs, in order, up to the first that fails.
     pub(crate) commands: fn(&Place) -> Vec<Cmd>,
 }
 
-/// When a step runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum When {
-    /// In every full run.
-    Always,
-    /// Only where `--only` names it.
-    OnRequest,
+/// How much is run. A larger run includes all steps of the smaller ones, and a step may run more in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Tier {
+    /// `--quick`: five minutes. What has changed, and whether anything works at all.
+    Quick,
+    /// What continuous integration runs: 25 minutes on two processors.
+    Full,
+    /// `--deep`: everything there is.
+    Deep,
 }
 
-/// Where the steps run.
+/// Where the steps run, and how much of them.
 pub(crate) struct Place {
+    /// What was asked for.
+    pub(crate) tier: Tier,
     /// The repository's root.
     pub(crate) root: PathBuf,
     /// A folder that the steps may fill, and that no one else uses; removed at the end.
     pub(crate) scratch: PathBuf,
+}
+
+impl Place {
+    /// The command for each package that has changed; none where none has.
+    fn changed(&self, command: &str) -> Option<Cmd> {
+        let packages = changed::packages(&self.root);
+        let name = |cmd: Cmd, package: &String| cmd.arg("-p").arg(package);
+        (!packages.is_empty()).then(|| packages.iter().fold(cmd(command), name))
+    }
+
+    /// A test of errors in the kernel, which looks for a fifth of them: another one with each commit. And for those that
+    /// have to do with what has changed. A deep run looks for all.
+    fn some_mutants(&self, test: Cmd) -> Cmd {
+        if self.tier == Tier::Deep {
+            return test;
+        }
+        let diff = self.scratch.join("diff");
+        // Best effort: without it there is the fifth.
+        let _ = fs::write(&diff, changed::diff(&self.root));
+        let turn = changed::commits(&self.root) % 5;
+        test.env("TIDEGATE_MUTANTS", format!("{turn}/5"))
+            .env("TIDEGATE_MUTANTS_DIFF", diff)
+    }
 }
 
 const CLIPPY: Need = Need::Component {
@@ -55,15 +84,6 @@ const CLIPPY: Need = Need::Component {
 const RUSTFMT: Need = Need::Component {
     toolchain: Toolchain::Pinned,
     name: "rustfmt",
-};
-const MIRI: Need = Need::Component {
-    toolchain: Toolchain::Nightly,
-    name: "miri",
-};
-/// Miri builds its own standard library, from this.
-const RUST_SRC: Need = Need::Component {
-    toolchain: Toolchain::Nightly,
-    name: "rust-src",
 };
 /// Any component that nightly has: this asks for the toolchain itself.
 const NIGHTLY: Need = Need::Component {
@@ -107,45 +127,56 @@ const FACES: &[(&str, [&str; 2])] = &[
     ("3x2x1", ["5x4x3x3", "2x5x3x10"]),
 ];
 
-/// Runs between nodes that are network namespaces of this host: rank grid, nodes, provider of libfabric, and how the wire is.
-const NODES: &[(&str, &str, &str, &str)] = &[
-    ("2x1x1", "2x1", "tcp;ofi_rxm", ""),
-    ("2x1x1", "2x1", "sockets", ""),
-    ("2x2x1", "2x2", "sockets", ""),
-    ("2x1x1", "2x1", "sockets", "--engine triggered"),
-    ("2x2x1", "2x2", "sockets", "--engine triggered"),
-    ("2x2x1", "4x1", "tcp;ofi_rxm", ""),
-    ("2x2x2", "2x4", "tcp;ofi_rxm", "--delay 1ms --loss 1%"),
-    ("2x2x2", "4x2", "sockets", "--delay 1ms --loss 1%"),
-    ("2x2x2", "8x1", "tcp;ofi_rxm", ""),
-    ("4x4x2", "8x4", "tcp;ofi_rxm", ""),
+/// Runs between nodes that are network namespaces of this host: rank grid, nodes, provider of libfabric, how the wire is,
+/// and the smallest run that includes it. (`scripts/nodes.sh --verify` has more.)
+const NODES: &[(&str, &str, &str, &str, Tier)] = &[
+    ("2x1x1", "2x1", TCP, "", Tier::Deep),
+    ("2x1x1", "2x1", "sockets", "", Tier::Deep),
+    ("2x2x1", "2x2", "sockets", "", Tier::Full),
+    ("2x1x1", "2x1", "sockets", "--engine triggered", Tier::Deep),
+    ("2x2x1", "2x2", "sockets", "--engine triggered", Tier::Full),
+    ("2x2x1", "4x1", TCP, "", Tier::Deep),
+    ("2x2x2", "2x4", TCP, "--delay 1ms --loss 1%", Tier::Full),
+    (
+        "2x2x2",
+        "4x2",
+        "sockets",
+        "--delay 1ms --loss 1%",
+        Tier::Deep,
+    ),
+    ("2x2x2", "8x1", TCP, "", Tier::Full),
+    ("4x4x2", "8x4", TCP, "", Tier::Deep),
     // Each rank has one trigger slot, or three, or twenty.
     (
         "2x2x2",
         "4x2",
-        "tcp;ofi_rxm",
+        TCP,
         "--throttling --budgets 1,6,40",
+        Tier::Full,
     ),
-    // A part of `scripts/nodes.sh --verify`.
     (
         "2x2x1",
         "4x1",
         "sockets",
         "--engine triggered --throttling --budgets 1,4",
+        Tier::Full,
     ),
     (
         "2x2x2",
         "8x1",
         "sockets",
         "--engine triggered --throttling --budgets 1 --delay 1ms --loss 1%",
+        Tier::Deep,
     ),
     (
         "2x2x2",
         "4x2",
-        "tcp;ofi_rxm",
+        TCP,
         "--throttling --budgets 2 --delay 1ms --loss 1%",
+        Tier::Deep,
     ),
 ];
+const TCP: &str = "tcp;ofi_rxm";
 
 /// What those runs have in common. Every rank has start values of its own, so that a message that goes to the wrong one is seen.
 pub(crate) const FACES_ALL: &str = "--init global --counts 2,1,3 --rounds 1 --variants st,st-graph,st-strided,st-strided-graph,st-separate,rma,p2p";
@@ -168,21 +199,31 @@ pub(crate) static STEPS: &[Step] = &[
     Step {
         name: "fmt",
         what: "the sources are formatted",
-        when: When::Always,
+        tier: Tier::Quick,
         needs: &[RUSTFMT],
         commands: |_| vec![cmd("cargo fmt --all --check")],
     },
     Step {
         name: "clippy",
         what: "no lint speaks up, in any target",
-        when: When::Always,
+        tier: Tier::Quick,
         needs: &[CLIPPY],
-        commands: |_| vec![cmd("cargo clippy --workspace --all-targets -- -D warnings")],
+        commands: |place| {
+            let clippy = |packages: Cmd| packages.args("--all-targets -- -D warnings");
+            match place.tier {
+                Tier::Quick => place
+                    .changed("cargo clippy")
+                    .map(clippy)
+                    .into_iter()
+                    .collect(),
+                Tier::Full | Tier::Deep => vec![clippy(cmd("cargo clippy --workspace"))],
+            }
+        },
     },
     Step {
         name: "docs",
         what: "the documentation builds, and its links lead somewhere",
-        when: When::Always,
+        tier: Tier::Full,
         needs: &[],
         commands: |_| {
             vec![cmd("cargo doc --no-deps --workspace").env("RUSTDOCFLAGS", "-D warnings")]
@@ -191,29 +232,29 @@ pub(crate) static STEPS: &[Step] = &[
     Step {
         name: "ptx",
         what: "the committed PTX is what the device sources beside it compile to, and a 580 driver takes it",
-        when: When::Always,
+        tier: Tier::Quick,
         needs: &[NVRTC],
         commands: |_| vec![cmd("cargo xtask kernels --check")],
     },
     Step {
         name: "nodes",
         what: "Faces between nodes that are network namespaces, over libfabric; each run verifies its result on every rank",
-        when: When::Always,
+        tier: Tier::Full,
         needs: &[LIBFABRIC, IPROUTE],
         // Before `unit`, whose tests of libfabric and of namespaces say by themselves what they lack.
         commands: |place| {
-            let run = |(grid, nodes, provider, wire): &(&str, &str, &str, &str)| {
-                faces_between(place, grid, nodes, wire)
-                    .arg("--provider")
-                    .arg(provider)
-            };
-            NODES.iter().map(run).collect()
+            let rows = NODES.iter().filter(|(.., tier)| *tier <= place.tier);
+            rows.map(|(grid, nodes, provider, wire, _)| {
+                let faces = faces_between(place, grid, nodes, wire);
+                faces.arg("--provider").arg(provider)
+            })
+            .collect()
         },
     },
     Step {
         name: "launchers",
         what: "Faces on ranks that Open MPI's and MPICH's mpirun have started; each verifies its result",
-        when: When::Always,
+        tier: Tier::Full,
         needs: launchers::NEEDS,
         // Before `unit`, too, whose tests of launchers say by themselves what they lack.
         commands: launchers::commands,
@@ -221,25 +262,37 @@ pub(crate) static STEPS: &[Step] = &[
     Step {
         name: "unit",
         what: "every test of every package: unit, documentation, compile-fail, jobs, launchers, schedules, alloc, faces, examples",
-        when: When::Always,
+        tier: Tier::Quick,
         needs: &[],
-        // Named first, so that the programs which tests start exist whichever test comes first. Many tests wait for something
-        // most of the time, and the longest of all is at work: it goes beside the others.
-        commands: |_| {
-            const LONGEST: &str = "errors_in_the_kernel_are_found";
+        commands: |place| {
+            if place.tier == Tier::Quick {
+                let tests = place.changed("cargo test --lib --bins");
+                return tests
+                    .map(|tests| place.some_mutants(tests))
+                    .into_iter()
+                    .collect();
+            }
             let tests = |which: &str| cmd("cargo test --workspace").args(which);
-            vec![
+            // Many tests wait for something most of the time, and one is at work: it goes beside the others.
+            const AT_WORK: &str = "errors_in_the_kernel_are_found";
+            let mut all = vec![
+                // Named first, so that the programs which tests start exist whichever test comes first.
                 cmd("cargo build --workspace --bins --examples"),
                 tests("--no-run"),
-                tests("--no-fail-fast -- --skip").arg(LONGEST),
-                tests("--lib").arg(LONGEST).beside(),
-            ]
+                tests("--no-fail-fast -- --skip").arg(AT_WORK),
+                place.some_mutants(tests("--lib").arg(AT_WORK)).beside(),
+            ];
+            if place.tier == Tier::Deep {
+                // Those that are left out of all other runs have this in their names.
+                all.push(tests("--no-fail-fast -- --ignored deep"));
+            }
+            all
         },
     },
     Step {
         name: "newer",
         what: "what goes over libfabric, once more with a newer one, and its own way over TCP",
-        when: When::Always,
+        tier: Tier::Full,
         needs: &[NEWER_LIBFABRIC, IPROUTE],
         commands: |place| {
             let library = place
@@ -251,25 +304,27 @@ pub(crate) static STEPS: &[Step] = &[
             let faces = |(grid, nodes, wire): (&str, &str, &str)| {
                 newer(faces_between(place, grid, nodes, wire)).args("--provider tcp")
             };
-            let rows = [
-                ("2x1x1", "2x1", ""),
-                ("2x2x2", "4x2", "--delay 1ms --loss 1%"),
-                ("2x2x2", "2x4", "--throttling --budgets 2,40"),
-            ];
             let mut all = vec![
                 tests("-p tidegate-ffi --test fabric"),
-                tests("-p tidegate-fabric --test agent --test polled --test sockets"),
-                tests("-p tidegate --test host -- agent:: fabric:: failing:: order::"),
-                tests("-p tidegate --test jobs -- nodes::").beside(),
+                tests("-p tidegate --test host -- fabric::"),
+                faces(("2x2x2", "4x2", "--delay 1ms --loss 1%")),
             ];
-            all.extend(rows.map(faces));
+            if place.tier == Tier::Deep {
+                all.extend([
+                    tests("-p tidegate-fabric --test agent --test polled --test sockets"),
+                    tests("-p tidegate --test host -- agent:: failing:: order::"),
+                    tests("-p tidegate --test jobs -- nodes::").beside(),
+                    faces(("2x1x1", "2x1", "")),
+                    faces(("2x2x2", "2x4", "--throttling --budgets 2,40")),
+                ]);
+            }
             all
         },
     },
     Step {
         name: "loom",
         what: "the words' protocol, under every interleaving and every reordering that the memory model allows",
-        when: When::Always,
+        tier: Tier::Full,
         needs: &[],
         // A target folder of its own: the flag reaches every crate, and would make the other steps build anew.
         commands: |_| {
@@ -279,42 +334,11 @@ pub(crate) static STEPS: &[Step] = &[
             ]
         },
     },
-    Step {
-        name: "miri",
-        what: "no undefined behaviour, whichever token is forgotten, and whenever a NIC reads",
-        when: When::Always,
-        needs: &[MIRI, RUST_SRC],
-        // Leaks are allowed, for forgetting is what the tests do; isolation is off, for they need time and files.
-        // Miri keeps to a target folder of its own, `target/miri`, and to one processor: the longest come first, and are
-        // some tests of one program.
-        commands: |_| {
-            let miri = |line: &str| {
-                cmd("cargo")
-                    .arg(format!("+{}", nightly()))
-                    .arg("miri")
-                    .args(line)
-            };
-            let test = |line: &str, leaks: bool| {
-                let flags = "-Zmiri-disable-isolation";
-                let more = if leaks { " -Zmiri-ignore-leaks" } else { "" };
-                miri(line).env("MIRIFLAGS", format!("{flags}{more}"))
-            };
-            vec![
-                // Miri's own standard library.
-                miri("setup"),
-                // Named by an article, that is by what is lost: most of it.
-                test("test -p tidegate-core --test forget an_", true),
-                test("test -p tidegate-core --lib nic::", true).beside(),
-                test("test -p tidegate-host --lib", false).beside(),
-                test("test -p tidegate-core --test forget -- --skip an_", true).beside(),
-                test("test -p tidegate-loopback --test contract", false).beside(),
-            ]
-        },
-    },
+    crate::miri::STEP,
     Step {
         name: "jobs",
         what: "jobs of several processes once more, optimised: other timing, other reorderings, no debug assertions",
-        when: When::Always,
+        tier: Tier::Full,
         needs: &[],
         commands: |_| {
             vec![
@@ -328,9 +352,15 @@ pub(crate) static STEPS: &[Step] = &[
     Step {
         name: "faces",
         what: "small runs of the Faces benchmark; each verifies its result on every rank",
-        when: When::Always,
+        tier: Tier::Quick,
         needs: &[],
         commands: |place| {
+            if place.tier == Tier::Quick {
+                // Built as the tests are.
+                let faces = cmd("cargo bench --quiet --profile dev -p tidegate --bench faces --");
+                let run = faces.args("--grid 2x2x2 --size 3x4x5x3").args(FACES_ALL);
+                return vec![run.arg("--report").arg(place.scratch.join("faces"))];
+            }
             let runs = FACES.iter().flat_map(|(grid, sizes)| {
                 sizes.iter().flat_map(move |size| {
                     ["", "--compute"].map(move |compute| (grid, size, compute))
@@ -353,7 +383,7 @@ pub(crate) static STEPS: &[Step] = &[
     Step {
         name: "asan",
         what: "the unsafe parts under AddressSanitizer, with real threads and real memory",
-        when: When::OnRequest,
+        tier: Tier::Deep,
         needs: &[NIGHTLY],
         // With `--target`, the flag leaves build scripts and procedural macros alone. Forgotten tokens may leak.
         commands: |_| {
@@ -377,14 +407,14 @@ pub(crate) static STEPS: &[Step] = &[
     Step {
         name: "slurm",
         what: "ranks that Slurm's srun has started, with PMI, with PMIx, and with neither",
-        when: When::OnRequest,
+        tier: Tier::Deep,
         needs: &[IPROUTE],
         commands: launchers::slurm,
     },
     Step {
         name: "package",
         what: "a clean clone of HEAD builds: nothing is forgotten in the working tree",
-        when: When::OnRequest,
+        tier: Tier::Deep,
         needs: &[GIT],
         commands: |place| {
             let clone = place.scratch.join("clone");
@@ -425,7 +455,8 @@ mod tests {
 
     #[test]
     fn every_row_is_sound() {
-        let place = Place {
+        let place = |tier| Place {
+            tier,
             root: root(),
             scratch: PathBuf::from("scratch"),
         };
@@ -440,11 +471,9 @@ mod tests {
                 "{} cannot be asked for",
                 step.name
             );
-            assert!(
-                !(step.commands)(&place).is_empty(),
-                "{} runs nothing",
-                step.name
-            );
+            let commands = |tier| (step.commands)(&place(tier)).len();
+            let (full, deep) = (commands(Tier::Full), commands(Tier::Deep));
+            assert!(full > 0 && deep >= full, "{}: {full}, {deep}", step.name);
         }
     }
 
@@ -455,7 +484,7 @@ mod tests {
         let before = &STEPS[..place("unit")];
         let installed: Vec<String> = before
             .iter()
-            .filter(|step| step.when == When::Always)
+            .filter(|step| step.tier <= Tier::Full)
             .flat_map(|step| step.needs)
             .map(ToString::to_string)
             .collect();

@@ -1,15 +1,18 @@
 //! `cargo xtask test`: chooses the steps, gets what they need, runs them, and says how it went.
 
+use std::fmt;
 use std::fs;
 use std::io;
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::args::Args;
+use crate::changed;
+use crate::command::Cmd;
 use crate::need::{self, Need};
 use crate::process;
-use crate::steps::{self, Place, STEPS, Step, When};
+use crate::steps::{self, Place, STEPS, Step, Tier};
 use crate::summary::{Outcome, Row, Summary, time};
 use crate::watch;
 
@@ -23,12 +26,18 @@ struct Policy {
 
 /// Runs the task.
 pub(crate) fn main(mut args: Args) -> Result<ExitCode, String> {
+    let tier = match (args.flag("--quick"), args.flag("--deep")) {
+        (false, false) => Tier::Full,
+        (true, false) => Tier::Quick,
+        (false, true) => Tier::Deep,
+        (true, true) => return Err("--quick or --deep, not both".to_owned()),
+    };
     let list = args.flag("--list");
     let no_install = args.flag("--no-install");
     let only = args.values("--only")?;
     let skip = args.values("--skip")?.unwrap_or_default();
     args.finish()?;
-    let steps = select(only.as_deref(), &skip)?;
+    let steps = select(tier, only.as_deref(), &skip)?;
     if list {
         print_list(&steps);
         return Ok(ExitCode::SUCCESS);
@@ -43,6 +52,7 @@ pub(crate) fn main(mut args: Args) -> Result<ExitCode, String> {
     fs::create_dir_all(&scratch)
         .map_err(|error| format!("cannot make {}: {error}", scratch.display()))?;
     let place = Place {
+        tier,
         root: steps::root(),
         scratch,
     };
@@ -80,12 +90,16 @@ pub(crate) fn is_ci() -> bool {
 }
 
 /// The steps that the command line asks for, in the table's order.
-fn select(only: Option<&[String]>, skip: &[String]) -> Result<Vec<&'static Step>, String> {
+fn select(
+    tier: Tier,
+    only: Option<&[String]>,
+    skip: &[String],
+) -> Result<Vec<&'static Step>, String> {
     for name in only.unwrap_or_default().iter().chain(skip) {
         steps::find(name)?;
     }
     let named = |names: &[String], step: &Step| names.iter().any(|name| name == step.name);
-    let asked_for = |step: &&Step| only.map_or(step.when == When::Always, |only| named(only, step));
+    let asked_for = |step: &&Step| only.map_or(step.tier <= tier, |only| named(only, step));
     Ok(STEPS
         .iter()
         .filter(asked_for)
@@ -93,15 +107,16 @@ fn select(only: Option<&[String]>, skip: &[String]) -> Result<Vec<&'static Step>
         .collect())
 }
 
-/// Describes the chosen steps, and those that run on request only.
+/// Describes all steps, and says which are not chosen.
 fn print_list(chosen: &[&Step]) {
     let width = STEPS.iter().map(|step| step.name.len()).max().unwrap_or(0);
     for step in STEPS {
         let is_chosen = chosen.iter().any(|other| other.name == step.name);
-        if !is_chosen && step.when == When::Always {
-            continue;
-        }
-        let when = if is_chosen { "" } else { " (only on request)" };
+        let when = match step.tier {
+            _ if is_chosen => "",
+            Tier::Deep => " (not now: runs with --deep)",
+            Tier::Quick | Tier::Full => " (not now)",
+        };
         println!("{:width$}  {}{when}", step.name, step.what);
         for need in step.needs {
             println!("{:width$}  needs {need}", "");
@@ -111,25 +126,17 @@ fn print_list(chosen: &[&Step]) {
 
 /// Runs one step, from what it needs to what it leaves.
 fn run(step: &'static Step, place: &Place, policy: &Policy) -> Row {
-    let (started, used) = (Instant::now(), watch::used_in_all());
+    let cost = Cost::begin();
     let skips = place.scratch.join(format!("{}.skips", step.name));
     let mut outcome = match provide(step.needs, &place.root, policy.install) {
         Err(missing) if policy.ci => Outcome::Failed(missing),
         Err(missing) => Outcome::Skipped(missing),
         Ok(()) => {
-            let commands: Vec<_> = (step.commands)(place)
-                .into_iter()
+            let commands = (step.commands)(place).into_iter();
+            let commands: Vec<_> = commands
                 .map(|command| command.hidden_env("TIDEGATE_SKIPS", &skips))
                 .collect();
-            let mut groups = commands.chunk_by(|_, next| next.is_beside());
-            let result = groups.try_for_each(|group| match group {
-                [command] => {
-                    println!("$ {command}");
-                    process::run(command, &place.root)
-                }
-                _ => process::run_beside(group, &place.root),
-            });
-            result.map_or_else(Outcome::Failed, |()| Outcome::Passed)
+            run_all(&commands, place)
         }
     };
     let skipped_tests = match fs::read_to_string(&skips) {
@@ -147,9 +154,62 @@ fn run(step: &'static Step, place: &Place, policy: &Policy) -> Row {
     Row {
         name: step.name,
         outcome,
-        time: started.elapsed(),
-        used: watch::used_in_all().saturating_sub(used),
+        time: cost.time(),
+        used: cost.used(),
         skipped_tests,
+    }
+}
+
+/// Runs a step's commands up to the first that fails, and says what each has cost.
+fn run_all(commands: &[Cmd], place: &Place) -> Outcome {
+    if commands.is_empty() {
+        let base = changed::base(&place.root);
+        return Outcome::Skipped(format!("no package has changed since {base}"));
+    }
+    let mut groups = commands.chunk_by(|_, next| next.is_beside());
+    let result = groups.try_for_each(|group| {
+        let cost = Cost::begin();
+        let result = match group {
+            [command] => {
+                println!("$ {command}");
+                process::run(command, &place.root)
+            }
+            _ => process::run_beside(group, &place.root),
+        };
+        println!("{cost}");
+        result
+    });
+    result.map_or_else(Outcome::Failed, |()| Outcome::Passed)
+}
+
+/// What something costs that has begun.
+struct Cost {
+    begun: Instant,
+    used: Duration,
+}
+
+impl Cost {
+    fn begin() -> Self {
+        Cost {
+            begun: Instant::now(),
+            used: watch::used_in_all(),
+        }
+    }
+
+    fn time(&self) -> Duration {
+        self.begun.elapsed()
+    }
+
+    /// Of a processor.
+    fn used(&self) -> Duration {
+        watch::used_in_all().saturating_sub(self.used)
+    }
+}
+
+impl fmt::Display for Cost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (passed, used) = (time(self.time()), time(self.used()));
+        write!(f, "took {passed}, {used} of a processor")
     }
 }
 
@@ -218,7 +278,7 @@ mod tests {
         Box::leak(Box::new(Step {
             name,
             what: "",
-            when: When::Always,
+            tier: Tier::Full,
             needs,
             commands,
         }))
@@ -226,6 +286,7 @@ mod tests {
 
     fn place() -> Place {
         Place {
+            tier: Tier::Full,
             root: PathBuf::from("/"),
             scratch: std::env::temp_dir(),
         }
@@ -264,6 +325,7 @@ mod tests {
             std::env::temp_dir().join(format!("tidegate-xtask-test-{}", std::process::id()));
         fs::create_dir_all(&scratch).unwrap();
         let place = Place {
+            tier: Tier::Full,
             root: Path::new("/").to_owned(),
             scratch,
         };
@@ -281,15 +343,20 @@ mod tests {
     }
 
     #[test]
-    fn a_full_run_leaves_out_what_runs_on_request() {
-        let names = |steps: Vec<&Step>| steps.iter().map(|step| step.name).collect::<Vec<_>>();
-        let all = names(select(None, &[]).unwrap());
-        assert!(all.contains(&"unit") && !all.contains(&"package"));
-        assert_eq!(
-            names(select(Some(&["package".to_owned(), "fmt".to_owned()]), &[]).unwrap()),
-            ["fmt", "package"]
-        );
-        assert!(!names(select(None, &["unit".to_owned()]).unwrap()).contains(&"unit"));
-        assert!(select(None, &["no-such-step".to_owned()]).is_err());
+    fn each_run_includes_the_smaller_ones() {
+        let names = |tier, only, skip: &[String]| {
+            let steps = select(tier, only, skip).unwrap();
+            steps.iter().map(|step| step.name).collect::<Vec<_>>()
+        };
+        let [quick, full, deep] =
+            [Tier::Quick, Tier::Full, Tier::Deep].map(|tier| names(tier, None, &[]));
+        assert!(quick.contains(&"fmt") && !quick.contains(&"miri"));
+        assert!(full.contains(&"miri") && !full.contains(&"package"));
+        assert!(quick.iter().all(|name| full.contains(name)));
+        assert_eq!(deep.len(), STEPS.len());
+        let only = ["package", "fmt"].map(str::to_owned);
+        assert_eq!(names(Tier::Full, Some(&only), &[]), ["fmt", "package"]);
+        assert!(!names(Tier::Full, None, &["unit".to_owned()]).contains(&"unit"));
+        assert!(select(Tier::Full, None, &["no-such-step".to_owned()]).is_err());
     }
 }

@@ -5,15 +5,13 @@
 //! A kernel that is wrong may read and write anywhere, so each is run by a process of its own, which it may take down.
 //! It is found when the check says what is wrong, when the test panics, or when the process dies of what the kernel did.
 //! A kernel that goes in circles is ended by the emulated machine, which counts its steps, and by nothing else: a
-//! process that has not ended in time, or that somebody else has ended, has shown nothing, and fails the test.
+//! process that somebody else has ended has shown nothing, and fails the test.
 
-use std::io::Read as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
 
 use super::machine::{MACHINE, Machine, SMALL, Scratch, compile_machine};
 use super::protocol::Form;
@@ -59,14 +57,47 @@ fn mutants() -> Vec<Mutant> {
     .concat()
 }
 
+/// Which of them are looked for, with their numbers: all, or as the environment says a part (`2/5`: each fifth from the
+/// third on) and those that have to do with the changes in a file (which `git diff` has made).
+fn chosen() -> Vec<(usize, Mutant)> {
+    let mutants = mutants().into_iter().enumerate();
+    let Ok(part) = std::env::var("TIDEGATE_MUTANTS") else {
+        return mutants.collect();
+    };
+    let numbers = part.split_once('/').and_then(|(turn, of)| {
+        let of: usize = of.parse().ok().filter(|of| *of > 0)?;
+        Some((turn.parse::<usize>().ok()?, of))
+    });
+    let (turn, of) =
+        numbers.unwrap_or_else(|| panic!("TIDEGATE_MUTANTS is {part}, not such as 2/5"));
+    let diff = std::env::var_os("TIDEGATE_MUTANTS_DIFF").map(std::fs::read_to_string);
+    let diff = diff.map(|diff| diff.expect("the changes can be read"));
+    let diff = diff.unwrap_or_default();
+    let chosen: Vec<_> = mutants
+        .filter(|(number, mutant)| number % of == turn % of || is_changed(mutant, &diff))
+        .collect();
+    println!("{} errors, by TIDEGATE_MUTANTS={part}", chosen.len());
+    chosen
+}
+
+/// Whether the changes have a line of the kernel that the error is in, or the error as it stands in these sources.
+fn is_changed((_, before, after): &Mutant, diff: &str) -> bool {
+    // A brace alone is in every change.
+    const SHORT: usize = 10;
+    let quoted = |text: &&str| text.escape_debug().to_string().replace("\\'", "'");
+    let in_kernel = before.lines().map(|line| line.trim().to_owned());
+    let here = [*before, *after];
+    let parts = in_kernel.chain(here.iter().map(quoted));
+    let parts: Vec<_> = parts.filter(|part| part.len() > SHORT).collect();
+    let mut added = diff.lines().filter_map(|line| line.strip_prefix('+'));
+    added.any(|line| parts.iter().any(|part| line.contains(part)))
+}
+
 /// Names the error for a process that is to look for it.
 const WHICH: &str = "TIDEGATE_MUTANT";
 const BUILT: &str = "the kernel with the error is built";
 const PASSED: &str = "the kernel with the error has passed";
 const FOUND: &str = "the kernel with the error is found:";
-
-/// How long a process may take: ten times what the longest takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(300);
 
 /// How the check of an error finds it.
 ///
@@ -79,30 +110,14 @@ fn find(number: usize, machine: &Path) -> Result<String, String> {
         .split_once("::")
         .expect("the crate's name comes first")
         .1;
-    let mut child = Command::new(std::env::current_exe().expect("the test has a name"))
+    let output = Command::new(std::env::current_exe().expect("the test has a name"))
         .args(["--exact", name, "--ignored", "--nocapture"])
         .env(WHICH, number.to_string())
         .env(MACHINE, machine)
-        .stdout(Stdio::piped())
         .stderr(Stdio::null())
-        .spawn()
+        .output()
         .expect("the test can be run");
-    let begun = Instant::now();
-    // It says three short lines, which the pipe has room for: they are read when it has ended.
-    let status = loop {
-        if let Some(status) = child.try_wait().expect("it is a child") {
-            break status;
-        }
-        if begun.elapsed() > PATIENCE {
-            child.kill().expect("it is a child");
-            child.wait().expect("it is a child");
-            return Err(format!("is undecided: no end after {PATIENCE:?}"));
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    };
-    let (mut said, mut stdout) = (Vec::new(), child.stdout.take().expect("it is a pipe"));
-    stdout.read_to_end(&mut said).expect("it can be read");
-    verdict(&String::from_utf8_lossy(&said), status)
+    verdict(&String::from_utf8_lossy(&output.stdout), output.status)
 }
 
 /// What a process that has ended has shown.
@@ -151,6 +166,18 @@ fn only_what_the_kernel_did_counts() {
 }
 
 #[test]
+fn changed_errors_are_known_by_the_changes() {
+    let kernel: Mutant = (MOVES, "  x = load(at);\n", "");
+    let diff = |line: &str| format!("+++ b/kernels/batch.cu\n@@ -1 +1 @@\n-y\n{line}\n");
+    assert!(is_changed(&kernel, &diff("+    x = load(at);")));
+    assert!(!is_changed(&kernel, &diff("-    x = load(at);")));
+    assert!(!is_changed(&kernel, &diff("+    x = load(there);")));
+    let short: Mutant = (MOVES, "}\n", "}\n'b' goes on;");
+    assert!(!is_changed(&short, &diff("+}")));
+    assert!(is_changed(&short, &diff(r#"+        "}\n'b' goes on;","#)));
+}
+
+#[test]
 fn errors_in_the_kernel_are_found() {
     let scratch = Scratch::new();
     let machine = scratch.file("machine.o");
@@ -158,12 +185,12 @@ fn errors_in_the_kernel_are_found() {
     if compile_machine(SMALL, &machine).is_none() {
         return;
     }
-    let mutants = mutants();
+    let mutants = chosen();
     let (next, missed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let work = || {
         loop {
-            let number = next.fetch_add(1, Ordering::Relaxed);
-            let Some((_, before, after)) = mutants.get(number) else {
+            let next = next.fetch_add(1, Ordering::Relaxed);
+            let Some(&(number, (_, before, after))) = mutants.get(next) else {
                 return;
             };
             match find(number, &machine) {

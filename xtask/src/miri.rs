@@ -1,0 +1,111 @@
+//! The step `miri`: what interprets the tests finds undefined behaviour that no machine shows.
+//!
+//! It takes a hundred times as long as a processor does. So a run that is not deep has a third of each program's tests,
+//! another one with each commit.
+
+use crate::changed;
+use crate::command::{Cmd, cmd};
+use crate::need::{Need, Toolchain, nightly};
+use crate::steps::{Place, Step, Tier};
+
+const MIRI: Need = Need::Component {
+    toolchain: Toolchain::Nightly,
+    name: "miri",
+};
+/// Miri builds its own standard library, from this.
+const RUST_SRC: Need = Need::Component {
+    toolchain: Toolchain::Nightly,
+    name: "rust-src",
+};
+/// The row of the table.
+pub(crate) const STEP: Step = Step {
+    name: "miri",
+    what: "no undefined behaviour, whichever token is forgotten, and whenever a NIC reads",
+    tier: Tier::Full,
+    needs: &[MIRI, RUST_SRC],
+    commands,
+};
+
+/// A program of tests.
+struct Program {
+    /// What cargo calls it.
+    line: &'static str,
+    /// Which of its tests, by a part of their names.
+    tests: &'static str,
+    /// Forgets on purpose, and so leaks.
+    leaks: bool,
+    /// Those of two thirds; the last third is all others.
+    thirds: [&'static str; 2],
+}
+
+/// Miri keeps to one processor, so they run beside each other: the longest come first.
+const PROGRAMS: &[Program] = &[
+    Program {
+        line: "-p tidegate-core --lib",
+        tests: "nic::",
+        leaks: true,
+        thirds: [
+            "nic::tests::slots nic::tests::ends",
+            "nic::tests::scarce nic::tests::refused nic::tests::registers nic::tests::staged",
+        ],
+    },
+    Program {
+        line: "-p tidegate-core --test forget",
+        tests: "",
+        leaks: true,
+        thirds: [
+            "an_access an_epoch an_outbox an_exchange worlds futures",
+            "an_idle an_exposed an_inbox regions kernels streams",
+        ],
+    },
+    Program {
+        line: "-p tidegate-host --lib",
+        tests: "",
+        leaks: false,
+        thirds: ["moves::", "tests::a_ tests::of_ tests::what_"],
+    },
+    Program {
+        line: "-p tidegate-loopback --test contract",
+        tests: "",
+        leaks: false,
+        thirds: ["a_ring a_doorbell", "a_queue_that what_finds"],
+    },
+];
+
+fn miri(line: &str) -> Cmd {
+    let cargo = cmd("cargo").arg(format!("+{}", nightly()));
+    cargo.arg("miri").args(line)
+}
+
+fn commands(place: &Place) -> Vec<Cmd> {
+    let turn = changed::commits(&place.root) % 3;
+    let test = |program: &Program| {
+        // They need time and files. (Miri keeps to a target folder of its own, `target/miri`.)
+        let mut flags = "-Zmiri-disable-isolation".to_owned();
+        if program.leaks {
+            flags += " -Zmiri-ignore-leaks";
+        }
+        let test = miri("test")
+            .args(program.line)
+            .env("MIRIFLAGS", flags)
+            .arg("--");
+        match (place.tier, turn) {
+            (Tier::Deep, _) => test.args(program.tests),
+            (_, 0) => test.args(program.thirds[0]),
+            (_, 1) => test.args(program.thirds[1]),
+            _ => {
+                let others = program.thirds.iter().flat_map(|third| third.split(' '));
+                others.fold(test.args(program.tests), |test, name| {
+                    test.arg("--skip").arg(name)
+                })
+            }
+        }
+    };
+    // Its own standard library comes first, alone.
+    let mut all = vec![miri("setup")];
+    for (at, program) in PROGRAMS.iter().enumerate() {
+        let test = test(program);
+        all.push(if at == 0 { test } else { test.beside() });
+    }
+    all
+}
