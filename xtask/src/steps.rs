@@ -73,7 +73,7 @@ impl Place {
         let _ = fs::write(&diff, changed::diff(&self.root));
         let turn = changed::commits(&self.root) % 5;
         test.env("TIDEGATE_MUTANTS", format!("{turn}/5"))
-            .env("TIDEGATE_MUTANTS_DIFF", diff)
+            .hidden_env("TIDEGATE_MUTANTS_DIFF", diff)
     }
 }
 
