@@ -284,7 +284,8 @@ pub(crate) static STEPS: &[Step] = &[
             ];
             if place.tier == Tier::Deep {
                 // Those that are left out of all other runs have this in their names.
-                all.push(tests("--no-fail-fast -- --ignored deep"));
+                let deep = cmd("cargo test --release").args(PRODUCT);
+                all.push(deep.args("--lib --bins --tests --no-fail-fast -- --ignored deep"));
             }
             all
         },

@@ -214,8 +214,8 @@ fn as_many_shares_as_stay_finite() {
 
 /// Takes 300 MB, and minutes without optimisation.
 #[test]
-#[ignore = "large: run with --release -- --ignored"]
-fn the_published_small_size() {
+#[ignore = "deep: takes minutes if it is not optimised"]
+fn deep_the_published_small_size() {
     let Size { m, n } = Size::SMALL;
     let shares = Counts::SMALL.ni;
     for (init, compute) in [

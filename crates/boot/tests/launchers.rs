@@ -245,11 +245,7 @@ fn hydra_may_be_met_at_a_port_or_in_version_2() {
 #[test]
 fn ranks_of_mpirun_may_join_again() {
     for mpirun in BOTH {
-        let job = mpirun.job(
-            "ranks_of_mpirun_may_join_again",
-            "again",
-            3,
-        );
+        let job = mpirun.job("ranks_of_mpirun_may_join_again", "again", 3);
         if let Some(job) = job {
             all_are_there(&run(job), 3, 5);
         }
