@@ -1,6 +1,6 @@
 //! What is under way: firings of queues, their signals, and operations.
 
-use tidegate_hal::nic::{Direction, Prepared};
+use tidegate_hal::nic::Prepared;
 
 use super::departure::Question;
 use super::doubt::Look;
@@ -65,14 +65,12 @@ impl Firing {
     /// Whether it only sends, and nobody here waits for what it would bring: all of that has come when its signal goes
     /// out.
     pub(super) fn only_sends<W: Wire>(&self) -> bool {
-        let pieces = &script::<W>(&self.program).pieces;
-        self.signalled || pieces.iter().all(|piece| piece.direction == Direction::Put)
+        self.signalled || script::<W>(&self.program).asks == 0
     }
 
     /// Whether something is still to be asked for that it brings.
     pub(super) fn is_to_ask<W: Wire>(&self) -> bool {
-        let pieces = &script::<W>(&self.program).pieces[self.next..];
-        pieces.iter().any(|piece| piece.direction == Direction::Get)
+        self.next < script::<W>(&self.program).asks
     }
 }
 

@@ -58,6 +58,9 @@ pub(crate) struct Script<W: Wire> {
     /// A write last, if there is one: it brings the notice along.
     pub(crate) pieces: Vec<Piece<W>>,
     pub(super) rows: Vec<Row>,
+    /// How many pieces there are up to the last one that asks for something; 0 if it only sends. It is counted once: each
+    /// piece that is posted asks for it, and there may be very many.
+    pub(super) asks: usize,
     /// How many parts the signal has, if each piece brings one: more than one.
     pub(super) parts: Option<usize>,
     longest: u64,
@@ -177,6 +180,7 @@ impl<W: Wire> Script<W> {
         };
         let longest = pieces.iter().map(|piece| piece.bytes as u64).max();
         Ok(Script {
+            asks: asks(&pieces),
             longest: longest.unwrap_or(0),
             pieces,
             rows,
@@ -198,6 +202,12 @@ impl<W: Wire> Piece<W> {
             false => 1,
         }
     }
+}
+
+/// How many pieces there are up to the last one that asks for something.
+fn asks<W: Wire>(pieces: &[Piece<W>]) -> usize {
+    let asks = |piece: &Piece<W>| piece.direction == Direction::Get;
+    pieces.iter().rposition(asks).map_or(0, |last| last + 1)
 }
 
 /// How many pieces there are when they are cut.

@@ -81,6 +81,7 @@ impl Place {
         let Cut { pieces, rows, .. } = cut;
         Prepared(Arc::new(Script::<MemoryWire> {
             longest: 0,
+            asks: asks(&pieces),
             pieces,
             rows,
             parts: None,
@@ -245,6 +246,20 @@ fn transfers_are_pieces_of_their_own() {
         .map(|piece| (piece.rows.clone(), piece.offset))
         .collect();
     assert_eq!(pieces, [(0..1, 16), (1..2, 80)]);
+}
+
+#[test]
+fn a_program_says_how_far_it_asks() {
+    let place = Place::new();
+    // Far apart there, so that each is a piece.
+    let apart = || strided(&[(9, 500)]);
+    let put = place.transfer(Direction::Put, 9, Shape::Linear, apart());
+    let get = place.transfer(Direction::Get, 9, Shape::Linear, apart());
+    let counted = |transfer| {
+        let program = place.prepared(transfer, THERE, PIECE);
+        (of(&program).pieces.len(), of(&program).asks)
+    };
+    assert_eq!((counted(&put), counted(&get)), ((9, 0), (9, 9)));
 }
 
 /// What a get has brought goes where its shape says, and nothing else is touched; of one that has failed nothing does.
