@@ -1,4 +1,4 @@
-//! Attacks by what a process inherits. None makes the library use a descriptor that the program owns.
+//! What a process inherits: descriptors, of which the library takes none that the program owns, and limits.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -44,6 +44,15 @@ fn assert_listens(listener: &TcpListener) {
     let mut caller = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     caller.write_all(b"x").unwrap();
     listener.accept().unwrap().0.read_exact(&mut [0]).unwrap();
+}
+
+/// Not a test: what the ranks of the jobs do.
+#[test]
+fn a_rank() {
+    processes::play(|role, world| match role {
+        "attacks" => attacks(&world),
+        _ => file_limit(&world, role),
+    });
 }
 
 /// Why this process cannot join.
@@ -108,7 +117,7 @@ fn a_helper() {
 }
 
 /// What rank 0 does of a job in the role `attacks`.
-pub(crate) fn attacks(world: &World) -> Result<()> {
+fn attacks(world: &World) -> Result<()> {
     if world.rank() == 0 {
         let (listener, file) = (listen(), File::open("/etc/passwd").unwrap());
         let named = |fd: &dyn AsFd| format!("{NUMBER}:{}", inode(fd.as_fd()));
@@ -155,6 +164,36 @@ pub(crate) fn attacks(world: &World) -> Result<()> {
 
 #[test]
 fn nothing_inherited_makes_the_library_take_what_the_program_owns() {
-    let outcome = processes::run("jobs::a_rank", "attacks", 2);
+    let outcome = processes::run("inherited::a_rank", "attacks", 2);
     processes::assert_success(&outcome, &[]);
+}
+
+/// The ranks that the role names may have files of 1 MB, and all open a window of 8 MiB.
+fn file_limit(world: &World, role: &str) -> Result<()> {
+    use rustix::process::{Resource, Rlimit, setrlimit};
+    if role.contains(&world.rank().to_string()) {
+        let limit = Some(1_000_000);
+        let (current, maximum) = (limit, limit);
+        setrlimit(Resource::Fsize, Rlimit { current, maximum }).unwrap();
+    }
+    stream!(let s = world.stream()?);
+    let peer = 1 - world.rank();
+    let window = Window::<f64, _>::by_slot("big");
+    let window = window.slot_from(peer, 0, 1 << 20).slot_to(peer, 0);
+    window.open(&s).map(|_| ())
+}
+
+/// The kernel would kill the rank by a signal.
+#[test]
+fn a_limit_of_file_sizes_is_an_error_on_all_ranks() {
+    for role in ["file limit 0,1", "file limit 1"] {
+        let outcome = processes::run("inherited::a_rank", role, 2);
+        for end in &outcome.ranks {
+            let error = processes::error(end);
+            assert!(
+                error.contains("RLIMIT_FSIZE") && error.contains("1000000 bytes"),
+                "{error}"
+            );
+        }
+    }
 }

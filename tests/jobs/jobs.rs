@@ -44,8 +44,6 @@ fn a_rank() {
         "collective mismatch" => collective_mismatch(&world),
         "dropped" => dropped(&world),
         "stopped" => stopped(&world),
-        "attacks" => super::inherited::attacks(&world),
-        "file limit 0,1" | "file limit 1" => file_limit(&world, role),
         "reduces" => reduces(&world, 300),
         "reduces forever" => reduces(&world, u64::MAX),
         other => panic!("there is no role {other}"),
@@ -612,34 +610,4 @@ fn a_stopped_rank_keeps_nobody_from_enqueueing() {
         job.signal(1, Signal::CONT);
     }
     assert_success(&job.finish(), &[]);
-}
-
-/// The ranks that the role names may have files of 1 MB, and all open a window of 8 MiB.
-fn file_limit(world: &World, role: &str) -> Result<()> {
-    use rustix::process::{Resource, Rlimit, setrlimit};
-    if role.contains(&world.rank().to_string()) {
-        let limit = Some(1_000_000);
-        let (current, maximum) = (limit, limit);
-        setrlimit(Resource::Fsize, Rlimit { current, maximum }).unwrap();
-    }
-    stream!(let s = world.stream()?);
-    let peer = 1 - world.rank();
-    let window = Window::<f64, _>::by_slot("big");
-    let window = window.slot_from(peer, 0, 1 << 20).slot_to(peer, 0);
-    window.open(&s).map(|_| ())
-}
-
-/// The kernel would kill the rank by a signal.
-#[test]
-fn a_limit_of_file_sizes_is_an_error_on_all_ranks() {
-    for role in ["file limit 0,1", "file limit 1"] {
-        let outcome = run(role, 2);
-        for end in &outcome.ranks {
-            let error = error(end);
-            assert!(
-                error.contains("RLIMIT_FSIZE") && error.contains("1000000 bytes"),
-                "{error}"
-            );
-        }
-    }
 }
