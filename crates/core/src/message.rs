@@ -15,7 +15,8 @@ pub(crate) enum Message {
     Panicked,
     /// A stream of the sender has failed, by a kernel of its own or of another rank.
     Failed { cause: Cause },
-    /// The sender leaves in good order, and keeps its NIC's endpoint until this is answered, or for a while.
+    /// The sender leaves in good order, and keeps its NIC's endpoint until this is answered, by the same or by
+    /// `Prepared`, or for a while.
     Leaves,
     /// The answer: whatever fails towards the receiver from here on is taken for its departure.
     Prepared,

@@ -3,8 +3,9 @@
 //! # Model
 //!
 //! A rank's endpoint ends with it, and what a peer sends there after that fails. So a rank says that it *leaves*
-//! ([`Message::Leaves`]) when all that it has sent has come, and keeps its endpoint until the peers have heard that. From
-//! then on a peer takes no failed transfer to this rank for a failure. Only then does the rank leave the control plane.
+//! ([`Message::Leaves`]) when all that it has sent has come, and keeps its endpoint until the peers have heard that, or
+//! have said the same. From then on a peer takes no failed transfer to this rank for a failure. Only then does the rank
+//! leave the control plane.
 //!
 //! # Failure
 //!
@@ -36,6 +37,8 @@ struct Reaching {
     all: BTreeSet<usize>,
     /// Those that may see this rank's endpoint end: they have heard that it leaves, or do not reach it any more.
     prepared: BTreeSet<usize>,
+    /// This rank has said that it leaves, to all that were not prepared by then.
+    leaves: bool,
 }
 
 impl Parting {
@@ -48,6 +51,16 @@ impl Parting {
     pub(crate) fn prepares(&self, peer: usize) {
         lock(&self.reaching).prepared.insert(peer);
         self.changed.notify_all();
+    }
+
+    /// A peer leaves. Whether it needs an answer: not where this rank tells it the same, as at the end of most jobs.
+    pub(crate) fn is_to_answer(&self, peer: usize) -> bool {
+        let mut reaching = lock(&self.reaching);
+        reaching.prepared.insert(peer);
+        let is_told = reaching.leaves && reaching.all.contains(&peer);
+        drop(reaching);
+        self.changed.notify_all();
+        !is_told
     }
 
     /// Tells the peers that this rank leaves, and waits until they have heard it.
@@ -66,6 +79,7 @@ impl Parting {
             missing.next().is_some()
         };
         let mut reaching = lock(&self.reaching);
+        reaching.leaves = true;
         if !waits(&mut reaching) {
             return true;
         }
@@ -117,6 +131,20 @@ mod tests {
     fn a_rank_waits_for_those_that_reach_it_but_not_for_ever() {
         assert!(leaves([true, true], Duration::from_secs(600)));
         assert!(!leaves([true, false], Duration::from_millis(100)));
+    }
+
+    #[test]
+    fn ranks_that_leave_together_need_no_answers() {
+        let controls = tidegate_boot::local(2);
+        let parting = Parting::default();
+        assert!(parting.is_to_answer(1), "it does not leave yet");
+        let parting = Parting::default();
+        (0..2).for_each(|peer| parting.reaches(peer));
+        assert!(!parting.leave_within(Duration::ZERO, &controls[0]));
+        assert!(!parting.is_to_answer(1), "it was told");
+        assert!(parting.leave_within(Duration::ZERO, &controls[0]));
+        // One that was not is told by the answer.
+        assert!(parting.is_to_answer(2));
     }
 
     #[test]

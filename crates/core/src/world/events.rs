@@ -382,8 +382,10 @@ impl<D: Device> Inner<D> {
                 Some(Message::Panicked) => self.on_lost(from, PANICKED.into()),
                 Some(Message::Leaves) => {
                     self.tell_nic(from, News::Leaves);
-                    self.answer(from, &Message::Prepared);
-                    self.prepares(from);
+                    let parting = self.nic.as_ref().map(|attached| &attached.parting);
+                    if parting.is_none_or(|parting| parting.is_to_answer(from)) {
+                        self.answer(from, &Message::Prepared);
+                    }
                 }
                 Some(Message::Prepared) => self.prepares(from),
                 Some(Message::Ask { number }) => self.answer(from, &Message::There { number }),
