@@ -50,12 +50,22 @@ struct Ended {
     reason: String,
 }
 
+/// A round that is not forgotten yet.
+#[derive(Debug)]
+struct Open<P> {
+    slots: Vec<Option<Contribution<P>>>,
+    /// How many are filled.
+    come: usize,
+    /// Whether their labels are the same.
+    alike: bool,
+}
+
 #[derive(Debug)]
 pub(crate) struct Rounds<P> {
     size: usize,
     /// Number of the round at the front of `open`.
     first: u64,
-    open: VecDeque<Vec<Option<Contribution<P>>>>,
+    open: VecDeque<Open<P>>,
     /// In the order in which the ranks ended, so that every rank blames the same one.
     ended: Vec<Ended>,
 }
@@ -90,14 +100,30 @@ impl<P> Rounds<P> {
         }
         let index = index as usize;
         while self.open.len() <= index {
-            self.open.push_back((0..self.size).map(|_| None).collect());
+            self.open.push_back(Open {
+                slots: (0..self.size).map(|_| None).collect(),
+                come: 0,
+                alike: true,
+            });
         }
-        let slot = &mut self.open[index][rank];
-        if slot.is_some() {
+        let open = &mut self.open[index];
+        if open.slots[rank].is_some() {
             return Err(refused);
         }
-        *slot = Some(Contribution { label, payload });
+        let other = open.slots.iter().flatten().next();
+        open.alike &= other.is_none_or(|other| other.label == label);
+        open.come += 1;
+        open.slots[rank] = Some(Contribution { label, payload });
         Ok(())
+    }
+
+    /// Whether the contributions to a round decide it: somebody who waits for its verdict should look.
+    pub(crate) fn is_decided(&self, round: u64) -> bool {
+        let index = round
+            .checked_sub(self.first)
+            .and_then(|index| usize::try_from(index).ok());
+        let open = index.and_then(|index| self.open.get(index));
+        open.is_some_and(|open| open.come == self.size || !open.alike)
     }
 
     /// Notes that `rank` contributes nothing any more. The first reason stays.
@@ -124,7 +150,8 @@ impl<P> Rounds<P> {
     pub(crate) fn verdict(&self, label: &str, round: u64) -> Verdict<'_, P> {
         let slots = round
             .checked_sub(self.first)
-            .and_then(|index| self.open.get(usize::try_from(index).ok()?));
+            .and_then(|index| self.open.get(usize::try_from(index).ok()?))
+            .map(|open| &open.slots);
         let present: Vec<_> = slots.into_iter().flatten().flatten().collect();
         let slot = |rank: usize| slots.and_then(|slots| slots[rank].as_ref());
         let differs = |rank: &usize| slot(*rank).is_some_and(|c| *c.label != *label);
@@ -180,6 +207,21 @@ mod tests {
             all.iter().map(|c| c.payload).collect::<Vec<_>>(),
             [0, 10, 20]
         );
+    }
+
+    #[test]
+    fn who_waits_looks_when_all_have_come_or_two_differ() {
+        let mut rounds = Rounds::new(3);
+        rounds.contribute(2, 0, label("a"), ()).unwrap();
+        rounds.contribute(0, 0, label("a"), ()).unwrap();
+        assert!(!rounds.is_decided(0));
+        rounds.contribute(1, 0, label("a"), ()).unwrap();
+        assert!(rounds.is_decided(0) && !rounds.is_decided(1));
+        rounds.contribute(1, 1, label("a"), ()).unwrap();
+        rounds.contribute(0, 1, label("b"), ()).unwrap();
+        assert!(rounds.is_decided(1));
+        rounds.forget_before(1);
+        assert!(!rounds.is_decided(0) && rounds.is_decided(1));
     }
 
     #[test]

@@ -185,14 +185,18 @@ impl Shared {
     }
 
     pub(crate) fn contributed(&self, rank: usize, round: u64, label: &str, blob: Blob) -> bool {
-        self.change(|state| {
+        let mut state = lock(&self.state);
+        if state.no_exchange.is_some() {
             // A rank whose own exchange failed does not move on, and need not follow those of the others.
-            state.no_exchange.is_some()
-                || state
-                    .rounds
-                    .contribute(rank, round, Arc::from(label), blob)
-                    .is_ok()
-        })
+            return true;
+        }
+        let label = Arc::from(label);
+        let in_order = state.rounds.contribute(rank, round, label, blob).is_ok();
+        // Not for each of them: the program would be woken as often as there are ranks.
+        if state.rounds.is_decided(round) {
+            self.changed.notify_all();
+        }
+        in_order
     }
 
     /// The hub has put this rank's contribution into the order of all.

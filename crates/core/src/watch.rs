@@ -406,7 +406,7 @@ fn end_round<D: Device>(inner: &Arc<Inner<D>>) {
 /// Says a report. A hang with nothing on the screen is what users of other libraries lose days to: so it goes there too
 /// unless the program has a subscriber of `tracing` that takes this very event. (Many have one whose filter drops it:
 /// `EnvFilter` lets errors through and nothing else, if it is told nothing.)
-fn say(text: &str, screen: &mut dyn std::io::Write) {
+pub(crate) fn say(text: &str, screen: &mut dyn std::io::Write) {
     let mut taken = false;
     // Of one place, so that the two are of one level and target.
     tell(|| {

@@ -1,5 +1,6 @@
 //! Which way to which peer.
 
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -158,6 +159,9 @@ pub(crate) struct Attached<D: Device> {
 /// How long a rank that ends its part lets its NIC finish; where a peer is lost, some of it never may.
 const QUIESCE: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(1));
 
+/// After how long that is said.
+const SAID_AFTER: Duration = Duration::from_secs(1);
+
 impl<D: Device> Attached<D> {
     pub(crate) fn bell(&self) -> Ptr {
         self.doorbells.base()
@@ -166,11 +170,32 @@ impl<D: Device> Attached<D> {
     /// Lets the NIC finish, before the rank leaves, and tells the peers that it does; `lost` if some peer is.
     pub(crate) fn leave(&self, control: &dyn Control, lost: bool) {
         let limit = if lost { QUIESCE.1 } else { QUIESCE.0 };
-        if !self.nic.quiesce(limit) {
+        let (rank, peers) = (control.rank(), self.parting.peers(control));
+        let said = say_unless_done(format!(
+            "rank {rank} leaves the job, and waits (for {limit:?} at most) until its NIC has sent what is for {peers}"
+        ));
+        let done = self.nic.quiesce(limit);
+        drop(said);
+        if !done {
             tell(|| tracing::warn!("the NIC has not sent everything; peers may miss it"));
         }
         self.parting.leave(control);
     }
+}
+
+/// Says this after [`SAID_AFTER`], unless what it returns was dropped by then.
+fn say_unless_done(text: String) -> Sender<()> {
+    let (done, wait) = channel();
+    let speak = move || {
+        if wait.recv_timeout(SAID_AFTER) == Err(RecvTimeoutError::Timeout) {
+            crate::watch::say(&text, &mut std::io::stderr());
+        }
+    };
+    let name = "tidegate-report".to_owned();
+    if let Err(error) = std::thread::Builder::new().name(name).spawn(speak) {
+        tell(|| tracing::debug!(%error, "no thread to say what a rank that leaves waits for"));
+    }
+    done
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ use std::time::Duration;
 use tidegate_hal::control::Control;
 use tidegate_hal::tell;
 
+use crate::error::listed;
 use crate::message::Message;
 use crate::world::lock;
 
@@ -45,6 +46,14 @@ impl Parting {
     /// This rank and a peer reach each other.
     pub(crate) fn reaches(&self, peer: usize) {
         lock(&self.reaching).all.insert(peer);
+    }
+
+    /// Those peers, in words.
+    pub(crate) fn peers(&self, control: &dyn Control) -> String {
+        let reaching = lock(&self.reaching);
+        let others = reaching.all.iter().copied();
+        let others: Vec<_> = others.filter(|peer| *peer != control.rank()).collect();
+        listed(&others)
     }
 
     /// A peer has heard that this rank leaves, or it leaves itself, or is gone.
