@@ -251,7 +251,7 @@ impl Drop for CudaBlock {
             return;
         }
         if self.gpu.gated() && !matches!(self.kind, Kind::Adopted(_)) {
-            self.gpu.operands().freed(self.base.0);
+            self.gpu.operands.freed(self.base.0);
         }
         // Whoever held the block has seen to it that no stream uses it any more.
         match self.kind {

@@ -60,7 +60,7 @@ pub use crate::lower::apart::COPY_ENGINE_FROM;
 use crate::lower::apart::Crossover;
 use crate::lower::landings;
 pub use crate::lower::landings::LAND_UP_TO;
-use crate::lower::operands::Operands;
+use crate::lower::operands::{self, Operands};
 use crate::lower::{Mirror, THREADS};
 use crate::pinned::{Pinned, keep_from_children};
 use crate::reclaim::Shared;
@@ -123,7 +123,7 @@ pub struct Gpu {
     pub(crate) gates: gates::Mode,
     /// Whether waits have gates, and operands are counted.
     pub(crate) gated: AtomicBool,
-    operands: Mutex<Operands>,
+    pub(crate) operands: operands::Shared,
     service: Mutex<Stream>,
     alarm: Mutex<Alarm>,
     /// What the driver calls the highest priority.
@@ -288,7 +288,7 @@ impl Gpu {
             land_up_to: landings::up_to(variable(LAND_UP_TO).as_deref()),
             gates,
             gated: AtomicBool::new(false),
-            operands: Mutex::default(),
+            operands: operands::Shared::default(),
             service: Mutex::new(service),
             high_priority: greatest,
             alarm: Mutex::new(Alarm {
@@ -451,7 +451,7 @@ impl Gpu {
 
     /// How far operands will have come. Only kept where waits have gates.
     pub(crate) fn operands(&self) -> MutexGuard<'_, Operands> {
-        lock(&self.operands)
+        self.operands.lock()
     }
 
     /// What a word says now, whatever streams are doing.

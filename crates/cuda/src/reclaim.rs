@@ -224,24 +224,30 @@ impl Shared {
     /// Looks at the bars that are still closed, of the gate that the stream has come to and of those (`all`) that it
     /// has still to come to. Whether there may be more behind the gate that it has come to.
     fn closed_bars(&self, all: bool, mut look: impl FnMut(&Bar)) -> bool {
-        let mut gates = lock(&self.gates);
-        let number = self.gate();
-        gates.come_to(number);
-        // No memory goes as long as this is held.
-        let known = self.gpu.operands();
-        let bars: Vec<_> = if all {
-            gates.bars().copied().collect()
-        } else {
-            gates.at(number).to_vec()
+        let (bars, more) = {
+            let mut gates = lock(&self.gates);
+            let number = self.gate();
+            gates.come_to(number);
+            let bars: Vec<_> = if all {
+                gates.bars().copied().collect()
+            } else {
+                gates.at(number).to_vec()
+            };
+            (bars, gates.more_behind(number))
         };
-        for bar in bars.iter().filter(|bar| known.has(bar.word, bar.piece)) {
-            // SAFETY: the word's memory is the same still, and stays.
+        // The driver is asked now, and may take its time: no lock is held that others need to enqueue. (A gate that the
+        // stream passes meanwhile is open by its word, which never goes back.)
+        for bar in &bars {
+            let Some(_held) = self.gpu.operands.hold(bar.word, bar.piece) else {
+                continue;
+            };
+            // SAFETY: the word's memory is the same still, and is held.
             let value = unsafe { self.gpu.look_at(bar.word) };
             if value.is_some_and(|value| !bar.is_open(value)) {
                 look(bar);
             }
         }
-        gates.more_behind(number)
+        more
     }
 
     /// Opens the gates that the stream has still to pass: it has failed, or is to end.
@@ -518,7 +524,8 @@ impl Reclaim for Shared {
 
     fn stand(&self) -> Stand {
         // What was seen last: the driver is not asked. While a launch of any stream waits for room in it, it may keep
-        // others waiting, and who asks here looks after the limits that end such waits.
+        // others waiting, and who asks here looks after the limits that end such waits. (At a gate a word is read, on a
+        // stream where nothing waits, and while no lock is held that a launch needs.)
         let passed = self.passed.load(Ordering::Acquire);
         let is_through = passed >= self.submitted();
         // After that: who is at no wait that can be seen, and was not through before, works, or has just come to one.

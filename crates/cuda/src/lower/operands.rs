@@ -18,6 +18,7 @@
 //! use for them, and opens its gates: see [`crate::reclaim`].
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use tidegate_hal::batch::{Batch, Step, Wait};
 use tidegate_hal::memory::Ptr;
@@ -27,7 +28,7 @@ pub(crate) type Advance = Vec<(u64, u64)>;
 
 /// A piece of memory.
 #[derive(Debug)]
-struct Piece {
+pub(super) struct Piece {
     end: u64,
     /// No other has had it, wherever it lay.
     number: u64,
@@ -35,6 +36,8 @@ struct Piece {
     known: HashMap<u64, u64>,
     /// Whether stream memory operations take it.
     gated: bool,
+    /// How many look at a word of it: it stays as long as they do.
+    held: usize,
 }
 
 /// What is known.
@@ -74,12 +77,13 @@ impl Operands {
             number: self.allocated,
             known: HashMap::new(),
             gated,
+            held: 0,
         };
         self.pieces.insert(base, piece);
     }
 
     /// Memory that is about to go.
-    pub(crate) fn freed(&mut self, base: u64) {
+    pub(super) fn freed(&mut self, base: u64) {
         self.pieces.remove(&base);
     }
 
@@ -109,8 +113,98 @@ impl Operands {
         piece.gated.then_some((from + wait.quantum, piece.number))
     }
 
-    /// Whether a word lies still in that piece. It does for as long as this is borrowed.
-    pub(crate) fn has(&self, word: u64, number: u64) -> bool {
-        self.piece(word).is_some_and(|piece| piece.number == number)
+    /// The piece of this number, if the word still lies in it.
+    pub(super) fn piece_of(&mut self, word: u64, number: u64) -> Option<&mut Piece> {
+        let (_, piece) = self.pieces.range_mut(..=word).next_back()?;
+        (word < piece.end && piece.number == number).then_some(piece)
+    }
+}
+
+/// What is known, for all threads.
+///
+/// The driver is asked for the value of a word, and may take its time: so nobody locks this meanwhile, but holds the piece
+/// in which the word lies. Only who frees that piece waits.
+#[derive(Debug, Default)]
+pub(crate) struct Shared {
+    operands: Mutex<Operands>,
+    /// Somebody holds a piece no more.
+    let_go: Condvar,
+}
+
+/// A piece that is held.
+pub(crate) struct Held<'a> {
+    of: &'a Shared,
+    word: u64,
+    number: u64,
+}
+
+impl Shared {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Operands> {
+        self.operands.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Holds the piece in which a word lies, if it is still that of this number.
+    pub(crate) fn hold(&self, word: u64, number: u64) -> Option<Held<'_>> {
+        self.lock().piece_of(word, number)?.held += 1;
+        Some(Held {
+            of: self,
+            word,
+            number,
+        })
+    }
+
+    /// Memory that is about to go: when this returns, nobody looks at it any more.
+    pub(crate) fn freed(&self, base: u64) {
+        let mut operands = self.lock();
+        while operands
+            .pieces
+            .get(&base)
+            .is_some_and(|piece| piece.held > 0)
+        {
+            let waited = self.let_go.wait(operands);
+            operands = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+        operands.freed(base);
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        if let Some(piece) = self.of.lock().piece_of(self.word, self.number) {
+            piece.held -= 1;
+        }
+        self.of.let_go.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    #[test]
+    fn a_piece_that_is_looked_at_stays_and_nobody_else_waits() {
+        let shared = Shared::default();
+        shared.lock().allocated(0x1000, 0x100, true);
+        shared.lock().allocated(0x2000, 0x100, true);
+        assert!(shared.hold(0x1100, 1).is_none(), "it lies behind the piece");
+        assert!(shared.hold(0x1008, 2).is_none(), "another piece lay there");
+        let (held, again) = (shared.hold(0x1008, 1), shared.hold(0x10f8, 1));
+        let (said, hear) = channel();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                shared.freed(0x1000);
+                said.send(()).unwrap();
+            });
+            // Submissions go on, and so does memory that nobody looks at.
+            shared.lock().advance(&[(0x1010, 5)], 2);
+            shared.freed(0x2000);
+            drop(held);
+            assert!(hear.try_recv().is_err(), "it is looked at still");
+            drop(again);
+            hear.recv().unwrap();
+            assert!(shared.hold(0x1008, 1).is_none());
+        });
     }
 }
