@@ -29,8 +29,9 @@ enum { STEP_END = 0, STEP_WAIT = 1, STEP_MOVE = 2, STEP_ADD = 3, STEP_STORE = 4 
 // LANE_GATHERS, with LANE_LISTED: what is listed is where units come from, and they go to whole lines of 16 bytes.
 enum { LANE_STEPS = 1, LANE_WAITS = 2, LANE_COPIES = 4, LANE_ADDS = 8, LANE_LANDS = 16, LANE_LISTED = 32, LANE_GATHERS = 64, LANE_COUNTED = 128, LANE_REDUCES = 256 };
 enum { ADD_HAS_WAITER = 1 };
-// MOVE_BEHIND: the team meets before it.
-enum { MOVE_EARLY = 1, MOVE_LAST_PARITY = 2, MOVE_BEHIND = 4 };
+// MOVE_BEHIND: the team meets before it. MOVE_ALONE: elements of less than four bytes that no other thread updates, here
+// or elsewhere; the bytes beside them are others'.
+enum { MOVE_EARLY = 1, MOVE_LAST_PARITY = 2, MOVE_BEHIND = 4, MOVE_ALONE = 8 };
 enum { SHAPE_LINEAR = 0, SHAPE_STRIDED = 1, SHAPE_INDEXED = 2 };
 enum { ACTION_COPY = 0, ACTION_ACCUMULATE = 1, ACTION_FETCH = 2, ACTION_SWAP = 3, ACTION_COUNTED = 4, ACTION_REDUCE = 5 };
 enum { OP_SUM, OP_PROD, OP_MIN, OP_MAX, OP_AND, OP_OR, OP_XOR, OP_REPLACE, OP_KEEP };

@@ -112,11 +112,9 @@ DEV u64 swap64(u64 at, u64 compare, u64 value) {
     asm volatile("atom.relaxed.sys.global.cas.b64 %0, [%1], %2, %3;" : "=l"(old) : "l"(at), "l"(compare), "l"(value) : "memory");
     return old;
 }
+// (There is no such for floats of 32 bits: `red.add.f32` takes subnormal numbers for 0, and nothing else does.)
 DEV void red_f64(u64 at, double value) {
     asm volatile("red.relaxed.sys.global.add.f64 [%0], %1;" ::"l"(at), "d"(value) : "memory");
-}
-DEV void red_f32(u64 at, float value) {
-    asm volatile("red.relaxed.sys.global.add.f32 [%0], %1;" ::"l"(at), "f"(value) : "memory");
 }
 DEV void red_u64(u64 at, u64 value) {
     asm volatile("red.relaxed.sys.global.add.u64 [%0], %1;" ::"l"(at), "l"(value) : "memory");

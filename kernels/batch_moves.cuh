@@ -180,10 +180,11 @@ DEV void put_bits(u64 at, u32 bytes, u64 value) {
     }
 }
 
-// Replaces an element by what `next` makes of it, atomically; returns what it was. Smaller elements are part of a word
-// of 32 bits.
+// Replaces an element by what `next` makes of it, atomically unless it is small and this thread's `alone`; returns what it
+// was. A small one is swapped with the word of 32 bits around it: all of that is memory which is updated so, or which nobody
+// uses.
 template <typename Next>
-DEV u64 update(u64 at, u32 bytes, Next next) {
+DEV u64 update(u64 at, u32 bytes, bool alone, Next next) {
     if (bytes == 8) {
         u64 old = load_relaxed(at), seen;
         while ((seen = swap64(at, old, next(old))) != old) old = seen;
@@ -192,26 +193,31 @@ DEV u64 update(u64 at, u32 bytes, Next next) {
     u64 word = at & ~3ull;
     u32 shift = (u32)(at & 3) * 8;
     u32 mask = bytes == 4 ? 0xffffffffu : ((1u << (8 * bytes)) - 1) << shift;
-    u32 old = load_relaxed32((const u32 *)word), seen;
+    u32 old = alone ? (u32)fetch_bits(at, bytes) << shift : load_relaxed32((const u32 *)word), seen;
     for (;;) {
-        u32 element = (old & mask) >> shift;
-        u32 value = (old & ~mask) | (((u32)next(element) << shift) & mask);
+        u32 element = (old & mask) >> shift, changed = (u32)next(element);
+        if (alone) {
+            put_bits(at, bytes, changed);
+            return element;
+        }
+        u32 value = (old & ~mask) | ((changed << shift) & mask);
         if ((seen = swap32(word, old, value)) == old) return element;
         old = seen;
     }
 }
 
-// Arithmetic: element by element, always atomic (the next move of the lane may be at work on the same element in another block).
+// Arithmetic, element by element. It is atomic, since the next move of the lane may be at work on the same element in another
+// block; but not of a small element that is this thread's alone, beside which bytes may be put meanwhile.
 APART void compute(const MoveStep *move, bool odd, u64 first, u64 stride) {
     Side src, dst;
     sides(move, odd, src, dst);
     u32 bytes = 1u << move->unit, op = move->op, scalar = move->scalar;
+    bool alone = move->step.flags & MOVE_ALONE;
     for (u64 i = first; i < move->count; i += stride) {
         u64 at = dst.at(i);
         u64 value = fetch_bits(src.at(i), bytes);
-        if (move->action == ACTION_ACCUMULATE && op == OP_SUM && bytes >= 4) {
+        if (move->action == ACTION_ACCUMULATE && op == OP_SUM && bytes >= 4 && scalar != S_F32) {
             if (scalar == S_F64) red_f64(at, __longlong_as_double((i64)value));
-            else if (scalar == S_F32) red_f32(at, __uint_as_float((u32)value));
             else if (bytes == 8) red_u64(at, value);
             else red_u32(at, (u32)value);
             continue;
@@ -219,9 +225,9 @@ APART void compute(const MoveStep *move, bool odd, u64 first, u64 stride) {
         u64 old;
         if (move->action == ACTION_SWAP) {
             u64 compare = fetch_bits(move->compare + (i << move->unit), bytes);
-            old = update(at, bytes, [=](u64 was) { return was == compare ? value : was; });
+            old = update(at, bytes, false, [=](u64 was) { return was == compare ? value : was; });
         } else {
-            old = update(at, bytes, [=](u64 was) { return combined(scalar, op, was, value); });
+            old = update(at, bytes, alone, [=](u64 was) { return combined(scalar, op, was, value); });
         }
         if (move->action != ACTION_ACCUMULATE) put_bits(move->result + (i << move->unit), bytes, old);
     }

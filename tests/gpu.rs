@@ -8,6 +8,7 @@ mod gpu {
     mod counted;
     mod device;
     mod early;
+    mod ends;
     pub(crate) mod epochs;
     mod failure;
     mod follow;
@@ -20,6 +21,7 @@ mod gpu {
     mod registers;
     mod rules;
     mod schedules;
+    mod sums;
 }
 
 #[path = "common"]

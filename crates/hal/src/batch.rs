@@ -48,8 +48,10 @@ pub const QUANTUM: u64 = 1 << 20;
 ///
 /// Not the top bit: a stream memory operation compares `word - value` as a *signed* number, and this bit makes it
 /// greater whatever the count is, so that such a wait ends too (with the top bit, one whose count had been reached
-/// would begin again). It stands alone in its byte as long as a word has counted less than 2^36 epochs, so a device may
-/// set it by writing that byte.
+/// would begin again).
+///
+/// A device may set it by writing its byte, the last of the eight (bits 56 to 63), as `0x40`. So no count may come to bit
+/// 56: with a [`QUANTUM`] of 2^20 that is 2^36 epochs. Core begins 2^20 fewer with a peer, and then refuses.
 pub const POISON: u64 = 1 << 62;
 
 /// What a wait is for. Carried along for error messages and the wait-for graph; no device looks at it.
@@ -226,9 +228,9 @@ impl Scalar {
 /// A reduction, as MPI names them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Op {
-    /// Addition; integers wrap.
+    /// Addition. Integers wrap. Floats are rounded to the nearest, and subnormal numbers are kept, on all devices.
     Sum,
-    /// Multiplication; integers wrap.
+    /// Multiplication; as [`Op::Sum`].
     Prod,
     /// The lesser, to the bit. A NaN loses against a number; of two the old value stays. The new value replaces one that
     /// is equal (a zero of the other sign).
@@ -317,6 +319,9 @@ pub enum Action {
         count: Ptr,
     },
     /// `dst = op(dst, src)`; each element atomically if `atomic`.
+    ///
+    /// A device may swap the four aligned bytes around an atomic element of one or two bytes. Of one that is not `atomic`
+    /// it touches the element alone: the bytes beside it may be others', who write them meanwhile.
     ///
     /// Accumulates of one lane that have the same linear destination, of as many elements of one scalar, and linear
     /// sources, come to each element in their order, whatever their operations are. (Of other moves of a lane that

@@ -27,6 +27,7 @@ pub(crate) const ADD_HAS_WAITER: u32 = 1;
 pub(crate) const MOVE_EARLY: u32 = 1;
 pub(crate) const MOVE_LAST_PARITY: u32 = 2;
 pub(crate) const MOVE_BEHIND: u32 = 4;
+pub(crate) const MOVE_ALONE: u32 = 8;
 
 pub(crate) const SHAPE_LINEAR: u8 = 0;
 pub(crate) const SHAPE_STRIDED: u8 = 1;

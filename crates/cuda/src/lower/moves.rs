@@ -8,9 +8,9 @@ use tidegate_hal::batch::{Action, Move, Op, Scalar, Shape, Side};
 use tidegate_hal::memory::Ptr;
 
 use super::layout::{
-    ACTION_ACCUMULATE, ACTION_COUNTED, ACTION_FETCH, ACTION_SWAP, Head, MOVE_BEHIND, MOVE_EARLY,
-    MOVE_LAST_PARITY, MoveStep, Plain, SHAPE_INDEXED, SHAPE_LINEAR, SHAPE_STRIDED, STEP_MOVE,
-    ShapeStep,
+    ACTION_ACCUMULATE, ACTION_COUNTED, ACTION_FETCH, ACTION_SWAP, Head, MOVE_ALONE, MOVE_BEHIND,
+    MOVE_EARLY, MOVE_LAST_PARITY, MoveStep, Plain, SHAPE_INDEXED, SHAPE_LINEAR, SHAPE_STRIDED,
+    STEP_MOVE, ShapeStep,
 };
 
 /// The widest unit.
@@ -103,6 +103,9 @@ pub(super) fn lower(mv: &Move, last: Ptr, behind: bool, out: &mut Vec<u8>) -> u6
         return (mv.count as u64 * u64::from(mv.size)).div_ceil(unit);
     }
     step.unit = u64::from(mv.size).trailing_zeros() as u8;
+    if is_alone(&mv.action) {
+        step.head.flags |= MOVE_ALONE;
+    }
     match mv.action {
         Action::Copy | Action::CopyUpTo { .. } => unreachable!("copies were dealt with"),
         Action::Accumulate { op, scalar, .. } => {
@@ -126,6 +129,17 @@ pub(super) fn lower(mv: &Move, last: Ptr, behind: bool, out: &mut Vec<u8>) -> u6
     push(step, &Loops::of(&mv.src), &Loops::of(&mv.dst), out);
     // An atomic operation is worth several plain ones.
     step.count * 4
+}
+
+/// Whether a thread updates the elements of a move by themselves, and not atomically: a smaller one than of 4 bytes is
+/// swapped with what lies beside it, which may be others'.
+pub(super) fn is_alone(action: &Action) -> bool {
+    match action {
+        Action::Accumulate { scalar, atomic, .. } | Action::FetchOp { scalar, atomic, .. } => {
+            !atomic && scalar.bytes() < 4
+        }
+        Action::Copy | Action::CopyUpTo { .. } | Action::CompareSwap { .. } => false,
+    }
 }
 
 /// A copy between two linear sides.

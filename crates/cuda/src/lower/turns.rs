@@ -1,10 +1,10 @@
-//! Atomic moves of one lane that come to the same elements: each behind those before it.
+//! Moves of one lane that update the same elements: each behind those before it.
 //!
 //! # Model
 //!
 //! A team deals the elements of a move to its threads. An element of one move and the same element of the next may be two
-//! threads', and nothing orders them. Plain moves of a lane touch no elements of each other that it would matter for; atomic
-//! ones may, and come to each element in their order ([`Action`]). So one that may touch what an earlier one does stands
+//! threads', and nothing orders them. Plain moves of a lane touch no elements of each other that it would matter for, unless
+//! small ones, which a thread does not update atomically. Atomic ones may, and come to each element in their order ([`Action`]). So one that may touch what an earlier one does stands
 //! *behind* it: the team meets before it. And the lane has one block: blocks do not meet.
 //!
 //! Where the order makes no difference (two that only read, or accumulate by one operation), or threads have the same
@@ -13,25 +13,26 @@
 use tidegate_hal::batch::{Action, Move, Op, Scalar, Shape};
 
 use super::address;
+use super::moves::is_alone;
 
 /// Bytes from the first to the last that a move touches at its destination.
 type Extent = (u64, u64);
 
-/// Atomic moves of a lane, from the last on that stands behind others.
+/// Such moves of a lane, from the last on that stands behind others.
 #[derive(Default)]
 pub(super) struct Turns(Vec<(Extent, Move)>);
 
 impl Turns {
     /// The next move of the lane: whether it stands behind one of those before it.
     pub(super) fn is_behind(&mut self, mv: &Move) -> bool {
-        if mv.count == 0 || !is_atomic(&mv.action) {
+        if mv.count == 0 || !(is_atomic(&mv.action) || is_alone(&mv.action)) {
             return false;
         }
         let own = extent(mv);
         let meets = |(other, before): &(Extent, Move)| {
             own.0 < other.1
                 && other.0 < own.1
-                && !commute(&mv.action, &before.action)
+                && !(commute(&mv.action, &before.action) && !is_alone(&mv.action))
                 && !dealt_alike(mv, before)
         };
         let behind = self.0.iter().any(meets);
@@ -203,6 +204,32 @@ mod tests {
                 behind(&[linear(ordered, 3), linear(SUM, 3)]),
                 [false, false]
             );
+        }
+    }
+
+    #[test]
+    fn small_ones_are_not_updated_atomically() {
+        let sum = |scalar: Scalar, atomic| {
+            let op = Op::Sum;
+            move |count| Move {
+                size: scalar.bytes() as u32,
+                ..to(
+                    Action::Accumulate { op, scalar, atomic },
+                    0x1000,
+                    Shape::Linear,
+                    count,
+                )
+            }
+        };
+        for (scalar, atomic, ordered) in [
+            (Scalar::U8, false, true),
+            (Scalar::I16, false, true),
+            (Scalar::U8, true, false),
+            (Scalar::U32, false, false),
+        ] {
+            let sum = sum(scalar, atomic);
+            assert_eq!(behind(&[sum(3), sum(2)]), [false, ordered], "{scalar:?}");
+            assert_eq!(behind(&[sum(3), sum(3)]), [false, false], "{scalar:?}");
         }
     }
 

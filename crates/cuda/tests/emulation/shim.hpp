@@ -213,6 +213,7 @@ static inline u32 count_down(u32 *at) {
 template <typename T>
 static inline T swapped(u64 at, T compare, T value) {
     machine::point();
+    machine::check(at, sizeof(T), true);
     T old = compare;
     __atomic_compare_exchange_n(atomic<T>(at), &old, value, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
     machine::point();
@@ -223,13 +224,13 @@ static inline u64 swap64(u64 at, u64 compare, u64 value) { return swapped<u64>(a
 template <typename T>
 static inline void reduced(u64 at, T value) {
     machine::point();
+    machine::check(at, sizeof(T), true);
     T old, sum, *to = atomic<T>(at);
     __atomic_load(to, &old, __ATOMIC_RELAXED);
     do sum = old + value;
     while (!__atomic_compare_exchange(to, &old, &sum, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
 }
 static inline void red_f64(u64 at, double value) { reduced(at, value); }
-static inline void red_f32(u64 at, float value) { reduced(at, value); }
 static inline void red_u64(u64 at, u64 value) { reduced(at, value); }
 static inline void red_u32(u64 at, u32 value) { reduced(at, value); }
 static inline void pause(u32) { machine::yield(); }

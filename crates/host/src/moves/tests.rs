@@ -398,6 +398,17 @@ fn numbers_with_a_sign_go_round_at_their_ends() {
 }
 
 #[test]
+fn subnormal_numbers_are_kept() {
+    let bits = |op, old: f32, with: f32| {
+        updated(op, Scalar::F32, old, with, |x: f32| x.to_bits().into()) as u32
+    };
+    let least = f32::from_bits(1);
+    assert_eq!(bits(Op::Sum, least, f32::from_bits(0x7f_0000)), 0x7f_0001);
+    assert_eq!(bits(Op::Sum, f32::MIN_POSITIVE, -least), 0x7f_ffff);
+    assert_eq!(bits(Op::Prod, f32::MIN_POSITIVE, 0.5), 0x40_0000);
+}
+
+#[test]
 fn no_number_loses_and_equals_are_replaced() {
     let bits = |op, old: f64, with: f64| updated(op, Scalar::F64, old, with, f64::to_bits);
     let bits32 = |op, old: f32, with: f32| {

@@ -431,6 +431,7 @@ pub(super) fn layout() -> Vec<u64> {
         MOVE_EARLY,
         MOVE_LAST_PARITY,
         MOVE_BEHIND,
+        MOVE_ALONE,
         LAUNCH_NEXT,
     ]
     .map(u64::from);

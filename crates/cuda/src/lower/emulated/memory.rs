@@ -51,6 +51,15 @@ impl Arena {
         piece
     }
 
+    /// Makes the piece that an element lies in whole words of 4 bytes: where something is updated atomically, nobody else
+    /// uses the bytes beside it.
+    pub(super) fn widen_at(&mut self, element: Ptr) {
+        let at = element.0.addr() as u64;
+        let of = |piece: &&mut Range| (piece.begin..piece.end).contains(&at);
+        let piece = self.pieces.iter_mut().find(of).expect("a piece");
+        (piece.begin, piece.end) = (piece.begin & !3, piece.end.next_multiple_of(4));
+    }
+
     /// A word of the protocol, with a first value.
     pub(super) fn word(&mut self, value: u64) -> Ptr {
         let at = self.take(8, 0, false);

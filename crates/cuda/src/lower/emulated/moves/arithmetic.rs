@@ -57,6 +57,10 @@ impl Maker<'_> {
             },
             _ => Action::Accumulate { op, scalar, atomic },
         };
+        if atomic || matches!(action, Action::CompareSwap { .. }) {
+            let written = pieces.last().expect("a side has a piece").begin;
+            self.arena.widen_at(Ptr(self.arena.at(written)));
+        }
         Move {
             action,
             size: size as u32,

@@ -68,6 +68,7 @@ impl Maker<'_> {
         let many = values.len();
         let src = linear(&|index| values[index % many], false);
         let dst = linear(&|index| values[index / many], true);
+        let written = dst.base;
         let action = match fetches {
             true => Action::FetchOp {
                 op,
@@ -77,6 +78,9 @@ impl Maker<'_> {
             },
             false => Action::Accumulate { op, scalar, atomic },
         };
+        if atomic {
+            self.arena.widen_at(written);
+        }
         Step::Move(Move {
             action,
             size: size as u32,
@@ -91,7 +95,7 @@ impl Maker<'_> {
 }
 
 /// Every reduction of every pair: to the bit what the host makes of it. Of floats only those that choose, since which
-/// bits a sum has that is no number is the processor's affair, and of subnormal `f32` the GPU's.
+/// bits a sum has that is no number differs from processor to processor.
 pub(in super::super) fn check(machine: &mut Machine) -> Result<(), String> {
     let trials = Scalar::ALL.into_iter().flat_map(|scalar| {
         let float = matches!(scalar, Scalar::F32 | Scalar::F64);

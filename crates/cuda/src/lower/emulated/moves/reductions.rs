@@ -41,6 +41,9 @@ impl Maker<'_> {
         let dst = linear(self.arena.take(size * count, beyond, true));
         self.fractions(dst.base.0, count, scalar);
         let (atomic, replaces) = (self.rng.once_in(3), !self.rng.once_in(3));
+        if atomic {
+            self.arena.widen_at(dst.base);
+        }
         // Slots with one buffer may be moved by several blocks.
         let flips = self.rng.once_in(2);
         let ranks = self.rng.within(1..=9);

@@ -24,6 +24,7 @@ impl Maker<'_> {
         let (size, all) = (scalar.bytes(), self.count());
         let beyond = size * self.rng.below(4);
         let place = self.arena.take(size * all, beyond, true);
+        self.arena.widen_at(Ptr(place));
         self.fractions(place, all, scalar);
         let moves = self.rng.within(2..=9);
         let step = |maker: &mut Self| Step::Move(maker.turn(scalar, place, all));

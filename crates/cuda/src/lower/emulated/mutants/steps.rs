@@ -136,6 +136,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "number - t < TERMS ? number - t : TERMS;",
         "number - t < TERMS ? number - t - 1 : TERMS;",
     ),
+    // What lies beside an element that is smaller than a word.
+    (
+        MOVES,
+        "bool alone = move->step.flags & MOVE_ALONE;",
+        "bool alone = false;",
+    ),
     // What comes to the same elements does so without a meeting, or before it.
     (
         TURNS,

@@ -355,6 +355,20 @@ fn what_is_stored_for_the_host_was_counted() {
     }
 }
 
+/// Sums are those of the host, to the bit. Instructions with `.ftz` take subnormal numbers for 0, and so does an atomic
+/// addition of floats of 32 bits to global memory, whatever it is called.
+#[test]
+fn subnormal_numbers_are_kept() {
+    for (text, _) in TEXTS {
+        let flushes = |line: &&str| {
+            let atomic = ["red.", "atom."].iter().any(|start| line.contains(start));
+            line.contains(".ftz") || atomic && line.contains(".add") && line.contains("f32")
+        };
+        assert_eq!(text.lines().find(flushes), None);
+        assert!(text.contains("add.rn.f32"), "sums of them are made");
+    }
+}
+
 /// Words are accessed with the orders of the protocol, and by nothing else; data never through the non-coherent path.
 #[test]
 fn primitives_have_their_orders() {
@@ -376,9 +390,11 @@ fn primitives_have_their_orders() {
         "st.global.",
     ];
     // Arithmetic on data: at system scope, and without an order of its own.
+    // (`red.add.f32` is none of it: see `subnormal_numbers_are_kept`.)
     let arithmetic = [
         "atom.relaxed.sys.global.cas.",
-        "red.relaxed.sys.global.add.",
+        "red.relaxed.sys.global.add.u",
+        "red.relaxed.sys.global.add.f64",
     ];
     let counts = ["atom.acq_rel.gpu.global.", "st.release.sys.global.u64"];
     let steps = [
