@@ -4,6 +4,7 @@ mod agent;
 mod awaiting;
 mod causes;
 mod counted;
+mod ends;
 mod expose;
 mod fabric;
 mod faces;

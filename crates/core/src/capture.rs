@@ -173,6 +173,8 @@ pub struct Graph<'s, D: Device> {
     arms: Recorded<D>,
     /// What each replay does towards this rank itself.
     script: Script<D>,
+    /// The epochs of each replay.
+    epochs: crate::epochs::Recorded,
     ids: Vec<(u64, State)>,
     brand: Brand<'s>,
 }
@@ -395,6 +397,7 @@ impl<'s, D: Device> Graph<'s, D> {
         Graph {
             raw: Arc::new(raw),
             arms: Recorded::new(noted.arms),
+            epochs: noted.epochs,
             script: Script::new(noted.acts, |half| ids.iter().any(|(id, _)| *id == half)),
             ids,
             brand: PhantomData,
@@ -405,7 +408,8 @@ impl<'s, D: Device> Graph<'s, D> {
     ///
     /// # Errors
     ///
-    /// [`Error::OtherGraph`] if `lent` is something else; [`Error::SelfDeadlock`] if one of the replays would wait for what
+    /// [`Error::OtherGraph`] if `lent` is something else; [`Error::LastEpoch`] if a window in it would have more epochs than its
+    /// counters hold; [`Error::SelfDeadlock`] if one of the replays would wait for what
     /// this rank could only do behind it; what made the stream fail. `lent` comes back.
     pub fn replay<R: Carry<'s, D>>(
         &self,
@@ -447,6 +451,7 @@ impl<'s, D: Device> Graph<'s, D> {
         times: u64,
     ) -> Result<()> {
         self.script.admit(times)?;
+        self.epochs.admit(times)?;
         let prepare = || Ok(stream.raw().prepare_replay(others, &self.raw)?);
         self.arms.replay(stream, times, prepare, |times| {
             // SAFETY: the recording touches what was lent to it and nothing else (its brands let in nothing), each
@@ -454,6 +459,7 @@ impl<'s, D: Device> Graph<'s, D> {
             // promise. What it rings for has been armed.
             unsafe { stream.raw().replay(others, &self.raw, times) }?;
             self.script.done(times);
+            self.epochs.took(times);
             Ok(())
         })
     }

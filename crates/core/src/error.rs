@@ -129,6 +129,17 @@ pub enum Error {
         /// What would be waited for in vain.
         awaited: Awaited,
     },
+    /// A window (or a barrier) has had as many epochs with a peer as its counters hold. All of them are carried out; the peer
+    /// refuses the next one, too.
+    #[error(
+        "window `{window}` has had {most} epochs, the most that its counters hold: all ranks must drop it and open it anew"
+    )]
+    LastEpoch {
+        /// The window.
+        window: Arc<str>,
+        /// How many there can be.
+        most: u64,
+    },
     /// Ranks disagree about a window they create together.
     #[error("window `{window}`: {detail}")]
     WindowMismatch {

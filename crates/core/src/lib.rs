@@ -6,6 +6,7 @@
 mod barrier;
 pub mod capture;
 pub mod element;
+mod epochs;
 pub mod error;
 pub mod kernel;
 mod layout;

@@ -24,12 +24,14 @@
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::marker::PhantomData;
+use std::sync::Arc;
 use std::task;
 
 use tidegate_hal::device::{Call, Device, Reclaim, Stream as _};
 use tidegate_hal::process::Process;
 
 use crate::capture::Carry;
+use crate::epochs::{Epochs, Recorded};
 use crate::error::{Error, Rejected, Result};
 use crate::kernel::Kernel;
 use crate::nic::Arm;
@@ -146,6 +148,7 @@ impl<D: Device> Drop for Unwinding<D> {
 pub(crate) struct Noted<D: Device> {
     pub(crate) arms: Vec<(u64, Arm<D>)>,
     pub(crate) acts: Vec<(u64, RecordedAct<D>)>,
+    pub(crate) epochs: Recorded,
 }
 
 impl<D: Device> Default for Noted<D> {
@@ -153,6 +156,7 @@ impl<D: Device> Default for Noted<D> {
         Noted {
             arms: Vec::new(),
             acts: Vec::new(),
+            epochs: Recorded::default(),
         }
     }
 }
@@ -162,6 +166,7 @@ impl<D: Device> Noted<D> {
     pub(crate) fn extend(&mut self, other: Self) {
         self.arms.extend(other.arms);
         self.acts.extend(other.acts);
+        self.epochs.extend(other.epochs);
     }
 }
 
@@ -213,6 +218,11 @@ impl<'s, D: Device> Stream<'s, D> {
     pub(crate) fn note_act(&self, act: RecordedAct<D>) {
         let number = crate::region::fresh_id();
         self.noted.0.borrow_mut().acts.push((number, act));
+    }
+
+    /// Notes, while the stream is captured, an epoch that each replay has.
+    pub(crate) fn note_epoch(&self, epochs: &Arc<Epochs>, members: Option<&[usize]>) {
+        self.noted.0.borrow_mut().epochs.note(epochs, members);
     }
 
     /// What was noted since the last call.

@@ -14,7 +14,8 @@ pub enum State {
     Poisoned,
 }
 
-/// A counter that others add to, as it lies in shared memory.
+/// A counter that others add to, as it lies in shared memory: a count of less than 2^56, and [`POISON`] in the byte above it,
+/// which devices may write as a whole. Who adds keeps the count below that.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct Word(AtomicU64);

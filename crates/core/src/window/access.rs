@@ -295,12 +295,14 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, K, D> {
         if let Some(myself) = body.own() {
             myself.admit(stream, &[Act::Complete])?;
         }
+        body.half.epochs.admit(body.some())?;
         let members = &body.groups[body.current].1;
         let plan = body
             .plans
             .plan(&body.half, &body.edges, members, &body.touched)?;
         settle(stream, &body.touched)?;
         submit_armed(stream, &[&plan.arms], &plan.batch)?;
+        body.half.epochs.took(stream, body.some());
         body.leave_tickets();
         if let Some(myself) = body.own() {
             myself.done(stream, &[Act::Complete]);
@@ -600,7 +602,8 @@ fn same_count<D: Device>(half: &super::Half<D>, src: usize, dst: usize) -> Resul
 
 impl<T, K, D: Device> Drop for Access<'_, '_, T, K, D> {
     fn drop(&mut self) {
-        if !self.held.is_taken() {
+        // Behind the last epoch nobody waits for one: the targets have refused it, too.
+        if !self.held.is_taken() && self.held.half.epochs.admit(self.held.some()).is_ok() {
             self.held.half.revoke("an `Access` before its complete");
         }
     }

@@ -21,6 +21,7 @@ use super::through::{Farewell, Reach};
 use super::view::{SlotEntry, Table};
 use super::{Atomic, ByRange, BySlot, Discipline, Half, Inbox, Kind, Outbox, Peer, Way, visited};
 use crate::element::{Arithmetic, Element};
+use crate::epochs::Epochs;
 use crate::error::{Error, Result};
 use crate::nic::{Line, LineParts, Throttle};
 use crate::region::fresh_id;
@@ -57,6 +58,8 @@ pub struct Window<T, K> {
     throttle: Throttle,
     /// Why this rank does not want it after all: said where the ranks meet, so that none of them waits for it.
     refused: Option<Arc<str>>,
+    /// How many epochs it counts as having had.
+    before: u64,
     marker: PhantomData<fn(T, K)>,
 }
 
@@ -83,8 +86,17 @@ impl<T: Element, K: Discipline> Window<T, K> {
             limit: None,
             throttle: Throttle::default(),
             refused: None,
+            before: 0,
             marker: PhantomData,
         }
+    }
+
+    /// As if the window had had so many epochs already: for tests of what is far away. All ranks say the same.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn after_epochs(mut self, before: u64) -> Self {
+        self.before = before;
+        self
     }
 
     /// Makes a wait of this window fail (and with it the window, on all ranks) when it has lasted so long. Without it,
@@ -344,16 +356,19 @@ impl<T: Element, K: Discipline> Window<T, K> {
         let shapes: Vec<_> = (0..all.len()).map(|rank| Shape::of(&edges, rank)).collect();
         let mine = &shapes[rank];
         let own = mine.allocate(world.device()).and_then(|(block, far)| {
-            if exposed_at_first::<K>(&self.description) > 0 {
-                for (index, target) in mine.targets.iter().enumerate() {
-                    let block = mine.of_rank(*target, &block, far.as_ref());
-                    // Both buffers are free at first: the exposure for epoch 0 has been given.
-                    // SAFETY: the cell lies in the block, which nobody else knows yet.
-                    unsafe {
-                        world
-                            .device()
-                            .init_word(block.base().byte_add(mine.exposed(index)), QUANTUM)
-                    };
+            // Both buffers are free at first: the exposure for epoch 0 has been given.
+            let exposed = self.before + exposed_at_first::<K>(&self.description);
+            let exposed = (mine.targets.iter().enumerate())
+                .map(|(index, rank)| (*rank, mine.exposed(index), exposed));
+            let done = (mine.origins.iter().enumerate())
+                .map(|(index, rank)| (*rank, mine.done(index), self.before));
+            for (rank, cell, count) in exposed.chain(done) {
+                let there = mine.of_rank(rank, &block, far.as_ref()).base();
+                let word = (there.byte_add(cell), count);
+                let operand = (block.base().byte_add(cell + Shape::OPERAND), self.before);
+                for (at, count) in [word, operand].into_iter().filter(|(_, count)| *count != 0) {
+                    // SAFETY: the cells lie in the blocks, which nobody else knows yet.
+                    unsafe { world.device().init_word(at, count * QUANTUM) };
                 }
             }
             Own::offer(world, block, far, mine.lines())
@@ -412,6 +427,7 @@ impl<T: Element, K: Discipline> Window<T, K> {
             shapes,
             watched,
             routes,
+            before: self.before,
         };
         Ok((which, Ok(meeting)))
     }
@@ -430,6 +446,7 @@ struct Meeting<D: Device> {
     shapes: Vec<Shape>,
     watched: Arc<Watched<D>>,
     routes: Routes<D>,
+    before: u64,
 }
 
 impl<D: Device> Meeting<D> {
@@ -545,6 +562,7 @@ impl<D: Device> Meeting<D> {
         });
         let half = |peers: Vec<Peer>, id| Half {
             id,
+            epochs: Epochs::new(self.watched.name.clone(), peers.len(), self.before),
             home: stream.raw().reclaim().clone(),
             world: world.clone(),
             window: self.watched.clone(),

@@ -50,6 +50,8 @@ fn try_exchange<'s, T: Element, K: Discipline, D: Device>(
     for (myself, acts) in own.iter().flatten() {
         myself.admit(stream, acts)?;
     }
+    inbox.half.epochs.admit(None)?;
+    outbox.half.epochs.admit(outbox.some())?;
     let key = inbox.epoch_key();
     let members = &outbox.groups[outbox.current].1;
     let (half, edges, touched) = (&outbox.half, &outbox.edges, &outbox.touched);
@@ -69,6 +71,8 @@ fn try_exchange<'s, T: Element, K: Discipline, D: Device>(
     let (_, batch) = plan.exchange.as_ref().expect("it was just made");
     settle(stream, touched)?;
     submit_armed(stream, &[inbox.arms(), &plan.arms], batch)?;
+    inbox.half.epochs.took(stream, None);
+    outbox.half.epochs.took(stream, outbox.some());
     outbox.leave_tickets();
     inbox.passed_at(stream.raw().mark());
     for (myself, acts) in own.iter().flatten() {

@@ -235,7 +235,14 @@ impl<D: Device> InboxBody<D> {
 
     /// Submits a batch that posts.
     fn submit(&self, stream: &Stream<'_, D>, batch: &Arc<Batch>) -> Result<()> {
-        submit_armed(stream, &[self.arms()], batch)
+        self.half.epochs.enqueue(stream, self.some(), || {
+            submit_armed(stream, &[self.arms()], batch)
+        })
+    }
+
+    /// The origins of the current group, unless it is all of them.
+    fn some(&self) -> Option<&[usize]> {
+        (self.current != 0).then(|| &self.epochs[self.current].members[..])
     }
 
     /// Submits post and wait as one.

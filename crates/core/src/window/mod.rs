@@ -39,6 +39,10 @@
 //!
 //! Errors of a call give its token back. Dropping an [`Exposed`] or an [`Access`] half-done revokes the window for everybody,
 //! since the peers' counts would never fit again; forgetting one leaves the peers waiting until they run into their limit.
+//!
+//! A rank has at most 2^36 - 2^20 epochs with a peer (38 hours of epochs of 2 us). Every call that would begin another one is refused
+//! with [`Error::LastEpoch`](crate::Error::LastEpoch) on both ranks, and has enqueued nothing. Replays count as many epochs
+//! as they have. Drop the window on all ranks, and open it anew.
 
 mod access;
 mod builder;
@@ -78,6 +82,7 @@ use tidegate_hal::batch::{Batch, Landed};
 use tidegate_hal::device::{Device, Fault, Reclaim};
 use tidegate_hal::memory::Ptr;
 
+use crate::epochs::Epochs;
 use crate::error::{Cause, Error, Result};
 use crate::nic::{Arm, Line, armed};
 use crate::region::ReclaimOf;
@@ -208,6 +213,7 @@ struct Half<D: Device> {
     peers: Vec<Peer>,
     /// What both halves know of each other, if this rank is its own peer.
     myself: Option<Arc<Myself<D>>>,
+    epochs: Arc<Epochs>,
 }
 
 impl<D: Device> Half<D> {

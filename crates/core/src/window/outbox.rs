@@ -145,6 +145,11 @@ impl<D: Device> OutboxBody<D> {
         }
     }
 
+    /// The targets of the current group, unless it is all of them.
+    pub(super) fn some(&self) -> Option<&[usize]> {
+        (self.current != 0).then(|| self.members())
+    }
+
     pub(super) fn members(&self) -> &[usize] {
         &self.groups[self.current].1
     }

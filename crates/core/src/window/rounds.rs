@@ -15,6 +15,7 @@ use super::describe::rounds;
 use super::inbox::{signal_arms, signal_steps};
 use super::shape::index_of;
 use super::{BySlot, Inbox, Outbox, Way, submit_armed};
+use crate::epochs::Epochs;
 use crate::error::Result;
 use crate::nic::Arm;
 use crate::stream::Stream;
@@ -23,6 +24,8 @@ use crate::stream::Stream;
 pub(crate) struct Rounds<D: Device> {
     batch: Arc<Batch>,
     arms: Vec<Arm<D>>,
+    /// Each barrier counts as an epoch.
+    epochs: Arc<Epochs>,
 }
 
 impl<D: Device> Rounds<D> {
@@ -65,11 +68,14 @@ impl<D: Device> Rounds<D> {
         Ok(Rounds {
             batch: Arc::new(batch),
             arms,
+            epochs: inbound.epochs.clone(),
         })
     }
 
     /// Enqueues all rounds.
     pub(crate) fn submit(&self, stream: &Stream<'_, D>) -> Result<()> {
-        submit_armed(stream, &[&self.arms], &self.batch)
+        self.epochs.enqueue(stream, None, || {
+            submit_armed(stream, &[&self.arms], &self.batch)
+        })
     }
 }

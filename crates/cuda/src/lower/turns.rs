@@ -32,7 +32,7 @@ impl Turns {
         let meets = |(other, before): &(Extent, Move)| {
             own.0 < other.1
                 && other.0 < own.1
-                && !(commute(&mv.action, &before.action) && !is_alone(&mv.action))
+                && (is_alone(&mv.action) || !commute(&mv.action, &before.action))
                 && !dealt_alike(mv, before)
         };
         let behind = self.0.iter().any(meets);

@@ -346,8 +346,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     (
         MOVES,
-        "DEV u64 update(u64 at, u32 bytes, Next next) {",
-        "DEV u64 update(u64 at, u32 bytes, Next next) {\n    if (bytes < 4) bytes = 4, at &= ~3ull;",
+        "DEV u64 update(u64 at, u32 bytes, bool alone, Next next) {",
+        "DEV u64 update(u64 at, u32 bytes, bool alone, Next next) {\n    if (bytes < 4) bytes = 4, at &= ~3ull;",
     ),
     (
         MOVES,

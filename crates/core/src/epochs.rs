@@ -1,0 +1,214 @@
+//! How many epochs a window half or a barrier has had, and where that ends.
+//!
+//! # Model
+//!
+//! The words that ranks wait for count epochs in quanta of 2^20, and are never reset. A word holds 2^36 epochs below the
+//! byte of [`POISON`](tidegate_hal::batch::POISON), which a device may write as a whole; that is 38 hours of epochs of 2 us. So
+//! no rank begins more than [`MOST`] epochs with a peer. The two ranks count the same epochs, each on its host, when they are
+//! enqueued or replayed: so both refuse the same one, and all before it are carried out. The program opens the window anew.
+//!
+//! # Failure
+//!
+//! [`Error::LastEpoch`], before anything is enqueued.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use tidegate_hal::batch::{POISON, QUANTUM};
+use tidegate_hal::device::Device;
+
+use crate::error::{Error, Result};
+use crate::stream::Stream;
+
+/// The most epochs that a rank has with a peer: nearly as many as fit.
+pub(crate) const MOST: u64 = (1 << 36) - (1 << 20);
+
+/// A word counts as many as there were epochs, and an exposure more with two buffers. That stays below the byte of poison.
+const _: () = {
+    assert!(POISON == 0x40 << 56);
+    assert!((MOST + 2) * QUANTUM < 1 << 56);
+};
+
+/// The epochs that one half has had.
+pub(crate) struct Epochs {
+    window: Arc<str>,
+    /// Those with all peers.
+    all: AtomicU64,
+    /// Those with some of the peers, for each.
+    some: Box<[AtomicU64]>,
+    /// The largest of `some`.
+    most: AtomicU64,
+}
+
+/// Epochs that a recording has, each time that it is replayed.
+#[derive(Default)]
+pub(crate) struct Recorded(Vec<(Arc<Epochs>, u64, Vec<u64>)>);
+
+impl Epochs {
+    /// Those of a half with so many peers, which has had `before` already.
+    pub(crate) fn new(window: Arc<str>, peers: usize, before: u64) -> Arc<Self> {
+        Arc::new(Epochs {
+            window,
+            all: AtomicU64::new(before),
+            some: (0..peers).map(|_| AtomicU64::new(0)).collect(),
+            most: AtomicU64::new(0),
+        })
+    }
+
+    /// Enqueues an epoch with some of the peers, or with all; refuses it if it would be one too many.
+    pub(crate) fn enqueue<D: Device>(
+        self: &Arc<Self>,
+        stream: &Stream<'_, D>,
+        members: Option<&[usize]>,
+        submit: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        self.admit(members)?;
+        submit()?;
+        self.took(stream, members);
+        Ok(())
+    }
+
+    /// Refuses an epoch that would be one too many.
+    #[inline]
+    pub(crate) fn admit(&self, members: Option<&[usize]>) -> Result<()> {
+        let some = match members {
+            None => self.most.load(Relaxed),
+            Some(members) => members.iter().map(|peer| self.of(*peer)).max().unwrap_or(0),
+        };
+        self.check(self.all.load(Relaxed).saturating_add(some), 1)
+    }
+
+    /// Counts an epoch that has been enqueued; if it was recorded, with each replay.
+    pub(crate) fn took<D: Device>(
+        self: &Arc<Self>,
+        stream: &Stream<'_, D>,
+        members: Option<&[usize]>,
+    ) {
+        use tidegate_hal::device::Stream as _;
+        if stream.raw().capturing() {
+            return stream.note_epoch(self, members);
+        }
+        match members {
+            None => _ = self.all.fetch_add(1, Relaxed),
+            Some(members) => members.iter().for_each(|peer| self.add(*peer, 1)),
+        }
+    }
+
+    fn of(&self, peer: usize) -> u64 {
+        self.some[peer].load(Relaxed)
+    }
+
+    fn add(&self, peer: usize, epochs: u64) {
+        let now = self.some[peer].fetch_add(epochs, Relaxed) + epochs;
+        self.most.fetch_max(now, Relaxed);
+    }
+
+    fn check(&self, before: u64, more: u64) -> Result<()> {
+        match before.saturating_add(more) <= MOST {
+            true => Ok(()),
+            false => Err(Error::LastEpoch {
+                window: self.window.clone(),
+                most: MOST,
+            }),
+        }
+    }
+}
+
+impl Recorded {
+    /// Notes one epoch of a half.
+    pub(crate) fn note(&mut self, epochs: &Arc<Epochs>, members: Option<&[usize]>) {
+        let (all, some) = self.of(epochs);
+        match members {
+            None => *all += 1,
+            Some(members) => members.iter().for_each(|peer| some[*peer] += 1),
+        }
+    }
+
+    /// Adds what another stream of the same recording has noted.
+    pub(crate) fn extend(&mut self, other: Self) {
+        for (epochs, more_of_all, more_of_some) in other.0 {
+            let (all, some) = self.of(&epochs);
+            *all += more_of_all;
+            some.iter_mut()
+                .zip(more_of_some)
+                .for_each(|(some, more)| *some += more);
+        }
+    }
+
+    fn of(&mut self, epochs: &Arc<Epochs>) -> (&mut u64, &mut [u64]) {
+        let known = self.0.iter().position(|(it, ..)| Arc::ptr_eq(it, epochs));
+        let index = known.unwrap_or_else(|| {
+            let none = vec![0; epochs.some.len()];
+            self.0.push((epochs.clone(), 0, none));
+            self.0.len() - 1
+        });
+        let (_, all, some) = &mut self.0[index];
+        (all, some)
+    }
+
+    /// Refuses so many replays if that were too many epochs of one of the halves.
+    pub(crate) fn admit(&self, times: u64) -> Result<()> {
+        for (epochs, all, some) in &self.0 {
+            let all = (epochs.all.load(Relaxed)).saturating_add(all.saturating_mul(times));
+            let of = |(peer, more): (usize, &u64)| {
+                (epochs.of(peer)).saturating_add(more.saturating_mul(times))
+            };
+            let most = some.iter().enumerate().map(of).max().unwrap_or(0);
+            epochs.check(all, most)?;
+        }
+        Ok(())
+    }
+
+    /// Counts so many replays, which have been submitted.
+    pub(crate) fn took(&self, times: u64) {
+        for (epochs, all, some) in &self.0 {
+            epochs.all.fetch_add(all * times, Relaxed);
+            for (peer, more) in some.iter().enumerate().filter(|(_, more)| **more != 0) {
+                epochs.add(peer, more * times);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_last(refused: Result<()>) -> bool {
+        matches!(refused, Err(Error::LastEpoch { most: MOST, .. }))
+    }
+
+    #[test]
+    fn each_peer_has_epochs_of_its_own() {
+        let epochs = Epochs::new("w".into(), 3, MOST - 4);
+        (0..4).for_each(|_| epochs.add(1, 1));
+        assert!(is_last(epochs.admit(Some(&[0, 1]))));
+        assert!(is_last(epochs.admit(None)));
+        epochs.admit(Some(&[0, 2])).unwrap();
+        (0..4).for_each(|_| epochs.add(2, 1));
+        assert!(is_last(epochs.admit(Some(&[2]))));
+        epochs.admit(Some(&[0])).unwrap();
+        epochs.admit(Some(&[])).unwrap();
+    }
+
+    #[test]
+    fn recordings_of_two_streams_are_one() {
+        let epochs = Epochs::new("w".into(), 2, MOST - 10);
+        let (mut one, mut two) = (Recorded::default(), Recorded::default());
+        one.note(&epochs, None);
+        one.note(&epochs, Some(&[0]));
+        two.note(&epochs, Some(&[0]));
+        two.note(&epochs, Some(&[1]));
+        one.extend(two);
+        // Three with peer 0, two with peer 1.
+        one.admit(3).unwrap();
+        assert!(is_last(one.admit(4)));
+        assert!(is_last(one.admit(u64::MAX)));
+        one.took(3);
+        assert!(is_last(one.admit(1)));
+        epochs.admit(Some(&[0])).unwrap();
+        epochs.add(0, 1);
+        assert!(is_last(epochs.admit(Some(&[0]))));
+        epochs.admit(Some(&[1])).unwrap();
+    }
+}

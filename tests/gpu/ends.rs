@@ -1,0 +1,61 @@
+//! Epochs at the end of their counters, eager and replayed.
+
+use super::common::ranks;
+use tidegate::prelude::*;
+use tidegate::{Cuda, Error};
+
+/// The most epochs of a window.
+const MOST: u64 = (1 << 36) - (1 << 20);
+
+#[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn the_last_epochs_are_carried_out_and_no_other() {
+    ranks(2, |world, _| {
+        let (rank, other) = (world.rank() as u64, 1 - world.rank());
+        stream!(let s = world.stream().unwrap());
+        let on = |value: u64| {
+            Region::from_slice(&world, &[value; 64])
+                .unwrap()
+                .on(&s)
+                .unwrap()
+        };
+        let window = Window::<u64, tidegate::BySlot>::by_slot("last")
+            .slot_from(other, 0, 64)
+            .slot_to(other, 0)
+            .after_epochs(MOST - 8);
+        let (mut inbox, mut outbox) = window.open(&s).unwrap();
+        for number in 0..4 {
+            let src = on(10 * number + rank);
+            let mut epoch = outbox.start();
+            epoch.put(&src, Slot(0)).unwrap();
+            (inbox, outbox) = exchange(&s, inbox, epoch).unwrap();
+        }
+        let (graph, lent) = s
+            .capture((inbox, outbox, on(70 + rank)), |s, (inbox, outbox, src)| {
+                let mut epoch = outbox.start();
+                epoch.put(&src, Slot(0))?;
+                let (inbox, outbox) = exchange(s, inbox, epoch)?;
+                Ok((inbox, outbox, src))
+            })
+            .map_err(|refused| refused.error)
+            .unwrap();
+        let refused = graph.replay(&s, lent, 5).err().expect("four are left");
+        assert!(
+            matches!(refused.error, Error::LastEpoch { .. }),
+            "{}",
+            refused.error
+        );
+        let lent = graph
+            .replay(&s, refused.value, 4)
+            .map_err(|refused| refused.error)
+            .unwrap();
+        let refused = graph.replay(&s, lent, 1).err().expect("none is left");
+        assert!(
+            matches!(refused.error, Error::LastEpoch { .. }),
+            "{}",
+            refused.error
+        );
+        let _: &Stream<'_, Cuda> = &s;
+        s.synchronize().unwrap();
+    });
+}

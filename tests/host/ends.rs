@@ -1,0 +1,124 @@
+//! Windows that come to the end of their counters: as if they had had nearly all epochs that these hold.
+
+use tidegate::prelude::*;
+use tidegate::{Barrier, Buffers, BySlot, Error, Host};
+
+/// The most epochs of a window.
+const MOST: u64 = (1 << 36) - (1 << 20);
+
+fn is_last(error: &Error) -> bool {
+    let said = error.to_string();
+    matches!(error, Error::LastEpoch { .. })
+        && said.contains("`last` has had 68718428160 epochs")
+        && said.contains("open it anew")
+}
+
+/// From each of two ranks to the other.
+fn pair(world: &World, buffers: Buffers, left: u64) -> Window<u64, BySlot> {
+    let other = 1 - world.rank();
+    Window::by_slot("last")
+        .buffers(buffers)
+        .slot_from(other, 0, 3)
+        .slot_to(other, 0)
+        .after_epochs(MOST - left)
+}
+
+type Halves<'s> = (Inbox<'s, u64>, Outbox<'s, u64>);
+
+/// An epoch in which a rank puts its number, which is seen by the other.
+fn turn<'s>(s: &Stream<'s>, (inbox, outbox): Halves<'s>, number: u64) -> Result<Halves<'s>> {
+    let other = 1 - s.world().rank() as u64;
+    let src = Region::from_slice(s.world(), &[number + s.world().rank() as u64; 3])?.on(s)?;
+    let exposed = inbox.post(s)?;
+    let mut epoch = outbox.start();
+    epoch.put(&src, Slot(0))?;
+    let outbox = epoch.complete(s)?;
+    let mut inbox = exposed.wait(s)?;
+    assert_eq!(inbox.read(s)?.slot(0), [number + other; 3]);
+    Ok((inbox, outbox))
+}
+
+/// Both ranks carry out the last epochs, refuse the same one, whichever way it is asked for, have what came in the last, and
+/// go on with a new window.
+#[test]
+fn all_ranks_refuse_the_same_epoch() {
+    for buffers in [Buffers::Single, Buffers::Double] {
+        World::<Host>::local(2, |world| {
+            stream!(let s = world.stream().unwrap());
+            let mut halves = pair(&world, buffers, 5).open(&s).unwrap();
+            for number in 0..5 {
+                halves = turn(&s, halves, 10 * number).unwrap();
+            }
+            let (inbox, outbox) = halves;
+            let refused = inbox.post(&s).err().expect("it is refused");
+            assert!(is_last(&refused.error), "{}", refused.error);
+            let refused = refused.value.expose(&s).err().expect("it is refused");
+            assert!(is_last(&refused.error), "{}", refused.error);
+            let inbox = refused.value;
+            let epoch = outbox.start();
+            let refused = epoch.complete(&s).err().expect("it is refused");
+            assert!(is_last(&refused.error), "{}", refused.error);
+            let refused = exchange(&s, inbox, refused.value)
+                .err()
+                .expect("it is refused");
+            assert!(is_last(&refused.error), "{}", refused.error);
+            let (mut inbox, epoch) = refused.value;
+            let came = inbox.read(&s).unwrap();
+            assert_eq!(came.slot(0), [41 - world.rank() as u64; 3]);
+            drop((inbox, epoch));
+            s.synchronize().unwrap();
+
+            stream!(let anew = world.stream().unwrap());
+            let mut barrier = Barrier::<Host>::open(&anew, "all have dropped it").unwrap();
+            barrier.enqueue(&anew).unwrap();
+            anew.synchronize().unwrap();
+            let halves = pair(&world, buffers, MOST).open(&anew).unwrap();
+            drop(turn(&anew, halves, 7).unwrap());
+        });
+    }
+}
+
+/// A recording has as many epochs each time; what would be too many of them is refused whole.
+#[test]
+fn replays_count() {
+    World::<Host>::local(2, |world| {
+        stream!(let s = world.stream().unwrap());
+        let halves = pair(&world, Buffers::Double, 9).open(&s).unwrap();
+        let halves = turn(&s, halves, 1).unwrap();
+        let src = Region::from_slice(&world, &[world.rank() as u64; 3])
+            .unwrap()
+            .on(&s)
+            .unwrap();
+        // Three epochs each time; of those that are recorded none has been.
+        let (graph, lent) = s
+            .capture((halves, src), |s, ((mut inbox, mut outbox), src)| {
+                for _ in 0..3 {
+                    let mut epoch = outbox.start();
+                    epoch.put(&src, Slot(0))?;
+                    (inbox, outbox) = exchange(s, inbox, epoch)?;
+                }
+                Ok(((inbox, outbox), src))
+            })
+            .map_err(|refused| refused.error)
+            .unwrap();
+        let refused = graph.replay(&s, lent, 3).err().expect("nine are too many");
+        assert!(is_last(&refused.error), "{}", refused.error);
+        let refused = graph
+            .replay(&s, refused.value, u64::MAX)
+            .err()
+            .expect("and all");
+        assert!(is_last(&refused.error), "{}", refused.error);
+        let lent = graph
+            .replay(&s, refused.value, 2)
+            .map_err(|refused| refused.error)
+            .unwrap();
+        let refused = graph.replay(&s, lent, 1).err().expect("two are left");
+        assert!(is_last(&refused.error), "{}", refused.error);
+        let (halves, _src) = refused.value;
+        let halves = turn(&s, halves, 20).unwrap();
+        let (inbox, _outbox) = turn(&s, halves, 30).unwrap();
+        let refused = inbox.post(&s).err().expect("that was the last");
+        assert!(is_last(&refused.error), "{}", refused.error);
+        s.synchronize().unwrap();
+    });
+}
