@@ -12,6 +12,7 @@ mod gpu {
     pub(crate) mod epochs;
     mod failure;
     mod follow;
+    mod forked;
     mod interop;
     mod mps;
     mod nic;
@@ -26,6 +27,7 @@ mod gpu {
 
 #[path = "common"]
 mod common {
+    pub(crate) mod child;
     pub(crate) mod signals;
 }
 #[path = "schedules/mod.rs"]

@@ -8,15 +8,16 @@ use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::task::{Context, Poll, Waker};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fork::Fork;
-use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, getppid, kill_process, waitpid};
+use rustix::process::{Signal, WaitStatus, getppid, kill_process};
 use tidegate::launch::Job;
 use tidegate::prelude::*;
 use tidegate::{Atomic, Barrier, ByRange, Error, Route, WorldOptions};
 use tidegate_loopback::Loopback;
 
+use crate::common::child::ended;
 use crate::processes::{self, FAILED, LONG, assert_success, error, lines};
 use crate::ring;
 
@@ -44,22 +45,6 @@ fn a_rank() {
         "own world" => own_world(&world),
         other => panic!("there is no role {other}"),
     });
-}
-
-/// Waits for a child; one that hangs is an error.
-fn ended(child: i32) -> WaitStatus {
-    let pid = Pid::from_raw(child).unwrap();
-    let start = Instant::now();
-    loop {
-        if let Some((_, status)) = waitpid(Some(pid), WaitOptions::NOHANG).unwrap() {
-            return status;
-        }
-        if start.elapsed() > LONG {
-            kill_process(pid, Signal::KILL).unwrap();
-            panic!("the child hangs");
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
 }
 
 /// Lets a child do something, and waits for its end. One that panics has no code of its own.

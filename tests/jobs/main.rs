@@ -14,6 +14,7 @@ mod unheard;
 
 #[path = "../common"]
 mod common {
+    pub(crate) mod child;
     pub(crate) mod hydra;
     pub(crate) mod panics;
     pub(crate) mod ring;
