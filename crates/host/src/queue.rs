@@ -160,6 +160,8 @@ mod tests {
         let (mut inlet, mut outlet) = queue();
         let seen = Arc::new(AtomicU64::new(0));
         let (mut pushed, mut popped) = (0_u64, 0_u64);
+        // Miri takes a hundred times as long.
+        let part = if cfg!(miri) { 20 } else { 1 };
         // The sizes of the rings grow, and become small again where the queue has been emptied.
         for (more, less) in [
             (3_000, 100),
@@ -167,12 +169,12 @@ mod tests {
             (20_000, 20_900),
             (5_000, 5_000),
         ] {
-            for _ in 0..more {
+            for _ in 0..more / part {
                 assert!(inlet.has_room(1, || pushed - popped));
                 inlet.push(number(pushed, &seen));
                 pushed += 1;
             }
-            for _ in 0..less {
+            for _ in 0..less / part {
                 call(outlet.pop());
                 popped += 1;
             }
@@ -186,7 +188,7 @@ mod tests {
         let (mut inlet, mut outlet) = queue();
         let seen = Arc::new(AtomicU64::new(0));
         let mut pushed = 0;
-        for _ in 0..50 {
+        for _ in 0..if cfg!(miri) { 2 } else { 50 } {
             for _ in 0..900 {
                 assert!(inlet.has_room(1, || 900));
                 inlet.push(number(pushed, &seen));
@@ -198,6 +200,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "a million items")]
     fn a_full_queue_refuses_and_goes_on_when_it_is_less_full() {
         let (mut inlet, mut outlet) = queue();
         let item = || Item::Kernel(Job::new::<(), _>(|| ()));
