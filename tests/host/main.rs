@@ -1,6 +1,7 @@
 //! Streams of the host, with ranks as threads of this process, and NICs over loopback, memory and libfabric.
 
 mod agent;
+mod attacks;
 mod awaiting;
 mod causes;
 mod counted;
@@ -15,6 +16,7 @@ mod order;
 mod queue;
 mod random;
 mod ring;
+mod sizes;
 mod throttle;
 mod triggered;
 mod unwinding;

@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod attacks;
 mod examples;
 mod forked;
 mod inherited;

@@ -132,7 +132,7 @@ pub enum Error {
     /// A window (or a barrier) has had as many epochs with a peer as its counters hold. All of them are carried out; the peer
     /// refuses the next one, too.
     #[error(
-        "window `{window}` has had {most} epochs, the most that its counters hold: all ranks must drop it and open it anew"
+        "window `{window}` can have {most} epochs, the most that its counters hold, and this call would go beyond: replay fewer times, or drop it on all ranks and open it anew"
     )]
     LastEpoch {
         /// The window.
