@@ -423,3 +423,56 @@ fn sums_of_no_or_other_elements_are_nothing_or_errors() {
         .into_iter()
         .for_each(Result::unwrap);
 }
+
+/// Numbers of slots, and halves, of one window that are used with another.
+#[test]
+fn what_is_of_another_window_is_refused_or_does_no_harm() {
+    World::local(2, |world: World| -> Result<()> {
+        stream!(let s = world.stream()?);
+        let peer = 1 - world.rank();
+        let small = Window::<u8, _>::by_slot("small")
+            .slot_from(peer, 0, 1)
+            .slot_to(peer, 0);
+        let wide = Window::<u8, _>::by_slot("wide")
+            .slot_from(peer, 0, 9)
+            .slot_from(peer, 1, 9);
+        let (small_in, small_out) = small.open(&s)?;
+        let (wide_in, wide_out) = wide.slot_to(peer, 0).slot_to(peer, 1).open(&s)?;
+        let x = Region::from_slice(&world, &[7u8; 9])?.on(&s)?;
+        let none = Layout::strided(0, &[(0, 1)])?;
+        let two = Layout::strided(0, &[(2, 8)])?;
+        let (mut wide_epoch, mut small_epoch) = (wide_out.start(), small_out.start());
+        let [one, other] = wide_epoch.slots::<2>()?;
+        assert!(small_epoch.put(&x, one).is_err());
+        assert!(small_epoch.put(x.slice(0..1)?, other).is_err());
+        assert!(small_epoch.put(&x, Slot(u32::MAX)).is_err());
+        for first in [1, 2, usize::MAX - 8, usize::MAX] {
+            assert!(
+                wide_epoch
+                    .put(x.with(&two)?, Slot(0).at(first).with(&two))
+                    .is_err(),
+                "{first}"
+            );
+            let nothing = wide_epoch.put(x.with(&none)?, Slot(0).at(first).with(&none));
+            assert_eq!(nothing.is_ok(), first <= 9, "{first}");
+        }
+        wide_epoch.put(x.with(&two)?, Slot(1).with(&two))?;
+        small_epoch.put(x.slice(8..9)?, Slot(0))?;
+        // Halves of two windows may go together, and each is in its own epoch.
+        let small_out = small_epoch.complete(&s)?;
+        let (mut small_in, wide_out) = exchange(&s, small_in, wide_epoch)?;
+        let mut wide_in = wide_in.post(&s)?.wait(&s)?;
+        assert_eq!(small_in.read(&s)?.slot(0), [7]);
+        assert_eq!(wide_in.read(&s)?.slot(1), [7, 0, 0, 0, 0, 0, 0, 0, 7]);
+        // What is remembered of that fits no other inbox, though the first has gone.
+        drop(small_in);
+        let mut wide_epoch = wide_out.start();
+        wide_epoch.put(x.with(&two)?, Slot(1).with(&two))?;
+        let (mut wide_in, _) = exchange(&s, wide_in, wide_epoch)?;
+        assert_eq!(wide_in.read(&s)?.slot(1), [7, 0, 0, 0, 0, 0, 0, 0, 7]);
+        drop(small_out);
+        s.synchronize()
+    })
+    .into_iter()
+    .for_each(Result::unwrap);
+}

@@ -1,6 +1,7 @@
 //! Attacks by safe code on reports and departures: ranks that leave, end and come back where others wait. Each job ends in
 //! bounded time, and whoever waits in vain is told why.
 
+use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
@@ -43,7 +44,11 @@ fn a_rank() {
         "gathers while it unwinds" => gathers_while_it_unwinds(world),
         "two inits" => two_inits(world),
         "fork in a capture" => fork_in_a_capture(world),
-        other => panic!("there is no role {other}"),
+        "crossed" => crossed(world),
+        other => match other.strip_prefix("in call ") {
+            Some(call) => in_call(world, call),
+            None => panic!("there is no role {other}"),
+        },
     });
 }
 
@@ -531,4 +536,85 @@ fn fork_in_a_capture(world: World) -> Result<()> {
 #[test]
 fn a_step_forks_while_it_is_recorded() {
     assert_success(&run("fork in a capture", 1), &[]);
+}
+
+/// Rank 1 is in a call that waits for a kernel, which ends when a report names the call. Rank 0 waits for rank 1.
+fn in_call(world: World, call: &str) -> Result<()> {
+    soon(&world);
+    if world.rank() == 0 {
+        return world.gather("after", Vec::new()).map(drop);
+    }
+    let seen = world.clone();
+    let until_reported = move |_: &mut [u64]| {
+        let report = report(&seen, "rank 1: its own stream `stuck`");
+        println!("report: {}", report.replace('\n', "; "));
+    };
+    {
+        stream!(let s = world.stream_with(stream_options(call))?);
+        let mut x = Region::<u64, _>::zeroed(&world, 1)?.on(&s)?;
+        s.launch(until_reported, &mut x)?;
+        match call {
+            "into_host" => drop(x.into_host(&s)?),
+            "awaits" => {
+                let mut future = std::pin::pin!(x.into_host_async(&s));
+                let waker = std::task::Waker::noop();
+                let mut context = std::task::Context::from_waker(waker);
+                while future.as_mut().poll(&mut context).is_pending() {
+                    std::thread::yield_now();
+                }
+            }
+            _ => {}
+        }
+    }
+    world.gather("after", Vec::new()).map(drop)
+}
+
+fn stream_options(call: &str) -> tidegate::StreamOptions {
+    let options = tidegate::StreamOptions::new().name("stuck");
+    match call {
+        "inline" => options.inline(),
+        _ => options,
+    }
+}
+
+#[test]
+fn every_call_that_waits_for_a_stuck_kernel_is_reported() {
+    let calls = [
+        ("into_host", "`into_host`"),
+        ("awaits", "`synchronized`"),
+        ("inline", "`launch`"),
+        ("drops", "the drop of the stream"),
+    ];
+    for (call, named) in calls {
+        let outcome = run(&format!("in call {call}"), 2);
+        assert_success(&outcome, &[]);
+        let said = lines(&outcome.ranks[1], "report: ").next();
+        let part = format!("rank 1: its own stream `stuck`, in {named} (");
+        assert!(said.is_some_and(|said| said.contains(&part)), "{said:?}");
+    }
+}
+
+/// One rank waits in a collective call, and the other for its epoch.
+fn crossed(world: World) -> Result<()> {
+    soon(&world);
+    stream!(let s = world.stream()?);
+    let (inbox, _outbox) = pair(&s, [0, 1])?;
+    let seen = world.clone();
+    std::thread::spawn(move || {
+        let report = report(&seen, "cycle: rank");
+        println!("report: {}", report.replace('\n', "; "));
+        std::process::exit(0)
+    });
+    if world.rank() == 0 {
+        return world.gather("never", Vec::new()).map(drop);
+    }
+    let _inbox = inbox.post(&s)?.wait(&s)?;
+    s.synchronize()
+}
+
+#[test]
+fn a_cycle_through_a_collective_call_is_reported() {
+    let outcome = run("crossed", 2);
+    let said = (outcome.ranks.iter()).any(|rank| lines(rank, "report: ").count() == 1);
+    assert!(said, "{outcome:?}");
 }
