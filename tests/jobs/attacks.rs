@@ -263,7 +263,6 @@ fn a_rank_that_is_stuck_itself_reports_others() {
     let said = lines(&outcome.ranks[1], "report: ")
         .next()
         .expect("a report");
-    println!("{said}");
     assert!(said.contains("kernel"), "{said}");
 }
 
@@ -313,7 +312,6 @@ fn wait_for_the_other(world: &World) -> Result<()> {
 fn is_lost_or_left(outcome: &Outcome, code: i32) {
     assert_eq!(outcome.ranks[1].status.code(), Some(code), "{outcome:?}");
     let told = error(&outcome.ranks[0]);
-    println!("{told}");
     assert!(told.contains("rank 1 will not come"), "{told}");
 }
 
@@ -449,7 +447,6 @@ fn what_a_rank_does_while_it_unwinds_ends() {
     let outcome = run("gathers while it unwinds", 2);
     assert_eq!(outcome.ranks[1].status.code(), Some(101));
     let told = error(&outcome.ranks[0]);
-    println!("{told}");
     assert!(told.contains("rank 1 will not come"), "{told}");
 }
 

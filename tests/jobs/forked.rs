@@ -36,6 +36,8 @@ fn a_rank() {
         "every entry" => every_entry(&world),
         "future" => future_of_the_parent(&world),
         "kernel" => in_a_kernel(&world),
+        "captured" => in_what_a_kernel_drops(&world),
+        "waker" => in_a_waker(&world),
         "inline kernel" => in_an_inline_kernel(&world),
         "threads" => while_threads_are_at_work(&world),
         "local" => a_rank_that_is_a_thread(),
@@ -550,4 +552,82 @@ fn a_child_of_a_launcher_does_not_end_its_job() {
 fn children_of_children_are_children_too() {
     run("grandchild", 2);
     run("own world", 1);
+}
+
+/// Forks where it is dropped, or woken.
+#[derive(Clone)]
+struct Forks(std::sync::Arc<AtomicI32>);
+
+impl Forks {
+    fn fork(&self) {
+        if let Fork::Parent(child) = fork::fork().unwrap() {
+            self.0.store(child, Ordering::Release);
+        }
+    }
+}
+
+struct ForksAtDrop(Forks);
+
+impl Drop for ForksAtDrop {
+    fn drop(&mut self) {
+        self.0.fork();
+    }
+}
+
+impl std::task::Wake for Forks {
+    fn wake(self: std::sync::Arc<Self>) {
+        self.fork();
+    }
+}
+
+/// A child of what a stream's thread drops has nothing to go on with either.
+fn in_what_a_kernel_drops(world: &World) -> Result<()> {
+    let forks = Forks(std::sync::Arc::default());
+    stream!(let s = world.stream()?);
+    let mut x = Region::<u64, _>::zeroed(world, 1)?.on(&s)?;
+    let dropped = std::sync::Arc::new(ForksAtDrop(forks.clone()));
+    let kernel = move |x: &mut [u64]| {
+        let _held = &dropped;
+        x[0] += 1;
+    };
+    s.launch(kernel, &mut x)?;
+    s.synchronize()?;
+    assert!(ended(forks.0.load(Ordering::Acquire)).exited());
+    assert_eq!(x.into_host(&s)?[0], 1);
+    Ok(())
+}
+
+/// The same of a waker.
+fn in_a_waker(world: &World) -> Result<()> {
+    static GO_ON: AtomicBool = AtomicBool::new(false);
+    let forks = Forks(std::sync::Arc::default());
+    stream!(let s = world.stream()?);
+    let mut x = Region::<u64, _>::zeroed(world, 1)?.on(&s)?;
+    let wait = |_: &mut [u64]| {
+        while !GO_ON.load(Ordering::Acquire) {
+            std::thread::yield_now();
+        }
+    };
+    s.launch(wait, &mut x)?;
+    let waker = std::sync::Arc::new(forks.clone()).into();
+    let mut future = pin!(s.synchronized());
+    assert!(
+        future
+            .as_mut()
+            .poll(&mut Context::from_waker(&waker))
+            .is_pending()
+    );
+    GO_ON.store(true, Ordering::Release);
+    // The waker is called when the stream is through.
+    while forks.0.load(Ordering::Acquire) == 0 {
+        std::thread::yield_now();
+    }
+    assert!(ended(forks.0.load(Ordering::Acquire)).exited());
+    s.synchronize()
+}
+
+#[test]
+fn what_a_stream_s_thread_drops_or_wakes_may_fork() {
+    run("captured", 1);
+    run("waker", 1);
 }

@@ -167,17 +167,19 @@ impl Executor {
                         }
                     }
                 }
-                if self.is_forked() {
-                    return false;
-                }
             }
             Item::Stop => more = false,
         }
+        if self.is_forked() {
+            return false;
+        }
         self.core.shared.pass();
-        more
+        // This wakes wakers, which may fork, too.
+        more && !self.is_forked()
     }
 
-    /// Whether a kernel has forked, and this is its child: the rest of the work is the parent's.
+    /// Whether a kernel, or what it or a future has left to drop or to wake, has forked, and this is the child: the rest of
+    /// the work is the parent's.
     fn is_forked(&self) -> bool {
         !self.core.shared.process.is_this()
     }

@@ -148,7 +148,7 @@ impl HostStream {
                         executor.recover(panic);
                     }
                     if !feed.process.is_this() {
-                        // A kernel has forked, and this is its child, whose one thread ends here.
+                        // The program has forked here, and this is its child, whose one thread ends.
                         std::mem::forget((executor, outlet));
                     }
                 })
