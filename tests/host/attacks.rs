@@ -261,3 +261,37 @@ fn a_panic_ends_replays_without_end() {
     });
     assert!(ended.is_err());
 }
+
+/// What a kernel has left to its thread works with the library when that thread ends.
+#[test]
+fn a_stream_s_thread_has_streams_of_its_own_when_it_ends() {
+    struct AtTheEnd(World, Arc<AtomicU64>);
+    impl Drop for AtTheEnd {
+        fn drop(&mut self) {
+            stream!(let t = self.0.stream().unwrap());
+            let mut x = Region::<u64, _>::zeroed(&self.0, 1)
+                .unwrap()
+                .on(&t)
+                .unwrap();
+            t.launch(|x: &mut [u64]| x[0] += 1, &mut x).unwrap();
+            self.1
+                .fetch_add(x.into_host(&t).unwrap()[0], Ordering::Relaxed);
+        }
+    }
+    thread_local! {
+        static KEPT: std::cell::RefCell<Vec<AtTheEnd>> = const { std::cell::RefCell::new(Vec::new()) };
+    }
+    let count = Arc::new(AtomicU64::new(0));
+    World::local(2, |world: World| {
+        stream!(let s = world.stream().unwrap());
+        let mut x = Region::<u64, _>::zeroed(&world, 1).unwrap().on(&s).unwrap();
+        let (kept, counter) = (world.clone(), count.clone());
+        let keeps = move |_: &mut [u64]| {
+            let at_the_end = AtTheEnd(kept.clone(), counter.clone());
+            KEPT.with_borrow_mut(|all| all.push(at_the_end));
+        };
+        s.launch(keeps.clone(), &mut x).unwrap();
+        s.launch(keeps, &mut x).unwrap();
+    });
+    assert_eq!(count.load(Ordering::Relaxed), 4);
+}

@@ -2,7 +2,9 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
+use tidegate::launch::{Job, Signal};
 use tidegate::prelude::*;
 
 use crate::processes::{self, FAILED, take_flag};
@@ -150,4 +152,25 @@ fn rank_0_may_end_while_another_rank_works() {
         "{lines:?}"
     );
     assert_eq!(code, Some(0), "{lines:?}");
+}
+
+/// Jobs that cannot be, by safe code: each is an error, or ends.
+#[test]
+fn jobs_of_odd_numbers_names_and_times_end() {
+    assert!(Job::new("true", 0).spawn().is_err());
+    assert!(Job::new("no such program at all", 2).spawn().is_err());
+    assert!(Job::new("tr\0ue", 1).spawn().is_err());
+    assert!(
+        Job::new("true", 1)
+            .directory("/no such folder")
+            .spawn()
+            .is_err()
+    );
+    let job = Job::new("true", 2).grace(Duration::MAX).spawn().unwrap();
+    assert!(job.signal(2, Signal::KILL).is_err());
+    assert!(job.signal(usize::MAX, Signal::KILL).is_err());
+    assert!(job.wait().ranks.iter().all(|rank| rank.status.success()));
+    // A grace without end begins, too.
+    let failed = Job::new("false", 2).grace(Duration::MAX).spawn().unwrap();
+    assert!(failed.wait().first_failure.is_some());
 }
