@@ -49,6 +49,7 @@ impl Events {
 
     pub(crate) fn subscribe(&self, sink: Sink) {
         let replaced;
+        let mut failed = None;
         {
             let mut state = lock(&self.inner.state);
             if state.closed {
@@ -62,14 +63,16 @@ impl Events {
                     .spawn(move || inner.deliver());
                 match spawned {
                     Ok(thread) => state.thread = Some(thread),
-                    Err(error) => tell(
-                        || tracing::error!(%error, "no thread for the events of the control plane"),
-                    ),
+                    Err(error) => failed = Some(error),
                 }
             }
             self.inner.changed.notify_one();
         }
-        // Outside the lock: its destructor may be anything, even the last owner of a control plane.
+        // Outside the lock: a subscriber may do anything, and so may the destructor of a sink, which may be the last owner
+        // of a control plane.
+        if let Some(error) = failed {
+            tell(|| tracing::error!(%error, "no thread for the events of the control plane"));
+        }
         drop(replaced);
     }
 

@@ -20,11 +20,11 @@
 use crate::config::{Config, bad};
 use crate::error::BootError;
 use rustix::fs::{FileType, fstat};
-use rustix::io::{FdFlags, fcntl_getfd, fcntl_setfd};
+use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::net::sockopt;
 use std::io::{self, ErrorKind};
 use std::net::TcpListener;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use tidegate_hal::tell;
 
@@ -57,10 +57,7 @@ pub(crate) fn take_listener(mut config: Config) -> Result<Config, BootError> {
         let expected = "it must be the number of an inherited descriptor above 2, a colon, and the inode of its socket";
         return Err(bad(LISTEN_FD, &value, expected));
     };
-    // SAFETY: the number is above 2, so it is not -1. The descriptor may be closed, or be replaced by another thread: the
-    // calls of `is_meant` only ask what it is, and report an error if it is closed. The borrow ends with that call.
-    let meant = is_meant(unsafe { BorrowedFd::borrow_raw(number) }, inode);
-    if !meant.unwrap_or(false)
+    if !is_meant(number, inode).unwrap_or(false)
         || !came_with_the_process(&value)
         || TAKEN.swap(true, Ordering::SeqCst)
     {
@@ -80,12 +77,14 @@ pub(crate) fn take_listener(mut config: Config) -> Result<Config, BootError> {
 }
 
 /// Whether this is the socket with that inode, inherited, and listening.
-fn is_meant(fd: BorrowedFd<'_>, inode: u64) -> rustix::io::Result<bool> {
-    let found = fstat(fd)?;
-    Ok(FileType::from_raw_mode(found.st_mode) == FileType::Socket
+fn is_meant(number: RawFd, inode: u64) -> io::Result<bool> {
+    let inherited = is_inherited(number)?;
+    let fd = duplicate(number)?;
+    let found = fstat(&fd)?;
+    Ok(inherited
+        && FileType::from_raw_mode(found.st_mode) == FileType::Socket
         && found.st_ino == inode
-        && is_inherited(fd)?
-        && sockopt::socket_acceptconn(fd)?)
+        && sockopt::socket_acceptconn(&fd)?)
 }
 
 /// Whether the variable had this value from the beginning: the kernel shows the environment as `exec` passed it. Without
@@ -100,8 +99,25 @@ fn came_with_the_process(value: &str) -> bool {
 
 /// Whether a descriptor is open across `exec`. One that came by `exec` is. One that Rust has opened in this process is not,
 /// and so it is no other owner's.
-pub(crate) fn is_inherited(fd: impl AsFd) -> rustix::io::Result<bool> {
-    Ok(!fcntl_getfd(fd)?.contains(FdFlags::CLOEXEC))
+///
+/// It is asked by its number: nobody promises that it stays open.
+pub(crate) fn is_inherited(number: RawFd) -> io::Result<bool> {
+    // SAFETY: the call takes any number, changes nothing, and fails where that is no open descriptor.
+    let flags = unsafe { libc::fcntl(number, libc::F_GETFD) };
+    match flags {
+        -1 => Err(io::Error::last_os_error()),
+        flags => Ok(flags & libc::FD_CLOEXEC == 0),
+    }
+}
+
+/// A descriptor of one's own for what has this number now. It is closed at `exec`.
+pub(crate) fn duplicate(number: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: the call takes any number, leaves what is open there as it is, and fails where nothing is.
+    match unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 3) } {
+        -1 => Err(io::Error::last_os_error()),
+        // SAFETY: the call has succeeded, so this descriptor is new, and only this value has it.
+        new => Ok(unsafe { OwnedFd::from_raw_fd(new) }),
+    }
 }
 
 /// Says more of why rank 0 cannot listen at its address, where another process has the socket that was meant for it.
@@ -124,6 +140,7 @@ pub(crate) fn why_taken(error: io::Error) -> io::Error {
 mod tests {
     use super::*;
     use std::net::{TcpStream, UdpSocket};
+    use std::os::fd::{AsFd, BorrowedFd};
 
     #[test]
     fn only_the_inherited_listening_socket_itself_is_meant() {
@@ -131,6 +148,7 @@ mod tests {
         let open_across_exec = |fd: BorrowedFd<'_>| fcntl_setfd(fd, FdFlags::empty()).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let own = listener.as_fd();
+        let is_meant = |fd: BorrowedFd<'_>, inode| is_meant(fd.as_raw_fd(), inode);
         assert!(
             !is_meant(own, inode(own)).unwrap(),
             "this program opened it"
@@ -148,5 +166,6 @@ mod tests {
             let meant = is_meant(other, inode(other));
             assert!(!meant.unwrap_or(false), "{other:?}");
         }
+        assert!(super::is_meant(i32::MAX, inode(own)).is_err(), "not open");
     }
 }

@@ -18,12 +18,19 @@
 //!
 //! A wait of rank 0 for the others has no limit: an imbalanced program is not an error. After a second it is said for
 //! which ranks it waits. They end by leaving, or by being lost.
+//!
+//! At the end of the process, Rust's `exit` lets no other thread end it. This has two consequences:
+//!
+//! - A handler of the program's for SIGINT (Ctrl-C) could not end a process that waits. So when the process has said that
+//!   it waits, SIGINT, SIGTERM, SIGHUP and SIGQUIT have their default action again and end it.
+//! - A subscriber of `tracing` that calls `exit` on the service's thread stays there for ever. So the wait ends when the
+//!   service does nothing for the allowed silence, and says so. By then the others have given up rank 0, too.
 
 use crate::config::Config;
 use crate::error::BootError;
 use crate::lock;
 use crate::service::LAST_WORDS;
-use crate::shared::{Command, Phase, Shared};
+use crate::shared::{Command, Phase, Shared, Wait};
 use crate::wire::Message;
 use std::io::Write as _;
 use std::net::TcpListener;
@@ -73,15 +80,15 @@ fn at_exit(status: i32) {
         .iter()
         .filter(|rank| rank.take_leave(status))
         .collect();
-    let until = Instant::now() + LAST_WORDS;
+    let until = Some(Instant::now() + LAST_WORDS);
     for rank in &ranks {
         let carries = carries.iter().any(|other| Arc::ptr_eq(other, rank));
         if !carries {
-            rank.wait_for_end(until);
+            let _ = rank.wait_for_end(until);
         }
     }
     for rank in carries {
-        rank.see_the_others_off("then its process ends");
+        rank.see_the_others_off(Then::Exit);
     }
 }
 
@@ -112,34 +119,59 @@ impl Shared {
         carries
     }
 
-    fn wait_for_end(&self, until: Instant) {
-        let mut state = lock(&self.state);
-        while !matches!(state.phase, Phase::Closed | Phase::Failed(_)) {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return;
+    /// Waits until rank 0's service has ended, because all others have. Says after a second for which ranks it waits, and
+    /// what comes then.
+    fn see_the_others_off(&self, then: Then) {
+        let mut end = self.wait_for_end(Instant::now().checked_add(SAID_AFTER));
+        let next = match then {
+            Then::Exit => "its process ends (at once if a signal such as SIGINT asks it to)",
+            Then::Job => "its next job begins",
+        };
+        if end == Err(Wait::Late) {
+            if then == Then::Exit {
+                restore_signals();
             }
-            let waited = self.changed.wait_timeout(state, left);
-            state = waited.unwrap_or_else(|e| e.into_inner()).0;
+            let remain = in_words(&lock(&self.state).remain);
+            let text = format!(
+                "rank 0 waits until {remain} leaves the job, whose control plane it carries; then {next}"
+            );
+            // On another thread: the program's subscriber may never return.
+            let name = "tidegate-report".to_owned();
+            let speak = std::thread::Builder::new().name(name);
+            let _ = speak.spawn(move || say(&text));
+            end = self.wait_for_end(None);
+        }
+        if end == Err(Wait::Stuck) {
+            // Without the subscriber and the locks of `stderr`: the service may be stuck in them.
+            let text = format!(
+                "tidegate: the thread that carries the control plane for the others does nothing any more (does a subscriber \
+                 of `tracing` block it, or call `exit`?): rank 0 waits no longer, and {next}\n"
+            );
+            let _ = rustix::io::write(rustix::stdio::stderr(), text.as_bytes());
         }
     }
+}
 
-    /// Waits until rank 0's service has ended, because all others have. Says after a second for whom it waits, and what
-    /// comes then.
-    fn see_the_others_off(&self, then: &str) {
-        self.wait_for_end(Instant::now() + SAID_AFTER);
-        let state = lock(&self.state);
-        if matches!(state.phase, Phase::Closed | Phase::Failed(_)) {
-            return;
+/// What follows a wait of rank 0.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Then {
+    Exit,
+    Job,
+}
+
+/// Gives the signals that ask a process to end their default action, where the program handles them: it has ended.
+fn restore_signals() {
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT] {
+        let mut now = std::mem::MaybeUninit::<libc::sigaction>::uninit();
+        // SAFETY: the kernel changes nothing, and writes the present action to a place that has its type.
+        if unsafe { libc::sigaction(signal, std::ptr::null(), now.as_mut_ptr()) } != 0 {
+            continue;
         }
-        let remain = in_words(&state.remain);
-        drop(state);
-        say(&format!(
-            "rank 0 waits until {remain} leaves the job, whose control plane it carries; {then}"
-        ));
-        let mut state = lock(&self.state);
-        while !matches!(state.phase, Phase::Closed | Phase::Failed(_)) {
-            state = self.changed.wait(state).unwrap_or_else(|e| e.into_inner());
+        // SAFETY: the call above has succeeded, so it has written the action.
+        let now = unsafe { now.assume_init() }.sa_sigaction;
+        if ![libc::SIG_DFL, libc::SIG_IGN].contains(&now) {
+            // SAFETY: the default action runs no code of this process.
+            unsafe { libc::signal(signal, libc::SIG_DFL) };
         }
     }
 }
@@ -204,7 +236,7 @@ impl Again {
                 return Err(BootError::Joined { rank });
             }
             if last.take_leave(0) {
-                last.see_the_others_off("then its next job begins");
+                last.see_the_others_off(Then::Job);
             }
             // The time for the others to come begins now.
             config.began = None;

@@ -18,8 +18,8 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 use tidegate_hal::tell;
 
-/// How often a rank asks whether the job before is over.
-const EARLY: Duration = Duration::from_millis(50);
+/// The longest pause between two attempts.
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 /// How long one of several addresses may take in the first attempt; each later one gives it as much more.
 const FIRST_PATIENCE: Duration = Duration::from_millis(500);
 
@@ -54,7 +54,8 @@ pub(crate) fn reach_hub(
                         config.rank
                     ));
                 }
-                std::thread::sleep(EARLY);
+                std::thread::sleep(pause);
+                pause = longer(pause);
                 continue;
             }
             Err(Attempt::Again(reason)) => reason,
@@ -76,8 +77,12 @@ pub(crate) fn reach_hub(
             });
         }
         std::thread::sleep(pause);
-        pause = (pause * 3 / 2).min(Duration::from_millis(500));
+        pause = longer(pause);
     }
+}
+
+fn longer(pause: Duration) -> Duration {
+    (pause * 3 / 2).min(LONGEST_PAUSE)
 }
 
 fn attempt(

@@ -119,9 +119,10 @@ impl Service {
 
     /// Until this rank has ended.
     pub(crate) fn run(mut self) {
-        self.shared.serve_here();
+        self.shared.serve_here(self.look_after(), self.patience());
         let closing = Closing(Arc::clone(&self.shared));
         loop {
+            self.shared.turn();
             self.take_commands();
             self.pump();
             if self.is_finished() {
@@ -152,6 +153,7 @@ impl Service {
 
     /// On the hub, after a piece of work: sends what is queued if that is enough, and beats in time.
     fn breathe(&mut self) {
+        self.shared.turn();
         let Role::Hub(hub) = &mut self.role else {
             return;
         };

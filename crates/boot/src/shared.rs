@@ -8,8 +8,10 @@ use crate::wire::Message;
 use rustix::event::{EventfdFlags, eventfd};
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::thread::ThreadId;
+use std::time::{Duration, Instant};
 use tidegate_hal::control::Event;
 
 /// A contribution without its descriptors, which take another way.
@@ -81,6 +83,13 @@ pub(crate) struct State {
     pub(crate) abandoned: bool,
 }
 
+/// Why a wait for the end of a service is over before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wait {
+    Late,
+    Stuck,
+}
+
 pub(crate) struct Shared {
     pub(crate) rank: usize,
     pub(crate) size: usize,
@@ -89,7 +98,18 @@ pub(crate) struct Shared {
     pub(crate) events: Events,
     /// Wakes the service.
     pub(crate) wake: OwnedFd,
-    service: OnceLock<ThreadId>,
+    service: OnceLock<Served>,
+    /// How often the service has done something, or has found that there is nothing to do.
+    turns: AtomicU64,
+}
+
+/// The service of a rank.
+struct Served {
+    thread: ThreadId,
+    /// The service takes a turn at least this often.
+    turn: Duration,
+    /// After so many of these without a turn, the service is stuck.
+    patience: u32,
 }
 
 impl Shared {
@@ -118,16 +138,67 @@ impl Shared {
             changed: Condvar::new(),
             events: Events::default(),
             service: OnceLock::new(),
+            turns: AtomicU64::new(0),
         })
     }
 
-    /// This thread is the service.
-    pub(crate) fn serve_here(&self) {
-        let _ = self.service.set(std::thread::current().id());
+    /// This thread is the service, and takes a turn at least every `turn`. After `patience` times that it is stuck.
+    pub(crate) fn serve_here(&self, turn: Duration, patience: u32) {
+        let thread = std::thread::current().id();
+        let _ = self.service.set(Served {
+            thread,
+            turn,
+            patience,
+        });
     }
 
     pub(crate) fn is_served_here(&self) -> bool {
-        self.service.get() == Some(&std::thread::current().id())
+        let this = std::thread::current().id();
+        self.service
+            .get()
+            .is_some_and(|served| served.thread == this)
+    }
+
+    /// The service is not stuck.
+    pub(crate) fn turn(&self) {
+        self.turns.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Waits until the service has ended.
+    ///
+    /// # Errors
+    ///
+    /// It is `until`, or the service is stuck: for instance, the program's subscriber of `tracing` keeps it.
+    pub(crate) fn wait_for_end(&self, until: Option<Instant>) -> Result<(), Wait> {
+        let served = self.service.get();
+        let (mut turns, mut quiet) = (self.turns.load(Ordering::Relaxed), 0);
+        let mut looked = Instant::now();
+        let mut state = lock(&self.state);
+        while !matches!(state.phase, Phase::Closed | Phase::Failed(_)) {
+            let now = Instant::now();
+            if until.is_some_and(|until| now >= until) {
+                return Err(Wait::Late);
+            }
+            let look = served.and_then(|served| looked.checked_add(served.turn));
+            if look.is_some_and(|look| now >= look) {
+                // Counted in looks and not in time: where the whole process was suspended, only one look is missed.
+                looked = now;
+                let before = std::mem::replace(&mut turns, self.turns.load(Ordering::Relaxed));
+                quiet = if turns == before { quiet + 1 } else { 0 };
+                if served.is_some_and(|served| quiet >= served.patience) {
+                    return Err(Wait::Stuck);
+                }
+                continue;
+            }
+            state = match [until, look].into_iter().flatten().min() {
+                None => self.changed.wait(state).unwrap_or_else(|e| e.into_inner()),
+                Some(at) => {
+                    let waited = self.changed.wait_timeout(state, at - now);
+                    waited.unwrap_or_else(|e| e.into_inner()).0
+                }
+            };
+        }
+        Ok(())
     }
 
     /// Has the service look at its commands.

@@ -422,9 +422,11 @@ impl Member {
         while waits(&state) {
             let now = Instant::now();
             if deadline.is_some_and(|deadline| now >= deadline) {
-                tell(|| tracing::warn!("rank 0 did not acknowledge that this rank ends"));
                 state.abandoned = true;
                 self.wake();
+                // Not under the lock: a subscriber may block, or end the process, whose end takes the lock.
+                drop(state);
+                tell(|| tracing::warn!("rank 0 did not acknowledge that this rank ends"));
                 return;
             }
             let next = deadline.into_iter();

@@ -7,6 +7,8 @@ use tidegate_boot::launch::{Job, Outcome, Output, RankOutcome, Running, Signal};
 use tidegate_boot::{BootError, TcpControl};
 use tidegate_hal::control::{Control, ControlError, Event, Packet};
 
+#[path = "processes/exit.rs"]
+mod exit;
 #[path = "processes/inherit.rs"]
 mod inherit;
 #[path = "processes/loopback.rs"]
@@ -87,6 +89,7 @@ fn play(role: &str, control: TcpControl, events: &Receiver<Event>) {
     let me = control.rank();
     match role {
         "nothing" | "starts helpers" => {}
+        role if role.starts_with("exit: ") => exit::play(&role[6..], &control, events),
         // Rank 1 dies without a word while the others wait for it.
         "die" | "die-first" => {
             let victim = if role == "die" { 1 } else { 0 };

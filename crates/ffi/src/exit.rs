@@ -14,7 +14,8 @@ use std::path::Path;
 ///
 /// The library that this code is part of stays loaded from then on.
 ///
-/// Returns whether the handler was registered. It is not where the C library has no `on_exit`.
+/// Returns whether the handler was registered. It is not where the C library has no `on_exit`, nor where the library that
+/// this code is part of cannot be kept loaded.
 pub fn on_exit(handler: fn(c_int)) -> bool {
     type Handler = extern "C" fn(c_int, *mut c_void);
     type OnExit = unsafe extern "C" fn(Handler, *mut c_void) -> c_int;
@@ -23,8 +24,10 @@ pub fn on_exit(handler: fn(c_int)) -> bool {
     let Ok(on_exit) = (unsafe { this.get::<OnExit>(b"on_exit") }) else {
         return false;
     };
-    stay_loaded();
-    // SAFETY: `call` stays mapped till the end of the process (see above), and gets back the pointer that it expects.
+    if !stays_loaded() {
+        return false;
+    }
+    // SAFETY: `call` stays mapped till the end of the process (`stays_loaded`), and gets back the pointer that it expects.
     unsafe { on_exit(call, handler as *mut c_void) == 0 }
 }
 
@@ -36,7 +39,8 @@ extern "C" fn call(status: c_int, handler: *mut c_void) {
 }
 
 /// Keeps the shared library that this code is part of, if it is part of one, from being unloaded: handlers outlive it.
-fn stay_loaded() {
+/// Returns whether the code stays: a program's own code always does.
+fn stays_loaded() -> bool {
     #[repr(C)]
     struct Info {
         file: *const c_char,
@@ -48,18 +52,30 @@ fn stay_loaded() {
     let this = unix::Library::this();
     // SAFETY: the name is the C library's, and this is its type there (dladdr(3)).
     let Ok(dladdr) = (unsafe { this.get::<Dladdr>(b"dladdr") }) else {
-        return;
+        return false;
     };
-    let mut info = Info {
-        file: std::ptr::null(),
-        base: std::ptr::null_mut(),
-        symbol: std::ptr::null(),
-        address: std::ptr::null_mut(),
+    let object_of = |address: *const c_void| {
+        let mut info = Info {
+            file: std::ptr::null(),
+            base: std::ptr::null_mut(),
+            symbol: std::ptr::null(),
+            address: std::ptr::null_mut(),
+        };
+        // SAFETY: the call takes any address, and `info` has the layout of a `Dl_info`.
+        let found = unsafe { dladdr(address, &raw mut info) } != 0;
+        found.then_some(info)
     };
-    // SAFETY: the address is one of this code, and `info` has the layout of a `Dl_info`.
-    let found = unsafe { dladdr(call as *const c_void, &raw mut info) } != 0;
-    if !found || info.file.is_null() {
-        return;
+    let Some(info) = object_of(call as *const c_void) else {
+        return false;
+    };
+    // SAFETY: the call takes any number, and answers 0 to one that it does not know.
+    let headers = unsafe { libc::getauxval(libc::AT_PHDR) } as usize;
+    let program = object_of(std::ptr::with_exposed_provenance(headers));
+    if program.is_some_and(|program| program.base == info.base) {
+        return true;
+    }
+    if info.file.is_null() {
+        return false;
     }
     // SAFETY: `dladdr` has found the object, whose name is a C string for as long as that is loaded: this code runs.
     let file = unsafe { std::ffi::CStr::from_ptr(info.file) };
@@ -67,9 +83,17 @@ fn stay_loaded() {
         Path::new(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(file.to_bytes()));
     const RTLD_NOLOAD: c_int = 4;
     let flags = unix::RTLD_LAZY | RTLD_NOLOAD;
-    // SAFETY: nothing is loaded that is not loaded already, so no initialiser runs. A program is no library, and refused.
-    if let Ok(library) = unsafe { unix::Library::open(Some(file), flags) } {
-        // Never closed.
-        let _ = library.into_raw();
+    // SAFETY: nothing is loaded that is not loaded already, so no initialiser runs.
+    let library = unsafe { unix::Library::open(Some(file), flags) };
+    // Never closed.
+    library.map(unix::Library::into_raw).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    /// Rank 0 can leave in the background only where this is so.
+    #[test]
+    fn the_code_of_a_program_stays_loaded() {
+        assert!(super::stays_loaded());
     }
 }

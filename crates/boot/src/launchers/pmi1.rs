@@ -18,10 +18,10 @@ use super::store::{Store, StoreError};
 use super::talk::Talk;
 use crate::config::Config;
 use crate::error::BootError;
-use crate::inherit::is_inherited;
+use crate::inherit::{duplicate, is_inherited};
 use rustix::net::{SocketType, getpeername, sockopt};
 use std::net::{TcpStream, ToSocketAddrs};
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::time::Instant;
 use tidegate_ffi::resident::{self, Mpi};
 
@@ -50,25 +50,22 @@ fn open(server: &Server, deadline: Instant) -> Result<OwnedFd, StoreError> {
     if resident::mpi() == Mpi::Over {
         return Err(wrong("closed: MPI has been finalised in this process"));
     }
-    // SAFETY: the descriptor may be closed, which the calls below report as an error and are defined for; it is
-    // not -1 (it was read as a number from 3), and the borrow ends in this function.
-    let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
-    match sockopt::socket_type(borrowed) {
-        Ok(SocketType::STREAM) => {}
-        Ok(_) | Err(rustix::io::Errno::NOTSOCK) => return Err(wrong("no connection")),
-        Err(_) => return Err(wrong("not open")),
-    }
-    if getpeername(borrowed).is_err() {
+    // The number itself stays as it is: it is the launcher's, and MPI may look for it.
+    let own = match duplicate(number) {
+        Err(error) if error.raw_os_error() == Some(libc::EBADF) => return Err(wrong("not open")),
+        own => own?,
+    };
+    let is_stream = sockopt::socket_type(&own) == Ok(SocketType::STREAM);
+    if !is_stream || getpeername(&own).is_err() {
         return Err(wrong("no connection"));
     }
     // MPI may change the descriptor when it starts. Before that, it is as it came.
-    if resident::mpi() != Mpi::Running && !is_inherited(borrowed)? {
+    if resident::mpi() != Mpi::Running && !is_inherited(number)? {
         return Err(wrong(
             "a connection that this program has opened itself: a launcher's is open across exec",
         ));
     }
-    // The number itself stays as it is: it is the launcher's, and MPI may look for it.
-    Ok(rustix::io::fcntl_dupfd_cloexec(borrowed, 3)?)
+    Ok(own)
 }
 
 fn connect(address: &str, deadline: Instant) -> Result<OwnedFd, StoreError> {

@@ -14,6 +14,10 @@
 //!
 //! A child that is made by `fork` has a copy of the world and none of its threads: every call there is
 //! [`Error::Forked`], and a drop is silent.
+//!
+//! Rank 0 carries the control plane. So when its program has ended without an error, its process waits until all other
+//! ranks have left the job. After a second it says so; from then on SIGINT, SIGTERM, SIGHUP and SIGQUIT end it, also where
+//! the program handles them. No other thread of it can end it then, because [`std::process::exit`] does not return there.
 
 mod collective;
 mod events;
