@@ -1,9 +1,14 @@
-//! What a test does that lacks something of the machine.
+//! What a test does that lacks something of the machine. All packages share this file.
+#![allow(dead_code, reason = "each program uses a part")]
 
-/// Skips a test; fails on CI.
+/// Whether this is a run of continuous integration, where nothing may be skipped: `CI` is set, not empty, and not `false`.
+pub(crate) fn is_ci() -> bool {
+    std::env::var_os("CI").is_some_and(|ci| !ci.is_empty() && ci != "false")
+}
+
+/// Skips a test: says so, and notes it in the file that `TIDEGATE_SKIPS` names. Fails where nothing may be skipped.
 pub(crate) fn skipped(test: &str, why: &str) {
-    let ci = std::env::var_os("CI").is_some_and(|ci| !ci.is_empty() && ci != "false");
-    assert!(!ci, "{test}: {why}, and CI is set");
+    assert!(!is_ci(), "{test}: {why}, and CI is set");
     eprintln!("{test}: skipped, because {why}");
     if let Some(path) = std::env::var_os("TIDEGATE_SKIPS") {
         use std::io::Write as _;

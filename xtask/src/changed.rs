@@ -1,63 +1,98 @@
 //! What has changed: since this branch left `main`, or in the last commit where it is `main`; and what is not committed.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// What git says; nothing where there is no git, or no such thing.
-fn git(root: &Path, args: &[&str]) -> String {
+/// What git says.
+fn git(root: &Path, args: &[&str]) -> Result<String, String> {
     let mut git = Command::new("git");
-    git.args(args).current_dir(root).stdin(Stdio::null());
-    let output = git.stderr(Stdio::null()).output();
-    let said = output.ok().filter(|output| output.status.success());
-    said.map_or_else(String::new, |output| {
-        String::from_utf8_lossy(&output.stdout).trim().to_owned()
-    })
-}
-
-/// The commit with which the tree is compared.
-pub(crate) fn base(root: &Path) -> String {
-    let fork = ["origin/main", "main"].map(|main| git(root, &["merge-base", "HEAD", main]));
-    let head = git(root, &["rev-parse", "HEAD"]);
-    let mut bases = fork
-        .into_iter()
-        .filter(|base| !base.is_empty() && *base != head);
-    bases.next().unwrap_or_else(|| "HEAD~".to_owned())
-}
-
-/// The lines that differ.
-pub(crate) fn diff(root: &Path) -> String {
-    git(root, &["diff", "-U0", &base(root)])
-}
-
-/// How many commits there are up to this one: another number with each.
-pub(crate) fn commits(root: &Path) -> u64 {
-    git(root, &["rev-list", "--count", "HEAD"])
-        .parse()
-        .unwrap_or(0)
-}
-
-/// The packages of which a file has changed.
-pub(crate) fn packages(root: &Path) -> BTreeSet<String> {
-    let changed = git(root, &["diff", "--name-only", &base(root)]);
-    let new = git(root, &["ls-files", "--others", "--exclude-standard"]);
-    let files = changed.lines().chain(new.lines());
-    files.filter_map(|file| package(root, file)).collect()
-}
-
-/// The package that a file belongs to: the nearest above it.
-fn package(root: &Path, file: &str) -> Option<String> {
-    let folders = Path::new(file).ancestors().skip(1);
-    let mut manifests =
-        folders.filter_map(|folder| fs::read_to_string(root.join(folder).join("Cargo.toml")).ok());
-    let name = |manifest: String| {
-        let package = manifest.split_once("[package]")?.1.to_owned();
-        let mut lines = package.lines();
-        let line = lines.find_map(|line| line.strip_prefix("name = "))?;
-        Some(line.trim_matches('"').to_owned())
+    let output = git
+        .args(args)
+        .current_dir(root)
+        .stdin(Stdio::null())
+        .output();
+    let why = match output {
+        Ok(output) if output.status.success() => {
+            return Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned());
+        }
+        Ok(output) => String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+        Err(error) => error.to_string(),
     };
-    manifests.find_map(name)
+    Err(format!("`git {}` fails: {why}", args.join(" ")))
+}
+
+/// The commit with which the tree is compared; none where there is no commit before this one, as in a clone of depth 1.
+fn base(root: &Path) -> Result<Option<String>, String> {
+    let head = git(root, &["rev-parse", "HEAD"])?;
+    // Either may be missing.
+    let mut forks = ["origin/main", "main"]
+        .into_iter()
+        .filter_map(|main| git(root, &["merge-base", "HEAD", main]).ok());
+    let fork = forks.find(|fork| *fork != head);
+    Ok(fork.or_else(|| git(root, &["rev-parse", "--verify", "HEAD~"]).ok()))
+}
+
+/// The lines that differ; none where there is nothing to compare with.
+pub(crate) fn diff(root: &Path) -> Result<String, String> {
+    match base(root)? {
+        Some(base) => git(root, &["diff", "-U0", &base]),
+        None => Ok(String::new()),
+    }
+}
+
+/// Names the turn for a run that is to take the same parts as another.
+const TURN: &str = "TIDEGATE_TURN";
+
+/// Which of so many parts this run takes, of what is too long for each run: by the hash of the commit, so that it changes
+/// with each, in a clone of any depth.
+pub(crate) fn turn(root: &Path, parts: u64) -> Result<u64, String> {
+    // A number that both 3 and 5 parts divide, and that is short enough to be typed.
+    const TURNS: u64 = 15;
+    let turn = match std::env::var(TURN) {
+        Ok(turn) => turn
+            .parse()
+            .map_err(|_| format!("{TURN} is `{turn}`, which is no number"))?,
+        Err(_) => {
+            let hash = git(root, &["rev-parse", "--short=12", "HEAD"])?;
+            let hash = u64::from_str_radix(&hash, 16);
+            hash.map_err(|why| format!("HEAD is no number: {why}"))? % TURNS
+        }
+    };
+    println!(
+        "part {} of {parts}; {TURN}={turn} repeats this choice",
+        turn % parts + 1
+    );
+    Ok(turn % parts)
+}
+
+/// The packages of which a file has changed, and whether each has a library.
+pub(crate) fn packages(root: &Path) -> Result<BTreeMap<String, bool>, String> {
+    let base = base(root)?.ok_or(
+        "there is no commit before this one, so it is not known what has changed (`git fetch --deepen 1` gets it)",
+    )?;
+    let changed = git(root, &["diff", "--name-only", &base])?;
+    let new = git(root, &["ls-files", "--others", "--exclude-standard"])?;
+    let files = changed.lines().chain(new.lines());
+    Ok(files.filter_map(|file| package(root, file)).collect())
+}
+
+/// The package that a file belongs to (the nearest above it), and whether it has a library.
+fn package(root: &Path, file: &str) -> Option<(String, bool)> {
+    let mut folders = Path::new(file)
+        .ancestors()
+        .skip(1)
+        .map(|folder| root.join(folder));
+    folders.find_map(|folder| {
+        let manifest = fs::read_to_string(folder.join("Cargo.toml")).ok()?;
+        let (_, package) = manifest.split_once("[package]")?;
+        let line = package
+            .lines()
+            .find_map(|line| line.strip_prefix("name = "))?;
+        let name = line.trim_matches('"').to_owned();
+        Some((name, folder.join("src/lib.rs").is_file()))
+    })
 }
 
 #[cfg(test)]
@@ -74,7 +109,19 @@ mod tests {
             ("tests/host/main.rs", "tidegate"),
             ("README.md", "tidegate"),
         ] {
-            assert_eq!(package(&root, file).as_deref(), Some(name), "{file}");
+            let has_library = name != "xtask";
+            let package = package(&root, file);
+            assert_eq!(package, Some((name.to_owned(), has_library)), "{file}");
         }
+    }
+
+    #[test]
+    fn a_git_that_fails_is_an_error() {
+        let nowhere = Path::new("/proc");
+        for error in [diff(nowhere).err(), packages(nowhere).err()] {
+            let error = error.expect("there is no repository");
+            assert!(error.contains("`git rev-parse HEAD` fails: "), "{error}");
+        }
+        assert!(turn(nowhere, 3).is_err() || std::env::var_os(TURN).is_some());
     }
 }

@@ -47,7 +47,7 @@ impl Cmd {
         self
     }
 
-    /// Likewise, and the variable is not printed: it is of no use to whoever pastes the line into a shell.
+    /// Sets an environment variable that is not printed, since it is of no use in a shell.
     pub(crate) fn hidden_env(mut self, name: &'static str, value: impl AsRef<OsStr>) -> Self {
         self.hidden_envs.push((name, value.as_ref().to_owned()));
         self
@@ -63,6 +63,12 @@ impl Cmd {
     /// Whether it may.
     pub(crate) fn is_beside(&self) -> bool {
         self.is_beside
+    }
+
+    /// Whether it runs only some tests: cargo hands on to them what stands behind `--`. Then one at least must pass.
+    pub(crate) fn chooses_tests(&self) -> bool {
+        let has = |word: &str| self.args.iter().any(|arg| arg == word);
+        self.program == "cargo" && has("test") && has("--")
     }
 
     /// The same, ready to be started in `dir`.

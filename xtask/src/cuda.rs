@@ -19,7 +19,7 @@ use crate::steps::{self, FACES_ALL, IPROUTE, LIBFABRIC, PRODUCT, Place, Step, Ti
 /// Where the libraries are made, below the repository's root.
 const FOLDER: &str = "target/fake-cuda";
 
-const GXX: Need = Need::Apt {
+pub(crate) const GXX: Need = Need::Apt {
     program: "g++",
     package: "g++",
 };
@@ -131,7 +131,7 @@ fn machine(root: &Path, how: &str, more: &[&str], output: &str) -> Cmd {
         .arg(root.join(FOLDER).join(output))
 }
 
-fn commands(place: &Place) -> Vec<Cmd> {
+fn commands(place: &Place) -> Result<Vec<Cmd>, String> {
     let mut folders = place.root.join(FOLDER).into_os_string();
     if let Some(others) = std::env::var_os("LD_LIBRARY_PATH") {
         folders.push(":");
@@ -178,5 +178,5 @@ fn commands(place: &Place) -> Vec<Cmd> {
             .arg("--report")
             .arg(place.scratch.join("faces"))
     }));
-    all
+    Ok(all)
 }

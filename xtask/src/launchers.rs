@@ -30,7 +30,7 @@ const LAUNCHERS: &[&str] = &[
 ];
 
 /// Faces, whose ranks verify their results.
-pub(crate) fn commands(place: &Place) -> Vec<Cmd> {
+pub(crate) fn commands(place: &Place) -> Result<Vec<Cmd>, String> {
     let run = |(number, launcher): (usize, &&str)| {
         // This variable makes a process a rank that has been started already.
         let rows = place.scratch.join(format!("faces-under-mpirun-{number}"));
@@ -42,19 +42,19 @@ pub(crate) fn commands(place: &Place) -> Vec<Cmd> {
             .args("--variants st,st-graph,rma,p2p")
             .env("TIDEGATE_FACES_ROWS", rows)
     };
-    LAUNCHERS.iter().enumerate().map(run).collect()
+    Ok(LAUNCHERS.iter().enumerate().map(run).collect())
 }
 
 /// Slurm's packages, and the one library that they need beyond what every Debian has.
 const SLURM: &str = "slurmctld slurmd slurm-client slurm-wlm-basic-plugins libmunge2";
 
 /// Gets Slurm's packages, without installing them, and runs the test that starts a Slurm of one node.
-pub(crate) fn slurm(place: &Place) -> Vec<Cmd> {
+pub(crate) fn slurm(place: &Place) -> Result<Vec<Cmd>, String> {
     let (packages, root) = (
         place.scratch.join("slurm"),
         place.scratch.join("slurm-root"),
     );
-    vec![
+    Ok(vec![
         cmd("mkdir").arg(&packages),
         cmd("env --chdir")
             .arg(&packages)
@@ -65,5 +65,5 @@ pub(crate) fn slurm(place: &Place) -> Vec<Cmd> {
             .arg(&packages)
             .arg(&root),
         cmd("cargo test -p tidegate-boot --test slurm -- --ignored").env("TIDEGATE_SLURM", root),
-    ]
+    ])
 }

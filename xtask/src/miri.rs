@@ -1,12 +1,10 @@
-//! The step `miri`: what interprets the tests finds undefined behaviour that no machine shows.
-//!
-//! It takes a hundred times as long as a processor does. So a run that is not deep has a third of each program's tests,
-//! another one with each commit.
+//! The step `miri`. Miri interprets the tests, and so finds undefined behaviour that shows on no machine. It is about a
+//! hundred times slower than a processor. A run that is not deep therefore interprets a third of each program's tests.
 
 use crate::changed;
 use crate::command::{Cmd, cmd};
 use crate::need::{Need, Toolchain, nightly};
-use crate::steps::{Place, Step, Tier};
+use crate::steps::{GIT, Place, Step, Tier};
 
 const MIRI: Need = Need::Component {
     toolchain: Toolchain::Nightly,
@@ -22,7 +20,7 @@ pub(crate) const STEP: Step = Step {
     name: "miri",
     what: "no undefined behaviour, whichever token is forgotten, and whenever a NIC reads",
     tier: Tier::Full,
-    needs: &[MIRI, RUST_SRC],
+    needs: &[MIRI, RUST_SRC, GIT],
     commands,
 };
 
@@ -77,8 +75,11 @@ fn miri(line: &str) -> Cmd {
     cargo.arg("miri").args(line)
 }
 
-fn commands(place: &Place) -> Vec<Cmd> {
-    let turn = changed::commits(&place.root) % 3;
+fn commands(place: &Place) -> Result<Vec<Cmd>, String> {
+    let turn = match place.tier {
+        Tier::Deep => None,
+        Tier::Quick | Tier::Full => Some(changed::turn(&place.root, 3)?),
+    };
     let test = |program: &Program| {
         // They need time and files. (Miri keeps to a target folder of its own, `target/miri`.)
         let mut flags = "-Zmiri-disable-isolation".to_owned();
@@ -89,11 +90,11 @@ fn commands(place: &Place) -> Vec<Cmd> {
             .args(program.line)
             .env("MIRIFLAGS", flags)
             .arg("--");
-        match (place.tier, turn) {
-            (Tier::Deep, _) => test.args(program.tests),
-            (_, 0) => test.args(program.thirds[0]),
-            (_, 1) => test.args(program.thirds[1]),
-            _ => {
+        match turn {
+            None => test.args(program.tests),
+            Some(0) => test.args(program.thirds[0]),
+            Some(1) => test.args(program.thirds[1]),
+            Some(_) => {
                 let others = program.thirds.iter().flat_map(|third| third.split(' '));
                 others.fold(test.args(program.tests), |test, name| {
                     test.arg("--skip").arg(name)
@@ -107,5 +108,5 @@ fn commands(place: &Place) -> Vec<Cmd> {
         let test = test(program);
         all.push(if at == 0 { test } else { test.beside() });
     }
-    all
+    Ok(all)
 }

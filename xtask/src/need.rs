@@ -123,7 +123,7 @@ impl Need {
                     None => apt_install("python3-pip"),
                 };
                 commands.push(
-                    cmd("python3 -m pip download --quiet --no-deps --only-binary :all: --dest")
+                    cmd("python3 -m pip download --no-deps --only-binary :all: --dest")
                         .arg(pip_folder(name, version).with_added_extension("wheel"))
                         .arg(format!("{name}=={version}"))
                         .env("PIP_DISABLE_PIP_VERSION_CHECK", "1"),

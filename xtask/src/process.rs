@@ -3,7 +3,9 @@
 //! A messaging library's natural bug is a hang. A check that hangs must end as a failed step that says what was still
 //! running, not as a job that some outer limit kills without a word.
 
+use std::fs;
 use std::io::{self, IsTerminal as _, PipeReader, Read as _, Write as _};
+use std::os::fd::AsRawFd as _;
 use std::path::Path;
 use std::process::{Child, ExitStatus};
 use std::sync::Mutex;
@@ -13,22 +15,27 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::command::Cmd;
-use crate::watch::{Limits, Watch, kill_tree};
+use crate::watch::{Limits, Watch, holders, kill_tree, table};
 
-/// How often a command's processes are looked at, and how often it is looked whether it has ended.
-const LOOK: Duration = Duration::from_secs(2);
+/// How often it is looked whether a command has ended.
 const POLL: Duration = Duration::from_millis(20);
-
-/// How long a command's output is waited for when it has ended. Something that it has left behind may hold it open.
-const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// Runs the command to its end. The error says why it failed: its exit status, or that it hung, in which case it and all
 /// that it started are killed.
 pub(crate) fn run(command: &Cmd, dir: &Path) -> Result<(), String> {
+    run_aloud(command, dir, Limits::USUAL)
+}
+
+/// Runs a command that installs something: it may say nothing for longer.
+pub(crate) fn install(command: &Cmd, dir: &Path) -> Result<(), String> {
+    run_aloud(command, dir, Limits::INSTALL)
+}
+
+fn run_aloud(command: &Cmd, dir: &Path, limits: Limits) -> Result<(), String> {
     let mut screen = io::stdout();
     // Best effort, as printing is.
     let print = |said: &[u8]| drop(screen.write_all(said).and_then(|()| screen.flush()));
-    run_within(command, dir, Limits::USUAL, print)
+    run_within(command, dir, limits, print)
 }
 
 /// Runs the commands at the same time, as many as there are processors. What one says is printed when it has ended, as one
@@ -79,21 +86,30 @@ fn run_within(
         io::Result::Ok((child, reader))
     };
     let (mut child, reader) = start().map_err(|why| format!("cannot start `{command}`: {why}"))?;
-    let said = Said {
+    let pipe = fs::read_link(format!("/proc/self/fd/{}", reader.as_raw_fd())).unwrap_or_default();
+    let mut said = Said {
         chunks: read(reader),
-        line: Vec::new(),
         watch: Watch::new(limits),
         hand_on,
     };
-    match said.follow(&mut child) {
-        Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(status.to_string()),
-        Err(why) => {
-            kill_tree(child.id());
-            let _ = child.wait();
-            Err(why)
-        }
+    let status = said.follow(&mut child, limits).inspect_err(|_| {
+        kill_tree(child.id());
+        let _ = child.wait();
+    })?;
+    let is_closed = said.close(limits);
+    if !status.success() {
+        return Err(status.to_string());
     }
+    if !is_closed {
+        return Err(format!(
+            "it has ended, and something that it has left behind holds its output open: {}",
+            holders(&pipe)
+        ));
+    }
+    if command.chooses_tests() && said.watch.passed == Some(0) {
+        return Err("no test has passed: no test has a name that it asks for".to_owned());
+    }
+    Ok(())
 }
 
 /// What comes out of a pipe, until nobody has its other end any more.
@@ -113,15 +129,13 @@ fn read(mut pipe: PipeReader) -> Receiver<Vec<u8>> {
 /// What a command says, as it comes.
 struct Said<F> {
     chunks: Receiver<Vec<u8>>,
-    /// The last line, which has not ended.
-    line: Vec<u8>,
     watch: Watch,
     hand_on: F,
 }
 
 impl<F: FnMut(&[u8])> Said<F> {
     /// Until the command has ended; the error says how it hangs.
-    fn follow(mut self, child: &mut Child) -> Result<ExitStatus, String> {
+    fn follow(&mut self, child: &mut Child, limits: Limits) -> Result<ExitStatus, String> {
         let mut looked = Instant::now();
         loop {
             match self.chunks.recv_timeout(POLL) {
@@ -134,27 +148,35 @@ impl<F: FnMut(&[u8])> Said<F> {
                 .try_wait()
                 .map_err(|why| format!("cannot wait for it: {why}"))?;
             if let Some(status) = ended {
-                while let Ok(chunk) = self.chunks.recv_timeout(LAST_WORDS) {
-                    self.hear(&chunk);
-                }
                 return Ok(status);
             }
-            if looked.elapsed() >= LOOK.min(self.watch.quiet()) {
+            if looked.elapsed() >= limits.look {
                 looked = Instant::now();
-                self.watch.look(child.id()).map_or(Ok(()), Err)?;
+                let hangs = self.watch.look(child.id(), &table());
+                hangs.map_or(Ok(()), Err)?;
+            }
+        }
+    }
+
+    /// The command has ended: hears the rest, and says whether all have closed its output.
+    fn close(&mut self, limits: Limits) -> bool {
+        let ended = Instant::now();
+        loop {
+            let left = limits.leftover.saturating_sub(ended.elapsed());
+            match self.chunks.recv_timeout(left) {
+                Ok(chunk) => self.hear(&chunk),
+                Err(RecvTimeoutError::Disconnected) => return true,
+                Err(RecvTimeoutError::Timeout) => return false,
+            }
+            if left.is_zero() {
+                return false;
             }
         }
     }
 
     fn hear(&mut self, chunk: &[u8]) {
         (self.hand_on)(chunk);
-        for piece in chunk.split_inclusive(|byte| *byte == b'\n') {
-            self.line.extend_from_slice(piece);
-            if piece.ends_with(b"\n") {
-                self.watch.printed(&String::from_utf8_lossy(&self.line));
-                self.line.clear();
-            }
-        }
+        self.watch.hear(chunk);
     }
 }
 
@@ -184,54 +206,84 @@ mod tests {
         (result, String::from_utf8(said).unwrap())
     }
 
+    const LIMITS: Limits = Limits {
+        look: Duration::from_millis(100),
+        ..Limits::USUAL
+    };
+
     #[test]
     fn ends_what_hangs_and_names_it() {
         // A slow machine may not have started it by then: then it has longer.
         let mut errors = [300, 3_000, 15_000].into_iter().map(|quiet| {
             let quiet = Duration::from_millis(quiet);
-            let limits = Limits {
-                quiet,
-                ..Limits::USUAL
-            };
+            let limits = Limits { quiet, ..LIMITS };
             within("sleep 1000.25; true", limits).0.unwrap_err()
         });
         assert!(errors.any(|error| error.ends_with("still running: sleep 1000.25")));
     }
 
     #[test]
-    fn what_prints_or_computes_does_not_hang() {
-        let quiet = Duration::from_secs(3);
-        let limits = Limits {
-            quiet,
-            ..Limits::USUAL
-        };
-        let prints = "for i in 1 2 3 4 5 6; do sleep 1; echo $i; done";
-        assert_eq!(
-            within(prints, limits),
-            (Ok(()), "1\n2\n3\n4\n5\n6\n".to_owned())
-        );
-        let computes = "i=0; while [ $i -lt 3000000 ]; do i=$((i+1)); done";
-        assert_eq!(within(computes, limits), (Ok(()), String::new()));
+    fn what_prints_reports_of_waits_hangs() {
+        let quiet = Duration::from_secs(5);
+        let limits = Limits { quiet, ..LIMITS };
+        let reports = "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do echo 'tidegate: rank 0 waits'; sleep 3; done";
+        let error = within(reports, limits).0.unwrap_err();
+        assert!(error.contains("printed nothing but reports"), "{error}");
     }
 
     #[test]
-    fn a_test_that_spins_fails_by_its_name() {
+    fn what_spins_is_ended() {
         let own = Duration::from_millis(100);
-        let limits = Limits {
-            own,
-            ..Limits::USUAL
-        };
-        let spins = "echo 'test a::b has been running for over 60 seconds'; while :; do :; done";
-        let error = within(spins, limits).0.unwrap_err();
-        assert_eq!(error, "the test a::b has used 100ms of a processor");
-        // A process that a test has started.
-        let error = within("sh -c 'while :; do :; done'; true", limits)
-            .0
-            .unwrap_err();
+        let limits = Limits { own, ..LIMITS };
+        let script = "sh -c 'while :; do :; done'; true";
+        let error = within(script, limits).0.unwrap_err();
         assert!(
-            error.contains("this process has used 100ms of a processor: sh -c"),
+            error.starts_with("sh -c while :; do :; done has used 100ms"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn what_is_left_behind_fails() {
+        let leftover = Duration::from_millis(500);
+        let limits = Limits { leftover, ..LIMITS };
+        for what in [
+            "sleep 20.5",
+            "for i in 1 2 3 4 5 6 7 8 9 10; do echo more; sleep 2; done",
+        ] {
+            let error = within(&format!("sh -c '{what}; true' & true"), limits);
+            let error = error.0.unwrap_err();
+            assert!(
+                error.contains("left behind") && error.contains(what),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_choice_of_tests_that_finds_none_fails() {
+        let name = format!("tidegate-xtask-cargo-{}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        fs::create_dir_all(&folder).unwrap();
+        // What is called as `cargo` is a shell, and `test` is its script.
+        std::os::unix::fs::symlink("/bin/sh", folder.join("cargo")).unwrap();
+        let script = "echo \"test result: ok. $PASS passed; 0 failed\"";
+        fs::write(folder.join("test"), script).unwrap();
+        let run = |line, pass| {
+            let cargo = cmd(line).env("PATH", &folder).env("PASS", pass);
+            run_within(&cargo, &folder, LIMITS, |_| ())
+        };
+        let results = [
+            ("cargo test -- name", "1"),
+            ("cargo test", "0"),
+            ("cargo test -- name", "0"),
+        ];
+        let results = results.map(|(line, pass)| run(line, pass).err());
+        fs::remove_dir_all(&folder).unwrap();
+        let [None, None, Some(error)] = results else {
+            panic!("{results:?}")
+        };
+        assert!(error.contains("no test has passed"), "{error}");
     }
 
     #[test]

@@ -10,6 +10,7 @@
 //! `<test>: <why>` to that file and returns; the line comes back in the closing summary, and fails the step under `CI`.
 //! (Printing it would not do: the test harness shows nothing of a test that passes.)
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -30,7 +31,8 @@ pub(crate) struct Step {
     /// What it cannot run without.
     pub(crate) needs: &'static [Need],
     /// What it runs, in order, up to the first that fails.
-    pub(crate) commands: fn(&Place) -> Vec<Cmd>,
+    /// There may be none, where nothing has changed.
+    pub(crate) commands: fn(&Place) -> Result<Vec<Cmd>, String>,
 }
 
 /// How much is run. A larger run includes all steps of the smaller ones, and a step may run more in it.
@@ -45,8 +47,9 @@ pub(crate) enum Tier {
 }
 
 /// Where the steps run, and how much of them.
+#[derive(Clone)]
 pub(crate) struct Place {
-    /// What was asked for.
+    /// What was asked for, and at least the tier of the step.
     pub(crate) tier: Tier,
     /// The repository's root.
     pub(crate) root: PathBuf,
@@ -55,26 +58,38 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// The command for each package that has changed; none where none has.
-    fn changed(&self, command: &str) -> Option<Cmd> {
-        let packages = changed::packages(&self.root);
-        let name = |cmd: Cmd, package: &String| cmd.arg("-p").arg(package);
-        (!packages.is_empty()).then(|| packages.iter().fold(cmd(command), name))
+    /// The quick tests of these packages, each with whether it has a library.
+    fn quick_tests(&self, packages: &BTreeMap<String, bool>) -> Result<Option<Cmd>, String> {
+        // Where no package has a library, cargo refuses to test those.
+        let has_library = packages.values().any(|has_library| *has_library);
+        let which = if has_library {
+            "--lib --bins"
+        } else {
+            "--bins"
+        };
+        let tests = on_each(cmd("cargo test").args(which), packages);
+        tests.map(|tests| self.some_mutants(tests)).transpose()
     }
 
     /// A test of errors in the kernel, which looks for a fifth of them: another one with each commit. And for those that
     /// have to do with what has changed. A deep run looks for all.
-    fn some_mutants(&self, test: Cmd) -> Cmd {
+    fn some_mutants(&self, test: Cmd) -> Result<Cmd, String> {
         if self.tier == Tier::Deep {
-            return test;
+            return Ok(test);
         }
-        let diff = self.scratch.join("diff");
-        // Best effort: without it there is the fifth.
-        let _ = fs::write(&diff, changed::diff(&self.root));
-        let turn = changed::commits(&self.root) % 5;
-        test.env("TIDEGATE_MUTANTS", format!("{turn}/5"))
-            .hidden_env("TIDEGATE_MUTANTS_DIFF", diff)
+        let turn = changed::turn(&self.root, 5)?;
+        let (diff, file) = (changed::diff(&self.root)?, self.scratch.join("diff"));
+        fs::write(&file, diff).map_err(|why| format!("{}: {why}", file.display()))?;
+        Ok(test
+            .env("TIDEGATE_MUTANTS", format!("{turn}/5"))
+            .hidden_env("TIDEGATE_MUTANTS_DIFF", file))
     }
+}
+
+/// The command for each of these packages; none where there is none.
+fn on_each(command: Cmd, packages: &BTreeMap<String, bool>) -> Option<Cmd> {
+    let name = |cmd: Cmd, package: &String| cmd.arg("-p").arg(package);
+    (!packages.is_empty()).then(|| packages.keys().fold(command, name))
 }
 
 const CLIPPY: Need = Need::Component {
@@ -90,7 +105,7 @@ const NIGHTLY: Need = Need::Component {
     toolchain: Toolchain::Nightly,
     name: "cargo",
 };
-const GIT: Need = Need::Apt {
+pub(crate) const GIT: Need = Need::Apt {
     program: "git",
     package: "git",
 };
@@ -201,7 +216,7 @@ pub(crate) static STEPS: &[Step] = &[
         what: "the sources are formatted",
         tier: Tier::Quick,
         needs: &[RUSTFMT],
-        commands: |_| vec![cmd("cargo fmt --all --check")],
+        commands: |_| Ok(vec![cmd("cargo fmt --all --check")]),
     },
     Step {
         name: "clippy",
@@ -210,14 +225,11 @@ pub(crate) static STEPS: &[Step] = &[
         needs: &[CLIPPY],
         commands: |place| {
             let clippy = |packages: Cmd| packages.args("--all-targets -- -D warnings");
-            match place.tier {
-                Tier::Quick => place
-                    .changed("cargo clippy")
-                    .map(clippy)
-                    .into_iter()
-                    .collect(),
-                Tier::Full | Tier::Deep => vec![clippy(cmd("cargo clippy --workspace"))],
-            }
+            let cargo = match place.tier {
+                Tier::Quick => on_each(cmd("cargo clippy"), &changed::packages(&place.root)?),
+                Tier::Full | Tier::Deep => Some(cmd("cargo clippy --workspace")),
+            };
+            Ok(cargo.map(clippy).into_iter().collect())
         },
     },
     Step {
@@ -226,7 +238,9 @@ pub(crate) static STEPS: &[Step] = &[
         tier: Tier::Full,
         needs: &[],
         commands: |_| {
-            vec![cmd("cargo doc --no-deps --workspace").env("RUSTDOCFLAGS", "-D warnings")]
+            Ok(vec![
+                cmd("cargo doc --no-deps --workspace").env("RUSTDOCFLAGS", "-D warnings"),
+            ])
         },
     },
     Step {
@@ -234,7 +248,7 @@ pub(crate) static STEPS: &[Step] = &[
         what: "the committed PTX is what the device sources beside it compile to, and a 580 driver takes it",
         tier: Tier::Quick,
         needs: &[NVRTC],
-        commands: |_| vec![cmd("cargo xtask kernels --check")],
+        commands: |_| Ok(vec![cmd("cargo xtask kernels --check")]),
     },
     Step {
         name: "nodes",
@@ -244,11 +258,11 @@ pub(crate) static STEPS: &[Step] = &[
         // Before `unit`, whose tests of libfabric and of namespaces say by themselves what they lack.
         commands: |place| {
             let rows = NODES.iter().filter(|(.., tier)| *tier <= place.tier);
-            rows.map(|(grid, nodes, provider, wire, _)| {
+            let faces = rows.map(|(grid, nodes, provider, wire, _)| {
                 let faces = faces_between(place, grid, nodes, wire);
                 faces.arg("--provider").arg(provider)
-            })
-            .collect()
+            });
+            Ok(faces.collect())
         },
     },
     Step {
@@ -259,18 +273,17 @@ pub(crate) static STEPS: &[Step] = &[
         // Before `unit`, too, whose tests of launchers say by themselves what they lack.
         commands: launchers::commands,
     },
+    // Before `unit`, too: tests of the kernel that need no GPU use its compiler.
+    crate::cuda::STEP,
     Step {
         name: "unit",
         what: "every test of every package: unit, documentation, compile-fail, jobs, launchers, schedules, alloc, faces, examples",
         tier: Tier::Quick,
-        needs: &[],
+        needs: &[GIT],
         commands: |place| {
             if place.tier == Tier::Quick {
-                let tests = place.changed("cargo test --lib --bins");
-                return tests
-                    .map(|tests| place.some_mutants(tests))
-                    .into_iter()
-                    .collect();
+                let tests = place.quick_tests(&changed::packages(&place.root)?)?;
+                return Ok(tests.into_iter().collect());
             }
             let tests = |which: &str| cmd("cargo test --workspace").args(which);
             // Many tests wait for something most of the time, and one is at work: it goes beside the others.
@@ -280,14 +293,14 @@ pub(crate) static STEPS: &[Step] = &[
                 cmd("cargo build --workspace --bins --examples"),
                 tests("--no-run"),
                 tests("--no-fail-fast -- --skip").arg(AT_WORK),
-                place.some_mutants(tests("--lib").arg(AT_WORK)).beside(),
+                place.some_mutants(tests("--lib --").arg(AT_WORK))?.beside(),
             ];
             if place.tier == Tier::Deep {
                 // Those that are left out of all other runs have this in their names.
                 let deep = cmd("cargo test --release").args(PRODUCT);
                 all.push(deep.args("--lib --bins --tests --no-fail-fast -- --ignored deep"));
             }
-            all
+            Ok(all)
         },
     },
     Step {
@@ -319,7 +332,7 @@ pub(crate) static STEPS: &[Step] = &[
                     faces(("2x2x2", "2x4", "--throttling --budgets 2,40")),
                 ]);
             }
-            all
+            Ok(all)
         },
     },
     Step {
@@ -329,10 +342,10 @@ pub(crate) static STEPS: &[Step] = &[
         needs: &[],
         // A target folder of its own: the flag reaches every crate, and would make the other steps build anew.
         commands: |_| {
-            vec![
+            Ok(vec![
                 cmd("cargo test -p tidegate-words --release --test loom --target-dir target/loom")
                     .env("RUSTFLAGS", "--cfg loom"),
-            ]
+            ])
         },
     },
     crate::miri::STEP,
@@ -342,12 +355,12 @@ pub(crate) static STEPS: &[Step] = &[
         tier: Tier::Full,
         needs: &[],
         commands: |_| {
-            vec![
+            Ok(vec![
                 cmd("cargo build --release --bins --examples").args(PRODUCT),
                 cmd("cargo test --release --test jobs")
                     .args(PRODUCT)
                     .args("-- jobs::"),
-            ]
+            ])
         },
     },
     Step {
@@ -360,14 +373,14 @@ pub(crate) static STEPS: &[Step] = &[
                 // Built as the tests are.
                 let faces = cmd("cargo bench --quiet --profile dev -p tidegate --bench faces --");
                 let run = faces.args("--grid 2x2x2 --size 3x4x5x3").args(FACES_ALL);
-                return vec![run.arg("--report").arg(place.scratch.join("faces"))];
+                return Ok(vec![run.arg("--report").arg(place.scratch.join("faces"))]);
             }
             let runs = FACES.iter().flat_map(|(grid, sizes)| {
                 sizes.iter().flat_map(move |size| {
                     ["", "--compute"].map(move |compute| (grid, size, compute))
                 })
             });
-            runs.map(|(grid, size, compute)| {
+            let faces = runs.map(|(grid, size, compute)| {
                 cmd("cargo bench --quiet --bench faces")
                     .args(PRODUCT)
                     .arg("--")
@@ -375,11 +388,10 @@ pub(crate) static STEPS: &[Step] = &[
                     .args(FACES_ALL)
                     .arg("--report")
                     .arg(place.scratch.join("faces"))
-            })
-            .collect()
+            });
+            Ok(faces.collect())
         },
     },
-    crate::cuda::STEP,
     crate::mpi::STEP,
     Step {
         name: "asan",
@@ -388,7 +400,7 @@ pub(crate) static STEPS: &[Step] = &[
         needs: &[NIGHTLY],
         // With `--target`, the flag leaves build scripts and procedural macros alone. Forgotten tokens may leak.
         commands: |_| {
-            vec![
+            Ok(vec![
                 cmd("cargo")
                     .arg(format!("+{}", nightly()))
                     .args("test --target host-tuple --target-dir target/asan")
@@ -402,7 +414,7 @@ pub(crate) static STEPS: &[Step] = &[
                     .args("-p tidegate --test host --test jobs -- ring:: jobs:: awaiting:: fabric::")
                     .env("RUSTFLAGS", "-Zsanitizer=address")
                     .env("ASAN_OPTIONS", "detect_leaks=0"),
-            ]
+            ])
         },
     },
     Step {
@@ -419,13 +431,13 @@ pub(crate) static STEPS: &[Step] = &[
         needs: &[GIT],
         commands: |place| {
             let clone = place.scratch.join("clone");
-            vec![
+            Ok(vec![
                 cmd("git clone --quiet --no-hardlinks")
                     .arg(&place.root)
                     .arg(&clone),
                 cmd("cargo build --locked --workspace --all-targets --manifest-path")
                     .arg(clone.join("Cargo.toml")),
-            ]
+            ])
         },
     },
 ];
@@ -456,10 +468,13 @@ mod tests {
 
     #[test]
     fn every_row_is_sound() {
+        let name = format!("tidegate-xtask-steps-{}", std::process::id());
+        let scratch = std::env::temp_dir().join(name);
+        fs::create_dir_all(&scratch).unwrap();
         let place = |tier| Place {
             tier,
             root: root(),
-            scratch: PathBuf::from("scratch"),
+            scratch: scratch.clone(),
         };
         for (at, step) in STEPS.iter().enumerate() {
             assert!(
@@ -472,10 +487,36 @@ mod tests {
                 "{} cannot be asked for",
                 step.name
             );
-            let commands = |tier| (step.commands)(&place(tier)).len();
-            let (full, deep) = (commands(Tier::Full), commands(Tier::Deep));
+            let commands = |tier: Tier| (step.commands)(&place(tier.max(step.tier)));
+            let count = |tier| commands(tier).unwrap().len();
+            let (full, deep) = (count(Tier::Full), count(Tier::Deep));
             assert!(full > 0 && deep >= full, "{}: {full}, {deep}", step.name);
+            // These two have nothing to do where nothing has changed, and fail in a clone of depth 1.
+            let asks_git = ["clippy", "unit"].contains(&step.name);
+            let quick = commands(Tier::Quick).is_ok_and(|quick| !quick.is_empty());
+            assert!(quick || asks_git, "{}", step.name);
         }
+        fs::remove_dir_all(scratch).unwrap();
+    }
+
+    #[test]
+    fn packages_without_a_library_are_tested_without_it() {
+        let tests = |packages: &[(&str, bool)]| {
+            let packages = packages.iter().map(|(name, has)| (name.to_string(), *has));
+            let place = Place {
+                tier: Tier::Deep,
+                root: root(),
+                scratch: PathBuf::new(),
+            };
+            let tests = place.quick_tests(&packages.collect()).unwrap();
+            tests.map(|tests| tests.to_string())
+        };
+        assert_eq!(tests(&[]), None);
+        let alone = "cargo test --bins -p xtask";
+        assert_eq!(tests(&[("xtask", false)]).as_deref(), Some(alone));
+        let both = "cargo test --lib --bins -p tidegate -p xtask";
+        let packages = [("tidegate", true), ("xtask", false)];
+        assert_eq!(tests(&packages).as_deref(), Some(both));
     }
 
     /// Under `CI`, its tests fail without what they use; and it would be skipped elsewhere if it needed all of that.
@@ -489,8 +530,8 @@ mod tests {
             .flat_map(|step| step.needs)
             .map(ToString::to_string)
             .collect();
-        let network = [LIBFABRIC, IPROUTE];
-        for need in network.iter().chain(launchers::NEEDS) {
+        let others = [LIBFABRIC, IPROUTE, crate::cuda::GXX];
+        for need in others.iter().chain(launchers::NEEDS) {
             let need = need.to_string();
             assert!(
                 installed.contains(&need),

@@ -22,7 +22,7 @@ pub(crate) struct Row {
     pub(crate) outcome: Outcome,
     /// How long it took, with what it had to install.
     pub(crate) time: Duration,
-    /// How much of a processor its commands used: on two that have nothing else to do, no step ends before half of it.
+    /// How much processor time its commands used. On two idle processors a step takes at least half as long as this.
     pub(crate) used: Duration,
     /// Its tests that did not run, each as `<test>: <why>`.
     pub(crate) skipped_tests: Vec<String>,

@@ -8,13 +8,15 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use crate::args::Args;
-use crate::changed;
 use crate::command::Cmd;
 use crate::need::{self, Need};
 use crate::process;
 use crate::steps::{self, Place, STEPS, Step, Tier};
 use crate::summary::{Outcome, Row, Summary, time};
 use crate::watch;
+
+#[path = "../../tests/common/skipped.rs"]
+pub(crate) mod skipped;
 
 /// How this run treats what is missing.
 struct Policy {
@@ -43,7 +45,7 @@ pub(crate) fn main(mut args: Args) -> Result<ExitCode, String> {
         return Ok(ExitCode::SUCCESS);
     }
 
-    let ci = is_ci();
+    let ci = skipped::is_ci();
     let policy = Policy {
         ci,
         install: need::is_root() && !no_install,
@@ -84,11 +86,6 @@ pub(crate) fn main(mut args: Args) -> Result<ExitCode, String> {
     })
 }
 
-/// Whether this is a run of continuous integration, where nothing may be skipped.
-pub(crate) fn is_ci() -> bool {
-    std::env::var_os("CI").is_some_and(|ci| !ci.is_empty() && ci != "false")
-}
-
 /// The steps that the command line asks for, in the table's order.
 fn select(
     tier: Tier,
@@ -127,16 +124,19 @@ fn print_list(chosen: &[&Step]) {
 /// Runs one step, from what it needs to what it leaves.
 fn run(step: &'static Step, place: &Place, policy: &Policy) -> Row {
     let cost = Cost::begin();
+    let place = &Place {
+        tier: place.tier.max(step.tier),
+        ..place.clone()
+    };
     let skips = place.scratch.join(format!("{}.skips", step.name));
     let mut outcome = match provide(step.needs, &place.root, policy.install) {
-        Err(missing) if policy.ci => Outcome::Failed(missing),
         Err(missing) => Outcome::Skipped(missing),
         Ok(()) => {
-            let commands = (step.commands)(place).into_iter();
-            let commands: Vec<_> = commands
-                .map(|command| command.hidden_env("TIDEGATE_SKIPS", &skips))
-                .collect();
-            run_all(&commands, place)
+            let noted = |command: Cmd| command.hidden_env("TIDEGATE_SKIPS", &skips);
+            let commands = (step.commands)(place);
+            let commands = commands.map(|commands| commands.into_iter().map(noted).collect());
+            let result = commands.and_then(|commands: Vec<_>| run_all(&commands, place));
+            result.map_or_else(Outcome::Failed, |()| Outcome::Passed)
         }
     };
     let skipped_tests = match fs::read_to_string(&skips) {
@@ -148,8 +148,14 @@ fn run(step: &'static Step, place: &Place, policy: &Policy) -> Row {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
         Err(error) => vec![format!("their list cannot be read: {error}")],
     };
-    if policy.ci && outcome == Outcome::Passed && !skipped_tests.is_empty() {
-        outcome = Outcome::Failed("a test was skipped, and CI is set".to_owned());
+    if policy.ci {
+        outcome = match outcome {
+            Outcome::Skipped(missing) => Outcome::Failed(missing),
+            Outcome::Passed if !skipped_tests.is_empty() => {
+                Outcome::Failed("a test was skipped, and CI is set".to_owned())
+            }
+            outcome => outcome,
+        };
     }
     Row {
         name: step.name,
@@ -161,13 +167,12 @@ fn run(step: &'static Step, place: &Place, policy: &Policy) -> Row {
 }
 
 /// Runs a step's commands up to the first that fails, and says what each has cost.
-fn run_all(commands: &[Cmd], place: &Place) -> Outcome {
+fn run_all(commands: &[Cmd], place: &Place) -> Result<(), String> {
     if commands.is_empty() {
-        let base = changed::base(&place.root);
-        return Outcome::Skipped(format!("no package has changed since {base}"));
+        println!("no package has changed");
     }
     let mut groups = commands.chunk_by(|_, next| next.is_beside());
-    let result = groups.try_for_each(|group| {
+    groups.try_for_each(|group| {
         let cost = Cost::begin();
         let result = match group {
             [command] => {
@@ -178,8 +183,7 @@ fn run_all(commands: &[Cmd], place: &Place) -> Outcome {
         };
         println!("{cost}");
         result
-    });
-    result.map_or_else(Outcome::Failed, |()| Outcome::Passed)
+    })
 }
 
 /// What something costs that has begun.
@@ -232,7 +236,7 @@ pub(crate) fn provide(needs: &[Need], root: &Path, install: bool) -> Result<(), 
         let mut commands = commands.iter();
         let result = commands.try_for_each(|command| {
             println!("$ {command}");
-            process::run(command, root)
+            process::install(command, root)
         });
         if let Err(why) = result {
             missing.push(format!(
@@ -273,7 +277,7 @@ mod tests {
     fn step(
         name: &'static str,
         needs: &'static [Need],
-        commands: fn(&Place) -> Vec<crate::command::Cmd>,
+        commands: fn(&Place) -> Result<Vec<Cmd>, String>,
     ) -> &'static Step {
         Box::leak(Box::new(Step {
             name,
@@ -294,7 +298,7 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_skipped_here_and_fails_in_ci() {
-        let step = step("missing", &[ABSENT], |_| vec![cmd("true")]);
+        let step = step("missing", &[ABSENT], |_| Ok(vec![cmd("true")]));
         let Outcome::Skipped(why) = run(step, &place(), &ON_A_USERS_MACHINE).outcome else {
             panic!("not skipped")
         };
@@ -311,11 +315,26 @@ mod tests {
     #[test]
     fn a_step_stops_at_its_first_failure() {
         let step = step("stops", &[], |_| {
-            vec![cmd("true"), cmd("false"), cmd("no-such-program-as-this")]
+            Ok(vec![
+                cmd("true"),
+                cmd("false"),
+                cmd("no-such-program-as-this"),
+            ])
         });
         assert_eq!(
             run(step, &place(), &IN_CI).outcome,
             Outcome::Failed("exit status: 1".to_owned())
+        );
+    }
+
+    #[test]
+    fn nothing_to_do_is_passed_and_no_answer_has_failed() {
+        let outcome = |commands| run(step("some", &[], commands), &place(), &IN_CI).outcome;
+        assert_eq!(outcome(|_| Ok(Vec::new())), Outcome::Passed);
+        let why = "`git` fails".to_owned();
+        assert_eq!(
+            outcome(|_| Err("`git` fails".to_owned())),
+            Outcome::Failed(why)
         );
     }
 
@@ -330,7 +349,9 @@ mod tests {
             scratch,
         };
         let step = step("skips", &[], |_| {
-            vec![cmd("sh -c").arg(r#"echo "some_test: no device" > "$TIDEGATE_SKIPS""#)]
+            Ok(vec![
+                cmd("sh -c").arg(r#"echo "some_test: no device" > "$TIDEGATE_SKIPS""#),
+            ])
         });
         let row = run(step, &place, &ON_A_USERS_MACHINE);
         assert_eq!(row.outcome, Outcome::Passed);

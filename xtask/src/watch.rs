@@ -1,36 +1,53 @@
 //! Whether a command hangs: what the processes do that it has started, as `/proc` tells.
 //!
-//! How long a check takes is the machine's affair, so nothing has a time to end by. A command hangs when for
-//! [`Limits::quiet`] it has printed nothing and its processes have used next to nothing of a processor. And a single test
-//! may spin for ever: it fails when it has had [`Limits::own`] of a processor to itself.
+//! A check has no time limit, since its time depends on the machine. A command hangs when, for [`Limits::quiet`], it
+//! prints nothing and its processes use almost no processor time. A test fails when it has used [`Limits::own`] of
+//! processor time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::mem::take;
+use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// What a command may do before it counts as hanging.
 #[derive(Clone, Copy)]
 pub(crate) struct Limits {
-    /// For so long it may print nothing while it uses less than [`Limits::SHARE`] of a processor.
+    /// How often its processes are looked at.
+    pub(crate) look: Duration,
+    /// For so long it may print nothing while it uses less than 1 / [`Limits::SHARE`] of a processor. It is counted in looks,
+    /// so that a Ctrl-Z stops it too.
     pub(crate) quiet: Duration,
-    /// So much of a processor a single test may use, or a single process that a test has started.
+    /// So much processor time a test may use, and a process that a test has started.
     pub(crate) own: Duration,
+    /// For so long something that it leaves behind may hold its output open.
+    pub(crate) leftover: Duration,
 }
 
 impl Limits {
     /// A fiftieth of a processor: less than anything that gets on, more than ranks that wait and say so now and then.
     const SHARE: u32 = 50;
 
+    /// (The longest tests are Miri's: all tests of its longest program together use less than ten minutes. The processes of
+    /// a test count by themselves, so the test of errors in the kernel uses almost nothing.)
     pub(crate) const USUAL: Limits = Limits {
+        look: Duration::from_secs(2),
         quiet: Duration::from_secs(3 * 60),
         own: Duration::from_secs(10 * 60),
+        leftover: Duration::from_secs(60),
+    };
+
+    /// Installers download without a word, and end downloads that stand still by themselves.
+    pub(crate) const INSTALL: Limits = Limits {
+        quiet: Duration::from_secs(30 * 60),
+        ..Limits::USUAL
     };
 }
 
 /// A process of which the system counts time.
 #[derive(Clone, Debug, PartialEq)]
-struct Process {
+pub(crate) struct Process {
     parent: u32,
     name: String,
     /// What it has used itself, and with the children that it has waited for.
@@ -39,7 +56,7 @@ struct Process {
 }
 
 /// Processes by their ids.
-type Table = BTreeMap<u32, Process>;
+pub(crate) type Table = BTreeMap<u32, Process>;
 
 /// The clock of `/proc` ticks so often a second, whatever the machine.
 const TICKS: u64 = 100;
@@ -66,7 +83,7 @@ pub(crate) fn used_in_all() -> Duration {
 }
 
 /// All processes of the machine.
-fn table() -> Table {
+pub(crate) fn table() -> Table {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries
         .filter_map(|entry| {
@@ -90,143 +107,211 @@ fn descendants(root: u32, table: &Table) -> Vec<u32> {
     tree
 }
 
-/// The threads of a process: their names, and what each has used.
-fn threads(id: u32) -> Vec<(String, Duration)> {
-    let tasks = fs::read_dir(format!("/proc/{id}/task")).into_iter();
-    let stats = tasks
-        .flatten()
-        .flatten()
-        .filter_map(|task| fs::read_to_string(task.path().join("stat")).ok());
-    stats
-        .filter_map(|stat| process(&stat))
-        .map(|thread| (thread.name, thread.own))
-        .collect()
-}
-
-/// So much of a thread's name the system keeps.
-const NAME: usize = 15;
-
-/// Builds what is checked, or runs it, and is none of it; or runs many tests as one thread.
+/// Builds what is checked, or runs it.
 const TOOLS: &[&str] = &[
-    "cargo",
     "rustc",
     "rustdoc",
     "clippy-driver",
-    "miri",
     "rust-lld",
     "ld",
     "cc1plus",
 ];
 
+/// Cargo and its subcommands. What they start are programs of tests.
+fn is_cargo(id: u32, table: &Table) -> bool {
+    table
+        .get(&id)
+        .is_some_and(|process| process.name.starts_with("cargo"))
+}
+
 /// One command, watched.
 pub(crate) struct Watch {
     limits: Limits,
-    /// When it was last seen to get on: it had printed something since the look before, or used enough. What it had used then.
-    since: Instant,
+    /// What it has printed of a line that has not ended.
+    line: Vec<u8>,
+    /// How many looks have seen it do nothing, and what it had used before.
+    idle: u32,
     used: Duration,
     has_printed: bool,
-    /// Tests that run for long, by what the test harness says, and what the command had used when it said so.
-    slow: BTreeMap<String, Duration>,
+    /// The last line was one of a report.
+    in_report: bool,
+    /// Cargo waits for another cargo.
+    is_blocked: bool,
+    /// Tests that have not ended, as far as the harness has named them, and the last that it has named.
+    unended: BTreeSet<String>,
+    last: String,
+    /// Whether a test has ended since the last look.
+    has_ended: bool,
+    /// What each process had used when a test last ended.
+    before: BTreeMap<u32, Duration>,
+    /// How many tests have passed, where a test program has said that.
+    pub(crate) passed: Option<u64>,
 }
 
 impl Watch {
     pub(crate) fn new(limits: Limits) -> Self {
         Watch {
             limits,
-            since: Instant::now(),
+            line: Vec::new(),
+            idle: 0,
             used: Duration::ZERO,
             has_printed: false,
-            slow: BTreeMap::new(),
+            in_report: false,
+            is_blocked: false,
+            unended: BTreeSet::new(),
+            last: String::new(),
+            has_ended: false,
+            before: BTreeMap::new(),
+            passed: None,
         }
     }
 
-    /// For how long it may do nothing.
-    pub(crate) fn quiet(&self) -> Duration {
-        self.limits.quiet
+    /// It has printed this.
+    pub(crate) fn hear(&mut self, chunk: &[u8]) {
+        for piece in chunk.split_inclusive(|byte| *byte == b'\n') {
+            self.line.extend_from_slice(piece);
+            if let Some(line) = self.line.strip_suffix(b"\n") {
+                let line = String::from_utf8_lossy(line).into_owned();
+                self.line.clear();
+                self.printed(&line);
+            }
+        }
     }
 
-    /// It has printed this line.
-    pub(crate) fn printed(&mut self, line: &str) {
-        self.has_printed = true;
-        let Some(test) = line.trim_end().strip_prefix("test ") else {
+    fn printed(&mut self, line: &str) {
+        if let Some(test) = slow(line) {
+            self.unended.insert(test.to_owned());
             return;
+        }
+        // With one test at a time, the harness names a test before it runs. So the line may go on with what the test prints.
+        let text = match begun(line) {
+            Some((test, text)) => {
+                self.last = test.to_owned();
+                self.unended.insert(test.to_owned());
+                text
+            }
+            None => line,
         };
-        if let Some(test) = test.strip_suffix(" has been running for over 60 seconds") {
-            self.slow.insert(test.to_owned(), self.used);
-        } else if let Some((test, _)) = test.split_once(" ... ") {
-            self.slow.remove(test);
+        if ["ok", "FAILED"].contains(&text) || text.starts_with("ignored") {
+            self.unended.remove(&self.last);
+            self.has_ended = true;
+        }
+        let text = without_label(text);
+        // A wait that is reported, again and again, does not get on. The further lines of a report are indented.
+        let goes_on = self.in_report && text.starts_with("  ");
+        self.in_report = goes_on || text.starts_with("tidegate: ");
+        if self.in_report {
+            return;
+        }
+        self.has_printed = true;
+        self.is_blocked = text.contains("Blocking") && text.contains("waiting for file lock");
+        if let Some(more) = passed(text) {
+            *self.passed.get_or_insert(0) += more;
+            self.unended.clear();
         }
     }
 
     /// Looks at the processes below `root`; why it hangs, if it does.
-    pub(crate) fn look(&mut self, root: u32) -> Option<String> {
-        let table = table();
-        let tree = descendants(root, &table);
-        let used = tree.iter().filter_map(|id| table.get(id));
-        let used = used.map(|process| process.all).sum();
-        if let Some(why) = self.spins(used, &tree, &table) {
-            return Some(why);
+    pub(crate) fn look(&mut self, root: u32, table: &Table) -> Option<String> {
+        let tree = descendants(root, table);
+        let processes = || tree.iter().filter_map(|id| Some((*id, table.get(id)?)));
+        if take(&mut self.has_ended) {
+            self.before = processes().map(|(id, process)| (id, process.own)).collect();
         }
+        for (id, process) in processes() {
+            if let Some(why) = self.spins(id, process, root, table) {
+                return Some(why);
+            }
+        }
+        let quiet = self.limits.quiet;
+        let used: Duration = processes().map(|(_, process)| process.all).sum();
         // (It may seem to have used less than before: nobody may have waited for what has ended.)
         let more = used.abs_diff(self.used);
-        if self.has_printed || more * Limits::SHARE >= self.limits.quiet {
-            self.has_printed = false;
-            self.since = Instant::now();
+        if take(&mut self.has_printed) || more * Limits::SHARE >= quiet {
+            self.idle = 0;
             self.used = used;
+        } else if !self.is_blocked {
+            self.idle += 1;
         }
-        (self.since.elapsed() >= self.limits.quiet).then(|| {
-            let quiet = self.limits.quiet;
+        (self.limits.look * self.idle >= quiet).then(|| {
             format!(
-                "for {quiet:?} it has printed nothing and used less than 2% of a processor{}; still running: {}",
+                "for {quiet:?} it has printed nothing but reports of waits, and used less than 2% of a processor{}; still running: {}",
                 self.tests(),
-                running(&tree, &table)
+                running(&tree, table)
             )
         })
     }
 
-    /// A test, or a process of one, that has used too much.
-    fn spins(&self, used: Duration, tree: &[u32], table: &Table) -> Option<String> {
+    /// Whether a process has used too much.
+    ///
+    /// Of a program of tests counts what it has used since a test last ended. Several tests may run in it at a time: then this
+    /// is what they have used together since.
+    fn spins(&self, id: u32, process: &Process, root: u32, table: &Table) -> Option<String> {
         let most = self.limits.own;
-        let is_tool = |id: u32| {
-            let name = table.get(&id).map_or("", |process| &process.name);
-            name.starts_with("cargo") || TOOLS.contains(&name)
-        };
-        let mut threads_of_tests = BTreeMap::new();
-        for id in tree.iter().copied().filter(|id| !is_tool(*id)) {
-            let Some(process) = table.get(&id) else {
-                continue;
-            };
-            for (name, own) in threads(id) {
-                let most = threads_of_tests.entry(name).or_insert(own);
-                *most = own.max(*most);
-            }
-            // The command itself, and what cargo starts, is many tests.
-            if id != tree[0] && process.own >= most && !is_tool(process.parent) {
-                return Some(format!(
-                    "this process has used {most:?} of a processor: {}",
-                    command_line(id)
-                ));
-            }
+        if is_cargo(id, table) || TOOLS.contains(&process.name.as_str()) {
+            return None;
         }
-        let of = |test: &str, begun: Duration| {
-            let thread: String = test.chars().take(NAME).collect();
-            let own = threads_of_tests.get(&thread).copied();
-            own.unwrap_or(used.saturating_sub(begun))
-        };
-        let (test, _) = self
-            .slow
-            .iter()
-            .find(|(test, begun)| of(test, **begun) >= most)?;
-        Some(format!("the test {test} has used {most:?} of a processor"))
+        let has_tests = id == root || is_cargo(process.parent, table);
+        let before = self.before.get(&id).filter(|_| has_tests).copied();
+        let used = process.own.saturating_sub(before.unwrap_or_default());
+        (used >= most).then(|| {
+            let since = if before.is_some() {
+                " since a test last ended"
+            } else {
+                ""
+            };
+            format!(
+                "{} has used {most:?} of processor time{since}{}",
+                command_line(id, table),
+                self.tests()
+            )
+        })
     }
 
     fn tests(&self) -> String {
-        let tests: Vec<_> = self.slow.keys().map(String::as_str).collect();
-        match tests[..] {
-            [] => String::new(),
-            _ => format!("; tests that have not ended: {}", tests.join(", ")),
+        let line = String::from_utf8_lossy(&self.line);
+        let last = begun(&line).map(|(test, _)| test);
+        let tests: BTreeSet<_> = self
+            .unended
+            .iter()
+            .map(String::as_str)
+            .chain(last)
+            .collect();
+        if tests.is_empty() {
+            return String::new();
         }
+        let tests: Vec<_> = tests.into_iter().collect();
+        format!("; tests that have not ended: {}", tests.join(", "))
     }
+}
+
+/// The test that runs for long, by what the test harness says. (It says so only where several run at a time.)
+fn slow(line: &str) -> Option<&str> {
+    let test = line.strip_prefix("test ")?;
+    test.strip_suffix(" has been running for over 60 seconds")
+}
+
+/// The test that a line of the harness is about, and what stands behind it.
+fn begun(line: &str) -> Option<(&str, &str)> {
+    line.strip_prefix("test ")?.split_once(" ... ")
+}
+
+/// The line that a rank has printed, where the launcher says which: `[3] ...`.
+fn without_label(line: &str) -> &str {
+    let labelled = line
+        .strip_prefix('[')
+        .and_then(|line| line.split_once("] "));
+    let is_rank = |rank: &str| rank.bytes().all(|byte| byte.is_ascii_digit());
+    match labelled {
+        Some((rank, text)) if is_rank(rank) => text,
+        _ => line,
+    }
+}
+
+/// How many tests of a program have passed, from the line that ends it: `test result: ok. 3 passed; 0 failed; ...`.
+fn passed(line: &str) -> Option<u64> {
+    let counts = line.strip_prefix("test result: ")?.split_once(". ")?.1;
+    counts.split_once(" passed")?.0.parse().ok()
 }
 
 /// Kills a process and its descendants.
@@ -242,27 +327,55 @@ pub(crate) fn kill_tree(root: u32) {
         .status();
 }
 
+/// The processes that hold this file open, but for this one.
+pub(crate) fn holders(file: &Path) -> String {
+    let table = table();
+    let ids = table.keys().copied().filter(|id| *id != std::process::id());
+    let holds = |id: &u32| {
+        let open = fs::read_dir(format!("/proc/{id}/fd")).into_iter();
+        let mut open = open.flatten().flatten();
+        open.any(|open| fs::read_link(open.path()).is_ok_and(|open| open == file))
+    };
+    let lines: Vec<_> = ids
+        .filter(holds)
+        .map(|id| command_line(id, &table))
+        .collect();
+    lines.join("; ")
+}
+
 /// The programs at the ends of a tree, each with those of its threads that have a name of their own.
 fn running(tree: &[u32], table: &Table) -> String {
     let is_leaf = |id: &&u32| !table.values().any(|process| process.parent == **id);
     let describe = |id: &u32| {
         let own = table.get(id).map_or("", |process| &process.name);
-        let mut names: BTreeSet<_> = threads(*id).into_iter().map(|(name, _)| name).collect();
-        names.remove(own);
-        let names: Vec<_> = names.into_iter().collect();
+        let tasks = fs::read_dir(format!("/proc/{id}/task")).into_iter();
+        let names = tasks
+            .flatten()
+            .flatten()
+            .filter_map(|task| fs::read_to_string(task.path().join("comm")).ok());
+        let names: BTreeSet<_> = names.map(|name| name.trim_end().to_owned()).collect();
+        let names: Vec<_> = names.into_iter().filter(|name| name != own).collect();
         match names[..] {
-            [] => command_line(*id),
-            _ => format!("{} (threads: {})", command_line(*id), names.join(", ")),
+            [] => command_line(*id, table),
+            _ => format!(
+                "{} (threads: {})",
+                command_line(*id, table),
+                names.join(", ")
+            ),
         }
     };
     let running: BTreeSet<_> = tree.iter().filter(is_leaf).map(describe).collect();
     running.into_iter().collect::<Vec<_>>().join("; ")
 }
 
-fn command_line(id: u32) -> String {
+/// What a process was started as; its name where it has ended.
+fn command_line(id: u32, table: &Table) -> String {
     let words = fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
     let words = String::from_utf8_lossy(&words).replace('\0', " ");
-    words.trim().to_owned()
+    match (words.trim(), table.get(&id)) {
+        ("", Some(process)) => process.name.clone(),
+        (words, _) => words.to_owned(),
+    }
 }
 
 #[cfg(test)]
@@ -287,12 +400,122 @@ mod tests {
         assert_eq!(descendants(2, &table.map(below).into()), [2, 3, 4]);
     }
 
-    #[test]
-    fn a_test_is_slow_until_it_has_ended() {
+    /// No process has such an id.
+    const ROOT: u32 = u32::MAX - 10;
+
+    /// Each the parent of the next, with the seconds that it has used.
+    fn made_up(processes: &[(&str, u64)]) -> Table {
+        let process = |(id, (name, seconds)): (u32, &(&str, u64))| {
+            let (parent, name, own) = (id - 1, name.to_string(), Duration::from_secs(*seconds));
+            let all = own;
+            (
+                id,
+                Process {
+                    parent,
+                    name,
+                    own,
+                    all,
+                },
+            )
+        };
+        (ROOT..).zip(processes).map(process).collect()
+    }
+
+    /// After how many looks, of a hundred, it hangs; before each it has printed the text.
+    fn hangs_after(text: &str) -> Option<u32> {
         let mut watch = Watch::new(Limits::USUAL);
-        watch.printed("test a::b has been running for over 60 seconds\n");
-        watch.printed("test a::c has been running for over 60 seconds\n");
-        watch.printed("test a::b ... ok\n");
-        assert_eq!(watch.tests(), "; tests that have not ended: a::c");
+        let table = made_up(&[("cargo", 0), ("jobs", 0)]);
+        (1..=100).find(|_| {
+            watch.hear(text.as_bytes());
+            watch.look(ROOT, &table).is_some()
+        })
+    }
+
+    #[test]
+    fn what_says_nothing_new_hangs() {
+        let slow = "test a::b has been running for over 60 seconds\n";
+        let report =
+            "tidegate: some waits last\n  rank 0: rank 1, its post\n  no cycle: somebody is late\n";
+        let labelled = "[3] tidegate: some waits last\n[3]   rank 0: rank 1, its post\n";
+        let of_one_thread = format!("test a::b ... {labelled}");
+        for text in ["", slow, report, labelled, &of_one_thread] {
+            assert_eq!(hangs_after(text), Some(90), "{text}");
+        }
+        let blocked = "    Blocking waiting for file lock on build directory\n";
+        for text in ["a line\n", "  an indented line\n", blocked] {
+            assert_eq!(hangs_after(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_cargo_that_waits_for_another_does_not_hang() {
+        let mut watch = Watch::new(Limits::USUAL);
+        watch
+            .hear(b"\x1b[1m\x1b[36m    Blocking\x1b[0m waiting for file lock on build directory\n");
+        let mut look = || watch.look(ROOT, &made_up(&[("cargo", 0)]));
+        assert!((0..1000).all(|_| look().is_none()));
+        watch.hear(b"   Compiling tidegate\n");
+        let mut look = || watch.look(ROOT, &made_up(&[("cargo", 0)]));
+        assert!((0..100).any(|_| look().is_some()));
+    }
+
+    #[test]
+    fn what_computes_does_not_hang() {
+        let mut watch = Watch::new(Limits::USUAL);
+        // A tenth of a processor, and so for an hour.
+        let mut looks = (0..1800).map(|at| made_up(&[("cargo", 0), ("rustc", at / 5)]));
+        assert!(looks.all(|table| watch.look(ROOT, &table).is_none()));
+    }
+
+    #[test]
+    fn a_test_that_spins_fails_by_its_name() {
+        let mut watch = Watch::new(Limits::USUAL);
+        let mut look = |text: &str, seconds| {
+            watch.hear(text.as_bytes());
+            watch.look(
+                ROOT,
+                &made_up(&[("cargo", 0), ("host", seconds), ("stream", 0)]),
+            )
+        };
+        // Many tests together have used more than one may.
+        assert_eq!(look("test a ... ", 500), None);
+        assert_eq!(look("ok\ntest b ... tidegate: rank 0 waits\n", 700), None);
+        assert_eq!(
+            look("ok\ntest c has been running for over 60 seconds\n", 900),
+            None
+        );
+        assert_eq!(look("test d ... ", 1499), None);
+        let why = "host has used 600s of processor time since a test last ended; tests that have not ended: c, d";
+        assert_eq!(look("", 1500).as_deref(), Some(why));
+    }
+
+    #[test]
+    fn a_process_of_a_test_has_a_limit_of_its_own_and_a_compiler_has_none() {
+        let mut watch = Watch::new(Limits::USUAL);
+        let mut look = |name, seconds| {
+            watch.hear(b"test a ... ok\n");
+            watch.look(
+                ROOT,
+                &made_up(&[("cargo", 0), ("jobs", 0), (name, seconds)]),
+            )
+        };
+        assert_eq!(look("rustc", 1000), None);
+        assert_eq!(look("ring", 599), None);
+        let why = look("ring", 600).unwrap();
+        assert!(
+            why.starts_with("ring has used 600s of processor time"),
+            "{why}"
+        );
+    }
+
+    #[test]
+    fn passed_tests_are_counted() {
+        let mut watch = Watch::new(Limits::USUAL);
+        watch.hear(b"running 0 tests\n");
+        assert_eq!(watch.passed, None);
+        watch.hear(b"test result: ok. 0 passed; 0 failed; 1 ignored; 0 measured\n");
+        assert_eq!(watch.passed, Some(0));
+        watch.hear(b"test result: FAILED. 12 passed; 1 failed; 0 ignored\n");
+        assert_eq!(watch.passed, Some(12));
     }
 }

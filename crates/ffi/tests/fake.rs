@@ -12,6 +12,9 @@ use std::ptr::{NonNull, null_mut};
 
 use tidegate_ffi::cuda::{self, *};
 
+#[path = "../../../tests/common/skipped.rs"]
+mod skipped;
+
 /// The code that a function of the fake returns: its place in the table, after this.
 const BASE: i32 = 12_345;
 
@@ -78,8 +81,7 @@ fn fake(bodies: &[(&str, &str)], absent: &[&str]) -> Option<Result<Driver, LoadE
     }
     if !found {
         let why = "there is no C compiler (`cc` or `gcc`) to make a fake libcuda with";
-        assert!(std::env::var_os("CI").is_none(), "{why}");
-        eprintln!("skipped: {why}");
+        skipped::skipped("a driver of functions that are given", why);
         return None;
     }
     let path = output.to_str().expect("text");

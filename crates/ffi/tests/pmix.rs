@@ -1,26 +1,16 @@
 //! PMIx: what is said where there is none, and that the layouts are those of the header that is installed. What it does
 //! under a launcher, the tests of `crates/boot` see.
 
-use std::io::Write;
 use std::mem::{offset_of, size_of};
 use std::path::Path;
 use std::process::Command;
 use tidegate_ffi::pmix::sys::{self, pmix_info_t, pmix_proc_t, pmix_value_t};
 use tidegate_ffi::pmix::{LIBRARIES, Library, LoadError, OLDEST};
 
-fn skip(test: &str, why: &str) {
-    let ci = std::env::var_os("CI").is_some_and(|value| !value.is_empty() && value != "false");
-    assert!(!ci, "{test}: CI is set, and {why}");
-    println!("{test}: skipped, because {why}");
-    if let Some(path) = std::env::var_os("TIDEGATE_SKIPS") {
-        let mut file = std::fs::File::options()
-            .create(true)
-            .append(true)
-            .open(path)
-            .expect("the list of skipped tests");
-        writeln!(file, "{test}: {why}").expect("the list of skipped tests");
-    }
-}
+#[path = "../../../tests/common/skipped.rs"]
+mod skipped;
+
+use skipped::skipped as skip;
 
 /// Loads from `names`, which must be no PMIx.
 fn refused(names: &[&str]) -> LoadError {

@@ -1,7 +1,9 @@
 //! What a test does where there can be no bed.
 
 use crate::bed::{Bed, Builder};
-use std::io::Write;
+
+#[path = "../../../tests/common/skipped.rs"]
+mod skipped;
 
 impl Builder {
     /// For tests: the bed, or `None` where the machine cannot have one and this is no run of continuous integration.
@@ -15,18 +17,8 @@ impl Builder {
             Ok(bed) => return Some(bed),
             Err(error) => error,
         };
-        let ci = std::env::var_os("CI").is_some_and(|value| !value.is_empty() && value != "false");
         assert!(error.is_missing(), "{test}: {error}");
-        assert!(!ci, "{test}: CI is set, and {error}");
-        println!("{test}: SKIPPED: {error}");
-        if let Some(path) = std::env::var_os("TIDEGATE_SKIPS") {
-            let skips = std::fs::File::options()
-                .create(true)
-                .append(true)
-                .open(path);
-            let noted = skips.and_then(|mut skips| writeln!(skips, "{test}: {error}"));
-            noted.expect("the list of skipped tests");
-        }
+        skipped::skipped(test, &error.to_string());
         None
     }
 }

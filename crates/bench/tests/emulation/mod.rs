@@ -1,10 +1,11 @@
 //! Device kernels on the CPU: `kernels/faces.cu`, compiled by g++ with what `emulation.cpp` puts in the place of a device.
 
 pub(crate) mod geometry;
+#[path = "../../../../tests/common/skipped.rs"]
+mod skipped;
 
 use geometry::{FacesGeometry, Grids, Slot};
 use libloading::{Library, Symbol};
-use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 use std::sync::OnceLock;
@@ -45,16 +46,7 @@ impl Emulator {
         let emulator = EMULATOR.get_or_init(compile).as_ref();
         if emulator.is_none() {
             let why = "there is no g++";
-            assert!(!is_ci(), "{test}: {why}, and CI is set");
-            println!("{test}: skipped: {why}");
-            if let Some(path) = std::env::var_os("TIDEGATE_SKIPS") {
-                let mut skips = std::fs::OpenOptions::new()
-                    .create(true)
-                    .append(true)
-                    .open(path)
-                    .expect("the list of skipped tests");
-                writeln!(skips, "{test}: {why}").expect("the list of skipped tests");
-            }
+            skipped::skipped(test, why);
         }
         emulator
     }
@@ -131,8 +123,4 @@ fn compile() -> Option<Emulator> {
     // SAFETY: it has no constructors but those of the C++ library.
     let library = unsafe { Library::new(&library) }.expect("what was compiled can be loaded");
     Some(Emulator(library))
-}
-
-fn is_ci() -> bool {
-    std::env::var_os("CI").is_some_and(|ci| !ci.is_empty() && ci != "false")
 }

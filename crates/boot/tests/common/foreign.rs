@@ -1,10 +1,13 @@
 //! Launchers of others, for tests: what there is on this machine, and a run of this program's ranks by one of them.
-#![allow(dead_code, reason = "each test file uses a part")]
+#![allow(dead_code, unused_imports, reason = "each test file uses a part")]
 
 #[path = "../../../../tests/common/hydra.rs"]
 mod hydra;
+#[path = "../../../../tests/common/skipped.rs"]
+mod skipped;
 
-use std::io::Write;
+pub(crate) use skipped::skipped as skip;
+
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Mutex, PoisonError};
@@ -14,21 +17,6 @@ use tidegate_hal::control::{Control, Packet};
 
 /// Longer than any run here takes on a loaded machine.
 pub(crate) const LIMIT: Duration = Duration::from_secs(90);
-
-/// Says that a test cannot run; fails in continuous integration.
-pub(crate) fn skip(test: &str, why: &str) {
-    let ci = std::env::var_os("CI").is_some_and(|value| !value.is_empty() && value != "false");
-    assert!(!ci, "{test}: CI is set, and {why}");
-    println!("{test}: skipped, because {why}");
-    if let Some(path) = std::env::var_os("TIDEGATE_SKIPS") {
-        let skips = std::fs::File::options()
-            .create(true)
-            .append(true)
-            .open(path);
-        let noted = skips.and_then(|mut skips| writeln!(skips, "{test}: {why}"));
-        noted.expect("the list of skipped tests");
-    }
-}
 
 /// The program's place on `PATH`.
 pub(crate) fn find(program: &str) -> Option<PathBuf> {

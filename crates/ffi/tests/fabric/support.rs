@@ -1,34 +1,19 @@
 //! Two ends that can reach each other.
 
 use std::ffi::c_void;
-use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use tidegate_ffi::fabric::*;
 
+#[path = "../../../../tests/common/skipped.rs"]
+mod skipped;
+
+pub(crate) use skipped::skipped as skip;
+
 /// Nothing here takes nearly as long, also where other tests take all processors.
 pub(crate) const LONG: Duration = Duration::from_secs(30);
-
-/// Whether this is a run of continuous integration, where nothing may be skipped.
-fn is_ci() -> bool {
-    std::env::var_os("CI").is_some_and(|ci| !ci.is_empty() && ci != "false")
-}
-
-/// Says that a test cannot run here; fails where it has to.
-pub(crate) fn skip(test: &str, why: &str) {
-    assert!(!is_ci(), "{test}: {why}, and CI is set");
-    eprintln!("{test}: SKIPPED: {why}");
-    if let Some(path) = std::env::var_os("TIDEGATE_SKIPS") {
-        let mut skips = std::fs::OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(path)
-            .expect("the list of skipped tests");
-        writeln!(skips, "{test}: {why}").expect("the list of skipped tests");
-    }
-}
 
 /// How libfabric does TCP: by `tcp;ofi_rxm`, which all have, or by what the environment says (`tcp` from 1.18 on).
 pub(crate) fn tcp() -> &'static str {
