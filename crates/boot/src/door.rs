@@ -13,8 +13,8 @@
 //!
 //! Names of abstract sockets can be listed by anybody on the host, so a name is no proof: the kernel says
 //! which user connects (`SO_PEERCRED`), and both sides prove that they know the job's secret. A stranger is sent away
-//! and logged. Members come all at once, so the leader has room for all of them and for some strangers, and sends
-//! away only who has been silent for a while; a member that was so slow comes again. Some kernels let few wait in front of
+//! and logged. Members come all at once, so the leader has room for all of them and for some strangers. It sends away only
+//! connections that have been silent for a while. A member that was too slow comes again. Some kernels let few wait in front of
 //! the door, and a leader may be stopped: a member that finds no room there tries again for a while, and never blocks. Once the proofs are
 //! there the kernel keeps others out of the connection, so parcels need no tags. A
 //! connection that ends is no event by itself: the hub says who is lost.
@@ -37,7 +37,7 @@ use tidegate_hal::control::Packet;
 use tidegate_hal::limits::no_descriptors;
 use tidegate_hal::tell;
 
-/// `rank, round, count`, and whether the leader had no room for them.
+/// `rank, round, count`, and whether the leader did not get them.
 const PARCEL_LEN: usize = 4 + 8 + 1 + 1;
 /// `rank, nonce, tag`.
 const PROOF_LEN: usize = 4 + NONCE_LEN + TAG_LEN;
@@ -49,7 +49,7 @@ pub(crate) struct Parcel {
     pub(crate) round: u64,
     /// How many descriptors there are.
     pub(crate) count: u8,
-    /// None if this rank, which is to pass them on, had no room for them.
+    /// None if this rank, which is to pass them on, did not get them.
     pub(crate) fds: Option<Arc<Vec<OwnedFd>>>,
 }
 
@@ -204,7 +204,7 @@ impl Passage {
             round: u64::from(number(4)) | u64::from(number(8)) << 32,
             count,
             fds: if lost {
-                Err("the lowest rank of this node, which passes descriptors on, had no room for them (RLIMIT_NOFILE)".into())
+                Err("the lowest rank of this node, which passes descriptors on, did not get them; its log says why".into())
             } else if got == usize::from(count) {
                 Ok(fds)
             } else {

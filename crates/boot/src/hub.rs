@@ -17,7 +17,9 @@
 //!
 //! A rank that leaves is acknowledged at once, and the others hear of it when its connection closes, or after [`HOLD`].
 //! In that time its process mostly ends; and if that is with an error, the rank says so, and the others hear that it
-//! failed: `main` drops its world before it returns an error.
+//! failed: `main` drops its world before it returns an error. Where the end takes longer, they hear that the rank has left.
+//! The hub does not wait until the connection closes: a program may go on for hours, and ranks that wait for one that has
+//! left are to learn that soon.
 //!
 //! # Failure
 //!

@@ -311,8 +311,19 @@ impl Node {
                     return;
                 }
             };
-            // What found no room here nobody gets, and each of them hears why.
+            // What has not come here nobody gets, and each of them hears so.
             let fds = arrived.fds.map(Arc::new);
+            if let Err(reason) = &fds {
+                let round = arrived.round;
+                tell(|| {
+                    tracing::warn!(
+                        rank = from,
+                        round,
+                        reason,
+                        "descriptors of a rank of this node did not come"
+                    )
+                });
+            }
             for other in members.iter_mut().filter(|m| m.rank != from) {
                 if let Some(passage) = &mut other.passage {
                     passage.push(Parcel {

@@ -3,9 +3,9 @@
 //! # Ends
 //!
 //! A rank's departure does not wait for the others, and neither does rank 0's, whose service then carries the control plane
-//! until they have left, too. What waits for them is the end of the process ([`at_exit`]) and its next job. When the process
-//! ends with an error, nothing waits: the error is on the screen already, the launcher gets the status, and the other ranks
-//! are told that this one has failed. A forked child has none of the services, and does nothing here.
+//! until they have left, too. What waits for them is the end of the process ([`at_exit`]) and its next job. A process
+//! that ends with an error carries nobody. It waits until rank 0 has heard that this rank has failed, so that the others are
+//! told the cause; at most for the allowed silence. A forked child has none of the services, and does nothing here.
 //!
 //! # One job after the other
 //!
@@ -29,37 +29,34 @@
 use crate::config::Config;
 use crate::error::BootError;
 use crate::lock;
-use crate::service::LAST_WORDS;
 use crate::shared::{Command, Phase, Shared, Wait};
 use crate::wire::Message;
-use std::io::Write as _;
 use std::net::TcpListener;
-use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::time::{Duration, Instant};
-use tidegate_hal::process::Process;
-use tidegate_hal::tell;
+use tidegate_hal::process::{Forked, Process};
+use tidegate_hal::say;
 
 /// A wait for other ranks is said after this long.
 pub(crate) const SAID_AFTER: Duration = Duration::from_secs(1);
 
 /// All ranks that this process has been and whose services may still run.
 static RANKS: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
-/// The process that they are of.
-static PROCESS: AtomicI32 = AtomicI32::new(0);
 
-fn this_process() -> i32 {
-    rustix::process::getpid().as_raw_nonzero().get()
+/// Refuses in a child of the process that was the first to be a rank. In a child, another thread of its parent may hold
+/// the locks here for ever.
+fn check() -> Result<(), Forked> {
+    static FIRST: OnceLock<Process> = OnceLock::new();
+    FIRST.get_or_init(Process::this).check()
 }
 
 /// Remembers a rank, for the end of the process. Returns whether its end will be noticed.
 pub(crate) fn enlist(shared: &Arc<Shared>) -> bool {
     static REGISTERED: OnceLock<bool> = OnceLock::new();
-    let mut ranks = lock(&RANKS);
-    if PROCESS.swap(this_process(), Ordering::SeqCst) != this_process() {
-        // Those of the process that this one was forked from.
-        ranks.clear();
+    if check().is_err() {
+        return false;
     }
+    let mut ranks = lock(&RANKS);
     ranks.retain(|rank| rank.strong_count() > 0);
     ranks.push(Arc::downgrade(shared));
     *REGISTERED.get_or_init(|| tidegate_ffi::exit::on_exit(at_exit))
@@ -67,7 +64,7 @@ pub(crate) fn enlist(shared: &Arc<Shared>) -> bool {
 
 /// The process ends.
 fn at_exit(status: i32) {
-    if PROCESS.load(Ordering::SeqCst) != this_process() {
+    if check().is_err() {
         return;
     }
     let ranks: Vec<_> = lock(&RANKS).iter().filter_map(Weak::upgrade).collect();
@@ -80,11 +77,10 @@ fn at_exit(status: i32) {
         .iter()
         .filter(|rank| rank.take_leave(status))
         .collect();
-    let until = Some(Instant::now() + LAST_WORDS);
     for rank in &ranks {
         let carries = carries.iter().any(|other| Arc::ptr_eq(other, rank));
         if !carries {
-            let _ = rank.wait_for_end(until);
+            rank.wait_to_be_heard();
         }
     }
     for rank in carries {
@@ -119,6 +115,21 @@ impl Shared {
         carries
     }
 
+    /// Waits until the service has said its last, and rank 0 has heard it; at most for the allowed silence.
+    fn wait_to_be_heard(&self) {
+        let began = Instant::now();
+        let after = |time| began.checked_add(time);
+        let silence = self.silence().unwrap_or_default();
+        let end = self.wait_for_end(after(silence.min(SAID_AFTER)));
+        if end == Err(Wait::Late) && silence > SAID_AFTER {
+            report(format!(
+                "rank {} ends, and waits until rank 0 has heard why; at most for {silence:.1?}",
+                self.rank
+            ));
+            let _ = self.wait_for_end(after(silence));
+        }
+    }
+
     /// Waits until rank 0's service has ended, because all others have. Says after a second for which ranks it waits, and
     /// what comes then.
     fn see_the_others_off(&self, then: Then) {
@@ -131,14 +142,15 @@ impl Shared {
             if then == Then::Exit {
                 restore_signals();
             }
-            let remain = in_words(&lock(&self.state).remain);
-            let text = format!(
+            let remain = lock(&self.state).remain.clone();
+            let remain = match remain.len() {
+                0 => "the last other rank".to_owned(),
+                1 => in_words(&remain),
+                _ => format!("each of {}", in_words(&remain)),
+            };
+            report(format!(
                 "rank 0 waits until {remain} leaves the job, whose control plane it carries; then {next}"
-            );
-            // On another thread: the program's subscriber may never return.
-            let name = "tidegate-report".to_owned();
-            let speak = std::thread::Builder::new().name(name);
-            let _ = speak.spawn(move || say(&text));
+            ));
             end = self.wait_for_end(None);
         }
         if end == Err(Wait::Stuck) {
@@ -150,6 +162,14 @@ impl Shared {
             let _ = rustix::io::write(rustix::stdio::stderr(), text.as_bytes());
         }
     }
+}
+
+/// Says that a wait takes long, on another thread: the program's subscriber may never return.
+fn report(text: String) {
+    let name = "tidegate-report".to_owned();
+    let speak = move || say!(text, std::io::stderr());
+    // Without a thread it is not said: the wait is the same.
+    let _ = std::thread::Builder::new().name(name).spawn(speak);
 }
 
 /// What follows a wait of rank 0.
@@ -179,27 +199,14 @@ fn restore_signals() {
 /// How many ranks are listed.
 const LISTED: usize = 16;
 
-fn in_words(ranks: &[usize]) -> String {
+/// `rank 3`, or `ranks 3, 5 and 1 more`.
+pub(crate) fn in_words(ranks: &[usize]) -> String {
     let listed: Vec<_> = ranks.iter().take(LISTED).map(usize::to_string).collect();
     let listed = listed.join(", ");
-    match ranks.len() {
-        0 => "the last other rank".to_owned(),
-        1 => format!("rank {listed}"),
-        count if count > LISTED => format!("each of ranks {listed} and {} more", count - LISTED),
-        _ => format!("each of ranks {listed}"),
-    }
-}
-
-/// Says that a wait takes long: on standard error, unless the program's subscriber of `tracing` takes it.
-pub(crate) fn say(text: &str) {
-    let mut taken = false;
-    tell(|| {
-        tracing::warn!("{text}");
-        taken = tracing::event_enabled!(tracing::Level::WARN);
-    });
-    if !taken {
-        // Where not even this can be written, there is nobody to tell.
-        let _ = writeln!(std::io::stderr(), "tidegate: {text}");
+    match (ranks.len(), ranks.len().saturating_sub(LISTED)) {
+        (1, _) => format!("rank {listed}"),
+        (_, 0) => format!("ranks {listed}"),
+        (_, more) => format!("ranks {listed} and {more} more"),
     }
 }
 
@@ -225,10 +232,7 @@ pub(crate) struct Again(MutexGuard<'static, Described>);
 impl Again {
     /// Waits until this process has nothing to do with the job before, and says in `config` which job comes next.
     pub(crate) fn enter(config: &mut Config) -> Result<Self, BootError> {
-        // A child is no rank, and another thread of its parent may hold the lock for ever.
-        static FIRST: OnceLock<Process> = OnceLock::new();
-        let first = FIRST.get_or_init(Process::this);
-        first.check().map_err(BootError::Forked)?;
+        check().map_err(BootError::Forked)?;
         let mut described = lock(&DESCRIBED);
         if let Some(last) = described.last.upgrade() {
             if matches!(lock(&last.state).phase, Phase::Running) {
@@ -262,5 +266,41 @@ impl Again {
     pub(crate) fn joined(mut self, shared: &Arc<Shared>) {
         self.0.generation += 1;
         self.0.last = Arc::downgrade(shared);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_are_named_in_words() {
+        assert_eq!(in_words(&[2]), "rank 2");
+        assert_eq!(in_words(&[0, 2, 3]), "ranks 0, 2, 3");
+        let many: Vec<_> = (0..18).collect();
+        let text = in_words(&many);
+        assert!(text.ends_with(", 14, 15 and 2 more"), "{text}");
+    }
+
+    /// On a machine that stands still the service may run late; until then the others do not know why this rank ends.
+    #[test]
+    fn the_end_of_a_process_waits_for_a_service_that_is_late() {
+        let shared = Arc::new(Shared::new(1, 2).unwrap());
+        let (sender, served) = std::sync::mpsc::channel();
+        let service = Arc::clone(&shared);
+        let service = std::thread::spawn(move || {
+            let long = Duration::from_secs(600);
+            service.serve_here(long, 2, long);
+            sender.send(()).unwrap();
+            std::thread::sleep(Duration::from_millis(1500));
+            service.close("it has ended");
+        });
+        served.recv().unwrap();
+        shared.wait_to_be_heard();
+        assert!(matches!(
+            lock(&shared.state).phase,
+            Phase::Failed(_) | Phase::Closed
+        ));
+        service.join().unwrap();
     }
 }

@@ -12,11 +12,11 @@
 use crate::config::Config;
 use crate::error::BootError;
 use crate::handshake::{self, Attempt, Claims, PATIENCE};
-use crate::process::{self, SAID_AFTER};
+use crate::process::SAID_AFTER;
 use crate::secret::Key;
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
-use tidegate_hal::tell;
+use tidegate_hal::{say, tell};
 
 /// The longest pause between two attempts.
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
@@ -49,10 +49,11 @@ pub(crate) fn reach_hub(
                 *started = Instant::now();
                 if !early && began.elapsed() >= SAID_AFTER {
                     early = true;
-                    process::say(&format!(
+                    let text = format!(
                         "rank {} wants to begin its next job, and waits for ranks that are still in the one before",
                         config.rank
-                    ));
+                    );
+                    say!(text, std::io::stderr());
                 }
                 std::thread::sleep(pause);
                 pause = longer(pause);

@@ -33,8 +33,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long the last words of a rank that ends in bad order may take to get out: its process may end after that.
-pub(crate) const LAST_WORDS: Duration = Duration::from_millis(600);
+/// For how long rank 0, when it ends in bad order, lets the others read that before its connections end.
+const LAST_WORDS: Duration = Duration::from_millis(600);
 /// How much longer than rank 0 the others wait for the start: it is rank 0 that knows who is missing.
 const START_MARGIN: Duration = Duration::from_secs(5);
 
@@ -119,7 +119,8 @@ impl Service {
 
     /// Until this rank has ended.
     pub(crate) fn run(mut self) {
-        self.shared.serve_here(self.look_after(), self.patience());
+        self.shared
+            .serve_here(self.look_after(), self.patience(), self.silence);
         let closing = Closing(Arc::clone(&self.shared));
         loop {
             self.shared.turn();
@@ -227,10 +228,7 @@ impl Service {
             for message in std::mem::take(&mut self.node.to_hub) {
                 self.tell_hub(message);
             }
-            for arrived in std::mem::take(&mut self.node.arrived) {
-                self.shared
-                    .fds_arrived(arrived.rank, arrived.round, arrived.fds);
-            }
+            self.deliver_parcels();
             if let Role::Hub(hub) = &mut self.role
                 && let Some(message) = hub.own.pop_front()
             {
@@ -288,6 +286,14 @@ impl Service {
         }
     }
 
+    /// How long this rank, which has said that it ends in bad order, waits until that is heard.
+    fn patient_until(&self, since: Instant) -> Option<Instant> {
+        since.checked_add(match self.role {
+            Role::Hub(_) => LAST_WORDS,
+            Role::Leaf(_) => self.silence,
+        })
+    }
+
     fn is_finished(&self) -> bool {
         let state = lock(&self.shared.state);
         if state.abandoned {
@@ -295,7 +301,10 @@ impl Service {
         }
         let failed = matches!(state.phase, Phase::Failed(_));
         drop(state);
-        let patient = |since: &Instant| Instant::now() < *since + LAST_WORDS;
+        let patient = |since: &Instant| {
+            let until = self.patient_until(*since);
+            until.is_none_or(|until| Instant::now() < until)
+        };
         match (&self.role, &self.ending) {
             (
                 Role::Leaf(leaf),
@@ -391,10 +400,7 @@ impl Service {
     fn peer_ended(&mut self, rank: usize, lost: Option<&str>) {
         self.node.forget(rank);
         // Before the end itself: what has arrived decides how exchanges end.
-        for arrived in std::mem::take(&mut self.node.arrived) {
-            self.shared
-                .fds_arrived(arrived.rank, arrived.round, arrived.fds);
-        }
+        self.deliver_parcels();
         self.shared.peer_ended(rank, lost);
     }
 
@@ -415,10 +421,7 @@ impl Service {
             return;
         }
         self.node.forget(0);
-        for arrived in std::mem::take(&mut self.node.arrived) {
-            self.shared
-                .fds_arrived(arrived.rank, arrived.round, arrived.fds);
-        }
+        self.deliver_parcels();
         self.shared.cut_off(reason);
     }
 
@@ -549,7 +552,7 @@ impl Service {
             Some(Ending::Said {
                 since,
                 in_good_order: false,
-            }) => Some(*since + LAST_WORDS),
+            }) => self.patient_until(*since),
             _ => None,
         };
         let start = lock(&self.shared.state)

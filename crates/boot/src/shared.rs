@@ -110,6 +110,8 @@ struct Served {
     turn: Duration,
     /// After so many of these without a turn, the service is stuck.
     patience: u32,
+    /// How long rank 0 may say nothing.
+    silence: Duration,
 }
 
 impl Shared {
@@ -143,12 +145,13 @@ impl Shared {
     }
 
     /// This thread is the service, and takes a turn at least every `turn`. After `patience` times that it is stuck.
-    pub(crate) fn serve_here(&self, turn: Duration, patience: u32) {
+    pub(crate) fn serve_here(&self, turn: Duration, patience: u32, silence: Duration) {
         let thread = std::thread::current().id();
         let _ = self.service.set(Served {
             thread,
             turn,
             patience,
+            silence,
         });
     }
 
@@ -157,6 +160,11 @@ impl Shared {
         self.service
             .get()
             .is_some_and(|served| served.thread == this)
+    }
+
+    /// How long rank 0 may say nothing. `None`: there is no service yet.
+    pub(crate) fn silence(&self) -> Option<Duration> {
+        self.service.get().map(|served| served.silence)
     }
 
     /// The service is not stuck.

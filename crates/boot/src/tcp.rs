@@ -50,7 +50,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tidegate_hal::control::{Control, ControlError, Handle, PANICKED, Packet, Sink};
 use tidegate_hal::process::Process;
-use tidegate_hal::tell;
+use tidegate_hal::{say, tell};
 
 /// One rank's end of the control plane of a job whose ranks are processes.
 ///
@@ -443,13 +443,14 @@ impl Member {
                 said = true;
                 drop(state);
                 let rank = self.shared.rank;
-                process::say(&format!(
+                let text = format!(
                     "rank {rank} leaves the job, and waits until {}",
                     match rank {
                         0 => "the ranks of its node have taken what it has sent them",
                         _ => "rank 0 has heard of it",
                     }
-                ));
+                );
+                say!(text, std::io::stderr());
                 state = lock(&self.shared.state);
             }
         }

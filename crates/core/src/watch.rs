@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 use tidegate_hal::control::{ControlError, Packet};
 use tidegate_hal::device::{Device, Reclaim, Stand, Work};
 use tidegate_hal::limits::WithLimit;
-use tidegate_hal::tell;
+use tidegate_hal::{say, tell};
 
 use crate::error::{Cause, Error, Result};
 use crate::message::{Answer, At, Calling, Message, Waiting, WatchMessage};
@@ -393,29 +393,13 @@ fn end_round<D: Device>(inner: &Arc<Inner<D>>) {
     // (Nor the world open.)
     let speaks = inner.watch.speaks.clone();
     let speak = move || {
-        say(&text, &mut std::io::stderr());
+        say!(text, std::io::stderr());
         speaks.store(false, Ordering::Relaxed);
     };
     let name = "tidegate-report".to_owned();
     if std::thread::Builder::new().name(name).spawn(speak).is_err() {
         // The next one may find a thread.
         inner.watch.speaks.store(false, Ordering::Relaxed);
-    }
-}
-
-/// Says a report. A hang with nothing on the screen is what users of other libraries lose days to: so it goes there too
-/// unless the program has a subscriber of `tracing` that takes this very event. (Many have one whose filter drops it:
-/// `EnvFilter` lets errors through and nothing else, if it is told nothing.)
-pub(crate) fn say(text: &str, screen: &mut dyn std::io::Write) {
-    let mut taken = false;
-    // Of one place, so that the two are of one level and target.
-    tell(|| {
-        tracing::warn!("{text}");
-        taken = tracing::event_enabled!(tracing::Level::WARN);
-    });
-    if !taken {
-        // Where not even this can be written, there is nobody to tell: no reason to panic, as `eprintln!` does.
-        let _ = writeln!(screen, "tidegate: {text}");
     }
 }
 

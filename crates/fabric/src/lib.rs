@@ -25,8 +25,8 @@
 //!
 //! It cannot make this crate panic, or touch memory that is not registered: notices name [words and
 //! bells](tidegate_hal::nic::Signalled) that core has declared, and everything else that comes is dropped and counted. What
-//! is kept of notices is bounded by the number of words. (How the provider itself reads the network is the provider's
-//! affair.) A notice does not say by whom it was sent, so each peer may add to all words of a window, and not only to its
+//! is kept of notices is bounded by the number of words. (This crate cannot answer for how the provider reads the network.)
+//! A notice does not say by whom it was sent, so each peer may add to all words of a window, and not only to its
 //! own. Keys and addresses of peers come over the control plane. They are checked all the same.
 //!
 //! # Failure

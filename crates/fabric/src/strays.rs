@@ -17,7 +17,7 @@ impl Strays {
     #[cold]
     pub(crate) fn drops(&self, what: &str) {
         if self.0.fetch_add(1, Ordering::Relaxed) == 0 {
-            tell(|| tracing::warn!("{what}: it is dropped, and what else is like it is counted"));
+            tell(|| tracing::warn!("{what}: it is dropped; further ones are only counted"));
         }
     }
 

@@ -449,23 +449,20 @@ impl Monitor {
         let now = self.stopped_now();
         for (rank, now) in now.into_iter().enumerate() {
             let before = std::mem::replace(&mut self.ranks[rank].stopped, now);
-            let (looks, process) = match (before, &mut self.ranks[rank].stopped) {
-                (Some(before), Some(now)) => {
+            let Some(before) = before else { continue };
+            let runs = self.ranks[rank].ended.is_none();
+            match &mut self.ranks[rank].stopped {
+                Some(now) if now.process == before.process => {
                     now.looks += before.looks;
-                    (now.looks, now.process)
+                    if now.looks == LOOKS {
+                        let (who, effect, help) = (now.who(rank), now.effect(), now.help());
+                        let now = *now;
+                        self.explain(format_args!("{who} is {now}: {effect}{help}"));
+                    }
                 }
-                (Some(before), None) => (before.looks, before.process),
-                (None, _) => continue,
-            };
-            match now {
-                Some(now) if looks == LOOKS => {
-                    let help = now.help();
-                    self.explain(format_args!(
-                        "rank {rank} (process {process}) is {now}: the others wait for it{help}"
-                    ));
-                }
-                None if looks >= LOOKS && self.ranks[rank].ended.is_none() => {
-                    self.explain(format_args!("rank {rank} (process {process}) goes on"));
+                None if before.looks >= LOOKS && runs => {
+                    let who = before.who(rank);
+                    self.explain(format_args!("{who} is stopped no longer"));
                 }
                 _ => {}
             }
@@ -488,8 +485,7 @@ impl Monitor {
         // Perhaps for that.
         for (rank, stopped) in self.stopped_now().into_iter().enumerate() {
             if let Some(stopped) = stopped {
-                let process = stopped.process;
-                before += &format!("; rank {rank} (process {process}) is {stopped}");
+                before += &format!("; {} is {stopped}", stopped.who(rank));
             }
         }
         if self.ranks.iter().any(|rank| rank.ended.is_none()) && self.next_step.is_none() {

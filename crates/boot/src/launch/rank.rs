@@ -6,15 +6,13 @@ use super::stopped::Stopped;
 use super::{Input, Job, LaunchError, Output};
 use crate::config::ADDRESS;
 use crate::inherit::{LISTEN_FD, announce};
+use crate::process::in_words;
 use rustix::process::{Pid, Signal, getpid, getppid, set_parent_process_death_signal};
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
-
-/// How many ranks are named at most.
-const LISTED: usize = 4;
 
 /// Which of the machine's devices a rank takes.
 const DEVICE: &str = "TIDEGATE_DEVICE";
@@ -164,54 +162,39 @@ pub(super) fn ended_before(ranks: &[Rank]) -> String {
     let ended: Vec<_> = ranks
         .filter_map(|(rank, each)| ended(each).then_some(rank))
         .collect();
-    in_words(&ended)
+    by_then(&ended)
 }
 
-fn in_words(ended: &[usize]) -> String {
-    let listed: Vec<_> = ended.iter().take(LISTED).map(usize::to_string).collect();
-    let more = match ended.len().saturating_sub(LISTED) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
+fn by_then(ended: &[usize]) -> String {
+    let lost = match ended.len() {
+        0 => return String::new(),
+        1 => "if others call it lost",
+        _ => "those that others call lost",
     };
-    let listed = listed.join(", ");
-    match ended.len() {
-        0 => String::new(),
-        1 => format!(
-            "; by then rank {listed} had ended (exit status: 0; without leaving the job, if others call it lost)"
-        ),
-        _ => format!(
-            "; by then ranks {listed}{more} had ended (exit status: 0; without leaving the job, those that others call lost)"
-        ),
-    }
+    let ranks = in_words(ended);
+    format!("; by then {ranks} had ended (exit status: 0; without leaving the job, {lost})")
 }
 
 #[cfg(test)]
 mod tests {
-    use super::in_words;
+    use super::by_then;
 
     #[test]
     fn who_had_ended_is_named_in_words() {
-        assert_eq!(in_words(&[]), "");
-        let one = in_words(&[2]);
+        assert_eq!(by_then(&[]), "");
+        let one = by_then(&[2]);
         assert!(
             one.starts_with("; by then rank 2 had ended (") && one.ends_with("call it lost)"),
             "{one}"
         );
-        let some = in_words(&[0, 2, 3, 9]);
+        let some = by_then(&[0, 2, 3, 9]);
         assert!(
             some.starts_with("; by then ranks 0, 2, 3, 9 had ended ("),
             "{some}"
         );
-        let many = in_words(&[0, 2, 3, 9, 10, 11]);
         assert!(
-            many.starts_with("; by then ranks 0, 2, 3, 9 and 2 more had ended ("),
-            "{many}"
+            some.ends_with("those that others call lost)") && !some.contains(" it "),
+            "{some}"
         );
-        for several in [some, many] {
-            assert!(
-                several.ends_with("those that others call lost)") && !several.contains(" it "),
-                "{several}"
-            );
-        }
     }
 }

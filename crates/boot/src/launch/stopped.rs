@@ -2,9 +2,9 @@
 //!
 //! # Model
 //!
-//! The launcher looks at its ranks every two seconds. A rank counts as stopped if its process is, or one that this has
-//! started: the launcher's own child can be a script. The launcher reports a rank that was stopped at three looks in a
-//! row, and says when it goes on.
+//! The launcher looks at its ranks every two seconds: at the process of each, and at those that this has started, since
+//! the launcher's own child can be a script. The launcher reports a process that was stopped at three looks in a row, and
+//! says when that is over. It cannot know whether a process that a rank has started is the rank, and does not say so.
 //!
 //! # Failure
 //!
@@ -26,6 +26,8 @@ const MOST: usize = 64;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stopped {
     pub(super) process: Pid,
+    /// Whether it is the process of the rank, and not one that this has started.
+    is_rank: bool,
     /// At so many looks until now.
     pub(super) looks: u32,
     by: By,
@@ -57,6 +59,22 @@ impl fmt::Display for Stopped {
 }
 
 impl Stopped {
+    /// Which process of `rank` it is.
+    pub(super) fn who(&self, rank: usize) -> String {
+        match self.is_rank {
+            true => format!("rank {rank} (process {})", self.process),
+            false => format!("process {}, which rank {rank} has started,", self.process),
+        }
+    }
+
+    /// What comes of it.
+    pub(super) fn effect(&self) -> &'static str {
+        match self.is_rank {
+            true => "the others wait for it",
+            false => "if the rank needs it, the others wait",
+        }
+    }
+
     /// How it can be made to go on.
     pub(super) fn help(&self) -> String {
         match self.by {
@@ -86,6 +104,7 @@ pub(super) fn look(rank: Pid, pidfd: impl AsFd) -> Option<Stopped> {
         };
         return Some(Stopped {
             process,
+            is_rank: process == rank,
             looks: 1,
             by,
         });

@@ -1,4 +1,4 @@
-//! The launcher says of a rank that is stopped what that cannot say itself.
+//! The launcher says of a rank that is stopped that it is. The rank cannot.
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
@@ -27,18 +27,22 @@ fn stop_and_go_on(script: &str) {
     let said = BufReader::new(child.stderr.take().unwrap()).lines();
     let mut said = said.map(Result::unwrap);
     let stopped = said.next().unwrap();
-    let who = format!("tidegate: rank 1 (process {number})");
+    let is_rank = !script.contains("$!");
+    let who = match is_rank {
+        true => format!("tidegate: rank 1 (process {number})"),
+        // It may be the rank, or some helper of the rank.
+        false => format!("tidegate: process {number}, which rank 1 has started,"),
+    };
     assert!(
         stopped.starts_with(&format!("{who} is stopped"))
             && stopped.contains(&format!("`kill -CONT {number}`")),
         "{stopped}"
     );
     // Only of its own children a process can ask which signal has stopped them.
-    let is_rank = !script.contains("$!");
     assert_eq!(stopped.contains("by SIGSTOP"), is_rank, "{stopped}");
 
     kill_process(process, Signal::CONT).unwrap();
-    assert_eq!(said.next().unwrap(), format!("{who} goes on"));
+    assert_eq!(said.next().unwrap(), format!("{who} is stopped no longer"));
     std::fs::write(folder.path().join("done"), "").unwrap();
     let end = said.next().unwrap();
     assert!(

@@ -188,7 +188,7 @@ fn say_unless_done(text: String) -> Sender<()> {
     let (done, wait) = channel();
     let speak = move || {
         if wait.recv_timeout(SAID_AFTER) == Err(RecvTimeoutError::Timeout) {
-            crate::watch::say(&text, &mut std::io::stderr());
+            tidegate_hal::say!(text, std::io::stderr());
         }
     };
     let name = "tidegate-report".to_owned();

@@ -331,7 +331,7 @@ fn on_the_screen(filter: &str) -> String {
         .with_writer(std::io::sink)
         .finish();
     let mut screen = Vec::new();
-    tracing::subscriber::with_default(subscriber, || say("rank 0: rank 1", &mut screen));
+    tracing::subscriber::with_default(subscriber, || say!("rank 0: rank 1", screen));
     String::from_utf8(screen).unwrap()
 }
 
@@ -346,6 +346,6 @@ fn a_report_that_the_subscriber_drops_is_on_the_screen() {
         assert_eq!(on_the_screen(takes), "", "{takes:?}");
     }
     let mut screen = Vec::new();
-    say("rank 0: rank 1", &mut screen); // no subscriber at all
+    say!("rank 0: rank 1", screen); // no subscriber at all
     assert!(!screen.is_empty());
 }

@@ -34,9 +34,8 @@ impl<W: Wire> Engine<W> {
             }
             Some(Flight::With(index, held, lent)) => {
                 came(lent);
-                // Nor is its signal posted again, though it is not to blame: an operation that is reported as failed
-                // may have come all the same, when its connection broke behind it, and a second quantum would expose
-                // memory that is in use.
+                // The signal is not posted again either. An operation that is reported as failed may have arrived all
+                // the same, and a second quantum would expose memory that is in use.
                 self.over(held.queue, failed.clone());
                 self.over(index, failed);
             }
@@ -62,7 +61,7 @@ impl<W: Wire> Engine<W> {
         self.over_by(index, 0, failed);
     }
 
-    /// Likewise, one that went by this rail.
+    /// An operation of a queue, which went by this rail, is over.
     fn over_by(&mut self, index: usize, rail: usize, failed: Option<String>) {
         let agenda = self.queues.get(index);
         let of_firing = agenda.and_then(|agenda| Some((agenda.firing.as_mut()?, &agenda.queue)));

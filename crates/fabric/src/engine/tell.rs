@@ -252,8 +252,8 @@ impl<W: Wire> Engine<W> {
         self.notices.push_back(told);
     }
 
-    /// A peer was told of a failure in vain for too long. If it is there, that is core's affair: `false` if this is not
-    /// known yet.
+    /// A peer was told of a failure in vain for too long. If the peer is there, the wire is reported as failed; returns
+    /// `false` while that is not known.
     fn cannot_tell(&mut self, told: &mut Poisoning<W>, why: &str) -> bool {
         let peer = told.peer;
         let ask = || self.departures.question(peer);
