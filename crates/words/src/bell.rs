@@ -9,13 +9,13 @@ const FIRST_NAP: u32 = 64;
 
 /// How long a sleeper sleeps at most that another process wakes. A process that is stopped or killed in [`Bell::ring`],
 /// between its two steps, has taken the flag and wakes nobody; and those who ring later find no flag. So the sleeper looks
-/// by itself ten times a second, which takes less than 0.1% of a processor (measured with a debug build).
+/// by itself once a second.
 ///
 /// Threads of the model checker do not nap: it would not find a wake-up that is lost.
 const LONGEST_NAP: Option<Duration> = if cfg!(loom) {
     None
 } else {
-    Some(Duration::from_millis(100))
+    Some(Duration::from_secs(1))
 };
 
 /// How long a waiter stays awake before it sleeps.
@@ -95,7 +95,7 @@ impl Bell {
         self.wait_for(patience, None, ready, before_sleep)
     }
 
-    /// As [`Bell::wait`], for bells that other processes ring. No sleep is longer than `nap`, or than 100 ms if there is
+    /// As [`Bell::wait`], for bells that other processes ring. No sleep is longer than `nap`, or than 1 s if there is
     /// none: the first are shorter, each twice as long as the one before.
     #[inline]
     pub fn wait_with_naps<T>(

@@ -23,7 +23,7 @@
 //! [`POISON`](tidegate_hal::batch::POISON) in a word ends a wait whose count has not come. A process that dies between
 //! taking the sleepers' flag and waking them would leave them asleep: whoever notices the death poisons the words and
 //! calls [`Bell::wake_all`], which does not look at the flag. Nobody notices that a process is stopped there: so a sleep on
-//! a bell that other processes ring ends by itself, after 100 ms at most.
+//! a bell that other processes ring ends by itself, after 1 s at most.
 
 pub mod ahead;
 mod bell;
