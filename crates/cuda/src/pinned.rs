@@ -91,7 +91,7 @@ impl Pinned {
 /// the kernel refuses it, and nothing else here leads a child to them.
 pub(crate) fn keep_from_children(base: NonNull<u8>, bytes: usize) {
     // SAFETY: it is never given back to the driver, and all that shares its pages is the driver's, too.
-    let unforked = unsafe { Unforked::new(Ptr(base.as_ptr()), bytes) };
+    let unforked = unsafe { Unforked::new((), Ptr(base.as_ptr()), bytes) };
     std::mem::forget(unforked);
 }
 

@@ -9,19 +9,22 @@
 //! - A value that needs those threads, or that speaks to peers, remembers its [`Process`], and refuses work in every
 //!   other one with [`Forked`]. When such a value is dropped in a child, it is forgotten: locks may be held by threads that
 //!   are not there, and the peers must not hear of it.
-//! - Memory that other processes map is [`Unforked`]: a child has nothing but a hole at its addresses.
+//! - Memory that other processes map is [`Unforked`]: a child has pages at its addresses that nobody can read or write.
 //!
 //! Programs that `std::process::Command` starts are no copies: they keep nothing of the process.
 //!
 //! # Failure
 //!
-//! A raw `clone` that the C library does not hear of is not noticed here. The child has no shared memory then, either.
+//! A raw `clone` of which the C library does not hear is not noticed here. The child has no shared memory, but nothing
+//! reserves the addresses: it must not use values of the parent.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
+use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
 
 use crate::error::DeviceError;
@@ -116,30 +119,39 @@ extern "C" fn in_child() {
     for (base, bytes) in mappings.iter() {
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED_NOREPLACE;
         let base = std::ptr::with_exposed_provenance_mut(*base);
-        // SAFETY: nothing is replaced: where something is mapped, the call fails, and nothing needs to be done.
-        let _ = unsafe { mmap_anonymous(base, *bytes, ProtFlags::empty(), flags) };
+        // SAFETY: nothing is replaced: where something is mapped, the call fails.
+        match unsafe { mmap_anonymous(base, *bytes, ProtFlags::empty(), flags) } {
+            // Something is mapped there that the child has from its parent, as a driver may have arranged: no hole.
+            Ok(_) | Err(Errno::EXIST) => {}
+            // The parent had these addresses and as many mappings, so the child is within the limits that the parent was
+            // within, and the pages take no memory. But the limits may be lower by now, or the kernel be out of memory.
+            // A child with a hole is not sound, so it ends.
+            Err(_) => std::process::abort(),
+        }
     }
 }
 
-/// Says of a mapping that children do not get it: they have pages in its place that nobody can read or write.
+/// A mapping that children do not get: they have pages in its place that nobody can read or write.
+///
+/// `M` unmaps it when it is dropped. In a child it is not dropped, and the pages stay as they are for good.
 #[derive(Debug)]
-pub struct Unforked {
+pub struct Unforked<M> {
     base: usize,
     process: Process,
+    map: ManuallyDrop<M>,
 }
 
-impl Unforked {
+impl<M> Unforked<M> {
     /// Keeps the pages `base..base + bytes` from children.
     ///
     /// # Errors
     ///
-    /// [`DeviceError::Exhausted`], [`DeviceError::System`].
+    /// [`DeviceError::Exhausted`], [`DeviceError::System`]; `map` has been dropped then.
     ///
     /// # Safety
     ///
-    /// This is a mapping, or whole pages of one, and it stays until this is dropped. In a child it is not unmapped, which
-    /// [`Unforked::is_here`] tells.
-    pub unsafe fn new(base: Ptr, bytes: usize) -> Result<Self, DeviceError> {
+    /// This is a mapping, or whole pages of one, and it stays until `map` is dropped.
+    pub unsafe fn new(map: M, base: Ptr, bytes: usize) -> Result<Self, DeviceError> {
         let process = Process::this();
         // SAFETY: the caller's promise; this process goes on as before.
         unsafe { madvise(base.0.cast(), bytes, Advice::LinuxDontFork) }.map_err(|error| {
@@ -148,21 +160,62 @@ impl Unforked {
         })?;
         let base = base.0.expose_provenance();
         mappings().insert(base, bytes);
-        Ok(Unforked { base, process })
+        Ok(Unforked {
+            base,
+            process,
+            map: ManuallyDrop::new(map),
+        })
     }
 
-    /// Whether this process has the memory, and is no child of the one that has.
+    /// What unmaps it.
     #[inline]
-    pub fn is_here(&self) -> bool {
-        self.process.is_this()
+    pub fn get(&self) -> &M {
+        &self.map
     }
 }
 
-impl Drop for Unforked {
+impl<M> Drop for Unforked<M> {
     fn drop(&mut self) {
-        // In a child the pages stay as they are for good.
-        if self.is_here() {
+        if self.process.is_this() {
+            // Before it is unmapped: from then on another thread may map something at the same address.
             mappings().remove(&self.base);
+            // SAFETY: this is its only drop.
+            unsafe { ManuallyDrop::drop(&mut self.map) };
         }
+    }
+}
+
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use std::ptr::null_mut;
+
+    use rustix::mm::munmap;
+
+    use super::*;
+
+    /// A page that looks, when it is dropped, whether it is still in the list.
+    struct Page(*mut u8);
+
+    impl Drop for Page {
+        fn drop(&mut self) {
+            let known = mappings().contains_key(&self.0.addr());
+            // SAFETY: the page was mapped by the test, and is not used any more.
+            unsafe { munmap(self.0.cast(), 4096) }.unwrap();
+            assert!(!known, "another thread may have mapped there by now");
+        }
+    }
+
+    #[test]
+    fn a_mapping_is_forgotten_before_it_is_unmapped() {
+        // SAFETY: the kernel chooses the address.
+        let page = unsafe {
+            mmap_anonymous(null_mut(), 4096, ProtFlags::READ, MapFlags::PRIVATE).unwrap()
+        };
+        let base = Ptr(page.cast());
+        // SAFETY: `Page` unmaps it.
+        let unforked = unsafe { Unforked::new(Page(base.0), base, 4096) }.unwrap();
+        assert!(mappings().contains_key(&base.0.addr()));
+        drop(unforked);
+        assert!(!mappings().contains_key(&base.0.addr()));
     }
 }

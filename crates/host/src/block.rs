@@ -32,9 +32,9 @@ pub struct HostBlock {
 enum Backing {
     /// Of this process; shared with ranks that are threads of it.
     Heap(Arc<Heap>),
-    /// Of a memfd, with the descriptor as long as it may be handed on: the mapping needs none.
+    /// Of a memfd, which children do not get, with the descriptor as long as it may be handed on: the mapping needs none.
     Mapped {
-        map: Mapping,
+        map: Unforked<MmapRaw>,
         fd: Mutex<Option<OwnedFd>>,
     },
     /// Of a bus: this rank's own, with the key by which peers reach it, or a peer's, whose address may be far.
@@ -43,23 +43,6 @@ enum Backing {
         key: Option<Vec<u8>>,
         _keep: Keep,
     },
-}
-
-/// Memory that this process shares with others, and not with its children.
-#[derive(Debug)]
-struct Mapping {
-    /// First, so that it goes before the memory does.
-    unforked: Unforked,
-    map: ManuallyDrop<MmapRaw>,
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        if self.unforked.is_here() {
-            // SAFETY: this is its only drop. (In a child there is nothing to unmap at these addresses.)
-            unsafe { ManuallyDrop::drop(&mut self.map) };
-        }
-    }
 }
 
 /// Keeps memory of a bus, which is not told of its end in a child.
@@ -196,17 +179,14 @@ impl HostBlock {
         Ok(Backing::Mapped { map, fd })
     }
 
-    fn mapped(fd: &OwnedFd, bytes: usize) -> Result<Mapping, DeviceError> {
+    fn mapped(fd: &OwnedFd, bytes: usize) -> Result<Unforked<MmapRaw>, DeviceError> {
         let map = MmapOptions::new().len(bytes).map_raw(fd).map_err(|error| {
             let errno = Errno::from_io_error(&error).unwrap_or(Errno::NOMEM);
             refused("mapping shared memory", bytes, errno)
         })?;
-        // SAFETY: the mapping is kept beside it, and unmapped by `Mapping`.
-        let unforked = unsafe { Unforked::new(Ptr(map.as_mut_ptr()), bytes) }?;
-        Ok(Mapping {
-            unforked,
-            map: ManuallyDrop::new(map),
-        })
+        let base = Ptr(map.as_mut_ptr());
+        // SAFETY: this is the whole mapping, which `map` keeps.
+        unsafe { Unforked::new(map, base, bytes) }
     }
 
     pub(crate) fn map(handle: Handle, bytes: usize) -> Result<Self, DeviceError> {
@@ -279,7 +259,7 @@ unsafe impl Block for HostBlock {
     fn base(&self) -> Ptr {
         Ptr(match &self.backing {
             Backing::Heap(heap) => heap.base.as_ptr(),
-            Backing::Mapped { map, .. } => map.map.as_mut_ptr(),
+            Backing::Mapped { map, .. } => map.get().as_mut_ptr(),
             Backing::Bus { base, .. } => base.0,
         })
     }
