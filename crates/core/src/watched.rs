@@ -29,7 +29,7 @@ pub(crate) struct Watched<D: Device> {
     pub(crate) throttle: Throttle,
     /// Its ways by the NIC, once they are made. They hold this.
     lines: OnceLock<Vec<Weak<Line>>>,
-    /// Whether all ranks have agreed that they have it.
+    /// Whether a peer may have it: this rank has done its part, and the ranks have not agreed that none has the window.
     open: AtomicBool,
     revoked: AtomicBool,
     cause: OnceLock<Cause>,
@@ -95,13 +95,18 @@ impl<D: Device> Watched<D> {
         lines.filter_map(Weak::upgrade)
     }
 
-    /// All ranks have it: from now on peers put to it.
-    pub(crate) fn opened(&self) {
+    /// This rank has done its part, and is about to say so: from then on a peer may have the window, and put to it.
+    pub(crate) fn may_open(&self) {
         self.open.store(true, Ordering::Release);
     }
 
-    /// Whether all ranks have it.
-    pub(crate) fn is_open(&self) -> bool {
+    /// All ranks have agreed that none has it.
+    pub(crate) fn is_refused(&self) {
+        self.open.store(false, Ordering::Release);
+    }
+
+    /// Whether a peer may have it.
+    pub(crate) fn may_be_open(&self) -> bool {
         self.open.load(Ordering::Acquire)
     }
 

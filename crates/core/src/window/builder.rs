@@ -58,8 +58,6 @@ pub struct Window<T, K> {
     throttle: Throttle,
     /// Why this rank does not want it after all: said where the ranks meet, so that none of them waits for it.
     refused: Option<Arc<str>>,
-    /// How many epochs it counts as having had.
-    before: u64,
     marker: PhantomData<fn(T, K)>,
 }
 
@@ -79,6 +77,7 @@ impl<T: Element, K: Discipline> Window<T, K> {
             far: Vec::new(),
             land_up_to: 0,
             started_alone: false,
+            before: 0,
         };
         Window {
             name: name.into(),
@@ -86,16 +85,16 @@ impl<T: Element, K: Discipline> Window<T, K> {
             limit: None,
             throttle: Throttle::default(),
             refused: None,
-            before: 0,
             marker: PhantomData,
         }
     }
 
-    /// As if the window had had so many epochs already: for tests of what is far away. All ranks say the same.
+    /// As if the window had had so many epochs already: for tests of what is far away. All ranks say the same, and no
+    /// more than a window can have: otherwise it is not opened ([`Error::WindowMismatch`]).
     #[doc(hidden)]
     #[must_use]
     pub fn after_epochs(mut self, before: u64) -> Self {
-        self.before = before;
+        self.description.before = before;
         self
     }
 
@@ -310,15 +309,16 @@ impl<T: Element, K: Discipline> Window<T, K> {
                 world.drops(watched.id, &Side::BOTH);
             })?;
             let made = make(&halves.0, &halves.1)?;
+            watched.may_open();
             Ok((watched, halves, made))
         });
-        let (watched, halves, made) = collective.agree(&which, built)?;
-        watched.opened();
+        let refused = |(watched, ..): &(Arc<Watched<D>>, _, _)| watched.is_refused();
+        let (_, halves, made) = collective.agree(&which, built, refused)?;
         Ok((halves, made))
     }
 
-    /// Exchanges descriptions and memory.
-    /// Exchanges descriptions and memory. What fails within is this rank's own failure; the others are still to hear of it.
+    /// Exchanges descriptions and memory. The inner error is this rank's own failure, of which the others have still to
+    /// hear.
     fn meet<D: Device>(
         mut self,
         collective: &Collective<'_, D>,
@@ -357,16 +357,18 @@ impl<T: Element, K: Discipline> Window<T, K> {
         let mine = &shapes[rank];
         let own = mine.allocate(world.device()).and_then(|(block, far)| {
             // Both buffers are free at first: the exposure for epoch 0 has been given.
-            let exposed = self.before + exposed_at_first::<K>(&self.description);
+            let before = self.description.before;
+            let exposed = before + exposed_at_first::<K>(&self.description);
             let exposed = (mine.targets.iter().enumerate())
                 .map(|(index, rank)| (*rank, mine.exposed(index), exposed));
             let done = (mine.origins.iter().enumerate())
-                .map(|(index, rank)| (*rank, mine.done(index), self.before));
+                .map(|(index, rank)| (*rank, mine.done(index), before));
             for (rank, cell, count) in exposed.chain(done) {
                 let there = mine.of_rank(rank, &block, far.as_ref()).base();
                 let word = (there.byte_add(cell), count);
-                let operand = (block.base().byte_add(cell + Shape::OPERAND), self.before);
+                let operand = (block.base().byte_add(cell + Shape::OPERAND), before);
                 for (at, count) in [word, operand].into_iter().filter(|(_, count)| *count != 0) {
+                    // All ranks have checked that `before` is no more than `MOST`, so this does not overflow.
                     // SAFETY: the cells lie in the blocks, which nobody else knows yet.
                     unsafe { world.device().init_word(at, count * QUANTUM) };
                 }
@@ -427,7 +429,6 @@ impl<T: Element, K: Discipline> Window<T, K> {
             shapes,
             watched,
             routes,
-            before: self.before,
         };
         Ok((which, Ok(meeting)))
     }
@@ -446,7 +447,6 @@ struct Meeting<D: Device> {
     shapes: Vec<Shape>,
     watched: Arc<Watched<D>>,
     routes: Routes<D>,
-    before: u64,
 }
 
 impl<D: Device> Meeting<D> {
@@ -562,7 +562,7 @@ impl<D: Device> Meeting<D> {
         });
         let half = |peers: Vec<Peer>, id| Half {
             id,
-            epochs: Epochs::new(self.watched.name.clone(), peers.len(), self.before),
+            epochs: Epochs::new(self.watched.name.clone(), peers.len(), mine.before),
             home: stream.raw().reclaim().clone(),
             world: world.clone(),
             window: self.watched.clone(),

@@ -7,6 +7,7 @@ use std::ops::Range;
 
 use super::Kind;
 use super::edges::Edges;
+use crate::epochs::MOST;
 
 /// Slots begin at multiples of this, so that no two origins write to one cache line.
 const SLOT_ALIGN: usize = 64;
@@ -37,6 +38,8 @@ pub(super) struct Description {
     pub(super) land_up_to: usize,
     /// Whether the rank is alone because its process was started without a job: see [`check`].
     pub(super) started_alone: bool,
+    /// How many epochs it counts as having had.
+    pub(super) before: u64,
 }
 
 /// What a window is made for.
@@ -199,6 +202,15 @@ pub(super) fn check(edges: &Edges<'_>) -> Result<(), String> {
         }
         if each.buffers != first.buffers {
             return differs("buffers", &first.buffers, &each.buffers);
+        }
+        if each.before != first.before {
+            return differs("epochs before the first", &first.before, &each.before);
+        }
+        if each.before > MOST {
+            return Err(format!(
+                "it would have had {} epochs, and no window has more than {MOST}",
+                each.before
+            ));
         }
         if each.staged != first.staged {
             return differs("staging", &first.staged, &each.staged);
@@ -386,6 +398,7 @@ mod tests {
             far: Vec::new(),
             land_up_to: 0,
             started_alone: false,
+            before: 0,
         }
     }
 
@@ -493,6 +506,17 @@ mod tests {
             })
             .contains("buffers")
         );
+        let after = |before, other: &Description| Description {
+            before,
+            ..other.clone()
+        };
+        let differs = verdict(after(1, &other));
+        assert!(differs.contains("epochs before the first"), "{differs}");
+        check(&[after(MOST, &fits), after(MOST, &other)]).unwrap();
+        for many in [MOST + 1, u64::MAX] {
+            let refused = check(&[after(many, &fits), after(many, &other)]).unwrap_err();
+            assert!(refused.contains("no window has more"), "{refused}");
+        }
         assert!(
             verdict(Description {
                 kind: Kind::Atomic,

@@ -200,6 +200,7 @@ mod tests {
             far: (0..ranks).filter(|_| far).rev().collect(),
             land_up_to: 16,
             started_alone: false,
+            before: 0,
         };
         (0..ranks).map(describe).collect()
     }

@@ -231,6 +231,7 @@ mod tests {
             far: others(rank).filter(|other| Some(*other) == far).collect(),
             land_up_to: if rank == 3 { 16 } else { 24 },
             started_alone: false,
+            before: 0,
         };
         (0..ranks).map(describe).collect()
     }

@@ -11,8 +11,9 @@
 //!
 //! # Failure
 //!
-//! Of a window that was not opened, because some rank could not create its part, nobody has put anything anywhere: its
-//! memory goes at once.
+//! If all ranks have agreed that a window is not open, nobody has put anything, and its memory goes at once. If the
+//! agreement itself failed, a peer may have the window, and the memory stays until the endpoint is closed, or the
+//! neighbours are through. (Memory that a peer has mapped needs no such care: the peer's mapping keeps it.)
 //!
 //! A rank says nothing of a window that is revoked, nor if a queue has given up: an operation that is reported as
 //! failed may still be on its way. Then the block stays until the endpoint is closed.
@@ -40,7 +41,7 @@ pub(super) struct Reach<D: Device> {
 impl<D: Device> Drop for Reach<D> {
     fn drop(&mut self) {
         if let Some(registration) = self.registration.take()
-            && self.window.is_open()
+            && self.window.may_be_open()
         {
             let neighbours = std::mem::take(&mut self.neighbours);
             self.world.outlive(self.window.id, neighbours, registration);
@@ -79,7 +80,7 @@ impl<D: Device> Drop for Farewell<D> {
             // SAFETY: the window keeps the words, which are in memory of the host, as the NIC wants them.
             unsafe { &*sent.0.cast::<Word>() }.load() & POISON != 0
         };
-        if !self.window.is_open()
+        if !self.window.may_be_open()
             || self.window.usable().is_err()
             || self.window.sent().iter().any(gave_up)
         {

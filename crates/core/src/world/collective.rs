@@ -233,7 +233,15 @@ impl<'w, D: Device> Collective<'w, D> {
     /// Tells all ranks whether this one has done its part, and hears the same of them: the last exchange about a window.
     /// If one rank has failed, no rank has the window. That rank gets its own error, the others
     /// [`Error::WindowMismatch`]; all get [`Error::NotCreated`] if it was short of something.
-    pub(crate) fn agree<T>(&self, which: &Which, mine: Result<T>) -> Result<T> {
+    ///
+    /// `refused` is called with this rank's part when all ranks have heard that none has the window. It is not called
+    /// when the exchange itself fails: the others may have made it, and have the window.
+    pub(crate) fn agree<T>(
+        &self,
+        which: &Which,
+        mine: Result<T>,
+        refused: impl FnOnce(&T),
+    ) -> Result<T> {
         // All ranks have named the window twice by now. A name may be nearly as long as a packet, so it is not sent again.
         let failure = |error: &Error| Failure::of(error, MOST);
         let said: Result<(), Failure> = mine.as_ref().map(|_| ()).map_err(failure);
@@ -245,7 +253,12 @@ impl<'w, D: Device> Collective<'w, D> {
             let said: Result<(), Failure> = postcard::from_bytes(&packet.bytes).map_err(|e| {
                 which.mismatch(format!("what rank {rank} said could not be read: {e}"))
             })?;
-            said.map_err(|failure| failure.heard(which, rank))?;
+            if let Err(failure) = said {
+                if let Ok(mine) = &mine {
+                    refused(mine);
+                }
+                return Err(failure.heard(which, rank));
+            }
         }
         mine
     }
@@ -263,7 +276,7 @@ impl Which {
 /// How many bytes of a packet are left alone where a reason is put into it: some control planes need them.
 const SPARE: usize = 8192;
 
-/// Returns this rank's own error at once, if it is one that the other ranks do not get, too.
+/// Returns this rank's own error at once, unless it is a shortage: of that, all ranks get the same error.
 fn own_first<T>(mine: Result<T>) -> Result<Result<T>> {
     match mine {
         Err(error) if !error.is_shortage() => Err(error),

@@ -1,13 +1,20 @@
 //! A window that one rank cannot build, when all have met.
 
+use std::sync::Barrier as Meeting;
+use std::sync::atomic::AtomicUsize;
+
+use tidegate_boot::LocalControl;
+use tidegate_hal::control::{Control, ControlError, Packet, Sink};
 use tidegate_hal::nic::*;
 
 use super::*;
 use crate::window::exchange;
 
 /// What a NIC refuses.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 enum Refuses {
+    /// Nothing. It counts what it keeps until the endpoint is closed.
+    Nothing(Arc<AtomicUsize>),
     /// To make a queue.
     Queues,
     /// To know the memory of a window's peer. (The bells are known before.)
@@ -48,13 +55,28 @@ unsafe impl Nic for Spent {
         }
     }
 
-    unsafe fn queue(&self, _: usize, _: QueueConfig) -> Result<Arc<dyn NicQueue>, NicError> {
-        assert!(matches!(self.1, Refuses::Queues));
-        Err(NicError::Exhausted {
-            nic: self.name(),
-            what: "queues",
-            detail: "there is none left".into(),
-        })
+    unsafe fn queue(
+        &self,
+        peer: usize,
+        config: QueueConfig,
+    ) -> Result<Arc<dyn NicQueue>, NicError> {
+        match self.1 {
+            // SAFETY: the caller's promise.
+            Refuses::Nothing(_) => unsafe { self.0.queue(peer, config) },
+            Refuses::Memory => unreachable!("its memory has been refused"),
+            Refuses::Queues => Err(NicError::Exhausted {
+                nic: self.name(),
+                what: "queues",
+                detail: "there is none left".into(),
+            }),
+        }
+    }
+
+    fn keep(&self, what: Keep) {
+        if let Refuses::Nothing(kept) = &self.1 {
+            kept.fetch_add(1, Ordering::SeqCst);
+        }
+        self.0.keep(what);
     }
 
     fn budget(&self) -> usize {
@@ -87,7 +109,7 @@ fn a_window_whose_memory_one_rank_cannot_reach_no_rank_has() {
 fn refused(what: Refuses, why: &str) {
     let nic = |rank| match rank {
         0 => WorldOptions::new()
-            .nic(Spent(Loopback::default(), what))
+            .nic(Spent(Loopback::default(), what.clone()))
             .route(Route::Nic),
         _ => WorldOptions::new().nic(Loopback::default()),
     };
@@ -141,5 +163,90 @@ fn refused(what: Refuses, why: &str) {
             assert_eq!(inbox.read(&s).unwrap().slot(0), [7; LEN]);
         }
         s.synchronize().unwrap();
+    });
+}
+
+/// A control plane that is lost to this rank just when all have agreed on a window.
+struct Lost(LocalControl);
+
+impl Control for Lost {
+    fn rank(&self) -> usize {
+        self.0.rank()
+    }
+
+    fn size(&self) -> usize {
+        self.0.size()
+    }
+
+    fn node(&self, rank: usize) -> usize {
+        self.0.node(rank)
+    }
+
+    fn exchange(
+        &self,
+        label: &str,
+        packet: Packet,
+    ) -> std::result::Result<Vec<Packet>, ControlError> {
+        let all = self.0.exchange(label, packet)?;
+        match (label, self.rank()) {
+            ("agreeing on a window", 1) => Err(ControlError::Closed("on purpose".into())),
+            _ => Ok(all),
+        }
+    }
+
+    fn notify(&self, to: Option<&[usize]>, bytes: &[u8]) -> std::result::Result<(), ControlError> {
+        self.0.notify(to, bytes)
+    }
+
+    fn subscribe(&self, sink: Sink) {
+        self.0.subscribe(sink);
+    }
+
+    fn leave(&self) {
+        self.0.leave();
+    }
+
+    fn fail(&self, reason: &str) {
+        self.0.fail(reason);
+    }
+}
+
+/// Rank 0 has the window, and may put to rank 1, which has not heard that it is open.
+#[test]
+fn memory_stays_where_a_peer_may_have_the_window() {
+    let kept = Arc::new(AtomicUsize::new(0));
+    let gone = Meeting::new(2);
+    let rank = |control: LocalControl| {
+        let here = control.rank();
+        let nic = Spent(Loopback::default(), Refuses::Nothing(kept.clone()));
+        let options = WorldOptions::new().nic(nic).route(Route::Nic);
+        let control = Arc::new(Lost(control));
+        // SAFETY: the control plane of `tidegate-boot` carries what it is given.
+        let world =
+            unsafe { World::from_control_with(control, Host::for_threads(), options) }.unwrap();
+        crate::stream!(let s = world.stream().unwrap());
+        let window = Window::<u64, BySlot>::by_slot("w");
+        if here == 0 {
+            let _halves = window.slot_to(1, 0).open(&s).unwrap();
+            gone.wait();
+        } else {
+            let refused = window.slot_from(0, 0, LEN).open(&s).err();
+            assert!(matches!(refused, Some(Error::Control(_))), "{refused:?}");
+        }
+    };
+    std::thread::scope(|scope| {
+        for control in tidegate_boot::local(2) {
+            let (rank, kept, gone) = (&rank, &kept, &gone);
+            scope.spawn(move || {
+                let is_first = control.rank() == 0;
+                rank(control);
+                if !is_first {
+                    // Its world has ended, and rank 0 has the window still.
+                    let kept = kept.load(Ordering::SeqCst);
+                    gone.wait();
+                    assert_eq!(kept, 1, "it was freed");
+                }
+            });
+        }
     });
 }
