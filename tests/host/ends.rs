@@ -1,7 +1,7 @@
 //! Windows that come to the end of their counters: as if they had had nearly all epochs that these hold.
 
 use tidegate::prelude::*;
-use tidegate::{Barrier, Buffers, BySlot, Error, Host};
+use tidegate::{Barrier, Buffers, BySlot, Error, Group, Host};
 
 /// The most epochs of a window.
 const MOST: u64 = (1 << 36) - (1 << 20);
@@ -120,5 +120,40 @@ fn replays_count() {
         let refused = inbox.post(&s).err().expect("that was the last");
         assert!(is_last(&refused.error), "{}", refused.error);
         s.synchronize().unwrap();
+    });
+}
+
+/// Rank 0 has come to its end with rank 1 alone, and an epoch with both is refused. Rank 2, which waits for that epoch, hears
+/// that rank 0 has dropped it.
+#[test]
+fn a_dropped_group_of_which_one_member_is_at_its_end_revokes() {
+    World::<Host>::local(3, |world| {
+        stream!(let s = world.stream().unwrap());
+        let window = Window::<u64, BySlot>::by_slot("last").after_epochs(MOST - 1);
+        if world.rank() != 0 {
+            let (inbox, _outbox) = window.slot_from(0, 0, 0).open(&s).unwrap();
+            let waited = inbox.post(&s).unwrap().wait(&s);
+            let ended = s.synchronize();
+            match world.rank() {
+                1 => drop((waited.map_err(|refused| refused.error).unwrap(), ended)),
+                _ => {
+                    let error = waited
+                        .map_err(|refused| refused.error)
+                        .and(ended)
+                        .unwrap_err();
+                    let said = error.to_string();
+                    assert!(said.contains("an `Access` before its complete"), "{said}");
+                }
+            }
+            return;
+        }
+        let (_inbox, outbox) = window.slot_to(1, 0).slot_to(2, 0).open(&s).unwrap();
+        let one = outbox.start_with(&Group::new([1])).unwrap();
+        let outbox = one.complete(&s).map_err(|refused| refused.error).unwrap();
+        s.synchronize().unwrap();
+        let both = outbox.start_with(&Group::new([1, 2]));
+        let both = both.map_err(|refused| refused.error).unwrap();
+        let refused = both.complete(&s).err().expect("rank 1 is at its end");
+        assert!(is_last(&refused.error), "{}", refused.error);
     });
 }

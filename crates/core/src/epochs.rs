@@ -4,8 +4,10 @@
 //!
 //! The words that ranks wait for count epochs in quanta of 2^20, and are never reset. A word holds 2^36 epochs below the
 //! byte of [`POISON`](tidegate_hal::batch::POISON), which a device may write as a whole; that is 38 hours of epochs of 2 us. So
-//! no rank begins more than [`MOST`] epochs with a peer. The two ranks count the same epochs, each on its host, when they are
-//! enqueued or replayed: so both refuse the same one, and all before it are carried out. The program opens the window anew.
+//! no rank begins more than [`MOST`] epochs with a peer. Each rank counts them on its host, when they are enqueued or
+//! replayed. Ranks that enqueue the same epochs, in the same calls and groups, refuse the same one, and all before it are
+//! carried out. Where the calls differ one rank may refuse earlier: a group is refused if one of its members is at its
+//! end, and a replay if one of its epochs would be too many. The program opens the window anew.
 //!
 //! # Failure
 //!
@@ -92,6 +94,19 @@ impl Epochs {
             None => _ = self.all.fetch_add(1, Relaxed),
             Some(members) => members.iter().for_each(|peer| self.add(*peer, 1)),
         }
+    }
+
+    /// Whether this rank can have no more epochs with any of these peers (of all, if none are named). They have none with it
+    /// either, so none of them waits for another one.
+    pub(crate) fn are_over(&self, members: Option<&[usize]>) -> bool {
+        let fewest = match members {
+            None => self.some.iter().map(|some| some.load(Relaxed)).min(),
+            Some(members) => members.iter().map(|peer| self.of(*peer)).min(),
+        };
+        fewest.is_some_and(|some| {
+            self.check(self.all.load(Relaxed).saturating_add(some), 1)
+                .is_err()
+        })
     }
 
     fn of(&self, peer: usize) -> u64 {
@@ -184,11 +199,15 @@ mod tests {
         (0..4).for_each(|_| epochs.add(1, 1));
         assert!(is_last(epochs.admit(Some(&[0, 1]))));
         assert!(is_last(epochs.admit(None)));
+        let over = [None, Some(&[0, 1][..]), Some(&[1]), Some(&[])].map(|of| epochs.are_over(of));
+        assert_eq!(over, [false, false, true, false]);
         epochs.admit(Some(&[0, 2])).unwrap();
         (0..4).for_each(|_| epochs.add(2, 1));
         assert!(is_last(epochs.admit(Some(&[2]))));
         epochs.admit(Some(&[0])).unwrap();
         epochs.admit(Some(&[])).unwrap();
+        epochs.add(0, 4);
+        assert!(epochs.are_over(None));
     }
 
     #[test]

@@ -129,8 +129,9 @@ pub enum Error {
         /// What would be waited for in vain.
         awaited: Awaited,
     },
-    /// A window (or a barrier) has had as many epochs with a peer as its counters hold. All of them are carried out; the peer
-    /// refuses the next one, too.
+    /// A window (or a barrier) has had as many epochs with a peer as its counters hold, or would have more by this call. All
+    /// that were enqueued are carried out. Ranks that enqueue the same epochs, in the same calls and groups, are refused at
+    /// the same one.
     #[error(
         "window `{window}` can have {most} epochs, the most that its counters hold, and this call would go beyond: replay fewer times, or drop it on all ranks and open it anew"
     )]

@@ -602,8 +602,8 @@ fn same_count<D: Device>(half: &super::Half<D>, src: usize, dst: usize) -> Resul
 
 impl<T, K, D: Device> Drop for Access<'_, '_, T, K, D> {
     fn drop(&mut self) {
-        // Behind the last epoch nobody waits for one: the targets have refused it, too.
-        if !self.held.is_taken() && self.held.half.epochs.admit(self.held.some()).is_ok() {
+        // Behind the last epoch with all of its targets none of them waits for another one.
+        if !self.held.is_taken() && !self.held.half.epochs.are_over(self.held.some()) {
             self.held.half.revoke("an `Access` before its complete");
         }
     }
