@@ -45,13 +45,13 @@ pub(crate) const TICK: Duration = Duration::from_millis(200);
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Of how many windows, of the last ones that it remembers, a rank says that it has dropped them: an answer is a message.
 const DROPPED: usize = 1000;
-/// How many bytes of a name it says, at most,
+/// The most bytes of a name in an answer.
 const NAME: usize = 200;
-/// and of how many waits, and of how many streams at work: then it is no longer than a message may be.
+/// The most waits, and the most streams at work, in an answer.
 const LINES: usize = 1000;
-/// of how many calls on streams,
+/// The most calls on streams in an answer.
 const CALLS: usize = 100;
-/// and only if they have lasted so long: shorter ones are the program at work.
+/// How long a call has to last to be in an answer: shorter ones are the program at work.
 const CALL: Duration = TICK.checked_div(2).expect("2 is not 0");
 // A report, with what else is in its message.
 const _: () = assert!(graph::MOST + 64 <= Packet::MAX_BYTES);
@@ -383,7 +383,8 @@ fn end_round<D: Device>(inner: &Arc<Inner<D>>) {
         }
     };
     let Some(round) = round else { return };
-    let text = graph::describe(size, &round.answers, &gone);
+    let deadline = lock(&inner.watch.state).deadline;
+    let text = graph::describe(size, &round.answers, &gone, deadline);
     send(inner, None, WatchMessage::Report(text.clone()));
     lock(&inner.watch.state).heard(text.clone());
     // By a thread of its own: where nobody empties what is printed to, that must not hold up the limits of windows.

@@ -11,6 +11,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use super::text::{self, Line, TEXT, Text};
 use crate::error::{Cause, listed};
@@ -37,17 +38,19 @@ struct Graph {
     collective: BTreeSet<(usize, usize)>,
     /// Ranks whose programs wait for streams of their own: they enqueue nothing that others wait for.
     held: BTreeSet<usize>,
-    /// Those of them whose stream waits for no rank.
+    /// Those of them that have waited for a deadline, and whose stream runs a kernel.
     held_by_work: BTreeSet<usize>,
     /// Ranks of which it is not known for whom they wait, or not for whom else, and why.
     unknown: BTreeMap<usize, &'static str>,
 }
 
-/// What each rank waits for, or how it has ended, and what follows from that: no longer than [`MOST`] bytes.
+/// What each rank waits for, or how it has ended, and what follows from that: no longer than [`MOST`] bytes. A call that
+/// has lasted `deadline` counts as one that may not end.
 pub(super) fn describe(
     size: usize,
     answers: &BTreeMap<usize, Answer>,
     gone: &BTreeMap<usize, Cause>,
+    deadline: Duration,
 ) -> String {
     let mut text = Text::new(
         "some waits have lasted longer than the deadline; what each rank waits for:",
@@ -70,7 +73,7 @@ pub(super) fn describe(
         };
         let inside = answer.inside.as_ref();
         let inside = inside.map(|inside| graph.enter(rank, inside, answers));
-        graph.note(rank, answer);
+        graph.note(rank, answer, deadline);
         text.say(rank, lines(rank, inside, answer, answers));
     }
     let mut text = text.end();
@@ -208,7 +211,7 @@ impl Graph {
     }
 
     /// Notes for whom the streams of a rank wait.
-    fn note(&mut self, rank: usize, answer: &Answer) {
+    fn note(&mut self, rank: usize, answer: &Answer, deadline: Duration) {
         let peers = answer.waits.iter().map(|wait| wait.peer as usize);
         let mut peers = peers.peekable();
         if peers.peek().is_some() {
@@ -217,8 +220,13 @@ impl Graph {
         if !answer.calls.is_empty() {
             self.held.insert(rank);
         }
-        let works = |stream: &String| answer.busy.iter().any(|(busy, _)| busy == stream);
-        if answer.calls.iter().any(|call| works(&call.stream)) {
+        // A stream that waits for another one, or of which nothing is known, need not be the reason.
+        let runs = |stream: &String| {
+            let mut busy = answer.busy.iter();
+            busy.any(|(busy, at)| busy == stream && matches!(at, At::Kernel(_)))
+        };
+        let mut long = answer.calls.iter();
+        if long.any(|call| u128::from(call.millis) >= deadline.as_millis() && runs(&call.stream)) {
             self.held_by_work.insert(rank);
         }
         if answer.more_waits > 0 {
@@ -269,7 +277,7 @@ impl Graph {
             let held = listed(&held);
             write!(
                 text,
-                "  no cycle: work that does not end, on a stream that the program waits for, holds up {held}"
+                "  no cycle: a kernel that may not end, on a stream that the program waits for, holds up {held}"
             )
             .expect(TEXT);
         } else if cycles.is_empty() {
@@ -354,8 +362,10 @@ mod tests {
     use super::*;
     use crate::message::{Calling, Waiting};
 
+    const DEADLINE: Duration = Duration::from_secs(30);
+
     fn report_of(size: usize, answers: &BTreeMap<usize, Answer>) -> String {
-        describe(size, answers, &BTreeMap::new())
+        describe(size, answers, &BTreeMap::new(), DEADLINE)
     }
 
     fn waits_for(peer: u32) -> Answer {
@@ -434,7 +444,7 @@ mod tests {
             (0, Cause::PeerLeft { rank: 0 }),
             (rank, Cause::PeerLost { rank, reason }),
         ]);
-        let text = describe(4, &answers, &gone);
+        let text = describe(4, &answers, &gone, DEADLINE);
         for part in [
             "  rank 0: has left the job\n",
             "  rank 3: is lost (its program has panicked)\n",
@@ -565,9 +575,24 @@ mod tests {
         for part in [
             "rank 1: its own stream `s`, in `synchronize` (for 31000 ms)\n",
             "rank 1: no rank, but its stream `s` runs the kernel `relax`: ",
-            "no cycle: work that does not end, on a stream that the program waits for, holds up rank 1",
+            "no cycle: a kernel that may not end, on a stream that the program waits for, holds up rank 1",
         ] {
             assert!(text.contains(part), "{text}");
+        }
+        // Nor is it the reason where the call is a short one, or the stream may wait for another one.
+        let mut short = in_a_call_on("s", "`synchronize`", works.clone());
+        short.calls[0].millis = 29_999;
+        let others = [At::Stream, At::Something].map(|at| {
+            let busy = vec![("s".to_owned(), at)];
+            let works = Answer {
+                busy,
+                ..Answer::default()
+            };
+            in_a_call_on("s", "`synchronize`", works)
+        });
+        for other in others.into_iter().chain([short]) {
+            let text = report_of(2, &BTreeMap::from([(0, waits_for(1)), (1, other)]));
+            assert!(text.ends_with("never posts, completes or comes"), "{text}");
         }
         // Whoever does not wait for it may be late for another reason.
         let text = report_of(2, &BTreeMap::from([(0, waits_for(1)), (1, works)]));

@@ -36,7 +36,7 @@ fn report(answers: impl IntoIterator<Item = Answer>) -> String {
         }
     });
     let answers: BTreeMap<_, _> = answers.enumerate().collect();
-    let text = graph::describe(answers.len(), &answers, &BTreeMap::new());
+    let text = graph::describe(answers.len(), &answers, &BTreeMap::new(), TICK);
     assert!(text.len() <= graph::MOST, "{} bytes", text.len());
     text
 }

@@ -75,7 +75,7 @@ fn a_stream_that_goes_on_meanwhile_is_not_said_to_be_through() {
     let streams = [("main".to_owned(), Arc::new(GoesOn::default()))];
     let say = || {
         let answer = look_at(&streams, |number| format!("window {number}"));
-        graph::describe(2, &BTreeMap::from([(1, answer)]), &BTreeMap::new())
+        graph::describe(2, &BTreeMap::from([(1, answer)]), &BTreeMap::new(), TICK)
     };
     for expected in [
         "rank 1: no rank, but its stream `main` runs a kernel: ",

@@ -181,7 +181,7 @@ fn a_call_that_waits_for_a_kernel_without_end_is_reported() {
             let report = seen.join().unwrap();
             for part in [
                 "rank 0: no rank, but its stream `a` runs the kernel `tidegate_core::watch::tests::busy::{{closure}}`: ",
-                "no cycle: work that does not end, on a stream that the program waits for, holds up rank 0",
+                "no cycle: a kernel that may not end, on a stream that the program waits for, holds up rank 0",
             ] {
                 assert!(report.contains(part), "{call}: {report}");
             }

@@ -6,12 +6,18 @@
 //! now and then ([`Calls::look`]), and remembers when it first saw the call: so nobody asks for the time when a call begins.
 //! A call counts as begun anew whenever the stream has gone on, since a stream that works is no news.
 //!
-//! It is for people, and no protocol: where two threads make calls on one stream at a time (one of them drops a region,
-//! say), one of the calls may not be seen.
+//! The thread that owns the stream makes all calls but [`Call::Release`], which any thread makes that drops a region: the
+//! two have places of their own. Of several threads that release something at a time, one is seen.
+//!
+//! # Failure
+//!
+//! In a child of the process no thread looks, and a lock may be held by a thread that is not there: so nothing is noted.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
+
+use crate::process::Process;
 
 /// A call on a stream that may block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -79,20 +85,31 @@ impl Call {
 }
 
 /// The calls on a stream that are under way.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Calls {
-    /// The lowest byte: the call that blocks a thread, 0 while there is none. Above it: how many there were.
-    at: AtomicU64,
+    /// The owner's call, and that of threads that release something. The lowest byte: the call that blocks a thread, 0
+    /// while there is none. Above it: how many there were.
+    at: [AtomicU64; 2],
+    process: Process,
     looked: Mutex<Looked>,
+}
+
+impl Default for Calls {
+    fn default() -> Self {
+        Calls {
+            at: Default::default(),
+            process: Process::this(),
+            looked: Mutex::default(),
+        }
+    }
 }
 
 #[derive(Debug, Default)]
 struct Looked {
-    /// What was found at the last look.
-    at: u64,
-    /// How far the stream was when it was first found so.
+    /// What was found at the last look, and since when.
+    at: [(u64, Option<Instant>); 2],
+    /// How far the stream was then.
     progress: u64,
-    since: Option<Instant>,
     /// Futures that wait, with a number for each.
     futures: Vec<(u64, Call, Instant)>,
     last: u64,
@@ -104,18 +121,22 @@ impl Calls {
     /// Does something that may block the caller. Inside of another call, that one counts.
     #[inline]
     pub fn during<R>(&self, call: Call, does: impl FnOnce() -> R) -> R {
-        let at = self.at.load(Ordering::Relaxed);
+        let place = &self.at[usize::from(call == Call::Release)];
+        let at = place.load(Ordering::Relaxed);
         if at & CALL != 0 {
             return does();
         }
-        self.at.store(at + call as u64, Ordering::Relaxed);
-        let _ends = Ends(self, at + CALL + 1);
+        place.store(at + call as u64, Ordering::Relaxed);
+        let _ends = Ends(place, at + CALL + 1);
         does()
     }
 
     /// A future waits, until what is returned is dropped.
     #[must_use]
     pub fn awaits(&self, call: Call) -> Awaits<'_> {
+        if !self.process.is_this() {
+            return Awaits(self, 0);
+        }
         let mut looked = self.looked();
         looked.last += 1;
         let number = looked.last;
@@ -123,27 +144,29 @@ impl Calls {
         Awaits(self, number)
     }
 
-    /// The call that is under way, and since when it was found so. `progress`: a number that changes when the stream goes
-    /// on.
+    /// The call that is under way (of two, that which was found first), and since when it was found so. `progress`: a
+    /// number that changes when the stream goes on.
     pub fn look(&self, progress: u64) -> Option<(Call, Instant)> {
-        let at = self.at.load(Ordering::Relaxed);
         let mut looked = self.looked();
         let now = Instant::now();
         let goes_on = std::mem::replace(&mut looked.progress, progress) != progress;
-        let is_new = std::mem::replace(&mut looked.at, at) != at;
-        if goes_on || is_new {
-            looked.since = None;
-        }
         if goes_on {
             looked.futures.iter_mut().for_each(|each| each.2 = now);
         }
-        match Call::of(at & CALL) {
-            Some(call) => Some((call, *looked.since.get_or_insert(now))),
-            None => looked
-                .futures
-                .first()
-                .map(|(_, call, since)| (*call, *since)),
-        }
+        let places = self.at.iter().zip(&mut looked.at);
+        let calls = places.filter_map(|(at, (found, since))| {
+            let at = at.load(Ordering::Relaxed);
+            let is_new = std::mem::replace(found, at) != at;
+            if goes_on || is_new {
+                *since = None;
+            }
+            let call = Call::of(at & CALL)?;
+            Some((call, *since.get_or_insert(now)))
+        });
+        // All are looked at. Of two that were found at once the owner's counts, which may be releasing something itself.
+        let call = calls.min_by_key(|(_, since)| *since);
+        let future = looked.futures.first();
+        call.or(future.map(|(_, call, since)| (*call, *since)))
     }
 
     fn looked(&self) -> MutexGuard<'_, Looked> {
@@ -151,12 +174,12 @@ impl Calls {
     }
 }
 
-struct Ends<'a>(&'a Calls, u64);
+struct Ends<'a>(&'a AtomicU64, u64);
 
 impl Drop for Ends<'_> {
     #[inline]
     fn drop(&mut self) {
-        self.0.at.store(self.1, Ordering::Relaxed);
+        self.0.store(self.1, Ordering::Relaxed);
     }
 }
 
@@ -166,7 +189,9 @@ pub struct Awaits<'a>(&'a Calls, u64);
 
 impl Drop for Awaits<'_> {
     fn drop(&mut self) {
-        self.0.looked().futures.retain(|each| each.0 != self.1);
+        if self.0.process.is_this() {
+            self.0.looked().futures.retain(|each| each.0 != self.1);
+        }
     }
 }
 
@@ -185,6 +210,10 @@ mod tests {
         let calls = Calls::default();
         for each in Call::ALL {
             assert_eq!(call(&calls), None);
+            if each == Call::Release {
+                calls.during(each, || assert_eq!(call(&calls), Some(each)));
+                continue;
+            }
             calls.during(each, || {
                 calls.during(Call::Batch, || assert_eq!(call(&calls), Some(each)));
                 assert_eq!(call(&calls), Some(each));
@@ -223,6 +252,56 @@ mod tests {
         drop(one);
         assert_eq!(call(&calls), Some(Call::Synchronized));
         drop(two);
+        assert_eq!(call(&calls), None);
+    }
+
+    #[test]
+    fn a_release_and_a_call_of_the_owner_are_both_noted() {
+        let calls = Calls::default();
+        let since = || calls.look(0);
+        // The owner is in a short call when another thread begins to release something, which lasts.
+        calls.during(Call::Launch, || {
+            calls.during(Call::Release, || {
+                assert_eq!(call(&calls), Some(Call::Launch))
+            });
+        });
+        calls.during(Call::Release, || {
+            let first = since();
+            for _ in 0..3 {
+                calls.during(Call::Batch, || assert_eq!(since(), first));
+            }
+            assert_eq!(since(), first);
+            assert_eq!(first.map(|(call, _)| call), Some(Call::Release));
+        });
+        assert_eq!(call(&calls), None);
+    }
+
+    #[cfg(not(miri))]
+    #[test]
+    fn a_child_drops_a_future_though_a_lock_is_held() {
+        let calls = Calls::default();
+        let future = calls.awaits(Call::Synchronized);
+        let held = calls.looked();
+        // SAFETY: the child drops a value and makes two system calls.
+        match unsafe { libc::fork() } {
+            0 => {
+                // SAFETY: an alarm ends the child, which would wait for ever.
+                unsafe { libc::alarm(60) };
+                drop(future);
+                drop(calls.awaits(Call::Synchronized));
+                // SAFETY: it ends this process.
+                unsafe { libc::_exit(0) }
+            }
+            child => {
+                let mut status = -1;
+                // SAFETY: the status is written to a live integer.
+                assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+                assert_eq!(status, 0);
+            }
+        }
+        drop(held);
+        assert_eq!(call(&calls), Some(Call::Synchronized));
+        drop(future);
         assert_eq!(call(&calls), None);
     }
 }
