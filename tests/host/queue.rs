@@ -2,11 +2,10 @@
 //! points.
 
 use std::sync::{Arc, Mutex, mpsc};
-use std::time::Duration;
 
 use tidegate::hal::device::DeviceError;
 use tidegate::prelude::*;
-use tidegate::{Buffers, Error};
+use tidegate::{AllReduce, Buffers, Error};
 
 /// Rounds of a program that does not wait for them.
 const ITEMS: u64 = 5_000;
@@ -31,7 +30,7 @@ fn runs_ahead(steps: usize) {
         stream!(let a = world.named_stream("steps")?);
         stream!(let b = world.named_stream("checkpoint")?);
         let window = |name: &str| {
-            let window = Window::<u64, _>::by_slot(name).fail_after(Duration::from_secs(60));
+            let window = Window::<u64, _>::by_slot(name);
             window.slot_from(peer, 0, 8).slot_to(peer, 0)
         };
         let mut halo = window("halo").open(&a)?;
@@ -87,7 +86,9 @@ fn a_full_queue_refuses_with_an_error_and_loses_nothing() {
         stream!(let other = world.stream()?);
         let window = Window::<u64, _>::by_slot("w").buffers(Buffers::Single);
         let (mut inbox, outbox) = window.slot_from(peer, 0, 1).slot_to(peer, 0).open(&s)?;
+        let mut energy = AllReduce::open(&s, "energy", 1)?;
         let cell = || Region::<u64>::zeroed(&world, 1);
+        let mut more_energy = Region::from_slice(&world, &[3u64])?.on(&s)?;
         let (mut sum, mut kept) = (cell()?.on(&s)?, cell()?.on(&other)?);
         let (graph, mut more) = s.capture(cell()?.on(&s)?, |s, mut more| {
             s.launch(count, &mut more)?;
@@ -110,6 +111,13 @@ fn a_full_queue_refuses_with_an_error_and_loses_nothing() {
         let refused = graph.replay(&s, more, 3).err().unwrap();
         is_full(&refused.error);
         more = refused.value;
+        is_full(&energy.sum(&s, &mut more_energy).err().unwrap());
+        // A capture queues nothing.
+        let captured = s.capture((energy, more_energy), |s, (mut energy, mut x)| {
+            energy.sum(s, &mut x)?;
+            Ok((energy, x))
+        });
+        let (reduces, lent) = captured.map_err(|refused| refused.error)?;
         let refused = other.hand_off(kept, &s).err().unwrap();
         is_full(&refused.error);
         kept = refused.value;
@@ -124,6 +132,8 @@ fn a_full_queue_refuses_with_an_error_and_loses_nothing() {
         s.synchronize()?;
         let (mut inbox, _outbox) = exchange(&s, inbox, epoch)?;
         assert_eq!(inbox.read(&s)?.slot(0)[0], 0);
+        let (_energy, x) = reduces.replay(&s, lent, 1)?;
+        assert_eq!(x.into_host(&s)?[0], 6);
         more = graph.replay(&s, more, 3)?;
         let kept = other.hand_off(kept, &s)?;
         let values = [sum, more, kept].map(|region| region.into_host(&s).unwrap()[0]);

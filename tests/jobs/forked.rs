@@ -5,8 +5,8 @@ use std::future::Future;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::pin::pin;
 use std::process::Command;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -299,6 +299,17 @@ fn future_of_the_parent(world: &World) -> Result<()> {
     s.synchronize()
 }
 
+/// What only one process may drop: the others abort.
+struct Ours(u32);
+
+impl Drop for Ours {
+    fn drop(&mut self) {
+        if std::process::id() != self.0 {
+            std::process::abort();
+        }
+    }
+}
+
 /// The child of a kernel has the executor's thread alone, and nothing to go on with.
 fn in_a_kernel(world: &World) -> Result<()> {
     static CHILD: AtomicI32 = AtomicI32::new(0);
@@ -321,6 +332,26 @@ fn in_a_kernel(world: &World) -> Result<()> {
     let x = graph.replay(&s, x, 1)?.into_host(&s)?;
     assert!(ended(CHILD.load(Ordering::Acquire)).exited());
     assert_eq!(x[0], 2);
+    // A recording that has been dropped when its kernel forks: what the kernel has captured is not dropped in the child.
+    static GO_ON: AtomicBool = AtomicBool::new(false);
+    let ours = Arc::new(Ours(std::process::id()));
+    let (graph, x) = s.capture(x.on(&s)?, |s, mut x| {
+        let ours = ours.clone();
+        let kernel = move |x: &mut [u64]| {
+            let _ours = &ours;
+            while !GO_ON.load(Ordering::Acquire) {
+                std::thread::yield_now();
+            }
+            forks(x);
+        };
+        s.launch(kernel, &mut x)?;
+        Ok(x)
+    })?;
+    let x = graph.replay(&s, x, 1)?;
+    drop((graph, ours));
+    GO_ON.store(true, Ordering::Release);
+    assert_eq!(x.into_host(&s)?[0], 3);
+    assert!(ended(CHILD.load(Ordering::Acquire)).exited());
     Ok(())
 }
 

@@ -24,7 +24,7 @@ pub(crate) type Brand<'s> = PhantomData<fn(&'s ()) -> &'s ()>;
 /// A type that is spoken of and not held; invariant.
 pub(crate) type Of<T> = PhantomData<fn(T) -> T>;
 
-/// The place in a stream's block that its brand ends before: part of [`stream!`](crate::stream!).
+/// A variable in a stream's block that marks where its brand must have ended: part of [`stream!`](crate::stream!).
 ///
 /// The brand has to last until [`StreamsDoNotMix`] is dropped, and to end before the `Id` below it is. Any two streams
 /// have two such places, one of which comes first, so no lifetime fits both.

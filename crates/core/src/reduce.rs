@@ -257,13 +257,20 @@ impl<'s, T: Arithmetic, D: Device> AllReduce<'s, T, D> {
         // What is known to be refused is refused before the other ranks can have heard of this epoch.
         let (inbox, outbox) = self.halves.as_ref().expect(WHOLE);
         inbox.ready(stream)?;
-        if let Some(batch) = &batch {
-            stream.raw().prepare(batch)?;
-        }
         // What reads the vector already, and what will: it is written when they are through.
-        let readers = x.body.outstanding().map(|tickets| tickets.readers());
+        let tickets = x.body.outstanding();
+        let readers = tickets.map(|tickets| tickets.readers());
         let readers = readers.into_iter().flatten().chain(outbox.lines());
-        prepare_wait(stream, readers)?;
+        let waits = prepare_wait(stream, readers)?;
+        if let Some(batch) = &batch {
+            // The exchange waits for what writes the vector: for each window once, which is no more often than for each line.
+            let mut writers = Vec::new();
+            if let Some(tickets) = tickets {
+                tickets.gather(Touch::Read, &mut writers);
+            }
+            let exchange = writers.len() + 1;
+            stream.raw().prepare(batch, exchange + waits + 1)?;
+        }
         let (inbox, outbox) = self.halves.take().expect(WHOLE);
         let mut slots = 0..outbox.slots() as u32;
         let mut epoch = outbox.start();

@@ -8,9 +8,9 @@
 //!
 //! # How far the host may run ahead
 //!
-//! The queue of a host stream holds up to 2^20 items that have not been done. An item is one call that enqueues (a replay
-//! is one, however many times it replays) and takes 112 bytes, beside what a large closure needs. A call beyond that
-//! returns [`DeviceError::QueueFull`](tidegate_hal::device::DeviceError::QueueFull) and gives back what it was given;
+//! The queue of a host stream holds up to 2^20 items that have not been done. Most calls that enqueue take one item; an
+//! all-reduce, and a call that waits for what a NIC still reads, take a few. A replay takes one, however many times it
+//! replays. An item takes 112 bytes, beside what a large closure needs. A call beyond the limit returns [`DeviceError::QueueFull`](tidegate_hal::device::DeviceError::QueueFull) and gives back what it was given;
 //! [`Stream::synchronize`] makes room.
 //!
 //! The driver of a GPU takes about 1,024 launches a stream. The call after that blocks until the stream has gone on. If
@@ -328,7 +328,6 @@ impl<'s, D: Device> Stream<'s, D> {
             let what = "the two streams belong to different worlds".to_owned();
             return Err(Rejected::new(Error::Invalid(what), value));
         }
-        // Tickets stay here: the other stream is ordered after the wait for them.
         if let Err(error) = self.process.check() {
             return Err(Rejected::new(error, value));
         }
@@ -336,6 +335,7 @@ impl<'s, D: Device> Stream<'s, D> {
         let alive = [self.raw(), to.raw()].map(|stream| stream.fault().is_none());
         let admitted =
             (own.iter()).try_for_each(|(side, myself)| myself.admit_coming(*side, to, alive));
+        // Tickets stay here: the other stream is ordered after the wait for them.
         let handed = admitted
             .and_then(|()| crate::capture::settle_tickets(&mut value, self))
             .and_then(|()| {

@@ -276,7 +276,8 @@ unsafe impl Stream for CudaStream {
         self.shared.likely_quota() * WARPS
     }
 
-    fn prepare(&self, batch: &Arc<Batch>) -> Result<(), DeviceError> {
+    fn prepare(&self, batch: &Arc<Batch>, _items: usize) -> Result<(), DeviceError> {
+        // The driver's queue refuses nothing: where it is full, it blocks.
         self.prepare_batch(batch)
     }
 

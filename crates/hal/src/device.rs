@@ -352,8 +352,8 @@ pub unsafe trait HostAccess: Device {}
     note = "declare the function with `kernel!`, bind it once, and launch it over a grid: `stream.launch(f.threads(n, 256), (&mut x,))`"
 )]
 pub unsafe trait ClosureDevice: HostAccess {
-    /// Submits a kernel, which reports call by the name of the type `N`. It may run many times if the stream is captured,
-    /// never if the stream has failed.
+    /// Submits a kernel. Reports name it after the type `N`. It may run many times if the stream is captured, never if the
+    /// stream has failed.
     ///
     /// # Errors
     ///
@@ -452,15 +452,15 @@ pub unsafe trait Stream: Send + 'static {
         usize::MAX
     }
 
-    /// Has everything ready for a batch that the device could refuse: room for it, the stream's part of what streams
-    /// share. For who must do what cannot be undone before a batch is submitted (arm a NIC, submit another that peers act
+    /// Has everything ready for a batch that the device could refuse: room for it as the last of so many `items`, the
+    /// stream's part of what streams share. While the stream is captured, nothing is queued, and no room is asked for. For who must do what cannot be undone before a batch is submitted (arm a NIC, submit another that peers act
     /// upon): submitted next, or behind others that need not have been prepared, it is refused only if the device is of no
     /// more use, or if others have changed what there is meanwhile. Submits nothing.
     ///
     /// # Errors
     ///
     /// Those that [`Stream::submit`] would have; the stream is as it was.
-    fn prepare(&self, batch: &Arc<Batch>) -> Result<(), DeviceError>;
+    fn prepare(&self, batch: &Arc<Batch>, items: usize) -> Result<(), DeviceError>;
 
     /// Submits a batch.
     ///

@@ -157,14 +157,24 @@ impl Executor {
                     unsafe { self.replay(&mut steps, &mut place) };
                 }
                 drop(steps);
-                // The program may have dropped the recording meanwhile. Then its kernels are dropped here, one by one: a
-                // second panic while the first unwinds would end the process.
+                if self.is_forked() {
+                    // What its kernels have captured is the parent's.
+                    std::mem::forget(list);
+                    return false;
+                }
+                // The program may have dropped the recording meanwhile. Then the panics of what its kernels have captured
+                // are this stream's.
                 if let Some(list) = Arc::into_inner(list) {
-                    let steps = list.into_inner().unwrap_or_else(PoisonError::into_inner);
-                    for step in steps.items {
-                        if let Recorded::Kernel(job) = step {
-                            self.core.guarded(job.name(), || drop(job));
+                    let mut steps = list.into_inner().unwrap_or_else(PoisonError::into_inner);
+                    let mut jobs = steps.take_kernels();
+                    for job in jobs.by_ref() {
+                        self.core.guarded(job.name(), || drop(job));
+                        if self.is_forked() {
+                            break;
                         }
+                    }
+                    if self.is_forked() {
+                        std::mem::forget(jobs);
                     }
                 }
             }

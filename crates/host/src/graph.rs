@@ -17,6 +17,7 @@ use tidegate_hal::device::Fault;
 use tidegate_words::{Bell, Patience, State, Word};
 
 use crate::job::Job;
+use crate::reclaim::foreign;
 
 /// What one or several streams recorded together.
 pub struct HostGraph {
@@ -27,6 +28,7 @@ pub struct HostGraph {
 /// What one stream recorded. Only the stream that replays it locks it, for the length of a replay.
 pub(crate) type List = Mutex<Steps>;
 
+#[derive(Default)]
 pub(crate) struct Steps {
     pub(crate) items: Vec<Recorded>,
     /// The stream has failed, and touches nothing of this any more.
@@ -34,9 +36,14 @@ pub(crate) struct Steps {
 }
 
 impl Steps {
-    pub(crate) fn new(items: Vec<Recorded>) -> Self {
-        let given_up = false;
-        Steps { items, given_up }
+    /// Takes its kernels out one by one, for each to be dropped where a panic is caught: a second panic while the first
+    /// unwinds would end the process.
+    pub(crate) fn take_kernels(&mut self) -> impl Iterator<Item = Job> {
+        let items = std::mem::take(&mut self.items).into_iter();
+        items.filter_map(|step| match step {
+            Recorded::Kernel(job) => Some(job),
+            _ => None,
+        })
     }
 
     /// All of it has been given up once: says so to who waits for its links.
@@ -55,6 +62,12 @@ impl Steps {
     pub(crate) fn awaits_work(&self) -> bool {
         let at_work = |step: &Recorded| matches!(step, Recorded::Await(link, _) if !link.is_over());
         self.items.iter().any(at_work)
+    }
+}
+
+impl Drop for Steps {
+    fn drop(&mut self) {
+        self.take_kernels().for_each(|job| foreign(|| drop(job)));
     }
 }
 

@@ -19,8 +19,6 @@ pub(crate) const MOST: u64 = 1 << 20;
 const SMALLEST: usize = 1024;
 /// How many places a ring has at most.
 const LARGEST: usize = 16 * SMALLEST;
-/// How many items are sure of a place after [`Inlet::has_room`] has said so of this many.
-pub(crate) const SPARE: usize = 16;
 
 enum Entry {
     Item(Item),
@@ -59,7 +57,8 @@ fn ring(places: usize) -> (Inlet, Consumer<Entry>) {
 }
 
 impl Inlet {
-    /// Whether there is room for so many items ([`SPARE`] at most). `waiting` says how many have not been done.
+    /// Whether there is room for so many items: each of them is sure of a place then. `waiting` says how many have not been
+    /// done.
     #[inline]
     pub(crate) fn has_room(&mut self, items: usize, waiting: impl FnOnce() -> u64) -> bool {
         self.free > items || self.makes_room(items, waiting())
@@ -74,12 +73,14 @@ impl Inlet {
         }
         // No more than that fit into the new ring, so the queue never holds more than `MOST`.
         let left = MOST.saturating_sub(waiting) as usize;
-        if left < SMALLEST {
+        // One place is for the way to the ring after it.
+        let least = SMALLEST.max(items.saturating_add(1));
+        if left < least {
             return false;
         }
         let places = match caught_up {
-            true => SMALLEST,
-            false => (2 * self.places).min(LARGEST).min(left),
+            true => least,
+            false => (2 * self.places).min(LARGEST).clamp(least, left),
         };
         let (next, consumer) = ring(places);
         self.put(Entry::Next(consumer));
@@ -200,6 +201,24 @@ mod tests {
     }
 
     #[test]
+    fn more_items_than_a_ring_has_places_for_are_sure_of_them() {
+        let (mut inlet, mut outlet) = queue();
+        let seen = Arc::new(AtomicU64::new(0));
+        let many = SMALLEST as u64 + 7;
+        let mut pushed = 0;
+        for done in [0, many] {
+            assert!(inlet.has_room(many as usize, || pushed - done));
+            for _ in 0..many {
+                assert!(inlet.has_room(1, || unreachable!("there is room")));
+                inlet.push(number(pushed, &seen));
+                pushed += 1;
+            }
+            (0..many).for_each(|_| call(outlet.pop()));
+        }
+        assert!(outlet.pop().is_none());
+    }
+
+    #[test]
     #[cfg_attr(miri, ignore = "a million items")]
     fn a_full_queue_refuses_and_goes_on_when_it_is_less_full() {
         let (mut inlet, mut outlet) = queue();
@@ -216,14 +235,16 @@ mod tests {
             );
         };
         fill(&mut inlet, &mut waiting);
-        assert!(!inlet.has_room(SPARE, || waiting));
+        assert!(!inlet.has_room(16, || waiting));
         for _ in 0..2 * SMALLEST {
             assert!(outlet.pop().is_some());
             waiting -= 1;
         }
         // Whoever was promised several places has them.
-        assert!(inlet.has_room(SPARE, || waiting));
-        for _ in 0..SPARE {
+        assert!(!inlet.has_room(3 * SMALLEST, || waiting));
+        assert!(!inlet.has_room(usize::MAX, || waiting));
+        assert!(inlet.has_room(16, || waiting));
+        for _ in 0..16 {
             inlet.push(item());
             waiting += 1;
         }

@@ -344,7 +344,7 @@ impl Reclaim for Shared {
 }
 
 /// Runs what may be the user's. A panic of it has been reported by its hook, and is no fault of the stream.
-fn foreign(work: impl FnOnce()) {
+pub(crate) fn foreign(work: impl FnOnce()) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(work)) {
         // A model's threads end by panics of its own.
         #[cfg(loom)]

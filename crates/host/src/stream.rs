@@ -15,7 +15,7 @@ use tidegate_words::{Patience, ahead};
 use crate::executor::{Executor, Item};
 use crate::graph::{HostGraph, Link, Recorded, Steps};
 use crate::job::Job;
-use crate::queue::{Inlet, MOST, Outlet, SPARE, queue};
+use crate::queue::{Inlet, MOST, Outlet, queue};
 use crate::reclaim::Shared;
 
 /// A stream of the host device.
@@ -39,7 +39,7 @@ enum Queue {
 struct Recording {
     /// Which recording it is; several streams may share in one.
     number: u64,
-    items: Vec<Recorded>,
+    steps: Steps,
 }
 
 /// A point in the order of a stream.
@@ -169,7 +169,7 @@ impl HostStream {
         })
     }
 
-    /// Whether there is a place in the queue for each of so many items ([`SPARE`] at most).
+    /// Whether there is a place in the queue for each of so many items.
     ///
     /// # Errors
     ///
@@ -235,7 +235,7 @@ impl HostStream {
     /// As [`HostStream::push`], for each time the recording is replayed.
     unsafe fn record_or_push(&self, recorded: Recorded) -> Result<(), DeviceError> {
         if let Some(recording) = &mut *self.recording.borrow_mut() {
-            recording.items.push(recorded);
+            recording.steps.items.push(recorded);
             return Ok(());
         }
         let item = match recorded {
@@ -290,9 +290,13 @@ unsafe impl Stream for HostStream {
         &self.shared
     }
 
-    fn prepare(&self, _batch: &Arc<Batch>) -> Result<(), DeviceError> {
+    fn prepare(&self, _batch: &Arc<Batch>, items: usize) -> Result<(), DeviceError> {
         self.not_inside("a batch")?;
-        self.has_room(SPARE)
+        match self.capturing() {
+            // Nothing is queued.
+            true => Ok(()),
+            false => self.has_room(items),
+        }
     }
 
     unsafe fn submit(&self, batch: &Arc<Batch>) -> Result<(), DeviceError> {
@@ -317,7 +321,7 @@ unsafe impl Stream for HostStream {
     fn record(&self) -> Result<HostEvent, DeviceError> {
         if let Some(recording) = &mut *self.recording.borrow_mut() {
             let link = Arc::new(Link::of(recording.number));
-            recording.items.push(Recorded::Signal(link.clone()));
+            recording.steps.items.push(Recorded::Signal(link.clone()));
             return Ok(HostEvent(EventKind::Recorded(link)));
         }
         Ok(HostEvent(EventKind::Eager(
@@ -340,7 +344,7 @@ unsafe impl Stream for HostStream {
             EventKind::Recorded(link) => match &mut *self.recording.borrow_mut() {
                 // A replay of one recording would wait for a replay of the other, which may never come.
                 Some(recording) if recording.number == link.recording => {
-                    recording.items.push(Recorded::Await(link.clone(), 0));
+                    recording.steps.items.push(Recorded::Await(link.clone(), 0));
                 }
                 _ => return Err(DeviceError::Capturing("the event belongs to a recording")),
             },
@@ -376,8 +380,7 @@ unsafe impl Stream for HostStream {
             let Some(recording) = stream.recording.borrow_mut().take() else {
                 return Err(DeviceError::Capturing("nothing is being captured"));
             };
-            let steps = Steps::new(recording.items);
-            lists.push(Arc::new(std::sync::Mutex::new(steps)));
+            lists.push(Arc::new(std::sync::Mutex::new(recording.steps)));
         }
         Ok(HostGraph { lists })
     }
@@ -396,7 +399,7 @@ unsafe impl Stream for HostStream {
         streams.try_for_each(|stream| {
             stream.not_capturing("a replay")?;
             stream.not_inside("a replay")?;
-            stream.has_room(SPARE)
+            stream.has_room(1)
         })
     }
 

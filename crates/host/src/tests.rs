@@ -508,7 +508,7 @@ fn what_comes_back_to_its_inline_stream_is_refused() {
         |s| {
             // SAFETY: there is nothing in it.
             let batch = Arc::new(unsafe { Batch::new([], Vec::new()) });
-            refused(s.prepare(&batch));
+            refused(s.prepare(&batch, 1));
             // SAFETY: as above.
             refused(unsafe { s.submit(&batch) });
         },

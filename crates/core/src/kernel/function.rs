@@ -315,7 +315,7 @@ signature!(P0 A0, P1 A1, P2 A2, P3 A3, P4 A4, P5 A5, P6 A6, P7 A7);
 macro_rules! kernel {
     ($($(#[$meta:meta])* $vis:vis unsafe fn $name:ident = $symbol:literal ( $($parameters:tt)* );)*) => {$(
         $(#[$meta])*
-        #[allow(unsafe_op_in_unsafe_fn, reason = "an attribute that makes it a safe function makes it one that does not compile")]
+        #[allow(unsafe_op_in_unsafe_fn, reason = "if an attribute removes `unsafe` from this function, its body must not compile")]
         $vis unsafe fn $name<D: $crate::__private::LaunchDevice>(
             module: &$crate::kernel::Module<D>,
         ) -> $crate::Result<$name<D>> {

@@ -335,7 +335,7 @@ pub(crate) fn armed<D: Device>(
         sets.iter().for_each(|set| stream.note_arms(set));
         return Ok(());
     }
-    stream.raw().prepare(batch)?;
+    stream.raw().prepare(batch, 1)?;
     arm_times(stream, sets, 1)?;
     submit_armed(stream, sets, submit).map(drop)
 }

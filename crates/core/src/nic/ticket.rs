@@ -164,13 +164,14 @@ pub(crate) fn wait_for<D: Device>(stream: &Stream<'_, D>, lines: &[Arc<Line>]) -
     })
 }
 
-/// Has the device refuse that wait now, if it would. A line that is there already may be named again.
+/// Has the device refuse that wait now, if it would, and says how many items it takes. A line that is there already may be
+/// named again.
 pub(crate) fn prepare_wait<D: Device>(
     stream: &Stream<'_, D>,
     lines: impl IntoIterator<Item = Arc<Line>>,
-) -> Result<()> {
+) -> Result<usize> {
     if stream.world().ignores_tickets() {
-        return Ok(());
+        return Ok(0);
     }
     let mut different: Vec<Arc<Line>> = Vec::new();
     for line in lines {
@@ -178,7 +179,10 @@ pub(crate) fn prepare_wait<D: Device>(
             different.push(line);
         }
     }
-    waits(&different).try_for_each(|wait| Ok(stream.raw().prepare(&wait)?))
+    waits(&different).try_fold(0, |before, wait| {
+        stream.raw().prepare(&wait, 1)?;
+        Ok(before + 1)
+    })
 }
 
 /// A wait for several lines, which was made once: what a device makes of a batch, it keeps with it.

@@ -103,11 +103,8 @@ fn a_kernel_whose_drop_panics_is_a_kernel_that_panicked() {
             let graph = Arc::new(s.end_capture(&[]).unwrap());
             // SAFETY: as above.
             unsafe { s.replay(&[], &graph, 1) }.unwrap();
-            match inline {
-                // It has been done by now, and dropping it is this thread's panic.
-                true => std::mem::forget(graph),
-                false => drop(graph),
-            }
+            // The stream drops the kernels, or this thread, if all has been done: one by one, and no panic comes out.
+            drop(graph);
         }
         if waits {
             gate.wait();
@@ -123,4 +120,15 @@ fn a_kernel_whose_drop_panics_is_a_kernel_that_panicked() {
             assert_eq!(ended, Err(Fault::Kernel("on purpose".into())));
         }
     }
+}
+
+#[test]
+fn a_capture_that_is_given_up_drops_its_kernels_one_by_one() {
+    let s = stream(&Host::for_threads(), false);
+    s.begin_capture(&[]).unwrap();
+    for bomb in [Bomb, Bomb] {
+        // SAFETY: the kernel touches nothing but what it owns.
+        unsafe { s.launch::<(), _>(move || _ = &bomb) }.unwrap();
+    }
+    drop(s);
 }

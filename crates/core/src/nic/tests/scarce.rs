@@ -199,9 +199,9 @@ unsafe impl device::Stream for Scarce {
         }
     }
 
-    fn prepare(&self, batch: &Arc<Batch>) -> Result<(), DeviceError> {
+    fn prepare(&self, batch: &Arc<Batch>, items: usize) -> Result<(), DeviceError> {
         self.ask(Some(batch))?;
-        self.host.prepare(batch)
+        self.host.prepare(batch, items)
     }
 
     unsafe fn submit(&self, batch: &Arc<Batch>) -> Result<(), DeviceError> {
