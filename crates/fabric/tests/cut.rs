@@ -20,7 +20,7 @@ const ELEMENTS: usize = 24_000;
 const FROM: usize = 8192;
 const TO: usize = FROM + 8 * ELEMENTS;
 const SILENCE: Duration = Duration::from_millis(250);
-const LONG: Duration = Duration::from_secs(20);
+const LONG: Duration = Duration::from_secs(600);
 
 /// What has become of the rail.
 #[derive(Default)]

@@ -19,7 +19,7 @@ use tidegate_fabric::wire::{Event, Op, Posted, Wire as _};
 use tidegate_hal::batch::{POISON, QUANTUM};
 use tidegate_hal::nic::Direction;
 
-const LONG: Duration = Duration::from_secs(10);
+const LONG: Duration = Duration::from_secs(600);
 
 /// What a wire is to do.
 #[derive(Default)]
@@ -248,16 +248,14 @@ fn firings_towards_a_peer_that_has_left_are_over() {
 /// While the wire takes nothing towards it any more: nobody waits for that, least of all this rank's own end.
 #[test]
 fn who_leaves_does_not_wait_for_firings_towards_who_has_left() {
-    let (rig, wish) = odd(Options::default());
+    // So long that it is not silence that ends the wait.
+    let (rig, wish) = odd(Options::default().silence(6 * LONG));
     wish.fulls.store(usize::MAX, Ordering::SeqCst);
     rig.arm(&[rig.put(1)], 1).unwrap();
     rig.ring();
     await_posts(&wish.refused, 1);
     rig.leaves(0);
-    let begun = Instant::now();
-    let idle = rig.nic.quiesce(3 * LONG);
-    let took = begun.elapsed();
-    assert!(idle && took < LONG / 2, "{idle} after {took:?}");
+    assert!(rig.nic.quiesce(LONG));
     assert_eq!(rig.word(SENT).load(), QUANTUM);
 }
 

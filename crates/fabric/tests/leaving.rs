@@ -21,19 +21,16 @@ use tidegate_host::Host;
 
 const EPOCHS: u64 = 4;
 
-/// Rank 1 produces and leaves; rank 0 consumes the last epoch some time after that, and leaves, too. How long that takes
-/// it. (There are two buffers: its last post is for an epoch that nobody starts.)
-fn run(world: World<Host>) -> Result<Duration> {
-    let last;
+/// Rank 1 produces and leaves; rank 0 consumes the last epoch some time after that, and leaves, too. (There are two buffers: its last post is for an epoch that nobody starts.)
+fn run(world: World<Host>) -> Result<()> {
     {
         stream!(let s = world.stream()?);
-        let window = Window::<u64, _>::by_slot("products").fail_after(Duration::from_secs(60));
+        let window = Window::<u64, _>::by_slot("products").fail_after(LONG);
         let window = match world.rank() {
             0 => window.slot_from(1, 0, 8),
             _ => window.slot_to(0, 0),
         };
         let (mut inbox, mut outbox) = window.open(&s)?;
-        let mut begun = Instant::now();
         for epoch in 0..EPOCHS {
             if world.rank() == 1 {
                 let product = Region::from_slice(&world, &[epoch; 8])?.on(&s)?;
@@ -46,16 +43,14 @@ fn run(world: World<Host>) -> Result<Duration> {
                 // What it waits for has long come, and the producer is gone.
                 s.synchronize()?;
                 std::thread::sleep(Duration::from_millis(500));
-                begun = Instant::now();
             }
             inbox = inbox.post(&s)?.wait(&s)?;
             assert_eq!(inbox.read(&s)?.slot(0), [epoch; 8]);
         }
         s.synchronize()?;
-        last = begun;
     }
     drop(world);
-    Ok(last.elapsed())
+    Ok(())
 }
 
 /// The providers and engines that there are, with how they are chosen.
@@ -75,24 +70,20 @@ fn choices(test: &str) -> Vec<(&'static str, EngineChoice, Choice)> {
     choices
 }
 
-fn options(choice: &Choice) -> WorldOptions {
+fn options(choice: &Choice, silence: Duration) -> WorldOptions {
     let wire = FabricWire::open(choice).unwrap();
-    // Some providers say nothing of a peer that is gone: then silence does.
-    let nic = Fabric::over(wire, Options::default().silence(Duration::from_secs(2)));
+    let nic = Fabric::over(wire, Options::default().silence(silence));
     WorldOptions::new().nic(nic).route(Route::Nic)
 }
 
 #[test]
 fn a_consumer_does_not_wait_for_a_producer_that_has_left() {
     for (provider, engine, choice) in choices("leaving over libfabric") {
-        let options = |_: usize| options(&choice);
-        let times = World::<Host>::local_with(2, options, run);
-        let took = *times[0].as_ref().unwrap();
-        // As long as a wire may be silent, if it is waited for.
-        assert!(
-            took < Duration::from_secs(5),
-            "{provider}, {engine:?}: {took:?}"
-        );
+        // So long that silence ends no wait.
+        let options = |_: usize| options(&choice, Duration::from_secs(3600));
+        for ended in World::<Host>::local_with(2, options, run) {
+            ended.unwrap_or_else(|error| panic!("{provider}, {engine:?}: {error}"));
+        }
     }
 }
 
@@ -106,7 +97,7 @@ enum End {
 /// Epochs of ranks 0 and 2 after rank 0's NIC has met with something of which it does not know the cause.
 const AFTER: u64 = 20;
 /// Longer than anything takes that is waited for.
-const LONG: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_secs(600);
 
 fn until(what: &str, is_so: impl Fn() -> bool) {
     let begun = Instant::now();
@@ -209,7 +200,9 @@ fn joins<C: Control>(
     die: impl Fn(&C),
 ) -> Result<Option<Cause>> {
     let plane = Arc::new(Late::new(control, 1));
-    let (device, options) = (Host::for_processes(), options(choice));
+    // Some providers say nothing of a peer that is gone: then silence does.
+    let options = options(choice, Duration::from_secs(2));
+    let device = Host::for_processes();
     // SAFETY: the control plane below carries what it is given.
     let world = unsafe { World::from_control_with(plane.clone(), device, options) };
     rank(&plane, world?, end, die)

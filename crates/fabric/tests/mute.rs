@@ -22,7 +22,8 @@ type Mute = By<HostStream, true>;
 
 const RANKS: usize = 2;
 const EPOCHS: u64 = 20;
-const LONG: Duration = Duration::from_secs(10);
+/// Less than the sleep of one that nobody wakes.
+const LONG: Duration = Duration::from_secs(300);
 
 /// Rank `r` sends `1000 r + epoch`, each time when its listener has gone to sleep; what came.
 fn epochs(world: &World<Mute>, seen: &watched::Seen) -> Result<Vec<u64>> {

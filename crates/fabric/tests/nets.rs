@@ -13,7 +13,7 @@ use tidegate_fabric::{Fabric, Options};
 use tidegate_hal::nic::NicError;
 use tidegate_host::Host;
 
-const LONG: Duration = Duration::from_secs(10);
+const LONG: Duration = Duration::from_secs(600);
 
 fn net(ranks: usize) -> Net {
     Net::new(ranks, Faults::default())

@@ -35,7 +35,7 @@ const WORDS: [usize; 2] = [128, 384];
 const SENT: usize = 64;
 const SIGNAL: usize = 128;
 const DATA: usize = 1024;
-const LONG: Duration = Duration::from_secs(10);
+const LONG: Duration = Duration::from_secs(600);
 /// Long enough, too, and less than the silence after which a signal is given up.
 const SETTLES: Duration = Duration::from_secs(4);
 

@@ -44,7 +44,7 @@ pub(crate) const OTHER: usize = 320;
 const DATA: usize = 1024;
 /// How far the buffer of odd firings lies behind that of even ones.
 const FLIP: usize = 256;
-const LONG: Duration = Duration::from_secs(20);
+const LONG: Duration = Duration::from_secs(600);
 /// Long enough on any machine for it to be found out that all has come, and less than the silence after which what has
 /// not is given up.
 pub(crate) const SETTLES: Duration = Duration::from_secs(5);

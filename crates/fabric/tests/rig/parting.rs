@@ -15,7 +15,7 @@ use tidegate_fabric::wire::memory::{Faults, MemoryWire, Net};
 use tidegate_fabric::wire::{Event, Op, Posted, Sleeper, Wire as _};
 use tidegate_hal::nic::{Direction, Keep, News, NicError, Register};
 
-pub(crate) const LONG: Duration = Duration::from_secs(20);
+pub(crate) const LONG: Duration = Duration::from_secs(600);
 
 /// The sleeper of a wire, which notes how long its sleeps may be.
 struct Noted {

@@ -13,7 +13,7 @@ use tidegate_fabric::wire::{Event, Op, Posted, Sleeper, Wire};
 use crate::rig::Rig;
 use crate::rig::wrapped::{Hooks, Outcome, Wrapped};
 
-const LONG: Duration = Duration::from_secs(20);
+const LONG: Duration = Duration::from_secs(600);
 
 /// What a wire has done, and whether it may go on.
 #[derive(Default)]
