@@ -91,7 +91,7 @@ impl Epochs {
             return stream.note_epoch(self, members);
         }
         match members {
-            None => _ = self.all.fetch_add(1, Relaxed),
+            None => more(&self.all, 1),
             Some(members) => members.iter().for_each(|peer| self.add(*peer, 1)),
         }
     }
@@ -114,8 +114,9 @@ impl Epochs {
     }
 
     fn add(&self, peer: usize, epochs: u64) {
-        let now = self.some[peer].fetch_add(epochs, Relaxed) + epochs;
-        self.most.fetch_max(now, Relaxed);
+        more(&self.some[peer], epochs);
+        self.most
+            .store(self.of(peer).max(self.most.load(Relaxed)), Relaxed);
     }
 
     fn check(&self, before: u64, more: u64) -> Result<()> {
@@ -127,6 +128,11 @@ impl Epochs {
             }),
         }
     }
+}
+
+/// Adds to a number of epochs. Each half has one owner at a time, so nobody else adds meanwhile.
+fn more(epochs: &AtomicU64, more: u64) {
+    epochs.store(epochs.load(Relaxed) + more, Relaxed);
 }
 
 impl Recorded {
@@ -177,7 +183,7 @@ impl Recorded {
     /// Counts so many replays, which have been submitted.
     pub(crate) fn took(&self, times: u64) {
         for (epochs, all, some) in &self.0 {
-            epochs.all.fetch_add(all * times, Relaxed);
+            more(&epochs.all, all * times);
             for (peer, more) in some.iter().enumerate().filter(|(_, more)| **more != 0) {
                 epochs.add(peer, more * times);
             }
