@@ -270,12 +270,28 @@ fn the_command_line_has_the_codes_of_a_shell() {
     );
 }
 
+/// Not a test: a rank that only a signal ends. A shell will not do: one that is about to start a program keeps SIGINT for
+/// when that program has ended.
+#[test]
+fn role_of_a_rank_that_waits() {
+    if std::env::var_os("TEST_CLI").is_some() {
+        println!("ready");
+        std::thread::sleep(Duration::from_secs(1000));
+    }
+}
+
 #[test]
 fn signals_are_passed_on() {
+    let me = std::env::current_exe().unwrap();
+    let rank = [me.to_str().unwrap(), "--exact", "role_of_a_rank_that_waits"];
     for (signal, number) in [(Signal::TERM, 15), (Signal::INT, 2), (Signal::HUP, 1)] {
-        let script = "echo ready; while :; do sleep 1000; done";
-        // So long that nothing else ends them.
-        let args = ["run", "-n", "2", "--grace", "60", "/bin/sh", "-c", script];
+        // The time is so long that nothing else ends them.
+        let args = [
+            &["run", "-n", "2", "--grace", "60"],
+            &rank[..],
+            &["--nocapture"],
+        ]
+        .concat();
         let mut child = tidegate(&args)
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
