@@ -49,7 +49,7 @@ fn members_that_come_all_at_once_are_all_let_in() {
     assert!(visits.iter_mut().all(|visit| visit.advance().unwrap()));
 }
 
-/// A leader that is stopped lets nobody in. Members do not stand still, and come in when it goes on.
+/// While a leader is stopped, members go on with other work. They connect when the leader goes on.
 #[test]
 fn a_member_that_finds_no_room_does_not_block() {
     let mut porch = Porch::open(key(), 2).unwrap();
