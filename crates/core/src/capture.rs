@@ -37,7 +37,6 @@ pub(crate) use visitor::State;
 pub use visitor::Visitor;
 use visitor::{Name, Purpose};
 
-use std::any::Any;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -48,8 +47,9 @@ use crate::error::{Error, Rejected, Result};
 use crate::nic::{Recorded, wait_for};
 use crate::place::{Brand, On};
 use crate::region::Region;
+use crate::side::Side;
 use crate::stream::{Noted, Stream};
-use crate::window::myself::{Myself, Script, Side};
+use crate::window::myself::{Myself, Script};
 
 /// Things that are at home on one stream and can be carried over to another, or into a capture: regions and their parts,
 /// window halves, epochs that are open on the target's side, barriers and all-reduces, and structs of them
@@ -513,9 +513,4 @@ unsafe impl<'s, T: Element, D: Device> Carry<'s, D> for Region<T, On<'s, D>> {
     fn visit(&mut self, visitor: &mut Visitor<'_, D>) {
         self.body.visit(visitor);
     }
-}
-
-/// Keeps something alive in a batch.
-pub(crate) fn keep<T: Send + Sync + 'static>(value: &Arc<T>) -> Arc<dyn Any + Send + Sync> {
-    value.clone()
 }

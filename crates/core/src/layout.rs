@@ -7,7 +7,7 @@ use tidegate_hal::device::Device;
 use tidegate_hal::memory::{Block as _, Sharing};
 
 use crate::error::{Error, Result, reserved};
-use crate::window::visited;
+use crate::ground::{keep, visited};
 use crate::world::World;
 
 /// A choice of elements, in order: a nest of strides, or a list of indices; perhaps of none. Checked once, when it is made;
@@ -252,7 +252,7 @@ impl<D: Device> Layout<D> {
     }
 
     pub(crate) fn keep(&self) -> Arc<dyn std::any::Any + Send + Sync> {
-        crate::capture::keep(&self.inner)
+        keep(&self.inner)
     }
 }
 
@@ -377,7 +377,7 @@ mod tests {
     use super::Layout;
     use crate::World;
     use crate::error::Error;
-    use crate::window::VISITS;
+    use crate::ground::VISITS;
     use tidegate_hal::batch::Shape;
     use tidegate_host::Host;
 

@@ -8,6 +8,7 @@ pub mod capture;
 pub mod element;
 mod epochs;
 pub mod error;
+mod ground;
 pub mod kernel;
 mod layout;
 mod meet;
@@ -19,6 +20,7 @@ mod reduce;
 mod region;
 #[cfg(test)]
 mod scarce;
+mod side;
 pub mod stream;
 mod watch;
 mod watched;

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::error::Cause;
-use crate::window::myself::Side;
+use crate::side::Side;
 
 #[derive(Serialize, Deserialize)]
 pub(crate) enum Message {

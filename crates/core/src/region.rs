@@ -18,7 +18,6 @@ use std::any::Any;
 use std::marker::PhantomData;
 use std::mem::size_of;
 use std::ops::{Deref, DerefMut, Range};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use tidegate_hal::device::{Call, Device, HostAccess, Reclaim, Stream as _};
@@ -28,13 +27,11 @@ use tidegate_hal::nic::Keep;
 use crate::capture::Visitor;
 use crate::element::{Element, LARGEST};
 use crate::error::{Error, Rejected, Result};
+use crate::ground::{ReclaimOf, fresh_id};
 use crate::nic::{Tickets, Touch};
 use crate::place::{On, OnHost, Place};
 use crate::stream::Stream;
 use crate::world::World;
-
-/// The outliving part of a device's streams.
-pub(crate) type ReclaimOf<D> = <<D as Device>::Stream as tidegate_hal::device::Stream>::Reclaim;
 
 /// A run of `len` elements; `P` says who may touch it now.
 pub struct Region<T, P: Place> {
@@ -60,12 +57,6 @@ pub(crate) struct Body<D: Device> {
     /// What a NIC may still be doing with it; nothing, as long as no NIC has had to do with it. None of another stream
     /// than its home's.
     tickets: OnceLock<Arc<Tickets>>,
-}
-
-/// A number that is not used twice in this process.
-pub(crate) fn fresh_id() -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(1);
-    NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 impl<D: Device> Body<D> {

@@ -33,6 +33,7 @@ use tidegate_hal::process::Process;
 use crate::capture::Carry;
 use crate::epochs::{Epochs, Recorded};
 use crate::error::{Error, Rejected, Result};
+use crate::ground::fresh_id;
 use crate::kernel::Kernel;
 use crate::nic::Arm;
 use crate::place::{Brand, Guard};
@@ -208,15 +209,13 @@ impl<'s, D: Device> Stream<'s, D> {
     /// Notes, while the stream is captured, what must be armed for each replay.
     pub(crate) fn note_arms(&self, arms: &[Arm<D>]) {
         // The numbers tell the order from that of another stream of the same capture.
-        let numbered = arms
-            .iter()
-            .map(|arm| (crate::region::fresh_id(), arm.clone()));
+        let numbered = arms.iter().map(|arm| (fresh_id(), arm.clone()));
         self.noted.0.borrow_mut().arms.extend(numbered);
     }
 
     /// Notes, while the stream is captured, what each replay does towards this rank itself.
     pub(crate) fn note_act(&self, act: RecordedAct<D>) {
-        let number = crate::region::fresh_id();
+        let number = fresh_id();
         self.noted.0.borrow_mut().acts.push((number, act));
     }
 

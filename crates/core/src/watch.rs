@@ -34,10 +34,10 @@ use tidegate_hal::limits::WithLimit;
 use tidegate_hal::{say, tell};
 
 use crate::error::{Cause, Error, Result};
+use crate::ground::{ReclaimOf, lock, shortened};
 use crate::message::{Answer, At, Calling, Message, Waiting, WatchMessage};
-use crate::region::ReclaimOf;
-use crate::window::myself::Side;
-use crate::world::{Inner, lock, shortened};
+use crate::side::Side;
+use crate::world::Inner;
 
 /// How often waits are looked at, at most.
 pub(crate) const TICK: Duration = Duration::from_millis(200);

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use tidegate_hal::device::Device;
 
 use super::Carry;
+use crate::ground::ReclaimOf;
 use crate::nic::{Line, Tickets, Touch};
 use crate::place::Brand;
-use crate::region::ReclaimOf;
-use crate::window::myself::{Myself, Side};
+use crate::side::Side;
+use crate::window::myself::Myself;
 
 /// Goes through the regions and window halves in a [`Carry`] value. Only this crate can make one, or see what it meets.
 pub struct Visitor<'a, D: Device>(pub(super) Purpose<'a, D>);

@@ -71,8 +71,9 @@ use ticket::Together;
 pub(crate) use ticket::{Tickets, Touch, prepare_wait, settle_all, wait_for};
 
 use crate::error::{Cause, Error, Result};
+use crate::ground::lock;
 use crate::stream::Stream;
-use crate::world::{Watched, World, lock};
+use crate::world::{Watched, World};
 
 /// The way of one window half to one peer behind the NIC.
 pub(crate) struct Line {

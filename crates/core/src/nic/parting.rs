@@ -20,8 +20,8 @@ use tidegate_hal::control::Control;
 use tidegate_hal::tell;
 
 use crate::error::listed;
+use crate::ground::lock;
 use crate::message::Message;
-use crate::world::lock;
 
 /// How long a rank that leaves keeps its endpoint for peers that do not answer.
 const WHILE: Duration = Duration::from_secs(2);

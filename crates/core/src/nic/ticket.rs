@@ -9,8 +9,8 @@ use tidegate_hal::nic::Keep;
 
 use super::Line;
 use crate::error::Result;
+use crate::ground::lock;
 use crate::stream::Stream;
-use crate::world::lock;
 
 /// What is about to be done to a region, or is still being done to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,9 +15,9 @@ use std::time::Duration;
 
 use super::text::{self, Line, TEXT, Text};
 use crate::error::{Cause, listed};
+use crate::ground::shortened;
 use crate::message::{Answer, At, Inside};
-use crate::window::myself::Side;
-use crate::world::shortened;
+use crate::side::Side;
 
 /// The most bytes of a report.
 pub(super) const MOST: usize = text::LINES + text::CYCLES + text::REST;

@@ -9,7 +9,7 @@
 use std::cmp::Ordering;
 
 use super::describe::{Description, Inbound, Outbound};
-use super::visited;
+use crate::ground::visited;
 
 /// The entries of a list in the order of what they are looked up by; of those that are equal, the first one first. None if
 /// the list has that order itself.
@@ -161,10 +161,11 @@ impl<'a> Edges<'a> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Kind;
     use super::super::describe::{Purpose, check};
     use super::super::shape::Shape;
-    use super::super::{Kind, VISITS};
     use super::*;
+    use crate::ground::VISITS;
 
     /// What ranks say that all put to all others, in some order: of which half are not where they would be guessed.
     fn all_to_all(ranks: usize, kind: Kind, far: bool) -> Vec<Description> {

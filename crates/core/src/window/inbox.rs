@@ -9,7 +9,7 @@ use tidegate_hal::nic::Program;
 use tidegate_words::State as Look;
 
 use super::Typed;
-use super::myself::{Act, Myself, Side};
+use super::myself::{Act, Myself};
 use super::view::{Slots, Table};
 use super::{
     Atomic, Body, ByRange, BySlot, Discipline, Group, Half, Held, Peer, Way, submit, submit_armed,
@@ -18,6 +18,7 @@ use crate::capture::{Carry, State, Visitor};
 use crate::element::Element;
 use crate::error::{Cause, Error, Rejected, Result};
 use crate::nic::Arm;
+use crate::side::Side;
 use crate::stream::Stream;
 
 /// The memory that others put into, while nobody does: the target's half of a window, at home on stream `'s`.

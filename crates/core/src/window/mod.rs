@@ -86,11 +86,12 @@ use tidegate_hal::memory::Ptr;
 
 use crate::epochs::Epochs;
 use crate::error::{Cause, Error, Result};
+use crate::ground::{ReclaimOf, fresh_id};
 use crate::nic::{Arm, Line, armed};
-use crate::region::ReclaimOf;
+use crate::side::Side;
 use crate::stream::Stream;
 use crate::world::{Watched, World};
-use myself::{Myself, Side};
+use myself::Myself;
 
 /// How a window keeps origins apart. Sealed.
 pub trait Discipline: sealed::Sealed + Send + 'static {
@@ -148,7 +149,7 @@ impl Group {
         ranks.dedup();
         Group {
             ranks: ranks.into(),
-            id: crate::region::fresh_id(),
+            id: fresh_id(),
         }
     }
 
@@ -319,19 +320,6 @@ impl<B: Body> Drop for Held<B> {
             home.retire(body);
         }
     }
-}
-
-#[cfg(test)]
-std::thread_local! {
-    /// How often this thread has looked at a slot, a way to one, an operation of an epoch, or a piece of a layout.
-    pub(crate) static VISITS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
-}
-
-/// Counts a look at a slot, a way, an operation, or a piece of a layout, for tests of what many of them take.
-#[inline(always)]
-pub(crate) fn visited() {
-    #[cfg(test)]
-    VISITS.set(VISITS.get() + 1);
 }
 
 /// Submits a batch of window halves that rings for what the NIC is to be armed with.

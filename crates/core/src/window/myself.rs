@@ -28,14 +28,14 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, Weak};
 
-use serde::{Deserialize, Serialize};
 use tidegate_hal::batch::Awaited;
 use tidegate_hal::device::{Device, Reclaim as _, Stream as _};
 
 use crate::error::{Error, Result};
-use crate::region::ReclaimOf;
+use crate::ground::{ReclaimOf, lock};
+use crate::side::Side;
 use crate::stream::Stream;
-use crate::world::{Watched, lock};
+use crate::world::Watched;
 
 /// What the two halves of a window know of each other, if this rank is its own origin there.
 ///
@@ -75,41 +75,6 @@ struct Left<D: Device> {
     stream: Weak<ReclaimOf<D>>,
     /// How many posts, or completes, end that wait.
     ends_at: u128,
-}
-
-/// A half of a window; as a number, its place in [`Myself::homes`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Side {
-    Inbox,
-    Outbox,
-}
-
-impl Side {
-    pub(crate) const BOTH: [Side; 2] = [Side::Inbox, Side::Outbox];
-
-    /// The half of the peer that does what is awaited.
-    pub(crate) fn of(awaited: Awaited) -> Option<Side> {
-        match awaited {
-            Awaited::Exposure => Some(Side::Inbox),
-            Awaited::Completion => Some(Side::Outbox),
-            _ => None,
-        }
-    }
-
-    /// What users call it.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Side::Inbox => "inbox",
-            Side::Outbox => "outbox",
-        }
-    }
-
-    fn other(self) -> Side {
-        match self {
-            Side::Inbox => Side::Outbox,
-            Side::Outbox => Side::Inbox,
-        }
-    }
 }
 
 /// What is done towards this rank itself.

@@ -9,7 +9,7 @@ use tidegate_hal::memory::Ptr;
 
 use super::Typed;
 use super::access::Access;
-use super::myself::{Myself, Side};
+use super::myself::Myself;
 use super::plan::Plans;
 use super::{Body, Discipline, Group, Half, Held, Way};
 use crate::capture::{Carry, Visitor};
@@ -18,6 +18,7 @@ use crate::element::{Element, LARGEST};
 use crate::error::Error;
 use crate::error::{Rejected, Result};
 use crate::nic::{Line, Tickets, Touch, settle_all};
+use crate::side::Side;
 use crate::stream::Stream;
 
 /// The way to others: the origin's half of a window, at home on stream `'s`.

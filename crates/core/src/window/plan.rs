@@ -15,8 +15,9 @@ use tidegate_hal::nic::Keep;
 use super::outbox::{Edge, Touched};
 use super::programs::programs;
 use super::stages::{cut, stages};
-use super::{Half, Way, visited};
+use super::{Half, Way};
 use crate::error::{Error, Result, push};
+use crate::ground::visited;
 use crate::layout::Layout;
 use crate::nic::Arm;
 

@@ -20,8 +20,9 @@ use tidegate_hal::nic::{Direction, Keep, Program, RemoteMemory, RemotePtr, Remot
 use super::outbox::{Edge, Touched};
 use super::plan::{Lanes, Note, What, lower_note};
 use super::stages::{Piece, stages};
-use super::{Half, Way, visited};
+use super::{Half, Way};
 use crate::error::{Error, Result};
+use crate::ground::visited;
 use crate::nic::{Arm, Line};
 
 /// Has the NIC prepare what it is to do for the targets behind it.

@@ -34,9 +34,9 @@ use serde::{Deserialize, Serialize};
 use tidegate_hal::control::{ControlError, Handle, Packet};
 use tidegate_hal::device::Device;
 
-use super::events::{MOST, shortened};
-use super::{Inner, World, lock};
+use super::{Inner, World};
 use crate::error::{Error, Result};
+use crate::ground::{MOST_TEXT, lock, shortened};
 use crate::message::Inside;
 
 /// What a rank says, and the handles that go with it.
@@ -87,7 +87,7 @@ impl Failure {
     fn of(error: &Error, room: usize) -> Self {
         Failure {
             short: error.is_shortage(),
-            reason: shortened(&error.to_string(), room.min(MOST)),
+            reason: shortened(&error.to_string(), room.min(MOST_TEXT)),
         }
     }
 
@@ -243,7 +243,7 @@ impl<'w, D: Device> Collective<'w, D> {
         refused: impl FnOnce(&T),
     ) -> Result<T> {
         // All ranks have named the window twice by now. A name may be nearly as long as a packet, so it is not sent again.
-        let failure = |error: &Error| Failure::of(error, MOST);
+        let failure = |error: &Error| Failure::of(error, MOST_TEXT);
         let said: Result<(), Failure> = mine.as_ref().map(|_| ()).map_err(failure);
         let bytes = postcard::to_stdvec(&said).expect("plain data can be encoded");
         let handles = Vec::new();

@@ -11,11 +11,11 @@ use tidegate_hal::nic::{Keep, News, Nic};
 use tidegate_hal::tell;
 
 use super::known::Known;
-use super::{Inner, Watched, World, lock};
+use super::{Inner, Watched, World};
 use crate::error::Cause;
+use crate::ground::{MOST_TEXT, ReclaimOf, lock, shortened};
 use crate::message::Message;
-use crate::region::ReclaimOf;
-use crate::window::myself::Side;
+use crate::side::Side;
 
 pub(super) struct Events<D: Device> {
     /// Ranks that died or left, and how.
@@ -158,23 +158,10 @@ impl<D: Device> World<D> {
     }
 }
 
-/// How many bytes of a text go into a message of the control plane: a panic may say very much.
-pub(super) const MOST: usize = 4096;
-
-/// The beginning of a text, `most` bytes or less.
-pub(crate) fn shortened(text: &str, most: usize) -> String {
-    let end = (0..=most.min(text.len()))
-        .rev()
-        .find(|end| text.is_char_boundary(*end));
-    let (kept, left) = text.split_at(end.unwrap_or(0));
-    let more = if left.is_empty() { "" } else { " …" };
-    format!("{kept}{more}")
-}
-
 /// A cause for a message: a reason may name a window, and names may be long.
 fn brief(mut cause: Cause) -> Cause {
     if let Cause::NotEnqueued { reason, .. } | Cause::NicFailed { reason, .. } = &mut cause {
-        *reason = shortened(reason, MOST);
+        *reason = shortened(reason, MOST_TEXT);
     }
     cause
 }
@@ -276,8 +263,8 @@ impl<D: Device> Inner<D> {
         match fault {
             Fault::Kernel(message) => Some(Cause::StreamFailed {
                 rank: self.control.rank(),
-                stream: shortened(stream, MOST),
-                reason: format!("a kernel panicked: {}", shortened(message, MOST)),
+                stream: shortened(stream, MOST_TEXT),
+                reason: format!("a kernel panicked: {}", shortened(message, MOST_TEXT)),
             }),
             Fault::Wait { tag, .. } => self.cause(*tag),
             // A bus fails when a peer has; of that the peers hear otherwise.

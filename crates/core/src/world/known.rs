@@ -22,7 +22,7 @@ use tidegate_hal::device::Device;
 use super::Watched;
 use super::events::Outlives;
 use crate::error::Cause;
-use crate::window::myself::Side;
+use crate::side::Side;
 
 /// How many closed windows are remembered whatever becomes of them: the reports on long waits name the halves of these that
 /// were dropped, in a message.

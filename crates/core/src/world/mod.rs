@@ -39,11 +39,11 @@ use tidegate_hal::memory::{Block as _, Ptr};
 use tidegate_hal::process::Process;
 
 use crate::error::{Cause, Error, Result};
+use crate::ground::lock;
 use crate::meet::Met;
 use crate::nic::{Attached, Chunks, Route, WorldOptions, room, room_for};
 use crate::watch::Watch;
 pub(crate) use crate::watched::Watched;
-pub(crate) use events::shortened;
 use events::{Broken, Events};
 use known::Known;
 
@@ -484,10 +484,4 @@ impl<D: Device> Drop for OnPanic<D> {
             inner.on_event(Event::Lost { rank, reason });
         }
     }
-}
-
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner)
 }

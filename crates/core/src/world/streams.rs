@@ -7,10 +7,10 @@ use tidegate_hal::batch::Tag;
 use tidegate_hal::device::{Device, DeviceError, Fault, Priority, Reclaim as _, StreamConfig};
 use tidegate_hal::memory::Block as _;
 
-use super::{Inner, World, lock};
+use super::{Inner, World};
 use crate::error::{Cause, Error, Result, WaitFailed};
+use crate::ground::{ReclaimOf, lock};
 use crate::message::Message;
-use crate::region::ReclaimOf;
 use crate::stream::UnboundStream;
 
 /// How a stream is to be, for [`World::stream_with`].

@@ -3,7 +3,8 @@
 use tidegate_host::Host;
 use tidegate_loopback::Loopback;
 
-use super::super::{Slot, VISITS, Window, exchange};
+use super::super::{Slot, Window, exchange};
+use crate::ground::VISITS;
 use crate::{Region, Route, World, WorldOptions};
 
 /// How slots are declared at both ends.

@@ -9,9 +9,9 @@ use tidegate_host::Host;
 
 use super::{KEPT, Known};
 use crate::error::Cause;
+use crate::ground::lock;
 use crate::message::Message;
 use crate::window::{BySlot, Inbox, Outbox, Window};
-use crate::world::lock;
 use crate::{Barrier, Error, Result, Stream, World};
 
 type Halves<'s> = (Inbox<'s, u8, BySlot, Host>, Outbox<'s, u8, BySlot, Host>);
