@@ -44,11 +44,10 @@ use tidegate_hal::device::{Device, DeviceError, Stream as _};
 
 use crate::element::Element;
 use crate::error::{Error, Rejected, Result};
-use crate::nic::{Recorded, wait_for};
 use crate::place::{Brand, On};
 use crate::region::Region;
 use crate::side::Side;
-use crate::stream::{Noted, Stream};
+use crate::stream::{Noted, RecordedArms, Stream, wait_for};
 use crate::window::myself::{Myself, Script};
 
 /// Things that are at home on one stream and can be carried over to another, or into a capture: regions and their parts,
@@ -170,7 +169,7 @@ fn name_of<'s, D: Device, X: Carry<'s, D>>(value: &mut X, position: usize) -> Op
 pub struct Graph<'s, D: Device> {
     raw: Arc<<D::Stream as tidegate_hal::device::Stream>::Graph>,
     /// What must be armed at NICs for each replay.
-    arms: Recorded<D>,
+    arms: RecordedArms<D>,
     /// What each replay does towards this rank itself.
     script: Script<D>,
     /// The epochs of each replay.
@@ -396,7 +395,7 @@ impl<'s, D: Device> Graph<'s, D> {
     fn new(raw: RawGraph<D>, noted: Noted<D>, ids: Vec<(u64, State)>) -> Self {
         Graph {
             raw: Arc::new(raw),
-            arms: Recorded::new(noted.arms),
+            arms: RecordedArms::new(noted.arms),
             epochs: noted.epochs,
             script: Script::new(noted.acts, |half| ids.iter().any(|(id, _)| *id == half)),
             ids,

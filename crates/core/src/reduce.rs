@@ -36,10 +36,10 @@ use tidegate_hal::memory::Ptr;
 use crate::capture::{Carry, Visitor};
 use crate::element::Arithmetic;
 use crate::error::{Error, Rejected, Result};
-use crate::nic::{Touch, prepare_wait};
+use crate::nic::Touch;
 use crate::place::On;
 use crate::region::Region;
-use crate::stream::Stream;
+use crate::stream::{Stream, prepare_wait};
 use crate::window::{BySlot, Inbox, Outbox, Slot, Window, check_op, exchange};
 
 /// The most bytes of a vector.

@@ -482,6 +482,7 @@ impl<D: Device> Meeting<D> {
                         bell: world.bell(other).expect("mapped peers are on this node"),
                     },
                     Some(memory) => {
+                        let nic = world.nic().expect("a line was routed by the NIC");
                         let lines = routes.own.lines.as_ref().expect("there is a NIC");
                         let parts = LineParts {
                             peer: other,
@@ -498,7 +499,7 @@ impl<D: Device> Meeting<D> {
                         };
                         // SAFETY: the words are as `meet` made them, this line's alone, and kept by the window; the signal
                         // is the peer's word for this rank.
-                        Way::Nic(Arc::new(unsafe { Line::new(world, parts) }?))
+                        Way::Nic(Arc::new(unsafe { Line::new(nic, world.device(), parts) }?))
                     }
                 };
                 Ok(Peer {

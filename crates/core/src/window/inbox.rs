@@ -17,9 +17,8 @@ use super::{
 use crate::capture::{Carry, State, Visitor};
 use crate::element::Element;
 use crate::error::{Cause, Error, Rejected, Result};
-use crate::nic::Arm;
 use crate::side::Side;
-use crate::stream::Stream;
+use crate::stream::{Arm, Stream};
 
 /// The memory that others put into, while nobody does: the target's half of a window, at home on stream `'s`.
 ///

@@ -87,9 +87,9 @@ use tidegate_hal::memory::Ptr;
 use crate::epochs::Epochs;
 use crate::error::{Cause, Error, Result};
 use crate::ground::{ReclaimOf, fresh_id};
-use crate::nic::{Arm, Line, armed};
+use crate::nic::Line;
 use crate::side::Side;
-use crate::stream::Stream;
+use crate::stream::{Arm, Stream, armed};
 use crate::world::{Watched, World};
 use myself::Myself;
 

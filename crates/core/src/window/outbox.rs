@@ -17,9 +17,9 @@ use crate::element::{Element, LARGEST};
 #[cfg(doc)]
 use crate::error::Error;
 use crate::error::{Rejected, Result};
-use crate::nic::{Line, Tickets, Touch, settle_all};
+use crate::nic::{Line, Tickets, Touch};
 use crate::side::Side;
-use crate::stream::Stream;
+use crate::stream::{Stream, settle_all};
 
 /// The way to others: the origin's half of a window, at home on stream `'s`.
 #[must_use = "an outbox that is dropped completes no more: its targets wait for the next epoch in vain"]

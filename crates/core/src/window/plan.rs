@@ -19,7 +19,7 @@ use super::{Half, Way};
 use crate::error::{Error, Result, push};
 use crate::ground::visited;
 use crate::layout::Layout;
-use crate::nic::Arm;
+use crate::stream::Arm;
 
 /// How many different epochs an outbox remembers.
 const PLANS: usize = 8;

@@ -23,7 +23,8 @@ use super::stages::{Piece, stages};
 use super::{Half, Way};
 use crate::error::{Error, Result};
 use crate::ground::visited;
-use crate::nic::{Arm, Line};
+use crate::nic::Line;
+use crate::stream::Arm;
 
 /// Has the NIC prepare what it is to do for the targets behind it.
 pub(super) fn programs<D: Device>(

@@ -17,8 +17,7 @@ use super::shape::index_of;
 use super::{BySlot, Inbox, Outbox, Way, submit_armed};
 use crate::epochs::Epochs;
 use crate::error::Result;
-use crate::nic::Arm;
-use crate::stream::Stream;
+use crate::stream::{Arm, Stream};
 
 /// All rounds of a barrier: one lane of one batch.
 pub(crate) struct Rounds<D: Device> {

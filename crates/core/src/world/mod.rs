@@ -41,7 +41,7 @@ use tidegate_hal::process::Process;
 use crate::error::{Cause, Error, Result};
 use crate::ground::lock;
 use crate::meet::Met;
-use crate::nic::{Attached, Chunks, Route, WorldOptions, room, room_for};
+use crate::nic::{Attached, Chunks, Route, WorldOptions};
 use crate::watch::Watch;
 pub(crate) use crate::watched::Watched;
 use events::{Broken, Events};
@@ -411,13 +411,13 @@ impl<D: Device> World<D> {
     /// [`Throttle::Application`](crate::Throttle::Application).
     pub fn nic_room(&self, slots: usize, limit: Duration) -> bool {
         self.nic()
-            .is_none_or(|attached| room_for(attached, slots, limit))
+            .is_none_or(|attached| attached.has_room_for(slots, limit))
     }
 
     /// How many trigger slots of the NIC this rank has, and how many of them are free; nothing if there is no NIC.
     pub fn nic_slots(&self) -> Option<(usize, usize)> {
         self.nic()
-            .map(|attached| (attached.nic.budget(), room(attached)))
+            .map(|attached| (attached.nic.budget(), attached.room()))
     }
 
     /// The last wait-for report that this rank has seen or made. It has no more than 321 KiB: where there is more to be

@@ -1,25 +1,4 @@
-//! Streams with a brand.
-//!
-//! # Model
-//!
-//! A [`Stream`] executes what is enqueued on it, in order, while the host goes on. Its lifetime parameter is a
-//! *brand*: it belongs to this stream alone, so that a region, a window half or an epoch of one stream cannot be used
-//! on another by mistake: that does not compile. [`stream!`](crate::stream!) makes a stream with a brand of its own.
-//!
-//! # How far the host may run ahead
-//!
-//! The queue of a host stream holds up to 2^20 items that have not been done. Most calls that enqueue take one item; an
-//! all-reduce, and a call that waits for what a NIC still reads, take a few. A replay takes one, however many times it
-//! replays. An item takes 112 bytes, beside what a large closure needs. A call beyond the limit returns [`DeviceError::QueueFull`](tidegate_hal::device::DeviceError::QueueFull) and gives back what it was given;
-//! [`Stream::synchronize`] makes room.
-//!
-//! The driver of a GPU takes about 1,024 launches a stream. The call after that blocks until the stream has gone on. If
-//! it blocks for long, the report of long waits says so.
-//!
-//! # Failure
-//!
-//! A stream whose wait failed, or whose kernel panicked, does no more work: everything behind the failure depends on it
-//! by order. Every later call reports what happened.
+//! The stream itself: a device's queue, with a brand and a world.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -30,60 +9,15 @@ use std::task;
 use tidegate_hal::device::{Call, Device, Reclaim, Stream as _};
 use tidegate_hal::process::Process;
 
+use super::arm::Arm;
 use crate::capture::Carry;
 use crate::epochs::{Epochs, Recorded};
 use crate::error::{Error, Rejected, Result};
 use crate::ground::fresh_id;
 use crate::kernel::Kernel;
-use crate::nic::Arm;
 use crate::place::{Brand, Guard};
 use crate::window::myself::{Act, RecordedAct};
 use crate::world::World;
-
-/// Declares a stream with a brand of its own: `stream!(let s = world.stream()?);`. Without the
-/// macro (`let s = world.stream()?`) it is an [`UnboundStream`], which no call takes.
-///
-/// `s` is then a [`Stream`], alive until the end of the block. The expression is evaluated where the macro stands, so
-/// `?` and `.await` work in it.
-#[macro_export]
-macro_rules! stream {
-    // Whoever sees that `capture` takes `&mut s` may write `mut`; `s` is, anyway.
-    (let mut $name:tt = $unbound:expr $(;)?) => {
-        $crate::stream!(let $name = $unbound);
-    };
-    (let ($($pattern:tt)*) = $unbound:expr $(;)?) => {
-        $crate::__private::compile_error!("`stream!` declares one stream: `stream!(let s = world.stream()?);`")
-    };
-    // A token tree, not an identifier: it keeps its place in the caller's program, and errors point there.
-    (let $name:tt = $unbound:expr $(;)?) => {
-        // But it is one: a macro could make another name of it each time.
-        $crate::stream!(@identifier $name);
-        // (`@ _` makes a name in any case: without, it could be a constant of the program's. Of the types of the first two
-        // `$name` there are no constants; and an error names a variable only if all of its pattern is the program's.)
-        #[allow(clippy::redundant_pattern)]
-        let unbound @ _ = $unbound;
-        // SAFETY: it is a variable, which nothing can move once it is borrowed below, and that borrow lasts until the end
-        // of the block: there the next `$name`, which has its lifetime, is dropped before it. The `return` below is a way
-        // to that end. (It has the stream's own name for the sake of errors: one about two streams that are mixed up
-        // names both.)
-        let $name = unsafe { $crate::__private::Id::new() };
-        #[allow(clippy::redundant_pattern)]
-        let id @ _ = &$name;
-        // SAFETY: it is the only guard of this `Id`, which nobody else can name.
-        #[allow(clippy::redundant_pattern)]
-        let guard @ _ = unsafe { $crate::__private::Guard::of(id) };
-        #[allow(unused_variables)]
-        let $name = $crate::__private::brand(&$name);
-        #[allow(unused_mut)]
-        let mut $name = $crate::UnboundStream::bind(unbound, guard);
-        // However the block goes on, there is a way to its end, so that the compiler looks at the drop there.
-        #[allow(clippy::redundant_pattern)]
-        if let $crate::__private::Some(x @ _) = $crate::__private::None {
-            return x;
-        }
-    };
-    (@identifier $name:ident) => {};
-}
 
 /// A stream before it has a brand: what `world.stream()` gives, for [`stream!`](crate::stream!) to make a [`Stream`]
 /// of. (An error that expects `&Stream` and has found `&UnboundStream` wants `stream!(let s = …);` where `let s = …;`

@@ -27,27 +27,11 @@ use std::time::{Duration, Instant};
 use tidegate_hal::device::{Device, Stream as _};
 use tidegate_hal::nic::NicError;
 
-use super::{Arm, Attached, Line};
+use super::arm::Arm;
+use super::queue::Stream;
 use crate::error::{Cause, Error, Result};
-use crate::stream::Stream;
-use crate::world::Watched;
-
-/// What a call that has operations armed does if the NIC has not got a trigger slot for each of them.
-///
-/// Slots are shared by all windows of a rank; a window of peers that are mapped needs none. An epoch that needs more
-/// than there are has room when all are free.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Throttle {
-    /// Refuses: [`NicError::NoRoom`], at once, and the token comes back. The user sees to it that there is room, by
-    /// [`Stream::synchronize`] and [`World::nic_room`](crate::World::nic_room).
-    Application,
-    /// Waits, on the host, until all earlier operations of the window are complete; but no longer than it takes to see
-    /// that none of them is (20 ms): what they wait for may be still to be enqueued by this thread.
-    Static,
-    /// Goes on: the operations stand in line, and the NIC takes each slot again as soon as its operation is complete.
-    #[default]
-    Adaptive,
-}
+use crate::nic::{Attached, Line, Throttle};
+use crate::watched::Watched;
 
 /// How often a wait asks whether to go on.
 const ASK: Duration = Duration::from_millis(5);
@@ -67,13 +51,8 @@ fn missing<D: Device>(
         .map(|arm| arm.programs.len())
         .sum();
     let needed = programs.saturating_mul(usize::try_from(times).unwrap_or(usize::MAX));
-    let (room, budget) = (room(attached), attached.nic.budget());
+    let (room, budget) = (attached.room(), attached.nic.budget());
     (room < needed.min(budget)).then_some((needed, room, budget))
-}
-
-/// How many programs would have a slot that were armed now (the last of them when it is rung for).
-pub(crate) fn room<D: Device>(attached: &Attached<D>) -> usize {
-    attached.nic.budget().saturating_sub(attached.nic.armed())
 }
 
 fn arms_of<'a, D: Device>(
@@ -192,12 +171,4 @@ fn patience<D: Device>(
         None => Ok(()),
         Some(_) => stream.healthy(),
     }
-}
-
-/// Waits until there is room for so many programs (or for none but them, if there are more than slots), but no longer
-/// than `limit`; whether there is.
-pub(crate) fn room_for<D: Device>(attached: &Attached<D>, needed: usize, limit: Duration) -> bool {
-    let budget = attached.nic.budget();
-    let most = budget.saturating_sub(needed);
-    attached.nic.await_armed(most, limit) <= most
 }

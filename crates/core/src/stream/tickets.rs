@@ -1,0 +1,65 @@
+//! Waiting for what a NIC still does with a region.
+
+use std::sync::Arc;
+
+use tidegate_hal::device::{Device, Stream as _};
+
+use super::queue::Stream;
+use crate::error::Result;
+use crate::nic::{Line, Tickets, Touch, waits};
+
+impl Tickets {
+    /// Enqueues the wait for what stands against `touch`.
+    #[cold]
+    pub(crate) fn settle<D: Device>(&self, stream: &Stream<'_, D>, touch: Touch) -> Result<()> {
+        settle_all(stream, [(self, touch)])
+    }
+}
+
+/// Enqueues the wait for what stands against several touches.
+pub(crate) fn settle_all<'a, D: Device>(
+    stream: &Stream<'_, D>,
+    touched: impl IntoIterator<Item = (&'a Tickets, Touch)> + Clone,
+) -> Result<()> {
+    let mut lines = Vec::new();
+    for (tickets, touch) in touched.clone() {
+        tickets.gather(touch, &mut lines);
+    }
+    wait_for(stream, &lines)?;
+    for (tickets, touch) in touched {
+        tickets.clear(touch);
+    }
+    Ok(())
+}
+
+/// Enqueues the wait for the tickets of some lines.
+pub(crate) fn wait_for<D: Device>(stream: &Stream<'_, D>, lines: &[Arc<Line>]) -> Result<()> {
+    if stream.world().ignores_tickets() {
+        return Ok(());
+    }
+    waits(lines).try_for_each(|wait| {
+        // SAFETY: as promised where the waits were made; a batch keeps its words alive.
+        Ok(unsafe { stream.raw().submit(&wait) }?)
+    })
+}
+
+/// Has the device refuse that wait now, if it would, and says how many items it takes. A line that is there already may be
+/// named again.
+pub(crate) fn prepare_wait<D: Device>(
+    stream: &Stream<'_, D>,
+    lines: impl IntoIterator<Item = Arc<Line>>,
+) -> Result<usize> {
+    if stream.world().ignores_tickets() {
+        return Ok(0);
+    }
+    let mut different: Vec<Arc<Line>> = Vec::new();
+    for line in lines {
+        if !different.iter().any(|other| other.is(&line)) {
+            different.push(line);
+        }
+    }
+    waits(&different).try_fold(0, |before, wait| {
+        stream.raw().prepare(&wait, 1)?;
+        Ok(before + 1)
+    })
+}
