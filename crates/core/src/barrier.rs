@@ -15,7 +15,7 @@
 
 use tidegate_hal::device::Device;
 
-use crate::capture::{Carry, Visitor};
+use crate::carry::{Carry, Visitor};
 #[cfg(doc)]
 use crate::error::Error;
 use crate::error::Result;

@@ -17,10 +17,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use tidegate_hal::batch::{POISON, QUANTUM};
-use tidegate_hal::device::Device;
 
 use crate::error::{Error, Result};
-use crate::stream::Stream;
 
 /// The most epochs that a rank has with a peer: nearly as many as fit.
 pub(crate) const MOST: u64 = (1 << 36) - (1 << 20);
@@ -44,7 +42,7 @@ pub(crate) struct Epochs {
 
 /// Epochs that a recording has, each time that it is replayed.
 #[derive(Default)]
-pub(crate) struct Recorded(Vec<(Arc<Epochs>, u64, Vec<u64>)>);
+pub(crate) struct RecordedEpochs(Vec<(Arc<Epochs>, u64, Vec<u64>)>);
 
 impl Epochs {
     /// Those of a half with so many peers, which has had `before` already.
@@ -57,19 +55,6 @@ impl Epochs {
         })
     }
 
-    /// Enqueues an epoch with some of the peers, or with all; refuses it if it would be one too many.
-    pub(crate) fn enqueue<D: Device>(
-        self: &Arc<Self>,
-        stream: &Stream<'_, D>,
-        members: Option<&[usize]>,
-        submit: impl FnOnce() -> Result<()>,
-    ) -> Result<()> {
-        self.admit(members)?;
-        submit()?;
-        self.took(stream, members);
-        Ok(())
-    }
-
     /// Refuses an epoch that would be one too many.
     #[inline]
     pub(crate) fn admit(&self, members: Option<&[usize]>) -> Result<()> {
@@ -80,16 +65,8 @@ impl Epochs {
         self.check(self.all.load(Relaxed).saturating_add(some), 1)
     }
 
-    /// Counts an epoch that has been enqueued; if it was recorded, with each replay.
-    pub(crate) fn took<D: Device>(
-        self: &Arc<Self>,
-        stream: &Stream<'_, D>,
-        members: Option<&[usize]>,
-    ) {
-        use tidegate_hal::device::Stream as _;
-        if stream.raw().capturing() {
-            return stream.note_epoch(self, members);
-        }
+    /// Counts an epoch that has been enqueued.
+    pub(crate) fn count(&self, members: Option<&[usize]>) {
         match members {
             None => more(&self.all, 1),
             Some(members) => members.iter().for_each(|peer| self.add(*peer, 1)),
@@ -135,7 +112,7 @@ fn more(epochs: &AtomicU64, more: u64) {
     epochs.store(epochs.load(Relaxed) + more, Relaxed);
 }
 
-impl Recorded {
+impl RecordedEpochs {
     /// Notes one epoch of a half.
     pub(crate) fn note(&mut self, epochs: &Arc<Epochs>, members: Option<&[usize]>) {
         let (all, some) = self.of(epochs);
@@ -219,7 +196,7 @@ mod tests {
     #[test]
     fn recordings_of_two_streams_are_one() {
         let epochs = Epochs::new("w".into(), 2, MOST - 10);
-        let (mut one, mut two) = (Recorded::default(), Recorded::default());
+        let (mut one, mut two) = (RecordedEpochs::default(), RecordedEpochs::default());
         one.note(&epochs, None);
         one.note(&epochs, Some(&[0]));
         two.note(&epochs, Some(&[0]));

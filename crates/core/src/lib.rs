@@ -5,6 +5,7 @@
 
 mod barrier;
 pub mod capture;
+mod carry;
 pub mod element;
 mod epochs;
 pub mod error;
@@ -13,6 +14,7 @@ pub mod kernel;
 mod layout;
 mod meet;
 mod message;
+mod myself;
 mod nic;
 pub mod part;
 mod place;
@@ -28,7 +30,8 @@ pub mod window;
 mod world;
 
 pub use barrier::Barrier;
-pub use capture::{Carry, Graph, PairGraph};
+pub use capture::{Graph, PairGraph};
+pub use carry::Carry;
 pub use element::{Arithmetic, Element};
 pub use error::{Error, Rejected, Result};
 pub use layout::Layout;

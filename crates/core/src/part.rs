@@ -23,7 +23,7 @@ use std::sync::Arc;
 use tidegate_hal::device::{Call, Device, Parameters, Stream as _};
 use tidegate_hal::memory::Ptr;
 
-use crate::capture::{Carry, Visitor};
+use crate::carry::{Carry, Visitor};
 use crate::element::Element;
 use crate::error::{Error, Rejected, Result, push, reserved};
 use crate::kernel::{Argument, Lowered};

@@ -33,7 +33,7 @@ use tidegate_hal::batch::{Action, Batch, Move, Op, Shape, Side, Step};
 use tidegate_hal::device::{Device, Stream as _};
 use tidegate_hal::memory::Ptr;
 
-use crate::capture::{Carry, Visitor};
+use crate::carry::{Carry, Visitor};
 use crate::element::Arithmetic;
 use crate::error::{Error, Rejected, Result};
 use crate::nic::Touch;

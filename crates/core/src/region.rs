@@ -24,7 +24,7 @@ use tidegate_hal::device::{Call, Device, HostAccess, Reclaim, Stream as _};
 use tidegate_hal::memory::{Block as _, Ptr, Sharing};
 use tidegate_hal::nic::Keep;
 
-use crate::capture::Visitor;
+use crate::carry::{Carry, Visitor};
 use crate::element::{Element, LARGEST};
 use crate::error::{Error, Rejected, Result};
 use crate::ground::{ReclaimOf, fresh_id};
@@ -495,6 +495,15 @@ impl<'s, T: Element, D: Device> Region<T, On<'s, D>> {
             body: self.body,
             marker: PhantomData,
         }
+    }
+}
+
+// SAFETY: the one leaf is visited; `On<'s, D>` is the only mention of the brand.
+unsafe impl<'s, T: Element, D: Device> Carry<'s, D> for Region<T, On<'s, D>> {
+    type At<'t> = Region<T, On<'t, D>>;
+
+    fn visit(&mut self, visitor: &mut Visitor<'_, D>) {
+        self.body.visit(visitor);
     }
 }
 

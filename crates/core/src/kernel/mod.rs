@@ -10,6 +10,7 @@
 mod closure;
 mod foreign;
 mod function;
+mod launch;
 
 pub use foreign::{Foreign, foreign};
 pub use function::{Function, Launch, Module, Parameter, Plain, Signature};

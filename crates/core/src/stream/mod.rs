@@ -23,13 +23,16 @@
 
 mod arm;
 mod arming;
+mod count;
+mod noted;
 mod queue;
 mod throttle;
 mod tickets;
 
 pub(crate) use arm::{Arm, RecordedArms};
 pub(crate) use arming::armed;
-pub(crate) use queue::Noted;
+pub(crate) use count::home_number;
+pub(crate) use noted::Noted;
 pub use queue::{Stream, UnboundStream};
 pub(crate) use tickets::{prepare_wait, settle_all, wait_for};
 

@@ -10,13 +10,12 @@ use tidegate_hal::device::{Call, Device, Reclaim, Stream as _};
 use tidegate_hal::process::Process;
 
 use super::arm::Arm;
-use crate::capture::Carry;
-use crate::epochs::{Epochs, Recorded};
-use crate::error::{Error, Rejected, Result};
+use super::noted::Noted;
+use crate::epochs::Epochs;
+use crate::error::{Error, Result};
 use crate::ground::fresh_id;
-use crate::kernel::Kernel;
+use crate::myself::RecordedAct;
 use crate::place::{Brand, Guard};
-use crate::window::myself::{Act, RecordedAct};
 use crate::world::World;
 
 /// A stream before it has a brand: what `world.stream()` gives, for [`stream!`](crate::stream!) to make a [`Stream`]
@@ -76,32 +75,6 @@ impl<D: Device> Drop for Unwinding<D> {
         if std::thread::panicking() {
             self.0.abort_streams();
         }
-    }
-}
-
-/// What replays must arm, and count, each numbered in order.
-pub(crate) struct Noted<D: Device> {
-    pub(crate) arms: Vec<(u64, Arm<D>)>,
-    pub(crate) acts: Vec<(u64, RecordedAct<D>)>,
-    pub(crate) epochs: Recorded,
-}
-
-impl<D: Device> Default for Noted<D> {
-    fn default() -> Self {
-        Noted {
-            arms: Vec::new(),
-            acts: Vec::new(),
-            epochs: Recorded::default(),
-        }
-    }
-}
-
-impl<D: Device> Noted<D> {
-    /// Adds what was noted on another stream of the same capture.
-    pub(crate) fn extend(&mut self, other: Self) {
-        self.arms.extend(other.arms);
-        self.acts.extend(other.acts);
-        self.epochs.extend(other.epochs);
     }
 }
 
@@ -173,30 +146,6 @@ impl<'s, D: Device> Stream<'s, D> {
         }
     }
 
-    /// Enqueues a kernel with its arguments: regions (`&` or `&mut`), views of inboxes, or a tuple of up to eight of them
-    /// and of numbers (integers and floats of a fixed size: `u64`, `f64`, and no `usize` or `bool`), which the kernel gets
-    /// by value: `s.launch(|x: &mut [f64], dt: f64| x[0] += dt, (&mut x, 0.1))?`.
-    ///
-    /// On the host a kernel is any `Fn` over the arguments' views: `fn increment(src: &mut [f64])` for one
-    /// `&mut Region<f64, _>`, `fn compare(inbox: Slots<'_, f64>, src: &[f64])` for `(inbox.view(), &src)`. It may be
-    /// called again when it is recorded and replayed, and on another thread: so it is `Clone + Send + 'static`. What is large
-    /// and only read (a table, a sparse matrix) is captured in an `Arc`, as `examples/cg.rs` does.
-    ///
-    /// A closure writes the types of its arguments (else "implementation of `FnOnce` is not general enough"), and moves
-    /// what it captures: `s.launch(move |x: &mut [f64]| x[0] = dt, &mut src)?`. One of two or more arguments that a
-    /// function has returned as `impl Fn(&[f64], &mut [f64]) + Clone + Send + 'static` is refused as it is, and goes inside
-    /// another: `let k = axpy(dt); s.launch(move |x: &[f64], y: &mut [f64]| k(x, y), (&x, &mut y))?`.
-    ///
-    /// On GPUs a kernel is a function of [`kernel!`](crate::kernel!), over a grid.
-    ///
-    /// # Errors
-    ///
-    /// What made the stream fail; [`Error::Device`]; [`Error::Forked`].
-    pub fn launch<A, K: Kernel<'s, D, A>>(&self, kernel: K, arguments: A) -> Result<()> {
-        self.healthy()?;
-        kernel.enqueue(self, arguments)
-    }
-
     /// Blocks until everything enqueued so far has been done.
     ///
     /// # Errors
@@ -240,52 +189,6 @@ impl<'s, D: Device> Stream<'s, D> {
     /// Whether everything enqueued so far has been done.
     pub fn is_idle(&self) -> bool {
         self.raw.0.reclaim().passed() >= self.raw.0.mark()
-    }
-
-    /// Hands regions and window halves over to another stream: its later work on them comes after all that is
-    /// enqueued here by now. Neither the host nor this stream waits.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Device`]; [`Error::Capturing`] if one of the two is being captured without the other; [`Error::Invalid`] if they
-    /// belong to different worlds; [`Error::SelfDeadlock`] if one half of a window joins the other on its stream, and
-    /// one of the two streams waits for what the other half has still to do, or if it comes where the other half has
-    /// left such a wait behind. The value comes back.
-    pub fn hand_off<'t, X: Carry<'s, D>>(
-        &self,
-        mut value: X,
-        to: &Stream<'t, D>,
-    ) -> Result<X::At<'t>, Rejected<X>> {
-        if !self.world.is(&to.world) {
-            // Whoever adds to a word rings the bell of one rank, and the other stream listens to another.
-            let what = "the two streams belong to different worlds".to_owned();
-            return Err(Rejected::new(Error::Invalid(what), value));
-        }
-        if let Err(error) = self.process.check() {
-            return Err(Rejected::new(error, value));
-        }
-        let own = crate::capture::own_halves(&mut value);
-        let alive = [self.raw(), to.raw()].map(|stream| stream.fault().is_none());
-        let admitted =
-            (own.iter()).try_for_each(|(side, myself)| myself.admit_coming(*side, to, alive));
-        // Tickets stay here: the other stream is ordered after the wait for them.
-        let handed = admitted
-            .and_then(|()| crate::capture::settle_tickets(&mut value, self))
-            .and_then(|()| {
-                let event = self.raw().record()?;
-                Ok(to.raw().wait_event(&event)?)
-            });
-        if let Err(error) = handed {
-            return Err(Rejected::new(error, value));
-        }
-        for (side, myself) in own {
-            myself.done(to, &[Act::Come(side)]);
-            // What is recorded ends where it began.
-            if !self.raw().capturing() {
-                myself.leaves(side, self.raw().reclaim());
-            }
-        }
-        Ok(crate::capture::settle(value, to))
     }
 }
 

@@ -6,7 +6,6 @@ use tidegate_hal::batch::Op;
 use tidegate_hal::device::Device;
 
 use super::Typed;
-use super::myself::Act;
 use super::outbox::{Outbox, OutboxBody, settle};
 use super::plan::{Draft, What};
 use super::source::{IntoSource, IntoSourceMut, Source, distinct};
@@ -14,6 +13,7 @@ use super::{Atomic, ByRange, BySlot, Discipline, Held, Kind, submit_armed};
 use crate::element::{Arithmetic, Element};
 use crate::error::{Error, Rejected, Result};
 use crate::layout::Layout;
+use crate::myself::Act;
 use crate::nic::Touch;
 use crate::region::Body;
 use crate::stream::Stream;

@@ -13,7 +13,6 @@ use tidegate_hal::memory::{Block as _, Ptr};
 use super::describe::{Description, Inbound, Outbound, Purpose, check};
 use super::edges::Edges;
 use super::inbox::InboxBody;
-use super::myself::{Myself, home_number};
 use super::outbox::{Edge, OutboxBody, Staging};
 use super::routes::{Own, Routes};
 use super::shape::{Shape, index_of, words_of};
@@ -24,9 +23,10 @@ use crate::element::{Arithmetic, Element};
 use crate::epochs::Epochs;
 use crate::error::{Error, Result};
 use crate::ground::{fresh_id, visited};
+use crate::myself::Myself;
 use crate::nic::{Line, LineParts, Throttle};
 use crate::side::Side;
-use crate::stream::Stream;
+use crate::stream::{Stream, home_number};
 use crate::world::{Collective, Watched, Which};
 
 // What a bus keeps beside a word must not meet the operands.

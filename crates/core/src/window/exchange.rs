@@ -7,11 +7,11 @@ use tidegate_hal::device::Device;
 
 use super::access::Access;
 use super::inbox::Inbox;
-use super::myself::{Act, Myself};
 use super::outbox::{Outbox, settle};
 use super::{Discipline, submit_armed};
 use crate::element::Element;
 use crate::error::{Rejected, Result};
+use crate::myself::{Act, Myself};
 use crate::stream::Stream;
 
 /// What a refused [`exchange`] gives back.

@@ -9,14 +9,14 @@ use tidegate_hal::nic::Program;
 use tidegate_words::State as Look;
 
 use super::Typed;
-use super::myself::{Act, Myself};
 use super::view::{Slots, Table};
 use super::{
     Atomic, Body, ByRange, BySlot, Discipline, Group, Half, Held, Peer, Way, submit, submit_armed,
 };
-use crate::capture::{Carry, State, Visitor};
+use crate::carry::{Carry, State, Visitor};
 use crate::element::Element;
 use crate::error::{Cause, Error, Rejected, Result};
+use crate::myself::{Act, Myself};
 use crate::side::Side;
 use crate::stream::{Arm, Stream};
 

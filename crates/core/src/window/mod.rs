@@ -52,7 +52,6 @@ mod describe;
 mod edges;
 mod exchange;
 mod inbox;
-pub(crate) mod myself;
 mod outbox;
 mod plan;
 mod programs;
@@ -87,11 +86,11 @@ use tidegate_hal::memory::Ptr;
 use crate::epochs::Epochs;
 use crate::error::{Cause, Error, Result};
 use crate::ground::{ReclaimOf, fresh_id};
+use crate::myself::Myself;
 use crate::nic::Line;
 use crate::side::Side;
 use crate::stream::{Arm, Stream, armed};
 use crate::world::{Watched, World};
-use myself::Myself;
 
 /// How a window keeps origins apart. Sealed.
 pub trait Discipline: sealed::Sealed + Send + 'static {

@@ -9,14 +9,14 @@ use tidegate_hal::memory::Ptr;
 
 use super::Typed;
 use super::access::Access;
-use super::myself::Myself;
 use super::plan::Plans;
 use super::{Body, Discipline, Group, Half, Held, Way};
-use crate::capture::{Carry, Visitor};
+use crate::carry::{Carry, Visitor};
 use crate::element::{Element, LARGEST};
 #[cfg(doc)]
 use crate::error::Error;
 use crate::error::{Rejected, Result};
+use crate::myself::Myself;
 use crate::nic::{Line, Tickets, Touch};
 use crate::side::Side;
 use crate::stream::{Stream, settle_all};

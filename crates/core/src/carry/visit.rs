@@ -1,20 +1,43 @@
-//! What goes through the things that a [`Carry`] value has, and for what.
+//! What can be carried, and what goes through the things in it.
 
 use std::sync::Arc;
 
 use tidegate_hal::device::Device;
 
-use super::Carry;
 use crate::ground::ReclaimOf;
+use crate::myself::Myself;
 use crate::nic::{Line, Tickets, Touch};
 use crate::place::Brand;
 use crate::side::Side;
-use crate::window::myself::Myself;
+
+/// Things that are at home on one stream and can be carried over to another, or into a capture: regions and their parts,
+/// window halves, epochs that are open on the target's side, barriers and all-reduces, and structs of them
+/// (`#[derive(Carry)]`).
+///
+/// # Safety
+///
+/// - `At<'t>` is `Self` with `'s` replaced by `'t`: the same type but for that lifetime.
+/// - `visit` visits every region and window half in it exactly once, in an order that depends on nothing but the type and the
+///   lengths of its collections.
+/// - Nothing in it but those leaves mentions `'s`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be lent to a capture or handed over to another stream",
+    label = "neither at home on a stream, nor plain",
+    note = "what can be: regions and parts that are on the stream, inboxes (exposed or not), outboxes, barriers, all-reduces, numbers, and tuples, arrays, `Vec`s, `Option`s and structs of them with `#[derive(Carry)]`",
+    note = "on another device than `Host`: `#[carry(device = Cuda)]` on the struct, below its `#[derive(Carry)]`"
+)]
+pub unsafe trait Carry<'s, D: Device>: Sized {
+    /// The same on another stream.
+    type At<'t>: Carry<'t, D>;
+
+    /// Visits the regions and window halves.
+    fn visit(&mut self, visitor: &mut Visitor<'_, D>);
+}
 
 /// Goes through the regions and window halves in a [`Carry`] value. Only this crate can make one, or see what it meets.
-pub struct Visitor<'a, D: Device>(pub(super) Purpose<'a, D>);
+pub struct Visitor<'a, D: Device>(Purpose<'a, D>);
 
-pub(super) enum Purpose<'a, D: Device> {
+enum Purpose<'a, D: Device> {
     /// Lists their numbers, and in what state they are.
     Identify(&'a mut Vec<(u64, State)>),
     /// Compares them with such a list: how many there were, and the first that differs. (A replay allocates nothing.)
@@ -36,10 +59,10 @@ pub(super) enum Purpose<'a, D: Device> {
 }
 
 /// The name of the thing that so many others come before, and the names of what it is in, while it is looked for.
-pub(super) struct Name {
-    pub(super) before: usize,
-    pub(super) path: Vec<String>,
-    pub(super) found: Option<String>,
+struct Name {
+    before: usize,
+    path: Vec<String>,
+    found: Option<String>,
 }
 
 /// Whether a window half is in an epoch. It is part of what a recording fits: one that begins with a post fits an
@@ -151,4 +174,71 @@ impl<D: Device> Visitor<'_, D> {
             _ => {}
         }
     }
+}
+
+/// The window halves in a value whose peer is this rank itself.
+pub(crate) fn own_halves<'s, D: Device, X: Carry<'s, D>>(
+    value: &mut X,
+) -> Vec<(Side, Arc<Myself<D>>)> {
+    let mut halves = Vec::new();
+    value.visit(&mut Visitor(Purpose::Own(&mut halves)));
+    halves
+}
+
+/// The lines of all tickets in a value.
+pub(crate) fn lines<'s, D: Device, X: Carry<'s, D>>(value: &mut X) -> Vec<Arc<Line>> {
+    let mut lines = Vec::new();
+    value.visit(&mut Visitor(Purpose::Gather(&mut lines)));
+    lines
+}
+
+/// Forgets all tickets in a value: the wait for them has been enqueued.
+pub(crate) fn forget_tickets<'s, D: Device, X: Carry<'s, D>>(value: &mut X) {
+    value.visit(&mut Visitor(Purpose::Clear));
+}
+
+/// Makes a value at home on a stream, which must come as far as the mark before its last work is done.
+pub(crate) fn settle_on<'s, D: Device, X: Carry<'s, D>>(
+    value: &mut X,
+    home: &Arc<ReclaimOf<D>>,
+    mark: u64,
+) {
+    value.visit(&mut Visitor(Purpose::Settle(home, mark)));
+}
+
+/// The numbers of the things in a value, and in what state they are.
+pub(crate) fn identify<'s, D: Device, X: Carry<'s, D>>(value: &mut X) -> Vec<(u64, State)> {
+    let mut ids = Vec::new();
+    value.visit(&mut Visitor(Purpose::Identify(&mut ids)));
+    ids
+}
+
+/// How many things there are in a value, and the first that is not as listed, if there is one.
+pub(crate) fn compare<'s, D: Device, X: Carry<'s, D>>(
+    value: &mut X,
+    with: &[(u64, State)],
+) -> (usize, Option<usize>) {
+    let (met, differs) = (0, None);
+    let mut visitor = Visitor(Purpose::Compare { with, met, differs });
+    value.visit(&mut visitor);
+    match visitor.0 {
+        Purpose::Compare { met, differs, .. } => {
+            (met, differs.or((met < with.len()).then_some(met)))
+        }
+        _ => unreachable!("visits do not change the purpose"),
+    }
+}
+
+/// How a value names the thing at this place, as in `energy.inbox`, if it has one there, and names it.
+pub(crate) fn name_of<'s, D: Device, X: Carry<'s, D>>(
+    value: &mut X,
+    position: usize,
+) -> Option<String> {
+    let mut name = Name {
+        before: position,
+        path: Vec::new(),
+        found: None,
+    };
+    value.visit(&mut Visitor(Purpose::Name(&mut name)));
+    name.found
 }

@@ -29,13 +29,12 @@ use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, Weak};
 
 use tidegate_hal::batch::Awaited;
-use tidegate_hal::device::{Device, Reclaim as _, Stream as _};
+use tidegate_hal::device::{Device, Reclaim as _};
 
 use crate::error::{Error, Result};
 use crate::ground::{ReclaimOf, lock};
 use crate::side::Side;
-use crate::stream::Stream;
-use crate::world::Watched;
+use crate::watched::Watched;
 
 /// What the two halves of a window know of each other, if this rank is its own origin there.
 ///
@@ -46,8 +45,8 @@ use crate::world::Watched;
 /// dropped may come from another thread, with all that it has done.
 pub(crate) struct Myself<D: Device> {
     window: Arc<Watched<D>>,
-    inbox: Place<D>,
-    outbox: Place<D>,
+    inbox: Home<D>,
+    outbox: Home<D>,
     /// What the inbox has given: exposures.
     posts: AtomicU64,
     /// How many of them the outbox has used, each for a completion.
@@ -56,12 +55,12 @@ pub(crate) struct Myself<D: Device> {
     waits: AtomicU64,
 }
 
-/// Where a half is.
-struct Place<D: Device> {
+/// Where a half is at home.
+struct Home<D: Device> {
     /// The half's number.
     id: u64,
-    /// The number of the stream that it is at home on, or [`GONE`].
-    home: AtomicUsize,
+    /// The number of the stream, or [`GONE`].
+    stream: AtomicUsize,
     /// The streams that it has left while it waited there.
     left: Mutex<Vec<Left<D>>>,
 }
@@ -169,36 +168,31 @@ impl Count {
     }
 }
 
-/// A number for a stream that is not another's while it lives.
-pub(crate) fn home_number<D: Device>(stream: &Stream<'_, D>) -> usize {
-    Arc::as_ptr(stream.raw().reclaim()).addr()
-}
-
 impl<D: Device> Myself<D> {
     /// Of a window whose halves, with these numbers, are both made on `home`, and whose inbox has given so many
     /// exposures in advance.
-    pub(super) fn new(
+    pub(crate) fn new(
         window: &Arc<Watched<D>>,
         [inbox, outbox]: [u64; 2],
         home: usize,
         early: u8,
     ) -> Self {
-        let place = |id| Place {
+        let at_home = |id| Home {
             id,
-            home: AtomicUsize::new(home),
+            stream: AtomicUsize::new(home),
             left: Mutex::default(),
         };
         Myself {
             window: window.clone(),
-            inbox: place(inbox),
-            outbox: place(outbox),
+            inbox: at_home(inbox),
+            outbox: at_home(outbox),
             posts: AtomicU64::new(early.into()),
             completes: AtomicU64::new(0),
             waits: AtomicU64::new(0),
         }
     }
 
-    fn place(&self, side: Side) -> &Place<D> {
+    fn home(&self, side: Side) -> &Home<D> {
         match side {
             Side::Inbox => &self.inbox,
             Side::Outbox => &self.outbox,
@@ -207,7 +201,7 @@ impl<D: Device> Myself<D> {
 
     /// Notes where a half is now: what it does next it does there, whatever its old stream has still to do.
     pub(crate) fn moved(&self, side: Side, home: usize) {
-        self.place(side).home.store(home, Relaxed);
+        self.home(side).stream.store(home, Relaxed);
     }
 
     /// Notes that a half leaves a stream, where it may be waiting.
@@ -217,21 +211,21 @@ impl<D: Device> Myself<D> {
         // On a stream that has failed nothing waits.
         if count.waits(side, ends_at) && stream.fault().is_none() {
             let stream = Arc::downgrade(stream);
-            let mut left = lock(&self.place(side).left);
+            let mut left = lock(&self.home(side).left);
             left.retain(|one| !one.stream.ptr_eq(&stream) && count.waits(side, one.ends_at));
             left.push(Left { stream, ends_at });
         }
     }
 
     /// Notes that a half was dropped, at home on a stream.
-    pub(super) fn dropped(&self, side: Side, stream: &Arc<ReclaimOf<D>>) {
+    pub(crate) fn dropped(&self, side: Side, stream: &Arc<ReclaimOf<D>>) {
         self.leaves(side, stream);
-        self.place(side).home.store(GONE, Release);
+        self.home(side).stream.store(GONE, Release);
     }
 
     /// Where the halves are, to be looked at before the counts are: what one that is gone has done is in these then.
     fn homes(&self) -> [usize; 2] {
-        [Side::Inbox, Side::Outbox].map(|side| self.place(side).home.load(Acquire))
+        [Side::Inbox, Side::Outbox].map(|side| self.home(side).stream.load(Acquire))
     }
 
     /// Whether what is missing for an act could only be done behind it, on this stream.
@@ -245,7 +239,7 @@ impl<D: Device> Myself<D> {
 
     /// Whether a half that has gone on still waits on this stream.
     fn has_left_a_wait(&self, side: Side, home: usize, count: Count) -> bool {
-        let left = lock(&self.place(side).left);
+        let left = lock(&self.home(side).left);
         let mut there = left.iter().filter(|one| one.stream.as_ptr().addr() == home);
         there.any(|one| count.waits(side, one.ends_at))
     }
@@ -280,13 +274,10 @@ impl<D: Device> Myself<D> {
         })
     }
 
-    /// Refuses what would wait for ever if it were enqueued here now, in this order; counts nothing. What is recorded
-    /// is refused by the replay.
-    pub(crate) fn admit(&self, stream: &Stream<'_, D>, acts: &[Act]) -> Result<()> {
-        if stream.raw().capturing() {
-            return Ok(());
-        }
-        let at = (self.homes(), home_number(stream));
+    /// Refuses what would wait for ever if it were enqueued now, in this order, on the stream with this number; counts
+    /// nothing.
+    pub(crate) fn admit_on(&self, home: usize, acts: &[Act]) -> Result<()> {
+        let at = (self.homes(), home);
         let mut count = self.count();
         for act in acts {
             count.act(*act);
@@ -299,19 +290,11 @@ impl<D: Device> Myself<D> {
         Ok(())
     }
 
-    /// Refuses to let a half come to another stream if one of the two streams would wait for ever: for what the other
-    /// half, there, has still to do, or for what this one has. `alive`: whether anything waits on the stream that it comes
-    /// from, and on that which it comes to; on one that has failed nothing does.
-    pub(crate) fn admit_coming(
-        &self,
-        side: Side,
-        to: &Stream<'_, D>,
-        alive: [bool; 2],
-    ) -> Result<()> {
-        if to.raw().capturing() {
-            return Ok(());
-        }
-        let (homes, home) = (self.homes(), home_number(to));
+    /// Refuses to let a half come to another stream, with the number `home`, if one of the two streams would wait for ever:
+    /// for what the other half, there, has still to do, or for what this one has. `alive`: whether anything waits on the
+    /// stream that it comes from, and on that which it comes to; on one that has failed nothing does.
+    pub(crate) fn admit_coming_to(&self, side: Side, home: usize, alive: [bool; 2]) -> Result<()> {
+        let homes = self.homes();
         let (count, other) = (self.count(), side.other());
         let beside = homes[other as usize] == home;
         let own = count.awaited(side).filter(|_| alive[0] && beside);
@@ -322,24 +305,29 @@ impl<D: Device> Myself<D> {
             .map_or(Ok(()), |awaited| self.refuse(awaited))
     }
 
-    /// Counts what has been enqueued; notes what has been recorded.
-    pub(crate) fn done(self: &Arc<Self>, stream: &Stream<'_, D>, acts: &[Act]) {
-        if !stream.raw().capturing() {
-            let mut change = Count::default();
-            acts.iter().for_each(|act| change.act(*act));
-            self.add(change);
-            return;
-        }
-        let (homes, home) = (self.homes(), home_number(stream));
-        for act in acts {
+    /// Counts what has been enqueued.
+    pub(crate) fn count_acts(&self, acts: &[Act]) {
+        let mut change = Count::default();
+        acts.iter().for_each(|act| change.act(*act));
+        self.add(change);
+    }
+
+    /// What has been recorded on the stream with this number.
+    pub(crate) fn recorded<'a>(
+        self: &'a Arc<Self>,
+        home: usize,
+        acts: &'a [Act],
+    ) -> impl Iterator<Item = RecordedAct<D>> + 'a {
+        let homes = self.homes();
+        acts.iter().map(move |act| {
             let here = |side| homes[side as usize] == home;
-            stream.note_act(RecordedAct {
+            RecordedAct {
                 myself: self.clone(),
                 act: *act,
                 home,
                 together: act.other().is_some_and(here),
-            });
-        }
+            }
+        })
     }
 }
 
@@ -392,7 +380,7 @@ impl<D: Device> Script<D> {
             } = recorded;
             let beside = match act.other() {
                 None => Beside::Never,
-                Some(side) if !lent(myself.place(side).id) => Beside::If(home),
+                Some(side) if !lent(myself.home(side).id) => Beside::If(home),
                 Some(_) if together => Beside::Always,
                 Some(_) => Beside::Never,
             };

@@ -2,7 +2,7 @@
 
 use tidegate_hal::device::Device;
 
-use super::{Carry, Visitor};
+use super::visit::{Carry, Visitor};
 
 macro_rules! carry_tuple {
     ($($name:ident $index:literal),*) => {

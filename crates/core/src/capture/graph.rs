@@ -1,169 +1,17 @@
-//! Recording a step of a program once, and replaying it.
-//!
-//! # Model
-//!
-//! [`Stream::capture`] lends what a step needs (regions, inboxes, outboxes, structs of them) under a brand that exists
-//! only inside, runs the step once to record what it enqueues, executes nothing, and gives everything back. The
-//! [`Graph`] can then be replayed with the *same* regions and window halves, mixed with eager steps.
-//!
-//! Because the brand inside is new, the step can use nothing that is at home on a stream and was not lent to it (layouts
-//! and the program's own memory are at home on none, and may be borrowed); because the stream is taken exclusively, it
-//! can be used by nobody else meanwhile.
-//!
-//! [`Stream::capture_with`] records on two streams, and lends to both. What is recorded on a stream comes, at each
-//! replay, after what that stream was given before, and before what it is given later: the last replay's part on *that*
-//! stream, too. Between the two streams nothing is ordered but by the hand-offs that the step makes. So what stays with
-//! the second stream (an interior that is computed while the surface is exchanged) goes on by itself, from replay to
-//! replay.
-//!
-//! Where a NIC reaches a peer, what the host arms for an epoch belongs to the recording, and is armed again at each
-//! replay before that is submitted (a full queue makes a replay of many times wait in between). Reads and writes of a
-//! NIC that are under way when the capture or a replay begins are waited for first; those that the step leaves under
-//! way are waited for at its end.
-//!
-//! # Failure
-//!
-//! A step that ends with other things than it was lent, or with the same in other places (swapped buffers) or in
-//! another state (an inbox that was posted), is refused as [`Error::NotReplayable`]: record two steps in one capture
-//! instead. A replay with other regions than those recorded, or with an inbox that is exposed where it was not then (or
-//! to another group), is refused as [`Error::OtherGraph`]. Where a rank is its own origin, a step may wait for what is
-//! enqueued before the replay; so it is the replay that is refused as [`Error::SelfDeadlock`], and not the recording.
-//! Synchronisation, bringing regions to the stream, and creating windows on it are errors inside.
-
-mod plain;
-mod visitor;
-
-pub(crate) use visitor::State;
-pub use visitor::Visitor;
-use visitor::{Name, Purpose};
+//! Graphs: recorded steps.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
 
 use tidegate_hal::device::{Device, DeviceError, Stream as _};
 
-use crate::element::Element;
+use super::lent::{rebrand, rebrand_ref, settle_tickets, touch};
+use crate::carry::{Carry, State, compare, identify, name_of};
+use crate::epochs::RecordedEpochs;
 use crate::error::{Error, Rejected, Result};
-use crate::place::{Brand, On};
-use crate::region::Region;
-use crate::side::Side;
-use crate::stream::{Noted, RecordedArms, Stream, wait_for};
-use crate::window::myself::{Myself, Script};
-
-/// Things that are at home on one stream and can be carried over to another, or into a capture: regions and their parts,
-/// window halves, epochs that are open on the target's side, barriers and all-reduces, and structs of them
-/// (`#[derive(Carry)]`).
-///
-/// # Safety
-///
-/// - `At<'t>` is `Self` with `'s` replaced by `'t`: the same type but for that lifetime.
-/// - `visit` visits every region and window half in it exactly once, in an order that depends on nothing but the type and the
-///   lengths of its collections.
-/// - Nothing in it but those leaves mentions `'s`.
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` cannot be lent to a capture or handed over to another stream",
-    label = "neither at home on a stream, nor plain",
-    note = "what can be: regions and parts that are on the stream, inboxes (exposed or not), outboxes, barriers, all-reduces, numbers, and tuples, arrays, `Vec`s, `Option`s and structs of them with `#[derive(Carry)]`",
-    note = "on another device than `Host`: `#[carry(device = Cuda)]` on the struct, below its `#[derive(Carry)]`"
-)]
-pub unsafe trait Carry<'s, D: Device>: Sized {
-    /// The same on another stream.
-    type At<'t>: Carry<'t, D>;
-
-    /// Visits the regions and window halves.
-    fn visit(&mut self, visitor: &mut Visitor<'_, D>);
-}
-
-/// Takes a value from one brand to another, at home with `to`.
-pub(crate) fn settle<'s, 't, D: Device, X: Carry<'s, D>>(
-    mut value: X,
-    to: &Stream<'t, D>,
-) -> X::At<'t> {
-    touch(&mut value, to);
-    rebrand(value)
-}
-
-/// The window halves in a value whose peer is this rank itself.
-pub(crate) fn own_halves<'s, D: Device, X: Carry<'s, D>>(
-    value: &mut X,
-) -> Vec<(Side, Arc<Myself<D>>)> {
-    let mut halves = Vec::new();
-    value.visit(&mut Visitor(Purpose::Own(&mut halves)));
-    halves
-}
-
-/// Enqueues the wait for all tickets of a value, so that it can be given away.
-pub(crate) fn settle_tickets<'s, D: Device, X: Carry<'s, D>>(
-    value: &mut X,
-    stream: &Stream<'_, D>,
-) -> Result<()> {
-    if stream.world().nic().is_none() {
-        return Ok(());
-    }
-    let mut lines = Vec::new();
-    value.visit(&mut Visitor(Purpose::Gather(&mut lines)));
-    if !lines.is_empty() {
-        wait_for(stream, &lines)?;
-        value.visit(&mut Visitor(Purpose::Clear));
-    }
-    Ok(())
-}
-
-/// Notes that the stream has got work with the value.
-fn touch<'s, D: Device, X: Carry<'s, D>>(value: &mut X, stream: &Stream<'_, D>) {
-    let raw = stream.raw();
-    value.visit(&mut Visitor(Purpose::Settle(raw.reclaim(), raw.mark())));
-}
-
-fn rebrand<'s, 't, D: Device, X: Carry<'s, D>>(value: X) -> X::At<'t> {
-    assert_eq!(
-        size_of::<X>(),
-        size_of::<X::At<'t>>(),
-        "types that differ in a lifetime have one size"
-    );
-    let value = std::mem::ManuallyDrop::new(value);
-    // SAFETY: `Carry` promises that the two types are the same but for a lifetime, which nothing at run time depends
-    // on; the original is not dropped.
-    unsafe { std::mem::transmute_copy(&*value) }
-}
-
-fn rebrand_ref<'a, 't, D: Device>(stream: &'a Stream<'_, D>) -> &'a Stream<'t, D> {
-    // SAFETY: the two types are the same but for a brand, which nothing at run time depends on.
-    unsafe { std::mem::transmute(stream) }
-}
-
-fn identify<'s, D: Device, X: Carry<'s, D>>(value: &mut X) -> Vec<(u64, State)> {
-    let mut ids = Vec::new();
-    value.visit(&mut Visitor(Purpose::Identify(&mut ids)));
-    ids
-}
-
-/// How many things there are in a value, and the first that is not as listed, if there is one.
-fn compare<'s, D: Device, X: Carry<'s, D>>(
-    value: &mut X,
-    with: &[(u64, State)],
-) -> (usize, Option<usize>) {
-    let (met, differs) = (0, None);
-    let mut visitor = Visitor(Purpose::Compare { with, met, differs });
-    value.visit(&mut visitor);
-    match visitor.0 {
-        Purpose::Compare { met, differs, .. } => {
-            (met, differs.or((met < with.len()).then_some(met)))
-        }
-        _ => unreachable!("visits do not change the purpose"),
-    }
-}
-
-/// How a value names the thing at this place, as in `energy.inbox`, if it has one there, and names it.
-fn name_of<'s, D: Device, X: Carry<'s, D>>(value: &mut X, position: usize) -> Option<String> {
-    let mut name = Name {
-        before: position,
-        path: Vec::new(),
-        found: None,
-    };
-    value.visit(&mut Visitor(Purpose::Name(&mut name)));
-    name.found
-}
+use crate::myself::Script;
+use crate::place::Brand;
+use crate::stream::{Noted, RecordedArms, Stream};
 
 /// A recorded step. It belongs to the stream with the brand `'s` (and the second one, if it was recorded with two).
 pub struct Graph<'s, D: Device> {
@@ -173,7 +21,7 @@ pub struct Graph<'s, D: Device> {
     /// What each replay does towards this rank itself.
     script: Script<D>,
     /// The epochs of each replay.
-    epochs: crate::epochs::Recorded,
+    epochs: RecordedEpochs,
     ids: Vec<(u64, State)>,
     brand: Brand<'s>,
 }
@@ -502,14 +350,5 @@ impl<'s, 't, D: Device> PairGraph<'s, 't, D> {
             }
             Err(error) => Err(Rejected::new(error, (here, there))),
         }
-    }
-}
-
-// SAFETY: the one leaf is visited; `On<'s, D>` is the only mention of the brand.
-unsafe impl<'s, T: Element, D: Device> Carry<'s, D> for Region<T, On<'s, D>> {
-    type At<'t> = Region<T, On<'t, D>>;
-
-    fn visit(&mut self, visitor: &mut Visitor<'_, D>) {
-        self.body.visit(visitor);
     }
 }

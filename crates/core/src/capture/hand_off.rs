@@ -1,0 +1,57 @@
+//! Handing things over to another stream.
+
+use tidegate_hal::device::{Device, Stream as _};
+
+use super::lent::{settle, settle_tickets};
+use crate::carry::{Carry, own_halves};
+use crate::error::{Error, Rejected, Result};
+use crate::myself::Act;
+use crate::stream::Stream;
+
+impl<'s, D: Device> Stream<'s, D> {
+    /// Hands regions and window halves over to another stream: its later work on them comes after all that is
+    /// enqueued here by now. Neither the host nor this stream waits.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Device`]; [`Error::Capturing`] if one of the two is being captured without the other; [`Error::Invalid`] if they
+    /// belong to different worlds; [`Error::SelfDeadlock`] if one half of a window joins the other on its stream, and
+    /// one of the two streams waits for what the other half has still to do, or if it comes where the other half has
+    /// left such a wait behind. The value comes back.
+    pub fn hand_off<'t, X: Carry<'s, D>>(
+        &self,
+        mut value: X,
+        to: &Stream<'t, D>,
+    ) -> Result<X::At<'t>, Rejected<X>> {
+        if !self.world().is(to.world()) {
+            // Whoever adds to a word rings the bell of one rank, and the other stream listens to another.
+            let what = "the two streams belong to different worlds".to_owned();
+            return Err(Rejected::new(Error::Invalid(what), value));
+        }
+        if let Err(error) = self.world().process().check() {
+            return Err(Rejected::new(error, value));
+        }
+        let own = own_halves(&mut value);
+        let alive = [self.raw(), to.raw()].map(|stream| stream.fault().is_none());
+        let admitted =
+            (own.iter()).try_for_each(|(side, myself)| myself.admit_coming(*side, to, alive));
+        // Tickets stay here: the other stream is ordered after the wait for them.
+        let handed = admitted
+            .and_then(|()| settle_tickets(&mut value, self))
+            .and_then(|()| {
+                let event = self.raw().record()?;
+                Ok(to.raw().wait_event(&event)?)
+            });
+        if let Err(error) = handed {
+            return Err(Rejected::new(error, value));
+        }
+        for (side, myself) in own {
+            myself.done(to, &[Act::Come(side)]);
+            // What is recorded ends where it began.
+            if !self.raw().capturing() {
+                myself.leaves(side, self.raw().reclaim());
+            }
+        }
+        Ok(settle(value, to))
+    }
+}

@@ -1,0 +1,55 @@
+//! What is lent to a recording, or given to another stream.
+
+use tidegate_hal::device::{Device, Stream as _};
+
+use crate::carry::{self, Carry};
+use crate::error::Result;
+use crate::stream::{Stream, wait_for};
+
+/// Takes a value from one brand to another, at home with `to`.
+pub(super) fn settle<'s, 't, D: Device, X: Carry<'s, D>>(
+    mut value: X,
+    to: &Stream<'t, D>,
+) -> X::At<'t> {
+    touch(&mut value, to);
+    rebrand(value)
+}
+
+/// Enqueues the wait for all tickets of a value, so that it can be given away.
+pub(super) fn settle_tickets<'s, D: Device, X: Carry<'s, D>>(
+    value: &mut X,
+    stream: &Stream<'_, D>,
+) -> Result<()> {
+    if stream.world().nic().is_none() {
+        return Ok(());
+    }
+    let lines = carry::lines(value);
+    if !lines.is_empty() {
+        wait_for(stream, &lines)?;
+        carry::forget_tickets(value);
+    }
+    Ok(())
+}
+
+/// Notes that the stream has got work with the value.
+pub(super) fn touch<'s, D: Device, X: Carry<'s, D>>(value: &mut X, stream: &Stream<'_, D>) {
+    let raw = stream.raw();
+    carry::settle_on(value, raw.reclaim(), raw.mark());
+}
+
+pub(super) fn rebrand<'s, 't, D: Device, X: Carry<'s, D>>(value: X) -> X::At<'t> {
+    assert_eq!(
+        size_of::<X>(),
+        size_of::<X::At<'t>>(),
+        "types that differ in a lifetime have one size"
+    );
+    let value = std::mem::ManuallyDrop::new(value);
+    // SAFETY: `Carry` promises that the two types are the same but for a lifetime, which nothing at run time depends
+    // on; the original is not dropped.
+    unsafe { std::mem::transmute_copy(&*value) }
+}
+
+pub(super) fn rebrand_ref<'a, 't, D: Device>(stream: &'a Stream<'_, D>) -> &'a Stream<'t, D> {
+    // SAFETY: the two types are the same but for a brand, which nothing at run time depends on.
+    unsafe { std::mem::transmute(stream) }
+}

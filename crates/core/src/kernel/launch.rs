@@ -1,0 +1,35 @@
+//! Launching a kernel.
+
+use tidegate_hal::device::Device;
+
+use super::Kernel;
+#[cfg(doc)]
+use crate::error::Error;
+use crate::error::Result;
+use crate::stream::Stream;
+
+impl<'s, D: Device> Stream<'s, D> {
+    /// Enqueues a kernel with its arguments: regions (`&` or `&mut`), views of inboxes, or a tuple of up to eight of them
+    /// and of numbers (integers and floats of a fixed size: `u64`, `f64`, and no `usize` or `bool`), which the kernel gets
+    /// by value: `s.launch(|x: &mut [f64], dt: f64| x[0] += dt, (&mut x, 0.1))?`.
+    ///
+    /// On the host a kernel is any `Fn` over the arguments' views: `fn increment(src: &mut [f64])` for one
+    /// `&mut Region<f64, _>`, `fn compare(inbox: Slots<'_, f64>, src: &[f64])` for `(inbox.view(), &src)`. It may be
+    /// called again when it is recorded and replayed, and on another thread: so it is `Clone + Send + 'static`. What is large
+    /// and only read (a table, a sparse matrix) is captured in an `Arc`, as `examples/cg.rs` does.
+    ///
+    /// A closure writes the types of its arguments (else "implementation of `FnOnce` is not general enough"), and moves
+    /// what it captures: `s.launch(move |x: &mut [f64]| x[0] = dt, &mut src)?`. One of two or more arguments that a
+    /// function has returned as `impl Fn(&[f64], &mut [f64]) + Clone + Send + 'static` is refused as it is, and goes inside
+    /// another: `let k = axpy(dt); s.launch(move |x: &[f64], y: &mut [f64]| k(x, y), (&x, &mut y))?`.
+    ///
+    /// On GPUs a kernel is a function of [`kernel!`](crate::kernel!), over a grid.
+    ///
+    /// # Errors
+    ///
+    /// What made the stream fail; [`Error::Device`]; [`Error::Forked`].
+    pub fn launch<A, K: Kernel<'s, D, A>>(&self, kernel: K, arguments: A) -> Result<()> {
+        self.healthy()?;
+        kernel.enqueue(self, arguments)
+    }
+}
