@@ -25,7 +25,6 @@ mod scarce;
 mod side;
 pub mod stream;
 mod watch;
-mod watched;
 pub mod window;
 mod world;
 
@@ -40,10 +39,10 @@ pub use part::{Cells, CellsMut, IndexSet, Part};
 pub use place::{On, OnHost, Place};
 pub use reduce::AllReduce;
 pub use region::Region;
-pub use stream::{Stream, UnboundStream};
+pub use stream::{Stream, StreamOptions, UnboundStream};
 pub use tidegate_hal::device::Priority;
 pub use window::Window;
-pub use world::{StreamOptions, World};
+pub use world::World;
 
 /// What the macros reach. They name nothing else: a program may put a crate of its own in the place of `::core`, and
 /// macros, traits and constants of its own in the place of names without a path.

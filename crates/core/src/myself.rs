@@ -34,7 +34,7 @@ use tidegate_hal::device::{Device, Reclaim as _};
 use crate::error::{Error, Result};
 use crate::ground::{ReclaimOf, lock};
 use crate::side::Side;
-use crate::watched::Watched;
+use crate::world::Watched;
 
 /// What the two halves of a window know of each other, if this rank is its own origin there.
 ///

@@ -28,16 +28,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
-use tidegate_hal::control::{ControlError, Packet};
-use tidegate_hal::device::{Device, Reclaim, Stand, Work};
+use tidegate_hal::control::{Control, ControlError, Packet};
+use tidegate_hal::device::{Reclaim, Stand, Work};
 use tidegate_hal::limits::WithLimit;
 use tidegate_hal::{say, tell};
 
 use crate::error::{Cause, Error, Result};
-use crate::ground::{ReclaimOf, lock, shortened};
-use crate::message::{Answer, At, Calling, Message, Waiting, WatchMessage};
+use crate::ground::{lock, shortened};
+use crate::message::{Answer, At, Calling, Inside, Message, Waiting, WatchMessage};
 use crate::side::Side;
-use crate::world::Inner;
 
 /// How often waits are looked at, at most.
 pub(crate) const TICK: Duration = Duration::from_millis(200);
@@ -55,6 +54,55 @@ const CALLS: usize = 100;
 const CALL: Duration = TICK.checked_div(2).expect("2 is not 0");
 // A report, with what else is in its message.
 const _: () = assert!(graph::MOST + 64 <= Packet::MAX_BYTES);
+
+/// A rank, as its watch sees it.
+pub(crate) trait Overseen: Send + Sync + 'static {
+    /// What is known of its streams.
+    type Stream: Reclaim;
+
+    /// The state of its watch.
+    fn watch(&self) -> &Watch;
+
+    /// The way to the other ranks.
+    fn control(&self) -> &dyn Control;
+
+    /// Its streams that are alive, into a list that may be used again.
+    fn streams(&self, into: &mut Vec<Arc<Self::Stream>>);
+
+    /// The same, with their names.
+    fn named_streams(&self) -> Vec<(String, Arc<Self::Stream>)>;
+
+    /// Tells the others if this stream has failed by a kernel, though nobody here may have asked it yet.
+    fn look_at_fault(&self, stream: &Arc<Self::Stream>);
+
+    /// Where peers' NICs add to words of this rank, a poison can be lost to an add that is on its way; it comes to its
+    /// end soon, and then the next one is not.
+    fn poison_again(&self);
+
+    /// Whether its program has been in a collective call for so long.
+    fn is_in_a_call_for(&self, long: Duration) -> bool;
+
+    /// How many exchanges it has come to, and the collective call that its program is in.
+    fn progress(&self) -> (u64, Option<Inside>);
+
+    /// The name of a window.
+    fn window_name(&self, number: u32) -> Arc<str>;
+
+    /// How long a wait of a window may last, if there is a limit.
+    fn limit(&self, window: u32) -> Option<Duration>;
+
+    /// A wait of a window has lasted longer than that: the window is revoked.
+    fn limit_has_passed(&self, window: u32, limit: Duration);
+
+    /// The rank that reports long waits: the lowest of those that have not ended.
+    fn reporter(&self) -> usize;
+
+    /// The ranks that have ended, and how.
+    fn gone(&self) -> BTreeMap<usize, Cause>;
+
+    /// The halves that its program has dropped, of the last `most` windows that are remembered.
+    fn dropped(&self, most: usize) -> Vec<(u32, Side)>;
+}
 
 pub(crate) struct Watch {
     state: Mutex<State>,
@@ -142,8 +190,8 @@ impl Default for Watch {
 }
 
 impl Watch {
-    pub(crate) fn start<D: Device>(inner: &Arc<Inner<D>>) -> Result<()> {
-        let weak = Arc::downgrade(inner);
+    pub(crate) fn start<R: Overseen>(rank: &Arc<R>) -> Result<()> {
+        let weak = Arc::downgrade(rank);
         std::thread::Builder::new()
             .name("tidegate-watch".into())
             .spawn(move || look(&weak))
@@ -178,67 +226,65 @@ impl Watch {
     }
 }
 
-fn look<D: Device>(weak: &Weak<Inner<D>>) {
+fn look<R: Overseen>(weak: &Weak<R>) {
     // Used again each time: looking at what is in order allocates nothing.
     let mut streams = Vec::new();
     loop {
         // Not held while sleeping: the last holder of the world ends it.
-        let Some(inner) = weak.upgrade() else { return };
-        if lock(&inner.watch.state).stop {
+        let Some(rank) = weak.upgrade() else { return };
+        if lock(&rank.watch().state).stop {
             return;
         }
-        inner.streams(&mut streams);
-        tick(&inner, &streams);
-        inner.poison_again();
+        rank.streams(&mut streams);
+        tick(&*rank, &streams);
+        rank.poison_again();
         streams.clear();
-        drop(inner);
+        drop(rank);
         std::thread::sleep(TICK);
     }
 }
 
-fn tick<D: Device>(inner: &Arc<Inner<D>>, streams: &[Arc<ReclaimOf<D>>]) {
-    let deadline = lock(&inner.watch.state).deadline;
+fn tick<R: Overseen>(rank: &R, streams: &[Arc<R::Stream>]) {
+    let deadline = lock(&rank.watch().state).deadline;
     let mut expired = Vec::new();
-    let mut overdue = inner.is_in_a_call_for(deadline);
+    let mut overdue = rank.is_in_a_call_for(deadline);
     for stream in streams {
-        inner.look_at_fault(stream);
+        rank.look_at_fault(stream);
         let call = stream.calls().look(stream.progress());
         overdue |= call.is_some_and(|(_, since)| since.elapsed() >= deadline);
         stream.look_at_blocked(&mut |blocked| {
             let elapsed = blocked.since.elapsed();
             overdue |= elapsed >= deadline;
             for (tag, _) in &blocked.on {
-                if let (_, Some(window)) = inner.window(tag.window)
-                    && let Some(limit) = window.limit
+                if let Some(limit) = rank.limit(tag.window)
                     && elapsed >= limit
                 {
-                    expired.push((window, limit));
+                    expired.push((tag.window, limit));
                 }
             }
         });
     }
-    let rank = inner.control().rank();
     for (window, limit) in expired {
-        inner.revoke(&window, Cause::Limit { rank, limit });
+        rank.limit_has_passed(window, limit);
     }
     if overdue {
-        let mut state = lock(&inner.watch.state);
+        let mut state = lock(&rank.watch().state);
         if state.is_due() {
             state.promise();
             let asked = state.rounds;
             drop(state);
-            match inner.reporter() {
-                reporter if reporter == rank => begin_round(inner, asked),
-                reporter => send(inner, Some(&[reporter]), WatchMessage::Stuck { asked }),
+            match rank.reporter() {
+                reporter if reporter == rank.control().rank() => begin_round(rank, asked),
+                reporter => send(rank, Some(&[reporter]), WatchMessage::Stuck { asked }),
             }
         }
     }
-    end_round(inner);
+    end_round(rank);
 }
 
-fn send<D: Device>(inner: &Inner<D>, to: Option<&[usize]>, message: WatchMessage) {
+fn send(rank: &impl Overseen, to: Option<&[usize]>, message: WatchMessage) {
     let message = Message::Watch(message).encode();
-    heed(inner.control().notify(to, &message));
+    heed(rank.control().notify(to, &message));
 }
 
 /// Says what was not said to others.
@@ -252,12 +298,12 @@ fn heed(sent: std::result::Result<(), ControlError>) {
 }
 
 /// What this rank says when it is asked.
-fn answer<D: Device>(inner: &Inner<D>) -> Answer {
-    let mut answer = look_at(&inner.named_streams(), |number| {
-        inner.window(number).0.to_string()
+fn answer(rank: &impl Overseen) -> Answer {
+    let mut answer = look_at(&rank.named_streams(), |number| {
+        rank.window_name(number).to_string()
     });
-    (answer.come, answer.inside) = inner.place();
-    answer.dropped = inner.dropped(DROPPED);
+    (answer.come, answer.inside) = rank.progress();
+    answer.dropped = rank.dropped(DROPPED);
     brief(&mut answer);
     answer
 }
@@ -335,43 +381,43 @@ fn brief(answer: &mut Answer) {
     }
 }
 
-pub(crate) fn on_message<D: Device>(inner: &Arc<Inner<D>>, from: usize, message: WatchMessage) {
+pub(crate) fn on_message(rank: &impl Overseen, from: usize, message: WatchMessage) {
     match message {
-        WatchMessage::Stuck { asked } => begin_round(inner, asked),
+        WatchMessage::Stuck { asked } => begin_round(rank, asked),
         WatchMessage::Query { round } => {
-            lock(&inner.watch.state).asked(round);
-            let answer = answer(inner);
-            send(inner, Some(&[from]), WatchMessage::Answer { round, answer });
+            lock(&rank.watch().state).asked(round);
+            let answer = answer(rank);
+            send(rank, Some(&[from]), WatchMessage::Answer { round, answer });
         }
         WatchMessage::Answer { round, answer } => {
-            if let Some(current) = &mut lock(&inner.watch.state).round
+            if let Some(current) = &mut lock(&rank.watch().state).round
                 && current.number == round
             {
                 current.answers.insert(from, answer);
             }
         }
-        WatchMessage::Report(text) => lock(&inner.watch.state).heard(text),
+        WatchMessage::Report(text) => lock(&rank.watch().state).heard(text),
     }
 }
 
-fn begin_round<D: Device>(inner: &Arc<Inner<D>>, known: u32) {
+fn begin_round(rank: &impl Overseen, known: u32) {
     // Before the state is locked: streams are looked at, which takes locks of their own.
-    let own = answer(inner);
-    let rank = inner.control().rank();
-    let begun = lock(&inner.watch.state).begin(known, rank, own);
+    let own = answer(rank);
+    let number = rank.control().rank();
+    let begun = lock(&rank.watch().state).begin(known, number, own);
     if let Some(round) = begun {
-        send(inner, None, WatchMessage::Query { round });
+        send(rank, None, WatchMessage::Query { round });
     }
 }
 
-fn end_round<D: Device>(inner: &Arc<Inner<D>>) {
-    let size = inner.control().size();
-    if lock(&inner.watch.state).round.is_none() {
+fn end_round(rank: &impl Overseen) {
+    let size = rank.control().size();
+    if lock(&rank.watch().state).round.is_none() {
         return;
     }
-    let gone = inner.gone();
+    let gone = rank.gone();
     let round = {
-        let mut state = lock(&inner.watch.state);
+        let mut state = lock(&rank.watch().state);
         let due = |round: &Round| {
             let spoke = |rank| round.answers.contains_key(&rank) || gone.contains_key(&rank);
             (0..size).all(spoke) || Instant::now() >= round.until
@@ -383,16 +429,16 @@ fn end_round<D: Device>(inner: &Arc<Inner<D>>) {
         }
     };
     let Some(round) = round else { return };
-    let deadline = lock(&inner.watch.state).deadline;
+    let deadline = lock(&rank.watch().state).deadline;
     let text = graph::describe(size, &round.answers, &gone, deadline);
-    send(inner, None, WatchMessage::Report(text.clone()));
-    lock(&inner.watch.state).heard(text.clone());
+    send(rank, None, WatchMessage::Report(text.clone()));
+    lock(&rank.watch().state).heard(text.clone());
     // By a thread of its own: where nobody empties what is printed to, that must not hold up the limits of windows.
-    if inner.watch.speaks.swap(true, Ordering::Relaxed) {
+    if rank.watch().speaks.swap(true, Ordering::Relaxed) {
         return;
     }
     // (Nor the world open.)
-    let speaks = inner.watch.speaks.clone();
+    let speaks = rank.watch().speaks.clone();
     let speak = move || {
         say!(text, std::io::stderr());
         speaks.store(false, Ordering::Relaxed);
@@ -400,7 +446,7 @@ fn end_round<D: Device>(inner: &Arc<Inner<D>>) {
     let name = "tidegate-report".to_owned();
     if std::thread::Builder::new().name(name).spawn(speak).is_err() {
         // The next one may find a thread.
-        inner.watch.speaks.store(false, Ordering::Relaxed);
+        rank.watch().speaks.store(false, Ordering::Relaxed);
     }
 }
 

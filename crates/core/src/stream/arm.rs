@@ -6,7 +6,7 @@ use tidegate_hal::device::Device;
 use tidegate_hal::nic::Prepared;
 
 use crate::nic::Line;
-use crate::watched::Watched;
+use crate::world::Watched;
 
 /// What the host must arm before a stream may ring.
 pub(crate) struct Arm<D: Device> {

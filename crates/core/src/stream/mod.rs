@@ -24,6 +24,7 @@
 mod arm;
 mod arming;
 mod count;
+mod make;
 mod noted;
 mod queue;
 mod throttle;
@@ -32,6 +33,7 @@ mod tickets;
 pub(crate) use arm::{Arm, RecordedArms};
 pub(crate) use arming::armed;
 pub(crate) use count::home_number;
+pub use make::StreamOptions;
 pub(crate) use noted::Noted;
 pub use queue::{Stream, UnboundStream};
 pub(crate) use tickets::{prepare_wait, settle_all, wait_for};

@@ -31,7 +31,7 @@ use super::arm::Arm;
 use super::queue::Stream;
 use crate::error::{Cause, Error, Result};
 use crate::nic::{Attached, Line, Throttle};
-use crate::watched::Watched;
+use crate::world::Watched;
 
 /// How often a wait asks whether to go on.
 const ASK: Duration = Duration::from_millis(5);

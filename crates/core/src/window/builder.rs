@@ -27,7 +27,7 @@ use crate::myself::Myself;
 use crate::nic::{Line, LineParts, Throttle};
 use crate::side::Side;
 use crate::stream::{Stream, home_number};
-use crate::world::{Collective, Watched, Which};
+use crate::world::{Agreement, Watched, Which};
 
 // What a bus keeps beside a word must not meet the operands.
 const _: () =
@@ -258,7 +258,7 @@ impl<T: Element, K: Discipline> Window<T, K> {
         self.description.purpose
     }
 
-    /// Creates the window. Collective over all ranks of the job.
+    /// Creates the window. Agreement over all ranks of the job.
     ///
     /// # Errors
     ///
@@ -300,10 +300,9 @@ impl<T: Element, K: Discipline> Window<T, K> {
         };
         stream.not_capturing("creating a window")?;
         let world = stream.world();
-        // Till all exchanges about this window are made: see `Collective`.
-        let collective =
-            world.collective(format!("{} `{}`", self.purpose().opening(), self.name))?;
-        let (which, met) = self.meet(&collective)?;
+        // Till all exchanges about this window are made: see `Agreement`.
+        let agreement = world.agreement(format!("{} `{}`", self.purpose().opening(), self.name))?;
+        let (which, met) = self.meet(&agreement)?;
         let built = met.and_then(|meeting| {
             let watched = meeting.watched.clone();
             let halves = meeting.build(stream).inspect_err(|_| {
@@ -314,7 +313,7 @@ impl<T: Element, K: Discipline> Window<T, K> {
             Ok((watched, halves, made))
         });
         let refused = |(watched, ..): &(Arc<Watched<D>>, _, _)| watched.is_refused();
-        let (_, halves, made) = collective.agree(&which, built, refused)?;
+        let (_, halves, made) = agreement.agree(&which, built, refused)?;
         Ok((halves, made))
     }
 
@@ -322,9 +321,9 @@ impl<T: Element, K: Discipline> Window<T, K> {
     /// hear.
     fn meet<D: Device>(
         mut self,
-        collective: &Collective<'_, D>,
+        agreement: &Agreement<'_, D>,
     ) -> Result<(Which, Result<Meeting<D>>)> {
-        let world = collective.world();
+        let world = agreement.world();
         let rank = world.rank();
         self.description = self.description.in_full(rank, world.size());
         self.description.staged = world.staged();
@@ -344,7 +343,7 @@ impl<T: Element, K: Discipline> Window<T, K> {
             None => Ok((self.description.in_short(), Vec::new())),
         };
         let label = self.purpose().label();
-        let (which, all) = collective.begin(label, &name, said)?;
+        let (which, all) = agreement.begin(label, &name, said)?;
         let id = which.number;
         let size = world.size();
         let all = all.into_iter().enumerate();
@@ -382,7 +381,7 @@ impl<T: Element, K: Discipline> Window<T, K> {
                 (there.bytes, there.is_far(rank).then_some(there.far_bytes))
             })
         };
-        let routes = match Routes::find(collective, &which, K::KIND, own, neighbour)? {
+        let routes = match Routes::find(agreement, &which, K::KIND, own, neighbour)? {
             Ok(routes) => routes,
             Err(error) => return Ok((which, Err(error))),
         };

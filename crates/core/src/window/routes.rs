@@ -13,7 +13,7 @@ use super::Kind;
 use super::shape::Shape;
 use crate::error::{Error, Result};
 use crate::nic::Line;
-use crate::world::{Brought, Collective, Which, World};
+use crate::world::{Agreement, Brought, Which, World};
 
 /// This rank's memory of a window.
 pub(super) struct Own<D: Device> {
@@ -90,10 +90,10 @@ impl<D: Device> Own<D> {
 
 impl<D: Device> Routes<D> {
     /// Exchanges what the ranks say of their memory, and chooses the way to each neighbour: `neighbour` says how many
-    /// bytes its block has, and its staged one. Collective. That a neighbour cannot be reached only this rank knows: it is
+    /// bytes its block has, and its staged one. Agreement. That a neighbour cannot be reached only this rank knows: it is
     /// the error within.
     pub(super) fn find(
-        collective: &Collective<'_, D>,
+        agreement: &Agreement<'_, D>,
         which: &Which,
         kind: Kind,
         own: Result<(Own<D>, Brought<Offer>)>,
@@ -103,9 +103,9 @@ impl<D: Device> Routes<D> {
             Ok((own, offer)) => (Some(own), Ok(offer)),
             Err(error) => (None, Err(error)),
         };
-        let said = collective.tell("sharing a window's memory", which, offer)?;
+        let said = agreement.tell("sharing a window's memory", which, offer)?;
         let own = own.expect("who has failed gets its own error");
-        let (world, name) = (collective.world(), &*which.name);
+        let (world, name) = (agreement.world(), &*which.name);
         Ok(Self::reach(world, name, kind, own, said, neighbour))
     }
 

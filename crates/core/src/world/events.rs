@@ -1,64 +1,22 @@
 //! What happens to the ranks of the job, and what becomes of windows then.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, Weak};
 
 use tidegate_hal::batch::Tag;
 use tidegate_hal::control::{Event, PANICKED};
 use tidegate_hal::device::{Device, Fault, Reclaim as _};
 use tidegate_hal::memory::Block as _;
-use tidegate_hal::nic::{Keep, News, Nic};
+use tidegate_hal::nic::{Keep, News};
 use tidegate_hal::tell;
 
-use super::known::Known;
-use super::{Inner, Watched, World};
+use super::inner::{Inner, World};
+use super::known::Outlives;
+use super::watched::Watched;
 use crate::error::Cause;
-use crate::ground::{MOST_TEXT, ReclaimOf, lock, shortened};
+use crate::ground::{MOST_TEXT, lock, shortened};
 use crate::message::Message;
 use crate::side::Side;
-
-pub(super) struct Events<D: Device> {
-    /// Ranks that died or left, and how.
-    pub(super) gone: BTreeMap<usize, Cause>,
-    /// Ranks of which a stream has failed by a kernel, of theirs or of another rank, and why: the first of each.
-    pub(super) failed: BTreeMap<usize, Cause>,
-    /// This rank's NIC is of no more use.
-    pub(super) nic_failed: Option<Cause>,
-    /// The windows of this job, by number.
-    pub(super) windows: Known<D>,
-    pub(super) streams: Vec<(String, Weak<ReclaimOf<D>>)>,
-}
-
-impl<D: Device> Events<D> {
-    /// The lowest rank that has not ended.
-    fn reporter(&self) -> usize {
-        let ended = self.gone.keys().enumerate();
-        ended.take_while(|(place, rank)| place == *rank).count()
-    }
-}
-
-/// Registered memory that waits for neighbours to be through with it. If they never are, it goes with the endpoint.
-pub(super) struct Outlives {
-    neighbours: Vec<usize>,
-    nic: Arc<dyn Nic>,
-    registration: Option<Keep>,
-}
-
-impl Outlives {
-    /// What may go now, if all neighbours are among these.
-    fn release(&mut self, through: &[usize]) -> Option<Keep> {
-        let all = self.neighbours.iter().all(|rank| through.contains(rank));
-        all.then(|| self.registration.take()).flatten()
-    }
-}
-
-impl Drop for Outlives {
-    fn drop(&mut self) {
-        if let Some(registration) = self.registration.take() {
-            self.nic.keep(registration);
-        }
-    }
-}
+use crate::watch::on_message;
 
 impl<D: Device> World<D> {
     /// Takes a number for a window that all ranks are about to create; and forgets such as nobody can ask for any more, so
@@ -139,11 +97,7 @@ impl<D: Device> World<D> {
     /// with it, or the endpoint is closed.
     pub(crate) fn outlive(&self, window: u32, neighbours: Vec<usize>, registration: Keep) {
         let nic = &self.nic().expect("it has registered memory").nic;
-        let mut outlives = Outlives {
-            neighbours,
-            nic: nic.clone(),
-            registration: Some(registration),
-        };
+        let mut outlives = Outlives::new(neighbours, nic, registration);
         let mut events = lock(&self.inner.events);
         let Some(entry) = events.windows.get_mut(window) else {
             // Forgotten just now, with who was through: the memory goes with the endpoint, as it does if they never are.
@@ -216,28 +170,6 @@ impl<D: Device> Broken<D> {
 }
 
 impl<D: Device> Inner<D> {
-    /// Where peers' NICs add to words of this rank, a poison can be lost to an add that is on its way; it comes to its
-    /// end soon, and then the next one is not.
-    pub(crate) fn poison_again(&self) {
-        let nic = self.nic.as_ref();
-        if !nic.is_some_and(|attached| attached.nic.adds()) {
-            return;
-        }
-        let events = lock(&self.events);
-        let (device, bell) = (&self.device, self.own_bell.base());
-        for entry in events.windows.all() {
-            let Some(window) = entry.window.upgrade() else {
-                continue;
-            };
-            if let Some(cause) = &entry.cause {
-                window.revoke(device, bell, cause);
-            }
-            for cause in events.gone.values() {
-                window.gone(device, bell, cause);
-            }
-        }
-    }
-
     /// Tells the others why a stream of this rank has failed, if it did by a kernel, here or at another rank: the first
     /// time, since what comes after that is mostly of its making. So a line of ranks that wait for each other hears of
     /// the one that it began with.
@@ -380,7 +312,7 @@ impl<D: Device> Inner<D> {
                 Some(Message::Failed { cause }) => {
                     lock(&self.events).failed.entry(from).or_insert(cause);
                 }
-                Some(Message::Watch(message)) => crate::watch::on_message(self, from, message),
+                Some(Message::Watch(message)) => on_message(&**self, from, message),
                 None => tell(|| tracing::warn!(from, "a control message could not be read")),
             },
         }
@@ -449,28 +381,6 @@ impl<D: Device> Inner<D> {
         if reports {
             self.watch.reporter_gone();
         }
-    }
-
-    /// The ranks that have ended, and how.
-    pub(crate) fn gone(&self) -> BTreeMap<usize, Cause> {
-        lock(&self.events).gone.clone()
-    }
-
-    /// The rank that reports long waits: the lowest of those that have not ended.
-    pub(crate) fn reporter(&self) -> usize {
-        lock(&self.events).reporter()
-    }
-
-    /// The halves that the program has dropped, of the last `most` windows that are remembered.
-    pub(crate) fn dropped(&self, most: usize) -> Vec<(u32, Side)> {
-        lock(&self.events).windows.dropped(most)
-    }
-
-    pub(crate) fn window(&self, id: u32) -> (Arc<str>, Option<Arc<Watched<D>>>) {
-        let events = lock(&self.events);
-        events.windows.get(id).map_or(("-".into(), None), |entry| {
-            (entry.name.clone(), entry.window.upgrade())
-        })
     }
 }
 

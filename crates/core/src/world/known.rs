@@ -18,9 +18,9 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Weak};
 
 use tidegate_hal::device::Device;
+use tidegate_hal::nic::{Keep, Nic};
 
-use super::Watched;
-use super::events::Outlives;
+use super::watched::Watched;
 use crate::error::Cause;
 use crate::side::Side;
 
@@ -202,6 +202,37 @@ impl<D: Device> Known<D> {
             gone.map(move |side| (number, side))
         };
         last.flat_map(dropped).collect()
+    }
+}
+
+/// Registered memory that waits for neighbours to be through with it. If they never are, it goes with the endpoint.
+pub(super) struct Outlives {
+    neighbours: Vec<usize>,
+    nic: Arc<dyn Nic>,
+    registration: Option<Keep>,
+}
+
+impl Outlives {
+    pub(super) fn new(neighbours: Vec<usize>, nic: &Arc<dyn Nic>, registration: Keep) -> Self {
+        Outlives {
+            neighbours,
+            nic: nic.clone(),
+            registration: Some(registration),
+        }
+    }
+
+    /// What may go now, if all neighbours are among these.
+    pub(super) fn release(&mut self, through: &[usize]) -> Option<Keep> {
+        let all = self.neighbours.iter().all(|rank| through.contains(rank));
+        all.then(|| self.registration.take()).flatten()
+    }
+}
+
+impl Drop for Outlives {
+    fn drop(&mut self) {
+        if let Some(registration) = self.registration.take() {
+            self.nic.keep(registration);
+        }
     }
 }
 

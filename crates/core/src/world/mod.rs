@@ -19,14 +19,19 @@
 //! ranks have left the job. After a second it says so; from then on SIGINT, SIGTERM, SIGHUP and SIGQUIT end it, also where
 //! the program handles them. No other thread of it can end it then, because [`std::process::exit`] does not return there.
 
-mod collective;
+mod agreement;
 mod events;
+mod inner;
 mod known;
+mod overseen;
+mod progress;
 mod streams;
+mod watched;
 
-use collective::Place;
-pub(crate) use collective::{Brought, Collective, Which};
-pub use streams::StreamOptions;
+pub(crate) use agreement::{Agreement, Brought, Which};
+pub(crate) use inner::Inner;
+pub use inner::World;
+pub(crate) use watched::Watched;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, Weak};
@@ -38,61 +43,13 @@ use tidegate_hal::device::Device;
 use tidegate_hal::memory::{Block as _, Ptr};
 use tidegate_hal::process::Process;
 
-use crate::error::{Cause, Error, Result};
-use crate::ground::lock;
+use crate::error::{Error, Result};
 use crate::meet::Met;
-use crate::nic::{Attached, Chunks, Route, WorldOptions};
+use crate::nic::{Attached, Chunks, WorldOptions};
 use crate::watch::Watch;
-pub(crate) use crate::watched::Watched;
-use events::{Broken, Events};
+use events::Broken;
+use inner::Events;
 use known::Known;
-
-/// One rank's view of the job.
-pub struct World<D: Device> {
-    inner: Arc<Member<D>>,
-}
-
-/// What the program holds of the job. Threads of the library hold [`Inner`]: so the rank has left when the *program*
-/// has let go of it, and not when a thread that happened to look at it is done, which may be after the end of the
-/// process: a loss, to the others.
-struct Member<D: Device>(Arc<Inner<D>>);
-
-impl<D: Device> std::ops::Deref for Member<D> {
-    type Target = Inner<D>;
-    fn deref(&self) -> &Inner<D> {
-        &self.0
-    }
-}
-
-impl<D: Device> Clone for World<D> {
-    fn clone(&self) -> Self {
-        World {
-            inner: self.inner.clone(),
-        }
-    }
-}
-
-pub(crate) struct Inner<D: Device> {
-    /// The one that has joined the job.
-    process: Process,
-    control: Arc<dyn Control>,
-    device: D,
-    /// Every rank's bell, or `None` where it is on another node.
-    bells: Vec<Option<D::Block>>,
-    /// This rank's bell, for streams that may outlive the world.
-    own_bell: Arc<D::Block>,
-    events: Mutex<Events<D>>,
-    /// Held by who makes exchanges: see [`Collective`].
-    alone: Mutex<()>,
-    /// Where the one who makes them is.
-    place: Mutex<Place>,
-    pub(crate) watch: Watch,
-    nic: Option<Attached<D>>,
-    route: Route,
-    staged: bool,
-    chunks: Chunks,
-    started_alone: bool,
-}
 
 impl<D: Device> World<D> {
     /// Joins the job that the environment describes (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, as `tidegate run` sets
@@ -264,7 +221,7 @@ impl<D: Device> World<D> {
             own_bell,
             events: Mutex::new(events),
             alone: Mutex::new(()),
-            place: Mutex::default(),
+            progress: Mutex::default(),
             watch: Watch::default(),
             nic,
             route: options.route.unwrap_or_default(),
@@ -280,9 +237,7 @@ impl<D: Device> World<D> {
             }
         }));
         Watch::start(&inner)?;
-        Ok(World {
-            inner: Arc::new(Member(inner)),
-        })
+        Ok(World::of(inner))
     }
 
     /// This rank, `0..size`.
@@ -327,18 +282,8 @@ impl<D: Device> World<D> {
         let handles = Vec::new();
         let packet = Packet { bytes, handles };
         let label = format!("gather `{label}`");
-        let packets = self.collective(label.clone())?.exchange(&label, packet)?;
+        let packets = self.agreement(label.clone())?.exchange(&label, packet)?;
         Ok(packets.into_iter().map(|packet| packet.bytes).collect())
-    }
-
-    /// For who must not keep the rank in the job.
-    pub(crate) fn downgrade(&self) -> Weak<Inner<D>> {
-        Arc::downgrade(&self.inner.0)
-    }
-
-    /// Whether both are views of one rank of one job.
-    pub(crate) fn is(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.inner, &other.inner)
     }
 
     pub(crate) fn check_rank(&self, rank: usize) -> Result<()> {
@@ -437,33 +382,6 @@ impl<D: Device> World<D> {
         if self.inner.process.is_this() {
             self.inner.watch.set_deadline(deadline);
         }
-    }
-}
-
-impl<D: Device> Inner<D> {
-    pub(crate) fn control(&self) -> &Arc<dyn Control> {
-        &self.control
-    }
-}
-
-impl<D: Device> Drop for Member<D> {
-    fn drop(&mut self) {
-        if !self.process.is_this() {
-            // The control plane, the NIC and the bells are the parent's, and other threads may hold their locks for ever.
-            return std::mem::forget(self.0.clone());
-        }
-        self.watch.stop();
-        if std::thread::panicking() {
-            // The others must not go on waiting for ranks that wait for this one.
-            return self.control.fail(PANICKED);
-        }
-        if let Some(attached) = &self.nic {
-            let lost = |cause: &Cause| matches!(cause, Cause::PeerLost { .. });
-            // Let go before the wait: that a peer has left is heard of by those who need the lock.
-            let any_lost = lock(&self.events).gone.values().any(lost);
-            attached.leave(&*self.control, any_lost);
-        }
-        self.control.leave();
     }
 }
 

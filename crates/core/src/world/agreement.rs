@@ -4,14 +4,14 @@
 //!
 //! The control plane matches the exchanges of the ranks in order, and knows of each no more than its label. To create a
 //! window takes several (descriptions, then memory, then whether all has gone well; that of a bus has its own), and threads of a rank may want to create
-//! two at once. So whoever makes exchanges holds the world's one [`Collective`] for as long as they belong together, and in
+//! two at once. So whoever makes exchanges holds the world's one [`Agreement`] for as long as they belong together, and in
 //! each that is about a window every rank says [`Which`] one it means: number and name, compared by all ranks alike.
 //!
 //! The number is what ranks call a window in their messages. It is taken before the first exchange, since a peer whose
 //! exchange is done may speak of the window at once; and given back if that exchange fails, since then no peer has
 //! counted it (or there will be no exchange any more).
 //!
-//! Where the rank is among all that is the world's [`Place`]: who reports long waits asks for it. Exchanges are matched
+//! Where the rank is among all that is its [`Progress`](super::progress::Progress): who reports long waits asks for it. Exchanges are matched
 //! in order; so of two ranks the one that has come to fewer of them is what the other waits for, if that is in one.
 //!
 //! # Failure
@@ -27,35 +27,24 @@
 //! - A thread that waits for its turn waits for the one before it, which waits for the peers: their ends end both.
 
 use std::sync::{Arc, MutexGuard};
-use std::time::{Duration, Instant};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tidegate_hal::control::{ControlError, Handle, Packet};
 use tidegate_hal::device::Device;
 
-use super::{Inner, World};
+use super::inner::World;
 use crate::error::{Error, Result};
 use crate::ground::{MOST_TEXT, lock, shortened};
-use crate::message::Inside;
 
 /// What a rank says, and the handles that go with it.
 pub(crate) type Brought<T> = (T, Vec<Handle>);
 
 /// The right to make exchanges, this rank's only one. It is the one way to them for what windows are made of, which
 /// is trusted: not for users.
-pub(crate) struct Collective<'w, D: Device> {
+pub(crate) struct Agreement<'w, D: Device> {
     world: &'w World<D>,
     _alone: MutexGuard<'w, ()>,
-}
-
-/// Where a rank is among what all ranks do together.
-#[derive(Default)]
-pub(super) struct Place {
-    /// How many exchanges it has come to.
-    come: u64,
-    /// What it does, since when, and whether it is in an exchange.
-    inside: Option<(String, Instant, bool)>,
 }
 
 /// Which window (or barrier) an exchange is about.
@@ -111,95 +100,40 @@ impl<D: Device> World<D> {
     /// # Errors
     ///
     /// [`Error::Forked`].
-    pub(crate) fn collective(&self, what: String) -> Result<Collective<'_, D>> {
+    pub(crate) fn agreement(&self, what: String) -> Result<Agreement<'_, D>> {
         self.inner.process.check()?;
         let alone = lock(&self.inner.alone);
-        lock(&self.inner.place).inside = Some((what, Instant::now(), false));
-        Ok(Collective {
+        lock(&self.inner.progress).begin(what);
+        Ok(Agreement {
             world: self,
             _alone: alone,
         })
     }
 }
 
-impl<D: Device> Drop for Collective<'_, D> {
+impl<D: Device> Drop for Agreement<'_, D> {
     fn drop(&mut self) {
-        lock(&self.world.inner.place).inside = None;
+        lock(&self.world.inner.progress).end();
     }
 }
 
-impl<D: Device> Inner<D> {
-    /// Whether the program has been in a collective call for so long.
-    pub(crate) fn is_in_a_call_for(&self, long: Duration) -> bool {
-        let place = lock(&self.place);
-        let inside = place.inside.as_ref();
-        inside.is_some_and(|(_, since, _)| since.elapsed() >= long)
-    }
-
-    /// How many exchanges this rank has come to, and the collective call that it is in.
-    pub(crate) fn place(&self) -> (u64, Option<Inside>) {
-        let place = lock(&self.place);
-        let inside = place.inside.as_ref();
-        let inside = inside.map(|(what, since, waits)| Inside {
-            what: what.clone(),
-            millis: since.elapsed().as_millis() as u64,
-            waits: *waits,
-        });
-        (place.come, inside)
-    }
-}
-
-impl Place {
-    fn enter(&mut self) {
-        self.come += 1;
-        self.waits(true);
-    }
-
-    fn leave(&mut self, refused: bool) {
-        // The others wait for this rank's next one: that is the same to them.
-        self.come -= u64::from(refused);
-        self.waits(false);
-    }
-
-    /// Names what this rank does, window and all. Labels name none: where they differ no exchange comes after, and ranks
-    /// that open different windows stay in step.
-    fn named(&self, mut error: ControlError) -> ControlError {
-        if let (
-            Some((what, ..)),
-            ControlError::PeerLost { label: mine, .. }
-            | ControlError::TooLarge { label: mine, .. }
-            | ControlError::Mismatch { mine, .. },
-        ) = (&self.inside, &mut error)
-        {
-            mine.clone_from(what);
-        }
-        error
-    }
-
-    fn waits(&mut self, does: bool) {
-        if let Some((_, _, waits)) = &mut self.inside {
-            *waits = does;
-        }
-    }
-}
-
-impl<'w, D: Device> Collective<'w, D> {
+impl<'w, D: Device> Agreement<'w, D> {
     pub(crate) fn world(&self) -> &'w World<D> {
         self.world
     }
 
     pub(crate) fn exchange(&self, label: &str, packet: Packet) -> Result<Vec<Packet>> {
         let inner = &self.world.inner;
-        lock(&inner.place).enter();
+        lock(&inner.progress).enter();
         let packets = inner.control.exchange(label, packet);
         let refused = matches!(packets, Err(ControlError::TooLarge { .. }));
-        let place = &mut *lock(&inner.place);
-        place.leave(refused);
-        Ok(packets.map_err(|error| place.named(error))?)
+        let progress = &mut *lock(&inner.progress);
+        progress.leave(refused);
+        Ok(packets.map_err(|error| progress.named(error))?)
     }
 
     /// Takes a number for a window that all ranks are about to create, and makes the first exchange about it: as
-    /// [`Collective::tell`].
+    /// [`Agreement::tell`].
     pub(crate) fn begin<T: Serialize + DeserializeOwned>(
         &self,
         label: &'static str,

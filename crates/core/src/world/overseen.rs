@@ -1,0 +1,118 @@
+//! What the watch sees of the rank, and has it do.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_hal::control::Control;
+use tidegate_hal::device::{Device, Reclaim as _};
+use tidegate_hal::memory::Block as _;
+
+use super::inner::Inner;
+use super::watched::Watched;
+use crate::error::Cause;
+use crate::ground::{ReclaimOf, lock};
+use crate::message::Inside;
+use crate::side::Side;
+use crate::watch::{Overseen, Watch};
+
+impl<D: Device> Inner<D> {
+    /// The name of a window, and the window, if it is still there.
+    pub(super) fn window(&self, id: u32) -> (Arc<str>, Option<Arc<Watched<D>>>) {
+        let events = lock(&self.events);
+        events.windows.get(id).map_or(("-".into(), None), |entry| {
+            (entry.name.clone(), entry.window.upgrade())
+        })
+    }
+}
+
+impl<D: Device> Overseen for Inner<D> {
+    type Stream = ReclaimOf<D>;
+
+    fn watch(&self) -> &Watch {
+        &self.watch
+    }
+
+    fn control(&self) -> &dyn Control {
+        &*self.control
+    }
+
+    fn streams(&self, into: &mut Vec<Arc<ReclaimOf<D>>>) {
+        Inner::streams(self, into);
+    }
+
+    fn named_streams(&self) -> Vec<(String, Arc<ReclaimOf<D>>)> {
+        let events = lock(&self.events);
+        let alive = events
+            .streams
+            .iter()
+            .filter_map(|(name, stream)| Some((name.clone(), stream.upgrade()?)));
+        alive.collect()
+    }
+
+    fn look_at_fault(&self, stream: &Arc<ReclaimOf<D>>) {
+        let Some(fault) = stream.fault() else { return };
+        let name = lock(&self.events)
+            .streams
+            .iter()
+            .find(|(_, known)| std::ptr::eq(known.as_ptr(), Arc::as_ptr(stream)))
+            .map(|(name, _)| name.clone());
+        let cause = name.and_then(|name| self.cause_of_fault(&name, &fault));
+        cause.into_iter().for_each(|cause| self.tell_failed(cause));
+    }
+
+    fn poison_again(&self) {
+        let nic = self.nic.as_ref();
+        if !nic.is_some_and(|attached| attached.nic.adds()) {
+            return;
+        }
+        let events = lock(&self.events);
+        let (device, bell) = (&self.device, self.own_bell.base());
+        for entry in events.windows.all() {
+            let Some(window) = entry.window.upgrade() else {
+                continue;
+            };
+            if let Some(cause) = &entry.cause {
+                window.revoke(device, bell, cause);
+            }
+            for cause in events.gone.values() {
+                window.gone(device, bell, cause);
+            }
+        }
+    }
+
+    fn is_in_a_call_for(&self, long: Duration) -> bool {
+        lock(&self.progress).is_in_a_call_for(long)
+    }
+
+    fn progress(&self) -> (u64, Option<Inside>) {
+        lock(&self.progress).said()
+    }
+
+    fn window_name(&self, number: u32) -> Arc<str> {
+        self.window(number).0
+    }
+
+    fn limit(&self, window: u32) -> Option<Duration> {
+        self.window(window).1?.limit
+    }
+
+    fn limit_has_passed(&self, window: u32, limit: Duration) {
+        if let Some(window) = self.window(window).1 {
+            let rank = self.control.rank();
+            self.revoke(&window, Cause::Limit { rank, limit });
+        }
+    }
+
+    fn reporter(&self) -> usize {
+        lock(&self.events).reporter()
+    }
+
+    fn gone(&self) -> BTreeMap<usize, Cause> {
+        lock(&self.events).gone.clone()
+    }
+
+    fn dropped(&self, most: usize) -> Vec<(u32, Side)> {
+        lock(&self.events).windows.dropped(most)
+    }
+}
