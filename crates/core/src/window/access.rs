@@ -6,8 +6,9 @@ use tidegate_hal::batch::Op;
 use tidegate_hal::device::Device;
 
 use super::Typed;
+use super::edge::Edge;
+use super::note::{Draft, What};
 use super::outbox::{Outbox, OutboxBody, settle};
-use super::plan::{Draft, What};
 use super::source::{IntoSource, IntoSourceMut, Source, distinct};
 use super::{Atomic, ByRange, BySlot, Discipline, Held, Kind, submit_armed};
 use crate::element::{Arithmetic, Element};
@@ -557,7 +558,7 @@ impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, Atomic, D> {
     fn locate(&self, at: At) -> Result<Dest<'b, D>> {
         let half = &self.held.half;
         half.world.check_rank(at.rank)?;
-        let is_there = |edge: &super::outbox::Edge| half.peers[edge.lane].rank == at.rank;
+        let is_there = |edge: &Edge| half.peers[edge.lane].rank == at.rank;
         match self.held.edges.iter().position(is_there) {
             Some(edge) => Ok(Dest {
                 edge: edge as u32,

@@ -10,10 +10,12 @@ use tidegate_hal::device::{Device, Stream as _};
 use tidegate_hal::far;
 use tidegate_hal::memory::{Block as _, Ptr};
 
-use super::describe::{Description, Inbound, Outbound, Purpose, check};
+use super::check::check;
+use super::describe::{Description, Inbound, Outbound, Purpose};
+use super::edge::{Edge, Staging};
 use super::edges::Edges;
 use super::inbox::InboxBody;
-use super::outbox::{Edge, OutboxBody, Staging};
+use super::outbox::OutboxBody;
 use super::routes::{Own, Routes};
 use super::shape::{Shape, index_of, words_of};
 use super::through::{Farewell, Reach};

@@ -162,7 +162,8 @@ impl<'a> Edges<'a> {
 #[cfg(test)]
 mod tests {
     use super::super::Kind;
-    use super::super::describe::{Purpose, check};
+    use super::super::check::check;
+    use super::super::describe::Purpose;
     use super::super::shape::Shape;
     use super::*;
     use crate::ground::VISITS;

@@ -47,11 +47,15 @@
 //! a replay if its last epoch is one too many. Drop the window on all ranks, and open it anew.
 
 mod access;
+mod argument;
 mod builder;
+mod check;
 mod describe;
+mod edge;
 mod edges;
 mod exchange;
 mod inbox;
+mod note;
 mod outbox;
 mod plan;
 mod programs;
@@ -60,6 +64,7 @@ mod routes;
 mod shape;
 mod source;
 mod stages;
+mod start;
 #[cfg(test)]
 mod tests;
 mod through;
@@ -67,6 +72,7 @@ mod view;
 
 pub(crate) use access::check_op;
 pub use access::{Access, At, Dest, IntoDest, OutSlot, Slot};
+pub use argument::{InboxView, Memory, MemoryMut};
 pub use builder::{Buffers, Window};
 pub use exchange::{Refused, exchange};
 pub use inbox::{Exposed, Inbox, Tested};
@@ -75,7 +81,7 @@ pub(crate) use rounds::Rounds;
 pub use source::{IntoSource, IntoSourceMut, Source, SourceMut};
 use through::Reach;
 pub use tidegate_hal::batch::Op;
-pub use view::{InboxView, LoweredSlots, Memory, MemoryMut, Slots};
+pub use view::{LoweredSlots, Slots};
 
 use std::sync::Arc;
 

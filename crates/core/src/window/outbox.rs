@@ -3,19 +3,15 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use tidegate_hal::batch::Landing;
 use tidegate_hal::device::Device;
-use tidegate_hal::memory::Ptr;
 
 use super::Typed;
-use super::access::Access;
+use super::edge::{Edge, Touched};
 use super::plan::Plans;
-use super::{Body, Discipline, Group, Half, Held, Way};
+use super::{Body, Discipline, Half, Held, Way};
 use crate::carry::{Carry, Visitor};
 use crate::element::{Element, LARGEST};
-#[cfg(doc)]
-use crate::error::Error;
-use crate::error::{Rejected, Result};
+use crate::error::Result;
 use crate::myself::Myself;
 use crate::nic::{Line, Tickets, Touch};
 use crate::side::Side;
@@ -26,51 +22,6 @@ use crate::stream::{Stream, settle_all};
 pub struct Outbox<'s, T, K, D: Device> {
     pub(super) held: Held<OutboxBody<D>>,
     marker: Typed<'s, T, K>,
-}
-
-/// A slot or range of a target.
-pub(super) struct Edge {
-    /// The target, among the peers.
-    pub(super) lane: usize,
-    /// Its first byte, if the target is mapped.
-    pub(super) base: Ptr,
-    /// The same, in bytes from the beginning of the target's block.
-    pub(super) offset: usize,
-    /// Whether the target is reached by the NIC.
-    pub(super) by_nic: bool,
-    /// The landing of the slot, if it has one and the target is mapped.
-    pub(super) landing: Option<Landing>,
-    /// Where this rank's streams put what the NIC is to send, if that is staged.
-    pub(super) staging: Option<Staging>,
-    /// Where it begins in the target's memory, in elements.
-    pub(super) first: usize,
-    /// Bytes from the buffer of even epochs to that of odd ones.
-    pub(super) flip: usize,
-    /// Elements.
-    pub(super) len: usize,
-}
-
-/// Staged memory of an edge: as long as the edge, with as many buffers.
-#[derive(Clone, Copy)]
-pub(super) struct Staging {
-    pub(super) base: Ptr,
-    /// Bytes from the buffer of even epochs to that of odd ones.
-    pub(super) flip: usize,
-}
-
-impl Edge {
-    /// Whether the NIC works on the program's own regions.
-    pub(super) fn is_direct(&self) -> bool {
-        self.by_nic && self.staging.is_none()
-    }
-}
-
-/// A region of the open epoch.
-pub(super) struct Touched {
-    pub(super) tickets: Arc<Tickets>,
-    touch: Touch,
-    /// The target, if the NIC reaches it directly from the region.
-    pub(super) lane: Option<usize>,
 }
 
 pub(super) struct OutboxBody<D: Device> {
@@ -117,7 +68,8 @@ impl<D: Device> OutboxBody<D> {
         }
     }
 
-    fn begin(&mut self) {
+    /// Opens an epoch of the current group.
+    pub(super) fn begin(&mut self) {
         self.plans.begin(self.groups[self.current].0);
         self.epoch += 1;
         self.slots_taken = false;
@@ -188,7 +140,7 @@ impl<'s, T: Element, K: Discipline, D: Device> Outbox<'s, T, K, D> {
 
     /// The word by which a target exposes its memory.
     #[cfg(test)]
-    pub(crate) fn exposed_word(&self, index: usize) -> Ptr {
+    pub(crate) fn exposed_word(&self, index: usize) -> tidegate_hal::memory::Ptr {
         self.held.half.peers[index].word
     }
 
@@ -214,44 +166,6 @@ impl<'s, T: Element, K: Discipline, D: Device> Outbox<'s, T, K, D> {
     /// How many outbound slots (or ranges) there are.
     pub fn slots(&self) -> usize {
         self.held.edges.len()
-    }
-
-    /// Opens an epoch that names all targets (MPI: `MPI_Win_start`). Nothing is enqueued before [`Access::complete`].
-    pub fn start<'b>(mut self) -> Access<'s, 'b, T, K, D> {
-        self.held.current = 0;
-        self.held.begin();
-        Access::new(self.held.take())
-    }
-
-    /// As [`Outbox::start`], naming some of the targets only. Each of them must post to this rank.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::NotInGroup`], [`Error::NoSuchRank`]; the outbox comes back.
-    pub fn start_with<'b>(
-        mut self,
-        group: &Group,
-    ) -> Result<Access<'s, 'b, T, K, D>, Rejected<Self>> {
-        let body = &mut *self.held;
-        body.current = match body.groups.iter().position(|(id, _)| *id == group.id) {
-            Some(index) => index,
-            None => match body.half.members(group, "a target") {
-                Ok(members) => {
-                    // A group that was made again is not another one.
-                    let known = |held: &(u64, Vec<usize>)| held.1 == members;
-                    match body.groups[1..].iter().position(known) {
-                        Some(index) => index + 1,
-                        None => {
-                            body.groups.push((group.id, members));
-                            body.groups.len() - 1
-                        }
-                    }
-                }
-                Err(error) => return Err(Rejected::new(error, self)),
-            },
-        };
-        body.begin();
-        Ok(Access::new(self.held.take()))
     }
 }
 

@@ -17,8 +17,8 @@ use tidegate_hal::device::Device;
 use tidegate_hal::memory::Ptr;
 use tidegate_hal::nic::{Direction, Keep, Program, RemoteMemory, RemotePtr, RemoteSide, Transfer};
 
-use super::outbox::{Edge, Touched};
-use super::plan::{Lanes, Note, What, lower_note};
+use super::edge::{Edge, Touched};
+use super::note::{Lanes, Note, What, lower_note};
 use super::stages::{Piece, stages};
 use super::{Half, Way};
 use crate::error::{Error, Result};

@@ -21,7 +21,7 @@
 use tidegate_hal::batch::{Move, Shape, Side};
 use tidegate_hal::device::Device;
 
-use super::plan::Note;
+use super::note::Note;
 use crate::nic::Chunks;
 
 /// How many stages there are at most, more or less: beyond that, chunks are larger.

@@ -7,12 +7,9 @@ use tidegate_hal::device::{Device, Parameters};
 use tidegate_hal::memory::{Block, Ptr, Sharing};
 use tidegate_words::{Word, ahead};
 
-use super::inbox::Inbox;
-use super::{Atomic, ByRange, BySlot};
 use crate::element::Element;
 use crate::error::Result;
-use crate::kernel::{Argument, Exclusive, Lowered, Shared};
-use crate::stream::Stream;
+use crate::kernel::Lowered;
 
 /// Where an inbox's memory is.
 pub(super) struct Table<D: Device> {
@@ -69,7 +66,7 @@ impl<D: Device> Table<D> {
     }
 
     /// A slot as a side of a move, and the move's parity.
-    fn side(&self, index: usize) -> (Side, Ptr) {
+    pub(super) fn side(&self, index: usize) -> (Side, Ptr) {
         let slot = &self.slots[index];
         let side = Side {
             base: slot.base,
@@ -179,69 +176,10 @@ fn no_such_slot(index: usize, slots: usize) -> ! {
     panic!("the window has {slots} inbound slot{plural}; slot {index} was asked for")
 }
 
-/// An inbox as a kernel's argument: [`Slots`] for the kernel. See [`Inbox::view`].
-pub struct InboxView<'b, 's, T, D: Device> {
-    slots: (Ptr, usize),
-    marker: PhantomData<(&'b Inbox<'s, T, BySlot, D>, T)>,
-}
-
-/// The memory of an inbox by range (or atomic) as a kernel's argument: `&[T]`. See [`Inbox::memory`].
-pub struct Memory<'b, 's, T, D: Device> {
-    ptr: Ptr,
-    len: usize,
-    marker: PhantomData<(&'b T, &'s D, crate::place::Brand<'s>)>,
-}
-
-/// The memory of an inbox by range (or atomic) as a kernel's argument: `&mut [T]`. See [`Inbox::memory_mut`].
-pub struct MemoryMut<'b, 's, T, D: Device>(Memory<'b, 's, T, D>, PhantomData<&'b mut T>);
-
-impl<'s, T: Element, D: Device> Inbox<'s, T, BySlot, D> {
-    /// The inbox as an argument of a kernel on its stream; the kernel sees [`Slots`].
-    pub fn view(&self) -> InboxView<'_, 's, T, D> {
-        InboxView {
-            slots: self.table().slots(),
-            marker: PhantomData,
-        }
-    }
-
-    /// A slot as moves of the inbox's stream find it, as views do: the operand, which is the move's parity, says which
-    /// buffer the last epoch was in when they come to it.
-    pub(crate) fn side(&self, slot: usize) -> (Side, Ptr) {
-        self.table().side(slot)
-    }
-}
-
-macro_rules! memory_of {
-    ($kind:ty) => {
-        impl<'s, T: Element, D: Device> Inbox<'s, T, $kind, D> {
-            /// The memory as an argument of a kernel on the inbox's stream; the kernel sees `&[T]`.
-            pub fn memory(&self) -> Memory<'_, 's, T, D> {
-                Memory {
-                    ptr: self.table().memory,
-                    len: self.table().len,
-                    marker: PhantomData,
-                }
-            }
-
-            /// The memory as an argument of a kernel on the inbox's stream; the kernel sees `&mut [T]`.
-            pub fn memory_mut(&mut self) -> MemoryMut<'_, 's, T, D> {
-                let memory = Memory {
-                    ptr: self.table().memory,
-                    len: self.table().len,
-                    marker: PhantomData,
-                };
-                MemoryMut(memory, PhantomData)
-            }
-        }
-    };
-}
-memory_of!(ByRange);
-memory_of!(Atomic);
-
 /// An inbox view to be.
 pub struct LoweredSlots<T> {
-    slots: (Ptr, usize),
-    marker: PhantomData<T>,
+    pub(super) slots: (Ptr, usize),
+    pub(super) marker: PhantomData<T>,
 }
 
 impl<T> Clone for LoweredSlots<T> {
@@ -250,17 +188,6 @@ impl<T> Clone for LoweredSlots<T> {
     }
 }
 impl<T> Copy for LoweredSlots<T> {}
-
-// SAFETY: the inbox is at home on the stream; the view is shared, and so is the borrow.
-unsafe impl<'s, T: Element, D: Device> Argument<'s, D> for InboxView<'_, 's, T, D> {
-    type Lowered = LoweredSlots<T>;
-    fn lower(self, _stream: &Stream<'s, D>) -> Result<LoweredSlots<T>> {
-        Ok(LoweredSlots {
-            slots: self.slots,
-            marker: PhantomData,
-        })
-    }
-}
 
 // SAFETY: see `view`.
 unsafe impl<T: Element> Lowered for LoweredSlots<T> {
@@ -283,21 +210,5 @@ unsafe impl<T: Element> Lowered for LoweredSlots<T> {
     fn push(self, parameters: &mut Parameters) {
         parameters.push(&self.slots.0);
         parameters.push(&(self.slots.1 as u64));
-    }
-}
-
-// SAFETY: the inbox is at home on the stream; the view is shared, and so is the borrow.
-unsafe impl<'s, T: Element, D: Device> Argument<'s, D> for Memory<'_, 's, T, D> {
-    type Lowered = Shared<T>;
-    fn lower(self, _stream: &Stream<'s, D>) -> Result<Shared<T>> {
-        Ok(Shared::new(self.ptr, self.len))
-    }
-}
-
-// SAFETY: the inbox is at home on the stream; the view is exclusive, and so is the borrow.
-unsafe impl<'s, T: Element, D: Device> Argument<'s, D> for MemoryMut<'_, 's, T, D> {
-    type Lowered = Exclusive<T>;
-    fn lower(self, _stream: &Stream<'s, D>) -> Result<Exclusive<T>> {
-        Ok(Exclusive::new(self.0.ptr, self.0.len))
     }
 }

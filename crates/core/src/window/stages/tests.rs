@@ -14,8 +14,8 @@ use tidegate_host::{Host, HostMover};
 use tidegate_loopback::Loopback;
 use tidegate_words::Mover as _;
 
-use super::super::outbox::{Edge, Staging};
-use super::super::plan::{What, lower_note};
+use super::super::edge::{Edge, Staging};
+use super::super::note::{What, lower_note};
 use super::super::programs::staged_transfers;
 use super::super::{Buffers, BySlot, Inbox, Outbox, Slot, Window};
 use super::*;

@@ -1,0 +1,250 @@
+//! The operations that an epoch notes, and each as a stream carries it out.
+
+use tidegate_hal::batch::{Action, Move, Op, Scalar, Shape, Side};
+use tidegate_hal::device::Device;
+use tidegate_hal::memory::Ptr;
+use tidegate_hal::nic::Keep;
+
+use super::edge::Edge;
+use crate::ground::visited;
+use crate::layout::Layout;
+
+/// One operation, as `put` and its like note it.
+#[derive(Clone)]
+pub(super) struct Note<D: Device> {
+    pub(super) what: What,
+    pub(super) edge: u32,
+    /// First element of the edge's memory.
+    pub(super) first: usize,
+    pub(super) count: usize,
+    /// The region at this end: its address and its number, so that another region at the same address is another region.
+    pub(super) local: (Ptr, u64),
+    pub(super) local_layout: Option<Layout<D>>,
+    pub(super) remote_layout: Option<Layout<D>>,
+}
+
+/// The kind of an operation.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum What {
+    Put,
+    /// Of as many elements as a word of the stream's says.
+    PutCounted {
+        count: (Ptr, u64),
+    },
+    Get,
+    Accumulate {
+        op: Op,
+        scalar: Scalar,
+        atomic: bool,
+    },
+    FetchOp {
+        op: Op,
+        scalar: Scalar,
+        atomic: bool,
+        result: (Ptr, u64),
+    },
+    CompareSwap {
+        scalar: Scalar,
+        compare: (Ptr, u64),
+        result: (Ptr, u64),
+    },
+}
+
+/// A note whose layouts are borrowed.
+pub(super) struct Draft<'a, D: Device> {
+    pub(super) what: What,
+    pub(super) edge: u32,
+    pub(super) first: usize,
+    pub(super) count: usize,
+    pub(super) local: (Ptr, u64),
+    pub(super) local_layout: Option<&'a Layout<D>>,
+    pub(super) remote_layout: Option<&'a Layout<D>>,
+}
+
+impl<D: Device> Draft<'_, D> {
+    #[inline]
+    pub(super) fn is(&self, note: &Note<D>) -> bool {
+        let same = |a: Option<&Layout<D>>, b: &Option<Layout<D>>| match (a, b) {
+            (None, None) => true,
+            (Some(a), Some(b)) => a.same(b),
+            _ => false,
+        };
+        self.edge == note.edge
+            && self.local == note.local
+            && self.first == note.first
+            && self.count == note.count
+            && self.what == note.what
+            && same(self.local_layout, &note.local_layout)
+            && same(self.remote_layout, &note.remote_layout)
+    }
+
+    pub(super) fn to_note(&self) -> Note<D> {
+        Note {
+            what: self.what,
+            edge: self.edge,
+            first: self.first,
+            count: self.count,
+            local: self.local,
+            local_layout: self.local_layout.cloned(),
+            remote_layout: self.remote_layout.cloned(),
+        }
+    }
+}
+
+impl<D: Device> Note<D> {
+    /// Keeps its index tables alive.
+    pub(super) fn layouts(&self) -> impl Iterator<Item = Keep> + '_ {
+        let layouts = self.local_layout.iter().chain(&self.remote_layout);
+        layouts.map(Layout::keep)
+    }
+
+    pub(super) fn draft(&self) -> Draft<'_, D> {
+        Draft {
+            what: self.what,
+            edge: self.edge,
+            first: self.first,
+            count: self.count,
+            local: self.local,
+            local_layout: self.local_layout.as_ref(),
+            remote_layout: self.remote_layout.as_ref(),
+        }
+    }
+
+    /// The elements of the edge that it touches, in runs.
+    pub(super) fn extents(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
+        let linear = self.remote_layout.is_none();
+        let linear = linear.then_some((self.first, self.first + self.count));
+        let runs = self.remote_layout.iter().flat_map(Layout::runs);
+        let shifted = runs.map(|(a, b)| (self.first + a, self.first + b));
+        linear.into_iter().chain(shifted)
+    }
+
+    /// The elements of the target's memory that it touches, in runs.
+    pub(super) fn runs<'a>(&'a self, edge: &'a Edge) -> impl Iterator<Item = (usize, usize)> + 'a {
+        let from = edge.first;
+        self.extents().map(move |(a, b)| (from + a, from + b))
+    }
+}
+
+/// The notes of an open epoch, by lane: an epoch may have many notes and many lanes, so nobody looks through all notes
+/// for each lane.
+pub(super) struct Lanes<'a, D: Device> {
+    notes: Vec<Vec<&'a Note<D>>>,
+    /// Whether what goes to the target is staged.
+    staged: Vec<bool>,
+}
+
+impl<'a, D: Device> Lanes<'a, D> {
+    pub(super) fn of(lanes: usize, edges: &[Edge], notes: &'a [Note<D>]) -> Self {
+        let mut by_lane = Lanes {
+            notes: vec![Vec::new(); lanes],
+            staged: vec![false; lanes],
+        };
+        for edge in edges {
+            visited();
+            by_lane.staged[edge.lane] |= edge.staging.is_some();
+        }
+        for note in notes {
+            visited();
+            // An operation on nothing is no step of a batch, and no transfer: the epoch's signal goes without it.
+            if note.count != 0 {
+                by_lane.notes[edges[note.edge as usize].lane].push(note);
+            }
+        }
+        by_lane
+    }
+
+    /// The notes of a lane that touch something, in their order.
+    pub(super) fn notes(&self, lane: usize) -> &[&'a Note<D>] {
+        &self.notes[lane]
+    }
+
+    /// Whether what goes to the target of a lane is staged.
+    pub(super) fn is_staged(&self, lane: usize) -> bool {
+        self.staged[lane]
+    }
+}
+
+/// An operation on elements of `size` bytes as a stream does it.
+pub(super) fn lower_note<D: Device>(note: &Note<D>, edge: &Edge, parity: Ptr, size: usize) -> Move {
+    let side = |base: Ptr, flip: usize, layout: Option<&Layout<D>>| match layout {
+        None => Side {
+            base,
+            flip,
+            shape: Shape::Linear,
+        },
+        Some(layout) => {
+            let (first, shape) = layout.shape();
+            Side {
+                base: base.byte_add(first * size),
+                flip,
+                shape,
+            }
+        }
+    };
+    let local = side(note.local.0, 0, note.local_layout.as_ref());
+    // A staged put goes to a copy of the target's slot, for the NIC to send.
+    let (base, flip) = match edge.staging {
+        Some(staging) => (staging.base, staging.flip),
+        None => (edge.base, edge.flip),
+    };
+    let remote = side(
+        base.byte_add(note.first * size),
+        flip,
+        note.remote_layout.as_ref(),
+    );
+    let (action, src, dst) = match note.what {
+        What::Put => (Action::Copy, local, remote),
+        What::PutCounted { count } => (Action::CopyUpTo { count: count.0 }, local, remote),
+        What::Get => (Action::Copy, remote, local),
+        What::Accumulate { op, scalar, atomic } => {
+            (Action::Accumulate { op, scalar, atomic }, local, remote)
+        }
+        What::FetchOp {
+            op,
+            scalar,
+            atomic,
+            result,
+        } => (
+            Action::FetchOp {
+                op,
+                scalar,
+                result: result.0,
+                atomic,
+            },
+            local,
+            remote,
+        ),
+        What::CompareSwap {
+            scalar,
+            compare,
+            result,
+        } => (
+            Action::CompareSwap {
+                scalar,
+                compare: compare.0,
+                result: result.0,
+            },
+            local,
+            remote,
+        ),
+    };
+    let parity = if edge.flip == 0 { Ptr::NULL } else { parity };
+    Move {
+        action,
+        size: size as u32,
+        count: note.count,
+        src,
+        dst,
+        parity,
+        // What a put or an accumulate sends is this stream's own, and borrowed until the epoch is complete; a get's
+        // source is the target's.
+        early: note.what != What::Get,
+        // A slot that is filled by one put. (What is only a part of it would leave the rest of the landing behind.)
+        landing: edge.landing.filter(|_| {
+            let whole = note.first == 0 && note.count == edge.len;
+            let linear = note.local_layout.is_none() && note.remote_layout.is_none();
+            note.what == What::Put && whole && linear
+        }),
+    }
+}

@@ -1,0 +1,51 @@
+//! Opening an access epoch.
+
+use tidegate_hal::device::Device;
+
+use super::access::Access;
+use super::outbox::Outbox;
+use super::{Discipline, Group};
+use crate::element::Element;
+#[cfg(doc)]
+use crate::error::Error;
+use crate::error::Rejected;
+
+impl<'s, T: Element, K: Discipline, D: Device> Outbox<'s, T, K, D> {
+    /// Opens an epoch that names all targets (MPI: `MPI_Win_start`). Nothing is enqueued before [`Access::complete`].
+    pub fn start<'b>(mut self) -> Access<'s, 'b, T, K, D> {
+        self.held.current = 0;
+        self.held.begin();
+        Access::new(self.held.take())
+    }
+
+    /// As [`Outbox::start`], naming some of the targets only. Each of them must post to this rank.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotInGroup`], [`Error::NoSuchRank`]; the outbox comes back.
+    pub fn start_with<'b>(
+        mut self,
+        group: &Group,
+    ) -> Result<Access<'s, 'b, T, K, D>, Rejected<Self>> {
+        let body = &mut *self.held;
+        body.current = match body.groups.iter().position(|(id, _)| *id == group.id) {
+            Some(index) => index,
+            None => match body.half.members(group, "a target") {
+                Ok(members) => {
+                    // A group that was made again is not another one.
+                    let known = |held: &(u64, Vec<usize>)| held.1 == members;
+                    match body.groups[1..].iter().position(known) {
+                        Some(index) => index + 1,
+                        None => {
+                            body.groups.push((group.id, members));
+                            body.groups.len() - 1
+                        }
+                    }
+                }
+                Err(error) => return Err(Rejected::new(error, self)),
+            },
+        };
+        body.begin();
+        Ok(Access::new(self.held.take()))
+    }
+}
