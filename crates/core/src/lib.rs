@@ -3,9 +3,9 @@
 //! This crate knows no vendor: it is generic over a device of `tidegate-hal`. The facade `tidegate` re-exports it for the devices
 //! that are built in.
 
-mod barrier;
 pub mod capture;
 mod carry;
+mod collective;
 pub mod element;
 mod epochs;
 pub mod error;
@@ -18,7 +18,6 @@ mod myself;
 mod nic;
 pub mod part;
 mod place;
-mod reduce;
 mod region;
 #[cfg(test)]
 mod scarce;
@@ -28,16 +27,15 @@ mod watch;
 pub mod window;
 mod world;
 
-pub use barrier::Barrier;
 pub use capture::{Graph, PairGraph};
 pub use carry::Carry;
+pub use collective::{AllReduce, Barrier};
 pub use element::{Arithmetic, Element};
 pub use error::{Error, Rejected, Result};
 pub use layout::Layout;
 pub use nic::{Chunks, Route, Throttle, WorldOptions};
 pub use part::{Cells, CellsMut, IndexSet, Part};
 pub use place::{On, OnHost, Place};
-pub use reduce::AllReduce;
 pub use region::Region;
 pub use stream::{Stream, StreamOptions, UnboundStream};
 pub use tidegate_hal::device::Priority;
