@@ -33,10 +33,12 @@
 //!
 //! As the contract says. Memory of devices is refused for now: a wire reads and writes with the processor.
 
+mod base;
 mod engine;
 mod notice;
 mod options;
 mod regions;
+mod remote;
 mod strays;
 pub mod wire;
 
@@ -45,11 +47,10 @@ pub use options::Options;
 pub use tidegate_ffi::fabric::ENVIRONMENT;
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use serde::{Deserialize, Serialize};
 use tidegate_hal::device::Helper;
 use tidegate_hal::nic::{
     Atomics, Connection, Keep, Key, Memory, News, Nic, NicError, NicQueue, QueueConfig,
@@ -58,19 +59,18 @@ use tidegate_hal::nic::{
 use tidegate_hal::process::Process;
 use tidegate_hal::slots::Slots;
 
+use base::{NAME, lock};
 use engine::chained::Chained;
 use engine::queue::{Handle, Queue};
 use engine::silence::Silence;
 use engine::{Engine, Shared, Watched};
+use remote::{RemoteRegion, Said};
 use wire::Wire;
 use wire::chain::Signals;
 use wire::libfabric::{Choice, FabricWire, OpenError};
 
 /// How long a rank that leaves tries to tell its peers of a failure.
 const TOLD: Duration = Duration::from_millis(200);
-
-/// What the kind of NIC is called.
-const NAME: &str = "fabric";
 
 /// One rank's endpoint.
 pub struct Fabric<W: Wire> {
@@ -80,23 +80,6 @@ pub struct Fabric<W: Wire> {
     adds: bool,
     shared: Arc<Shared<W>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
-}
-
-/// A peer's registered memory.
-pub(crate) struct RemoteRegion<W: Wire> {
-    /// Its number there, for notices.
-    number: u32,
-    remote: W::Remote,
-    /// The same by each further rail that both ends have.
-    rails: Vec<W::Remote>,
-}
-
-/// What a peer needs to know of registered memory.
-#[derive(Serialize, Deserialize)]
-struct Said {
-    number: u32,
-    /// For each endpoint that peers write to.
-    wires: Vec<Vec<u8>>,
 }
 
 impl<W: Wire> Fabric<W> {
@@ -347,9 +330,4 @@ impl<W: Wire> Drop for Fabric<W> {
             let _ = thread.join();
         }
     }
-}
-
-/// A poisoned lock means that a panic came between plain assignments; the data is whole.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

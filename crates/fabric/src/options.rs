@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::base::MOST_RAILS;
 use crate::wire::libfabric::OpenError;
 
 /// How a [`Fabric`](crate::Fabric) is to behave.
@@ -72,7 +73,7 @@ impl Options {
     }
 
     /// The most rails.
-    pub const MOST_RAILS: usize = 4;
+    pub const MOST_RAILS: usize = MOST_RAILS;
 
     /// The variable that names a number of rails, for [`rails_from_env`](Self::rails_from_env).
     pub const RAILS: &'static str = "TIDEGATE_RAILS";

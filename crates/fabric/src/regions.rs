@@ -25,7 +25,7 @@ use tidegate_hal::batch::{POISON, QUANTUM};
 use tidegate_hal::nic::{Keep, NicError, Signalled};
 use tidegate_words::{Bell, Word};
 
-use crate::lock;
+use crate::base::{NAME, lock};
 use crate::notice::Notice;
 use crate::strays::Strays;
 
@@ -119,7 +119,7 @@ impl Regions {
         };
         if !base.addr().is_multiple_of(align) || end.is_none_or(|end| end > bytes) {
             return Err(NicError::Unsupported {
-                nic: crate::NAME,
+                nic: NAME,
                 what: format!("{signalled:?} in {bytes} bytes at {base:p}"),
             });
         }
@@ -131,7 +131,7 @@ impl Regions {
         let number = table.next;
         if number >= Notice::REGIONS {
             return Err(NicError::Exhausted {
-                nic: crate::NAME,
+                nic: NAME,
                 what: "registrations",
                 detail: format!("{number} were made in the life of this endpoint"),
             });

@@ -33,7 +33,7 @@ use super::program::{Script, operation, script};
 use super::queue::Queue;
 use super::silence::Silence;
 use super::work::{Engine, never_comes};
-use crate::lock;
+use crate::base::{NAME, lock};
 use crate::wire::chain::{Chain, Signal, Stuck};
 use crate::wire::{Posted, Wire};
 
@@ -272,7 +272,7 @@ impl<W: Wire> Chained<W> {
         let too_long = |refused: &mut Silence| waits && refused.look(Instant::now(), limit);
         if self.refused.as_mut().is_some_and(too_long) {
             let error = NicError::Exhausted {
-                nic: crate::NAME,
+                nic: NAME,
                 what: "deferred works",
                 detail: format!("nothing could be queued for {:?}", self.limit),
             };

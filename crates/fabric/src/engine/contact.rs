@@ -37,8 +37,8 @@ use super::firing::Flight;
 use super::program::script;
 use super::silence::Silence;
 use super::work::Engine;
+use crate::base::{MOST_RAILS, lock};
 use crate::wire::Wire;
-use crate::{Options, lock};
 
 /// How much longer an answer may take than anything else: somebody connects, perhaps with many others.
 const ANSWER: u32 = 2;
@@ -115,7 +115,7 @@ pub(super) struct Contact {
     /// Since when something is under way towards those that have not.
     asked: HashMap<usize, Silence>,
     /// How much has come to its end towards each, by rank and rail.
-    ends: Vec<[u64; Options::MOST_RAILS]>,
+    ends: Vec<[u64; MOST_RAILS]>,
     /// Where something was under way when that was last looked at.
     awaited: HashMap<Way, Awaited>,
 }
@@ -235,7 +235,7 @@ impl Contact {
 
     /// What is under way towards a peer has its time from here on.
     pub(super) fn begins_anew(&mut self, peer: usize) {
-        for rail in 0..Options::MOST_RAILS {
+        for rail in 0..MOST_RAILS {
             self.answers(Way { peer, rail });
         }
     }
@@ -250,7 +250,7 @@ impl Contact {
         // All are looked at: what nobody looks at does not count.
         for (peer, asked) in &mut self.asked {
             // What is long has its time here, too.
-            let ways = (0..Options::MOST_RAILS).map(|rail| Way { peer: *peer, rail });
+            let ways = (0..MOST_RAILS).map(|rail| Way { peer: *peer, rail });
             let limits = ways.filter_map(|way| Some(self.awaited.get(&way)?.limit));
             let limit = limits.fold(least, Duration::max);
             if asked.look(now, limit) {

@@ -39,7 +39,7 @@ use super::departure::{Question, Stage};
 use super::firing::Flight;
 use super::silence::Silence;
 use super::work::{Agenda, Engine};
-use crate::RemoteRegion;
+use crate::remote::RemoteRegion;
 use crate::wire::{Op, Posted, Wire};
 
 /// How often queues are looked at that may be quiet.

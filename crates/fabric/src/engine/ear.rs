@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use super::Shared;
 use super::listen::{BROKEN, idle};
-use crate::lock;
+use crate::base::lock;
 use crate::notice::Notice;
 use crate::wire::{Event, Sleeper, Wire};
 

@@ -24,7 +24,7 @@ use tidegate_hal::nic::{Direction, Prepared};
 use tidegate_host::copy_row;
 
 use super::program::{Script, script};
-use crate::lock;
+use crate::base::lock;
 use crate::wire::Wire;
 
 /// Stretches of fewer bytes are gathered: a copy of so many takes less time than an operation.

@@ -16,7 +16,7 @@ use tidegate_words::Patience;
 
 use super::doubt::TICK;
 use super::{Engine, Shared};
-use crate::lock;
+use crate::base::lock;
 use crate::wire::Wire;
 
 /// A little patience: a stream that has rung once often rings again at once.

@@ -72,7 +72,7 @@ use tidegate_hal::slots::Slots;
 use tidegate_hal::tell;
 use tidegate_words::Bell;
 
-use crate::lock;
+use crate::base::lock;
 use crate::regions::Regions;
 use crate::strays::Strays;
 use crate::wire::{Limits, Sleeper, Wire};

@@ -18,7 +18,7 @@ use super::ear::Ear;
 use super::firing::Held;
 use super::work::{Agenda, Engine};
 use super::{Shared, Watched};
-use crate::lock;
+use crate::base::lock;
 use crate::wire::Wire;
 
 /// How long the threads that hear are waited for, before a peer's departure counts: longer than a machine with too much

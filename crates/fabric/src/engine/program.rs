@@ -9,9 +9,10 @@ use tidegate_host::for_each_run;
 
 use super::doubt::Signalled;
 use super::gather::{self, PIECE, Row, SHORT};
+use crate::base::{MOST_RAILS, NAME};
 use crate::notice::{Notice, numbered, one_of};
+use crate::remote::RemoteRegion;
 use crate::wire::{Limits, Op, Wire};
-use crate::{NAME, Options, RemoteRegion};
 
 /// What is longer goes by all rails. (A shorter write takes another queue's signal along, which no part does.)
 const LONG: usize = 64 << 10;
@@ -23,8 +24,7 @@ const STEP: usize = 4 << 20;
 const PAGE: usize = 4096;
 // None is empty.
 const _: () = {
-    let most = Options::MOST_RAILS;
-    assert!(LONG > most * (most - 1) * (PAGE + 1));
+    assert!(LONG > MOST_RAILS * (MOST_RAILS - 1) * (PAGE + 1));
 };
 
 /// What one operation does of a transfer: contiguous there.

@@ -15,7 +15,7 @@ use super::Shared;
 use super::chained::Chained;
 use super::departure::{Departure, Stage};
 use super::program::Script;
-use crate::lock;
+use crate::base::lock;
 use crate::wire::Wire;
 
 pub(crate) struct Queue {

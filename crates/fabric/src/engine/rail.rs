@@ -34,16 +34,15 @@ use super::listen::{BROKEN, awaits, idle};
 use super::program::Piece;
 use super::queue::Queue;
 use super::silence::Silence;
+use crate::base::{MOST_HANDED, lock};
+use crate::remote::RemoteRegion;
 use crate::strays::Strays;
 use crate::wire::{Event, Op, Posted, Sleeper, Wire};
-use crate::{RemoteRegion, lock};
 
 /// For how long a rail is looked at without a pause after it had something to do.
 const KEEN: Duration = Duration::from_micros(200);
 /// How long its thread sleeps at most while the wire has no room.
 const FULL: Duration = Duration::from_millis(1);
-/// The most writes of a rail that the engine has handed over, and not heard of again.
-pub(crate) const MOST: usize = 64;
 
 /// A write for a rail.
 pub(super) struct Job<W: Wire> {
@@ -189,7 +188,7 @@ impl<W: Wire> Rail<W> {
 
     /// Whether it takes another write.
     pub(super) fn has_room(&self) -> bool {
-        self.handed.load(Ordering::Relaxed) < MOST
+        self.handed.load(Ordering::Relaxed) < MOST_HANDED
     }
 
     /// What the wire has taken, and is not over: which way it goes, and how many bytes it has.

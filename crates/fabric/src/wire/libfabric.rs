@@ -43,8 +43,7 @@ pub use choice::{Choice, EngineChoice, OpenError};
 
 use super::chain::{Chain, Signals};
 use super::{Event, LAST, Limits, Op, Posted, Sleeper, Wire};
-use crate::Options;
-use crate::engine::rail;
+use crate::base::{MOST_HANDED, MOST_RAILS};
 use bed::{Bed, Entries, Taken};
 use chain::{FabricChain, Parts};
 use pool::Pool;
@@ -56,7 +55,7 @@ const DEPTH: usize = 256;
 const MOST: usize = 16 << 20;
 /// Contexts from here on are addresses of deferred works, those below are cookies: no memory of a process begins so low.
 const ADDRESSES: usize = 1 << 16;
-const _: () = assert!(DEPTH + Options::MOST_RAILS * rail::MOST < ADDRESSES / 2);
+const _: () = assert!(DEPTH + MOST_RAILS * MOST_HANDED < ADDRESSES / 2);
 /// Bytes of a pad.
 const PAD: usize = 8;
 

@@ -16,7 +16,7 @@ use std::time::Duration;
 use tidegate_ffi::fabric::{Completion, CompletionQueue, CqError};
 
 use super::super::{LAST, Sleeper};
-use crate::lock;
+use crate::base::lock;
 
 /// How often a sleeper is roused that is waited for: not every provider keeps a signal that comes before the wait.
 const ROUSE: Duration = Duration::from_millis(1);

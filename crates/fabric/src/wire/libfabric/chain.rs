@@ -66,7 +66,7 @@ use super::super::{Op, Posted};
 use super::gate::{self, Gate};
 use super::pool::{Pool, Share};
 use super::{FabricWire, Pad, system};
-use crate::NAME;
+use crate::base::NAME;
 
 /// How many firings a chain holds at a time, if the budget is no smaller. Each takes a counter; more than a few only
 /// help a stream that rings faster than an agent can queue.

@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tidegate_hal::nic::NicError;
 
-use crate::NAME;
+use crate::base::NAME;
 
 /// How many works a chain takes of the NIC's pool, at most.
 const MOST: usize = 64;
