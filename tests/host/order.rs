@@ -14,7 +14,7 @@ use tidegate_fabric::wire::{Event, Limits, Op, Posted, Wire};
 use tidegate_fabric::{ENVIRONMENT, Fabric, Options};
 
 use crate::common::skip::{provided, providers, tcp};
-use crate::wrapped::{Hooks, Outcome, Wrapped};
+use crate::wrapped::{Far, Hooks, Outcome, Wrapped};
 
 const BUFFERS: [Buffers; 2] = [Buffers::Single, Buffers::Double];
 const ROLE: &str = "TEST_ORDER_PROVIDER";
@@ -184,7 +184,7 @@ unsafe impl<W: Wire> Hooks for Altered<W> {
         &mut self,
         wire: &mut W,
         peer: usize,
-        op: Op<'_, Wrapped<Self>>,
+        op: Op<'_, Far<Self>>,
         cookie: u64,
     ) -> Outcome<Posted> {
         // Odd cookies are of notices that were sent ahead.

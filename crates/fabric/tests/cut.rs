@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use rig::wrapped::{Hooks, Outcome, Wrapped};
+use rig::wrapped::{Far, Hooks, Outcome, Wrapped};
 use rig::{Rig, SENT, SETTLES, SIGNAL, until};
 use tidegate_fabric::Options;
 use tidegate_fabric::wire::memory::{Faults, MemoryWire, Net};
@@ -74,7 +74,7 @@ unsafe impl Hooks for Cuts {
         &mut self,
         wire: &mut MemoryWire,
         peer: usize,
-        op: Op<'_, Wrapped<Self>>,
+        op: Op<'_, Far<Self>>,
         cookie: u64,
     ) -> Outcome<Posted> {
         self.sends.store(self.is_twin, Ordering::SeqCst);

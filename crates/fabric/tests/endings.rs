@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
-use rig::wrapped::{Hooks, Outcome, Wrapped};
+use rig::wrapped::{Far, Hooks, Outcome, Wrapped};
 use rig::{Rig, SENT, SIGNAL, until};
 use tidegate_fabric::Options;
 use tidegate_fabric::wire::memory::{Faults, MemoryWire, Net};
@@ -53,7 +53,7 @@ unsafe impl Hooks for Odd {
         &mut self,
         wire: &mut MemoryWire,
         peer: usize,
-        op: Op<'_, Wrapped<Self>>,
+        op: Op<'_, Far<Self>>,
         cookie: u64,
     ) -> Outcome<Posted> {
         let left = self.0.fulls.load(Ordering::SeqCst);

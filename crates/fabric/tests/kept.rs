@@ -6,7 +6,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use rig::wrapped::{Hooks, Outcome, Wrapped};
+use rig::wrapped::{Far, Hooks, Outcome, Wrapped};
 use rig::{Rig, SENT, until};
 use tidegate_fabric::Options;
 use tidegate_fabric::wire::libfabric::{Choice, FabricWire};
@@ -93,7 +93,7 @@ unsafe impl Hooks for Silent {
         &mut self,
         wire: &mut MemoryWire,
         peer: usize,
-        op: Op<'_, Wrapped<Self>>,
+        op: Op<'_, Far<Self>>,
         cookie: u64,
     ) -> Outcome<Posted> {
         self.0.taken.fetch_add(1, Ordering::SeqCst);

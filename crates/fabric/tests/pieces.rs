@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use rig::wrapped::{Hooks, Outcome, Wrapped};
+use rig::wrapped::{Far, Hooks, Outcome, Wrapped};
 use rig::{Rig, SENT, SETTLES, SIGNAL};
 use tidegate_fabric::Options;
 use tidegate_fabric::wire::memory::{Faults, MemoryWire, Net};
@@ -37,7 +37,7 @@ unsafe impl Hooks for Counts {
         &mut self,
         wire: &mut MemoryWire,
         peer: usize,
-        op: Op<'_, Wrapped<Self>>,
+        op: Op<'_, Far<Self>>,
         cookie: u64,
     ) -> Outcome<Posted> {
         let brings = match op {

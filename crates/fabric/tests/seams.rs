@@ -25,7 +25,7 @@ use tidegate_hal::nic::{
 use tidegate_host::{Host, HostBlock};
 use tidegate_words::{Bell, Word};
 use verdict::Verdict;
-use wrapped::{Hooks, Outcome, Wrapped};
+use wrapped::{Far, Hooks, Outcome, Wrapped};
 
 const BYTES: usize = 4096;
 const BELL: usize = 0;
@@ -71,7 +71,7 @@ unsafe impl Hooks for Fickle {
         &mut self,
         wire: &mut MemoryWire,
         peer: usize,
-        op: Op<'_, Wrapped<Self>>,
+        op: Op<'_, Far<Self>>,
         cookie: u64,
     ) -> Outcome<Posted> {
         if self.wish.full.load(Ordering::SeqCst) == peer {

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use rig::wrapped::{Hooks, Outcome, Wrapped};
+use rig::wrapped::{Far, Hooks, Outcome, Wrapped};
 use rig::{Rig, SENT, SETTLES, SIGNAL};
 use tidegate_fabric::Options;
 use tidegate_fabric::wire::memory::{Faults, MemoryWire, Net};
@@ -50,7 +50,7 @@ unsafe impl Hooks for Slow {
         &mut self,
         wire: &mut MemoryWire,
         peer: usize,
-        op: Op<'_, Wrapped<Self>>,
+        op: Op<'_, Far<Self>>,
         cookie: u64,
     ) -> Outcome<Posted> {
         let bytes = match op {

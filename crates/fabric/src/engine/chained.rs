@@ -70,7 +70,7 @@ impl Failure {
 
 /// A queue's chain, and how far it is.
 pub(crate) struct Chained<W: Wire> {
-    chain: Box<dyn Chain<W>>,
+    chain: Box<dyn Chain<W::Remote>>,
     /// Whether streams strike by themselves.
     strikes: bool,
     /// How many firings hardware has been given, and how many of them are through.
@@ -91,7 +91,7 @@ pub(crate) struct Chained<W: Wire> {
 }
 
 impl<W: Wire> Chained<W> {
-    pub(crate) fn new(chain: Box<dyn Chain<W>>, limit: Duration) -> Self {
+    pub(crate) fn new(chain: Box<dyn Chain<W::Remote>>, limit: Duration) -> Self {
         Chained {
             chain,
             strikes: false,
@@ -107,7 +107,7 @@ impl<W: Wire> Chained<W> {
         }
     }
 
-    pub(crate) fn chain(&self) -> &dyn Chain<W> {
+    pub(crate) fn chain(&self) -> &dyn Chain<W::Remote> {
         &*self.chain
     }
 

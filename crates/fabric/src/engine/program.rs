@@ -243,7 +243,11 @@ fn stripes<W: Wire>(pieces: Vec<Piece<W>>) -> Vec<Piece<W>> {
 }
 
 /// A piece that is contiguous here as an operation, in a firing of odd number or not.
-pub(super) fn operation<W: Wire>(piece: &Piece<W>, odd: bool, notice: Option<u64>) -> Op<'_, W> {
+pub(super) fn operation<W: Wire>(
+    piece: &Piece<W>,
+    odd: bool,
+    notice: Option<u64>,
+) -> Op<'_, W::Remote> {
     debug_assert!(piece.rows.is_empty(), "nobody gathers it");
     let flip = if odd { piece.local_flip } else { 0 };
     operation_at(piece, odd, piece.local.wrapping_add(flip), notice)
@@ -255,7 +259,7 @@ pub(super) fn operation_at<W: Wire>(
     odd: bool,
     local: *mut u8,
     notice: Option<u64>,
-) -> Op<'_, W> {
+) -> Op<'_, W::Remote> {
     let offset = piece.offset + if odd { piece.flip } else { 0 };
     match piece.direction {
         Direction::Put => Op::Write {

@@ -57,7 +57,12 @@ pub(super) struct Job<W: Wire> {
 
 impl<W: Wire> Job<W> {
     /// A piece of a firing of a queue, which is to be written so.
-    pub(super) fn new(queue: &Arc<Queue>, piece: &Piece<W>, op: &Op<'_, W>, cookie: u64) -> Self {
+    pub(super) fn new(
+        queue: &Arc<Queue>,
+        piece: &Piece<W>,
+        op: &Op<'_, W::Remote>,
+        cookie: u64,
+    ) -> Self {
         let Op::Write {
             from,
             bytes,

@@ -150,7 +150,7 @@ impl<W: Wire> Poisoning<W> {
         missing.is_some_and(|missing| missing.look(Instant::now(), limit))
     }
 
-    fn op(&self, signals: Signals) -> Op<'_, W> {
+    fn op(&self, signals: Signals) -> Op<'_, W::Remote> {
         let (region, offset) = &self.what.word;
         match (self.step, signals) {
             (Step::Look, _) => Op::Read {

@@ -41,7 +41,7 @@
 
 use tidegate_hal::nic::{Keep, NicError, Register};
 
-use super::{Op, Posted, Wire};
+use super::op::{Op, Posted};
 
 /// How hardware tells a peer that data is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,11 +53,11 @@ pub enum Signals {
 }
 
 /// The end of a firing.
-pub struct Signal<'a, W: Wire + ?Sized> {
+pub struct Signal<'a, R> {
     /// What the target's agent is to be told.
     pub notice: u64,
     /// The word that the notice names: whose memory it lies in, and where.
-    pub word: (&'a W::Remote, usize),
+    pub word: (&'a R, usize),
 }
 
 /// Why a chain does not go on.
@@ -68,8 +68,8 @@ pub struct Stuck {
     pub error: NicError,
 }
 
-/// Firings towards a peer.
-pub trait Chain<W: Wire + ?Sized>: Send + 'static {
+/// Firings towards a peer, whose registered memory is `R`.
+pub trait Chain<R>: Send + 'static {
     /// How many firings can be queued and not yet through; at least 1.
     fn depth(&self) -> usize;
 
@@ -103,8 +103,8 @@ pub trait Chain<W: Wire + ?Sized>: Send + 'static {
     /// is done there is ordered with what others do there. No two calls overlap.
     unsafe fn queue(
         &mut self,
-        pieces: &[Op<'_, W>],
-        signal: &Signal<'_, W>,
+        pieces: &[Op<'_, R>],
+        signal: &Signal<'_, R>,
         keep: &Keep,
     ) -> Result<Posted, NicError>;
 

@@ -23,23 +23,26 @@
 mod bed;
 mod chain;
 mod choice;
+mod error;
 mod gate;
 mod pool;
 mod probe;
+mod region;
 
-use std::ffi::c_void;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use tidegate_ffi::fabric::{
-    Access, AddressVector, Caps, Completion, CompletionQueue, Counted, Counter, CqError, Desc,
-    Domain, Endpoint, EndpointBuilder, FabricError, Library, Local, MemoryRegion, Message, OpFlags,
-    Peer, Piece, Post, RegionKey, RegisterOptions, RemoteRegion, Reported, WaitObject,
+    AddressVector, Caps, Completion, CompletionQueue, Counted, Counter, CqError, Desc, Domain,
+    Endpoint, EndpointBuilder, Library, Local, MemoryRegion, Message, OpFlags, Peer, Piece, Post,
+    RegisterOptions, RemoteRegion, Reported, WaitObject,
 };
 use tidegate_hal::nic::{Keep, NicError};
 use tidegate_hal::tell;
 
-pub use choice::{Choice, EngineChoice, OpenError};
+pub use choice::{Choice, EngineChoice};
+pub use error::OpenError;
+pub use region::Remote;
 
 use super::chain::{Chain, Signals};
 use super::{Event, LAST, Limits, Op, Posted, Sleeper, Wire};
@@ -47,6 +50,7 @@ use crate::base::{MOST_HANDED, MOST_RAILS};
 use bed::{Bed, Entries, Taken};
 use chain::{FabricChain, Parts};
 use pool::Pool;
+use region::{Key, PAD, Pad, access, system};
 
 /// How many operations are under way at a time, if the provider has no smaller number.
 const DEPTH: usize = 256;
@@ -56,9 +60,6 @@ const MOST: usize = 16 << 20;
 /// Contexts from here on are addresses of deferred works, those below are cookies: no memory of a process begins so low.
 const ADDRESSES: usize = 1 << 16;
 const _: () = assert!(DEPTH + MOST_RAILS * MOST_HANDED < ADDRESSES / 2);
-/// Bytes of a pad.
-const PAD: usize = 8;
-
 /// What a peer needs to find an endpoint.
 #[derive(Serialize, Deserialize)]
 struct Address {
@@ -66,32 +67,6 @@ struct Address {
     pad: Key,
     /// Whether it adds to peers' words, and so looks for adds to its own.
     adds: bool,
-}
-
-#[derive(Serialize, Deserialize)]
-struct Key {
-    base: u64,
-    key: Vec<u8>,
-}
-
-impl From<RegionKey> for Key {
-    fn from(key: RegionKey) -> Self {
-        Key {
-            base: key.base,
-            key: key.key,
-        }
-    }
-}
-
-impl Key {
-    /// The key of so many bytes, which end within the address space, as this rank will add to the base.
-    fn checked(self, bytes: usize) -> Result<RegionKey, String> {
-        let Key { base, key } = self;
-        match base.checked_add(bytes as u64) {
-            Some(_) => Ok(RegionKey { base, key }),
-            None => Err(format!("{bytes} bytes at {base:#x} are no memory")),
-        }
-    }
 }
 
 /// An endpoint of libfabric.
@@ -121,26 +96,6 @@ pub struct FabricWire {
     pool: Option<Arc<Pool>>,
     /// Counts what peers write here, and how much of it was heard of.
     written: Option<(Arc<Counter>, u64)>,
-}
-
-struct Pad([std::sync::atomic::AtomicU64; 1]);
-
-impl Pad {
-    fn at(&self) -> *mut c_void {
-        self.0.as_ptr().cast_mut().cast()
-    }
-}
-
-/// A peer's registered memory.
-pub struct Remote {
-    region: RemoteRegion,
-}
-
-fn system(what: &'static str) -> impl Fn(FabricError) -> NicError {
-    move |error| NicError::System {
-        what,
-        detail: error.to_string(),
-    }
 }
 
 impl FabricWire {
@@ -195,11 +150,11 @@ impl FabricWire {
             endpoint: Some(&endpoint),
             ..Default::default()
         };
-        let here = Arc::new(Pad(Default::default()));
+        let here = Arc::new(Pad::default());
         // SAFETY: the pad lives as long as it is shared with the registration; it is atomic, and nobody reads what
         // peers write there.
         let pad = unsafe { MemoryRegion::host(&domain, here.at(), PAD, &options, here.clone()) }?;
-        let bytes = Arc::new(Pad(Default::default()));
+        let bytes = Arc::new(Pad::default());
         endpoint.keep(bytes.clone());
         let (mut signals, mut pool) = (None, None);
         if chosen.triggered {
@@ -307,11 +262,6 @@ impl FabricWire {
     }
 }
 
-/// What peers may do with registered memory, and what is done with it here.
-fn access() -> Access {
-    Access::SOURCE | Access::SINK | Access::REMOTE_READ | Access::REMOTE_WRITE
-}
-
 // SAFETY: operations are posted to the one endpoint; those of writes without a notice are delivery-complete, and no
 // completion comes while its memory here is accessed. When the endpoint is closed the provider accesses nothing any
 // more. That is when this is dropped, unless works that never fire or registrations hold the endpoint: what is to be
@@ -389,7 +339,7 @@ unsafe impl Wire for FabricWire {
     unsafe fn post(
         &mut self,
         peer: usize,
-        op: Op<'_, Self>,
+        op: Op<'_, Remote>,
         cookie: u64,
     ) -> Result<Posted, NicError> {
         if self.under_way >= self.limits.depth {
@@ -500,7 +450,7 @@ unsafe impl Wire for FabricWire {
         &mut self,
         peer: usize,
         budget: usize,
-    ) -> Result<Option<Box<dyn Chain<Self>>>, NicError> {
+    ) -> Result<Option<Box<dyn Chain<Remote>>>, NicError> {
         let Some(signals) = self.signals else {
             return Ok(None);
         };

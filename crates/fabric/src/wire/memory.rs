@@ -19,151 +19,31 @@
 
 mod bed;
 mod carry;
+mod state;
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tidegate_hal::nic::{Keep, NicError};
 
 use super::{Event, LAST, Limits, Op, Posted, Sleeper, Wire};
+use crate::base::lock;
 use bed::Bed;
 use carry::{Waiting, Work};
+pub use state::Faults;
+use state::{End, Region, State};
 
 const NAME: &str = "memory";
-
-/// How often something goes wrong, in a thousand; and how late things are.
-#[derive(Clone, Debug, Default)]
-pub struct Faults {
-    /// What decides.
-    pub seed: u64,
-    /// An operation is not taken now.
-    pub full: u32,
-    /// An operation fails; nothing of it was done.
-    pub fail: u32,
-    /// A signal never comes, nor does its data, though it is done. (Of other notices, the notice alone.)
-    pub lose: u32,
-    /// The rank that posts dies: nothing of its endpoint happens any more, and nobody is told.
-    pub die: u32,
-    /// The most polls that an operation waits for.
-    pub delay: u32,
-}
 
 /// A network.
 #[derive(Clone)]
 pub struct Net(Arc<Mutex<State>>);
 
-struct State {
-    /// No other net's, in this process or another: a number of its own, and a random one.
-    id: [u64; 2],
-    ranks: usize,
-    faults: Faults,
-    random: u64,
-    /// All that there ever were.
-    ends: Vec<End>,
-    regions: HashMap<u64, Region>,
-    next_region: u64,
-}
-
-struct End {
-    /// Whose it is.
-    of: usize,
-    /// The one that [`Net::wire`] gave: this one, or the one that this one is besides.
-    first: usize,
-    dead: bool,
-    broken: bool,
-    gone: bool,
-    taken: usize,
-    arrived: Vec<Event>,
-    bed: Arc<Bed>,
-}
-
-impl End {
-    fn of(rank: usize, first: usize) -> Self {
-        End {
-            of: rank,
-            first,
-            dead: false,
-            broken: false,
-            gone: false,
-            taken: 0,
-            arrived: Vec::new(),
-            bed: Arc::default(),
-        }
-    }
-}
-
-struct Region {
-    base: usize,
-    bytes: usize,
-    _keep: Keep,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Whether a notice is a signal.
 fn is_signal(notice: u64) -> bool {
     notice & LAST == 0
-}
-
-impl State {
-    /// What tells others of an endpoint or a region.
-    fn label(&self, number: u64) -> Vec<u8> {
-        let [net, random] = self.id;
-        [net, random, number].map(u64::to_le_bytes).concat()
-    }
-
-    /// The number in a label of this net.
-    fn number(&self, label: &[u8]) -> Result<u64, NicError> {
-        let (net, number) = label.split_at_checked(16).unwrap_or_default();
-        match number.try_into() {
-            Ok(number) if net == &self.label(0)[..16] => Ok(u64::from_le_bytes(number)),
-            _ => Err(NicError::BadKey(
-                "it is of another net in memory: the ranks of a job share one".into(),
-            )),
-        }
-    }
-
-    /// A new endpoint: besides another, or by itself.
-    fn open(&mut self, net: Net, rank: usize, beside: Option<usize>) -> MemoryWire {
-        let number = self.ends.len();
-        let mut end = End::of(rank, beside.unwrap_or(number));
-        end.dead = beside.is_some_and(|first| self.ends[first].dead);
-        let bed = end.bed.clone();
-        self.ends.push(end);
-        MemoryWire {
-            net,
-            end: number,
-            peers: Vec::new(),
-            bed,
-            waiting: Vec::new(),
-            kept: Vec::new(),
-        }
-    }
-
-    /// What [`Net::wire`] gave last for a rank, and what that has besides, in the order in which they were opened.
-    fn of(&self, rank: usize) -> impl Iterator<Item = usize> {
-        let firsts = |end: &usize| self.ends[*end].first == *end && self.ends[*end].of == rank;
-        let last = (0..self.ends.len()).rfind(firsts);
-        (0..self.ends.len()).filter(move |end| Some(self.ends[*end].first) == last)
-    }
-
-    /// A number below `below`.
-    fn draw(&mut self, below: u32) -> u32 {
-        // xorshift64*.
-        self.random ^= self.random >> 12;
-        self.random ^= self.random << 25;
-        self.random ^= self.random >> 27;
-        let mixed = self.random.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32;
-        ((mixed * u64::from(below)) >> 32) as u32
-    }
-
-    fn happens(&mut self, often: u32) -> bool {
-        often > 0 && self.draw(1000) < often
-    }
 }
 
 impl Net {
@@ -193,7 +73,7 @@ impl Net {
         let mut state = lock(&self.0);
         let ranks = state.ranks;
         assert!(rank < ranks, "rank {rank} of {ranks} in a net in memory");
-        state.open(self.clone(), rank, None)
+        MemoryWire::open(self, &mut state, rank, None)
     }
 
     /// Breaks the endpoint of a rank, the last that it was given: its polls fail from now on. Others that it has go on.
@@ -251,6 +131,25 @@ pub struct MemoryWire {
     kept: Vec<Keep>,
 }
 
+impl MemoryWire {
+    /// A new endpoint: besides another, or by itself.
+    fn open(net: &Net, state: &mut State, rank: usize, beside: Option<usize>) -> Self {
+        let number = state.ends.len();
+        let mut end = End::of(rank, beside.unwrap_or(number));
+        end.dead = beside.is_some_and(|first| state.ends[first].dead);
+        let bed = end.bed.clone();
+        state.ends.push(end);
+        MemoryWire {
+            net: net.clone(),
+            end: number,
+            peers: Vec::new(),
+            bed,
+            waiting: Vec::new(),
+            kept: Vec::new(),
+        }
+    }
+}
+
 /// Memory of a rank of the same process.
 #[derive(Clone)]
 pub struct Remote(u64);
@@ -306,7 +205,7 @@ unsafe impl Wire for MemoryWire {
     fn twin(&self) -> Result<Option<Self>, NicError> {
         let mut state = lock(&self.net.0);
         let End { of, first, .. } = state.ends[self.end];
-        Ok(Some(state.open(self.net.clone(), of, Some(first))))
+        Ok(Some(Self::open(&self.net, &mut state, of, Some(first))))
     }
 
     unsafe fn register(
@@ -318,14 +217,8 @@ unsafe impl Wire for MemoryWire {
         let mut state = lock(&self.net.0);
         let number = state.next_region;
         state.next_region += 1;
-        state.regions.insert(
-            number,
-            Region {
-                base: base.expose_provenance(),
-                bytes,
-                _keep: keep,
-            },
-        );
+        let region = Region::new(base.expose_provenance(), bytes, keep);
+        state.regions.insert(number, region);
         let key = state.label(number);
         drop(state);
         Ok((key, Arc::new(Registered(self.net.clone(), number))))
@@ -338,7 +231,7 @@ unsafe impl Wire for MemoryWire {
     unsafe fn post(
         &mut self,
         peer: usize,
-        op: Op<'_, Self>,
+        op: Op<'_, Remote>,
         cookie: u64,
     ) -> Result<Posted, NicError> {
         let net = self.net.clone();

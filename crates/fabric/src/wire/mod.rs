@@ -27,117 +27,14 @@
 pub mod chain;
 pub mod libfabric;
 pub mod memory;
+mod op;
 
 use std::time::Duration;
 
 use tidegate_hal::nic::{Keep, NicError};
 
 use chain::{Chain, Signals};
-
-/// The highest bit of a notice: it is not to overtake what has come before it.
-pub const LAST: u64 = 1 << 63;
-
-/// What a wire can do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// The most bytes of one write or read; at least 8.
-    pub bytes: usize,
-    /// The most operations that are under way at a time; at least 1.
-    pub depth: usize,
-}
-
-/// Whether an operation was taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Posted {
-    /// An event with its cookie will come.
-    Taken,
-    /// Not now: nothing was done.
-    Full,
-}
-
-/// What has happened.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
-    /// The operation with this cookie is over; see the module for where.
-    Done(u64),
-    /// It has failed, and why: it is over at this end, and touches memory of this end no more. (The other end may have got
-    /// some of it, or all.)
-    Failed(u64, String),
-    /// A peer has sent a notice.
-    Notice(u64),
-    /// Something of a chain is complete: it is worth to be asked.
-    Moved,
-    /// The operation of a chain with this context has failed, and why.
-    Broken(usize, String),
-    /// Peers have written here, and maybe added to words.
-    Written,
-}
-
-/// One operation.
-pub enum Op<'a, W: Wire + ?Sized> {
-    /// Copies from here to there, and brings a notice with the data if there is one.
-    Write {
-        /// The bytes.
-        from: *const u8,
-        /// How many.
-        bytes: usize,
-        /// Where they go.
-        to: &'a W::Remote,
-        /// Bytes from the beginning of that memory.
-        offset: usize,
-        /// For the peer's agent.
-        notice: Option<u64>,
-    },
-    /// Copies from there to here.
-    Read {
-        /// Where the bytes go.
-        to: *mut u8,
-        /// How many.
-        bytes: usize,
-        /// Where they come from.
-        from: &'a W::Remote,
-        /// Bytes from the beginning of that memory.
-        offset: usize,
-    },
-    /// Brings a notice.
-    Notify(u64),
-}
-
-impl<'a, W: Wire + ?Sized> Op<'a, W> {
-    /// The same operation, for another wire that this one hands it on to: `remote` says what a peer's memory is to that.
-    pub fn handed_on<V: Wire + ?Sized>(
-        self,
-        remote: impl FnOnce(&'a W::Remote) -> &'a V::Remote,
-    ) -> Op<'a, V> {
-        match self {
-            Op::Write {
-                from,
-                bytes,
-                to,
-                offset,
-                notice,
-            } => Op::Write {
-                from,
-                bytes,
-                to: remote(to),
-                offset,
-                notice,
-            },
-            Op::Read {
-                to,
-                bytes,
-                from,
-                offset,
-            } => Op::Read {
-                to,
-                bytes,
-                from: remote(from),
-                offset,
-            },
-            Op::Notify(notice) => Op::Notify(notice),
-        }
-    }
-}
+pub use op::{Event, LAST, Limits, Op, Posted};
 
 /// One rank's endpoint of a network. Only one thread calls it at a time.
 ///
@@ -203,7 +100,7 @@ pub unsafe trait Wire: Send + 'static {
     unsafe fn post(
         &mut self,
         peer: usize,
-        op: Op<'_, Self>,
+        op: Op<'_, Self::Remote>,
         cookie: u64,
     ) -> Result<Posted, NicError>;
 
@@ -231,7 +128,7 @@ pub unsafe trait Wire: Send + 'static {
         &mut self,
         peer: usize,
         budget: usize,
-    ) -> Result<Option<Box<dyn Chain<Self>>>, NicError> {
+    ) -> Result<Option<Box<dyn Chain<Self::Remote>>>, NicError> {
         let _ = (peer, budget);
         Ok(None)
     }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::rig::Rig;
 pub(crate) use crate::rig::until;
-use crate::rig::wrapped::{Hooks, Outcome, Wrapped};
+use crate::rig::wrapped::{Far, Hooks, Outcome, Wrapped};
 use tidegate_fabric::Options;
 use tidegate_fabric::wire::chain::{Chain, Signal, Stuck};
 use tidegate_fabric::wire::memory::{Faults, MemoryWire, Net};
@@ -112,7 +112,7 @@ unsafe impl Hooks for Odd {
         &mut self,
         wire: &mut MemoryWire,
         peer: usize,
-        op: Op<'_, Wrapped<Self>>,
+        op: Op<'_, Far<Self>>,
         cookie: u64,
     ) -> Outcome<Posted> {
         // All programs here have data: so what has none tells of a failure.
@@ -182,7 +182,7 @@ unsafe impl Hooks for Odd {
         Ok(())
     }
 
-    fn chain(&mut self, peer: usize) -> Option<Box<dyn Chain<Wrapped<Self>>>> {
+    fn chain(&mut self, peer: usize) -> Option<Box<dyn Chain<Far<Self>>>> {
         let wish = self.0.clone();
         let fires = self.0.chains.contains(&peer);
         fires.then(|| {
@@ -190,7 +190,7 @@ unsafe impl Hooks for Odd {
                 wish,
                 peer,
                 fired: 0,
-            }) as Box<dyn Chain<Wrapped<Self>>>
+            }) as Box<dyn Chain<Far<Self>>>
         })
     }
 
@@ -207,7 +207,7 @@ struct Fails {
     fired: u64,
 }
 
-impl Chain<Wrapped<Odd>> for Fails {
+impl Chain<Far<Odd>> for Fails {
     fn depth(&self) -> usize {
         1
     }
@@ -228,8 +228,8 @@ impl Chain<Wrapped<Odd>> for Fails {
 
     unsafe fn queue(
         &mut self,
-        _pieces: &[Op<'_, Wrapped<Odd>>],
-        _signal: &Signal<'_, Wrapped<Odd>>,
+        _pieces: &[Op<'_, Far<Odd>>],
+        _signal: &Signal<'_, Far<Odd>>,
         _keep: &Keep,
     ) -> Result<Posted, NicError> {
         Ok(Posted::Taken)

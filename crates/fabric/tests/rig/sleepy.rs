@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tidegate_fabric::wire::memory::MemoryWire;
 use tidegate_fabric::wire::{Event, Op, Posted, Sleeper, Wire as _};
 
-use crate::rig::wrapped::{Hooks, Outcome, Wrapped};
+use crate::rig::wrapped::{Far, Hooks, Outcome, Wrapped};
 
 /// Longer than any sleep.
 pub(crate) const DEEP: Duration = Duration::from_secs(30);
@@ -92,7 +92,7 @@ unsafe impl Hooks for Sleepy {
         &mut self,
         wire: &mut MemoryWire,
         peer: usize,
-        op: Op<'_, Wrapped<Self>>,
+        op: Op<'_, Far<Self>>,
         cookie: u64,
     ) -> Outcome<Posted> {
         let pause = self.spell.slows.filter(|_| self.is_twin);

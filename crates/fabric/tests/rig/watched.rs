@@ -11,7 +11,7 @@ use tidegate_fabric::wire::memory::{Faults, MemoryWire, Net};
 use tidegate_fabric::wire::{Event, Op, Posted, Sleeper, Wire};
 
 use crate::rig::Rig;
-use crate::rig::wrapped::{Hooks, Outcome, Wrapped};
+use crate::rig::wrapped::{Far, Hooks, Outcome, Wrapped};
 
 const LONG: Duration = Duration::from_secs(600);
 
@@ -177,7 +177,7 @@ unsafe impl Hooks for Watched {
         &mut self,
         wire: &mut MemoryWire,
         peer: usize,
-        op: Op<'_, Wrapped<Self>>,
+        op: Op<'_, Far<Self>>,
         cookie: u64,
     ) -> Outcome<Posted> {
         let writes = matches!(op, Op::Write { .. });

@@ -8,6 +8,9 @@ use tidegate_hal::nic::{Keep, NicError};
 
 pub(crate) type Outcome<T> = Result<T, NicError>;
 
+/// Memory of a peer, for a wire with these hooks, which may post later what they are asked to.
+pub(crate) type Far<H> = Arc<<<H as Hooks>::Wire as Wire>::Remote>;
+
 /// What a test changes of a wire, each by the call that it changes; the others are as the wire has them.
 ///
 /// # Safety
@@ -36,7 +39,7 @@ pub(crate) unsafe trait Hooks: Sized + Send + 'static {
         &mut self,
         wire: &mut Self::Wire,
         peer: usize,
-        op: Op<'_, Wrapped<Self>>,
+        op: Op<'_, Far<Self>>,
         cookie: u64,
     ) -> Outcome<Posted> {
         // SAFETY: the caller's promise.
@@ -63,7 +66,7 @@ pub(crate) unsafe trait Hooks: Sized + Send + 'static {
     }
 
     /// What fires instead of the engine, towards a peer. It is not the wire's, which would bypass [`post`](Self::post).
-    fn chain(&mut self, _peer: usize) -> Option<Box<dyn Chain<Wrapped<Self>>>> {
+    fn chain(&mut self, _peer: usize) -> Option<Box<dyn Chain<Far<Self>>>> {
         None
     }
 
@@ -82,8 +85,7 @@ pub(crate) struct Wrapped<H: Hooks> {
 
 // SAFETY: every call is the wire's, with what it was called with, or what the hooks make of it, as they promise.
 unsafe impl<H: Hooks> Wire for Wrapped<H> {
-    /// Hooks may post later what they are asked to.
-    type Remote = Arc<<H::Wire as Wire>::Remote>;
+    type Remote = Far<H>;
 
     fn name(&self) -> &'static str {
         self.wire.name()
@@ -114,7 +116,7 @@ unsafe impl<H: Hooks> Wire for Wrapped<H> {
         self.wire.import(peer, &key, bytes).map(Arc::new)
     }
 
-    unsafe fn post(&mut self, peer: usize, op: Op<'_, Self>, cookie: u64) -> Outcome<Posted> {
+    unsafe fn post(&mut self, peer: usize, op: Op<'_, Far<H>>, cookie: u64) -> Outcome<Posted> {
         // SAFETY: the caller's promise.
         unsafe { self.hooks.post(&mut self.wire, peer, op, cookie) }
     }
@@ -139,7 +141,7 @@ unsafe impl<H: Hooks> Wire for Wrapped<H> {
         Ok(wire.map(|wire| Wrapped { hooks, wire }))
     }
 
-    fn chain(&mut self, peer: usize, _budget: usize) -> Outcome<Option<Box<dyn Chain<Self>>>> {
+    fn chain(&mut self, peer: usize, _budget: usize) -> Outcome<Option<Box<dyn Chain<Far<H>>>>> {
         Ok(self.hooks.chain(peer))
     }
 

@@ -415,7 +415,7 @@ fn cut(puts: usize, bytes: usize, rails: usize) -> Vec<Piece<MemoryWire>> {
 #[test]
 fn stripes_are_all_of_a_piece_and_none_is_empty() {
     for bytes in [LONG + 1, LONG + 4096, 240_000, 1 << 20, (16 << 20) - 1] {
-        for rails in 1..=Options::MOST_RAILS {
+        for rails in 1..=MOST_RAILS {
             let cut = cut(3, bytes, rails);
             assert_eq!(cut.len(), 3 * rails + 1);
             for (stage, stripes) in cut.chunks(rails).take(3).enumerate() {

@@ -65,7 +65,7 @@ use super::super::chain::{Chain, Signal, Signals, Stuck};
 use super::super::{Op, Posted};
 use super::gate::{self, Gate};
 use super::pool::{Pool, Share};
-use super::{FabricWire, Pad, system};
+use super::region::{Pad, Remote, system};
 use crate::base::NAME;
 
 /// How many firings a chain holds at a time, if the budget is no smaller. Each takes a counter; more than a few only
@@ -268,7 +268,7 @@ impl FabricChain {
     }
 }
 
-impl Chain<FabricWire> for FabricChain {
+impl Chain<Remote> for FabricChain {
     fn depth(&self) -> usize {
         self.gates.len() - 1
     }
@@ -307,8 +307,8 @@ impl Chain<FabricWire> for FabricChain {
 
     unsafe fn queue(
         &mut self,
-        pieces: &[Op<'_, FabricWire>],
-        signal: &Signal<'_, FabricWire>,
+        pieces: &[Op<'_, Remote>],
+        signal: &Signal<'_, Remote>,
         keep: &Keep,
     ) -> Result<Posted, NicError> {
         if self.cancelled {

@@ -9,8 +9,8 @@ use tidegate_ffi::fabric::{
 };
 
 use super::super::chain::Signals;
-use super::choice::OpenError;
-use super::{PAD, Pad};
+use super::error::OpenError;
+use super::region::{PAD, Pad};
 
 /// The provider whose hardware fires deferred works.
 pub(super) const HARDWARE: &str = "cxi";

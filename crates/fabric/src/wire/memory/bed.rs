@@ -3,7 +3,8 @@
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::{Sleeper, lock};
+use crate::base::lock;
+use crate::wire::Sleeper;
 
 #[derive(Default)]
 pub(super) struct Bed {

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::State;
+use super::state::State;
 use crate::wire::{Event, Sleeper as _};
 
 /// An operation that was posted, and lies at its origin.

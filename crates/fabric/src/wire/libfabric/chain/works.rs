@@ -8,7 +8,7 @@ use tidegate_hal::nic::NicError;
 
 use super::super::super::Op;
 use super::super::super::chain::{Signal, Signals};
-use super::super::{FabricWire, PAD, Remote, system};
+use super::super::region::{PAD, Remote, system};
 use super::FabricChain;
 
 /// How the works of a firing are laid out.
@@ -31,7 +31,7 @@ impl Plan {
 
 impl FabricChain {
     /// How a firing with these pieces is laid out; `alone` says that none with data is before it.
-    pub(super) fn plan(&self, pieces: &[Op<'_, FabricWire>], alone: bool) -> Plan {
+    pub(super) fn plan(&self, pieces: &[Op<'_, Remote>], alone: bool) -> Plan {
         let writes_last = matches!(pieces.last(), Some(Op::Write { .. }));
         let merged = writes_last && self.signals == Signals::Notice;
         let free = pieces.len() - usize::from(merged);
@@ -57,7 +57,7 @@ impl FabricChain {
     fn piece(
         &self,
         endpoint: &Arc<Endpoint>,
-        op: &Op<'_, FabricWire>,
+        op: &Op<'_, Remote>,
     ) -> Result<(Work, bool), NicError> {
         let local = |address: *mut u8, len| Local {
             address: address.cast(),
@@ -97,8 +97,8 @@ impl FabricChain {
     fn signal(
         &self,
         endpoint: &Arc<Endpoint>,
-        last: Option<&Op<'_, FabricWire>>,
-        signal: &Signal<'_, FabricWire>,
+        last: Option<&Op<'_, Remote>>,
+        signal: &Signal<'_, Remote>,
     ) -> Result<Work, NicError> {
         let mut flags = OpFlags::DELIVERY_COMPLETE | OpFlags::COMPLETION;
         if self.gates[0].writes_back() {
@@ -136,8 +136,8 @@ impl FabricChain {
         &self,
         index: usize,
         plan: &Plan,
-        pieces: &[Op<'_, FabricWire>],
-        signal: &Signal<'_, FabricWire>,
+        pieces: &[Op<'_, Remote>],
+        signal: &Signal<'_, Remote>,
     ) -> Result<Work, NicError> {
         let number = self.queued;
         let firing = self.firings.back().expect("it is being queued");
