@@ -37,6 +37,7 @@ use tidegate_hal::tell;
 use super::contact::Way;
 use super::departure::{Question, Stage};
 use super::firing::Flight;
+use super::program::SignalWord;
 use super::silence::Silence;
 use super::work::{Agenda, Engine};
 use crate::remote::RemoteRegion;
@@ -53,28 +54,10 @@ const REFUSALS: u32 = 5;
 /// How long is waited for what came before a failure.
 pub(super) const FAILED: Duration = Duration::from_secs(1);
 
-/// The word that a queue's programs signal to, and the notice that poisons it.
-pub(super) struct Signalled<W: Wire> {
-    pub(super) word: (Arc<RemoteRegion<W>>, usize),
-    /// What the word counts before the first.
-    pub(super) first: u64,
-    pub(super) poison: u64,
-}
-
-impl<W: Wire> Clone for Signalled<W> {
-    fn clone(&self) -> Self {
-        Signalled {
-            word: self.word.clone(),
-            first: self.first,
-            poison: self.poison,
-        }
-    }
-}
-
 /// What a queue knows of its signals.
 pub(super) struct Doubt<W: Wire> {
     /// Where they go, since the first of them.
-    signalled: Option<Signalled<W>>,
+    signalled: Option<SignalWord<W>>,
     /// How many are through at this end.
     count: u64,
     /// How many have come.
@@ -88,7 +71,7 @@ pub(super) struct Doubt<W: Wire> {
     /// The last read has failed.
     pub(super) is_refused: bool,
     /// The peer is to be told that one was lost.
-    pub(super) unreached: Option<Signalled<W>>,
+    pub(super) unreached: Option<SignalWord<W>>,
     asked: Option<Asked>,
     /// Where the count is read to.
     count_there: Arc<AtomicU64>,
@@ -147,7 +130,7 @@ impl<W: Wire> Agenda<W> {
 
 impl<W: Wire> Engine<W> {
     /// A signal of a queue is through at this end.
-    pub(super) fn signalled(&mut self, index: usize, signalled: impl FnOnce() -> Signalled<W>) {
+    pub(super) fn signalled(&mut self, index: usize, signalled: impl FnOnce() -> SignalWord<W>) {
         let Some(agenda) = self.queues.get(index) else {
             return;
         };

@@ -21,77 +21,15 @@ use std::mem::MaybeUninit;
 use std::sync::{Arc, Mutex};
 
 use tidegate_hal::nic::{Direction, Prepared};
-use tidegate_host::copy_row;
 
 use super::program::{Script, script};
 use crate::base::lock;
 use crate::wire::Wire;
 
-/// Stretches of fewer bytes are gathered: a copy of so many takes less time than an operation.
-pub(super) const SHORT: usize = 4096;
-/// The most bytes of a piece that is gathered: a program of several has one on the wire while the next is copied.
-pub(super) const PIECE: usize = 256 << 10;
 /// How many bytes are lent, beyond one buffer for each firing; and how many are kept for the next.
 pub(super) const LENT: usize = 16 << 20;
 /// How many bytes are copied in a turn, and a piece more.
 const TURN: usize = 1 << 20;
-
-/// Stretches of the same length, one as far from the next as all others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Row {
-    at: *mut u8,
-    bytes: usize,
-    step: isize,
-    count: usize,
-}
-
-// SAFETY: the pointer is only used by whoever holds the engine; what it points to may be accessed by any thread, as
-// `NicQueue::prepare` has it.
-unsafe impl Send for Row {}
-// SAFETY: as above; nothing is done with a shared row but reading its fields.
-unsafe impl Sync for Row {}
-
-/// Adds a stretch to the rows from `first` on.
-pub(super) fn add(rows: &mut Vec<Row>, first: usize, at: *mut u8, bytes: usize) {
-    if let Some(row) = rows[first..].last_mut()
-        && row.bytes == bytes
-    {
-        let last = row.at.wrapping_offset(row.step * (row.count as isize - 1));
-        let step = at.addr().wrapping_sub(last.addr()) as isize;
-        if row.count == 1 || step == row.step {
-            (row.step, row.count) = (step, row.count + 1);
-            return;
-        }
-    }
-    rows.push(Row {
-        at,
-        bytes,
-        step: 0,
-        count: 1,
-    });
-}
-
-impl Row {
-    /// Copies it to a buffer, or from there, `flip` bytes on; returns where it ends there.
-    ///
-    /// # Safety
-    ///
-    /// All of it may be read, or written, and so much of the buffer, and nobody else does; stretches that are written do
-    /// not overlap each other.
-    unsafe fn copy(&self, direction: Direction, flip: usize, buffer: *mut u8) -> *mut u8 {
-        let (row, there) = (
-            (self.at.wrapping_add(flip), self.step),
-            (buffer, self.bytes as isize),
-        );
-        let (from, to) = match direction {
-            Direction::Put => ((row.0.cast_const(), row.1), there),
-            Direction::Get => ((there.0.cast_const(), there.1), row),
-        };
-        // SAFETY: the caller's promise; a buffer is nobody else's.
-        unsafe { copy_row(self.bytes, self.count, from, to) };
-        buffer.wrapping_add(self.bytes * self.count)
-    }
-}
 
 /// Memory: its capacity, a power of two. (A `Box` may not be moved while others use what is in it.)
 type Room = Vec<MaybeUninit<u8>>;
@@ -287,7 +225,7 @@ impl Lent {
 /// # Safety
 ///
 /// What a put reads here may be read, what a get writes may be written; the buffer has as many bytes as the piece, which
-/// are as many as those of its rows (see [`add`] and who calls it).
+/// are as many as those of its rows (see [`rows::add`](super::rows::add) and who calls it).
 unsafe fn copy<W: Wire>(script: &Script<W>, number: usize, odd: bool, buffer: *mut u8) {
     let piece = &script.pieces[number];
     let flip = if odd { piece.local_flip } else { 0 };

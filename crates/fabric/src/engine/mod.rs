@@ -57,6 +57,7 @@ mod post;
 pub(crate) mod program;
 pub(crate) mod queue;
 pub(crate) mod rail;
+mod rows;
 pub(crate) mod silence;
 mod slab;
 mod tell;

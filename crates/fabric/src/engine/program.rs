@@ -7,8 +7,7 @@ use tidegate_hal::batch::Action;
 use tidegate_hal::nic::{Direction, Keep, NicError, Prepared, Program, RemotePtr, Transfer};
 use tidegate_host::for_each_run;
 
-use super::doubt::Signalled;
-use super::gather::{self, PIECE, Row, SHORT};
+use super::rows::{self, PIECE, Row, SHORT};
 use crate::base::{MOST_RAILS, NAME};
 use crate::notice::{Notice, numbered, one_of};
 use crate::remote::RemoteRegion;
@@ -53,6 +52,24 @@ unsafe impl<W: Wire> Send for Piece<W> {}
 // SAFETY: as above; nothing is done with a shared piece but reading its fields.
 unsafe impl<W: Wire> Sync for Piece<W> {}
 
+/// The word that a queue's programs signal to, and the notice that poisons it.
+pub(super) struct SignalWord<W: Wire> {
+    pub(super) word: (Arc<RemoteRegion<W>>, usize),
+    /// What the word counts before the first.
+    pub(super) first: u64,
+    pub(super) poison: u64,
+}
+
+impl<W: Wire> Clone for SignalWord<W> {
+    fn clone(&self) -> Self {
+        SignalWord {
+            word: self.word.clone(),
+            first: self.first,
+            poison: self.poison,
+        }
+    }
+}
+
 /// A program, ready to be fired.
 pub(crate) struct Script<W: Wire> {
     /// A write last, if there is one: it brings the notice along.
@@ -95,8 +112,8 @@ impl<W: Wire> Script<W> {
     }
 
     /// Where its signal goes.
-    pub(super) fn signalled(&self) -> Signalled<W> {
-        Signalled {
+    pub(super) fn signalled(&self) -> SignalWord<W> {
+        SignalWord {
             word: self.word.clone(),
             first: self.first,
             poison: self.poison,
@@ -347,9 +364,9 @@ impl<W: Wire> Cut<W> {
         if last.rows.is_empty() {
             let first = self.rows.len();
             last.rows = first..first;
-            gather::add(&mut self.rows, first, last.local, last.bytes);
+            rows::add(&mut self.rows, first, last.local, last.bytes);
         }
-        gather::add(&mut self.rows, last.rows.start, at, bytes);
+        rows::add(&mut self.rows, last.rows.start, at, bytes);
         last.rows.end = self.rows.len();
         last.bytes += bytes;
         true

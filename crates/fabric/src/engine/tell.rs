@@ -54,9 +54,8 @@ use tidegate_hal::batch::POISON;
 use tidegate_hal::tell;
 
 use super::departure::{Question, Stage};
-use super::doubt::Signalled;
 use super::firing::Flight;
-use super::program::script;
+use super::program::{SignalWord, script};
 use super::silence::Silence;
 use super::work::Engine;
 use crate::wire::chain::Signals;
@@ -78,7 +77,7 @@ static POISONED: u8 = 1 << (POISON.trailing_zeros() % 8);
 /// A peer is to be told of a failure.
 pub(super) struct Poisoning<W: Wire> {
     pub(super) peer: usize,
-    what: Signalled<W>,
+    what: SignalWord<W>,
     /// Whether it is looked whether that has come.
     looks: bool,
     step: Step,
@@ -111,7 +110,7 @@ enum Step {
 
 impl<W: Wire> Poisoning<W> {
     /// `looks`: its word can be read, as far as that is known.
-    pub(super) fn new(peer: usize, what: Signalled<W>, looks: bool) -> Self {
+    pub(super) fn new(peer: usize, what: SignalWord<W>, looks: bool) -> Self {
         Poisoning {
             peer,
             what,
@@ -179,7 +178,7 @@ impl<W: Wire> Engine<W> {
             return;
         };
         let peer = agenda.queue.peer;
-        let mut poisons: Vec<Signalled<W>> = agenda
+        let mut poisons: Vec<SignalWord<W>> = agenda
             .queue
             .give_up()
             .iter()
