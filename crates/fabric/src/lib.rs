@@ -60,10 +60,12 @@ use tidegate_hal::process::Process;
 use tidegate_hal::slots::Slots;
 
 use base::{NAME, lock};
+use engine::agent::{Shared, Watched};
 use engine::chained::Chained;
-use engine::queue::{Handle, Queue};
+use engine::handle::Handle;
+use engine::queue::Queue;
 use engine::silence::Silence;
-use engine::{Engine, Shared, Watched};
+use engine::state::Engine;
 use remote::{RemoteRegion, Said};
 use wire::Wire;
 use wire::chain::Signals;
@@ -207,7 +209,7 @@ unsafe impl<W: Wire> Nic for Fabric<W> {
         }
         for rail in self.shared.rails() {
             let rail = rail.clone();
-            self.start("tidegate-rail", move |shared| shared.serve(&rail))?;
+            self.start("tidegate-rail", move |shared| rail.serve(&shared.stop))?;
         }
         self.start("tidegate-listener", Shared::listen)
     }

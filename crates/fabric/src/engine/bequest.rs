@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 
 use tidegate_hal::nic::Keep;
 
-use super::work::Engine;
+use super::state::Engine;
 use crate::wire::Wire;
 
 impl<W: Wire> Drop for Engine<W> {

@@ -20,20 +20,16 @@
 //! process. Of what was struck for and does not end, [`contact`](super::contact) says when its peer has been silent for
 //! too long.
 
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use tidegate_hal::nic::{Direction, NicError};
-use tidegate_hal::tell;
 
-use super::contact::Way;
-use super::departure::{Question, Stage};
+use super::departure::Question;
 use super::doubt::FAILED;
 use super::program::{Script, operation, script};
 use super::queue::Queue;
 use super::silence::Silence;
-use super::work::{Engine, never_comes};
-use crate::base::{NAME, lock};
+use crate::base::NAME;
 use crate::wire::chain::{Chain, Signal, Stuck};
 use crate::wire::{Posted, Wire};
 
@@ -42,18 +38,18 @@ use crate::wire::{Posted, Wire};
 const GRACE: Duration = Duration::from_millis(20);
 
 /// Why a chain does not go on.
-struct Failure {
-    why: String,
+pub(super) struct Failure {
+    pub(super) why: String,
     /// The firing (from 0) that is not through for that reason: those before it still come through.
-    at: u64,
+    pub(super) at: u64,
     /// Since something was last through, or has failed.
-    lull: Silence,
+    pub(super) lull: Silence,
     /// What it waits for, if the peer may have gone.
-    question: Option<Question>,
+    pub(super) question: Option<Question>,
 }
 
 impl Failure {
-    fn new(at: u64, why: String) -> Self {
+    pub(super) fn new(at: u64, why: String) -> Self {
         Failure {
             why,
             at,
@@ -63,31 +59,31 @@ impl Failure {
     }
 
     /// Whether nothing comes through any more of what was rung for: all before the failure is, or was lost with it.
-    fn leaves_nothing(&mut self, through: u64, rung: u64) -> bool {
+    pub(super) fn leaves_nothing(&mut self, through: u64, rung: u64) -> bool {
         through >= self.at.min(rung) || self.lull.look(Instant::now(), FAILED)
     }
 }
 
 /// A queue's chain, and how far it is.
 pub(crate) struct Chained<W: Wire> {
-    chain: Box<dyn Chain<W::Remote>>,
+    pub(super) chain: Box<dyn Chain<W::Remote>>,
     /// Whether streams strike by themselves.
-    strikes: bool,
+    pub(super) strikes: bool,
     /// How many firings hardware has been given, and how many of them are through.
-    fed: u64,
-    through: u64,
+    pub(super) fed: u64,
+    pub(super) through: u64,
     /// How many rings have been turned into strikes, or seen.
-    struck: u64,
+    pub(super) struck: u64,
     /// Since when there is no room for what has been rung for.
-    refused: Option<Silence>,
+    pub(super) refused: Option<Silence>,
     /// How long that may last.
-    limit: Duration,
-    moved: Instant,
+    pub(super) limit: Duration,
+    pub(super) moved: Instant,
     /// Since then.
-    silence: Silence,
-    failed: Option<Failure>,
+    pub(super) silence: Silence,
+    pub(super) failed: Option<Failure>,
     /// It has been given up.
-    over: bool,
+    pub(super) over: bool,
 }
 
 impl<W: Wire> Chained<W> {
@@ -159,7 +155,7 @@ impl<W: Wire> Chained<W> {
         self.refused.is_some() || self.failed.is_some()
     }
 
-    fn moves(&mut self) {
+    pub(super) fn moves(&mut self) {
         self.moved = Instant::now();
         self.silence.ends();
         if let Some(failure) = &mut self.failed {
@@ -168,20 +164,20 @@ impl<W: Wire> Chained<W> {
     }
 
     /// It has failed, as far as firing `at`. What is said is what was heard of first.
-    fn fail(&mut self, at: u64, why: &impl ToString) {
+    pub(super) fn fail(&mut self, at: u64, why: &impl ToString) {
         let failed = &mut self.failed;
         let failure = failed.get_or_insert_with(|| Failure::new(at, why.to_string()));
         failure.at = failure.at.min(at);
     }
 
     /// Whether nothing has moved for a moment, and nothing is to come that a failure lets come.
-    fn has_come_to_rest(&mut self, rung: u64) -> bool {
+    pub(super) fn has_come_to_rest(&mut self, rung: u64) -> bool {
         let leaves_nothing = |failure: &mut Failure| failure.leaves_nothing(self.through, rung);
         self.moved.elapsed() > GRACE && self.failed.as_mut().is_none_or(leaves_nothing)
     }
 
     /// Strikes for rings that nobody has struck for; returns whether there were new ones.
-    fn strike(&mut self, rung: u64) -> bool {
+    pub(super) fn strike(&mut self, rung: u64) -> bool {
         let new = rung - self.struck;
         self.struck = rung;
         if new > 0 {
@@ -196,7 +192,7 @@ impl<W: Wire> Chained<W> {
     }
 
     /// Says what is through, and fills the room; returns whether there was anything.
-    fn advance(&mut self, queue: &Queue) -> bool {
+    pub(super) fn advance(&mut self, queue: &Queue) -> bool {
         let before = self.through;
         match self.chain.poll(&|| queue.rung_for().0) {
             Ok(through) => {
@@ -227,7 +223,7 @@ impl<W: Wire> Chained<W> {
 
     /// What has been rung for does not begin, since the stores of the stream do not arrive: between a GPU and a NIC are
     /// switches and IOMMUs, and of what they drop nobody hears.
-    fn listens(&mut self, rung: u64) {
+    pub(super) fn listens(&mut self, rung: u64) {
         if !self.strikes || rung == self.through {
             return;
         }
@@ -244,7 +240,7 @@ impl<W: Wire> Chained<W> {
 
     /// The peer has left in good order: what is rung for is through, but what only the peer could bring. `false` if there
     /// is such a thing: it has failed.
-    fn lets_go(&mut self, queue: &Queue, rung: u64) -> bool {
+    pub(super) fn lets_go(&mut self, queue: &Queue, rung: u64) -> bool {
         if !std::mem::replace(&mut self.over, true) {
             // What hardware has begun may still read: works keep what they name.
             self.chain.cancel();
@@ -267,7 +263,7 @@ impl<W: Wire> Chained<W> {
     }
 
     /// What has been rung for finds no room, for longer than it may take.
-    fn starves(&mut self) {
+    pub(super) fn starves(&mut self) {
         let (waits, limit) = (self.struck > self.fed, self.limit);
         let too_long = |refused: &mut Silence| waits && refused.look(Instant::now(), limit);
         if self.refused.as_mut().is_some_and(too_long) {
@@ -278,130 +274,6 @@ impl<W: Wire> Chained<W> {
             };
             self.fail(self.fed, &error);
         }
-    }
-}
-
-impl<W: Wire> Engine<W> {
-    /// A work of a chain has failed.
-    pub(super) fn broke(&mut self, context: usize, why: &str) {
-        self.heard += 1;
-        let owner = self.queues.iter().find_map(|agenda| {
-            let chained = agenda.chained.as_ref()?;
-            let at = lock(chained).chain.failed(context)?;
-            Some((chained, at))
-        });
-        match owner {
-            Some((chained, at)) => lock(chained).fail(at, &why),
-            None => tell(|| tracing::warn!("a work that nobody waits for has failed: {why}")),
-        }
-    }
-
-    /// Peers' NICs may have added to words of this rank.
-    pub(super) fn written(&mut self) {
-        self.heard += 1;
-        let mut last = None;
-        for agenda in self.queues.iter() {
-            // One bell a rank, mostly.
-            if last != Some(agenda.queue.sleeper()) {
-                last = Some(agenda.queue.sleeper());
-                agenda.queue.wake();
-            }
-        }
-    }
-
-    /// Takes a queue that hardware fires as far as it goes; `false` when it has come to its end.
-    pub(super) fn watch(&mut self, index: usize) -> bool {
-        let Some(agenda) = self.queues.get(index) else {
-            return false;
-        };
-        let (queue, chained) = (agenda.queue.clone(), agenda.chained.clone());
-        let chained = chained.expect("it is one of those");
-        // Before the doorbell: whoever closes it has rung all that it will ever ring.
-        let closed = queue.closed.load(Ordering::Acquire);
-        let mut chained = lock(&chained);
-        let (rung, poisoned) = queue.rung_for();
-        let departure = queue.departure();
-        if departure == Stage::Left && !self.broken {
-            let lets_go = chained.lets_go(&queue, rung);
-            let all = chained.through == rung;
-            drop(chained);
-            if !lets_go {
-                departure.says(false, &never_comes(queue.peer));
-            }
-            if !lets_go || (all && (closed || poisoned)) {
-                self.give_up(index);
-            }
-            // What waits for a trigger slot.
-            let busy = !queue.is_idle();
-            if let Some(agenda) = self.queues.get(index) {
-                agenda.busy = busy;
-            }
-            return !closed;
-        }
-        if chained.over {
-            return !closed;
-        }
-        if departure == Stage::Lost {
-            // Works keep what they name.
-            chained.over = true;
-            chained.chain.cancel();
-            drop(chained);
-            if let Some(agenda) = self.queues.get(index) {
-                agenda.busy = false;
-            }
-            self.give_up(index);
-            return !closed;
-        }
-        if self.broken {
-            let through = chained.through;
-            chained.fail(through, &"the wire is broken");
-        }
-        let (before, struck) = (chained.through, chained.strike(rung));
-        if chained.advance(&queue) | struck {
-            self.heard += 1;
-        }
-        chained.starves();
-        chained.listens(rung);
-        let waits = rung > chained.through;
-        if chained.through > before {
-            self.contact.answers(Way::own(queue.peer));
-        }
-        if let Some(agenda) = self.queues.get(index) {
-            // A failure is looked after, too: what came before it may still come through.
-            agenda.busy = waits || (chained.failed.is_some() && !chained.over);
-        }
-        self.full |= waits && chained.refused.is_some();
-        // Towards a peer that is leaving nothing is said to have failed: when it has left, it has not. Of one that is
-        // there, that must be known.
-        let counts = departure == Stage::Here
-            && chained.failed.as_mut().is_some_and(|failure| {
-                let ask = || self.departures.question(queue.peer);
-                let question = *failure.question.get_or_insert_with(ask);
-                self.broken || self.departures.is_answered(question)
-            });
-        let failed = counts || queue.is_abandoned();
-        let is_over = (closed || poisoned) && !waits;
-        if !is_over && !(failed && (self.broken || chained.has_come_to_rest(rung))) {
-            return true;
-        }
-        if let Some(Failure { why, .. }) = &chained.failed {
-            // What waits for a get has failed when the peer has left, and not before.
-            let what = format!("a transfer to rank {} failed: {why}", queue.peer);
-            departure.says(true, &what);
-        }
-        chained.over = true;
-        chained.chain.cancel();
-        drop(chained);
-        if let Some(agenda) = self.queues.get(index) {
-            agenda.busy = false;
-        }
-        if self.broken {
-            // Works keep what they name; nobody can be told.
-            queue.give_up();
-        } else {
-            self.give_up(index);
-        }
-        !closed
     }
 }
 

@@ -67,6 +67,11 @@ impl Stage {
     }
 }
 
+/// Why a get fails that is rung for when its peer has left.
+pub(super) fn never_comes(peer: usize) -> String {
+    format!("a transfer from rank {peer} failed: it has left")
+}
+
 /// That of one peer.
 #[derive(Default)]
 pub(crate) struct Departure(AtomicU8);

@@ -13,13 +13,14 @@
 //! An ear that breaks is reported as a broken wire is.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use super::Shared;
-use super::listen::{BROKEN, idle};
+use super::pause::{BROKEN, idle};
 use crate::base::lock;
 use crate::notice::Notice;
+use crate::regions::Regions;
+use crate::strays::Strays;
 use crate::wire::{Event, Sleeper, Wire};
 
 /// For how long an ear is listened to without a pause after something has come.
@@ -58,18 +59,21 @@ impl<W: Wire> Ear<W> {
     pub(super) fn wake(&self) {
         self.sleeper.wake();
     }
-}
 
-impl<W: Wire> Shared<W> {
-    /// The thread that serves an ear.
-    pub(crate) fn hear_peers(&self, ear: usize) {
-        let ear = &self.ears()[ear];
+    /// Its thread. What comes goes to `regions`. If the wire breaks, `says` is told why.
+    pub(super) fn serve(
+        &self,
+        stop: &AtomicBool,
+        regions: &Regions,
+        strays: &Strays,
+        says: impl FnOnce(String),
+    ) {
         let (mut events, mut last) = (Vec::new(), Instant::now());
-        while !self.stop.load(Ordering::SeqCst) {
-            while ear.wanted.load(Ordering::Relaxed) > 0 {
+        while !stop.load(Ordering::SeqCst) {
+            while self.wanted.load(Ordering::Relaxed) > 0 {
                 std::thread::yield_now();
             }
-            let mut wire = lock(&ear.wire);
+            let mut wire = lock(&self.wire);
             let polled = wire.poll(&mut events);
             let may_sleep = wire.may_sleep();
             drop(wire);
@@ -77,19 +81,17 @@ impl<W: Wire> Shared<W> {
             for event in events.drain(..) {
                 came += 1;
                 match event {
-                    Event::Notice(bits) => self.regions.hear(Notice::decode(bits)),
-                    _ => self
-                        .strays
-                        .drops("something is over at an endpoint that sends nothing"),
+                    Event::Notice(bits) => regions.hear(Notice::decode(bits)),
+                    _ => strays.drops("something is over at an endpoint that sends nothing"),
                 }
             }
-            ear.heard.fetch_add(came, Ordering::Relaxed);
-            ear.rounds.fetch_add(1, Ordering::SeqCst);
+            self.heard.fetch_add(came, Ordering::Relaxed);
+            self.rounds.fetch_add(1, Ordering::SeqCst);
             if let Err(error) = polled {
-                self.say(Some(error.to_string()));
+                says(error.to_string());
                 // Who waits for what has been heard waits for rounds.
-                while !self.stop.load(Ordering::SeqCst) {
-                    ear.rounds.fetch_add(1, Ordering::SeqCst);
+                while !stop.load(Ordering::SeqCst) {
+                    self.rounds.fetch_add(1, Ordering::SeqCst);
                     std::thread::sleep(BROKEN);
                 }
                 return;
@@ -99,8 +101,8 @@ impl<W: Wire> Shared<W> {
             } else if last.elapsed() < KEEN || !may_sleep {
                 std::thread::yield_now();
             } else {
-                let hears = ear.sleeper.hears();
-                ear.sleeper.sleep(idle(hears, last.elapsed()));
+                let hears = self.sleeper.hears();
+                self.sleeper.sleep(idle(hears, last.elapsed()));
                 if hears {
                     last = Instant::now();
                 }

@@ -5,8 +5,8 @@ use tidegate_hal::nic::Prepared;
 use super::departure::Question;
 use super::doubt::Look;
 use super::gather::{Lent, Source};
+use super::poisoning::Poisoning;
 use super::program::script;
-use super::tell::Poisoning;
 use crate::wire::Wire;
 
 /// How a firing stands.

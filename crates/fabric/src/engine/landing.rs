@@ -1,11 +1,12 @@
 //! What has become of operations, and what that is to the firings that they belong to.
 
+use super::agenda::Agenda;
 use super::contact::Way;
 use super::departure::Stage;
 use super::firing::{Firing, Flight};
 use super::gather::Lent;
 use super::program::script;
-use super::work::{Agenda, Engine};
+use super::state::Engine;
 use crate::wire::Wire;
 
 impl<W: Wire> Engine<W> {

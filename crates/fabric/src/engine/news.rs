@@ -12,53 +12,19 @@ use std::time::{Duration, Instant};
 
 use tidegate_hal::nic::News;
 
+use super::agenda::Agenda;
+use super::agent::{Shared, Watched};
 use super::contact::Way;
 use super::departure::Stage;
 use super::ear::Ear;
 use super::firing::Held;
-use super::work::{Agenda, Engine};
-use super::{Shared, Watched};
+use super::parting::Parting;
+use super::state::Engine;
 use crate::base::lock;
 use crate::wire::Wire;
 
-/// How long the threads that hear are waited for, before a peer's departure counts: longer than a machine with too much
-/// to do keeps the processor from one of them, with what a peer has sent last in its hands.
-const ROUNDS: Duration = Duration::from_secs(2);
-/// How often it is looked at least, and for how long at most after that, while others go on sending.
-const LAST: (usize, Duration) = (10, Duration::from_millis(100));
 /// Between two looks of the listener, while a thread that hears has not come to its own.
 const PAUSE: Duration = Duration::from_micros(50);
-
-/// A peer that has left in good order, as the control plane says.
-pub(super) struct Parting {
-    peer: usize,
-    /// How often each thread that hears had looked when that was said.
-    rounds: Vec<u64>,
-    since: Instant,
-    /// Since when all of them have looked, how often the listener has looked after that, and how much was heard by then.
-    last: Option<(Instant, usize, u64)>,
-    then: Box<dyn FnOnce() + Send>,
-}
-
-impl Parting {
-    /// Whether all that the peer has sent is done. `rounds`, and `heard`: as of now.
-    fn is_over(&mut self, rounds: &[u64], heard: u64) -> bool {
-        let came = |(now, then): (&u64, &u64)| *now >= then + 2;
-        match &mut self.last {
-            None => {
-                if rounds.iter().zip(&self.rounds).all(came) || self.since.elapsed() >= ROUNDS {
-                    self.last = Some((Instant::now(), 0, heard));
-                }
-                false
-            }
-            Some((since, looks, before)) => {
-                *looks += 1;
-                let is_quiet = std::mem::replace(before, heard) == heard;
-                is_quiet || (*looks >= LAST.0 && since.elapsed() >= LAST.1)
-            }
-        }
-    }
-}
 
 impl<W: Wire> Shared<W> {
     /// The control plane says something of a peer.

@@ -12,7 +12,7 @@ use super::firing::{Fate, Firing, Flight, Held};
 use super::gather::{Pool, Source};
 use super::program::{Piece, Script, operation_at, script};
 use super::rail::Job;
-use super::work::Engine;
+use super::state::Engine;
 use crate::notice::Notice;
 use crate::wire::{Op, Posted, Wire};
 

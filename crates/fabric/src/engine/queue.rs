@@ -6,17 +6,12 @@ use std::sync::{Arc, Mutex};
 use tidegate_hal::armed::Armed;
 use tidegate_hal::batch::{POISON, QUANTUM};
 use tidegate_hal::memory::Ptr;
-use tidegate_hal::nic::{NicError, NicQueue, Prepared, Program, QueueConfig, Register};
-use tidegate_hal::process::Process;
+use tidegate_hal::nic::{NicError, Prepared, QueueConfig};
 use tidegate_hal::slots::{Member, Slots};
 use tidegate_words::{Bell, Word};
 
-use super::Shared;
-use super::chained::Chained;
 use super::departure::{Departure, Stage};
-use super::program::Script;
 use crate::base::lock;
-use crate::wire::Wire;
 
 pub(crate) struct Queue {
     pub(crate) peer: usize,
@@ -140,9 +135,25 @@ impl Queue {
         (doorbell & !POISON) / QUANTUM
     }
 
+    /// Arms programs, so many times. Whether that was anything.
+    pub(crate) fn arm(&self, programs: &Arc<[Prepared]>, times: u64) -> Result<bool, NicError> {
+        let mut armed = lock(&self.armed);
+        let added = armed.arm(programs, times)?;
+        if added > 0 {
+            // Under the lock: a queue that gives up returns all its slots, once.
+            self.slots.arm(self.member, added);
+        }
+        Ok(added > 0)
+    }
+
+    /// How many programs were armed, and how many of them are through.
+    pub(crate) fn counts(&self) -> (u64, u64) {
+        self.slots.counts(self.member)
+    }
+
     /// How many of its programs are armed.
     pub(crate) fn armed_now(&self) -> u64 {
-        let (armed, through) = self.slots.counts(self.member);
+        let (armed, through) = self.counts();
         armed.saturating_sub(through)
     }
 
@@ -270,77 +281,5 @@ impl Queue {
 impl Drop for Queue {
     fn drop(&mut self) {
         self.slots.leave(self.member);
-    }
-}
-
-/// The owner's end of a queue.
-pub(crate) struct Handle<W: Wire> {
-    pub(crate) process: Process,
-    pub(crate) queue: Arc<Queue>,
-    /// Where hardware fires.
-    pub(crate) chained: Option<Arc<Mutex<Chained<W>>>>,
-    pub(crate) shared: Arc<Shared<W>>,
-}
-
-// SAFETY: programs touch the sides that core gave them, between the look at the doorbell and the adds (see the engine).
-unsafe impl<W: Wire> NicQueue for Handle<W> {
-    unsafe fn prepare(&self, program: Program) -> Result<Prepared, NicError> {
-        // SAFETY: the caller's promise.
-        let script: Script<W> =
-            unsafe { Script::new(program, self.shared.limits, self.chained.is_none()) }?;
-        if let Some(chained) = &self.chained {
-            lock(chained).chain().fits(script.pieces.len())?;
-        }
-        Ok(Prepared(Arc::new(script)))
-    }
-
-    fn arm(&self, programs: &Arc<[Prepared]>, times: u64) -> Result<(), NicError> {
-        let queue = &*self.queue;
-        let mut armed = lock(&queue.armed);
-        let added = armed.arm(programs, times)?;
-        if added == 0 {
-            return Ok(());
-        }
-        // Under the lock: a queue that gives up returns all its slots, once.
-        queue.slots.arm(queue.member, added);
-        drop(armed);
-        if let Some(chained) = &self.chained
-            && lock(chained).feed(queue)
-        {
-            // Whoever turns the engine tries again, or ends the queue.
-            self.shared.wake();
-        }
-        self.shared.armed();
-        Ok(())
-    }
-
-    fn takes_parts(&self) -> bool {
-        // What is queued with hardware is fired by whole rings.
-        self.chained.is_none()
-    }
-
-    fn counts(&self) -> (u64, u64) {
-        self.queue.slots.counts(self.queue.member)
-    }
-
-    fn register(&self) -> Option<Register> {
-        lock(self.chained.as_ref()?).chain().register()
-    }
-
-    fn struck_by_streams(&self) {
-        if let Some(chained) = &self.chained {
-            lock(chained).struck_by_streams();
-        }
-    }
-}
-
-impl<W: Wire> Drop for Handle<W> {
-    fn drop(&mut self) {
-        if !self.process.is_this() {
-            // The engine is the parent's, and not to be entered here.
-            return std::mem::forget((self.queue.clone(), self.chained.clone()));
-        }
-        self.queue.closed.store(true, Ordering::Release);
-        self.shared.closed();
     }
 }

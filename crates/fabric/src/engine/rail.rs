@@ -27,10 +27,9 @@ use std::time::{Duration, Instant};
 
 use tidegate_hal::nic::NicError;
 
-use super::Shared;
 use super::contact::Way;
 use super::departure::Stage;
-use super::listen::{BROKEN, awaits, idle};
+use super::pause::{BROKEN, awaits, idle};
 use super::program::Piece;
 use super::queue::Queue;
 use super::silence::Silence;
@@ -264,6 +263,51 @@ impl<W: Wire> Rail<W> {
         std::mem::take(&mut jobs.queue)
     }
 
+    /// Its thread.
+    pub(crate) fn serve(&self, stop: &AtomicBool) {
+        let (mut last, mut posted) = (Instant::now(), Vec::new());
+        while !stop.load(Ordering::SeqCst) {
+            while self.wanted.load(Ordering::Relaxed) > 0 {
+                std::thread::yield_now();
+            }
+            let mut hands = lock(&self.hands);
+            let turn = self.turn(&mut hands, usize::MAX, &mut posted);
+            let may_sleep = hands.wire.may_sleep();
+            let broken = hands.broken;
+            drop(hands);
+            posted.clear();
+            if broken {
+                std::thread::sleep(BROKEN);
+            } else if turn.happened {
+                last = Instant::now();
+            } else if last.elapsed() < KEEN || !may_sleep {
+                std::thread::yield_now();
+            } else {
+                self.asleep.store(true, Ordering::Relaxed);
+                fence(Ordering::SeqCst);
+                let hears = self.sleeper.hears();
+                let limit = match self.waiting.load(Ordering::Relaxed) {
+                    0 if self.handed.load(Ordering::Relaxed) == 0 => {
+                        Some(idle(hears, last.elapsed()))
+                    }
+                    0 => Some(awaits(hears, last.elapsed())),
+                    waiting if waiting == turn.refused => Some(FULL),
+                    // It was handed over just now.
+                    _ => None,
+                };
+                let begun = Instant::now();
+                if let Some(limit) = limit {
+                    self.sleeper.sleep(limit);
+                }
+                self.asleep.store(false, Ordering::Relaxed);
+                // Whoever was woken has something to do soon.
+                if limit.is_none_or(|limit| begun.elapsed() < limit) {
+                    last = Instant::now();
+                }
+            }
+        }
+    }
+
     /// Takes everything as far as it goes, but posts no more than `most`. What is done with is left in `posted`: a job may
     /// be the last to hold its queue.
     fn turn(&self, hands: &mut Hands<W>, most: usize, posted: &mut Vec<Job<W>>) -> Turn {
@@ -401,52 +445,5 @@ impl<W: Wire> Hands<W> {
         let refused = refused.or_insert_with(Silence::new);
         let too_long = refused.look(Instant::now(), self.limit);
         too_long.then(|| format!("nothing was taken for {:?}", self.limit))
-    }
-}
-
-impl<W: Wire> Shared<W> {
-    /// The thread of a rail.
-    pub(crate) fn serve(&self, rail: &Rail<W>) {
-        let (mut last, mut posted) = (Instant::now(), Vec::new());
-        while !self.stop.load(Ordering::SeqCst) {
-            while rail.wanted.load(Ordering::Relaxed) > 0 {
-                std::thread::yield_now();
-            }
-            let mut hands = lock(&rail.hands);
-            let turn = rail.turn(&mut hands, usize::MAX, &mut posted);
-            let may_sleep = hands.wire.may_sleep();
-            let broken = hands.broken;
-            drop(hands);
-            posted.clear();
-            if broken {
-                std::thread::sleep(BROKEN);
-            } else if turn.happened {
-                last = Instant::now();
-            } else if last.elapsed() < KEEN || !may_sleep {
-                std::thread::yield_now();
-            } else {
-                rail.asleep.store(true, Ordering::Relaxed);
-                fence(Ordering::SeqCst);
-                let hears = rail.sleeper.hears();
-                let limit = match rail.waiting.load(Ordering::Relaxed) {
-                    0 if rail.handed.load(Ordering::Relaxed) == 0 => {
-                        Some(idle(hears, last.elapsed()))
-                    }
-                    0 => Some(awaits(hears, last.elapsed())),
-                    waiting if waiting == turn.refused => Some(FULL),
-                    // It was handed over just now.
-                    _ => None,
-                };
-                let begun = Instant::now();
-                if let Some(limit) = limit {
-                    rail.sleeper.sleep(limit);
-                }
-                rail.asleep.store(false, Ordering::Relaxed);
-                // Whoever was woken has something to do soon.
-                if limit.is_none_or(|limit| begun.elapsed() < limit) {
-                    last = Instant::now();
-                }
-            }
-        }
     }
 }

@@ -49,7 +49,12 @@ impl Row {
     ///
     /// All of it may be read, or written, and so much of the buffer, and nobody else does; stretches that are written do
     /// not overlap each other.
-    pub(super) unsafe fn copy(&self, direction: Direction, flip: usize, buffer: *mut u8) -> *mut u8 {
+    pub(super) unsafe fn copy(
+        &self,
+        direction: Direction,
+        flip: usize,
+        buffer: *mut u8,
+    ) -> *mut u8 {
         let (row, there) = (
             (self.at.wrapping_add(flip), self.step),
             (buffer, self.bytes as isize),

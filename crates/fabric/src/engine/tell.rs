@@ -46,130 +46,19 @@
 //! that [leaves](super::departure), or is lost, is told nothing.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use tidegate_hal::batch::POISON;
 use tidegate_hal::tell;
 
-use super::departure::{Question, Stage};
+use super::departure::Stage;
 use super::firing::Flight;
+use super::poisoning::{AGAIN, LOOKS, PAUSE, Poisoning, Step};
 use super::program::{SignalWord, script};
 use super::silence::Silence;
-use super::work::Engine;
-use crate::wire::chain::Signals;
-use crate::wire::{Op, Posted, Wire};
-
-/// How often a peer is told of a failure if nobody can look whether it has come: with pauses, each twice as long as the
-/// one before, since what has failed may have taken the connection along, and another one takes a while. About a second
-/// in all.
-const TELL: u32 = 10;
-/// The first of these pauses, and how long the peer's agent has before its word is read.
-const PAUSE: Duration = Duration::from_millis(1);
-/// The longest pause before a peer is told again that was told in vain.
-const AGAIN: Duration = Duration::from_millis(250);
-/// How often a word that cannot be read is tried to be, and the pause in between.
-const LOOKS: (u32, Duration) = (2, Duration::from_millis(20));
-/// The byte of a word in which [`POISON`] stands alone.
-static POISONED: u8 = 1 << (POISON.trailing_zeros() % 8);
-
-/// A peer is to be told of a failure.
-pub(super) struct Poisoning<W: Wire> {
-    pub(super) peer: usize,
-    what: SignalWord<W>,
-    /// Whether it is looked whether that has come.
-    looks: bool,
-    step: Step,
-    /// How often a look has failed, or the peer was told where nobody can look whether that has come.
-    tries: u32,
-    /// It was taken once, where that is so.
-    was_told: bool,
-    /// Not before.
-    due: Option<Instant>,
-    /// Since when the word is not poisoned though the peer was told, without the time in which it did not answer.
-    missing: Option<Silence>,
-    /// Since when the wire refuses to tell the peer.
-    refused: Option<Silence>,
-    /// It was in vain for too long, if the peer is there: that was asked.
-    question: Option<Question>,
-    /// Before it is told again then.
-    pause: Duration,
-    /// Where the word is read to.
-    word_there: Arc<AtomicU64>,
-}
-
-/// What is under way, or is to be done next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
-    /// The peer is told.
-    Tell,
-    /// It is looked whether that has come.
-    Look,
-}
-
-impl<W: Wire> Poisoning<W> {
-    /// `looks`: its word can be read, as far as that is known.
-    pub(super) fn new(peer: usize, what: SignalWord<W>, looks: bool) -> Self {
-        Poisoning {
-            peer,
-            what,
-            looks,
-            step: Step::Tell,
-            tries: 0,
-            was_told: false,
-            due: None,
-            missing: None,
-            refused: None,
-            question: None,
-            pause: PAUSE,
-            word_there: Arc::default(),
-        }
-    }
-
-    /// What is next, after a pause.
-    fn goes_on(&mut self, step: Step, pause: Duration) {
-        self.step = step;
-        self.due = Some(Instant::now() + pause);
-    }
-
-    /// It is to be told again, behind a pause that is longer each time; `false` if that was often enough.
-    fn tells_again(&mut self) -> bool {
-        let again = self.tries < TELL;
-        if again {
-            self.goes_on(Step::Tell, PAUSE * 2u32.pow(self.tries));
-            self.tries += 1;
-        }
-        again
-    }
-
-    /// Behind a pause: whether the word is not poisoned for too long by now.
-    fn has_missed(&mut self, limit: Duration) -> bool {
-        let missing = self.missing.as_mut().filter(|_| self.step == Step::Tell);
-        missing.is_some_and(|missing| missing.look(Instant::now(), limit))
-    }
-
-    fn op(&self, signals: Signals) -> Op<'_, W::Remote> {
-        let (region, offset) = &self.what.word;
-        match (self.step, signals) {
-            (Step::Look, _) => Op::Read {
-                to: self.word_there.as_ptr().cast(),
-                bytes: size_of::<u64>(),
-                from: &region.remote,
-                offset: *offset,
-            },
-            (Step::Tell, Signals::Notice) => Op::Notify(self.what.poison),
-            // Behind all adds of this end to the word, which nobody else adds to.
-            (Step::Tell, Signals::Add) => Op::Write {
-                from: &POISONED,
-                bytes: 1,
-                to: &region.remote,
-                offset: offset + POISON.trailing_zeros() as usize / 8,
-                notice: None,
-            },
-        }
-    }
-}
+use super::state::Engine;
+use crate::wire::{Posted, Wire};
 
 impl<W: Wire> Engine<W> {
     /// Ends a queue: nothing of it is under way.

@@ -1,166 +1,18 @@
 //! What is under way, and how it goes on.
 
-use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
-use tidegate_hal::nic::Prepared;
-use tidegate_hal::slots::Slots;
-
-use super::chained::Chained;
-use super::contact::{Contact, Silent};
-use super::departure::{Departures, Stage};
-use super::doubt::Doubt;
-use super::firing::{Fate, Firing, Flight, Held};
-use super::gather::Pool;
+use super::agenda::Agenda;
+use super::departure::{Stage, never_comes};
+use super::firing::{Fate, Firing, Flight};
 use super::program::script;
-use super::queue::{Queue, Ring, Seen};
-use super::rail::{Job, Rail};
-use super::slab::Slab;
-use super::tell::Poisoning;
+use super::queue::{Ring, Seen};
+use super::state::Engine;
 use crate::notice::Notice;
 use crate::regions::Regions;
-use crate::strays::Strays;
 use crate::wire::{Event, Wire};
 
-/// What is under way.
-pub(crate) struct Engine<W: Wire> {
-    /// First, so that it is dropped first; what may be read or written even then has been [handed over](super::bequest).
-    pub(crate) wire: W,
-    /// What sends besides it; likewise.
-    pub(crate) rails: Vec<Arc<Rail<W>>>,
-    /// Counts what has come that is over for nobody.
-    pub(super) strays: Arc<Strays>,
-    /// Trigger slots, for all queues.
-    slots: Arc<Slots>,
-    pub(super) contact: Contact,
-    pub(super) queues: Slab<Agenda<W>>,
-    /// Those that have come to their end, to be dropped when the engine has been let go.
-    pub(super) ended: Vec<Agenda<W>>,
-    /// What rails were to post, likewise.
-    pub(super) ended_jobs: Vec<Job<W>>,
-    /// The queues that hardware fires.
-    chains: Vec<usize>,
-    /// Something of a chain may be through.
-    moved: bool,
-    /// By cookie.
-    pub(super) flights: Slab<Flight<W>>,
-    /// How many of these were handed to rails.
-    pub(super) handed: usize,
-    /// Where some of these read, and write.
-    pub(super) pool: Pool,
-    /// Queues to be taken as far as they go.
-    ready: Vec<usize>,
-    /// Those that could not go on because the wire had no room.
-    pub(super) stalled: Vec<usize>,
-    /// Those whose next operation brings the signal with its data.
-    pub(super) late: Vec<usize>,
-    /// Signals that have no data, and are not posted yet.
-    pub(super) held: Vec<Held>,
-    /// How many queues have a firing.
-    firing: usize,
-    /// Those of which that is stranded, and the cookies of what is under way for nobody: whoever listens need not stay
-    /// awake for them.
-    pub(super) stranded: usize,
-    pub(super) adrift: HashSet<usize>,
-    /// Queues whose signals are in doubt; also some where they are not any more.
-    pub(super) doubtful: Vec<usize>,
-    /// Those that are to be asked for again.
-    pub(super) asking: Vec<usize>,
-    /// How long a signal may take to come.
-    pub(super) silence: Duration,
-    pub(super) departures: Departures,
-    /// Peers that may be gone, or have failed by their silence.
-    pub(super) silent: Vec<Silent>,
-    /// Poisonings that are to be sent.
-    pub(super) notices: VecDeque<Poisoning<W>>,
-    events: Vec<Event>,
-    pub(super) broken: bool,
-    /// Why, until that has been said.
-    pub(super) failure: Option<String>,
-    /// What was under way when the wire broke, and whose: its memory is kept until the endpoint is closed.
-    pub(super) dead: Vec<Flight<W>>,
-    pub(super) dead_programs: Vec<Prepared>,
-    /// How much has happened: operations were posted, events came.
-    pub(super) heard: u64,
-    /// The wire has refused something for now.
-    pub(super) full: bool,
-}
-
-/// A queue, and how far its firing is.
-pub(super) struct Agenda<W: Wire> {
-    pub(super) queue: Arc<Queue>,
-    pub(super) firing: Option<Firing>,
-    pub(super) doubt: Doubt<W>,
-    /// Instead of firings, where hardware has them.
-    pub(super) chained: Option<Arc<Mutex<Chained<W>>>>,
-    /// Whether hardware has something to do.
-    pub(super) busy: bool,
-    /// Whether it is among the ready ones.
-    ready: bool,
-    /// It is to give up, when nothing of it is under way or in doubt.
-    pub(super) fails: bool,
-}
-
-/// Why a get fails that is rung for when its peer has left.
-pub(super) fn never_comes(peer: usize) -> String {
-    format!("a transfer from rank {peer} failed: it has left")
-}
-
 impl<W: Wire> Engine<W> {
-    pub(super) fn new(wire: W, slots: Arc<Slots>, strays: Arc<Strays>, silence: Duration) -> Self {
-        Engine {
-            wire,
-            strays,
-            rails: Vec::new(),
-            slots,
-            contact: Contact::new(silence),
-            queues: Slab::new(),
-            ended: Vec::new(),
-            chains: Vec::new(),
-            moved: false,
-            flights: Slab::new(),
-            handed: 0,
-            pool: Pool::new(),
-            ready: Vec::new(),
-            stalled: Vec::new(),
-            late: Vec::new(),
-            held: Vec::new(),
-            firing: 0,
-            stranded: 0,
-            adrift: HashSet::new(),
-            doubtful: Vec::new(),
-            asking: Vec::new(),
-            silence,
-            departures: Departures::default(),
-            silent: Vec::new(),
-            notices: VecDeque::new(),
-            events: Vec::new(),
-            broken: false,
-            failure: None,
-            dead: Vec::new(),
-            dead_programs: Vec::new(),
-            ended_jobs: Vec::new(),
-            heard: 0,
-            full: false,
-        }
-    }
-
-    pub(super) fn add(&mut self, queue: Arc<Queue>, chained: Option<Arc<Mutex<Chained<W>>>>) {
-        let is_chained = chained.is_some();
-        let number = self.queues.add(Agenda {
-            queue,
-            firing: None,
-            doubt: Doubt::new(),
-            fails: false,
-            chained,
-            busy: false,
-            ready: false,
-        });
-        self.chains.extend(is_chained.then_some(number));
-    }
-
     /// Something is under way, or is to be.
     pub(super) fn is_active(&self) -> bool {
         self.firing > self.stranded

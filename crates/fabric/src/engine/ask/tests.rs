@@ -12,8 +12,9 @@ use tidegate_hal::nic::{
 use tidegate_host::{Host, HostBlock};
 use tidegate_words::Word;
 
-use crate::engine::Engine;
-use crate::engine::queue::{Handle, Queue};
+use crate::engine::handle::Handle;
+use crate::engine::queue::Queue;
+use crate::engine::state::Engine;
 use crate::wire::Wire as _;
 use crate::wire::memory::{Faults, MemoryWire, Net};
 use crate::{Fabric, Options};

@@ -1,0 +1,406 @@
+//! The engine, behind its lock, and what the threads share that turn it.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError};
+use std::time::Duration;
+
+use tidegate_hal::device::Helper;
+use tidegate_hal::nic::{Connection, Keep, NicError};
+use tidegate_hal::slots::Slots;
+use tidegate_hal::tell;
+use tidegate_words::Bell;
+
+use super::chained::Chained;
+use super::departure::Departure;
+use super::ear::Ear;
+use super::parting::Parting;
+use super::queue::Queue;
+use super::rail::Rail;
+use super::rest::{Chair, For, Slumber};
+use super::state::Engine;
+use crate::base::lock;
+use crate::regions::Regions;
+use crate::strays::Strays;
+use crate::wire::{Limits, Sleeper, Wire};
+
+/// Somebody works for this endpoint: a thread of the NIC, or whoever turns its engine, a stream's thread mostly. If that
+/// panics, what it was at is broken off, with what it had heard for others. That is a wire that has failed, and waits
+/// end by it: a stream that has panicked says so of itself, and of no other.
+pub(crate) struct Watched<'a, W: Wire> {
+    shared: &'a Shared<W>,
+    /// It is called by a destructor of one that panics for another reason.
+    is_other: bool,
+}
+
+impl<'a, W: Wire> Watched<'a, W> {
+    pub(crate) fn new(shared: &'a Shared<W>) -> Self {
+        Watched {
+            shared,
+            is_other: std::thread::panicking(),
+        }
+    }
+}
+
+impl<W: Wire> Drop for Watched<'_, W> {
+    fn drop(&mut self) {
+        if !self.is_other && std::thread::panicking() {
+            self.shared
+                .say(Some("what works for the NIC has panicked".into()));
+        }
+    }
+}
+
+/// What the endpoint, its queues and the threads share.
+pub(crate) struct Shared<W: Wire> {
+    pub(crate) limits: Limits,
+    pub(super) silence: Duration,
+    pub(crate) regions: Arc<Regions>,
+    pub(super) strays: Arc<Strays>,
+    pub(crate) connection: OnceLock<Connection>,
+    /// What sends besides the engine's endpoint. Before the engine, which leaves them what they have under way, and is the
+    /// last to hold them.
+    pub(super) rails: OnceLock<Vec<Arc<Rail<W>>>>,
+    pub(super) engine: Mutex<Engine<W>>,
+    /// The endpoints that peers write to, if they are not the engine's.
+    pub(super) ears: OnceLock<Vec<Ear<W>>>,
+    /// Trigger slots, for all queues.
+    pub(crate) slots: Arc<Slots>,
+    /// How many threads want the engine, so that a listener that does not pause lets them.
+    pub(super) wanted: AtomicUsize,
+    /// Doorbells may have been rung, or queues closed, since the engine has looked at them.
+    pub(super) rung: AtomicBool,
+    /// Whether core knows that the wire is of no more use.
+    pub(super) said: AtomicBool,
+    /// How often streams have turned the engine.
+    pub(super) visits: AtomicU64,
+    /// Whether something was under way after the last turn.
+    pub(super) active: AtomicBool,
+    /// Whether signals were in doubt.
+    pub(super) doubtful: AtomicBool,
+    pub(super) sleeper: Box<dyn Sleeper>,
+    pub(super) slumber: Slumber,
+    /// Where the listener sits while streams do its work.
+    pub(super) chair: Chair,
+    /// How often the listener has turned the engine.
+    pub(super) rounds: AtomicU64,
+    pub(crate) stop: AtomicBool,
+    /// Peers that have left, of which the listener has not done all that they have sent. Whether there are any.
+    pub(super) partings: Mutex<Vec<Parting>>,
+    pub(super) has_partings: AtomicBool,
+    /// Registrations that peers may still be using. Last: by then the endpoints are closed that registrations do not
+    /// hold. Those that they do hold are closed with the last registration of each, and before its memory goes. (That
+    /// of the others goes while such an endpoint is open: it rests with the provider that nobody comes to memory by a
+    /// registration that is closed.)
+    pub(super) kept: Mutex<Vec<Keep>>,
+}
+
+impl<W: Wire> Shared<W> {
+    pub(crate) fn new(wire: W, budget: usize, silence: Duration) -> Self {
+        let slots = Arc::new(Slots::new(budget));
+        let strays = Arc::<Strays>::default();
+        Shared {
+            limits: wire.limits(),
+            regions: Arc::new(Regions::new(strays.clone())),
+            connection: OnceLock::new(),
+            rails: OnceLock::new(),
+            sleeper: wire.sleeper(),
+            engine: Mutex::new(Engine::new(wire, slots.clone(), strays.clone(), silence)),
+            strays,
+            ears: OnceLock::new(),
+            silence,
+            slots,
+            wanted: AtomicUsize::new(0),
+            rung: AtomicBool::new(false),
+            said: AtomicBool::new(false),
+            visits: AtomicU64::new(0),
+            active: AtomicBool::new(false),
+            doubtful: AtomicBool::new(false),
+            slumber: Slumber::default(),
+            chair: Chair::default(),
+            rounds: AtomicU64::new(0),
+            stop: AtomicBool::new(false),
+            partings: Mutex::default(),
+            has_partings: AtomicBool::new(false),
+            kept: Mutex::default(),
+        }
+    }
+
+    /// Gives peers so many endpoints of their own, if the wire can.
+    pub(crate) fn grow_ears(&self, ears: usize) -> Result<(), NicError> {
+        let first = self.with(|engine| engine.wire.twin())?;
+        let more = self.twins(if first.is_some() { ears - 1 } else { 0 });
+        let ears = first.into_iter().chain(more).map(Ear::new);
+        let grown = self.ears.set(ears.collect()).is_ok();
+        debug_assert!(grown, "they are grown once");
+        Ok(())
+    }
+
+    /// How many those are.
+    pub(crate) fn ear_count(&self) -> usize {
+        self.ears().len()
+    }
+
+    /// So many endpoints besides, or as many as there can be: nobody depends on them.
+    pub(super) fn twins(&self, count: usize) -> Vec<W> {
+        let twin = |_| match self.with(|engine| engine.wire.twin()) {
+            Ok(twin) => twin,
+            Err(error) => {
+                tell(|| tracing::warn!("fewer rails than {}: {error}", count + 1));
+                None
+            }
+        };
+        (0..count).map_while(twin).collect()
+    }
+
+    /// The thread that serves an ear.
+    pub(crate) fn hear_peers(&self, ear: usize) {
+        let says = |why| self.say(Some(why));
+        self.ears()[ear].serve(&self.stop, &self.regions, &self.strays, says);
+    }
+
+    pub(super) fn ears(&self) -> &[Ear<W>] {
+        self.ears.get().map_or(&[], Vec::as_slice)
+    }
+
+    /// Does something with each endpoint that peers write to.
+    pub(crate) fn with_ears<T>(&self, mut act: impl FnMut(&mut W) -> T) -> Vec<T> {
+        match self.ears() {
+            [] => vec![self.with(|engine| act(&mut engine.wire))],
+            ears => ears.iter().map(|ear| ear.with(&mut act)).collect(),
+        }
+    }
+
+    /// Learns where the ears of the peers are, and lays as many rails as there are ears here.
+    pub(crate) fn lay(&self, addresses: &[Vec<Vec<u8>>]) -> Result<(), NicError> {
+        let of_ear = |number: usize| -> Vec<_> {
+            let address = |ears: &Vec<Vec<u8>>| ears.get(number).cloned().unwrap_or_default();
+            addresses.iter().map(address).collect()
+        };
+        self.with(|engine| engine.wire.connect(&of_ear(0)))?;
+        let mut rails = Vec::new();
+        let wires = self.twins(self.ears().len().saturating_sub(1));
+        for (number, mut wire) in (1..).zip(wires) {
+            wire.connect(&of_ear(number))?;
+            let rail = Rail::new(number, wire, self.strays.clone(), self.silence);
+            rails.push(Arc::new(rail));
+        }
+        self.with(|engine| engine.rails.clone_from(&rails));
+        let laid = self.rails.set(rails).is_ok();
+        debug_assert!(laid, "they are laid once");
+        Ok(())
+    }
+
+    pub(crate) fn rails(&self) -> &[Arc<Rail<W>>] {
+        self.rails.get().map_or(&[], Vec::as_slice)
+    }
+
+    pub(crate) fn keep(&self, what: Keep) {
+        lock(&self.kept).push(what);
+    }
+
+    /// Does something with the engine. Waits for whoever turns it.
+    pub(crate) fn with<T>(&self, act: impl FnOnce(&mut Engine<W>) -> T) -> T {
+        // Said when the engine has been let go.
+        let _watched = Watched::new(self);
+        self.wanted.fetch_add(1, Ordering::Relaxed);
+        let mut engine = lock(&self.engine);
+        self.wanted.fetch_sub(1, Ordering::Relaxed);
+        let result = act(&mut engine);
+        self.release(engine);
+        if self.called() {
+            self.turn();
+        }
+        result
+    }
+
+    /// Whether nobody rings a bell for doorbells.
+    pub(super) fn is_polled(&self) -> bool {
+        let connection = self.connection.get();
+        connection.is_some_and(|connection| connection.polled)
+    }
+
+    /// Programs have been armed: if doorbells are polled, somebody must begin.
+    pub(crate) fn armed(&self) {
+        if self.is_polled() && self.slumber.is_to_end(For::Work) {
+            self.sleeper.wake();
+        }
+    }
+
+    /// Whether somebody has found the engine taken, who had something for it. To be asked after it was let go.
+    ///
+    /// Whoever rings sets the flag, then tries to take the engine; whoever has it lets it go, then looks at the flag.
+    /// With a fence in between on both sides one of the two sees the other.
+    pub(super) fn called(&self) -> bool {
+        fence(Ordering::SeqCst);
+        self.rung.load(Ordering::Relaxed)
+    }
+
+    /// Takes everything as far as it goes, unless somebody is at it, who does it then. Returns whether something has happened.
+    pub(super) fn turn(&self) -> bool {
+        let _watched = Watched::new(self);
+        let mut happened = false;
+        loop {
+            let mut engine = match self.engine.try_lock() {
+                Ok(engine) => engine,
+                Err(TryLockError::Poisoned(engine)) => engine.into_inner(),
+                Err(TryLockError::WouldBlock) => return happened,
+            };
+            let before = engine.heard;
+            let failure = self.turn_locked(&mut engine, false);
+            happened |= engine.heard != before;
+            let more = engine.pool.is_spent();
+            self.release(engine);
+            self.say(failure);
+            if more {
+                // Streams have something else to do than to copy all of what others put.
+                self.wake_listener();
+                return true;
+            }
+            if !self.called() {
+                return happened;
+            }
+        }
+    }
+
+    /// `look`: at the doorbells, whether or not somebody has said that one was rung.
+    #[must_use = "it is to be said when the engine has been let go"]
+    pub(super) fn turn_locked(&self, engine: &mut Engine<W>, look: bool) -> Option<String> {
+        let rung = self.rung.load(Ordering::Relaxed) && self.rung.swap(false, Ordering::SeqCst);
+        engine.turn(&self.regions, rung || look);
+        if engine.pool.is_spent() {
+            // There is more of it, for whoever comes next.
+            self.rung.store(true, Ordering::SeqCst);
+        }
+        self.active.store(engine.is_active(), Ordering::Relaxed);
+        self.doubtful.store(engine.is_doubtful(), Ordering::Relaxed);
+        engine.failure.take()
+    }
+
+    /// Says that the wire is of no more use, if it is: once.
+    pub(crate) fn say(&self, failure: Option<String>) {
+        if let (Some(why), Some(connection)) = (failure, self.connection.get())
+            && !self.said.swap(true, Ordering::SeqCst)
+        {
+            (connection.failed)(why);
+        }
+    }
+
+    /// Something is under way, or in doubt: whoever listens must know that there is something to listen for, or to ask.
+    /// If it sleeps but shortly, it finds that out.
+    pub(super) fn tell_listener(&self) {
+        let why = match self.active.load(Ordering::Relaxed) {
+            true => For::Work,
+            false if self.doubtful.load(Ordering::Relaxed) => For::Doubts,
+            false => return,
+        };
+        if self.slumber.is_to_end(why) {
+            self.sleeper.wake();
+        }
+    }
+
+    /// Doorbells may have been rung, or queues closed.
+    pub(super) fn look(&self) {
+        self.rung.store(true, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        self.turn();
+    }
+
+    /// A number that changes when something has happened.
+    pub(crate) fn heard(&self) -> u64 {
+        let of_ears = self.ears().iter().map(|ear| &ear.heard);
+        let of_ears: u64 = of_ears.map(|heard| heard.load(Ordering::Relaxed)).sum();
+        self.with(|engine| engine.heard) + of_ears
+    }
+
+    /// Lets the engine go, and then queues that have come to their end: what they keep may be the last to hold the
+    /// endpoint, or call it. Asks what the engine wants to know of peers.
+    pub(super) fn release(&self, mut engine: MutexGuard<'_, Engine<W>>) {
+        let ended = std::mem::take(&mut engine.ended);
+        let jobs = std::mem::take(&mut engine.ended_jobs);
+        let questions = engine.departures.take_due();
+        drop(engine);
+        drop((ended, jobs));
+        if let Some(connection) = self.connection.get() {
+            let ask = |(peer, number)| (connection.asks)(peer, number);
+            questions.into_iter().for_each(ask);
+        }
+    }
+
+    pub(super) fn bell(&self) -> Option<&Bell> {
+        // SAFETY: `Nic::connect` promises a live bell for as long as `connection.keep`, which this holds; bells are
+        // only accessed atomically.
+        self.connection
+            .get()
+            .map(|connection| unsafe { &*connection.bell.0.cast::<Bell>() })
+    }
+
+    pub(super) fn wake_listener(&self) {
+        self.chair.call();
+        self.sleeper.wake();
+    }
+
+    /// Wakes all threads.
+    pub(crate) fn wake(&self) {
+        if let Some(bell) = self.bell() {
+            bell.wake_all();
+        }
+        self.wake_listener();
+        self.ears().iter().for_each(Ear::wake);
+        self.rails().iter().for_each(|rail| rail.wake());
+    }
+
+    /// What says how far a peer's departure is, for a queue towards it.
+    pub(crate) fn departure(&self, peer: usize) -> Arc<Departure> {
+        self.with(|engine| engine.departures.of(peer).clone())
+    }
+
+    pub(crate) fn add(&self, queue: Arc<Queue>, chained: Option<Arc<Mutex<Chained<W>>>>) {
+        self.with(|engine| engine.add(queue, chained));
+    }
+
+    /// A queue's owner is gone.
+    pub(crate) fn closed(&self) {
+        self.look();
+        self.tell_listener();
+    }
+
+    /// For how long nothing at all may happen while a rank waits for its last messages.
+    pub(crate) fn patience(&self) -> Duration {
+        let extra = self.with(|engine| {
+            // A tick may be a while away.
+            engine.await_answers();
+            engine.contact.extra()
+        });
+        self.silence.saturating_add(extra)
+    }
+
+    /// Whether everything that was rung for is through, and has come; and, if that is asked for, every peer is told that
+    /// is to be told of a failure.
+    pub(crate) fn is_idle(&self, told: bool) -> bool {
+        let idle = self.with(|engine| {
+            let idle = engine.is_idle(told);
+            self.active.store(engine.is_active(), Ordering::Relaxed);
+            idle
+        });
+        self.tell_listener();
+        idle
+    }
+}
+
+impl<W: Wire> Helper for Shared<W> {
+    fn rung(&self) {
+        self.visits.fetch_add(1, Ordering::Relaxed);
+        self.look();
+        self.tell_listener();
+    }
+
+    fn waiting(&self) -> bool {
+        self.visits.fetch_add(1, Ordering::Relaxed);
+        self.turn()
+    }
+
+    fn leaving(&self) {
+        self.chair.call();
+        self.tell_listener();
+    }
+}

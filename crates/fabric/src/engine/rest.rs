@@ -1,0 +1,162 @@
+//! How the listener rests: on the wire, or in its chair.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::base::lock;
+
+/// How long it sits while streams do its work, at first and at most. So long may a peer wait for what only this end's
+/// processor can do, when a stream has gone from waiting to working; and so often the listener takes the processor from
+/// somebody (for 28 us on a virtual machine: with half a millisecond in between, a ping-pong lost 0.5 us of 7 one way).
+const SIT: (Duration, Duration) = (Duration::from_micros(500), Duration::from_millis(4));
+/// How often streams look, at least, that do nothing else: a sit is doubled as long as they do.
+const LOOKED: Duration = Duration::from_micros(4);
+
+/// When the listener sits, and for how long.
+pub(super) struct Seat {
+    /// How often streams had come by when it last looked.
+    seen: u64,
+    next: Duration,
+}
+
+impl Seat {
+    pub(super) fn new() -> Self {
+        Seat {
+            seen: 0,
+            next: SIT.0,
+        }
+    }
+
+    /// How long to sit: while streams come by, and longer while they do little else. `active`: something of this rank is
+    /// under way, which a stream may leave alone.
+    pub(super) fn sits(&mut self, visits: u64, active: bool) -> Option<Duration> {
+        let new = visits - std::mem::replace(&mut self.seen, visits);
+        if new == 0 {
+            return None;
+        }
+        let new = u32::try_from(new).unwrap_or(u32::MAX);
+        self.next = if !active && self.next / new <= LOOKED {
+            (2 * self.next).min(SIT.1)
+        } else {
+            SIT.0
+        };
+        Some(self.next)
+    }
+
+    /// A stream has called, which comes no more: what it did before that is no reason to sit down again.
+    pub(super) fn called(&mut self, visits: u64) {
+        self.seen = visits;
+    }
+}
+
+/// How the listener sleeps on the wire, for whoever may have to end that. Doubts are there after every put, so most of its
+/// sleeps are of the second kind: whatever a new program needs it for must end those, too.
+#[derive(Default)]
+pub(super) struct Slumber(AtomicU8);
+
+/// What the listener may be woken for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum For {
+    /// Something is under way, or a doorbell may be rung that nobody rings a bell for.
+    Work,
+    /// Signals are in doubt.
+    Doubts,
+}
+
+impl Slumber {
+    /// It does not sleep, or so shortly that it finds everything out by itself.
+    const AWAKE: u8 = 0;
+    /// It knows of doubts, and looks again at the next tick.
+    const IN_DOUBT: u8 = 1;
+    /// Until it is woken, more or less.
+    const LONG: u8 = 2;
+
+    pub(super) fn begin(&self, shortly: bool, in_doubt: bool) {
+        let how = match (shortly, in_doubt) {
+            (true, _) => Self::AWAKE,
+            (false, true) => Self::IN_DOUBT,
+            (false, false) => Self::LONG,
+        };
+        self.0.store(how, Ordering::SeqCst);
+    }
+
+    pub(super) fn end(&self) {
+        self.0.store(Self::AWAKE, Ordering::SeqCst);
+    }
+
+    /// Whether the listener is to be woken. Says so to one who asks.
+    pub(super) fn is_to_end(&self, why: For) -> bool {
+        let least = match why {
+            For::Work => Self::IN_DOUBT,
+            For::Doubts => Self::LONG,
+        };
+        // Once more than is needed does no harm: between the two it may have slept anew.
+        self.0.load(Ordering::SeqCst) >= least
+            && self.0.swap(Self::AWAKE, Ordering::SeqCst) != Self::AWAKE
+    }
+}
+
+/// Where the listener sits.
+#[derive(Default)]
+pub(super) struct Chair {
+    called: Mutex<bool>,
+    bell: Condvar,
+}
+
+impl Chair {
+    /// Sits until somebody calls, or has called since the last time; `false` if nobody does.
+    pub(super) fn sit(&self, limit: Duration) -> bool {
+        let (mut called, _) = self
+            .bell
+            .wait_timeout_while(lock(&self.called), limit, |called| !*called)
+            .unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut *called)
+    }
+
+    pub(super) fn call(&self) {
+        if !std::mem::replace(&mut *lock(&self.called), true) {
+            self.bell.notify_all();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How often streams look within `sit`, at `each` microseconds.
+    fn looks(sit: Duration, each: u128) -> u64 {
+        (sit.as_micros() / each) as u64
+    }
+
+    #[test]
+    fn it_sits_longer_while_streams_do_nothing_else() {
+        let (mut seat, mut visits) = (Seat::new(), 0);
+        let mut sits = |new, active| {
+            visits += new;
+            seat.sits(visits, active)
+        };
+        let mut time = SIT.0;
+        for _ in 0..10 {
+            time = sits(looks(time, 2), false).unwrap();
+        }
+        assert_eq!(time, SIT.1);
+        // A tenth of the time; nothing but looks, while something of their own is under way; as often as can be.
+        assert_eq!(sits(looks(time / 10, 2), false), Some(SIT.0));
+        assert_eq!(sits(looks(SIT.0, 2), false), Some(2 * SIT.0));
+        assert_eq!(sits(looks(2 * SIT.0, 2), true), Some(SIT.0));
+        assert_eq!(sits(u64::from(u32::MAX) + 1, false), Some(2 * SIT.0));
+        assert_eq!(sits(0, false), None);
+    }
+
+    #[test]
+    fn it_does_not_sit_down_again_for_who_has_called() {
+        let mut seat = Seat::new();
+        assert!(seat.sits(1, false).is_some());
+        // The stream looks some more, calls, and sleeps.
+        seat.called(7);
+        assert_eq!(seat.sits(7, false), None);
+        assert!(seat.sits(8, false).is_some());
+    }
+}
