@@ -60,7 +60,7 @@ use tidegate_hal::process::Process;
 use tidegate_hal::slots::Slots;
 
 use base::{NAME, lock};
-use engine::agent::{Shared, Watched};
+use engine::agent::{Agent, Watched};
 use engine::chained::Chained;
 use engine::handle::Handle;
 use engine::queue::Queue;
@@ -80,7 +80,7 @@ pub struct Fabric<W: Wire> {
     options: Options,
     /// Whether peers' hardware adds to words of this rank: all ranks signal in the same way.
     adds: bool,
-    shared: Arc<Shared<W>>,
+    agent: Arc<Agent<W>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -90,7 +90,7 @@ impl<W: Wire> Fabric<W> {
         Fabric {
             process: Process::this(),
             adds: wire.signals() == Signals::Add,
-            shared: Arc::new(Shared::new(wire, options.budget, options.silence)),
+            agent: Arc::new(Agent::new(wire, options.budget, options.silence)),
             options,
             threads: Mutex::default(),
         }
@@ -98,20 +98,20 @@ impl<W: Wire> Fabric<W> {
 
     /// Its trigger slots: to look at, or (for measurements) to be made fewer between two parts of a job.
     pub fn slots(&self) -> Arc<Slots> {
-        self.shared.slots.clone()
+        self.agent.slots.clone()
     }
 
     fn start(
         &self,
         name: &str,
-        run: impl FnOnce(&Shared<W>) + Send + 'static,
+        run: impl FnOnce(&Agent<W>) + Send + 'static,
     ) -> Result<(), NicError> {
-        let shared = self.shared.clone();
+        let agent = self.agent.clone();
         let thread = std::thread::Builder::new()
             .name(name.into())
             .spawn(move || {
-                let _watched = Watched::new(&shared);
-                run(&shared);
+                let _watched = Watched::new(&agent);
+                run(&agent);
             })
             .map_err(|e| NicError::System {
                 what: "starting the agent",
@@ -149,25 +149,25 @@ unsafe impl<W: Wire> Nic for Fabric<W> {
 
     fn begin(&self, polled: bool) -> Result<(), NicError> {
         if polled {
-            let copies = self.shared.with(|engine| engine.wire.copies());
-            self.shared.grow_ears(self.options.rails_here(copies))
+            let copies = self.agent.with(|engine| engine.wire.copies());
+            self.agent.grow_ears(self.options.rails_here(copies))
         } else {
             Ok(())
         }
     }
 
     fn address(&self) -> Vec<u8> {
-        let addresses = self.shared.with_ears(|wire| wire.address());
+        let addresses = self.agent.with_ears(|wire| wire.address());
         postcard::to_stdvec(&addresses).expect("plain data can be encoded")
     }
 
     unsafe fn register(&self, memory: Memory<'_>) -> Result<Registration, NicError> {
         let (base, bytes) = (memory.base.0, memory.bytes);
-        let (regions, keep) = (&self.shared.regions, memory.keep.clone());
+        let (regions, keep) = (&self.agent.regions, memory.keep.clone());
         let numbered = regions.add(base, bytes, memory.signalled, keep)?;
         // SAFETY: the caller's promise.
         let register = |wire: &mut W| unsafe { wire.register(base, bytes, memory.keep.clone()) };
-        let registered = self.shared.with_ears(register).into_iter();
+        let registered = self.agent.with_ears(register).into_iter();
         let (wires, guards): (_, Vec<Keep>) = registered.collect::<Result<_, _>>()?;
         let said = Said {
             number: numbered.number,
@@ -193,25 +193,25 @@ unsafe impl<W: Wire> Nic for Fabric<W> {
         let addresses = connection.addresses.iter().enumerate().map(address);
         let addresses: Vec<Vec<Vec<u8>>> = addresses.collect::<Result<_, _>>()?;
         let ranks_on_node = connection.ranks_on_node;
-        if self.shared.connection.set(connection).is_err() {
+        if self.agent.connection.set(connection).is_err() {
             return Err(NicError::System {
                 what: "connecting an endpoint",
                 detail: "it is connected already".into(),
             });
         }
-        self.shared.slots.divide(ranks_on_node);
-        self.shared.lay(&addresses)?;
+        self.agent.slots.divide(ranks_on_node);
+        self.agent.lay(&addresses)?;
         if !helped && !polled {
-            self.start("tidegate-ringer", Shared::ring)?;
+            self.start("tidegate-ringer", Agent::ring)?;
         }
-        for ear in 0..self.shared.ear_count() {
-            self.start("tidegate-ear", move |shared| shared.hear_peers(ear))?;
+        for ear in 0..self.agent.ear_count() {
+            self.start("tidegate-ear", move |agent| agent.hear_peers(ear))?;
         }
-        for rail in self.shared.rails() {
+        for rail in self.agent.rails() {
             let rail = rail.clone();
-            self.start("tidegate-rail", move |shared| rail.serve(&shared.stop))?;
+            self.start("tidegate-rail", move |agent| rail.serve(&agent.stop))?;
         }
-        self.start("tidegate-listener", Shared::listen)
+        self.start("tidegate-listener", Agent::listen)
     }
 
     fn import(&self, peer: usize, key: Key, bytes: usize) -> Result<RemoteMemory, NicError> {
@@ -221,9 +221,9 @@ unsafe impl<W: Wire> Nic for Fabric<W> {
             return Err(NicError::BadKey(format!("what rank {peer} said: no key")));
         };
         let remote = self
-            .shared
+            .agent
             .with(|engine| engine.wire.import(peer, first, bytes))?;
-        let rails = self.shared.rails().iter().zip(others);
+        let rails = self.agent.rails().iter().zip(others);
         let rails = rails.map(|(rail, key)| rail.with(|wire| wire.import(peer, key, bytes)));
         Ok(RemoteMemory(Arc::new(RemoteRegion::<W> {
             number: said.number,
@@ -237,27 +237,27 @@ unsafe impl<W: Wire> Nic for Fabric<W> {
         peer: usize,
         config: QueueConfig,
     ) -> Result<Arc<dyn NicQueue>, NicError> {
-        if self.shared.connection.get().is_none() {
+        if self.agent.connection.get().is_none() {
             return Err(NicError::System {
                 what: "using an endpoint",
                 detail: "it is not connected".into(),
             });
         }
-        let budget = self.shared.slots.budget();
+        let budget = self.agent.slots.budget();
         let chain = |engine: &mut Engine<W>| engine.wire.chain(peer, budget);
-        let chain = self.shared.with(chain)?;
+        let chain = self.agent.with(chain)?;
         let chained = chain.map(|chain| {
             let chained = Chained::new(chain, self.options.silence);
             Arc::new(Mutex::new(chained))
         });
-        let departure = self.shared.departure(peer);
-        let queue = Arc::new(Queue::new(peer, departure, config, &self.shared.slots));
-        self.shared.add(queue.clone(), chained.clone());
+        let departure = self.agent.departure(peer);
+        let queue = Arc::new(Queue::new(peer, departure, config, &self.agent.slots));
+        self.agent.add(queue.clone(), chained.clone());
         Ok(Arc::new(Handle {
             process: self.process,
             queue,
             chained,
-            shared: self.shared.clone(),
+            agent: self.agent.clone(),
         }))
     }
 
@@ -266,43 +266,43 @@ unsafe impl<W: Wire> Nic for Fabric<W> {
     }
 
     fn hear(&self, peer: usize, news: News) {
-        self.shared.hear(peer, news);
+        self.agent.hear(peer, news);
     }
 
     fn budget(&self) -> usize {
-        self.shared.slots.budget()
+        self.agent.slots.budget()
     }
 
     fn armed(&self) -> usize {
-        self.shared.slots.armed()
+        self.agent.slots.armed()
     }
 
     fn await_armed(&self, most: usize, limit: Duration) -> usize {
-        self.shared.slots.wait(most, limit)
+        self.agent.slots.wait(most, limit)
     }
 
     fn keep(&self, what: Keep) {
-        self.shared.keep(what);
+        self.agent.keep(what);
     }
 
     fn helper(&self) -> Option<Arc<dyn Helper>> {
-        Some(self.shared.clone())
+        Some(self.agent.clone())
     }
 
     fn quiesce(&self, limit: Duration) -> bool {
         let start = Instant::now();
-        let (mut before, mut silence) = (self.shared.heard(), Silence::new());
+        let (mut before, mut silence) = (self.agent.heard(), Silence::new());
         loop {
             // A peer that cannot be told of a failure may be gone: it is not tried for as long as messages are.
             let elapsed = start.elapsed();
-            if self.shared.is_idle(elapsed < TOLD) {
+            if self.agent.is_idle(elapsed < TOLD) {
                 return true;
             }
-            let heard = self.shared.heard();
+            let heard = self.agent.heard();
             if heard != before {
                 (before, silence) = (heard, Silence::new());
             }
-            if elapsed >= limit || silence.look(Instant::now(), self.shared.patience()) {
+            if elapsed >= limit || silence.look(Instant::now(), self.agent.patience()) {
                 return false;
             }
             // Only at the end of a job: nothing on the data path waits here.
@@ -317,12 +317,12 @@ impl<W: Wire> Drop for Fabric<W> {
             // Its threads and its connections are the parent's.
             std::mem::forget((
                 std::mem::take(&mut *lock(&self.threads)),
-                self.shared.clone(),
+                self.agent.clone(),
             ));
             return;
         }
-        self.shared.stop.store(true, Ordering::SeqCst);
-        self.shared.wake();
+        self.agent.stop.store(true, Ordering::SeqCst);
+        self.agent.wake();
         let me = std::thread::current().id();
         // Not for itself: one that says that the wire has failed may be the last to hold the world, and this with it.
         let others = |thread: &JoinHandle<()>| thread.thread().id() != me;

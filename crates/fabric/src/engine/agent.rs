@@ -1,4 +1,4 @@
-//! The engine, behind its lock, and what the threads share that turn it.
+//! The agent of an endpoint: the engine behind its lock, and what the threads share that turn it.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError};
@@ -27,15 +27,15 @@ use crate::wire::{Limits, Sleeper, Wire};
 /// panics, what it was at is broken off, with what it had heard for others. That is a wire that has failed, and waits
 /// end by it: a stream that has panicked says so of itself, and of no other.
 pub(crate) struct Watched<'a, W: Wire> {
-    shared: &'a Shared<W>,
+    agent: &'a Agent<W>,
     /// It is called by a destructor of one that panics for another reason.
     is_other: bool,
 }
 
 impl<'a, W: Wire> Watched<'a, W> {
-    pub(crate) fn new(shared: &'a Shared<W>) -> Self {
+    pub(crate) fn new(agent: &'a Agent<W>) -> Self {
         Watched {
-            shared,
+            agent,
             is_other: std::thread::panicking(),
         }
     }
@@ -44,14 +44,14 @@ impl<'a, W: Wire> Watched<'a, W> {
 impl<W: Wire> Drop for Watched<'_, W> {
     fn drop(&mut self) {
         if !self.is_other && std::thread::panicking() {
-            self.shared
+            self.agent
                 .say(Some("what works for the NIC has panicked".into()));
         }
     }
 }
 
-/// What the endpoint, its queues and the threads share.
-pub(crate) struct Shared<W: Wire> {
+/// The engine behind its lock, and all else that the endpoint, its queues and the threads share.
+pub(crate) struct Agent<W: Wire> {
     pub(crate) limits: Limits,
     pub(super) silence: Duration,
     pub(crate) regions: Arc<Regions>,
@@ -94,11 +94,11 @@ pub(crate) struct Shared<W: Wire> {
     pub(super) kept: Mutex<Vec<Keep>>,
 }
 
-impl<W: Wire> Shared<W> {
+impl<W: Wire> Agent<W> {
     pub(crate) fn new(wire: W, budget: usize, silence: Duration) -> Self {
         let slots = Arc::new(Slots::new(budget));
         let strays = Arc::<Strays>::default();
-        Shared {
+        Agent {
             limits: wire.limits(),
             regions: Arc::new(Regions::new(strays.clone())),
             connection: OnceLock::new(),
@@ -387,7 +387,7 @@ impl<W: Wire> Shared<W> {
     }
 }
 
-impl<W: Wire> Helper for Shared<W> {
+impl<W: Wire> Helper for Agent<W> {
     fn rung(&self) {
         self.visits.fetch_add(1, Ordering::Relaxed);
         self.look();

@@ -4,7 +4,7 @@
 //!
 //! The network may access memory that operations name for as long as it has the endpoint open, and that may be for
 //! longer than there is a wire: registrations may belong to the endpoint, and hold it (those that are
-//! [kept](super::Shared) for peers among them), and so do deferred works that cannot be taken back. So what is under
+//! [kept](super::agent::Agent::keep) for peers among them), and so do deferred works that cannot be taken back. So what is under
 //! way when the engine goes is handed over to the wires, which keep it until their endpoints are closed: programs, with
 //! all that they keep, and what belongs to operations alone (buffers, words that are read to).
 

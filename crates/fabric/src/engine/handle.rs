@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use tidegate_hal::nic::{NicError, NicQueue, Prepared, Program, Register};
 use tidegate_hal::process::Process;
 
-use super::agent::Shared;
+use super::agent::Agent;
 use super::chained::Chained;
 use super::program::Script;
 use super::queue::Queue;
@@ -19,7 +19,7 @@ pub(crate) struct Handle<W: Wire> {
     pub(crate) queue: Arc<Queue>,
     /// Where hardware fires.
     pub(crate) chained: Option<Arc<Mutex<Chained<W>>>>,
-    pub(crate) shared: Arc<Shared<W>>,
+    pub(crate) agent: Arc<Agent<W>>,
 }
 
 // SAFETY: programs touch the sides that core gave them, between the look at the doorbell and the adds (see the engine).
@@ -27,7 +27,7 @@ unsafe impl<W: Wire> NicQueue for Handle<W> {
     unsafe fn prepare(&self, program: Program) -> Result<Prepared, NicError> {
         // SAFETY: the caller's promise.
         let script: Script<W> =
-            unsafe { Script::new(program, self.shared.limits, self.chained.is_none()) }?;
+            unsafe { Script::new(program, self.agent.limits, self.chained.is_none()) }?;
         if let Some(chained) = &self.chained {
             lock(chained).chain().fits(script.pieces.len())?;
         }
@@ -42,9 +42,9 @@ unsafe impl<W: Wire> NicQueue for Handle<W> {
             && lock(chained).feed(&self.queue)
         {
             // Whoever turns the engine tries again, or ends the queue.
-            self.shared.wake();
+            self.agent.wake();
         }
-        self.shared.armed();
+        self.agent.armed();
         Ok(())
     }
 
@@ -75,6 +75,6 @@ impl<W: Wire> Drop for Handle<W> {
             return std::mem::forget((self.queue.clone(), self.chained.clone()));
         }
         self.queue.closed.store(true, Ordering::Release);
-        self.shared.closed();
+        self.agent.closed();
     }
 }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use tidegate_words::Patience;
 
-use super::agent::Shared;
+use super::agent::Agent;
 use super::doubt::TICK;
 use super::pause::{ACTIVE, BROKEN, DEAF, idle};
 use super::rest::Seat;
@@ -36,7 +36,7 @@ const LOOKS: u32 = 20;
 const KEEN: Duration = Duration::from_micros(200);
 /// The pauses after that, at least and at most; between, a sixteenth of the time since something happened.
 const NAP: (Duration, Duration) = (Duration::from_micros(20), Duration::from_millis(1));
-impl<W: Wire> Shared<W> {
+impl<W: Wire> Agent<W> {
     /// The thread that sleeps on the doorbells.
     pub(crate) fn ring(&self) {
         let bell = self.bell().expect("the threads begin when it is connected");

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use tidegate_hal::nic::News;
 
 use super::agenda::Agenda;
-use super::agent::{Shared, Watched};
+use super::agent::{Agent, Watched};
 use super::contact::Way;
 use super::departure::Stage;
 use super::ear::Ear;
@@ -26,7 +26,7 @@ use crate::wire::Wire;
 /// Between two looks of the listener, while a thread that hears has not come to its own.
 const PAUSE: Duration = Duration::from_micros(50);
 
-impl<W: Wire> Shared<W> {
+impl<W: Wire> Agent<W> {
     /// The control plane says something of a peer.
     pub(crate) fn hear(&self, peer: usize, news: News) {
         match news {

@@ -10,7 +10,7 @@ use tidegate_hal::nic::Direction;
 
 use super::firing::{Fate, Firing, Flight, Held};
 use super::gather::{Pool, Source};
-use super::program::{Piece, Script, operation_at, script};
+use super::program::{Script, ScriptPiece, operation_at, script};
 use super::rail::Job;
 use super::state::Engine;
 use crate::notice::Notice;
@@ -22,7 +22,7 @@ const ALONG: usize = 64 << 10;
 
 impl Firing {
     /// Its next piece.
-    fn piece<W: Wire>(&self) -> &Piece<W> {
+    fn piece<W: Wire>(&self) -> &ScriptPiece<W> {
         &script::<W>(&self.program).pieces[self.next]
     }
 

@@ -27,7 +27,7 @@ const _: () = {
 };
 
 /// What one operation does of a transfer: contiguous there.
-pub(crate) struct Piece<W: Wire> {
+pub(crate) struct ScriptPiece<W: Wire> {
     pub(crate) direction: Direction,
     /// Which of the script's rows it is made of; of none, if it is contiguous here, too.
     pub(super) rows: Range<usize>,
@@ -48,9 +48,9 @@ pub(crate) struct Piece<W: Wire> {
 
 // SAFETY: the pointer is only handed to the wire, by whoever holds the engine; what it points to may be accessed by any
 // thread, as `NicQueue::prepare` has it.
-unsafe impl<W: Wire> Send for Piece<W> {}
+unsafe impl<W: Wire> Send for ScriptPiece<W> {}
 // SAFETY: as above; nothing is done with a shared piece but reading its fields.
-unsafe impl<W: Wire> Sync for Piece<W> {}
+unsafe impl<W: Wire> Sync for ScriptPiece<W> {}
 
 /// The word that a queue's programs signal to, and the notice that poisons it.
 pub(super) struct SignalWord<W: Wire> {
@@ -73,7 +73,7 @@ impl<W: Wire> Clone for SignalWord<W> {
 /// A program, ready to be fired.
 pub(crate) struct Script<W: Wire> {
     /// A write last, if there is one: it brings the notice along.
-    pub(crate) pieces: Vec<Piece<W>>,
+    pub(crate) pieces: Vec<ScriptPiece<W>>,
     pub(super) rows: Vec<Row>,
     /// How many pieces there are up to the last one that asks for something; 0 if it only sends. It is counted once: each
     /// piece that is posted asks for it, and there may be very many.
@@ -159,7 +159,7 @@ impl<W: Wire> Script<W> {
         let Cut {
             mut pieces, rows, ..
         } = cut;
-        let writes = |piece: &Piece<W>| piece.direction == Direction::Put;
+        let writes = |piece: &ScriptPiece<W>| piece.direction == Direction::Put;
         let mut parts = None;
         // Hardware counts for itself.
         if gathers && pieces.iter().all(writes) {
@@ -211,7 +211,7 @@ impl<W: Wire> Script<W> {
     }
 }
 
-impl<W: Wire> Piece<W> {
+impl<W: Wire> ScriptPiece<W> {
     /// Into how many stripes it is cut: what is long, and contiguous at both ends, into one for each rail to its peer.
     fn ways(&self) -> usize {
         match self.bytes > LONG && self.rows.is_empty() {
@@ -222,18 +222,18 @@ impl<W: Wire> Piece<W> {
 }
 
 /// How many pieces there are up to the last one that asks for something.
-fn asks<W: Wire>(pieces: &[Piece<W>]) -> usize {
-    let asks = |piece: &Piece<W>| piece.direction == Direction::Get;
+fn asks<W: Wire>(pieces: &[ScriptPiece<W>]) -> usize {
+    let asks = |piece: &ScriptPiece<W>| piece.direction == Direction::Get;
     pieces.iter().rposition(asks).map_or(0, |last| last + 1)
 }
 
 /// How many pieces there are when they are cut.
-fn striped<W: Wire>(pieces: &[Piece<W>]) -> usize {
-    pieces.iter().map(Piece::ways).sum()
+fn striped<W: Wire>(pieces: &[ScriptPiece<W>]) -> usize {
+    pieces.iter().map(ScriptPiece::ways).sum()
 }
 
 /// Cuts pieces into stripes.
-fn stripes<W: Wire>(pieces: Vec<Piece<W>>) -> Vec<Piece<W>> {
+fn stripes<W: Wire>(pieces: Vec<ScriptPiece<W>>) -> Vec<ScriptPiece<W>> {
     let mut cut = Vec::with_capacity(striped(&pieces));
     for piece in pieces {
         let ways = piece.ways();
@@ -245,7 +245,7 @@ fn stripes<W: Wire>(pieces: Vec<Piece<W>>) -> Vec<Piece<W>> {
         // The engine's own last: it takes a while to post, and the others are at work meanwhile.
         for rail in (0..ways).rev() {
             let from = rail * each;
-            cut.push(Piece {
+            cut.push(ScriptPiece {
                 rows: 0..0,
                 local: piece.local.wrapping_add(from),
                 bytes: each.min(piece.bytes - from),
@@ -261,7 +261,7 @@ fn stripes<W: Wire>(pieces: Vec<Piece<W>>) -> Vec<Piece<W>> {
 
 /// A piece that is contiguous here as an operation, in a firing of odd number or not.
 pub(super) fn operation<W: Wire>(
-    piece: &Piece<W>,
+    piece: &ScriptPiece<W>,
     odd: bool,
     notice: Option<u64>,
 ) -> Op<'_, W::Remote> {
@@ -272,7 +272,7 @@ pub(super) fn operation<W: Wire>(
 
 /// A piece whose bytes are at `local`.
 pub(super) fn operation_at<W: Wire>(
-    piece: &Piece<W>,
+    piece: &ScriptPiece<W>,
     odd: bool,
     local: *mut u8,
     notice: Option<u64>,
@@ -301,7 +301,7 @@ struct Cut<W: Wire> {
     most: usize,
     /// And of one that is not: 0 if nobody gathers.
     gathered: usize,
-    pieces: Vec<Piece<W>>,
+    pieces: Vec<ScriptPiece<W>>,
     rows: Vec<Row>,
 }
 
@@ -331,7 +331,7 @@ impl<W: Wire> Cut<W> {
                 return;
             }
             for from in (0..bytes).step_by(self.most) {
-                self.pieces.push(Piece {
+                self.pieces.push(ScriptPiece {
                     direction: transfer.direction,
                     rows: 0..0,
                     local: at.wrapping_add(from),

@@ -30,7 +30,7 @@ use tidegate_hal::nic::NicError;
 use super::contact::Way;
 use super::departure::Stage;
 use super::pause::{BROKEN, awaits, idle};
-use super::program::Piece;
+use super::program::ScriptPiece;
 use super::queue::Queue;
 use super::silence::Silence;
 use crate::base::{MOST_HANDED, lock};
@@ -58,7 +58,7 @@ impl<W: Wire> Job<W> {
     /// A piece of a firing of a queue, which is to be written so.
     pub(super) fn new(
         queue: &Arc<Queue>,
-        piece: &Piece<W>,
+        piece: &ScriptPiece<W>,
         op: &Op<'_, W::Remote>,
         cookie: u64,
     ) -> Self {

@@ -42,7 +42,7 @@ impl Still {
         let wire = net.wire(0);
         let address = wire.address();
         let nic = Fabric::over(wire, Options::default());
-        nic.shared.lay(&[vec![address]]).unwrap();
+        nic.agent.lay(&[vec![address]]).unwrap();
         let block = Arc::new(Host::for_threads().alloc(BYTES, Sharing::Peers).unwrap());
         let share = || block.share();
         let words = Signalled::Words {
@@ -66,15 +66,15 @@ impl Still {
             sent_bell: block.base(),
             keep: block.clone(),
         };
-        let departure = nic.shared.departure(0);
-        let queue = Arc::new(Queue::new(0, departure, config, &nic.shared.slots));
-        nic.shared.add(queue.clone(), None);
-        let (chained, shared) = (None, nic.shared.clone());
+        let departure = nic.agent.departure(0);
+        let queue = Arc::new(Queue::new(0, departure, config, &nic.agent.slots));
+        nic.agent.add(queue.clone(), None);
+        let (chained, agent) = (None, nic.agent.clone());
         let queue = Handle {
             process: tidegate_hal::process::Process::this(),
             queue,
             chained,
-            shared,
+            agent,
         };
         let place = |registered: &Registration, offset| {
             let bytes = registered.key.bytes.clone();
@@ -115,7 +115,7 @@ impl Still {
 
     /// Looks until there is nothing more to do: nothing is ever late on this wire.
     fn turn(&self) {
-        (0..10).for_each(|_| self.nic.shared.look());
+        (0..10).for_each(|_| self.nic.agent.look());
     }
 
     /// Fires once more, and that has come.
@@ -131,7 +131,7 @@ impl Still {
 
     /// A tick; how often it has been asked by then what has come.
     fn tick(&self) -> u64 {
-        self.nic.shared.with(Engine::tick);
+        self.nic.agent.with(Engine::tick);
         self.turn();
         self.net.taken(0)[0] as u64 - self.fired
     }

@@ -16,7 +16,7 @@ const FLIP: usize = 8 * HERE;
 /// Bytes that can be written there.
 const THERE: usize = 1 << 20;
 
-struct Place {
+struct Pair {
     here: Vec<u64>,
     base: *mut u64,
     _there: Vec<u64>,
@@ -24,7 +24,7 @@ struct Place {
     region: RemoteMemory,
 }
 
-impl Place {
+impl Pair {
     fn new() -> Self {
         let mut there = vec![0u64; THERE / 8];
         let mut wire = Net::new(1, Faults::default()).wire(0);
@@ -33,7 +33,7 @@ impl Place {
         let (key, registered) = unsafe { wire.register(base, THERE, Arc::new(())) }.unwrap();
         let remote = wire.import(0, &key, THERE).unwrap();
         let mut here: Vec<_> = (0..2 * HERE as u64).collect();
-        Place {
+        Pair {
             base: here.as_mut_ptr(),
             here,
             _there: there,
@@ -117,7 +117,7 @@ fn of(program: &Prepared) -> &Script<MemoryWire> {
 
 /// For a firing that has something under way.
 fn source(pool: &mut Pool, program: &Prepared, number: usize, odd: bool) -> Option<Source> {
-    // SAFETY: all elements lie in the place.
+    // SAFETY: all elements lie in the memory here.
     unsafe { pool.source::<MemoryWire>(program, number, odd, false) }
 }
 
@@ -145,12 +145,12 @@ const SHAPES: [&[(u32, i32)]; 8] = [
 
 #[test]
 fn what_is_contiguous_there_is_one_piece() {
-    let place = Place::new();
+    let pair = Pair::new();
     for loops in SHAPES {
         let expected = elements(loops);
         let shape = strided(loops);
-        let transfer = place.transfer(Direction::Put, expected.len(), shape, Shape::Linear);
-        let program = place.prepared(&transfer, THERE, PIECE);
+        let transfer = pair.transfer(Direction::Put, expected.len(), shape, Shape::Linear);
+        let program = pair.prepared(&transfer, THERE, PIECE);
         let [piece] = &of(&program).pieces[..] else {
             panic!("{loops:?}: {} pieces", of(&program).pieces.len());
         };
@@ -165,8 +165,8 @@ fn what_is_contiguous_there_is_one_piece() {
     }
     // A row is as long as its stretches lie evenly.
     let rows = |loops| {
-        let transfer = place.transfer(Direction::Put, 600, strided(loops), Shape::Linear);
-        of(&place.prepared(&transfer, THERE, PIECE)).rows.len()
+        let transfer = pair.transfer(Direction::Put, 600, strided(loops), Shape::Linear);
+        of(&pair.prepared(&transfer, THERE, PIECE)).rows.len()
     };
     assert_eq!(rows(&[(30, 30), (20, 900)]), 1);
     assert_eq!(rows(&[(30, 29), (20, 900)]), 20);
@@ -174,10 +174,10 @@ fn what_is_contiguous_there_is_one_piece() {
 
 #[test]
 fn pieces_are_as_long_as_they_may_be() {
-    let place = Place::new();
+    let pair = Pair::new();
     for loops in SHAPES {
         let expected = elements(loops);
-        let transfer = place.transfer(
+        let transfer = pair.transfer(
             Direction::Put,
             expected.len(),
             strided(loops),
@@ -185,7 +185,7 @@ fn pieces_are_as_long_as_they_may_be() {
         );
         // A wire of short operations; one of long ones, so that only what is gathered is short; and nobody who gathers.
         for (most, gathered) in [(72, 72), (4096, 80), (64, 0), (THERE, 0)] {
-            let program = place.prepared(&transfer, most, gathered);
+            let program = pair.prepared(&transfer, most, gathered);
             let script = of(&program);
             let mut found = Vec::new();
             for (number, piece) in script.pieces.iter().enumerate() {
@@ -206,10 +206,10 @@ fn pieces_are_as_long_as_they_may_be() {
 
 #[test]
 fn stretches_that_are_long_or_apart_there_are_operations_of_their_own() {
-    let place = Place::new();
+    let pair = Pair::new();
     let pieces = |direction, here, there, count| {
-        let transfer = place.transfer(direction, count, here, there);
-        let program = place.prepared(&transfer, THERE, PIECE);
+        let transfer = pair.transfer(direction, count, here, there);
+        let program = pair.prepared(&transfer, THERE, PIECE);
         assert_eq!(of(&program).rows, []);
         of(&program).pieces.len()
     };
@@ -226,8 +226,8 @@ fn stretches_that_are_long_or_apart_there_are_operations_of_their_own() {
 /// a stage of its own.
 #[test]
 fn transfers_are_pieces_of_their_own() {
-    let place = Place::new();
-    let first = place.transfer(Direction::Put, 8, strided(&[(8, 5)]), Shape::Linear);
+    let pair = Pair::new();
+    let first = pair.transfer(Direction::Put, 8, strided(&[(8, 5)]), Shape::Linear);
     let mut next = first.clone();
     next.remote.base.offset += 64;
     let mut cut = Cut::<MemoryWire> {
@@ -250,13 +250,13 @@ fn transfers_are_pieces_of_their_own() {
 
 #[test]
 fn a_program_says_how_far_it_asks() {
-    let place = Place::new();
+    let pair = Pair::new();
     // Far apart there, so that each is a piece.
     let apart = || strided(&[(9, 500)]);
-    let put = place.transfer(Direction::Put, 9, Shape::Linear, apart());
-    let get = place.transfer(Direction::Get, 9, Shape::Linear, apart());
+    let put = pair.transfer(Direction::Put, 9, Shape::Linear, apart());
+    let get = pair.transfer(Direction::Get, 9, Shape::Linear, apart());
     let counted = |transfer| {
-        let program = place.prepared(transfer, THERE, PIECE);
+        let program = pair.prepared(transfer, THERE, PIECE);
         (of(&program).pieces.len(), of(&program).asks)
     };
     assert_eq!((counted(&put), counted(&get)), ((9, 0), (9, 9)));
@@ -266,25 +266,25 @@ fn a_program_says_how_far_it_asks() {
 #[test]
 fn what_has_come_is_scattered() {
     for loops in SHAPES {
-        let place = Place::new();
+        let pair = Pair::new();
         let elements = elements(loops);
         if elements.iter().collect::<HashSet<_>>().len() < elements.len() {
             // A place that is written twice has no one value.
             continue;
         }
-        let transfer = place.transfer(
+        let transfer = pair.transfer(
             Direction::Get,
             elements.len(),
             strided(loops),
             Shape::Linear,
         );
-        let program = place.prepared(&transfer, THERE, PIECE);
+        let program = pair.prepared(&transfer, THERE, PIECE);
         assert_eq!(of(&program).pieces.len(), 1);
         if of(&program).rows.is_empty() {
             // It comes where it goes.
             continue;
         }
-        let mut expected = place.here.clone();
+        let mut expected = pair.here.clone();
         for (odd, failed) in [(false, true), (false, false), (true, false)] {
             let source = source(&mut Pool::new(), &program, 0, odd).unwrap();
             let words = source.address.cast::<u64>();
@@ -297,28 +297,28 @@ fn what_has_come_is_scattered() {
                 }
             }
             if let Some(lent) = source.lent.filter(|_| !failed) {
-                // SAFETY: all elements lie in the place.
+                // SAFETY: all elements lie in the memory here.
                 unsafe { lent.came::<MemoryWire>() };
             }
-            assert!(place.here == expected, "{loops:?}: {odd}, {failed}");
+            assert!(pair.here == expected, "{loops:?}: {odd}, {failed}");
         }
     }
 }
 
 /// A put of so many bytes, from every other element.
-fn put_of(place: &Place, bytes: usize) -> Prepared {
+fn put_of(pair: &Pair, bytes: usize) -> Prepared {
     let count = bytes / 8;
     // The rows overlap, so that it is as long as it is asked to be.
     let here = strided(&[(16, 2), (count as u32 / 16, 1)]);
-    let transfer = place.transfer(Direction::Put, count, here, Shape::Linear);
-    place.prepared(&transfer, THERE, PIECE)
+    let transfer = pair.transfer(Direction::Put, count, here, Shape::Linear);
+    pair.prepared(&transfer, THERE, PIECE)
 }
 
 #[test]
 #[cfg_attr(miri, ignore = "it counts, and copies much")]
 fn what_is_lent_is_bounded() {
-    let place = Place::new();
-    let program = put_of(&place, PIECE);
+    let pair = Pair::new();
+    let program = put_of(&pair, PIECE);
     let (mut pool, mut lent) = (Pool::new(), Vec::new());
     loop {
         pool.turn();
@@ -329,7 +329,7 @@ fn what_is_lent_is_bounded() {
     }
     assert_eq!(lent.len() * PIECE, LENT);
     // Who has nothing under way waits for nobody.
-    // SAFETY: all elements lie in the place.
+    // SAFETY: all elements lie in the memory here.
     let first = unsafe { pool.source::<MemoryWire>(&program, 0, false, true) };
     assert!(first.is_some());
     drop((first, lent.pop()));
@@ -339,8 +339,8 @@ fn what_is_lent_is_bounded() {
 #[test]
 #[cfg_attr(miri, ignore = "it counts, and copies much")]
 fn a_turn_copies_so_much_and_no_more() {
-    let place = Place::new();
-    let program = put_of(&place, PIECE);
+    let pair = Pair::new();
+    let program = put_of(&pair, PIECE);
     let mut pool = Pool::new();
     for _ in 0..3 {
         pool.turn();
@@ -357,9 +357,9 @@ fn a_turn_copies_so_much_and_no_more() {
 #[test]
 #[cfg_attr(miri, ignore = "it counts, and copies much")]
 fn buffers_are_used_again() {
-    let place = Place::new();
+    let pair = Pair::new();
     let sizes = [512, PIECE, 4096, PIECE, 512, 128, PIECE / 2];
-    let programs = sizes.map(|bytes| put_of(&place, bytes));
+    let programs = sizes.map(|bytes| put_of(&pair, bytes));
     let mut pool = Pool::new();
     let mut round = |turned: usize| {
         let all = (0..3 * programs.len()).map(|at| {
@@ -383,10 +383,10 @@ fn buffers_are_used_again() {
 }
 
 /// So many long puts and a short one, cut for as many rails.
-fn cut(puts: usize, bytes: usize, rails: usize) -> Vec<Piece<MemoryWire>> {
-    let place = Place::new();
+fn cut(puts: usize, bytes: usize, rails: usize) -> Vec<ScriptPiece<MemoryWire>> {
+    let pair = Pair::new();
     let remote = resolve::<MemoryWire>(&RemotePtr {
-        memory: place.region.clone(),
+        memory: pair.region.clone(),
         offset: 0,
     });
     let remote = remote.unwrap();
@@ -396,7 +396,7 @@ fn cut(puts: usize, bytes: usize, rails: usize) -> Vec<Piece<MemoryWire>> {
         rails: vec![remote.remote.clone(); rails - 1],
     };
     let more = Arc::new(more);
-    let piece = |index: usize, bytes| Piece {
+    let piece = |index: usize, bytes| ScriptPiece {
         direction: Direction::Put,
         rows: 0..0,
         local: std::ptr::without_provenance_mut(64 + index * bytes),

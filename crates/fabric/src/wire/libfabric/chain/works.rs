@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tidegate_ffi::fabric::{AtomicOp, Desc, Endpoint, Local, OpFlags, Remote as RemotePlace, Work};
+use tidegate_ffi::fabric::{AtomicOp, Desc, Endpoint, Local, OpFlags, Remote as Target, Work};
 use tidegate_hal::batch::QUANTUM;
 use tidegate_hal::nic::NicError;
 
@@ -45,8 +45,8 @@ impl FabricChain {
     }
 
     /// A place of the peer's.
-    fn remote(&self, base: u64, key: u64, offset: usize) -> RemotePlace {
-        RemotePlace {
+    fn remote(&self, base: u64, key: u64, offset: usize) -> Target {
+        Target {
             peer: self.peer,
             address: base + offset as u64,
             key,
