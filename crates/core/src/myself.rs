@@ -342,10 +342,10 @@ pub(crate) struct RecordedAct<D: Device> {
 }
 
 /// What a recording does towards this rank itself, window by window.
-pub(crate) struct Script<D: Device>(Vec<Part<D>>);
+pub(crate) struct Script<D: Device>(Vec<WindowActs<D>>);
 
 /// The acts of one window, in order.
-struct Part<D: Device> {
+struct WindowActs<D: Device> {
     myself: Arc<Myself<D>>,
     acts: Vec<Scripted>,
     /// What all of them change.
@@ -370,7 +370,7 @@ impl<D: Device> Script<D> {
     /// Sorts what was noted (with a number that says in which order) by windows. `lent` says which halves were lent.
     pub(crate) fn new(mut noted: Vec<(u64, RecordedAct<D>)>, lent: impl Fn(u64) -> bool) -> Self {
         noted.sort_by_key(|(number, _)| *number);
-        let mut parts: Vec<Part<D>> = Vec::new();
+        let mut parts: Vec<WindowActs<D>> = Vec::new();
         for (_, recorded) in noted {
             let RecordedAct {
                 myself,
@@ -384,9 +384,9 @@ impl<D: Device> Script<D> {
                 Some(_) if together => Beside::Always,
                 Some(_) => Beside::Never,
             };
-            let same = |part: &Part<D>| Arc::ptr_eq(&part.myself, &myself);
+            let same = |part: &WindowActs<D>| Arc::ptr_eq(&part.myself, &myself);
             let index = parts.iter().position(same).unwrap_or_else(|| {
-                parts.push(Part {
+                parts.push(WindowActs {
                     myself,
                     acts: Vec::new(),
                     change: Count::default(),
@@ -415,7 +415,7 @@ impl<D: Device> Script<D> {
     }
 }
 
-impl<D: Device> Part<D> {
+impl<D: Device> WindowActs<D> {
     /// Refuses it if the first replay would wait for ever, or the one after `last` others. What changes from one to the
     /// next does so by the same amount each time: those between are no worse than the worse of these two.
     fn admit(&self, last: u64) -> Result<()> {

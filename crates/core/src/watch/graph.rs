@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use super::text::{self, Line, TEXT, Text};
+use super::text::{self, Sentence, TEXT, Text};
 use crate::error::{Cause, listed};
 use crate::ground::shortened;
 use crate::message::{Answer, At, Inside};
@@ -32,7 +32,7 @@ const CYCLES: usize = 64;
 
 /// Who waits for whom, by what all have answered.
 #[derive(Default)]
-struct Graph {
+struct WaitGraph {
     edges: BTreeMap<usize, BTreeSet<usize>>,
     /// Those of them that stand for collective calls.
     collective: BTreeSet<(usize, usize)>,
@@ -56,7 +56,7 @@ pub(super) fn describe(
         "some waits have lasted longer than the deadline; what each rank waits for:",
         size,
     );
-    let mut graph = Graph::default();
+    let mut graph = WaitGraph::default();
     for rank in 0..size {
         if let Some(cause) = gone.get(&rank) {
             let how = match cause {
@@ -88,7 +88,7 @@ fn lines(
     inside: Option<String>,
     answer: &Answer,
     answers: &BTreeMap<usize, Answer>,
-) -> impl Iterator<Item = Line> {
+) -> impl Iterator<Item = Sentence> {
     let idle = answer.waits.is_empty()
         && answer.busy.is_empty()
         && answer.calls.is_empty()
@@ -115,7 +115,7 @@ fn lines(
     });
     let more = |of: u64, what| {
         let what = format!("and {of} more {what}");
-        (of > 0).then_some(Line { what, of })
+        (of > 0).then_some(Sentence { what, of })
     };
     let more_waits = more(answer.more_waits, "waits, of which none has lasted longer");
     let others = streams(answer);
@@ -130,9 +130,9 @@ fn lines(
         "calls on its own streams, of which none has lasted longer",
     );
     let (first, waits, busy) = (
-        first.map(Line::from),
-        waits.map(Line::from),
-        busy.map(Line::from),
+        first.map(Sentence::from),
+        waits.map(Sentence::from),
+        busy.map(Sentence::from),
     );
     first
         .chain(more_calls)
@@ -204,7 +204,7 @@ fn dropped(rank: usize, answers: &BTreeMap<usize, Answer>) -> Option<String> {
     ))
 }
 
-impl Graph {
+impl WaitGraph {
     /// It is not known for whom a rank waits, or not for whom else.
     fn is_unknown(&mut self, rank: usize, why: &'static str) {
         self.unknown.entry(rank).or_insert(why);

@@ -23,15 +23,15 @@ pub(super) struct Text {
 }
 
 /// Something to be said of a rank.
-pub(super) struct Line {
+pub(super) struct Sentence {
     pub(super) what: String,
     /// For how many things it stands.
     pub(super) of: u64,
 }
 
-impl From<String> for Line {
+impl From<String> for Sentence {
     fn from(what: String) -> Self {
-        Line { what, of: 1 }
+        Sentence { what, of: 1 }
     }
 }
 
@@ -47,7 +47,7 @@ impl Text {
     }
 
     /// Says this of the next rank, as far as its share goes: what is first is said first.
-    pub(super) fn say(&mut self, rank: usize, lines: impl IntoIterator<Item = Line>) {
+    pub(super) fn say(&mut self, rank: usize, lines: impl IntoIterator<Item = Sentence>) {
         // What a rank does not need, those behind it share.
         let share = self.room / self.ranks.max(1);
         self.ranks = self.ranks.saturating_sub(1);

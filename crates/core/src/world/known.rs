@@ -28,6 +28,15 @@ use crate::side::Side;
 /// were dropped, in a message.
 pub(super) const KEPT: usize = 256;
 
+/// What the program has of a half of a window.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Hold {
+    /// It has not got it, yet or at all.
+    Never,
+    Holds,
+    Dropped,
+}
+
 /// A window as the world remembers it: also before it is registered, and after it is gone.
 pub(super) struct Entry<D: Device> {
     /// How it is opened: a window, or a barrier.
@@ -36,8 +45,8 @@ pub(super) struct Entry<D: Device> {
     pub(super) window: Weak<Watched<D>>,
     /// Why it is revoked; the first cause counts.
     pub(super) cause: Option<Cause>,
-    /// Which halves the program has got, and whether it holds them still. A barrier is one piece, the first.
-    halves: [Option<bool>; 2],
+    /// What the program has of each half. A barrier is one piece, the first.
+    halves: [Hold; 2],
     /// Who has said that its NIC is through with this rank's memory of the window.
     pub(super) through: Vec<usize>,
     /// That memory, when this rank's halves are gone.
@@ -68,7 +77,7 @@ impl<D: Device> Default for Known<D> {
 
 impl<D: Device> Entry<D> {
     fn is_held(&self) -> bool {
-        self.halves.contains(&Some(true))
+        self.halves.contains(&Hold::Holds)
     }
 
     /// Whether neither a stream nor a neighbour's NIC has anything to do with it any more.
@@ -84,7 +93,7 @@ impl<D: Device> Known<D> {
         let before = self.next.checked_sub(1);
         let before = before.and_then(|number| Some((number, self.entries.get(&number)?)));
         if let Some((number, entry)) = before
-            && entry.halves == [None; 2]
+            && entry.halves == [Hold::Never; 2]
             // A number that was given back since asks a second time.
             && self.closed.back() != Some(&number)
         {
@@ -97,7 +106,7 @@ impl<D: Device> Known<D> {
             name: name.clone(),
             window: Weak::new(),
             cause: None,
-            halves: [None; 2],
+            halves: [Hold::Never; 2],
             through: Vec::new(),
             outlives: None,
         };
@@ -141,10 +150,14 @@ impl<D: Device> Known<D> {
 
     /// The program has got these halves of a window, or holds them no more.
     pub(super) fn set_held(&mut self, number: u32, sides: &[Side], held: bool) {
+        let hold = match held {
+            true => Hold::Holds,
+            false => Hold::Dropped,
+        };
         let entry = self.living(number);
         let before = entry.is_held();
         for side in sides {
-            entry.halves[*side as usize] = Some(held);
+            entry.halves[*side as usize] = hold;
         }
         let (what, name, now) = (entry.what, entry.name.clone(), entry.is_held());
         let names = self.held.entry(what).or_default();
@@ -198,7 +211,7 @@ impl<D: Device> Known<D> {
         let dropped = |(number, entry): (&u32, &Entry<D>)| {
             let (number, halves) = (*number, entry.halves);
             let sides = Side::BOTH.into_iter();
-            let gone = sides.filter(move |side| halves[*side as usize] == Some(false));
+            let gone = sides.filter(move |side| halves[*side as usize] == Hold::Dropped);
             gone.map(move |side| (number, side))
         };
         last.flat_map(dropped).collect()
