@@ -3,6 +3,7 @@
 //! This crate knows no vendor: it is generic over a device of `tidegate-hal`. The facade `tidegate` re-exports it for the devices
 //! that are built in.
 
+mod argument;
 pub mod capture;
 mod carry;
 mod collective;

@@ -23,10 +23,10 @@ use std::sync::Arc;
 use tidegate_hal::device::{Call, Device, Parameters, Stream as _};
 use tidegate_hal::memory::Ptr;
 
+use crate::argument::{Argument, Lowered};
 use crate::carry::{Carry, Visitor};
 use crate::element::Element;
 use crate::error::{Error, Rejected, Result, push, reserved};
-use crate::kernel::{Argument, Lowered};
 use crate::layout::Layout;
 use crate::nic::Touch;
 use crate::place::{On, OnHost, Place};

@@ -12,62 +12,14 @@ mod foreign;
 mod function;
 mod launch;
 
+pub use crate::argument::{Argument, Exclusive, Lowered, Shared};
 pub use foreign::{Foreign, foreign};
 pub use function::{Function, Launch, Module, Parameter, Plain, Signature};
 
 use tidegate_hal::device::{Device, Parameters};
-use tidegate_hal::memory::Ptr;
 
-use crate::element::Element;
 use crate::error::{Error, Result};
-use crate::nic::Touch;
-use crate::place::On;
-use crate::region::Region;
 use crate::stream::Stream;
-
-/// An argument of a kernel, of stream `'s`.
-///
-/// # Safety
-///
-/// What it is lowered to may be viewed by work of stream `'s`, in order; and two arguments that exist at a time are not
-/// lowered to views of the same memory unless both are shared.
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` cannot be an argument of a kernel on this stream",
-    note = "kernels take `&region`, `&mut region` (`Region<T, On<'s>>`, or a `Part`), `inbox.view()`, or a tuple of them and of numbers of a fixed size: `u64` instead of `usize`, `u8` instead of `bool`"
-)]
-pub unsafe trait Argument<'s, D: Device> {
-    /// What is enqueued in its place.
-    type Lowered: Lowered;
-    /// Lowers it for a kernel that is about to be enqueued on `stream`; first enqueues the wait for whatever still stands
-    /// against what the kernel does with it (a NIC's reads of a region that will be written).
-    ///
-    /// # Errors
-    ///
-    /// If the device refuses.
-    fn lower(self, stream: &Stream<'s, D>) -> Result<Self::Lowered>;
-}
-
-/// An argument in the queue: addresses.
-///
-/// # Safety
-///
-/// `view` may be called while the kernel runs on the stream that the argument came from.
-pub unsafe trait Lowered: Copy + Send + 'static {
-    /// What a closure kernel sees.
-    type View<'k>;
-
-    /// Makes the view.
-    ///
-    /// # Safety
-    ///
-    /// Called by the stream's executor, for a kernel that was enqueued with this argument; the view is dropped before
-    /// the next work item. No other view of the same argument exists.
-    unsafe fn view<'k>(self) -> Self::View<'k>;
-
-    /// Appends what device code gets in its place. A slice is two parameters: an address, and a length in elements (8
-    /// bytes each).
-    fn push(self, parameters: &mut Parameters);
-}
 
 /// A kernel that can be enqueued with arguments `A`.
 #[diagnostic::on_unimplemented(
@@ -85,104 +37,6 @@ pub trait Kernel<'s, D: Device, A> {
     ///
     /// If the device refuses.
     fn enqueue(self, stream: &Stream<'s, D>, arguments: A) -> Result<()>;
-}
-
-/// A shared view to be.
-pub struct Shared<T> {
-    ptr: Ptr,
-    len: usize,
-    marker: std::marker::PhantomData<T>,
-}
-
-/// An exclusive view to be.
-pub struct Exclusive<T>(Shared<T>);
-
-impl<T> Shared<T> {
-    pub(crate) fn new(ptr: Ptr, len: usize) -> Self {
-        Shared {
-            ptr,
-            len,
-            marker: std::marker::PhantomData,
-        }
-    }
-}
-
-impl<T> Exclusive<T> {
-    pub(crate) fn new(ptr: Ptr, len: usize) -> Self {
-        Exclusive(Shared::new(ptr, len))
-    }
-}
-
-impl<T> Clone for Shared<T> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-impl<T> Copy for Shared<T> {}
-impl<T> Clone for Exclusive<T> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-impl<T> Copy for Exclusive<T> {}
-
-fn whole<T: Element, D: Device>(region: &Region<T, On<'_, D>>) -> Shared<T> {
-    let ptr = if region.is_empty() {
-        Ptr(std::ptr::NonNull::<T>::dangling().as_ptr().cast())
-    } else {
-        region.body.ptr()
-    };
-    Shared::new(ptr, region.len())
-}
-
-// SAFETY: the region is at home on the stream; a shared borrow gives a shared view.
-unsafe impl<'s, T: Element, D: Device> Argument<'s, D> for &Region<T, On<'s, D>> {
-    type Lowered = Shared<T>;
-    #[inline]
-    fn lower(self, stream: &Stream<'s, D>) -> Result<Shared<T>> {
-        self.body.settle(stream, Touch::Read)?;
-        Ok(whole(self))
-    }
-}
-
-// SAFETY: the region is at home on the stream; an exclusive borrow gives the one exclusive view.
-unsafe impl<'s, T: Element, D: Device> Argument<'s, D> for &mut Region<T, On<'s, D>> {
-    type Lowered = Exclusive<T>;
-    #[inline]
-    fn lower(self, stream: &Stream<'s, D>) -> Result<Exclusive<T>> {
-        self.body.settle(stream, Touch::Write)?;
-        Ok(Exclusive(whole(self)))
-    }
-}
-
-// SAFETY: see `view`.
-unsafe impl<T: Element> Lowered for Shared<T> {
-    type View<'k> = &'k [T];
-
-    unsafe fn view<'k>(self) -> &'k [T] {
-        // SAFETY: `ptr` and `len` are of a region on the stream: live until the stream has passed, aligned, all bytes valid;
-        // what writes it is work of this stream, in order, and no exclusive view was borrowed for the same kernel.
-        unsafe { std::slice::from_raw_parts(self.ptr.0.cast::<T>(), self.len) }
-    }
-
-    fn push(self, parameters: &mut Parameters) {
-        parameters.push(&self.ptr);
-        parameters.push(&(self.len as u64));
-    }
-}
-
-// SAFETY: see `view`.
-unsafe impl<T: Element> Lowered for Exclusive<T> {
-    type View<'k> = &'k mut [T];
-
-    unsafe fn view<'k>(self) -> &'k mut [T] {
-        // SAFETY: as for the shared view; this one was borrowed exclusively, so the kernel has no other.
-        unsafe { std::slice::from_raw_parts_mut(self.0.ptr.0.cast::<T>(), self.0.len) }
-    }
-
-    fn push(self, parameters: &mut Parameters) {
-        self.0.push(parameters);
-    }
 }
 
 /// What has no room among the parameters of a kernel is not launched.

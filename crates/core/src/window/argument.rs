@@ -11,9 +11,9 @@ use super::view::LoweredSlots;
 #[cfg(doc)]
 use super::view::Slots;
 use super::{Atomic, ByRange, BySlot};
+use crate::argument::{Argument, Exclusive, Shared};
 use crate::element::Element;
 use crate::error::Result;
-use crate::kernel::{Argument, Exclusive, Shared};
 use crate::stream::Stream;
 
 /// An inbox as a kernel's argument: [`Slots`] for the kernel. See [`Inbox::view`].

@@ -7,9 +7,9 @@ use tidegate_hal::device::{Device, Parameters};
 use tidegate_hal::memory::{Block, Ptr, Sharing};
 use tidegate_words::{Word, ahead};
 
+use crate::argument::Lowered;
 use crate::element::Element;
 use crate::error::Result;
-use crate::kernel::Lowered;
 
 /// Where an inbox's memory is.
 pub(super) struct Table<D: Device> {
