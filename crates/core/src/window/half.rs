@@ -1,0 +1,202 @@
+//! What both halves of a window have.
+
+use std::sync::Arc;
+
+use tidegate_hal::batch::{Batch, Landed};
+use tidegate_hal::device::{Device, Fault, Reclaim};
+use tidegate_hal::memory::Ptr;
+
+use super::group::Group;
+use super::through::Reach;
+use crate::epochs::Epochs;
+use crate::error::{Cause, Error, Result};
+use crate::ground::ReclaimOf;
+use crate::myself::Myself;
+use crate::nic::Line;
+use crate::place::Brand;
+use crate::side::Side;
+use crate::stream::{Arm, Stream, armed};
+use crate::world::{Watched, World};
+
+/// A peer as one half of a window sees it.
+pub(super) struct Peer {
+    pub(super) rank: usize,
+    /// The word that this rank waits on for the peer, with the operand beside it.
+    pub(super) word: Ptr,
+    pub(super) operand: Ptr,
+    /// The operand of the wait for a buffer of staging, if the peer is far.
+    pub(super) buffers: Ptr,
+    /// Of an origin, where what it puts may be found before its word has come.
+    pub(super) landed: Option<Landed>,
+    pub(super) way: Way,
+}
+
+/// How this rank's streams reach a peer.
+pub(super) enum Way {
+    /// They add to the peer's word themselves, and ring its bell.
+    Mapped { word: Ptr, bell: Ptr },
+    /// They ring for a program of the NIC.
+    Nic(Arc<Line>),
+}
+
+impl Drop for Way {
+    fn drop(&mut self) {
+        // Regions may hold the line still, for what is under way.
+        if let Way::Nic(line) = self {
+            line.end();
+        }
+    }
+}
+
+impl Peer {
+    /// The way by the NIC, if that is it.
+    pub(super) fn line(&self) -> Option<&Arc<Line>> {
+        match &self.way {
+            Way::Mapped { .. } => None,
+            Way::Nic(line) => Some(line),
+        }
+    }
+}
+
+/// What the tokens of a half are typed by.
+pub(super) type Typed<'s, T, K> = std::marker::PhantomData<(Brand<'s>, fn(T, K) -> T)>;
+
+/// What both halves have, and what must outlive all work of the stream with them.
+pub(super) struct Half<D: Device> {
+    pub(super) id: u64,
+    pub(super) home: Arc<ReclaimOf<D>>,
+    pub(super) world: World<D>,
+    pub(super) window: Arc<Watched<D>>,
+    /// The windows' blocks of all ranks that this one exchanges with.
+    pub(super) _blocks: Arc<Vec<Option<D::Block>>>,
+    /// Lets peers reach this rank's block through the NIC.
+    pub(super) _reach: Arc<Reach<D>>,
+    /// Ascending.
+    pub(super) peers: Vec<Peer>,
+    /// What both halves know of each other, if this rank is its own peer.
+    pub(super) myself: Option<Arc<Myself<D>>>,
+    pub(super) epochs: Arc<Epochs>,
+}
+
+impl<D: Device> Half<D> {
+    pub(super) fn ready(&self, stream: &Stream<'_, D>) -> Result<()> {
+        self.window.usable()?;
+        stream.healthy()
+    }
+
+    /// A token of an open epoch is being dropped: `token` says which, and before what.
+    pub(super) fn revoke(&self, token: &str) {
+        if !self.world.process().is_this() {
+            return;
+        }
+        let (rank, token) = (self.world.rank(), token.to_owned());
+        let cause = match self.home.fault() {
+            // It is dropped because it cannot be closed any more: whoever asks is to hear what came first.
+            Some(Fault::Wait { tag, .. }) => self.world.cause_of(tag),
+            Some(fault @ Fault::Kernel(_)) => self.world.cause_of_kernel(&fault),
+            // Nobody has dropped it on purpose.
+            _ if std::thread::panicking() => Cause::Panicked { rank, token },
+            _ => Cause::Dropped { rank, token },
+        };
+        self.world.revoke(&self.window, cause);
+    }
+
+    /// The indices of a group's ranks among the peers.
+    pub(super) fn members(&self, group: &Group, role: &'static str) -> Result<Vec<usize>> {
+        group
+            .ranks()
+            .iter()
+            .map(|rank| {
+                self.world.check_rank(*rank)?;
+                self.peers
+                    .binary_search_by_key(rank, |peer| peer.rank)
+                    .map_err(|_| Error::NotInGroup {
+                        window: self.window.name.clone(),
+                        rank: *rank,
+                        role,
+                    })
+            })
+            .collect()
+    }
+}
+
+/// Owns the body of a half; gives it to the stream's reclaimer when dropped.
+pub(super) struct Held<B: Body>(Option<Box<B>>);
+
+/// The body of a half.
+pub(super) trait Body: Send + 'static {
+    type Device: Device;
+    const SIDE: Side;
+    fn half(&self) -> &Half<Self::Device>;
+}
+
+impl<B: Body> Held<B> {
+    pub(super) fn new(body: B) -> Self {
+        Held(Some(Box::new(body)))
+    }
+
+    /// Moves the body out, to another token.
+    pub(super) fn take(&mut self) -> Held<B> {
+        Held(self.0.take())
+    }
+
+    /// Whether the body has been moved out.
+    pub(super) fn is_taken(&self) -> bool {
+        self.0.is_none()
+    }
+}
+
+impl<B: Body> std::ops::Deref for Held<B> {
+    type Target = B;
+    fn deref(&self) -> &B {
+        self.0
+            .as_ref()
+            .expect("only a token that is being dropped has no body")
+    }
+}
+
+impl<B: Body> std::ops::DerefMut for Held<B> {
+    fn deref_mut(&mut self) -> &mut B {
+        self.0
+            .as_mut()
+            .expect("only a token that is being dropped has no body")
+    }
+}
+
+impl<B: Body> Drop for Held<B> {
+    fn drop(&mut self) {
+        // Batches and kernels in the queue point into the window's memory and tables.
+        if let Some(body) = self.0.take() {
+            if !body.half().world.process().is_this() {
+                return std::mem::forget(body);
+            }
+            let half = body.half();
+            let home = half.home.clone();
+            half.world.drops(half.window.id, &[B::SIDE]);
+            if let Some(myself) = &half.myself {
+                myself.dropped(B::SIDE, &home);
+            }
+            home.retire(body);
+        }
+    }
+}
+
+/// Submits a batch of window halves that rings for what the NIC is to be armed with.
+#[inline]
+pub(super) fn submit_armed<D: Device>(
+    stream: &Stream<'_, D>,
+    arms: &[&[Arm<D>]],
+    batch: &Arc<Batch>,
+) -> Result<()> {
+    armed(stream, arms, batch, || submit(stream, batch))
+}
+
+/// Submits a batch of a window half.
+pub(super) fn submit<D: Device>(stream: &Stream<'_, D>, batch: &Arc<Batch>) -> Result<()> {
+    use tidegate_hal::device::Stream as _;
+    // SAFETY: the batches of a half are made in this module: words, bells and peers' memory lie in blocks that the half holds and
+    // that are retired in stream order; sources and results are regions of this stream, which are too; index tables are kept
+    // by the batch; epochs order the accesses of other ranks, and slots, ranges or atomicity keep origins apart.
+    unsafe { stream.raw().submit(batch) }?;
+    Ok(())
+}
