@@ -113,9 +113,8 @@ pub(crate) struct Watch {
 struct State {
     stop: bool,
     deadline: Duration,
-    reported: Option<Instant>,
-    /// Whether a report has been asked for, and has not come.
-    promised: bool,
+    asked: Asked,
+    /// The last report.
     report: Option<String>,
     /// On the reporter: the round of questions under way.
     round: Option<Round>,
@@ -123,28 +122,39 @@ struct State {
     rounds: u32,
 }
 
+/// Whether a report that is to name this rank's waits was asked for, and when.
+enum Asked {
+    Never,
+    /// It has not come.
+    Promised(Instant),
+    Heard(Instant),
+}
+
 impl State {
     /// Whether this rank should have a round of questions begun: one report a wait; and again if it lasts a deadline
     /// longer.
     fn is_due(&self) -> bool {
-        let again = |at: Instant| at.elapsed() >= self.deadline;
-        self.reported.is_none_or(again)
+        match self.asked {
+            Asked::Never => true,
+            Asked::Promised(at) | Asked::Heard(at) => at.elapsed() >= self.deadline,
+        }
     }
 
     /// Round `number` asks this rank what it waits for: that will be in the report, and needs no other.
-    fn asked(&mut self, number: u32) {
+    fn is_asked(&mut self, number: u32) {
         self.rounds = number;
         self.promise();
     }
 
     fn promise(&mut self) {
-        self.reported = Some(Instant::now());
-        self.promised = true;
+        self.asked = Asked::Promised(Instant::now());
     }
 
     fn heard(&mut self, report: String) {
         self.report = Some(report);
-        self.promised = false;
+        if let Asked::Promised(at) = self.asked {
+            self.asked = Asked::Heard(at);
+        }
     }
 
     /// On the reporter: begins a round for a rank that knew of the first `known` ones, and gives its number. None if a later
@@ -154,7 +164,7 @@ impl State {
             return None;
         }
         let number = self.rounds + 1;
-        self.asked(number);
+        self.is_asked(number);
         self.round = Some(Round {
             number,
             until: Instant::now() + PATIENCE,
@@ -176,8 +186,7 @@ impl Default for Watch {
         let state = State {
             stop: false,
             deadline,
-            reported: None,
-            promised: false,
+            asked: Asked::Never,
             report: None,
             round: None,
             rounds: 0,
@@ -216,8 +225,8 @@ impl Watch {
     /// The reporter has ended: what it has promised is for the next one to do.
     pub(crate) fn reporter_gone(&self) {
         let mut state = lock(&self.state);
-        if std::mem::take(&mut state.promised) {
-            state.reported = None;
+        if matches!(state.asked, Asked::Promised(_)) {
+            state.asked = Asked::Never;
         }
     }
 
@@ -385,7 +394,7 @@ pub(crate) fn on_message(rank: &impl Overseen, from: usize, message: WatchMessag
     match message {
         WatchMessage::Stuck { asked } => begin_round(rank, asked),
         WatchMessage::Query { round } => {
-            lock(&rank.watch().state).asked(round);
+            lock(&rank.watch().state).is_asked(round);
             let answer = answer(rank);
             send(rank, Some(&[from]), WatchMessage::Answer { round, answer });
         }

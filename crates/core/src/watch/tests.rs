@@ -270,7 +270,7 @@ fn the_next_reporter_makes_the_report_that_the_last_one_owed() {
     watch.reporter_gone();
     assert!(lock(&watch.state).is_due(), "nobody else will report it");
     // One that has come is not made twice.
-    lock(&watch.state).asked(1);
+    lock(&watch.state).is_asked(1);
     lock(&watch.state).heard("a report".into());
     watch.reporter_gone();
     assert!(!lock(&watch.state).is_due());
@@ -319,7 +319,7 @@ fn the_lowest_rank_that_remains_reports() {
 fn who_was_asked_does_not_ask() {
     let watch = Watch::default();
     let mut state = lock(&watch.state);
-    state.asked(1);
+    state.is_asked(1);
     assert!(!state.is_due());
     assert_eq!(state.rounds, 1);
 }

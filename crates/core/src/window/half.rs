@@ -194,7 +194,7 @@ pub(super) fn submit_armed<D: Device>(
 /// Submits a batch of a window half.
 pub(super) fn submit<D: Device>(stream: &Stream<'_, D>, batch: &Arc<Batch>) -> Result<()> {
     use tidegate_hal::device::Stream as _;
-    // SAFETY: the batches of a half are made in this module: words, bells and peers' memory lie in blocks that the half holds and
+    // SAFETY: the batches of a half are made in this folder: words, bells and peers' memory lie in blocks that the half holds and
     // that are retired in stream order; sources and results are regions of this stream, which are too; index tables are kept
     // by the batch; epochs order the accesses of other ranks, and slots, ranges or atomicity keep origins apart.
     unsafe { stream.raw().submit(batch) }?;
