@@ -23,7 +23,7 @@
 //!
 //! | MPI | here | what is different |
 //! |---|---|---|
-//! | `MPI_Init`, `MPI_Comm_rank`, `size` | [`World::init`](crate::World::init), [`rank`](crate::World::rank), [`size`](crate::World::size) | no MPI is needed; inside an MPI job, with the feature `mpi`, `World::from_mpi(&communicator)` |
+//! | `MPI_Init`, `MPI_Comm_rank`, `size` | [`World::init`](crate::Init::init), [`rank`](crate::World::rank), [`size`](crate::World::size) | no MPI is needed; inside an MPI job, with the feature `mpi`, `World::from_mpi(&communicator)` |
 //! | `MPI_Alloc_mem`, a buffer | [`Region`](crate::Region) | it belongs to the host, to one stream, or to an open epoch, and its type says which |
 //! | `MPI_Win_allocate`, `MPI_Win_create` | [`Window::by_slot`](crate::window::Window::by_slot), [`by_range`](crate::window::Window::by_range), [`atomic`](crate::window::Window::atomic), then `open(&stream)` | says beforehand who may write what; all ranks check that their declarations fit together |
 //! | `MPI_Win_free` | drop both halves | not collective; memory stays until the stream is past it |

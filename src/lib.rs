@@ -45,7 +45,7 @@
 //!
 //! | to | look at |
 //! |---|---|
-//! | start, and find the others | [`World::init`], [`World::local`], [`launch`] |
+//! | start, and find the others | [`World::init`](Init::init), [`World::local`], [`launch`] |
 //! | say who may write what | [`window`]: by slot, by range, atomic |
 //! | compute between epochs | [`Stream::launch`](generic::Stream::launch), on GPUs [`kernel!`] and [`cuda`] |
 //! | do all of an epoch as one work item | [`exchange`]; who only receives [`Inbox::expose`] |
@@ -55,7 +55,7 @@
 //! | send messages whose length is known at run time only | [`varying_messages`] |
 //! | wait in async code | [`Stream::synchronized`](generic::Stream::synchronized), [`Region::into_host_async`](generic::Region::into_host_async) |
 //! | use streams and memory of another CUDA library | [`cuda::interop`] |
-//! | reach other nodes | [`fabric`] and [`WorldOptions::nic`] |
+//! | reach other nodes | [`World::init`](Init::init) does; [`fabric`] has the options |
 //! | run inside an MPI job, or over nothing but an MPI | the feature `mpi`: `tidegate::mpi`, and [`coming_from_mpi`] |
 //! | write a device or a NIC of one's own | [`hal`] |
 //!
@@ -208,15 +208,18 @@ pub type Graph<'s, D = Host> = tidegate_core::Graph<'s, D>;
 /// What most programs need.
 pub mod prelude {
     pub use crate::{
-        Access, AllReduce, At, Barrier, Carry, Element, Exposed, Graph, Group, Inbox, Layout, On,
-        Op, Outbox, Part, Region, Result, Slot, Slots, Stream, Window, World, exchange, stream,
+        Access, AllReduce, At, Barrier, Carry, Element, Exposed, Graph, Group, Inbox, Init, Layout,
+        On, Op, Outbox, Part, Region, Result, Slot, Slots, Stream, Window, World, exchange, stream,
     };
     #[cfg(feature = "mpi")]
     pub use tidegate_mpi::FromMpi;
 }
 
 pub mod coming_from_mpi;
+mod start;
 pub mod varying_messages;
+
+pub use start::Init;
 
 /// The README's programs, compiled.
 #[cfg(doctest)]

@@ -88,18 +88,16 @@ fn role_of_a_rank() {
     let Ok(role) = std::env::var(ROLE) else {
         return;
     };
-    let mut choice = Choice::from_env().unwrap();
-    let mut options = Options::default();
-    if role == "unheard" {
-        options = options.silence(SILENCE);
-        let rank: usize = std::env::var("RANK").unwrap().parse().unwrap();
-        choice = choice.address(HOLES[rank]);
-    }
-    let wire = FabricWire::open(&choice).unwrap();
-    let engine = std::env::var(EngineChoice::VARIABLE).unwrap();
-    assert_eq!(wire.triggered().is_some(), engine == "triggered");
-    let nic = Fabric::over(wire, options);
-    let world: World = World::init_with(WorldOptions::new().nic(nic)).unwrap();
+    let world = match role.as_str() {
+        // The NIC comes by itself.
+        "ring" => World::init(),
+        "no NIC" => {
+            let error = World::init().map(|_: World| ()).unwrap_err();
+            return println!("refused: {error}");
+        }
+        _ => World::init_with(WorldOptions::new().nic(nic(role == "unheard"))),
+    };
+    let world: World = world.unwrap();
     match role.as_str() {
         "ring" => ring::run(world, Buffers::Double, 50).unwrap(),
         "signals" => signals::run(&world).unwrap(),
@@ -112,6 +110,21 @@ fn role_of_a_rank() {
         }
         other => panic!("there is no role {other}"),
     }
+}
+
+/// A NIC that the program brings, perhaps at an address at which nothing arrives.
+fn nic(unheard: bool) -> Fabric<FabricWire> {
+    let mut choice = Choice::from_env().unwrap();
+    let mut options = Options::default();
+    if unheard {
+        options = options.silence(SILENCE);
+        let rank: usize = std::env::var("RANK").unwrap().parse().unwrap();
+        choice = choice.address(HOLES[rank]);
+    }
+    let wire = FabricWire::open(&choice).unwrap();
+    let engine = std::env::var(EngineChoice::VARIABLE).unwrap();
+    assert_eq!(wire.triggered().is_some(), engine == "triggered");
+    Fabric::over(wire, options)
 }
 
 /// Exchanges with all others until something fails. `panics`: from when it is at it, whoever listens to events does.
@@ -167,6 +180,24 @@ fn rings_between_nodes() {
         let outcome = running.wait();
         let texts = texts(&outcome);
         assert!(outcome.success(), "{provider}, {engine:?}: {texts:#?}");
+    }
+}
+
+/// Whether libfabric is there or not.
+#[test]
+fn without_a_nic_all_ranks_of_two_nodes_are_refused_alike() {
+    let job = Job::new(std::env::current_exe().unwrap(), 3)
+        .args(["--exact", "nodes::role_of_a_rank", "--nocapture"])
+        .env(ROLE, "no NIC")
+        .env(Choice::PROVIDER, "no-such-provider")
+        .output(Output::Captured)
+        .nodes(Nodes::of([2, 1]));
+    let outcome = job.run().unwrap();
+    let texts = texts(&outcome);
+    assert!(outcome.success(), "{texts:#?}");
+    for text in &texts {
+        let refused = "refused: rank 0 could not open the NIC that the job needs: ";
+        assert!(text.contains(refused), "{texts:#?}");
     }
 }
 

@@ -86,7 +86,7 @@ pub fn run<D: FacesDevice>(args: &FacesArgs) -> Result<u8, Box<dyn Error>> {
             label,
             slots,
         } = args.over.world()?;
-        let world = World::<D>::init_with(options)?;
+        let world = World::<D>::join(options)?;
         if let Some(path) = &args.timeline {
             return record(args, &world, path);
         }

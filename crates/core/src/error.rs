@@ -224,6 +224,15 @@ pub enum Error {
     /// The NIC refused.
     #[error(transparent)]
     Nic(#[from] tidegate_hal::nic::NicError),
+    /// The ranks are on several nodes, or a rank's route asks for a NIC, and a rank could not open its NIC. All ranks get
+    /// this.
+    #[error("rank {rank} could not open the NIC that the job needs: {reason}")]
+    NoNic {
+        /// The lowest such rank.
+        rank: usize,
+        /// What it has met.
+        reason: String,
+    },
     /// The job could not be joined.
     #[error(transparent)]
     Join(#[from] tidegate_boot::BootError),

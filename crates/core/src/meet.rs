@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use tidegate_hal::control::{Control, Handle, Packet};
 use tidegate_hal::device::{Device, DeviceError};
 use tidegate_hal::memory::{Block as _, Sharing};
-use tidegate_hal::nic::{Connection, Keep, Key, Memory, Nic, Registration, Signalled};
+use tidegate_hal::nic::{Connection, Keep, Key, Memory, Nic, NicError, Registration, Signalled};
 use tidegate_words::Bell;
 
 use crate::error::{Error, Result};
@@ -21,7 +21,8 @@ struct Hello {
     process: u64,
     /// How much of the hardware it may use while others use it, too.
     portion: usize,
-    nic: Option<HelloNic>,
+    /// Its NIC, if it has one; or why it could not open the one that it needs.
+    nic: Result<Option<HelloNic>, String>,
 }
 
 #[derive(serde::Serialize, serde::Deserialize)]
@@ -73,14 +74,19 @@ type Calls = (
     Box<dyn Fn(usize, u64) + Send + Sync>,
 );
 
-/// Exchanges bells, and what NICs need of each other. Collective.
+/// Exchanges bells, and what NICs need of each other. Collective. A rank that could not open its NIC tells the others, so
+/// that all of them fail alike.
 pub(crate) fn meet<D: Device>(
     control: &dyn Control,
     device: &D,
-    nic: Option<Arc<dyn Nic>>,
+    opened: Result<Option<Arc<dyn Nic>>, NicError>,
     calls: Calls,
 ) -> Result<Met<D>> {
     let bytes = size_of::<Bell>();
+    let (nic, no_nic) = match opened {
+        Ok(nic) => (nic, None),
+        Err(error) => (None, Some(error.to_string())),
+    };
     if let Some(nic) = &nic {
         nic.begin(device.staged())?;
     }
@@ -98,9 +104,10 @@ pub(crate) fn meet<D: Device>(
         hardware: device.hardware(),
         process: process(),
         portion: device.portion(),
-        nic: match &nic {
-            None => None,
-            Some(nic) => {
+        nic: match (&nic, no_nic) {
+            (_, Some(reason)) => Err(reason),
+            (None, None) => Ok(None),
+            (Some(nic), None) => {
                 let memory = Memory {
                     base: rung.base(),
                     bytes,
@@ -113,11 +120,11 @@ pub(crate) fn meet<D: Device>(
                 registration = Some(guard);
                 let bell = (key.bytes, key.handle.is_some());
                 handles.extend(key.handle);
-                Some(HelloNic {
+                Ok(Some(HelloNic {
                     name: nic.name().into(),
                     address: nic.address(),
                     bell,
-                })
+                }))
             }
         },
     };
@@ -152,7 +159,8 @@ pub(crate) fn meet<D: Device>(
             Err(DeviceError::Unsupported { .. }) => None,
             bell => bell?,
         });
-        theirs.push((said.nic, handles.next()));
+        let nic = said.nic.map_err(|reason| Error::NoNic { rank, reason })?;
+        theirs.push((nic, handles.next()));
         users.push((said.hardware, said.process, said.portion));
     }
     let mine = (hello.hardware, hello.process, hello.portion);
@@ -243,6 +251,56 @@ fn attach<D: Device>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Route, World, WorldOptions};
+    use tidegate_host::Host;
+    use tidegate_loopback::Loopback;
+
+    /// Two ranks of one node, each with its options.
+    fn join(options: [WorldOptions; 2]) -> Vec<Result<World<Host>>> {
+        let controls = tidegate_boot::local(2).into_iter().zip(options);
+        std::thread::scope(|scope| {
+            let join = |control, options| {
+                let device = Host::open_local(0).unwrap();
+                // SAFETY: the control plane of `tidegate-boot` carries what it is given.
+                unsafe { World::from_control_with(Arc::new(control), device, options) }
+            };
+            let ranks: Vec<_> = controls
+                .map(|(control, options)| scope.spawn(move || join(control, options)))
+                .collect();
+            ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
+        })
+    }
+
+    #[test]
+    fn a_nic_is_opened_only_if_it_is_needed() {
+        let refuses = || Err::<Loopback, _>(NicError::GivenUp);
+        let options = || WorldOptions::new().nic_when_needed(refuses);
+        for route in [Route::Auto, Route::Mapped] {
+            for world in join([(); 2].map(|()| options().route(route.clone()))) {
+                assert!(world.unwrap().nic().is_none());
+            }
+        }
+        // One that the program brings comes first, in whatever order it says so.
+        let brings = [
+            options().nic(Loopback::default()),
+            WorldOptions::new()
+                .nic(Loopback::default())
+                .nic_when_needed(refuses),
+        ];
+        for world in join(brings.map(|options| options.route(Route::Nic))) {
+            assert!(world.unwrap().nic().is_some());
+        }
+    }
+
+    #[test]
+    fn a_rank_without_its_nic_is_named_on_all() {
+        let opens = WorldOptions::new().nic_when_needed(|| Ok(Loopback::default()));
+        let refuses = WorldOptions::new().nic_when_needed(|| Err::<Loopback, _>(NicError::GivenUp));
+        for world in join([opens, refuses].map(|options| options.route(Route::Nic))) {
+            let error = world.map(|_| ()).unwrap_err();
+            assert!(matches!(error, Error::NoNic { rank: 1, .. }), "{error}");
+        }
+    }
 
     #[test]
     fn processes_on_one_piece_of_hardware_are_counted_once() {

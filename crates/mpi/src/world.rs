@@ -38,7 +38,7 @@ use crate::error::MpiError;
 
 /// Makes worlds of communicators: `World::from_mpi(&communicator)`.
 pub trait FromMpi: Sized {
-    /// A world whose ranks are those of the communicator, in the same order, each on the device that `World::init`
+    /// A world whose ranks are those of the communicator, in the same order, each on the device that `World::join`
     /// would take. Collective over the communicator.
     ///
     /// The communicator, and MPI, may go before the world does. What the environment says of limits and nodes

@@ -136,7 +136,7 @@ fn run_on<D: OsuDevice>(args: &OsuArgs) -> Result<u8, Box<dyn Error>> {
             bind_launched(ranks);
         }
         let way = args.over.world()?;
-        let world = World::<D>::init_with(way.options)?;
+        let world = World::<D>::join(way.options)?;
         let over = Transport {
             name: way.label,
             world: &world,

@@ -22,7 +22,7 @@ impl Default for Chunks {
 }
 
 impl Chunks {
-    /// The name of the environment variable that [`World::init_with`](crate::World::init_with) reads.
+    /// The name of the environment variable that [`World::join`](crate::World::join) reads.
     pub const VARIABLE: &'static str = "TIDEGATE_CHUNKS";
 
     /// Everything goes whole.

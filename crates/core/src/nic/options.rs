@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use tidegate_hal::nic::Nic;
-#[cfg(doc)]
-use tidegate_hal::nic::NicError;
+use tidegate_hal::nic::{Nic, NicError};
 
 use super::chunks::Chunks;
 use crate::error::{Error, Result};
@@ -25,7 +23,7 @@ pub enum Route {
 }
 
 impl Route {
-    /// The name of the environment variable that [`World::init`](crate::World::init) reads.
+    /// The name of the environment variable that [`World::join`](crate::World::join) reads.
     pub const VARIABLE: &'static str = "TIDEGATE_ROUTE";
 
     /// Reads `auto`, `mapped`, `nic`, or `nic:` and ranks with commas between (`nic:1,3`).
@@ -61,6 +59,15 @@ impl Route {
         }
     }
 
+    /// Whether it leads to some rank by the NIC, in a job of one node or of several.
+    pub(crate) fn needs_nic(&self, several_nodes: bool) -> bool {
+        match self {
+            Route::Auto => several_nodes,
+            Route::Mapped => false,
+            Route::Nic | Route::NicTo(_) => true,
+        }
+    }
+
     /// Whether a peer is reached by the NIC, where `near` says whether it could be mapped.
     pub(crate) fn by_nic(&self, peer: usize, near: bool) -> bool {
         match self {
@@ -72,10 +79,36 @@ impl Route {
     }
 }
 
+/// Where the NIC of a world comes from.
+#[derive(Clone, Default)]
+pub(crate) enum NicSource {
+    /// There is none.
+    #[default]
+    None,
+    /// The program has opened it.
+    Opened(Arc<dyn Nic>),
+    /// It is opened if the ranks of the job need one.
+    WhenNeeded(Arc<Opener>),
+}
+
+/// Opens a NIC.
+type Opener = dyn Fn() -> Result<Arc<dyn Nic>, NicError> + Send + Sync;
+
+impl NicSource {
+    /// The NIC, if there is to be one.
+    pub(crate) fn open(self, needed: bool) -> Result<Option<Arc<dyn Nic>>, NicError> {
+        match self {
+            NicSource::Opened(nic) => Ok(Some(nic)),
+            NicSource::WhenNeeded(opener) if needed => opener().map(Some),
+            NicSource::None | NicSource::WhenNeeded(_) => Ok(None),
+        }
+    }
+}
+
 /// What a world is made with, beside a control plane and a device.
 #[derive(Clone, Default)]
 pub struct WorldOptions {
-    pub(crate) nic: Option<Arc<dyn Nic>>,
+    pub(crate) nic: NicSource,
     pub(crate) route: Option<Route>,
     pub(crate) staged: bool,
     pub(crate) chunks: Option<Chunks>,
@@ -84,7 +117,7 @@ pub struct WorldOptions {
 }
 
 impl WorldOptions {
-    /// No NIC, and the route that the environment says (with [`World::init_with`](crate::World::init_with); elsewhere
+    /// No NIC, and the route that the environment says (with [`World::join`](crate::World::join); elsewhere
     /// [`Route::Auto`]).
     pub fn new() -> Self {
         WorldOptions::default()
@@ -104,7 +137,24 @@ impl WorldOptions {
     /// Brings a NIC; one endpoint serves one world.
     #[must_use]
     pub fn nic(mut self, nic: impl Nic) -> Self {
-        self.nic = Some(Arc::new(nic));
+        self.nic = NicSource::Opened(Arc::new(nic));
+        self
+    }
+
+    /// Says how to open a NIC if the job needs one: if its ranks are on several nodes, or if the route of this rank asks
+    /// for it. It makes no difference where [`WorldOptions::nic`] has brought a NIC. If it fails, joining the job fails on
+    /// all ranks with [`Error::NoNic`].
+    ///
+    /// `World::init` of the crate `tidegate` opens the libfabric endpoint that the environment describes.
+    #[must_use]
+    pub fn nic_when_needed<N: Nic>(
+        mut self,
+        open: impl Fn() -> Result<N, NicError> + Send + Sync + 'static,
+    ) -> Self {
+        if !matches!(self.nic, NicSource::Opened(_)) {
+            let open = move || open().map(|nic| Arc::new(nic) as Arc<dyn Nic>);
+            self.nic = NicSource::WhenNeeded(Arc::new(open));
+        }
         self
     }
 

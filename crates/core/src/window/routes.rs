@@ -168,7 +168,7 @@ fn import<D: Device>(
         };
         return Err(Error::Invalid(format!(
             "window `{name}`: rank {rank} is to be reached by a NIC, and {who} has none \
-             (`World::init_with(WorldOptions::new().nic(…))` brings one)"
+             (`WorldOptions::nic` brings one)"
         )));
     };
     let nic = &attached.nic;

@@ -45,35 +45,29 @@ use tidegate_hal::process::Process;
 
 use crate::error::{Error, Result};
 use crate::meet::Met;
-use crate::nic::{Attached, Chunks, WorldOptions};
+use crate::nic::{Attached, Chunks, Route, WorldOptions};
 use crate::watch::Watch;
 use events::Broken;
 use inner::Events;
 use known::Known;
 
 impl<D: Device> World<D> {
-    /// Joins the job that the environment describes (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, as `tidegate run` sets
-    /// them), or that of the `mpirun` or `srun` that has started this process, by its key-value store; without any of
-    /// these, a job of one rank.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Join`] if the job cannot be joined, [`Error::Device`] if there is no device.
-    pub fn init() -> Result<Self> {
-        Self::init_with(WorldOptions::new())
-    }
-
     /// The variable that says which of the machine's devices a rank takes (ranks take them by turns), instead of its
     /// number among the ranks of its node. The launcher sets it where one machine acts as several nodes.
     pub const DEVICE: &'static str = "TIDEGATE_DEVICE";
 
-    /// As [`World::init`], with a NIC perhaps. Where the options choose no route, `TIDEGATE_ROUTE` does: see [`Route::parse`];
-    /// and where they do not say how staged puts are cut, `TIDEGATE_CHUNKS` may: see [`Chunks::parse`].
+    /// Joins the job that the environment describes (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, as `tidegate run` sets
+    /// them), or that of the `mpirun` or `srun` that has started this process, by its key-value store; without any of
+    /// these, a job of one rank.
+    ///
+    /// Where the options choose no route, `TIDEGATE_ROUTE` does: see [`Route::parse`]; and where they do not say how staged
+    /// puts are cut, `TIDEGATE_CHUNKS` may: see [`Chunks::parse`].
     ///
     /// # Errors
     ///
-    /// As [`World::init`] and [`World::from_control_with`]; [`Error::Invalid`] if the variable cannot be read.
-    pub fn init_with(mut options: WorldOptions) -> Result<Self> {
+    /// [`Error::Join`] if the job cannot be joined, [`Error::Device`] if there is no device; [`Error::Invalid`] if a
+    /// variable cannot be read; and as [`World::from_control_with`].
+    pub fn join(mut options: WorldOptions) -> Result<Self> {
         options.complete_from_env()?;
         let config = Config::from_env()?;
         options.started_alone = config.is_none();
@@ -83,9 +77,9 @@ impl<D: Device> World<D> {
         unsafe { Self::join_with(control, options) }
     }
 
-    /// As [`World::from_control_with`], on the device that [`World::init`] would take: the rank's number among those of
+    /// As [`World::from_control_with`], on the device that [`World::join`] would take: the rank's number among those of
     /// its node, or what [`World::DEVICE`] says. What the options leave open the environment says, as for
-    /// [`World::init_with`].
+    /// [`World::join`].
     ///
     /// # Errors
     ///
@@ -141,7 +135,7 @@ impl<D: Device> World<D> {
                         let device = D::open_local(control.rank()).expect("the device opens");
                         let options = options(control.rank());
                         let control = Arc::new(control);
-                        // SAFETY: as for `init`.
+                        // SAFETY: as for `join`.
                         let world =
                             unsafe { Self::from_control_with(control.clone(), device, options) }
                                 .expect("the ranks meet");
@@ -178,7 +172,8 @@ impl<D: Device> World<D> {
     ///
     /// # Errors
     ///
-    /// [`Error::Control`], [`Error::Device`], [`Error::Nic`]; [`Error::Invalid`] if the ranks use different devices or NICs.
+    /// [`Error::Control`], [`Error::Device`], [`Error::Nic`]; [`Error::Invalid`] if the ranks use different devices or NICs;
+    /// [`Error::NoNic`], on all ranks alike, if one of them could not open the NIC that is needed.
     ///
     /// # Safety
     ///
@@ -197,7 +192,9 @@ impl<D: Device> World<D> {
             let (asked, broken) = (broken.clone(), broken.clone());
             let failed = Box::new(move |reason| broken.note(reason));
             let asks = Box::new(move |peer, number| asked.ask(peer, number));
-            crate::meet::meet(&*control, &device, options.nic, (failed, asks))?
+            let route = options.route.as_ref().unwrap_or(&Route::Auto);
+            let nic = options.nic.open(route.needs_nic(several_nodes(&*control)));
+            crate::meet::meet(&*control, &device, nic, (failed, asks))?
         };
         let staged = options.staged || device.staged();
         // Streams that turn the NIC's engine themselves cannot fill a chunk meanwhile.
@@ -383,6 +380,12 @@ impl<D: Device> World<D> {
             self.inner.watch.set_deadline(deadline);
         }
     }
+}
+
+/// Whether the ranks of the job are on more than one node.
+fn several_nodes(control: &dyn Control) -> bool {
+    let own = control.node(control.rank());
+    (0..control.size()).any(|rank| control.node(rank) != own)
 }
 
 /// Ends a rank that is a thread when its program panics: a clone of the world that lives on (in a static, say) must not

@@ -11,7 +11,7 @@ use tidegate_host::Host;
 use super::*;
 use crate::error::Cause;
 use crate::window::{Buffers, BySlot, Inbox, Outbox, Slot, Window};
-use crate::{Barrier, Region, Stream};
+use crate::{Barrier, Region, Stream, WorldOptions};
 
 type ControlResult<T> = std::result::Result<T, ControlError>;
 
@@ -376,7 +376,7 @@ fn elements_of_different_types_are_named_by_all() {
 
 #[test]
 fn who_was_started_alone_is_told_how_not_to_be() {
-    let world = World::<Host>::init().unwrap();
+    let world = World::<Host>::join(WorldOptions::new()).unwrap();
     crate::stream!(let s = world.stream().unwrap());
     let window = Window::<u8, _>::by_slot("w").slot_to(1, 0);
     let error = window.open(&s).err().unwrap().to_string();

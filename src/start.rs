@@ -1,0 +1,68 @@
+//! Joining a job, with the NIC that it needs.
+
+use tidegate_core::{Result, World, WorldOptions};
+use tidegate_fabric::{Fabric, Options};
+use tidegate_hal::device::Device;
+use tidegate_hal::nic::NicError;
+
+/// How a rank joins its job: `World::init()`. The preludes have this trait.
+///
+/// It is a trait because the crate that defines [`World`](crate::generic::World) does not know libfabric.
+pub trait Init: Sized {
+    /// Joins the job that the environment describes (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, as `tidegate run` sets
+    /// them), or that of the `mpirun` or `srun` that has started this process; without any of these, a job of one rank.
+    ///
+    /// If the ranks are on several nodes, it opens a NIC by libfabric, as the environment says
+    /// ([`Fabric::from_env`]): the program need not bring one.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Join`](crate::Error::Join) if the job cannot be joined; [`Error::Device`](crate::Error::Device) if there is
+    /// no device; [`Error::NoNic`](crate::Error::NoNic), on all ranks alike, if one of them has no libfabric or no provider.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tidegate::prelude::*;
+    ///
+    /// # fn main() -> Result<()> {
+    /// let world: World = World::init()?;
+    /// println!("rank {} of {}", world.rank(), world.size());
+    /// # Ok(())
+    /// # }
+    /// ```
+    fn init() -> Result<Self> {
+        Self::init_with(WorldOptions::new())
+    }
+
+    /// As [`init`](Self::init), with options. A NIC that they bring is taken instead of libfabric's.
+    ///
+    /// # Errors
+    ///
+    /// As [`init`](Self::init); [`Error::Invalid`](crate::Error::Invalid) if a variable of the environment cannot be read.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tidegate::prelude::*;
+    /// use tidegate::{Route, WorldOptions};
+    ///
+    /// # fn main() -> Result<()> {
+    /// // Ranks of other nodes are refused, where a window would need them.
+    /// let world: World = World::init_with(WorldOptions::new().route(Route::Mapped))?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    fn init_with(options: WorldOptions) -> Result<Self>;
+}
+
+impl<D: Device> Init for World<D> {
+    fn init_with(options: WorldOptions) -> Result<Self> {
+        Self::join(options.nic_when_needed(|| {
+            Fabric::from_env(Options::default()).map_err(|error| NicError::System {
+                what: "opening libfabric",
+                detail: error.to_string(),
+            })
+        }))
+    }
+}
