@@ -273,11 +273,16 @@ impl<D: Device> Inner<D> {
             .get(tag.window)
             .and_then(|entry| entry.cause.clone());
         let lost = |cause: &&Cause| matches!(cause, Cause::PeerLost { .. });
+        let peer = tag.peer as usize;
+        // A rank that misses the peer may have ended since, and its end revokes the window, too: but the peer left first.
+        if revoked.as_ref().is_none_or(|cause| lost(&cause)) && events.left_first.contains(&peer) {
+            return events.gone.get(&peer).cloned();
+        }
         revoked
             .or_else(|| events.gone.values().find(lost).cloned())
             // Who has left may have done so because of it.
-            .or_else(|| events.failed.get(&(tag.peer as usize)).cloned())
-            .or_else(|| events.gone.get(&(tag.peer as usize)).cloned())
+            .or_else(|| events.failed.get(&peer).cloned())
+            .or_else(|| events.gone.get(&peer).cloned())
     }
 
     pub(super) fn on_event(self: &Arc<Self>, event: Event) {
@@ -368,6 +373,10 @@ impl<D: Device> Inner<D> {
             return;
         }
         let reports = events.reporter() == rank;
+        let is_lost = |cause: &Cause| matches!(cause, Cause::PeerLost { .. });
+        if !is_lost(&cause) && !events.gone.values().any(is_lost) {
+            events.left_first.insert(rank);
+        }
         events.gone.insert(rank, cause.clone());
         for entry in events.windows.all_mut() {
             if matches!(cause, Cause::PeerLost { .. }) {

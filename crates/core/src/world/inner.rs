@@ -1,6 +1,6 @@
 //! What a rank knows of the job.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, Weak};
 
 use tidegate_hal::control::{Control, PANICKED};
@@ -83,6 +83,8 @@ impl<D: Device> World<D> {
 pub(super) struct Events<D: Device> {
     /// Ranks that died or left, and how.
     pub(super) gone: BTreeMap<usize, Cause>,
+    /// Ranks that left before any rank was lost: they did not leave because of a loss.
+    pub(super) left_first: BTreeSet<usize>,
     /// Ranks of which a stream has failed by a kernel, of theirs or of another rank, and why: the first of each.
     pub(super) failed: BTreeMap<usize, Cause>,
     /// This rank's NIC is of no more use.

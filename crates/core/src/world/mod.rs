@@ -33,7 +33,7 @@ pub(crate) use inner::Inner;
 pub use inner::World;
 pub(crate) use watched::Watched;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
@@ -205,6 +205,7 @@ impl<D: Device> World<D> {
         let chunks = options.chunks.unwrap_or_else(best);
         let events = Events {
             gone: BTreeMap::new(),
+            left_first: BTreeSet::new(),
             failed: BTreeMap::new(),
             nic_failed: None,
             windows: Known::default(),

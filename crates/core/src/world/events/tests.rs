@@ -172,3 +172,39 @@ fn a_rank_whose_program_has_panicked_has_not_left() {
         }
     }
 }
+
+/// The rank that is waited for has left, and another one ends because of that: or the other way round.
+#[test]
+fn the_first_of_a_departure_and_a_loss_is_the_cause() {
+    use tidegate_hal::batch::{Awaited, Tag};
+    use tidegate_hal::control::Event;
+
+    let left = || Event::Left { rank: 1 };
+    let lost = || Event::Lost {
+        rank: 2,
+        reason: "it has failed".into(),
+    };
+    let cause = |events: [Event; 2]| {
+        let causes = World::<Host>::local(1, |world| {
+            let inner = world.downgrade().upgrade().unwrap();
+            for event in [&events[0], &events[1]] {
+                inner.on_event(event.clone());
+            }
+            let tag = Tag {
+                window: 0,
+                peer: 1,
+                awaited: Awaited::Completion,
+            };
+            inner.cause(tag).expect("there is one")
+        });
+        causes.into_iter().next().expect("there is one rank")
+    };
+    assert!(matches!(
+        cause([left(), lost()]),
+        Cause::PeerLeft { rank: 1 }
+    ));
+    assert!(matches!(
+        cause([lost(), left()]),
+        Cause::PeerLost { rank: 2, .. }
+    ));
+}
