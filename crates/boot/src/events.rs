@@ -10,7 +10,7 @@
 //!
 //! A sink that panics is logged and called again for the next event: an unnoticed death would be a hang.
 
-use crate::lock;
+use crate::lock::lock;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex};

@@ -17,8 +17,9 @@
 //! Where the descriptor is another one, this process goes on as if the variable were not set, and listens at the address of
 //! rank 0 itself. If that address is taken, the error says what may have become of the socket.
 
-use crate::config::{Config, bad};
+use crate::config::Config;
 use crate::error::BootError;
+use crate::variables::bad;
 use rustix::fs::{FileType, fstat};
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::net::sockopt;

@@ -43,6 +43,7 @@ pub mod launch;
 mod launchers;
 mod link;
 mod local;
+mod lock;
 mod loopback;
 mod node;
 mod process;
@@ -52,17 +53,12 @@ mod secret;
 mod service;
 mod shared;
 mod tcp;
+mod variables;
 mod wire;
 
-pub use config::{Config, own_address};
+pub use config::Config;
 pub use error::BootError;
 pub use launchers::Invitation;
 pub use local::{LocalControl, local};
 pub use tcp::TcpControl;
-
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
-/// Locks, whatever happened to an earlier holder: no code here panics while it holds a lock half-way through a change.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
+pub use variables::own_address;

@@ -13,7 +13,7 @@
 //! A child that one of the threads makes by `fork` has no other: there every call is [`ControlError::Forked`].
 
 use crate::events::Events;
-use crate::lock;
+use crate::lock::lock;
 use crate::rounds::{Rounds, Verdict};
 use std::sync::{Arc, Condvar, Mutex};
 use tidegate_hal::control::{Control, ControlError, Event, Handle, PANICKED, Packet, Sink};

@@ -28,7 +28,7 @@
 
 use crate::config::Config;
 use crate::error::BootError;
-use crate::lock;
+use crate::lock::lock;
 use crate::shared::{Command, Phase, Shared, Wait};
 use crate::wire::Message;
 use std::net::TcpListener;

@@ -23,7 +23,7 @@ use crate::config::unheard;
 use crate::error::BootError;
 use crate::hub::{Hub, HubToken};
 use crate::link::{Body, Link};
-use crate::lock;
+use crate::lock::lock;
 use crate::node::{Node, NodeToken};
 use crate::shared::{Blob, Command, Phase, Shared};
 use crate::wire::Message;

@@ -2,7 +2,7 @@
 
 use crate::error::BootError;
 use crate::events::Events;
-use crate::lock;
+use crate::lock::lock;
 use crate::rounds::Rounds;
 use crate::wire::Message;
 use rustix::event::{EventfdFlags, eventfd};

@@ -35,7 +35,7 @@ use crate::hub::Hub;
 use crate::launchers::Session;
 use crate::link::{Body, Link};
 use crate::local::{LocalControl, check_size, duplicate, local};
-use crate::lock;
+use crate::lock::lock;
 use crate::node::Node;
 use crate::process::{self, Again, SAID_AFTER};
 use crate::reach::reach_hub;

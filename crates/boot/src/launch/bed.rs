@@ -1,7 +1,7 @@
 //! The part of the command line that is about a bed.
 
-use super::Nodes;
-use super::cli::say;
+use super::nodes::Nodes;
+use super::say::say;
 use clap::{Args, ValueEnum};
 use std::time::{Duration, Instant};
 use tidegate_testbed::{Bed, BedError, Shape, WireChoice, parse_delay, parse_loss, parse_rate};

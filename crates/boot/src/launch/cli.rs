@@ -1,10 +1,15 @@
 //! The command line of the launcher.
 
+use super::bed::BedArgs;
+use super::error::LaunchError;
+use super::job::{Input, Job, Output};
+use super::nodes::Nodes;
+use super::outcome::Outcome;
+use super::say::say;
 use super::signals::{keep_ends_of_children, survive_file_limits};
-use super::{BedArgs, Input, Job, LaunchError, Nodes, Outcome, Output};
 use clap::{Args, Parser, Subcommand};
 use std::ffi::OsString;
-use std::io::{IsTerminal, Write as _};
+use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::Duration;
 use tidegate_hal::limits::WithLimit;
@@ -167,11 +172,6 @@ impl RunArgs {
             }
         }
     }
-}
-
-/// Says something to whoever started the job. Where nobody reads it `eprintln!` would panic: then nothing is said.
-pub(super) fn say(what: std::fmt::Arguments<'_>) {
-    let _ = writeln!(std::io::stderr(), "tidegate: {what}");
 }
 
 /// As much as main threads usually have.

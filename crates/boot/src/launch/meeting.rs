@@ -1,6 +1,7 @@
 //! Where the ranks of a job meet: chosen before the first one starts.
 
-use super::{Job, LaunchError};
+use super::error::LaunchError;
+use super::job::Job;
 use crate::loopback::loopback;
 use std::net::{SocketAddr, TcpListener};
 

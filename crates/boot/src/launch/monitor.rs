@@ -1,15 +1,18 @@
 //! The thread that starts the ranks and watches them until the last has ended.
 
+use super::error::LaunchError;
 use super::guard::Guard;
+use super::job::{Job, Output};
 use super::meeting::Meeting;
 use super::nodes::Nodes;
-use super::output::{Source, Stream};
-use super::printer::Printer;
+use super::outcome::{Outcome, RankOutcome};
+use super::output::Source;
+use super::printer::{Printer, Stream};
 use super::rank::{Rank, ended_before};
+use super::running::{Process, Remote, Running};
 use super::signals::{is_ignored, keep_ends_of_children, unblock};
 use super::stopped::{LOOK, LOOKS, Stopped, look};
-use super::{Job, LaunchError, Outcome, Output, Process, RankOutcome, Remote, Running};
-use crate::lock;
+use crate::lock::lock;
 use crate::secret::{hex, random};
 use crate::wire::MAX_RANKS;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -75,9 +78,30 @@ struct Monitor {
     hurry: Option<(Instant, Duration)>,
 }
 
+impl Job {
+    /// Starts the ranks. If this process ignores SIGCHLD, that gets its default action: the kernel would throw away how the
+    /// ranks end.
+    ///
+    /// # Errors
+    ///
+    /// If one of them cannot be started; then none is left running.
+    pub fn spawn(self) -> Result<Running, LaunchError> {
+        start(self)
+    }
+
+    /// Starts the ranks and waits for them.
+    ///
+    /// # Errors
+    ///
+    /// As [`Job::spawn`]. That ranks fail is no error but an [`Outcome`].
+    pub fn run(self) -> Result<Outcome, LaunchError> {
+        Ok(self.spawn()?.wait())
+    }
+}
+
 /// Starts the job in a thread of its own. The kernel kills the ranks when the *thread* that started them ends, so
 /// it has to be one that stays until the last of them has ended.
-pub(crate) fn start(job: Job) -> Result<Running, LaunchError> {
+fn start(job: Job) -> Result<Running, LaunchError> {
     if job.ranks == 0 || job.ranks > MAX_RANKS {
         return Err(LaunchError::Ranks {
             ranks: job.ranks,

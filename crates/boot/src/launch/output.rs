@@ -1,19 +1,13 @@
 //! Passes what one rank prints on, in whole lines.
 
-use super::Output;
-use super::printer::Printer;
+use super::job::Output;
+use super::printer::{Printer, Stream};
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// A line longer than this is passed on in pieces.
 const MAX_LINE: usize = 1 << 20;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stream {
-    Out,
-    Err,
-}
 
 /// The reading end of one stream of one rank.
 #[derive(Debug)]

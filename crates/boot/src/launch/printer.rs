@@ -13,8 +13,7 @@
 //! reason is kept, unless it is that the reader has closed its end, as `head` does. A thread that
 //! nobody reads from cannot be ended; it is left behind with what it is writing, and nothing else.
 
-use super::output::Stream;
-use crate::lock;
+use crate::lock::lock;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::io::Errno;
 use std::collections::VecDeque;
@@ -28,6 +27,12 @@ use std::time::{Duration, Instant};
 const FULL: usize = 1 << 20;
 /// What is written at a time: so much a pipe takes whole, whoever else writes to it. And a slow reader is seen to read.
 const PIECE: usize = 4096;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stream {
+    Out,
+    Err,
+}
 
 #[derive(Debug)]
 struct State {

@@ -1,12 +1,13 @@
 //! A rank's process: how it is started, and what is said of its end.
 
+use super::error::LaunchError;
+use super::job::{Input, Job, Output};
 use super::meeting::Meeting;
 use super::nodes::Place;
 use super::stopped::Stopped;
-use super::{Input, Job, LaunchError, Output};
-use crate::config::ADDRESS;
 use crate::inherit::{LISTEN_FD, announce};
 use crate::process::in_words;
+use crate::variables::ADDRESS;
 use rustix::process::{Pid, Signal, getpid, getppid, set_parent_process_death_signal};
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};

@@ -20,9 +20,10 @@
 
 use super::environment::Started;
 use super::meeting::listen_everywhere;
-use crate::config::{Config, address_of, number, own_address};
+use crate::config::Config;
 use crate::error::BootError;
 use crate::loopback::loopback;
+use crate::variables::{address_of, number, own_address};
 use sha2::{Digest, Sha256};
 use std::net::TcpListener;
 

@@ -13,8 +13,8 @@
 //!
 //! Variables that contradict each other, or mean nothing, are errors by name.
 
-use crate::config::{bad, number};
 use crate::error::BootError;
+use crate::variables::{bad, number};
 use crate::wire::MAX_RANKS;
 
 /// Chooses the launcher, or none.

@@ -16,8 +16,9 @@ use std::time::{Duration, Instant};
 
 use super::meeting::{self, Met};
 use super::record::{self, Record};
-use crate::config::{Config, text};
+use crate::config::Config;
 use crate::error::BootError;
+use crate::variables::{own_address, text};
 
 /// How the other ranks get to rank 0, and what proves that they may.
 #[derive(Clone, Debug)]
@@ -94,7 +95,7 @@ impl Invitation {
     pub fn patience() -> Result<Duration, BootError> {
         let mut config = Config::new(0, 1, "", "");
         config.read_settings(&|name| text(&std::env::var_os, name))?;
-        crate::config::own_address()?;
+        own_address()?;
         Ok(config.timeout)
     }
 }

@@ -69,7 +69,8 @@ pub(crate) use session::Session;
 
 use crate::config::Config;
 use crate::error::BootError;
-use crate::lock;
+use crate::lock::lock;
+use crate::variables::{secret, text};
 use environment::{Started, Way};
 use meeting::Met;
 use std::ffi::OsString;
@@ -83,7 +84,7 @@ static MET: Mutex<Option<Result<Met, String>>> = Mutex::new(None);
 pub(crate) fn config(
     lookup: impl Fn(&'static str) -> Option<OsString>,
 ) -> Result<Option<Config>, BootError> {
-    let text = |name| crate::config::text(&lookup, name);
+    let text = |name| text(&lookup, name);
     let Some(started) = environment::started(&text)? else {
         return Ok(None);
     };
@@ -93,7 +94,7 @@ pub(crate) fn config(
     if started.size == Some(1) {
         return Ok(Some(settings));
     }
-    let mut config = match (crate::config::secret(&text)?, &started.way) {
+    let mut config = match (secret(&text)?, &started.way) {
         (Some(secret), _) => apart::config(&started, secret, &text)?,
         (None, Way::Nothing) => {
             return Err(BootError::NoStore {

@@ -1,0 +1,203 @@
+//! What a job is: its program, its ranks, and what becomes of their output.
+
+use super::error::LaunchError;
+use super::nodes::Nodes;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+use tidegate_testbed::Bed;
+
+/// What becomes of what the ranks print.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Output {
+    /// Whole lines, each with `[rank] ` in front, to the launcher's own stdout and stderr.
+    #[default]
+    Labelled,
+    /// Whole lines without labels.
+    Plain,
+    /// Kept for the [`Outcome`].
+    Captured,
+    /// The ranks write to the launcher's stdout and stderr themselves.
+    Inherited,
+    /// Thrown away.
+    Discarded,
+}
+
+impl Output {
+    /// Whether the launcher prints it.
+    pub(super) fn is_printed(self) -> bool {
+        matches!(self, Output::Labelled | Output::Plain)
+    }
+}
+
+/// What rank 0 reads; the others read nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Input {
+    /// Nothing.
+    #[default]
+    Null,
+    /// What the launcher reads.
+    Inherited,
+}
+
+/// A job to be started.
+///
+/// ```no_run
+/// use tidegate_boot::launch::{Job, Output};
+/// let outcome = Job::new("/usr/bin/env", 4).output(Output::Captured).run()?;
+/// assert!(outcome.success());
+/// # Ok::<(), tidegate_boot::launch::LaunchError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Job {
+    pub(crate) program: OsString,
+    pub(crate) args: Vec<OsString>,
+    pub(crate) ranks: usize,
+    pub(crate) nodes: Option<Nodes>,
+    pub(crate) bed: Option<Bed>,
+    pub(crate) envs: Vec<(OsString, OsString)>,
+    pub(crate) rank_envs: Vec<(usize, OsString, OsString)>,
+    pub(crate) directory: Option<PathBuf>,
+    pub(crate) output: Output,
+    pub(crate) input: Input,
+    pub(crate) grace: Duration,
+    pub(crate) forward_signals: bool,
+    pub(crate) explain: bool,
+}
+
+impl Job {
+    /// `ranks` processes of `program`.
+    pub fn new(program: impl Into<OsString>, ranks: usize) -> Self {
+        Self {
+            program: program.into(),
+            args: Vec::new(),
+            ranks,
+            nodes: None,
+            bed: None,
+            envs: Vec::new(),
+            rank_envs: Vec::new(),
+            directory: None,
+            output: Output::default(),
+            input: Input::default(),
+            grace: Duration::from_secs(5),
+            forward_signals: false,
+            explain: false,
+        }
+    }
+
+    /// This very program again, for those that start themselves as their ranks.
+    ///
+    /// # Errors
+    ///
+    /// If the system does not say where this program is.
+    pub fn this_program(ranks: usize) -> Result<Self, LaunchError> {
+        let program = std::env::current_exe()
+            .map_err(|error| LaunchError::io("finding this program", error))?;
+        Ok(Self::new(program, ranks))
+    }
+
+    /// Spreads the ranks over nodes; they are all on one if not said. There have to be as many as the nodes have.
+    #[must_use]
+    pub fn nodes(mut self, nodes: Nodes) -> Self {
+        self.nodes = Some(nodes);
+        self
+    }
+
+    /// Lets each node be one of a bed: its ranks run in a network namespace of their own, and meet at the address of node 0.
+    /// Without [`Job::nodes`] all are on node 0.
+    #[must_use]
+    pub fn bed(mut self, bed: &Bed) -> Self {
+        self.bed = Some(bed.clone());
+        self
+    }
+
+    /// Adds an argument.
+    #[must_use]
+    pub fn arg(mut self, arg: impl Into<OsString>) -> Self {
+        self.args.push(arg.into());
+        self
+    }
+
+    /// Adds arguments.
+    #[must_use]
+    pub fn args<A: Into<OsString>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
+        self.args.extend(args.into_iter().map(Into::into));
+        self
+    }
+
+    /// Sets a variable for all ranks; those that make the job are set last and cannot be overridden.
+    #[must_use]
+    pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+        self.envs.push((name.into(), value.into()));
+        self
+    }
+
+    /// Sets a variable for all ranks, unless this process has it already.
+    #[must_use]
+    pub fn default_env(self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+        let name = name.into();
+        if std::env::var_os(&name).is_some() {
+            self
+        } else {
+            self.env(name, value)
+        }
+    }
+
+    /// Sets a variable for one rank.
+    #[must_use]
+    pub fn rank_env(
+        mut self,
+        rank: usize,
+        name: impl Into<OsString>,
+        value: impl Into<OsString>,
+    ) -> Self {
+        self.rank_envs.push((rank, name.into(), value.into()));
+        self
+    }
+
+    /// Starts the ranks in this directory.
+    #[must_use]
+    pub fn directory(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.directory = Some(directory.into());
+        self
+    }
+
+    /// What becomes of the output; [`Output::Labelled`] if not said.
+    #[must_use]
+    pub fn output(mut self, output: Output) -> Self {
+        self.output = output;
+        self
+    }
+
+    /// What rank 0 reads; nothing if not said.
+    #[must_use]
+    pub fn input(mut self, input: Input) -> Self {
+        self.input = input;
+        self
+    }
+
+    /// How long the other ranks may take to end by themselves after one has failed, and how long all may take
+    /// after a forwarded signal that asks them to end; 5 s if not said. For as long what they have printed waits then for
+    /// somebody who reads it.
+    #[must_use]
+    pub fn grace(mut self, grace: Duration) -> Self {
+        self.grace = grace;
+        self
+    }
+
+    /// Passes SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 of this process on to the ranks, instead of
+    /// what they did here before. Those that this process ignores stay ignored, here and in the ranks. Off if not said: a
+    /// library does not take a program's signals.
+    #[must_use]
+    pub fn forward_signals(mut self, forward: bool) -> Self {
+        self.forward_signals = forward;
+        self
+    }
+
+    /// Says on stderr what is done to the ranks, and why.
+    #[must_use]
+    pub fn explain(mut self, explain: bool) -> Self {
+        self.explain = explain;
+        self
+    }
+}

@@ -1,0 +1,112 @@
+//! A job that was started, as the rest of the program sees it.
+
+use super::outcome::Outcome;
+use crate::lock::lock;
+use rustix::process::{Signal, pidfd_send_signal};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use tidegate_hal::process::{Forked, Process as This};
+
+/// A rank's process, as long as it may be signalled.
+#[derive(Debug)]
+pub(crate) struct Process {
+    pub(crate) pid: u32,
+    /// `None` once its end has been collected.
+    pub(crate) pidfd: Option<Arc<OwnedFd>>,
+}
+
+/// A handle on a running job that can be cloned and given to other threads.
+#[derive(Clone, Debug)]
+pub struct Remote {
+    pub(crate) processes: Arc<Mutex<Vec<Process>>>,
+    pub(crate) stop: Arc<OwnedFd>,
+}
+
+impl Remote {
+    /// The process of a rank; `None` if there is no such rank.
+    pub fn pid(&self, rank: usize) -> Option<u32> {
+        lock(&self.processes).get(rank).map(|process| process.pid)
+    }
+
+    /// Sends a signal to the process of one rank (not to its children). Never hits another process that has
+    /// got the same number.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such rank, or it has ended.
+    pub fn signal(&self, rank: usize, signal: Signal) -> io::Result<()> {
+        let processes = lock(&self.processes);
+        match processes
+            .get(rank)
+            .and_then(|process| process.pidfd.as_ref())
+        {
+            Some(pidfd) => Ok(pidfd_send_signal(pidfd, signal)?),
+            None => Err(io::Error::new(
+                io::ErrorKind::NotFound,
+                format!("rank {rank} is not running"),
+            )),
+        }
+    }
+
+    /// Kills all ranks now.
+    pub fn kill(&self) {
+        let _ = rustix::io::write(&self.stop, &1u64.to_ne_bytes());
+    }
+}
+
+/// A job that was started. Dropping it kills the ranks (not in a child that was forked since).
+#[derive(Debug)]
+pub struct Running {
+    pub(crate) process: This,
+    pub(crate) remote: Remote,
+    pub(crate) monitor: Option<JoinHandle<Outcome>>,
+}
+
+impl Running {
+    /// A handle for other threads.
+    pub fn remote(&self) -> Remote {
+        self.remote.clone()
+    }
+
+    /// The process of a rank; `None` if there is no such rank.
+    pub fn pid(&self, rank: usize) -> Option<u32> {
+        self.remote.pid(rank)
+    }
+
+    /// As [`Remote::signal`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Remote::signal`].
+    pub fn signal(&self, rank: usize, signal: Signal) -> io::Result<()> {
+        self.remote.signal(rank, signal)
+    }
+
+    /// Waits until all ranks have ended.
+    ///
+    /// # Panics
+    ///
+    /// If the thread that watches the ranks has panicked, or this is a child of the process that has started them.
+    pub fn wait(mut self) -> Outcome {
+        assert!(self.process.is_this(), "{Forked}");
+        match self.monitor.take().map(JoinHandle::join) {
+            Some(Ok(outcome)) => outcome,
+            Some(Err(panic)) => std::panic::resume_unwind(panic),
+            None => unreachable!("the monitor is only taken here and on drop"),
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(monitor) = self.monitor.take() {
+            if !self.process.is_this() {
+                return std::mem::forget(monitor);
+            }
+            self.remote.kill();
+            let _ = monitor.join();
+        }
+    }
+}
