@@ -32,7 +32,7 @@
 
 use crate::error::BootError;
 use crate::inherit::why_taken;
-use crate::launchers::Session;
+use crate::launchers::session::Session;
 use crate::variables::{address_of, bad, number, secret, text};
 use crate::wire::{MAX_RANKS, NodeId};
 use sha2::{Digest, Sha256};
@@ -114,29 +114,6 @@ impl Config {
             generation: 0,
             began: None,
         }
-    }
-
-    /// What the environment says; `None` if it says nothing of a job: then this process is a job of its own.
-    ///
-    /// A process may join this job, leave it, and join again, as often as all other ranks do.
-    ///
-    /// For a rank that somebody else's launcher has started, this asks the launcher's store, and so waits for the other
-    /// ranks, and the time counts. The answer is kept: another call in this process gives the same address and secret
-    /// again.
-    ///
-    /// # Errors
-    ///
-    /// [`BootError::MissingVariable`], [`BootError::BadVariable`] and [`BootError::NoSecret`] name the variable.
-    /// [`BootError::NoStore`], [`BootError::Store`] and [`BootError::StoreSilent`] are of launchers' stores.
-    pub fn from_env() -> Result<Option<Self>, BootError> {
-        let config = match Self::from_lookup(std::env::var_os)? {
-            Some(config) => Some(crate::inherit::take_listener(config)?),
-            None => crate::launchers::config(std::env::var_os)?,
-        };
-        Ok(config.map(|config| Self {
-            from_environment: true,
-            ..config
-        }))
     }
 
     /// A new socket at this address, for rank 0.

@@ -17,7 +17,6 @@
 //! Where the descriptor is another one, this process goes on as if the variable were not set, and listens at the address of
 //! rank 0 itself. If that address is taken, the error says what may have become of the socket.
 
-use crate::config::Config;
 use crate::error::BootError;
 use crate::variables::bad;
 use rustix::fs::{FileType, fstat};
@@ -41,14 +40,11 @@ pub(crate) fn announce(listener: &TcpListener) -> io::Result<String> {
     Ok(format!("{}:{inode}", listener.as_raw_fd()))
 }
 
-/// Gives rank 0 the socket that its launcher left open for it, if this process has it.
-pub(crate) fn take_listener(mut config: Config) -> Result<Config, BootError> {
+/// The socket that the launcher left open for rank 0, if this process has it.
+pub(crate) fn take_listener() -> Result<Option<TcpListener>, BootError> {
     let Some(value) = std::env::var_os(LISTEN_FD) else {
-        return Ok(config);
+        return Ok(None);
     };
-    if config.rank != 0 || config.size == 1 {
-        return Ok(config);
-    }
     let value = value.to_string_lossy();
     let parsed = value.split_once(':').and_then(|(number, inode)| {
         let number = number.parse().ok().filter(|number: &i32| *number > 2)?;
@@ -65,7 +61,7 @@ pub(crate) fn take_listener(mut config: Config) -> Result<Config, BootError> {
         tell(
             || tracing::debug!(%value, "TIDEGATE_LISTEN_FD names no socket that this process could take"),
         );
-        return Ok(config);
+        return Ok(None);
     }
     // SAFETY: the descriptor is open, and no value of this process owns it: it was inherited, since it stays open across
     // `exec` and is the socket whose inode was known before this process began (`is_meant`, `came_with_the_process`), and
@@ -73,8 +69,7 @@ pub(crate) fn take_listener(mut config: Config) -> Result<Config, BootError> {
     let owned = unsafe { OwnedFd::from_raw_fd(number) };
     fcntl_setfd(&owned, FdFlags::CLOEXEC)
         .map_err(|error| BootError::io("closing the listening socket to child processes", error))?;
-    config.listener = Some(TcpListener::from(owned));
-    Ok(config)
+    Ok(Some(TcpListener::from(owned)))
 }
 
 /// Whether this is the socket with that inode, inherited, and listening.

@@ -34,6 +34,7 @@ mod config;
 mod door;
 mod error;
 mod events;
+mod from_env;
 #[doc(hidden)]
 pub mod fuzz;
 mod handshake;

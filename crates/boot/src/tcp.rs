@@ -32,7 +32,7 @@
 use crate::config::{Config, node_id};
 use crate::error::BootError;
 use crate::hub::Hub;
-use crate::launchers::Session;
+use crate::launchers::session::Session;
 use crate::link::{Body, Link};
 use crate::local::{LocalControl, check_size, duplicate, local};
 use crate::lock::lock;

@@ -58,14 +58,12 @@ mod pmi2;
 mod pmix;
 pub(crate) mod read;
 mod record;
-mod session;
+pub(crate) mod session;
 mod slurm;
 mod store;
 mod talk;
 
 pub use invitation::Invitation;
-
-pub(crate) use session::Session;
 
 use crate::config::Config;
 use crate::error::BootError;

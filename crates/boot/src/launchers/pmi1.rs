@@ -109,7 +109,7 @@ fn greet(
 /// Says who this is, over a connection that the server does not know yet; it answers which rank that is, of how many.
 fn introduce(talk: &mut Talk, id: &str) -> Result<(usize, usize), StoreError> {
     let answer = request(talk, &format!("cmd=initack pmiid={id}"), "initack")?;
-    refused(&answer)?;
+    answer.accepted()?;
     let (mut rank, mut size) = (None, None);
     // Size, rank, and whether to be verbose.
     for _ in 0..3 {
@@ -130,7 +130,7 @@ fn init(talk: &mut Talk, version: u32, subversion: u32) -> Result<bool, StoreErr
     let same = answer
         .get("pmi_version")
         .is_none_or(|found| found == version.to_string());
-    Ok(same && refused(&answer).is_ok())
+    Ok(same && answer.accepted().is_ok())
 }
 
 fn expected(answer: Answer, command: &str) -> Result<Answer, StoreError> {
@@ -149,19 +149,6 @@ fn request(talk: &mut Talk, ask: &str, command: &str) -> Result<Answer, StoreErr
     expected(talk.hear(read::line)?, command)
 }
 
-/// An answer without a code says yes.
-pub(crate) fn refused(answer: &Answer) -> Result<(), StoreError> {
-    match answer.get("rc") {
-        None | Some("0") => Ok(()),
-        Some(code) => {
-            let said = answer.get("msg").or(answer.get("errmsg"));
-            let short = |text: &str| text.chars().take(80).collect::<String>();
-            let said = said.map(short).unwrap_or_default();
-            Err(StoreError::Refused(format!("{} {said}", short(code))))
-        }
-    }
-}
-
 #[derive(Debug)]
 struct Pmi1 {
     talk: Talk,
@@ -174,7 +161,7 @@ struct Pmi1 {
 impl Pmi1 {
     fn start(mut talk: Talk, place: (usize, usize)) -> Result<Self, StoreError> {
         let maxes = request(&mut talk, "cmd=get_maxes", "maxes")?;
-        refused(&maxes)?;
+        maxes.accepted()?;
         let number = |name| {
             let found = maxes
                 .get(name)
@@ -185,7 +172,7 @@ impl Pmi1 {
         let (key_room, room) = (number("keylen_max")?, number("vallen_max")?);
         let (key_room, room) = (key_room.saturating_sub(1), room.saturating_sub(1));
         let answer = request(&mut talk, "cmd=get_my_kvsname", "my_kvsname")?;
-        refused(&answer)?;
+        answer.accepted()?;
         let kvs = answer.get("kvsname").unwrap_or_default().to_owned();
         if kvs.is_empty() {
             return Err(StoreError::Garbled("its store has no name".into()));
@@ -223,25 +210,25 @@ impl Store for Pmi1 {
     fn put(&mut self, key: &str, value: &str) -> Result<(), StoreError> {
         self.check_key(key)?;
         let ask = format!("cmd=put kvsname={} key={key} value={value}", self.kvs);
-        refused(&request(&mut self.talk, &ask, "put_result")?)
+        request(&mut self.talk, &ask, "put_result")?.accepted()
     }
 
     fn fence(&mut self) -> Result<(), StoreError> {
-        refused(&request(&mut self.talk, "cmd=barrier_in", "barrier_out")?)
+        request(&mut self.talk, "cmd=barrier_in", "barrier_out")?.accepted()
     }
 
     fn get(&mut self, key: &str) -> Result<String, StoreError> {
         self.check_key(key)?;
         let ask = format!("cmd=get kvsname={} key={key}", self.kvs);
         let answer = request(&mut self.talk, &ask, "get_result")?;
-        refused(&answer)?;
+        answer.accepted()?;
         let value = answer.get("value").map(str::to_owned);
         value.ok_or_else(|| StoreError::Garbled("its answer has no value".into()))
     }
 
     fn leave(&mut self, deadline: Instant) -> Result<(), StoreError> {
         self.talk.set_deadline(deadline);
-        refused(&request(&mut self.talk, "cmd=finalize", "finalize_ack")?)
+        request(&mut self.talk, "cmd=finalize", "finalize_ack")?.accepted()
     }
 
     fn is_mpis_too(&self) -> bool {

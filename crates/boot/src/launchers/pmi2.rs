@@ -11,7 +11,6 @@
 //!
 //! As in version 1.
 
-use super::pmi1::refused;
 use super::read::{self, Answer};
 use super::store::{Store, StoreError};
 use super::talk::Talk;
@@ -35,7 +34,7 @@ fn request(talk: &mut Talk, command: &str, arguments: &str) -> Result<Answer, St
         let why = format!("it says `{found}` where the answer to `{command}` should come");
         return Err(StoreError::Garbled(why));
     }
-    refused(&answer)?;
+    answer.accepted()?;
     Ok(answer)
 }
 

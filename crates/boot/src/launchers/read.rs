@@ -10,6 +10,8 @@
 //!
 //! What is no answer is an error that says why, and does not repeat it: values may be secrets.
 
+use super::store::StoreError;
+
 /// Lines and messages beyond this have no end.
 const LONGEST: usize = 64 << 10;
 /// How many characters of version 2 say the length.
@@ -33,6 +35,19 @@ impl Answer {
         match command.len() <= 40 && command.bytes().all(plain) {
             true => command,
             false => "",
+        }
+    }
+
+    /// An error, if the server says no; an answer without a code says yes.
+    pub(crate) fn accepted(&self) -> Result<(), StoreError> {
+        match self.get("rc") {
+            None | Some("0") => Ok(()),
+            Some(code) => {
+                let said = self.get("msg").or(self.get("errmsg"));
+                let short = |text: &str| text.chars().take(80).collect::<String>();
+                let said = said.map(short).unwrap_or_default();
+                Err(StoreError::Refused(format!("{} {said}", short(code))))
+            }
         }
     }
 }
