@@ -32,7 +32,7 @@
 
 use crate::error::BootError;
 use crate::inherit::why_taken;
-use crate::launchers::session::Session;
+use crate::launchers::session::HeldStore;
 use crate::variables::{address_of, bad, number, secret, text};
 use crate::wire::{MAX_RANKS, NodeId};
 use sha2::{Digest, Sha256};
@@ -67,7 +67,7 @@ pub struct Config {
     /// For rank 0: the socket to listen on, instead of a new one at `address`.
     pub listener: Option<TcpListener>,
     /// A launcher's store that has still to be left.
-    pub(crate) session: Option<Session>,
+    pub(crate) session: Option<HeldStore>,
     /// Whether the environment has said all this: then a process may join again.
     pub(crate) from_environment: bool,
     /// Which time it joins, from 0.

@@ -52,7 +52,7 @@ const TURN: (usize, usize) = (1024, 16 << 20);
 const YOUNG: Duration = Duration::from_millis(500);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+enum HubPhase {
     /// Ranks are still to come.
     Gathering,
     /// All are there; the nodes connect within themselves.
@@ -74,7 +74,7 @@ pub(crate) struct Hub {
     size: usize,
     /// Which of the jobs this is that the environment has described to the same processes, one after the other.
     generation: u64,
-    phase: Phase,
+    phase: HubPhase,
     callers: Vec<Caller>,
     links: Vec<Option<Link<TcpStream>>>,
     joined: Vec<Option<NodeId>>,
@@ -113,7 +113,7 @@ impl Hub {
             key,
             size,
             generation,
-            phase: Phase::Gathering,
+            phase: HubPhase::Gathering,
             callers: Vec::new(),
             links: (0..size).map(|_| None).collect(),
             joined: vec![None; size],
@@ -135,14 +135,14 @@ impl Hub {
     /// The ranks that the rendezvous still waits for.
     pub(crate) fn missing(&self) -> Vec<usize> {
         let here = |rank: &usize| match self.phase {
-            Phase::Gathering => self.joined[*rank].is_some(),
+            HubPhase::Gathering => self.joined[*rank].is_some(),
             _ => self.ready[*rank],
         };
         (0..self.size).filter(|rank| !here(rank)).collect()
     }
 
     pub(crate) fn is_gathering(&self) -> bool {
-        self.phase == Phase::Gathering
+        self.phase == HubPhase::Gathering
     }
 
     /// The ranks besides this one that are in the job.
@@ -176,10 +176,10 @@ impl Hub {
 
     /// Ends all connections, when everything is out.
     pub(crate) fn hang_up(&mut self) {
-        if self.phase == Phase::Aborted || !self.is_flushed() {
+        if self.phase == HubPhase::Aborted || !self.is_flushed() {
             return;
         }
-        self.phase = Phase::Aborted;
+        self.phase = HubPhase::Aborted;
         for link in self.links.iter().flatten() {
             // Not by closing it: what the other side has sent, and nobody has read, would take what is under way along.
             let _ = link.stream().shutdown(Shutdown::Write);
@@ -230,7 +230,7 @@ impl Hub {
 
     /// Ends the rendezvous for everybody.
     pub(crate) fn abort(&mut self, reason: &str) {
-        self.phase = Phase::Aborted;
+        self.phase = HubPhase::Aborted;
         let reason = reason.to_owned();
         self.broadcast(usize::MAX, &Message::Abort { reason });
     }
@@ -259,12 +259,12 @@ impl Hub {
             let _ = link.push(&Body::of(&message)).and_then(|()| link.flush());
         }
         match self.phase {
-            Phase::Running => {
+            HubPhase::Running => {
                 self.broadcast(rank, &message);
                 tell(|| tracing::warn!(rank, reason, "rank lost"));
             }
-            Phase::Aborted => {}
-            Phase::Gathering | Phase::Opening => {
+            HubPhase::Aborted => {}
+            HubPhase::Gathering | HubPhase::Opening => {
                 self.abort(&format!(
                     "rank {rank} ended during the rendezvous: {reason}"
                 ));
@@ -282,30 +282,30 @@ impl Hub {
         let genuine = |rank: u32| rank as usize == from;
         match (self.phase, &message) {
             (_, Message::Beat) => {}
-            (Phase::Gathering, Message::Join { node }) if self.joined[from].is_none() => {
+            (HubPhase::Gathering, Message::Join { node }) if self.joined[from].is_none() => {
                 self.joined[from] = Some(*node);
                 if self.joined.iter().all(Option::is_some) {
-                    self.phase = Phase::Opening;
+                    self.phase = HubPhase::Opening;
                     self.nodes = number_nodes(&self.joined);
                     let nodes = self.nodes.clone();
                     self.broadcast(usize::MAX, &Message::Start { nodes });
                 }
             }
-            (Phase::Opening, Message::Door { name }) => {
+            (HubPhase::Opening, Message::Door { name }) => {
                 for rank in 0..self.size {
                     if rank != from && self.nodes[rank] == self.nodes[from] {
                         self.send(rank, &Message::Door { name: *name });
                     }
                 }
             }
-            (Phase::Opening, Message::Ready) => {
+            (HubPhase::Opening, Message::Ready) => {
                 self.ready[from] = true;
                 if self.ready.iter().all(|ready| *ready) {
-                    self.phase = Phase::Running;
+                    self.phase = HubPhase::Running;
                     self.broadcast(usize::MAX, &Message::Go);
                 }
             }
-            (Phase::Running, Message::Contribution { rank, round, .. })
+            (HubPhase::Running, Message::Contribution { rank, round, .. })
                 if genuine(*rank)
                     && self.is_here(from)
                     && *round == self.contributed[from]
@@ -316,11 +316,11 @@ impl Hub {
                 self.send(from, &Message::Accepted { round });
                 self.broadcast(from, &message);
             }
-            (Phase::Running, Message::Withdrawn { rank, .. }) if genuine(*rank) => {
+            (HubPhase::Running, Message::Withdrawn { rank, .. }) if genuine(*rank) => {
                 self.broadcast(from, &message)
             }
             (
-                Phase::Running,
+                HubPhase::Running,
                 Message::Notify {
                     from: rank,
                     to,
@@ -344,14 +344,14 @@ impl Hub {
                     }
                 }
             }
-            (Phase::Running, Message::Leave) if self.is_here(from) => {
+            (HubPhase::Running, Message::Leave) if self.is_here(from) => {
                 self.send(from, &Message::Bye);
                 self.leaving[from] = Some(Instant::now() + HOLD);
             }
             (_, Message::Fail { reason }) => {
                 self.send(from, &Message::Bye);
                 match self.phase {
-                    Phase::Running => {
+                    HubPhase::Running => {
                         self.gone[from] = true;
                         self.leaving[from] = None;
                         let (rank, reason) = (from as u32, reason.clone());
@@ -360,7 +360,7 @@ impl Hub {
                     _ => self.abort(reason),
                 }
             }
-            (Phase::Aborted, _) => {}
+            (HubPhase::Aborted, _) => {}
             (_, _) => self.lose(from, "it sent a message that is not allowed at this point"),
         }
     }
@@ -455,7 +455,7 @@ impl Hub {
                         );
                         return proved.refuse(answer);
                     }
-                    let free = self.phase == Phase::Gathering
+                    let free = self.phase == HubPhase::Gathering
                         && (1..self.size).contains(&rank)
                         && self.links[rank].is_none()
                         && !self.gone[rank];
@@ -531,7 +531,7 @@ impl Hub {
 
     fn ended(&mut self, rank: usize, reason: &str) {
         // Before `Join` nobody counts on it; it may try again.
-        if self.phase == Phase::Gathering && self.joined[rank].is_none() {
+        if self.phase == HubPhase::Gathering && self.joined[rank].is_none() {
             self.links[rank] = None;
         } else {
             self.lose(rank, reason);

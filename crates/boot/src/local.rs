@@ -30,7 +30,7 @@ struct Table {
     closed: Vec<Option<String>>,
 }
 
-struct Job {
+struct LocalJob {
     process: Process,
     table: Mutex<Table>,
     changed: Condvar,
@@ -40,7 +40,7 @@ struct Job {
 /// One rank of a job whose ranks are threads of this process. Made by [`local`].
 pub struct LocalControl {
     rank: usize,
-    job: Arc<Job>,
+    job: Arc<LocalJob>,
     /// Held for a whole exchange: calls of one rank are matched in order.
     calls: Mutex<()>,
 }
@@ -61,7 +61,7 @@ impl std::fmt::Debug for LocalControl {
 /// If `size` is 0: a job has at least one rank.
 pub fn local(size: usize) -> Vec<LocalControl> {
     assert!(size > 0, "a job has at least one rank");
-    let job = Arc::new(Job {
+    let job = Arc::new(LocalJob {
         process: Process::this(),
         table: Mutex::new(Table {
             rounds: Rounds::new(size),

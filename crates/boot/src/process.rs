@@ -29,7 +29,7 @@
 use crate::config::Config;
 use crate::error::BootError;
 use crate::lock::lock;
-use crate::shared::{Command, Phase, Shared, Wait};
+use crate::shared::{RankPhase, RankShared, ServiceRequest, Wait};
 use crate::wire::Message;
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
@@ -41,7 +41,7 @@ use tidegate_hal::say;
 pub(crate) const SAID_AFTER: Duration = Duration::from_secs(1);
 
 /// All ranks that this process has been and whose services may still run.
-static RANKS: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
+static RANKS: Mutex<Vec<Weak<RankShared>>> = Mutex::new(Vec::new());
 
 /// Refuses in a child of the process that was the first to be a rank. In a child, another thread of its parent may hold
 /// the locks here for ever.
@@ -51,7 +51,7 @@ fn check() -> Result<(), Forked> {
 }
 
 /// Remembers a rank, for the end of the process. Returns whether its end will be noticed.
-pub(crate) fn enlist(shared: &Arc<Shared>) -> bool {
+pub(crate) fn enlist(shared: &Arc<RankShared>) -> bool {
     static REGISTERED: OnceLock<bool> = OnceLock::new();
     if check().is_err() {
         return false;
@@ -69,7 +69,7 @@ fn at_exit(status: i32) {
     }
     let ranks: Vec<_> = lock(&RANKS).iter().filter_map(Weak::upgrade).collect();
     // Services cannot wait for themselves: a subscriber of `tracing` may have ended the process from one.
-    let mine = |rank: &Arc<Shared>| rank.is_served_here();
+    let mine = |rank: &Arc<RankShared>| rank.is_served_here();
     let ranks: Vec<_> = ranks.into_iter().filter(|rank| !mine(rank)).collect();
     // What the parent of a process gets to see.
     let status = status & 0xff;
@@ -88,28 +88,28 @@ fn at_exit(status: i32) {
     }
 }
 
-impl Shared {
+impl RankShared {
     /// Has the service say its last, as the process ends. Returns whether others are carried until they have left.
     fn take_leave(&self, status: i32) -> bool {
         let mut state = lock(&self.state);
         let reason = match state.phase {
             _ if state.failed => return false,
-            Phase::Running if status == 0 => {
+            RankPhase::Running if status == 0 => {
                 Some("its program has ended (exit status 0) and dropped no world".to_owned())
             }
-            Phase::Running | Phase::Left if status != 0 => {
+            RankPhase::Running | RankPhase::Left if status != 0 => {
                 Some(format!("its program has failed (exit status {status})"))
             }
-            Phase::Left => None,
+            RankPhase::Left => None,
             _ => return false,
         };
         let carries = reason.is_none() && self.rank == 0;
         state.failed = reason.is_some();
         let command = match reason {
-            Some(reason) => Command::End(Message::Fail { reason }),
-            None => Command::Over,
+            Some(reason) => ServiceRequest::End(Message::Fail { reason }),
+            None => ServiceRequest::Over,
         };
-        state.commands.push_back(command);
+        state.requests.push_back(command);
         drop(state);
         self.wake();
         carries
@@ -217,7 +217,7 @@ struct Described {
     /// On rank 0: where it listens.
     listener: Option<TcpListener>,
     /// This rank, the last time.
-    last: Weak<Shared>,
+    last: Weak<RankShared>,
 }
 
 static DESCRIBED: Mutex<Described> = Mutex::new(Described {
@@ -235,7 +235,7 @@ impl Again {
         check().map_err(BootError::Forked)?;
         let mut described = lock(&DESCRIBED);
         if let Some(last) = described.last.upgrade() {
-            if matches!(lock(&last.state).phase, Phase::Running) {
+            if matches!(lock(&last.state).phase, RankPhase::Running) {
                 let rank = last.rank;
                 return Err(BootError::Joined { rank });
             }
@@ -263,7 +263,7 @@ impl Again {
     }
 
     /// The job has begun.
-    pub(crate) fn joined(mut self, shared: &Arc<Shared>) {
+    pub(crate) fn joined(mut self, shared: &Arc<RankShared>) {
         self.0.generation += 1;
         self.0.last = Arc::downgrade(shared);
     }
@@ -285,7 +285,7 @@ mod tests {
     /// On a machine that stands still the service may run late; until then the others do not know why this rank ends.
     #[test]
     fn the_end_of_a_process_waits_for_a_service_that_is_late() {
-        let shared = Arc::new(Shared::new(1, 2).unwrap());
+        let shared = Arc::new(RankShared::new(1, 2).unwrap());
         let (sender, served) = std::sync::mpsc::channel();
         let service = Arc::clone(&shared);
         let service = std::thread::spawn(move || {
@@ -299,7 +299,7 @@ mod tests {
         shared.wait_to_be_heard();
         assert!(matches!(
             lock(&shared.state).phase,
-            Phase::Failed(_) | Phase::Closed
+            RankPhase::Failed(_) | RankPhase::Closed
         ));
         service.join().unwrap();
     }

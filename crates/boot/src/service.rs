@@ -25,7 +25,7 @@ use crate::hub::{Hub, HubToken};
 use crate::link::{Body, Link};
 use crate::lock::lock;
 use crate::node::{Node, NodeToken};
-use crate::shared::{Blob, Command, Phase, Shared};
+use crate::shared::{Blob, RankPhase, RankShared, ServiceRequest};
 use crate::wire::Message;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::net::TcpStream;
@@ -74,7 +74,7 @@ enum Ending {
 }
 
 pub(crate) struct Service {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<RankShared>,
     pub(crate) role: Role,
     pub(crate) node: Node,
     pub(crate) heartbeat: Duration,
@@ -92,7 +92,7 @@ pub(crate) struct Service {
 
 impl Service {
     pub(crate) fn new(
-        shared: Arc<Shared>,
+        shared: Arc<RankShared>,
         role: Role,
         node: Node,
         heartbeat: Duration,
@@ -145,7 +145,7 @@ impl Service {
         }
         while let Role::Hub(hub) = &mut self.role
             && hub.has_backlog()
-            && lock(&self.shared.state).commands.is_empty()
+            && lock(&self.shared.state).requests.is_empty()
         {
             hub.go_on();
             self.breathe();
@@ -174,10 +174,10 @@ impl Service {
     }
 
     fn take_commands(&mut self) {
-        let commands = std::mem::take(&mut lock(&self.shared.state).commands);
+        let commands = std::mem::take(&mut lock(&self.shared.state).requests);
         for command in commands {
             match command {
-                Command::Contribute {
+                ServiceRequest::Contribute {
                     round,
                     label,
                     bytes,
@@ -193,15 +193,15 @@ impl Service {
                     self.node.contribute(round, fds, contribution);
                 }
                 // By way of the node: nothing overtakes a contribution that waits for its descriptors.
-                Command::Say(message) => self.node.say(message),
-                Command::End(message) => {
+                ServiceRequest::Say(message) => self.node.say(message),
+                ServiceRequest::End(message) => {
                     // A rank that has left may turn out to have failed.
                     if self.ending.is_none() || matches!(message, Message::Fail { .. }) {
                         self.ending = Some(Ending::Wanted(message));
                         self.bye = false;
                     }
                 }
-                Command::Over => match &mut self.role {
+                ServiceRequest::Over => match &mut self.role {
                     Role::Hub(hub) => hub.depart(0),
                     Role::Leaf(leaf) => leaf.link = None,
                 },
@@ -299,7 +299,7 @@ impl Service {
         if state.abandoned {
             return true;
         }
-        let failed = matches!(state.phase, Phase::Failed(_));
+        let failed = matches!(state.phase, RankPhase::Failed(_));
         drop(state);
         let patient = |since: &Instant| {
             let until = self.patient_until(*since);
@@ -651,7 +651,7 @@ impl Service {
 }
 
 /// Closes the control plane when the service ends, however it ends.
-struct Closing(Arc<Shared>);
+struct Closing(Arc<RankShared>);
 
 impl Drop for Closing {
     fn drop(&mut self) {

@@ -23,7 +23,7 @@ pub(crate) struct Blob {
 
 /// What the program asks of the service.
 #[derive(Debug)]
-pub(crate) enum Command {
+pub(crate) enum ServiceRequest {
     Contribute {
         round: u64,
         label: String,
@@ -38,7 +38,7 @@ pub(crate) enum Command {
 }
 
 #[derive(Debug)]
-pub(crate) enum Phase {
+pub(crate) enum RankPhase {
     Joining,
     Running,
     /// The others are told, or will be, that this rank has ended; its service may still run.
@@ -48,15 +48,15 @@ pub(crate) enum Phase {
     Closed,
 }
 
-impl Phase {
+impl RankPhase {
     pub(crate) fn is_joining(&self) -> bool {
-        matches!(self, Phase::Joining)
+        matches!(self, RankPhase::Joining)
     }
 }
 
 #[derive(Debug)]
-pub(crate) struct State {
-    pub(crate) phase: Phase,
+pub(crate) struct RankState {
+    pub(crate) phase: RankPhase,
     pub(crate) nodes: Vec<usize>,
     /// The lowest rank of this node.
     pub(crate) leader: usize,
@@ -78,7 +78,7 @@ pub(crate) struct State {
     pub(crate) remain: Vec<usize>,
     /// Why rank 0 was lost, if that was said.
     hub_end: Option<String>,
-    pub(crate) commands: VecDeque<Command>,
+    pub(crate) requests: VecDeque<ServiceRequest>,
     /// The program does not wait for the service any longer.
     pub(crate) abandoned: bool,
 }
@@ -90,10 +90,10 @@ pub(crate) enum Wait {
     Stuck,
 }
 
-pub(crate) struct Shared {
+pub(crate) struct RankShared {
     pub(crate) rank: usize,
     pub(crate) size: usize,
-    pub(crate) state: Mutex<State>,
+    pub(crate) state: Mutex<RankState>,
     pub(crate) changed: Condvar,
     pub(crate) events: Events,
     /// Wakes the service.
@@ -114,14 +114,14 @@ struct Served {
     silence: Duration,
 }
 
-impl Shared {
+impl RankShared {
     pub(crate) fn new(rank: usize, size: usize) -> std::io::Result<Self> {
         Ok(Self {
             wake: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
             rank,
             size,
-            state: Mutex::new(State {
-                phase: Phase::Joining,
+            state: Mutex::new(RankState {
+                phase: RankPhase::Joining,
                 nodes: Vec::new(),
                 leader: rank,
                 rounds: Rounds::new(size),
@@ -134,7 +134,7 @@ impl Shared {
                 failed: false,
                 remain: Vec::new(),
                 hub_end: None,
-                commands: VecDeque::new(),
+                requests: VecDeque::new(),
                 abandoned: false,
             }),
             changed: Condvar::new(),
@@ -182,7 +182,7 @@ impl Shared {
         let (mut turns, mut quiet) = (self.turns.load(Ordering::Relaxed), 0);
         let mut looked = Instant::now();
         let mut state = lock(&self.state);
-        while !matches!(state.phase, Phase::Closed | Phase::Failed(_)) {
+        while !matches!(state.phase, RankPhase::Closed | RankPhase::Failed(_)) {
             let now = Instant::now();
             if until.is_some_and(|until| now >= until) {
                 return Err(Wait::Late);
@@ -209,7 +209,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Has the service look at its commands.
+    /// Has the service look at its requests.
     pub(crate) fn wake(&self) {
         // It fails only if the counter is full: then the service is awake already.
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
@@ -218,8 +218,8 @@ impl Shared {
     /// This rank's last message has its place in the order of all: it hears nothing more.
     pub(crate) fn left(&self) {
         self.change(|state| {
-            if matches!(state.phase, Phase::Running) {
-                state.phase = Phase::Left;
+            if matches!(state.phase, RankPhase::Running) {
+                state.phase = RankPhase::Left;
             }
         });
         self.events.close();
@@ -232,7 +232,7 @@ impl Shared {
     }
 
     /// Changes the state and lets everybody who waits look at it.
-    fn change<R>(&self, change: impl FnOnce(&mut State) -> R) -> R {
+    fn change<R>(&self, change: impl FnOnce(&mut RankState) -> R) -> R {
         let result = change(&mut lock(&self.state));
         self.changed.notify_all();
         result
@@ -242,14 +242,14 @@ impl Shared {
         self.change(|state| {
             state.nodes = nodes;
             state.leader = leader;
-            state.phase = Phase::Running;
+            state.phase = RankPhase::Running;
         });
     }
 
     pub(crate) fn fail(&self, error: BootError) {
         self.change(|state| {
             if state.phase.is_joining() {
-                state.phase = Phase::Failed(Some(error));
+                state.phase = RankPhase::Failed(Some(error));
             }
         });
     }
@@ -337,7 +337,7 @@ impl Shared {
     /// Rank 0 is lost, and with it every way to learn what becomes of the others.
     pub(crate) fn cut_off(&self, reason: &str) {
         self.fail(BootError::Aborted(format!("rank 0 is lost: {reason}")));
-        if !matches!(lock(&self.state).phase, Phase::Running) {
+        if !matches!(lock(&self.state).phase, RankPhase::Running) {
             return;
         }
         let said = lock(&self.state).hub_end.clone();
@@ -362,15 +362,17 @@ impl Shared {
 
     pub(crate) fn close(&self, reason: &str) {
         self.change(|state| {
-            state.phase = match std::mem::replace(&mut state.phase, Phase::Closed) {
-                Phase::Joining => Phase::Failed(Some(BootError::Aborted(reason.to_owned()))),
-                Phase::Failed(error) => Phase::Failed(error),
-                Phase::Running | Phase::Left | Phase::Closed => Phase::Closed,
+            state.phase = match std::mem::replace(&mut state.phase, RankPhase::Closed) {
+                RankPhase::Joining => {
+                    RankPhase::Failed(Some(BootError::Aborted(reason.to_owned())))
+                }
+                RankPhase::Failed(error) => RankPhase::Failed(error),
+                RankPhase::Running | RankPhase::Left | RankPhase::Closed => RankPhase::Closed,
             };
             state.no_exchange.get_or_insert_with(|| reason.to_owned());
             state.no_message.get_or_insert_with(|| reason.to_owned());
             state.fds.clear();
-            state.commands.clear();
+            state.requests.clear();
         });
         self.events.close();
     }

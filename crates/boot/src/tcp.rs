@@ -32,7 +32,7 @@
 use crate::config::{Config, node_id};
 use crate::error::BootError;
 use crate::hub::Hub;
-use crate::launchers::session::Session;
+use crate::launchers::session::HeldStore;
 use crate::link::{Body, Link};
 use crate::local::{LocalControl, check_size, duplicate, local};
 use crate::lock::lock;
@@ -42,7 +42,7 @@ use crate::reach::reach_hub;
 use crate::rounds::Verdict;
 use crate::secret::Key;
 use crate::service::{Leaf, Role, Service};
-use crate::shared::{Blob, Command, Phase, Shared, State};
+use crate::shared::{Blob, RankPhase, RankShared, RankState, ServiceRequest};
 use crate::wire::{MAX_LABEL, Message};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -59,7 +59,7 @@ use tidegate_hal::{say, tell};
 pub struct TcpControl {
     inner: Inner,
     /// A launcher's store, left when all else has ended.
-    _session: Option<Session>,
+    _session: Option<HeldStore>,
 }
 
 #[derive(Debug)]
@@ -71,7 +71,7 @@ enum Inner {
 struct Member {
     /// The one that has joined.
     process: Process,
-    shared: Arc<Shared>,
+    shared: Arc<RankShared>,
     nodes: Vec<usize>,
     /// Held for a whole exchange: calls of one rank are matched in order.
     calls: Mutex<()>,
@@ -133,7 +133,7 @@ impl TcpControl {
         };
         let mut started = config.began.unwrap_or_else(Instant::now);
         let key = Key::of_job(&config.secret, &config.job_id, config.size);
-        let shared = Shared::new(config.rank, config.size)
+        let shared = RankShared::new(config.rank, config.size)
             .map_err(|error| BootError::io("making an event descriptor", error))?;
         let shared = Arc::new(shared);
         let node = Node::new(config.rank, key.derive(b"door", b""));
@@ -198,20 +198,22 @@ impl Member {
         let mut state = lock(&self.shared.state);
         loop {
             match &mut state.phase {
-                Phase::Joining => {}
-                Phase::Failed(error) => {
+                RankPhase::Joining => {}
+                RankPhase::Failed(error) => {
                     let error = error.take();
                     return Err(
                         error.unwrap_or_else(|| BootError::Aborted("it failed before".into()))
                     );
                 }
-                Phase::Running | Phase::Left | Phase::Closed => return Ok(state.nodes.clone()),
+                RankPhase::Running | RankPhase::Left | RankPhase::Closed => {
+                    return Ok(state.nodes.clone());
+                }
             }
             state = self.wait(state);
         }
     }
 
-    fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+    fn wait<'a>(&self, state: MutexGuard<'a, RankState>) -> MutexGuard<'a, RankState> {
         self.shared
             .changed
             .wait(state)
@@ -250,7 +252,7 @@ impl Member {
             handles: fds.len() as u8,
         };
         state.own = Some((round, label.to_owned(), blob));
-        state.commands.push_back(Command::Contribute {
+        state.requests.push_back(ServiceRequest::Contribute {
             round,
             label: label.to_owned(),
             bytes: packet.bytes,
@@ -281,7 +283,7 @@ impl Member {
     }
 
     /// Takes part in no exchange any more, and says so.
-    fn withdraw(&self, state: &mut State, error: &ControlError) {
+    fn withdraw(&self, state: &mut RankState, error: &ControlError) {
         state.fds.clear();
         if state.no_exchange.is_none() {
             let reason = format!("an earlier exchange failed: {error}");
@@ -289,7 +291,7 @@ impl Member {
                 rank: self.shared.rank as u32,
                 reason: reason.clone(),
             };
-            state.commands.push_back(Command::Say(message));
+            state.requests.push_back(ServiceRequest::Say(message));
             state.no_exchange = Some(reason);
             self.wake();
         }
@@ -298,7 +300,7 @@ impl Member {
     /// How the round ended, if it did; the descriptors are then taken.
     fn outcome(
         &self,
-        state: &mut State,
+        state: &mut RankState,
         label: &str,
         round: u64,
     ) -> Option<Result<Vec<Packet>, ControlError>> {
@@ -381,11 +383,13 @@ impl Member {
         if let Some(reason) = &state.no_message {
             return Err(ControlError::Closed(reason.clone()));
         }
-        state.commands.push_back(Command::Say(Message::Notify {
-            from: self.shared.rank as u32,
-            to,
-            bytes: bytes.to_vec(),
-        }));
+        state
+            .requests
+            .push_back(ServiceRequest::Say(Message::Notify {
+                from: self.shared.rank as u32,
+                to,
+                bytes: bytes.to_vec(),
+            }));
         self.wake();
         Ok(())
     }
@@ -396,14 +400,14 @@ impl Member {
         }
         let good = matches!(message, Message::Leave);
         let mut state = lock(&self.shared.state);
-        if !matches!(state.phase, Phase::Running) {
+        if !matches!(state.phase, RankPhase::Running) {
             return;
         }
         let reason = "this rank has left the job";
         state.no_exchange.get_or_insert_with(|| reason.into());
         state.no_message.get_or_insert_with(|| reason.into());
         state.failed = !good;
-        state.commands.push_back(Command::End(message));
+        state.requests.push_back(ServiceRequest::End(message));
         self.wake();
         self.shared.changed.notify_all();
         // Until this is heard. (Rank 0 hears itself, when its node has the descriptors that it owes.)
@@ -413,10 +417,10 @@ impl Member {
             false => began.checked_add(self.patience),
         };
         let mut said = false;
-        let waits = |state: &State| match &state.phase {
-            Phase::Running => true,
+        let waits = |state: &RankState| match &state.phase {
+            RankPhase::Running => true,
             // Where nobody would notice the end of the process, this has to wait for the others.
-            Phase::Left => self.shared.rank == 0 && good && !self.ends_are_noticed,
+            RankPhase::Left => self.shared.rank == 0 && good && !self.ends_are_noticed,
             _ => false,
         };
         while waits(&state) {
@@ -493,7 +497,7 @@ impl Drop for Member {
         self.end(last);
         let mut state = lock(&self.shared.state);
         // Where the rank has left, its service goes on as long as it is needed.
-        if !matches!(state.phase, Phase::Left) {
+        if !matches!(state.phase, RankPhase::Left) {
             state.abandoned = true;
             drop(state);
             self.wake();

@@ -24,7 +24,7 @@ fn pair() -> (TcpStream, TcpStream) {
 pub(crate) fn running(size: usize) -> (Hub, Vec<Link<TcpStream>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut hub = Hub::new(listener, key(), size, 0).unwrap();
-    hub.phase = Phase::Running;
+    hub.phase = HubPhase::Running;
     hub.nodes = vec![0; size];
     let mut ranks = Vec::new();
     for rank in 1..size {

@@ -6,14 +6,14 @@ use crate::loopback::loopback;
 use std::net::{SocketAddr, TcpListener};
 
 /// Where the ranks meet.
-pub(super) struct Meeting {
+pub(super) struct MeetingPoint {
     pub(super) at: SocketAddr,
     /// What rank 0 inherits. On a bed there is nobody who could take the port before rank 0 does, and a socket of this
     /// process would be none of the node.
     pub(super) listener: Option<TcpListener>,
 }
 
-impl Meeting {
+impl MeetingPoint {
     pub(super) fn choose(job: &Job) -> Result<Self, LaunchError> {
         if let Some(bed) = &job.bed {
             let at = SocketAddr::from((bed.address(0), bed.port()));

@@ -3,13 +3,13 @@
 use super::error::LaunchError;
 use super::guard::Guard;
 use super::job::{Job, Output};
-use super::meeting::Meeting;
+use super::meeting::MeetingPoint;
 use super::nodes::Nodes;
 use super::outcome::{Outcome, RankOutcome};
 use super::output::Source;
-use super::printer::{Printer, Stream};
+use super::printer::{Printer, StdStream};
 use super::rank::{Rank, ended_before};
-use super::running::{Process, Remote, Running};
+use super::running::{RankProcess, Remote, Running};
 use super::signals::{is_ignored, keep_ends_of_children, unblock};
 use super::stopped::{LOOK, LOOKS, Stopped, look};
 use crate::lock::lock;
@@ -158,7 +158,7 @@ fn start(job: Job) -> Result<Running, LaunchError> {
 
 impl Monitor {
     fn start(job: Job) -> Result<Self, LaunchError> {
-        let meeting = Meeting::choose(&job)?;
+        let meeting = MeetingPoint::choose(&job)?;
         let secret =
             hex(&random::<32>().map_err(|error| LaunchError::io("making a secret", error))?);
         let stop = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
@@ -214,7 +214,7 @@ impl Monitor {
     fn start_rank(
         &mut self,
         rank: usize,
-        meeting: &Meeting,
+        meeting: &MeetingPoint,
         secret: &str,
     ) -> Result<(), LaunchError> {
         let (started, pipes) = Rank::start(&self.job, rank, meeting, secret)?;
@@ -226,12 +226,12 @@ impl Monitor {
         }
         let pidfd = pidfd_open(group, PidfdFlags::empty())
             .map_err(|error| LaunchError::io("opening the process of a rank", error))?;
-        lock(&self.remote.processes).push(Process {
+        lock(&self.remote.processes).push(RankProcess {
             pid,
             pidfd: Some(Arc::new(pidfd)),
         });
         if self.job.output.is_printed() || self.job.output == Output::Captured {
-            for (pipe, stream) in pipes.into_iter().zip([Stream::Out, Stream::Err]) {
+            for (pipe, stream) in pipes.into_iter().zip([StdStream::Out, StdStream::Err]) {
                 if let Some(pipe) = pipe {
                     let source = Source::new(pipe, stream, rank, self.job.output)
                         .map_err(|error| LaunchError::io("reading the output of a rank", error))?;
@@ -244,7 +244,7 @@ impl Monitor {
 
     fn explain(&self, text: std::fmt::Arguments<'_>) {
         if let Some(printer) = self.printer.as_ref().filter(|_| self.job.explain) {
-            printer.push(Stream::Err, format!("tidegate: {text}\n").into_bytes());
+            printer.push(StdStream::Err, format!("tidegate: {text}\n").into_bytes());
         }
     }
 
@@ -336,7 +336,7 @@ impl Monitor {
         let (stop, signals, sources, ended) = {
             let processes = lock(&self.remote.processes);
             // The lock is not held during the sleep.
-            let alive = |(rank, process): (usize, &Process)| {
+            let alive = |(rank, process): (usize, &RankProcess)| {
                 Some((rank, Arc::clone(process.pidfd.as_ref()?)))
             };
             let pidfds: Vec<(usize, Arc<OwnedFd>)> =
@@ -418,7 +418,7 @@ impl Monitor {
     fn finish(&mut self, index: usize) {
         let (rank, mut source) = self.sources.remove(index);
         source.finish(self.printer.as_ref());
-        let index = usize::from(source.stream() == Stream::Err);
+        let index = usize::from(source.stream() == StdStream::Err);
         self.ranks[rank].captured[index] = std::mem::take(&mut source.pending);
     }
 

@@ -20,7 +20,7 @@ pub struct Nodes(Vec<usize>);
 
 /// Where one rank is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct RankPlace {
     pub(crate) node: usize,
     /// Which of its node's ranks it is, and of how many.
     pub(crate) local: usize,
@@ -55,11 +55,11 @@ impl Nodes {
         self.place(rank).map(|place| place.node)
     }
 
-    pub(crate) fn place(&self, rank: usize) -> Option<Place> {
+    pub(crate) fn place(&self, rank: usize) -> Option<RankPlace> {
         let mut local = rank;
         for (node, of) in self.0.iter().copied().enumerate() {
             match local.checked_sub(of) {
-                None => return Some(Place { node, local, of }),
+                None => return Some(RankPlace { node, local, of }),
                 Some(rest) => local = rest,
             }
         }
@@ -122,7 +122,7 @@ mod tests {
         let nodes: Nodes = "3,1".parse().unwrap();
         assert_eq!(nodes, Nodes::of([3, 1]));
         let (node, local, of) = (1, 0, 1);
-        assert_eq!(nodes.place(3), Some(Place { node, local, of }));
+        assert_eq!(nodes.place(3), Some(RankPlace { node, local, of }));
         assert_eq!(nodes.place(4), None);
     }
 

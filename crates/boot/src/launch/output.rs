@@ -1,7 +1,7 @@
 //! Passes what one rank prints on, in whole lines.
 
 use super::job::Output;
-use super::printer::{Printer, Stream};
+use super::printer::{Printer, StdStream};
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -13,7 +13,7 @@ const MAX_LINE: usize = 1 << 20;
 #[derive(Debug)]
 pub(crate) struct Source {
     pipe: File,
-    stream: Stream,
+    stream: StdStream,
     /// What is put in front of each line; `None`: everything is kept instead.
     label: Option<Vec<u8>>,
     /// The line that has begun, or everything.
@@ -31,7 +31,7 @@ impl AsFd for Source {
 impl Source {
     pub(crate) fn new(
         pipe: OwnedFd,
-        stream: Stream,
+        stream: StdStream,
         rank: usize,
         output: Output,
     ) -> io::Result<Self> {
@@ -49,7 +49,7 @@ impl Source {
         })
     }
 
-    pub(crate) fn stream(&self) -> Stream {
+    pub(crate) fn stream(&self) -> StdStream {
         self.stream
     }
 

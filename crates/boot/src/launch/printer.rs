@@ -29,14 +29,14 @@ const FULL: usize = 1 << 20;
 const PIECE: usize = 4096;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stream {
+pub(crate) enum StdStream {
     Out,
     Err,
 }
 
 #[derive(Debug)]
-struct State {
-    texts: VecDeque<(Stream, Vec<u8>)>,
+struct QueueState {
+    texts: VecDeque<(StdStream, Vec<u8>)>,
     /// How much is not written yet, of what is being written, too.
     bytes: usize,
     /// When something was last written, or came to what was empty.
@@ -51,13 +51,13 @@ struct State {
 
 #[derive(Debug)]
 struct Queue {
-    state: Mutex<State>,
+    state: Mutex<QueueState>,
     changed: Condvar,
     event: Arc<OwnedFd>,
 }
 
 impl Queue {
-    fn push(&self, stream: Stream, text: Vec<u8>) {
+    fn push(&self, stream: StdStream, text: Vec<u8>) {
         let mut state = lock(&self.state);
         if state.bytes == 0 {
             state.moved = Instant::now();
@@ -69,7 +69,7 @@ impl Queue {
     }
 
     /// The next text; `None`: there will be none.
-    fn next(&self) -> Option<(Stream, Vec<u8>)> {
+    fn next(&self) -> Option<(StdStream, Vec<u8>)> {
         let mut state = lock(&self.state);
         loop {
             match state.texts.pop_front() {
@@ -104,8 +104,8 @@ impl Queue {
         while let Some((stream, text)) = self.next() {
             // Locked for all of it: lines do not mix with those of this program.
             let (mut locked, file): (Box<dyn Write>, _) = match stream {
-                Stream::Out => (Box::new(io::stdout().lock()), rustix::stdio::stdout()),
-                Stream::Err => (Box::new(io::stderr().lock()), rustix::stdio::stderr()),
+                StdStream::Out => (Box::new(io::stdout().lock()), rustix::stdio::stdout()),
+                StdStream::Err => (Box::new(io::stderr().lock()), rustix::stdio::stderr()),
             };
             let _ = locked.flush();
             let mut rest = &text[..];
@@ -181,7 +181,7 @@ impl Printer {
         let event = Arc::new(event);
         let queue = || {
             Arc::new(Queue {
-                state: Mutex::new(State {
+                state: Mutex::new(QueueState {
                     texts: VecDeque::new(),
                     bytes: 0,
                     moved: Instant::now(),
@@ -217,17 +217,17 @@ impl Printer {
         Ok(printer)
     }
 
-    fn queue(&self, stream: Stream) -> &Queue {
-        &self.queues[usize::from(stream == Stream::Err)]
+    fn queue(&self, stream: StdStream) -> &Queue {
+        &self.queues[usize::from(stream == StdStream::Err)]
     }
 
     /// Whole lines to be written.
-    pub(super) fn push(&self, stream: Stream, lines: Vec<u8>) {
+    pub(super) fn push(&self, stream: StdStream, lines: Vec<u8>) {
         self.queue(stream).push(stream, lines);
     }
 
     /// Whether more is to be pushed; where not, the descriptor says when.
-    pub(super) fn has_room(&self, stream: Stream) -> bool {
+    pub(super) fn has_room(&self, stream: StdStream) -> bool {
         !lock(&self.queue(stream).state).is_full
     }
 
@@ -266,7 +266,7 @@ impl Printer {
             let state = lock(&queue.state);
             if state.moved >= since {
                 let left = until.saturating_duration_since(Instant::now());
-                let unwritten = |state: &mut State| state.bytes > 0;
+                let unwritten = |state: &mut QueueState| state.bytes > 0;
                 let _ = queue.changed.wait_timeout_while(state, left, unwritten);
             }
         }

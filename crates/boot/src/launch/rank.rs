@@ -2,8 +2,8 @@
 
 use super::error::LaunchError;
 use super::job::{Input, Job, Output};
-use super::meeting::Meeting;
-use super::nodes::Place;
+use super::meeting::MeetingPoint;
+use super::nodes::RankPlace;
 use super::stopped::Stopped;
 use crate::inherit::{LISTEN_FD, announce};
 use crate::process::in_words;
@@ -51,7 +51,7 @@ impl Rank {
     pub(super) fn start(
         job: &Job,
         rank: usize,
-        meeting: &Meeting,
+        meeting: &MeetingPoint,
         secret: &str,
     ) -> Result<(Self, Pipes), LaunchError> {
         let mut command = Command::new(&job.program);
@@ -59,13 +59,13 @@ impl Rank {
         if let Some(directory) = &job.directory {
             command.current_dir(directory);
         }
-        let all_on_one = Place {
+        let all_on_one = RankPlace {
             node: 0,
             local: rank,
             of: job.ranks,
         };
         let place = job.nodes.as_ref().and_then(|nodes| nodes.place(rank));
-        let Place { node, local, of } = place.unwrap_or(all_on_one);
+        let RankPlace { node, local, of } = place.unwrap_or(all_on_one);
         let address = match &job.bed {
             Some(bed) => IpAddr::V4(bed.address(node)),
             None => meeting.at.ip(),

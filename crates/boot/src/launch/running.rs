@@ -7,11 +7,11 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use tidegate_hal::process::{Forked, Process as This};
+use tidegate_hal::process::{Forked, Process};
 
 /// A rank's process, as long as it may be signalled.
 #[derive(Debug)]
-pub(crate) struct Process {
+pub(crate) struct RankProcess {
     pub(crate) pid: u32,
     /// `None` once its end has been collected.
     pub(crate) pidfd: Option<Arc<OwnedFd>>,
@@ -20,7 +20,7 @@ pub(crate) struct Process {
 /// A handle on a running job that can be cloned and given to other threads.
 #[derive(Clone, Debug)]
 pub struct Remote {
-    pub(crate) processes: Arc<Mutex<Vec<Process>>>,
+    pub(crate) processes: Arc<Mutex<Vec<RankProcess>>>,
     pub(crate) stop: Arc<OwnedFd>,
 }
 
@@ -59,7 +59,7 @@ impl Remote {
 /// A job that was started. Dropping it kills the ranks (not in a child that was forked since).
 #[derive(Debug)]
 pub struct Running {
-    pub(crate) process: This,
+    pub(crate) process: Process,
     pub(crate) remote: Remote,
     pub(crate) monitor: Option<JoinHandle<Outcome>>,
 }

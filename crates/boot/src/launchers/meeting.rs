@@ -15,7 +15,7 @@ use tidegate_hal::tell;
 use super::addresses;
 use super::environment::Started;
 use super::record::{self, MOST_PIECES, Record};
-use super::session::Session;
+use super::session::HeldStore;
 use super::store::{Store, StoreError};
 use crate::config::Config;
 use crate::error::BootError;
@@ -62,7 +62,7 @@ impl Met {
 }
 
 /// With the socket at which rank 0 listens, and the store, if it cannot be left yet.
-pub(crate) type Found = (Met, Option<TcpListener>, Option<Session>);
+pub(crate) type Found = (Met, Option<TcpListener>, Option<HeldStore>);
 
 /// Meets the others in `store`.
 pub(crate) fn hold(
@@ -101,7 +101,7 @@ pub(crate) fn hold(
         met.addresses = ways(&record, began)?;
         met.secret = record.secret;
     }
-    let session = Session::conclude(store).map_err(fail("leaving it"))?;
+    let session = HeldStore::conclude(store).map_err(fail("leaving it"))?;
     Ok((met, listener, session))
 }
 

@@ -13,7 +13,7 @@
 use super::environment::{Server, Started};
 use super::meeting::{self, Found};
 use super::pmi2::Pmi2;
-use super::read::{self, Answer};
+use super::read::{self, PmiAnswer};
 use super::store::{Store, StoreError};
 use super::talk::Talk;
 use crate::config::Config;
@@ -133,7 +133,7 @@ fn init(talk: &mut Talk, version: u32, subversion: u32) -> Result<bool, StoreErr
     Ok(same && answer.accepted().is_ok())
 }
 
-fn expected(answer: Answer, command: &str) -> Result<Answer, StoreError> {
+fn expected(answer: PmiAnswer, command: &str) -> Result<PmiAnswer, StoreError> {
     match answer.command() == command {
         true => Ok(answer),
         false => {
@@ -144,7 +144,7 @@ fn expected(answer: Answer, command: &str) -> Result<Answer, StoreError> {
     }
 }
 
-fn request(talk: &mut Talk, ask: &str, command: &str) -> Result<Answer, StoreError> {
+fn request(talk: &mut Talk, ask: &str, command: &str) -> Result<PmiAnswer, StoreError> {
     talk.say(format!("{ask}\n").as_bytes())?;
     expected(talk.hear(read::line)?, command)
 }

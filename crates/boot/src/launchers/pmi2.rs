@@ -11,7 +11,7 @@
 //!
 //! As in version 1.
 
-use super::read::{self, Answer};
+use super::read::{self, PmiAnswer};
 use super::store::{Store, StoreError};
 use super::talk::Talk;
 use std::time::Instant;
@@ -26,7 +26,7 @@ pub(crate) struct Pmi2 {
     job: String,
 }
 
-fn request(talk: &mut Talk, command: &str, arguments: &str) -> Result<Answer, StoreError> {
+fn request(talk: &mut Talk, command: &str, arguments: &str) -> Result<PmiAnswer, StoreError> {
     talk.say(&read::frame(&format!("cmd={command};{arguments}")))?;
     let answer = talk.hear(read::message)?;
     if answer.command() != format!("{command}-response") {

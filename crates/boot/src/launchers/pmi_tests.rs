@@ -7,7 +7,7 @@ mod held;
 use super::super::environment::Way;
 use super::super::record;
 use super::*;
-use crate::launchers::session::Session;
+use crate::launchers::session::HeldStore;
 use held::Held;
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -535,5 +535,5 @@ fn a_loopback_address_of_another_host_is_an_error_at_once() {
     let error = found.err().unwrap();
     assert!(error.to_string().contains("TIDEGATE_ADDRESS"), "{error}");
     assert!(!error.to_string().contains("abab"), "{error}");
-    assert!(Session::conclude(Box::new(Elsewhere)).unwrap().is_none());
+    assert!(HeldStore::conclude(Box::new(Elsewhere)).unwrap().is_none());
 }

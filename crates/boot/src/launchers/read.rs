@@ -19,9 +19,9 @@ const LENGTH: usize = 6;
 
 /// One answer of a server.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Answer(Vec<(String, String)>);
+pub(crate) struct PmiAnswer(Vec<(String, String)>);
 
-impl Answer {
+impl PmiAnswer {
     /// The value of a name; the first, if it stands twice.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         let found = self.0.iter().find(|(own, _)| own == name);
@@ -53,7 +53,7 @@ impl Answer {
 }
 
 /// The first line of `bytes`, in version 1: how long it is, and what it says. `None`: it is not complete.
-pub(crate) fn line(bytes: &[u8]) -> Result<Option<(usize, Answer)>, String> {
+pub(crate) fn line(bytes: &[u8]) -> Result<Option<(usize, PmiAnswer)>, String> {
     let Some(end) = bytes.iter().take(LONGEST).position(|byte| *byte == b'\n') else {
         return match bytes.len() < LONGEST {
             true => Ok(None),
@@ -64,7 +64,7 @@ pub(crate) fn line(bytes: &[u8]) -> Result<Option<(usize, Answer)>, String> {
     // Some servers end strings with their NUL.
     let text = text.trim_matches(['\0', '\r', ' ']);
     let words = text.split(' ').filter_map(|word| word.split_once('='));
-    let answer = Answer(words.map(|(n, v)| (n.to_owned(), v.to_owned())).collect());
+    let answer = PmiAnswer(words.map(|(n, v)| (n.to_owned(), v.to_owned())).collect());
     match answer.command() {
         "" => Err("its line is no answer of PMI-1".into()),
         _ => Ok(Some((end + 1, answer))),
@@ -72,7 +72,7 @@ pub(crate) fn line(bytes: &[u8]) -> Result<Option<(usize, Answer)>, String> {
 }
 
 /// The first message of `bytes`, in version 2: how long it is, and what it says. `None`: it is not complete.
-pub(crate) fn message(bytes: &[u8]) -> Result<Option<(usize, Answer)>, String> {
+pub(crate) fn message(bytes: &[u8]) -> Result<Option<(usize, PmiAnswer)>, String> {
     let Some((length, rest)) = bytes.split_at_checked(LENGTH) else {
         return Ok(None);
     };
@@ -85,7 +85,7 @@ pub(crate) fn message(bytes: &[u8]) -> Result<Option<(usize, Answer)>, String> {
         return Ok(None);
     };
     let body = std::str::from_utf8(body).map_err(|_| "it speaks no UTF-8".to_owned())?;
-    let answer = Answer(pairs(body));
+    let answer = PmiAnswer(pairs(body));
     match answer.command() {
         "" => Err("its message is no answer of PMI-2".into()),
         _ => Ok(Some((LENGTH + length, answer))),

@@ -22,9 +22,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A store that has still to be left. Dropping it does so, but not in a child of the process.
 #[derive(Debug)]
-pub(crate) struct Session(Option<Box<dyn Store>>, Process);
+pub(crate) struct HeldStore(Option<Box<dyn Store>>, Process);
 
-impl Session {
+impl HeldStore {
     /// Leaves the store, or sees to it that it is left.
     pub(crate) fn conclude(mut store: Box<dyn Store>) -> Result<Option<Self>, StoreError> {
         match resident::mpi() {
@@ -38,7 +38,7 @@ impl Session {
     }
 }
 
-impl Drop for Session {
+impl Drop for HeldStore {
     fn drop(&mut self) {
         let Some(mut store) = self.0.take() else {
             return;

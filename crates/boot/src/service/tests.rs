@@ -5,7 +5,7 @@ use crate::hub::tests::{flushes, running};
 use crate::secret::Key;
 
 fn service(hub: Hub, size: usize, heartbeat: Duration) -> Service {
-    let shared = Arc::new(Shared::new(0, size).unwrap());
+    let shared = Arc::new(RankShared::new(0, size).unwrap());
     let node = Node::new(0, Key::of_job(b"a key for tests", "", size));
     let (role, long) = (Role::Hub(Box::new(hub)), Duration::from_secs(3600));
     Service::new(shared, role, node, heartbeat, long, Instant::now(), long)
