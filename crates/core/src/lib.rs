@@ -13,7 +13,6 @@ pub mod error;
 mod ground;
 pub mod kernel;
 mod layout;
-mod meet;
 mod message;
 mod myself;
 mod nic;

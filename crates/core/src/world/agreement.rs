@@ -95,6 +95,22 @@ impl Failure {
 }
 
 impl<D: Device> World<D> {
+    /// Gives every rank every rank's bytes, in order of ranks: for results and set-up, not for the data path. Collective; `label`
+    /// names the call, and is compared between ranks. A rank brings 1 MiB at most (1048576 bytes; 4096 less over windows
+    /// of MPI), and each gets all of them: what is larger goes through a window, to a rank that writes it, or by several calls.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Control`]: a rank ended meanwhile, is in another collective call, or the bytes are too many (on the rank
+    /// that brings them; the others wait for its next call). [`Error::Forked`].
+    pub fn gather(&self, label: &str, bytes: Vec<u8>) -> Result<Vec<Vec<u8>>> {
+        let handles = Vec::new();
+        let packet = Packet { bytes, handles };
+        let label = format!("gather `{label}`");
+        let packets = self.agreement(label.clone())?.exchange(&label, packet)?;
+        Ok(packets.into_iter().map(|packet| packet.bytes).collect())
+    }
+
     /// Waits until this thread is the only one of the rank that makes exchanges. `what` says to people what for.
     ///
     /// # Errors

@@ -2,14 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
 
 use tidegate_hal::control::{Control, PANICKED};
 use tidegate_hal::device::Device;
+use tidegate_hal::memory::{Block as _, Ptr};
 use tidegate_hal::process::Process;
 
 use super::known::Known;
 use super::progress::Progress;
-use crate::error::Cause;
+use crate::error::{Cause, Error, Result};
 use crate::ground::{ReclaimOf, lock};
 use crate::nic::{Attached, Chunks, Route};
 use crate::watch::Watch;
@@ -66,6 +68,134 @@ impl<D: Device> World<D> {
     pub(super) fn of(inner: Arc<Inner<D>>) -> Self {
         World {
             inner: Arc::new(Member(inner)),
+        }
+    }
+
+    /// This rank, `0..size`.
+    pub fn rank(&self) -> usize {
+        self.inner.control.rank()
+    }
+
+    /// How many ranks the job has.
+    pub fn size(&self) -> usize {
+        self.inner.control.size()
+    }
+
+    /// Which node a rank is on; ranks of one node map each other's memory.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoSuchRank`].
+    pub fn node(&self, rank: usize) -> Result<usize> {
+        self.check_rank(rank)?;
+        Ok(self.inner.control.node(rank))
+    }
+
+    /// The process that has joined the job; in its children, nothing is possible.
+    pub(crate) fn process(&self) -> Process {
+        self.inner.process
+    }
+
+    /// The device.
+    pub fn device(&self) -> &D {
+        &self.inner.device
+    }
+
+    pub(crate) fn check_rank(&self, rank: usize) -> Result<()> {
+        let size = self.size();
+        if rank < size {
+            Ok(())
+        } else {
+            Err(Error::NoSuchRank { rank, size })
+        }
+    }
+
+    /// The bell of a rank, if it is on this node.
+    pub(crate) fn bell(&self, rank: usize) -> Option<Ptr> {
+        self.inner.bells[rank].as_ref().map(|block| block.base())
+    }
+
+    /// The NIC, if there is one. A child of the process has none.
+    pub(crate) fn nic(&self) -> Option<&Attached<D>> {
+        let nic = self.inner.nic.as_ref();
+        nic.filter(|_| self.inner.process.is_this())
+    }
+
+    /// Whether a peer is to be reached by the NIC, where `near` says whether it could be mapped.
+    pub(crate) fn by_nic(&self, peer: usize, near: bool) -> bool {
+        self.inner.route.by_nic(peer, near)
+    }
+
+    /// Whether this is the mutant that goes on without waiting for its NIC.
+    #[inline]
+    pub(crate) fn ignores_tickets(&self) -> bool {
+        #[cfg(test)]
+        if let Some(attached) = self.nic() {
+            let ignores = &attached.ignore_tickets;
+            return ignores.load(std::sync::atomic::Ordering::Relaxed);
+        }
+        false
+    }
+
+    /// Whether what goes by the NIC lies in memory of its own.
+    pub(crate) fn staged(&self) -> bool {
+        self.inner.staged
+    }
+
+    /// Whether it is a job of one rank because nobody has said that there is another.
+    pub(crate) fn started_alone(&self) -> bool {
+        self.inner.started_alone
+    }
+
+    /// How staged puts are cut.
+    pub(crate) fn chunks(&self) -> Chunks {
+        self.inner.chunks
+    }
+
+    /// Whether windows of this rank reach another (or itself) by the NIC: each epoch takes a trigger slot a post, and
+    /// one a complete, for each such rank then.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoSuchRank`].
+    pub fn reaches_by_nic(&self, rank: usize) -> Result<bool> {
+        self.check_rank(rank)?;
+        Ok(self.by_nic(rank, self.bell(rank).is_some()))
+    }
+
+    /// Waits until so many trigger slots of this rank's NIC are free (all of them, if it has no more), but no longer
+    /// than `limit`; returns whether they are. True where there is no NIC.
+    ///
+    /// What a stream has rung for gives its slots back in bounded time after
+    /// [`Stream::synchronize`](crate::Stream::synchronize). For
+    /// [`Throttle::Application`](crate::Throttle::Application).
+    pub fn nic_room(&self, slots: usize, limit: Duration) -> bool {
+        self.nic()
+            .is_none_or(|attached| attached.has_room_for(slots, limit))
+    }
+
+    /// How many trigger slots of the NIC this rank has, and how many of them are free; nothing if there is no NIC.
+    pub fn nic_slots(&self) -> Option<(usize, usize)> {
+        self.nic()
+            .map(|attached| (attached.nic.budget(), attached.room()))
+    }
+
+    /// The last wait-for report that this rank has seen or made. It has no more than 321 KiB: where there is more to be
+    /// said, it says how much it leaves out, and says what has lasted longest first.
+    pub fn last_report(&self) -> Option<String> {
+        self.inner.process.check().ok()?;
+        self.inner.watch.last_report()
+    }
+
+    /// Sets after how long a wait is reported (30 s at first): that of a stream; that of the program in a collective call,
+    /// as [`World::gather`] and the opening of a window; or that of the program for a stream of its own, as
+    /// [`Stream::synchronize`](crate::Stream::synchronize), if the stream was not seen to go on meanwhile (what a GPU does is
+    /// not seen: there all of the call counts). The report fails nothing. It is a warning of `tracing`
+    /// (target `tidegate_core::watch`) on the lowest rank that has not left the job, on standard error where no subscriber
+    /// takes that, and [`World::last_report`] on all ranks.
+    pub fn report_waits_after(&self, deadline: Duration) {
+        if self.inner.process.is_this() {
+            self.inner.watch.set_deadline(deadline);
         }
     }
 

@@ -1,0 +1,230 @@
+//! Joining the job.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, Weak};
+
+use tidegate_boot::{Config, LocalControl, TcpControl};
+use tidegate_hal::control::{Control, Event, PANICKED};
+use tidegate_hal::device::Device;
+use tidegate_hal::process::Process;
+
+use super::events::Broken;
+use super::inner::{Events, Inner, World};
+use super::known::Known;
+use super::meet::{Met, meet};
+use crate::error::{Error, Result};
+use crate::nic::{Chunks, Route, WorldOptions};
+use crate::watch::Watch;
+
+impl<D: Device> World<D> {
+    /// The variable that says which of the machine's devices a rank takes (ranks take them by turns), instead of its
+    /// number among the ranks of its node. The launcher sets it where one machine acts as several nodes.
+    pub const DEVICE: &'static str = "TIDEGATE_DEVICE";
+
+    /// Joins the job that the environment describes (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, as `tidegate run` sets
+    /// them), or that of the `mpirun` or `srun` that has started this process, by its key-value store; without any of
+    /// these, a job of one rank.
+    ///
+    /// Where the options choose no route, `TIDEGATE_ROUTE` does: see [`Route::parse`]; and where they do not say how staged
+    /// puts are cut, `TIDEGATE_CHUNKS` may: see [`Chunks::parse`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Join`] if the job cannot be joined, [`Error::Device`] if there is no device; [`Error::Invalid`] if a
+    /// variable cannot be read; and as [`World::from_control_with`].
+    pub fn join(mut options: WorldOptions) -> Result<Self> {
+        options.complete_from_env()?;
+        let config = Config::from_env()?;
+        options.started_alone = config.is_none();
+        let control = config.map_or_else(|| Ok(TcpControl::solo()), TcpControl::join)?;
+        let control = Arc::new(control);
+        // SAFETY: the control plane of `tidegate-boot` carries what it is given.
+        unsafe { Self::join_with(control, options) }
+    }
+
+    /// As [`World::from_control_with`], on the device that [`World::join`] would take: the rank's number among those of
+    /// its node, or what [`World::DEVICE`] says. What the options leave open the environment says, as for
+    /// [`World::join`].
+    ///
+    /// # Errors
+    ///
+    /// As [`World::from_control_with`]; [`Error::Invalid`] if one of the variables cannot be read.
+    ///
+    /// # Safety
+    ///
+    /// As [`World::from_control`].
+    pub unsafe fn join_with(control: Arc<dyn Control>, mut options: WorldOptions) -> Result<Self> {
+        options.complete_from_env()?;
+        let node = control.node(control.rank());
+        let local_rank = (0..control.rank())
+            .filter(|rank| control.node(*rank) == node)
+            .count();
+        let number = match std::env::var(Self::DEVICE) {
+            Err(_) => local_rank,
+            Ok(text) => text.trim().parse().map_err(|_| {
+                Error::Invalid(format!("{} is `{text}`: a number is wanted", Self::DEVICE))
+            })?,
+        };
+        // SAFETY: the caller's promise.
+        unsafe { Self::from_control_with(control, D::open(number)?, options) }
+    }
+
+    /// Runs `n` ranks as threads of this process, each calling `program` with its world; returns what they
+    /// return, in order of ranks. For tests and for getting to know the library.
+    ///
+    /// # Panics
+    ///
+    /// If a rank panics (the other ranks see it as dead, also where a clone of its world lives on), with its panic; if the
+    /// device cannot be opened; if `n` is 0.
+    pub fn local<R: Send>(n: usize, program: impl Fn(World<D>) -> R + Sync) -> Vec<R> {
+        Self::local_with(n, |_| WorldOptions::new(), program)
+    }
+
+    /// As [`World::local`], with options for each rank.
+    ///
+    /// # Panics
+    ///
+    /// As [`World::local`].
+    pub fn local_with<R: Send>(
+        n: usize,
+        options: impl Fn(usize) -> WorldOptions + Sync,
+        program: impl Fn(World<D>) -> R + Sync,
+    ) -> Vec<R> {
+        let controls = tidegate_boot::local(n);
+        std::thread::scope(|scope| {
+            let ranks: Vec<_> = controls
+                .into_iter()
+                .map(|control| {
+                    let (program, options) = (&program, &options);
+                    scope.spawn(move || {
+                        let device = D::open_local(control.rank()).expect("the device opens");
+                        let options = options(control.rank());
+                        let control = Arc::new(control);
+                        // SAFETY: as for `join`.
+                        let world =
+                            unsafe { Self::from_control_with(control.clone(), device, options) }
+                                .expect("the ranks meet");
+                        let _end = OnPanic(control, world.downgrade());
+                        program(world)
+                    })
+                })
+                .collect();
+            let results: Vec<_> = ranks.into_iter().map(|rank| rank.join()).collect();
+            let unwind = |panic| std::panic::resume_unwind(panic);
+            results
+                .into_iter()
+                .map(|result| result.unwrap_or_else(unwind))
+                .collect()
+        })
+    }
+
+    /// Makes a world of a control plane and a device: the way for bootstraps of other kinds. Collective.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Control`], [`Error::Device`].
+    ///
+    /// # Safety
+    ///
+    /// [`Control::exchange`] gives each rank what the others contributed, unchanged: two handles that a window or a
+    /// barrier is made with never name one memory. Only one world is made of a control plane.
+    pub unsafe fn from_control(control: Arc<dyn Control>, device: D) -> Result<Self> {
+        // SAFETY: the caller's promise.
+        unsafe { Self::from_control_with(control, device, WorldOptions::new()) }
+    }
+
+    /// As [`World::from_control`], with a NIC perhaps. The environment is not looked at.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Control`], [`Error::Device`], [`Error::Nic`]; [`Error::Invalid`] if the ranks use different devices or NICs;
+    /// [`Error::NoNic`], on all ranks alike, if one of them could not open the NIC that is needed.
+    ///
+    /// # Safety
+    ///
+    /// As [`World::from_control`].
+    pub unsafe fn from_control_with(
+        control: Arc<dyn Control>,
+        device: D,
+        options: WorldOptions,
+    ) -> Result<Self> {
+        let broken = Arc::new(Broken::default());
+        let Met {
+            own_bell,
+            bells,
+            nic,
+        } = {
+            let (asked, broken) = (broken.clone(), broken.clone());
+            let failed = Box::new(move |reason| broken.note(reason));
+            let asks = Box::new(move |peer, number| asked.ask(peer, number));
+            let route = options.route.as_ref().unwrap_or(&Route::Auto);
+            let nic = options.nic.open(route.needs_nic(several_nodes(&*control)));
+            meet(&*control, &device, nic, (failed, asks))?
+        };
+        let staged = options.staged || device.staged();
+        // Streams that turn the NIC's engine themselves cannot fill a chunk meanwhile.
+        let best = || match device.staged() {
+            true => Chunks::default(),
+            false => Chunks::NEVER,
+        };
+        let chunks = options.chunks.unwrap_or_else(best);
+        let events = Events {
+            gone: BTreeMap::new(),
+            left_first: BTreeSet::new(),
+            failed: BTreeMap::new(),
+            nic_failed: None,
+            windows: Known::default(),
+            streams: Vec::new(),
+        };
+        let inner = Arc::new(Inner {
+            process: Process::this(),
+            control,
+            device,
+            bells,
+            own_bell,
+            events: Mutex::new(events),
+            alone: Mutex::new(()),
+            progress: Mutex::default(),
+            watch: Watch::default(),
+            nic,
+            route: options.route.unwrap_or_default(),
+            staged,
+            chunks,
+            started_alone: options.started_alone,
+        });
+        broken.hand_over(&inner);
+        let weak = Arc::downgrade(&inner);
+        inner.control.subscribe(Arc::new(move |event| {
+            if let Some(inner) = weak.upgrade() {
+                inner.on_event(event);
+            }
+        }));
+        Watch::start(&inner)?;
+        Ok(World::of(inner))
+    }
+}
+
+/// Whether the ranks of the job are on more than one node.
+fn several_nodes(control: &dyn Control) -> bool {
+    let own = control.node(control.rank());
+    (0..control.size()).any(|rank| control.node(rank) != own)
+}
+
+/// Ends a rank that is a thread when its program panics: a clone of the world that lives on (in a static, say) must not
+/// keep it in the job. What waits by that clone ends, too: nobody tells this rank of its peers any more.
+struct OnPanic<D: Device>(Arc<LocalControl>, Weak<Inner<D>>);
+
+impl<D: Device> Drop for OnPanic<D> {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            return;
+        }
+        self.0.fail(PANICKED);
+        if let Some(inner) = self.1.upgrade()
+            && inner.process.is_this()
+        {
+            let (rank, reason) = (self.0.rank(), PANICKED.into());
+            inner.on_event(Event::Lost { rank, reason });
+        }
+    }
+}
