@@ -274,8 +274,10 @@ impl<D: Device> Inner<D> {
             .and_then(|entry| entry.cause.clone());
         let lost = |cause: &&Cause| matches!(cause, Cause::PeerLost { .. });
         let peer = tag.peer as usize;
-        // A rank that misses the peer may have ended since, and its end revokes the window, too: but the peer left first.
-        if revoked.as_ref().is_none_or(|cause| lost(&cause)) && events.left_first.contains(&peer) {
+        // A rank that misses the peer may have ended since, and its end revokes the window, too: but the peer left first. (If a
+        // stream of the peer has failed, that is why it left.)
+        let left_first = events.left_first.contains(&peer) && !events.failed.contains_key(&peer);
+        if left_first && revoked.as_ref().is_none_or(|cause| lost(&cause)) {
             return events.gone.get(&peer).cloned();
         }
         revoked
