@@ -1,7 +1,7 @@
 use tidegate::Host;
-use tidegate::capture::{Purpose, Visitor};
+use tidegate::capture::Visitor;
 
 fn main() {
-    let mut numbers = Vec::new();
-    Visitor::<Host>(Purpose::Identify(&mut numbers));
+    let mut numbers = Vec::<u64>::new();
+    Visitor::<Host>(&mut numbers);
 }
