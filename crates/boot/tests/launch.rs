@@ -2,11 +2,13 @@
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Stdio;
+use std::time::Duration;
 use tidegate_boot::launch::{Bed, Cli, Job, Output, Signal};
 use tidegate_testbed::WireChoice;
 
+#[path = "launch/ground.rs"]
+mod ground;
 #[path = "launch/inherited.rs"]
 mod inherited;
 #[path = "launch/stopped.rs"]
@@ -14,8 +16,7 @@ mod stopped;
 #[path = "launch/unread.rs"]
 mod unread;
 
-/// Long enough for a loaded machine.
-const LONG: Duration = Duration::from_secs(60);
+use ground::{LONG, exists, tidegate, wait_until};
 
 /// Ranks that are a shell script.
 fn shell(ranks: usize, script: &str) -> Job {
@@ -23,17 +24,6 @@ fn shell(ranks: usize, script: &str) -> Job {
         .arg("-c")
         .arg(script)
         .output(Output::Captured)
-}
-
-/// `tidegate ARGS...` as a process of its own: this program again, in the role below.
-fn tidegate(args: &[&str]) -> Command {
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "role_of_the_launcher", "--nocapture", "--quiet"]);
-    command.env("TEST_CLI", args.join("\u{1}"));
-    // Whatever this program was started from, `nohup` or a shell in the background.
-    let signals = [Signal::HUP, Signal::INT, Signal::TERM, Signal::USR1];
-    inherited::begin_with(&mut command, signals, libc::SIG_DFL);
-    command
 }
 
 /// Not a test: what [`tidegate`] starts.
@@ -52,27 +42,6 @@ fn role_of_the_launcher() {
                 error.exit_code()
             }
         });
-    }
-}
-
-fn exists(pid: u32) -> bool {
-    // A zombie that nobody has waited for yet does not run any more.
-    match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
-        Ok(stat) => !stat
-            .rsplit(')')
-            .next()
-            .unwrap_or("")
-            .trim_start()
-            .starts_with('Z'),
-        Err(_) => false,
-    }
-}
-
-fn wait_until(what: &str, condition: impl Fn() -> bool) {
-    let start = Instant::now();
-    while !condition() {
-        assert!(start.elapsed() < LONG, "in vain: {what}");
-        std::thread::sleep(Duration::from_millis(5));
     }
 }
 

@@ -9,22 +9,14 @@ use tidegate_hal::control::{Control, ControlError, Event, Packet};
 
 #[path = "processes/exit.rs"]
 mod exit;
+#[path = "processes/ground.rs"]
+mod ground;
 #[path = "processes/inherit.rs"]
 mod inherit;
 #[path = "processes/loopback.rs"]
 mod loopback;
 
-/// Long enough for a loaded machine.
-const LONG: Duration = Duration::from_secs(60);
-
-fn job(role: &str, ranks: usize) -> Job {
-    Job::this_program(ranks)
-        .unwrap()
-        .args(["--exact", "role_of_a_rank", "--nocapture", "--quiet"])
-        .env("TEST_ROLE", role)
-        .output(Output::Captured)
-        .grace(LONG)
-}
+use ground::{LONG, has, job, lines, mark, wait_for};
 
 /// Not a test: what a rank does.
 #[test]
@@ -209,12 +201,6 @@ fn play(role: &str, control: TcpControl, events: &Receiver<Event>) {
     }
 }
 
-/// Leaves a mark that the test can see while the job runs.
-fn mark(what: &str, rank: usize) {
-    let directory = std::path::PathBuf::from(std::env::var_os("TEST_MARKS").unwrap());
-    std::fs::write(directory.join(format!("{what}.{rank}")), "").unwrap();
-}
-
 /// A job in the role `watch`, and a function that waits for the marks of its ranks.
 fn watched(ranks: usize, silence: &str) -> (Running, tempfile::TempDir) {
     let marks = tempfile::tempdir().unwrap();
@@ -230,14 +216,6 @@ fn watched(ranks: usize, silence: &str) -> (Running, tempfile::TempDir) {
     (job, marks)
 }
 
-fn wait_for(marks: &tempfile::TempDir, mark: &str) {
-    let started = Instant::now();
-    while !marks.path().join(mark).exists() {
-        assert!(started.elapsed() < LONG, "no {mark}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
 /// How often the threads of the control plane have gone to sleep.
 fn wakeups() -> u64 {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap();
@@ -249,15 +227,6 @@ fn wakeups() -> u64 {
         comm.starts_with("tidegate").then_some(count)
     };
     tasks.filter_map(|task| of(task.ok()?)).sum()
-}
-
-fn lines(outcome: &Outcome, rank: usize) -> Vec<String> {
-    let text = String::from_utf8_lossy(&outcome.ranks[rank].stdout).into_owned();
-    text.lines().map(str::to_owned).collect()
-}
-
-fn has(outcome: &Outcome, rank: usize, what: &str) -> bool {
-    lines(outcome, rank).iter().any(|line| line.contains(what))
 }
 
 #[test]

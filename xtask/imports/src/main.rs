@@ -32,7 +32,6 @@ const EXEMPT: &[(&str, &str)] = &[("tidegate-cuda", "one crate for all GPUs is t
 const NOT_YET: &[&str] = &[
     "tidegate",
     "tidegate-bench",
-    "tidegate-boot",
     "tidegate-derive",
     "tidegate-fabric",
     "tidegate-fake",

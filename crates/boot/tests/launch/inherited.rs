@@ -8,25 +8,7 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 use tidegate_boot::launch::Signal;
 use tidegate_testbed::Bed;
 
-use super::{LONG, tidegate, wait_until};
-
-/// Lets a process begin with `action` for some signals.
-pub(crate) fn begin_with(
-    command: &mut Command,
-    signals: impl IntoIterator<Item = Signal>,
-    action: libc::sighandler_t,
-) {
-    let signals: Vec<_> = signals.into_iter().map(Signal::as_raw).collect();
-    // SAFETY: `signal` may be called between fork and exec; it neither allocates nor locks.
-    unsafe {
-        command.pre_exec(move || {
-            for signal in &signals {
-                libc::signal(*signal, action);
-            }
-            Ok(())
-        });
-    }
-}
+use super::ground::{LONG, begin_with, tidegate, wait_until};
 
 /// Lets a process begin with a limit.
 fn limit(command: &mut Command, resource: Resource, limit: u64) {

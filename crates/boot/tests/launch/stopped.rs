@@ -6,7 +6,7 @@ use std::process::Stdio;
 use rustix::process::{Pid, kill_process};
 use tidegate_boot::launch::Signal;
 
-use super::tidegate;
+use super::ground::tidegate;
 
 /// Stops a process of rank 1, and lets it go on when the launcher has said so; then rank 1 fails, as it should.
 fn stop_and_go_on(script: &str) {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tidegate_boot::launch::Signal;
 
-use super::{LONG, exists, tidegate, wait_until};
+use super::ground::{LONG, exists, tidegate, wait_until};
 
 /// A launcher that nobody reads, when what it prints has filled the pipe, and what it keeps is full, too.
 fn unread(grace: &str, script: &str, done: &std::path::Path) -> Child {

@@ -1,6 +1,11 @@
 //! A process that ends while it carries the control plane for others. Once it exits, no other thread of it can.
 
-use super::*;
+use super::ground::{LONG, job, mark, wait_for};
+use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant};
+use tidegate_boot::TcpControl;
+use tidegate_boot::launch::Signal;
+use tidegate_hal::control::{Control, Event, Packet};
 
 /// What a rank does. Rank 0 has left, and its process ends; rank 1 stays.
 pub(super) fn play(role: &str, control: &TcpControl, events: &Receiver<Event>) {

@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd;
 use std::process::{Command, exit};
 use tidegate_boot::Config;
 
-use super::{LONG, has, job};
+use super::ground::{LONG, has, job};
 
 const LISTEN_FD: &str = "TIDEGATE_LISTEN_FD";
 

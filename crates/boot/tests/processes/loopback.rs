@@ -5,7 +5,7 @@ use tidegate_boot::launch::Job;
 use tidegate_boot::{Invitation, TcpControl};
 use tidegate_testbed::Bed;
 
-use super::job;
+use super::ground::job;
 
 const INSIDE: &str = "TEST_INSIDE";
 const THIS: &str = "loopback::ranks_meet_where_there_is_only_ipv6";
