@@ -17,7 +17,7 @@ use tidegate::kernel::Module;
 use tidegate::prelude::*;
 use tidegate::{AllReduce, BySlot, Cuda, OnHost};
 
-const CODE: &str = include_str!("../kernels/examples.ptx");
+const CODE: &[u8] = include_bytes!("../kernels/examples.ptx");
 
 /// Threads of a block, as the kernels have it.
 const BLOCK: usize = 128;

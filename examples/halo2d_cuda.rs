@@ -14,7 +14,7 @@ use tidegate::kernel::Module;
 use tidegate::prelude::*;
 use tidegate::{BySlot, Cuda};
 
-const CODE: &str = include_str!("../kernels/examples.ptx");
+const CODE: &[u8] = include_bytes!("../kernels/examples.ptx");
 
 /// Where what a neighbour sends belongs, as the kernel reads it: the first ghost cell, and from each to the next.
 #[derive(Clone, Copy, Element)]

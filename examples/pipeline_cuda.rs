@@ -17,7 +17,7 @@ const LEN: usize = 4096;
 /// Blocks in all.
 const BLOCKS: u64 = 200;
 
-const CODE: &str = include_str!("../kernels/examples.ptx");
+const CODE: &[u8] = include_bytes!("../kernels/examples.ptx");
 
 tidegate::kernel! {
     /// `x[i] = value`.

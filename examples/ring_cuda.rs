@@ -19,7 +19,7 @@ const RIGHT: Slot = Slot(1);
 const LEN: usize = 1000;
 
 /// The device code, as text that the driver compiles. It is made by `cargo xtask kernels`; any PTX will do.
-const CODE: &str = include_str!("../kernels/examples.ptx");
+const CODE: &[u8] = include_bytes!("../kernels/examples.ptx");
 
 tidegate::kernel! {
     /// `x += 1`.

@@ -86,7 +86,7 @@ pub(crate) struct Kernels {
 
 impl Kernels {
     pub(crate) fn load(world: &W) -> Result<Self> {
-        let module = Module::load(world, tidegate_kernels::SAMPLES_PTX)?;
+        let module = Module::load(world, tidegate_kernels::SAMPLES_PTX.as_bytes())?;
         // SAFETY: the module is `samples.cu`, whose kernels keep to the lengths that they are given.
         unsafe {
             Ok(Kernels {

@@ -156,7 +156,7 @@ fn recordings_are_made_and_dropped_behind_a_wait() {
 #[ignore = "needs a GPU: run by scripts/gpu.sh"]
 fn wrong_bindings_are_refused() {
     ranks(1, |world, _| {
-        let module = Module::load(&world, tidegate_kernels::SAMPLES_PTX).unwrap();
+        let module = Module::load(&world, tidegate_kernels::SAMPLES_PTX.as_bytes()).unwrap();
         // SAFETY: it is refused.
         let missing = unsafe { module.function::<(u64,)>("no_such_kernel") };
         assert!(matches!(missing, Err(Error::Device(_))));
@@ -167,13 +167,15 @@ fn wrong_bindings_are_refused() {
             error.contains("takes parameters of [8, 8] bytes"),
             "{error}"
         );
-        let error = Module::<Cuda>::load(&world, "this is no PTX")
-            .err()
-            .unwrap();
-        assert!(
-            error.to_string().contains("device code was refused"),
-            "{error}"
-        );
+        for (code, said) in [
+            (&b"this is no PTX, but text"[..], "device code was refused"),
+            (&[0xff; 64], "begins as no code does"),
+            (b"\x7fELF", "not whole"),
+            (b"", "no bytes of code"),
+        ] {
+            let error = Module::<Cuda>::load(&world, code).err().unwrap();
+            assert!(error.to_string().contains(said), "{error}");
+        }
     });
 }
 
@@ -245,7 +247,7 @@ fn code_is_not_loaded_behind_a_wait() {
         let mut x = Region::<u64, _>::zeroed(&world, 1).unwrap().on(&s).unwrap();
         s.launch(k.busy.threads(1, 32), (&mut x, 100_000_000u64))
             .unwrap();
-        let error = Module::<Cuda>::load(&world, tidegate_kernels::SAMPLES_PTX)
+        let error = Module::<Cuda>::load(&world, tidegate_kernels::SAMPLES_PTX.as_bytes())
             .err()
             .unwrap();
         assert!(error.to_string().contains("may be waiting"), "{error}");

@@ -79,7 +79,7 @@ fn too_early() -> Enqueue {
 ///
 /// A slot of up to 4096 bytes has a landing, where its wait looks, too; of a longer one it looks for the word alone.
 pub(super) fn behind_a_wait(world: &W, k: &Kernels, len: usize, lie: bool) {
-    let module = Module::load(world, tidegate_kernels::SAMPLES_SM_90_PTX).unwrap();
+    let module = Module::load(world, tidegate_kernels::SAMPLES_SM_90_PTX.as_bytes()).unwrap();
     // SAFETY: the module is `samples.cu`, whose kernel keeps to the length; compiled for 9.0 it waits first of all.
     let tick = unsafe { tick_early(&module).unwrap().waits_itself() };
     stream!(let s = world.stream().unwrap());
@@ -279,7 +279,7 @@ fn recorded_kernels_begin_early_behind_epochs_and_kernels() {
         return;
     }
     ranks(1, |world, _| {
-        let module = Module::load(&world, tidegate_kernels::SAMPLES_SM_90_PTX).unwrap();
+        let module = Module::load(&world, tidegate_kernels::SAMPLES_SM_90_PTX.as_bytes()).unwrap();
         // SAFETY: as above; the other one does not say that it waits.
         let [tick, plain] = [(), ()].map(|()| unsafe { tick_early(&module) }.unwrap());
         // SAFETY: as above.

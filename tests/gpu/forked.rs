@@ -57,7 +57,10 @@ fn a_child_does_not_call_the_driver() {
                 is_forked(world.stream());
                 is_forked(world.gather("x", Vec::new()));
                 is_forked(Region::<u64, _>::zeroed(&world, 4));
-                is_forked(Module::load(&world, tidegate_kernels::SAMPLES_PTX));
+                is_forked(Module::load(
+                    &world,
+                    tidegate_kernels::SAMPLES_PTX.as_bytes(),
+                ));
                 drop((graph, barrier, k));
                 drop((s, t, world));
                 std::process::exit(0)

@@ -206,7 +206,7 @@ fn behind_a_wait(world: &W, k: &Kernels, what: &str) {
     match what {
         "load raw" => drop(context.load_module(samples()).unwrap()),
         "load" => {
-            let error = Module::<Cuda>::load(world, tidegate_kernels::SAMPLES_PTX);
+            let error = Module::<Cuda>::load(world, tidegate_kernels::SAMPLES_PTX.as_bytes());
             let error = error.err().unwrap().to_string();
             assert!(error.contains("may be waiting"), "{error}");
         }
@@ -555,7 +555,7 @@ fn not_exposed(world: &W, k: &Kernels) {
         assert!(begin.elapsed() < Duration::from_secs(5));
         drop((src, inbox, outbox));
         // The courier waits for ever: the device is of use still, but takes no more code.
-        let error = Module::<Cuda>::load(world, tidegate_kernels::SAMPLES_PTX);
+        let error = Module::<Cuda>::load(world, tidegate_kernels::SAMPLES_PTX.as_bytes());
         let error = error.err().unwrap().to_string();
         assert!(error.contains("may be waiting"), "{error}");
         stream!(let t = world.stream().unwrap());

@@ -75,7 +75,7 @@ impl<T: Elem> Functions<T> {
 
 impl Kernels {
     fn load(world: &World<Cuda>) -> Result<Self> {
-        let module = Module::load(world, tidegate_kernels::SCHEDULES_PTX)?;
+        let module = Module::load(world, tidegate_kernels::SCHEDULES_PTX.as_bytes())?;
         let mut kernels = Kernels(HashMap::new());
         kernels.bind::<u64>(&module)?;
         kernels.bind::<u32>(&module)?;

@@ -24,6 +24,7 @@
 //! survive (an illegal address in a user's kernel) is reported by every later call on the stream as a kernel's fault.
 
 mod block;
+mod code;
 mod courier;
 mod device;
 mod error;

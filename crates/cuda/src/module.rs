@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tidegate_ffi::cuda::{Function, LaunchConfig, Module};
 use tidegate_hal::device::{Call, DeviceError, Grid, LaunchDevice, Parameters};
 
+use crate::code::Code;
 use crate::device::Cuda;
 use crate::error::Doing;
 use crate::gpu::{Early, Gpu};
@@ -28,18 +29,22 @@ pub struct CudaFunction {
     early: bool,
 }
 
-fn text(text: &str) -> Result<CString, DeviceError> {
-    CString::new(text).map_err(|_| DeviceError::Code("there is a zero byte in it".into()))
+fn symbol(name: &str) -> Result<CString, DeviceError> {
+    CString::new(name).map_err(|_| DeviceError::Code(format!("{name:?}: a name has no zero byte")))
 }
 
 impl CudaModule {
-    pub(crate) fn load(gpu: &Arc<Gpu>, code: &str) -> Result<Arc<Self>, DeviceError> {
+    pub(crate) fn load(gpu: &Arc<Gpu>, code: &[u8]) -> Result<Arc<Self>, DeviceError> {
+        let code = Code::new(code)?;
         gpu.idle("loading code")?;
         gpu.enter()?;
-        let module = gpu
-            .driver
-            .module_load_ptx(&text(code)?)
-            .map_err(|error| DeviceError::Code(error.to_string()))?;
+        let module = match &code {
+            Code::Text(ptx) => gpu.driver.module_load_ptx(ptx),
+            // SAFETY: all that the sizes in it name is in it, as `Code::new` has checked. What the driver makes of it, it
+            // checks itself, as it does with PTX; it executes none of it.
+            Code::Image(words) => unsafe { gpu.driver.module_load_image(words) },
+        };
+        let module = module.map_err(|error| DeviceError::Code(error.to_string()))?;
         Ok(Arc::new(CudaModule {
             gpu: gpu.clone(),
             module,
@@ -56,7 +61,7 @@ impl CudaModule {
         self.gpu.enter()?;
         let driver = self.gpu.driver;
         // SAFETY: modules are never unloaded.
-        let function = unsafe { driver.module_function(self.module, &text(name)?) }
+        let function = unsafe { driver.module_function(self.module, &symbol(name)?) }
             .map_err(|error| DeviceError::Code(format!("`{name}`: {error}")))?;
         // Now, and not behind a wait. Where the driver cannot do it, the first launch does.
         // SAFETY: as above.
@@ -93,7 +98,7 @@ unsafe impl LaunchDevice for Cuda {
     type Module = CudaModule;
     type Function = CudaFunction;
 
-    fn load(&self, code: &str) -> Result<Arc<CudaModule>, DeviceError> {
+    fn load(&self, code: &[u8]) -> Result<Arc<CudaModule>, DeviceError> {
         CudaModule::load(self.gpu(), code)
     }
 

@@ -380,13 +380,13 @@ pub unsafe trait LaunchDevice: Device {
     /// A function of it; keeps the module loaded.
     type Function: Send + Sync + 'static;
 
-    /// Loads code, in the form that the device takes (PTX).
+    /// Loads code, in a form that the device takes (PTX, a cubin, a fatbin).
     ///
     /// # Errors
     ///
-    /// [`DeviceError::Code`] if the device does not take it; [`DeviceError::Busy`] while a stream of the device may be
+    /// [`DeviceError::Code`] if the bytes are no code, or the device does not take it; [`DeviceError::Busy`] while a stream of the device may be
     /// waiting: loading can block behind it.
-    fn load(&self, code: &str) -> Result<Arc<Self::Module>, DeviceError>;
+    fn load(&self, code: &[u8]) -> Result<Arc<Self::Module>, DeviceError>;
 
     /// Finds a function that takes parameters of these sizes, in bytes.
     ///

@@ -45,7 +45,7 @@ impl BenchDevice for Cuda {
     }
 
     fn gather_kernel(world: &World<Self>) -> Result<Self::Gather> {
-        let module = Module::load(world, tidegate_kernels::BENCH_PTX)?;
+        let module = Module::load(world, tidegate_kernels::BENCH_PTX.as_bytes())?;
         // SAFETY: the function is that of `kernels/bench.cu`, which keeps to what `bind_gather` asks: it strides over
         // the slots' own lengths and stops at `out_len`; entries of slots are as `Parameter` describes them.
         unsafe { bind_gather(&module) }

@@ -58,8 +58,8 @@ impl Driver {
     ///
     /// # Safety
     ///
-    /// `image` is a whole, well-formed cubin or fatbin: the driver believes the sizes that stand in it.
-    pub unsafe fn module_load_image(&self, image: &[u8]) -> Result<Module> {
+    /// `image` is a cubin or fatbin, of which nothing is missing: the driver believes the sizes that stand in it.
+    pub unsafe fn module_load_image(&self, image: &[u64]) -> Result<Module> {
         // SAFETY: the caller vouches for the image.
         unsafe { self.load_image(image.as_ptr().cast()) }
     }

@@ -104,7 +104,8 @@ impl FacesDevice for Cuda {
                 tidegate_kernels::FACES_SM_90_PTX
             } else {
                 tidegate_kernels::FACES_PTX
-            },
+            }
+            .as_bytes(),
         )?;
         // SAFETY: the module is that of `kernels/faces.cu`, and the geometry of `FacesGeometry::new`, of the shape for
         // which the caller promises that blocks, parts, buffers and slots are as long as it says. `mode` below says
