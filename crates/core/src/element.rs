@@ -8,10 +8,38 @@ use crate::place::Of;
 
 /// A type of plain data: any bytes of its size are a valid value, and it has no padding.
 ///
-/// Implemented for the integers and floats whose size is the same everywhere (`i8` to `i64`, `u8` to `u64`, `f32`,
+/// Implemented for the integers and floats whose size is the same everywhere (`i8` to `i128`, `u8` to `u128`, `f32`,
 /// `f64`: put `u64` for `usize`, and `u8` for `bool`, of which not all bytes are a value), and for arrays of elements;
-/// for structs of elements by `#[derive(Element)]`, which checks all of the below at compile time. An element has less
-/// than 4 GiB: a region or a window of larger ones does not compile.
+/// for structs of elements by `#[derive(Element)]`, which checks all of the below at compile time. Features add types of
+/// other crates:
+///
+/// | feature | elements |
+/// |---|---|
+/// | `half` | `half::f16`, `half::bf16` |
+/// | `complex` | `num_complex::Complex<T>` of an element `T` |
+/// | `bytemuck` | [`PodElement<T>`](crate::element::PodElement) of any `bytemuck::Pod` |
+///
+/// A tuple is no element: Rust does not say in which order its fields lie, so that a kernel on a GPU could not read it,
+/// and ranks of two builds might not agree. A struct with `#[repr(C)]` says it.
+///
+/// An element has less than 4 GiB, and is aligned to 64 bytes at most: a region or a window of others does not compile.
+/// (A kernel on a GPU takes by value what is aligned to 16 bytes at most.)
+///
+/// ```
+/// use tidegate_core::{Region, World, element::Element};
+/// use tidegate_host::Host;
+///
+/// /// The sum of all elements.
+/// fn sum<T: Element + std::iter::Sum<T>>(world: &World<Host>, values: &[T]) -> T {
+///     let region = Region::from_slice(world, values).unwrap();
+///     region.iter().copied().sum()
+/// }
+///
+/// World::<Host>::local(1, |world| {
+///     assert_eq!(sum(&world, &[u128::MAX - 1, 1]), u128::MAX);
+///     assert_eq!(sum(&world, &[0.5f32, 1.5]), 2.0);
+/// });
+/// ```
 ///
 /// # Safety
 ///
@@ -21,7 +49,7 @@ use crate::place::Of;
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be put into a region or window",
     label = "not plain data",
-    note = "elements are integers and floats of a fixed size (`u64` instead of `usize`, `u8` instead of `bool`), arrays of elements, and structs of them with `#[derive(Clone, Copy, Element)] #[repr(C)]`"
+    note = "elements are integers and floats of a fixed size (`u64` instead of `usize`, `u8` instead of `bool`), arrays of elements, and structs of them (not tuples) with `#[derive(Clone, Copy, Element)] #[repr(C)]`"
 )]
 pub unsafe trait Element: Copy + Send + Sync + 'static {
     /// A hash of the layout, compared between ranks when a window is created.
@@ -210,12 +238,19 @@ mod sealed {
     pub trait Sealed {}
 }
 
-macro_rules! elements {
-    ($($ty:ty, $scalar:ident, $float:literal, $code:literal;)*) => {$(
-        // SAFETY: a primitive number: no padding, all bytes valid.
+/// Elements that are numbers, each with a code that no other has.
+macro_rules! numbers {
+    ($($ty:ty, $code:literal;)*) => {$(
+        // SAFETY: a number of a fixed size: no padding, all bytes valid.
         unsafe impl Element for $ty {
             const LAYOUT: u64 = mix(LAYOUT_START, $code);
         }
+    )*};
+}
+
+macro_rules! arithmetic {
+    ($($ty:ty, $scalar:ident, $float:literal, $code:literal;)*) => {$(
+        numbers! { $ty, $code; }
         impl sealed::Sealed for $ty {}
         impl Arithmetic for $ty {
             const SCALAR: Scalar = Scalar::$scalar;
@@ -224,7 +259,7 @@ macro_rules! elements {
     )*};
 }
 
-elements! {
+arithmetic! {
     i8, I8, false, 1;
     i16, I16, false, 2;
     i32, I32, false, 3;
@@ -235,6 +270,110 @@ elements! {
     u64, U64, false, 8;
     f32, F32, true, 9;
     f64, F64, true, 10;
+}
+numbers! {
+    i128, 11;
+    u128, 12;
+}
+// (Both are `#[repr(transparent)]`, of a `u16`.)
+#[cfg(feature = "half")]
+numbers! {
+    half::f16, 13;
+    half::bf16, 14;
+}
+
+/// What [`Element::LAYOUT`] of a type of one parameter begins with. (That of an array begins with 11, and its length.)
+#[cfg(feature = "complex")]
+const COMPLEX: u64 = u64::MAX;
+#[cfg(feature = "bytemuck")]
+const POD: u64 = u64::MAX - 1;
+
+// SAFETY: it is `#[repr(C)]`, of two values of one type: so there is no padding, and all bytes are valid.
+#[cfg(feature = "complex")]
+unsafe impl<T: Element> Element for num_complex::Complex<T> {
+    const LAYOUT: u64 = {
+        assert!(
+            size_of::<Self>() <= LARGEST,
+            "elements have less than 4 GiB"
+        );
+        mix(mix(LAYOUT_START, COMPLEX), T::LAYOUT)
+    };
+}
+
+/// An element that is made of any `bytemuck::Pod`, for types of other crates.
+///
+/// Ranks compare no more of it than its size and its alignment: two different types of one size are taken for the same.
+/// For a struct of one's own, `#[derive(Element)]` compares the fields.
+///
+/// `bytemuck::TransparentWrapper` makes one slice of the other, without a copy.
+///
+/// ```
+/// use bytemuck::{Pod, TransparentWrapper, Zeroable};
+/// use tidegate_core::{Region, World, element::PodElement};
+/// use tidegate_host::Host;
+///
+/// #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
+/// #[repr(C)]
+/// struct Particle {
+///     at: [f64; 3],
+///     number: u64,
+/// }
+///
+/// World::<Host>::local(1, |world| {
+///     let particles = [Particle { at: [0.5; 3], number: 1 }; 10];
+///     let region = Region::from_slice(&world, PodElement::wrap_slice(&particles)).unwrap();
+///     assert_eq!(PodElement::peel_slice(&region), particles);
+///     assert_eq!(region[0].0.number, 1);
+/// });
+/// ```
+///
+/// What is no `Pod` is no element, either: here there is padding behind `small`, and not all bytes are a `char`.
+///
+/// ```compile_fail,E0277
+/// # use tidegate_core::{Region, World, element::PodElement};
+/// # use tidegate_host::Host;
+/// #[derive(Clone, Copy)]
+/// #[repr(C)]
+/// struct Padded {
+///     small: u8,
+///     large: u32,
+/// }
+/// # World::<Host>::local(1, |world| {
+/// let _ = Region::<PodElement<Padded>, _>::zeroed(&world, 4);
+/// # });
+/// ```
+///
+/// ```compile_fail,E0277
+/// # use tidegate_core::{Region, World, element::PodElement};
+/// # use tidegate_host::Host;
+/// # World::<Host>::local(1, |world| {
+/// let _ = Region::<PodElement<char>, _>::zeroed(&world, 4);
+/// # });
+/// ```
+#[cfg(feature = "bytemuck")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(transparent)]
+pub struct PodElement<T>(pub T);
+
+// SAFETY: it is `#[repr(transparent)]`, of a `T`.
+#[cfg(feature = "bytemuck")]
+unsafe impl<T> bytemuck::TransparentWrapper<T> for PodElement<T> {}
+
+// SAFETY: it has the layout of `T`, and `Pod` promises that all bytes of a `T` are valid, that there is no padding, no
+// interior mutability and no pointer. A size of 0, which it allows, and larger alignments do not evaluate, here and
+// where a region is made.
+#[cfg(feature = "bytemuck")]
+unsafe impl<T: bytemuck::Pod + Send + Sync> Element for PodElement<T> {
+    const LAYOUT: u64 = {
+        assert!(size_of::<T>() != 0, "an element has a size other than 0");
+        assert!(
+            align_of::<T>() <= 64,
+            "an element is aligned to 64 bytes at most"
+        );
+        assert!(size_of::<T>() <= LARGEST, "elements have less than 4 GiB");
+        let layout = mix(mix(LAYOUT_START, POD), size_of::<T>() as u64);
+        mix(layout, align_of::<T>() as u64)
+    };
 }
 
 // SAFETY: an array of N elements is N times its element, without padding in between; N is not 0, or the constant does

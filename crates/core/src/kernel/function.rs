@@ -45,13 +45,27 @@ pub struct Launch<'f, D: LaunchDevice, S> {
 }
 
 impl<D: LaunchDevice> Module<D> {
-    /// Loads code, in the form that the device takes (PTX). Part of setting up: it is refused while a stream of the
-    /// device may be waiting.
+    /// Loads code, in a form that the device takes: for CUDA, PTX (text; a NUL may stand behind it), a cubin or a fatbin.
+    /// Part of setting up: it is refused while a stream of the device may be waiting.
+    ///
+    /// ```
+    /// # use tidegate_core::{Result, World};
+    /// # use tidegate_core::kernel::Module;
+    /// # use tidegate_hal::device::LaunchDevice;
+    /// # macro_rules! include_bytes { ($file:literal) => { b"" } }
+    /// const CODE: &[u8] = include_bytes!("kernels.ptx");
+    ///
+    /// fn load<D: LaunchDevice>(world: &World<D>) -> Result<Module<D>> {
+    ///     Module::load(world, CODE)
+    /// }
+    /// ```
     ///
     /// # Errors
     ///
-    /// [`Error::Device`](crate::Error::Device).
-    pub fn load(world: &World<D>, code: &str) -> Result<Self> {
+    /// [`Error::Device`](crate::Error::Device), if the bytes are no code (it says what they look like), or code that
+    /// the device or its driver does not take (PTX of a newer toolkit, a cubin for other GPUs), or while a stream may be
+    /// waiting.
+    pub fn load(world: &World<D>, code: &[u8]) -> Result<Self> {
         let device = world.device().clone();
         Ok(Module {
             raw: device.load(code)?,
@@ -201,7 +215,9 @@ macro_rules! numbers {
         }
     )*};
 }
-numbers!(i8 i16 i32 i64 u8 u16 u32 u64 f32 f64);
+numbers!(i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64);
+#[cfg(feature = "half")]
+numbers!(half::f16 half::bf16);
 
 macro_rules! parameters {
     ($($view:ty => $lowered:ty;)*) => {$(

@@ -1,0 +1,3 @@
+//! What regions and windows hold, and whose memory that is. Miri runs this, too, and looks for leaks.
+
+mod elements;
