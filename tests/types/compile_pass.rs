@@ -146,6 +146,7 @@ twins! {
     row17_device_closure
     row17_device_host_region
     row17_device_region_of_another_device
+    row17_device_seventeen_parameters
     row17_device_shared_where_exclusive_is_wanted
     row17_device_too_few_arguments
     row17_device_too_many_arguments
@@ -156,6 +157,7 @@ twins! {
     row17_inbox_in_place_of_its_view
     row17_returned_by_a_function
     row17_returns_a_view
+    row17_seventeen_arguments
     row17_shared_where_exclusive_is_wanted
     row17_too_few_arguments
     row17_too_many_arguments

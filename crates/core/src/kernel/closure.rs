@@ -50,7 +50,7 @@ where
 }
 
 macro_rules! kernel_of {
-    ($($name:ident),+) => {
+    ($($_parameter:ident $name:ident),+) => {
         impl<'s, Dev, Fun, $($name),+> Kernel<'s, Dev, ($($name,)+)> for Fun
         where
             Dev: ClosureDevice,
@@ -74,11 +74,4 @@ macro_rules! kernel_of {
     };
 }
 
-kernel_of!(A);
-kernel_of!(A, B);
-kernel_of!(A, B, C);
-kernel_of!(A, B, C, E);
-kernel_of!(A, B, C, E, G);
-kernel_of!(A, B, C, E, G, H);
-kernel_of!(A, B, C, E, G, H, I);
-kernel_of!(A, B, C, E, G, H, I, J);
+for_tuples!(kernel_of);

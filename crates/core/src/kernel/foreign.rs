@@ -39,7 +39,7 @@ where
 }
 
 macro_rules! kernel_of {
-    ($($name:ident),+) => {
+    ($($_parameter:ident $name:ident),+) => {
         #[diagnostic::do_not_recommend]
         impl<'s, Dev, Fun, $($name),+> Kernel<'s, Dev, ($($name,)+)> for Foreign<Fun>
         where
@@ -67,12 +67,7 @@ macro_rules! kernel_of {
     };
 }
 
-kernel_of!(A);
-kernel_of!(A, B);
-kernel_of!(A, B, C);
-kernel_of!(A, B, C, E);
-kernel_of!(A, B, C, E, G);
-kernel_of!(A, B, C, E, G, H);
+for_tuples!(kernel_of);
 
 #[cfg(test)]
 mod tests {

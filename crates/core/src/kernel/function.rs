@@ -166,7 +166,12 @@ pub trait Parameter: 'static {
     const SIZES: &'static [usize];
 }
 
-/// The types of all parameters of a function: a tuple of [`Parameter`]s.
+/// The types of all parameters of a function: a tuple of [`Parameter`]s, of which there are 16 at most.
+#[diagnostic::on_unimplemented(
+    message = "a function of device code cannot take the parameters `{Self}`",
+    note = "it takes 16 at most: put what several regions hold into one region, or several numbers into one struct (`#[derive(Clone, Copy, Element)] #[repr(C)]`, as `Plain<T>`)",
+    note = "each is `&[T]`, `&mut [T]`, `Slots<T>`, `Cells<T>`, `CellsMut<T>`, `Plain<T>`, or a number of a fixed size"
+)]
 pub trait Signature: 'static {
     /// Bytes of what the function gets.
     fn sizes() -> Vec<usize>;
@@ -277,14 +282,7 @@ macro_rules! signature {
     };
 }
 
-signature!(P0 A0);
-signature!(P0 A0, P1 A1);
-signature!(P0 A0, P1 A1, P2 A2);
-signature!(P0 A0, P1 A1, P2 A2, P3 A3);
-signature!(P0 A0, P1 A1, P2 A2, P3 A3, P4 A4);
-signature!(P0 A0, P1 A1, P2 A2, P3 A3, P4 A4, P5 A5);
-signature!(P0 A0, P1 A1, P2 A2, P3 A3, P4 A4, P5 A5, P6 A6);
-signature!(P0 A0, P1 A1, P2 A2, P3 A3, P4 A4, P5 A5, P6 A6, P7 A7);
+for_tuples!(signature);
 
 /// Declares functions of device code: what each takes, and, as its `# Safety` section, what it must keep to.
 ///

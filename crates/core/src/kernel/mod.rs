@@ -6,6 +6,24 @@
 //! later are *views* of the same memory (`&[T]`, `&mut [T]`, [`Slots`](crate::window::Slots)), for as long as it runs.
 //! That is sound because a region on a stream can be touched by work of that stream alone, which is executed in order;
 //! the borrow checker sees to it that one kernel does not get two exclusive views of one region.
+//!
+//! A kernel has up to 16 arguments. More of them are put into one region, whose parts the kernel knows; or a closure
+//! captures an `Arc` of what it reads on the host.
+
+/// Calls a macro once for each number of arguments that a kernel may have, each time with as many pairs of names.
+macro_rules! for_tuples {
+    ($each:ident) => {
+        for_tuples! {
+            $each [] P0 A0, P1 A1, P2 A2, P3 A3, P4 A4, P5 A5, P6 A6, P7 A7,
+            P8 A8, P9 A9, P10 A10, P11 A11, P12 A12, P13 A13, P14 A14, P15 A15,
+        }
+    };
+    ($each:ident [$($before:tt)*]) => {};
+    ($each:ident [$($before:tt)*] $parameter:ident $argument:ident, $($behind:tt)*) => {
+        $each!($($before)* $parameter $argument);
+        for_tuples!($each [$($before)* $parameter $argument,] $($behind)*);
+    };
+}
 
 mod closure;
 mod foreign;
@@ -28,6 +46,7 @@ use crate::stream::Stream;
     note = "what it is called with is on the kernel's stream (`region.on(&stream)?`) and borrowed: `&mut region`, `&region`, `inbox.view()`, or a tuple of them and of numbers",
     note = "write the types of a closure's arguments, `move` what it captures, and let it capture only `Clone + Send + 'static` values",
     note = "a closure of two or more arguments that a function has returned as `impl Fn` goes inside another: `let k = make(); s.launch(move |x: &[f64], y: &mut [f64]| k(x, y), (&x, &mut y))`",
+    note = "a kernel has at most 16 arguments: put what several regions hold into one region; what the host only reads, a closure may capture in an `Arc`",
     note = "a function of `kernel!` takes exactly the declared types, in that order: `&mut [T]` from `&mut region`, `&[T]` from `&region`, `Slots<T>` from `inbox.view()`, numbers of the same type"
 )]
 pub trait Kernel<'s, D: Device, A> {
