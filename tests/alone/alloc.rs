@@ -365,3 +365,41 @@ fn tokens_are_pointers_and_results_are_small() {
     type Waited<'s> = Result<Inbox<'s, u64>, Rejected<Exposed<'s, u64>>>;
     assert!(size_of::<Waited<'_>>() <= 11 * word);
 }
+
+/// The memory of a vector becomes a region's, and the region's a vector's: nothing near as much is allocated besides.
+#[test]
+fn vectors_become_regions_without_a_copy() {
+    const LEN: usize = 1 << 17;
+    let _alone = alone();
+    let results = World::local(1, |world: World| -> Result<[u64; 2]> {
+        stream!(let s = world.stream()?);
+        let values: Vec<u64> = (0..LEN as u64).collect();
+        let counted = |work: &mut dyn FnMut() -> Result<()>| {
+            Counting::reset();
+            Counting::begin();
+            let done = work();
+            Counting::end();
+            done.map(|()| Counting::bytes())
+        };
+        let mut all = Some(values);
+        let taken = counted(&mut || {
+            let values = all.take().expect("it is there once");
+            let region = Region::from_vec(&world, values)?.on(&s)?;
+            all = Some(region.into_host(&s)?.into_vec()?);
+            Ok(())
+        })?;
+        let values = all.expect("it has come back");
+        assert!(values.iter().enumerate().all(|(at, x)| *x == at as u64));
+        let copied = counted(&mut || Region::from_slice(&world, &values).map(drop))?;
+        Counting::reset();
+        Ok([taken, copied])
+    });
+    for result in results {
+        let [taken, copied] = result.unwrap();
+        assert!(taken < 4096, "{taken} bytes");
+        assert!(
+            copied >= 8 * LEN as u64,
+            "what is copied is counted: {copied}"
+        );
+    }
+}

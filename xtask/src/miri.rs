@@ -63,6 +63,12 @@ const PROGRAMS: &[Program] = &[
         thirds: ["moves::", "tests::a_ tests::of_ tests::what_"],
     },
     Program {
+        line: "-p tidegate-core --test memory",
+        tests: "",
+        leaks: false,
+        thirds: ["adopted::", "elements::a elements::c elements::h"],
+    },
+    Program {
         line: "-p tidegate-loopback --test contract",
         tests: "",
         leaks: false,

@@ -27,7 +27,7 @@ use std::task::Waker;
 use crate::batch::{Batch, Op, Scalar, Tag};
 use crate::control::Handle;
 pub use crate::error::DeviceError;
-use crate::memory::{Block, Ptr, Sharing};
+use crate::memory::{Allocation, Block, Ptr, Sharing};
 use crate::nic::Register;
 
 pub use calls::{Awaits, Call, Calls};
@@ -279,6 +279,26 @@ pub unsafe trait Device: Clone + Send + Sync + 'static {
     ///
     /// [`DeviceError::Exhausted`].
     fn alloc(&self, bytes: usize, sharing: Sharing) -> Result<Self::Block, DeviceError>;
+
+    /// Makes a block of memory that the process has, without a copy; only this process reaches it. It is as long as the
+    /// memory's [bytes of use](Allocation::bytes).
+    ///
+    /// # Errors
+    ///
+    /// The memory comes back if it is none that the device's streams work with. That is always so unless the device says
+    /// otherwise.
+    fn adopt(&self, memory: Allocation) -> Result<Self::Block, Allocation> {
+        Err(memory)
+    }
+
+    /// The memory that a block was [adopted](Device::adopt) from.
+    ///
+    /// # Errors
+    ///
+    /// The block comes back if it was not, or if it is shared.
+    fn into_allocation(block: Self::Block) -> Result<Allocation, Self::Block> {
+        Err(block)
+    }
 
     /// Maps a peer's block of `bytes` bytes.
     ///

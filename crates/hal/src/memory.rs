@@ -1,5 +1,9 @@
 //! Addresses and blocks of memory.
 
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::mem::ManuallyDrop;
+use std::ptr::NonNull;
+
 use crate::control::Handle;
 use crate::error::DeviceError;
 
@@ -47,8 +51,9 @@ pub enum Sharing {
 /// # Safety
 ///
 /// `base..base + bytes` is memory that the device's streams can read and write until the block is dropped, aligned
-/// to at least 64 bytes, zero when it was allocated; dropping it while a stream may still touch it is prevented
-/// by the holder (core retires blocks through [`crate::device::Reclaim`]).
+/// to at least 64 bytes, zero when it was allocated (one that was [adopted](crate::device::Device::adopt): as it was);
+/// dropping it while a stream may still touch it is prevented by the holder (core retires blocks through
+/// [`crate::device::Reclaim`]).
 pub unsafe trait Block: Send + Sync + 'static {
     /// Its first byte.
     fn base(&self) -> Ptr;
@@ -62,4 +67,128 @@ pub unsafe trait Block: Send + Sync + 'static {
     fn share(&self) -> Result<Handle, DeviceError>;
     /// Hears that no more handles will be asked for: what they are made of is let go.
     fn share_no_more(&self) {}
+}
+
+/// Memory of this process's allocator, as a vector has it: it goes back there, by the layout that it was allocated with.
+#[derive(Debug)]
+pub struct Allocation {
+    base: NonNull<u8>,
+    layout: Layout,
+    /// How many, from the first on, were elements of a vector, or zeroed.
+    bytes: usize,
+}
+
+// SAFETY: it is an allocation and nothing else; who accesses its bytes when is the affair of its users.
+unsafe impl Send for Allocation {}
+// SAFETY: as above.
+unsafe impl Sync for Allocation {}
+
+impl Allocation {
+    /// As many bytes as the layout says, all of them zero. `None` if there is not so much memory, or it is of no bytes.
+    pub fn zeroed(layout: Layout) -> Option<Self> {
+        if layout.size() == 0 {
+            return None;
+        }
+        // SAFETY: the layout has a size other than 0.
+        let base = NonNull::new(unsafe { alloc_zeroed(layout) })?;
+        Some(Allocation {
+            base,
+            layout,
+            bytes: layout.size(),
+        })
+    }
+
+    /// That of a vector, which keeps its elements. `None` if it has no memory.
+    pub fn of<T: Copy>(values: Vec<T>) -> Option<Self> {
+        let layout = Layout::array::<T>(values.capacity()).ok()?;
+        if layout.size() == 0 {
+            return None;
+        }
+        let bytes = size_of_val(&values[..]);
+        let base = NonNull::new(ManuallyDrop::new(values).as_mut_ptr())?.cast();
+        Some(Allocation {
+            base,
+            layout,
+            bytes,
+        })
+    }
+
+    /// A vector of its first `len` elements.
+    ///
+    /// # Errors
+    ///
+    /// It comes back, if no vector of such elements would give it back as it was allocated.
+    ///
+    /// # Safety
+    ///
+    /// The first `len` elements are there, and are valid as such.
+    pub unsafe fn into_vec<T: Copy>(self, len: usize) -> Result<Vec<T>, Self> {
+        let capacity = self.layout.size().checked_div(size_of::<T>()).unwrap_or(0);
+        // (So the alignment is that of the elements, too.)
+        if Layout::array::<T>(capacity) != Ok(self.layout) || len > capacity {
+            return Err(self);
+        }
+        let this = ManuallyDrop::new(self);
+        // SAFETY: it was allocated by this process's allocator with the layout of so many elements, as was compared, and
+        // has no other owner any more; the caller promises that `len` of them are valid.
+        Ok(unsafe { Vec::from_raw_parts(this.base.cast().as_ptr(), len, capacity) })
+    }
+
+    /// Its first byte.
+    #[inline]
+    pub fn base(&self) -> Ptr {
+        Ptr(self.base.as_ptr())
+    }
+
+    /// How many bytes there are of use, from the first on: those of a vector's elements, not of its spare room.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl Drop for Allocation {
+    fn drop(&mut self) {
+        // SAFETY: it was allocated with this layout, by this process's allocator, and has no other owner.
+        unsafe { dealloc(self.base.as_ptr(), self.layout) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_vector_comes_back_as_it_was() {
+        let mut values = Vec::with_capacity(100);
+        values.extend([1u32, 2, 3]);
+        let before = (values.as_ptr(), values.capacity());
+        let memory = Allocation::of(values).unwrap();
+        assert_eq!(
+            (memory.base().0.cast_const().cast(), memory.bytes()),
+            (before.0, 12)
+        );
+        // SAFETY: `before` were elements of this type, or room for them.
+        let values = unsafe { memory.into_vec::<u32>(3) }.unwrap();
+        assert_eq!((values.as_ptr(), values.capacity()), before);
+        assert_eq!(values, [1, 2, 3]);
+    }
+
+    #[test]
+    fn it_is_no_vector_of_other_elements() {
+        let memory = Allocation::of(vec![0u32; 10]).unwrap();
+        // SAFETY: so many bytes there are; all are valid.
+        let memory = unsafe { memory.into_vec::<u16>(20) }.unwrap_err();
+        // SAFETY: as above.
+        let memory = unsafe { memory.into_vec::<[u32; 3]>(1) }.unwrap_err();
+        // SAFETY: it is refused.
+        let memory = unsafe { memory.into_vec::<u32>(11) }.unwrap_err();
+        // SAFETY: it is refused.
+        let memory = unsafe { memory.into_vec::<()>(1) }.unwrap_err();
+        // SAFETY: these five pairs were ten elements.
+        let pairs = unsafe { memory.into_vec::<[u32; 2]>(5) }.unwrap();
+        assert_eq!(pairs, [[0; 2]; 5]);
+        assert!(Allocation::of(Vec::<u64>::new()).is_none());
+        assert!(Allocation::of(vec![(); 10]).is_none());
+        assert!(Allocation::zeroed(Layout::new::<()>()).is_none());
+    }
 }

@@ -1,10 +1,9 @@
 //! Memory: on the heap, or in a memfd that peers can map.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::alloc::Layout;
 use std::any::Any;
 use std::mem::ManuallyDrop;
 use std::os::fd::OwnedFd;
-use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use memmap2::{MmapOptions, MmapRaw};
@@ -15,7 +14,7 @@ use tidegate_hal::control::Handle;
 use tidegate_hal::device::DeviceError;
 use tidegate_hal::far::{Bus, Reached, Span};
 use tidegate_hal::limits::{no_larger_files, refused};
-use tidegate_hal::memory::{Block, Ptr, Sharing};
+use tidegate_hal::memory::{Allocation, Block, Ptr, Sharing};
 use tidegate_hal::process::{Process, Unforked};
 
 /// Blocks are aligned to pages, so that rows of a field and vector units are content.
@@ -69,25 +68,18 @@ impl std::fmt::Debug for Keep {
     }
 }
 
-/// Zeroed heap memory.
+/// Heap memory.
 pub(crate) struct Heap {
-    base: NonNull<u8>,
-    layout: Layout,
+    memory: ManuallyDrop<Allocation>,
     /// What may have been told to read or write it.
     bus: Option<Arc<dyn Bus>>,
 }
 
 impl std::fmt::Debug for Heap {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Heap { base, layout, .. } = self;
-        f.debug_tuple("Heap").field(base).field(layout).finish()
+        f.debug_tuple("Heap").field(&*self.memory).finish()
     }
 }
-
-// SAFETY: `Heap` is an allocation and nothing else; who accesses its bytes when is the affair of the block's users.
-unsafe impl Send for Heap {}
-// SAFETY: as above.
-unsafe impl Sync for Heap {}
 
 impl Heap {
     fn new(bytes: usize, bus: Option<Arc<dyn Bus>>) -> Result<Self, DeviceError> {
@@ -98,21 +90,23 @@ impl Heap {
         let layout = Layout::from_size_align(bytes, ALIGN)
             .map_err(|e| out(format!("{bytes} bytes: {e}")))?;
         debug_assert_ne!(bytes, 0, "core asks for no empty blocks");
-        // SAFETY: the layout has a size other than 0: `bytes` is not 0, which `Device::alloc` requires and `alloc` checks.
-        let base = unsafe { alloc_zeroed(layout) };
-        let base = NonNull::new(base).ok_or_else(|| out(format!("{bytes} bytes")))?;
-        Ok(Heap { base, layout, bus })
+        let memory = Allocation::zeroed(layout).ok_or_else(|| out(format!("{bytes} bytes")))?;
+        let memory = ManuallyDrop::new(memory);
+        Ok(Heap { memory, bus })
+    }
+
+    /// Whether something that has been told to read or write the memory may still do so, and nobody knows when it ends.
+    fn is_given_up(&self) -> bool {
+        (self.bus.as_ref()).is_some_and(|bus| bus.failure().is_some())
     }
 }
 
 impl Drop for Heap {
     fn drop(&mut self) {
-        if (self.bus.as_ref()).is_some_and(|bus| bus.failure().is_some()) {
-            // What a transport that has failed still reads or writes, nobody knows: the memory is given up.
-            return;
+        if !self.is_given_up() {
+            // SAFETY: it is dropped or taken only here, once.
+            unsafe { ManuallyDrop::drop(&mut self.memory) };
         }
-        // SAFETY: `base` was allocated with `layout` in `new`, and is freed only here.
-        unsafe { dealloc(self.base.as_ptr(), self.layout) };
     }
 }
 
@@ -136,6 +130,38 @@ impl HostBlock {
             _ => Backing::Heap(Arc::new(Heap::new(bytes, bus.cloned())?)),
         };
         Ok(HostBlock { backing, bytes })
+    }
+
+    /// Memory that this process had already, and that a bus may be told to read or write from now on.
+    pub(crate) fn adopt(memory: Allocation, bus: Option<&Arc<dyn Bus>>) -> Self {
+        let bytes = memory.bytes();
+        let heap = Heap {
+            memory: ManuallyDrop::new(memory),
+            bus: bus.cloned(),
+        };
+        HostBlock {
+            backing: Backing::Heap(Arc::new(heap)),
+            bytes,
+        }
+    }
+
+    /// The memory of the heap that it is, if it is, and nothing else uses it.
+    pub(crate) fn into_allocation(self) -> Result<Allocation, Self> {
+        let HostBlock { backing, bytes } = self;
+        let back = |backing| Err(HostBlock { backing, bytes });
+        let Backing::Heap(heap) = backing else {
+            return back(backing);
+        };
+        match Arc::try_unwrap(heap) {
+            Ok(heap) if heap.is_given_up() => back(Backing::Heap(Arc::new(heap))),
+            Ok(heap) => {
+                let mut heap = ManuallyDrop::new(heap);
+                drop(heap.bus.take());
+                // SAFETY: the heap is not dropped, so that this is the only one who takes the memory.
+                Ok(unsafe { ManuallyDrop::take(&mut heap.memory) })
+            }
+            Err(heap) => back(Backing::Heap(heap)),
+        }
     }
 
     pub(crate) fn by_bus(bus: &dyn Bus, bytes: usize) -> Result<Self, DeviceError> {
@@ -223,8 +249,8 @@ impl HostBlock {
                 let heap = any
                     .downcast::<Heap>()
                     .map_err(|_| bad("it is of another device".into()))?;
-                if heap.layout.size() != bytes {
-                    let held = heap.layout.size();
+                let held = heap.memory.bytes();
+                if held != bytes {
                     return Err(bad(format!(
                         "it holds {held} bytes where {bytes} were announced"
                     )));
@@ -252,13 +278,13 @@ fn system(what: &'static str, error: &dyn std::fmt::Display) -> DeviceError {
 }
 
 // SAFETY: heap memory and mappings live until the block is dropped (the heap perhaps longer, if a peer shares it), are
-// aligned to `ALIGN` or a page, and are zero at first. So is a bus's, which it promises; far addresses are names, which streams
+// aligned to `ALIGN` or a page, and are zero at first, unless they were adopted. So is a bus's, which it promises; far addresses are names, which streams
 // recognise.
 unsafe impl Block for HostBlock {
     #[inline]
     fn base(&self) -> Ptr {
         Ptr(match &self.backing {
-            Backing::Heap(heap) => heap.base.as_ptr(),
+            Backing::Heap(heap) => heap.memory.base().0,
             Backing::Mapped { map, .. } => map.get().as_mut_ptr(),
             Backing::Bus { base, .. } => base.0,
         })

@@ -6,7 +6,7 @@ use tidegate_hal::batch::{Op, Scalar};
 use tidegate_hal::control::Handle;
 use tidegate_hal::device::{ClosureDevice, Device, DeviceError, HostAccess, StreamConfig};
 use tidegate_hal::far::Bus;
-use tidegate_hal::memory::{Ptr, Sharing};
+use tidegate_hal::memory::{Allocation, Ptr, Sharing};
 use tidegate_hal::nic::Register;
 use tidegate_words::{Bell, Word};
 
@@ -97,6 +97,14 @@ unsafe impl Device for Host {
             Some(bus) if sharing == Sharing::Peers => HostBlock::by_bus(&**bus, bytes),
             bus => HostBlock::alloc(bytes, sharing, self.options.by_fd, bus.as_ref()),
         }
+    }
+
+    fn adopt(&self, memory: Allocation) -> Result<HostBlock, Allocation> {
+        Ok(HostBlock::adopt(memory, self.options.bus.as_ref()))
+    }
+
+    fn into_allocation(block: HostBlock) -> Result<Allocation, HostBlock> {
+        block.into_allocation()
     }
 
     fn map(&self, handle: Handle, bytes: usize) -> Result<HostBlock, DeviceError> {

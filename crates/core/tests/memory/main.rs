@@ -1,3 +1,4 @@
 //! What regions and windows hold, and whose memory that is. Miri runs this, too, and looks for leaks.
 
+mod adopted;
 mod elements;

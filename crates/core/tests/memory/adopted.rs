@@ -1,0 +1,193 @@
+//! Regions of vectors: the memory is the vector's, for as long as the region or a stream needs it, and goes back by the
+//! layout that it was allocated with.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tidegate_core::element::PodElement;
+use tidegate_core::window::{Slot, Window, exchange};
+use tidegate_core::{OnHost, Region, World, stream};
+use tidegate_host::Host;
+
+type Memory<T> = Region<T, OnHost<Host>>;
+
+/// A vector with room for more.
+fn with_room<T: Copy>(values: &[T]) -> Vec<T> {
+    let mut all = Vec::with_capacity(values.len() + 7);
+    all.extend_from_slice(values);
+    all
+}
+
+/// Where a vector's memory is, and how many elements it is for.
+fn place<T>(values: &Vec<T>) -> (*const T, usize) {
+    (values.as_ptr(), values.capacity())
+}
+
+fn local(program: impl Fn(&World<Host>) + Sync) {
+    World::<Host>::local(1, |world| program(&world));
+}
+
+#[test]
+fn a_vector_goes_in_and_comes_out() {
+    local(|world| {
+        let values = with_room(&[1u32, 2, 3]);
+        let before = place(&values);
+        let mut region = Region::from_vec(world, values).unwrap();
+        assert_eq!((region.as_ptr(), region.len()), (before.0, 3));
+        region[1] += 5;
+        region.write(2, &[9]).unwrap();
+        let values = region.into_vec().unwrap();
+        assert_eq!(place(&values), before);
+        assert_eq!(values, [1, 7, 9]);
+    });
+}
+
+#[test]
+fn elements_of_any_size_and_alignment_keep_theirs() {
+    #[derive(Clone, Copy, Debug, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
+    #[repr(C, align(64))]
+    struct Line([u64; 8]);
+
+    fn there_and_back<T: tidegate_core::Element + PartialEq + std::fmt::Debug>(values: [T; 2]) {
+        local(|world| {
+            let vector = with_room(&values);
+            let before = place(&vector);
+            let region = Region::from_vec(world, vector).unwrap();
+            assert_eq!(*region, values);
+            let vector = region.into_vec().unwrap();
+            assert_eq!(place(&vector), before);
+            drop(Region::from_vec(world, vector).unwrap());
+        });
+    }
+    there_and_back([1u8, 2]);
+    there_and_back([[1u8, 2, 3], [4, 5, 6]]);
+    there_and_back([[1u64; 100], [2; 100]]);
+    there_and_back([u128::MAX, 1]);
+    there_and_back([PodElement(Line([1; 8])), PodElement(Line([2; 8]))]);
+}
+
+#[test]
+fn a_vector_without_elements_is_an_empty_region() {
+    local(|world| {
+        for values in [Vec::new(), with_room::<u64>(&[])] {
+            let region = Region::from_vec(world, values).unwrap();
+            assert!(region.is_empty());
+            assert_eq!(*region, []);
+            stream!(let s = world.stream().unwrap());
+            let mut region = region.on(&s).unwrap();
+            s.launch(|x: &mut [u64]| assert!(x.is_empty()), &mut region)
+                .unwrap();
+            let region = region.into_host(&s).unwrap();
+            assert_eq!(region.into_vec().unwrap(), []);
+        }
+    });
+}
+
+/// It is dropped before the kernel that was enqueued with it has begun, and is used by it.
+#[test]
+fn memory_lasts_as_long_as_a_kernel_that_is_queued() {
+    local(|world| {
+        let (go, seen) = (
+            Arc::new(AtomicBool::new(false)),
+            Arc::new(AtomicBool::new(false)),
+        );
+        stream!(let s = world.stream().unwrap());
+        let region = Region::from_vec(world, with_room(&[1u64, 2, 3])).unwrap();
+        let mut region = region.on(&s).unwrap();
+        let (wait, tell) = (go.clone(), seen.clone());
+        let kernel = move |x: &mut [u64]| {
+            while !wait.load(Ordering::Acquire) {
+                std::thread::yield_now();
+            }
+            x[0] = 7;
+            tell.store(*x == [7, 2, 3], Ordering::Release);
+        };
+        s.launch(kernel, &mut region).unwrap();
+        drop(region);
+        go.store(true, Ordering::Release);
+        s.synchronize().unwrap();
+        assert!(seen.load(Ordering::Acquire));
+    });
+}
+
+#[test]
+fn parts_keep_the_memory_until_they_are_joined() {
+    local(|world| {
+        let values = with_room(&[1u64, 2, 3, 4]);
+        let before = place(&values);
+        let (first, second) = Region::from_vec(world, values)
+            .unwrap()
+            .split_at(3)
+            .unwrap();
+        let whole = first.join(second).unwrap();
+        let values = whole.into_vec().unwrap();
+        assert_eq!(place(&values), before);
+        // A first part that is left over has the memory of both.
+        let (first, second) = Region::from_vec(world, values)
+            .unwrap()
+            .split_at(3)
+            .unwrap();
+        drop(second);
+        let mut values = first.into_vec().unwrap();
+        assert_eq!(place(&values), before);
+        assert_eq!(values, [1, 2, 3]);
+        values.push(4);
+        // Beside another part, and behind one, it is a copy.
+        let (first, second) = Region::from_vec(world, values)
+            .unwrap()
+            .split_at(3)
+            .unwrap();
+        assert_eq!(first.into_vec().unwrap(), [1, 2, 3]);
+        let copy = second.into_vec().unwrap();
+        assert_eq!(copy, [4]);
+        assert_ne!(copy.as_ptr(), before.0);
+    });
+}
+
+#[test]
+fn what_was_no_vector_comes_out_as_a_copy() {
+    local(|world| {
+        let region = Region::from_slice(world, &[1u32, 2, 3]).unwrap();
+        let at = region.as_ptr();
+        let values = region.into_vec().unwrap();
+        assert_eq!(values, [1, 2, 3]);
+        assert_ne!(values.as_ptr(), at);
+        // A vector of other elements would be given back by another layout.
+        let block = Region::from_vec(world, vec![u64::MAX; 3]).unwrap();
+        let block = block.into_block().ok().unwrap();
+        // SAFETY: the block is of this device, and nothing else has it.
+        let region: Memory<u32> = unsafe { Region::adopt(world, block, 6) }.ok().unwrap();
+        assert_eq!(region.into_vec().unwrap(), [u32::MAX; 6]);
+        // The block has no more than the elements.
+        let block = Region::from_vec(world, with_room(&[1u8])).unwrap();
+        let block = block.into_block().ok().unwrap();
+        // SAFETY: as above.
+        let more: Result<Memory<u8>, _> = unsafe { Region::adopt(world, block, 2) };
+        assert!(more.is_err());
+    });
+}
+
+#[test]
+fn it_is_put_and_got_as_any_other() {
+    World::<Host>::local(2, |world| {
+        let (rank, peer) = (world.rank() as u8, 1 - world.rank());
+        stream!(let s = world.stream().unwrap());
+        let window = Window::<u8, _>::by_slot("bytes");
+        let window = window.slot_from(peer, 0, 5).slot_to(peer, 0);
+        let (inbox, outbox) = window.open(&s).unwrap();
+        let values = with_room(&[rank, 10 + rank, 20, 30, 40]);
+        let before = place(&values);
+        let source = Region::from_vec(&world, values).unwrap().on(&s).unwrap();
+        let mut epoch = outbox.start();
+        epoch.put(&source, Slot(0)).unwrap();
+        let (mut inbox, outbox) = exchange(&s, inbox, epoch).unwrap();
+        let peer = peer as u8;
+        assert_eq!(
+            inbox.read(&s).unwrap().slot(0),
+            [peer, 10 + peer, 20, 30, 40]
+        );
+        let values = source.into_host(&s).unwrap().into_vec().unwrap();
+        assert_eq!(place(&values), before);
+        drop((inbox, outbox));
+    });
+}
