@@ -344,6 +344,20 @@ unsafe impl<'s, T: Element, D: Device> Carry<'s, D> for Part<T, On<'s, D>> {
     }
 }
 
+impl<T, P: Place> std::fmt::Debug for Part<T, P> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let home = match self.body.home {
+            Some(_) => "stream",
+            None => "host",
+        };
+        let elements: usize = self.set.ranges.iter().map(Range::len).sum();
+        let mut said = self.body.debug::<T>("Part", home, f);
+        said.field("elements", &elements)
+            .field("whole_len", &self.body.len())
+            .finish()
+    }
+}
+
 /// A part, as a kernel that only reads sees it.
 pub struct Cells<'k, T> {
     ptr: *const T,
@@ -353,6 +367,21 @@ pub struct Cells<'k, T> {
 
 /// A part, as a kernel that writes sees it.
 pub struct CellsMut<'k, T>(Cells<'k, T>);
+
+impl<T> std::fmt::Debug for Cells<'_, T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cells")
+            .field("element", &format_args!("{}", std::any::type_name::<T>()))
+            .field("whole_len", &self.members.whole_len)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<T> std::fmt::Debug for CellsMut<'_, T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("CellsMut").field(&self.0).finish()
+    }
+}
 
 impl<T: Element> Cells<'_, T> {
     /// How many elements the whole region has.

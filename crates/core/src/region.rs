@@ -14,14 +14,17 @@
 //! If the stream has failed, `into_host` gives the region back with the error. Its contents are then whatever the last
 //! work that was done has left.
 
+mod memory;
+
 use std::any::Any;
+use std::fmt;
 use std::marker::PhantomData;
 use std::mem::size_of;
 use std::ops::{Deref, DerefMut, Range};
 use std::sync::{Arc, OnceLock};
 
 use tidegate_hal::device::{Call, Device, HostAccess, Reclaim, Stream as _};
-use tidegate_hal::memory::{Allocation, Block as _, Ptr, Sharing};
+use tidegate_hal::memory::{Block as _, Ptr, Sharing};
 use tidegate_hal::nic::Keep;
 
 use crate::carry::{Carry, Visitor};
@@ -34,6 +37,22 @@ use crate::stream::Stream;
 use crate::world::World;
 
 /// A run of `len` elements; `P` says who may touch it now.
+///
+/// Where it is at home with the host, `Debug` shows the first 8 elements:
+///
+/// ```
+/// # use tidegate_core::{Region, World, stream};
+/// # use tidegate_host::Host;
+/// World::<Host>::local(1, |world| {
+///     let region = Region::from_slice(&world, &[1.5, 2.0]).unwrap();
+///     let said = r#"Region { element: f64, device: "host", home: host, len: 2, values: [1.5, 2.0] }"#;
+///     assert_eq!(format!("{region:?}"), said);
+///     stream!(let s = world.stream().unwrap());
+///     let region = region.on(&s).unwrap();
+///     let said = r#"Region { element: f64, device: "host", home: stream, len: 2 }"#;
+///     assert_eq!(format!("{region:?}"), said);
+/// });
+/// ```
 pub struct Region<T, P: Place> {
     pub(crate) body: Body<P::Device>,
     marker: PhantomData<(T, P)>,
@@ -146,6 +165,20 @@ impl<D: Device> Body<D> {
         }
     }
 
+    /// What `Debug` says of what is made of it, of elements `T`.
+    pub(crate) fn debug<'a, 'b, T>(
+        &self,
+        name: &str,
+        home: &str,
+        f: &'a mut fmt::Formatter<'b>,
+    ) -> fmt::DebugStruct<'a, 'b> {
+        let mut said = f.debug_struct(name);
+        said.field("element", &format_args!("{}", std::any::type_name::<T>()))
+            .field("device", &D::NAME)
+            .field("home", &format_args!("{home}"));
+        said
+    }
+
     pub(crate) fn visit(&mut self, visitor: &mut Visitor<'_, D>) {
         if let Some(tickets) = self.outstanding() {
             visitor.tickets(tickets);
@@ -231,6 +264,42 @@ impl<T: Element, P: Place> Region<T, P> {
     }
 }
 
+/// How many elements `Debug` shows.
+const SHOWN: usize = 8;
+
+/// With its first elements, which are read for that.
+impl<T: Element + fmt::Debug, D: Device> fmt::Debug for Region<T, OnHost<D>> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        /// The first elements, and whether there are more.
+        struct Values<T>(Vec<T>, bool);
+        impl<T: fmt::Debug> fmt::Debug for Values<T> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                let mut list = f.debug_list();
+                list.entries(&self.0);
+                match self.1 {
+                    true => list.finish_non_exhaustive(),
+                    false => list.finish(),
+                }
+            }
+        }
+        let mut said = self.body.debug::<T>("Region", "host", f);
+        said.field("len", &self.len());
+        // (Of a region of a device that cannot be read any more, all else is said.)
+        if let Ok(first) = self.first(SHOWN) {
+            said.field("values", &Values(first, self.len() > SHOWN));
+        }
+        said.finish()
+    }
+}
+
+/// Without its elements: it is not known when the stream will have done with them.
+impl<T, D: Device> fmt::Debug for Region<T, On<'_, D>> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut said = self.body.debug::<T>("Region", "stream", f);
+        said.field("len", &self.body.len).finish()
+    }
+}
+
 pub(crate) fn bounds(what: &str, range: Range<usize>, len: usize) -> Error {
     Error::OutOfBounds {
         window: None,
@@ -268,150 +337,15 @@ impl<T, D: Device> Region<T, OnHost<D>> {
         region.write(0, values)?;
         Ok(region)
     }
-
-    /// Makes a region of a vector's elements. On the host it takes over the vector's memory, without a copy, and
-    /// [`Region::into_vec`] gives that back; on devices with memory of their own it copies.
-    ///
-    /// (Memory that [`Region::zeroed`] allocates begins at a page; a vector's is aligned as its elements need. A vector
-    /// without elements is dropped, its spare room, too.)
-    ///
-    /// ```
-    /// # use tidegate_core::{Region, World, stream};
-    /// # use tidegate_host::Host;
-    /// World::<Host>::local(1, |world| {
-    ///     let values = vec![1.0f64, 2.0, 3.0];
-    ///     let address = values.as_ptr();
-    ///     stream!(let s = world.stream().unwrap());
-    ///     let mut x = Region::from_vec(&world, values).unwrap().on(&s).unwrap();
-    ///     s.launch(|x: &mut [f64]| x.reverse(), &mut x).unwrap();
-    ///     let values = x.into_host(&s).unwrap().into_vec().unwrap();
-    ///     assert_eq!(values, [3.0, 2.0, 1.0]);
-    ///     assert_eq!(values.as_ptr(), address);
-    /// });
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// As [`Region::zeroed`]; on the host none.
-    pub fn from_vec(world: &World<D>, values: Vec<T>) -> Result<Self>
-    where
-        T: Element,
-    {
-        let len = values.len();
-        if len == 0 {
-            return Ok(Self::over(None, world.device(), 0));
-        }
-        let memory = Allocation::of(values).expect("elements have a size other than 0");
-        match world.device().adopt(memory) {
-            Ok(block) => Ok(Self::over(Some(Arc::new(block)), world.device(), len)),
-            Err(memory) => {
-                // SAFETY: these are its elements.
-                let values = unsafe { memory.into_vec(len) };
-                Self::from_slice(world, &values.expect("it was a vector of these"))
-            }
-        }
-    }
 }
 
 impl<T: Element, D: Device> Region<T, OnHost<D>> {
-    /// A region of the first `len` elements of a block that was made by other means.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::OutOfBounds`] if the block has not so many; the block comes back.
-    ///
-    /// # Safety
-    ///
-    /// The block is of the world's device, and nothing else accesses its memory as long as the region, or a stream's
-    /// work with it, lasts.
-    pub unsafe fn adopt(
-        world: &World<D>,
-        block: D::Block,
-        len: usize,
-    ) -> Result<Self, Rejected<D::Block>> {
-        let room = block.bytes() / size_of::<T>();
-        if len > room {
-            return Err(Rejected::new(bounds("a block", 0..len, room), block));
-        }
-        Ok(Self::over(
-            (len != 0).then(|| Arc::new(block)),
-            world.device(),
-            len,
-        ))
-    }
-
-    /// The block that the region is of.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Invalid`] if other parts of it are about, or the region is empty; the region comes back.
-    pub fn into_block(mut self) -> Result<D::Block, Rejected<Self>> {
-        let block = self.body.block.take().map(Arc::try_unwrap);
-        match block {
-            Some(Ok(block)) => Ok(block),
-            Some(Err(shared)) => {
-                self.body.block = Some(shared);
-                Err(Rejected::new(
-                    Error::Invalid("other parts of the region are about".into()),
-                    self,
-                ))
-            }
-            None => Err(Rejected::new(
-                Error::Invalid("an empty region has no block".into()),
-                self,
-            )),
-        }
-    }
-
-    /// The elements as a vector. It is the one that [`Region::from_vec`] took, with its memory and capacity, if the region
-    /// is the whole of it or its first part, and nothing else uses the memory any more (another part of it, or a NIC
-    /// that may send from there again); otherwise it is a copy.
-    ///
-    /// ```
-    /// # use tidegate_core::{Region, World};
-    /// # use tidegate_host::Host;
-    /// World::<Host>::local(1, |world| {
-    ///     let mut region = Region::<u32, _>::zeroed(&world, 3).unwrap();
-    ///     region[1] = 7;
-    ///     assert_eq!(region.into_vec().unwrap(), [0, 7, 0]);
-    /// });
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Device`], if the device cannot be read; the region comes back. On the host none.
-    pub fn into_vec(mut self) -> Result<Vec<T>, Rejected<Self>> {
-        let len = self.len();
-        if self.body.offset == 0 && self.body.outstanding().is_none() {
-            // They keep the memory, and stand for nothing any more.
-            self.body.tickets = OnceLock::new();
-            match self.body.block.take().map(Arc::try_unwrap) {
-                Some(Ok(block)) => match D::into_allocation(block) {
-                    // SAFETY: the block begins with the region's elements; all bytes are valid ones.
-                    Ok(memory) => match unsafe { memory.into_vec(len) } {
-                        Ok(values) => return Ok(values),
-                        // It was allocated by the device, or adopted as other elements.
-                        Err(memory) => {
-                            // SAFETY: as above; it is aligned as the region was, and lives until the end of this block.
-                            let values = unsafe {
-                                std::slice::from_raw_parts(memory.base().0.cast::<T>(), len)
-                            };
-                            return Ok(values.to_vec());
-                        }
-                    },
-                    Err(block) => self.body.block = Some(Arc::new(block)),
-                },
-                Some(Err(shared)) => self.body.block = Some(shared),
-                None => {}
-            }
-        }
-        let mut values = Vec::with_capacity(len);
+    /// A copy of the first elements, at most so many.
+    fn first(&self, most: usize) -> Result<Vec<T>> {
         // SAFETY: all bytes are a valid element.
-        values.resize(len, unsafe { std::mem::zeroed() });
-        match self.read(0, &mut values) {
-            Ok(()) => Ok(values),
-            Err(error) => Err(Rejected::new(error, self)),
-        }
+        let mut values = vec![unsafe { std::mem::zeroed::<T>() }; most.min(self.len())];
+        self.read(0, &mut values)?;
+        Ok(values)
     }
 
     fn over(block: Option<Arc<D::Block>>, device: &D, len: usize) -> Self {

@@ -352,3 +352,22 @@ impl<'s, 't, D: Device> PairGraph<'s, 't, D> {
         }
     }
 }
+
+impl<D: Device> std::fmt::Debug for Graph<'_, D> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Graph")
+            .field("device", &D::NAME)
+            .field("lent", &self.ids.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<D: Device> std::fmt::Debug for PairGraph<'_, '_, D> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let lent = [self.apart, self.one.ids.len() - self.apart];
+        f.debug_struct("PairGraph")
+            .field("device", &D::NAME)
+            .field("lent", &lent)
+            .finish_non_exhaustive()
+    }
+}

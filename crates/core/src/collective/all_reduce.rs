@@ -392,5 +392,19 @@ unsafe impl<'s, T: Arithmetic, D: Device> Carry<'s, D> for AllReduce<'s, T, D> {
     }
 }
 
+impl<T: Arithmetic, D: Device> std::fmt::Debug for AllReduce<'_, T, D> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AllReduce")
+            .field(
+                "name",
+                &self.halves.as_ref().map_or("", |halves| halves.0.name()),
+            )
+            .field("element", &format_args!("{}", std::any::type_name::<T>()))
+            .field("device", &D::NAME)
+            .field("len", &self.len)
+            .finish_non_exhaustive()
+    }
+}
+
 #[cfg(test)]
 mod tests;

@@ -67,6 +67,15 @@ unsafe impl<'s, D: Device> Carry<'s, D> for Barrier<'s, D> {
     }
 }
 
+impl<D: Device> std::fmt::Debug for Barrier<'_, D> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Barrier")
+            .field("name", &self.inbox.name())
+            .field("device", &D::NAME)
+            .finish_non_exhaustive()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

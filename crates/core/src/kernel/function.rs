@@ -145,6 +145,26 @@ impl<D: LaunchDevice, S> Function<D, S> {
     }
 }
 
+impl<D: LaunchDevice> std::fmt::Debug for Module<D> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Module")
+            .field("device", &D::NAME)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<D: LaunchDevice, S: Signature> std::fmt::Debug for Function<D, S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Function")
+            .field("device", &D::NAME)
+            .field(
+                "parameters",
+                &format_args!("{}", std::any::type_name::<S>()),
+            )
+            .finish_non_exhaustive()
+    }
+}
+
 /// The type of a parameter of a function, by the view that a closure would get in its place.
 ///
 /// | parameter | the function gets | launched with |

@@ -94,6 +94,16 @@ pub(crate) enum NicSource {
 /// Opens a NIC.
 type Opener = dyn Fn() -> Result<Arc<dyn Nic>, NicError> + Send + Sync;
 
+impl std::fmt::Debug for NicSource {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            NicSource::None => "none",
+            NicSource::Opened(nic) => nic.name(),
+            NicSource::WhenNeeded(_) => "when needed",
+        })
+    }
+}
+
 impl NicSource {
     /// The NIC, if there is to be one.
     pub(crate) fn open(self, needed: bool) -> Result<Option<Arc<dyn Nic>>, NicError> {
@@ -106,7 +116,7 @@ impl NicSource {
 }
 
 /// What a world is made with, beside a control plane and a device.
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct WorldOptions {
     pub(crate) nic: NicSource,
     pub(crate) route: Option<Route>,

@@ -200,3 +200,12 @@ impl<D: Device> std::fmt::Debug for Stream<'_, D> {
             .finish_non_exhaustive()
     }
 }
+
+impl<D: Device> std::fmt::Debug for UnboundStream<D> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("UnboundStream")
+            .field("name", &self.name)
+            .field("device", &D::NAME)
+            .finish_non_exhaustive()
+    }
+}

@@ -609,3 +609,9 @@ impl<T, K, D: Device> Drop for Access<'_, '_, T, K, D> {
         }
     }
 }
+
+impl<T, K, D: Device> std::fmt::Debug for Access<'_, '_, T, K, D> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.held.debug::<T>("Access", f)
+    }
+}

@@ -7,12 +7,15 @@ pub trait Discipline: sealed::Sealed + Send + 'static {
 }
 
 /// One slot an origin (and key), disjoint by construction.
+#[derive(Clone, Copy, Debug)]
 pub struct BySlot;
 
 /// Ranges of displacements, declared by the origins and checked to be disjoint.
+#[derive(Clone, Copy, Debug)]
 pub struct ByRange;
 
 /// Any displacement, atomic operations only: each origin's in the order in which it notes them.
+#[derive(Clone, Copy, Debug)]
 pub struct Atomic;
 
 /// A discipline at run time.

@@ -1,5 +1,6 @@
 //! What both halves of a window have.
 
+use std::fmt;
 use std::sync::Arc;
 
 use tidegate_hal::batch::{Batch, Landed};
@@ -133,6 +134,19 @@ pub(super) trait Body: Send + 'static {
 impl<B: Body> Held<B> {
     pub(super) fn new(body: B) -> Self {
         Held(Some(Box::new(body)))
+    }
+
+    /// What `Debug` says of a token of elements `T`: of which window it is, whose, and for which peers.
+    pub(super) fn debug<T>(&self, token: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let half = self.half();
+        let peers: Vec<_> = half.peers.iter().map(|peer| peer.rank).collect();
+        f.debug_struct(token)
+            .field("window", &half.window.name)
+            .field("element", &format_args!("{}", std::any::type_name::<T>()))
+            .field("device", &<B::Device as Device>::NAME)
+            .field("rank", &half.world.rank())
+            .field("peers", &peers)
+            .finish_non_exhaustive()
     }
 
     /// Moves the body out, to another token.

@@ -42,6 +42,7 @@ pub struct Exposed<'s, T, K, D: Device> {
 }
 
 /// What [`Exposed::test`] found.
+#[derive(Debug)]
 pub enum Tested<'s, T, K, D: Device> {
     /// All origins have completed: the inbox is back.
     Done(Inbox<'s, T, K, D>),
@@ -591,5 +592,17 @@ unsafe impl<'s, T: Element, K: Discipline, D: Device> Carry<'s, D> for Exposed<'
         let state = State::Exposed(epochs[*current].group);
         visitor.leaf_in(state, half.id, &mut half.home, Some(mark));
         visitor.own(Side::Inbox, half.myself.as_ref());
+    }
+}
+
+impl<T, K, D: Device> std::fmt::Debug for Inbox<'_, T, K, D> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.held.debug::<T>("Inbox", f)
+    }
+}
+
+impl<T, K, D: Device> std::fmt::Debug for Exposed<'_, T, K, D> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.held.debug::<T>("Exposed", f)
     }
 }

@@ -179,3 +179,9 @@ unsafe impl<'s, T: Element, K: Discipline, D: Device> Carry<'s, D> for Outbox<'s
         visitor.own(Side::Outbox, half.myself.as_ref());
     }
 }
+
+impl<T, K, D: Device> std::fmt::Debug for Outbox<'_, T, K, D> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.held.debug::<T>("Outbox", f)
+    }
+}

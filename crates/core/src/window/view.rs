@@ -212,3 +212,13 @@ unsafe impl<T: Element> Lowered for LoweredSlots<T> {
         parameters.push(&(self.slots.1 as u64));
     }
 }
+
+impl<T> std::fmt::Debug for Slots<'_, T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let lengths: Vec<_> = self.entries.iter().map(|entry| entry.len).collect();
+        f.debug_struct("Slots")
+            .field("element", &format_args!("{}", std::any::type_name::<T>()))
+            .field("lengths", &lengths)
+            .finish()
+    }
+}

@@ -258,3 +258,13 @@ impl<D: Device> Drop for Member<D> {
         self.control.leave();
     }
 }
+
+impl<D: Device> std::fmt::Debug for World<D> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("World")
+            .field("rank", &self.inner.control.rank())
+            .field("size", &self.inner.control.size())
+            .field("device", &D::NAME)
+            .finish_non_exhaustive()
+    }
+}
