@@ -52,6 +52,7 @@
 //! | record a step once, and replay it | [`capture`] |
 //! | lend parts of one region to two streams | [`Region::partition`](generic::Region::partition), [`Part`], [`IndexSet`] |
 //! | put what does not lie side by side | [`Layout`] |
+//! | put complex or half numbers, structs, types of other crates | [`Element`], and the features `half`, `complex`, `bytemuck` |
 //! | send messages whose length is known at run time only | [`varying_messages`] |
 //! | wait in async code | [`Stream::synchronized`](generic::Stream::synchronized), [`Region::into_host_async`](generic::Region::into_host_async) |
 //! | use streams and memory of another CUDA library | [`cuda::interop`] |

@@ -17,7 +17,7 @@ use crate::place::Of;
 /// |---|---|
 /// | `half` | `half::f16`, `half::bf16` |
 /// | `complex` | `num_complex::Complex<T>` of an element `T` |
-/// | `bytemuck` | [`PodElement<T>`](crate::element::PodElement) of any `bytemuck::Pod` |
+/// | `bytemuck` | `element::PodElement<T>` of any `bytemuck::Pod` |
 ///
 /// A tuple is no element: Rust does not say in which order its fields lie, so that a kernel on a GPU could not read it,
 /// and ranks of two builds might not agree. A struct with `#[repr(C)]` says it.
