@@ -10,13 +10,14 @@ use tidegate_hal::slots::Slots;
 use tidegate_hal::tell;
 use tidegate_words::Bell;
 
+use super::agenda::Agenda;
 use super::chained::Chained;
 use super::departure::Departure;
 use super::ear::Ear;
 use super::parting::Parting;
 use super::queue::Queue;
 use super::rail::Rail;
-use super::rest::{Chair, For, Slumber};
+use super::rest::{Chair, Need, Needs, Slumber};
 use super::state::Engine;
 use crate::base::lock;
 use crate::regions::Regions;
@@ -73,10 +74,7 @@ pub(crate) struct Agent<W: Wire> {
     pub(super) said: AtomicBool,
     /// How often streams have turned the engine.
     pub(super) visits: AtomicU64,
-    /// Whether something was under way after the last turn.
-    pub(super) active: AtomicBool,
-    /// Whether signals were in doubt.
-    pub(super) doubtful: AtomicBool,
+    pub(super) needs: Needs,
     pub(super) sleeper: Box<dyn Sleeper>,
     pub(super) slumber: Slumber,
     /// Where the listener sits while streams do its work.
@@ -113,9 +111,8 @@ impl<W: Wire> Agent<W> {
             rung: AtomicBool::new(false),
             said: AtomicBool::new(false),
             visits: AtomicU64::new(0),
-            active: AtomicBool::new(false),
-            doubtful: AtomicBool::new(false),
-            slumber: Slumber::default(),
+            needs: Needs::default(),
+            slumber: Slumber::none(),
             chair: Chair::default(),
             rounds: AtomicU64::new(0),
             stop: AtomicBool::new(false),
@@ -221,7 +218,7 @@ impl<W: Wire> Agent<W> {
 
     /// Programs have been armed: if doorbells are polled, somebody must begin.
     pub(crate) fn armed(&self) {
-        if self.is_polled() && self.slumber.is_to_end(For::Work) {
+        if self.is_polled() && self.slumber.is_to_end(Need::Work) {
             self.sleeper.wake();
         }
     }
@@ -271,8 +268,7 @@ impl<W: Wire> Agent<W> {
             // There is more of it, for whoever comes next.
             self.rung.store(true, Ordering::SeqCst);
         }
-        self.active.store(engine.is_active(), Ordering::Relaxed);
-        self.doubtful.store(engine.is_doubtful(), Ordering::Relaxed);
+        self.needs.set(engine.needs());
         engine.failure.take()
     }
 
@@ -288,12 +284,7 @@ impl<W: Wire> Agent<W> {
     /// Something is under way, or in doubt: whoever listens must know that there is something to listen for, or to ask.
     /// If it sleeps but shortly, it finds that out.
     pub(super) fn tell_listener(&self) {
-        let why = match self.active.load(Ordering::Relaxed) {
-            true => For::Work,
-            false if self.doubtful.load(Ordering::Relaxed) => For::Doubts,
-            false => return,
-        };
-        if self.slumber.is_to_end(why) {
+        if self.slumber.is_to_end(self.needs.get()) {
             self.sleeper.wake();
         }
     }
@@ -316,10 +307,9 @@ impl<W: Wire> Agent<W> {
     /// endpoint, or call it. Asks what the engine wants to know of peers.
     pub(super) fn release(&self, mut engine: MutexGuard<'_, Engine<W>>) {
         let ended = std::mem::take(&mut engine.ended);
-        let jobs = std::mem::take(&mut engine.ended_jobs);
-        let questions = engine.departures.take_due();
+        let questions = engine.peers.departures.take_due();
         drop(engine);
-        drop((ended, jobs));
+        drop(ended);
         if let Some(connection) = self.connection.get() {
             let ask = |(peer, number)| (connection.asks)(peer, number);
             questions.into_iter().for_each(ask);
@@ -351,11 +341,12 @@ impl<W: Wire> Agent<W> {
 
     /// What says how far a peer's departure is, for a queue towards it.
     pub(crate) fn departure(&self, peer: usize) -> Arc<Departure> {
-        self.with(|engine| engine.departures.of(peer).clone())
+        self.with(|engine| engine.peers.departures.of(peer).clone())
     }
 
     pub(crate) fn add(&self, queue: Arc<Queue>, chained: Option<Arc<Mutex<Chained<W>>>>) {
-        self.with(|engine| engine.add(queue, chained));
+        let agenda = Agenda::new(queue, chained);
+        self.with(|engine| engine.queues.add(agenda));
     }
 
     /// A queue's owner is gone.
@@ -369,7 +360,7 @@ impl<W: Wire> Agent<W> {
         let extra = self.with(|engine| {
             // A tick may be a while away.
             engine.await_answers();
-            engine.contact.extra()
+            engine.peers.contact.extra()
         });
         self.silence.saturating_add(extra)
     }
@@ -379,7 +370,7 @@ impl<W: Wire> Agent<W> {
     pub(crate) fn is_idle(&self, told: bool) -> bool {
         let idle = self.with(|engine| {
             let idle = engine.is_idle(told);
-            self.active.store(engine.is_active(), Ordering::Relaxed);
+            self.needs.set(engine.needs());
             idle
         });
         self.tell_listener();

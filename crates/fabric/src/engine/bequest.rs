@@ -17,10 +17,10 @@ use crate::wire::Wire;
 
 impl<W: Wire> Drop for Engine<W> {
     fn drop(&mut self) {
-        let mut flights = std::mem::take(&mut self.dead);
+        let wreck = self.wreck.take().unwrap_or_default();
+        let (mut flights, mut programs) = (wreck.flights, wreck.programs);
         flights.extend(self.flights.take_all());
-        let mut programs = std::mem::take(&mut self.dead_programs);
-        let firings = self.queues.iter().filter_map(|one| one.firing.as_ref());
+        let firings = self.queues.all.iter().filter_map(|one| one.firing());
         let under_way = firings.filter(|firing| firing.under_way > 0);
         programs.extend(under_way.map(|firing| firing.program.clone()));
         if flights.is_empty() && programs.is_empty() {

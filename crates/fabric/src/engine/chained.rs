@@ -81,9 +81,15 @@ pub(crate) struct Chained<W: Wire> {
     pub(super) moved: Instant,
     /// Since then.
     pub(super) silence: Silence,
-    pub(super) failed: Option<Failure>,
+    state: State,
+}
+
+/// How a chain stands.
+enum State {
+    Well,
+    Failed(Failure),
     /// It has been given up.
-    pub(super) over: bool,
+    Over,
 }
 
 impl<W: Wire> Chained<W> {
@@ -98,8 +104,7 @@ impl<W: Wire> Chained<W> {
             limit,
             moved: Instant::now(),
             silence: Silence::new(),
-            failed: None,
-            over: false,
+            state: State::Well,
         }
     }
 
@@ -117,7 +122,7 @@ impl<W: Wire> Chained<W> {
     /// Gives hardware what is armed; returns whether somebody must come back to it: it refuses for now what it should
     /// have room for, or it has failed.
     pub(crate) fn feed(&mut self, queue: &Queue) -> bool {
-        while self.failed.is_none() && !self.over {
+        while let State::Well = self.state {
             let held = self.fed - self.through;
             let room = queue.slots(self.struck > self.fed).min(self.chain.depth());
             if held >= room as u64 {
@@ -152,28 +157,55 @@ impl<W: Wire> Chained<W> {
                 Err(error) => self.fail(self.fed, &error),
             }
         }
-        self.refused.is_some() || self.failed.is_some()
+        self.refused.is_some() || self.has_failed()
+    }
+
+    pub(super) fn has_failed(&self) -> bool {
+        matches!(self.state, State::Failed(_))
+    }
+
+    /// Why it does not go on, unless it has been given up.
+    pub(super) fn failure(&mut self) -> Option<&mut Failure> {
+        match &mut self.state {
+            State::Failed(failure) => Some(failure),
+            State::Well | State::Over => None,
+        }
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        matches!(self.state, State::Over)
+    }
+
+    /// It is given up. What hardware has begun may still read: works keep what they name.
+    pub(super) fn ends(&mut self) {
+        if !self.is_over() {
+            self.state = State::Over;
+            self.chain.cancel();
+        }
     }
 
     pub(super) fn moves(&mut self) {
         self.moved = Instant::now();
         self.silence.ends();
-        if let Some(failure) = &mut self.failed {
+        if let State::Failed(failure) = &mut self.state {
             failure.lull.ends();
         }
     }
 
     /// It has failed, as far as firing `at`. What is said is what was heard of first.
     pub(super) fn fail(&mut self, at: u64, why: &impl ToString) {
-        let failed = &mut self.failed;
-        let failure = failed.get_or_insert_with(|| Failure::new(at, why.to_string()));
-        failure.at = failure.at.min(at);
+        match &mut self.state {
+            State::Well => self.state = State::Failed(Failure::new(at, why.to_string())),
+            State::Failed(failure) => failure.at = failure.at.min(at),
+            State::Over => {}
+        }
     }
 
     /// Whether nothing has moved for a moment, and nothing is to come that a failure lets come.
     pub(super) fn has_come_to_rest(&mut self, rung: u64) -> bool {
-        let leaves_nothing = |failure: &mut Failure| failure.leaves_nothing(self.through, rung);
-        self.moved.elapsed() > GRACE && self.failed.as_mut().is_none_or(leaves_nothing)
+        let through = self.through;
+        let leaves_nothing = |failure: &mut Failure| failure.leaves_nothing(through, rung);
+        self.moved.elapsed() > GRACE && self.failure().is_none_or(leaves_nothing)
     }
 
     /// Strikes for rings that nobody has struck for; returns whether there were new ones.
@@ -214,7 +246,10 @@ impl<W: Wire> Chained<W> {
     /// no room, has an end of its own.)
     pub(super) fn under_way(&self, queue: &Queue) -> Option<u64> {
         let fired = self.struck.min(self.fed);
-        if self.over || self.failed.is_some() || fired <= self.through {
+        let State::Well = self.state else {
+            return None;
+        };
+        if fired <= self.through {
             return None;
         }
         let programs = (0..fired - self.through).filter_map(|after| queue.armed(after as usize));
@@ -241,10 +276,7 @@ impl<W: Wire> Chained<W> {
     /// The peer has left in good order: what is rung for is through, but what only the peer could bring. `false` if there
     /// is such a thing: it has failed.
     pub(super) fn lets_go(&mut self, queue: &Queue, rung: u64) -> bool {
-        if !std::mem::replace(&mut self.over, true) {
-            // What hardware has begun may still read: works keep what they name.
-            self.chain.cancel();
-        }
+        self.ends();
         while self.through < rung {
             let Some(program) = queue.armed(0) else {
                 break;

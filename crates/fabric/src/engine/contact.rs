@@ -30,7 +30,6 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
-use super::departure::Question;
 use super::silence::Silence;
 use crate::base::MOST_RAILS;
 
@@ -85,13 +84,6 @@ struct Awaited {
     silence: Silence,
     /// How long that may last.
     limit: Duration,
-}
-
-/// A peer that has said nothing for too long.
-pub(super) struct Silent {
-    pub(super) peer: usize,
-    pub(super) question: Question,
-    pub(super) why: String,
 }
 
 /// What is known of the peers.

@@ -1,57 +1,100 @@
-//! What is under way: firings of queues, their signals, and operations.
+//! A program that is being fired.
 
 use tidegate_hal::nic::Prepared;
 
 use super::departure::Question;
-use super::doubt::Look;
-use super::gather::{Lent, Source};
-use super::poisoning::Poisoning;
+use super::gather::Source;
 use super::program::script;
+use super::queue::{Queue, Ring};
 use crate::wire::Wire;
-
-/// How a firing stands.
-pub(super) enum Fate {
-    Well,
-    /// This has gone wrong. Whether it is a failure depends on what has become of the peer: see
-    /// [`departure`](super::departure).
-    Held(String, Question),
-    /// It does not signal any more.
-    Failed,
-}
 
 /// A program that is being fired.
 pub(super) struct Firing {
     pub(super) program: Prepared,
     pub(super) number: u64,
-    /// How many parts of its ring have come; `None` when that is whole.
-    pub(super) rung: Option<u64>,
-    /// The next piece.
-    pub(super) next: usize,
-    /// Where its bytes are, if the wire has not taken it yet.
-    pub(super) source: Option<Source>,
+    pub(super) progress: Progress,
+    /// How many of its operations are under way. Its signal counts from when it is held.
     pub(super) under_way: usize,
     /// How many of these rails have been handed.
     pub(super) by_rails: usize,
-    pub(super) signalled: bool,
     pub(super) fate: Fate,
     /// What is under way does not come to an end, and nobody waits for that.
     pub(super) is_stranded: bool,
 }
 
+/// How much of a firing has been posted.
+pub(super) enum Progress {
+    /// Its pieces are posted, each when its part of the ring has come.
+    Posting {
+        ring: Ring,
+        /// The next piece.
+        next: usize,
+        /// Where its bytes are, if the wire has not taken it yet.
+        source: Option<Source>,
+    },
+    /// Everything is posted, or only the signal is still held.
+    Signalled,
+}
+
+/// How a firing stands.
+pub(super) enum Fate {
+    Well,
+    /// This has gone wrong. It is a failure if the peer is there: that was asked. See [`departure`](super::departure).
+    Asked(String, Question),
+    /// It does not signal any more.
+    Failed,
+}
+
 impl Firing {
-    pub(super) fn begin(program: Prepared, number: u64, rung: Option<u64>) -> Self {
+    pub(super) fn begin(program: Prepared, number: u64, ring: Ring) -> Self {
         Firing {
             program,
             number,
-            rung,
-            next: 0,
-            source: None,
+            progress: Progress::Posting {
+                ring,
+                next: 0,
+                source: None,
+            },
             under_way: 0,
             by_rails: 0,
-            signalled: false,
             fate: Fate::Well,
             is_stranded: false,
         }
+    }
+
+    /// How far it has been rung for.
+    pub(super) fn ring(&self) -> Ring {
+        match self.progress {
+            Progress::Posting { ring, .. } => ring,
+            Progress::Signalled => Ring::Whole,
+        }
+    }
+
+    /// Looks how far it has been rung for by now.
+    pub(super) fn look_at_ring(&mut self, queue: &Queue) {
+        if let Progress::Posting { ring, .. } = &mut self.progress
+            && let Ring::Parts(_) = ring
+        {
+            *ring = queue.ring_of(self.number);
+        }
+    }
+
+    /// Whether its ring has gone on since it was last looked at, or nobody waits for it any more.
+    pub(super) fn is_called(&self, queue: &Queue) -> bool {
+        match self.ring() {
+            Ring::Parts(_) => queue.is_abandoned() || queue.ring_of(self.number) != self.ring(),
+            Ring::Whole | Ring::Broken => false,
+        }
+    }
+
+    /// An operation that went by this rail is over.
+    pub(super) fn lands(&mut self, rail: usize) {
+        self.under_way -= 1;
+        self.by_rails -= usize::from(rail > 0);
+    }
+
+    pub(super) fn has_signalled(&self) -> bool {
+        matches!(self.progress, Progress::Signalled)
     }
 
     pub(super) fn has_failed(&self) -> bool {
@@ -65,30 +108,14 @@ impl Firing {
     /// Whether it only sends, and nobody here waits for what it would bring: all of that has come when its signal goes
     /// out.
     pub(super) fn only_sends<W: Wire>(&self) -> bool {
-        self.signalled || script::<W>(&self.program).asks == 0
+        self.has_signalled() || script::<W>(&self.program).asks == 0
     }
 
     /// Whether something is still to be asked for that it brings.
     pub(super) fn is_to_ask<W: Wire>(&self) -> bool {
-        self.next < script::<W>(&self.program).asks
+        match self.progress {
+            Progress::Posting { next, .. } => next < script::<W>(&self.program).asks,
+            Progress::Signalled => false,
+        }
     }
-}
-
-/// The signal of a queue's firing, which counts as under way.
-#[derive(Clone, Copy)]
-pub(super) struct Held {
-    pub(super) queue: usize,
-    pub(super) peer: usize,
-    pub(super) notice: u64,
-}
-
-/// An operation that is under way.
-pub(super) enum Flight<W: Wire> {
-    Of(usize, Option<Lent>),
-    /// Of the first, with the signals of others.
-    With(usize, Held, Option<Lent>),
-    /// Of a queue, by a rail.
-    Handed(usize, usize),
-    Poisoning(Poisoning<W>),
-    Look(Look<W>),
 }

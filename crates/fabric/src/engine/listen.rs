@@ -16,7 +16,7 @@ use tidegate_words::Patience;
 use super::agent::Agent;
 use super::doubt::TICK;
 use super::pause::{ACTIVE, BROKEN, DEAF, idle};
-use super::rest::Seat;
+use super::rest::{Need, Seat};
 use super::state::Engine;
 use crate::base::lock;
 use crate::wire::Wire;
@@ -57,15 +57,14 @@ impl<W: Wire> Agent<W> {
         let polled = self.is_polled();
         let (mut ticked, mut seat) = (Instant::now(), Seat::new());
         while !self.stop.load(Ordering::SeqCst) {
-            let waits =
-                self.doubtful.load(Ordering::Relaxed) || self.active.load(Ordering::Relaxed);
-            if waits && ticked.elapsed() >= TICK {
+            let need = self.needs.get();
+            if need != Need::Nothing && ticked.elapsed() >= TICK {
                 ticked = Instant::now();
                 self.with(Engine::tick);
             }
             let visits = self.visits.load(Ordering::Relaxed);
             if !self.has_partings()
-                && let Some(time) = seat.sits(visits, self.active.load(Ordering::Relaxed))
+                && let Some(time) = seat.sits(visits, need == Need::Work)
             {
                 // What they have heard counts: one that has just gone to sleep depends on this thread.
                 (quiet, last) = (0, Instant::now());
@@ -92,8 +91,8 @@ impl<W: Wire> Agent<W> {
                 self.take_leave();
                 continue;
             }
-            if engine.broken || failure.is_some() {
-                let broken = engine.broken;
+            let broken = engine.is_broken();
+            if broken || failure.is_some() {
                 self.release(engine);
                 self.say(failure);
                 if broken {
@@ -109,7 +108,8 @@ impl<W: Wire> Agent<W> {
                 continue;
             }
             quiet += 1;
-            let active = engine.is_active();
+            let need = engine.needs();
+            let active = need == Need::Work;
             let since = last.elapsed();
             // What a peer does next is awaited too, for a while.
             if polled && (since < KEEN || active || engine.armed() > 0) {
@@ -134,14 +134,15 @@ impl<W: Wire> Agent<W> {
                 (false, true) => DEAF.0,
                 (false, false) => idle(hears, since),
             };
-            let limit = if engine.is_doubtful() {
-                limit.min(TICK)
-            } else {
-                limit
+            let limit = match engine.queues.doubtful.is_empty() {
+                true => limit,
+                false => limit.min(TICK),
             };
             // Under the lock: whoever posts after this sees it.
-            self.slumber
-                .begin(engine.full || active, engine.is_doubtful());
+            self.slumber.begin(match engine.full {
+                true => Need::Work,
+                false => need,
+            });
             // Whoever arms after this wakes this thread; what was armed before is seen here.
             let armed = polled && engine.armed() > 0;
             self.release(engine);

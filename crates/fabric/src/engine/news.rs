@@ -12,13 +12,12 @@ use std::time::{Duration, Instant};
 
 use tidegate_hal::nic::News;
 
-use super::agenda::Agenda;
 use super::agent::{Agent, Watched};
 use super::contact::Way;
 use super::departure::Stage;
 use super::ear::Ear;
-use super::firing::Held;
 use super::parting::Parting;
+use super::queues::LoneSignal;
 use super::state::Engine;
 use crate::base::lock;
 use crate::wire::Wire;
@@ -94,52 +93,49 @@ impl<W: Wire> Agent<W> {
 impl<W: Wire> Engine<W> {
     /// A peer has said that it is there, after this question was asked.
     fn answered(&mut self, peer: usize, number: u64) {
-        if self.departures.answers(peer, number) {
+        if self.peers.departures.answers(peer, number) {
             self.takes_up(peer);
         }
     }
 
     /// A peer leaves in good order: what came of it last is looked for when it has, and then it has [`left`](Self::left).
     fn leaves(&mut self, peer: usize) {
-        self.departures.comes_to(peer, Stage::Leaving);
+        self.peers.departures.comes_to(peer, Stage::Leaving);
         // The control plane has heard of it: nobody need ask whether it is there.
-        self.contact.answers(Way::own(peer));
-        self.notices.retain(|poisoning| poisoning.peer != peer);
+        self.peers.contact.answers(Way::own(peer));
+        self.poisonings.retain(|poisoning| poisoning.peer != peer);
         self.takes_up(peer);
     }
 
     /// A peer has left in good order: what it waited for has come, and it can be asked no more. What is rung for towards
     /// it is through from here on, and what is not posted yet goes nowhere.
     fn left(&mut self, peer: usize) {
-        self.departures.comes_to(peer, Stage::Left);
+        self.peers.departures.comes_to(peer, Stage::Left);
         self.is_gone(peer);
     }
 
     /// A peer is lost: its queues give up, and it is told nothing.
     fn lost(&mut self, peer: usize) {
-        self.departures.comes_to(peer, Stage::Lost);
-        self.notices.retain(|poisoning| poisoning.peer != peer);
+        self.peers.departures.comes_to(peer, Stage::Lost);
+        self.poisonings.retain(|poisoning| poisoning.peer != peer);
         self.is_gone(peer);
     }
 
     /// Nothing more goes out to a peer.
     fn is_gone(&mut self, peer: usize) {
-        self.contact.begins_anew(peer);
-        let (kept, dropped) = std::mem::take(&mut self.held)
-            .into_iter()
-            .partition(|held: &Held| held.peer != peer);
-        self.held = kept;
-        dropped.iter().for_each(|held| self.over(held.queue, None));
+        self.peers.contact.begins_anew(peer);
+        let is_theirs = |signal: &mut LoneSignal| signal.peer == peer;
+        let dropped: Vec<_> = self.queues.signals.extract_if(.., is_theirs).collect();
+        for signal in dropped {
+            self.over(signal.queue, 0, None);
+        }
         self.takes_up(peer);
     }
 
     /// Queues towards a peer go on, which may have waited for news of it.
     pub(super) fn takes_up(&mut self, peer: usize) {
-        for index in 0..self.queues.numbers() {
-            let of_peer = |agenda: &Agenda<W>| agenda.queue.peer == peer;
-            if self.queues.at(index).is_some_and(of_peer) {
-                self.make_ready(index);
-            }
+        for index in self.queues.towards(peer) {
+            self.queues.make_ready(index);
         }
         self.watch_chains();
     }

@@ -15,11 +15,11 @@ use crate::wire::{Op, Wire};
 /// How often a peer is told of a failure if nobody can look whether it has come: with pauses, each twice as long as the
 /// one before, since what has failed may have taken the connection along, and another one takes a while. About a second
 /// in all.
-pub(super) const TELL: u32 = 10;
+const TELL: u32 = 10;
 /// The first of these pauses, and how long the peer's agent has before its word is read.
 pub(super) const PAUSE: Duration = Duration::from_millis(1);
 /// The longest pause before a peer is told again that was told in vain.
-pub(super) const AGAIN: Duration = Duration::from_millis(250);
+const AGAIN: Duration = Duration::from_millis(250);
 /// How often a word that cannot be read is tried to be, and the pause in between.
 pub(super) const LOOKS: (u32, Duration) = (2, Duration::from_millis(20));
 /// The byte of a word in which [`POISON`] stands alone.
@@ -29,13 +29,7 @@ static POISONED: u8 = 1 << (POISON.trailing_zeros() % 8);
 pub(super) struct Poisoning<W: Wire> {
     pub(super) peer: usize,
     pub(super) what: SignalWord<W>,
-    /// Whether it is looked whether that has come.
-    pub(super) looks: bool,
     pub(super) step: Step,
-    /// How often a look has failed, or the peer was told where nobody can look whether that has come.
-    pub(super) tries: u32,
-    /// It was taken once, where that is so.
-    pub(super) was_told: bool,
     /// Not before.
     pub(super) due: Option<Instant>,
     /// Since when the word is not poisoned though the peer was told, without the time in which it did not answer.
@@ -53,10 +47,12 @@ pub(super) struct Poisoning<W: Wire> {
 /// What is under way, or is to be done next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// The peer is told.
+    /// The peer is told. Then it is looked whether that has come.
     Tell,
-    /// It is looked whether that has come.
-    Look,
+    /// It is looked whether that has come, which has failed so often.
+    Look(u32),
+    /// The peer is told, as it was so often: the word cannot be read.
+    TellBlindly(u32),
 }
 
 impl<W: Wire> Poisoning<W> {
@@ -65,10 +61,10 @@ impl<W: Wire> Poisoning<W> {
         Poisoning {
             peer,
             what,
-            looks,
-            step: Step::Tell,
-            tries: 0,
-            was_told: false,
+            step: match looks {
+                true => Step::Tell,
+                false => Step::TellBlindly(0),
+            },
             due: None,
             missing: None,
             refused: None,
@@ -84,14 +80,19 @@ impl<W: Wire> Poisoning<W> {
         self.due = Some(Instant::now() + pause);
     }
 
-    /// It is to be told again, behind a pause that is longer each time; `false` if that was often enough.
-    pub(super) fn tells_again(&mut self) -> bool {
-        let again = self.tries < TELL;
-        if again {
-            self.goes_on(Step::Tell, PAUSE * 2u32.pow(self.tries));
-            self.tries += 1;
+    /// What is next, after a pause that is longer each time.
+    pub(super) fn goes_back(&mut self, step: Step) {
+        self.goes_on(step, self.pause);
+        self.pause = (2 * self.pause).min(AGAIN);
+    }
+
+    /// The peer was told so often where the word cannot be read. It is told again, after a pause that is longer each
+    /// time; `false` if that was often enough.
+    pub(super) fn tells_blindly(&mut self, times: u32) -> bool {
+        if times < TELL {
+            self.goes_on(Step::TellBlindly(times + 1), PAUSE * 2u32.pow(times));
         }
-        again
+        times < TELL
     }
 
     /// Behind a pause: whether the word is not poisoned for too long by now.
@@ -103,15 +104,15 @@ impl<W: Wire> Poisoning<W> {
     pub(super) fn op(&self, signals: Signals) -> Op<'_, W::Remote> {
         let (region, offset) = &self.what.word;
         match (self.step, signals) {
-            (Step::Look, _) => Op::Read {
+            (Step::Look(_), _) => Op::Read {
                 to: self.word_there.as_ptr().cast(),
                 bytes: size_of::<u64>(),
                 from: &region.remote,
                 offset: *offset,
             },
-            (Step::Tell, Signals::Notice) => Op::Notify(self.what.poison),
+            (_, Signals::Notice) => Op::Notify(self.what.poison),
             // Behind all adds of this end to the word, which nobody else adds to.
-            (Step::Tell, Signals::Add) => Op::Write {
+            (_, Signals::Add) => Op::Write {
                 from: &POISONED,
                 bytes: 1,
                 to: &region.remote,

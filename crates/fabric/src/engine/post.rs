@@ -8,9 +8,13 @@
 
 use tidegate_hal::nic::Direction;
 
-use super::firing::{Fate, Firing, Flight, Held};
-use super::gather::{Pool, Source};
-use super::program::{Script, ScriptPiece, operation_at, script};
+use super::agenda::Agenda;
+use super::firing::{Fate, Firing, Progress};
+use super::flights::Flight;
+use super::gather::{Lent, Pool};
+use super::program::{ScriptPiece, operation_at, script};
+use super::queue::Ring;
+use super::queues::LoneSignal;
 use super::rail::Job;
 use super::state::Engine;
 use crate::notice::Notice;
@@ -21,68 +25,94 @@ use crate::wire::{Op, Posted, Wire};
 const ALONG: usize = 64 << 10;
 
 impl Firing {
-    /// Its next piece.
-    fn piece<W: Wire>(&self) -> &ScriptPiece<W> {
-        &script::<W>(&self.program).pieces[self.next]
+    /// What is posted next, but for a signal alone.
+    fn next_piece<W: Wire>(&self) -> Option<&ScriptPiece<W>> {
+        match self.progress {
+            Progress::Posting { next, .. } => script::<W>(&self.program).pieces.get(next),
+            Progress::Signalled => None,
+        }
     }
 
-    /// Its next piece is under way, and with the last part of a signal all of that.
-    fn posted<W: Wire>(&mut self) {
-        let script = script::<W>(&self.program);
-        self.under_way += 1;
-        self.next += 1;
-        self.signalled = script.parts.is_some() && self.next == script.pieces.len();
-    }
-
-    /// Where the bytes of its next piece are: that is found out once, however often the wire refuses it.
-    fn source_of<W: Wire>(&mut self, pool: &mut Pool) -> Option<Source> {
+    /// Where the bytes of its next piece are. That is found out once, however often the wire refuses the piece.
+    fn address<W: Wire>(&mut self, pool: &mut Pool) -> Option<*mut u8> {
         let (odd, nothing) = (self.is_odd(), self.under_way == 0);
-        self.source.take().or_else(|| {
+        let Progress::Posting { next, source, .. } = &mut self.progress else {
+            return None;
+        };
+        if source.is_none() {
             // SAFETY: as for the post in `advance`.
-            unsafe { pool.source::<W>(&self.program, self.next, odd, nothing) }
-        })
+            *source = unsafe { pool.source::<W>(&self.program, *next, odd, nothing) };
+        }
+        source.as_ref().map(|source| source.address)
     }
+
+    /// Its next piece is under way. A put that is the last brings the signal, or the last part of it. Returns what the
+    /// operation uses.
+    fn posted<W: Wire>(&mut self) -> Option<Lent> {
+        let pieces = &script::<W>(&self.program).pieces;
+        let Progress::Posting { next, source, .. } = &mut self.progress else {
+            return None;
+        };
+        let is_put = pieces[*next].direction == Direction::Put;
+        let lent = source.take().and_then(|source| source.lent);
+        self.under_way += 1;
+        *next += 1;
+        if is_put && *next == pieces.len() {
+            self.progress = Progress::Signalled;
+        }
+        lent
+    }
+}
+
+/// The first of these signals that can go along with another towards the same peer, and the notice of both.
+fn pair(signals: &[LoneSignal], peer: usize, notice: u64) -> Option<(usize, u64)> {
+    let same = signals
+        .iter()
+        .enumerate()
+        .filter(|(_, one)| one.peer == peer);
+    same.filter_map(|(at, one)| Some((at, Notice::pair(notice, one.notice)?)))
+        .next()
 }
 
 impl<W: Wire> Engine<W> {
     /// Posts the next operation of a firing; `false` if it must wait.
     pub(super) fn advance(&mut self, index: usize) -> bool {
-        let agenda = self.queues.get(index).expect("it is worked on");
-        let peer = agenda.queue.peer;
-        let firing = agenda.firing.as_mut().expect("there is one");
-        let script: &Script<W> = script(&firing.program);
-        let left = script.pieces.len() - firing.next;
-        let Some(piece) = script.pieces.get(firing.next) else {
-            // The signal alone, when all else is done.
-            if firing.under_way > 0 || firing.rung.is_some() {
-                return false;
-            }
-            self.held.push(Held {
-                queue: index,
-                peer,
-                notice: script.notice(firing.number),
-            });
-            firing.signalled = true;
-            firing.under_way = 1;
+        let (firing, queue) = self.queues.firing(index).expect("it is worked on");
+        let (peer, script) = (queue.peer, script::<W>(&firing.program));
+        let Progress::Posting { ring, next, source } = &firing.progress else {
             return false;
         };
-        let is_last = left == 1 && piece.direction == Direction::Put;
-        if is_last && firing.rung.is_some() {
+        let is_whole = *ring == Ring::Whole;
+        let Some(piece) = script.pieces.get(*next) else {
+            // The signal alone, when all else is done.
+            if firing.under_way == 0 && is_whole {
+                let notice = script.notice(firing.number);
+                firing.progress = Progress::Signalled;
+                firing.under_way = 1;
+                self.queues.signals.push(LoneSignal {
+                    queue: index,
+                    peer,
+                    notice,
+                });
+            }
+            return false;
+        };
+        let is_last = *next + 1 == script.pieces.len() && piece.direction == Direction::Put;
+        let is_due = match *ring {
+            Ring::Whole => true,
+            Ring::Parts(parts) => !is_last && parts > u64::from(piece.stage),
+            Ring::Broken => false,
+        };
+        if !is_due {
             return false;
         }
         if is_last && script.parts.is_none() {
             if firing.under_way == 0 {
-                self.late.push(index);
-            } else if firing.source.is_none() {
+                self.queues.late.push(index);
+            } else if source.is_none() {
                 // It waits for the others; what is to be copied is copied meanwhile.
-                firing.source = firing.source_of::<W>(&mut self.pool);
+                firing.address::<W>(&mut self.pool);
             }
-            return false;
-        }
-        if firing
-            .rung
-            .is_some_and(|parts| parts <= u64::from(piece.stage))
-        {
             return false;
         }
         // Half of the room is left for others: a long put would keep their short ones back until it is over.
@@ -91,25 +121,27 @@ impl<W: Wire> Engine<W> {
             return false;
         }
         let notice = script.part(firing.number);
-        let Some(source) = firing.source_of::<W>(&mut self.pool) else {
-            self.stalled.push(index);
+        let Some(address) = firing.address::<W>(&mut self.pool) else {
+            self.queues.stalled.push(index);
             return false;
         };
-        let piece = firing.piece::<W>();
-        let op = operation_at(piece, firing.is_odd(), source.address, notice);
-        let cookie = self.flights.next() as u64;
+        let piece = firing.next_piece::<W>().expect("it has an address");
+        let op = operation_at(piece, firing.is_odd(), address, notice);
+        let cookie = self.flights.next();
         let number = piece.rail;
         let rail = number.checked_sub(1).map(|rail| &self.rails[rail]);
         if let Some(rail) = rail.filter(|rail| rail.has_room()) {
-            let job = Job::new(&agenda.queue, piece, &op, cookie);
+            let job = Job::new(queue, piece, &op, cookie);
             // SAFETY: as for the post.
             unsafe { rail.hand(job) };
             firing.posted::<W>();
             firing.by_rails += 1;
-            self.handed += 1;
-            self.flights.add(Flight::Handed(index, number));
+            self.flights.add(Flight::Handed {
+                queue: index,
+                rail: number,
+            });
             self.heard += 1;
-            self.contact.asks(peer);
+            self.peers.contact.asks(peer);
             return true;
         }
         // SAFETY: `NicQueue::prepare` promised this for the time between the ring, which was acquired when the doorbell
@@ -117,101 +149,67 @@ impl<W: Wire> Engine<W> {
         // memory, and stands in its queue until this is over, or the wire is dropped. What was gathered stays for as
         // long.
         let posted = unsafe { self.wire.post(peer, op, cookie) };
+        let lent = matches!(posted, Ok(Posted::Taken)).then(|| firing.posted::<W>());
         match posted {
-            Ok(Posted::Taken) => {
-                firing.posted::<W>();
-                self.flights.add(Flight::Of(index, source.lent));
-                self.taken_by(peer);
-                true
-            }
-            Ok(Posted::Full) => {
-                firing.source = Some(source);
-                match self.refused_by(peer) {
-                    None => {
-                        self.stalled.push(index);
-                        false
-                    }
-                    Some(why) => {
-                        self.spoil(index, &why);
-                        true
-                    }
+            Ok(Posted::Taken) => self.flies(index, peer, None, lent.flatten()),
+            Ok(Posted::Full) => match self.refused_by(peer) {
+                None => {
+                    self.queues.stalled.push(index);
+                    return false;
                 }
-            }
-            Err(error) => {
-                self.spoil(index, &error.to_string());
-                true
-            }
+                Some(why) => self.spoil(index, &why),
+            },
+            Err(error) => self.spoil(index, &error.to_string()),
         }
+        true
     }
 
     /// Posts the last piece of a firing with its signal, and with one that is held for the same peer.
     pub(super) fn bring(&mut self, index: usize) {
-        let agenda = self.queues.get(index).expect("it has a firing");
-        let peer = agenda.queue.peer;
-        let firing = agenda.firing.as_mut().expect("it has a firing");
-        let script: &Script<W> = script(&firing.program);
-        let piece = &script.pieces[firing.next];
-        let own = script.notice(firing.number);
-        let mut along = None;
-        if piece.bytes <= ALONG {
-            let pairs = |held: &Held| {
-                (held.peer == peer)
-                    .then(|| Notice::pair(own, held.notice))
-                    .flatten()
-            };
-            along = self
-                .held
-                .iter()
-                .enumerate()
-                .find_map(|(at, held)| Some((at, pairs(held)?)));
-        }
-        let notice = along.map_or(own, |(_, notice)| notice);
-        let Some(source) = firing.source_of::<W>(&mut self.pool) else {
-            self.stalled.push(index);
+        let agenda = self.queues.all.get(index);
+        let (firing, queue) = agenda.and_then(Agenda::split).expect("it has a firing");
+        let peer = queue.peer;
+        let Some(address) = firing.address::<W>(&mut self.pool) else {
+            self.queues.stalled.push(index);
             return;
         };
-        let piece = firing.piece::<W>();
-        let op = operation_at(piece, firing.is_odd(), source.address, Some(notice));
-        let cookie = self.flights.next() as u64;
+        let piece = firing.next_piece::<W>().expect("it has an address");
+        let own = script::<W>(&firing.program).notice(firing.number);
+        let along = (piece.bytes <= ALONG)
+            .then(|| pair(&self.queues.signals, peer, own))
+            .flatten();
+        let notice = along.map_or(own, |(_, both)| both);
+        let op = operation_at(piece, firing.is_odd(), address, Some(notice));
         // SAFETY: as in `advance`.
-        let posted = unsafe { self.wire.post(peer, op, cookie) };
-        match posted {
+        let posted = unsafe { self.wire.post(peer, op, self.flights.next()) };
+        let why = match posted {
             Ok(Posted::Taken) => {
-                firing.under_way += 1;
-                firing.next += 1;
-                firing.signalled = true;
-                let flight = match along {
-                    None => Flight::Of(index, source.lent),
-                    Some((at, _)) => Flight::With(index, self.held.swap_remove(at), source.lent),
-                };
-                self.flights.add(flight);
-                self.taken_by(peer);
+                let lent = firing.posted::<W>();
+                return self.flies(index, peer, along, lent);
             }
-            Ok(Posted::Full) => {
-                firing.source = Some(source);
-                match self.refused_by(peer) {
-                    None => self.stalled.push(index),
-                    Some(why) => {
-                        self.spoil(index, &why);
-                        self.make_ready(index);
-                    }
-                }
-            }
-            Err(error) => {
-                self.spoil(index, &error.to_string());
-                self.make_ready(index);
+            Ok(Posted::Full) => self.refused_by(peer),
+            Err(error) => Some(error.to_string()),
+        };
+        match why {
+            None => self.queues.stalled.push(index),
+            Some(why) => {
+                self.spoil(index, &why);
+                self.queues.make_ready(index);
             }
         }
     }
 
-    /// A queue cannot go on: it gives up when nothing of it is under way.
-    pub(super) fn fail(&mut self, index: usize) {
-        let agenda = self.queues.get(index).expect("it is there");
-        match &mut agenda.firing {
-            Some(firing) => firing.fate = Fate::Failed,
-            None => agenda.fails = true,
-        }
-        self.make_ready(index);
+    /// The wire has taken an operation of a queue, with the signal that is to go along.
+    fn flies(
+        &mut self,
+        queue: usize,
+        peer: usize,
+        along: Option<(usize, u64)>,
+        lent: Option<Lent>,
+    ) {
+        let along = along.map(|(at, _)| self.queues.signals.swap_remove(at).queue);
+        self.flights.add(Flight::Own { queue, along, lent });
+        self.taken_by(peer);
     }
 
     /// A queue's firing cannot go on.
@@ -221,78 +219,52 @@ impl<W: Wire> Engine<W> {
 
     /// A transfer of a queue's firing was refused, or has failed.
     pub(super) fn goes_wrong(&mut self, index: usize, how: &str) {
-        let agenda = self.queues.get(index).expect("it has a firing");
-        let peer = agenda.queue.peer;
-        let firing = agenda.firing.as_mut().expect("it has a firing");
-        if matches!(firing.fate, Fate::Well) {
-            let what = format!("a transfer to rank {peer} {how}");
-            firing.fate = Fate::Held(what, self.departures.question(peer));
+        let (firing, queue) = self.queues.firing(index).expect("it has a firing");
+        if let Fate::Well = firing.fate {
+            let what = format!("a transfer to rank {} {how}", queue.peer);
+            firing.fate = Fate::Asked(what, self.peers.departures.question(queue.peer));
         }
-    }
-
-    /// The wire has taken something towards a peer.
-    pub(super) fn taken_by(&mut self, peer: usize) {
-        self.heard += 1;
-        self.contact.takes(peer);
-    }
-
-    /// The wire takes nothing towards a peer for now. Says why, if that has been so for too long. (That too much is
-    /// under way is no fault of the peer's.)
-    pub(super) fn refused_by(&mut self, peer: usize) -> Option<String> {
-        self.full = true;
-        if self.posted() >= self.wire.limits().depth {
-            return None;
+        // Nothing more of it is posted.
+        if let Progress::Posting { source, .. } = &mut firing.progress {
+            *source = None;
         }
-        self.contact.refuses(peer)
     }
 
     /// Posts the signals that are held, by two where that can be; `false` if some must wait. A peer for which there is
     /// no room keeps back none but its own.
-    pub(super) fn send_held(&mut self) -> bool {
-        let mut waiting: Vec<Held> = Vec::new();
-        while let Some(held) = self.held.pop() {
-            if waiting.iter().any(|before| before.peer == held.peer) {
-                waiting.push(held);
+    pub(super) fn send_signals(&mut self) -> bool {
+        let mut waiting: Vec<LoneSignal> = Vec::new();
+        while let Some(signal) = self.queues.signals.pop() {
+            let LoneSignal {
+                queue,
+                peer,
+                notice,
+            } = signal;
+            if waiting.iter().any(|before| before.peer == peer) {
+                waiting.push(signal);
                 continue;
             }
-            let abandoned = |engine: &mut Self| {
-                let agenda = engine.queues.get(held.queue);
-                agenda.is_none_or(|agenda| agenda.queue.is_abandoned())
-            };
-            let pairs = |other: &Held| {
-                (other.peer == held.peer)
-                    .then(|| Notice::pair(held.notice, other.notice))
-                    .flatten()
-            };
-            let other = self
-                .held
-                .iter()
-                .enumerate()
-                .find_map(|(at, other)| Some((at, pairs(other)?)));
-            let notice = other.map_or(held.notice, |(_, notice)| notice);
-            let cookie = self.flights.next() as u64;
+            let along = pair(&self.queues.signals, peer, notice);
+            let op = Op::Notify(along.map_or(notice, |(_, both)| both));
             // SAFETY: a notice names no memory of this end.
-            match unsafe { self.wire.post(held.peer, Op::Notify(notice), cookie) } {
+            let why = match unsafe { self.wire.post(peer, op, self.flights.next()) } {
                 Ok(Posted::Taken) => {
-                    let flight = match other {
-                        None => Flight::Of(held.queue, None),
-                        Some((at, _)) => Flight::With(held.queue, self.held.swap_remove(at), None),
-                    };
-                    self.flights.add(flight);
-                    self.taken_by(held.peer);
+                    self.flies(queue, peer, along, None);
+                    continue;
                 }
-                Ok(Posted::Full) => {
-                    let given_up = abandoned(self);
-                    let given_up = given_up.then(|| "it was given up before it was sent".into());
-                    match self.refused_by(held.peer).or(given_up) {
-                        Some(why) => self.over(held.queue, Some(why)),
-                        None => waiting.push(held),
-                    }
-                }
-                Err(error) => self.over(held.queue, Some(error.to_string())),
+                Ok(Posted::Full) => self.refused_by(peer).or_else(|| {
+                    let agenda = self.queues.all.at(queue);
+                    let given_up = agenda.is_none_or(|agenda| agenda.queue.is_abandoned());
+                    given_up.then(|| "it was given up before it was sent".into())
+                }),
+                Err(error) => Some(error.to_string()),
+            };
+            match why {
+                Some(_) => self.over(queue, 0, why),
+                None => waiting.push(signal),
             }
         }
-        self.held = waiting;
-        self.held.is_empty()
+        self.queues.signals = waiting;
+        self.queues.signals.is_empty()
     }
 }

@@ -33,8 +33,8 @@ pub(crate) struct Queue {
 /// What the agent sees when it looks at a queue.
 pub(crate) enum Seen {
     Nothing,
-    /// To be fired. How many parts of its ring have come, if that is not whole.
-    Rung(Prepared, Option<u64>),
+    /// To be fired, as far as it has been rung for.
+    Rung(Prepared, Ring),
     /// The stream that rings has failed.
     Poisoned,
     /// Its owner is gone, and nothing more is rung for.
@@ -42,6 +42,7 @@ pub(crate) enum Seen {
 }
 
 /// How far a firing has been rung for.
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ring {
     Whole,
     /// So many parts of it have come.
@@ -184,15 +185,6 @@ impl Queue {
         }
     }
 
-    /// Whether there may be more to do for such a firing than with so many parts.
-    pub(crate) fn rings_on(&self, number: u64, parts: u64) -> bool {
-        let has_come = match self.ring_of(number) {
-            Ring::Whole | Ring::Broken => true,
-            Ring::Parts(now) => now > parts,
-        };
-        has_come || self.is_abandoned()
-    }
-
     /// Whether there may be something to do. Only while nothing of this queue is being fired.
     pub(crate) fn calls(&self) -> bool {
         self.closed.load(Ordering::Acquire)
@@ -226,7 +218,12 @@ impl Queue {
             debug_assert!(!armed.is_empty(), "arm comes before the batch that rings");
             if let Some(program) = armed.first() {
                 return if self.slots.fire(self.member) {
-                    Seen::Rung(program.clone(), (!is_whole).then_some(parts))
+                    let ring = if is_whole {
+                        Ring::Whole
+                    } else {
+                        Ring::Parts(parts)
+                    };
+                    Seen::Rung(program.clone(), ring)
                 } else {
                     Seen::Nothing
                 };

@@ -50,50 +50,59 @@ impl Seat {
     }
 }
 
-/// How the listener sleeps on the wire, for whoever may have to end that. Doubts are there after every put, so most of its
-/// sleeps are of the second kind: whatever a new program needs it for must end those, too.
-#[derive(Default)]
-pub(super) struct Slumber(AtomicU8);
-
-/// What the listener may be woken for.
+/// What the listener is needed for, the least first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum For {
-    /// Something is under way, or a doorbell may be rung that nobody rings a bell for.
-    Work,
+#[repr(u8)]
+pub(super) enum Need {
+    Nothing,
     /// Signals are in doubt.
     Doubts,
+    /// Something is under way, or a doorbell may be rung that nobody rings a bell for.
+    Work,
 }
 
-impl Slumber {
-    /// It does not sleep, or so shortly that it finds everything out by itself.
-    const AWAKE: u8 = 0;
-    /// It knows of doubts, and looks again at the next tick.
-    const IN_DOUBT: u8 = 1;
-    /// Until it is woken, more or less.
-    const LONG: u8 = 2;
+/// What the listener was needed for after the last turn.
+#[derive(Default)]
+pub(super) struct Needs(AtomicU8);
 
-    pub(super) fn begin(&self, shortly: bool, in_doubt: bool) {
-        let how = match (shortly, in_doubt) {
-            (true, _) => Self::AWAKE,
-            (false, true) => Self::IN_DOUBT,
-            (false, false) => Self::LONG,
-        };
-        self.0.store(how, Ordering::SeqCst);
+impl Needs {
+    pub(super) fn set(&self, need: Need) {
+        self.0.store(need as u8, Ordering::Relaxed);
+    }
+
+    pub(super) fn get(&self) -> Need {
+        match self.0.load(Ordering::Relaxed) {
+            0 => Need::Nothing,
+            1 => Need::Doubts,
+            _ => Need::Work,
+        }
+    }
+}
+
+/// What the listener knows, while it sleeps on the wire, that it is needed for: it looks again as soon as that asks for.
+/// Doubts are there after every put, so most of its sleeps know of them and of no more: what a new program needs it for
+/// must end those, too.
+pub(super) struct Slumber(AtomicU8);
+
+impl Slumber {
+    /// It is awake, which is as if it knew of everything.
+    pub(super) fn none() -> Self {
+        Slumber(AtomicU8::new(Need::Work as u8))
+    }
+
+    pub(super) fn begin(&self, knows: Need) {
+        self.0.store(knows as u8, Ordering::SeqCst);
     }
 
     pub(super) fn end(&self) {
-        self.0.store(Self::AWAKE, Ordering::SeqCst);
+        self.begin(Need::Work);
     }
 
     /// Whether the listener is to be woken. Says so to one who asks.
-    pub(super) fn is_to_end(&self, why: For) -> bool {
-        let least = match why {
-            For::Work => Self::IN_DOUBT,
-            For::Doubts => Self::LONG,
-        };
+    pub(super) fn is_to_end(&self, why: Need) -> bool {
         // Once more than is needed does no harm: between the two it may have slept anew.
-        self.0.load(Ordering::SeqCst) >= least
-            && self.0.swap(Self::AWAKE, Ordering::SeqCst) != Self::AWAKE
+        self.0.load(Ordering::SeqCst) < why as u8
+            && self.0.swap(Need::Work as u8, Ordering::SeqCst) < Need::Work as u8
     }
 }
 

@@ -47,14 +47,12 @@ impl<T> Slab<T> {
         self.places.len()
     }
 
-    /// All values, with their numbers.
-    pub(super) fn numbered(&self) -> impl Iterator<Item = (usize, &T)> {
-        let places = self.places.iter().enumerate();
-        places.filter_map(|(number, place)| Some((number, place.as_ref()?)))
-    }
-
     pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
         self.places.iter().flatten()
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.places.iter_mut().flatten()
     }
 
     pub(super) fn at(&self, number: usize) -> Option<&T> {

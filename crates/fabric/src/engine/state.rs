@@ -1,140 +1,150 @@
-//! The engine: what is under way, and what is to be done.
+//! The engine: what it has, what is under way, and what is to be done.
 
-use std::collections::{HashSet, VecDeque};
-use std::sync::{Arc, Mutex};
+use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_hal::nic::Prepared;
 use tidegate_hal::slots::Slots;
 
 use super::agenda::Agenda;
-use super::chained::Chained;
-use super::contact::{Contact, Silent};
-use super::departure::Departures;
-use super::doubt::Doubt;
-use super::firing::{Flight, Held};
+use super::flights::{Flight, Flights};
 use super::gather::Pool;
+use super::peers::Peers;
 use super::poisoning::Poisoning;
-use super::queue::Queue;
+use super::queues::Queues;
 use super::rail::{Job, Rail};
-use super::slab::Slab;
+use super::rest::Need;
 use crate::strays::Strays;
 use crate::wire::{Event, Wire};
 
-/// What is under way.
+/// The engine of an endpoint.
 pub(crate) struct Engine<W: Wire> {
+    // What lives as long as the endpoint.
     /// First, so that it is dropped first; what may be read or written even then has been [handed over](super::bequest).
     pub(crate) wire: W,
-    /// What sends besides it; likewise.
+    /// What sends besides the wire. It is dropped next, for the same reason.
     pub(crate) rails: Vec<Arc<Rail<W>>>,
     /// Counts what has come that is over for nobody.
     pub(super) strays: Arc<Strays>,
     /// Trigger slots, for all queues.
     pub(super) slots: Arc<Slots>,
-    pub(super) contact: Contact,
-    pub(super) queues: Slab<Agenda<W>>,
-    /// Those that have come to their end, to be dropped when the engine has been let go.
-    pub(super) ended: Vec<Agenda<W>>,
-    /// What rails were to post, likewise.
-    pub(super) ended_jobs: Vec<Job<W>>,
-    /// The queues that hardware fires.
-    pub(super) chains: Vec<usize>,
-    /// Something of a chain may be through.
-    pub(super) moved: bool,
-    /// By cookie.
-    pub(super) flights: Slab<Flight<W>>,
-    /// How many of these were handed to rails.
-    pub(super) handed: usize,
-    /// Where some of these read, and write.
+    /// Where some operations read, and write.
     pub(super) pool: Pool,
-    /// Queues to be taken as far as they go.
-    pub(super) ready: Vec<usize>,
-    /// Those that could not go on because the wire had no room.
-    pub(super) stalled: Vec<usize>,
-    /// Those whose next operation brings the signal with its data.
-    pub(super) late: Vec<usize>,
-    /// Signals that have no data, and are not posted yet.
-    pub(super) held: Vec<Held>,
-    /// How many queues have a firing.
-    pub(super) firing: usize,
-    /// Those of which that is stranded, and the cookies of what is under way for nobody: whoever listens need not stay
-    /// awake for them.
-    pub(super) stranded: usize,
-    pub(super) adrift: HashSet<usize>,
-    /// Queues whose signals are in doubt; also some where they are not any more.
-    pub(super) doubtful: Vec<usize>,
-    /// Those that are to be asked for again.
-    pub(super) asking: Vec<usize>,
-    /// How long a signal may take to come.
-    pub(super) silence: Duration,
-    pub(super) departures: Departures,
-    /// Peers that may be gone, or have failed by their silence.
-    pub(super) silent: Vec<Silent>,
-    /// Poisonings that are to be sent.
-    pub(super) notices: VecDeque<Poisoning<W>>,
-    pub(super) events: Vec<Event>,
-    pub(super) broken: bool,
-    /// Why, until that has been said.
+
+    // What is known, what is to be done, and what is under way.
+    pub(super) peers: Peers,
+    pub(super) queues: Queues<W>,
+    pub(super) flights: Flights<W>,
+    /// Those that are to be sent.
+    pub(super) poisonings: VecDeque<Poisoning<W>>,
+
+    // How it ends.
+    /// Why the wire is of no more use, until that has been said.
     pub(super) failure: Option<String>,
-    /// What was under way when the wire broke, and whose: its memory is kept until the endpoint is closed.
-    pub(super) dead: Vec<Flight<W>>,
-    pub(super) dead_programs: Vec<Prepared>,
+    /// There when the wire is broken.
+    pub(super) wreck: Option<Wreck<W>>,
+    /// What has come to its end, to be dropped when the engine has been let go.
+    pub(super) ended: Ended<W>,
+
+    // What a turn comes to.
     /// How much has happened: operations were posted, events came.
     pub(super) heard: u64,
     /// The wire has refused something for now.
     pub(super) full: bool,
+    /// Empty between polls.
+    pub(super) events: Vec<Event>,
 }
+
+/// What was under way when the wire broke, and whose. Its memory is kept until the endpoint is closed.
+pub(super) struct Wreck<W: Wire> {
+    pub(super) flights: Vec<Flight<W>>,
+    pub(super) programs: Vec<Prepared>,
+}
+
+impl<W: Wire> Default for Wreck<W> {
+    fn default() -> Self {
+        Wreck {
+            flights: Vec::new(),
+            programs: Vec::new(),
+        }
+    }
+}
+
+/// Queues, and what rails were to post.
+pub(super) type Ended<W> = (Vec<Agenda<W>>, Vec<Job<W>>);
 
 impl<W: Wire> Engine<W> {
     pub(super) fn new(wire: W, slots: Arc<Slots>, strays: Arc<Strays>, silence: Duration) -> Self {
         Engine {
             wire,
-            strays,
             rails: Vec::new(),
+            strays,
             slots,
-            contact: Contact::new(silence),
-            queues: Slab::new(),
-            ended: Vec::new(),
-            chains: Vec::new(),
-            moved: false,
-            flights: Slab::new(),
-            handed: 0,
             pool: Pool::new(),
-            ready: Vec::new(),
-            stalled: Vec::new(),
-            late: Vec::new(),
-            held: Vec::new(),
-            firing: 0,
-            stranded: 0,
-            adrift: HashSet::new(),
-            doubtful: Vec::new(),
-            asking: Vec::new(),
-            silence,
-            departures: Departures::default(),
-            silent: Vec::new(),
-            notices: VecDeque::new(),
-            events: Vec::new(),
-            broken: false,
+            peers: Peers::new(silence),
+            queues: Queues::new(),
+            flights: Flights::new(),
+            poisonings: VecDeque::new(),
             failure: None,
-            dead: Vec::new(),
-            dead_programs: Vec::new(),
-            ended_jobs: Vec::new(),
+            wreck: None,
+            ended: Default::default(),
             heard: 0,
             full: false,
+            events: Vec::new(),
         }
     }
 
-    pub(super) fn add(&mut self, queue: Arc<Queue>, chained: Option<Arc<Mutex<Chained<W>>>>) {
-        let is_chained = chained.is_some();
-        let number = self.queues.add(Agenda {
-            queue,
-            firing: None,
-            doubt: Doubt::new(),
-            fails: false,
-            chained,
-            busy: false,
-            ready: false,
-        });
-        self.chains.extend(is_chained.then_some(number));
+    pub(super) fn is_broken(&self) -> bool {
+        self.wreck.is_some()
+    }
+
+    /// What the listener is needed for.
+    pub(super) fn needs(&self) -> Need {
+        let is_active = self.queues.are_active()
+            || self.flights.are_awaited()
+            || !self.poisonings.is_empty()
+            || self.peers.departures.is_asking();
+        match is_active {
+            true => Need::Work,
+            false if !self.queues.doubtful.is_empty() => Need::Doubts,
+            false => Need::Nothing,
+        }
+    }
+
+    /// How many programs are armed that somebody may still ring for.
+    pub(super) fn armed(&self) -> usize {
+        let armed = self.slots.armed();
+        armed.saturating_sub(if armed == 0 {
+            0
+        } else {
+            self.queues.armed_in_vain()
+        })
+    }
+
+    /// A queue has come to its end.
+    pub(super) fn end(&mut self, index: usize) {
+        self.ended.0.extend(self.queues.all.take(index));
+    }
+
+    /// The wire has taken something towards a peer.
+    pub(super) fn taken_by(&mut self, peer: usize) {
+        self.heard += 1;
+        self.peers.contact.takes(peer);
+    }
+
+    /// The wire takes nothing towards a peer for now. Says why, if that has been so for too long. (That too much is
+    /// under way is no fault of the peer's.)
+    pub(super) fn refused_by(&mut self, peer: usize) -> Option<String> {
+        self.full = true;
+        if self.has_too_much() {
+            return None;
+        }
+        self.peers.contact.refuses(peer)
+    }
+
+    /// Whether as much is under way as the wire takes.
+    pub(super) fn has_too_much(&self) -> bool {
+        self.flights.posted() >= self.wire.limits().depth
     }
 }

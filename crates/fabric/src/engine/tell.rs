@@ -53,8 +53,8 @@ use tidegate_hal::batch::POISON;
 use tidegate_hal::tell;
 
 use super::departure::Stage;
-use super::firing::Flight;
-use super::poisoning::{AGAIN, LOOKS, PAUSE, Poisoning, Step};
+use super::flights::Flight;
+use super::poisoning::{LOOKS, PAUSE, Poisoning, Step};
 use super::program::{SignalWord, script};
 use super::silence::Silence;
 use super::state::Engine;
@@ -63,7 +63,7 @@ use crate::wire::{Posted, Wire};
 impl<W: Wire> Engine<W> {
     /// Ends a queue: nothing of it is under way.
     pub(super) fn give_up(&mut self, index: usize) {
-        let Some(agenda) = self.queues.get(index) else {
+        let Some(agenda) = self.queues.all.get(index) else {
             return;
         };
         let peer = agenda.queue.peer;
@@ -72,81 +72,72 @@ impl<W: Wire> Engine<W> {
             .give_up()
             .iter()
             .map(|program| script::<W>(program).signalled())
-            .chain(agenda.doubt.unreached.take())
+            .chain(agenda.doubt.take_lost())
             .collect();
         // Poisoning twice is no different from once.
         poisons.sort_unstable_by_key(|one| one.poison);
         poisons.dedup_by_key(|one| one.poison);
         if agenda.queue.departure() == Stage::Here {
             let (poisons, looks) = (poisons.into_iter(), !agenda.doubt.is_refused);
-            self.notices
+            self.poisonings
                 .extend(poisons.map(|one| Poisoning::new(peer, one, looks)));
         }
     }
 
     /// A peer has been told of a failure, as the wire says, or its word was read; or that has failed.
     pub(super) fn told(&mut self, mut told: Poisoning<W>, failed: Option<&str>) {
-        if self.departures.of(told.peer).stage() != Stage::Here {
+        if self.peers.stage(told.peer) != Stage::Here {
             return;
         }
         match (told.step, failed) {
-            (Step::Tell, Some(why)) => {
+            (Step::Tell | Step::TellBlindly(_), Some(why)) => {
+                let was_told = matches!(told.step, Step::TellBlindly(1..));
                 let refused = told.refused.get_or_insert_with(Silence::new);
-                if refused.look(Instant::now(), self.silence) {
-                    if told.was_told {
-                        return;
-                    }
-                    if self.cannot_tell(&mut told, why) {
-                        return;
-                    }
+                if refused.look(Instant::now(), self.peers.silence)
+                    && (was_told || self.cannot_tell(&mut told, why))
+                {
+                    return;
                 }
-                told.goes_on(Step::Tell, told.pause);
-                told.pause = (2 * told.pause).min(AGAIN);
+                told.goes_back(told.step);
                 tell(|| {
                     tracing::debug!("rank {} is to be told of a failure again: {why}", told.peer)
                 });
             }
-            (Step::Tell, None) if !told.looks => {
-                (told.was_told, told.refused) = (true, None);
-                if !told.tells_again() {
+            (Step::TellBlindly(times), None) => {
+                told.refused = None;
+                if !told.tells_blindly(times) {
                     return;
                 }
             }
             (Step::Tell, None) => {
-                told.goes_on(Step::Look, PAUSE);
-                (told.tries, told.refused) = (0, None);
+                told.refused = None;
+                told.goes_on(Step::Look(0), PAUSE);
             }
-            (Step::Look, Some(_)) => {
-                told.goes_on(Step::Look, LOOKS.1);
-                told.tries += 1;
-                if told.tries == LOOKS.0 {
-                    (told.looks, told.was_told, told.tries) = (false, true, 0);
-                    told.missing = None;
-                    told.tells_again();
-                }
+            (Step::Look(tries), Some(_)) if tries + 1 == LOOKS.0 => {
+                told.missing = None;
+                told.tells_blindly(0);
             }
-            (Step::Look, None) => {
+            (Step::Look(tries), Some(_)) => told.goes_on(Step::Look(tries + 1), LOOKS.1),
+            (Step::Look(_), None) => {
                 if told.word_there.load(Ordering::Relaxed) & POISON != 0 {
                     return;
                 }
                 let missing = told.missing.get_or_insert_with(Silence::new);
                 // While nobody answers, nothing goes wrong: the peer may be stopped.
                 missing.skips(Instant::now());
-                told.goes_on(Step::Tell, told.pause);
-                told.tries = 0;
-                told.pause = (2 * told.pause).min(AGAIN);
+                told.goes_back(Step::Tell);
             }
         }
-        self.notices.push_back(told);
+        self.poisonings.push_back(told);
     }
 
     /// A peer was told of a failure in vain for too long. If the peer is there, the wire is reported as failed; returns
     /// `false` while that is not known.
     fn cannot_tell(&mut self, told: &mut Poisoning<W>, why: &str) -> bool {
         let peer = told.peer;
-        let ask = || self.departures.question(peer);
+        let ask = || self.peers.departures.question(peer);
         let question = *told.question.get_or_insert_with(ask);
-        let is_there = self.departures.is_answered(question);
+        let is_there = self.peers.departures.is_answered(question);
         if is_there {
             let why = || format!("rank {peer} could not be told of a failure: {why}");
             self.failure.get_or_insert_with(why);
@@ -155,30 +146,30 @@ impl<W: Wire> Engine<W> {
     }
 
     /// Tells peers of failures. One that takes nothing for now keeps no other's back, nor does what has a pause.
-    pub(super) fn send_notices(&mut self) {
-        if self.notices.is_empty() {
+    pub(super) fn send_poisonings(&mut self) {
+        if self.poisonings.is_empty() {
             return;
         }
         let mut waiting: VecDeque<Poisoning<W>> = VecDeque::new();
         let mut full: Vec<usize> = Vec::new();
-        while let Some(mut poisoning) = self.notices.pop_front() {
+        while let Some(mut poisoning) = self.poisonings.pop_front() {
             let is_early = poisoning.due.is_some_and(|due| due > Instant::now());
             if is_early || full.contains(&poisoning.peer) {
                 waiting.push_back(poisoning);
                 continue;
             }
             // Counted once behind each pause.
-            let is_late = poisoning.due.take().is_some() && poisoning.has_missed(self.silence);
+            let is_late =
+                poisoning.due.take().is_some() && poisoning.has_missed(self.peers.silence);
             if is_late && self.cannot_tell(&mut poisoning, "what was sent does not come") {
                 continue;
             }
-            let cookie = self.flights.next() as u64;
             let op = poisoning.op(self.wire.signals());
             // SAFETY: a notice names no memory of this end, and the byte lives for ever. The word is that of a
             // program, by the promise of `NicQueue::prepare`, and there still (see "What a poison may hit"). What is
             // read is written to memory that the flight keeps, and that nobody looks at before it is over; the flight
             // is kept as long as the endpoint is open (see `bequest`).
-            let posted = unsafe { self.wire.post(poisoning.peer, op, cookie) };
+            let posted = unsafe { self.wire.post(poisoning.peer, op, self.flights.next()) };
             match posted {
                 Ok(Posted::Taken) => {
                     self.taken_by(poisoning.peer);
@@ -195,7 +186,7 @@ impl<W: Wire> Engine<W> {
             }
         }
         // Those that are to be told again are behind these.
-        waiting.append(&mut self.notices);
-        self.notices = waiting;
+        waiting.append(&mut self.poisonings);
+        self.poisonings = waiting;
     }
 }

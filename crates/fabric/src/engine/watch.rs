@@ -4,9 +4,10 @@ use std::sync::atomic::Ordering;
 
 use tidegate_hal::tell;
 
-use super::chained::Failure;
+use super::chained::{Chained, Failure};
 use super::contact::Way;
 use super::departure::{Stage, never_comes};
+use super::queue::Queue;
 use super::state::Engine;
 use crate::base::lock;
 use crate::wire::Wire;
@@ -15,8 +16,8 @@ impl<W: Wire> Engine<W> {
     /// A work of a chain has failed.
     pub(super) fn broke(&mut self, context: usize, why: &str) {
         self.heard += 1;
-        let owner = self.queues.iter().find_map(|agenda| {
-            let chained = agenda.chained.as_ref()?;
+        let owner = self.queues.all.iter().find_map(|agenda| {
+            let chained = agenda.chained()?;
             let at = lock(chained).chain.failed(context)?;
             Some((chained, at))
         });
@@ -30,7 +31,7 @@ impl<W: Wire> Engine<W> {
     pub(super) fn written(&mut self) {
         self.heard += 1;
         let mut last = None;
-        for agenda in self.queues.iter() {
+        for agenda in self.queues.all.iter() {
             // One bell a rank, mostly.
             if last != Some(agenda.queue.sleeper()) {
                 last = Some(agenda.queue.sleeper());
@@ -41,17 +42,17 @@ impl<W: Wire> Engine<W> {
 
     /// Takes a queue that hardware fires as far as it goes; `false` when it has come to its end.
     pub(super) fn watch(&mut self, index: usize) -> bool {
-        let Some(agenda) = self.queues.get(index) else {
+        let Some(agenda) = self.queues.all.get(index) else {
             return false;
         };
-        let (queue, chained) = (agenda.queue.clone(), agenda.chained.clone());
-        let chained = chained.expect("it is one of those");
+        let queue = agenda.queue.clone();
+        let chained = agenda.chained().expect("it is one of those").clone();
         // Before the doorbell: whoever closes it has rung all that it will ever ring.
         let closed = queue.closed.load(Ordering::Acquire);
         let mut chained = lock(&chained);
         let (rung, poisoned) = queue.rung_for();
         let departure = queue.departure();
-        if departure == Stage::Left && !self.broken {
+        if departure == Stage::Left && !self.is_broken() {
             let lets_go = chained.lets_go(&queue, rung);
             let all = chained.through == rung;
             drop(chained);
@@ -62,75 +63,72 @@ impl<W: Wire> Engine<W> {
                 self.give_up(index);
             }
             // What waits for a trigger slot.
-            let busy = !queue.is_idle();
-            if let Some(agenda) = self.queues.get(index) {
-                agenda.busy = busy;
+            self.queues.set_busy(index, !queue.is_idle());
+            return !closed;
+        }
+        if chained.is_over() {
+            return !closed;
+        }
+        if departure != Stage::Lost {
+            let waits = self.watch_firings(index, &mut chained, (&queue, rung));
+            let is_over = (closed || poisoned) && !waits;
+            if !is_over && !self.is_given_up(&mut chained, (&queue, rung)) {
+                return true;
             }
-            return !closed;
-        }
-        if chained.over {
-            return !closed;
-        }
-        if departure == Stage::Lost {
-            // Works keep what they name.
-            chained.over = true;
-            chained.chain.cancel();
-            drop(chained);
-            if let Some(agenda) = self.queues.get(index) {
-                agenda.busy = false;
+            if let Some(Failure { why, .. }) = chained.failure() {
+                // What waits for a get has failed when the peer has left, and not before.
+                let what = format!("a transfer to rank {} failed: {why}", queue.peer);
+                departure.says(true, &what);
             }
-            self.give_up(index);
-            return !closed;
         }
-        if self.broken {
-            let through = chained.through;
-            chained.fail(through, &"the wire is broken");
-        }
-        let (before, struck) = (chained.through, chained.strike(rung));
-        if chained.advance(&queue) | struck {
-            self.heard += 1;
-        }
-        chained.starves();
-        chained.listens(rung);
-        let waits = rung > chained.through;
-        if chained.through > before {
-            self.contact.answers(Way::own(queue.peer));
-        }
-        if let Some(agenda) = self.queues.get(index) {
-            // A failure is looked after, too: what came before it may still come through.
-            agenda.busy = waits || (chained.failed.is_some() && !chained.over);
-        }
-        self.full |= waits && chained.refused.is_some();
-        // Towards a peer that is leaving nothing is said to have failed: when it has left, it has not. Of one that is
-        // there, that must be known.
-        let counts = departure == Stage::Here
-            && chained.failed.as_mut().is_some_and(|failure| {
-                let ask = || self.departures.question(queue.peer);
-                let question = *failure.question.get_or_insert_with(ask);
-                self.broken || self.departures.is_answered(question)
-            });
-        let failed = counts || queue.is_abandoned();
-        let is_over = (closed || poisoned) && !waits;
-        if !is_over && !(failed && (self.broken || chained.has_come_to_rest(rung))) {
-            return true;
-        }
-        if let Some(Failure { why, .. }) = &chained.failed {
-            // What waits for a get has failed when the peer has left, and not before.
-            let what = format!("a transfer to rank {} failed: {why}", queue.peer);
-            departure.says(true, &what);
-        }
-        chained.over = true;
-        chained.chain.cancel();
+        chained.ends();
         drop(chained);
-        if let Some(agenda) = self.queues.get(index) {
-            agenda.busy = false;
-        }
-        if self.broken {
+        self.queues.set_busy(index, false);
+        if self.is_broken() {
             // Works keep what they name; nobody can be told.
             queue.give_up();
         } else {
             self.give_up(index);
         }
         !closed
+    }
+
+    /// Looks what of a queue was struck for, and is through. Whether something that was rung for is not.
+    fn watch_firings(
+        &mut self,
+        index: usize,
+        chained: &mut Chained<W>,
+        (queue, rung): (&Queue, u64),
+    ) -> bool {
+        if self.is_broken() {
+            chained.fail(chained.through, &"the wire is broken");
+        }
+        let (before, struck) = (chained.through, chained.strike(rung));
+        if chained.advance(queue) | struck {
+            self.heard += 1;
+        }
+        chained.starves();
+        chained.listens(rung);
+        let waits = rung > chained.through;
+        if chained.through > before {
+            self.peers.contact.answers(Way::own(queue.peer));
+        }
+        // A failure is looked after, too: what came before it may still come through.
+        self.queues.set_busy(index, waits || chained.has_failed());
+        self.full |= waits && chained.refused.is_some();
+        waits
+    }
+
+    /// Whether a chain has failed, or nobody waits for it any more, and nothing of it is to come.
+    fn is_given_up(&mut self, chained: &mut Chained<W>, (queue, rung): (&Queue, u64)) -> bool {
+        // Towards a peer that is leaving nothing is said to have failed: when it has left, it has not. Of one that is
+        // there, that must be known.
+        let counts = queue.departure() == Stage::Here
+            && chained.failure().is_some_and(|failure| {
+                let ask = || self.peers.departures.question(queue.peer);
+                let question = *failure.question.get_or_insert_with(ask);
+                self.is_broken() || self.peers.departures.is_answered(question)
+            });
+        (counts || queue.is_abandoned()) && (self.is_broken() || chained.has_come_to_rest(rung))
     }
 }

@@ -1,65 +1,30 @@
-//! What is under way, and how it goes on.
+//! Turns of the engine: everything goes on as far as it goes.
 
 use std::sync::atomic::Ordering;
 
-use super::agenda::Agenda;
+use super::agenda::{Agenda, State};
 use super::departure::{Stage, never_comes};
-use super::firing::{Fate, Firing, Flight};
+use super::firing::{Fate, Firing};
+use super::flights::Flight;
 use super::program::script;
 use super::queue::{Ring, Seen};
-use super::state::Engine;
+use super::state::{Engine, Wreck};
 use crate::notice::Notice;
 use crate::regions::Regions;
 use crate::wire::{Event, Wire};
 
 impl<W: Wire> Engine<W> {
-    /// Something is under way, or is to be.
-    pub(super) fn is_active(&self) -> bool {
-        self.firing > self.stranded
-            || !self.notices.is_empty()
-            || self.flights.len() > self.adrift.len()
-            || !self.asking.is_empty()
-            || self.departures.is_asking()
-            || (!self.chains.is_empty() && self.queues.iter().any(|agenda| agenda.busy))
-    }
-
-    /// How many programs are armed that somebody may still ring for.
-    pub(super) fn armed(&self) -> usize {
-        let armed = self.slots.armed();
-        if armed == 0 || self.stranded == 0 {
-            return armed;
-        }
-        let is_stranded = |agenda: &&Agenda<W>| {
-            let firing = agenda.firing.as_ref();
-            firing.is_some_and(|firing| firing.is_stranded)
-        };
-        let stranded = self.queues.iter().filter(is_stranded);
-        let theirs: u64 = stranded.map(|agenda| agenda.queue.armed_now()).sum();
-        armed.saturating_sub(theirs as usize)
-    }
-
-    /// A queue's firing is over.
-    fn ends(&mut self, is_stranded: bool) {
-        self.firing -= 1;
-        self.stranded -= usize::from(is_stranded);
-    }
-
     /// Whether everything that was rung for is through, and has come; and, if that is asked for, every peer is told
     /// that is to be told of a failure.
     pub(super) fn is_idle(&mut self, told: bool) -> bool {
-        let telling = |flight: &Flight<W>| matches!(flight, Flight::Poisoning(..));
-        let all_told = self.notices.is_empty() && !self.flights.iter().any(telling);
-        if self.broken {
+        if self.is_broken() {
             return true;
         }
         self.ask_all();
+        let telling = |flight: &Flight<W>| matches!(flight, Flight::Poisoning(..));
+        let all_told = self.poisonings.is_empty() && !self.flights.iter().any(telling);
         let over = |agenda: &Agenda<W>| agenda.queue.is_idle() && !agenda.is_in_doubt();
-        (all_told || !told) && self.queues.iter().all(over)
-    }
-
-    /// How many operations are under way by the engine's own endpoint.
-    pub(super) fn posted(&self) -> usize {
-        self.flights.len() - self.handed
+        (all_told || !told) && self.queues.all.iter().all(over)
     }
 
     /// Takes everything as far as it goes. `look`: doorbells may have been rung, or queues closed, since the last turn
@@ -67,17 +32,17 @@ impl<W: Wire> Engine<W> {
     pub(super) fn turn(&mut self, regions: &Regions, look: bool) {
         self.full = false;
         self.pool.turn();
-        let mut stalled = std::mem::take(&mut self.stalled);
+        let mut stalled = std::mem::take(&mut self.queues.stalled);
         if !stalled.is_empty() {
             // Another is the first each time: it may take all of what a turn copies.
             stalled.rotate_left(1);
         }
         for index in stalled.drain(..) {
-            self.make_ready(index);
+            self.queues.make_ready(index);
         }
-        self.stalled = stalled;
+        self.queues.stalled = stalled;
         self.watch_chains();
-        if look || self.broken {
+        if look || self.is_broken() {
             // What was rung for goes out before anything else is looked at: a look at the wire takes as long as a post.
             self.look_at_doorbells();
             let before = self.heard;
@@ -87,20 +52,17 @@ impl<W: Wire> Engine<W> {
                 return;
             }
         }
-        if !self.broken {
-            self.poll(regions);
-        }
-        if std::mem::take(&mut self.moved) {
+        if !self.is_broken() && self.poll(regions) {
             self.watch_chains();
         }
-        for peer in self.departures.overdue(self.silence) {
+        for peer in self.peers.departures.overdue(self.peers.silence) {
             self.takes_up(peer);
         }
-        if let Some((peer, limit)) = self.contact.unanswered() {
-            self.falls_silent(peer, limit);
+        if let Some((peer, limit)) = self.peers.contact.unanswered() {
+            self.peers.falls_silent(peer, limit);
         }
-        if !self.silent.is_empty() {
-            self.judge_silent();
+        if let Some(why) = self.peers.judge_silent() {
+            self.failure.get_or_insert(why);
         }
         self.ask_again();
         self.go_on();
@@ -108,7 +70,7 @@ impl<W: Wire> Engine<W> {
 
     /// Looks how far the queues are that hardware fires.
     pub(super) fn watch_chains(&mut self) {
-        let mut chains = std::mem::take(&mut self.chains);
+        let mut chains = std::mem::take(&mut self.queues.chains);
         chains.retain(|index| {
             let stays = self.watch(*index);
             if !stays {
@@ -116,27 +78,22 @@ impl<W: Wire> Engine<W> {
             }
             stays
         });
-        self.chains = chains;
-    }
-
-    /// A queue has come to its end.
-    fn end(&mut self, index: usize) {
-        self.ended.extend(self.queues.take(index));
+        self.queues.chains = chains;
     }
 
     fn look_at_doorbells(&mut self) {
-        for index in 0..self.queues.numbers() {
-            let Some(agenda) = self.queues.get(index) else {
+        for index in 0..self.queues.all.numbers() {
+            let Some(agenda) = self.queues.all.get(index) else {
                 continue;
             };
-            let calls = |agenda: &Agenda<W>| match &agenda.firing {
-                None => agenda.queue.calls(),
-                Some(firing) => firing
-                    .rung
-                    .is_some_and(|parts| agenda.queue.rings_on(firing.number, parts)),
+            let calls = match &agenda.state {
+                State::Chained { .. } => false,
+                _ if self.wreck.is_some() => true,
+                State::Firing(firing) => firing.is_called(&agenda.queue),
+                State::Idle | State::Failing => agenda.queue.calls(),
             };
-            if agenda.chained.is_none() && (self.broken || calls(agenda)) {
-                self.make_ready(index);
+            if calls {
+                self.queues.make_ready(index);
             }
         }
     }
@@ -150,43 +107,37 @@ impl<W: Wire> Engine<W> {
             self.look_at_doorbells();
             self.go_on_with_slots();
         }
-        self.send_notices();
+        self.send_poisonings();
     }
 
     /// As far as queues have trigger slots.
     fn go_on_with_slots(&mut self) {
-        while !self.ready.is_empty() || !self.held.is_empty() {
-            let mut ready = std::mem::take(&mut self.ready);
+        while !self.queues.ready.is_empty() || !self.queues.signals.is_empty() {
+            let mut ready = std::mem::take(&mut self.queues.ready);
             for index in ready.drain(..) {
-                if let Some(agenda) = self.queues.get(index) {
-                    agenda.ready = false;
-                    self.work(index);
+                if let Some(agenda) = self.queues.all.get(index) {
+                    agenda.is_ready = false;
+                    while self.work(index) {}
                 }
             }
             // With those that have become ready meanwhile.
-            ready.append(&mut self.ready);
-            self.ready = ready;
+            ready.append(&mut self.queues.ready);
+            self.queues.ready = ready;
             // Now that all signals are known that could go along.
-            let mut late = std::mem::take(&mut self.late);
+            let mut late = std::mem::take(&mut self.queues.late);
             for index in late.drain(..) {
                 self.bring(index);
             }
-            self.late = late;
-            if !self.send_held() && self.ready.is_empty() {
+            self.queues.late = late;
+            if !self.send_signals() && self.queues.ready.is_empty() {
                 break;
             }
         }
     }
 
-    pub(super) fn make_ready(&mut self, index: usize) {
-        if let Some(agenda) = self.queues.get(index)
-            && !std::mem::replace(&mut agenda.ready, true)
-        {
-            self.ready.push(index);
-        }
-    }
-
-    fn poll(&mut self, regions: &Regions) {
+    /// Hears what has happened on the wires. Whether something of a chain may be through.
+    fn poll(&mut self, regions: &Regions) -> bool {
+        let mut moved = false;
         let mut events = std::mem::take(&mut self.events);
         let mut polled = self.wire.poll(&mut events);
         let mut unsent = Vec::new();
@@ -204,10 +155,10 @@ impl<W: Wire> Engine<W> {
                 Event::Failed(cookie, why) => self.landed(cookie, Some(why)),
                 Event::Moved => {
                     self.heard += 1;
-                    self.moved = true;
+                    moved = true;
                 }
                 Event::Broken(context, why) => {
-                    self.moved = true;
+                    moved = true;
                     self.broke(context, &why);
                 }
                 Event::Written => self.written(),
@@ -218,152 +169,154 @@ impl<W: Wire> Engine<W> {
             self.unsent(cookie, &why);
         }
         if let Err(error) = polled {
-            self.broken = true;
             self.failure = Some(format!("{}: {error}", self.wire.name()));
-            self.dead.extend(self.flights.take_all());
-            self.adrift.clear();
-            self.handed = 0;
+            self.wreck = Some(Wreck {
+                flights: self.flights.take_all(),
+                programs: Vec::new(),
+            });
             // Those that are broken off have failed: nothing more of them goes out, but what is being posted.
             let jobs = self.rails.iter().map(|rail| rail.close());
-            self.ended_jobs.extend(jobs.flatten());
-            self.held.clear();
-            self.asking.clear();
-            self.notices.clear();
+            self.ended.1.extend(jobs.flatten());
+            self.queues.signals.clear();
+            self.queues.asking.clear();
+            self.poisonings.clear();
         }
+        moved
     }
 
-    /// Takes a queue as far as it goes.
-    fn work(&mut self, index: usize) {
-        loop {
-            let Some(agenda) = self.queues.get(index) else {
-                return;
-            };
-            if agenda.chained.is_some() {
-                return;
-            }
-            if self.broken {
-                self.dead_programs.extend(agenda.queue.give_up());
-                let (firing, closed) = (
-                    agenda.firing.take(),
-                    agenda.queue.closed.load(Ordering::Acquire),
-                );
-                if let Some(firing) = firing {
-                    self.ends(firing.is_stranded);
-                    self.dead_programs.push(firing.program);
-                }
-                if closed {
-                    self.end(index);
-                }
-                return;
-            }
-            if agenda.fails && agenda.firing.is_none() {
+    /// Takes a queue a step on. Whether there may be another.
+    fn work(&mut self, index: usize) -> bool {
+        if self.is_broken() {
+            self.breaks_off(index);
+            return false;
+        }
+        let Some(agenda) = self.queues.all.get(index) else {
+            return false;
+        };
+        match &agenda.state {
+            State::Chained { .. } => false,
+            State::Firing(_) => self.fire(index),
+            State::Idle => self.begin(index),
+            State::Failing => {
                 // A poison is to come last.
                 if agenda.is_in_doubt() {
                     self.ask(index);
-                    return;
+                    return false;
                 }
-                agenda.fails = false;
+                agenda.state = State::Idle;
                 self.give_up(index);
-                continue;
+                true
             }
-            let Some(firing) = &mut agenda.firing else {
-                match agenda.queue.look() {
-                    Seen::Nothing => return,
-                    Seen::Rung(program, rung) => {
-                        let number = agenda.queue.fires();
-                        self.firing += 1;
-                        agenda.firing = Some(Firing::begin(program, number, rung));
-                        continue;
-                    }
-                    // A poison is to come last, and memory to stay until then.
-                    Seen::Poisoned | Seen::Over if agenda.is_in_doubt() => {
-                        self.ask(index);
-                        return;
-                    }
-                    Seen::Poisoned => {
-                        self.give_up(index);
-                        return;
-                    }
-                    Seen::Over => {
-                        self.give_up(index);
-                        self.end(index);
-                        return;
-                    }
-                }
+        }
+    }
+
+    /// The wire is broken, so a queue gives up. What was under way may be accessed still.
+    fn breaks_off(&mut self, index: usize) {
+        let (Some(agenda), Some(wreck)) = (self.queues.all.get(index), &mut self.wreck) else {
+            return;
+        };
+        if agenda.chained().is_some() {
+            return;
+        }
+        wreck.programs.extend(agenda.queue.give_up());
+        let closed = agenda.queue.closed.load(Ordering::Acquire);
+        let firing = self.queues.ends(index, State::Idle);
+        wreck.programs.extend(firing.map(|firing| firing.program));
+        if closed {
+            self.end(index);
+        }
+    }
+
+    /// Begins what an idle queue has been rung for. Whether there is something.
+    fn begin(&mut self, index: usize) -> bool {
+        let agenda = self.queues.get(index);
+        match agenda.queue.look() {
+            Seen::Nothing => return false,
+            Seen::Rung(program, ring) => {
+                let firing = Firing::begin(program, agenda.queue.fires(), ring);
+                self.queues.begins(index, firing);
+                return true;
+            }
+            // A poison is to come last, and memory to stay until then.
+            Seen::Poisoned | Seen::Over if agenda.is_in_doubt() => self.ask(index),
+            Seen::Poisoned => self.give_up(index),
+            Seen::Over => {
+                self.give_up(index);
+                self.end(index);
+            }
+        }
+        false
+    }
+
+    /// Takes a firing a step on. Whether there may be another.
+    fn fire(&mut self, index: usize) -> bool {
+        let (firing, queue) = self.queues.firing(index).expect("it is firing");
+        let departure = queue.departure();
+        firing.look_at_ring(queue);
+        let only_sends = firing.only_sends::<W>();
+        if firing.ring() == Ring::Broken || departure == Stage::Lost {
+            firing.fate = Fate::Failed;
+        }
+        if let Fate::Asked(what, question) = &firing.fate {
+            // What fails while the peer leaves waits for that: the end of its connections is heard of first.
+            let waits = match departure {
+                Stage::Here => !self.peers.departures.is_answered(*question),
+                Stage::Leaving => only_sends,
+                Stage::Left | Stage::Lost => false,
             };
-            let mut broken = false;
-            if firing.rung.is_some() {
-                match agenda.queue.ring_of(firing.number) {
-                    Ring::Whole => firing.rung = None,
-                    Ring::Parts(parts) => firing.rung = Some(parts),
-                    Ring::Broken => broken = true,
-                }
+            if waits {
+                return false;
             }
-            let (departure, only_sends) = (agenda.queue.departure(), firing.only_sends::<W>());
-            if broken || departure == Stage::Lost {
-                firing.fate = Fate::Failed;
-            }
-            if let Fate::Held(what, question) = &firing.fate {
-                // What fails while the peer leaves waits for that: the end of its connections is heard of first.
-                let is_held = match departure {
-                    Stage::Here => !self.departures.is_answered(*question),
-                    Stage::Leaving => only_sends,
-                    Stage::Left | Stage::Lost => false,
-                };
-                if is_held {
-                    return;
-                }
-                departure.says(only_sends, what);
-                firing.fate = Fate::Failed;
-            }
-            // Its peer has left, in good order: it has got all that it waited for. Nothing more goes out, so what was to
-            // be asked for does not come; what else has failed since is no failure.
-            let has_left = departure == Stage::Left;
-            if has_left && !firing.has_failed() && firing.is_to_ask::<W>() {
-                departure.says(false, &never_comes(agenda.queue.peer));
-                firing.fate = Fate::Failed;
-            }
-            let nobody = has_left && (only_sends || !firing.has_failed());
-            let is_stranded = firing.is_stranded;
-            if nobody && firing.under_way == 0 && firing.rung.is_none() {
-                agenda.firing = None;
-                agenda.queue.through();
-                self.ends(is_stranded);
-                continue;
-            }
-            // What had failed before it left waits for that, too; and when it has left, for the rest of the ring, unless
-            // that has failed itself.
+            departure.says(only_sends, what);
+            firing.fate = Fate::Failed;
+        }
+        // Its peer has left, in good order: it has got all that it waited for. Nothing more goes out, so what was to
+        // be asked for does not come; what else has failed since is no failure.
+        let has_left = departure == Stage::Left;
+        if has_left && !firing.has_failed() && firing.is_to_ask::<W>() {
+            departure.says(false, &never_comes(queue.peer));
+            firing.fate = Fate::Failed;
+        }
+        let nobody = has_left && (only_sends || !firing.has_failed());
+        let is_over = firing.under_way == 0;
+        let has_signalled = firing.has_signalled();
+        if nobody && is_over && firing.ring() == Ring::Whole {
+            self.is_through(index);
+            return true;
+        }
+        if firing.has_failed() {
+            // What had failed before the peer left waits for that, too; and when it has left, for the rest of the ring,
+            // unless that has failed itself.
             let waits = match departure {
                 Stage::Here | Stage::Lost => false,
                 Stage::Leaving => only_sends,
-                Stage::Left => nobody && firing.rung.is_some() && !broken,
+                Stage::Left => nobody && firing.ring() != Ring::Broken,
             };
-            if firing.has_failed() && waits {
-                return;
-            }
-            // Nobody waits for it any more: it is not tried for ever.
-            let refused = firing.under_way == 0 && !firing.signalled && agenda.queue.is_abandoned();
-            if firing.has_failed() || refused {
-                if firing.under_way > 0 {
-                    return;
-                }
-                agenda.firing = None;
-                agenda.fails = true;
-                self.ends(is_stranded);
-                continue;
-            }
-            if firing.signalled && firing.under_way == 0 {
-                let firing = agenda.firing.take();
-                agenda.queue.through();
-                self.ends(is_stranded);
-                self.signalled(index, || {
-                    script(&firing.expect("there is one").program).signalled()
-                });
-                continue;
-            }
-            if nobody || firing.signalled || !self.advance(index) {
-                return;
+            if waits {
+                return false;
             }
         }
+        // What nobody waits for any more is not tried for ever.
+        let refused = is_over && !has_signalled && queue.is_abandoned();
+        if firing.has_failed() || refused {
+            if is_over {
+                self.queues.ends(index, State::Failing);
+            }
+            return is_over;
+        }
+        if has_signalled && is_over {
+            if let Some(firing) = self.is_through(index) {
+                self.signalled(index, || script(&firing.program).signalled());
+            }
+            return true;
+        }
+        !nobody && !has_signalled && self.advance(index)
+    }
+
+    /// A firing is through: the sent word says so.
+    fn is_through(&mut self, index: usize) -> Option<Firing> {
+        let firing = self.queues.ends(index, State::Idle);
+        self.queues.get(index).queue.through();
+        firing
     }
 }
