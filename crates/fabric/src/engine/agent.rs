@@ -10,12 +10,11 @@ use tidegate_hal::slots::Slots;
 use tidegate_hal::tell;
 use tidegate_words::Bell;
 
-use super::agenda::Agenda;
 use super::chained::Chained;
-use super::departure::Departure;
+use super::departure::{Departure, Parting};
 use super::ear::Ear;
-use super::parting::Parting;
 use super::queue::Queue;
+use super::queues::Agenda;
 use super::rail::Rail;
 use super::rest::{Chair, Need, Needs, Slumber};
 use super::state::Engine;

@@ -31,12 +31,12 @@ use std::time::Instant;
 
 use tidegate_hal::tell;
 
-use super::agenda::State;
 use super::contact::Way;
 use super::departure::Stage;
 use super::doubt::{Answer, FAILED, Look, Step};
-use super::flights::Flight;
+use super::firing::Flight;
 use super::program::SignalWord;
+use super::queues::State;
 use super::silence::Silence;
 use super::state::Engine;
 use crate::wire::{Op, Posted, Wire};

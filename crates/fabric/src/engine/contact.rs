@@ -5,7 +5,7 @@
 //! What is refused towards a peer is tried again; when that has lasted too long, it has failed: a provider that cannot
 //! reach a peer may never say more. Others take everything, connect behind one's back, and never say that they cannot.
 //! So what is first sent to a peer must come back within a time, too. (A signal that is through says nothing of the
-//! peer; but it is asked for soon: see [`doubt`](super::doubt).) Of a peer that has answered something must come to its
+//! peer; but it is asked for soon: see [`ask`](super::ask).) Of a peer that has answered something must come to its
 //! end within a like time, as long as anything is under way towards it: a network may be cut while the control plane,
 //! which goes another way, hears that all ranks are well. Each [way](Way) to a peer is a connection of its own, and a
 //! network may cut one of them: what ends on another is no sign of life of this one.

@@ -10,7 +10,7 @@
 //! - It *leaves* in good order, and what fails meanwhile waits until it has left. Nobody there is told of a failure.
 //! - It *has left*, and what it sent last has been done here. It had got all that it waited for, so what only sends is
 //!   through, now and later, as soon as nothing of it is under way. Nothing more goes out to it, and it is asked nothing
-//!   ([`doubt`](super::doubt)). A get from it has failed, and so does one that is rung for later.
+//!   ([`ask`](super::ask)). A get from it has failed, and so does one that is rung for later.
 //! - It is *lost*: its queues give up, and core has said why.
 //!
 //! An answer says nothing of what failed after its question was sent: that needs another one. Towards one peer there is
@@ -211,6 +211,42 @@ impl Departures {
         let over: Vec<_> = open.iter().copied().filter(is_over).collect();
         over.iter().for_each(|peer| self.closes(*peer));
         over
+    }
+}
+
+/// How long the threads that hear are waited for, before a peer's departure counts: longer than a machine with too much
+/// to do keeps the processor from one of them, with what a peer has sent last in its hands.
+const ROUNDS: Duration = Duration::from_secs(2);
+/// How often it is looked at least, and for how long at most after that, while others go on sending.
+const LAST: (usize, Duration) = (10, Duration::from_millis(100));
+/// A peer that has left in good order, as the control plane says.
+pub(super) struct Parting {
+    pub(super) peer: usize,
+    /// How often each thread that hears had looked when that was said.
+    pub(super) rounds: Vec<u64>,
+    pub(super) since: Instant,
+    /// Since when all of them have looked, how often the listener has looked after that, and how much was heard by then.
+    pub(super) last: Option<(Instant, usize, u64)>,
+    pub(super) then: Box<dyn FnOnce() + Send>,
+}
+
+impl Parting {
+    /// Whether all that the peer has sent is done. `rounds`, and `heard`: as of now.
+    pub(super) fn is_over(&mut self, rounds: &[u64], heard: u64) -> bool {
+        let came = |(now, then): (&u64, &u64)| *now >= then + 2;
+        match &mut self.last {
+            None => {
+                if rounds.iter().zip(&self.rounds).all(came) || self.since.elapsed() >= ROUNDS {
+                    self.last = Some((Instant::now(), 0, heard));
+                }
+                false
+            }
+            Some((since, looks, before)) => {
+                *looks += 1;
+                let is_quiet = std::mem::replace(before, heard) == heard;
+                is_quiet || (*looks >= LAST.0 && since.elapsed() >= LAST.1)
+            }
+        }
     }
 }
 

@@ -16,7 +16,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use super::pause::{BROKEN, idle};
+use super::rest::{BROKEN, idle};
 use crate::base::lock;
 use crate::notice::Notice;
 use crate::regions::Regions;

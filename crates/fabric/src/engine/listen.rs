@@ -15,8 +15,7 @@ use tidegate_words::Patience;
 
 use super::agent::Agent;
 use super::doubt::TICK;
-use super::pause::{ACTIVE, BROKEN, DEAF, idle};
-use super::rest::{Need, Seat};
+use super::rest::{ACTIVE, BROKEN, DEAF, Need, Seat, idle};
 use super::state::Engine;
 use crate::base::lock;
 use crate::wire::Wire;

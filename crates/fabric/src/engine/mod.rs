@@ -17,7 +17,7 @@
 //!    (One alone brings all of it.) Where there are gets, or very many pieces, the signal waits for all of them, and goes
 //!    with the last one, if that is a write;
 //! 3. when their sources have been read, the firing is through: the sent word says so. Whether its signal has come is
-//!    found out later, for many at a time, by reading the word that it went to: see [`doubt`].
+//!    found out later, for many at a time, by reading the word that it went to: see [`ask`].
 //!
 //! A signal without data (an exposure) does not go alone if, in the same turn, a short write to the same peer has a
 //! signal of the same registration: one notice names both words. It would be a message of its own otherwise, and an
@@ -42,7 +42,6 @@
 //! the rank; peers cannot be told by it then, and core tells them by the control plane. What is under way when the
 //! engine is dropped is left to the wire, for as long as the network has its endpoint open: see [`bequest`].
 
-mod agenda;
 pub(crate) mod agent;
 mod ask;
 mod bequest;
@@ -52,14 +51,11 @@ mod departure;
 mod doubt;
 mod ear;
 mod firing;
-mod flights;
 mod gather;
 pub(crate) mod handle;
 mod landing;
 mod listen;
 mod news;
-mod parting;
-mod pause;
 mod peers;
 mod poisoning;
 mod post;
@@ -70,7 +66,6 @@ mod rail;
 mod rest;
 mod rows;
 pub(crate) mod silence;
-mod silent;
 mod slab;
 pub(crate) mod state;
 mod tell;

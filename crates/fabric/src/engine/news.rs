@@ -14,9 +14,8 @@ use tidegate_hal::nic::News;
 
 use super::agent::{Agent, Watched};
 use super::contact::Way;
-use super::departure::Stage;
+use super::departure::{Parting, Stage};
 use super::ear::Ear;
-use super::parting::Parting;
 use super::queues::LoneSignal;
 use super::state::Engine;
 use crate::base::lock;

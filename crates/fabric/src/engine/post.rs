@@ -8,13 +8,11 @@
 
 use tidegate_hal::nic::Direction;
 
-use super::agenda::Agenda;
-use super::firing::{Fate, Firing, Progress};
-use super::flights::Flight;
+use super::firing::{Fate, Firing, Flight, Progress};
 use super::gather::{Lent, Pool};
 use super::program::{ScriptPiece, operation_at, script};
 use super::queue::Ring;
-use super::queues::LoneSignal;
+use super::queues::{Agenda, LoneSignal};
 use super::rail::Job;
 use super::state::Engine;
 use crate::notice::Notice;

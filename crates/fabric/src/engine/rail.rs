@@ -29,9 +29,9 @@ use tidegate_hal::nic::NicError;
 
 use super::contact::Way;
 use super::departure::Stage;
-use super::pause::{BROKEN, awaits, idle};
 use super::program::ScriptPiece;
 use super::queue::Queue;
+use super::rest::{BROKEN, awaits, idle};
 use super::silence::Silence;
 use crate::base::{MOST_HANDED, lock};
 use crate::remote::RemoteRegion;

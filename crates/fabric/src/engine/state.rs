@@ -7,12 +7,11 @@ use std::time::Duration;
 use tidegate_hal::nic::Prepared;
 use tidegate_hal::slots::Slots;
 
-use super::agenda::Agenda;
-use super::flights::{Flight, Flights};
+use super::firing::{Flight, Flights};
 use super::gather::Pool;
 use super::peers::Peers;
 use super::poisoning::Poisoning;
-use super::queues::Queues;
+use super::queues::{Agenda, Queues};
 use super::rail::{Job, Rail};
 use super::rest::Need;
 use crate::strays::Strays;

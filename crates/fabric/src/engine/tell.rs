@@ -53,7 +53,7 @@ use tidegate_hal::batch::POISON;
 use tidegate_hal::tell;
 
 use super::departure::Stage;
-use super::flights::Flight;
+use super::firing::Flight;
 use super::poisoning::{LOOKS, PAUSE, Poisoning, Step};
 use super::program::{SignalWord, script};
 use super::silence::Silence;

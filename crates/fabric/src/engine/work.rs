@@ -2,12 +2,11 @@
 
 use std::sync::atomic::Ordering;
 
-use super::agenda::{Agenda, State};
 use super::departure::{Stage, never_comes};
-use super::firing::{Fate, Firing};
-use super::flights::Flight;
+use super::firing::{Fate, Firing, Flight};
 use super::program::script;
 use super::queue::{Ring, Seen};
+use super::queues::{Agenda, State};
 use super::state::{Engine, Wreck};
 use crate::notice::Notice;
 use crate::regions::Regions;
