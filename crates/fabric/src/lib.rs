@@ -204,7 +204,7 @@ unsafe impl<W: Wire> Nic for Fabric<W> {
         if !helped && !polled {
             self.start("tidegate-ringer", Agent::ring)?;
         }
-        for ear in 0..self.agent.ear_count() {
+        for ear in 0..self.agent.ears().len() {
             self.start("tidegate-ear", move |agent| agent.hear_peers(ear))?;
         }
         for rail in self.agent.rails() {
@@ -282,7 +282,7 @@ unsafe impl<W: Wire> Nic for Fabric<W> {
     }
 
     fn keep(&self, what: Keep) {
-        self.agent.keep(what);
+        lock(&self.agent.kept).push(what);
     }
 
     fn helper(&self) -> Option<Arc<dyn Helper>> {

@@ -1,7 +1,7 @@
 //! The agent of an endpoint: the engine behind its lock, and what the threads share that turn it.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 use tidegate_hal::device::Helper;
@@ -16,9 +16,9 @@ use super::ear::Ear;
 use super::queue::Queue;
 use super::queues::Agenda;
 use super::rail::Rail;
-use super::rest::{Chair, Need, Needs, Slumber};
+use super::rest::{Need, Needs, Slumber};
 use super::state::Engine;
-use crate::base::lock;
+use crate::base::{Chair, Yielding};
 use crate::regions::Regions;
 use crate::strays::Strays;
 use crate::wire::{Limits, Sleeper, Wire};
@@ -60,13 +60,11 @@ pub(crate) struct Agent<W: Wire> {
     /// What sends besides the engine's endpoint. Before the engine, which leaves them what they have under way, and is the
     /// last to hold them.
     pub(super) rails: OnceLock<Vec<Arc<Rail<W>>>>,
-    pub(super) engine: Mutex<Engine<W>>,
+    pub(super) engine: Yielding<Engine<W>>,
     /// The endpoints that peers write to, if they are not the engine's.
     pub(super) ears: OnceLock<Vec<Ear<W>>>,
     /// Trigger slots, for all queues.
     pub(crate) slots: Arc<Slots>,
-    /// How many threads want the engine, so that a listener that does not pause lets them.
-    pub(super) wanted: AtomicUsize,
     /// Doorbells may have been rung, or queues closed, since the engine has looked at them.
     pub(super) rung: AtomicBool,
     /// Whether core knows that the wire is of no more use.
@@ -88,7 +86,7 @@ pub(crate) struct Agent<W: Wire> {
     /// hold. Those that they do hold are closed with the last registration of each, and before its memory goes. (That
     /// of the others goes while such an endpoint is open: it rests with the provider that nobody comes to memory by a
     /// registration that is closed.)
-    pub(super) kept: Mutex<Vec<Keep>>,
+    pub(crate) kept: Mutex<Vec<Keep>>,
 }
 
 impl<W: Wire> Agent<W> {
@@ -101,12 +99,11 @@ impl<W: Wire> Agent<W> {
             connection: OnceLock::new(),
             rails: OnceLock::new(),
             sleeper: wire.sleeper(),
-            engine: Mutex::new(Engine::new(wire, slots.clone(), strays.clone(), silence)),
+            engine: Yielding::new(Engine::new(wire, slots.clone(), strays.clone(), silence)),
             strays,
             ears: OnceLock::new(),
             silence,
             slots,
-            wanted: AtomicUsize::new(0),
             rung: AtomicBool::new(false),
             said: AtomicBool::new(false),
             visits: AtomicU64::new(0),
@@ -131,11 +128,6 @@ impl<W: Wire> Agent<W> {
         Ok(())
     }
 
-    /// How many those are.
-    pub(crate) fn ear_count(&self) -> usize {
-        self.ears().len()
-    }
-
     /// So many endpoints besides, or as many as there can be: nobody depends on them.
     pub(super) fn twins(&self, count: usize) -> Vec<W> {
         let twin = |_| match self.with(|engine| engine.wire.twin()) {
@@ -154,7 +146,7 @@ impl<W: Wire> Agent<W> {
         self.ears()[ear].serve(&self.stop, &self.regions, &self.strays, says);
     }
 
-    pub(super) fn ears(&self) -> &[Ear<W>] {
+    pub(crate) fn ears(&self) -> &[Ear<W>] {
         self.ears.get().map_or(&[], Vec::as_slice)
     }
 
@@ -190,17 +182,11 @@ impl<W: Wire> Agent<W> {
         self.rails.get().map_or(&[], Vec::as_slice)
     }
 
-    pub(crate) fn keep(&self, what: Keep) {
-        lock(&self.kept).push(what);
-    }
-
     /// Does something with the engine. Waits for whoever turns it.
     pub(crate) fn with<T>(&self, act: impl FnOnce(&mut Engine<W>) -> T) -> T {
         // Said when the engine has been let go.
         let _watched = Watched::new(self);
-        self.wanted.fetch_add(1, Ordering::Relaxed);
-        let mut engine = lock(&self.engine);
-        self.wanted.fetch_sub(1, Ordering::Relaxed);
+        let mut engine = self.engine.lock();
         let result = act(&mut engine);
         self.release(engine);
         if self.called() {
@@ -236,10 +222,8 @@ impl<W: Wire> Agent<W> {
         let _watched = Watched::new(self);
         let mut happened = false;
         loop {
-            let mut engine = match self.engine.try_lock() {
-                Ok(engine) => engine,
-                Err(TryLockError::Poisoned(engine)) => engine.into_inner(),
-                Err(TryLockError::WouldBlock) => return happened,
+            let Some(mut engine) = self.engine.try_lock() else {
+                return happened;
             };
             let before = engine.heard;
             let failure = self.turn_locked(&mut engine, false);

@@ -4,7 +4,7 @@
 //!
 //! The network may access memory that operations name for as long as it has the endpoint open, and that may be for
 //! longer than there is a wire: registrations may belong to the endpoint, and hold it (those that are
-//! [kept](super::agent::Agent::keep) for peers among them), and so do deferred works that cannot be taken back. So what is under
+//! [kept](super::agent::Agent::kept) for peers among them), and so do deferred works that cannot be taken back. So what is under
 //! way when the engine goes is handed over to the wires, which keep it until their endpoints are closed: programs, with
 //! all that they keep, and what belongs to operations alone (buffers, words that are read to).
 
@@ -17,8 +17,7 @@ use crate::wire::Wire;
 
 impl<W: Wire> Drop for Engine<W> {
     fn drop(&mut self) {
-        let wreck = self.wreck.take().unwrap_or_default();
-        let (mut flights, mut programs) = (wreck.flights, wreck.programs);
+        let (mut flights, mut programs) = self.wreck.take().unwrap_or_default();
         flights.extend(self.flights.take_all());
         let firings = self.queues.all.iter().filter_map(|one| one.firing());
         let under_way = firings.filter(|firing| firing.under_way > 0);

@@ -12,12 +12,11 @@
 //!
 //! An ear that breaks is reported as a broken wire is.
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::rest::{BROKEN, idle};
-use crate::base::lock;
+use crate::base::Yielding;
 use crate::notice::Notice;
 use crate::regions::Regions;
 use crate::strays::Strays;
@@ -27,11 +26,9 @@ use crate::wire::{Event, Sleeper, Wire};
 const KEEN: Duration = Duration::from_micros(200);
 
 /// The endpoint that peers write to.
-pub(super) struct Ear<W> {
-    wire: Mutex<W>,
+pub(crate) struct Ear<W> {
+    wire: Yielding<W>,
     sleeper: Box<dyn Sleeper>,
-    /// How many threads want the wire, so that one that does not pause lets them.
-    wanted: AtomicUsize,
     /// How often it was listened to.
     pub(super) rounds: AtomicU64,
     /// How much has come.
@@ -42,18 +39,14 @@ impl<W: Wire> Ear<W> {
     pub(super) fn new(wire: W) -> Self {
         Ear {
             sleeper: wire.sleeper(),
-            wire: Mutex::new(wire),
-            wanted: AtomicUsize::new(0),
+            wire: Yielding::new(wire),
             rounds: AtomicU64::new(0),
             heard: AtomicU64::new(0),
         }
     }
 
     pub(super) fn with<T>(&self, act: impl FnOnce(&mut W) -> T) -> T {
-        self.wanted.fetch_add(1, Ordering::Relaxed);
-        let mut wire = lock(&self.wire);
-        self.wanted.fetch_sub(1, Ordering::Relaxed);
-        act(&mut wire)
+        act(&mut self.wire.lock())
     }
 
     pub(super) fn wake(&self) {
@@ -70,10 +63,7 @@ impl<W: Wire> Ear<W> {
     ) {
         let (mut events, mut last) = (Vec::new(), Instant::now());
         while !stop.load(Ordering::SeqCst) {
-            while self.wanted.load(Ordering::Relaxed) > 0 {
-                std::thread::yield_now();
-            }
-            let mut wire = lock(&self.wire);
+            let mut wire = self.wire.lock_last();
             let polled = wire.poll(&mut events);
             let may_sleep = wire.may_sleep();
             drop(wire);

@@ -17,7 +17,6 @@ use super::agent::Agent;
 use super::doubt::TICK;
 use super::rest::{ACTIVE, BROKEN, DEAF, Need, Seat, idle};
 use super::state::Engine;
-use crate::base::lock;
 use crate::wire::Wire;
 
 /// A little patience: a stream that has rung once often rings again at once.
@@ -77,10 +76,7 @@ impl<W: Wire> Agent<W> {
                 }
                 seat.called(self.visits.load(Ordering::Relaxed));
             }
-            while self.wanted.load(Ordering::Relaxed) > 0 {
-                std::thread::yield_now();
-            }
-            let mut engine = lock(&self.engine);
+            let mut engine = self.engine.lock_last();
             let heard = engine.heard;
             let failure = self.turn_locked(&mut engine, polled);
             self.rounds.fetch_add(1, Ordering::SeqCst);

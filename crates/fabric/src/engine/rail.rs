@@ -33,7 +33,7 @@ use super::program::ScriptPiece;
 use super::queue::Queue;
 use super::rest::{BROKEN, awaits, idle};
 use super::silence::Silence;
-use crate::base::{MOST_HANDED, lock};
+use crate::base::{MOST_HANDED, Yielding, lock};
 use crate::remote::RemoteRegion;
 use crate::strays::Strays;
 use crate::wire::{Event, Op, Posted, Sleeper, Wire};
@@ -93,7 +93,7 @@ pub(crate) struct Rail<W: Wire> {
     /// Which of the ears of peers it writes to; the engine's endpoint writes to that of number 0.
     number: usize,
     strays: Arc<Strays>,
-    hands: Mutex<Hands<W>>,
+    hands: Yielding<Hands<W>>,
     jobs: Mutex<Jobs<W>>,
     /// How many are in there, so that a look is cheap.
     waiting: AtomicUsize,
@@ -107,8 +107,6 @@ pub(crate) struct Rail<W: Wire> {
     handed: AtomicUsize,
     asleep: AtomicBool,
     sleeper: Box<dyn Sleeper>,
-    /// How many threads want the wire, so that one that does not pause lets them.
-    wanted: AtomicUsize,
 }
 
 /// What was handed over and is not posted.
@@ -157,7 +155,7 @@ impl<W: Wire> Rail<W> {
             number,
             strays,
             sleeper: wire.sleeper(),
-            hands: Mutex::new(Hands {
+            hands: Yielding::new(Hands {
                 wire,
                 refusing: HashMap::new(),
                 limit,
@@ -175,15 +173,11 @@ impl<W: Wire> Rail<W> {
             has_over: AtomicBool::new(false),
             handed: AtomicUsize::new(0),
             asleep: AtomicBool::new(false),
-            wanted: AtomicUsize::new(0),
         }
     }
 
     pub(crate) fn with<T>(&self, act: impl FnOnce(&mut W) -> T) -> T {
-        self.wanted.fetch_add(1, Ordering::Relaxed);
-        let mut hands = lock(&self.hands);
-        self.wanted.fetch_sub(1, Ordering::Relaxed);
-        act(&mut hands.wire)
+        act(&mut self.hands.lock().wire)
     }
 
     pub(super) fn wake(&self) {
@@ -226,7 +220,7 @@ impl<W: Wire> Rail<W> {
     pub(super) fn help(&self) {
         let idle = self.asleep.load(Ordering::Relaxed) && self.handed.load(Ordering::Relaxed) > 0;
         if (idle || self.waiting.load(Ordering::Relaxed) > 0)
-            && let Ok(mut hands) = self.hands.try_lock()
+            && let Some(mut hands) = self.hands.try_lock()
         {
             // One at a time: the thread comes in between.
             self.turn(&mut hands, 1, &mut Vec::new());
@@ -267,10 +261,7 @@ impl<W: Wire> Rail<W> {
     pub(crate) fn serve(&self, stop: &AtomicBool) {
         let (mut last, mut posted) = (Instant::now(), Vec::new());
         while !stop.load(Ordering::SeqCst) {
-            while self.wanted.load(Ordering::Relaxed) > 0 {
-                std::thread::yield_now();
-            }
-            let mut hands = lock(&self.hands);
+            let mut hands = self.hands.lock_last();
             let turn = self.turn(&mut hands, usize::MAX, &mut posted);
             let may_sleep = hands.wire.may_sleep();
             let broken = hands.broken;

@@ -1,10 +1,7 @@
-//! How threads rest: on a wire, and the listener also in its chair.
+//! How threads rest: on a wire, and the listener also in its [chair](crate::base::Chair).
 
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
-
-use crate::base::lock;
 
 /// How long a thread sleeps at most while something is under way, at first: not every provider says by its
 /// descriptor that it wants to go on.
@@ -134,30 +131,6 @@ impl Slumber {
         // Once more than is needed does no harm: between the two it may have slept anew.
         self.0.load(Ordering::SeqCst) < why as u8
             && self.0.swap(Need::Work as u8, Ordering::SeqCst) < Need::Work as u8
-    }
-}
-
-/// Where the listener sits.
-#[derive(Default)]
-pub(super) struct Chair {
-    called: Mutex<bool>,
-    bell: Condvar,
-}
-
-impl Chair {
-    /// Sits until somebody calls, or has called since the last time; `false` if nobody does.
-    pub(super) fn sit(&self, limit: Duration) -> bool {
-        let (mut called, _) = self
-            .bell
-            .wait_timeout_while(lock(&self.called), limit, |called| !*called)
-            .unwrap_or_else(PoisonError::into_inner);
-        std::mem::take(&mut *called)
-    }
-
-    pub(super) fn call(&self) {
-        if !std::mem::replace(&mut *lock(&self.called), true) {
-            self.bell.notify_all();
-        }
     }
 }
 

@@ -56,19 +56,7 @@ pub(crate) struct Engine<W: Wire> {
 }
 
 /// What was under way when the wire broke, and whose. Its memory is kept until the endpoint is closed.
-pub(super) struct Wreck<W: Wire> {
-    pub(super) flights: Vec<Flight<W>>,
-    pub(super) programs: Vec<Prepared>,
-}
-
-impl<W: Wire> Default for Wreck<W> {
-    fn default() -> Self {
-        Wreck {
-            flights: Vec::new(),
-            programs: Vec::new(),
-        }
-    }
-}
+pub(super) type Wreck<W> = (Vec<Flight<W>>, Vec<Prepared>);
 
 /// Queues, and what rails were to post.
 pub(super) type Ended<W> = (Vec<Agenda<W>>, Vec<Job<W>>);

@@ -7,7 +7,7 @@ use super::firing::{Fate, Firing, Flight};
 use super::program::script;
 use super::queue::{Ring, Seen};
 use super::queues::{Agenda, State};
-use super::state::{Engine, Wreck};
+use super::state::Engine;
 use crate::notice::Notice;
 use crate::regions::Regions;
 use crate::wire::{Event, Wire};
@@ -169,10 +169,7 @@ impl<W: Wire> Engine<W> {
         }
         if let Err(error) = polled {
             self.failure = Some(format!("{}: {error}", self.wire.name()));
-            self.wreck = Some(Wreck {
-                flights: self.flights.take_all(),
-                programs: Vec::new(),
-            });
+            self.wreck = Some((self.flights.take_all(), Vec::new()));
             // Those that are broken off have failed: nothing more of them goes out, but what is being posted.
             let jobs = self.rails.iter().map(|rail| rail.close());
             self.ended.1.extend(jobs.flatten());
@@ -211,16 +208,17 @@ impl<W: Wire> Engine<W> {
 
     /// The wire is broken, so a queue gives up. What was under way may be accessed still.
     fn breaks_off(&mut self, index: usize) {
-        let (Some(agenda), Some(wreck)) = (self.queues.all.get(index), &mut self.wreck) else {
+        let (Some(agenda), Some((_, programs))) = (self.queues.all.get(index), &mut self.wreck)
+        else {
             return;
         };
         if agenda.chained().is_some() {
             return;
         }
-        wreck.programs.extend(agenda.queue.give_up());
+        programs.extend(agenda.queue.give_up());
         let closed = agenda.queue.closed.load(Ordering::Acquire);
         let firing = self.queues.ends(index, State::Idle);
-        wreck.programs.extend(firing.map(|firing| firing.program));
+        programs.extend(firing.map(|firing| firing.program));
         if closed {
             self.end(index);
         }

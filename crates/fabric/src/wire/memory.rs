@@ -17,7 +17,6 @@
 //! along. Addresses and keys say of which net they are, for all processes: another's (each rank has made a net of its
 //! own) are refused with [`NicError::BadKey`], when the ranks meet.
 
-mod bed;
 mod carry;
 mod state;
 
@@ -25,12 +24,12 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use tidegate_hal::nic::{Keep, NicError};
 
 use super::{Event, LAST, Limits, Op, Posted, Sleeper, Wire};
-use crate::base::lock;
-use bed::Bed;
+use crate::base::{Chair, lock};
 use carry::{Waiting, Work};
 pub use state::Faults;
 use state::{End, Region, State};
@@ -95,7 +94,7 @@ impl Net {
         let end = state.of(rank).nth(twin).expect("it has so many");
         let end = &mut state.ends[end];
         end.broken = true;
-        end.bed.wake();
+        end.chair.call();
     }
 
     /// How many operations each endpoint of a rank has taken, in the order in which they were opened: the last that it
@@ -125,7 +124,7 @@ pub struct MemoryWire {
     end: usize,
     /// The endpoints of the others, when it is connected.
     peers: Vec<Option<usize>>,
-    bed: Arc<Bed>,
+    chair: Arc<Chair>,
     waiting: Vec<Waiting>,
     /// Nobody but this has the endpoint.
     kept: Vec<Keep>,
@@ -137,13 +136,13 @@ impl MemoryWire {
         let number = state.ends.len();
         let mut end = End::of(rank, beside.unwrap_or(number));
         end.dead = beside.is_some_and(|first| state.ends[first].dead);
-        let bed = end.bed.clone();
+        let chair = end.chair.clone();
         state.ends.push(end);
         MemoryWire {
             net: net.clone(),
             end: number,
             peers: Vec::new(),
-            bed,
+            chair,
             waiting: Vec::new(),
             kept: Vec::new(),
         }
@@ -351,7 +350,17 @@ unsafe impl Wire for MemoryWire {
     }
 
     fn sleeper(&self) -> Box<dyn Sleeper> {
-        Box::new(self.bed.clone())
+        Box::new(self.chair.clone())
+    }
+}
+
+impl Sleeper for Arc<Chair> {
+    fn sleep(&self, limit: Duration) {
+        self.sit(limit);
+    }
+
+    fn wake(&self) {
+        self.call();
     }
 }
 

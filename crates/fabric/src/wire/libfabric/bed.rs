@@ -16,7 +16,7 @@ use std::time::Duration;
 use tidegate_ffi::fabric::{Completion, CompletionQueue, CqError};
 
 use super::super::{LAST, Sleeper};
-use crate::base::lock;
+use crate::base::{Chair, lock};
 
 /// How often a sleeper is roused that is waited for: not every provider keeps a signal that comes before the wait.
 const ROUSE: Duration = Duration::from_millis(1);
@@ -70,8 +70,8 @@ pub(super) struct Bed<S = Arc<CompletionQueue>> {
     asleep: AtomicBool,
     /// It is up, and has put that there.
     up: Condvar,
-    awake: Mutex<bool>,
-    rung: Condvar,
+    /// Where it sleeps, if it cannot wait for the queue.
+    chair: Chair,
 }
 
 impl<S: Source> Bed<S> {
@@ -83,8 +83,7 @@ impl<S: Source> Bed<S> {
             has_taken: AtomicBool::new(false),
             asleep: AtomicBool::new(false),
             up: Condvar::new(),
-            awake: Mutex::new(false),
-            rung: Condvar::new(),
+            chair: Chair::default(),
         })
     }
 
@@ -149,7 +148,7 @@ impl<S: Source> Bed<S> {
 impl<S: Source> Sleeper for Arc<Bed<S>> {
     fn sleep(&self, limit: Duration) {
         if self.waits {
-            if std::mem::take(&mut *lock(&self.awake)) {
+            if self.chair.sit(Duration::ZERO) {
                 return;
             }
             let mut one = [Completion::default()];
@@ -165,15 +164,10 @@ impl<S: Source> Sleeper for Arc<Bed<S>> {
             self.asleep.store(false, Ordering::SeqCst);
             drop(taken);
             self.up.notify_all();
-            *lock(&self.awake) = false;
-            return;
+            self.chair.sit(Duration::ZERO);
+        } else {
+            self.chair.sit(limit);
         }
-        let awake = lock(&self.awake);
-        let (mut awake, _) = self
-            .rung
-            .wait_timeout_while(awake, limit, |awake| !*awake)
-            .unwrap_or_else(PoisonError::into_inner);
-        *awake = false;
     }
 
     fn hears(&self) -> bool {
@@ -181,11 +175,9 @@ impl<S: Source> Sleeper for Arc<Bed<S>> {
     }
 
     fn wake(&self) {
-        *lock(&self.awake) = true;
+        self.chair.call();
         if self.waits {
             self.queue.signal();
-        } else {
-            self.rung.notify_all();
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::state::State;
-use crate::wire::{Event, Sleeper as _};
+use crate::wire::Event;
 
 /// An operation that was posted, and lies at its origin.
 pub(super) struct Waiting {
@@ -138,7 +138,7 @@ impl State {
             let end = &mut self.ends[from.peer];
             if !end.gone {
                 end.arrived.push(Event::Notice(notice));
-                end.bed.wake();
+                end.chair.call();
             }
         }
         Event::Done(from.cookie)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tidegate_hal::nic::{Keep, NicError};
 
-use super::bed::Bed;
+use crate::base::Chair;
 use crate::wire::Event;
 
 /// How often something goes wrong, in a thousand; and how late things are.
@@ -49,7 +49,7 @@ pub(super) struct End {
     pub(super) gone: bool,
     pub(super) taken: usize,
     pub(super) arrived: Vec<Event>,
-    pub(super) bed: Arc<Bed>,
+    pub(super) chair: Arc<Chair>,
 }
 
 impl End {
@@ -62,7 +62,7 @@ impl End {
             gone: false,
             taken: 0,
             arrived: Vec::new(),
-            bed: Arc::default(),
+            chair: Arc::default(),
         }
     }
 }
