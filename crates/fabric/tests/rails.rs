@@ -38,7 +38,7 @@ fn rails(rails: usize) -> Options {
     Options::default().rails(rails)
 }
 
-fn rig<W: Wire>(wire: W, options: Options) -> Rig {
+fn set_up<W: Wire>(wire: W, options: Options) -> Rig {
     Rig::sized(wire, options, (false, true), BYTES)
 }
 
@@ -120,7 +120,7 @@ fn a_signal_comes_when_all_stripes_have() {
             ..Faults::default()
         };
         let net = Net::new(1, faults);
-        let rig = rig(net.wire(0), rails(ways));
+        let rig = set_up(net.wire(0), rails(ways));
         let program = rig.program(vec![put(&rig, 0, LONG, 0)]);
         rig.arm(&[program], FIRINGS).unwrap();
         fire(&rig, FIRINGS);
@@ -134,7 +134,7 @@ fn a_signal_comes_when_all_stripes_have() {
 #[test]
 fn short_writes_and_short_stages_go_by_one() {
     let net = Net::new(1, Faults::default());
-    let rig = rig(net.wire(0), rails(3));
+    let rig = set_up(net.wire(0), rails(3));
     let stages = [(0, 4096), (4096, 8192), (8192, 16384)];
     let puts = (0..).zip(stages);
     let puts = puts.map(|(stage, (from, to))| put(&rig, from, to, stage));
@@ -154,7 +154,7 @@ fn long_stages_go_by_all() {
         ..Faults::default()
     };
     let net = Net::new(1, faults);
-    let rig = rig(net.wire(0), rails(2));
+    let rig = set_up(net.wire(0), rails(2));
     // Three of 64 KiB at least, and some.
     let each = LONG / 2;
     let mut puts = vec![put(&rig, 0, each, 0), put(&rig, each, LONG, 1)];
@@ -192,7 +192,7 @@ fn over_libfabric() {
                     break;
                 }
             };
-            let rig = rig(wire, rails(ways));
+            let rig = set_up(wire, rails(ways));
             let program = rig.program(vec![put(&rig, 0, LONG, 0)]);
             rig.arm(&[program], FIRINGS).unwrap();
             fire(&rig, FIRINGS);
@@ -206,7 +206,7 @@ fn over_libfabric() {
 fn a_rail_that_breaks_ends_all_queues() {
     for busy in [true, false] {
         let net = Net::new(1, Faults::default());
-        let rig = rig(net.wire(0), rails(2));
+        let rig = set_up(net.wire(0), rails(2));
         let program = rig.program(vec![put(&rig, 0, LONG, 0)]);
         rig.arm(&[program], 3).unwrap();
         rig.ring();
@@ -237,7 +237,7 @@ fn a_peer_that_takes_nothing_ends_its_queue() {
     };
     let net = Net::new(1, faults);
     let silence = Duration::from_millis(300);
-    let rig = rig(net.wire(0), rails(3).silence(silence));
+    let rig = set_up(net.wire(0), rails(3).silence(silence));
     let program = rig.program(vec![put(&rig, 0, LONG, 0)]);
     rig.arm(&[program], 1).unwrap();
     let begun = Instant::now();
@@ -257,7 +257,7 @@ fn what_a_peer_has_not_taken_when_it_leaves_goes_nowhere() {
     let net = Net::new(1, faults);
     // Longer than is waited here.
     let options = rails(3).silence(Duration::from_secs(600));
-    let rig = rig(net.wire(0), options);
+    let rig = set_up(net.wire(0), options);
     let program = rig.program(vec![put(&rig, 0, LONG, 0)]);
     rig.arm(&[program], 1).unwrap();
     rig.ring();
@@ -272,7 +272,7 @@ fn what_a_peer_has_not_taken_when_it_leaves_goes_nowhere() {
 #[test]
 fn who_comes_first_posts() {
     let (net, spell) = (Net::new(1, Faults::default()), Arc::<Spell>::default());
-    let rig = rig(Sleepy::over(net.wire(0), spell.clone()), rails(2));
+    let rig = set_up(Sleepy::over(net.wire(0), spell.clone()), rails(2));
     let program = rig.program(vec![put(&rig, 0, LONG, 0)]);
     for firing in 1..=3 {
         rig.arm(std::slice::from_ref(&program), 1).unwrap();
@@ -305,7 +305,7 @@ fn who_takes_little_does_not_fail() {
         ..Spell::default()
     });
     let net = Net::new(1, Faults::default());
-    let rig = rig(Sleepy::over(net.wire(0), spell), rails(2).silence(silence));
+    let rig = set_up(Sleepy::over(net.wire(0), spell), rails(2).silence(silence));
     let puts = (0..60).map(|_| put(&rig, 0, LONG / 2, 0));
     let program = rig.program(puts.collect());
     rig.arm(&[program], 1).unwrap();
@@ -326,7 +326,7 @@ fn what_a_rail_has_no_room_for_goes_by_the_first() {
         ..Spell::default()
     });
     let net = Net::new(1, Faults::default());
-    let rig = rig(Sleepy::over(net.wire(0), spell.clone()), rails(2));
+    let rig = set_up(Sleepy::over(net.wire(0), spell.clone()), rails(2));
     // The rail's half of each, and the engine's.
     let puts = (0..PUTS).map(|_| put(&rig, 0, LONG, 0));
     rig.arm(&[rig.program(puts.collect())], 1).unwrap();
@@ -354,7 +354,7 @@ fn deaf_rails_carry() {
         deafens: true,
         ..spell
     });
-    let rig = rig(Sleepy::over(net.wire(0), spell), rails(3));
+    let rig = set_up(Sleepy::over(net.wire(0), spell), rails(3));
     let program = rig.program(vec![put(&rig, 0, LONG, 0)]);
     rig.arm(&[program], 20).unwrap();
     for firing in 0..20 {

@@ -33,7 +33,6 @@ const NOT_YET: &[&str] = &[
     "tidegate",
     "tidegate-bench",
     "tidegate-derive",
-    "tidegate-fabric",
     "tidegate-fake",
     "tidegate-fake-cuda",
     "tidegate-ffi",
