@@ -117,9 +117,35 @@
 //! # Async
 //!
 //! [`Stream::synchronized`](generic::Stream::synchronized) and
-//! [`Region::into_host_async`](generic::Region::into_host_async) wait on any executor. A stream is `!Sync`, and so
-//! what awaits one is `!Send`: run it by `block_on` or in a `tokio::task::LocalSet`, and not by `tokio::spawn`. Opening
-//! a window, and [`World::gather`](generic::World::gather), block the thread.
+//! [`Region::into_host_async`](generic::Region::into_host_async) wait on any executor. Their futures are `Send`, so
+//! `tokio::spawn` takes a solver that makes its stream itself:
+//!
+//! ```
+//! use tidegate::prelude::*;
+//!
+//! async fn solve(world: World) -> Result<f64> {
+//!     stream!(let s = world.stream()?);
+//!     let mut x = Region::from_slice(&world, &[1.0])?.on(&s)?;
+//!     s.launch(|x: &mut [f64]| x[0] *= 2.0, &mut x)?;
+//!     s.synchronized().await?; // the thread does other things meanwhile
+//!     Ok(x.into_host_async(&s).await?[0])
+//! }
+//!
+//! # fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
+//! let runtime = tokio::runtime::Builder::new_multi_thread().build()?;
+//! World::local(2, |world: World| {
+//!     let solved = runtime.block_on(runtime.spawn(solve(world)));
+//!     assert_eq!(solved.unwrap().unwrap(), 2.0);
+//! });
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A stream is not `Sync`. So such a task cannot hold a `&Stream` in a variable while it awaits: a function that takes
+//! one and awaits it is written `fn f(s: &Stream<'_>) -> impl Future<Output = Result<()>> + Send { s.synchronized() }`, and
+//! not as an `async fn`. Opening a window, and [`World::gather`](generic::World::gather), block the thread: a runtime
+//! needs a thread for each rank that does so at a time. Dropping one of these futures changes nothing for the stream.
+//! Dropping a task that owns a stream drops the stream, which first does what was enqueued.
 //!
 //! # Failure
 //!

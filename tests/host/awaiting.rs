@@ -1,10 +1,15 @@
-//! Awaiting streams on a tokio runtime: of one thread and of several, several streams at once, and given up half-way.
+//! Awaiting streams on a tokio runtime: of one thread and of several, several streams at once, as tasks that move between
+//! threads, and given up half-way.
 
+use std::collections::HashSet;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 use tidegate::prelude::*;
+use tidegate::{AllReduce, Barrier, IndexSet};
 
 const LEN: usize = 16;
 
@@ -99,6 +104,167 @@ fn ranks_as_tasks() {
     }
 }
 
+/// As one writes it first: everything is at home in one task, which a runtime moves between its threads.
+async fn solver(world: World) -> Result<(f64, usize)> {
+    const TURNS: usize = 10;
+    let (rank, size) = (world.rank(), world.size());
+    let (left, right) = ((rank + size - 1) % size, (rank + 1) % size);
+    stream!(let s = world.stream()?);
+    stream!(let other = world.stream()?);
+    let (mut inbox, mut outbox) = Window::<f64, _>::by_slot("spawned")
+        .slot_from(left, 0, 4)
+        .slot_to(right, 0)
+        .open(&s)?;
+    let mut barrier = Barrier::open(&s, "turns")?;
+    let mut sums = AllReduce::open(&s, "sums", 1)?;
+    let mut x = Region::from_slice(&world, &[rank as f64; 4])?.on(&s)?;
+    let mut sum = Region::from_slice(&world, &[1.0])?.on(&s)?;
+    let sets = [
+        IndexSet::from_ranges([0..2])?,
+        IndexSet::from_ranges([2..4])?,
+    ];
+    let mut threads = HashSet::new();
+    for turn in 0..TURNS {
+        let mut epoch = outbox.start();
+        epoch.put(&x, Slot(0))?;
+        // An open epoch, an exposure, parts, and what another stream has are carried along.
+        let exposed = inbox.post(&s)?;
+        s.synchronized().await?;
+        outbox = epoch.complete(&s)?;
+        inbox = exposed.wait(&s)?;
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        threads.insert(std::thread::current().id());
+        s.launch(
+            |slots: Slots<'_, f64>, x: &mut [f64]| x.copy_from_slice(slots.slot(0)),
+            (inbox.view(), &mut x),
+        )?;
+        let parts = s.hand_off(x, &other)?.partition(sets.clone())?;
+        other.synchronized().await?;
+        x = other.hand_off(Region::reunite(parts)?, &s)?;
+        if turn == TURNS / 2 {
+            sums.sum(&s, &mut sum)?;
+            barrier.enqueue(&s)?;
+        }
+        // A time-out that passes at once: what is left of it is nothing.
+        let none = Duration::ZERO;
+        let _ = tokio::time::timeout(none, s.synchronized()).await;
+    }
+    let (graph, (back, _inbox, _outbox)) =
+        s.capture((x, inbox, outbox), |s, (x, inbox, outbox)| {
+            let mut epoch = outbox.start();
+            epoch.put(&x, Slot(0))?;
+            let (inbox, outbox) = exchange(s, inbox, epoch)?;
+            Ok((x, inbox, outbox))
+        })?;
+    s.synchronized().await?;
+    let lent = graph.replay(&s, (back, _inbox, _outbox), 3)?;
+    let (x, sum) = (
+        lent.0.into_host_async(&s).await?,
+        sum.into_host_async(&s).await?,
+    );
+    // It has gone on `TURNS` ranks to the right.
+    assert_eq!(x[..], [((rank + TURNS * size - TURNS) % size) as f64; 4]);
+    Ok((sum[0], threads.len()))
+}
+
+#[test]
+fn solvers_spawned() {
+    for ranks in [2, 4] {
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        // A thread for each rank that opens a window, and one that goes on.
+        let runtime = builder.worker_threads(ranks + 1).enable_time().build();
+        let runtime = runtime.unwrap();
+        let threads = World::local(ranks, |world| {
+            let task = runtime.spawn(solver(world));
+            let (sum, threads) = runtime.block_on(task).unwrap().unwrap();
+            assert_eq!(sum, ranks as f64);
+            threads
+        });
+        let all: usize = threads.iter().sum();
+        assert!(all > ranks, "no task has changed its thread: {threads:?}");
+    }
+}
+
+/// A task that is dropped half-way, by the runtime that it was spawned on: its peer hears of that.
+#[test]
+fn a_spawned_task_that_is_aborted() {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    let runtime = builder.worker_threads(3).enable_time().build().unwrap();
+    let errors = World::local(2, |world: World| {
+        let rank = world.rank();
+        let task = runtime.spawn(async move {
+            let peer = 1 - rank;
+            stream!(let s = world.stream()?);
+            let (inbox, outbox) = Window::<u64, _>::by_slot("aborted")
+                .slot_from(peer, 0, LEN)
+                .slot_to(peer, 0)
+                .open(&s)?;
+            let src = Region::zeroed(&world, LEN)?.on(&s)?;
+            let exposed = inbox.post(&s)?;
+            let mut epoch = outbox.start();
+            epoch.put(&src, Slot(0))?;
+            if rank == 0 {
+                // For ever, if it were not aborted.
+                tokio::time::sleep(Duration::from_secs(3600)).await;
+            }
+            let _outbox = epoch.complete(&s)?;
+            let _inbox = exposed.wait(&s)?;
+            s.synchronized().await
+        });
+        if rank == 0 {
+            runtime.block_on(async { tokio::time::sleep(Duration::from_millis(50)).await });
+            task.abort();
+        }
+        runtime.block_on(task)
+    });
+    assert!(errors[0].as_ref().unwrap_err().is_cancelled());
+    let error = errors[1].as_ref().unwrap().as_ref().unwrap_err();
+    let text = error.to_string();
+    assert!(text.contains("rank 0 dropped an `"), "{text}");
+}
+
+/// Wakes nobody.
+struct Counted;
+
+impl Wake for Counted {
+    fn wake(self: Arc<Self>) {}
+}
+
+/// Polled by many tasks in turn, a future keeps the last one alone; and nothing when it is dropped.
+#[test]
+fn a_future_keeps_one_waker() {
+    World::local(1, |world: World| {
+        stream!(let s = world.stream().unwrap());
+        let held = Held::default();
+        let mut memory = Region::<u64>::zeroed(&world, LEN).unwrap().on(&s).unwrap();
+        s.launch(held.kernel(), &mut memory).unwrap();
+        let wakers: Vec<_> = (0..100).map(|_| Arc::new(Counted)).collect();
+        let kept = || wakers.iter().map(|waker| Arc::strong_count(waker) - 1);
+        {
+            let mut future = pin!(s.synchronized());
+            // Another one of the same task is not given up with it.
+            let mut beside = pin!(s.synchronized());
+            for (index, waker) in wakers.iter().enumerate() {
+                let waker = Waker::from(waker.clone());
+                let mut context = Context::from_waker(&waker);
+                assert!(future.as_mut().poll(&mut context).is_pending());
+                drop(waker);
+                assert_eq!(kept().sum::<usize>(), 1);
+                assert_eq!(kept().nth(index), Some(1));
+            }
+            let last = Waker::from(wakers[99].clone());
+            let mut context = Context::from_waker(&last);
+            assert!(beside.as_mut().poll(&mut context).is_pending());
+            assert!(future.as_mut().poll(&mut context).is_pending());
+            drop(last);
+            assert_eq!(kept().sum::<usize>(), 2);
+        }
+        assert_eq!(kept().sum::<usize>(), 0);
+        held.let_go();
+        s.synchronize().unwrap();
+    });
+}
+
 /// Given up by a time-out: the future's end changes nothing for the stream, and a region that went with it is freed when the
 /// stream has passed.
 #[test]
@@ -145,8 +311,7 @@ fn failures() {
     });
 }
 
-/// A stream is not shared between threads, so its futures stay on one; a task that only waits for what comes out may go
-/// where it likes.
+/// A task that only waits for what comes out of another.
 #[test]
 fn a_local_task_beside_others() {
     World::local(1, |world: World| {

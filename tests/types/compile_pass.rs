@@ -95,6 +95,7 @@ twins! {
     row13_region_of_the_last_turn
     row13_region_outlives_its_stream
     row13_region_returned
+    row13_stream_borrowed_by_a_spawned_task
     row13_stream_kept_in_a_static
     row13_stream_shared_by_threads
     row14_carried_on_another_kind_of_device

@@ -498,22 +498,27 @@ impl<'s, T: Element, D: Device> Region<T, On<'s, D>> {
         }
     }
 
-    /// As [`Region::into_host`], without blocking the thread.
+    /// As [`Region::into_host`], without blocking the thread; the future is `Send`, as that of [`Stream::synchronized`]. If
+    /// it is dropped before its end, the region goes with it: its memory is freed when the stream has passed.
     ///
     /// # Errors
     ///
     /// As [`Region::into_host`].
-    pub async fn into_host_async(
+    pub fn into_host_async<'a>(
         self,
-        stream: &Stream<'s, D>,
-    ) -> Result<Region<T, OnHost<D>>, Rejected<Self>> {
-        let left = match self.body.leave(stream) {
-            Ok(()) => stream.synchronized().await,
-            error => error,
-        };
-        match left {
-            Ok(()) => Ok(self.at_host()),
-            Err(error) => Err(Rejected::new(error, self)),
+        stream: &'a Stream<'s, D>,
+    ) -> impl Future<Output = Result<Region<T, OnHost<D>>, Rejected<Self>>> + Send + use<'a, 's, T, D>
+    {
+        let left = self.body.leave(stream).map(|()| stream.synchronized());
+        async move {
+            let left = match left {
+                Ok(synchronized) => synchronized.await,
+                Err(error) => Err(error),
+            };
+            match left {
+                Ok(()) => Ok(self.at_host()),
+                Err(error) => Err(Rejected::new(error, self)),
+            }
         }
     }
 

@@ -65,7 +65,8 @@ pub struct Shared {
     /// Held while the driver is asked for something, which may wait for room on the stream.
     later: Mutex<Later>,
     /// Never held while the driver is called: the driver's own thread takes it, and may be what gives it room.
-    wakers: Mutex<Vec<(u64, Waker)>>,
+    /// The mark, the future, and how it is woken.
+    wakers: Mutex<Vec<(u64, u64, Waker)>>,
     blocked: Mutex<Option<Blocked>>,
     pub(crate) crowded: Crowded,
     gates: Mutex<Gates>,
@@ -413,12 +414,12 @@ impl Shared {
     /// Wakes who waits for no more than this.
     fn wake_until(&self, passed: u64) {
         let awake: Vec<_> = lock(&self.wakers)
-            .extract_if(.., |(mark, _)| *mark <= passed)
+            .extract_if(.., |(mark, ..)| *mark <= passed)
             .collect();
         // They are the program's, and may panic: the driver's own thread must not unwind.
         awake
             .into_iter()
-            .for_each(|(_, waker)| tell(|| waker.wake()));
+            .for_each(|(.., waker)| tell(|| waker.wake()));
     }
 
     fn mirrored(&self, field: *mut u32) -> u32 {
@@ -551,7 +552,7 @@ impl Reclaim for Shared {
         self.look()
     }
 
-    fn wake_at(&self, mark: u64, waker: &Waker) -> bool {
+    fn wake_at(&self, mark: u64, future: u64, waker: &Waker) -> bool {
         // Nobody is awaited in a child: whoever asks hears of that when it goes on.
         if !self.gpu.process.is_this() {
             return true;
@@ -560,18 +561,19 @@ impl Reclaim for Shared {
         if self.look() >= mark {
             return true;
         }
-        // To copy a waker runs foreign code: not under the lock.
+        // To copy a waker, or drop one, runs foreign code: not under the lock.
         let waker = waker.clone();
-        {
+        let replaced = {
             let mut wakers = lock(&self.wakers);
-            // A future that is polled again has its waker here, and the driver was asked already.
-            if wakers
-                .iter()
-                .any(|(at, held)| *at == mark && held.will_wake(&waker))
-            {
-                return false;
-            }
-            wakers.push((mark, waker));
+            let place = wakers.iter().position(|each| each.1 == future);
+            let before = place.map(|place| wakers.swap_remove(place));
+            wakers.push((mark, future, waker));
+            before
+        };
+        // If the future's waker was still here, the driver has been asked already, and has not come to it.
+        if replaced.is_some() {
+            tell(|| drop(replaced));
+            return false;
         }
         let Some(this) = self.me.upgrade() else {
             return true;
@@ -591,6 +593,16 @@ impl Reclaim for Shared {
             return self.lost.get().is_some() || self.synchronize().is_err() || self.look() >= mark;
         }
         false
+    }
+
+    fn forget_waker(&self, future: u64) {
+        // In a child a thread that is not there may hold the lock.
+        if self.gpu.process.is_this() {
+            let taken: Vec<_> = lock(&self.wakers)
+                .extract_if(.., |each| each.1 == future)
+                .collect();
+            tell(|| drop(taken));
+        }
     }
 }
 

@@ -295,6 +295,10 @@ unsafe impl Stream for CudaStream {
         own.or_else(|| self.followed.find_map(|other| other.fault()))
     }
 
+    fn followed(&self) -> Vec<Arc<Shared>> {
+        self.followed.all()
+    }
+
     fn synchronize(&self) -> Result<Result<(), Fault>, DeviceError> {
         self.not_capturing("synchronisation")?;
         self.during(Call::Synchronize, || self.shared.synchronize())?;

@@ -172,8 +172,12 @@ pub trait Reclaim: Send + Sync + 'static {
     /// The number of work items passed so far.
     fn passed(&self) -> u64;
 
-    /// Asks for a wake-up when `passed() >= mark`; returns whether that is so already.
-    fn wake_at(&self, mark: u64, waker: &Waker) -> bool;
+    /// A future asks for a wake-up when `passed() >= mark`; returns whether that is so already. If the future asks again,
+    /// its new waker replaces the one before. `future` is a number that no other future of the process has.
+    fn wake_at(&self, mark: u64, future: u64, waker: &Waker) -> bool;
+
+    /// The future needs no wake-up any more: its waker is dropped.
+    fn forget_waker(&self, future: u64);
 }
 
 /// A kind of device.
@@ -502,6 +506,12 @@ pub unsafe trait Stream: Send + 'static {
     /// ([`Stream::wait_event`]), as far as is known.
     fn fault(&self) -> Option<Fault> {
         self.reclaim().fault()
+    }
+
+    /// The streams that it has waited for and whose failure is to be its own, where the device has not looked at them yet:
+    /// for futures, which outlive the call and cannot hold the stream itself.
+    fn followed(&self) -> Vec<Arc<Self::Reclaim>> {
+        Vec::new()
     }
 
     /// Blocks until everything submitted has been passed.

@@ -62,7 +62,16 @@ pub struct Shared {
 struct Later {
     /// In the order of the marks: there may be as much as there are items, and each item looks here.
     garbage: VecDeque<(u64, Box<dyn Any + Send>)>,
-    wakers: Vec<(u64, Waker)>,
+    /// The mark, the future, and how it is woken.
+    wakers: Vec<(u64, u64, Waker)>,
+}
+
+impl Later {
+    /// Takes a future's waker out, for the caller to drop outside of the lock: that runs foreign code.
+    fn take_waker(&mut self, future: u64) -> Option<Waker> {
+        let place = self.wakers.iter().position(|each| each.1 == future)?;
+        Some(self.wakers.swap_remove(place).2)
+    }
 }
 
 /// The name of a kernel.
@@ -217,7 +226,7 @@ impl Shared {
             }
             awake = later
                 .wakers
-                .extract_if(.., |(mark, _)| *mark <= passed)
+                .extract_if(.., |(mark, ..)| *mark <= passed)
                 .collect();
             self.any_later.store(
                 !later.garbage.is_empty() || !later.wakers.is_empty(),
@@ -228,7 +237,7 @@ impl Shared {
         due.into_iter().for_each(|each| foreign(|| drop(each)));
         awake
             .into_iter()
-            .for_each(|(_, waker)| foreign(|| waker.wake()));
+            .for_each(|(.., waker)| foreign(|| waker.wake()));
     }
 }
 
@@ -321,25 +330,30 @@ impl Reclaim for Shared {
         self.passed.load(Ordering::Acquire)
     }
 
-    fn wake_at(&self, mark: u64, waker: &Waker) -> bool {
+    fn wake_at(&self, mark: u64, future: u64, waker: &Waker) -> bool {
         // Nobody is awaited in a child: whoever asks hears of that when it goes on.
         if self.passed() >= mark || !self.process.is_this() {
             return true;
         }
         // To copy a waker, or drop one, runs foreign code: not under the lock.
         let waker = waker.clone();
-        let _replaced: Vec<_> = {
+        let replaced = {
             let mut later = lock(&self.later);
-            // A future that is polled again replaces its waker instead of adding one.
-            let same = later
-                .wakers
-                .extract_if(.., |(at, held)| *at == mark && held.will_wake(&waker))
-                .collect();
-            later.wakers.push((mark, waker));
+            let before = later.take_waker(future);
+            later.wakers.push((mark, future, waker));
             self.any_later.store(true, Ordering::SeqCst);
-            same
+            before
         };
+        foreign(|| drop(replaced));
         self.passed.load(Ordering::SeqCst) >= mark
+    }
+
+    fn forget_waker(&self, future: u64) {
+        // In a child a thread that is not there may hold the lock.
+        if self.process.is_this() {
+            let waker = lock(&self.later).take_waker(future);
+            foreign(|| drop(waker));
+        }
     }
 }
 

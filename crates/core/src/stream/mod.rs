@@ -26,6 +26,7 @@ mod arming;
 mod count;
 mod make;
 mod noted;
+mod passed;
 mod queue;
 mod throttle;
 mod tickets;

@@ -1,16 +1,15 @@
 //! The stream itself: a device's queue, with a brand and a world.
 
 use std::cell::{Cell, RefCell};
-use std::future::poll_fn;
 use std::marker::PhantomData;
 use std::sync::Arc;
-use std::task;
 
 use tidegate_hal::device::{Call, Device, Reclaim, Stream as _};
 use tidegate_hal::process::Process;
 
 use super::arm::Arm;
 use super::noted::Noted;
+use super::passed::Passed;
 use crate::epochs::Epochs;
 use crate::error::{Error, Result};
 use crate::ground::fresh_id;
@@ -163,27 +162,56 @@ impl<'s, D: Device> Stream<'s, D> {
             .map_err(|fault| self.world.explain(fault, &self.name))
     }
 
-    /// As [`Stream::synchronize`], without blocking the thread. Works on any executor.
+    /// As [`Stream::synchronize`], without blocking the thread: waits for everything that was enqueued before this call.
+    /// Works on any executor. The future is `Send`, so a task that awaits its streams may move between threads
+    /// (`tokio::spawn`). Dropping the future changes nothing for the stream.
+    ///
+    /// ```
+    /// # use tidegate_core::{Region, World, stream};
+    /// # use tidegate_host::Host;
+    /// async fn solve(world: World<Host>) -> tidegate_core::Result<f64> {
+    ///     stream!(let s = world.stream()?);
+    ///     let mut x = Region::from_slice(&world, &[1.0])?.on(&s)?;
+    ///     s.launch(|x: &mut [f64]| x[0] *= 2.0, &mut x)?;
+    ///     s.synchronized().await?;
+    ///     Ok(x.into_host_async(&s).await?[0])
+    /// }
+    /// fn is_send<F: Send>(future: F) -> F {
+    ///     future
+    /// }
+    /// # World::<Host>::local(1, |world| {
+    /// # use std::task::{Context, Poll, Waker};
+    /// let mut solved = Box::pin(is_send(solve(world)));
+    /// # let mut context = Context::from_waker(Waker::noop());
+    /// # let x = loop {
+    /// #     if let Poll::Ready(x) = solved.as_mut().poll(&mut context) { break x.unwrap() }
+    /// # };
+    /// # assert_eq!(x, 2.0);
+    /// # });
+    /// ```
+    ///
+    /// What the task holds while it awaits must be `Send`, too. A stream of its own is; a `&Stream` in a variable is not, since
+    /// a stream is not `Sync`.
     ///
     /// # Errors
     ///
     /// As [`Stream::synchronize`].
-    pub async fn synchronized(&self) -> Result<()> {
-        self.not_capturing("synchronisation")?;
-        let mark = self.raw.0.mark();
-        let reclaim = self.raw.0.reclaim();
-        // From when it has to wait.
-        let mut awaits = None;
-        poll_fn(|context| {
-            if reclaim.wake_at(mark, context.waker()) {
-                return task::Poll::Ready(());
+    pub fn synchronized<'a>(&'a self) -> impl Future<Output = Result<()>> + Send + use<'a, 's, D> {
+        let begun = self.not_capturing("synchronisation");
+        // The future borrows what it needs of the stream, and not the stream itself, which is not `Sync`.
+        let (world, name, process) = (&self.world, &self.name, self.process);
+        let (reclaim, followed) = (&**self.raw.0.reclaim(), self.raw.0.followed());
+        let passed = Passed::new(reclaim, self.raw.0.mark());
+        async move {
+            begun?;
+            passed.await;
+            process.check()?;
+            let fault = reclaim.fault();
+            match fault.or_else(|| followed.iter().find_map(|other| other.fault())) {
+                None => Ok(()),
+                Some(fault) => Err(world.explain(fault, name)),
             }
-            awaits.get_or_insert_with(|| reclaim.calls().awaits(Call::Synchronized));
-            task::Poll::Pending
-        })
-        .await;
-        drop(awaits);
-        self.healthy()
+        }
     }
 
     /// Whether everything enqueued so far has been done.

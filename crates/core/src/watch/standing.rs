@@ -65,9 +65,11 @@ impl Reclaim for GoesOn {
         0
     }
 
-    fn wake_at(&self, _: u64, _: &Waker) -> bool {
+    fn wake_at(&self, _: u64, _: u64, _: &Waker) -> bool {
         false
     }
+
+    fn forget_waker(&self, _: u64) {}
 }
 
 #[test]

@@ -68,7 +68,7 @@ fn wakers_and_garbage_that_panic_do_not_end_a_stream() {
     // SAFETY: the kernel touches nothing but what it owns.
     unsafe { s.launch::<(), _>(waits) }.unwrap();
     let mark = s.mark();
-    assert!(!s.reclaim().wake_at(mark, &Waker::from(Arc::new(Bad))));
+    assert!(!s.reclaim().wake_at(mark, 1, &Waker::from(Arc::new(Bad))));
     s.reclaim().retire(Box::new(Bomb));
     gate.wait();
     s.synchronize().unwrap().unwrap();

@@ -136,7 +136,7 @@ fn awaiting(executor: Option<Mutant>, task: Option<Mutant>) -> impl Fn() + Send 
         });
         let waker = Waker::from(this.clone());
         let mut polls = 0;
-        while !shared.wake_at(1, &waker) {
+        while !shared.wake_at(1, 1, &waker) {
             polls += 1;
             let woken = || this.woken.load() >= polls * QUANTUM;
             this.bell

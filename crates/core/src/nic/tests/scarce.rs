@@ -46,7 +46,7 @@ type HostReclaim = <HostStream as device::Stream>::Reclaim;
 /// What there is of a stream that may have broken something off.
 struct Broken {
     host: Arc<HostReclaim>,
-    off: OnceLock<String>,
+    off: OnceLock<Fault>,
 }
 
 impl Reclaim for Broken {
@@ -55,8 +55,7 @@ impl Reclaim for Broken {
     }
 
     fn fault(&self) -> Option<Fault> {
-        let broken = self.off.get().cloned().map(Fault::Transport);
-        broken.or_else(|| self.host.fault())
+        self.off.get().cloned().or_else(|| self.host.fault())
     }
 
     fn abort(&self) {
@@ -83,8 +82,12 @@ impl Reclaim for Broken {
         self.host.passed()
     }
 
-    fn wake_at(&self, mark: u64, waker: &Waker) -> bool {
-        self.host.wake_at(mark, waker)
+    fn wake_at(&self, mark: u64, future: u64, waker: &Waker) -> bool {
+        self.host.wake_at(mark, future, waker)
+    }
+
+    fn forget_waker(&self, future: u64) {
+        self.host.forget_waker(future);
     }
 }
 
@@ -169,7 +172,8 @@ impl Scarce {
                 detail: "it is broken".into(),
             }),
             Lack::End => {
-                let _ = self.reclaim.off.set("it was broken off".into());
+                let fault = Fault::Transport("it was broken off".into());
+                let _ = self.reclaim.off.set(fault);
                 Ok(false)
             }
             Lack::Nothing
@@ -220,8 +224,19 @@ unsafe impl device::Stream for Scarce {
     }
 
     fn fault(&self) -> Option<Fault> {
-        let leader = self.lacks.get() == Lack::Leader;
-        self.reclaim.fault().or(leader.then_some(Fault::Aborted))
+        let followed = self.followed();
+        let fault = self.reclaim.fault();
+        fault.or_else(|| followed.iter().find_map(|other| other.fault()))
+    }
+
+    fn followed(&self) -> Vec<Arc<Broken>> {
+        let leader = || {
+            let host = self.reclaim.host.clone();
+            let off = OnceLock::from(Fault::Aborted);
+            Arc::new(Broken { host, off })
+        };
+        let follows = self.lacks.get() == Lack::Leader;
+        follows.then(leader).into_iter().collect()
     }
 
     fn synchronize(&self) -> Result<Result<(), device::Fault>, DeviceError> {

@@ -1,0 +1,55 @@
+//! The future in which a stream is awaited.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tidegate_hal::device::{Awaits, Call, Reclaim};
+
+use crate::ground::fresh_id;
+
+/// Waits until a stream has passed a mark.
+pub(super) struct Passed<'a, R: Reclaim> {
+    reclaim: &'a R,
+    mark: u64,
+    /// The future's own.
+    number: u64,
+    /// Whether the stream may hold a waker of it.
+    asked: bool,
+    /// From when it has to wait.
+    awaits: Option<Awaits<'a>>,
+}
+
+impl<'a, R: Reclaim> Passed<'a, R> {
+    pub(super) fn new(reclaim: &'a R, mark: u64) -> Self {
+        Passed {
+            reclaim,
+            mark,
+            number: fresh_id(),
+            asked: false,
+            awaits: None,
+        }
+    }
+}
+
+impl<R: Reclaim> Future for Passed<'_, R> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let reclaim = self.reclaim;
+        self.asked = true;
+        if reclaim.wake_at(self.mark, self.number, context.waker()) {
+            return Poll::Ready(());
+        }
+        self.awaits
+            .get_or_insert_with(|| reclaim.calls().awaits(Call::Synchronized));
+        Poll::Pending
+    }
+}
+
+impl<R: Reclaim> Drop for Passed<'_, R> {
+    fn drop(&mut self) {
+        if self.asked {
+            self.reclaim.forget_waker(self.number);
+        }
+    }
+}
