@@ -87,7 +87,7 @@ impl<'s> Matrix<'s> {
     fn new(s: &Stream<'s, Cuda>, world: &World<Cuda>, rows: &Rows) -> Result<Self> {
         let places = |all: &[usize]| -> Result<Region<u64, On<'s, Cuda>>> {
             let all: Vec<_> = all.iter().map(|&at| at as u64).collect();
-            Ok(Region::from_slice(world, &all)?.on(s)?)
+            Region::from_slice(world, &all)?.on(s)
         };
         Ok(Matrix {
             start: places(&rows.start)?,
@@ -205,7 +205,7 @@ fn run() -> Result<()> {
     let enough = SMALL * total(&now)?;
     let residual = Region::from_slice(&world, &r)?.on(&s)?;
     r.resize(own + piece.foreign(), 0.0);
-    let zeroed = |len| -> Result<_> { Ok(Region::zeroed(&world, len)?.on(&s)?) };
+    let zeroed = |len| -> Result<_> { Region::zeroed(&world, len)?.on(&s) };
     let c = Solver {
         a: Matrix::new(&s, &world, &piece.rows)?,
         x: zeroed(own)?,

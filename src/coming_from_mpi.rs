@@ -51,7 +51,7 @@
 //! | a persistent request | [`Stream::capture`](crate::Stream), [`Graph::replay`](crate::Graph) | a whole step, kernels and epochs |
 //! | `MPI_Isend`, `MPI_Irecv`, `MPI_Waitall` | a slot for each message, `exchange` | no tags, no matching: a slot is a receive that was posted in advance |
 //! | `MPI_Probe`, `MPI_Get_count` | a header in each message: [`varying_messages`](crate::varying_messages) | nothing says how much has come, or whether anything has. How much is sent a kernel may say, but where a NIC carries it: [`put_counted`](crate::window::Access::put_counted) |
-//! | `MPI_ERRORS_RETURN` | [`Result`](crate::Result) | always; tokens come back with the error |
+//! | `MPI_ERRORS_RETURN` | [`Result`](crate::Result) | always; the calls whose names begin with `try_` give their tokens back with the error |
 //! | `MPI_ERR_PROC_FAILED` (ULFM) | [`Error::Wait`](crate::Error), [`Error::Revoked`](crate::Error) | every wait ends if the one it waits for is dead, and names it. There is no `MPIX_Comm_shrink`: after a loss all windows of the job are revoked, and none can be opened; end, and start anew |
 //!
 //! # The same exchange

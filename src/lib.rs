@@ -150,7 +150,10 @@
 //! # Failure
 //!
 //! Every wait can end: by its event, by the limit of its window, or by the death of whom it waits for, which is noticed and
-//! named. A call that fails gives its tokens back with the error ([`Error`], [`Rejected`]). A stream that fails passes over
+//! named. Calls fail with an [`Error`], so `?` works with `anyhow`, `eyre` and `Box<dyn Error>`. A call that takes a token and
+//! fails has lost the token, and revokes its window for all ranks: so no peer waits in vain. Each such call has a twin
+//! that has no effect if it fails, and gives the token back in a [`Rejected`]: `inbox.try_post(&s)`, say, where a queue may be full
+//! and the program can wait until it is not. A stream that fails passes over
 //! what stands behind; what it would have signalled is poisoned, so that ranks that wait for it fail too, and whoever
 //! synchronises with it gets the error. A token that is dropped half-way through its epoch revokes the window, for
 //! everybody, with that as the cause.
@@ -187,7 +190,9 @@ pub use tidegate_host::Host;
 #[doc(inline)]
 pub use tidegate_mpi as mpi;
 
-pub use window::{At, Atomic, Buffers, ByRange, BySlot, Group, Op, Slot, Slots, Window, exchange};
+pub use window::{
+    At, Atomic, Buffers, ByRange, BySlot, Group, Op, Slot, Slots, Window, exchange, try_exchange,
+};
 
 #[doc(hidden)]
 pub use tidegate_core::__private;

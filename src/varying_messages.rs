@@ -54,7 +54,7 @@
 //!     s.launch(pack, &mut *message)?;
 //!     let mut epoch = outbox.start();
 //!     epoch.put(&*message, Slot(0))?;
-//!     Ok(exchange(s, inbox, epoch)?)
+//!     exchange(s, inbox, epoch)
 //! }
 //!
 //! /// As much of it as there is.
@@ -71,7 +71,7 @@
 //!     s.launch(pack, (&mut *message, &mut *count))?;
 //!     let mut epoch = outbox.start();
 //!     epoch.put_counted(&*message, &*count, Slot(0))?;
-//!     Ok(exchange(s, inbox, epoch)?)
+//!     exchange(s, inbox, epoch)
 //! }
 //!
 //! /// The host knows how long it is: two puts into one slot.
@@ -86,7 +86,7 @@
 //!     let mut epoch = outbox.start();
 //!     epoch.put(&*header, Slot(0))?; // always
 //!     epoch.put(data.slice(0..n)?, Slot(0).at(1))?; // of 0 elements, too
-//!     Ok(exchange(s, inbox, epoch)?)
+//!     exchange(s, inbox, epoch)
 //! }
 //!
 //! fn rank(world: World) -> Result<()> {

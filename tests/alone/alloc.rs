@@ -130,7 +130,7 @@ fn replayed(place: &Place<'_>) -> Result<()> {
     let (graph, r) = s.capture(r, step)?;
     let mut state = Some(r);
     assert_steady("replay", place.meeting, &s, || {
-        through(&mut state, |r| Ok(graph.replay(&s, r, 2)?))
+        through(&mut state, |r| graph.replay(&s, r, 2))
     });
     Ok(())
 }
@@ -223,11 +223,7 @@ fn gets_and_sums(place: &Place<'_>) -> Result<()> {
     let ranges = Window::<u64, ByRange>::by_range("ranges", LEN).range_to(place.right, 0..LEN);
     let sums = Window::<u64, Atomic>::atomic("sums", LEN).target(place.left);
     let mut state = Some((ranges.open(&s)?, sums.open(&s)?));
-    let fresh = || {
-        Region::<u64>::zeroed(place.world, LEN)?
-            .on(&s)
-            .map_err(tidegate::Error::from)
-    };
+    let fresh = || Region::<u64>::zeroed(place.world, LEN)?.on(&s);
     let (src, mut dst, mut old) = (fresh()?, fresh()?, fresh()?);
     assert_steady("gets, accumulates and fetches", place.meeting, &s, || {
         through(&mut state, |((a, b), (c, d))| {
@@ -257,7 +253,7 @@ fn handed_over(place: &Place<'_>) -> Result<()> {
     assert_steady("hand-offs", place.meeting, &s, || {
         through(&mut state, |r| {
             let r = step(&t, s.hand_off(step(&s, r)?, &t)?)?;
-            Ok(t.hand_off(r, &s)?)
+            t.hand_off(r, &s)
         })
     });
     Ok(())

@@ -6,7 +6,7 @@ fn bring<'s, D: Device, E: Device>(
     src: Region<f64, OnHost<D>>,
     s: &Stream<'s, E>,
 ) -> Result<Region<f64, On<'s, E>>> {
-    Ok(src.on(s)?)
+    src.on(s)
 }
 
 pub fn main() -> Result<()> {

@@ -17,7 +17,7 @@ struct State<'s> {
 }
 
 fn state<'s>(world: &World, s: &Stream<'s>) -> Result<State<'s>> {
-    let region = || -> Result<_> { Ok(Region::zeroed(world, 4)?.on(s)?) };
+    let region = || -> Result<_> { Region::zeroed(world, 4)?.on(s) };
     let sums = vec![region()?, region()?];
     Ok(State {
         x: region()?,
@@ -34,7 +34,7 @@ fn of_a_capture(step: impl for<'c> FnOnce(State<'c>) -> State<'c>) -> Result<Err
     let world: World = World::init()?;
     stream!(let s = world.stream()?);
     let refused = s.capture(state(&world, &s)?, |_, state| Ok(step(state)));
-    Ok(refused.err().expect("it is refused").error)
+    Ok(refused.err().expect("it is refused"))
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn a_field_of_the_second_stream() -> Result<()> {
         std::mem::swap(&mut there.two.0, &mut there.two.1);
         Ok((here, there))
     });
-    let error = refused.err().expect("it is refused").error;
+    let error = refused.err().expect("it is refused");
     assert!(error.to_string().contains("; `1.two.0` (place 10) differs "), "{error}");
     Ok(())
 }

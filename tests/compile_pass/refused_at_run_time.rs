@@ -42,11 +42,11 @@ fn named<'s>(name: &str, s: &Stream<'s>) -> Result<(Inbox<'s, f64>, Outbox<'s, f
 }
 
 fn complete<'s>(s: &Stream<'s>, outbox: Outbox<'s, f64>) -> Result<Outbox<'s, f64>> {
-    Ok(outbox.start().complete(s)?)
+    outbox.start().complete(s)
 }
 
-fn error_of<T, V>(result: Result<T, Rejected<V>>) -> Error {
-    result.err().expect("it is refused").error
+fn error_of<T>(result: Result<T>) -> Error {
+    result.err().expect("it is refused")
 }
 
 /// Replayed, a post that the types do not show would leave an inbox that kernels can view while it is exposed.
@@ -75,7 +75,7 @@ fn a_recording_for_an_inbox_replayed_with_an_exposure() -> Result<()> {
         Ok((exposed.wait(s)?, outbox))
     })?;
     let exposed = inbox.post(&s)?;
-    let Err(Rejected { error, value }) = graph.replay(&s, (exposed, outbox), 1) else {
+    let Err(Rejected { error, value }) = graph.try_replay(&s, (exposed, outbox), 1) else {
         panic!("it was replayed");
     };
     assert!(matches!(error, Error::OtherGraph { .. }), "{error}");
@@ -95,11 +95,11 @@ fn a_recording_for_one_group_replayed_with_another() -> Result<()> {
     let (myself, nobody) = (Group::new([0]), Group::new([]));
     let exposed = inbox.post_to(&s, &nobody)?;
     let (graph, exposed) = s.capture(exposed, |s, exposed| {
-        Ok(exposed.wait(s)?.post_to(s, &nobody)?)
+        exposed.wait(s)?.post_to(s, &nobody)
     })?;
     let exposed = graph.replay(&s, exposed, 3)?;
     let exposed = exposed.wait(&s)?.post_to(&s, &myself)?;
-    let Err(Rejected { error, value }) = graph.replay(&s, exposed, 1) else {
+    let Err(Rejected { error, value }) = graph.try_replay(&s, exposed, 1) else {
         panic!("it was replayed");
     };
     assert!(matches!(error, Error::OtherGraph { .. }), "{error}");
@@ -114,11 +114,11 @@ fn waiting_for_oneself() -> Result<()> {
     let world: World = World::init()?;
     stream!(let s = world.stream()?);
     let (inbox, outbox) = window(&s)?;
-    let Err(Rejected { error, value }) = inbox.expose(&s) else {
+    let Err(Rejected { error, value }) = inbox.try_expose(&s) else {
         panic!("it was exposed");
     };
     assert!(matches!(error, Error::SelfDeadlock { .. }), "{error}");
-    let Err(Rejected { error, value }) = value.post(&s)?.wait(&s) else {
+    let Err(Rejected { error, value }) = value.post(&s)?.try_wait(&s) else {
         panic!("it was waited for");
     };
     assert!(matches!(error, Error::SelfDeadlock { .. }), "{error}");
@@ -140,7 +140,7 @@ fn a_region_handed_over_between_two_captures() -> Result<()> {
         let mut x = Some(x);
         inner = Some(t.capture(
             y,
-            |t, y| match s.hand_off(x.take().expect("it is there"), t) {
+            |t, y| match s.try_hand_off(x.take().expect("it is there"), t) {
                 Ok(_) => Ok(y),
                 Err(Rejected { error, value }) => {
                     x = Some(value);
@@ -165,11 +165,11 @@ fn a_region_handed_over_into_and_out_of_a_capture() -> Result<()> {
     let x = Region::from_slice(&world, &[1.0; 4])?.on(&s)?;
     let y = Region::from_slice(&world, &[1.0; 4])?.on(&t)?;
     let (_graph, _x) = s.capture(x, |s, x| {
-        let Err(Rejected { error, value: x }) = s.hand_off(x, &t) else {
+        let Err(Rejected { error, value: x }) = s.try_hand_off(x, &t) else {
             panic!("it was handed out");
         };
         assert!(matches!(error, Error::Capturing(_)), "{error}");
-        let Err(Rejected { error, .. }) = t.hand_off(y, s) else {
+        let Err(Rejected { error, .. }) = t.try_hand_off(y, s) else {
             panic!("it was handed in");
         };
         assert!(matches!(error, Error::Capturing(_)), "{error}");
@@ -185,7 +185,7 @@ fn an_inbox_handed_over_to_another_world() -> Result<()> {
     stream!(let s = one.stream()?);
     stream!(let t = two.stream()?);
     let (inbox, _outbox) = window(&s)?;
-    let Err(Rejected { error, .. }) = s.hand_off(inbox, &t) else {
+    let Err(Rejected { error, .. }) = s.try_hand_off(inbox, &t) else {
         panic!("it was handed over");
     };
     assert!(matches!(error, Error::Invalid(_)), "{error}");
@@ -205,11 +205,8 @@ fn synchronisation_inside_a_capture() -> Result<()> {
         assert!(matches!(inbox.read(s), Err(Error::Capturing(_))));
         assert!(matches!(window(s), Err(Error::Capturing(_))));
         let more = Region::from_slice(s.world(), &[1.0; 4])?;
-        assert!(matches!(
-            more.on(s).map_err(Error::from),
-            Err(Error::Capturing(_))
-        ));
-        let exposed = match inbox.post(s)?.test(s) {
+        assert!(matches!(more.on(s), Err(Error::Capturing(_))));
+        let exposed = match inbox.post(s)?.try_test(s) {
             Err(Rejected {
                 error: Error::Capturing(_),
                 value,
@@ -218,7 +215,7 @@ fn synchronisation_inside_a_capture() -> Result<()> {
         };
         let outbox = complete(s, outbox)?;
         let inbox = exposed.wait(s)?;
-        let Err(Rejected { error, value }) = region.into_host(s) else {
+        let Err(Rejected { error, value }) = region.try_into_host(s) else {
             panic!("it went to the host");
         };
         assert!(matches!(error, Error::Capturing(_)), "{error}");
@@ -270,13 +267,13 @@ fn replaying_what_is_no_longer_there() -> Result<()> {
     // A part of it, or the whole put together again, is not what was recorded.
     let (low, high) = region.split_at(2)?;
     let low = graph
-        .replay(&s, low, 1)
+        .try_replay(&s, low, 1)
         .err()
         .expect("it is not what was recorded")
         .value;
     let region = low.join(high)?;
     let region = graph
-        .replay(&s, region, 1)
+        .try_replay(&s, region, 1)
         .err()
         .expect("it is not what was recorded")
         .value;
@@ -284,7 +281,7 @@ fn replaying_what_is_no_longer_there() -> Result<()> {
     // Another one, perhaps at the same address, is not either.
     let other = Region::from_slice(&world, &[1.0; 4])?.on(&s)?;
     let other = graph
-        .replay(&s, other, 1)
+        .try_replay(&s, other, 1)
         .err()
         .expect("it is not what was recorded")
         .value;
@@ -300,7 +297,7 @@ fn a_recording_that_cannot_begin() -> Result<()> {
     stream!(let t = worlds[1].stream()?);
     let here = Region::from_slice(&worlds[0], &[1.0; 4])?.on(&s)?;
     let there = Region::from_slice(&worlds[1], &[2.0; 4])?.on(&t)?;
-    let refused = s.capture_with(&mut t, (here, there), |_, _, lent| Ok(lent));
+    let refused = s.try_capture_with(&mut t, (here, there), |_, _, lent| Ok(lent));
     let Rejected { error, value } = refused.err().expect("of two worlds");
     assert!(matches!(error, Error::Invalid(_)));
     let (here, there) = value.expect("no step has had it");
@@ -308,7 +305,7 @@ fn a_recording_that_cannot_begin() -> Result<()> {
     assert_eq!(there.into_host(&t)?[..], [2.0; 4]);
     // A step that fails has had it.
     let region = Region::from_slice(&worlds[0], &[1.0; 4])?.on(&s)?;
-    let refused = s.capture(region, |s, region| {
+    let refused = s.try_capture(region, |s, region| {
         s.synchronize()?;
         Ok(region)
     });
@@ -535,7 +532,7 @@ fn slots_of_another_epoch() -> Result<()> {
     assert!(epoch.slots::<2>().is_err());
     epoch.put(&src, Slot(0))?;
     epoch.put(&src, Slot(0))?;
-    let Err(Rejected { error, .. }) = epoch.complete(&s) else {
+    let Err(Rejected { error, .. }) = epoch.try_complete(&s) else {
         panic!("it was completed");
     };
     assert!(matches!(error, Error::Overlap { .. }), "{error}");

@@ -3,7 +3,7 @@ use tidegate::prelude::*;
 fn made(world: &World) -> Result<Region<f64>> {
     stream!(let s = world.stream()?);
     let src = Region::from_slice(world, &[1.0; 4])?.on(&s)?;
-    Ok(src.into_host(&s)?)
+    src.into_host(&s)
 }
 
 pub fn main() -> Result<()> {

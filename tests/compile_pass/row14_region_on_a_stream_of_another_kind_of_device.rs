@@ -6,7 +6,7 @@ fn bring<'s, D: Device>(
     src: Region<f64, OnHost<D>>,
     s: &Stream<'s, D>,
 ) -> Result<Region<f64, On<'s, D>>> {
-    Ok(src.on(s)?)
+    src.on(s)
 }
 
 pub fn main() -> Result<()> {

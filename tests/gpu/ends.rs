@@ -37,24 +37,16 @@ fn the_last_epochs_are_carried_out_and_no_other() {
                 let (inbox, outbox) = exchange(s, inbox, epoch)?;
                 Ok((inbox, outbox, src))
             })
-            .map_err(|refused| refused.error)
             .unwrap();
-        let refused = graph.replay(&s, lent, 5).err().expect("four are left");
+        let refused = graph.try_replay(&s, lent, 5).err().expect("four are left");
         assert!(
             matches!(refused.error, Error::LastEpoch { .. }),
             "{}",
             refused.error
         );
-        let lent = graph
-            .replay(&s, refused.value, 4)
-            .map_err(|refused| refused.error)
-            .unwrap();
-        let refused = graph.replay(&s, lent, 1).err().expect("none is left");
-        assert!(
-            matches!(refused.error, Error::LastEpoch { .. }),
-            "{}",
-            refused.error
-        );
+        let lent = graph.replay(&s, refused.value, 4).unwrap();
+        let error = graph.replay(&s, lent, 1).err().expect("none is left");
+        assert!(matches!(error, Error::LastEpoch { .. }), "{error}");
         let _: &Stream<'_, Cuda> = &s;
         s.synchronize().unwrap();
     });

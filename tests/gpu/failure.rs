@@ -140,7 +140,7 @@ fn a_limit_ends_a_wait_and_names_it() {
             // The other has its error from its own stream; what tells us comes after.
             std::thread::sleep(Duration::from_secs(1));
             assert!(matches!(
-                inbox.post(&s).err().unwrap().error,
+                inbox.post(&s).err().unwrap(),
                 Error::Revoked { .. }
             ));
             return;
@@ -150,7 +150,7 @@ fn a_limit_ends_a_wait_and_names_it() {
         let mut seen = Region::<u64, _>::zeroed(&world, 8).unwrap().on(&s).unwrap();
         s.launch(k.copy_slot.threads(8, 32), (inbox.view(), 0u64, &mut seen))
             .unwrap();
-        let error = seen.into_host(&s).err().unwrap().error;
+        let error = seen.into_host(&s).err().unwrap();
         assert!(
             begin.elapsed() < Duration::from_secs(3),
             "{:?}",
@@ -228,8 +228,8 @@ fn a_panic_ends_the_waits_of_all() {
             begin.get_or_init(Instant::now);
             assert!(rank != 1, "a bug in the user's program");
             // The news may come before the post, or before the wait.
-            let posted = inbox.post(&s).map_err(Error::from);
-            let waited = posted.and_then(|exposed| exposed.wait(&s).map_err(Error::from));
+            let posted = inbox.post(&s);
+            let waited = posted.and_then(|exposed| exposed.wait(&s));
             let error = waited
                 .and_then(|inbox| s.synchronize().map(|()| inbox))
                 .map(drop)

@@ -89,7 +89,6 @@ fn before_a_replay() {
                 let outbox = epoch.complete(s)?;
                 Ok((outbox, x))
             })
-            .map_err(|refused| refused.error)
             .unwrap();
         for _ in 0..3 {
             inbox = inbox.post(&hears).unwrap().wait(&hears).unwrap();

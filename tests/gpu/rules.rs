@@ -392,7 +392,7 @@ fn quota(world: &W) {
     let (inbox, outbox) = own_window("first", &s).unwrap();
     let exposed = inbox.post(&s).unwrap();
     let (other, unused) = own_window("second", &t).unwrap();
-    let error = other.post(&t).err().unwrap().error;
+    let error = other.post(&t).err().unwrap();
     let text = error.to_string();
     assert!(
         matches!(error, Error::Device(_)) && text.contains("blocks that may wait"),

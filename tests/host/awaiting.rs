@@ -120,8 +120,8 @@ async fn solver(world: World) -> Result<(f64, usize)> {
     let mut x = Region::from_slice(&world, &[rank as f64; 4])?.on(&s)?;
     let mut sum = Region::from_slice(&world, &[1.0])?.on(&s)?;
     let sets = [
-        IndexSet::from_ranges([0..2])?,
-        IndexSet::from_ranges([2..4])?,
+        IndexSet::from_indices([0, 1])?,
+        IndexSet::from_indices([2, 3])?,
     ];
     let mut threads = HashSet::new();
     for turn in 0..TURNS {
@@ -301,7 +301,11 @@ fn failures() {
             stream!(let s = world.stream()?);
             let mut memory = Region::<u64>::zeroed(&world, LEN)?.on(&s)?;
             s.launch(|_: &mut [u64]| panic!("on purpose"), &mut memory)?;
-            let rejected = memory.into_host_async(&s).await.err().expect("it failed");
+            let rejected = memory
+                .try_into_host_async(&s)
+                .await
+                .err()
+                .expect("it failed");
             assert_eq!(rejected.value.len(), LEN);
             let error = s.synchronized().await.expect_err("it failed");
             assert!(matches!(error, tidegate::Error::KernelPanicked { .. }));

@@ -1,7 +1,7 @@
 //! Windows that come to the end of their counters: as if they had had nearly all epochs that these hold.
 
 use tidegate::prelude::*;
-use tidegate::{Barrier, Buffers, BySlot, Error, Group, Host};
+use tidegate::{Barrier, Buffers, BySlot, Error, Group, Host, try_exchange};
 
 /// The most epochs of a window.
 const MOST: u64 = (1 << 36) - (1 << 20);
@@ -50,15 +50,15 @@ fn all_ranks_refuse_the_same_epoch() {
                 halves = turn(&s, halves, 10 * number).unwrap();
             }
             let (inbox, outbox) = halves;
-            let refused = inbox.post(&s).err().expect("it is refused");
+            let refused = inbox.try_post(&s).err().expect("it is refused");
             assert!(is_last(&refused.error), "{}", refused.error);
-            let refused = refused.value.expose(&s).err().expect("it is refused");
+            let refused = refused.value.try_expose(&s).err().expect("it is refused");
             assert!(is_last(&refused.error), "{}", refused.error);
             let inbox = refused.value;
             let epoch = outbox.start();
-            let refused = epoch.complete(&s).err().expect("it is refused");
+            let refused = epoch.try_complete(&s).err().expect("it is refused");
             assert!(is_last(&refused.error), "{}", refused.error);
-            let refused = exchange(&s, inbox, refused.value)
+            let refused = try_exchange(&s, inbox, refused.value)
                 .err()
                 .expect("it is refused");
             assert!(is_last(&refused.error), "{}", refused.error);
@@ -99,26 +99,25 @@ fn replays_count() {
                 }
                 Ok(((inbox, outbox), src))
             })
-            .map_err(|refused| refused.error)
             .unwrap();
-        let refused = graph.replay(&s, lent, 3).err().expect("nine are too many");
+        let refused = graph
+            .try_replay(&s, lent, 3)
+            .err()
+            .expect("nine are too many");
         assert!(is_last(&refused.error), "{}", refused.error);
         let refused = graph
-            .replay(&s, refused.value, u64::MAX)
+            .try_replay(&s, refused.value, u64::MAX)
             .err()
             .expect("and all");
         assert!(is_last(&refused.error), "{}", refused.error);
-        let lent = graph
-            .replay(&s, refused.value, 2)
-            .map_err(|refused| refused.error)
-            .unwrap();
-        let refused = graph.replay(&s, lent, 1).err().expect("two are left");
+        let lent = graph.replay(&s, refused.value, 2).unwrap();
+        let refused = graph.try_replay(&s, lent, 1).err().expect("two are left");
         assert!(is_last(&refused.error), "{}", refused.error);
         let (halves, _src) = refused.value;
         let halves = turn(&s, halves, 20).unwrap();
         let (inbox, _outbox) = turn(&s, halves, 30).unwrap();
-        let refused = inbox.post(&s).err().expect("that was the last");
-        assert!(is_last(&refused.error), "{}", refused.error);
+        let error = inbox.post(&s).err().expect("that was the last");
+        assert!(is_last(&error), "{error}");
         s.synchronize().unwrap();
     });
 }
@@ -135,12 +134,9 @@ fn a_dropped_group_of_which_one_member_is_at_its_end_revokes() {
             let waited = inbox.post(&s).unwrap().wait(&s);
             let ended = s.synchronize();
             match world.rank() {
-                1 => drop((waited.map_err(|refused| refused.error).unwrap(), ended)),
+                1 => drop((waited.unwrap(), ended)),
                 _ => {
-                    let error = waited
-                        .map_err(|refused| refused.error)
-                        .and(ended)
-                        .unwrap_err();
+                    let error = waited.and(ended).unwrap_err();
                     let said = error.to_string();
                     assert!(said.contains("an `Access` before its complete"), "{said}");
                 }
@@ -149,11 +145,14 @@ fn a_dropped_group_of_which_one_member_is_at_its_end_revokes() {
         }
         let (_inbox, outbox) = window.slot_to(1, 0).slot_to(2, 0).open(&s).unwrap();
         let one = outbox.start_with(&Group::new([1])).unwrap();
-        let outbox = one.complete(&s).map_err(|refused| refused.error).unwrap();
+        let outbox = one.complete(&s).unwrap();
         s.synchronize().unwrap();
         let both = outbox.start_with(&Group::new([1, 2]));
-        let both = both.map_err(|refused| refused.error).unwrap();
-        let refused = both.complete(&s).err().expect("rank 1 is at its end");
+        let refused = both
+            .unwrap()
+            .try_complete(&s)
+            .err()
+            .expect("rank 1 is at its end");
         assert!(is_last(&refused.error), "{}", refused.error);
     });
 }

@@ -82,7 +82,7 @@ fn a_refused_exposure_loses_nothing() {
             return s.synchronize();
         }
         let (inbox, _outbox) = window(&[0], &[]).open(&s)?;
-        let refused = inbox.expose_to(&s, &Group::new([1])).err().unwrap();
+        let refused = inbox.try_expose_to(&s, &Group::new([1])).err().unwrap();
         assert!(matches!(refused.error, Error::NotInGroup { rank: 1, .. }));
         let mut inbox = refused.value.expose(&s)?;
         assert_eq!(inbox.read(&s)?.slot(0), [7]);
@@ -102,7 +102,7 @@ fn to_oneself() {
             let graph = match recorded {
                 false => None,
                 true => {
-                    let (graph, back) = s.capture(inbox, |s, inbox| Ok(inbox.expose(s)?))?;
+                    let (graph, back) = s.capture(inbox, |s, inbox| inbox.expose(s))?;
                     inbox = back;
                     Some(graph)
                 }
@@ -131,7 +131,7 @@ fn completing_twice_ahead_of_oneself_is_refused() {
         stream!(let s = world.stream()?);
         let (inbox, outbox) = window(&[0], &[0]).open(&s)?;
         let outbox = outbox.start().complete(&s)?;
-        let refused = outbox.start().complete(&s).err().unwrap();
+        let refused = outbox.start().try_complete(&s).err().unwrap();
         assert!(matches!(refused.error, Error::SelfDeadlock { .. }));
         // The epoch is open still.
         let inbox = inbox.expose(&s)?;

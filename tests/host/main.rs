@@ -13,6 +13,7 @@ mod failing;
 mod nic;
 mod oneself;
 mod order;
+mod plain;
 mod queue;
 mod random;
 mod ring;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tidegate::error::{Awaited, Cause};
 use tidegate::prelude::*;
-use tidegate::{Buffers, BySlot, Error, Rejected};
+use tidegate::{Buffers, BySlot, Error, Rejected, try_exchange};
 
 /// A job of one rank.
 fn alone(program: impl Fn(&World) -> Result<()> + Sync) {
@@ -44,7 +44,7 @@ fn complete<'s>(
 ) -> Result<Outbox<'s, u64>> {
     let mut epoch = outbox.start();
     epoch.put(number, Slot(0))?;
-    Ok(epoch.complete(s)?)
+    epoch.complete(s)
 }
 
 #[test]
@@ -55,17 +55,20 @@ fn exposing_whole_before_the_own_complete() {
         let nobody = Group::new([]);
         // With one buffer the complete comes between post and wait; with two it may come in front of them, too.
         let (inbox, outbox) = window(&s, Buffers::Single)?;
-        let inbox = refused(inbox.expose(&s), Awaited::Completion);
+        let inbox = refused(inbox.try_expose(&s), Awaited::Completion);
         let exposed = inbox.expose_to(&s, &nobody)?.post(&s)?;
         let _outbox = complete(&s, outbox, &number)?;
         assert_eq!(exposed.wait(&s)?.read(&s)?.slot(0), [7]);
         let (inbox, outbox) = window(&s, Buffers::Double)?;
-        let inbox = refused(inbox.expose(&s), Awaited::Completion);
+        let inbox = refused(inbox.try_expose(&s), Awaited::Completion);
         let _outbox = complete(&s, outbox, &number)?;
         let mut inbox = inbox.expose(&s)?;
         assert_eq!(inbox.read(&s)?.slot(0), [7]);
         // That complete has been used.
-        let _ = refused(inbox.expose_to(&s, &Group::new([0])), Awaited::Completion);
+        let _ = refused(
+            inbox.try_expose_to(&s, &Group::new([0])),
+            Awaited::Completion,
+        );
         s.synchronize()
     });
 }
@@ -77,13 +80,13 @@ fn waiting_before_the_own_complete() {
         let number = Region::from_slice(world, &[7])?.on(&s)?;
         for buffers in [Buffers::Single, Buffers::Double] {
             let (inbox, outbox) = window(&s, buffers)?;
-            let exposed = refused(inbox.post(&s)?.wait(&s), Awaited::Completion);
+            let exposed = refused(inbox.post(&s)?.try_wait(&s), Awaited::Completion);
             let outbox = complete(&s, outbox, &number)?;
             let mut inbox = exposed.wait(&s)?;
             assert_eq!(inbox.read(&s)?.slot(0), [7]);
             // Nobody can complete any more.
             drop(outbox);
-            let _exposed = refused(inbox.post(&s)?.wait(&s), Awaited::Completion);
+            let _exposed = refused(inbox.post(&s)?.try_wait(&s), Awaited::Completion);
         }
         s.synchronize()
     });
@@ -98,7 +101,7 @@ fn exchanging_without_completing_towards_oneself() {
         let (inbox, outbox) = window(&s, Buffers::Double)?;
         let nobody = Group::new([]);
         let epoch = outbox.start_with(&nobody)?;
-        let (inbox, epoch) = refused(exchange(&s, inbox, epoch), Awaited::Completion);
+        let (inbox, epoch) = refused(try_exchange(&s, inbox, epoch), Awaited::Completion);
         let outbox = complete(&s, epoch.complete(&s)?, &number)?;
         let (mut inbox, outbox) = exchange(&s, inbox, outbox.start_with(&nobody)?)?;
         assert_eq!(inbox.read(&s)?.slot(0), [7]);
@@ -115,9 +118,12 @@ fn exchanging_by_halves_of_two_windows() {
         let number = Region::from_slice(world, &[7])?.on(&s)?;
         let (here, out) = window(&s, Buffers::Double)?;
         let (other, other_out) = window(&s, Buffers::Single)?;
-        let (here, epoch) = refused(exchange(&s, here, other_out.start()), Awaited::Completion);
+        let (here, epoch) = refused(
+            try_exchange(&s, here, other_out.start()),
+            Awaited::Completion,
+        );
         let out = complete(&s, out, &number)?;
-        let (here, epoch) = refused(exchange(&s, here, epoch), Awaited::Exposure);
+        let (here, epoch) = refused(try_exchange(&s, here, epoch), Awaited::Exposure);
         let other = other.post(&s)?;
         let (mut here, _other_out) = exchange(&s, here, epoch)?;
         assert_eq!(here.read(&s)?.slot(0), [7]);
@@ -159,9 +165,9 @@ fn bringing_halves_together_while_one_waits_for_the_other() {
             let (inbox, outbox) = window(&s, Buffers::Single)?;
             let outbox = complete(&t, s.hand_off(outbox, &t)?, &number)?;
             let exposed = match inbox_goes {
-                true => refused(s.hand_off(inbox, &t), Awaited::Exposure).post(&s)?,
+                true => refused(s.try_hand_off(inbox, &t), Awaited::Exposure).post(&s)?,
                 false => {
-                    let outbox = refused(t.hand_off(outbox, &s), Awaited::Exposure);
+                    let outbox = refused(t.try_hand_off(outbox, &s), Awaited::Exposure);
                     let exposed = inbox.post(&s)?;
                     let _ = t.hand_off(outbox, &s)?;
                     exposed
@@ -173,8 +179,14 @@ fn bringing_halves_together_while_one_waits_for_the_other() {
             let outbox = s.hand_off(outbox, &t)?;
             let inbox = inbox.expose(&s)?;
             let (inbox, outbox) = match inbox_goes {
-                true => (refused(s.hand_off(inbox, &t), Awaited::Completion), outbox),
-                false => (inbox, refused(t.hand_off(outbox, &s), Awaited::Completion)),
+                true => (
+                    refused(s.try_hand_off(inbox, &t), Awaited::Completion),
+                    outbox,
+                ),
+                false => (
+                    inbox,
+                    refused(t.try_hand_off(outbox, &s), Awaited::Completion),
+                ),
             };
             // Both of them may go where neither was.
             let outbox = complete(&t, outbox, &number)?;
@@ -201,16 +213,16 @@ fn coming_where_the_other_half_has_left_a_wait() {
         let outbox = complete(&t, s.hand_off(outbox, &t)?, &number)?;
         let outbox = t.hand_off(outbox, &u)?.start().complete(&u)?;
         let outbox = u.hand_off(outbox, &v)?;
-        let inbox = refused(s.hand_off(inbox, &u), Awaited::Exposure);
-        let inbox = refused(s.hand_off(inbox, &t), Awaited::Exposure);
+        let inbox = refused(s.try_hand_off(inbox, &u), Awaited::Exposure);
+        let inbox = refused(s.try_hand_off(inbox, &t), Awaited::Exposure);
         // A post ends the first of them: the inbox may come there, and no further.
         let inbox = s.hand_off(inbox.post(&s)?.wait(&s)?, &t)?;
-        let inbox = refused(t.hand_off(inbox, &u), Awaited::Exposure);
+        let inbox = refused(t.try_hand_off(inbox, &u), Awaited::Exposure);
         let exposed = t.hand_off(inbox.post(&t)?, &u)?;
         let inbox = u.hand_off(exposed.wait(&u)?, &s)?;
         // The inbox leaves one.
         let inbox = s.hand_off(inbox.expose(&s)?, &t)?;
-        let outbox = refused(v.hand_off(outbox, &s), Awaited::Completion);
+        let outbox = refused(v.try_hand_off(outbox, &s), Awaited::Completion);
         let outbox = v.hand_off(outbox.start().complete(&v)?, &s)?;
         let mut inbox = t.hand_off(inbox, &s)?;
         inbox.read(&s)?;
@@ -227,15 +239,15 @@ fn waiting_for_a_half_that_was_dropped_on_another_stream() {
         stream!(let t = world.stream()?);
         let number = Region::from_slice(world, &[7])?.on(&t)?;
         let (inbox, outbox) = window(&s, Buffers::Double)?;
-        let (exposes, inbox) = s.capture(inbox, |s, inbox| Ok(inbox.expose(s)?))?;
+        let (exposes, inbox) = s.capture(inbox, |s, inbox| inbox.expose(s))?;
         let outbox = complete(&t, s.hand_off(outbox, &t)?, &number)?;
         drop(outbox.start().complete(&t)?);
         let mut inbox = inbox.expose(&s)?;
         assert_eq!(inbox.read(&s)?.slot(0), [7]);
-        let inbox = refused(exposes.replay(&s, inbox, 2), Awaited::Completion);
+        let inbox = refused(exposes.try_replay(&s, inbox, 2), Awaited::Completion);
         let inbox = exposes.replay(&s, inbox, 1)?;
-        let inbox = refused(exposes.replay(&s, inbox, 1), Awaited::Completion);
-        let inbox = refused(inbox.expose(&s), Awaited::Completion);
+        let inbox = refused(exposes.try_replay(&s, inbox, 1), Awaited::Completion);
+        let inbox = refused(inbox.try_expose(&s), Awaited::Completion);
         // It may go wherever it likes, and wait for nobody.
         let inbox = s.hand_off(inbox, &t)?;
         let mut inbox = inbox.expose_to(&t, &Group::new([]))?;
@@ -244,7 +256,7 @@ fn waiting_for_a_half_that_was_dropped_on_another_stream() {
         let (inbox, outbox) = window(&s, Buffers::Double)?;
         drop(s.hand_off(inbox, &t)?);
         let outbox = outbox.start().complete(&s)?;
-        let epoch = refused(outbox.start().complete(&s), Awaited::Exposure);
+        let epoch = refused(outbox.start().try_complete(&s), Awaited::Exposure);
         // Dropped like this it would revoke the window.
         s.synchronize()?;
         drop(epoch);
@@ -254,7 +266,7 @@ fn waiting_for_a_half_that_was_dropped_on_another_stream() {
         drop(complete(&t, s.hand_off(outbox, &t)?, &number)?);
         stream!(let u = world.stream()?);
         let inbox = s.hand_off(inbox, &u)?;
-        let inbox = refused(u.hand_off(inbox, &t), Awaited::Exposure);
+        let inbox = refused(u.try_hand_off(inbox, &t), Awaited::Exposure);
         let exposed = u.hand_off(inbox.post(&u)?, &t)?;
         assert_eq!(exposed.wait(&t)?.read(&t)?.slot(0), [7]);
         Ok(())
@@ -296,7 +308,7 @@ fn bringing_halves_together_on_a_stream_that_has_failed() {
         };
         t.launch(fails, &mut number)?;
         let _outbox = complete(&t, s.hand_off(outbox, &t)?, &number)?;
-        let inbox = refused(s.hand_off(inbox, &t), Awaited::Exposure);
+        let inbox = refused(s.try_hand_off(inbox, &t), Awaited::Exposure);
         go.send(()).unwrap();
         assert!(matches!(t.synchronize(), Err(Error::KernelPanicked { .. })));
         let _ = s.hand_off(inbox, &t)?;
@@ -323,7 +335,7 @@ fn bringing_halves_together_where_the_other_stream_has_failed() {
         let (inbox, outbox) = window(&s, Buffers::Single)?;
         let outbox = complete(&t, s.hand_off(outbox, &t)?, &number)?;
         fail(&s)?;
-        drop(refused(s.hand_off(inbox, &t), Awaited::Exposure));
+        drop(refused(s.try_hand_off(inbox, &t), Awaited::Exposure));
         drop(outbox.start());
         assert!(matches!(t.synchronize(), Err(Error::Wait(_))));
 
@@ -334,7 +346,7 @@ fn bringing_halves_together_where_the_other_stream_has_failed() {
         let outbox = s.hand_off(outbox, &t)?;
         let inbox = inbox.expose(&s)?;
         fail(&t)?;
-        drop(refused(s.hand_off(inbox, &t), Awaited::Completion));
+        drop(refused(s.try_hand_off(inbox, &t), Awaited::Completion));
         drop(outbox.start());
         assert!(matches!(s.synchronize(), Err(Error::Wait(_))));
         Ok(())
@@ -352,25 +364,28 @@ fn recordings_of_one_half() {
             .capture((outbox, number), |s, (outbox, number)| {
                 Ok((complete(s, outbox, &number)?, number))
             })?;
-        let lent = refused(completes.replay(&s, (outbox, number), 1), Awaited::Exposure);
+        let lent = refused(
+            completes.try_replay(&s, (outbox, number), 1),
+            Awaited::Exposure,
+        );
         let exposed = inbox.post(&s)?;
-        let lent = refused(completes.replay(&s, lent, 2), Awaited::Exposure);
-        let exposed = refused(exposed.wait(&s), Awaited::Completion);
+        let lent = refused(completes.try_replay(&s, lent, 2), Awaited::Exposure);
+        let exposed = refused(exposed.try_wait(&s), Awaited::Completion);
         let (outbox, number) = completes.replay(&s, lent, 1)?;
         let mut inbox = exposed.wait(&s)?;
         assert_eq!(inbox.read(&s)?.slot(0), [7]);
         // What has been recorded makes nobody blind for the rest.
-        let epoch = refused(outbox.start().complete(&s), Awaited::Exposure);
+        let epoch = refused(outbox.start().try_complete(&s), Awaited::Exposure);
         let exposed = inbox.post(&s)?;
         let _ = epoch.complete(&s)?;
         let _ = exposed.wait(&s)?;
 
         let (inbox, outbox) = window(&s, Buffers::Double)?;
-        let (exposes, inbox) = s.capture(inbox, |s, inbox| Ok(inbox.expose(s)?))?;
-        let inbox = refused(exposes.replay(&s, inbox, 1), Awaited::Completion);
+        let (exposes, inbox) = s.capture(inbox, |s, inbox| inbox.expose(s))?;
+        let inbox = refused(exposes.try_replay(&s, inbox, 1), Awaited::Completion);
         let inbox = exposes.replay(&s, inbox, 0)?;
         let outbox = complete(&s, outbox, &number)?;
-        let inbox = refused(exposes.replay(&s, inbox, 2), Awaited::Completion);
+        let inbox = refused(exposes.try_replay(&s, inbox, 2), Awaited::Completion);
         let inbox = exposes.replay(&s, inbox, 1)?;
         // Where the outbox is at home is looked at when it is replayed.
         stream!(let t = world.stream()?);
@@ -399,13 +414,13 @@ fn recordings_of_both_halves() {
             let (inbox, outbox) = exchange(s, inbox, outbox.start())?;
             Ok((inbox.expose(s)?, outbox))
         })?;
-        let lent = refused(behind.replay(&s, lent, 1), Awaited::Completion);
-        let lent = refused(ahead.replay(&s, lent, 2), Awaited::Exposure);
+        let lent = refused(behind.try_replay(&s, lent, 1), Awaited::Completion);
+        let lent = refused(ahead.try_replay(&s, lent, 2), Awaited::Exposure);
         let lent = ahead.replay(&s, lent, 1)?;
-        let lent = refused(behind.replay(&s, lent, 2), Awaited::Completion);
+        let lent = refused(behind.try_replay(&s, lent, 2), Awaited::Completion);
         let lent = behind.replay(&s, lent, 1)?;
         let (always, mut lent) = s.capture(lent, |s, (inbox, outbox)| {
-            Ok(exchange(s, inbox, outbox.start())?)
+            exchange(s, inbox, outbox.start())
         })?;
         lent = always.replay(&s, lent, 1000)?;
         lent = always.replay(&s, lent, 1000)?;
@@ -424,7 +439,7 @@ fn recordings_of_both_halves() {
             let inbox = inbox.expose(s)?.expose(s)?;
             Ok((inbox, s.hand_off(outbox, t)?))
         })?;
-        let lent = refused(twice.replay(&s, &t, lent, 1), Awaited::Exposure);
+        let lent = refused(twice.try_replay(&s, &t, lent, 1), Awaited::Exposure);
         let (once, lent) = s.capture_with(&mut t, lent, |s, t, (inbox, outbox)| {
             let outbox = outbox.start().complete(t)?;
             let outbox = t.hand_off(outbox, s)?;
@@ -466,7 +481,7 @@ fn put_to_all<'s>(
     for target in 0..targets {
         epoch.put(number, Slot(target))?;
     }
-    Ok(epoch.complete(s)?)
+    epoch.complete(s)
 }
 
 /// What others do, at whatever time, is nobody's own.
@@ -489,7 +504,7 @@ fn several_ranks_that_are_their_own_origins_too() {
                 assert!((0..RANKS).all(|origin| seen.slot(origin) == [turn]));
             }
             let (graph, mut lent) = s.capture((inbox, outbox), |s, (inbox, outbox)| {
-                Ok(exchange(s, inbox, outbox.start())?)
+                exchange(s, inbox, outbox.start())
             })?;
             for times in [1, 30] {
                 lent = graph.replay(&s, lent, times)?;
@@ -531,18 +546,18 @@ fn refusals_while_others_go_on() {
             _ => (inbox, outbox.start_with(&other)?.complete(&s)?),
         };
         // Neither has done anything for itself by that.
-        let inbox = refused(inbox.expose_to(&s, &myself), Awaited::Completion);
-        let inbox = refused(inbox.expose(&s), Awaited::Completion);
+        let inbox = refused(inbox.try_expose_to(&s, &myself), Awaited::Completion);
+        let inbox = refused(inbox.try_expose(&s), Awaited::Completion);
         let outbox = outbox.start_with(&myself)?.complete(&s)?;
         let epoch = outbox.start();
-        let epoch = refused(epoch.complete(&s), Awaited::Exposure);
+        let epoch = refused(epoch.try_complete(&s), Awaited::Exposure);
         let inbox = inbox.expose_to(&s, &myself)?;
         let (inbox, outbox) = exchange(&s, inbox, epoch)?;
         let outbox = put_to_all(&s, outbox, &number)?;
         let mut inbox = inbox.expose(&s)?;
         assert!((0..2).all(|origin| inbox.read(&s).unwrap().slot(origin) == [7]));
         // The other rank waits for this one, which waits for nobody.
-        let exposed = refused(inbox.post(&s)?.wait(&s), Awaited::Completion);
+        let exposed = refused(inbox.post(&s)?.try_wait(&s), Awaited::Completion);
         let _outbox = outbox.start().complete(&s)?;
         let _ = exposed.wait(&s)?;
         s.synchronize()

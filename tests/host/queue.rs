@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, mpsc};
 
 use tidegate::hal::device::DeviceError;
 use tidegate::prelude::*;
-use tidegate::{AllReduce, Buffers, Error};
+use tidegate::{AllReduce, Buffers, Error, try_exchange};
 
 /// Rounds of a program that does not wait for them.
 const ITEMS: u64 = 5_000;
@@ -19,7 +19,7 @@ type Halves<'s> = (Inbox<'s, u64>, Outbox<'s, u64>);
 fn step<'s>(s: &Stream<'s>, x: &Region<u64, On<'s>>, halves: Halves<'s>) -> Result<Halves<'s>> {
     let mut epoch = halves.1.start();
     epoch.put(x, Slot(0))?;
-    Ok(exchange(s, halves.0, epoch)?)
+    exchange(s, halves.0, epoch)
 }
 
 /// Rank 0 takes its checkpoint before its steps, and rank 1 behind them. The steps are only enqueued, so nobody waits for
@@ -104,11 +104,11 @@ fn a_full_queue_refuses_with_an_error_and_loses_nothing() {
             }
         }
         assert!((1_040_000..1 << 20).contains(&items), "{items}");
-        // What takes a token gives it back.
-        let refused = inbox.post(&s).err().unwrap();
+        // What takes a token gives it back, if it is asked to.
+        let refused = inbox.try_post(&s).err().unwrap();
         is_full(&refused.error);
         inbox = refused.value;
-        let refused = graph.replay(&s, more, 3).err().unwrap();
+        let refused = graph.try_replay(&s, more, 3).err().unwrap();
         is_full(&refused.error);
         more = refused.value;
         is_full(&energy.sum(&s, &mut more_energy).err().unwrap());
@@ -117,14 +117,14 @@ fn a_full_queue_refuses_with_an_error_and_loses_nothing() {
             energy.sum(s, &mut x)?;
             Ok((energy, x))
         });
-        let (reduces, lent) = captured.map_err(|refused| refused.error)?;
-        let refused = other.hand_off(kept, &s).err().unwrap();
+        let (reduces, lent) = captured?;
+        let refused = other.try_hand_off(kept, &s).err().unwrap();
         is_full(&refused.error);
         kept = refused.value;
         let source = cell()?.on(&s)?;
         let mut epoch = outbox.start();
         epoch.put(&source, Slot(0))?;
-        let refused = exchange(&s, inbox, epoch).err().unwrap();
+        let refused = try_exchange(&s, inbox, epoch).err().unwrap();
         is_full(&refused.error);
         let (inbox, epoch) = refused.value;
         // When the stream has gone on, all of it is done.

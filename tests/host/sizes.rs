@@ -354,7 +354,7 @@ fn ranges_and_groups_of_any_numbers_are_typed_errors_on_all_ranks_alike() {
         let (me, nobody) = (world.rank(), Vec::new());
         for group in [vec![usize::MAX], vec![peer, me], vec![peer, peer], nobody] {
             let group = Group::new(group);
-            let refused = inbox.post_to(&s, &group);
+            let refused = inbox.try_post_to(&s, &group);
             inbox = match refused {
                 Ok(exposed) => {
                     outbox = outbox.start_with(&group)?.complete(&s)?;
@@ -387,7 +387,7 @@ fn replays_without_end_are_refused_and_leave_the_window_as_it_was() {
             Ok((x, halves))
         })?;
         let refused = graph
-            .replay(&s, lent, u64::MAX)
+            .try_replay(&s, lent, u64::MAX)
             .err()
             .expect("there are not so many epochs");
         let lent = graph.replay(&s, refused.value, 3)?;

@@ -54,8 +54,7 @@ fn told_of(ends: impl for<'s> Fn(Inbox<'s, u64>, Outbox<'s, u64>, &Stream<'s>) +
                 return Ok(());
             }
             // The other's end may be known by now: then the post is refused.
-            let waited = inbox.post(&s).map_err(|refused| refused.error);
-            let waited = waited.and_then(|exposed| Ok(exposed.wait(&s)?));
+            let waited = inbox.post(&s).and_then(|exposed| exposed.wait(&s));
             let read = waited.and_then(|mut inbox| inbox.read(&s).map(drop));
             *told.lock().unwrap() = read.err().map(|error| error.to_string());
             Ok(())
@@ -113,9 +112,9 @@ fn ends(world: &World, begun: impl FnOnce()) -> [String; 2] {
     stream!(let s = world.stream().unwrap());
     let (inbox, _outbox) = halves(&s, 1 - world.rank()).unwrap();
     // Refused already, if the other's end is known.
-    let exposed = inbox.post(&s).map_err(|refused| refused.error);
+    let exposed = inbox.post(&s);
     begun();
-    let waited = exposed.and_then(|exposed| Ok(exposed.wait(&s)?));
+    let waited = exposed.and_then(|exposed| exposed.wait(&s));
     let waited = waited.and_then(|_inbox| s.synchronize()).unwrap_err();
     let gathered = world.gather("all", Vec::new()).unwrap_err();
     [waited.to_string(), gathered.to_string()]

@@ -513,7 +513,7 @@ fn fork_in_a_capture(world: World) -> Result<()> {
                 Ok(x)
             });
             let Some(child) = child else {
-                let error = captured.err().map(Error::from);
+                let error = captured.err();
                 drop(s);
                 std::process::exit(if matches!(error, Some(Error::Forked(_))) {
                     0

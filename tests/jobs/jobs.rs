@@ -277,7 +277,7 @@ fn survivors(world: &World) -> Result<()> {
         std::thread::sleep(Duration::from_millis(1));
         match outbox.start_with(&nobody)?.complete(&s) {
             Ok(again) => outbox = again,
-            Err(refused) => break refused.error,
+            Err(refused) => break refused,
         }
     };
     let is_lost = |error: &Error| error.to_string().contains("rank 2 is lost (");
@@ -543,7 +543,7 @@ fn dropped(world: &World) -> Result<()> {
     let exposed = inbox.post(&s)?;
     if rank == 1 {
         drop(outbox.start());
-        let error = exposed.wait(&s).err().map(Error::from);
+        let error = exposed.wait(&s).err();
         return Err(error.expect("the window is revoked"));
     }
     let outbox = outbox.start().complete(&s)?;

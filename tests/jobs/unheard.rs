@@ -66,8 +66,8 @@ fn wait_for_the_lost() -> ! {
             opened.wait();
             assert_eq!(world.rank(), 0, "rank 1 panics");
             // Here, or by the wait: whichever the news meets.
-            let waited = inbox.post(&s).map_err(Error::from);
-            let waited = waited.and_then(|exposed| Ok(exposed.wait(&s)?));
+            let waited = inbox.post(&s);
+            let waited = waited.and_then(|exposed| exposed.wait(&s));
             let cause = match waited.and_then(|mut inbox| inbox.read(&s).map(drop)) {
                 Err(Error::Revoked { cause, .. }) => cause,
                 Err(Error::Wait(why)) => why.cause,

@@ -468,7 +468,7 @@ impl<D: Bench> Rank<'_, '_, '_, '_, D> {
                         },
                     };
                     let lent = lane.bag.lend(cx.job, cx.rank, &what);
-                    let (mut back, kept) = match old.graph.replay(&lane.stream, lent, times) {
+                    let (mut back, kept) = match old.graph.try_replay(&lane.stream, lent, times) {
                         Ok(back) => {
                             assert_eq!(old.versions, versions, "the recording is stale");
                             (back, old)

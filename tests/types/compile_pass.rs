@@ -9,6 +9,7 @@ macro_rules! twins {
         mod programs {
             mod derives_of_any_names;
             mod fields_that_differ;
+            mod plain_errors;
             mod refused_at_run_time;
             $(pub(super) mod $name;)*
         }

@@ -1,7 +1,7 @@
 //! Errors.
 //!
-//! A call that takes a token and fails gives it back in a [`Rejected`], which `?` turns into the plain [`Error`] where
-//! the token is not wanted. (A capture whose step fails cannot: it is the step that had what was lent.)
+//! Calls fail with an [`Error`]. Of those that take a token by value each has a twin, as `try_post` is one of `post`, which
+//! gives the token back beside the error, in a [`Rejected`].
 
 use std::fmt;
 use std::sync::Arc;
@@ -242,6 +242,9 @@ pub enum Error {
     /// The job could not be joined by another bootstrap than the library's own: its error is inside.
     #[error(transparent)]
     Bootstrap(Box<dyn std::error::Error + Send + Sync>),
+    /// An error of the program's own: see [`Error::other`].
+    #[error(transparent)]
+    Other(Box<dyn std::error::Error + Send + Sync>),
 }
 
 /// In words, too: it is what `fn main() -> Result<()>`, `unwrap` and `expect` print.
@@ -252,6 +255,21 @@ impl fmt::Debug for Error {
 }
 
 impl Error {
+    /// An error of the program's own, or of another library, for what must return this crate's: a step that
+    /// [`capture`](crate::Stream::capture) runs, say.
+    ///
+    /// ```
+    /// # use tidegate_core::Error;
+    /// let number = |text: &str| text.parse::<u32>().map_err(Error::other);
+    /// let error = number("many").unwrap_err();
+    /// assert_eq!(error.to_string(), "invalid digit found in string");
+    /// let Error::Other(inner) = error else { panic!("it is the program's") };
+    /// assert!(inner.is::<std::num::ParseIntError>());
+    /// ```
+    pub fn other(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Error::Other(error.into())
+    }
+
     /// Whether it is one that goes when something is freed, on this rank.
     pub(crate) fn is_shortage(&self) -> bool {
         use tidegate_hal::nic::NicError;
@@ -356,8 +374,8 @@ pub enum Cause {
         /// Which rank.
         rank: usize,
     },
-    /// A rank's NIC was armed for operations that its stream then did not take; or its stream has not taken the end of an
-    /// all-reduce whose beginning it has.
+    /// A call of a rank has failed, and has lost a token that others reckon with; or its stream has not taken the end of an
+    /// all-reduce whose beginning it has, or what its NIC was armed for.
     NotEnqueued {
         /// Which rank.
         rank: usize,
@@ -441,7 +459,9 @@ fn no_memory<T>(len: usize) -> Error {
     })
 }
 
-/// An error, and the value that the call had taken. With `?` it becomes the [`Error`], boxed or not, and the value is dropped.
+/// An error, and the value that the call had taken: what the calls fail with whose names begin with `try_`. (It is no
+/// `std::error::Error`: it can hold what is at home on a stream, and that cannot leave the function that `?` leaves. So
+/// where the value is not wanted, call the twin without `try_`.)
 pub struct Rejected<T> {
     /// What went wrong.
     pub error: Error,
@@ -457,18 +477,17 @@ impl<T> Rejected<T> {
         }
     }
 
+    /// The error; the value is dropped.
+    pub fn into_error(self) -> Error {
+        self.error
+    }
+
     /// Applies a function to the value.
     pub fn map<U>(self, f: impl FnOnce(T) -> U) -> Rejected<U> {
         Rejected {
             error: self.error,
             value: f(self.value),
         }
-    }
-}
-
-impl<T> From<Rejected<T>> for Error {
-    fn from(rejected: Rejected<T>) -> Self {
-        rejected.error
     }
 }
 
@@ -482,20 +501,6 @@ impl<T> fmt::Debug for Rejected<T> {
 impl<T> fmt::Display for Rejected<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.error.fmt(f)
-    }
-}
-
-// It is no `Error` itself: what it holds is at home on a stream, and would have to outlive the function that `?`
-// leaves. So it becomes the error that it brings, there too where functions return boxed ones.
-impl<T> From<Rejected<T>> for Box<dyn std::error::Error> {
-    fn from(rejected: Rejected<T>) -> Self {
-        rejected.error.into()
-    }
-}
-
-impl<T> From<Rejected<T>> for Box<dyn std::error::Error + Send + Sync> {
-    fn from(rejected: Rejected<T>) -> Self {
-        rejected.error.into()
     }
 }
 

@@ -22,6 +22,7 @@ mod region;
 #[cfg(test)]
 mod scarce;
 mod side;
+mod stake;
 pub mod stream;
 mod watch;
 pub mod window;

@@ -13,7 +13,7 @@
 //!
 //! # Failure
 //!
-//! Overlapping sets, or indices outside of the region, are refused, and the region comes back.
+//! Overlapping sets, or indices outside of the region, are refused.
 
 use std::cell::RefCell;
 use std::marker::PhantomData;
@@ -172,8 +172,17 @@ impl<T: Element, P: Place> Region<T, P> {
     /// # Errors
     ///
     /// [`Error::OutOfBounds`], [`Error::Invalid`] if two sets overlap, or [`Error::Device`] if memory is too short (a part
-    /// has a bit for each element of the whole region); the region comes back.
-    pub fn partition<const N: usize>(
+    /// has a bit for each element of the whole region). The region is gone then.
+    pub fn partition<const N: usize>(self, sets: [IndexSet; N]) -> Result<[Part<T, P>; N]> {
+        self.try_partition(sets).map_err(Rejected::into_error)
+    }
+
+    /// As [`Region::partition`], but the region comes back if it fails.
+    ///
+    /// # Errors
+    ///
+    /// As [`Region::partition`].
+    pub fn try_partition<const N: usize>(
         self,
         sets: [IndexSet; N],
     ) -> Result<[Part<T, P>; N], Rejected<Self>> {
@@ -206,13 +215,27 @@ impl<T: Element, P: Place> Region<T, P> {
     ///
     /// # Errors
     ///
-    /// [`Error::Invalid`] if they are not the parts of one partition, in their order; they come back.
+    /// [`Error::Invalid`] if they are not the parts of one partition, in their order. They are gone then.
     ///
     /// # Panics
     ///
     /// If `N` is 0.
     #[track_caller]
-    pub fn reunite<const N: usize>(
+    pub fn reunite<const N: usize>(parts: [Part<T, P>; N]) -> Result<Self> {
+        Self::try_reunite(parts).map_err(Rejected::into_error)
+    }
+
+    /// As [`Region::reunite`], but the parts come back if it fails.
+    ///
+    /// # Errors
+    ///
+    /// As [`Region::reunite`].
+    ///
+    /// # Panics
+    ///
+    /// If `N` is 0.
+    #[track_caller]
+    pub fn try_reunite<const N: usize>(
         parts: [Part<T, P>; N],
     ) -> Result<Self, Rejected<[Part<T, P>; N]>> {
         let whole = &parts[0].whole;
@@ -286,9 +309,18 @@ impl<T: Element, D: Device> Part<T, OnHost<D>> {
     ///
     /// # Errors
     ///
-    /// [`Error::Capturing`] while the stream is captured, [`Error::Invalid`] if it is a stream of another device; the
-    /// part comes back.
-    pub fn on<'s>(self, stream: &Stream<'s, D>) -> Result<Part<T, On<'s, D>>, Rejected<Self>> {
+    /// [`Error::Capturing`] while the stream is captured, [`Error::Invalid`] if it is a stream of another device. The
+    /// part is gone then.
+    pub fn on<'s>(self, stream: &Stream<'s, D>) -> Result<Part<T, On<'s, D>>> {
+        self.try_on(stream).map_err(Rejected::into_error)
+    }
+
+    /// As [`Part::on`], but the part comes back if it fails.
+    ///
+    /// # Errors
+    ///
+    /// As [`Part::on`].
+    pub fn try_on<'s>(self, stream: &Stream<'s, D>) -> Result<Part<T, On<'s, D>>, Rejected<Self>> {
         match self.body.may_be_on(stream) {
             Ok(()) => Ok(self.settled(|body| body.home = Some(stream.raw().reclaim().clone()))),
             Err(error) => Err(Rejected::new(error, self)),
@@ -301,8 +333,20 @@ impl<'s, T: Element, D: Device> Part<T, On<'s, D>> {
     ///
     /// # Errors
     ///
-    /// What made the stream fail; [`Error::Capturing`]. The part comes back.
-    pub fn into_host(self, stream: &Stream<'s, D>) -> Result<Part<T, OnHost<D>>, Rejected<Self>> {
+    /// What made the stream fail; [`Error::Capturing`]. The part is gone then.
+    pub fn into_host(self, stream: &Stream<'s, D>) -> Result<Part<T, OnHost<D>>> {
+        self.try_into_host(stream).map_err(Rejected::into_error)
+    }
+
+    /// As [`Part::into_host`], but the part comes back if it fails, still on the stream.
+    ///
+    /// # Errors
+    ///
+    /// As [`Part::into_host`].
+    pub fn try_into_host(
+        self,
+        stream: &Stream<'s, D>,
+    ) -> Result<Part<T, OnHost<D>>, Rejected<Self>> {
         match (self.body.leave(stream)).and_then(|()| stream.synchronize_in(Call::IntoHost)) {
             Ok(()) => Ok(self.settled(|body| body.home = None)),
             Err(error) => Err(Rejected::new(error, self)),

@@ -11,8 +11,8 @@
 //!
 //! # Failure
 //!
-//! If the stream has failed, `into_host` gives the region back with the error. Its contents are then whatever the last
-//! work that was done has left.
+//! A call that takes a region, and fails, has dropped it. If its contents are still wanted, the call's twin gives it back:
+//! [`Region::try_into_host`] on a stream that has failed, say. They are then whatever the last work that was done has left.
 
 mod memory;
 
@@ -225,8 +225,17 @@ impl<T: Element, P: Place> Region<T, P> {
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfBounds`] if `at > len`; the region comes back.
-    pub fn split_at(mut self, at: usize) -> Result<(Self, Self), Rejected<Self>> {
+    /// [`Error::OutOfBounds`] if `at > len`. The region is gone then.
+    pub fn split_at(self, at: usize) -> Result<(Self, Self)> {
+        self.try_split_at(at).map_err(Rejected::into_error)
+    }
+
+    /// As [`Region::split_at`], but the region comes back if it fails.
+    ///
+    /// # Errors
+    ///
+    /// As [`Region::split_at`].
+    pub fn try_split_at(mut self, at: usize) -> Result<(Self, Self), Rejected<Self>> {
         let len = self.len();
         if at > len {
             return Err(Rejected::new(bounds("a region", at..at, len), self));
@@ -244,8 +253,17 @@ impl<T: Element, P: Place> Region<T, P> {
     ///
     /// # Errors
     ///
-    /// [`Error::Invalid`] if `next` does not begin where `self` ends; both come back.
-    pub fn join(mut self, next: Self) -> Result<Self, Rejected<(Self, Self)>> {
+    /// [`Error::Invalid`] if `next` does not begin where `self` ends. Both are gone then.
+    pub fn join(self, next: Self) -> Result<Self> {
+        self.try_join(next).map_err(Rejected::into_error)
+    }
+
+    /// As [`Region::join`], but both come back if it fails.
+    ///
+    /// # Errors
+    ///
+    /// As [`Region::join`].
+    pub fn try_join(mut self, next: Self) -> Result<Self, Rejected<(Self, Self)>> {
         let same = match (&self.body.block, &next.body.block) {
             (Some(a), Some(b)) => Arc::ptr_eq(a, b),
             // Regions of no elements have no memory, and their parts neither.
@@ -445,9 +463,18 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
     ///
     /// # Errors
     ///
-    /// [`Error::Capturing`] while the stream is captured, [`Error::Invalid`] if it is a stream of another device; the
-    /// region comes back.
-    pub fn on<'s>(
+    /// [`Error::Capturing`] while the stream is captured, [`Error::Invalid`] if it is a stream of another device. The
+    /// region is gone then.
+    pub fn on<'s>(self, stream: &Stream<'s, D>) -> Result<Region<T, On<'s, D>>> {
+        self.try_on(stream).map_err(Rejected::into_error)
+    }
+
+    /// As [`Region::on`], but the region comes back if it fails.
+    ///
+    /// # Errors
+    ///
+    /// As [`Region::on`].
+    pub fn try_on<'s>(
         mut self,
         stream: &Stream<'s, D>,
     ) -> Result<Region<T, On<'s, D>>, Rejected<Self>> {
@@ -490,8 +517,21 @@ impl<'s, T: Element, D: Device> Region<T, On<'s, D>> {
     ///
     /// # Errors
     ///
-    /// What made the stream fail; [`Error::Capturing`] while it is captured. The region comes back, still on the stream.
-    pub fn into_host(self, stream: &Stream<'s, D>) -> Result<Region<T, OnHost<D>>, Rejected<Self>> {
+    /// What made the stream fail; [`Error::Capturing`] while it is captured. The region is gone then: its memory is freed
+    /// when the stream has passed.
+    pub fn into_host(self, stream: &Stream<'s, D>) -> Result<Region<T, OnHost<D>>> {
+        self.try_into_host(stream).map_err(Rejected::into_error)
+    }
+
+    /// As [`Region::into_host`], but the region comes back if it fails, still on the stream.
+    ///
+    /// # Errors
+    ///
+    /// As [`Region::into_host`].
+    pub fn try_into_host(
+        self,
+        stream: &Stream<'s, D>,
+    ) -> Result<Region<T, OnHost<D>>, Rejected<Self>> {
         match (self.body.leave(stream)).and_then(|()| stream.synchronize_in(Call::IntoHost)) {
             Ok(()) => Ok(self.at_host()),
             Err(error) => Err(Rejected::new(error, self)),
@@ -505,6 +545,19 @@ impl<'s, T: Element, D: Device> Region<T, On<'s, D>> {
     ///
     /// As [`Region::into_host`].
     pub fn into_host_async<'a>(
+        self,
+        stream: &'a Stream<'s, D>,
+    ) -> impl Future<Output = Result<Region<T, OnHost<D>>>> + Send + use<'a, 's, T, D> {
+        let host = self.try_into_host_async(stream);
+        async move { host.await.map_err(Rejected::into_error) }
+    }
+
+    /// As [`Region::into_host_async`], but the region comes back if it fails, still on the stream.
+    ///
+    /// # Errors
+    ///
+    /// As [`Region::into_host`].
+    pub fn try_into_host_async<'a>(
         self,
         stream: &'a Stream<'s, D>,
     ) -> impl Future<Output = Result<Region<T, OnHost<D>>, Rejected<Self>>> + Send + use<'a, 's, T, D>

@@ -100,7 +100,7 @@ mod tests {
             let small = IndexSet::from_indices([0, 7]).unwrap();
             for sets in [[small.clone(), IndexSet::from_indices([1]).unwrap()], sets] {
                 short(&mut || {
-                    let parted = region.take().unwrap().partition(sets.clone());
+                    let parted = region.take().unwrap().try_partition(sets.clone());
                     let refused = parted.err().unwrap();
                     is_short(Err::<(), _>(refused.error));
                     region = Some(refused.value);
@@ -128,7 +128,7 @@ mod tests {
             epoch.put(source.slice(0..10_000).unwrap(), to).unwrap();
             let end = Slot(0).at(30_000);
             epoch.put(source.slice(0..10).unwrap(), end).unwrap();
-            let refused = with_pieces_up_to(MOST, || epoch.complete(&s))
+            let refused = with_pieces_up_to(MOST, || epoch.try_complete(&s))
                 .err()
                 .unwrap();
             is_short(Err::<(), _>(refused.error));

@@ -167,7 +167,7 @@ fn rank<C: Control>(
         };
         until("nobody is asked", || plane.asked() > 0);
         plane.let_go();
-        let waited = exposed.wait(&s).map_err(Error::from);
+        let waited = exposed.wait(&s);
         match waited.and_then(|mut inbox| inbox.read(&s).map(drop)) {
             Err(Error::Wait(why)) => why.cause,
             Err(Error::Revoked { cause, .. }) => cause,

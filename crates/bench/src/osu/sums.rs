@@ -38,7 +38,7 @@ pub(super) fn measure<D: BenchDevice>(
         (graph, lent) = (Some(recorded), back);
     }
     let times = |lent, count| match &graph {
-        Some(graph) => graph.replay(&s, lent, count / RECORDED).map_err(Into::into),
+        Some(graph) => graph.replay(&s, lent, count / RECORDED),
         None => sums(&s, lent, count),
     };
     // As many before the clock, by which ranks begin together: a graph is made ready for so many replays when they are first

@@ -3,19 +3,23 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use tidegate_hal::device::{Device, DeviceError, Stream as _};
+use tidegate_hal::device::{Device, Stream as _};
 
-use super::lent::{rebrand, rebrand_ref, settle_tickets, touch};
-use crate::carry::{Carry, State, compare, identify, name_of};
+use super::lent::{settle_tickets, touch};
+use crate::carry::{Carry, State, compare, given_up, name_of, pair_given_up};
 use crate::epochs::RecordedEpochs;
+#[cfg(doc)]
+use crate::error::Cause;
 use crate::error::{Error, Rejected, Result};
 use crate::myself::Script;
 use crate::place::Brand;
 use crate::stream::{Noted, RecordedArms, Stream};
 
+pub(super) type RawGraph<D> = <<D as Device>::Stream as tidegate_hal::device::Stream>::Graph;
+
 /// A recorded step. It belongs to the stream with the brand `'s` (and the second one, if it was recorded with two).
 pub struct Graph<'s, D: Device> {
-    raw: Arc<<D::Stream as tidegate_hal::device::Stream>::Graph>,
+    raw: Arc<RawGraph<D>>,
     /// What must be armed at NICs for each replay.
     arms: RecordedArms<D>,
     /// What each replay does towards this rank itself.
@@ -34,187 +38,9 @@ pub struct PairGraph<'s, 't, D: Device> {
     other: Brand<'t>,
 }
 
-/// A recording, and what was lent to it; or an error, and what was lent, if it has come back.
-pub type Captured<G, R> = Result<(G, R), Rejected<Option<R>>>;
-
-impl<'s, D: Device> Stream<'s, D> {
-    /// Records one step: runs `step` with what it is lent, executing nothing. What `step` does besides (counting, say)
-    /// is done once, and not by replays.
-    ///
-    /// What a step uses it must be lent, and give back. "Borrowed data escapes outside of closure" (E0521), and "does not
-    /// live long enough" (E0597), say that it uses something that it was not lent, or the stream that records instead of
-    /// the one that it is given. The closure stands in the call itself: of one that is bound to a name first the
-    /// compiler does not see that it fits all streams.
-    ///
-    /// # Errors
-    ///
-    /// What `step` returns; [`Error::NotReplayable`]; [`Error::Device`] if the device cannot make a recording. What was
-    /// lent comes back, unless `step` has not given it back, or not as it was: that is lost, as if it had been dropped.
-    /// An epoch that was open revokes its window, and peers of a half that was not in an epoch wait for it until this
-    /// rank leaves, or a limit passes.
-    pub fn capture<R, F>(&mut self, lent: R, step: F) -> Captured<Graph<'s, D>, R>
-    where
-        R: Carry<'s, D>,
-        for<'c> R::At<'c>: Carry<'c, D, At<'s> = R>,
-        F: for<'c> FnOnce(&Stream<'c, D>, R::At<'c>) -> Result<R::At<'c>>,
-    {
-        let mut lent = lent;
-        let ids = identify(&mut lent);
-        let begun = (self.healthy())
-            .and_then(|()| settle_tickets(&mut lent, self))
-            .and_then(|()| Ok(self.raw().begin_capture(&[])?));
-        if let Err(error) = begun {
-            return Err(Rejected::new(error, Some(lent)));
-        }
-        let stream = &*self;
-        let recording = Recording {
-            stream,
-            side: None::<&Stream<'s, D>>,
-        };
-        let (recorded, returned) = recording.run(|| {
-            // What is still under way at the end of the step must be over where the next replay writes it; no replay,
-            // and nothing else, lies between. So the wait is recorded here, and no ticket leaves the recording.
-            let mut value = step(rebrand_ref(stream), rebrand(lent))?;
-            settle_tickets(&mut value, stream)?;
-            Ok(value)
-        });
-        let mut returned = returned.map_err(|error| Rejected::new(error, None))?;
-        let (count, differs) = compare(&mut returned, &ids);
-        if let Some(position) = differs {
-            let error = Error::NotReplayable {
-                lent: ids.len(),
-                returned: count,
-                position,
-                name: name_of(&mut returned, position),
-            };
-            return Err(Rejected::new(error, None));
-        }
-        // Nothing has been executed, and all is as it was lent.
-        let returned = rebrand(returned);
-        match recorded {
-            Ok((graph, noted)) => Ok((Graph::new(graph, noted, ids), returned)),
-            Err(error) => Err(Rejected::new(error, Some(returned))),
-        }
-    }
-
-    /// As [`Stream::capture`], on two streams: a pair is lent, of what is at home on the one and on the other. The step
-    /// may hand things over between them; each must be back at its end.
-    ///
-    /// # Errors
-    ///
-    /// As [`Stream::capture`].
-    pub fn capture_with<'t, R, Q, F>(
-        &mut self,
-        other: &mut Stream<'t, D>,
-        lent: (R, Q),
-        step: F,
-    ) -> Captured<PairGraph<'s, 't, D>, (R, Q)>
-    where
-        R: Carry<'s, D>,
-        for<'c> R::At<'c>: Carry<'c, D, At<'s> = R>,
-        Q: Carry<'t, D>,
-        for<'d> Q::At<'d>: Carry<'d, D, At<'t> = Q>,
-        F: for<'c, 'd> FnOnce(
-            &Stream<'c, D>,
-            &Stream<'d, D>,
-            (R::At<'c>, Q::At<'d>),
-        ) -> Result<(R::At<'c>, Q::At<'d>)>,
-    {
-        let (mut here, mut there) = lent;
-        let mut ids = identify(&mut here);
-        let apart = ids.len();
-        ids.extend(identify(&mut there));
-        let one_world = if self.world().is(other.world()) {
-            Ok(())
-        } else {
-            let what = "the two streams belong to different worlds".to_owned();
-            Err(Error::Invalid(what))
-        };
-        let begun = (self.healthy())
-            .and_then(|()| other.healthy())
-            .and(one_world)
-            .and_then(|()| settle_tickets(&mut here, self))
-            .and_then(|()| settle_tickets(&mut there, other))
-            .and_then(|()| Ok(self.raw().begin_capture(&[other.raw()])?));
-        if let Err(error) = begun {
-            return Err(Rejected::new(error, Some((here, there))));
-        }
-        let (stream, side) = (&*self, &*other);
-        let recording = Recording {
-            stream,
-            side: Some(side),
-        };
-        let (recorded, returned) = recording.run(|| {
-            let lent = (rebrand(here), rebrand(there));
-            let (mut here, mut there) = step(rebrand_ref(stream), rebrand_ref(side), lent)?;
-            settle_tickets(&mut here, stream)?;
-            settle_tickets(&mut there, side)?;
-            Ok((here, there))
-        });
-        let (mut here, mut there) = returned.map_err(|error| Rejected::new(error, None))?;
-        if let Err((returned, position)) = same_pair(&mut here, &mut there, &ids, apart) {
-            let error = Error::NotReplayable {
-                lent: ids.len(),
-                returned,
-                position,
-                name: name_in_pair(&mut here, &mut there, apart, position),
-            };
-            return Err(Rejected::new(error, None));
-        }
-        let returned = (rebrand(here), rebrand(there));
-        let (graph, noted) = match recorded {
-            Ok(recorded) => recorded,
-            Err(error) => return Err(Rejected::new(error, Some(returned))),
-        };
-        let graph = PairGraph {
-            one: Graph::new(graph, noted, ids),
-            apart,
-            other: PhantomData,
-        };
-        Ok((graph, returned))
-    }
-}
-
-/// A capture under way: ends it whatever the step does.
-struct Recording<'a, 's, 't, D: Device> {
-    stream: &'a Stream<'s, D>,
-    side: Option<&'a Stream<'t, D>>,
-}
-
-type RawGraph<D> = <<D as Device>::Stream as tidegate_hal::device::Stream>::Graph;
-
-/// What came of a capture: the recording, with what NICs must be armed with, and what the step gave back.
-type Outcome<D, X> = (Result<(RawGraph<D>, Noted<D>), DeviceError>, Result<X>);
-
-impl<D: Device> Recording<'_, '_, '_, D> {
-    fn run<X>(self, step: impl FnOnce() -> Result<X>) -> Outcome<D, X> {
-        let value = step();
-        let (graph, noted) = self.end();
-        std::mem::forget(self);
-        (graph.map(|graph| (graph, noted)), value)
-    }
-
-    fn end(&self) -> (Result<RawGraph<D>, DeviceError>, Noted<D>) {
-        let others: Vec<_> = self.side.iter().map(|side| side.raw()).collect();
-        let graph = self.stream.raw().end_capture(&others);
-        let mut noted = self.stream.noted();
-        if let Some(side) = self.side {
-            noted.extend(side.noted());
-        }
-        (graph, noted)
-    }
-}
-
-impl<D: Device> Drop for Recording<'_, '_, '_, D> {
-    fn drop(&mut self) {
-        // Only when the step panics.
-        drop(self.end());
-    }
-}
-
 /// Compares two values with one list, of which the first's part ends `apart`. If they differ: how many things there are
 /// in both, and where the first is that differs.
-fn same_pair<'s, 't, D: Device>(
+pub(super) fn same_pair<'s, 't, D: Device>(
     here: &mut impl Carry<'s, D>,
     there: &mut impl Carry<'t, D>,
     ids: &[(u64, State)],
@@ -227,7 +53,7 @@ fn same_pair<'s, 't, D: Device>(
 }
 
 /// As [`name_of`], of two values of which the first's part ends `apart`.
-fn name_in_pair<'s, 't, D: Device>(
+pub(super) fn name_in_pair<'s, 't, D: Device>(
     here: &mut impl Carry<'s, D>,
     there: &mut impl Carry<'t, D>,
     apart: usize,
@@ -240,7 +66,7 @@ fn name_in_pair<'s, 't, D: Device>(
 }
 
 impl<'s, D: Device> Graph<'s, D> {
-    fn new(raw: RawGraph<D>, noted: Noted<D>, ids: Vec<(u64, State)>) -> Self {
+    pub(super) fn new(raw: RawGraph<D>, noted: Noted<D>, ids: Vec<(u64, State)>) -> Self {
         Graph {
             raw: Arc::new(raw),
             arms: RecordedArms::new(noted.arms),
@@ -257,8 +83,23 @@ impl<'s, D: Device> Graph<'s, D> {
     ///
     /// [`Error::OtherGraph`] if `lent` is something else; [`Error::LastEpoch`] if a window in it would have more epochs than its
     /// counters hold; [`Error::SelfDeadlock`] if one of the replays would wait for what
-    /// this rank could only do behind it; what made the stream fail. `lent` comes back.
+    /// this rank could only do behind it; [`Error::Device`]; what made the stream fail. `lent` is gone then, and the windows
+    /// that it has halves of are revoked for all ranks ([`Cause::NotEnqueued`]).
     pub fn replay<R: Carry<'s, D>>(
+        &self,
+        stream: &Stream<'s, D>,
+        lent: R,
+        times: u64,
+    ) -> Result<R> {
+        self.try_replay(stream, lent, times).map_err(given_up)
+    }
+
+    /// As [`Graph::replay`], but has no effect if it fails: `lent` comes back.
+    ///
+    /// # Errors
+    ///
+    /// As [`Graph::replay`].
+    pub fn try_replay<R: Carry<'s, D>>(
         &self,
         stream: &Stream<'s, D>,
         lent: R,
@@ -313,6 +154,14 @@ impl<'s, D: Device> Graph<'s, D> {
 }
 
 impl<'s, 't, D: Device> PairGraph<'s, 't, D> {
+    pub(super) fn new(one: Graph<'s, D>, apart: usize) -> Self {
+        PairGraph {
+            one,
+            apart,
+            other: PhantomData,
+        }
+    }
+
     /// As [`Graph::replay`], on both streams.
     ///
     /// A device may let neither stream go on before both are through a replay, or through one of its times (GPUs do).
@@ -323,6 +172,21 @@ impl<'s, 't, D: Device> PairGraph<'s, 't, D> {
     ///
     /// As [`Graph::replay`].
     pub fn replay<R: Carry<'s, D>, Q: Carry<'t, D>>(
+        &self,
+        stream: &Stream<'s, D>,
+        other: &Stream<'t, D>,
+        lent: (R, Q),
+        times: u64,
+    ) -> Result<(R, Q)> {
+        (self.try_replay(stream, other, lent, times)).map_err(pair_given_up)
+    }
+
+    /// As [`PairGraph::replay`], but has no effect if it fails: `lent` comes back.
+    ///
+    /// # Errors
+    ///
+    /// As [`Graph::replay`].
+    pub fn try_replay<R: Carry<'s, D>, Q: Carry<'t, D>>(
         &self,
         stream: &Stream<'s, D>,
         other: &Stream<'t, D>,

@@ -3,7 +3,9 @@
 use tidegate_hal::device::{Device, Stream as _};
 
 use super::lent::{settle, settle_tickets};
-use crate::carry::{Carry, own_halves};
+use crate::carry::{Carry, given_up, own_halves};
+#[cfg(doc)]
+use crate::error::Cause;
 use crate::error::{Error, Rejected, Result};
 use crate::myself::Act;
 use crate::stream::Stream;
@@ -17,8 +19,18 @@ impl<'s, D: Device> Stream<'s, D> {
     /// [`Error::Device`]; [`Error::Capturing`] if one of the two is being captured without the other; [`Error::Invalid`] if they
     /// belong to different worlds; [`Error::SelfDeadlock`] if one half of a window joins the other on its stream, and
     /// one of the two streams waits for what the other half has still to do, or if it comes where the other half has
-    /// left such a wait behind. The value comes back.
-    pub fn hand_off<'t, X: Carry<'s, D>>(
+    /// left such a wait behind. The value is gone then, and the windows that it has halves of are revoked for all ranks
+    /// ([`Cause::NotEnqueued`]).
+    pub fn hand_off<'t, X: Carry<'s, D>>(&self, value: X, to: &Stream<'t, D>) -> Result<X::At<'t>> {
+        self.try_hand_off(value, to).map_err(given_up)
+    }
+
+    /// As [`Stream::hand_off`], but has no effect if it fails: the value comes back.
+    ///
+    /// # Errors
+    ///
+    /// As [`Stream::hand_off`].
+    pub fn try_hand_off<'t, X: Carry<'s, D>>(
         &self,
         mut value: X,
         to: &Stream<'t, D>,

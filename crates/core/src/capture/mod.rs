@@ -33,9 +33,11 @@
 mod graph;
 mod hand_off;
 mod lent;
+mod record;
 
 pub use crate::carry::{Carry, Visitor};
-pub use graph::{Captured, Graph, PairGraph};
+pub use graph::{Graph, PairGraph};
+pub use record::Captured;
 
 #[cfg(doc)]
 use crate::error::Error;

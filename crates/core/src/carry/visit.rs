@@ -9,6 +9,7 @@ use crate::myself::Myself;
 use crate::nic::{Line, Tickets, Touch};
 use crate::place::Brand;
 use crate::side::Side;
+use crate::stake::Stake;
 
 /// Things that are at home on one stream and can be carried over to another, or into a capture: regions and their parts,
 /// window halves, epochs that are open on the target's side, barriers and all-reduces, and structs of them
@@ -54,6 +55,8 @@ enum Purpose<'a, D: Device> {
     Clear,
     /// Lists the window halves whose peer is this rank itself.
     Own(&'a mut Vec<(Side, Arc<Myself<D>>)>),
+    /// Lists what peers have of its window halves.
+    Stakes(&'a mut Vec<Stake<D>>),
     /// Looks for the name of one of them, for an error.
     Name(&'a mut Name),
 }
@@ -152,7 +155,7 @@ impl<D: Device> Visitor<'_, D> {
                     name.found.get_or_insert_with(|| name.path.join("."));
                 }
             },
-            Purpose::Gather(_) | Purpose::Clear | Purpose::Own(_) => {}
+            Purpose::Gather(_) | Purpose::Clear | Purpose::Own(_) | Purpose::Stakes(_) => {}
         }
     }
 
@@ -163,6 +166,13 @@ impl<D: Device> Visitor<'_, D> {
             Purpose::Settle(to, _) => myself.moved(side, Arc::as_ptr(to).addr()),
             Purpose::Own(halves) => halves.push((side, myself.clone())),
             _ => {}
+        }
+    }
+
+    /// A window half, and what peers have of it.
+    pub(crate) fn stake(&mut self, stake: impl FnOnce() -> Stake<D>) {
+        if let Purpose::Stakes(stakes) = &mut self.0 {
+            stakes.push(stake());
         }
     }
 
@@ -183,6 +193,13 @@ pub(crate) fn own_halves<'s, D: Device, X: Carry<'s, D>>(
     let mut halves = Vec::new();
     value.visit(&mut Visitor(Purpose::Own(&mut halves)));
     halves
+}
+
+/// What peers have of the window halves in a value.
+pub(crate) fn stakes<'s, D: Device, X: Carry<'s, D>>(value: &mut X) -> Vec<Stake<D>> {
+    let mut stakes = Vec::new();
+    value.visit(&mut Visitor(Purpose::Stakes(&mut stakes)));
+    stakes
 }
 
 /// The lines of all tickets in a value.

@@ -40,7 +40,7 @@ use crate::nic::Touch;
 use crate::place::On;
 use crate::region::Region;
 use crate::stream::{Stream, prepare_wait};
-use crate::window::{BySlot, Inbox, Outbox, Slot, Window, check_op, exchange};
+use crate::window::{BySlot, Inbox, Outbox, Slot, Window, check_op, try_exchange};
 
 /// The most bytes of a vector.
 const LONGEST: usize = 1 << 20;
@@ -275,7 +275,7 @@ impl<'s, T: Arithmetic, D: Device> AllReduce<'s, T, D> {
         let mut slots = 0..outbox.slots() as u32;
         let mut epoch = outbox.start();
         let exchanged = match slots.try_for_each(|slot| epoch.put(&*x, Slot(slot))) {
-            Ok(()) => exchange(stream, inbox, epoch),
+            Ok(()) => try_exchange(stream, inbox, epoch),
             Err(error) => Err(Rejected::new(error, (inbox, epoch))),
         };
         let (inbox, _) = match exchanged {

@@ -32,12 +32,12 @@ fn parts_are_checked_used_and_put_together() {
     World::<Host>::local(1, |world| {
         let region = Region::from_slice(&world, &[0u32, 1, 2, 3, 4, 5]).unwrap();
         let region = region
-            .partition([set(&[0..3]), set(&[2..4])])
+            .try_partition([set(&[0..3]), set(&[2..4])])
             .err()
             .unwrap()
             .value;
         let region = region
-            .partition([set(&[0..3]), set(&[4..7])])
+            .try_partition([set(&[0..3]), set(&[4..7])])
             .err()
             .unwrap()
             .value;
@@ -61,7 +61,7 @@ fn parts_are_checked_used_and_put_together() {
         assert!(low.with(&layout).is_ok());
         assert!(low.with(&Layout::strided(1, &[(2, 1)]).unwrap()).is_err());
         let (low, high) = (low.into_host(&a).unwrap(), high.into_host(&b).unwrap());
-        let [high, low] = Region::reunite([high, low]).err().unwrap().value;
+        let [high, low] = Region::try_reunite([high, low]).err().unwrap().value;
         let whole = Region::reunite([low, high]).unwrap();
         assert_eq!(whole[..], [0, 1, 2, 70, 4, 14]);
     });

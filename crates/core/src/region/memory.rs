@@ -61,20 +61,16 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfBounds`] if the block has not so many; the block comes back.
+    /// [`Error::OutOfBounds`] if the block has not so many. The block is dropped then.
     ///
     /// # Safety
     ///
     /// The block is of the world's device, and nothing else accesses its memory as long as the region, or a stream's
     /// work with it, lasts.
-    pub unsafe fn adopt(
-        world: &World<D>,
-        block: D::Block,
-        len: usize,
-    ) -> Result<Self, Rejected<D::Block>> {
+    pub unsafe fn adopt(world: &World<D>, block: D::Block, len: usize) -> Result<Self> {
         let room = block.bytes() / size_of::<T>();
         if len > room {
-            return Err(Rejected::new(bounds("a block", 0..len, room), block));
+            return Err(bounds("a block", 0..len, room));
         }
         Ok(Self::over(
             (len != 0).then(|| Arc::new(block)),
@@ -87,8 +83,17 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
     ///
     /// # Errors
     ///
-    /// [`Error::Invalid`] if other parts of it are about, or the region is empty; the region comes back.
-    pub fn into_block(mut self) -> Result<D::Block, Rejected<Self>> {
+    /// [`Error::Invalid`] if other parts of it are about, or the region is empty. The region is gone then.
+    pub fn into_block(self) -> Result<D::Block> {
+        self.try_into_block().map_err(Rejected::into_error)
+    }
+
+    /// As [`Region::into_block`], but the region comes back if it fails.
+    ///
+    /// # Errors
+    ///
+    /// As [`Region::into_block`].
+    pub fn try_into_block(mut self) -> Result<D::Block, Rejected<Self>> {
         let block = self.body.block.take().map(Arc::try_unwrap);
         match block {
             Some(Ok(block)) => Ok(block),
@@ -122,8 +127,17 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
     ///
     /// # Errors
     ///
-    /// [`Error::Device`], if the device cannot be read; the region comes back. On the host none.
-    pub fn into_vec(mut self) -> Result<Vec<T>, Rejected<Self>> {
+    /// [`Error::Device`], if the device cannot be read. The region is gone then. On the host none.
+    pub fn into_vec(self) -> Result<Vec<T>> {
+        self.try_into_vec().map_err(Rejected::into_error)
+    }
+
+    /// As [`Region::into_vec`], but the region comes back if it fails.
+    ///
+    /// # Errors
+    ///
+    /// As [`Region::into_vec`].
+    pub fn try_into_vec(mut self) -> Result<Vec<T>, Rejected<Self>> {
         let len = self.len();
         if self.body.offset == 0 && self.body.outstanding().is_none() {
             // They keep the memory, and stand for nothing any more.

@@ -10,7 +10,7 @@
 //!
 //! The queue of a host stream holds up to 2^20 items that have not been done. Most calls that enqueue take one item; an
 //! all-reduce, and a call that waits for what a NIC still reads, take a few. A replay takes one, however many times it
-//! replays. An item takes 112 bytes, beside what a large closure needs. A call beyond the limit returns [`DeviceError::QueueFull`](tidegate_hal::device::DeviceError::QueueFull) and gives back what it was given;
+//! replays. An item takes 112 bytes, beside what a large closure needs. A call beyond the limit returns [`DeviceError::QueueFull`](tidegate_hal::device::DeviceError::QueueFull);
 //! [`Stream::synchronize`] makes room.
 //!
 //! The driver of a GPU takes about 1,024 launches a stream. The call after that blocks until the stream has gone on. If

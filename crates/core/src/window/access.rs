@@ -12,6 +12,8 @@ use super::outbox::{Outbox, OutboxBody, settle};
 use super::source::{IntoSource, IntoSourceMut, Source, distinct};
 use super::{Atomic, ByRange, BySlot, Discipline, Held, Kind, submit_armed};
 use crate::element::{Arithmetic, Element};
+#[cfg(doc)]
+use crate::error::Cause;
 use crate::error::{Error, Rejected, Result};
 use crate::layout::Layout;
 use crate::myself::Act;
@@ -279,18 +281,41 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, K, D> {
     ///
     /// [`Error::Overlap`], [`Error::NotInGroup`]; [`Error::SelfDeadlock`] if this rank is a target itself, its inbox is at
     /// home on this stream, too, and its post has not been enqueued (or with two buffers, that of the epoch before);
-    /// [`Error::Revoked`], or what made the stream fail. The epoch comes back, still open (and dropping it revokes the window); nothing has been enqueued.
-    pub fn complete(
+    /// [`Error::Revoked`], [`Error::LastEpoch`], [`Error::Device`], or what made the stream fail. The epoch is gone then,
+    /// and the window is revoked for all ranks, so that no target waits for it ([`Cause::NotEnqueued`]).
+    pub fn complete(self, stream: &Stream<'s, D>) -> Result<Outbox<'s, T, K, D>> {
+        self.try_complete(stream)
+            .map_err(|Rejected { error, value }| {
+                value.give_up(&error);
+                error
+            })
+    }
+
+    /// As [`Access::complete`], but has no effect if it fails: the epoch comes back, still open (and dropping it revokes the
+    /// window).
+    ///
+    /// # Errors
+    ///
+    /// As [`Access::complete`].
+    pub fn try_complete(
         mut self,
         stream: &Stream<'s, D>,
     ) -> Result<Outbox<'s, T, K, D>, Rejected<Self>> {
-        match self.try_complete(stream) {
+        match self.enqueue(stream) {
             Ok(()) => Ok(self.into_outbox()),
             Err(error) => Err(Rejected::new(error, self)),
         }
     }
 
-    fn try_complete(&mut self, stream: &Stream<'s, D>) -> Result<()> {
+    /// A call has failed with this error, and does not give the epoch back.
+    #[cold]
+    pub(super) fn give_up(self, error: &Error) {
+        if self.is_awaited() {
+            self.held.half.stake(true).give_up(error);
+        }
+    }
+
+    fn enqueue(&mut self, stream: &Stream<'s, D>) -> Result<()> {
         let body = &mut *self.held;
         body.half.ready(stream)?;
         if let Some(myself) = body.own() {
@@ -601,10 +626,16 @@ fn same_count<D: Device>(half: &super::Half<D>, src: usize, dst: usize) -> Resul
     }
 }
 
+impl<T, K, D: Device> Access<'_, '_, T, K, D> {
+    /// Whether a target may wait for it: behind the last epoch with all of its targets none of them waits for another one.
+    fn is_awaited(&self) -> bool {
+        !self.held.half.epochs.are_over(self.held.some())
+    }
+}
+
 impl<T, K, D: Device> Drop for Access<'_, '_, T, K, D> {
     fn drop(&mut self) {
-        // Behind the last epoch with all of its targets none of them waits for another one.
-        if !self.held.is_taken() && !self.held.half.epochs.are_over(self.held.some()) {
+        if !self.held.is_taken() && self.is_awaited() {
             self.held.half.revoke("an `Access` before its complete");
         }
     }

@@ -9,12 +9,13 @@ use super::access::Access;
 use super::inbox::Inbox;
 use super::outbox::{Outbox, settle};
 use super::{Discipline, submit_armed};
+use crate::carry::given_up;
 use crate::element::Element;
 use crate::error::{Rejected, Result};
 use crate::myself::{Act, Myself};
 use crate::stream::Stream;
 
-/// What a refused [`exchange`] gives back.
+/// What a refused [`try_exchange`] gives back.
 pub type Refused<'s, 'b, T, K, D> = Rejected<(Inbox<'s, T, K, D>, Access<'s, 'b, T, K, D>)>;
 
 /// Posts the inbox to all its origins, completes the epoch, and waits for the origins, as *one* batch: on a GPU one
@@ -23,20 +24,39 @@ pub type Refused<'s, 'b, T, K, D> = Rejected<(Inbox<'s, T, K, D>, Access<'s, 'b,
 /// # Errors
 ///
 /// As [`Inbox::post`], [`Access::complete`] and [`Exposed::wait`](super::Exposed::wait) (an epoch that leaves this
-/// rank out where it is an origin itself completes nothing towards it); both come back, and nothing has been enqueued.
+/// rank out where it is an origin itself completes nothing towards it). Both are gone then, nothing has been enqueued, and
+/// the window is revoked for all ranks ([`Cause::NotEnqueued`](crate::error::Cause::NotEnqueued)).
 #[expect(clippy::type_complexity, reason = "the two halves, plainly")]
-pub fn exchange<'s, 'b, T: Element, K: Discipline, D: Device>(
+pub fn exchange<'s, T: Element, K: Discipline, D: Device>(
+    stream: &Stream<'s, D>,
+    inbox: Inbox<'s, T, K, D>,
+    epoch: Access<'s, '_, T, K, D>,
+) -> Result<(Inbox<'s, T, K, D>, Outbox<'s, T, K, D>)> {
+    try_exchange(stream, inbox, epoch).map_err(|Rejected { error, value }| {
+        let (inbox, epoch) = value;
+        epoch.give_up(&error);
+        given_up(Rejected::new(error, inbox))
+    })
+}
+
+/// As [`exchange`], but has no effect if it fails: both come back.
+///
+/// # Errors
+///
+/// As [`exchange`].
+#[expect(clippy::type_complexity, reason = "the two halves, plainly")]
+pub fn try_exchange<'s, 'b, T: Element, K: Discipline, D: Device>(
     stream: &Stream<'s, D>,
     mut inbox: Inbox<'s, T, K, D>,
     mut epoch: Access<'s, 'b, T, K, D>,
 ) -> Result<(Inbox<'s, T, K, D>, Outbox<'s, T, K, D>), Refused<'s, 'b, T, K, D>> {
-    match try_exchange(stream, &mut inbox, &mut epoch) {
+    match enqueue(stream, &mut inbox, &mut epoch) {
         Ok(()) => Ok((inbox, epoch.into_outbox())),
         Err(error) => Err(Rejected::new(error, (inbox, epoch))),
     }
 }
 
-fn try_exchange<'s, T: Element, K: Discipline, D: Device>(
+fn enqueue<'s, T: Element, K: Discipline, D: Device>(
     stream: &Stream<'s, D>,
     inbox: &mut Inbox<'s, T, K, D>,
     epoch: &mut Access<'s, '_, T, K, D>,

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use tidegate_hal::batch::{Batch, Landed};
-use tidegate_hal::device::{Device, Fault, Reclaim};
+use tidegate_hal::device::{Device, Reclaim};
 use tidegate_hal::memory::Ptr;
 
 use super::group::Group;
@@ -16,6 +16,7 @@ use crate::myself::Myself;
 use crate::nic::Line;
 use crate::place::Brand;
 use crate::side::Side;
+use crate::stake::Stake;
 use crate::stream::{Arm, Stream, armed};
 use crate::world::{Watched, World};
 
@@ -87,19 +88,20 @@ impl<D: Device> Half<D> {
 
     /// A token of an open epoch is being dropped: `token` says which, and before what.
     pub(super) fn revoke(&self, token: &str) {
-        if !self.world.process().is_this() {
-            return;
-        }
-        let (rank, token) = (self.world.rank(), token.to_owned());
-        let cause = match self.home.fault() {
-            // It is dropped because it cannot be closed any more: whoever asks is to hear what came first.
-            Some(Fault::Wait { tag, .. }) => self.world.cause_of(tag),
-            Some(fault @ Fault::Kernel(_)) => self.world.cause_of_kernel(&fault),
-            // Nobody has dropped it on purpose.
-            _ if std::thread::panicking() => Cause::Panicked { rank, token },
-            _ => Cause::Dropped { rank, token },
-        };
-        self.world.revoke(&self.window, cause);
+        self.stake(true).revoke(|rank| {
+            let token = token.to_owned();
+            match std::thread::panicking() {
+                // Nobody has dropped it on purpose.
+                true => Cause::Panicked { rank, token },
+                false => Cause::Dropped { rank, token },
+            }
+        });
+    }
+
+    /// What peers have of this half; `open` if it is in an epoch, in which they may wait for it.
+    pub(super) fn stake(&self, open: bool) -> Stake<D> {
+        let awaited = open || !self.peers.is_empty() && !self.epochs.are_over(None);
+        Stake::new(&self.world, &self.window, &self.home, awaited)
     }
 
     /// The indices of a group's ranks among the peers.

@@ -13,9 +13,11 @@ use super::view::{Slots, Table};
 use super::{
     Atomic, Body, ByRange, BySlot, Discipline, Group, Half, Held, Peer, Way, submit, submit_armed,
 };
-use crate::carry::{Carry, State, Visitor};
+use crate::carry::{Carry, State, Visitor, given_up};
 use crate::element::Element;
-use crate::error::{Cause, Error, Rejected, Result};
+#[cfg(doc)]
+use crate::error::Cause;
+use crate::error::{Error, Rejected, Result};
 use crate::myself::{Act, Myself};
 use crate::side::Side;
 use crate::stream::{Arm, Stream};
@@ -330,10 +332,7 @@ impl<'s, T: Element, K: Discipline, D: Device> Inbox<'s, T, K, D> {
 
     /// Revokes the window: this rank could not enqueue what belongs to an epoch that it has enqueued.
     pub(crate) fn revoke(&self, error: &Error) {
-        let half = &self.held.half;
-        let (rank, reason) = (half.world.rank(), error.to_string());
-        let cause = Cause::NotEnqueued { rank, reason };
-        half.world.revoke(&half.window, cause);
+        self.held.half.stake(true).give_up(error);
     }
 
     /// The ranks that put into it, ascending.
@@ -346,8 +345,18 @@ impl<'s, T: Element, K: Discipline, D: Device> Inbox<'s, T, K, D> {
     ///
     /// # Errors
     ///
-    /// [`Error::Revoked`], or what made the stream fail. The inbox comes back.
-    pub fn post(self, stream: &Stream<'s, D>) -> Result<Exposed<'s, T, K, D>, Rejected<Self>> {
+    /// [`Error::Revoked`], [`Error::LastEpoch`], [`Error::Device`], or what made the stream fail. The inbox is gone then,
+    /// and the window is revoked for all ranks, so that no origin waits for it ([`Cause::NotEnqueued`]).
+    pub fn post(self, stream: &Stream<'s, D>) -> Result<Exposed<'s, T, K, D>> {
+        self.try_post(stream).map_err(given_up)
+    }
+
+    /// As [`Inbox::post`], but has no effect if it fails: the inbox comes back.
+    ///
+    /// # Errors
+    ///
+    /// As [`Inbox::post`].
+    pub fn try_post(self, stream: &Stream<'s, D>) -> Result<Exposed<'s, T, K, D>, Rejected<Self>> {
         self.post_group(stream, None)
     }
 
@@ -356,7 +365,16 @@ impl<'s, T: Element, K: Discipline, D: Device> Inbox<'s, T, K, D> {
     /// # Errors
     ///
     /// [`Error::NotInGroup`], and as [`Inbox::post`].
-    pub fn post_to(
+    pub fn post_to(self, stream: &Stream<'s, D>, group: &Group) -> Result<Exposed<'s, T, K, D>> {
+        self.try_post_to(stream, group).map_err(given_up)
+    }
+
+    /// As [`Inbox::post_to`], but has no effect if it fails: the inbox comes back.
+    ///
+    /// # Errors
+    ///
+    /// As [`Inbox::post_to`].
+    pub fn try_post_to(
         self,
         stream: &Stream<'s, D>,
         group: &Group,
@@ -400,9 +418,17 @@ impl<'s, T: Element, K: Discipline, D: Device> Inbox<'s, T, K, D> {
     ///
     /// As [`Inbox::post`]; [`Error::SelfDeadlock`] if this rank is an origin itself, and its outbox is at home on this
     /// stream, too, without such a complete; and [`Error::Device`] where the batch has more lanes than the stream may
-    /// carry out at a time (post and wait apart need half as many). The inbox comes back, and nothing has been
-    /// enqueued.
-    pub fn expose(self, stream: &Stream<'s, D>) -> Result<Self, Rejected<Self>> {
+    /// carry out at a time (post and wait apart need half as many).
+    pub fn expose(self, stream: &Stream<'s, D>) -> Result<Self> {
+        self.try_expose(stream).map_err(given_up)
+    }
+
+    /// As [`Inbox::expose`], but has no effect if it fails: the inbox comes back.
+    ///
+    /// # Errors
+    ///
+    /// As [`Inbox::expose`].
+    pub fn try_expose(self, stream: &Stream<'s, D>) -> Result<Self, Rejected<Self>> {
         self.expose_group(stream, None)
     }
 
@@ -411,7 +437,20 @@ impl<'s, T: Element, K: Discipline, D: Device> Inbox<'s, T, K, D> {
     /// # Errors
     ///
     /// As [`Inbox::post_to`] and [`Inbox::expose`].
-    pub fn expose_to(self, stream: &Stream<'s, D>, group: &Group) -> Result<Self, Rejected<Self>> {
+    pub fn expose_to(self, stream: &Stream<'s, D>, group: &Group) -> Result<Self> {
+        self.try_expose_to(stream, group).map_err(given_up)
+    }
+
+    /// As [`Inbox::expose_to`], but has no effect if it fails: the inbox comes back.
+    ///
+    /// # Errors
+    ///
+    /// As [`Inbox::expose_to`].
+    pub fn try_expose_to(
+        self,
+        stream: &Stream<'s, D>,
+        group: &Group,
+    ) -> Result<Self, Rejected<Self>> {
         self.expose_group(stream, Some(group))
     }
 
@@ -485,9 +524,22 @@ impl<'s, T: Element, K: Discipline, D: Device> Exposed<'s, T, K, D> {
     /// # Errors
     ///
     /// [`Error::SelfDeadlock`] if this rank is an origin itself, its outbox is at home on this stream, too, and its
-    /// complete has not been enqueued: that could only come behind the wait. [`Error::Revoked`], or what made the
-    /// stream fail. The exposure comes back (and dropping it revokes the window).
-    pub fn wait(mut self, stream: &Stream<'s, D>) -> Result<Inbox<'s, T, K, D>, Rejected<Self>> {
+    /// complete has not been enqueued: that could only come behind the wait. [`Error::Revoked`], [`Error::Device`], or
+    /// what made the stream fail. The exposure is gone then, and the window is revoked for all ranks
+    /// ([`Cause::NotEnqueued`]).
+    pub fn wait(self, stream: &Stream<'s, D>) -> Result<Inbox<'s, T, K, D>> {
+        self.try_wait(stream).map_err(given_up)
+    }
+
+    /// As [`Exposed::wait`], but has no effect if it fails: the exposure comes back (and dropping it revokes the window).
+    ///
+    /// # Errors
+    ///
+    /// As [`Exposed::wait`].
+    pub fn try_wait(
+        mut self,
+        stream: &Stream<'s, D>,
+    ) -> Result<Inbox<'s, T, K, D>, Rejected<Self>> {
         let body = &mut *self.held;
         let waited = (body.half.ready(stream))
             .and_then(|()| body.admit(stream, &[Act::Wait]))
@@ -511,8 +563,20 @@ impl<'s, T: Element, K: Discipline, D: Device> Exposed<'s, T, K, D> {
     ///
     /// # Errors
     ///
-    /// [`Error::Capturing`], and as [`Exposed::wait`]. The exposure comes back.
-    pub fn test(mut self, stream: &Stream<'s, D>) -> Result<Tested<'s, T, K, D>, Rejected<Self>> {
+    /// [`Error::Capturing`], and as [`Exposed::wait`].
+    pub fn test(self, stream: &Stream<'s, D>) -> Result<Tested<'s, T, K, D>> {
+        self.try_test(stream).map_err(given_up)
+    }
+
+    /// As [`Exposed::test`], but has no effect if it fails: the exposure comes back.
+    ///
+    /// # Errors
+    ///
+    /// As [`Exposed::test`].
+    pub fn try_test(
+        mut self,
+        stream: &Stream<'s, D>,
+    ) -> Result<Tested<'s, T, K, D>, Rejected<Self>> {
         let half = &self.held.half;
         if let Err(error) = stream
             .not_capturing("a test")
@@ -574,6 +638,7 @@ unsafe impl<'s, T: Element, K: Discipline, D: Device> Carry<'s, D> for Inbox<'s,
         let InboxBody { half, mark, .. } = &mut *self.held;
         visitor.leaf(half.id, &mut half.home, Some(mark));
         visitor.own(Side::Inbox, half.myself.as_ref());
+        visitor.stake(|| half.stake(false));
     }
 }
 
@@ -592,6 +657,7 @@ unsafe impl<'s, T: Element, K: Discipline, D: Device> Carry<'s, D> for Exposed<'
         let state = State::Exposed(epochs[*current].group);
         visitor.leaf_in(state, half.id, &mut half.home, Some(mark));
         visitor.own(Side::Inbox, half.myself.as_ref());
+        visitor.stake(|| half.stake(true));
     }
 }
 

@@ -37,7 +37,10 @@
 //!
 //! # Failure
 //!
-//! Errors of a call give its token back. Dropping an [`Exposed`] or an [`Access`] half-done revokes the window for everybody,
+//! A call that takes a token by value, and fails, has lost it. So it revokes the window for all ranks, with
+//! [`Cause::NotEnqueued`] and its error in words, and no peer waits for that token in vain. If the window was revoked before, or
+//! the stream has failed, that stays the cause. Behind the last epoch nothing is revoked. Each such call has a twin, as
+//! [`Inbox::try_post`] is one of [`Inbox::post`]: it has no effect if it fails, and gives the token back. Dropping an [`Exposed`] or an [`Access`] half-done revokes the window for everybody,
 //! since the peers' counts would never fit again; forgetting one leaves the peers waiting until they run into their limit.
 //!
 //! A rank has at most 2^36 - 2^20 epochs with a peer (38 hours of epochs of 2 us). Every call that would begin another one is refused
@@ -78,7 +81,7 @@ pub use access::{Access, At, Dest, IntoDest, OutSlot, Slot};
 pub use argument::{InboxView, Memory, MemoryMut};
 pub use builder::{Buffers, Window};
 pub use discipline::{Atomic, ByRange, BySlot, Discipline, Kind};
-pub use exchange::{Refused, exchange};
+pub use exchange::{Refused, exchange, try_exchange};
 pub use group::Group;
 use half::{Body, Half, Held, Peer, Typed, Way, submit, submit_armed};
 pub use inbox::{Exposed, Inbox, Tested};
@@ -89,4 +92,4 @@ pub use tidegate_hal::batch::Op;
 pub use view::{LoweredSlots, Slots};
 
 #[cfg(doc)]
-use crate::error::Error;
+use crate::error::{Cause, Error};

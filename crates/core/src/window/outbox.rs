@@ -177,6 +177,7 @@ unsafe impl<'s, T: Element, K: Discipline, D: Device> Carry<'s, D> for Outbox<'s
         let half = &mut self.held.half;
         visitor.leaf(half.id, &mut half.home, None);
         visitor.own(Side::Outbox, half.myself.as_ref());
+        visitor.stake(|| half.stake(false));
     }
 }
 

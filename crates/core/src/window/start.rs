@@ -5,10 +5,11 @@ use tidegate_hal::device::Device;
 use super::access::Access;
 use super::outbox::Outbox;
 use super::{Discipline, Group};
+use crate::carry::given_up;
 use crate::element::Element;
 #[cfg(doc)]
-use crate::error::Error;
-use crate::error::Rejected;
+use crate::error::{Cause, Error};
+use crate::error::{Rejected, Result};
 
 impl<'s, T: Element, K: Discipline, D: Device> Outbox<'s, T, K, D> {
     /// Opens an epoch that names all targets (MPI: `MPI_Win_start`). Nothing is enqueued before [`Access::complete`].
@@ -22,8 +23,18 @@ impl<'s, T: Element, K: Discipline, D: Device> Outbox<'s, T, K, D> {
     ///
     /// # Errors
     ///
-    /// [`Error::NotInGroup`], [`Error::NoSuchRank`]; the outbox comes back.
-    pub fn start_with<'b>(
+    /// [`Error::NotInGroup`], [`Error::NoSuchRank`]. The outbox is gone then, and the window is revoked for all ranks
+    /// ([`Cause::NotEnqueued`]).
+    pub fn start_with<'b>(self, group: &Group) -> Result<Access<'s, 'b, T, K, D>> {
+        self.try_start_with(group).map_err(given_up)
+    }
+
+    /// As [`Outbox::start_with`], but has no effect if it fails: the outbox comes back.
+    ///
+    /// # Errors
+    ///
+    /// As [`Outbox::start_with`].
+    pub fn try_start_with<'b>(
         mut self,
         group: &Group,
     ) -> Result<Access<'s, 'b, T, K, D>, Rejected<Self>> {

@@ -70,7 +70,7 @@ impl Gate {
 
 /// A region whose elements are `value`, on the stream.
 pub(crate) fn filled<'s>(s: &Queue<'s>, value: u64) -> Result<Memory<'s>> {
-    Ok(Region::from_slice(s.world(), &[value; LEN])?.on(s)?)
+    Region::from_slice(s.world(), &[value; LEN])?.on(s)
 }
 
 /// Writes all of a region, so that a race with whoever frees or reads it is one.
@@ -97,7 +97,7 @@ pub(crate) fn access<'s>(
     let mut epoch = outbox.start();
     epoch.put(src.slice(0..half)?, Slot(0))?;
     epoch.get(dst.slice_mut(0..half)?, Slot(0).at(half))?;
-    Ok(epoch.complete(s)?)
+    epoch.complete(s)
 }
 
 /// The rank that goes on: epochs without end, the first of them enqueued before the other rank loses its token, and
@@ -124,6 +124,8 @@ fn go_on(world: &World, lost: &Gate) -> Result<()> {
 pub(crate) enum Learns {
     /// An open epoch was dropped: at once, by name. (A forgotten one: by the limit.)
     AtOnce,
+    /// A call has failed that had the token: at once, even if it was forgotten.
+    Anyway,
     /// Nothing was open: by the limit, or since the rank has left in the end.
     Late,
 }
@@ -159,7 +161,8 @@ where
             other => panic!("{other}"),
         };
         match (learns, how, cause) {
-            (Learns::AtOnce, How::Dropped, Cause::Dropped { rank: 0, .. })
+            (Learns::AtOnce | Learns::Anyway, How::Dropped, Cause::Dropped { rank: 0, .. })
+            | (Learns::Anyway, How::Forgotten, Cause::NotEnqueued { rank: 0, .. })
             | (Learns::AtOnce, How::Forgotten, Cause::Limit { .. })
             | (Learns::Late, _, Cause::Limit { .. } | Cause::PeerLeft { rank: 0 }) => {}
             _ => panic!("{learns:?}, {how:?}: {error}"),

@@ -192,11 +192,11 @@ pub(crate) fn reductions(job: &mut Job) {
 fn failing_wait<'s>(inbox: Inbox<'s, u64>, s: &Stream<'s>) -> Error {
     let exposed = match inbox.post(s) {
         Ok(exposed) => exposed,
-        Err(rejected) => return rejected.into(),
+        Err(error) => return error,
     };
     match exposed.wait(s) {
         Ok(_inbox) => s.synchronize().unwrap_err(),
-        Err(rejected) => rejected.into(),
+        Err(error) => error,
     }
 }
 
@@ -234,7 +234,7 @@ pub(crate) fn mpi_fails(job: &mut Job) {
             epoch.put(src.slice(0..LEN).unwrap(), Slot(0)).unwrap();
             match exchange(&s, inbox, epoch) {
                 Ok(both) => halves = Some(both),
-                Err(rejected) => break Error::from(rejected),
+                Err(error) => break error,
             }
             if let Err(error) = s.synchronize() {
                 break error;

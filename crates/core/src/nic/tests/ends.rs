@@ -33,7 +33,7 @@ fn a_death_ends_the_wait_for_a_ticket() {
         let _outbox = put(&s, &src, outbox);
         let flag = Flag::default();
         s.launch(overwrite(&flag), &mut src).unwrap();
-        let error = src.into_host(&s).err().unwrap().error;
+        let error = src.into_host(&s).err().unwrap();
         let Error::Wait(failed) = &error else {
             panic!("{error}")
         };

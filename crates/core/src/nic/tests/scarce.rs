@@ -17,7 +17,7 @@ use tidegate_host::HostStream;
 use super::hosted::{By, Over};
 use super::*;
 use crate::error::{Cause, Rejected};
-use crate::window::exchange;
+use crate::window::{exchange, try_exchange};
 
 /// What is wrong with a stream's device.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -342,25 +342,25 @@ fn what_a_device_refuses_can_be_enqueued_again() {
         crate::stream!(let s = world.stream().unwrap());
         let (inbox, outbox) = window(&s);
         let sources = [1, 2, 3].map(|with| fill(&s, with));
-        let inbox = without_room(&s, || inbox.post(&s));
+        let inbox = without_room(&s, || inbox.try_post(&s));
         let exposed = inbox.post(&s).unwrap();
         let mut epoch = outbox.start();
         epoch.put(&sources[0], FIRST).unwrap();
-        let epoch = without_room(&s, || epoch.complete(&s));
+        let epoch = without_room(&s, || epoch.try_complete(&s));
         let outbox = epoch.complete(&s).unwrap();
         let mut inbox = exposed.wait(&s).unwrap();
         assert_eq!(inbox.read(&s).unwrap().slot(0), [1; LEN]);
 
         let mut epoch = outbox.start();
         epoch.put(&sources[1], FIRST).unwrap();
-        let (inbox, epoch) = without_room(&s, || exchange(&s, inbox, epoch));
+        let (inbox, epoch) = without_room(&s, || try_exchange(&s, inbox, epoch));
         let (mut inbox, outbox) = exchange(&s, inbox, epoch).unwrap();
         assert_eq!(inbox.read(&s).unwrap().slot(0), [2; LEN]);
 
         let mut epoch = outbox.start();
         epoch.put(&sources[2], FIRST).unwrap();
         let _outbox = epoch.complete(&s).unwrap();
-        let inbox = without_room(&s, || inbox.expose(&s));
+        let inbox = without_room(&s, || inbox.try_expose(&s));
         let mut inbox = inbox.expose(&s).unwrap();
         assert_eq!(inbox.read(&s).unwrap().slot(0), [3; LEN]);
     });
@@ -378,13 +378,12 @@ fn so_can_what_is_recorded_and_replayed() {
                 s.launch(next, &mut src)?;
                 let mut epoch = outbox.start();
                 epoch.put(&src, FIRST)?;
-                let (inbox, epoch) = without_room(s, || exchange(s, inbox, epoch));
+                let (inbox, epoch) = without_room(s, || try_exchange(s, inbox, epoch));
                 let (inbox, outbox) = exchange(s, inbox, epoch)?;
                 Ok((inbox, outbox, src))
             })
-            .map_err(|refused| refused.error)
             .unwrap();
-        let lent = without_room(&s, || graph.replay(&s, lent, 3));
+        let lent = without_room(&s, || graph.try_replay(&s, lent, 3));
         let (mut inbox, outbox, src) = graph.replay(&s, lent, 3).unwrap();
         assert_eq!(inbox.read(&s).unwrap().slot(0), [3; LEN]);
         let mut epoch = outbox.start();
@@ -402,7 +401,7 @@ fn what_a_stream_follows_is_asked_by_who_awaits_it() {
         let region = fill(&s, 7);
         s.raw().lacks.set(Lack::Leader);
         let awaited =
-            pin!(region.into_host_async(&s)).poll(&mut Context::from_waker(Waker::noop()));
+            pin!(region.try_into_host_async(&s)).poll(&mut Context::from_waker(Waker::noop()));
         let Poll::Ready(Err(Rejected { error, value })) = awaited else {
             panic!("nothing is under way, and the stream it follows has failed");
         };
@@ -432,9 +431,9 @@ fn a_device_that_breaks_behind_the_arms_revokes_the_window() {
         crate::stream!(let s = world.stream().unwrap());
         let (inbox, _outbox) = window(&s);
         s.raw().lacks.set(Lack::Health);
-        let Rejected { error, value } = inbox.post(&s).err().expect("it is broken");
+        let Rejected { error, value } = inbox.try_post(&s).err().expect("it is broken");
         assert!(matches!(error, Error::Device(DeviceError::System { .. })));
-        match value.post(&s).map_err(|refused| refused.error) {
+        match value.post(&s) {
             Err(Error::Revoked { cause, .. }) => {
                 assert!(
                     matches!(cause, Cause::NotEnqueued { rank: 0, .. }),
@@ -467,7 +466,7 @@ fn what_is_broken_off_behind_the_arms_revokes_the_window() {
         s.raw().lacks.set(Lack::End);
         let _exposed = inbox.post(&s).unwrap();
         let refused = outbox.start().complete(&t);
-        is_revoked(refused.err().expect("nobody exposes").error);
+        is_revoked(refused.err().expect("nobody exposes"));
     });
     alone(|world| {
         crate::stream!(let mut s = world.stream().unwrap());
@@ -475,11 +474,10 @@ fn what_is_broken_off_behind_the_arms_revokes_the_window() {
         let (inbox, outbox) = window(&s);
         let inbox = s.hand_off(inbox, &t).unwrap();
         let (completes, outbox) = s
-            .capture(outbox, |s, outbox| Ok(outbox.start().complete(s)?))
-            .map_err(|refused| refused.error)
+            .capture(outbox, |s, outbox| outbox.start().complete(s))
             .unwrap();
         s.raw().lacks.set(Lack::End);
         let _outbox = completes.replay(&s, outbox, 3).unwrap();
-        is_revoked(inbox.post(&t).err().expect("nobody completes").error);
+        is_revoked(inbox.post(&t).err().expect("nobody completes"));
     });
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::error::Cause;
-use crate::window::exchange;
+use crate::window::{exchange, try_exchange};
 use tidegate_hal::nic::NicError;
 
 /// How long nothing here lasts.
@@ -29,7 +29,7 @@ fn two_puts(throttle: Throttle, second: impl Fn(&World<Host>, &Gate, Result<()>)
         assert_eq!(world.nic_slots(), Some((1, 0)));
         let mut epoch = outbox.start();
         epoch.put(&src, FIRST).unwrap();
-        let (result, open) = match epoch.complete(&s) {
+        let (result, open) = match epoch.try_complete(&s) {
             Ok(outbox) => (Ok(()), Err(outbox)),
             Err(refused) => (Err(refused.error), Ok(refused.value)),
         };
@@ -70,7 +70,7 @@ fn an_exchange_without_room_has_armed_nothing() {
         let (inbox, outbox) = window.open(&s).unwrap();
         let (inbox, outbox) = exchange(&s, inbox, outbox.start()).unwrap();
         // There is room for the post, but not for the complete too.
-        let refused = exchange(&s, inbox, outbox.start()).err().unwrap();
+        let refused = try_exchange(&s, inbox, outbox.start()).err().unwrap();
         assert!(
             matches!(
                 refused.error,
@@ -171,7 +171,7 @@ fn a_wait_for_slots_ends_with_the_patience_of_the_window() {
         let src = ones(&s);
         let mut epoch = put(&s, &src, outbox).start();
         epoch.put(&src, FIRST).unwrap();
-        let error = epoch.complete(&s).err().unwrap().error;
+        let error = epoch.complete(&s).err().unwrap();
         assert!(
             matches!(
                 error,

@@ -277,12 +277,8 @@ fn a_rank_that_was_refused_has_the_same_numbers() {
             // Revokes it.
             drop(outbox.start());
         } else {
-            let waited = inbox.post(&s).map(|exposed| exposed.wait(&s).map(drop));
-            let ended = match waited.map_err(|refused| refused.error) {
-                Ok(waited) => waited.map_err(|refused| refused.error),
-                Err(error) => Err(error),
-            };
-            let cause = match ended.and_then(|()| s.synchronize()).unwrap_err() {
+            let waited = inbox.post(&s).and_then(|exposed| exposed.wait(&s));
+            let cause = match waited.map(drop).and_then(|()| s.synchronize()).unwrap_err() {
                 Error::Wait(failed) => failed.cause,
                 Error::Revoked { cause, .. } => cause,
                 other => panic!("{other}"),

@@ -80,10 +80,7 @@ fn rank(control: LocalControl) -> Cause {
     if rank == 0 {
         let (inbox, _outbox) = window.slot_from(1, 0, 1).open(&s).unwrap();
         let waited = inbox.post(&s).unwrap().wait(&s);
-        let failed = waited
-            .map(drop)
-            .map_err(|refused| refused.error)
-            .and_then(|()| s.synchronize());
+        let failed = waited.map(drop).and_then(|()| s.synchronize());
         return match failed {
             Err(Error::Wait(failed)) => failed.cause,
             Err(Error::Revoked { cause, .. }) => cause,
@@ -98,10 +95,8 @@ fn rank(control: LocalControl) -> Cause {
             begun.elapsed() < Duration::from_secs(10),
             "nobody has told it"
         );
-        let accessed = outbox
-            .start_with(&Group::new([]))
-            .map_err(|refused| refused.error);
-        match accessed.and_then(|access| access.complete(&s).map_err(|refused| refused.error)) {
+        let accessed = outbox.start_with(&Group::new([]));
+        match accessed.and_then(|access| access.complete(&s)) {
             Ok(next) => outbox = next,
             Err(Error::Revoked { cause, .. }) => return cause,
             Err(other) => panic!("{other:?}"),

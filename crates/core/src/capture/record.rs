@@ -1,0 +1,238 @@
+//! Recording a step.
+
+use tidegate_hal::device::{Device, DeviceError, Stream as _};
+
+use super::graph::{Graph, PairGraph, RawGraph, name_in_pair, same_pair};
+use super::lent::{rebrand, rebrand_ref, settle_tickets};
+use crate::carry::{self, Carry, compare, given_up, identify, name_of, pair_given_up};
+#[cfg(doc)]
+use crate::error::Cause;
+use crate::error::{Error, Rejected, Result};
+use crate::stake::Stake;
+use crate::stream::{Noted, Stream};
+
+/// A recording, and what was lent to it; or an error, and what was lent, if it has come back.
+pub type Captured<G, R> = Result<(G, R), Rejected<Option<R>>>;
+
+/// What a capture has failed by whose step has not given back what it was lent: the windows of that are revoked.
+fn lost<D: Device, R>(stakes: &[Stake<D>], error: Error) -> Rejected<Option<R>> {
+    stakes.iter().for_each(|stake| stake.give_up(&error));
+    Rejected::new(error, None)
+}
+
+impl<'s, D: Device> Stream<'s, D> {
+    /// Records one step: runs `step` with what it is lent, executing nothing. What `step` does besides (counting, say)
+    /// is done once, and not by replays.
+    ///
+    /// What a step uses it must be lent, and give back. "Borrowed data escapes outside of closure" (E0521), and "does not
+    /// live long enough" (E0597), say that it uses something that it was not lent, or the stream that records instead of
+    /// the one that it is given. The closure stands in the call itself: of one that is bound to a name first the
+    /// compiler does not see that it fits all streams.
+    ///
+    /// A step returns this crate's [`Result`], and no type of the caller's choice: with such a choice the compiler could not
+    /// tell what `?` makes of an error in the closure, and each step would have to write its type out. Another error goes
+    /// through by [`Error::other`]: `read_table().map_err(Error::other)?`, also where it is an `anyhow::Error`.
+    ///
+    /// # Errors
+    ///
+    /// What `step` returns; [`Error::NotReplayable`]; [`Error::Device`] if the device cannot make a recording. What was
+    /// lent is gone then, and the windows that it had halves of are revoked for all ranks ([`Cause::NotEnqueued`]).
+    pub fn capture<R, F>(&mut self, lent: R, step: F) -> Result<(Graph<'s, D>, R)>
+    where
+        R: Carry<'s, D>,
+        for<'c> R::At<'c>: Carry<'c, D, At<'s> = R>,
+        F: for<'c> FnOnce(&Stream<'c, D>, R::At<'c>) -> Result<R::At<'c>>,
+    {
+        self.try_capture(lent, step).map_err(given_up)
+    }
+
+    /// As [`Stream::capture`], but what was lent comes back with the error, and no window is revoked; unless `step` has not
+    /// given it back, or not as it was: that is lost, as it is by `capture`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Stream::capture`].
+    pub fn try_capture<R, F>(&mut self, lent: R, step: F) -> Captured<Graph<'s, D>, R>
+    where
+        R: Carry<'s, D>,
+        for<'c> R::At<'c>: Carry<'c, D, At<'s> = R>,
+        F: for<'c> FnOnce(&Stream<'c, D>, R::At<'c>) -> Result<R::At<'c>>,
+    {
+        let mut lent = lent;
+        let (ids, stakes) = (identify(&mut lent), carry::stakes(&mut lent));
+        let begun = (self.healthy())
+            .and_then(|()| settle_tickets(&mut lent, self))
+            .and_then(|()| Ok(self.raw().begin_capture(&[])?));
+        if let Err(error) = begun {
+            return Err(Rejected::new(error, Some(lent)));
+        }
+        let stream = &*self;
+        let recording = Recording {
+            stream,
+            side: None::<&Stream<'s, D>>,
+        };
+        let (recorded, returned) = recording.run(|| {
+            // What is still under way at the end of the step must be over where the next replay writes it; no replay,
+            // and nothing else, lies between. So the wait is recorded here, and no ticket leaves the recording.
+            let mut value = step(rebrand_ref(stream), rebrand(lent))?;
+            settle_tickets(&mut value, stream)?;
+            Ok(value)
+        });
+        let mut returned = returned.map_err(|error| lost(&stakes, error))?;
+        let (count, differs) = compare(&mut returned, &ids);
+        if let Some(position) = differs {
+            let error = Error::NotReplayable {
+                lent: ids.len(),
+                returned: count,
+                position,
+                name: name_of(&mut returned, position),
+            };
+            return Err(lost(&stakes, error));
+        }
+        // Nothing has been executed, and all is as it was lent.
+        let returned = rebrand(returned);
+        match recorded {
+            Ok((graph, noted)) => Ok((Graph::new(graph, noted, ids), returned)),
+            Err(error) => Err(Rejected::new(error, Some(returned))),
+        }
+    }
+
+    /// As [`Stream::capture`], on two streams: a pair is lent, of what is at home on the one and on the other. The step
+    /// may hand things over between them; each must be back at its end.
+    ///
+    /// # Errors
+    ///
+    /// As [`Stream::capture`].
+    pub fn capture_with<'t, R, Q, F>(
+        &mut self,
+        other: &mut Stream<'t, D>,
+        lent: (R, Q),
+        step: F,
+    ) -> Result<(PairGraph<'s, 't, D>, (R, Q))>
+    where
+        R: Carry<'s, D>,
+        for<'c> R::At<'c>: Carry<'c, D, At<'s> = R>,
+        Q: Carry<'t, D>,
+        for<'d> Q::At<'d>: Carry<'d, D, At<'t> = Q>,
+        F: for<'c, 'd> FnOnce(
+            &Stream<'c, D>,
+            &Stream<'d, D>,
+            (R::At<'c>, Q::At<'d>),
+        ) -> Result<(R::At<'c>, Q::At<'d>)>,
+    {
+        let captured = self.try_capture_with(other, lent, step);
+        captured.map_err(|Rejected { error, value }| match value {
+            Some(pair) => pair_given_up(Rejected::new(error, pair)),
+            None => error,
+        })
+    }
+
+    /// As [`Stream::capture_with`], but what was lent comes back with the error, as by [`Stream::try_capture`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Stream::capture`].
+    pub fn try_capture_with<'t, R, Q, F>(
+        &mut self,
+        other: &mut Stream<'t, D>,
+        lent: (R, Q),
+        step: F,
+    ) -> Captured<PairGraph<'s, 't, D>, (R, Q)>
+    where
+        R: Carry<'s, D>,
+        for<'c> R::At<'c>: Carry<'c, D, At<'s> = R>,
+        Q: Carry<'t, D>,
+        for<'d> Q::At<'d>: Carry<'d, D, At<'t> = Q>,
+        F: for<'c, 'd> FnOnce(
+            &Stream<'c, D>,
+            &Stream<'d, D>,
+            (R::At<'c>, Q::At<'d>),
+        ) -> Result<(R::At<'c>, Q::At<'d>)>,
+    {
+        let (mut here, mut there) = lent;
+        let mut ids = identify(&mut here);
+        let apart = ids.len();
+        ids.extend(identify(&mut there));
+        let mut stakes = carry::stakes(&mut here);
+        stakes.extend(carry::stakes(&mut there));
+        let one_world = if self.world().is(other.world()) {
+            Ok(())
+        } else {
+            let what = "the two streams belong to different worlds".to_owned();
+            Err(Error::Invalid(what))
+        };
+        let begun = (self.healthy())
+            .and_then(|()| other.healthy())
+            .and(one_world)
+            .and_then(|()| settle_tickets(&mut here, self))
+            .and_then(|()| settle_tickets(&mut there, other))
+            .and_then(|()| Ok(self.raw().begin_capture(&[other.raw()])?));
+        if let Err(error) = begun {
+            return Err(Rejected::new(error, Some((here, there))));
+        }
+        let (stream, side) = (&*self, &*other);
+        let recording = Recording {
+            stream,
+            side: Some(side),
+        };
+        let (recorded, returned) = recording.run(|| {
+            let lent = (rebrand(here), rebrand(there));
+            let (mut here, mut there) = step(rebrand_ref(stream), rebrand_ref(side), lent)?;
+            settle_tickets(&mut here, stream)?;
+            settle_tickets(&mut there, side)?;
+            Ok((here, there))
+        });
+        let (mut here, mut there) = returned.map_err(|error| lost(&stakes, error))?;
+        if let Err((returned, position)) = same_pair(&mut here, &mut there, &ids, apart) {
+            let error = Error::NotReplayable {
+                lent: ids.len(),
+                returned,
+                position,
+                name: name_in_pair(&mut here, &mut there, apart, position),
+            };
+            return Err(lost(&stakes, error));
+        }
+        let returned = (rebrand(here), rebrand(there));
+        let (graph, noted) = match recorded {
+            Ok(recorded) => recorded,
+            Err(error) => return Err(Rejected::new(error, Some(returned))),
+        };
+        let graph = PairGraph::new(Graph::new(graph, noted, ids), apart);
+        Ok((graph, returned))
+    }
+}
+
+/// A capture under way: ends it whatever the step does.
+struct Recording<'a, 's, 't, D: Device> {
+    stream: &'a Stream<'s, D>,
+    side: Option<&'a Stream<'t, D>>,
+}
+
+/// What came of a capture: the recording, with what NICs must be armed with, and what the step gave back.
+type Outcome<D, X> = (Result<(RawGraph<D>, Noted<D>), DeviceError>, Result<X>);
+
+impl<D: Device> Recording<'_, '_, '_, D> {
+    fn run<X>(self, step: impl FnOnce() -> Result<X>) -> Outcome<D, X> {
+        let value = step();
+        let (graph, noted) = self.end();
+        std::mem::forget(self);
+        (graph.map(|graph| (graph, noted)), value)
+    }
+
+    fn end(&self) -> (Result<RawGraph<D>, DeviceError>, Noted<D>) {
+        let others: Vec<_> = self.side.iter().map(|side| side.raw()).collect();
+        let graph = self.stream.raw().end_capture(&others);
+        let mut noted = self.stream.noted();
+        if let Some(side) = self.side {
+            noted.extend(side.noted());
+        }
+        (graph, noted)
+    }
+}
+
+impl<D: Device> Drop for Recording<'_, '_, '_, D> {
+    fn drop(&mut self) {
+        // Only when the step panics.
+        drop(self.end());
+    }
+}

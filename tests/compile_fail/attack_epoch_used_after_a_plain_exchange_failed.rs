@@ -1,0 +1,14 @@
+use tidegate::prelude::*;
+
+fn main() -> Result<()> {
+    let world: World = World::init()?;
+    stream!(let s = world.stream()?);
+    let window = Window::<f64, _>::by_slot("w").slot_from(0, 0, 1).slot_to(0, 0);
+    let (inbox, outbox) = window.open(&s)?;
+    let epoch = outbox.start();
+    if exchange(&s, inbox, epoch).is_err() {
+        epoch.complete(&s)?;
+        inbox.post(&s)?;
+    }
+    Ok(())
+}
