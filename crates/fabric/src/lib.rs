@@ -305,7 +305,8 @@ unsafe impl<W: Wire> Nic for Fabric<W> {
             if elapsed >= limit || silence.look(Instant::now(), self.agent.patience()) {
                 return false;
             }
-            // Only at the end of a job: nothing on the data path waits here.
+            // No single event says that nothing is left: it may be an answer, news of a peer, or a poison by core. And
+            // this is the end of a job, so nothing on the data path waits here.
             std::thread::sleep(Duration::from_micros(200));
         }
     }

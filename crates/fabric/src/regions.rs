@@ -8,7 +8,7 @@
 //! missing in the count for ever, which is how its origin finds out.
 //!
 //! A signal whose data come in *parts*, each with a notice that says how many there are, by ways that nothing orders, has
-//! come when so many have. Whoever hears the last one has synchronised with those who heard the others, by the table's
+//! come when so many have. The thread that hears the last one has synchronised with those that heard the others, by the table's
 //! lock: so its add to the word publishes what all have brought.
 //!
 //! # Trust

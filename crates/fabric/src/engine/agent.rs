@@ -23,9 +23,9 @@ use crate::regions::Regions;
 use crate::strays::Strays;
 use crate::wire::{Limits, Sleeper, Wire};
 
-/// Somebody works for this endpoint: a thread of the NIC, or whoever turns its engine, a stream's thread mostly. If that
-/// panics, what it was at is broken off, with what it had heard for others. That is a wire that has failed, and waits
-/// end by it: a stream that has panicked says so of itself, and of no other.
+/// Notices that a thread panics while it works for this endpoint: one of the NIC's, or a stream's that turns the engine.
+/// Then its work is broken off, with what it had heard for others. So the wire has failed, and that ends all waits. (The
+/// report of a panic in a stream is about that stream alone.)
 pub(crate) struct Watched<'a, W: Wire> {
     agent: &'a Agent<W>,
     /// It is called by a destructor of one that panics for another reason.
@@ -182,7 +182,7 @@ impl<W: Wire> Agent<W> {
         self.rails.get().map_or(&[], Vec::as_slice)
     }
 
-    /// Does something with the engine. Waits for whoever turns it.
+    /// Does something with the engine. Waits for the thread that turns it.
     pub(crate) fn with<T>(&self, act: impl FnOnce(&mut Engine<W>) -> T) -> T {
         // Said when the engine has been let go.
         let _watched = Watched::new(self);
@@ -210,8 +210,8 @@ impl<W: Wire> Agent<W> {
 
     /// Whether somebody has found the engine taken, who had something for it. To be asked after it was let go.
     ///
-    /// Whoever rings sets the flag, then tries to take the engine; whoever has it lets it go, then looks at the flag.
-    /// With a fence in between on both sides one of the two sees the other.
+    /// A thread that rings sets the flag, then tries to take the engine; the one that has it lets it go, then looks at the
+    /// flag. With a fence in between on both sides, one of the two sees the other.
     pub(super) fn called(&self) -> bool {
         fence(Ordering::SeqCst);
         self.rung.load(Ordering::Relaxed)
@@ -248,7 +248,7 @@ impl<W: Wire> Agent<W> {
         let rung = self.rung.load(Ordering::Relaxed) && self.rung.swap(false, Ordering::SeqCst);
         engine.turn(&self.regions, rung || look);
         if engine.pool.is_spent() {
-            // There is more of it, for whoever comes next.
+            // There is more to copy, for the next thread that turns the engine.
             self.rung.store(true, Ordering::SeqCst);
         }
         self.needs.set(engine.needs());
@@ -264,8 +264,8 @@ impl<W: Wire> Agent<W> {
         }
     }
 
-    /// Something is under way, or in doubt: whoever listens must know that there is something to listen for, or to ask.
-    /// If it sleeps but shortly, it finds that out.
+    /// If something is under way, or in doubt, the listener must know that there is something to listen for, or to ask. One
+    /// that sleeps only for a short time finds that out by itself.
     pub(super) fn tell_listener(&self) {
         if self.slumber.is_to_end(self.needs.get()) {
             self.sleeper.wake();

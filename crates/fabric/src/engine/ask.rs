@@ -8,7 +8,7 @@
 //!
 //! - when the queue ends, or gives up: memory may go then, and a poison is to be the last;
 //! - when the rank leaves its job;
-//! - when a queue has been quiet for a [`TICK`], once. A connection that is lost and made again loses signals without a
+//! - when a queue has been quiet for a [tick](super::doubt::TICK), once. A connection that is lost and made again loses signals without a
 //!   word, and a peer may refuse what was reported as sent. But what is lost is waited for (signals are numbered, so the
 //!   next is no stand-in: [`crate::regions`]), and the queue does grow quiet;
 //! - at the first tick, where a peer has never answered anything.

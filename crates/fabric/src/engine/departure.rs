@@ -6,7 +6,7 @@
 //! has left or died. So a transfer that fails has no cause yet. It is *held*: its queue neither ends nor goes on. The
 //! control plane is asked whether the peer is there, and what it says next is the cause:
 //!
-//! - The peer is [there](News::There), and was after the failure: the failure is one of the network.
+//! - The peer is [there](tidegate_hal::nic::News::There), and was after the failure: the failure is one of the network.
 //! - It *leaves* in good order, and what fails meanwhile waits until it has left. Nobody there is told of a failure.
 //! - It *has left*, and what it sent last has been done here. It had got all that it waited for, so what only sends is
 //!   through, now and later, as soon as nothing of it is under way. Nothing more goes out to it, and it is asked nothing
@@ -23,8 +23,6 @@
 //!
 //! The control plane gives up a rank that is silent, so a question has an answer within its limit. If there is none
 //! within the wire's (which is no shorter), the failure counts as one of the network.
-//!
-//! [`News::There`]: tidegate_hal::nic::News::There
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -86,7 +84,7 @@ impl Departure {
         }
     }
 
-    /// It has come to a stage, unless it is beyond: whoever has left stays so. To be called under the engine's lock, so
+    /// It has come to a stage, unless it is beyond: a peer that has left stays so. To be called under the engine's lock, so
     /// that it stays the same for as long as somebody has that.
     fn comes_to(&self, stage: Stage) {
         self.0.fetch_max(stage as u8, Ordering::Release);

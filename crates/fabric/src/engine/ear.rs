@@ -4,8 +4,8 @@
 //!
 //! Where streams are no threads, one thread would have to do all that a rank's processor does for messages: copy what
 //! is sent into the network, and what comes out of it. So there a rank has an endpoint more, if the wire can: peers
-//! write to the *ear*, which a thread of its own serves, and the engine's only sends (and reads). Which endpoint peers
-//! write to is their affair no more than before: it is what the rank's address and keys lead to. Where peers send by
+//! write to the *ear*, which a thread of its own serves, and the engine's only sends (and reads). Peers
+//! need not know of that: they write to the endpoint that the rank's address and keys lead to. Where peers send by
 //! several [rails](super::rail), there is an ear for each.
 //!
 //! # Failure

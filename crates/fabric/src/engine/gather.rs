@@ -5,11 +5,11 @@
 //! A strided put would be an operation for each stretch, and what an operation costs is what some KiB cost to copy. So
 //! short stretches that follow each other at the target are one piece, made of *rows*. Before it is posted its bytes are
 //! copied to a *buffer*, and go from there. A get's bytes come to one, and are copied from there when they have come.
-//! Whoever has a buffer has it from the engine's *pool*, and gives it back by dropping it: the operation that uses it, or
-//! a firing whose piece the wire has not taken yet. Hardware that fires by itself has nobody who could copy: its pieces
-//! are single stretches.
+//! A buffer comes from the engine's *pool*, and goes back when it is dropped. The operation that uses it holds it, or a
+//! firing whose piece the wire has not taken yet. Where hardware fires by itself no thread could copy, so there every piece
+//! is a single stretch.
 //!
-//! A turn of the engine copies so much and no more; then it is somebody's turn again who wants to know what has come.
+//! A turn of the engine copies a bounded amount. Then it looks again what has come.
 //!
 //! # Failure
 //!
@@ -133,7 +133,7 @@ impl Pool {
         self.copied >= TURN
     }
 
-    /// `None` while too much is lent, unless whoever asks has `nothing` under way.
+    /// `None` while too much is lent, unless the caller has `nothing` under way.
     fn buffer(&self, bytes: usize, nothing: bool) -> Option<Buffer> {
         let bytes = bytes.next_power_of_two();
         let mut shelves = lock(&self.shelves);

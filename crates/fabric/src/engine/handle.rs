@@ -41,7 +41,7 @@ unsafe impl<W: Wire> NicQueue for Handle<W> {
         if let Some(chained) = &self.chained
             && lock(chained).feed(&self.queue)
         {
-            // Whoever turns the engine tries again, or ends the queue.
+            // The next turn of the engine tries again, or ends the queue.
             self.agent.wake();
         }
         self.agent.armed();

@@ -133,12 +133,12 @@ impl<W: Wire> Agent<W> {
                 true => limit,
                 false => limit.min(TICK),
             };
-            // Under the lock: whoever posts after this sees it.
+            // Under the lock: a thread that posts after this sees it.
             self.slumber.begin(match engine.full {
                 true => Need::Work,
                 false => need,
             });
-            // Whoever arms after this wakes this thread; what was armed before is seen here.
+            // A thread that arms after this wakes this one; what was armed before is seen here.
             let armed = polled && engine.armed() > 0;
             self.release(engine);
             if !may_sleep {

@@ -2,12 +2,12 @@
 //!
 //! # Model
 //!
-//! One engine a rank. A *turn* polls the wire, does what notices say, and takes every queue as far as it goes. Who
-//! turns it: the *listener*, a thread that sleeps on the wire; streams that are threads, when they have rung and while
-//! they wait, so that nobody must wake for it; and where streams are none, the *ringer*, a thread that sleeps on the
-//! doorbells' bell. Where nobody rings that bell (GPUs), the listener polls the doorbells while programs are armed:
+//! Each rank has one engine. A *turn* polls the wire, does what notices say, and takes every queue as far as it goes.
+//! Three kinds of threads turn it: the *listener*, which sleeps on the wire; streams that are threads, when they have rung
+//! and while they wait, so that no thread must wake for it; and, where streams are no threads, the *ringer*, which sleeps on
+//! the doorbells' bell. Where nothing rings that bell (GPUs), the listener polls the doorbells while programs are armed:
 //! without a pause at first, then less and less often, so that a doorbell that is rung late is seen a sixteenth later.
-//! Whoever finds the engine taken leaves word and goes on: the other looks again. A turn looks at doorbells only when
+//! A thread that finds the engine taken leaves word and goes on: the other looks again. A turn looks at doorbells only when
 //! somebody has said that one was rung (or when it must poll), and works on queues that something has happened to, and
 //! no others. A queue has one firing at a time:
 //!

@@ -2,7 +2,7 @@
 //!
 //! # Model
 //!
-//! News takes effect at once, and whoever brings it does not wait. Only the departure of a peer takes moments: what the
+//! News takes effect at once, and the thread that brings it does not wait. Only a departure takes moments: what the
 //! peer has sent last may be in the hands of the listener or an ear, and counts before the departure ends waits. So the
 //! listener takes a [`Parting`] on, turn by turn, and does not sleep meanwhile: each of these threads looks at its wire
 //! twice, so that one look has begun after the news; then the listener turns the engine until nothing more is heard.
@@ -46,7 +46,7 @@ impl<W: Wire> Agent<W> {
                 return;
             }
         }
-        // Whoever listens may sleep, and what has been held goes on.
+        // The listener may sleep, and what has been held goes on.
         self.look();
         self.tell_listener();
     }

@@ -15,7 +15,7 @@ use crate::wire::{Op, Wire};
 /// How often a peer is told of a failure if nobody can look whether it has come: with pauses, each twice as long as the
 /// one before, since what has failed may have taken the connection along, and another one takes a while. About a second
 /// in all.
-const TELL: u32 = 10;
+pub(super) const TELL: u32 = 10;
 /// The first of these pauses, and how long the peer's agent has before its word is read.
 pub(super) const PAUSE: Duration = Duration::from_millis(1);
 /// The longest pause before a peer is told again that was told in vain.

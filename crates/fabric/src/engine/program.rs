@@ -46,7 +46,7 @@ pub(crate) struct ScriptPiece<W: Wire> {
     pub(super) rail: usize,
 }
 
-// SAFETY: the pointer is only handed to the wire, by whoever holds the engine; what it points to may be accessed by any
+// SAFETY: the pointer is only handed to the wire, by the thread that holds the engine; what it points to may be accessed by any
 // thread, as `NicQueue::prepare` has it.
 unsafe impl<W: Wire> Send for ScriptPiece<W> {}
 // SAFETY: as above; nothing is done with a shared piece but reading its fields.

@@ -122,12 +122,12 @@ impl Queue {
         }
     }
 
-    /// The bell of whoever may sleep on the sent word.
+    /// The bell of the threads that may sleep on the sent word.
     pub(crate) fn sleeper(&self) -> Ptr {
         self.config.sent_bell
     }
 
-    /// Wakes whoever sleeps on that bell, if somebody does.
+    /// Wakes the threads that sleep on that bell.
     pub(crate) fn wake(&self) {
         self.sent().1.ring();
     }
@@ -172,7 +172,7 @@ impl Queue {
 
     /// How far a firing has been rung for that has begun with a part of its ring.
     pub(crate) fn ring_of(&self, number: u64) -> Ring {
-        // Before the doorbell: whoever closes it has rung all that it will ever ring.
+        // Before the doorbell: when the owner closes the queue, it has rung for the last time.
         let closed = self.closed.load(Ordering::Acquire);
         // An acquire, as in `look`.
         let doorbell = self.doorbell();
@@ -203,7 +203,7 @@ impl Queue {
         if !self.calls() {
             return Seen::Nothing;
         }
-        // Before the doorbell: whoever closes it has rung all that it will ever ring.
+        // Before the doorbell: when the owner closes the queue, it has rung for the last time.
         let closed = self.closed.load(Ordering::Acquire);
         // An acquire: what the stream did before it rang is what is read now.
         let doorbell = self.doorbell();
@@ -238,7 +238,7 @@ impl Queue {
 
     /// The program that was being fired is through.
     pub(crate) fn through(&self) {
-        // The place is free before the sent word says so: whoever has waited for that finds room.
+        // The place is free before the sent word says so: a thread that has waited for that finds room.
         let over = lock(&self.armed).through();
         self.slots.through(self.member);
         let (sent, bell) = self.sent();

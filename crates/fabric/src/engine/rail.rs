@@ -2,14 +2,14 @@
 //!
 //! # Model
 //!
-//! Over sockets whoever posts a write copies it into the network, at some GB/s, and whoever hears copies it out. Where
+//! Over sockets the thread that posts a write copies it into the network, at some GB/s, and another copies it out. Where
 //! streams are no threads, and the machine has processors to spare, that is shared: a rank has several *rails*, of which
 //! the engine's endpoint is the first, and as many [ears](super::ear). A long write is cut into *stripes*, one a rail
 //! ([`super::program`]), which are parts of the signal like other pieces: nothing orders the rails, and the target adds
 //! to the word when all have come.
 //!
 //! The engine *hands* a rail what is to be posted, and goes on. The rail's thread looks for that without a pause as long
-//! as there is much to do, and sleeps otherwise. Whoever has the wire does what there is to do: so the engine posts what
+//! as there is much to do, and sleeps otherwise. A thread that has the wire does what there is to do: so the engine posts what
 //! the thread has not taken when its own is posted, and while the thread sleeps, each turn of the engine listens for it.
 //!
 //! Each end has as many rails as it likes: what goes to a peer is cut for those that both have.
@@ -84,7 +84,7 @@ impl<W: Wire> Job<W> {
     }
 }
 
-// SAFETY: the pointer is only handed to the wire, by whoever holds the rail; what it points to may be read by any thread,
+// SAFETY: the pointer is only handed to the wire, by the thread that holds the rail; what it points to may be read by any thread,
 // as `NicQueue::prepare` has it.
 unsafe impl<W: Wire> Send for Job<W> {}
 
@@ -126,7 +126,7 @@ struct Over {
     broken: Option<NicError>,
 }
 
-/// What whoever posts or listens has.
+/// What a thread needs to post or listen.
 struct Hands<W: Wire> {
     wire: W,
     /// Towards whom it takes nothing, since when.
@@ -291,7 +291,7 @@ impl<W: Wire> Rail<W> {
                     self.sleeper.sleep(limit);
                 }
                 self.asleep.store(false, Ordering::Relaxed);
-                // Whoever was woken has something to do soon.
+                // A thread that was woken has something to do soon.
                 if limit.is_none_or(|limit| begun.elapsed() < limit) {
                     last = Instant::now();
                 }

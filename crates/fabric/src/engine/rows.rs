@@ -16,7 +16,7 @@ pub(super) struct Row {
     count: usize,
 }
 
-// SAFETY: the pointer is only used by whoever holds the engine; what it points to may be accessed by any thread, as
+// SAFETY: the pointer is only used by the thread that holds the engine; what it points to may be accessed by any thread, as
 // `NicQueue::prepare` has it.
 unsafe impl Send for Row {}
 // SAFETY: as above; nothing is done with a shared row but reading its fields.

@@ -2,9 +2,9 @@
 //!
 //! # Model
 //!
-//! What has taken too long has failed; and who says so looks now and then. Between two looks the process may have been
-//! stopped (by a debugger, by a batch system, with the machine), and with it whoever would have tried in that time. So no
-//! pause between looks counts for more than a part of the limit.
+//! An operation that takes too long has failed. A thread finds that out by looking now and then. Between two looks the
+//! process may have been stopped (by a debugger, by a batch system, with the machine), and then nothing was tried in that
+//! time. So a pause between looks counts for no more than a part of the limit.
 
 use std::time::{Duration, Instant};
 

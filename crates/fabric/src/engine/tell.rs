@@ -5,9 +5,9 @@
 //! A queue that gives up poisons, at its peer, the word of every program that is armed and will not fire: by a notice,
 //! or by a byte that the peer's memory gets. Nothing but poison is ever sent twice.
 //!
-//! Whoever is not told waits for as long as its own limit lets it, or for ever. So it is not left at what the wire says,
-//! which may have lost the poison with a connection: a moment later the word is read, and the peer is told again, with
-//! longer and longer pauses, until it is poisoned.
+//! A peer that is not told waits until its own limit, or for ever. The wire may say that the poison was sent, and still
+//! have lost it with a connection. So the engine reads the word a moment later, and tells the peer again, with longer and
+//! longer pauses, until the word is poisoned.
 //!
 //! # What a poison may hit
 //!
@@ -42,7 +42,7 @@
 //!
 //! A word that cannot be read says nothing, and each read that is refused costs a connection, with what is on it: so
 //! there is none where others were refused, and the poison itself may have been lost with the last. The peer is told
-//! [so many](TELL) times then, with pauses in which connections are made again, and is taken to have heard of it. One
+//! [so many](super::poisoning::TELL) times then, with pauses in which connections are made again, and is taken to have heard of it. One
 //! that [leaves](super::departure), or is lost, is told nothing.
 
 use std::collections::VecDeque;

@@ -47,7 +47,7 @@ impl<W: Wire> Engine<W> {
         };
         let queue = agenda.queue.clone();
         let chained = agenda.chained().expect("it is one of those").clone();
-        // Before the doorbell: whoever closes it has rung all that it will ever ring.
+        // Before the doorbell: when the owner closes the queue, it has rung for the last time.
         let closed = queue.closed.load(Ordering::Acquire);
         let mut chained = lock(&chained);
         let (rung, poisoned) = queue.rung_for();

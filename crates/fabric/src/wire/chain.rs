@@ -15,7 +15,7 @@
 //! - [`Notice`](Signals::Notice): the signal is a write that brings a notice to the target's agent, which adds to the
 //!   word and rings the bell, as in the software engine. So one executor does all that is done to a word.
 //! - [`Add`](Signals::Add): the signal is an add to the target's word, by its NIC. Nobody there is told, so the
-//!   target's endpoint counts what is written to its memory ([`Event::Written`]), and whoever turns the engine rings
+//!   target's endpoint counts what is written to its memory ([`Event::Written`]), and a turn of the engine rings
 //!   the bell of this rank when that count has moved. A stream that spins, or a GPU, needs no bell and sees the word at
 //!   once.
 //!

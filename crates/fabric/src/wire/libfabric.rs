@@ -5,11 +5,11 @@
 //! One endpoint, one completion queue. A notice goes with a write as `FI_REMOTE_CQ_DATA`: the entry in the target's
 //! queue comes when the data is there, and not at all if the write failed (fi_cq(3), fi_rma(3)). Such a write is
 //! complete when its source may be used again; some providers report it so although the target has refused it
-//! (`tcp;ofi_rxm` with a wrong key), and a connection that is made again has lost what was on the way: the engine's
-//! affair, which reads what has come. All other writes ask for `FI_DELIVERY_COMPLETE`. A notice without data writes 8
+//! (`tcp;ofi_rxm` with a wrong key), and a connection that is made again has lost what was on the way: the
+//! engine finds that out, which reads what has come. All other writes ask for `FI_DELIVERY_COMPLETE`. A notice without data writes 8
 //! bytes to the peer's *pad*, memory that each endpoint has for that.
 //!
-//! Progress is made by whoever polls. Between polls the agent sleeps in `fi_cq_sread`, where the provider can;
+//! A thread that polls makes progress. Between polls the agent sleeps in `fi_cq_sread`, where the provider can;
 //! elsewhere it looks again after a short sleep.
 //!
 //! Where the provider has deferred works, and [`Choice::engine`] wants them, queues are chains of these: see
@@ -108,7 +108,7 @@ impl FabricWire {
         Self::open_by(&Library::load()?, choice)
     }
 
-    /// Likewise, with a library that is loaded already.
+    /// Opens an endpoint by a library that is loaded already.
     ///
     /// # Errors
     ///

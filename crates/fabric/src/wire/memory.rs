@@ -84,7 +84,7 @@ impl Net {
         self.break_twin(rank, 0);
     }
 
-    /// Likewise, of the endpoints that a rank has besides (in the order in which they were opened, from 1).
+    /// Breaks one of the endpoints that a rank has besides, by its number in the order in which they were opened, from 1.
     ///
     /// # Panics
     ///

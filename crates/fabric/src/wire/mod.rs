@@ -7,7 +7,7 @@
 //! Between operations nothing is ordered that is not said here:
 //!
 //! - [`Event::Done`] says that the operation is over at this end: what it read is not read any more. If it brings no
-//!   notice (or one with the bit [`LAST`]) it is over *at both ends*: what it wrote is there for whoever hears of it.
+//!   notice (or one with the bit [`LAST`]) it is over *at both ends*: what it wrote is there for a thread that hears of it.
 //!   Of a write with a notice, or a notice, that is not said: whether it has come, the engine finds out by reading the
 //!   word that the notice names.
 //! - A read that is posted after a write to the same peer finds what that has written, once its notice was heard there.
@@ -112,8 +112,8 @@ pub unsafe trait Wire: Send + 'static {
     fn poll(&mut self, events: &mut Vec<Event>) -> Result<(), NicError>;
 
     /// Keeps something until the network touches no memory for this endpoint any more: till it is dropped, or for longer,
-    /// where others have it open still. Whoever drops an endpoint with operations under way hands their memory over
-    /// before. That holds nothing that [`register`](Self::register) gave, which may keep the endpoint open.
+    /// where others have it open still. An endpoint is given the memory of operations that are under way
+    /// before it is dropped. That holds nothing that [`register`](Self::register) gave, which may keep the endpoint open.
     fn keep(&mut self, what: Keep);
 
     /// Whether nothing has happened that a [`Sleeper`] would not wake for.
@@ -169,8 +169,8 @@ pub trait Sleeper: Send + Sync {
     /// Ends the sleep, or the next one.
     fn wake(&self);
 
-    /// Whether what comes on the wire ends the sleep. If not, only [`wake`](Self::wake) and the limit do, and whoever
-    /// sleeps has to look now and then.
+    /// Whether what comes on the wire ends the sleep. If not, only [`wake`](Self::wake) and the limit do, and the
+    /// sleeper has to look now and then.
     fn hears(&self) -> bool {
         true
     }

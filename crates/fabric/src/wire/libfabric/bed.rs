@@ -2,8 +2,8 @@
 //!
 //! # Model
 //!
-//! Who waits for a completion queue takes the entry that ends the wait; so a sleeper has something in its hand for a
-//! moment that no look at the queue shows. It goes to a list, which whoever turns the engine takes before it reads the
+//! A wait for a completion queue takes the entry that ends the wait. So a sleeper has something in its hand for a
+//! moment that no look at the queue shows. It goes to a list, which a turn of the engine takes before it reads the
 //! queue. What the queue has had in between is later, and seen earlier, which only counts for notices that are to come
 //! [last](super::super::LAST): with one of these in its hand, a look rouses the sleeper, and waits for what that has
 //! taken.
@@ -25,7 +25,7 @@ const ENTRIES: usize = 32;
 /// How often they are read at a time, at most.
 const READS: usize = 64;
 
-/// Room for entries: whoever looks has it, and does not clear it for every look.
+/// Room for entries. The caller of a look keeps it, so that it need not be cleared for every look.
 pub(super) type Entries = [Completion; ENTRIES];
 
 /// An entry.
@@ -134,7 +134,7 @@ impl<S: Source> Bed<S> {
     /// Waits until no sleeper has anything that it had taken before this call, and appends that.
     fn rouse(&self, into: &mut Vec<Taken>) {
         let mut taken = lock(&self.taken);
-        // Whoever took an entry before this thread read a later one was asleep before; it is not asleep any more when
+        // A thread that took an entry before this one read a later one was asleep before; it is not asleep any more when
         // that is in the list.
         while self.asleep.load(Ordering::SeqCst) && taken.is_empty() {
             self.queue.signal();

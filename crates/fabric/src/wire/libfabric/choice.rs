@@ -276,7 +276,7 @@ fn refused(library: &Library, choice: &Choice, needs: &'static str) -> OpenError
 const SPINS: [&str; 1] = ["sockets"];
 
 /// What there is, for one of the two engines. What hardware fires needs nobody's progress; where there is none, threads
-/// of the provider's own (if it is not `manual`) are slower than whoever polls.
+/// of the provider's own (if it is not `manual`) are slower than a thread that polls.
 fn found(
     library: &Library,
     choice: &Choice,
