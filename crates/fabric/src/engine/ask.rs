@@ -33,10 +33,10 @@ use tidegate_hal::tell;
 
 use super::contact::Way;
 use super::departure::Stage;
-use super::doubt::{Answer, FAILED, Look, Step};
+use super::doubt::{Answer, FAILED, InquiryStep, Look};
 use super::firing::Flight;
 use super::program::SignalWord;
-use super::queues::State;
+use super::queues::QueueState;
 use super::silence::Silence;
 use super::state::Engine;
 use crate::wire::{Op, Posted, Wire};
@@ -130,9 +130,9 @@ impl<W: Wire> Engine<W> {
             return;
         };
         match &inquiry.step {
-            Step::Due => {}
-            Step::Reads(_) => return,
-            Step::Questions(question, why) => {
+            InquiryStep::Due => {}
+            InquiryStep::Reads(_) => return,
+            InquiryStep::Questions(question, why) => {
                 match self.peers.departures.is_answered(*question) {
                     true => {
                         let why = why.clone();
@@ -208,13 +208,13 @@ impl<W: Wire> Engine<W> {
             let silence = self.peers.silence;
             // What has failed has taken the connection along: it is known that something is wrong.
             let (limit, refusals) = match agenda.state {
-                State::Failing => (silence.min(FAILED), REFUSALS),
+                QueueState::Failing => (silence.min(FAILED), REFUSALS),
                 _ => (silence, u32::MAX),
             };
             let since = inquiry.since.get_or_insert_with(Silence::new);
             if since.look(Instant::now(), limit) || inquiry.refusals >= refusals {
                 let question = self.peers.departures.question(agenda.queue.peer);
-                inquiry.step = Step::Questions(question, why.into());
+                inquiry.step = InquiryStep::Questions(question, why.into());
             }
         }
         self.pause(index);

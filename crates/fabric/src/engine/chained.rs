@@ -81,11 +81,11 @@ pub(crate) struct Chained<W: Wire> {
     pub(super) moved: Instant,
     /// Since then.
     pub(super) silence: Silence,
-    state: State,
+    state: ChainState,
 }
 
 /// How a chain stands.
-enum State {
+enum ChainState {
     Well,
     Failed(Failure),
     /// It has been given up.
@@ -104,7 +104,7 @@ impl<W: Wire> Chained<W> {
             limit,
             moved: Instant::now(),
             silence: Silence::new(),
-            state: State::Well,
+            state: ChainState::Well,
         }
     }
 
@@ -122,7 +122,7 @@ impl<W: Wire> Chained<W> {
     /// Gives hardware what is armed; returns whether somebody must come back to it: it refuses for now what it should
     /// have room for, or it has failed.
     pub(crate) fn feed(&mut self, queue: &Queue) -> bool {
-        while let State::Well = self.state {
+        while let ChainState::Well = self.state {
             let held = self.fed - self.through;
             let room = queue.slots(self.struck > self.fed).min(self.chain.depth());
             if held >= room as u64 {
@@ -161,25 +161,25 @@ impl<W: Wire> Chained<W> {
     }
 
     pub(super) fn has_failed(&self) -> bool {
-        matches!(self.state, State::Failed(_))
+        matches!(self.state, ChainState::Failed(_))
     }
 
     /// Why it does not go on, unless it has been given up.
     pub(super) fn failure(&mut self) -> Option<&mut Failure> {
         match &mut self.state {
-            State::Failed(failure) => Some(failure),
-            State::Well | State::Over => None,
+            ChainState::Failed(failure) => Some(failure),
+            ChainState::Well | ChainState::Over => None,
         }
     }
 
     pub(super) fn is_over(&self) -> bool {
-        matches!(self.state, State::Over)
+        matches!(self.state, ChainState::Over)
     }
 
     /// It is given up. What hardware has begun may still read: works keep what they name.
     pub(super) fn ends(&mut self) {
         if !self.is_over() {
-            self.state = State::Over;
+            self.state = ChainState::Over;
             self.chain.cancel();
         }
     }
@@ -187,7 +187,7 @@ impl<W: Wire> Chained<W> {
     pub(super) fn moves(&mut self) {
         self.moved = Instant::now();
         self.silence.ends();
-        if let State::Failed(failure) = &mut self.state {
+        if let ChainState::Failed(failure) = &mut self.state {
             failure.lull.ends();
         }
     }
@@ -195,9 +195,9 @@ impl<W: Wire> Chained<W> {
     /// It has failed, as far as firing `at`. What is said is what was heard of first.
     pub(super) fn fail(&mut self, at: u64, why: &impl ToString) {
         match &mut self.state {
-            State::Well => self.state = State::Failed(Failure::new(at, why.to_string())),
-            State::Failed(failure) => failure.at = failure.at.min(at),
-            State::Over => {}
+            ChainState::Well => self.state = ChainState::Failed(Failure::new(at, why.to_string())),
+            ChainState::Failed(failure) => failure.at = failure.at.min(at),
+            ChainState::Over => {}
         }
     }
 
@@ -246,7 +246,7 @@ impl<W: Wire> Chained<W> {
     /// no room, has an end of its own.)
     pub(super) fn under_way(&self, queue: &Queue) -> Option<u64> {
         let fired = self.struck.min(self.fed);
-        let State::Well = self.state else {
+        let ChainState::Well = self.state else {
             return None;
         };
         if fired <= self.through {

@@ -34,12 +34,12 @@ pub(super) struct Doubt<W: Wire> {
     pub(super) is_listed: bool,
     /// The last read has failed.
     pub(super) is_refused: bool,
-    state: State<W>,
+    state: Knowledge<W>,
     /// Where the count is read to.
     count_there: Arc<AtomicU64>,
 }
 
-enum State<W: Wire> {
+enum Knowledge<W: Wire> {
     /// Nobody asks.
     Quiet,
     Asked(Inquiry),
@@ -49,7 +49,7 @@ enum State<W: Wire> {
 
 /// How many signals have come, as long as that is being found out.
 pub(super) struct Inquiry {
-    pub(super) step: Step,
+    pub(super) step: InquiryStep,
     /// Since when it is known that something is wrong: a count was too low, or the read has failed.
     pub(super) since: Option<Silence>,
     /// Not before: a pause.
@@ -60,7 +60,7 @@ pub(super) struct Inquiry {
 }
 
 /// What an inquiry is at.
-pub(super) enum Step {
+pub(super) enum InquiryStep {
     /// The count is to be read.
     Due,
     /// It is being read. So many signals were sent by then.
@@ -87,14 +87,14 @@ impl<W: Wire> Doubt<W> {
             before: 0,
             is_listed: false,
             is_refused: false,
-            state: State::Quiet,
+            state: Knowledge::Quiet,
             count_there: Arc::default(),
         }
     }
 
     /// Whether a signal has not come that may come.
     pub(super) fn is_open(&self) -> bool {
-        self.come < self.sent && !matches!(self.state, State::Lost(_))
+        self.come < self.sent && !matches!(self.state, Knowledge::Lost(_))
     }
 
     /// A signal is through at this end.
@@ -110,24 +110,24 @@ impl<W: Wire> Doubt<W> {
 
     /// Nobody need ask any more.
     pub(super) fn rests(&mut self) {
-        if let State::Asked(_) = self.state {
-            self.state = State::Quiet;
+        if let Knowledge::Asked(_) = self.state {
+            self.state = Knowledge::Quiet;
         }
     }
 
     /// What is being found out, if something is.
     pub(super) fn inquiry(&mut self) -> Option<&mut Inquiry> {
         match &mut self.state {
-            State::Asked(inquiry) => Some(inquiry),
-            State::Quiet | State::Lost(_) => None,
+            Knowledge::Asked(inquiry) => Some(inquiry),
+            Knowledge::Quiet | Knowledge::Lost(_) => None,
         }
     }
 
     /// What is being found out from now on, if nothing is lost.
     pub(super) fn begins(&mut self, now: Instant) -> Option<&mut Inquiry> {
-        if let State::Quiet = self.state {
-            self.state = State::Asked(Inquiry {
-                step: Step::Due,
+        if let Knowledge::Quiet = self.state {
+            self.state = Knowledge::Asked(Inquiry {
+                step: InquiryStep::Due,
                 since: None,
                 due: now,
                 pause: PAUSES.0,
@@ -148,7 +148,7 @@ impl<W: Wire> Doubt<W> {
     pub(super) fn reads(&mut self, now: Instant, silence: Duration) -> Arc<AtomicU64> {
         let sent = self.sent;
         if let Some(inquiry) = self.inquiry() {
-            inquiry.step = Step::Reads(sent);
+            inquiry.step = InquiryStep::Reads(sent);
             if let Some(since) = &mut inquiry.since {
                 since.look(now, silence);
             }
@@ -164,15 +164,15 @@ impl<W: Wire> Doubt<W> {
     /// The count has been read, or that has failed.
     pub(super) fn has_read(&mut self, failed: Option<String>) -> Answer {
         self.is_refused = failed.is_some();
-        let State::Asked(inquiry) = &mut self.state else {
+        let Knowledge::Asked(inquiry) = &mut self.state else {
             return failed.map_or(Answer::Stale, Answer::Unknown);
         };
         let sent = match inquiry.step {
-            Step::Reads(sent) => Some(sent),
-            Step::Due | Step::Questions(..) => None,
+            InquiryStep::Reads(sent) => Some(sent),
+            InquiryStep::Due | InquiryStep::Questions(..) => None,
         };
         if sent.is_some() {
-            inquiry.step = Step::Due;
+            inquiry.step = InquiryStep::Due;
         }
         if let Some(why) = failed {
             // A connection takes its time to be made again.
@@ -196,20 +196,20 @@ impl<W: Wire> Doubt<W> {
         if come < sent {
             return Answer::Unknown(format!("{} have not come", sent - come));
         }
-        self.state = State::Quiet;
+        self.state = Knowledge::Quiet;
         Answer::Known
     }
 
     /// A signal is lost.
     pub(super) fn loses(&mut self) {
-        self.state = State::Lost(self.word.clone());
+        self.state = Knowledge::Lost(self.word.clone());
     }
 
     /// The word by which the peer is to be told that a signal was lost, once.
     pub(super) fn take_lost(&mut self) -> Option<SignalWord<W>> {
         match &mut self.state {
-            State::Lost(word) => word.take(),
-            State::Quiet | State::Asked(_) => None,
+            Knowledge::Lost(word) => word.take(),
+            Knowledge::Quiet | Knowledge::Asked(_) => None,
         }
     }
 }

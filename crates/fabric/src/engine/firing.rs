@@ -143,7 +143,7 @@ pub(super) enum Flight<W: Wire> {
 
 /// Whether the end of an operation matters.
 #[derive(PartialEq, Eq)]
-enum State {
+enum Interest {
     Awaited,
     /// Its peer is gone, so it may never end, and nobody waits for that.
     Adrift,
@@ -151,7 +151,7 @@ enum State {
 
 /// All operations that are under way.
 pub(super) struct Flights<W: Wire> {
-    all: Slab<(Flight<W>, State)>,
+    all: Slab<(Flight<W>, Interest)>,
     /// How many were handed to rails.
     handed: usize,
     /// How many are adrift: the listener need not stay awake for them.
@@ -174,14 +174,14 @@ impl<W: Wire> Flights<W> {
 
     pub(super) fn add(&mut self, flight: Flight<W>) {
         self.handed += usize::from(matches!(flight, Flight::Handed { .. }));
-        self.all.add((flight, State::Awaited));
+        self.all.add((flight, Interest::Awaited));
     }
 
     /// An operation is over.
     pub(super) fn take(&mut self, cookie: u64) -> Option<Flight<W>> {
         let (flight, state) = self.all.take(cookie as usize)?;
         self.handed -= usize::from(matches!(flight, Flight::Handed { .. }));
-        self.adrift -= usize::from(state == State::Adrift);
+        self.adrift -= usize::from(state == Interest::Adrift);
         Some(flight)
     }
 
@@ -208,8 +208,8 @@ impl<W: Wire> Flights<W> {
     /// Nobody waits for these any more.
     pub(super) fn set_adrift(&mut self, which: impl Fn(&Flight<W>) -> bool) {
         for (flight, state) in self.all.iter_mut() {
-            if *state == State::Awaited && which(flight) {
-                *state = State::Adrift;
+            if *state == Interest::Awaited && which(flight) {
+                *state = Interest::Adrift;
                 self.adrift += 1;
             }
         }

@@ -29,7 +29,7 @@ static POISONED: u8 = 1 << (POISON.trailing_zeros() % 8);
 pub(super) struct Poisoning<W: Wire> {
     pub(super) peer: usize,
     pub(super) what: SignalWord<W>,
-    pub(super) step: Step,
+    pub(super) step: PoisonStep,
     /// Not before.
     pub(super) due: Option<Instant>,
     /// Since when the word is not poisoned though the peer was told, without the time in which it did not answer.
@@ -46,7 +46,7 @@ pub(super) struct Poisoning<W: Wire> {
 
 /// What is under way, or is to be done next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum PoisonStep {
     /// The peer is told. Then it is looked whether that has come.
     Tell,
     /// It is looked whether that has come, which has failed so often.
@@ -62,8 +62,8 @@ impl<W: Wire> Poisoning<W> {
             peer,
             what,
             step: match looks {
-                true => Step::Tell,
-                false => Step::TellBlindly(0),
+                true => PoisonStep::Tell,
+                false => PoisonStep::TellBlindly(0),
             },
             due: None,
             missing: None,
@@ -75,13 +75,13 @@ impl<W: Wire> Poisoning<W> {
     }
 
     /// What is next, after a pause.
-    pub(super) fn goes_on(&mut self, step: Step, pause: Duration) {
+    pub(super) fn goes_on(&mut self, step: PoisonStep, pause: Duration) {
         self.step = step;
         self.due = Some(Instant::now() + pause);
     }
 
     /// What is next, after a pause that is longer each time.
-    pub(super) fn goes_back(&mut self, step: Step) {
+    pub(super) fn goes_back(&mut self, step: PoisonStep) {
         self.goes_on(step, self.pause);
         self.pause = (2 * self.pause).min(AGAIN);
     }
@@ -90,21 +90,24 @@ impl<W: Wire> Poisoning<W> {
     /// time; `false` if that was often enough.
     pub(super) fn tells_blindly(&mut self, times: u32) -> bool {
         if times < TELL {
-            self.goes_on(Step::TellBlindly(times + 1), PAUSE * 2u32.pow(times));
+            self.goes_on(PoisonStep::TellBlindly(times + 1), PAUSE * 2u32.pow(times));
         }
         times < TELL
     }
 
     /// Behind a pause: whether the word is not poisoned for too long by now.
     pub(super) fn has_missed(&mut self, limit: Duration) -> bool {
-        let missing = self.missing.as_mut().filter(|_| self.step == Step::Tell);
+        let missing = self
+            .missing
+            .as_mut()
+            .filter(|_| self.step == PoisonStep::Tell);
         missing.is_some_and(|missing| missing.look(Instant::now(), limit))
     }
 
     pub(super) fn op(&self, signals: Signals) -> Op<'_, W::Remote> {
         let (region, offset) = &self.what.word;
         match (self.step, signals) {
-            (Step::Look(_), _) => Op::Read {
+            (PoisonStep::Look(_), _) => Op::Read {
                 to: self.word_there.as_ptr().cast(),
                 bytes: size_of::<u64>(),
                 from: &region.remote,

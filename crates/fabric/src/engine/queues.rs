@@ -12,14 +12,14 @@ use crate::wire::Wire;
 /// A queue, and how far it is.
 pub(super) struct Agenda<W: Wire> {
     pub(super) queue: Arc<Queue>,
-    pub(super) state: State<W>,
+    pub(super) state: QueueState<W>,
     pub(super) doubt: Doubt<W>,
     /// Whether it is among the ready ones.
     pub(super) is_ready: bool,
 }
 
 /// What a queue is at.
-pub(super) enum State<W: Wire> {
+pub(super) enum QueueState<W: Wire> {
     /// Nothing is being fired.
     Idle,
     Firing(Firing),
@@ -38,7 +38,10 @@ impl<W: Wire> Agenda<W> {
         let is_busy = false;
         Agenda {
             queue,
-            state: chained.map_or(State::Idle, |chained| State::Chained { chained, is_busy }),
+            state: chained.map_or(QueueState::Idle, |chained| QueueState::Chained {
+                chained,
+                is_busy,
+            }),
             doubt: Doubt::new(),
             is_ready: false,
         }
@@ -46,7 +49,7 @@ impl<W: Wire> Agenda<W> {
 
     pub(super) fn firing(&self) -> Option<&Firing> {
         match &self.state {
-            State::Firing(firing) => Some(firing),
+            QueueState::Firing(firing) => Some(firing),
             _ => None,
         }
     }
@@ -54,14 +57,14 @@ impl<W: Wire> Agenda<W> {
     /// Its firing, and the queue.
     pub(super) fn split(&mut self) -> Option<(&mut Firing, &Arc<Queue>)> {
         match &mut self.state {
-            State::Firing(firing) => Some((firing, &self.queue)),
+            QueueState::Firing(firing) => Some((firing, &self.queue)),
             _ => None,
         }
     }
 
     pub(super) fn chained(&self) -> Option<&Arc<Mutex<Chained<W>>>> {
         match &self.state {
-            State::Chained { chained, .. } => Some(chained),
+            QueueState::Chained { chained, .. } => Some(chained),
             _ => None,
         }
     }
@@ -158,13 +161,13 @@ impl<W: Wire> Queues<W> {
 
     /// An idle queue fires.
     pub(super) fn begins(&mut self, index: usize, firing: Firing) {
-        self.get(index).state = State::Firing(firing);
+        self.get(index).state = QueueState::Firing(firing);
         self.firing += 1;
     }
 
     /// A queue's firing is over; what the queue is at then.
-    pub(super) fn ends(&mut self, index: usize, then: State<W>) -> Option<Firing> {
-        let State::Firing(firing) = std::mem::replace(&mut self.get(index).state, then) else {
+    pub(super) fn ends(&mut self, index: usize, then: QueueState<W>) -> Option<Firing> {
+        let QueueState::Firing(firing) = std::mem::replace(&mut self.get(index).state, then) else {
             return None;
         };
         self.firing -= 1;
@@ -176,8 +179,8 @@ impl<W: Wire> Queues<W> {
     pub(super) fn fail(&mut self, index: usize) {
         let agenda = self.get(index);
         match &mut agenda.state {
-            State::Firing(firing) => firing.fate = Fate::Failed,
-            state => *state = State::Failing,
+            QueueState::Firing(firing) => firing.fate = Fate::Failed,
+            state => *state = QueueState::Failing,
         }
         self.make_ready(index);
     }
@@ -206,7 +209,7 @@ impl<W: Wire> Queues<W> {
 
     /// Whether hardware has something to do for one.
     pub(super) fn set_busy(&mut self, index: usize, busy: bool) {
-        if let State::Chained { is_busy, .. } = &mut self.get(index).state {
+        if let QueueState::Chained { is_busy, .. } = &mut self.get(index).state {
             *is_busy = busy;
         }
     }
@@ -215,7 +218,7 @@ impl<W: Wire> Queues<W> {
     pub(super) fn are_active(&self) -> bool {
         let is_busy = |&index: &usize| {
             let agenda = self.all.at(index);
-            agenda.is_some_and(|one| matches!(one.state, State::Chained { is_busy: true, .. }))
+            agenda.is_some_and(|one| matches!(one.state, QueueState::Chained { is_busy: true, .. }))
         };
         self.firing > self.stranded || !self.asking.is_empty() || self.chains.iter().any(is_busy)
     }

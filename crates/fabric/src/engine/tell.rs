@@ -54,7 +54,7 @@ use tidegate_hal::tell;
 
 use super::departure::Stage;
 use super::firing::Flight;
-use super::poisoning::{LOOKS, PAUSE, Poisoning, Step};
+use super::poisoning::{LOOKS, PAUSE, PoisonStep, Poisoning};
 use super::program::{SignalWord, script};
 use super::silence::Silence;
 use super::state::Engine;
@@ -90,8 +90,8 @@ impl<W: Wire> Engine<W> {
             return;
         }
         match (told.step, failed) {
-            (Step::Tell | Step::TellBlindly(_), Some(why)) => {
-                let was_told = matches!(told.step, Step::TellBlindly(1..));
+            (PoisonStep::Tell | PoisonStep::TellBlindly(_), Some(why)) => {
+                let was_told = matches!(told.step, PoisonStep::TellBlindly(1..));
                 let refused = told.refused.get_or_insert_with(Silence::new);
                 if refused.look(Instant::now(), self.peers.silence)
                     && (was_told || self.cannot_tell(&mut told, why))
@@ -103,29 +103,31 @@ impl<W: Wire> Engine<W> {
                     tracing::debug!("rank {} is to be told of a failure again: {why}", told.peer)
                 });
             }
-            (Step::TellBlindly(times), None) => {
+            (PoisonStep::TellBlindly(times), None) => {
                 told.refused = None;
                 if !told.tells_blindly(times) {
                     return;
                 }
             }
-            (Step::Tell, None) => {
+            (PoisonStep::Tell, None) => {
                 told.refused = None;
-                told.goes_on(Step::Look(0), PAUSE);
+                told.goes_on(PoisonStep::Look(0), PAUSE);
             }
-            (Step::Look(tries), Some(_)) if tries + 1 == LOOKS.0 => {
+            (PoisonStep::Look(tries), Some(_)) if tries + 1 == LOOKS.0 => {
                 told.missing = None;
                 told.tells_blindly(0);
             }
-            (Step::Look(tries), Some(_)) => told.goes_on(Step::Look(tries + 1), LOOKS.1),
-            (Step::Look(_), None) => {
+            (PoisonStep::Look(tries), Some(_)) => {
+                told.goes_on(PoisonStep::Look(tries + 1), LOOKS.1)
+            }
+            (PoisonStep::Look(_), None) => {
                 if told.word_there.load(Ordering::Relaxed) & POISON != 0 {
                     return;
                 }
                 let missing = told.missing.get_or_insert_with(Silence::new);
                 // While nobody answers, nothing goes wrong: the peer may be stopped.
                 missing.skips(Instant::now());
-                told.goes_back(Step::Tell);
+                told.goes_back(PoisonStep::Tell);
             }
         }
         self.poisonings.push_back(told);

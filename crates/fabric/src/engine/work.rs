@@ -6,7 +6,7 @@ use super::departure::{Stage, never_comes};
 use super::firing::{Fate, Firing, Flight};
 use super::program::script;
 use super::queue::{Ring, Seen};
-use super::queues::{Agenda, State};
+use super::queues::{Agenda, QueueState};
 use super::state::Engine;
 use crate::notice::Notice;
 use crate::regions::Regions;
@@ -86,10 +86,10 @@ impl<W: Wire> Engine<W> {
                 continue;
             };
             let calls = match &agenda.state {
-                State::Chained { .. } => false,
+                QueueState::Chained { .. } => false,
                 _ if self.wreck.is_some() => true,
-                State::Firing(firing) => firing.is_called(&agenda.queue),
-                State::Idle | State::Failing => agenda.queue.calls(),
+                QueueState::Firing(firing) => firing.is_called(&agenda.queue),
+                QueueState::Idle | QueueState::Failing => agenda.queue.calls(),
             };
             if calls {
                 self.queues.make_ready(index);
@@ -190,16 +190,16 @@ impl<W: Wire> Engine<W> {
             return false;
         };
         match &agenda.state {
-            State::Chained { .. } => false,
-            State::Firing(_) => self.fire(index),
-            State::Idle => self.begin(index),
-            State::Failing => {
+            QueueState::Chained { .. } => false,
+            QueueState::Firing(_) => self.fire(index),
+            QueueState::Idle => self.begin(index),
+            QueueState::Failing => {
                 // A poison is to come last.
                 if agenda.is_in_doubt() {
                     self.ask(index);
                     return false;
                 }
-                agenda.state = State::Idle;
+                agenda.state = QueueState::Idle;
                 self.give_up(index);
                 true
             }
@@ -217,7 +217,7 @@ impl<W: Wire> Engine<W> {
         }
         programs.extend(agenda.queue.give_up());
         let closed = agenda.queue.closed.load(Ordering::Acquire);
-        let firing = self.queues.ends(index, State::Idle);
+        let firing = self.queues.ends(index, QueueState::Idle);
         programs.extend(firing.map(|firing| firing.program));
         if closed {
             self.end(index);
@@ -297,7 +297,7 @@ impl<W: Wire> Engine<W> {
         let refused = is_over && !has_signalled && queue.is_abandoned();
         if firing.has_failed() || refused {
             if is_over {
-                self.queues.ends(index, State::Failing);
+                self.queues.ends(index, QueueState::Failing);
             }
             return is_over;
         }
@@ -312,7 +312,7 @@ impl<W: Wire> Engine<W> {
 
     /// A firing is through: the sent word says so.
     fn is_through(&mut self, index: usize) -> Option<Firing> {
-        let firing = self.queues.ends(index, State::Idle);
+        let firing = self.queues.ends(index, QueueState::Idle);
         self.queues.get(index).queue.through();
         firing
     }
