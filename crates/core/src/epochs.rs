@@ -66,6 +66,7 @@ impl Epochs {
     }
 
     /// Counts an epoch that has been enqueued.
+    #[inline]
     pub(crate) fn count(&self, members: Option<&[usize]>) {
         match members {
             None => more(&self.all, 1),

@@ -3,30 +3,38 @@
 //! This crate knows no vendor: it is generic over a device of `tidegate-hal`. The facade `tidegate` re-exports it for the devices
 //! that are built in.
 
-mod argument;
-pub mod capture;
-mod carry;
-mod collective;
+// From the ground up: a group needs what is above it, and no two files import each other.
+
 pub mod element;
 mod epochs;
 pub mod error;
 mod ground;
-pub mod kernel;
-mod layout;
 mod message;
-mod myself;
-mod nic;
-pub mod part;
 mod place;
-mod region;
-#[cfg(test)]
-mod scarce;
 mod side;
+
+mod nic;
+mod watch;
+mod world;
+
+mod carry;
+mod myself;
 mod stake;
 pub mod stream;
-mod watch;
+
+mod argument;
+mod layout;
+mod region;
+
+pub mod capture;
 pub mod window;
-mod world;
+
+mod collective;
+pub mod kernel;
+pub mod part;
+
+#[cfg(test)]
+mod scarce;
 
 pub use capture::{Graph, PairGraph};
 pub use carry::Carry;
