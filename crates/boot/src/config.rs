@@ -33,7 +33,7 @@
 use crate::error::BootError;
 use crate::inherit::why_taken;
 use crate::launchers::session::HeldStore;
-use crate::variables::{address_of, bad, number, secret, text};
+use crate::variables::{NODE, address_of, bad, number, secret, text};
 use crate::wire::{MAX_RANKS, NodeId};
 use sha2::{Digest, Sha256};
 use std::ffi::OsString;
@@ -175,7 +175,7 @@ impl Config {
     ) -> Result<(), BootError> {
         let config = self;
         config.job_id = text("TIDEGATE_JOB_ID")?.unwrap_or_default();
-        config.node = text("TIDEGATE_NODE")?;
+        config.node = text(NODE)?;
         let duration = |name, unit: Duration, default: Duration, least| match text(name)? {
             Some(value) => Ok(unit * number(name, &value, least, 86_400_000)? as u32),
             None => Ok(default),

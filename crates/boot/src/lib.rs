@@ -8,7 +8,7 @@
 //! - [`TcpControl`]: ranks are processes, on one host or many. [`TcpControl::from_env`] reads what a starter has put
 //!   into the environment ([`Config`] has the table), and asks the store of a launcher (`mpirun`, `srun`) where it is
 //!   that who started this rank; without any, the process is a job of its own.
-//! - [`launch`]: the starter for one host: the library behind `tidegate run -n 8 PROGRAM`.
+//! - [`launch`]: the starter for one host, or for several by ssh: the library behind `tidegate run -n 8 PROGRAM`.
 //!
 //! ```
 //! use tidegate_boot::TcpControl;

@@ -11,6 +11,18 @@ use std::net::IpAddr;
 /// Says which address of this node NICs are to use.
 pub(crate) const ADDRESS: &str = "TIDEGATE_ADDRESS";
 
+/// Names the node.
+pub(crate) const NODE: &str = "TIDEGATE_NODE";
+
+/// Says which of the machine's devices a rank takes.
+pub(crate) const DEVICE: &str = "TIDEGATE_DEVICE";
+
+/// Says how many ranks share the processors that a rank may use, whatever nodes they are of.
+pub(crate) const RANKS_HERE: &str = "TIDEGATE_RANKS_HERE";
+
+/// Has the secret of the job.
+pub(crate) const SECRET: &str = "TIDEGATE_SECRET";
+
 /// The address of this node that NICs are to use, as the source of what they send and to listen at: `TIDEGATE_ADDRESS`.
 /// `None`: they choose.
 ///
@@ -51,13 +63,13 @@ pub(crate) fn text(
 pub(crate) fn secret(
     text: &dyn Fn(&'static str) -> Result<Option<String>, BootError>,
 ) -> Result<Option<Vec<u8>>, BootError> {
-    let secret = text("TIDEGATE_SECRET")?.map(String::into_bytes);
+    let secret = text(SECRET)?.map(String::into_bytes);
     if let Some(secret) = &secret
         && secret.len() < MIN_SECRET
     {
         let length = format!("({} bytes)", secret.len());
         let expected = "it must have at least 16 bytes that nobody can guess, for instance from `openssl rand -hex 32`";
-        return Err(bad("TIDEGATE_SECRET", &length, expected));
+        return Err(bad(SECRET, &length, expected));
     }
     Ok(secret)
 }

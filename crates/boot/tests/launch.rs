@@ -7,10 +7,14 @@ use std::time::Duration;
 use tidegate_boot::launch::{Bed, Cli, Job, Output, Signal};
 use tidegate_testbed::WireChoice;
 
+#[path = "launch/bind.rs"]
+mod bind;
 #[path = "launch/ground.rs"]
 mod ground;
 #[path = "launch/inherited.rs"]
 mod inherited;
+#[path = "../../../tests/common/skipped.rs"]
+mod skipped;
 #[path = "launch/stopped.rs"]
 mod stopped;
 #[path = "launch/unread.rs"]

@@ -1,7 +1,9 @@
 //! The command line of the launcher.
 
 use super::bed::BedArgs;
+use super::bind::Bind;
 use super::error::LaunchError;
+use super::hosts::{Hosts, agent};
 use super::job::{Input, Job, Output};
 use super::nodes::Nodes;
 use super::outcome::Outcome;
@@ -10,6 +12,7 @@ use super::signals::{keep_ends_of_children, survive_file_limits};
 use clap::{Args, Parser, Subcommand};
 use std::ffi::OsString;
 use std::io::IsTerminal;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 use tidegate_hal::limits::WithLimit;
@@ -24,15 +27,18 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Subcommands {
-    /// Start a program as the ranks of one job on this host, which may act as several nodes
-    Run(RunArgs),
+    /// Start a program as the ranks of one job: on this host, which may act as several nodes, or on several hosts
+    Run(Box<RunArgs>),
+    /// What `run --hosts` starts on each host
+    #[command(hide = true)]
+    Node,
 }
 
 /// The arguments of `tidegate run`.
 #[derive(Debug, Args)]
 pub struct RunArgs {
-    /// How many ranks; with --nodes as many as those have
-    #[arg(short = 'n', long, value_name = "N", required_unless_present = "nodes")]
+    /// How many ranks; with --nodes as many as those have, with --hosts as many as there are slots, if not said
+    #[arg(short = 'n', long, value_name = "N", required_unless_present_any = ["nodes", "hosts"])]
     pub ranks: Option<usize>,
 
     /// Act as several nodes, which do not map each other's memory: `2x4` are two of four ranks each, `3,1` one of three
@@ -43,6 +49,31 @@ pub struct RunArgs {
     /// What is between the nodes
     #[command(flatten)]
     pub bed: BedArgs,
+
+    /// Run on the hosts of this file, one a line, by ssh: `alice@node2 slots=4 port=2222  # ranks 0 to 3`
+    ///
+    /// A host has one slot if its line says no other number, and lines of one host add up. Ranks fill the hosts in the order of
+    /// the file. ssh must need no password. The program, the working directory and tidegate are where they are here.
+    /// Variables whose names begin with TIDEGATE_, RUST_LOG and RUST_BACKTRACE go to the hosts, and those of -x and -e.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["nodes", "netns"])]
+    pub hosts: Option<PathBuf>,
+
+    /// How to log in to the hosts: a command and its first arguments, with spaces between; what TIDEGATE_SSH says, or
+    /// `ssh`, if not said
+    #[arg(long, value_name = "COMMAND", requires = "hosts")]
+    pub ssh: Option<String>,
+
+    /// Where the hosts have the program tidegate, if not where this one is
+    #[arg(long, value_name = "PATH", requires = "hosts")]
+    pub remote_tidegate: Option<PathBuf>,
+
+    /// How the others reach the first host, if not by its name in the file
+    #[arg(long, value_name = "ADDRESS", requires = "hosts")]
+    pub address: Option<String>,
+
+    /// Which processors and which memory each rank gets
+    #[arg(long, value_name = "TO", default_value = "none")]
+    pub bind: Bind,
 
     /// Do not put `[rank] ` in front of each line of output
     #[arg(long)]
@@ -56,9 +87,17 @@ pub struct RunArgs {
     #[arg(short = 'e', long = "env", value_name = "NAME=VALUE", value_parser = variable)]
     pub envs: Vec<(String, String)>,
 
+    /// Give all ranks a variable of this environment, on other hosts, too, or another value for it; may be repeated
+    #[arg(short = 'x', long = "export", value_name = "NAME[=VALUE]", value_parser = exported)]
+    pub exports: Vec<(OsString, OsString)>,
+
     /// Say nothing about ranks that fail
     #[arg(short, long)]
     pub quiet: bool,
+
+    /// Say what each rank is bound to, too
+    #[arg(short, long, conflicts_with = "quiet")]
+    pub verbose: bool,
 
     /// The program and its arguments
     #[arg(
@@ -69,6 +108,9 @@ pub struct RunArgs {
     )]
     pub program: Vec<OsString>,
 }
+
+/// Says how to log in to hosts.
+const SSH: &str = "TIDEGATE_SSH";
 
 fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
@@ -82,6 +124,18 @@ fn variable(text: &str) -> Result<(String, String), String> {
     }
 }
 
+fn exported(text: &str) -> Result<(OsString, OsString), String> {
+    let (name, value) = match text.split_once('=') {
+        Some((name, value)) => (name, Some(value.into())),
+        None => (text, std::env::var_os(text)),
+    };
+    match value {
+        _ if name.is_empty() => Err("not NAME or NAME=VALUE".to_owned()),
+        Some(value) => Ok((name.into(), value)),
+        None => Err("it is not set in this environment".to_owned()),
+    }
+}
+
 impl Cli {
     /// Does what the command line asks for; the exit code of the job. `defaults` are variables that ranks get where
     /// nobody has set them.
@@ -90,15 +144,22 @@ impl Cli {
         survive_file_limits();
         match self.command {
             Subcommands::Run(args) => args.run(defaults),
+            Subcommands::Node => agent(),
         }
     }
 }
 
 impl RunArgs {
     /// The job that is asked for, without a bed.
-    pub fn job(self, defaults: &[(&str, &str)]) -> Job {
+    ///
+    /// # Errors
+    ///
+    /// If the file of hosts cannot be read.
+    pub fn job(self, defaults: &[(&str, &str)]) -> Result<Job, LaunchError> {
+        let hosts = self.hosts.map(Hosts::read).transpose()?;
         let mut program = self.program.into_iter();
         let ranks = self.ranks.or_else(|| Some(self.nodes.as_ref()?.ranks()));
+        let ranks = ranks.or_else(|| Some(hosts.as_ref()?.slots()));
         let mut job = Job::new(
             program.next().unwrap_or_default(),
             ranks.unwrap_or_default(),
@@ -107,6 +168,8 @@ impl RunArgs {
         .grace(self.grace)
         .forward_signals(true)
         .explain(!self.quiet)
+        .verbose(self.verbose)
+        .bind(self.bind)
         .output(if self.no_label {
             Output::Plain
         } else {
@@ -121,14 +184,29 @@ impl RunArgs {
         if let Some(nodes) = self.nodes {
             job = job.nodes(nodes);
         }
+        if let Some(mut hosts) = hosts {
+            if let Some(command) = self.ssh.or_else(|| std::env::var(SSH).ok()) {
+                hosts = hosts.ssh(&command);
+            }
+            if let Some(program) = self.remote_tidegate {
+                hosts = hosts.program(program);
+            }
+            if let Some(address) = self.address {
+                hosts = hosts.address(address);
+            }
+            job = job.hosts(hosts);
+        }
         // What the user sets comes later, and so counts.
         for (name, value) in defaults {
             job = job.default_env(name, value);
         }
+        for (name, value) in self.exports {
+            job = job.env(name, value);
+        }
         for (name, value) in self.envs {
             job = job.env(name, value);
         }
-        job
+        Ok(job)
     }
 
     /// Runs the job, on its bed if it is to have one.
@@ -140,12 +218,12 @@ impl RunArgs {
             None => None,
         };
         let Some(bed) = bed else {
-            return self.job(defaults).run();
+            return self.job(defaults)?.run();
         };
         if explain {
             say(format_args!("{bed}"));
         }
-        let job = self.job(defaults).bed(&bed).spawn()?;
+        let job = self.job(defaults)?.bed(&bed).spawn()?;
         args.cut_in_time(&bed, explain);
         let outcome = job.wait();
         if let Some(traffic) = bed.traffic().filter(|_| explain && !outcome.is_unread) {
@@ -159,16 +237,7 @@ impl RunArgs {
             Ok(outcome) => outcome.exit_code().max(outcome.is_lost.into()),
             Err(error) => {
                 say(format_args!("{error}"));
-                let kind = match &error {
-                    LaunchError::Spawn { source, .. } => Some(source.kind()),
-                    _ => None,
-                };
-                // The codes that shells use.
-                match kind {
-                    Some(std::io::ErrorKind::NotFound) => 127,
-                    Some(_) => 126,
-                    None => 1,
-                }
+                error.exit_code()
             }
         }
     }

@@ -1,6 +1,8 @@
 //! What a job is: its program, its ranks, and what becomes of their output.
 
+use super::bind::Bind;
 use super::error::LaunchError;
+use super::hosts::Hosts;
 use super::nodes::Nodes;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -15,7 +17,7 @@ pub enum Output {
     Labelled,
     /// Whole lines without labels.
     Plain,
-    /// Kept for the [`Outcome`].
+    /// Kept for the [`Outcome`](super::Outcome).
     Captured,
     /// The ranks write to the launcher's stdout and stderr themselves.
     Inherited,
@@ -55,6 +57,8 @@ pub struct Job {
     pub(crate) ranks: usize,
     pub(crate) nodes: Option<Nodes>,
     pub(crate) bed: Option<Bed>,
+    pub(crate) hosts: Option<Hosts>,
+    pub(crate) bind: Bind,
     pub(crate) envs: Vec<(OsString, OsString)>,
     pub(crate) rank_envs: Vec<(usize, OsString, OsString)>,
     pub(crate) directory: Option<PathBuf>,
@@ -63,6 +67,7 @@ pub struct Job {
     pub(crate) grace: Duration,
     pub(crate) forward_signals: bool,
     pub(crate) explain: bool,
+    pub(crate) verbose: bool,
 }
 
 impl Job {
@@ -74,6 +79,8 @@ impl Job {
             ranks,
             nodes: None,
             bed: None,
+            hosts: None,
+            bind: Bind::None,
             envs: Vec::new(),
             rank_envs: Vec::new(),
             directory: None,
@@ -82,6 +89,7 @@ impl Job {
             grace: Duration::from_secs(5),
             forward_signals: false,
             explain: false,
+            verbose: false,
         }
     }
 
@@ -111,6 +119,22 @@ impl Job {
         self
     }
 
+    /// Lets the ranks run on these hosts, in blocks: the first host full, then the next. The program, the working
+    /// directory and `tidegate` must be there under the same paths as here. Of this process's environment only variables of tidegate
+    /// (and `RUST_LOG`, `RUST_BACKTRACE`) go there; [`Job::env`] sets others.
+    #[must_use]
+    pub fn hosts(mut self, hosts: Hosts) -> Self {
+        self.hosts = Some(hosts);
+        self
+    }
+
+    /// Binds each rank to a part of its machine; to nothing if not said.
+    #[must_use]
+    pub fn bind(mut self, bind: Bind) -> Self {
+        self.bind = bind;
+        self
+    }
+
     /// Adds an argument.
     #[must_use]
     pub fn arg(mut self, arg: impl Into<OsString>) -> Self {
@@ -132,15 +156,16 @@ impl Job {
         self
     }
 
-    /// Sets a variable for all ranks, unless this process has it already.
+    /// Sets a variable for all ranks, unless this process has it already: then the ranks get that, on other hosts, too.
     #[must_use]
-    pub fn default_env(self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+    pub fn default_env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         let name = name.into();
-        if std::env::var_os(&name).is_some() {
-            self
-        } else {
-            self.env(name, value)
+        match std::env::var_os(&name) {
+            // What is set for the job counts.
+            Some(own) => self.envs.insert(0, (name, own)),
+            None => self.envs.push((name, value.into())),
         }
+        self
     }
 
     /// Sets a variable for one rank.
@@ -198,6 +223,13 @@ impl Job {
     #[must_use]
     pub fn explain(mut self, explain: bool) -> Self {
         self.explain = explain;
+        self
+    }
+
+    /// Says on stderr what each rank is bound to, too. Only with [`Job::explain`].
+    #[must_use]
+    pub fn verbose(mut self, verbose: bool) -> Self {
+        self.verbose = verbose;
         self
     }
 }

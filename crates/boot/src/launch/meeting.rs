@@ -3,11 +3,12 @@
 use super::error::LaunchError;
 use super::job::Job;
 use crate::loopback::loopback;
-use std::net::{SocketAddr, TcpListener};
+use std::net::TcpListener;
 
 /// Where the ranks meet.
 pub(super) struct MeetingPoint {
-    pub(super) at: SocketAddr,
+    pub(super) host: String,
+    pub(super) port: u16,
     /// What rank 0 inherits. On a bed there is nobody who could take the port before rank 0 does, and a socket of this
     /// process would be none of the node.
     pub(super) listener: Option<TcpListener>,
@@ -16,13 +17,19 @@ pub(super) struct MeetingPoint {
 impl MeetingPoint {
     pub(super) fn choose(job: &Job) -> Result<Self, LaunchError> {
         if let Some(bed) = &job.bed {
-            let at = SocketAddr::from((bed.address(0), bed.port()));
-            return Ok(Self { at, listener: None });
+            return Ok(Self {
+                host: bed.address(0).to_string(),
+                port: bed.port(),
+                listener: None,
+            });
         }
         let failed = |error| LaunchError::io("taking a port on the loopback address", error);
         let listener = TcpListener::bind((loopback(), 0)).map_err(failed)?;
         let at = listener.local_addr().map_err(failed)?;
-        let listener = Some(listener);
-        Ok(Self { at, listener })
+        Ok(Self {
+            host: at.ip().to_string(),
+            port: at.port(),
+            listener: Some(listener),
+        })
     }
 }

@@ -1,4 +1,4 @@
-//! Starts the ranks of a job on this host, watches them, and leaves nothing behind.
+//! Starts the ranks of a job on this host, or on several, watches them, and leaves nothing behind.
 //!
 //! # Model
 //!
@@ -15,6 +15,11 @@
 //! - on a [`Bed`]: each node is also a network namespace, and what goes from one to another takes a wire that can be slow, lossy,
 //!   or cut. Rank 0 listens at its node's address, where nobody but the nodes can come.
 //!
+//! Ranks can also run on other [`Hosts`], which are reached by ssh: an agent there starts them and watches them, and the
+//! launcher does with what it says as with what it sees here.
+//!
+//! A rank can be bound to processors and memory ([`Bind`]); so are all threads and programs that it starts.
+//!
 //! # Failure
 //!
 //! A rank that is stopped (`SIGSTOP`) keeps the others waiting, and cannot say so: the launcher does, after about 5 s, and
@@ -30,9 +35,12 @@
 //! launcher is killed, the kernel kills the ranks (`PR_SET_PDEATHSIG`), and a guard process their groups.
 
 mod bed;
+mod bind;
+mod child;
 mod cli;
 mod error;
 mod guard;
+mod hosts;
 mod job;
 mod meeting;
 mod monitor;
@@ -43,12 +51,15 @@ mod printer;
 mod rank;
 mod running;
 mod say;
+mod seats;
 mod signals;
 mod stopped;
 
 pub use bed::{BedArgs, Cut, WireArg};
+pub use bind::{Bind, BindError};
 pub use cli::{Cli, RunArgs, main};
 pub use error::LaunchError;
+pub use hosts::{Host, Hosts};
 pub use job::{Input, Job, Output};
 pub use nodes::Nodes;
 pub use outcome::{Outcome, RankOutcome};

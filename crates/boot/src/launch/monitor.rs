@@ -1,28 +1,29 @@
 //! The thread that starts the ranks and watches them until the last has ended.
 
+mod hosts;
+
+use super::child::RankChild;
 use super::error::LaunchError;
 use super::guard::Guard;
-use super::job::{Job, Output};
+use super::hosts::HostLink;
+use super::job::{Input, Job, Output};
 use super::meeting::MeetingPoint;
 use super::nodes::Nodes;
 use super::outcome::{Outcome, RankOutcome};
 use super::output::Source;
 use super::printer::{Printer, StdStream};
-use super::rank::{Rank, ended_before};
-use super::running::{RankProcess, Remote, Running};
-use super::signals::{is_ignored, keep_ends_of_children, unblock};
-use super::stopped::{LOOK, LOOKS, Stopped, look};
+use super::rank::{Rank, RankPlacement, ended_before};
+use super::running::{RankProcess, Reach, Remote, Running};
+use super::seats::{Seat, bind, seats};
+use super::signals::{Forwarded, keep_ends_of_children};
+use super::stopped::{Stopped, Watch};
 use crate::lock::lock;
 use crate::secret::{hex, random};
 use crate::wire::MAX_RANKS;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use rustix::process::{PidfdFlags, Signal, kill_process_group, pidfd_open};
-use signal_hook::SigId;
-use std::io::Read;
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::net::UnixStream;
-use std::os::unix::process::ExitStatusExt;
-use std::process::ExitStatus;
+use rustix::process::Signal;
+use std::os::fd::AsFd;
+use std::process::Stdio;
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -30,6 +31,8 @@ use tidegate_hal::limits::WithLimit;
 
 /// How long ranks may take after `SIGTERM`.
 const AFTER_TERM: Duration = Duration::from_secs(2);
+/// How long hosts may take to say that ranks have ended by `SIGKILL`.
+const AFTER_KILL: Duration = Duration::from_secs(5);
 /// How long output is waited for after the last rank has ended: somebody else may hold the other end. Who wants the end
 /// at once waits no longer for somebody who reads it, either.
 const LAST_OUTPUT: Duration = Duration::from_millis(500);
@@ -37,33 +40,29 @@ const LAST_OUTPUT: Duration = Duration::from_millis(500);
 /// [`LAST_OUTPUT`].
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
-const FORWARDED: [Signal; 5] = [
-    Signal::INT,
-    Signal::TERM,
-    Signal::HUP,
-    Signal::USR1,
-    Signal::USR2,
-];
-
-/// A signal of this process that is passed on.
-struct Forwarded {
-    signal: Signal,
-    pipe: UnixStream,
-    id: SigId,
-}
-
-impl Drop for Forwarded {
-    fn drop(&mut self) {
-        signal_hook::low_level::unregister(self.id);
-    }
+/// What has happened.
+enum Ready {
+    Stop,
+    Signal(usize),
+    Source(usize),
+    Input,
+    Host(usize),
+    Rank(usize),
+    Printer,
 }
 
 struct Monitor {
     job: Job,
     started: Instant,
     ranks: Vec<Rank>,
-    sources: Vec<(usize, Source)>,
+    sources: Vec<Source>,
     signals: Vec<Forwarded>,
+    /// The connections to the hosts of the job, if it has any.
+    links: Vec<HostLink>,
+    /// How much rank 0 may be given to read, on its host; `None`: nothing.
+    input_credit: Option<usize>,
+    /// When what does not hear of `SIGKILL` is given up.
+    give_up_hosts: Option<Instant>,
     remote: Remote,
     guard: Option<Guard>,
     /// `None`: there is nothing to be printed.
@@ -72,8 +71,7 @@ struct Monitor {
     /// When the ranks that still run are to get which signal.
     next_step: Option<(Instant, Signal)>,
     asked_to_end: bool,
-    /// When to look for ranks that are stopped.
-    next_look: Instant,
+    watch: Watch,
     /// When the job had to end, if that is not for the ranks alone to say, and how long its output may be unread after that.
     hurry: Option<(Instant, Duration)>,
 }
@@ -115,6 +113,9 @@ fn start(job: Job) -> Result<Running, LaunchError> {
     {
         let (ranks, nodes) = (job.ranks, nodes.clone());
         return Err(LaunchError::Nodes { ranks, nodes });
+    }
+    if job.hosts.is_some() && (job.nodes.is_some() || job.bed.is_some()) {
+        return Err(LaunchError::HostsAndNodes);
     }
     if let Some(bed) = &job.bed {
         let (nodes, bed) = (job.nodes.as_ref().map_or(1, Nodes::count), bed.nodes());
@@ -158,7 +159,6 @@ fn start(job: Job) -> Result<Running, LaunchError> {
 
 impl Monitor {
     fn start(job: Job) -> Result<Self, LaunchError> {
-        let meeting = MeetingPoint::choose(&job)?;
         let secret =
             hex(&random::<32>().map_err(|error| LaunchError::io("making a secret", error))?);
         let stop = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
@@ -168,6 +168,9 @@ impl Monitor {
             ranks: Vec::new(),
             sources: Vec::new(),
             signals: Vec::new(),
+            links: Vec::new(),
+            input_credit: None,
+            give_up_hosts: None,
             remote: Remote {
                 processes: Arc::new(Mutex::new(Vec::new())),
                 stop: Arc::new(stop),
@@ -177,66 +180,70 @@ impl Monitor {
             first_failure: None,
             next_step: None,
             asked_to_end: false,
-            next_look: Instant::now() + LOOK,
+            watch: Watch::new(),
             hurry: None,
             job,
         };
         // Before the first rank, so that no signal comes in between.
         if monitor.job.forward_signals {
-            monitor.listen_to_signals()?;
+            monitor.signals = Forwarded::listen()?;
         }
-        if monitor.job.explain || monitor.job.output.is_printed() {
+        // The ranks of other hosts have none of this process's files.
+        let is_far = monitor.job.hosts.is_some() && monitor.job.output == Output::Inherited;
+        if monitor.job.explain || monitor.job.output.is_printed() || is_far {
             let printer = Printer::start().map_err(|error| {
                 LaunchError::io("starting the thread that prints the output", error)
             })?;
             monitor.printer = Some(printer);
         }
-        monitor.guard = Guard::start();
-        for rank in 0..monitor.job.ranks {
-            monitor.start_rank(rank, &meeting, &secret)?;
+        match monitor.job.hosts.clone() {
+            Some(hosts) => monitor.start_on_hosts(&hosts, &secret)?,
+            None => monitor.start_here(&secret)?,
         }
         Ok(monitor)
     }
 
-    fn listen_to_signals(&mut self) -> Result<(), LaunchError> {
-        let failed = |error| LaunchError::io("listening to signals", error);
-        for signal in FORWARDED.into_iter().filter(|each| !is_ignored(*each)) {
-            unblock(signal);
-            let (pipe, write) = UnixStream::pair().map_err(failed)?;
-            pipe.set_nonblocking(true).map_err(failed)?;
-            let id =
-                signal_hook::low_level::pipe::register(signal.as_raw(), write).map_err(failed)?;
-            self.signals.push(Forwarded { signal, pipe, id });
+    fn start_here(&mut self, secret: &str) -> Result<(), LaunchError> {
+        let meeting = MeetingPoint::choose(&self.job)?;
+        let mut seats = seats(&self.job, &meeting);
+        let lines = bind(&self.job, &mut seats)?;
+        for line in lines.iter().filter(|_| self.job.verbose) {
+            self.explain(format_args!("{line}"));
+        }
+        self.guard = Guard::start();
+        for seat in &seats {
+            self.start_rank(seat, &meeting, secret)?;
         }
         Ok(())
     }
 
     fn start_rank(
         &mut self,
-        rank: usize,
+        seat: &Seat,
         meeting: &MeetingPoint,
         secret: &str,
     ) -> Result<(), LaunchError> {
-        let (started, pipes) = Rank::start(&self.job, rank, meeting, secret)?;
-        let (pid, group) = (started.child.id(), started.group);
-        // From here on `Drop` ends the child if anything fails.
-        self.ranks.push(started);
+        let input = match self.job.input {
+            Input::Inherited if seat.rank == 0 => Stdio::inherit(),
+            Input::Inherited | Input::Null => Stdio::null(),
+        };
+        let (child, pipes) = RankChild::start(&self.job, seat, meeting, secret, input)?;
         if let Some(guard) = &mut self.guard {
-            guard.watch(group);
+            guard.watch(child.group());
         }
-        let pidfd = pidfd_open(group, PidfdFlags::empty())
-            .map_err(|error| LaunchError::io("opening the process of a rank", error))?;
-        lock(&self.remote.processes).push(RankProcess {
+        let (pid, reach) = (child.pid(), child.pidfd().cloned().map(Reach::Here));
+        lock(&self.remote.processes).push(RankProcess { pid, reach });
+        self.ranks.push(Rank {
             pid,
-            pidfd: Some(Arc::new(pidfd)),
+            process: RankPlacement::Here(child),
+            ended: None,
+            captured: [Vec::new(), Vec::new()],
         });
-        if self.job.output.is_printed() || self.job.output == Output::Captured {
-            for (pipe, stream) in pipes.into_iter().zip([StdStream::Out, StdStream::Err]) {
-                if let Some(pipe) = pipe {
-                    let source = Source::new(pipe, stream, rank, self.job.output)
-                        .map_err(|error| LaunchError::io("reading the output of a rank", error))?;
-                    self.sources.push((rank, source));
-                }
+        for (pipe, stream) in pipes.into_iter().zip(StdStream::BOTH) {
+            if let Some(pipe) = pipe {
+                let source = Source::new(Some(pipe), stream, seat.rank, self.job.output);
+                let failed = |error| LaunchError::io("reading the output of a rank", error);
+                self.sources.push(source.map_err(failed)?);
             }
         }
         Ok(())
@@ -254,6 +261,9 @@ impl Monitor {
         loop {
             let mut until = None;
             if self.ranks.iter().all(|rank| rank.ended.is_some()) {
+                if last_output.is_none() {
+                    self.tell_hosts_of_the_last();
+                }
                 self.next_step = None;
                 let now = Instant::now();
                 let last_output = *last_output.get_or_insert(now + LAST_OUTPUT);
@@ -280,6 +290,7 @@ impl Monitor {
                 until = [last_output, give_up].into_iter().flatten().min();
             }
             self.wait(until);
+            self.grant();
             self.step();
             self.look();
         }
@@ -300,7 +311,7 @@ impl Monitor {
             let (status, after) = rank.ended?;
             let [stdout, stderr] = rank.captured;
             Some(RankOutcome {
-                pid: rank.child.id(),
+                pid: rank.pid,
                 status,
                 stdout,
                 stderr,
@@ -318,7 +329,7 @@ impl Monitor {
     /// What the ranks wrote before they ended is in the pipes. What others will write there is not waited for.
     fn take_last(&mut self) {
         for index in (0..self.sources.len()).rev() {
-            if !self.sources[index].1.take_last() {
+            if !self.sources[index].take_last() {
                 self.finish(index);
             }
         }
@@ -333,93 +344,120 @@ impl Monitor {
 
     /// Sleeps until something happens, and handles it.
     fn wait(&mut self, until: Option<Instant>) {
-        let (stop, signals, sources, ended) = {
-            let processes = lock(&self.remote.processes);
-            // The lock is not held during the sleep.
-            let alive = |(rank, process): (usize, &RankProcess)| {
-                Some((rank, Arc::clone(process.pidfd.as_ref()?)))
-            };
-            let pidfds: Vec<(usize, Arc<OwnedFd>)> =
-                processes.iter().enumerate().filter_map(alive).collect();
-            drop(processes);
-            let mut fds = vec![PollFd::from_borrowed_fd(
-                self.remote.stop.as_fd(),
-                PollFlags::IN,
-            )];
-            let mut add = |fd| fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
-            self.signals
-                .iter()
-                .for_each(|signal| add(signal.pipe.as_fd()));
-            let has_room = |index: &usize| self.sources[*index].1.has_room(self.printer.as_ref());
-            let open: Vec<usize> = (0..self.sources.len()).filter(has_room).collect();
-            open.iter()
-                .for_each(|index| add(self.sources[*index].1.as_fd()));
-            pidfds.iter().for_each(|(_, pidfd)| add(pidfd.as_fd()));
-            self.printer.iter().for_each(|printer| add(printer.as_fd()));
-            let deadline = self
-                .next_step
-                .map(|(at, _)| at)
-                .into_iter()
-                .chain(until)
-                .chain((!pidfds.is_empty()).then_some(self.next_look))
-                .min();
-            let timeout = deadline.map(|at| {
-                let wait =
-                    at.saturating_duration_since(Instant::now()) + Duration::from_micros(500);
-                Timespec {
-                    tv_sec: wait.as_secs() as _,
-                    tv_nsec: wait.subsec_nanos().into(),
+        let mut ended = Vec::new();
+        for ready in self.sleep(until) {
+            match ready {
+                Ready::Stop => {
+                    let _ = rustix::io::read(&self.remote.stop, &mut [0u8; 8]);
+                    self.hurry = Some((Instant::now(), LAST_OUTPUT));
+                    self.signal_all(Signal::KILL);
                 }
-            });
-            if poll(&mut fds, timeout.as_ref()).is_err() {
-                return;
+                Ready::Signal(index) => {
+                    self.signals[index].hear();
+                    self.forward(self.signals[index].signal);
+                }
+                Ready::Source(index) => {
+                    if !self.sources[index].read(self.printer.as_ref()) {
+                        self.finish(index);
+                    }
+                }
+                Ready::Input => self.pass_input_on(),
+                Ready::Host(index) => self.hear_host(index, &mut ended),
+                Ready::Rank(rank) => {
+                    self.collect(rank);
+                    ended.push(rank);
+                }
+                Ready::Printer => {
+                    if let Some(printer) = &self.printer {
+                        printer.hear();
+                    }
+                }
             }
-            let mut ready = fds.iter().map(|fd| !fd.revents().is_empty());
-            let stop = ready.next() == Some(true);
-            let signals: Vec<bool> = ready.by_ref().take(self.signals.len()).collect();
-            let sources = open.into_iter().zip(ready.by_ref());
-            let sources = sources.filter_map(|(index, ready)| ready.then_some(index));
-            let sources: Vec<usize> = sources.collect();
-            let ended = pidfds.iter().zip(ready.by_ref());
-            let ended = ended.filter_map(|((rank, _), ready)| ready.then_some(*rank));
-            let ended: Vec<usize> = ended.collect();
-            if let (Some(printer), Some(true)) = (&self.printer, ready.next()) {
-                printer.hear();
-            }
-            (stop, signals, sources, ended)
-        };
-        if stop {
-            let _ = rustix::io::read(&self.remote.stop, &mut [0u8; 8]);
-            self.hurry = Some((Instant::now(), LAST_OUTPUT));
-            self.signal_all(Signal::KILL);
-        }
-        for index in (0..signals.len()).filter(|index| signals[*index]) {
-            let _ = (&self.signals[index].pipe).read(&mut [0; 64]);
-            self.forward(self.signals[index].signal);
-        }
-        for index in sources.into_iter().rev() {
-            if !self.sources[index].1.read(self.printer.as_ref()) {
-                self.finish(index);
-            }
-        }
-        for rank in &ended {
-            self.collect(*rank);
         }
         // When all are collected: who ended with no error may be why another one failed.
         let failed = |rank: &&usize| {
-            let (status, _) = self.ranks[**rank].ended.expect("it was just collected");
-            !status.success()
+            let ended = self.ranks[**rank].ended;
+            ended.is_some_and(|(status, _)| !status.success())
         };
         if let (None, Some(rank)) = (self.first_failure, ended.iter().find(failed)) {
             self.fail(*rank);
         }
     }
 
+    /// Sleeps until something happens. The last sources come first: what is removed moves none that is still to come.
+    fn sleep(&self, until: Option<Instant>) -> Vec<Ready> {
+        let kept = (0..self.links.len()).filter(|host| self.links[*host].has_kept());
+        let kept: Vec<Ready> = kept.map(Ready::Host).collect();
+        if !kept.is_empty() {
+            return kept;
+        }
+        let mut fds = vec![PollFd::from_borrowed_fd(
+            self.remote.stop.as_fd(),
+            PollFlags::IN,
+        )];
+        let mut what = vec![Ready::Stop];
+        let mut add = |fd, ready| {
+            fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
+            what.push(ready);
+        };
+        for (index, signal) in self.signals.iter().enumerate() {
+            add(signal.as_fd(), Ready::Signal(index));
+        }
+        for (index, source) in self.sources.iter().enumerate().rev() {
+            let pipe = source
+                .pipe()
+                .filter(|_| source.has_room(self.printer.as_ref()));
+            if let Some(pipe) = pipe {
+                add(pipe, Ready::Source(index));
+            }
+        }
+        if self.input_credit.is_some_and(|credit| credit > 0) {
+            add(rustix::stdio::stdin(), Ready::Input);
+        }
+        // Behind the sources, of which a message may remove one.
+        for (host, link) in self.links.iter().enumerate() {
+            for fd in link.out().into_iter().chain(link.errors()) {
+                add(fd, Ready::Host(host));
+            }
+        }
+        let mut is_watched = false;
+        for (rank, own) in self.ranks.iter().enumerate() {
+            if let Some(pidfd) = own.child().and_then(RankChild::pidfd) {
+                add(pidfd.as_fd(), Ready::Rank(rank));
+                is_watched = true;
+            }
+        }
+        if let Some(printer) = &self.printer {
+            add(printer.as_fd(), Ready::Printer);
+        }
+        let deadline = self
+            .next_step
+            .map(|(at, _)| at)
+            .into_iter()
+            .chain(until)
+            .chain(is_watched.then_some(self.watch.next()))
+            .chain(self.give_up_hosts)
+            .min();
+        let timeout = deadline.map(|at| {
+            let wait = at.saturating_duration_since(Instant::now()) + Duration::from_micros(500);
+            Timespec {
+                tv_sec: wait.as_secs() as _,
+                tv_nsec: wait.subsec_nanos().into(),
+            }
+        });
+        if poll(&mut fds, timeout.as_ref()).is_err() {
+            return Vec::new();
+        }
+        let ready = what.into_iter().zip(&fds);
+        let ready = ready.filter(|(_, fd)| !fd.revents().is_empty());
+        ready.map(|(ready, _)| ready).collect()
+    }
+
     fn finish(&mut self, index: usize) {
-        let (rank, mut source) = self.sources.remove(index);
+        let mut source = self.sources.remove(index);
         source.finish(self.printer.as_ref());
-        let index = usize::from(source.stream() == StdStream::Err);
-        self.ranks[rank].captured[index] = std::mem::take(&mut source.pending);
+        self.ranks[source.rank()].captured[source.stream() as usize] =
+            std::mem::take(&mut source.pending);
     }
 
     fn forward(&mut self, signal: Signal) {
@@ -443,62 +481,38 @@ impl Monitor {
     }
 
     /// To the process groups of all ranks that have not ended.
-    fn signal_all(&self, signal: Signal) {
-        for rank in self.ranks.iter().filter(|rank| rank.ended.is_none()) {
-            // The process was not waited for, so its number is still its own.
-            let _ = kill_process_group(rank.group, signal);
-        }
-    }
-
-    /// The process of `rank` has ended.
-    fn collect(&mut self, rank: usize) {
-        let ended = &mut self.ranks[rank];
-        // Before the process is waited for: its number, which is the number of its group, is still its own.
-        let _ = kill_process_group(ended.group, Signal::KILL);
-        lock(&self.remote.processes)[rank].pidfd = None;
-        if let Some(guard) = &mut self.guard {
-            guard.forget(ended.group);
-        }
-        // It fails only if somebody else in this program has waited for it: then nobody knows how it ended.
-        let status = ended.child.wait().unwrap_or(ExitStatus::from_raw(1 << 8));
-        ended.ended = Some((status, self.started.elapsed()));
-    }
-
-    /// Reports ranks that are stopped, and those that go on.
-    fn look(&mut self) {
-        if Instant::now() < self.next_look {
-            return;
-        }
-        self.next_look = Instant::now() + LOOK;
-        let now = self.stopped_now();
-        for (rank, now) in now.into_iter().enumerate() {
-            let before = std::mem::replace(&mut self.ranks[rank].stopped, now);
-            let Some(before) = before else { continue };
-            let runs = self.ranks[rank].ended.is_none();
-            match &mut self.ranks[rank].stopped {
-                Some(now) if now.process == before.process => {
-                    now.looks += before.looks;
-                    if now.looks == LOOKS {
-                        let (who, effect, help) = (now.who(rank), now.effect(), now.help());
-                        let now = *now;
-                        self.explain(format_args!("{who} is {now}: {effect}{help}"));
-                    }
+    fn signal_all(&mut self, signal: Signal) {
+        for (rank, own) in self.ranks.iter().enumerate() {
+            match &own.process {
+                _ if own.ended.is_some() => {}
+                RankPlacement::Here(child) => child.signal_all(signal),
+                RankPlacement::There(host) => {
+                    self.links[*host].sender().signal(rank, signal, true);
                 }
-                None if before.looks >= LOOKS && runs => {
-                    let who = before.who(rank);
-                    self.explain(format_args!("{who} is stopped no longer"));
-                }
-                _ => {}
             }
         }
+        if signal == Signal::KILL && !self.links.is_empty() {
+            self.give_up_hosts = Some(Instant::now() + AFTER_KILL);
+        }
     }
 
-    /// Which ranks are stopped now.
-    fn stopped_now(&self) -> Vec<Option<Stopped>> {
-        let processes = lock(&self.remote.processes);
-        let each = self.ranks.iter().zip(&*processes);
-        each.map(|(rank, process)| look(rank.group, process.pidfd.as_ref()?))
-            .collect()
+    /// The process of `rank` has ended, on this machine.
+    fn collect(&mut self, rank: usize) {
+        let own = &mut self.ranks[rank];
+        if let RankPlacement::Here(child) = &mut own.process {
+            lock(&self.remote.processes)[rank].reach = None;
+            let status = child.collect(self.guard.as_mut());
+            own.ended = Some((status, self.started.elapsed()));
+        }
+    }
+
+    /// Reports ranks that are stopped, and those that go on. Hosts do so themselves.
+    fn look(&mut self) {
+        let ranks = &self.ranks;
+        let lines = self.watch.look(|| stopped_now(ranks).collect());
+        for line in lines {
+            self.explain(format_args!("{line}"));
+        }
     }
 
     /// `rank` is the first that has failed.
@@ -507,7 +521,7 @@ impl Monitor {
         let (status, _) = self.ranks[rank].ended.expect("it has ended");
         let mut before = ended_before(&self.ranks);
         // Perhaps for that.
-        for (rank, stopped) in self.stopped_now().into_iter().enumerate() {
+        for (rank, stopped) in stopped_now(&self.ranks) {
             if let Some(stopped) = stopped {
                 before += &format!("; {} is {stopped}", stopped.who(rank));
             }
@@ -527,6 +541,7 @@ impl Monitor {
     }
 
     fn step(&mut self) {
+        self.give_up_hosts();
         let Some((at, signal)) = self.next_step else {
             return;
         };
@@ -545,11 +560,10 @@ impl Monitor {
     }
 }
 
-impl Drop for Monitor {
-    fn drop(&mut self) {
-        for rank in self.ranks.iter_mut().filter(|rank| rank.ended.is_none()) {
-            let _ = kill_process_group(rank.group, Signal::KILL);
-            let _ = rank.child.wait();
-        }
-    }
+/// The ranks of this machine that run, and those of them that are stopped now.
+fn stopped_now(ranks: &[Rank]) -> impl Iterator<Item = (usize, Option<Stopped>)> {
+    ranks.iter().enumerate().filter_map(|(rank, own)| {
+        let child = own.child().filter(|child| child.pidfd().is_some())?;
+        Some((rank, child.look()))
+    })
 }

@@ -9,11 +9,13 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 /// A line longer than this is passed on in pieces.
 const MAX_LINE: usize = 1 << 20;
 
-/// The reading end of one stream of one rank.
+/// One stream of one rank.
 #[derive(Debug)]
 pub(crate) struct Source {
-    pipe: File,
+    rank: usize,
     stream: StdStream,
+    /// The reading end; `None`: the rank is on another host, and what it prints comes by messages.
+    pipe: Option<File>,
     /// What is put in front of each line; `None`: everything is kept instead.
     label: Option<Vec<u8>>,
     /// The line that has begun, or everything.
@@ -22,35 +24,43 @@ pub(crate) struct Source {
     left: Option<usize>,
 }
 
-impl AsFd for Source {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.pipe.as_fd()
-    }
-}
-
 impl Source {
+    /// `pipe` is `None` for a rank of another host.
     pub(crate) fn new(
-        pipe: OwnedFd,
+        pipe: Option<OwnedFd>,
         stream: StdStream,
         rank: usize,
         output: Output,
     ) -> io::Result<Self> {
-        rustix::io::ioctl_fionbio(&pipe, true)?;
+        if let Some(pipe) = &pipe {
+            rustix::io::ioctl_fionbio(pipe, true)?;
+        }
         Ok(Self {
-            pipe: File::from(pipe),
+            rank,
             stream,
+            pipe: pipe.map(File::from),
             label: match output {
                 Output::Labelled => Some(format!("[{rank}] ").into_bytes()),
-                Output::Plain => Some(Vec::new()),
-                Output::Captured | Output::Inherited | Output::Discarded => None,
+                // The ranks of other hosts cannot write to the launcher's streams themselves.
+                Output::Plain | Output::Inherited => Some(Vec::new()),
+                Output::Captured | Output::Discarded => None,
             },
             pending: Vec::new(),
             left: None,
         })
     }
 
+    pub(crate) fn rank(&self) -> usize {
+        self.rank
+    }
+
     pub(crate) fn stream(&self) -> StdStream {
         self.stream
+    }
+
+    /// The reading end, if it is here.
+    pub(crate) fn pipe(&self) -> Option<BorrowedFd<'_>> {
+        self.pipe.as_ref().map(File::as_fd)
     }
 
     /// Whether anything is to be read: not while nobody reads what it would become.
@@ -63,10 +73,10 @@ impl Source {
 
     /// What is in the pipe is read, and nothing that comes later; `false`: that is nothing.
     pub(crate) fn take_last(&mut self) -> bool {
-        let left = self.left.get_or_insert_with(|| {
-            rustix::io::ioctl_fionread(&self.pipe).map_or(0, |left| left as usize)
-        });
-        *left > 0
+        // The host says itself when there is no more.
+        let Some(pipe) = &self.pipe else { return true };
+        let in_pipe = || rustix::io::ioctl_fionread(pipe).map_or(0, |left| left as usize);
+        *self.left.get_or_insert_with(in_pipe) > 0
     }
 
     /// Reads what there is and has room; `false` at the end of the stream.
@@ -77,16 +87,18 @@ impl Source {
             if !self.has_room(printer) {
                 return true;
             }
+            let Some(pipe) = &mut self.pipe else {
+                return true;
+            };
             let most = self.left.map_or(chunk.len(), |left| left.min(chunk.len()));
-            match self.pipe.read(&mut chunk[..most]) {
+            match pipe.read(&mut chunk[..most]) {
                 // Or nothing is left of what was to be read.
                 Ok(0) => return false,
                 Ok(count) => {
                     if let Some(left) = &mut self.left {
                         *left -= count;
                     }
-                    self.pending.extend_from_slice(&chunk[..count]);
-                    self.pass_on(printer, false);
+                    self.feed(&chunk[..count], printer);
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return true,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -94,6 +106,12 @@ impl Source {
             }
         }
         true
+    }
+
+    /// Takes what the rank has printed.
+    pub(crate) fn feed(&mut self, bytes: &[u8], printer: Option<&Printer>) {
+        self.pending.extend_from_slice(bytes);
+        self.pass_on(printer, false);
     }
 
     /// Passes what is left on, as a line.

@@ -16,6 +16,7 @@
 use crate::lock::lock;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -28,10 +29,15 @@ const FULL: usize = 1 << 20;
 /// What is written at a time: so much a pipe takes whole, whoever else writes to it. And a slow reader is seen to read.
 const PIECE: usize = 4096;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The streams of a rank's output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum StdStream {
     Out,
     Err,
+}
+
+impl StdStream {
+    pub(crate) const BOTH: [Self; 2] = [Self::Out, Self::Err];
 }
 
 #[derive(Debug)]

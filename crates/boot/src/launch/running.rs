@@ -1,5 +1,6 @@
 //! A job that was started, as the rest of the program sees it.
 
+use super::hosts::HostSender;
 use super::outcome::Outcome;
 use crate::lock::lock;
 use rustix::process::{Signal, pidfd_send_signal};
@@ -9,23 +10,30 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use tidegate_hal::process::{Forked, Process};
 
-/// A rank's process, as long as it may be signalled.
+/// A rank's process.
 #[derive(Debug)]
-pub(crate) struct RankProcess {
+pub(super) struct RankProcess {
     pub(crate) pid: u32,
     /// `None` once its end has been collected.
-    pub(crate) pidfd: Option<Arc<OwnedFd>>,
+    pub(crate) reach: Option<Reach>,
+}
+
+/// By what a process can be signalled.
+#[derive(Debug)]
+pub(super) enum Reach {
+    Here(Arc<OwnedFd>),
+    There(HostSender),
 }
 
 /// A handle on a running job that can be cloned and given to other threads.
 #[derive(Clone, Debug)]
 pub struct Remote {
-    pub(crate) processes: Arc<Mutex<Vec<RankProcess>>>,
+    pub(super) processes: Arc<Mutex<Vec<RankProcess>>>,
     pub(crate) stop: Arc<OwnedFd>,
 }
 
 impl Remote {
-    /// The process of a rank; `None` if there is no such rank.
+    /// The process of a rank, on its host; `None` if there is no such rank.
     pub fn pid(&self, rank: usize) -> Option<u32> {
         lock(&self.processes).get(rank).map(|process| process.pid)
     }
@@ -40,9 +48,13 @@ impl Remote {
         let processes = lock(&self.processes);
         match processes
             .get(rank)
-            .and_then(|process| process.pidfd.as_ref())
+            .and_then(|process| process.reach.as_ref())
         {
-            Some(pidfd) => Ok(pidfd_send_signal(pidfd, signal)?),
+            Some(Reach::Here(pidfd)) => Ok(pidfd_send_signal(pidfd, signal)?),
+            Some(Reach::There(host)) => {
+                host.signal(rank, signal, false);
+                Ok(())
+            }
             None => Err(io::Error::new(
                 io::ErrorKind::NotFound,
                 format!("rank {rank} is not running"),

@@ -9,9 +9,64 @@
 //! - *Blocked*: a signal that is passed on is unblocked in the thread that listens to it. Ranks begin with no signal
 //!   blocked.
 
+use super::error::LaunchError;
 use rustix::process::Signal;
+use signal_hook::SigId;
+use signal_hook::low_level::pipe;
+use std::io::Read;
 use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+
+const FORWARDED: [Signal; 5] = [
+    Signal::INT,
+    Signal::TERM,
+    Signal::HUP,
+    Signal::USR1,
+    Signal::USR2,
+];
+
+/// A signal of this process that is passed on.
+pub(super) struct Forwarded {
+    pub(super) signal: Signal,
+    pipe: UnixStream,
+    id: SigId,
+}
+
+impl Forwarded {
+    /// Takes all signals that are to be passed on, but for those that this process ignores.
+    pub(super) fn listen() -> Result<Vec<Self>, LaunchError> {
+        let failed = |error| LaunchError::io("listening to signals", error);
+        let heard = FORWARDED.into_iter().filter(|each| !is_ignored(*each));
+        heard
+            .map(|signal| {
+                unblock(signal);
+                let (pipe, write) = UnixStream::pair().map_err(failed)?;
+                pipe.set_nonblocking(true).map_err(failed)?;
+                let id = pipe::register(signal.as_raw(), write).map_err(failed)?;
+                Ok(Self { signal, pipe, id })
+            })
+            .collect()
+    }
+
+    /// Takes note of what has come, and makes the descriptor wait for the next.
+    pub(super) fn hear(&self) {
+        let _ = (&self.pipe).read(&mut [0; 64]);
+    }
+}
+
+impl AsFd for Forwarded {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.pipe.as_fd()
+    }
+}
+
+impl Drop for Forwarded {
+    fn drop(&mut self) {
+        signal_hook::low_level::unregister(self.id);
+    }
+}
 
 /// Sees to it that the kernel keeps how children end until somebody asks.
 pub(super) fn keep_ends_of_children() {
@@ -32,7 +87,7 @@ pub(super) fn survive_file_limits() {
 }
 
 /// Whether this process ignores a signal.
-pub(super) fn is_ignored(signal: Signal) -> bool {
+fn is_ignored(signal: Signal) -> bool {
     action(signal).sa_sigaction == libc::SIG_IGN
 }
 
@@ -45,7 +100,7 @@ fn action(signal: Signal) -> libc::sigaction {
 }
 
 /// Lets this thread receive a signal.
-pub(super) fn unblock(signal: Signal) {
+fn unblock(signal: Signal) {
     let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
     // SAFETY: `sigemptyset` initialises the set, which the other calls only read or add to; a null pointer asks for no
     // old mask.

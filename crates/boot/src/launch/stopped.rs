@@ -11,25 +11,26 @@
 //! Without `/proc`, or where the kernel does not list the children of processes there, less is seen and reported.
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, waitid};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::os::fd::AsFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The time from one look to the next.
-pub(super) const LOOK: Duration = Duration::from_secs(2);
+const LOOK: Duration = Duration::from_secs(2);
 /// A rank that was stopped at so many looks is reported.
-pub(super) const LOOKS: u32 = 3;
+const LOOKS: u32 = 3;
 /// So many processes of a rank are looked at.
 const MOST: usize = 64;
 
 /// A process that is stopped.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stopped {
-    pub(super) process: Pid,
+    process: Pid,
     /// Whether it is the process of the rank, and not one that this has started.
     is_rank: bool,
     /// At so many looks until now.
-    pub(super) looks: u32,
+    looks: u32,
     by: By,
 }
 
@@ -68,7 +69,7 @@ impl Stopped {
     }
 
     /// What comes of it.
-    pub(super) fn effect(&self) -> &'static str {
+    fn effect(&self) -> &'static str {
         match self.is_rank {
             true => "the others wait for it",
             false => "if the rank needs it, the others wait",
@@ -76,13 +77,67 @@ impl Stopped {
     }
 
     /// How it can be made to go on.
-    pub(super) fn help(&self) -> String {
+    fn help(&self) -> String {
         match self.by {
             By::Debugger => String::new(),
             By::Signal(_) | By::Unknown => {
                 format!("; `kill -CONT {}` lets it go on", self.process)
             }
         }
+    }
+}
+
+/// What was seen of the ranks of this machine.
+#[derive(Debug)]
+pub(super) struct Watch {
+    next: Instant,
+    /// The ranks that were stopped at the last look.
+    stopped: BTreeMap<usize, Stopped>,
+}
+
+impl Watch {
+    pub(super) fn new() -> Self {
+        Self {
+            next: Instant::now() + LOOK,
+            stopped: BTreeMap::new(),
+        }
+    }
+
+    /// When to look again.
+    pub(super) fn next(&self) -> Instant {
+        self.next
+    }
+
+    /// Looks at the ranks that run, by `look`, if it is time to; what is to be said of that.
+    pub(super) fn look(
+        &mut self,
+        look: impl FnOnce() -> BTreeMap<usize, Option<Stopped>>,
+    ) -> Vec<String> {
+        if Instant::now() < self.next {
+            return Vec::new();
+        }
+        self.next = Instant::now() + LOOK;
+        let mut said = Vec::new();
+        let mut before = std::mem::take(&mut self.stopped);
+        for (rank, now) in look() {
+            match (now, before.remove(&rank)) {
+                (Some(mut now), before) => {
+                    if let Some(before) = before.filter(|before| before.process == now.process) {
+                        now.looks += before.looks;
+                        if now.looks == LOOKS {
+                            let (who, effect, help) = (now.who(rank), now.effect(), now.help());
+                            said.push(format!("{who} is {now}: {effect}{help}"));
+                        }
+                    }
+                    self.stopped.insert(rank, now);
+                }
+                (None, Some(before)) if before.looks >= LOOKS => {
+                    said.push(format!("{} is stopped no longer", before.who(rank)));
+                }
+                (None, _) => {}
+            }
+        }
+        said
     }
 }
 

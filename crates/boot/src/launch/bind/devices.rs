@@ -1,0 +1,114 @@
+//! GPUs and NICs, and the processors and memory near each.
+
+use super::error::BindError;
+use super::numbers::Numbers;
+use super::topology::list;
+use std::path::Path;
+
+/// A device, and what is near it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Device {
+    /// Its address on the bus, or its name.
+    pub(super) name: String,
+    /// `None`: the machine does not say.
+    pub(super) processors: Option<Numbers>,
+    pub(super) node: Option<usize>,
+}
+
+impl Device {
+    fn read(name: String, folder: &Path) -> Self {
+        let node = std::fs::read_to_string(folder.join("numa_node"));
+        Self {
+            name,
+            processors: list(&folder.join("local_cpulist")).filter(|list| !list.is_empty()),
+            // It is -1 where the firmware does not say.
+            node: node.ok().and_then(|text| text.trim().parse().ok()),
+        }
+    }
+}
+
+/// The devices that ranks take by turns: the GPUs that a program sees, or where the machine has none, its NICs.
+pub(super) fn devices(root: &Path, visible: Option<&str>) -> Result<Vec<Device>, BindError> {
+    let bus = root.join("sys/bus/pci/devices");
+    let gpus = gpus(root, &bus);
+    if !gpus.is_empty() {
+        let seen = match visible {
+            Some(visible) => self::visible(root, &gpus, visible)?,
+            None => gpus,
+        };
+        let device = |name: String| Device::read(name.clone(), &bus.join(&name));
+        return Ok(seen.into_iter().map(device).collect());
+    }
+    let class = root.join("sys/class/infiniband");
+    let nic = |name: String| Device::read(name.clone(), &class.join(&name).join("device"));
+    match names(&class) {
+        names if names.is_empty() => Err(BindError::NoDevice),
+        names => Ok(names.into_iter().map(nic).collect()),
+    }
+}
+
+/// The entries of a folder, in order; none if it is not there.
+fn names(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut names: Vec<_> = entries
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .collect();
+    names.sort_unstable();
+    names
+}
+
+/// The folder in which the driver describes each GPU by its address.
+const DRIVER: &str = "proc/driver/nvidia/gpus";
+
+/// The addresses of NVIDIA's GPUs, in the order of the bus.
+fn gpus(root: &Path, bus: &Path) -> Vec<String> {
+    let known = names(&root.join(DRIVER));
+    if !known.is_empty() {
+        return known;
+    }
+    let is_gpu = |name: &String| {
+        let read = |file| std::fs::read_to_string(bus.join(name).join(file)).unwrap_or_default();
+        // 3D controllers, and those with a screen.
+        let class = read("class");
+        read("vendor").trim() == "0x10de"
+            && ["0x0302", "0x0300"]
+                .iter()
+                .any(|gpu| class.starts_with(gpu))
+    };
+    names(bus).into_iter().filter(is_gpu).collect()
+}
+
+/// The GPUs that a program sees, in its order, by the rules of CUDA: the list ends where it names none.
+fn visible(root: &Path, gpus: &[String], value: &str) -> Result<Vec<String>, BindError> {
+    let error = |reason: String| BindError::Visible {
+        value: value.to_owned(),
+        reason,
+    };
+    let mut seen = Vec::new();
+    for word in value.split(',').map(str::trim) {
+        let found = if let Ok(number) = word.parse::<usize>() {
+            gpus.get(number)
+        } else if word.starts_with("GPU-") {
+            gpus.iter()
+                .find(|gpu| uuid(root, gpu).is_some_and(|uuid| uuid.starts_with(word)))
+        } else if word.starts_with("MIG-") {
+            return Err(error("it names a part of a GPU".to_owned()));
+        } else {
+            None
+        };
+        match found {
+            Some(gpu) => seen.push(gpu.clone()),
+            None => break,
+        }
+    }
+    match seen.is_empty() {
+        true => Err(error(format!("it names none of the {} GPUs", gpus.len()))),
+        false => Ok(seen),
+    }
+}
+
+fn uuid(root: &Path, gpu: &str) -> Option<String> {
+    let text = std::fs::read_to_string(root.join(DRIVER).join(gpu).join("information")).ok()?;
+    let found = text.lines().find_map(|line| line.strip_prefix("GPU UUID:"));
+    found.map(|uuid| uuid.trim().to_owned())
+}

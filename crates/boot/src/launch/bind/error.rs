@@ -1,0 +1,61 @@
+//! Why ranks cannot be bound.
+
+use super::numbers::Numbers;
+use std::io;
+use std::path::PathBuf;
+
+/// Why ranks cannot be bound as asked for.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BindError {
+    /// There are more ranks than processors.
+    #[error(
+        "--bind core needs a processor for each of the {ranks} ranks on this machine, and this process may use only processors {allowed}"
+    )]
+    TooFew {
+        /// How many ranks the machine has.
+        ranks: usize,
+        /// The processors that this process may use.
+        allowed: Numbers,
+    },
+    /// There is no device that a rank could be near.
+    #[error("--bind device finds neither an NVIDIA GPU nor an InfiniBand NIC on this machine")]
+    NoDevice,
+    /// `CUDA_VISIBLE_DEVICES` hides all GPUs, or names one that is not there.
+    #[error("--bind device cannot tell which GPUs CUDA_VISIBLE_DEVICES={value:?} means: {reason}")]
+    Visible {
+        /// The value of the variable.
+        value: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// This process may use none of the processors near a device.
+    #[error(
+        "--bind device: the processors near {device} are {near}, and this process may use only processors {allowed}"
+    )]
+    NotAllowed {
+        /// The device.
+        device: String,
+        /// The processors near it.
+        near: Numbers,
+        /// The processors that this process may use.
+        allowed: Numbers,
+    },
+    /// A file that describes the machine cannot be read.
+    #[error("--bind needs {}: {reason}", path.display())]
+    Unread {
+        /// The file.
+        path: PathBuf,
+        /// Why it cannot be read.
+        reason: String,
+    },
+    /// The kernel does not bind a thread so.
+    #[error("--bind: the kernel refuses {what}: {source}")]
+    Refused {
+        /// What was tried.
+        what: String,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+}

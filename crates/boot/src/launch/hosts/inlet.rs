@@ -1,0 +1,58 @@
+//! What rank 0 reads, in the agent of its host.
+
+use rustix::io::Errno;
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::process::Stdio;
+
+/// The writing end of rank 0's input, and what has come for it.
+#[derive(Debug)]
+pub(super) struct Inlet {
+    pipe: OwnedFd,
+    bytes: VecDeque<u8>,
+    is_last: bool,
+}
+
+impl Inlet {
+    /// With what rank 0 is to read from.
+    pub(super) fn new() -> io::Result<(Self, Stdio)> {
+        let (read, pipe) = io::pipe()?;
+        let pipe = OwnedFd::from(pipe);
+        rustix::io::ioctl_fionbio(&pipe, true)?;
+        let inlet = Self {
+            pipe,
+            bytes: VecDeque::new(),
+            is_last: false,
+        };
+        Ok((inlet, read.into()))
+    }
+
+    /// Takes what the launcher has sent; nothing is the end.
+    pub(super) fn take(&mut self, bytes: Vec<u8>) {
+        self.is_last |= bytes.is_empty();
+        self.bytes.extend(bytes);
+    }
+
+    /// Is ready when rank 0 has room for it, or reads no more.
+    pub(super) fn pipe(&self) -> Option<BorrowedFd<'_>> {
+        (!self.bytes.is_empty()).then(|| self.pipe.as_fd())
+    }
+
+    /// Whether all has been passed on, and was the last.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_last && self.bytes.is_empty()
+    }
+
+    /// Passes on what rank 0 has room for: how much that is; `None`: it reads no more.
+    pub(super) fn pass_on(&mut self) -> Option<usize> {
+        match rustix::io::write(&self.pipe, self.bytes.as_slices().0) {
+            Ok(count) => {
+                self.bytes.drain(..count);
+                Some(count)
+            }
+            Err(Errno::AGAIN | Errno::INTR) => Some(0),
+            Err(_) => None,
+        }
+    }
+}
