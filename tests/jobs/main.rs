@@ -11,6 +11,7 @@ mod launcher;
 mod limits;
 mod mpirun;
 mod nodes;
+mod ssh;
 mod unheard;
 
 #[path = "../common"]
@@ -21,6 +22,7 @@ mod common {
     pub(crate) mod ring;
     pub(crate) mod signals;
     pub(crate) mod skip;
+    pub(crate) mod sshd;
 }
 #[path = "../processes/mod.rs"]
 mod processes;

@@ -115,6 +115,15 @@ pub(crate) const LIBFABRIC: Need = Need::Apt {
     program: "fi_info",
     package: "libfabric-bin",
 };
+const SSH: Need = Need::Apt {
+    program: "ssh",
+    package: "openssh-client",
+};
+/// It is on no path but root's.
+const SSHD: Need = Need::AptFile {
+    pattern: "/usr/sbin/sshd",
+    package: "openssh-server",
+};
 pub(crate) const IPROUTE: Need = Need::Apt {
     program: "ip",
     package: "iproute2",
@@ -300,7 +309,8 @@ pub(crate) static STEPS: &[Step] = &[
                 // Named first, so that the programs which tests start exist whichever test comes first.
                 cmd("cargo build --workspace --bins --examples"),
                 tests("--no-run"),
-                tests("--no-fail-fast -- --skip").arg(AT_WORK),
+                // What goes over ssh is the next step's, which has it installed.
+                tests("--no-fail-fast -- --skip ssh:: --skip").arg(AT_WORK),
                 place.some_mutants(tests("--lib --").arg(AT_WORK))?.beside(),
             ];
             if place.tier == Tier::Deep {
@@ -310,6 +320,13 @@ pub(crate) static STEPS: &[Step] = &[
             }
             Ok(all)
         },
+    },
+    Step {
+        name: "ssh",
+        what: "jobs on two hosts, by ssh: both are a server of the test's own, on the loopback address",
+        tier: Tier::Full,
+        needs: &[SSH, SSHD],
+        commands: |_| Ok(vec![cmd("cargo test --workspace --test jobs -- ssh::")]),
     },
     Step {
         name: "newer",

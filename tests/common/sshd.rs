@@ -1,0 +1,165 @@
+//! An ssh server of a test's own, on the loopback address.
+
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use super::skip::skipped;
+
+/// Long enough for a loaded machine.
+const LONG: Duration = Duration::from_secs(60);
+
+/// A server with keys of its own, at two ports: two hosts for whoever does not look closer. Dropping it ends the server.
+pub(crate) struct Sshd {
+    // First, so that it has ended when the folder goes.
+    _server: Server,
+    folder: TempDir,
+    pub(crate) ports: [u16; 2],
+}
+
+fn find(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    // Where Debian has it, which is not on every user's path.
+    let folders = std::env::split_paths(&path).chain(["/usr/sbin".into()]);
+    folders
+        .map(|folder| folder.join(program))
+        .find(|file| file.is_file())
+}
+
+/// Free ports. Somebody else may take one before the server does; then that does not start.
+fn free_ports() -> [u16; 2] {
+    let listeners = [(), ()].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+    listeners.map(|listener| listener.local_addr().unwrap().port())
+}
+
+fn make_key(folder: &Path, name: &str) {
+    let made = Command::new(find("ssh-keygen").unwrap())
+        .args(["-q", "-t", "ed25519", "-N", "", "-f"])
+        .arg(folder.join(name))
+        .stdin(Stdio::null())
+        .status()
+        .unwrap();
+    assert!(made.success(), "ssh-keygen: {made}");
+}
+
+impl Sshd {
+    /// `None`, and the test is skipped, if the machine has no ssh.
+    pub(crate) fn start(test: &str) -> Option<Self> {
+        let programs = ["ssh", "sshd", "ssh-keygen"].map(|name| (name, find(name)));
+        if let Some((name, _)) = programs.iter().find(|(_, found)| found.is_none()) {
+            skipped(test, &format!("there is no {name}"));
+            return None;
+        }
+        // As root, the server wants this folder, which its service makes where there is one.
+        if rustix::process::geteuid().is_root() {
+            let _ = std::fs::create_dir("/run/sshd");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        ["host", "user", "other"]
+            .iter()
+            .for_each(|name| make_key(folder.path(), name));
+        for _ in 0..5 {
+            let ports = free_ports();
+            let server = serve(folder.path(), ports);
+            // From here on its end is seen to.
+            let mut server = Server(server);
+            if server.is_up(ports) {
+                configure_client(folder.path(), ports);
+                return Some(Self {
+                    folder,
+                    _server: server,
+                    ports,
+                });
+            }
+        }
+        let log = std::fs::read_to_string(folder.path().join("log"));
+        panic!("the server does not start: {log:?}")
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// The command that logs in, as `--ssh` takes it.
+    pub(crate) fn command(&self) -> String {
+        format!("ssh -F {}", self.path("ssh_config").display())
+    }
+
+    /// From now on the client expects another key of the second host.
+    pub(crate) fn change_the_second_host(&self) {
+        let known = std::fs::read_to_string(self.path("known_hosts")).unwrap();
+        let first = known.lines().next().unwrap();
+        let other = std::fs::read_to_string(self.path("other.pub")).unwrap();
+        let second = format!("[127.0.0.1]:{} {other}", self.ports[1]);
+        std::fs::write(self.path("known_hosts"), format!("{first}\n{second}")).unwrap();
+    }
+
+    /// A file that lists both hosts with so many slots each.
+    pub(crate) fn hosts(&self, slots: [usize; 2]) -> PathBuf {
+        let lines = self.ports.iter().zip(slots);
+        let lines = lines.map(|(port, slots)| format!("127.0.0.1 port={port} slots={slots}\n"));
+        let path = self.path("hosts");
+        std::fs::write(&path, lines.collect::<String>()).unwrap();
+        path
+    }
+}
+
+/// The process of the server.
+struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Server {
+    /// Waits until it listens; `false`: it has ended.
+    fn is_up(&mut self, ports: [u16; 2]) -> bool {
+        let began = Instant::now();
+        let listens = |port: &u16| TcpStream::connect(("127.0.0.1", *port)).is_ok();
+        while !ports.iter().all(listens) {
+            if self.0.try_wait().unwrap().is_some() {
+                return false;
+            }
+            assert!(began.elapsed() < LONG, "the server does not listen");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        true
+    }
+}
+
+fn serve(folder: &Path, ports: [u16; 2]) -> Child {
+    let shown = folder.display();
+    let config = format!(
+        "Port {}\nPort {}\nListenAddress 127.0.0.1\nHostKey {shown}/host\nPidFile none\n\
+         AuthorizedKeysFile {shown}/user.pub\nUsePAM no\nStrictModes no\nUseDNS no\nMaxStartups 100\n\
+         PermitRootLogin yes\nPasswordAuthentication no\nKbdInteractiveAuthentication no\n",
+        ports[0], ports[1],
+    );
+    std::fs::write(folder.join("sshd_config"), config).unwrap();
+    Command::new(find("sshd").unwrap())
+        .args(["-D", "-f"])
+        .arg(folder.join("sshd_config"))
+        .arg("-E")
+        .arg(folder.join("log"))
+        .stdin(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+fn configure_client(folder: &Path, ports: [u16; 2]) {
+    let shown = folder.display();
+    let config = format!(
+        "IdentityFile {shown}/user\nIdentitiesOnly yes\nUserKnownHostsFile {shown}/known_hosts\n\
+         GlobalKnownHostsFile none\nStrictHostKeyChecking yes\nLogLevel ERROR\n"
+    );
+    std::fs::write(folder.join("ssh_config"), config).unwrap();
+    let key = std::fs::read_to_string(folder.join("host.pub")).unwrap();
+    let known = ports.map(|port| format!("[127.0.0.1]:{port} {key}"));
+    std::fs::write(folder.join("known_hosts"), known.concat()).unwrap();
+}
