@@ -13,6 +13,16 @@ pub(crate) struct RemoteRegion<W: Wire> {
     pub(crate) rails: Vec<W::Remote>,
 }
 
+impl<W: Wire> RemoteRegion<W> {
+    /// What it is to this rail; 0 is the engine's own endpoint.
+    pub(crate) fn by(&self, rail: usize) -> &W::Remote {
+        match rail {
+            0 => &self.remote,
+            rail => &self.rails[rail - 1],
+        }
+    }
+}
+
 /// What a peer needs to know of registered memory.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Said {

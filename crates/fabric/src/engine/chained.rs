@@ -26,7 +26,7 @@ use tidegate_hal::nic::{Direction, NicError};
 
 use super::departure::Question;
 use super::doubt::FAILED;
-use super::program::{Script, operation, script};
+use super::program::{Script, script};
 use super::queue::Queue;
 use super::silence::Silence;
 use crate::base::NAME;
@@ -137,7 +137,7 @@ impl<W: Wire> Chained<W> {
             let pieces: Vec<_> = script
                 .pieces
                 .iter()
-                .map(|piece| operation(piece, odd, None))
+                .map(|piece| piece.op(0, odd, piece.at(odd), None))
                 .collect();
             let signal = Signal {
                 notice: script.notice(self.fed),

@@ -72,9 +72,27 @@ impl Way {
 #[derive(Clone, Copy, Default)]
 pub(super) struct Load {
     /// An operation, whose end is a sign of life.
-    pub(super) operation: u64,
+    operation: u64,
     /// What ends as a whole, by hardware that fires.
-    pub(super) fired: u64,
+    fired: u64,
+}
+
+impl Load {
+    /// An operation of so many bytes.
+    pub(super) fn operation(bytes: u64) -> Self {
+        Load {
+            operation: bytes,
+            fired: 0,
+        }
+    }
+
+    /// So many bytes that hardware was fired for.
+    pub(super) fn fired(bytes: u64) -> Self {
+        Load {
+            operation: 0,
+            fired: bytes,
+        }
+    }
 }
 
 /// For how long nothing has come to its end on a way.
@@ -303,11 +321,7 @@ mod tests {
     fn what_hardware_does_has_the_time_of_its_bytes() {
         let mut contact = Contact::new(LIMIT);
         let bytes = |seconds: u64| {
-            let fired = seconds * SLOW_FIRING / 2;
-            let half = Load {
-                fired,
-                ..Load::default()
-            };
+            let half = Load::fired(seconds * SLOW_FIRING / 2);
             [(Way::own(1), half); 2].into_iter()
         };
         assert_eq!(silent_of(contact.awaits(bytes(60))), NOBODY);
@@ -319,12 +333,8 @@ mod tests {
     #[test]
     fn an_operation_has_the_time_of_its_bytes() {
         let operations = |sizes: &[u64]| {
-            let load = |&operation: &u64| Load {
-                operation,
-                ..Load::default()
-            };
-            let all: Vec<_> = sizes.iter().map(|size| (Way::own(1), load(size))).collect();
-            all.into_iter()
+            let load = |bytes: &u64| (Way::own(1), Load::operation(*bytes));
+            sizes.iter().map(load).collect::<Vec<_>>().into_iter()
         };
         let long = 60 * SLOW;
         let mut contact = Contact::new(LIMIT);
@@ -345,13 +355,8 @@ mod tests {
     #[test]
     fn who_sends_to_many_has_little_for_each() {
         const PEERS: usize = 100;
-        let operations = |bytes: u64| {
-            let load = Load {
-                operation: bytes,
-                ..Load::default()
-            };
-            (0..PEERS).map(move |peer| (Way::own(peer), load))
-        };
+        let operations =
+            |bytes: u64| (0..PEERS).map(move |peer| (Way::own(peer), Load::operation(bytes)));
         let each = 60 * SHARED / PEERS as u64;
         let mut contact = Contact::new(LIMIT);
         assert_eq!(silent_of(contact.awaits(operations(each))), NOBODY);

@@ -173,10 +173,9 @@ impl Pool {
     ) -> Option<Source> {
         let script: &Script<W> = script(program);
         let piece = &script.pieces[number];
-        let flip = if odd { piece.local_flip } else { 0 };
         if piece.rows.is_empty() {
             return Some(Source {
-                address: piece.local.wrapping_add(flip),
+                address: piece.at(odd),
                 lent: None,
             });
         }

@@ -92,14 +92,8 @@ impl<W: Wire> Engine<W> {
 
     /// Looks for how long peers have said nothing to what the wire has taken.
     pub(super) fn await_answers(&mut self) {
-        let operation = |peer: usize, bytes: u64| {
-            let load = Load {
-                operation: bytes,
-                ..Load::default()
-            };
-            (Way::own(peer), load)
-        };
         let queues = &self.queues.all;
+        let operation = |peer, bytes| (Way::own(peer), Load::operation(bytes));
         let flights = self.flights.iter().filter_map(|flight| match flight {
             Flight::Own { queue, .. } => {
                 let agenda = queues.at(*queue)?;
@@ -112,16 +106,10 @@ impl<W: Wire> Engine<W> {
             Flight::Look(look) => Some(operation(look.peer, 0)),
         });
         let rails = self.rails.iter().flat_map(|rail| rail.under_way());
-        let rails = rails.map(|(way, bytes)| {
-            let (_, load) = operation(way.peer, bytes);
-            (way, load)
-        });
+        let rails = rails.map(|(way, bytes)| (way, Load::operation(bytes)));
         let chained = queues.iter().filter_map(|agenda| {
-            let load = Load {
-                fired: lock(agenda.chained()?).under_way(&agenda.queue)?,
-                ..Load::default()
-            };
-            Some((Way::own(agenda.queue.peer), load))
+            let fired = lock(agenda.chained()?).under_way(&agenda.queue)?;
+            Some((Way::own(agenda.queue.peer), Load::fired(fired)))
         });
         let over = self
             .peers

@@ -10,7 +10,7 @@ use tidegate_hal::nic::Direction;
 
 use super::firing::{Fate, Firing, Flight, Progress};
 use super::gather::{Lent, Pool};
-use super::program::{ScriptPiece, operation_at, script};
+use super::program::{ScriptPiece, script};
 use super::queue::Ring;
 use super::queues::{Agenda, LoneSignal};
 use super::rail::Job;
@@ -118,18 +118,24 @@ impl<W: Wire> Engine<W> {
         if posted >= (self.wire.limits().depth / 2).max(1) {
             return false;
         }
-        let notice = script.part(firing.number);
+        let (at, notice) = (*next, script.part(firing.number));
         let Some(address) = firing.address::<W>(&mut self.pool) else {
             self.queues.stalled.push(index);
             return false;
         };
         let piece = firing.next_piece::<W>().expect("it has an address");
-        let op = operation_at(piece, firing.is_odd(), address, notice);
+        let (odd, number) = (firing.is_odd(), piece.rail);
         let cookie = self.flights.next();
-        let number = piece.rail;
         let rail = number.checked_sub(1).map(|rail| &self.rails[rail]);
         if let Some(rail) = rail.filter(|rail| rail.has_room()) {
-            let job = Job::new(queue, piece, &op, cookie);
+            let job = Job {
+                queue: queue.clone(),
+                program: firing.program.clone(),
+                piece: at,
+                odd,
+                notice,
+                cookie,
+            };
             // SAFETY: as for the post.
             unsafe { rail.hand(job) };
             firing.posted::<W>();
@@ -142,6 +148,7 @@ impl<W: Wire> Engine<W> {
             self.peers.contact.asks(peer);
             return true;
         }
+        let op = piece.op(0, odd, address, notice);
         // SAFETY: `NicQueue::prepare` promised this for the time between the ring, which was acquired when the doorbell
         // was read, and the signal, which is posted last, or is there when all of its parts are; the program keeps the
         // memory, and stands in its queue until this is over, or the wire is dropped. What was gathered stays for as
@@ -177,7 +184,7 @@ impl<W: Wire> Engine<W> {
             .then(|| pair(&self.queues.signals, peer, own))
             .flatten();
         let notice = along.map_or(own, |(_, both)| both);
-        let op = operation_at(piece, firing.is_odd(), address, Some(notice));
+        let op = piece.op(0, firing.is_odd(), address, Some(notice));
         // SAFETY: as in `advance`.
         let posted = unsafe { self.wire.post(peer, op, self.flights.next()) };
         let why = match posted {

@@ -212,6 +212,40 @@ impl<W: Wire> Script<W> {
 }
 
 impl<W: Wire> ScriptPiece<W> {
+    /// Where it begins here, in a firing of odd number or not. It is contiguous here.
+    pub(super) fn at(&self, odd: bool) -> *mut u8 {
+        debug_assert!(self.rows.is_empty(), "it is to be gathered");
+        let flip = if odd { self.local_flip } else { 0 };
+        self.local.wrapping_add(flip)
+    }
+
+    /// The operation that it is, by this rail, when its bytes are at `local`.
+    pub(super) fn op(
+        &self,
+        rail: usize,
+        odd: bool,
+        local: *mut u8,
+        notice: Option<u64>,
+    ) -> Op<'_, W::Remote> {
+        let (remote, bytes) = (self.remote.by(rail), self.bytes);
+        let offset = self.offset + if odd { self.flip } else { 0 };
+        match self.direction {
+            Direction::Put => Op::Write {
+                from: local.cast_const(),
+                bytes,
+                to: remote,
+                offset,
+                notice,
+            },
+            Direction::Get => Op::Read {
+                to: local,
+                bytes,
+                from: remote,
+                offset,
+            },
+        }
+    }
+
     /// Into how many stripes it is cut: what is long, and contiguous at both ends, into one for each rail to its peer.
     fn ways(&self) -> usize {
         match self.bytes > LONG && self.rows.is_empty() {
@@ -257,42 +291,6 @@ fn stripes<W: Wire>(pieces: Vec<ScriptPiece<W>>) -> Vec<ScriptPiece<W>> {
         }
     }
     cut
-}
-
-/// A piece that is contiguous here as an operation, in a firing of odd number or not.
-pub(super) fn operation<W: Wire>(
-    piece: &ScriptPiece<W>,
-    odd: bool,
-    notice: Option<u64>,
-) -> Op<'_, W::Remote> {
-    debug_assert!(piece.rows.is_empty(), "nobody gathers it");
-    let flip = if odd { piece.local_flip } else { 0 };
-    operation_at(piece, odd, piece.local.wrapping_add(flip), notice)
-}
-
-/// A piece whose bytes are at `local`.
-pub(super) fn operation_at<W: Wire>(
-    piece: &ScriptPiece<W>,
-    odd: bool,
-    local: *mut u8,
-    notice: Option<u64>,
-) -> Op<'_, W::Remote> {
-    let offset = piece.offset + if odd { piece.flip } else { 0 };
-    match piece.direction {
-        Direction::Put => Op::Write {
-            from: local.cast_const(),
-            bytes: piece.bytes,
-            to: &piece.remote.remote,
-            offset,
-            notice,
-        },
-        Direction::Get => Op::Read {
-            to: local,
-            bytes: piece.bytes,
-            from: &piece.remote.remote,
-            offset,
-        },
-    }
 }
 
 /// Cuts transfers into pieces.

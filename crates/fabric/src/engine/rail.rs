@@ -25,68 +25,34 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use tidegate_hal::nic::NicError;
+use tidegate_hal::nic::{NicError, Prepared};
 
 use super::contact::Way;
 use super::departure::Stage;
-use super::program::ScriptPiece;
+use super::program::script;
 use super::queue::Queue;
 use super::rest::{BROKEN, awaits, idle};
 use super::silence::Silence;
 use crate::base::{MOST_HANDED, Yielding, lock};
-use crate::remote::RemoteRegion;
 use crate::strays::Strays;
-use crate::wire::{Event, Op, Posted, Sleeper, Wire};
+use crate::wire::{Event, Posted, Sleeper, Wire};
 
 /// For how long a rail is looked at without a pause after it had something to do.
 const KEEN: Duration = Duration::from_micros(200);
 /// How long its thread sleeps at most while the wire has no room.
 const FULL: Duration = Duration::from_millis(1);
 
-/// A write for a rail.
-pub(super) struct Job<W: Wire> {
-    queue: Arc<Queue>,
-    from: *const u8,
-    bytes: usize,
-    to: Arc<RemoteRegion<W>>,
-    offset: usize,
-    notice: Option<u64>,
-    cookie: u64,
+/// A piece of a firing that a rail is to write. Its bytes are contiguous here.
+pub(super) struct Job {
+    pub(super) queue: Arc<Queue>,
+    pub(super) program: Prepared,
+    /// Which of the program's pieces.
+    pub(super) piece: usize,
+    /// Whether the firing has an odd number.
+    pub(super) odd: bool,
+    pub(super) notice: Option<u64>,
+    pub(super) cookie: u64,
 }
-
-impl<W: Wire> Job<W> {
-    /// A piece of a firing of a queue, which is to be written so.
-    pub(super) fn new(
-        queue: &Arc<Queue>,
-        piece: &ScriptPiece<W>,
-        op: &Op<'_, W::Remote>,
-        cookie: u64,
-    ) -> Self {
-        let Op::Write {
-            from,
-            bytes,
-            offset,
-            notice,
-            ..
-        } = *op
-        else {
-            unreachable!("only writes are cut for rails");
-        };
-        Job {
-            queue: queue.clone(),
-            from,
-            bytes,
-            to: piece.remote.clone(),
-            offset,
-            notice,
-            cookie,
-        }
-    }
-}
-
-// SAFETY: the pointer is only handed to the wire, by the thread that holds the rail; what it points to may be read by any thread,
-// as `NicQueue::prepare` has it.
-unsafe impl<W: Wire> Send for Job<W> {}
 
 /// An endpoint that sends.
 pub(crate) struct Rail<W: Wire> {
@@ -94,7 +60,7 @@ pub(crate) struct Rail<W: Wire> {
     number: usize,
     strays: Arc<Strays>,
     hands: Yielding<Hands<W>>,
-    jobs: Mutex<Jobs<W>>,
+    jobs: Mutex<Jobs>,
     /// How many are in there, so that a look is cheap.
     waiting: AtomicUsize,
     /// What the wire has taken, and is not over: towards whom, and how many bytes, by the cookie. Changed by who has the
@@ -110,8 +76,8 @@ pub(crate) struct Rail<W: Wire> {
 }
 
 /// What was handed over and is not posted.
-struct Jobs<W: Wire> {
-    queue: VecDeque<Job<W>>,
+struct Jobs {
+    queue: VecDeque<Job>,
     /// The engine has given up: nothing more is posted.
     closed: bool,
 }
@@ -202,7 +168,7 @@ impl<W: Wire> Rail<W> {
     /// # Safety
     ///
     /// As [`Wire::post`], until that, or this is dropped.
-    pub(super) unsafe fn hand(&self, job: Job<W>) {
+    pub(super) unsafe fn hand(&self, job: Job) {
         self.handed.fetch_add(1, Ordering::Relaxed);
         let mut jobs = lock(&self.jobs);
         jobs.queue.push_back(job);
@@ -250,7 +216,7 @@ impl<W: Wire> Rail<W> {
     }
 
     /// Posts nothing any more. What nobody has taken.
-    pub(super) fn close(&self) -> VecDeque<Job<W>> {
+    pub(super) fn close(&self) -> VecDeque<Job> {
         let mut jobs = lock(&self.jobs);
         jobs.closed = true;
         self.waiting.store(0, Ordering::Relaxed);
@@ -301,7 +267,7 @@ impl<W: Wire> Rail<W> {
 
     /// Takes everything as far as it goes, but posts no more than `most`. What is done with is left in `posted`: a job may
     /// be the last to hold its queue.
-    fn turn(&self, hands: &mut Hands<W>, most: usize, posted: &mut Vec<Job<W>>) -> Turn {
+    fn turn(&self, hands: &mut Hands<W>, most: usize, posted: &mut Vec<Job>) -> Turn {
         let before = posted.len();
         let refused = match self.waiting.load(Ordering::Relaxed) {
             0 => 0,
@@ -316,7 +282,7 @@ impl<W: Wire> Rail<W> {
 
     /// Posts what was handed over, as far as the wire takes it; returns how many it does not. A peer that takes nothing
     /// keeps back none but its own.
-    fn post(&self, hands: &mut Hands<W>, most: usize, posted: &mut Vec<Job<W>>) -> usize {
+    fn post(&self, hands: &mut Hands<W>, most: usize, posted: &mut Vec<Job>) -> usize {
         let (mut refused, mut count) = (VecDeque::new(), 0);
         while !hands.broken && count < most {
             // One by one: the lock is the engine's way to hand over.
@@ -327,22 +293,20 @@ impl<W: Wire> Rail<W> {
             self.waiting.store(jobs.queue.len(), Ordering::Relaxed);
             drop(jobs);
             let peer = job.queue.peer;
-            let behind = |before: &Job<W>| before.queue.peer == peer;
+            let behind = |before: &Job| before.queue.peer == peer;
             if refused.iter().any(behind) {
                 refused.push_back(job);
                 continue;
             }
-            let op = Op::Write {
-                from: job.from,
-                bytes: job.bytes,
-                to: &job.to.rails[self.number - 1],
-                offset: job.offset,
-                notice: job.notice,
-            };
+            let piece = &script::<W>(&job.program).pieces[job.piece];
+            let (op, bytes) = (
+                piece.op(self.number, job.odd, piece.at(job.odd), job.notice),
+                piece.bytes as u64,
+            );
             // SAFETY: `hand`'s caller promised it.
             let unsent = match unsafe { hands.wire.post(peer, op, job.cookie) } {
                 Ok(Posted::Taken) => {
-                    lock(&self.taken).insert(job.cookie, (peer, job.bytes as u64));
+                    lock(&self.taken).insert(job.cookie, (peer, bytes));
                     hands.refusing.remove(&peer);
                     None
                 }
@@ -421,7 +385,7 @@ impl<W: Wire> Rail<W> {
 
 impl<W: Wire> Hands<W> {
     /// Why a write that was not taken has failed, if it has; so many others are not over.
-    fn refused(&mut self, job: &Job<W>, under_way: usize) -> Option<String> {
+    fn refused(&mut self, job: &Job, under_way: usize) -> Option<String> {
         if job.queue.is_abandoned() {
             return Some("it was given up before it was sent".into());
         }

@@ -59,7 +59,7 @@ pub(crate) struct Engine<W: Wire> {
 pub(super) type Wreck<W> = (Vec<Flight<W>>, Vec<Prepared>);
 
 /// Queues, and what rails were to post.
-pub(super) type Ended<W> = (Vec<Agenda<W>>, Vec<Job<W>>);
+pub(super) type Ended<W> = (Vec<Agenda<W>>, Vec<Job>);
 
 impl<W: Wire> Engine<W> {
     pub(super) fn new(wire: W, slots: Arc<Slots>, strays: Arc<Strays>, silence: Duration) -> Self {

@@ -216,7 +216,11 @@ unsafe impl Wire for MemoryWire {
         let mut state = lock(&self.net.0);
         let number = state.next_region;
         state.next_region += 1;
-        let region = Region::new(base.expose_provenance(), bytes, keep);
+        let region = Region {
+            base: base.expose_provenance(),
+            bytes,
+            _keep: keep,
+        };
         state.regions.insert(number, region);
         let key = state.label(number);
         drop(state);

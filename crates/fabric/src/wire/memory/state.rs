@@ -71,17 +71,7 @@ impl End {
 pub(super) struct Region {
     pub(super) base: usize,
     pub(super) bytes: usize,
-    _keep: Keep,
-}
-
-impl Region {
-    pub(super) fn new(base: usize, bytes: usize, keep: Keep) -> Self {
-        Region {
-            base,
-            bytes,
-            _keep: keep,
-        }
-    }
+    pub(super) _keep: Keep,
 }
 
 impl State {
