@@ -30,11 +30,16 @@ type Halves<'s> = (Inbox<'s, u64>, Outbox<'s, u64>);
 
 /// The epoch that is measured. Never inlined, so that callgrind finds it.
 #[inline(never)]
-fn epoch<'s>(s: &Stream<'s>, (inbox, outbox): Halves<'s>, src: &Memory<'s>) -> Result<Halves<'s>> {
+fn epoch<'s>(
+    s: &Stream<'s>,
+    (inbox, outbox): Halves<'s>,
+    to: &[Out<u64>],
+    src: &Memory<'s>,
+) -> Result<Halves<'s>> {
     let exposed = inbox.post(s)?;
     let mut epoch = outbox.start();
-    for slot in 0..NEIGHBOURS as u32 {
-        epoch.put(src, Slot(slot))?;
+    for to in to {
+        epoch.put(src, *to)?;
     }
     let outbox = epoch.complete(s)?;
     Ok((exposed.wait(s)?, outbox))
@@ -43,23 +48,30 @@ fn epoch<'s>(s: &Stream<'s>, (inbox, outbox): Halves<'s>, src: &Memory<'s>) -> R
 type Memory<'s> = Region<u64, On<'s>>;
 
 /// The neighbours' epochs, each with the measured rank alone.
-fn answer<'s>(s: &Stream<'s>, (inbox, outbox): Halves<'s>, src: &Memory<'s>) -> Result<Halves<'s>> {
+fn answer<'s>(
+    s: &Stream<'s>,
+    (inbox, outbox): Halves<'s>,
+    to: &[Out<u64>],
+    src: &Memory<'s>,
+) -> Result<Halves<'s>> {
     let exposed = inbox.post(s)?;
     let mut epoch = outbox.start();
-    epoch.put(src, Slot(0))?;
+    epoch.put(src, to[0])?;
     let outbox = epoch.complete(s)?;
     Ok((exposed.wait(s)?, outbox))
 }
 
 fn run(world: &World, epochs: usize) -> Result<Duration> {
     stream!(let s = world.stream()?);
-    let mut window = Window::by_slot("enqueue");
+    let mut window = SlotWindow::new("enqueue");
     let neighbours = match world.rank() {
         0 => 1..NEIGHBOURS + 1,
         _ => 0..1,
     };
+    let mut to = Vec::new();
     for rank in neighbours {
-        window = window.slot_from(rank, 0, LEN).slot_to(rank, 0);
+        window.slot_from(rank, 0, LEN);
+        to.push(window.slot_to(rank, 0));
     }
     let mut halves = window.open(&s)?;
     let src = Region::zeroed(world, LEN)?.on(&s)?;
@@ -68,8 +80,8 @@ fn run(world: &World, epochs: usize) -> Result<Duration> {
         let begin = Instant::now();
         for _ in 0..BURST {
             halves = match world.rank() {
-                0 => epoch(&s, black_box(halves), black_box(&src))?,
-                _ => answer(&s, halves, &src)?,
+                0 => epoch(&s, black_box(halves), black_box(&to), black_box(&src))?,
+                _ => answer(&s, halves, &to, &src)?,
             };
         }
         spent += begin.elapsed();
@@ -88,9 +100,13 @@ mod one {
     }
 
     #[inline(never)]
-    fn put<'s, 'b>(outbox: Outbox<'s, u64>, src: &'b Memory<'s>) -> Result<Access<'s, 'b, u64>> {
+    fn put<'s, 'b>(
+        outbox: Outbox<'s, u64>,
+        to: Out<u64>,
+        src: &'b Memory<'s>,
+    ) -> Result<Access<'s, 'b, u64>> {
         let mut epoch = outbox.start();
-        epoch.put(src, Slot(0))?;
+        epoch.put(src, to)?;
         Ok(epoch)
     }
 
@@ -105,9 +121,14 @@ mod one {
     }
 
     #[inline(never)]
-    fn epoch<'s>(s: &Stream<'s>, halves: Halves<'s>, src: &Memory<'s>) -> Result<Halves<'s>> {
+    fn epoch<'s>(
+        s: &Stream<'s>,
+        halves: Halves<'s>,
+        to: Out<u64>,
+        src: &Memory<'s>,
+    ) -> Result<Halves<'s>> {
         let exposed = post(s, halves.0)?;
-        let epoch = put(halves.1, src)?;
+        let epoch = put(halves.1, to, src)?;
         let outbox = complete(s, epoch)?;
         Ok((wait(s, exposed)?, outbox))
     }
@@ -115,19 +136,21 @@ mod one {
     /// Does so many, and says what one took.
     pub(super) fn run(world: &World, inline: bool, epochs: usize) -> Result<Duration> {
         stream!(let s = if inline { world.inline_stream()? } else { world.stream()? });
-        let window = Window::by_slot("one").slot_from(0, 0, 1).slot_to(0, 0);
+        let mut window = SlotWindow::new("one");
+        let from = window.slot_from(0, 0, 1);
+        let to = window.slot_to(0, 0);
         let mut halves = window.open(&s)?;
         let src = Region::from_slice(world, &[7u64])?.on(&s)?;
         let mut spent = Duration::ZERO;
         for _ in 0..epochs.div_ceil(BURST) {
             let begin = Instant::now();
             for _ in 0..BURST {
-                halves = epoch(&s, black_box(halves), black_box(&src))?;
+                halves = epoch(&s, black_box(halves), to, black_box(&src))?;
             }
             spent += begin.elapsed();
             s.synchronize()?;
         }
-        assert_eq!(halves.0.read(&s)?.slot(0), [7]);
+        assert_eq!(halves.0.read(&s)?.slot(from), [7]);
         Ok(spent)
     }
 }

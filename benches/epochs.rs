@@ -21,6 +21,8 @@ struct Ends<'s> {
     src: Region<u64, On<'s>>,
     inbox: Inbox<'s, u64>,
     outbox: Outbox<'s, u64>,
+    /// Where it puts, if it does.
+    to: Option<Out<u64>>,
 }
 
 /// A window in which every rank puts `len` numbers to `to` and gets as many from `from`.
@@ -30,16 +32,18 @@ fn open<'s>(
     to: Option<usize>,
     len: usize,
 ) -> Result<Ends<'s>> {
-    let mut window = Window::by_slot("epochs");
+    let mut window = SlotWindow::new("epochs");
     if let Some(from) = from {
-        window = window.slot_from(from, 0, len);
+        window.slot_from(from, 0, len);
     }
-    if let Some(to) = to {
-        window = window.slot_to(to, 0);
-    }
+    let to = to.map(|to| window.slot_to(to, 0));
     let (inbox, outbox) = window.open(s)?;
-    let src = Region::zeroed(s.world(), len)?.on(s)?;
-    Ok(Ends { src, inbox, outbox })
+    Ok(Ends {
+        src: Region::zeroed(s.world(), len)?.on(s)?,
+        inbox,
+        outbox,
+        to,
+    })
 }
 
 /// Runs ranks as threads; how long rank 0 says that it took.
@@ -48,22 +52,37 @@ fn ranks(n: usize, rank: impl Fn(&World) -> Result<Duration> + Sync) -> Duration
     times[0]
 }
 
+/// The epoch's one put.
+fn put<'s, 'b>(
+    outbox: Outbox<'s, u64>,
+    to: Option<Out<u64>>,
+    src: &'b Region<u64, On<'s>>,
+) -> Result<Access<'s, 'b, u64>> {
+    let mut epoch = outbox.start();
+    epoch.put(src, to.expect("this rank puts"))?;
+    Ok(epoch)
+}
+
 fn separate<'s>(s: &Stream<'s>, ends: Ends<'s>) -> Result<Ends<'s>> {
     let exposed = ends.inbox.post(s)?;
-    let mut epoch = ends.outbox.start();
-    epoch.put(&ends.src, Slot(0))?;
+    let epoch = put(ends.outbox, ends.to, &ends.src)?;
     let outbox = epoch.complete(s)?;
     let inbox = exposed.wait(s)?;
-    let src = ends.src;
-    Ok(Ends { src, inbox, outbox })
+    Ok(Ends {
+        inbox,
+        outbox,
+        ..ends
+    })
 }
 
 fn fused<'s>(s: &Stream<'s>, ends: Ends<'s>) -> Result<Ends<'s>> {
-    let mut epoch = ends.outbox.start();
-    epoch.put(&ends.src, Slot(0))?;
+    let epoch = put(ends.outbox, ends.to, &ends.src)?;
     let (inbox, outbox) = exchange(s, ends.inbox, epoch)?;
-    let src = ends.src;
-    Ok(Ends { src, inbox, outbox })
+    Ok(Ends {
+        inbox,
+        outbox,
+        ..ends
+    })
 }
 
 /// The time for `count` epochs of one rank with itself, less that of waiting for the stream.
@@ -136,16 +155,10 @@ fn ping_pong<'s>(s: &Stream<'s>, rank: usize, count: u64) -> Result<Duration> {
         ends.inbox = ends.inbox.expose(s)?;
     }
     for _ in u64::from(answers)..count {
-        let Ends { src, inbox, outbox } = ends;
-        let mut epoch = outbox.start();
-        epoch.put(&src, Slot(0))?;
-        let (inbox, outbox) = exchange(s, inbox, epoch)?;
-        ends = Ends { src, inbox, outbox };
+        ends = fused(s, ends)?;
     }
     if answers {
-        let mut epoch = ends.outbox.start();
-        epoch.put(&ends.src, Slot(0))?;
-        ends.outbox = epoch.complete(s)?;
+        ends.outbox = put(ends.outbox, ends.to, &ends.src)?.complete(s)?;
     }
     s.synchronize()?;
     Ok(start.elapsed())
@@ -191,12 +204,11 @@ fn puts(count: u64, bytes: usize) -> Duration {
             src,
             mut inbox,
             mut outbox,
+            to,
         } = data;
         for _ in 0..count {
             if world.rank() == 0 {
-                let mut epoch = outbox.start();
-                epoch.put(&src, Slot(0))?;
-                outbox = epoch.complete(&s)?;
+                outbox = put(outbox, to, &src)?.complete(&s)?;
             } else {
                 inbox = inbox.expose(&s)?;
             }

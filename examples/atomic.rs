@@ -18,9 +18,9 @@ const ROUNDS: u64 = 20;
 
 /// The elements of rank 0's memory: the next task, who has the prize (rank + 1), and how many tasks were done, with the
 /// sum of their numbers.
-const NEXT: At = At { rank: 0, first: 0 };
-const PRIZE: At = At { rank: 0, first: 1 };
-const DONE: At = At { rank: 0, first: 2 };
+const NEXT: usize = 0;
+const PRIZE: usize = 1;
+const DONE: usize = 2;
 
 /// What a rank adds or compares with, in one region: of these elements slices are taken.
 const TAKE: usize = 0;
@@ -34,7 +34,8 @@ fn main() -> Result<()> {
 
     // All ranks access rank 0's memory, rank 0 too; the others have none that is accessed.
     let len = if rank == 0 { 4 } else { 0 };
-    let window = Window::<u64, _>::atomic("counters", len).target(0);
+    let mut window = AtomicWindow::<u64>::new("counters", len);
+    let counters = window.target(0);
     let (mut inbox, mut outbox) = window.open(&s)?;
     let constants = Region::from_slice(&world, &[BLOCK, 0, rank + 1])?.on(&s)?;
     // What comes back: the first task of this round, and who had the prize before.
@@ -47,12 +48,12 @@ fn main() -> Result<()> {
         let exposed = inbox.post(&s)?; // on rank 0, to all; on the others, to nobody
         let mut epoch = outbox.start();
         let take = constants.slice(TAKE..TAKE + 1)?;
-        epoch.fetch_and_op(take, &mut old, NEXT, Op::Sum)?;
+        epoch.fetch_and_op(take, &mut old, counters.at(NEXT), Op::Sum)?;
         let (nobody, myself) = (
             constants.slice(NOBODY..NOBODY + 1)?,
             constants.slice(MYSELF..MYSELF + 1)?,
         );
-        epoch.compare_and_swap(nobody, myself, &mut holder, PRIZE)?;
+        epoch.compare_and_swap(nobody, myself, &mut holder, counters.at(PRIZE))?;
         outbox = epoch.complete(&s)?; // `old` and `holder` are written when the stream is past this
         inbox = exposed.wait(&s)?;
 
@@ -69,7 +70,7 @@ fn main() -> Result<()> {
     // A last round: what was done is added up.
     let exposed = inbox.post(&s)?;
     let mut epoch = outbox.start();
-    epoch.accumulate(&done, DONE, Op::Sum)?;
+    epoch.accumulate(&done, counters.at(DONE), Op::Sum)?;
     drop(epoch.complete(&s)?); // there is no other round
     let mut inbox = exposed.wait(&s)?;
 

@@ -65,9 +65,10 @@ fn iterate<'s>(
     lists: &[Layout],
     mut c: Solver<'s>,
 ) -> Result<Solver<'s>> {
+    let slots = c.outbox.slots(); // one for each neighbour
     let mut epoch = c.outbox.start();
-    for (slot, list) in (0..).map(Slot).zip(lists) {
-        epoch.put(c.p.with(list)?, slot)?; // gathered on its way
+    for (to, list) in slots.zip(lists) {
+        epoch.put(c.p.with(list)?, to)?; // gathered on its way
     }
     (c.inbox, c.outbox) = exchange(s, c.inbox, epoch)?;
 
@@ -129,11 +130,10 @@ fn main() -> Result<()> {
     let lists = lists.collect::<Result<Vec<_>>>()?;
 
     stream!(let s = world.stream()?);
-    let mut window = Window::by_slot("foreign vertices");
+    let mut window = SlotWindow::new("foreign vertices");
     for link in &piece.links {
-        window = window
-            .slot_from(link.rank, 0, link.received)
-            .slot_to_with_len(link.rank, 0, link.sent.len());
+        window.slot_from(link.rank, 0, link.received);
+        window.slot_to_with_len(link.rank, 0, link.sent.len());
     }
     let (inbox, outbox) = window.open(&s)?;
     let mut sum = AllReduce::open(&s, "dots", 1)?;

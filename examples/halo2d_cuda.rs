@@ -79,10 +79,11 @@ struct Plan {
 fn half<'s>(s: &Stream<'s, Cuda>, plan: &Plan, mut j: Jacobi<'s>) -> Result<Jacobi<'s>> {
     let (k, block) = (&plan.kernels, &plan.block);
     let exposed = j.inbox.post(s)?;
+    let slots = j.outbox.slots(); // one for each side
     let mut epoch = j.outbox.start();
-    for (slot, edge) in (0..).map(Slot).zip(&plan.edges) {
+    for (to, edge) in slots.zip(&plan.edges) {
         // The put gathers the edge while it sends: a column needs no packing, and no kernel for that.
-        epoch.put(j.u.with(edge)?, slot)?;
+        epoch.put(j.u.with(edge)?, to)?;
     }
     let outbox = epoch.complete(s)?;
     let inbox = exposed.wait(s)?;
@@ -116,12 +117,11 @@ fn run() -> Result<()> {
     let block = &plan.block;
 
     stream!(let s = world.stream()?);
-    let mut window = Window::by_slot("halo");
+    let mut window = SlotWindow::new("halo");
     for side in &block.sides {
         // What comes from a neighbour in the west was sent by it to the east: keys 0 and 1, 2 and 3 belong together.
-        window = window
-            .slot_from(side.neighbour, side.key ^ 1, side.count)
-            .slot_to(side.neighbour, side.key);
+        window.slot_from(side.neighbour, side.key ^ 1, side.count);
+        window.slot_to(side.neighbour, side.key);
     }
     let (inbox, outbox) = window.open(&s)?;
     let ghosts = block.sides.iter().map(|side| Ghosts {

@@ -20,10 +20,6 @@ const ROOM: usize = 100;
 const STEPS: u64 = 1000;
 const DT: f64 = 1e-3;
 
-/// The outbound slots, in the order of their declaration below.
-const LEFT: Slot = Slot(0);
-const RIGHT: Slot = Slot(1);
-
 /// A particle; or the header of a list, whose `id` is how many particles are behind it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Element)]
 #[repr(C)]
@@ -131,6 +127,8 @@ struct State<'s> {
     lengths: Region<u64, On<'s>>,
     inbox: Inbox<'s, Particle>,
     outbox: Outbox<'s, Particle>,
+    to_left: Out<Particle>,
+    to_right: Out<Particle>,
 }
 
 fn step<'s>(s: &Stream<'s>, slab: Slab, mut st: State<'s>) -> Result<State<'s>> {
@@ -143,8 +141,8 @@ fn step<'s>(s: &Stream<'s>, slab: Slab, mut st: State<'s>) -> Result<State<'s>> 
     let lists = (&mut st.own, &mut st.left, &mut st.right, &mut st.lengths);
     s.launch(advance, lists)?;
     let mut epoch = st.outbox.start();
-    epoch.put_counted(&st.left, st.lengths.slice(0..1)?, LEFT)?;
-    epoch.put_counted(&st.right, st.lengths.slice(1..2)?, RIGHT)?;
+    epoch.put_counted(&st.left, st.lengths.slice(0..1)?, st.to_left)?;
+    epoch.put_counted(&st.right, st.lengths.slice(1..2)?, st.to_right)?;
     st.outbox = epoch.complete(s)?;
     st.inbox = exposed.wait(s)?;
     s.launch(receive, (st.inbox.view(), &mut st.own))?;
@@ -171,11 +169,12 @@ fn main() -> Result<()> {
     let [left, right] = slab.neighbours();
 
     stream!(let s = world.stream()?);
-    // The key tells the slots of a neighbour apart that is on both sides: 0 for what goes left, 1 for what goes right.
-    let window = Window::by_slot("leaving")
-        .slot_from(right, 0, 1 + ROOM)
-        .slot_from(left, 1, 1 + ROOM);
-    let (inbox, outbox) = window.slot_to(left, 0).slot_to(right, 1).open(&s)?;
+    // If left and right are the same rank, the key says which slot is which: 0 for what goes left, 1 for what goes right.
+    let mut window = SlotWindow::new("leaving");
+    window.slot_from(right, 0, 1 + ROOM);
+    window.slot_from(left, 1, 1 + ROOM);
+    let (to_left, to_right) = (window.slot_to(left, 0), window.slot_to(right, 1));
+    let (inbox, outbox) = window.open(&s)?;
     let mut own = vec![Particle::default(); 1 + PARTICLES];
     for particle in (0..PARTICLES as u64).map(Particle::new) {
         if slab.owner(particle) == rank {
@@ -189,6 +188,8 @@ fn main() -> Result<()> {
         lengths: Region::zeroed(&world, 2)?.on(&s)?,
         inbox,
         outbox,
+        to_left,
+        to_right,
     };
 
     let (graph, state) = s.capture(state, |s, state| step(s, slab, state))?;

@@ -10,7 +10,6 @@
 
 use tidegate::prelude::*;
 
-const RIGHT: Slot = Slot(0);
 /// Numbers a block.
 const LEN: usize = 4096;
 /// Blocks in all.
@@ -24,14 +23,14 @@ fn value(rank: usize, k: u64) -> u64 {
 fn main() -> Result<()> {
     let world: World = World::init()?;
     let (rank, size) = (world.rank(), world.size());
-    let (left, right) = ((rank + size - 1) % size, (rank + 1) % size);
+    let (left, right) = world.ring();
 
     stream!(let make = world.named_stream("make")?);
     stream!(let digest = world.named_stream("digest")?);
 
-    let window = Window::by_slot("blocks")
-        .slot_from(left, 0, LEN)
-        .slot_to(right, 0);
+    let mut window = SlotWindow::new("blocks");
+    let from_left = window.slot_from(left, 0, LEN);
+    let to_right = window.slot_to(right, 0);
     let (inbox, mut outbox) = window.open(&make)?;
     let mut inbox = make.hand_off(inbox, &digest)?; // the outbox stays
     let mut sum = Region::<u64>::zeroed(&world, 1)?.on(&digest)?;
@@ -45,7 +44,7 @@ fn main() -> Result<()> {
         let fill = move |block: &mut [u64]| block.fill(value(rank, k));
         make.launch(fill, &mut free)?;
         let mut epoch = outbox.start();
-        epoch.put(&free, RIGHT)?;
+        epoch.put(&free, to_right)?;
         outbox = epoch.complete(&make)?;
 
         // The second gets it, in order after all that the first has got to do by now ...
@@ -54,8 +53,8 @@ fn main() -> Result<()> {
         free = digest.hand_off(digested, &make)?;
 
         inbox = inbox.expose(&digest)?;
-        let multiply = |came: Slots<'_, u64>, mine: &[u64], sum: &mut [u64]| {
-            let products = came.slot(0).iter().zip(mine).map(|(a, b)| a * b);
+        let multiply = move |came: Slots<'_, u64>, mine: &[u64], sum: &mut [u64]| {
+            let products = came.slot(from_left).iter().zip(mine).map(|(a, b)| a * b);
             sum[0] += products.sum::<u64>();
         };
         // `&free` here would not compile: it belongs to the other stream.

@@ -11,7 +11,6 @@ use tidegate::Cuda;
 use tidegate::kernel::Module;
 use tidegate::prelude::*;
 
-const RIGHT: Slot = Slot(0);
 /// Numbers a block.
 const LEN: usize = 4096;
 /// Blocks in all.
@@ -31,7 +30,7 @@ tidegate::kernel! {
     /// # Safety
     ///
     /// The module is `examples.cu`.
-    unsafe fn multiply = "multiply"(came: Slots<u64>, mine: &[u64], sum: &mut [u64]);
+    unsafe fn multiply = "multiply"(came: Slots<u64>, from: In<u64>, mine: &[u64], sum: &mut [u64]);
 }
 
 /// What rank `rank` puts into its block number `k`, at every place.
@@ -42,7 +41,7 @@ fn value(rank: usize, k: u64) -> u64 {
 fn run() -> Result<()> {
     let world: World<Cuda> = World::init()?;
     let (rank, size) = (world.rank(), world.size());
-    let (left, right) = ((rank + size - 1) % size, (rank + 1) % size);
+    let (left, right) = world.ring();
     let module = Module::load(&world, CODE)?;
     // SAFETY: the module is `examples.cu`; its functions take what is declared above, and keep to the lengths.
     let (fill, multiply) = unsafe { (fill(&module)?, multiply(&module)?) };
@@ -50,9 +49,9 @@ fn run() -> Result<()> {
     stream!(let make = world.named_stream("make")?);
     stream!(let digest = world.named_stream("digest")?);
 
-    let window = Window::by_slot("blocks")
-        .slot_from(left, 0, LEN)
-        .slot_to(right, 0);
+    let mut window = SlotWindow::new("blocks");
+    let from_left = window.slot_from(left, 0, LEN);
+    let to_right = window.slot_to(right, 0);
     let (inbox, mut outbox) = window.open(&make)?;
     let mut inbox = make.hand_off(inbox, &digest)?; // the outbox stays
     let mut sum = Region::zeroed(&world, 1)?.on(&digest)?;
@@ -65,7 +64,7 @@ fn run() -> Result<()> {
         // The first stream makes a block and puts it.
         make.launch(fill.threads(LEN, 256), (&mut free, value(rank, k)))?;
         let mut epoch = outbox.start();
-        epoch.put(&free, RIGHT)?;
+        epoch.put(&free, to_right)?;
         outbox = epoch.complete(&make)?;
 
         // The second gets it, in order after all that the first has got to do by now ...
@@ -76,7 +75,8 @@ fn run() -> Result<()> {
         let exposed = inbox.post(&digest)?;
         inbox = exposed.wait(&digest)?;
         // `&free` here would not compile: it belongs to the other stream.
-        digest.launch(multiply.threads(LEN, 256), (inbox.view(), &made, &mut sum))?;
+        let arguments = (inbox.view(), from_left, &made, &mut sum);
+        digest.launch(multiply.threads(LEN, 256), arguments)?;
         digested = made;
     }
 

@@ -5,10 +5,6 @@
 
 use tidegate::prelude::*;
 
-/// The outbound slots, in the order of their declaration below.
-const LEFT: Slot = Slot(0);
-const RIGHT: Slot = Slot(1);
-
 /// Numbers a rank.
 const LEN: usize = 1000;
 
@@ -18,6 +14,8 @@ struct Ring<'s> {
     src: Region<f64, On<'s>>,
     inbox: Inbox<'s, f64>,
     outbox: Outbox<'s, f64>,
+    to_left: Out<f64>,
+    to_right: Out<f64>,
 }
 
 /// A kernel: on the host, a function of slices.
@@ -37,31 +35,33 @@ fn step<'s>(s: &Stream<'s>, mut r: Ring<'s>) -> Result<Ring<'s>> {
     let exposed = r.inbox.post(s)?; // the inbox is moved: nobody here can touch it now
     s.launch(increment, &mut r.src)?;
     let mut epoch = r.outbox.start();
-    epoch.put(&r.src, LEFT)?; // only noted; `r.src` is borrowed: writing it now does not compile
-    epoch.put(&r.src, RIGHT)?;
+    epoch.put(&r.src, r.to_left)?; // only noted; `r.src` is borrowed: writing it now does not compile
+    epoch.put(&r.src, r.to_right)?;
     let outbox = epoch.complete(s)?; // enqueued: wait for the neighbours' posts, move, signal
     let inbox = exposed.wait(s)?; // enqueued: wait for the neighbours' signals
     s.launch(compare, (inbox.view(), &r.src))?;
-    Ok(Ring {
-        src: r.src,
-        inbox,
-        outbox,
-    })
+    Ok(Ring { inbox, outbox, ..r })
 }
 
 fn main() -> Result<()> {
     let world: World = World::init()?;
     let (rank, size) = (world.rank(), world.size());
-    let (left, right) = ((rank + size - 1) % size, (rank + 1) % size);
+    let (left, right) = world.ring();
 
     stream!(let s = world.stream()?);
-    // The key tells the two slots of a neighbour apart that is on both sides: 0 for what goes left, 1 for what goes right.
-    let window = Window::by_slot("ring")
-        .slot_from(right, 0, LEN)
-        .slot_from(left, 1, LEN);
-    let (inbox, outbox) = window.slot_to(left, 0).slot_to(right, 1).open(&s)?;
-    let src = Region::zeroed(&world, LEN)?.on(&s)?;
-    let ring = Ring { src, inbox, outbox };
+    // If left and right are the same rank, the key says which slot is which: 0 for what goes left, 1 for what goes right.
+    let mut window = SlotWindow::new("ring");
+    window.slot_from(right, 0, LEN);
+    window.slot_from(left, 1, LEN);
+    let (to_left, to_right) = (window.slot_to(left, 0), window.slot_to(right, 1));
+    let (inbox, outbox) = window.open(&s)?;
+    let ring = Ring {
+        src: Region::zeroed(&world, LEN)?.on(&s)?,
+        inbox,
+        outbox,
+        to_left,
+        to_right,
+    };
 
     let (graph, ring) = s.capture(ring, step)?; // records, executes nothing
     let ring = graph.replay(&s, ring, 1_000)?; // and eager steps may go between replays:

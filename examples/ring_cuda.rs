@@ -11,10 +11,6 @@ use tidegate::kernel::Module;
 use tidegate::prelude::*;
 use tidegate::{BySlot, Cuda};
 
-/// The outbound slots, in the order of their declaration below.
-const LEFT: Slot = Slot(0);
-const RIGHT: Slot = Slot(1);
-
 /// Numbers a rank.
 const LEN: usize = 1000;
 
@@ -64,6 +60,8 @@ struct Ring<'s> {
     errors: Region<u64, On<'s, Cuda>>,
     inbox: Inbox<'s, f64, BySlot, Cuda>,
     outbox: Outbox<'s, f64, BySlot, Cuda>,
+    to_left: Out<f64>,
+    to_right: Out<f64>,
 }
 
 /// One step: nothing here waits; everything is enqueued on the stream.
@@ -71,8 +69,8 @@ fn step<'s>(k: &Kernels, s: &Stream<'s, Cuda>, mut r: Ring<'s>) -> Result<Ring<'
     let exposed = r.inbox.post(s)?; // the inbox is moved: nobody here can touch it now
     s.launch(k.increment.threads(LEN, 128), (&mut r.src,))?; // with at least so many threads, in blocks of 128
     let mut epoch = r.outbox.start();
-    epoch.put(&r.src, LEFT)?; // only noted; `r.src` is borrowed: writing it now does not compile
-    epoch.put(&r.src, RIGHT)?;
+    epoch.put(&r.src, r.to_left)?; // only noted; `r.src` is borrowed: writing it now does not compile
+    epoch.put(&r.src, r.to_right)?;
     let outbox = epoch.complete(s)?; // enqueued: wait for the neighbours' posts, move, signal
     let inbox = exposed.wait(s)?; // enqueued: wait for the neighbours' signals
     s.launch(
@@ -85,20 +83,23 @@ fn step<'s>(k: &Kernels, s: &Stream<'s, Cuda>, mut r: Ring<'s>) -> Result<Ring<'
 fn run() -> Result<()> {
     let world: World<Cuda> = World::init()?;
     let (rank, size) = (world.rank(), world.size());
-    let (left, right) = ((rank + size - 1) % size, (rank + 1) % size);
+    let (left, right) = world.ring();
     let kernels = Kernels::load(&world)?; // first: code is not loaded while a stream may be waiting
 
     stream!(let s = world.stream()?);
-    // The key tells the two slots of a neighbour apart that is on both sides: 0 for what goes left, 1 for what goes right.
-    let window = Window::by_slot("ring")
-        .slot_from(right, 0, LEN)
-        .slot_from(left, 1, LEN);
-    let (inbox, outbox) = window.slot_to(left, 0).slot_to(right, 1).open(&s)?;
+    // If left and right are the same rank, the key says which slot is which: 0 for what goes left, 1 for what goes right.
+    let mut window = SlotWindow::new("ring");
+    window.slot_from(right, 0, LEN);
+    window.slot_from(left, 1, LEN);
+    let (to_left, to_right) = (window.slot_to(left, 0), window.slot_to(right, 1));
+    let (inbox, outbox) = window.open(&s)?;
     let ring = Ring {
         src: Region::zeroed(&world, LEN)?.on(&s)?,
         errors: Region::zeroed(&world, 1)?.on(&s)?,
         inbox,
         outbox,
+        to_left,
+        to_right,
     };
 
     let (graph, ring) = s.capture(ring, |s, ring| step(&kernels, s, ring))?; // a CUDA graph

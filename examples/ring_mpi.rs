@@ -12,8 +12,6 @@ use tidegate::prelude::*;
 
 const LEN: usize = 1000;
 const STEPS: u64 = 100;
-const LEFT: Slot = Slot(0);
-const RIGHT: Slot = Slot(1);
 
 /// What a step needs.
 #[derive(Carry)]
@@ -21,11 +19,13 @@ struct Ring<'s> {
     src: Region<f64, On<'s>>,
     inbox: Inbox<'s, f64>,
     outbox: Outbox<'s, f64>,
+    from: [In<f64>; 2],
+    to: [Out<f64>; 2],
 }
 
 /// Adds what came from both sides to one's own numbers, and halves the sum: all numbers approach each other.
-fn average(inbox: Slots<'_, f64>, src: &mut [f64]) {
-    let (right, left) = (inbox.slot(0), inbox.slot(1));
+fn average(inbox: Slots<'_, f64>, from: [In<f64>; 2], src: &mut [f64]) {
+    let [right, left] = from.map(|from| inbox.slot(from));
     for (at, x) in src.iter_mut().enumerate() {
         *x = *x / 2.0 + (right[at] + left[at]) / 4.0;
     }
@@ -34,15 +34,14 @@ fn average(inbox: Slots<'_, f64>, src: &mut [f64]) {
 /// Nothing here waits. MPI's host-synchronised form is MPI_Win_post, start, put, put, complete, wait.
 fn step<'s>(s: &Stream<'s>, mut r: Ring<'s>) -> Result<Ring<'s>> {
     let mut epoch = r.outbox.start();
-    epoch.put(&r.src, LEFT)?;
-    epoch.put(&r.src, RIGHT)?;
+    let [left, right] = epoch.take(r.to)?; // each is used once: the compiler sees to it
+    epoch.put(&r.src, left)?;
+    epoch.put(&r.src, right)?;
     let (inbox, outbox) = exchange(s, r.inbox, epoch)?;
+    let from = r.from;
+    let average = move |inbox: Slots<'_, f64>, src: &mut [f64]| average(inbox, from, src);
     s.launch(average, (inbox.view(), &mut r.src))?;
-    Ok(Ring {
-        inbox,
-        outbox,
-        src: r.src,
-    })
+    Ok(Ring { inbox, outbox, ..r })
 }
 
 fn main() -> Result<()> {
@@ -50,15 +49,23 @@ fn main() -> Result<()> {
     let comm = universe.world();
     let world: World = World::from_mpi(&comm)?; // from here on MPI and tidegate know nothing of each other
     let (rank, size) = (world.rank(), world.size());
-    let (left, right) = ((rank + size - 1) % size, (rank + 1) % size);
+    let (left, right) = world.ring();
 
     stream!(let s = world.stream()?);
-    let window = Window::by_slot("ring")
-        .slot_from(right, 0, LEN)
-        .slot_from(left, 1, LEN);
-    let (inbox, outbox) = window.slot_to(left, 0).slot_to(right, 1).open(&s)?;
-    let src = Region::from_slice(&world, &[rank as f64; LEN])?.on(&s)?;
-    let ring = Ring { src, inbox, outbox };
+    let mut window = SlotWindow::new("ring");
+    let from = [
+        window.slot_from(right, 0, LEN),
+        window.slot_from(left, 1, LEN),
+    ];
+    let to = [window.slot_to(left, 0), window.slot_to(right, 1)];
+    let (inbox, outbox) = window.open(&s)?;
+    let ring = Ring {
+        src: Region::from_slice(&world, &[rank as f64; LEN])?.on(&s)?,
+        inbox,
+        outbox,
+        from,
+        to,
+    };
 
     let (graph, ring) = s.capture(ring, step)?;
     let ring = graph.replay(&s, ring, STEPS)?;

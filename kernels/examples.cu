@@ -72,13 +72,13 @@ extern "C" __global__ void fill(u64 *x, u64 len, u64 value) {
     for (EACH(i, len)) x[i] = value;
 }
 
-// sum[0] += the products of what came in the first slot and `mine`
-extern "C" __global__ void multiply(const Slot *slots, u64 count, const u64 *mine, u64 len, u64 *sum, u64 sums) {
-    if (!count || !sums) return;
-    const u64 *came = current<u64>(slots[0]);
+// sum[0] += the products of what came in slot `from` and `mine`
+extern "C" __global__ void multiply(const Slot *slots, u64 count, unsigned from, const u64 *mine, u64 len, u64 *sum, u64 sums) {
+    if (from >= count || !sums) return;
+    const u64 *came = current<u64>(slots[from]);
     u64 products = 0;
     for (EACH(i, len))
-        if (i < slots[0].len) products += came[i] * mine[i];
+        if (i < slots[from].len) products += came[i] * mine[i];
     if (products) atomicAdd(sum, products);
 }
 

@@ -25,14 +25,14 @@
 //! |---|---|---|
 //! | `MPI_Init`, `MPI_Comm_rank`, `size` | [`World::init`](crate::Init::init), [`rank`](crate::World::rank), [`size`](crate::World::size) | no MPI is needed; inside an MPI job, with the feature `mpi`, `World::from_mpi(&communicator)` |
 //! | `MPI_Alloc_mem`, a buffer | [`Region`](crate::Region) | it belongs to the host, to one stream, or to an open epoch, and its type says which |
-//! | `MPI_Win_allocate`, `MPI_Win_create` | [`Window::by_slot`](crate::window::Window::by_slot), [`by_range`](crate::window::Window::by_range), [`atomic`](crate::window::Window::atomic), then `open(&stream)` | says beforehand who may write what; all ranks check that their declarations fit together |
+//! | `MPI_Win_allocate`, `MPI_Win_create` | [`SlotWindow`](crate::SlotWindow), [`RangeWindow`](crate::RangeWindow), [`AtomicWindow`](crate::AtomicWindow), then `open(&stream)` | says beforehand who may write what; all ranks check that their declarations fit together |
 //! | `MPI_Win_free` | drop both halves | not collective; memory stays until the stream is past it |
 //! | `MPI_Win_post(group)` | [`inbox.post(&s)`](crate::window::Inbox::post), [`post_to(&s, &group)`](crate::window::Inbox::post_to) | the group is all declared origins, unless said otherwise |
 //! | `MPI_Win_start(group)` | [`outbox.start()`](crate::window::Outbox::start), [`start_with(&group)`](crate::window::Outbox::start_with) | never waits |
-//! | `MPI_Put(origin, …, target_rank, target_disp, …)` | [`epoch.put(&src, Slot(0))`](crate::window::Access::put) | the target is a slot or a range, declared at creation: no address, no datatype; a shorter source fills the beginning of the slot |
+//! | `MPI_Put(origin, …, target_rank, target_disp, …)` | [`epoch.put(&src, to_left)`](crate::window::Access::put) | the target is the handle of a slot or a range, which its declaration returned: no address, no datatype; a shorter source fills the beginning of the slot |
 //! | memory that stays as the last epoch left it | [`.buffers(Buffers::Single)`](crate::window::Window::buffers) | what an epoch does not put is what the one *before last* left: put in every epoch. (Slots have two buffers at first, used by turns) |
-//! | `MPI_Put` with derived datatypes | `epoch.put(src.with(&layout)?, slot.with(&layout))`, [`Layout`](crate::Layout) | |
-//! | `MPI_Get` | [`epoch.get(&mut dst, Slot(0))`](crate::window::Access::get), by range | `dst` cannot be looked at before the epoch is complete |
+//! | `MPI_Put` with derived datatypes | `epoch.put(src.with(&layout)?, to_left.with(&layout))`, [`Layout`](crate::Layout) | |
+//! | `MPI_Get` | [`epoch.get(&mut dst, range)`](crate::window::Access::get), by range | `dst` cannot be looked at before the epoch is complete |
 //! | `MPI_Accumulate` | [`epoch.accumulate(&src, …, Op::Sum)`](crate::window::Access::accumulate) | by range: one origin; atomic window: any number of origins, in an order that is not specified (a sum of floats may differ in its last bits between targets); neither over libfabric, to ranks of other nodes |
 //! | `MPI_Fetch_and_op`, `MPI_Get_accumulate`, `MPI_Compare_and_swap` | [`fetch_and_op`](crate::window::Access::fetch_and_op), [`compare_and_swap`](crate::window::Access::compare_and_swap), atomic window | not over libfabric, to ranks of other nodes |
 //! | `MPI_Win_complete` | [`epoch.complete(&s)`](crate::window::Access::complete) | checks all puts together, then enqueues. The source may be written by what is enqueued next |
@@ -76,28 +76,30 @@
 //! # fn main() -> Result<()> {
 //! const N: usize = 64;
 //! let world: World = World::init()?; // in an MPI job: World::from_mpi(&communicator)?
-//! let (rank, size) = (world.rank(), world.size());
-//! let (left, right) = ((rank + size - 1) % size, (rank + 1) % size);
+//! let (left, right) = world.ring();
 //! stream!(let s = world.stream()?);
 //!
-//! // The slots that others put into, and the ways to theirs. A key tells two slots of one neighbour apart.
-//! let window = Window::<f64, _>::by_slot("halo").slot_from(right, 0, N).slot_from(left, 1, N);
-//! let (mut inbox, mut outbox) = window.slot_to(left, 0).slot_to(right, 1).open(&s)?;
-//! let mut out = Region::from_slice(&world, &[rank as f64; N])?.on(&s)?;
+//! // The slots that others put into, and the ways to theirs. If left and right are the same rank, the key says which
+//! // slot is which.
+//! let mut window = SlotWindow::<f64>::new("halo");
+//! let (from_right, from_left) = (window.slot_from(right, 0, N), window.slot_from(left, 1, N));
+//! let (to_left, to_right) = (window.slot_to(left, 0), window.slot_to(right, 1));
+//! let (mut inbox, mut outbox) = window.open(&s)?;
+//! let mut out = Region::from_slice(&world, &[world.rank() as f64; N])?.on(&s)?;
 //!
 //! for _ in 0..100 {
 //!     s.launch(|out: &mut [f64]| out[0] += 1.0, &mut out)?;
 //!     let exposed = inbox.post(&s)?;
 //!     let mut epoch = outbox.start();
-//!     epoch.put(&out, Slot(0))?;
-//!     epoch.put(&out, Slot(1))?;
+//!     epoch.put(&out, to_left)?;
+//!     epoch.put(&out, to_right)?;
 //!     outbox = epoch.complete(&s)?;
 //!     inbox = exposed.wait(&s)?;
-//!     let sum = |slots: Slots<'_, f64>, out: &mut [f64]| out[1] = slots.slot(0)[0] + slots.slot(1)[0];
+//!     let sum = move |came: Slots<'_, f64>, out: &mut [f64]| out[1] = came.slot(from_left)[0] + came.slot(from_right)[0];
 //!     s.launch(sum, (inbox.view(), &mut out))?;
 //! }
 //! let out = out.into_host(&s)?; // the only place where the host waits
-//! assert_eq!(out[0], rank as f64 + 100.0);
+//! assert_eq!(out[0], world.rank() as f64 + 100.0);
 //! # Ok(())
 //! # }
 //! ```
@@ -110,9 +112,9 @@
 //!
 //! ```compile_fail,E0502
 //! # use tidegate::prelude::*;
-//! # fn step<'s>(s: &Stream<'s>, outbox: Outbox<'s, f64>, mut src: Region<f64, On<'s>>) -> Result<()> {
+//! # fn step<'s>(s: &Stream<'s>, outbox: Outbox<'s, f64>, to_left: Out<f64>, mut src: Region<f64, On<'s>>) -> Result<()> {
 //! let mut epoch = outbox.start();
-//! epoch.put(&src, Slot(0))?;
+//! epoch.put(&src, to_left)?;
 //! s.launch(|src: &mut [f64]| src.fill(0.0), &mut src)?; // error: `src` is borrowed by the epoch
 //! epoch.complete(s)?;
 //! # Ok(())
@@ -123,9 +125,9 @@
 //!
 //! ```compile_fail,E0382
 //! # use tidegate::prelude::*;
-//! # fn step<'s>(s: &Stream<'s>, mut inbox: Inbox<'s, f64>) -> Result<()> {
+//! # fn step<'s>(s: &Stream<'s>, mut inbox: Inbox<'s, f64>, from_left: In<f64>) -> Result<()> {
 //! let exposed = inbox.post(s)?;
-//! println!("{}", inbox.read(s)?.slot(0)[0]); // error: `inbox` was moved by the post
+//! println!("{}", inbox.read(s)?.slot(from_left)[0]); // error: `inbox` was moved by the post
 //! exposed.wait(s)?;
 //! # Ok(())
 //! # }
@@ -135,8 +137,8 @@
 //!
 //! ```compile_fail,E0599
 //! # use tidegate::prelude::*;
-//! # fn step<'s>(s: &Stream<'s>, mut outbox: Outbox<'s, f64>, src: &Region<f64, On<'s>>) -> Result<()> {
-//! outbox.put(src, Slot(0))?; // error: an outbox has no `put`; its epoch has
+//! # fn step<'s>(s: &Stream<'s>, mut outbox: Outbox<'s, f64>, to_left: Out<f64>, src: &Region<f64, On<'s>>) -> Result<()> {
+//! outbox.put(src, to_left)?; // error: an outbox has no `put`; its epoch has
 //! # Ok(())
 //! # }
 //! ```

@@ -21,17 +21,19 @@
 //! fn swap(world: World) -> Result<()> {
 //!     let peer = 1 - world.rank();
 //!     stream!(let s = world.stream()?);
-//!     let window = Window::by_slot("swap").slot_from(peer, 0, 4).slot_to(peer, 0);
+//!     let mut window = SlotWindow::<u64>::new("swap");
+//!     let from_peer = window.slot_from(peer, 0, 4); // handles: kernels and epochs speak of slots by them
+//!     let to_peer = window.slot_to(peer, 0);
 //!     let (inbox, outbox) = window.open(&s)?;
 //!     let src = Region::from_slice(&world, &[world.rank() as u64; 4])?.on(&s)?;
 //!
 //!     let exposed = inbox.post(&s)?;
 //!     let mut epoch = outbox.start();
-//!     epoch.put(&src, Slot(0))?;
+//!     epoch.put(&src, to_peer)?;
 //!     let _outbox = epoch.complete(&s)?;
 //!     let mut inbox = exposed.wait(&s)?;
 //!
-//!     assert_eq!(inbox.read(&s)?.slot(0), [peer as u64; 4]);
+//!     assert_eq!(inbox.read(&s)?.slot(from_peer), [peer as u64; 4]);
 //!     Ok(())
 //! }
 //!
@@ -74,25 +76,28 @@
 //!
 //! struct Solver<'s> {
 //!     x: Region<f64, On<'s>>,
+//!     from_left: In<f64>,
+//!     to_right: Out<f64>,
 //!     halves: Option<(Inbox<'s, f64>, Outbox<'s, f64>)>, // of which a call takes both, and gives both back
 //! }
 //!
 //! impl<'s> Solver<'s> {
 //!     fn new(world: &World, s: &Stream<'s>) -> Result<Self> {
-//!         let (rank, size) = (world.rank(), world.size());
-//!         let (left, right) = ((rank + size - 1) % size, (rank + 1) % size);
-//!         let window = Window::by_slot("solver").slot_from(left, 0, 8).slot_to(right, 0);
+//!         let (left, right) = world.ring();
+//!         let mut window = SlotWindow::new("solver");
+//!         let (from_left, to_right) = (window.slot_from(left, 0, 8), window.slot_to(right, 0));
 //!         let halves = Some(window.open(s)?);
-//!         let x = Region::from_slice(world, &[rank as f64; 8])?.on(s)?;
-//!         Ok(Solver { x, halves })
+//!         let x = Region::from_slice(world, &[world.rank() as f64; 8])?.on(s)?;
+//!         Ok(Solver { x, from_left, to_right, halves })
 //!     }
 //!
 //!     fn step(&mut self, s: &Stream<'s>) -> Result<()> {
 //!         let (inbox, outbox) = self.halves.take().expect("no step has failed");
 //!         let mut epoch = outbox.start();
-//!         epoch.put(&self.x, Slot(0))?;
+//!         epoch.put(&self.x, self.to_right)?;
 //!         let (inbox, outbox) = exchange(s, inbox, epoch)?;
-//!         let take = |came: Slots<'_, f64>, x: &mut [f64]| x.copy_from_slice(came.slot(0));
+//!         let from_left = self.from_left;
+//!         let take = move |came: Slots<'_, f64>, x: &mut [f64]| x.copy_from_slice(came.slot(from_left));
 //!         s.launch(take, (inbox.view(), &mut self.x))?;
 //!         self.halves = Some((inbox, outbox));
 //!         Ok(())
@@ -191,7 +196,8 @@ pub use tidegate_host::Host;
 pub use tidegate_mpi as mpi;
 
 pub use window::{
-    At, Atomic, Buffers, ByRange, BySlot, Group, Op, Slot, Slots, Window, exchange, try_exchange,
+    Atomic, AtomicWindow, Buffers, ByRange, BySlot, Group, In, Op, Out, RangeWindow, SlotWindow,
+    Slots, Window, exchange, try_exchange,
 };
 
 #[doc(hidden)]
@@ -240,8 +246,9 @@ pub type Graph<'s, D = Host> = tidegate_core::Graph<'s, D>;
 /// What most programs need.
 pub mod prelude {
     pub use crate::{
-        Access, AllReduce, At, Barrier, Carry, Element, Exposed, Graph, Group, Inbox, Init, Layout,
-        On, Op, Outbox, Part, Region, Result, Slot, Slots, Stream, Window, World, exchange, stream,
+        Access, AllReduce, AtomicWindow, Barrier, Carry, Element, Exposed, Graph, Group, In, Inbox,
+        Init, Layout, On, Op, Out, Outbox, Part, RangeWindow, Region, Result, SlotWindow, Slots,
+        Stream, World, exchange, stream,
     };
     #[cfg(feature = "mpi")]
     pub use tidegate_mpi::FromMpi;

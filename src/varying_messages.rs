@@ -33,8 +33,8 @@
 //! type Halves<'s> = (Inbox<'s, f64>, Outbox<'s, f64>);
 //!
 //! /// The kernel of the receiver, the same for all ways.
-//! fn add_up(came: Slots<'_, f64>, sum: &mut [f64]) {
-//!     let message = came.slot(0);
+//! fn add_up(came: Slots<'_, f64>, from: In<f64>, sum: &mut [f64]) {
+//!     let message = came.slot(from);
 //!     sum[0] += message[1..][..message[0] as usize].iter().sum::<f64>();
 //! }
 //!
@@ -49,11 +49,12 @@
 //! fn whole<'s>(
 //!     s: &Stream<'s>,
 //!     (inbox, outbox): Halves<'s>,
+//!     to: Out<f64>,
 //!     message: &mut Region<f64, On<'s>>,
 //! ) -> Result<Halves<'s>> {
 //!     s.launch(pack, &mut *message)?;
 //!     let mut epoch = outbox.start();
-//!     epoch.put(&*message, Slot(0))?;
+//!     epoch.put(&*message, to)?;
 //!     exchange(s, inbox, epoch)
 //! }
 //!
@@ -61,6 +62,7 @@
 //! fn counted<'s>(
 //!     s: &Stream<'s>,
 //!     (inbox, outbox): Halves<'s>,
+//!     to: Out<f64>,
 //!     message: &mut Region<f64, On<'s>>,
 //!     count: &mut Region<u64, On<'s>>,
 //! ) -> Result<Halves<'s>> {
@@ -70,7 +72,7 @@
 //!     };
 //!     s.launch(pack, (&mut *message, &mut *count))?;
 //!     let mut epoch = outbox.start();
-//!     epoch.put_counted(&*message, &*count, Slot(0))?;
+//!     epoch.put_counted(&*message, &*count, to)?;
 //!     exchange(s, inbox, epoch)
 //! }
 //!
@@ -78,21 +80,23 @@
 //! fn in_two<'s>(
 //!     s: &Stream<'s>,
 //!     (inbox, outbox): Halves<'s>,
+//!     to: Out<f64>,
 //!     header: &mut Region<f64, On<'s>>,
 //!     data: &Region<f64, On<'s>>,
 //!     n: usize,
 //! ) -> Result<Halves<'s>> {
 //!     s.launch(|header: &mut [f64], n: f64| header[0] = n, (&mut *header, n as f64))?;
 //!     let mut epoch = outbox.start();
-//!     epoch.put(&*header, Slot(0))?; // always
-//!     epoch.put(data.slice(0..n)?, Slot(0).at(1))?; // of 0 elements, too
+//!     epoch.put(&*header, to)?; // always
+//!     epoch.put(data.slice(0..n)?, to.at(1))?; // of 0 elements, too
 //!     exchange(s, inbox, epoch)
 //! }
 //!
 //! fn rank(world: World) -> Result<()> {
 //!     let peer = 1 - world.rank();
 //!     stream!(let s = world.stream()?);
-//!     let window = Window::by_slot("messages").slot_from(peer, 0, 1 + ROOM).slot_to(peer, 0);
+//!     let mut window = SlotWindow::new("messages");
+//!     let (from, to) = (window.slot_from(peer, 0, 1 + ROOM), window.slot_to(peer, 0));
 //!     let mut halves = window.open(&s)?;
 //!     let mut message = Region::zeroed(&world, 1 + ROOM)?.on(&s)?;
 //!     let mut count = Region::zeroed(&world, 1)?.on(&s)?;
@@ -100,13 +104,13 @@
 //!     let data = Region::from_slice(&world, &[1.0; ROOM])?.on(&s)?;
 //!     let mut sum = Region::zeroed(&world, 1)?.on(&s)?;
 //!
-//!     halves = whole(&s, halves, &mut message)?;
-//!     s.launch(add_up, (halves.0.view(), &mut sum))?;
-//!     halves = counted(&s, halves, &mut message, &mut count)?;
-//!     s.launch(add_up, (halves.0.view(), &mut sum))?;
+//!     halves = whole(&s, halves, to, &mut message)?;
+//!     s.launch(add_up, (halves.0.view(), from, &mut sum))?;
+//!     halves = counted(&s, halves, to, &mut message, &mut count)?;
+//!     s.launch(add_up, (halves.0.view(), from, &mut sum))?;
 //!     for n in [ROOM, 0, 5] {
-//!         halves = in_two(&s, halves, &mut header, &data, n)?;
-//!         s.launch(add_up, (halves.0.view(), &mut sum))?;
+//!         halves = in_two(&s, halves, to, &mut header, &data, n)?;
+//!         s.launch(add_up, (halves.0.view(), from, &mut sum))?;
 //!     }
 //!     assert_eq!(sum.into_host(&s)?[0], (3 + 3 + ROOM + 5) as f64);
 //!     Ok(())

@@ -77,6 +77,8 @@ struct Ends<'s> {
     src: Region<u64, On<'s>>,
     inbox: Inbox<'s, u64>,
     outbox: Outbox<'s, u64>,
+    from: In<u64>,
+    to: Out<u64>,
 }
 
 /// What a rank sends.
@@ -88,18 +90,22 @@ fn words(rank: usize, len: usize) -> Vec<u64> {
 fn open<'s>(s: &Stream<'s>, name: &str, len: usize) -> Result<Ends<'s>> {
     let rank = s.world().rank();
     let peer = 1 - rank;
-    let window = Window::by_slot(name)
-        .slot_from(peer, 0, len)
-        .slot_to(peer, 0);
+    let mut window = SlotWindow::new(name);
+    let (from, to) = (window.slot_from(peer, 0, len), window.slot_to(peer, 0));
     let (inbox, outbox) = window.open(s)?;
-    let src = Region::from_slice(s.world(), &words(rank, len))?.on(s)?;
-    Ok(Ends { src, inbox, outbox })
+    Ok(Ends {
+        src: Region::from_slice(s.world(), &words(rank, len))?.on(s)?,
+        inbox,
+        outbox,
+        from,
+        to,
+    })
 }
 
 /// Whether that is here what the peer sends.
 fn check<'s>(s: &Stream<'s>, way: Way, ends: &mut Ends<'s>) -> Outcome<()> {
     let slots = ends.inbox.read(s)?;
-    let came = slots.slot(0);
+    let came = slots.slot(ends.from);
     if came != words(1 - s.world().rank(), came.len()) {
         return Err(format!("{}: what has come is not what was sent", way.name()).into());
     }
@@ -108,11 +114,14 @@ fn check<'s>(s: &Stream<'s>, way: Way, ends: &mut Ends<'s>) -> Outcome<()> {
 
 /// Puts, and waits for what the peer puts.
 fn step<'s>(s: &Stream<'s>, ends: Ends<'s>) -> Result<Ends<'s>> {
-    let Ends { src, inbox, outbox } = ends;
-    let mut epoch = outbox.start();
-    epoch.put(&src, Slot(0))?;
-    let (inbox, outbox) = exchange(s, inbox, epoch)?;
-    Ok(Ends { src, inbox, outbox })
+    let mut epoch = ends.outbox.start();
+    epoch.put(&ends.src, ends.to)?;
+    let (inbox, outbox) = exchange(s, ends.inbox, epoch)?;
+    Ok(Ends {
+        inbox,
+        outbox,
+        ..ends
+    })
 }
 
 /// `count` epochs, of which `steps` enqueues some. Who answers waits first, and puts last: so each of its steps answers
@@ -132,7 +141,7 @@ fn epochs<'s>(
     ends = steps(ends, count - u64::from(answers))?;
     if answers {
         let mut epoch = ends.outbox.start();
-        epoch.put(&ends.src, Slot(0))?;
+        epoch.put(&ends.src, ends.to)?;
         ends.outbox = epoch.complete(s)?;
     }
     s.synchronize()?;
@@ -145,8 +154,9 @@ fn swap(s: &Stream<'_>, said: &[u64]) -> Result<Vec<u64>> {
     ends.src = Region::from_slice(s.world(), said)?.on(s)?;
     let ends = step(s, ends)?;
     let mut seen = Region::<u64, _>::zeroed(s.world(), said.len())?.on(s)?;
+    let from = ends.from;
     s.launch(
-        |inbox: Slots<'_, u64>, seen: &mut [u64]| seen.copy_from_slice(inbox.slot(0)),
+        move |inbox: Slots<'_, u64>, seen: &mut [u64]| seen.copy_from_slice(inbox.slot(from)),
         (ends.inbox.view(), &mut seen),
     )?;
     let seen = seen.into_host(s)?;

@@ -6,7 +6,6 @@ use std::sync::Barrier as Meeting;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tidegate::prelude::*;
-use tidegate::window::{At, Atomic, ByRange, Dest};
 use tidegate::{Buffers, IndexSet, Rejected};
 
 use crate::counting::{Counting, alone};
@@ -65,8 +64,8 @@ fn scribble(memory: &mut [u64]) {
     memory.iter_mut().for_each(|x| *x += 1);
 }
 
-fn look(slots: Slots<'_, u64>, src: &[u64]) {
-    assert_eq!(slots.slot(0)[0], src[0]);
+fn look(slots: Slots<'_, u64>, from: In<u64>, src: &[u64]) {
+    assert_eq!(slots.slot(from)[0], src[0]);
 }
 
 struct Place<'a> {
@@ -77,14 +76,13 @@ struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// A window of two slots: from both neighbours, to both.
-    fn window(&self, buffers: Buffers) -> Window<u64, tidegate::BySlot> {
-        Window::by_slot("counted")
-            .buffers(buffers)
-            .slot_from(self.right, 0, LEN)
-            .slot_from(self.left, 1, LEN)
-            .slot_to(self.left, 0)
-            .slot_to(self.right, 1)
+    /// A window of two slots: from both neighbours, the right one first, and to both, the left one first.
+    fn window(&self, buffers: Buffers) -> (SlotWindow<u64>, In<u64>, [Out<u64>; 2]) {
+        let mut window = SlotWindow::new("counted").buffers(buffers);
+        let from = window.slot_from(self.right, 0, LEN);
+        window.slot_from(self.left, 1, LEN);
+        let to = [window.slot_to(self.left, 0), window.slot_to(self.right, 1)];
+        (window, from, to)
     }
 }
 
@@ -93,23 +91,31 @@ struct Ring<'s> {
     src: Region<u64, On<'s>>,
     inbox: Inbox<'s, u64>,
     outbox: Outbox<'s, u64>,
+    from: In<u64>,
+    to: [Out<u64>; 2],
 }
 
 fn ring<'s>(place: &Place<'_>, s: &Stream<'s>, buffers: Buffers) -> Result<Ring<'s>> {
-    let (inbox, outbox) = place.window(buffers).open(s)?;
-    let src = Region::zeroed(place.world, LEN)?.on(s)?;
-    Ok(Ring { src, inbox, outbox })
+    let (window, from, to) = place.window(buffers);
+    let (inbox, outbox) = window.open(s)?;
+    Ok(Ring {
+        src: Region::zeroed(place.world, LEN)?.on(s)?,
+        inbox,
+        outbox,
+        from,
+        to,
+    })
 }
 
 fn step<'s>(s: &Stream<'s>, mut r: Ring<'s>) -> Result<Ring<'s>> {
     let exposed = r.inbox.post(s)?;
     s.launch(scribble, &mut r.src)?;
     let mut epoch = r.outbox.start();
-    epoch.put(&r.src, Slot(0))?;
-    epoch.put(&r.src, Slot(1))?;
+    epoch.put(&r.src, r.to[0])?;
+    epoch.put(&r.src, r.to[1])?;
     let outbox = epoch.complete(s)?;
     let inbox = exposed.wait(s)?;
-    s.launch(look, (inbox.view(), &r.src))?;
+    s.launch(look, (inbox.view(), r.from, &r.src))?;
     Ok(Ring { inbox, outbox, ..r })
 }
 
@@ -141,8 +147,8 @@ fn fused(place: &Place<'_>) -> Result<()> {
     assert_steady("exchange", place.meeting, &s, || {
         through(&mut state, |r| {
             let mut epoch = r.outbox.start();
-            epoch.put(&r.src, Slot(0))?;
-            epoch.put(&r.src, Slot(1))?;
+            epoch.put(&r.src, r.to[0])?;
+            epoch.put(&r.src, r.to[1])?;
             let (inbox, outbox) = exchange(&s, r.inbox, epoch)?;
             Ok(Ring { inbox, outbox, ..r })
         })
@@ -156,8 +162,8 @@ fn exposed_whole(place: &Place<'_>) -> Result<()> {
     assert_steady("post and wait in one", place.meeting, &s, || {
         through(&mut state, |r| {
             let mut epoch = r.outbox.start();
-            epoch.put(&r.src, Slot(0))?;
-            epoch.put(&r.src, Slot(1))?;
+            epoch.put(&r.src, r.to[0])?;
+            epoch.put(&r.src, r.to[1])?;
             let outbox = epoch.complete(&s)?;
             let inbox = r.inbox.expose(&s)?;
             Ok(Ring { inbox, outbox, ..r })
@@ -168,7 +174,8 @@ fn exposed_whole(place: &Place<'_>) -> Result<()> {
 
 fn strided(place: &Place<'_>) -> Result<()> {
     stream!(let s = place.world.stream()?);
-    let (inbox, outbox) = place.window(Buffers::Double).open(&s)?;
+    let (window, _, to) = place.window(Buffers::Double);
+    let (inbox, outbox) = window.open(&s)?;
     let whole = Region::<u64>::zeroed(place.world, LEN)?;
     let [part] = whole.partition([IndexSet::from_indices(0..LEN)?])?;
     let part = part.on(&s)?;
@@ -183,10 +190,10 @@ fn strided(place: &Place<'_>) -> Result<()> {
         through(&mut state, |(inbox, outbox)| {
             let exposed = inbox.post(&s)?;
             let mut epoch = outbox.start();
-            let [left, right] = epoch.slots()?;
-            epoch.put(src.with(&columns)?, Dest::from(left).with(&scattered))?;
+            let [left, right] = epoch.take(to)?;
+            epoch.put(src.with(&columns)?, left.with(&scattered))?;
             if turn.is_multiple_of(2) {
-                epoch.put(part.with(&scattered)?, Dest::from(right).at(8))?;
+                epoch.put(part.with(&scattered)?, right.at(8))?;
             }
             let outbox = epoch.complete(&s)?;
             Ok((exposed.wait(&s)?, outbox))
@@ -200,15 +207,15 @@ fn groups(place: &Place<'_>) -> Result<()> {
     let mut state = Some(ring(place, &s, Buffers::Double)?);
     // All to the left, then all to the right.
     let turns = [
-        (Group::new([place.right]), Group::new([place.left]), Slot(0)),
-        (Group::new([place.left]), Group::new([place.right]), Slot(1)),
+        (Group::new([place.right]), Group::new([place.left]), 0),
+        (Group::new([place.left]), Group::new([place.right]), 1),
     ];
     assert_steady("groups", place.meeting, &s, || {
         turns.iter().try_for_each(|(from, to, slot)| {
             through(&mut state, |r| {
                 let exposed = r.inbox.post_to(&s, from)?;
                 let mut epoch = r.outbox.start_with(to)?;
-                epoch.put(&r.src, *slot)?;
+                epoch.put(&r.src, r.to[*slot])?;
                 let outbox = epoch.complete(&s)?;
                 let inbox = exposed.wait(&s)?;
                 Ok(Ring { inbox, outbox, ..r })
@@ -220,8 +227,10 @@ fn groups(place: &Place<'_>) -> Result<()> {
 
 fn gets_and_sums(place: &Place<'_>) -> Result<()> {
     stream!(let s = place.world.stream()?);
-    let ranges = Window::<u64, ByRange>::by_range("ranges", LEN).range_to(place.right, 0..LEN);
-    let sums = Window::<u64, Atomic>::atomic("sums", LEN).target(place.left);
+    let mut ranges = RangeWindow::<u64>::new("ranges", LEN);
+    let range = ranges.range_to(place.right, 0..LEN);
+    let mut sums = AtomicWindow::<u64>::new("sums", LEN);
+    let target = sums.target(place.left);
     let mut state = Some((ranges.open(&s)?, sums.open(&s)?));
     let fresh = || Region::<u64>::zeroed(place.world, LEN)?.on(&s);
     let (src, mut dst, mut old) = (fresh()?, fresh()?, fresh()?);
@@ -229,16 +238,12 @@ fn gets_and_sums(place: &Place<'_>) -> Result<()> {
         through(&mut state, |((a, b), (c, d))| {
             let (exposed, there) = (a.post(&s)?, c.post(&s)?);
             let mut epoch = b.start();
-            epoch.accumulate(src.slice(0..8)?, Slot(0), Op::Sum)?;
-            epoch.get(dst.slice_mut(0..8)?, Slot(0).at(8))?;
+            epoch.accumulate(src.slice(0..8)?, range, Op::Sum)?;
+            epoch.get(dst.slice_mut(0..8)?, range.at(8))?;
             let b = epoch.complete(&s)?;
             let mut epoch = d.start();
-            let at = At {
-                rank: place.left,
-                first: 3,
-            };
-            epoch.accumulate(src.slice(0..8)?, at, Op::Max)?;
-            epoch.get(&mut old, At { first: 0, ..at })?;
+            epoch.accumulate(src.slice(0..8)?, target.at(3), Op::Max)?;
+            epoch.get(&mut old, target)?;
             let d = epoch.complete(&s)?;
             Ok(((exposed.wait(&s)?, b), (there.wait(&s)?, d)))
         })
@@ -264,11 +269,11 @@ fn epochs_allocate_nothing() {
     let _alone = alone();
     let meeting = Meeting::new(RANKS);
     let results = World::local(RANKS, |world: World| -> Result<()> {
-        let (rank, size) = (world.rank(), world.size());
+        let (left, right) = world.ring();
         let place = Place {
             world: &world,
-            left: (rank + size - 1) % size,
-            right: (rank + 1) % size,
+            left,
+            right,
             meeting: &meeting,
         };
         for buffers in [Buffers::Single, Buffers::Double] {
@@ -304,11 +309,11 @@ fn enqueueing_never_sleeps() {
     static OPEN: AtomicBool = AtomicBool::new(false);
     let meeting = Meeting::new(RANKS);
     let results = World::local(RANKS, |world: World| -> Result<()> {
-        let (rank, size) = (world.rank(), world.size());
+        let (rank, (left, right)) = (world.rank(), world.ring());
         let place = Place {
             world: &world,
-            left: (rank + size - 1) % size,
-            right: (rank + 1) % size,
+            left,
+            right,
             meeting: &meeting,
         };
         stream!(let s = world.stream()?);

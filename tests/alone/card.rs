@@ -289,10 +289,11 @@ fn a_poison_that_is_lost_to_an_add_is_not_the_last() {
     });
     let ended = AtomicBool::new(false);
     // One buffer: then nothing else is on its way when the last signal is.
-    let window = || Window::<u64, _>::by_slot("torn").buffers(Buffers::Single);
+    let window = || SlotWindow::<u64>::new("torn").buffers(Buffers::Single);
     let target = |world: &World| -> Result<()> {
         stream!(let s = world.stream()?);
-        let window = window().slot_from(1, 0, 4);
+        let mut window = window();
+        window.slot_from(1, 0, 4);
         let (mut inbox, _outbox) = window.open(&s)?;
         // One more than there will be: enqueued before the window is revoked, since after that it is refused.
         for _ in 0..=ROUNDS {
@@ -302,12 +303,13 @@ fn a_poison_that_is_lost_to_an_add_is_not_the_last() {
     };
     let origin = |world: &World| -> Result<()> {
         stream!(let s = world.stream()?);
-        let window = window().slot_to(0, 0);
+        let mut window = window();
+        let to = window.slot_to(0, 0);
         let (_inbox, mut outbox) = window.open(&s)?;
         let src = Region::<u64, _>::zeroed(world, 4)?.on(&s)?;
         for _ in 0..ROUNDS {
             let mut epoch = outbox.start();
-            epoch.put(&src, Slot(0))?;
+            epoch.put(&src, to)?;
             outbox = epoch.complete(&s)?;
             s.synchronize()?;
         }

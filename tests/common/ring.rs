@@ -8,14 +8,16 @@ struct Ring<'s> {
     seen: Region<u64, On<'s>>,
     inbox: Inbox<'s, u64>,
     outbox: Outbox<'s, u64>,
+    from: [In<u64>; 2],
+    to: [Out<u64>; 2],
 }
 
 fn fill(src: &mut [u64]) {
     src.iter_mut().for_each(|x| *x += 1);
 }
 
-fn gather(inbox: Slots<'_, u64>, seen: &mut [u64]) {
-    let (from_right, from_left) = (inbox.slot(0), inbox.slot(1));
+fn gather(inbox: Slots<'_, u64>, right: In<u64>, left: In<u64>, seen: &mut [u64]) {
+    let (from_right, from_left) = (inbox.slot(right), inbox.slot(left));
     assert!(
         from_right.iter().all(|x| *x == from_right[0])
             && from_left.iter().all(|x| *x == from_left[0])
@@ -28,46 +30,41 @@ fn step<'s>(s: &Stream<'s>, mut r: Ring<'s>) -> Result<Ring<'s>> {
     let exposed = r.inbox.post(s)?;
     s.launch(fill, &mut r.src)?;
     let mut epoch = r.outbox.start();
-    epoch.put(&r.src, Slot(0))?;
-    epoch.put(&r.src, Slot(1))?;
+    let [left, right] = epoch.take(r.to)?;
+    epoch.put(&r.src, left)?;
+    epoch.put(&r.src, right)?;
     let outbox = epoch.complete(s)?;
     let inbox = exposed.wait(s)?;
-    s.launch(gather, (inbox.view(), &mut r.seen))?;
-    Ok(Ring {
-        src: r.src,
-        seen: r.seen,
-        inbox,
-        outbox,
-    })
+    let [right, left] = r.from;
+    s.launch(gather, (inbox.view(), right, left, &mut r.seen))?;
+    Ok(Ring { inbox, outbox, ..r })
 }
 
 fn fused<'s>(s: &Stream<'s>, mut r: Ring<'s>) -> Result<Ring<'s>> {
     s.launch(fill, &mut r.src)?;
     let mut epoch = r.outbox.start();
-    epoch.put(&r.src, Slot(0))?;
-    epoch.put(&r.src, Slot(1))?;
+    let [left, right] = epoch.take(r.to)?;
+    epoch.put(&r.src, left)?;
+    epoch.put(&r.src, right)?;
     let (inbox, outbox) = exchange(s, r.inbox, epoch)?;
-    s.launch(gather, (inbox.view(), &mut r.seen))?;
-    Ok(Ring {
-        src: r.src,
-        seen: r.seen,
-        inbox,
-        outbox,
-    })
+    let [right, left] = r.from;
+    s.launch(gather, (inbox.view(), right, left, &mut r.seen))?;
+    Ok(Ring { inbox, outbox, ..r })
 }
 
 /// Runs the ring on a world, with `rounds` of steps.
 pub(crate) fn run(world: World, buffers: tidegate::Buffers, rounds: u64) -> Result<()> {
     const LEN: usize = 33;
-    let (rank, size) = (world.rank(), world.size());
-    let (left, right) = ((rank + size - 1) % size, (rank + 1) % size);
+    let (left, right) = world.ring();
     stream!(let s = world.stream()?);
-    let window = Window::by_slot("ring")
-        .buffers(buffers)
-        .slot_from(right, 0, LEN)
-        .slot_from(left, 1, LEN);
-    let (inbox, outbox) = window.slot_to(left, 0).slot_to(right, 1).open(&s)?;
-    let start = rank as u64 * 1000;
+    let mut window = SlotWindow::new("ring").buffers(buffers);
+    let from = [
+        window.slot_from(right, 0, LEN),
+        window.slot_from(left, 1, LEN),
+    ];
+    let to = [window.slot_to(left, 0), window.slot_to(right, 1)];
+    let (inbox, outbox) = window.open(&s)?;
+    let start = world.rank() as u64 * 1000;
     let src = Region::from_slice(&world, &[start; LEN])?.on(&s)?;
     let seen = Region::zeroed(&world, 2)?.on(&s)?;
     let mut ring = Ring {
@@ -75,6 +72,8 @@ pub(crate) fn run(world: World, buffers: tidegate::Buffers, rounds: u64) -> Resu
         seen,
         inbox,
         outbox,
+        from,
+        to,
     };
     let mut steps = 0;
     let (graph, back) = s.capture(ring, step)?;

@@ -33,8 +33,9 @@ fn signals<D: Device>(world: &World<D>, buffers: Buffers) -> Result<()> {
     let (rank, size) = (world.rank(), world.size());
     let (left, right) = ((rank + size - 1) % size, (rank + 1) % size);
     stream!(let s = world.stream()?);
-    let window = Window::<u64, _>::by_slot("signals").buffers(buffers);
-    let window = window.slot_from(left, 7, 0).slot_to_with_len(right, 7, 0);
+    let mut window = SlotWindow::<u64>::new("signals").buffers(buffers);
+    window.slot_from(left, 7, 0);
+    let to = window.slot_to_with_len(right, 7, 0);
     let (mut inbox, outbox) = window.open(&s)?;
     let mut outbox = Some(outbox);
     let nothing = Region::<u64, _>::zeroed(world, 0)?.on(&s)?;
@@ -43,7 +44,7 @@ fn signals<D: Device>(world: &World<D>, buffers: Buffers) -> Result<()> {
         let waits = left == late && size > 1;
         let mut exposed = inbox.post(&s)?;
         let mut epoch = outbox.take().expect(HELD).start();
-        epoch.put(&nothing, Slot(0))?;
+        epoch.put(&nothing, to)?;
         let mut epoch = Some(epoch);
         if !is_late {
             outbox = Some(epoch.take().expect(HELD).complete(&s)?);
@@ -67,7 +68,7 @@ fn signals<D: Device>(world: &World<D>, buffers: Buffers) -> Result<()> {
     let mut outbox = outbox.expect(HELD);
     for _ in 0..10 {
         let mut epoch = outbox.start();
-        epoch.put(&nothing, Slot(0))?;
+        epoch.put(&nothing, to)?;
         (inbox, outbox) = exchange(&s, inbox, epoch)?;
     }
     s.synchronize()?;

@@ -3,7 +3,9 @@ use tidegate::prelude::*;
 fn main() -> Result<()> {
     let world: World = World::init()?;
     stream!(let s = world.stream()?);
-    let window = Window::<f64, _>::by_slot("w").slot_from(0, 0, 1).slot_to(0, 0);
+    let mut window = SlotWindow::<f64>::new("w");
+    window.slot_from(0, 0, 1);
+    window.slot_to(0, 0);
     let (inbox, outbox) = window.open(&s)?;
     let epoch = outbox.start();
     if exchange(&s, inbox, epoch).is_err() {

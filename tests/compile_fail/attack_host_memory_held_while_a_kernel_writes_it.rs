@@ -7,7 +7,8 @@ fn check(x: &[f64]) {
 pub fn main() -> Result<()> {
     let world: World = World::init()?;
     stream!(let s = world.stream()?);
-    let window = Window::<f64, _>::by_range("w", 4).range_to(0, 0..4);
+    let mut window = RangeWindow::<f64>::new("w", 4);
+    window.range_to(0, 0..4);
     let (inbox, outbox) = window.open(&s)?;
     let mut inbox = inbox;
     let memory = inbox.host_mut(&s)?;

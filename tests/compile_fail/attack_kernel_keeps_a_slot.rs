@@ -6,11 +6,11 @@ static KEPT: Mutex<Option<&'static [f64]>> = Mutex::new(None);
 pub fn main() -> Result<()> {
     let world: World = World::init()?;
     stream!(let s = world.stream()?);
-    let window = Window::<f64, _>::by_slot("w")
-        .slot_from(0, 0, 4)
-        .slot_to(0, 0);
+    let mut window = SlotWindow::<f64>::new("w");
+    let from = window.slot_from(0, 0, 4);
+    window.slot_to(0, 0);
     let (inbox, outbox) = window.open(&s)?;
-    let keep = |x: Slots<'_, f64>| *KEPT.lock().expect("nobody panicked") = Some(x.slot(0));
+    let keep = move |x: Slots<'_, f64>| *KEPT.lock().expect("nobody panicked") = Some(x.slot(from));
     s.launch(keep, inbox.view())?;
     drop(outbox);
     Ok(())

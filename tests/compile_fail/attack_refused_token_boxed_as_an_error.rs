@@ -2,7 +2,9 @@ use tidegate::prelude::*;
 
 fn post(world: &World) -> std::result::Result<(), Box<dyn std::error::Error>> {
     stream!(let s = world.stream()?);
-    let (inbox, _outbox) = Window::<f64, _>::by_slot("w").slot_from(0, 0, 1).open(&s)?;
+    let mut window = SlotWindow::<f64>::new("w");
+    window.slot_from(0, 0, 1);
+    let (inbox, _outbox) = window.open(&s)?;
     inbox.try_post(&s)?;
     Ok(())
 }

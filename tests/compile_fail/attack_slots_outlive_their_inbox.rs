@@ -3,13 +3,13 @@ use tidegate::prelude::*;
 pub fn main() -> Result<()> {
     let world: World = World::init()?;
     stream!(let s = world.stream()?);
-    let window = Window::<f64, _>::by_slot("w")
-        .slot_from(0, 0, 4)
-        .slot_to(0, 0);
+    let mut window = SlotWindow::<f64>::new("w");
+    let from = window.slot_from(0, 0, 4);
+    window.slot_to(0, 0);
     let (inbox, outbox) = window.open(&s)?;
     let mut inbox = inbox;
     let slots = inbox.read(&s)?;
     drop((inbox, outbox));
-    assert_eq!(slots.slot(0), [0.0; 4]);
+    assert_eq!(slots.slot(from), [0.0; 4]);
     Ok(())
 }

@@ -3,7 +3,9 @@ use tidegate::prelude::*;
 fn main() -> Result<()> {
     let world: World = World::init()?;
     stream!(let s = world.stream()?);
-    let (inbox, _outbox) = Window::<f64, _>::by_slot("w").slot_from(0, 0, 1).open(&s)?;
+    let mut window = SlotWindow::<f64>::new("w");
+    window.slot_from(0, 0, 1);
+    let (inbox, _outbox) = window.open(&s)?;
     let exposed = match inbox.post(&s) {
         Ok(exposed) => exposed,
         Err(_) => inbox.post(&s)?,

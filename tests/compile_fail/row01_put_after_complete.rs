@@ -3,15 +3,15 @@ use tidegate::prelude::*;
 pub fn main() -> Result<()> {
     let world: World = World::init()?;
     stream!(let s = world.stream()?);
-    let window = Window::<f64, _>::by_slot("w")
-        .slot_from(0, 0, 4)
-        .slot_to(0, 0);
+    let mut window = SlotWindow::<f64>::new("w");
+    window.slot_from(0, 0, 4);
+    let to = window.slot_to(0, 0);
     let (inbox, outbox) = window.open(&s)?;
     let src = Region::from_slice(&world, &[1.0; 4])?.on(&s)?;
     let exposed = inbox.post(&s)?;
     let mut epoch = outbox.start();
     epoch.complete(&s)?;
-    epoch.put(&src, Slot(0))?;
+    epoch.put(&src, to)?;
     exposed.wait(&s)?;
     Ok(())
 }

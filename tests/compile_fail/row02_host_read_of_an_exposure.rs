@@ -3,16 +3,16 @@ use tidegate::prelude::*;
 pub fn main() -> Result<()> {
     let world: World = World::init()?;
     stream!(let s = world.stream()?);
-    let window = Window::<f64, _>::by_slot("w")
-        .slot_from(0, 0, 4)
-        .slot_to(0, 0);
+    let mut window = SlotWindow::<f64>::new("w");
+    let from = window.slot_from(0, 0, 4);
+    let to = window.slot_to(0, 0);
     let (inbox, outbox) = window.open(&s)?;
     let src = Region::from_slice(&world, &[1.0; 4])?.on(&s)?;
     let exposed = inbox.post(&s)?;
     let mut epoch = outbox.start();
-    epoch.put(&src, Slot(0))?;
+    epoch.put(&src, to)?;
     epoch.complete(&s)?;
     let slots = exposed.read(&s)?;
-    assert_eq!(slots.slot(0), [1.0; 4]);
+    assert_eq!(slots.slot(from), [1.0; 4]);
     Ok(())
 }

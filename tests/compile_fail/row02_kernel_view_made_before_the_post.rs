@@ -1,22 +1,22 @@
 use tidegate::prelude::*;
 
 fn look(slots: Slots<'_, f64>) {
-    assert_eq!(slots.slot(0).len(), 4);
+    slots.iter().for_each(|slot| assert_eq!(slot.len(), 4));
 }
 
 pub fn main() -> Result<()> {
     let world: World = World::init()?;
     stream!(let s = world.stream()?);
-    let window = Window::<f64, _>::by_slot("w")
-        .slot_from(0, 0, 4)
-        .slot_to(0, 0);
+    let mut window = SlotWindow::<f64>::new("w");
+    window.slot_from(0, 0, 4);
+    let to = window.slot_to(0, 0);
     let (inbox, outbox) = window.open(&s)?;
     let src = Region::from_slice(&world, &[1.0; 4])?.on(&s)?;
     let view = inbox.view();
     let exposed = inbox.post(&s)?;
     s.launch(look, view)?;
     let mut epoch = outbox.start();
-    epoch.put(&src, Slot(0))?;
+    epoch.put(&src, to)?;
     epoch.complete(&s)?;
     exposed.wait(&s)?;
     Ok(())

@@ -3,16 +3,16 @@ use tidegate::prelude::*;
 pub fn main() -> Result<()> {
     let world: World = World::init()?;
     stream!(let s = world.stream()?);
-    let window = Window::<f64, _>::by_range("w", 4)
-        .range_to(0, 0..2)
-        .range_to(0, 2..4);
+    let mut window = RangeWindow::<f64>::new("w", 4);
+    let range_0 = window.range_to(0, 0..2);
+    let range_1 = window.range_to(0, 2..4);
     let (inbox, outbox) = window.open(&s)?;
     let mut dst = Region::<f64>::zeroed(&world, 2)?.on(&s)?;
 
     let exposed = inbox.post(&s)?;
     let mut epoch = outbox.start();
-    epoch.get(&mut dst, Slot(0))?;
-    epoch.put(&dst, Slot(1))?;
+    epoch.get(&mut dst, range_0)?;
+    epoch.put(&dst, range_1)?;
     epoch.complete(&s)?;
     exposed.wait(&s)?;
     Ok(())

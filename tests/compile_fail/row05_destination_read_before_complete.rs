@@ -7,12 +7,13 @@ fn check(x: &[f64]) {
 pub fn main() -> Result<()> {
     let world: World = World::init()?;
     stream!(let s = world.stream()?);
-    let window = Window::<f64, _>::by_range("w", 4).range_to(0, 0..4);
+    let mut window = RangeWindow::<f64>::new("w", 4);
+    let range = window.range_to(0, 0..4);
     let (inbox, outbox) = window.open(&s)?;
     let mut dst = Region::<f64>::zeroed(&world, 4)?.on(&s)?;
     let exposed = inbox.post(&s)?;
     let mut epoch = outbox.start();
-    epoch.get(&mut dst, Slot(0))?;
+    epoch.get(&mut dst, range)?;
     s.launch(check, &dst)?;
     epoch.complete(&s)?;
     exposed.wait(&s)?;

@@ -5,14 +5,14 @@ pub fn main() -> Result<()> {
     let world: World = World::init()?;
     stream!(let s = world.stream()?);
     let open = |name| {
-        Window::<f64, _>::by_slot(name)
-            .slot_from(0, 0, 4)
-            .slot_to(0, 0)
-            .open(&s)
+        let mut window = SlotWindow::<f64>::new(name);
+        window.slot_from(0, 0, 4);
+        window.slot_to(0, 0);
+        window.open(&s)
     };
     let ((mut inbox, _outbox), (mut other, _other_outbox)) = (open("w")?, open("other")?);
     let slots = inbox.read(&s)?;
     swap(&mut inbox, &mut other);
-    assert_eq!(slots.slot(0), [0.0; 4]);
+    assert!(slots.iter().all(|slot| slot == [0.0; 4]));
     Ok(())
 }

@@ -7,22 +7,23 @@ fn put<'s, 'b, D: Device, E: Device>(
     src: &'b Region<f64, On<'s, D>>,
     layout: &'b Layout<E>,
     _world: &World<E>,
+    to: Out<f64>,
 ) -> Result<()> {
-    epoch.put(src.with(layout)?, Slot(0))
+    epoch.put(src.with(layout)?, to)
 }
 
 pub fn main() -> Result<()> {
     let world: World = World::init()?;
     stream!(let s = world.stream()?);
-    let window = Window::<f64, _>::by_slot("w")
-        .slot_from(0, 0, 4)
-        .slot_to(0, 0);
+    let mut window = SlotWindow::<f64>::new("w");
+    window.slot_from(0, 0, 4);
+    let to = window.slot_to(0, 0);
     let (inbox, outbox) = window.open(&s)?;
     let src = Region::from_slice(&world, &[1.0; 4])?.on(&s)?;
     let layout = Layout::strided(0, &[(2, 2)])?;
     let exposed = inbox.post(&s)?;
     let mut epoch = outbox.start();
-    put(&mut epoch, &src, &layout, &world)?;
+    put(&mut epoch, &src, &layout, &world, to)?;
     epoch.complete(&s)?;
     exposed.wait(&s)?;
     Ok(())

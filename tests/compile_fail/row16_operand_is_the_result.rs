@@ -1,14 +1,13 @@
 use tidegate::prelude::*;
-use tidegate::window::At;
 
 pub fn main() -> Result<()> {
     let world: World = World::init()?;
     stream!(let s = world.stream()?);
-    let window = Window::<f64, _>::atomic("w", 4).target(0);
+    let mut window = AtomicWindow::<f64>::new("w", 4);
+    let at = window.target(0);
     let (inbox, outbox) = window.open(&s)?;
     let one = Region::from_slice(&world, &[1.0; 4])?.on(&s)?;
     let mut old = Region::<f64>::zeroed(&world, 4)?.on(&s)?;
-    let at = At { rank: 0, first: 0 };
     let exposed = inbox.post(&s)?;
     let mut epoch = outbox.start();
     epoch.fetch_and_op(&old, &mut old, at, Op::Sum)?;

@@ -14,14 +14,16 @@ macro_rules! program {
                 let world: World = World::init()?;
                 stream!(let mut s = world.stream()?);
                 stream!(let mut t = world.stream()?);
-                let window = Window::by_slot("w").slot_from(0, 0, 4).slot_to(0, 0);
+                let mut window = SlotWindow::new("w");
+                let from = window.slot_from(0, 0, 4);
+                let to = window.slot_to(0, 0);
                 let (inbox, outbox) = window.open(&s)?;
                 let x = Region::from_slice(&world, &[1.0; 4])?;
                 let (low, high) = x.split_at(2)?;
                 let x = low.join(high)?.on(&s)?;
                 let all = Group::new([0]);
                 let mut epoch = outbox.start_with(&all)?;
-                epoch.put(&x, Slot(0))?;
+                epoch.put(&x, to)?;
                 let outbox = epoch.complete(&s)?;
                 let inbox = inbox.expose_to(&s, &all)?;
                 let exposed = inbox.post_to(&s, &all)?;
@@ -38,12 +40,12 @@ macro_rules! program {
                 let lent = (x, exposed.wait(&s)?, outbox);
                 let (graph, lent) = s.capture(lent, |s, (x, inbox, outbox)| {
                     let mut epoch = outbox.start();
-                    epoch.put(&x, Slot(0))?;
+                    epoch.put(&x, to)?;
                     let (inbox, outbox) = exchange(s, inbox, epoch)?;
                     Ok((x, inbox, outbox))
                 })?;
                 let (x, mut inbox, _outbox) = graph.replay(&s, lent, 2)?;
-                assert_eq!(inbox.read(&s)?.slot(0), [1.0; 4]);
+                assert_eq!(inbox.read(&s)?.slot(from), [1.0; 4]);
                 let y = Region::from_slice(&world, &[2.0; 4])?.on(&t)?;
                 let (pair, (x, y)) = s.capture_with(&mut t, (x, y), |_, _, lent| Ok(lent))?;
                 let (x, y) = pair.replay(&s, &t, (x, y), 1)?;

@@ -37,8 +37,15 @@ fn window<'s>(s: &Stream<'s>) -> Result<(Inbox<'s, f64>, Outbox<'s, f64>)> {
 }
 
 fn named<'s>(name: &str, s: &Stream<'s>) -> Result<(Inbox<'s, f64>, Outbox<'s, f64>)> {
-    let window = Window::by_slot(name).buffers(Buffers::Single);
-    window.slot_from(0, 0, 4).slot_to(0, 0).open(s)
+    let mut window = SlotWindow::new(name).buffers(Buffers::Single);
+    window.slot_from(0, 0, 4);
+    window.slot_to(0, 0);
+    window.open(s)
+}
+
+/// The one slot of such a window.
+fn slot(outbox: &Outbox<'_, f64>) -> Out<f64> {
+    outbox.slots().next().expect("there is one")
 }
 
 fn complete<'s>(s: &Stream<'s>, outbox: Outbox<'s, f64>) -> Result<Outbox<'s, f64>> {
@@ -361,8 +368,9 @@ fn an_error_is_printed_in_words() -> Result<()> {
     let (inbox, outbox) = window(&s)?;
     let src = Region::from_slice(&world, &[1.0; 9])?.on(&s)?;
     let exposed = inbox.post(&s)?;
+    let to = slot(&outbox);
     let mut epoch = outbox.start();
-    let error = epoch.put(&src, Slot(0)).expect_err("it is too long");
+    let error = epoch.put(&src, to).expect_err("it is too long");
     let words = "window `w`: elements 0..9 do not fit in outbound slot 0 (declared by rank 0) of 4 elements";
     assert_eq!(error.to_string(), words);
     assert_eq!(format!("{error:?}"), words);
@@ -374,23 +382,25 @@ fn an_error_is_printed_in_words() -> Result<()> {
 
 /// It names what there is, and what was asked for, and is said to be where that was: here.
 #[test]
-fn a_slot_that_does_not_exist() -> Result<()> {
+fn an_inbound_slot_of_another_window() -> Result<()> {
     let world: World = World::init()?;
     stream!(let mut s = world.stream()?);
     let (mut inbox, _outbox) = window(&s)?;
+    let (other, _other_outbox) = named("other", &s)?;
+    let foreign = other.slots().next().expect("there is one");
     let slots = inbox.read(&s)?;
     let (said, before) = (Arc::new(Mutex::new(String::new())), take_hook());
     let heard = said.clone();
     // Stays: tests that panic meanwhile are heard of as before.
     set_hook(Box::new(move |info| match info.payload().downcast_ref() {
-        Some::<&String>(text) if text.starts_with("the window has ") => {
+        Some::<&String>(text) if text.starts_with("the handle of inbound slot") => {
             let file = info.location().map_or("nowhere", |place| place.file());
             *heard.lock().unwrap() = format!("{text}, in {file}");
         }
         _ => before(info),
     }));
-    catch_unwind(AssertUnwindSafe(|| slots.slot(1)[0])).expect_err("there is one");
-    let text = "the window has 1 inbound slot; slot 1 was asked for";
+    catch_unwind(AssertUnwindSafe(|| slots.slot(foreign)[0])).expect_err("there is one");
+    let text = "the handle of inbound slot 0 is of another window than this one of 1 inbound slot";
     // Not locked while it is compared: the hook would wait for itself.
     let said = said.lock().unwrap().clone();
     assert_eq!(said, format!("{text}, in {}", file!()));
@@ -414,8 +424,9 @@ fn forgetting() -> Result<()> {
             forget((exposed, outbox, src));
             continue;
         }
+        let to = slot(&outbox);
         let mut epoch = outbox.start();
-        epoch.put(&src, Slot(0))?;
+        epoch.put(&src, to)?;
         if state == 1 {
             forget(epoch);
             forget((exposed, src));
@@ -429,7 +440,7 @@ fn forgetting() -> Result<()> {
         }
         let inbox = exposed.wait(&s)?;
         s.launch(
-            |slots: Slots<'_, f64>| assert_eq!(slots.slot(0), [2.0; 4]),
+            |slots: Slots<'_, f64>| slots.iter().for_each(|slot| assert_eq!(slot, [2.0; 4])),
             inbox.view(),
         )?;
         if state == 3 {
@@ -480,12 +491,13 @@ fn regions_of_no_elements() -> Result<()> {
     s.launch(|x: &mut [f64]| assert!(x.is_empty()), &mut end)?;
     let (inbox, outbox) = window(&s)?;
     let exposed = inbox.post(&s)?;
+    let to = slot(&outbox);
     let mut epoch = outbox.start();
-    epoch.put(&empty, Slot(0))?;
-    epoch.put(&end, Slot(0).at(4))?;
-    epoch.put(whole.slice(0..4)?, Slot(0))?;
-    assert!(epoch.put(&end, Slot(0).at(5)).is_err());
-    assert!(epoch.put(&whole, Slot(0).at(usize::MAX)).is_err());
+    epoch.put(&empty, to)?;
+    epoch.put(&end, to.at(4))?;
+    epoch.put(whole.slice(0..4)?, to)?;
+    assert!(epoch.put(&end, to.at(5)).is_err());
+    assert!(epoch.put(&whole, to.at(usize::MAX)).is_err());
     assert!(whole.slice(3..5).is_err() && whole.slice(usize::MAX..usize::MAX).is_err());
     epoch.complete(&s)?;
     exposed.wait(&s)?;
@@ -504,9 +516,11 @@ fn sizes_that_cannot_be() -> Result<()> {
         1 << 60,
     ] {
         assert!(Region::<f64>::zeroed(&world, len).is_err());
-        let window = Window::<f64, _>::by_slot("w");
-        assert!(window.slot_from(0, 0, len).slot_to(0, 0).open(&s).is_err());
-        assert!(Window::<f64, _>::by_range("w", len).open(&s).is_err());
+        let mut window = SlotWindow::<f64>::new("w");
+        window.slot_from(0, 0, len);
+        window.slot_to(0, 0);
+        assert!(window.open(&s).is_err());
+        assert!(RangeWindow::<f64>::new("w", len).open(&s).is_err());
     }
     assert!(Layout::<tidegate::Host>::strided(usize::MAX, &[(2, 1)]).is_err());
     assert!(Layout::<tidegate::Host>::strided(0, &[(u32::MAX, i32::MAX)]).is_err());
@@ -522,21 +536,81 @@ fn slots_of_another_epoch() -> Result<()> {
     let (inbox, outbox) = window(&s)?;
     let src = Region::from_slice(&world, &[1.0; 4])?.on(&s)?;
     let exposed = inbox.post(&s)?;
+    let to = slot(&outbox);
     let mut epoch = outbox.start();
-    let [kept] = epoch.slots()?;
-    assert!(epoch.slots::<1>().is_err());
+    let twice = epoch.take([to, to]).expect_err("it is one slot");
+    let words = "window `w`: outbound slot 0, to rank 0, is taken twice in one epoch";
+    assert_eq!(twice.to_string(), words);
+    // Nothing was taken by that.
+    let [kept] = epoch.take([to])?;
+    assert!(matches!(epoch.take([to]), Err(Error::SlotTaken { rank: 0, slot: 0, .. })));
     let outbox = epoch.complete(&s)?;
     let exposed = exposed.wait(&s)?.post(&s)?;
     let mut epoch = outbox.start();
-    assert!(matches!(epoch.put(&src, kept), Err(Error::Slots { .. })));
-    assert!(epoch.slots::<2>().is_err());
-    epoch.put(&src, Slot(0))?;
-    epoch.put(&src, Slot(0))?;
+    let expired = epoch.put(&src, kept);
+    assert!(matches!(expired, Err(Error::SlotExpired { rank: 0, slot: 0, .. })));
+    let [again] = epoch.take([to])?;
+    epoch.put(src.slice(0..2)?, again.at(1))?;
+    // What was taken has no more rights than the handle.
+    epoch.put(src.slice(2..3)?, to)?;
+    epoch.put(&src, to)?;
     let Err(Rejected { error, .. }) = epoch.try_complete(&s) else {
         panic!("it was completed");
     };
-    assert!(matches!(error, Error::Overlap { .. }), "{error}");
+    assert!(matches!(error, Error::Overlap { rank: 0, slot: 0, .. }), "{error}");
     drop(exposed);
+    Ok(())
+}
+
+/// A slot that is put to twice, the second time where something is already; and in two parts, which may be.
+#[test]
+fn one_slot_twice() -> Result<()> {
+    let world: World = World::init()?;
+    stream!(let s = world.stream()?);
+    let mut window = SlotWindow::<f64>::new("w").buffers(Buffers::Single);
+    window.slot_from(0, 0, 3);
+    window.slot_from(0, 1, 4);
+    let [_, to] = [0, 1].map(|key| window.slot_to(0, key));
+    let (inbox, outbox) = window.open(&s)?;
+    let src = Region::from_slice(&world, &[1.0; 4])?.on(&s)?;
+    let mut epoch = outbox.start();
+    epoch.put(src.slice(0..2)?, to)?;
+    epoch.put(src.slice(0..2)?, to.at(2))?;
+    let (inbox, outbox) = exchange(&s, inbox, epoch)?;
+    let mut epoch = outbox.start();
+    epoch.put(src.slice(0..3)?, to)?;
+    epoch.put(src.slice(0..2)?, to.at(2))?;
+    let error = exchange(&s, inbox, epoch).expect_err("two puts touch element 2");
+    let words = "window `w`: outbound slot 1, to rank 0, is used twice in one epoch: two operations touch its elements 2..3";
+    assert_eq!(error.to_string(), words);
+    Ok(())
+}
+
+/// A handle of another window, be it of the same name, elements and slots.
+#[test]
+fn outbound_slots_of_another_window() -> Result<()> {
+    let world: World = World::init()?;
+    stream!(let s = world.stream()?);
+    let (inbox, outbox) = named("earlier", &s)?;
+    let earlier = slot(&outbox);
+    drop((inbox, outbox));
+    let (inbox, outbox) = named("earlier", &s)?;
+    let own = slot(&outbox);
+    assert_ne!(earlier, own);
+    let src = Region::from_slice(&world, &[1.0; 4])?.on(&s)?;
+    let mut epoch = outbox.start();
+    let error = epoch.put(&src, earlier).expect_err("it is another window's");
+    let words = "window `earlier`: the handle of outbound slot 0 is of another window: \
+                 an epoch takes what its own window's declaration has returned, on this rank";
+    assert_eq!(error.to_string(), words);
+    assert!(matches!(epoch.put(&src, earlier.at(1)), Err(Error::ForeignSlot { slot: 0, .. })));
+    assert!(matches!(epoch.take([own, earlier]), Err(Error::ForeignSlot { .. })));
+    // Neither has changed anything.
+    let [once] = epoch.take([own])?;
+    epoch.put(&src, once)?;
+    let (mut inbox, _outbox) = exchange(&s, inbox, epoch)?;
+    let from = inbox.slots().next().expect("there is one");
+    assert_eq!(inbox.read(&s)?[from], [1.0; 4]);
     Ok(())
 }
 
@@ -584,20 +658,20 @@ fn a_region_dropped_by_another_thread() -> Result<()> {
 fn results_of_atomic_operations_with_a_layout() -> Result<()> {
     let world: World = World::init()?;
     stream!(let s = world.stream()?);
-    let window = Window::<u64, _>::atomic("w", 4).target(0);
+    let mut window = AtomicWindow::<u64>::new("w", 4);
+    let at = window.target(0);
     let (inbox, outbox) = window.open(&s)?;
     let numbers = Region::from_slice(&world, &[0, 1, 2, 3])?.on(&s)?;
     let mut old = Region::from_slice(&world, &[9; 4])?.on(&s)?;
     let mut seen = Region::from_slice(&world, &[9; 4])?.on(&s)?;
     let mut was = Region::from_slice(&world, &[9; 4])?.on(&s)?;
     let apart = Layout::strided(0, &[(2, 2)])?;
-    let at = At { rank: 0, first: 2 };
     let exposed = inbox.post(&s)?;
     let mut epoch = outbox.start();
     let refusals = [
-        epoch.fetch_and_op(numbers.slice(0..2)?, old.with_mut(&apart)?, at, Op::Sum),
-        epoch.get(seen.with_mut(&apart)?, at),
-        epoch.compare_and_swap(numbers.with(&apart)?, &numbers, &mut was, at),
+        epoch.fetch_and_op(numbers.slice(0..2)?, old.with_mut(&apart)?, at.at(2), Op::Sum),
+        epoch.get(seen.with_mut(&apart)?, at.at(2)),
+        epoch.compare_and_swap(numbers.with(&apart)?, &numbers, &mut was, at.at(2)),
     ];
     for refused in refusals {
         let error = refused.unwrap_err();

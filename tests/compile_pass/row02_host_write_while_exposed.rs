@@ -3,14 +3,15 @@ use tidegate::prelude::*;
 pub fn main() -> Result<()> {
     let world: World = World::init()?;
     stream!(let s = world.stream()?);
-    let window = Window::<f64, _>::by_range("w", 4).range_to(0, 0..4);
+    let mut window = RangeWindow::<f64>::new("w", 4);
+    let range = window.range_to(0, 0..4);
     let (inbox, outbox) = window.open(&s)?;
     let src = Region::from_slice(&world, &[1.0; 4])?.on(&s)?;
     let mut inbox = inbox;
     inbox.host_mut(&s)?.fill(2.0);
     let exposed = inbox.post(&s)?;
     let mut epoch = outbox.start();
-    epoch.put(&src, Slot(0))?;
+    epoch.put(&src, range)?;
     epoch.complete(&s)?;
     exposed.wait(&s)?;
     Ok(())

@@ -7,14 +7,14 @@ fn increment(x: &mut [f64]) {
 pub fn main() -> Result<()> {
     let world: World = World::init()?;
     stream!(let s = world.stream()?);
-    let window = Window::<f64, _>::by_slot("w")
-        .slot_from(0, 0, 4)
-        .slot_to(0, 0);
+    let mut window = SlotWindow::<f64>::new("w");
+    window.slot_from(0, 0, 4);
+    let to = window.slot_to(0, 0);
     let (inbox, outbox) = window.open(&s)?;
     let mut src = Region::from_slice(&world, &[1.0; 4])?.on(&s)?;
     let exposed = inbox.post(&s)?;
     let mut epoch = outbox.start();
-    epoch.put(src.slice(0..2)?, Slot(0))?;
+    epoch.put(src.slice(0..2)?, to)?;
     epoch.complete(&s)?;
     s.launch(increment, &mut src)?;
     exposed.wait(&s)?;

@@ -3,9 +3,9 @@ use tidegate::prelude::*;
 pub fn main() -> Result<()> {
     let world: World = World::init()?;
     stream!(let s = world.stream()?);
-    let window = Window::<f64, _>::by_slot("w")
-        .slot_from(0, 0, 4)
-        .slot_to(0, 0);
+    let mut window = SlotWindow::<f64>::new("w");
+    window.slot_from(0, 0, 4);
+    window.slot_to(0, 0);
     let (inbox, outbox) = window.open(&s)?;
     let exposed = inbox.post(&s)?;
     let epoch = outbox.start();

@@ -1,5 +1,4 @@
 use tidegate::prelude::*;
-use tidegate::window::At;
 
 #[derive(Clone, Copy, Element)]
 #[repr(C)]
@@ -10,12 +9,13 @@ struct Point {
 pub fn main() -> Result<()> {
     let world: World = World::init()?;
     stream!(let s = world.stream()?);
-    let window = Window::atomic("w", 4).target(0);
+    let mut window = AtomicWindow::new("w", 4);
+    let target = window.target(0);
     let (inbox, outbox) = window.open(&s)?;
     let src = Region::from_slice(&world, &[Point { x: 1.0 }.x; 4])?.on(&s)?;
     let exposed = inbox.post(&s)?;
     let mut epoch = outbox.start();
-    epoch.accumulate(&src, At { rank: 0, first: 0 }, Op::Sum)?;
+    epoch.accumulate(&src, target, Op::Sum)?;
     epoch.complete(&s)?;
     exposed.wait(&s)?;
     Ok(())

@@ -7,8 +7,8 @@ use tidegate::{BySlot, Cuda, Graph, WorldOptions};
 pub(crate) type W = World<Cuda>;
 pub(crate) type S<'s> = Stream<'s, Cuda>;
 pub(crate) type R<'s, T> = Region<T, On<'s, Cuda>>;
-pub(crate) type In<'s, T, K = BySlot> = Inbox<'s, T, K, Cuda>;
-pub(crate) type Out<'s, T, K = BySlot> = Outbox<'s, T, K, Cuda>;
+pub(crate) type I<'s, T, K = BySlot> = Inbox<'s, T, K, Cuda>;
+pub(crate) type O<'s, T, K = BySlot> = Outbox<'s, T, K, Cuda>;
 
 tidegate::kernel! {
     /// `x += 1`.

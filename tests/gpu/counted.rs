@@ -3,7 +3,7 @@
 use tidegate::Buffers;
 use tidegate::prelude::*;
 
-use super::common::{In, Kernels, Out, R, S, W, ranks};
+use super::common::{I, Kernels, O, R, S, W, ranks};
 
 /// What a rank of a ring of one direction has.
 #[derive(Carry)]
@@ -12,8 +12,9 @@ struct Message<'s> {
     src: R<'s, u64>,
     epoch: R<'s, u64>,
     count: R<'s, u64>,
-    inbox: In<'s, u64>,
-    outbox: Out<'s, u64>,
+    inbox: I<'s, u64>,
+    outbox: O<'s, u64>,
+    to: Out<u64>,
 }
 
 /// From where on how many elements of the source go, to where in the slot, how many the slot has; and what is counted in the
@@ -36,7 +37,7 @@ fn step<'s>(k: &Kernels, s: &S<'s>, sizes: Sizes, mut m: Message<'s>) -> Result<
     )?;
     let mut epoch = m.outbox.start();
     let source = m.src.slice(sizes.from..sizes.from + sizes.src)?;
-    epoch.put_counted(source, &m.count, Slot(0).at(sizes.at))?;
+    epoch.put_counted(source, &m.count, m.to.at(sizes.at))?;
     (m.inbox, m.outbox) = exchange(s, m.inbox, epoch)?;
     s.launch(k.tick.threads(1, 32), (&mut m.epoch,))?;
     s.launch(k.tick.threads(1, 32), (&mut m.count,))?;
@@ -59,11 +60,11 @@ fn expected(sizes: Sizes, buffers: usize, epochs: u64) -> Vec<u64> {
 }
 
 fn check(world: &W, k: &Kernels, sizes: Sizes, buffers: Buffers, number: usize) -> Result<()> {
-    let (rank, size) = (world.rank(), world.size());
-    let (left, right) = ((rank + size - 1) % size, (rank + 1) % size);
+    let (left, right) = world.ring();
     stream!(let s = world.stream()?);
-    let window = Window::by_slot("counted").buffers(buffers);
-    let window = window.slot_from(left, 0, sizes.slot).slot_to(right, 0);
+    let mut window = SlotWindow::new("counted").buffers(buffers);
+    window.slot_from(left, 0, sizes.slot);
+    let to = window.slot_to(right, 0);
     let (inbox, outbox) = window.open(&s)?;
     let mut m = Message {
         src: Region::zeroed(world, sizes.from + sizes.src)?.on(&s)?,
@@ -71,6 +72,7 @@ fn check(world: &W, k: &Kernels, sizes: Sizes, buffers: Buffers, number: usize) 
         count: Region::from_slice(world, &[sizes.first])?.on(&s)?,
         inbox,
         outbox,
+        to,
     };
     let mut came = Region::zeroed(world, sizes.slot)?;
     let mut epochs = 0;

@@ -91,9 +91,9 @@ fn recordings_are_made_and_dropped_behind_a_wait() {
         stream!(let s = world.stream().unwrap());
         stream!(let a = world.stream().unwrap());
         stream!(let b = world.stream().unwrap());
-        let window = Window::<u64, _>::by_slot("late")
-            .slot_from(other, 0, 1)
-            .slot_to(other, 0);
+        let mut window = SlotWindow::<u64>::new("late");
+        window.slot_from(other, 0, 1);
+        window.slot_to(other, 0);
         let (inbox, outbox) = window.open(&s).unwrap();
         let exposed = inbox.post(&s).unwrap();
         if world.rank() == 1 {

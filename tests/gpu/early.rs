@@ -86,7 +86,9 @@ pub(super) fn behind_a_wait(world: &W, k: &Kernels, len: usize, lie: bool) {
     stream!(let t = world.stream().unwrap());
     let region = || Region::<u64, _>::zeroed(world, 1).unwrap();
     let (mut x, mut y) = (region().on(&s).unwrap(), region().on(&t).unwrap());
-    let window = Window::by_slot("own").slot_from(0, 0, len).slot_to(0, 0);
+    let mut window = SlotWindow::new("own");
+    window.slot_from(0, 0, len);
+    window.slot_to(0, 0);
     let (mut inbox, outbox): Halves<'_> = window.open(&s).unwrap();
     let mut outbox = s.hand_off(outbox, &t).unwrap();
     let mut early = lie.then(too_early);

@@ -19,21 +19,20 @@ fn the_last_epochs_are_carried_out_and_no_other() {
                 .on(&s)
                 .unwrap()
         };
-        let window = Window::<u64, tidegate::BySlot>::by_slot("last")
-            .slot_from(other, 0, 64)
-            .slot_to(other, 0)
-            .after_epochs(MOST - 8);
+        let mut window = SlotWindow::<u64>::new("last").after_epochs(MOST - 8);
+        window.slot_from(other, 0, 64);
+        let to = window.slot_to(other, 0);
         let (mut inbox, mut outbox) = window.open(&s).unwrap();
         for number in 0..4 {
             let src = on(10 * number + rank);
             let mut epoch = outbox.start();
-            epoch.put(&src, Slot(0)).unwrap();
+            epoch.put(&src, to).unwrap();
             (inbox, outbox) = exchange(&s, inbox, epoch).unwrap();
         }
         let (graph, lent) = s
             .capture((inbox, outbox, on(70 + rank)), |s, (inbox, outbox, src)| {
                 let mut epoch = outbox.start();
-                epoch.put(&src, Slot(0))?;
+                epoch.put(&src, to)?;
                 let (inbox, outbox) = exchange(s, inbox, epoch)?;
                 Ok((inbox, outbox, src))
             })

@@ -2,9 +2,9 @@
 
 use crate::common::signals;
 
-use super::common::{In, Kernels, Out, R, S, W, ranks, ranks_with};
+use super::common::{I, Kernels, O, R, S, W, ranks, ranks_with};
 use tidegate::prelude::*;
-use tidegate::{Access, Atomic, Buffers, ByRange, BySlot, Cuda, WorldOptions};
+use tidegate::{Access, Buffers, BySlot, Cuda, WorldOptions};
 
 /// A ring whose epochs are numbered in memory of the device, so that replays are checked too.
 #[derive(Carry)]
@@ -13,8 +13,10 @@ pub(crate) struct Ring<'s> {
     src: R<'s, u64>,
     state: R<'s, u64>,
     errors: R<'s, u64>,
-    inbox: In<'s, u64>,
-    outbox: Out<'s, u64>,
+    inbox: I<'s, u64>,
+    outbox: O<'s, u64>,
+    from: [In<u64>; 2],
+    to: [Out<u64>; 2],
 }
 
 /// What a rank of the ring does in each step.
@@ -73,7 +75,7 @@ impl<'k> Plan<'k> {
             Ok(r.inbox.post(s)?)
         };
         let mut epoch = r.outbox.start();
-        self.put(&mut epoch, &r.src)?;
+        self.put(&mut epoch, r.to, &r.src)?;
         (r.inbox, r.outbox) = match exposed {
             Ok(exposed) => {
                 let outbox = epoch.complete(s)?;
@@ -101,25 +103,26 @@ impl<'k> Plan<'k> {
     fn put<'s, 'b>(
         &self,
         epoch: &mut Access<'s, 'b, u64, BySlot, Cuda>,
+        [to_left, to_right]: [Out<u64>; 2],
         src: &'b R<'s, u64>,
     ) -> Result<()> {
         let part = || src.slice(self.first..self.first + self.used);
-        epoch.put(part()?, Slot(0).at(self.first))?;
-        epoch.put(part()?, Slot(1).at(self.first))
+        epoch.put(part()?, to_left.at(self.first))?;
+        epoch.put(part()?, to_right.at(self.first))
     }
 
     /// Looks at what was put this time: the rest is of earlier epochs.
     fn consume<'s>(&self, s: &S<'s>, r: &mut Ring<'s>) -> Result<()> {
         let k = self.k;
         let threads = r.src.len().clamp(1, 1 << 15);
-        for (slot, from) in [(0u64, self.right), (1, self.left)] {
+        for (slot, from) in r.from.into_iter().zip([self.right, self.left]) {
             let over = k.consume.threads(threads, 256);
             let (first, end) = (self.first as u64, (self.first + self.used) as u64);
             s.launch(
                 over,
                 (
                     r.inbox.view(),
-                    slot,
+                    u64::from(slot.index()),
                     first,
                     end,
                     &r.state,
@@ -136,17 +139,21 @@ impl<'s> Ring<'s> {
     pub(crate) fn open(world: &W, s: &S<'s>, buffers: Buffers, len: usize) -> Result<Self> {
         let (rank, size) = (world.rank(), world.size());
         let (left, right) = ((rank + size - 1) % size, (rank + 1) % size);
-        let window = Window::by_slot("ring")
-            .buffers(buffers)
-            .slot_from(right, 0, len)
-            .slot_from(left, 1, len);
-        let (inbox, outbox) = window.slot_to(left, 0).slot_to(right, 1).open(s)?;
+        let mut window = SlotWindow::new("ring").buffers(buffers);
+        let from = [
+            window.slot_from(right, 0, len),
+            window.slot_from(left, 1, len),
+        ];
+        let to = [window.slot_to(left, 0), window.slot_to(right, 1)];
+        let (inbox, outbox) = window.open(s)?;
         Ok(Ring {
             src: Region::zeroed(world, len)?.on(s)?,
             state: Region::zeroed(world, 1)?.on(s)?,
             errors: Region::zeroed(world, 1)?.on(s)?,
             inbox,
             outbox,
+            from,
+            to,
         })
     }
 
@@ -261,7 +268,7 @@ fn recordings_in_rows_begin_on_one_stream_where_they_ended_on_the_other() {
             let exposed = s.hand_off(r.inbox, t)?.post(t)?;
             plan.produce(s, &mut r.src, &mut r.state)?;
             let mut epoch = r.outbox.start();
-            plan.put(&mut epoch, &r.src)?;
+            plan.put(&mut epoch, r.to, &r.src)?;
             r.outbox = epoch.complete(s)?;
             r.inbox = t.hand_off(exposed, s)?.wait(s)?;
             // Whoever is exposed too early is overwritten meanwhile.
@@ -337,9 +344,9 @@ fn shapes_gather_and_scatter() {
         const LEN: usize = 4096;
         let other = 1 - world.rank();
         stream!(let s = world.stream().unwrap());
-        let window = Window::by_slot("shapes")
-            .slot_from(other, 0, LEN)
-            .slot_to(other, 0);
+        let mut window = SlotWindow::new("shapes");
+        window.slot_from(other, 0, LEN);
+        let way = window.slot_to(other, 0);
         let (mut inbox, mut outbox) = window.open(&s).unwrap();
         let mut src = Region::<u64, _>::zeroed(&world, LEN)
             .unwrap()
@@ -376,7 +383,7 @@ fn shapes_gather_and_scatter() {
             );
             let mut epoch = outbox.start();
             epoch
-                .put(src.with(&source).unwrap(), Slot(0).with(&dest))
+                .put(src.with(&source).unwrap(), way.with(&dest))
                 .unwrap();
             (inbox, outbox) = exchange(&s, inbox, epoch).unwrap();
             s.launch(
@@ -401,7 +408,7 @@ fn shapes_gather_and_scatter() {
         for _ in 0..2 {
             // Both buffers.
             let mut epoch = outbox.start();
-            epoch.put(src.with(&table).unwrap(), Slot(0).at(7)).unwrap();
+            epoch.put(src.with(&table).unwrap(), way.at(7)).unwrap();
             (inbox, outbox) = exchange(&s, inbox, epoch).unwrap();
         }
         s.launch(
@@ -426,10 +433,8 @@ fn atomics_of_all_ranks_add_up() {
     ranks(3, |world, k| {
         let size = world.size();
         stream!(let s = world.stream().unwrap());
-        let window = (0..size).fold(
-            Window::<f64, Atomic>::atomic("sums", LEN),
-            |window, rank| window.target(rank),
-        );
+        let mut window = AtomicWindow::<f64>::new("sums", LEN);
+        let targets: Vec<_> = (0..size).map(|rank| window.target(rank)).collect();
         let (mut inbox, mut outbox) = window.open(&s).unwrap();
         let ones = Region::from_slice(&world, &[1.0; LEN])
             .unwrap()
@@ -442,26 +447,17 @@ fn atomics_of_all_ranks_add_up() {
         for turn in 0..TIMES {
             let exposed = inbox.post(&s).unwrap();
             let mut epoch = outbox.start();
-            for rank in 0..size {
+            for target in &targets {
                 let op = if turn % 2 == 0 { Op::Sum } else { Op::Max };
-                epoch
-                    .accumulate(&ones, tidegate::window::At { rank, first: 0 }, op)
-                    .unwrap();
+                epoch.accumulate(&ones, *target, op).unwrap();
             }
             outbox = epoch.complete(&s).unwrap();
             inbox = exposed.wait(&s).unwrap();
         }
         let exposed = inbox.post(&s).unwrap();
         let mut epoch = outbox.start();
-        epoch
-            .get(
-                &mut old,
-                tidegate::window::At {
-                    rank: (world.rank() + 1) % size,
-                    first: 0,
-                },
-            )
-            .unwrap();
+        let (_, right) = world.ring();
+        epoch.get(&mut old, targets[right]).unwrap();
         // Every origin completes towards every target, with or without an operation.
         outbox = epoch.complete(&s).unwrap();
         inbox = exposed.wait(&s).unwrap();
@@ -484,7 +480,8 @@ fn fetches_draw_every_number_once() {
     let drawn = ranks(4, |world, _| {
         let size = world.size();
         stream!(let s = world.stream().unwrap());
-        let window = Window::<u64, Atomic>::atomic("tickets", 1).target(0);
+        let mut window = AtomicWindow::<u64>::new("tickets", 1);
+        let at = window.target(0);
         let (mut inbox, mut outbox) = window.open(&s).unwrap();
         let one = Region::from_slice(&world, &[1u64]).unwrap().on(&s).unwrap();
         let mut drawn = Vec::new();
@@ -492,7 +489,6 @@ fn fetches_draw_every_number_once() {
         for _ in 0..TURNS {
             let exposed = inbox.post(&s).unwrap();
             let mut epoch = outbox.start();
-            let at = tidegate::window::At { rank: 0, first: 0 };
             epoch.fetch_and_op(&one, &mut result, at, Op::Sum).unwrap();
             outbox = epoch.complete(&s).unwrap();
             inbox = exposed.wait(&s).unwrap();
@@ -518,8 +514,8 @@ fn ranges_are_got_and_put() {
         const LEN: usize = 10_000;
         let (rank, other) = (world.rank(), 1 - world.rank());
         stream!(let s = world.stream().unwrap());
-        let window = Window::<u64, ByRange>::by_range("ranges", 2 * LEN)
-            .range_to(other, rank * LEN..(rank + 1) * LEN);
+        let mut window = RangeWindow::<u64>::new("ranges", 2 * LEN);
+        let range = window.range_to(other, rank * LEN..(rank + 1) * LEN);
         let (mut inbox, mut outbox) = window.open(&s).unwrap();
         let values: Vec<u64> = (0..LEN as u64).map(|i| i * 3 + rank as u64).collect();
         let src = Region::from_slice(&world, &values).unwrap().on(&s).unwrap();
@@ -531,13 +527,13 @@ fn ranges_are_got_and_put() {
             let exposed = inbox.post(&s).unwrap();
             let mut epoch = outbox.start();
             epoch
-                .put(src.slice(0..LEN - first).unwrap(), Slot(0).at(first))
+                .put(src.slice(0..LEN - first).unwrap(), range.at(first))
                 .unwrap();
             outbox = epoch.complete(&s).unwrap();
             inbox = exposed.wait(&s).unwrap();
             let exposed = inbox.post(&s).unwrap();
             let mut epoch = outbox.start();
-            epoch.get(&mut back, Slot(0)).unwrap();
+            epoch.get(&mut back, range).unwrap();
             outbox = epoch.complete(&s).unwrap();
             inbox = exposed.wait(&s).unwrap();
             let host = back.into_host(&s).unwrap();
@@ -569,11 +565,13 @@ fn empty_slots_stand_beside_others() {
         ranks(2, |world, k| {
             let peer = 1 - world.rank();
             stream!(let s = world.stream().unwrap());
-            let mut window = Window::<u64, _>::by_slot("w");
+            let mut window = SlotWindow::<u64>::new("w");
             for (key, len) in (0..).zip(lens) {
-                window = window.slot_from(peer, key, *len).slot_to(peer, key);
+                window.slot_from(peer, key, *len);
+                window.slot_to(peer, key);
             }
             let (mut inbox, mut outbox) = window.open(&s).unwrap();
+            let to: Vec<_> = outbox.slots().collect();
             let none = Region::<u64, _>::zeroed(&world, 0).unwrap().on(&s).unwrap();
             let mut sources = Vec::new();
             for len in lens {
@@ -586,9 +584,9 @@ fn empty_slots_stand_beside_others() {
                     s.launch(over, (source, epoch_number)).unwrap();
                 }
                 let mut epoch = outbox.start();
-                for (slot, source) in (0..).map(Slot).zip(&sources) {
-                    epoch.put(source, slot).unwrap();
-                    epoch.put(&none, slot).unwrap();
+                for (to, source) in to.iter().zip(&sources) {
+                    epoch.put(source, *to).unwrap();
+                    epoch.put(&none, *to).unwrap();
                 }
                 (inbox, outbox) = exchange(&s, inbox, epoch).unwrap();
                 for (which, len) in (0u64..).zip(lens) {

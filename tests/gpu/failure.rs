@@ -14,8 +14,9 @@ fn a_rank_whose_stream_is_at_work_is_reported() {
     ranks(2, |world, k| {
         let other = 1 - world.rank();
         stream!(let s = world.named_stream("main").unwrap());
-        let window = Window::<u64, _>::by_slot("late").buffers(tidegate::window::Buffers::Single);
-        let window = window.slot_from(other, 0, 8).slot_to(other, 0);
+        let mut window = SlotWindow::<u64>::new("late").buffers(tidegate::window::Buffers::Single);
+        window.slot_from(other, 0, 8);
+        window.slot_to(other, 0);
         let (inbox, outbox) = window.open(&s).unwrap();
         let mut x = Region::zeroed(&world, 1).unwrap().on(&s).unwrap();
         world.report_waits_after(Duration::from_millis(300));
@@ -59,9 +60,10 @@ fn a_call_that_a_full_queue_blocks_is_reported() {
             world.report_waits_after(Duration::from_millis(300));
             stream!(let s = world.named_stream("main").unwrap());
             let filler = Filler::new(&mut s, &k, replays);
-            let window =
-                Window::<u64, _>::by_slot("late").buffers(tidegate::window::Buffers::Single);
-            let window = window.slot_from(other, 0, 8).slot_to(other, 0);
+            let mut window =
+                SlotWindow::<u64>::new("late").buffers(tidegate::window::Buffers::Single);
+            window.slot_from(other, 0, 8);
+            window.slot_to(other, 0);
             let (inbox, outbox) = window.open(&s).unwrap();
             let exposed = inbox.post(&s).unwrap();
             if world.rank() == 0 {
@@ -101,8 +103,9 @@ fn a_limit_ends_a_call_that_a_full_queue_blocks() {
             let other = 1 - world.rank();
             stream!(let s = world.stream().unwrap());
             let filler = Filler::new(&mut s, &k, replays);
-            let window = Window::<u64, _>::by_slot("late").fail_after(LIMIT);
-            let window = window.slot_from(other, 0, 8).slot_to(other, 0);
+            let mut window = SlotWindow::<u64>::new("late").fail_after(LIMIT);
+            window.slot_from(other, 0, 8);
+            window.slot_to(other, 0);
             let (inbox, _outbox) = window.open(&s).unwrap();
             if world.rank() == 0 {
                 let _inbox = inbox.post(&s).unwrap().wait(&s).unwrap();
@@ -129,10 +132,9 @@ fn a_limit_ends_a_wait_and_names_it() {
     ranks(2, |world, k| {
         let other = 1 - world.rank();
         stream!(let s = world.stream().unwrap());
-        let window = Window::<u64, _>::by_slot("late")
-            .slot_from(other, 0, 8)
-            .slot_to(other, 0);
-        let window = window.fail_after(Duration::from_millis(500));
+        let mut window = SlotWindow::<u64>::new("late").fail_after(Duration::from_millis(500));
+        window.slot_from(other, 0, 8);
+        window.slot_to(other, 0);
         let (inbox, outbox) = window.open(&s).unwrap();
         if world.rank() == 1 {
             // Posts and completes nothing, and stays until the other has given up.
@@ -175,11 +177,14 @@ fn a_rank_that_leaves_ends_the_waits_for_it_only() {
     ranks(3, |world, _| {
         let (rank, size) = (world.rank(), world.size());
         stream!(let s = world.stream().unwrap());
-        let window = (0..size)
-            .filter(|other| *other != rank)
-            .fold(Window::<u64, _>::by_slot("w"), |window, other| {
-                window.slot_from(other, 0, 4).slot_to(other, 0)
-            });
+        let mut window = SlotWindow::<u64>::new("w");
+        let others = (0..size).filter(|other| *other != rank);
+        let others: Vec<_> = others
+            .map(|other| {
+                window.slot_from(other, 0, 4);
+                window.slot_to(other, 0)
+            })
+            .collect();
         let (mut inbox, mut outbox) = window.open(&s).unwrap();
         if rank == 2 {
             return;
@@ -192,7 +197,7 @@ fn a_rank_that_leaves_ends_the_waits_for_it_only() {
         for _ in 0..100 {
             let exposed = inbox.post_to(&s, &group).unwrap();
             let mut epoch = outbox.start_with(&group).unwrap();
-            epoch.put(&src, Slot(0)).unwrap();
+            epoch.put(&src, others[0]).unwrap();
             outbox = epoch.complete(&s).unwrap();
             inbox = exposed.wait(&s).unwrap();
         }
@@ -221,9 +226,9 @@ fn a_panic_ends_the_waits_of_all() {
             let (rank, size) = (world.rank(), world.size());
             let (left, right) = ((rank + size - 1) % size, (rank + 1) % size);
             stream!(let s = world.stream().unwrap());
-            let window = Window::<u64, _>::by_slot("w")
-                .slot_from(right, 0, 4)
-                .slot_to(left, 0);
+            let mut window = SlotWindow::<u64>::new("w");
+            window.slot_from(right, 0, 4);
+            window.slot_to(left, 0);
             let (inbox, outbox) = window.open(&s).unwrap();
             begin.get_or_init(Instant::now);
             assert!(rank != 1, "a bug in the user's program");
@@ -269,16 +274,13 @@ fn failure_follows_a_hand_off() {
         let other = 1 - world.rank();
         stream!(let a = world.named_stream("a").unwrap());
         stream!(let b = world.named_stream("b").unwrap());
-        let window = Window::<u64, _>::by_slot("w")
-            .slot_from(other, 0, 4)
-            .slot_to(other, 0);
-        let (inbox, outbox) = window
-            .fail_after(Duration::from_millis(400))
-            .open(&a)
-            .unwrap();
-        let later = Window::<u64, _>::by_slot("later")
-            .slot_from(other, 0, 4)
-            .slot_to(other, 0);
+        let mut window = SlotWindow::<u64>::new("w").fail_after(Duration::from_millis(400));
+        window.slot_from(other, 0, 4);
+        window.slot_to(other, 0);
+        let (inbox, outbox) = window.open(&a).unwrap();
+        let mut later = SlotWindow::<u64>::new("later");
+        later.slot_from(other, 0, 4);
+        let to = later.slot_to(other, 0);
         let (inbox_b, mut outbox_b) = later.open(&b).unwrap();
         let mut x = Region::<u64, _>::zeroed(&world, 4).unwrap().on(&a).unwrap();
         // Nobody completes this.
@@ -286,7 +288,7 @@ fn failure_follows_a_hand_off() {
         s_count(&a, &k, &mut x);
         let x = a.hand_off(x, &b).unwrap();
         let mut epoch = outbox_b.start();
-        epoch.put(&x, Slot(0)).unwrap();
+        epoch.put(&x, to).unwrap();
         outbox_b = epoch.complete(&b).unwrap();
         let error = b.synchronize().unwrap_err();
         assert!(

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use super::common::{In, Kernels, Out, R, S, W, ranks};
+use super::common::{I, Kernels, O, R, S, W, ranks};
 use tidegate::Error;
 use tidegate::prelude::*;
 
@@ -19,11 +19,11 @@ fn touch<'s>(s: &S<'s>, k: &Kernels, x: &mut R<'s, u64>) {
     s.launch(k.count.threads(LEN, 32), (x, 1u64)).unwrap();
 }
 
-fn window<'s>(s: &S<'s>, name: &str, limit: Option<Duration>) -> (In<'s, u64>, Out<'s, u64>) {
+fn window<'s>(s: &S<'s>, name: &str, limit: Option<Duration>) -> (I<'s, u64>, O<'s, u64>) {
     let other = 1 - s.world().rank();
-    let window = Window::<u64, _>::by_slot(name)
-        .slot_from(other, 0, LEN)
-        .slot_to(other, 0);
+    let mut window = SlotWindow::<u64>::new(name);
+    window.slot_from(other, 0, LEN);
+    window.slot_to(other, 0);
     let window = match limit {
         Some(limit) => window.fail_after(limit),
         None => window,
@@ -32,12 +32,17 @@ fn window<'s>(s: &S<'s>, name: &str, limit: Option<Duration>) -> (In<'s, u64>, O
 }
 
 /// A region of a stream that fails after a while: it waits for what nobody completes.
-fn of_a_failure<'s>(s: &S<'s>, k: &Kernels) -> (R<'s, u64>, In<'s, u64>, Out<'s, u64>) {
+fn of_a_failure<'s>(s: &S<'s>, k: &Kernels) -> (R<'s, u64>, I<'s, u64>, O<'s, u64>) {
     let (inbox, outbox) = window(s, "bad", Some(Duration::from_millis(400)));
     let mut x = region(s.world(), s);
     let inbox = inbox.post(s).unwrap().wait(s).unwrap();
     touch(s, k, &mut x);
     (x, inbox, outbox)
+}
+
+/// The one slot that leads out of such a window.
+fn way(outbox: &O<'_, u64>) -> Out<u64> {
+    outbox.slots().next().expect("there is one")
 }
 
 /// The stream has failed by what the window `bad` waited for; and the wait on `hears`, for what it was to send, ends by an error.
@@ -64,8 +69,9 @@ fn over_a_stream_that_submits_no_batch() {
         let mut x = a.hand_off(x, &b).unwrap();
         touch(&b, &k, &mut x);
         let x = b.hand_off(x, &c).unwrap();
+        let to = way(&outbox);
         let mut epoch = outbox.start();
-        epoch.put(&x, Slot(0)).unwrap();
+        epoch.put(&x, to).unwrap();
         let _outbox = epoch.complete(&c).unwrap();
         both_fail(&c, &hears);
         assert!(x.into_host(&c).is_err());
@@ -84,8 +90,9 @@ fn before_a_replay() {
         let x = region(&world, &t);
         let (graph, lent) = t
             .capture((outbox, x), |s, (outbox, x)| {
+                let to = way(&outbox);
                 let mut epoch = outbox.start();
-                epoch.put(&x, Slot(0))?;
+                epoch.put(&x, to)?;
                 let outbox = epoch.complete(s)?;
                 Ok((outbox, x))
             })
@@ -121,8 +128,9 @@ fn where_it_is_the_third_that_fails() {
         let x = good.hand_off(x, &t).unwrap();
         let y = well.hand_off(y, &t).unwrap();
         let z = bad.hand_off(z, &t).unwrap();
+        let to = way(&outbox);
         let mut epoch = outbox.start();
-        epoch.put(&z, Slot(0)).unwrap();
+        epoch.put(&z, to).unwrap();
         let _outbox = epoch.complete(&t).unwrap();
         both_fail(&t, &hears);
         drop((x, y));

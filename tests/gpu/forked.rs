@@ -23,9 +23,9 @@ fn a_child_does_not_call_the_driver() {
     ranks(1, |world, k| {
         stream!(let mut s = world.named_stream("s").unwrap());
         stream!(let t = world.named_stream("t").unwrap());
-        let window = Window::<u64, _>::by_slot("w")
-            .slot_from(0, 0, 4)
-            .slot_to(0, 0);
+        let mut window = SlotWindow::<u64>::new("w");
+        window.slot_from(0, 0, 4);
+        let to = window.slot_to(0, 0);
         let (inbox, mut outbox) = window.open(&s).unwrap();
         let mut barrier = Barrier::open(&s, "b").unwrap();
         let mut x = Region::from_slice(&world, &[1u64; 4])
@@ -69,7 +69,7 @@ fn a_child_does_not_call_the_driver() {
         }
         x = graph.replay(&s, x, 2).unwrap();
         let mut epoch = outbox.start();
-        epoch.put(&x, Slot(0)).unwrap();
+        epoch.put(&x, to).unwrap();
         outbox = epoch.complete(&s).unwrap();
         let exposed = inbox.post(&s).unwrap();
         let inbox = exposed.wait(&s).unwrap();

@@ -195,18 +195,17 @@ fn together(world: &W) -> Result<()> {
     let me = world.rank();
     stream!(let s = world.stream()?);
     stream!(let t = world.stream()?);
-    let (inbox, outbox) = Window::<u64, _>::by_slot("own")
-        .buffers(Buffers::Single)
-        .slot_from(me, 0, LEN)
-        .slot_to(me, 0)
-        .open(&s)?;
+    let mut window = SlotWindow::<u64>::new("own").buffers(Buffers::Single);
+    window.slot_from(me, 0, LEN);
+    let to = window.slot_to(me, 0);
+    let (inbox, outbox) = window.open(&s)?;
     let inbox = s.hand_off(inbox, &t)?;
     let src = Region::from_slice(world, &vec![7u64; LEN])?.on(&s)?;
     // Once before: what comes next is launched only, and needs nothing of a GPU that is full.
     let exposed = inbox.post(&t)?;
     t.synchronize()?;
     let mut epoch = outbox.start();
-    epoch.put(&src, Slot(0))?;
+    epoch.put(&src, to)?;
     let outbox = epoch.complete(&s)?;
     let inbox = exposed.wait(&t)?;
     s.synchronize()?;
@@ -214,7 +213,7 @@ fn together(world: &W) -> Result<()> {
     all_have_come("begin");
 
     let mut epoch = outbox.start();
-    epoch.put(&src, Slot(0))?;
+    epoch.put(&src, to)?;
     let outbox = epoch.complete(&s)?;
     // As many of its blocks as find room are there.
     std::thread::sleep(Duration::from_millis(300));

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::common::{In, Out, ranks_with};
+use super::common::{I, O, ranks_with};
 use super::epochs::ring_with;
 use crate::common::signals;
 use tidegate::cuda::gpu::STRIKES;
@@ -11,7 +11,7 @@ use tidegate::fabric::wire::libfabric::{Choice, FabricWire};
 use tidegate::fabric::wire::memory::{Faults, Net};
 use tidegate::fabric::{Fabric, Options};
 use tidegate::prelude::*;
-use tidegate::{Buffers, ByRange, Chunks, Route, WorldOptions};
+use tidegate::{Buffers, Chunks, Route, WorldOptions};
 use tidegate_fake::{Card, Config};
 
 const BOTH: [Buffers; 2] = [Buffers::Single, Buffers::Double];
@@ -149,23 +149,31 @@ fn made_while_a_stream_waits(nic: impl Fn(usize) -> WorldOptions + Sync) {
         let rank = world.rank();
         stream!(let s = world.stream().unwrap());
         stream!(let t = world.stream().unwrap());
-        let open = |name: &str, len: usize| match rank {
-            0 => Window::<u64, _>::by_slot(name).slot_from(1, 0, len),
-            _ => Window::<u64, _>::by_slot(name).slot_to(0, 0),
+        let open = |name: &str, len: usize| {
+            let mut window = SlotWindow::<u64>::new(name);
+            let to = match rank {
+                0 => {
+                    window.slot_from(1, 0, len);
+                    None
+                }
+                _ => Some(window.slot_to(0, 0)),
+            };
+            (window, to)
         };
-        let first = open("first", 8).buffers(Buffers::Single);
-        let (inbox, outbox): (In<u64>, Out<u64>) = first.open(&s).unwrap();
+        let (first, to) = open("first", 8);
+        let first = first.buffers(Buffers::Single);
+        let (inbox, outbox): (I<u64>, O<u64>) = first.open(&s).unwrap();
         let src = Region::<u64, _>::zeroed(&world, 8).unwrap().on(&s).unwrap();
         // Rank 1 waits for an exposure that comes later.
         let mut outbox = Some(outbox);
-        if rank == 1 {
+        if let Some(to) = to {
             let mut epoch = outbox.take().unwrap().start();
-            epoch.put(&src, Slot(0)).unwrap();
+            epoch.put(&src, to).unwrap();
             outbox = Some(epoch.complete(&s).unwrap());
         }
         std::thread::sleep(Duration::from_millis(100));
         let begin = Instant::now();
-        let second = open("second", 100_000).open(&t).unwrap();
+        let second = open("second", 100_000).0.open(&t).unwrap();
         let mut x = Region::<u64, _>::zeroed(&world, 8).unwrap().on(&t).unwrap();
         t.launch(k.count.threads(8, 32), (&mut x, 1u64)).unwrap();
         x.into_host(&t).unwrap();
@@ -288,8 +296,8 @@ fn ranges_are_refused_behind_a_nic() {
     };
     ranks_with(2, nic, |world, _| {
         stream!(let s = world.stream().unwrap());
-        let window = Window::<u64, ByRange>::by_range("ranges", 64);
-        let window = window.range_to(1 - world.rank(), world.rank() * 8..8 + world.rank() * 8);
+        let mut window = RangeWindow::<u64>::new("ranges", 64);
+        window.range_to(1 - world.rank(), world.rank() * 8..8 + world.rank() * 8);
         let error = window.open(&s).err().unwrap();
         assert!(error.to_string().contains("windows by slot"), "{error}");
     });

@@ -134,16 +134,19 @@ fn ready(world: &World<Cuda>) {
 fn full(world: &World<Cuda>, k: &Kernels, replays: bool) {
     let last = world.size() - 1;
     stream!(let s = world.stream().unwrap());
-    let window = Window::<u64, _>::by_slot("full").buffers(Buffers::Single);
+    let mut window = SlotWindow::<u64>::new("full").buffers(Buffers::Single);
     if world.rank() == last {
-        let to_all = (0..last).fold(window, |window, rank| window.slot_to(rank, 0));
-        let _halves = to_all.open(&s).unwrap();
+        for rank in 0..last {
+            window.slot_to(rank, 0);
+        }
+        let _halves = window.open(&s).unwrap();
         ready(world);
         loop {
             std::thread::park();
         }
     }
-    let (inbox, _outbox) = window.slot_from(last, 0, 8).open(&s).unwrap();
+    window.slot_from(last, 0, 8);
+    let (inbox, _outbox) = window.open(&s).unwrap();
     let filler = Filler::new(&mut s, k, replays);
     let _inbox = inbox.post(&s).unwrap().wait(&s).unwrap();
     ready(world);

@@ -25,7 +25,7 @@ use tidegate::launch::{Job, Output};
 use tidegate::prelude::*;
 use tidegate::{Buffers, Cuda, Error};
 
-use super::common::{Kernels, Out, S, W, ranks};
+use super::common::{Kernels, O, S, W, ranks};
 use super::{early, mps, registers};
 
 const ROLE: &str = "TIDEGATE_GPU_RULE";
@@ -169,14 +169,14 @@ fn a_rank() {
     }
 }
 
-pub(super) type Halves<'s> = (super::common::In<'s, u64>, Out<'s, u64>);
+pub(super) type Halves<'s> = (super::common::I<'s, u64>, O<'s, u64>);
 
 /// A window of a rank with itself.
 pub(super) fn own_window<'s>(name: &str, s: &S<'s>) -> Result<Halves<'s>> {
-    Window::by_slot(name)
-        .slot_from(0, 0, 8)
-        .slot_to(0, 0)
-        .open(s)
+    let mut window = SlotWindow::new(name);
+    window.slot_from(0, 0, 8);
+    window.slot_to(0, 0);
+    window.open(s)
 }
 
 fn samples() -> Ptx {
@@ -277,7 +277,7 @@ fn waiting<'t>(
     k: &Kernels,
     t: &S<'t>,
     left: usize,
-    outboxes: &mut Vec<Out<'t, u64>>,
+    outboxes: &mut Vec<O<'t, u64>>,
     start: &dyn Fn() -> Result<()>,
 ) -> Result<()> {
     if left == 0 {
@@ -424,9 +424,9 @@ fn to_and_fro() {
     let (rank, other) = (world.rank(), 1 - world.rank());
     say(&format!("by MPS: {}", world.device().mps()));
     stream!(let s = world.stream().unwrap());
-    let window = Window::by_slot("to and fro")
-        .slot_from(other, 0, 8)
-        .slot_to(other, 0);
+    let mut window = SlotWindow::new("to and fro");
+    window.slot_from(other, 0, 8);
+    let to = window.slot_to(other, 0);
     let (mut inbox, mut outbox) = window.open(&s).unwrap();
     let src = Region::from_slice(&world, &[rank as u64; 8])
         .unwrap()
@@ -443,13 +443,13 @@ fn to_and_fro() {
         let exposed = inbox.post(&s).unwrap();
         if rank == 0 {
             let mut epoch = outbox.start();
-            epoch.put(&src, Slot(0)).unwrap();
+            epoch.put(&src, to).unwrap();
             outbox = epoch.complete(&s).unwrap();
             inbox = exposed.wait(&s).unwrap();
         } else {
             inbox = exposed.wait(&s).unwrap();
             let mut epoch = outbox.start();
-            epoch.put(&src, Slot(0)).unwrap();
+            epoch.put(&src, to).unwrap();
             outbox = epoch.complete(&s).unwrap();
         }
     }
@@ -536,18 +536,21 @@ fn waits_on_a_shared_gpu_take_no_slices() {
 fn not_exposed(world: &W, k: &Kernels) {
     const LEN: usize = 1 << 20;
     stream!(let s = world.stream().unwrap());
-    let window = Window::<u64, _>::by_slot("large").buffers(Buffers::Single);
-    let window = window.fail_after(Duration::from_millis(500));
-    let window = match world.rank() {
-        0 => window.slot_to(1, 0),
-        _ => window.slot_from(0, 0, LEN),
+    let window = SlotWindow::<u64>::new("large").buffers(Buffers::Single);
+    let mut window = window.fail_after(Duration::from_millis(500));
+    let to = match world.rank() {
+        0 => Some(window.slot_to(1, 0)),
+        _ => {
+            window.slot_from(0, 0, LEN);
+            None
+        }
     };
     let (inbox, outbox) = window.open(&s).unwrap();
-    if world.rank() == 0 {
+    if let Some(to) = to {
         let src = Region::from_slice(world, &vec![7u64; LEN]);
         let src = src.unwrap().on(&s).unwrap();
         let mut epoch = outbox.start();
-        epoch.put(&src, Slot(0)).unwrap();
+        epoch.put(&src, to).unwrap();
         let outbox = epoch.complete(&s).unwrap();
         let begin = Instant::now();
         let error = s.synchronize().unwrap_err();

@@ -2,8 +2,7 @@
 
 use super::common::ranks;
 use tidegate::prelude::*;
-use tidegate::window::At;
-use tidegate::{AllReduce, Atomic, ByRange, Cuda};
+use tidegate::{AllReduce, Cuda};
 
 /// Pairs of which the sum, or one of both, is subnormal.
 const PAIRS: [(f32, f32); 4] = [
@@ -30,15 +29,12 @@ fn subnormal_numbers_are_kept() {
         let mut back = on(&[0.0; 4]);
 
         // An atomic window: accumulates, one of them by a fetch-and-op, whose result a further one brings.
-        let window = Window::<f32, Atomic>::atomic("atomic", 4).target(other);
+        let mut window = AtomicWindow::<f32>::new("atomic", 4);
+        let at = window.target(other);
         let (mut inbox, mut outbox) = window.open(&s).unwrap();
         for step in 0..3 {
             let exposed = inbox.post(&s).unwrap();
             let mut epoch = outbox.start();
-            let at = At {
-                rank: other,
-                first: 0,
-            };
             match step {
                 0 => epoch.accumulate(&one, at, Op::Replace).unwrap(),
                 1 => epoch.accumulate(&two, at, Op::Sum).unwrap(),
@@ -72,9 +68,9 @@ fn neighbours_of_small_elements_are_left_alone() {
         let (left, right) = ((world.rank() + 2) % 3, (world.rank() + 1) % 3);
         stream!(let s = world.stream().unwrap());
         let on = |values: &[u8]| Region::from_slice(&world, values).unwrap().on(&s).unwrap();
-        let window = Window::<u8, ByRange>::by_range("bytes", 2 * HALF)
-            .range_to(right, 0..HALF)
-            .range_to(left, HALF..2 * HALF);
+        let mut window = RangeWindow::<u8>::new("bytes", 2 * HALF);
+        let range_right = window.range_to(right, 0..HALF);
+        let range_left = window.range_to(left, HALF..2 * HALF);
         let (mut inbox, mut outbox) = window.open(&s).unwrap();
         let ones = on(&[1; HALF]);
         for time in 1..=TIMES {
@@ -82,18 +78,20 @@ fn neighbours_of_small_elements_are_left_alone() {
             let exposed = inbox.post(&s).unwrap();
             let mut epoch = outbox.start();
             // Two sums to the same elements, dealt to the threads in different ways.
-            epoch.accumulate(&ones, Slot(0), Op::Sum).unwrap();
+            epoch.accumulate(&ones, range_right, Op::Sum).unwrap();
             let but_one = ones.slice(0..HALF - 1).unwrap();
-            epoch.accumulate(but_one, Slot(0).at(1), Op::Sum).unwrap();
-            epoch.put(&numbers, Slot(1)).unwrap();
+            epoch
+                .accumulate(but_one, range_right.at(1), Op::Sum)
+                .unwrap();
+            epoch.put(&numbers, range_left).unwrap();
             outbox = epoch.complete(&s).unwrap();
             inbox = exposed.wait(&s).unwrap();
         }
         let (mut sums, mut put) = (on(&[0; HALF]), on(&[0; HALF]));
         let exposed = inbox.post(&s).unwrap();
         let mut epoch = outbox.start();
-        epoch.get(&mut sums, Slot(0)).unwrap();
-        epoch.get(&mut put, Slot(1)).unwrap();
+        epoch.get(&mut sums, range_right).unwrap();
+        epoch.get(&mut put, range_left).unwrap();
         outbox = epoch.complete(&s).unwrap();
         inbox = exposed.wait(&s).unwrap();
         drop((outbox, inbox));

@@ -75,12 +75,14 @@ fn cpu_time_without_anything_to_do() {
         ranks(&provider, |world| {
             let peer = 1 - world.rank();
             stream!(let s = world.stream()?);
-            let window = Window::by_slot("quiet").buffers(tidegate::Buffers::Single);
-            let (inbox, outbox) = window.slot_from(peer, 0, 1).slot_to(peer, 0).open(&s)?;
+            let mut window = SlotWindow::new("quiet").buffers(tidegate::Buffers::Single);
+            window.slot_from(peer, 0, 1);
+            let to = window.slot_to(peer, 0);
+            let (inbox, outbox) = window.open(&s)?;
             let src = Region::<u64, _>::zeroed(world, 1)?.on(&s)?;
             // Once, so that connections are made.
             let mut epoch = outbox.start();
-            epoch.put(&src, Slot(0))?;
+            epoch.put(&src, to)?;
             let (inbox, outbox) = exchange(&s, inbox, epoch)?;
             s.synchronize()?;
             ready.wait();
@@ -99,7 +101,7 @@ fn cpu_time_without_anything_to_do() {
             std::thread::sleep(Duration::from_millis(200));
             let idle = rest::rests(&provider, MOST, TESTS);
             let mut epoch = outbox.start();
-            epoch.put(&src, Slot(0))?;
+            epoch.put(&src, to)?;
             let outbox = epoch.complete(&s)?;
             std::thread::sleep(Duration::from_millis(200));
             let unrung = rest::rests(&provider, MOST, TESTS);

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use tidegate::prelude::*;
 use tidegate::window::Tested;
-use tidegate::{Buffers, ByRange, Error};
+use tidegate::{Buffers, Error};
 
 fn alone(program: impl Fn(World) -> Result<()> + Sync) {
     World::local(1, program).remove(0).unwrap();
@@ -118,8 +118,10 @@ fn tokens_are_dropped_on_other_threads_while_their_stream_works() {
         let peer = 1 - world.rank();
         let mut x = Region::<u64, _>::zeroed(&world, 1)?.on(&s)?;
         for round in 0..20 {
-            let window = Window::<u64, _>::by_slot(&format!("w{round}"));
-            let (inbox, outbox) = window.slot_from(peer, 0, 1).slot_to(peer, 0).open(&s)?;
+            let mut window = SlotWindow::<u64>::new(&format!("w{round}"));
+            window.slot_from(peer, 0, 1);
+            window.slot_to(peer, 0);
+            let (inbox, outbox) = window.open(&s)?;
             // Refused where the other rank has dropped its own already.
             let exposed = inbox.post(&s);
             let refused = exposed.as_ref().err();
@@ -146,8 +148,10 @@ fn a_token_goes_through_threads_and_is_what_it_was() {
     World::local(2, |world: World| -> Result<()> {
         stream!(let s = world.stream()?);
         let peer = 1 - world.rank();
-        let window = Window::<u64, _>::by_slot("w").buffers(Buffers::Single);
-        let (mut inbox, mut outbox) = window.slot_from(peer, 0, 1).slot_to(peer, 0).open(&s)?;
+        let mut window = SlotWindow::<u64>::new("w").buffers(Buffers::Single);
+        let from = window.slot_from(peer, 0, 1);
+        let to = window.slot_to(peer, 0);
+        let (mut inbox, mut outbox) = window.open(&s)?;
         let x = Region::from_slice(&world, &[7])?.on(&s)?;
         for _ in 0..50 {
             let mut exposed = std::thread::scope(|scope| {
@@ -155,7 +159,7 @@ fn a_token_goes_through_threads_and_is_what_it_was() {
                 scope.spawn(move || s.into_inner().unwrap()).join().unwrap()
             })?;
             let mut epoch = outbox.start();
-            epoch.put(&x, Slot(0))?;
+            epoch.put(&x, to)?;
             outbox = epoch.complete(&s)?;
             inbox = loop {
                 match exposed.test(&s)? {
@@ -163,7 +167,7 @@ fn a_token_goes_through_threads_and_is_what_it_was() {
                     Tested::Pending(again) => exposed = again,
                 }
             };
-            assert_eq!(inbox.read(&s)?.slot(0), [7]);
+            assert_eq!(inbox.read(&s)?.slot(from), [7]);
         }
         Ok(())
     })
@@ -180,8 +184,8 @@ fn collectives_of_several_threads_end() {
             for round in 0..20 {
                 begun.wait();
                 stream!(let s = world.stream().unwrap());
-                let opened =
-                    Window::<u64, ByRange>::by_range(&format!("{name}{round}"), 1).open(&s);
+                let window = RangeWindow::<u64>::new(&format!("{name}{round}"), 1);
+                let opened = window.open(&s);
                 if let Err(error) = opened {
                     let is_typed =
                         matches!(error, Error::Control(_) | Error::WindowMismatch { .. });

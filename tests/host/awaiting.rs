@@ -77,21 +77,21 @@ fn ranks_as_tasks() {
     async fn rank(world: World) -> Result<()> {
         let other = 1 - world.rank();
         stream!(let s = world.stream()?);
-        let (mut inbox, mut outbox) = Window::<u64, _>::by_slot("tasks")
-            .slot_from(other, 0, LEN)
-            .slot_to(other, 0)
-            .open(&s)?;
+        let mut window = SlotWindow::<u64>::new("tasks");
+        let from = window.slot_from(other, 0, LEN);
+        let to = window.slot_to(other, 0);
+        let (mut inbox, mut outbox) = window.open(&s)?;
         let mut src = Region::zeroed(&world, LEN)?;
         for round in 1..20u64 {
             src.fill(round);
             let on_stream = src.on(&s)?;
             let exposed = inbox.post(&s)?;
             let mut epoch = outbox.start();
-            epoch.put(&on_stream, Slot(0))?;
+            epoch.put(&on_stream, to)?;
             outbox = epoch.complete(&s)?;
             inbox = exposed.wait(&s)?;
             src = on_stream.into_host_async(&s).await?;
-            assert_eq!(inbox.read(&s)?.slot(0), [round; LEN]);
+            assert_eq!(inbox.read(&s)?.slot(from), [round; LEN]);
         }
         Ok(())
     }
@@ -111,10 +111,10 @@ async fn solver(world: World) -> Result<(f64, usize)> {
     let (left, right) = ((rank + size - 1) % size, (rank + 1) % size);
     stream!(let s = world.stream()?);
     stream!(let other = world.stream()?);
-    let (mut inbox, mut outbox) = Window::<f64, _>::by_slot("spawned")
-        .slot_from(left, 0, 4)
-        .slot_to(right, 0)
-        .open(&s)?;
+    let mut window = SlotWindow::<f64>::new("spawned");
+    let from = window.slot_from(left, 0, 4);
+    let way = window.slot_to(right, 0);
+    let (mut inbox, mut outbox) = window.open(&s)?;
     let mut barrier = Barrier::open(&s, "turns")?;
     let mut sums = AllReduce::open(&s, "sums", 1)?;
     let mut x = Region::from_slice(&world, &[rank as f64; 4])?.on(&s)?;
@@ -126,7 +126,7 @@ async fn solver(world: World) -> Result<(f64, usize)> {
     let mut threads = HashSet::new();
     for turn in 0..TURNS {
         let mut epoch = outbox.start();
-        epoch.put(&x, Slot(0))?;
+        epoch.put(&x, way)?;
         // An open epoch, an exposure, parts, and what another stream has are carried along.
         let exposed = inbox.post(&s)?;
         s.synchronized().await?;
@@ -135,7 +135,7 @@ async fn solver(world: World) -> Result<(f64, usize)> {
         tokio::time::sleep(Duration::from_millis(1)).await;
         threads.insert(std::thread::current().id());
         s.launch(
-            |slots: Slots<'_, f64>, x: &mut [f64]| x.copy_from_slice(slots.slot(0)),
+            move |slots: Slots<'_, f64>, x: &mut [f64]| x.copy_from_slice(slots.slot(from)),
             (inbox.view(), &mut x),
         )?;
         let parts = s.hand_off(x, &other)?.partition(sets.clone())?;
@@ -152,7 +152,7 @@ async fn solver(world: World) -> Result<(f64, usize)> {
     let (graph, (back, _inbox, _outbox)) =
         s.capture((x, inbox, outbox), |s, (x, inbox, outbox)| {
             let mut epoch = outbox.start();
-            epoch.put(&x, Slot(0))?;
+            epoch.put(&x, way)?;
             let (inbox, outbox) = exchange(s, inbox, epoch)?;
             Ok((x, inbox, outbox))
         })?;
@@ -195,14 +195,14 @@ fn a_spawned_task_that_is_aborted() {
         let task = runtime.spawn(async move {
             let peer = 1 - rank;
             stream!(let s = world.stream()?);
-            let (inbox, outbox) = Window::<u64, _>::by_slot("aborted")
-                .slot_from(peer, 0, LEN)
-                .slot_to(peer, 0)
-                .open(&s)?;
+            let mut window = SlotWindow::<u64>::new("aborted");
+            window.slot_from(peer, 0, LEN);
+            let to = window.slot_to(peer, 0);
+            let (inbox, outbox) = window.open(&s)?;
             let src = Region::zeroed(&world, LEN)?.on(&s)?;
             let exposed = inbox.post(&s)?;
             let mut epoch = outbox.start();
-            epoch.put(&src, Slot(0))?;
+            epoch.put(&src, to)?;
             if rank == 0 {
                 // For ever, if it were not aborted.
                 tokio::time::sleep(Duration::from_secs(3600)).await;

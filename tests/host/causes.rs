@@ -10,12 +10,12 @@ use tidegate::{Buffers, Error};
 /// A window from the rank before to the rank after, on a line of ranks.
 fn link<'s>(s: &Stream<'s>) -> Result<(Inbox<'s, u64>, Outbox<'s, u64>)> {
     let (rank, size) = (s.world().rank(), s.world().size());
-    let mut window = Window::by_slot("line").buffers(Buffers::Single);
+    let mut window = SlotWindow::new("line").buffers(Buffers::Single);
     if rank > 0 {
-        window = window.slot_from(rank - 1, 0, 1);
+        window.slot_from(rank - 1, 0, 1);
     }
     if rank + 1 < size {
-        window = window.slot_to(rank + 1, 0);
+        window.slot_to(rank + 1, 0);
     }
     window.open(s)
 }
@@ -31,10 +31,10 @@ fn line(after: fn()) -> Vec<Result<()>> {
         if world.rank() == 0 {
             s.launch(|_: &mut [u64]| panic!("out of cheese"), &mut x)?;
         }
-        let puts = outbox.slots() > 0;
+        let slots = outbox.slots();
         let mut epoch = outbox.start();
-        if puts {
-            epoch.put(&x, Slot(0))?;
+        for to in slots {
+            epoch.put(&x, to)?;
         }
         let outbox = epoch.complete(&s)?;
         if world.rank() == 0 {
@@ -124,8 +124,10 @@ fn an_epoch_that_a_failure_leaves_open_is_not_said_to_be_dropped() {
     let results = World::local(2, |world: World| -> Result<()> {
         let (rank, other) = (world.rank(), 1 - world.rank());
         stream!(let s = world.stream()?);
-        let window = Window::<u64, _>::by_slot("w").buffers(Buffers::Single);
-        let (inbox, outbox) = window.slot_from(other, 0, 1).slot_to(other, 0).open(&s)?;
+        let mut window = SlotWindow::<u64>::new("w").buffers(Buffers::Single);
+        window.slot_from(other, 0, 1);
+        window.slot_to(other, 0);
+        let (inbox, outbox) = window.open(&s)?;
         let mut x = Region::<u64, _>::zeroed(&world, 1)?.on(&s)?;
         let exposed = inbox.post(&s)?;
         if rank == 0 {

@@ -29,6 +29,8 @@ struct Pair<'s> {
     came: Region<u64, On<'s>>,
     inbox: Inbox<'s, u64>,
     outbox: Outbox<'s, u64>,
+    from: In<u64>,
+    to: Out<u64>,
 }
 
 /// How long the source is, where in the slot it goes, and of how many elements the slot is.
@@ -49,11 +51,12 @@ fn step<'s>(s: &Stream<'s>, sizes: Sizes, mut p: Pair<'s>) -> Result<Pair<'s>> {
     };
     s.launch(make, (&mut p.epoch, &mut p.src, &mut p.count))?;
     let mut epoch = p.outbox.start();
-    epoch.put_counted(&p.src, &p.count, Slot(0).at(sizes.at))?;
+    epoch.put_counted(&p.src, &p.count, p.to.at(sizes.at))?;
     (p.inbox, p.outbox) = exchange(s, p.inbox, epoch)?;
+    let from = p.from;
     let note = move |came: &mut [u64], slots: Slots<'_, u64>, epoch: &mut [u64]| {
         let at = epoch[0] as usize * sizes.slot;
-        came[at..at + sizes.slot].copy_from_slice(slots.slot(0));
+        came[at..at + sizes.slot].copy_from_slice(slots.slot(from));
         epoch[0] += 1;
     };
     s.launch(note, (&mut p.came, p.inbox.view(), &mut p.epoch))?;
@@ -108,8 +111,9 @@ const EPOCHS: u64 = 2 * EAGER + REPLAYS;
 fn exchanged(world: &World, sizes: Sizes, buffers: Buffers) -> Result<Vec<u64>> {
     let peer = 1 - world.rank();
     stream!(let s = world.stream()?);
-    let window = Window::by_slot("counted").buffers(buffers);
-    let window = window.slot_from(peer, 0, sizes.slot).slot_to(peer, 0);
+    let mut window = SlotWindow::new("counted").buffers(buffers);
+    let from = window.slot_from(peer, 0, sizes.slot);
+    let to = window.slot_to(peer, 0);
     let (inbox, outbox) = window.open(&s)?;
     let mut p = Pair {
         src: Region::zeroed(world, sizes.src)?.on(&s)?,
@@ -118,6 +122,8 @@ fn exchanged(world: &World, sizes: Sizes, buffers: Buffers) -> Result<Vec<u64>> 
         came: Region::zeroed(world, EPOCHS as usize * sizes.slot)?.on(&s)?,
         inbox,
         outbox,
+        from,
+        to,
     };
     for _ in 0..EAGER {
         p = step(&s, sizes, p)?;
@@ -174,24 +180,27 @@ fn each_message_has_the_number_of_its_own_region() {
     let results = World::local(2, |world: World| -> Result<()> {
         let peer = 1 - world.rank();
         stream!(let s = world.stream()?);
-        let window = Window::by_slot("two").buffers(Buffers::Single);
-        let window = window.slot_from(peer, 0, 4).slot_from(peer, 1, 4);
-        let (mut inbox, mut outbox) = window.slot_to(peer, 0).slot_to(peer, 1).open(&s)?;
+        let mut window = SlotWindow::new("two").buffers(Buffers::Single);
+        let from_0 = window.slot_from(peer, 0, 4);
+        let from_1 = window.slot_from(peer, 1, 4);
+        let to_0 = window.slot_to(peer, 0);
+        let to_1 = window.slot_to(peer, 1);
+        let (mut inbox, mut outbox) = window.open(&s)?;
         let src = Region::from_slice(&world, &[1u64, 2, 3, 4])?.on(&s)?;
         let counts = Region::from_slice(&world, &[3u64, 1])?.on(&s)?;
         let mut epoch = outbox.start();
-        epoch.put_counted(&src, counts.slice(0..1)?, Slot(0))?;
-        epoch.put_counted(src.slice(1..4)?, counts.slice(1..2)?, Slot(1))?;
+        epoch.put_counted(&src, counts.slice(0..1)?, to_0)?;
+        epoch.put_counted(src.slice(1..4)?, counts.slice(1..2)?, to_1)?;
         (inbox, outbox) = exchange(&s, inbox, epoch)?;
         let slots = inbox.read(&s)?;
-        assert_eq!(slots.slot(0), [1, 2, 3, 0]);
-        assert_eq!(slots.slot(1), [2, 0, 0, 0]);
+        assert_eq!(slots.slot(from_0), [1, 2, 3, 0]);
+        assert_eq!(slots.slot(from_1), [2, 0, 0, 0]);
         // The same but for who counts.
         let mut epoch = outbox.start();
-        epoch.put_counted(&src, counts.slice(1..2)?, Slot(0))?;
-        epoch.put_counted(src.slice(1..4)?, counts.slice(0..1)?, Slot(1))?;
+        epoch.put_counted(&src, counts.slice(1..2)?, to_0)?;
+        epoch.put_counted(src.slice(1..4)?, counts.slice(0..1)?, to_1)?;
         (inbox, _) = exchange(&s, inbox, epoch)?;
-        assert_eq!(inbox.read(&s)?.slot(1), [2, 3, 4, 0]);
+        assert_eq!(inbox.read(&s)?.slot(from_1), [2, 3, 4, 0]);
         Ok(())
     });
     results.into_iter().for_each(|result| result.unwrap());
@@ -202,8 +211,11 @@ fn what_cannot_be_counted_is_refused_and_the_epoch_goes_on() {
     let results = World::local(2, |world: World| -> Result<()> {
         let peer = 1 - world.rank();
         stream!(let s = world.stream()?);
-        let window = Window::by_slot("refused");
-        let (inbox, outbox) = window.slot_from(peer, 0, 4).slot_to(peer, 0).open(&s)?;
+        let mut window = SlotWindow::new("refused");
+        let from = window.slot_from(peer, 0, 4);
+        let to = window.slot_to(peer, 0);
+        let (inbox, outbox) = window.open(&s)?;
+        let foreign = SlotWindow::new("never opened").slot_to(peer, 0);
         let src = Region::from_slice(&world, &[1u64, 2, 3, 4, 5])?.on(&s)?;
         let counts = Region::from_slice(&world, &[2u64, 1])?.on(&s)?;
         let every_second = Layout::strided(0, &[(2, 2)])?;
@@ -211,26 +223,26 @@ fn what_cannot_be_counted_is_refused_and_the_epoch_goes_on() {
         let mut epoch = outbox.start();
         let count = || counts.slice(0..1);
         for many in [0, 2] {
-            let refused = epoch.put_counted(src.slice(0..4)?, counts.slice(0..many)?, Slot(0));
+            let refused = epoch.put_counted(src.slice(0..4)?, counts.slice(0..many)?, to);
             let error = refused.unwrap_err().to_string();
             assert!(error.contains(&format!("the count has {many}")), "{error}");
         }
         // The most that there may be is what must fit.
-        let refused = epoch.put_counted(&src, count()?, Slot(0));
+        let refused = epoch.put_counted(&src, count()?, to);
         assert!(matches!(refused, Err(Error::OutOfBounds { .. })));
-        let refused = epoch.put_counted(src.slice(0..4)?, count()?, Slot(1));
-        assert!(matches!(refused, Err(Error::NoSuchSlot { slot: 1, .. })));
+        let refused = epoch.put_counted(src.slice(0..4)?, count()?, foreign);
+        assert!(matches!(refused, Err(Error::ForeignSlot { slot: 0, .. })));
         for refused in [
-            epoch.put_counted(src.with(&every_second)?, count()?, Slot(0)),
-            epoch.put_counted(src.slice(0..2)?, count()?, Slot(0).with(&every_second)),
-            epoch.put_counted(src.slice(0..4)?, counts.with(&one)?, Slot(0)),
+            epoch.put_counted(src.with(&every_second)?, count()?, to),
+            epoch.put_counted(src.slice(0..2)?, count()?, to.with(&every_second)),
+            epoch.put_counted(src.slice(0..4)?, counts.with(&one)?, to),
         ] {
             let error = refused.unwrap_err();
             assert!(error.to_string().contains("counted"), "{error}");
         }
-        epoch.put_counted(src.slice(1..5)?, count()?, Slot(0))?;
+        epoch.put_counted(src.slice(1..5)?, count()?, to)?;
         let (mut inbox, _) = exchange(&s, inbox, epoch)?;
-        assert_eq!(inbox.read(&s)?.slot(0), [2, 3, 0, 0]);
+        assert_eq!(inbox.read(&s)?.slot(from), [2, 3, 0, 0]);
         Ok(())
     });
     results.into_iter().for_each(|result| result.unwrap());

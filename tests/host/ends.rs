@@ -1,7 +1,7 @@
 //! Windows that come to the end of their counters: as if they had had nearly all epochs that these hold.
 
 use tidegate::prelude::*;
-use tidegate::{Barrier, Buffers, BySlot, Error, Group, Host, try_exchange};
+use tidegate::{Barrier, Buffers, Error, Group, Host, try_exchange};
 
 /// The most epochs of a window.
 const MOST: u64 = (1 << 36) - (1 << 20);
@@ -14,13 +14,18 @@ fn is_last(error: &Error) -> bool {
 }
 
 /// From each of two ranks to the other.
-fn pair(world: &World, buffers: Buffers, left: u64) -> Window<u64, BySlot> {
+fn pair(world: &World, buffers: Buffers, left: u64) -> SlotWindow<u64> {
     let other = 1 - world.rank();
-    Window::by_slot("last")
-        .buffers(buffers)
-        .slot_from(other, 0, 3)
-        .slot_to(other, 0)
-        .after_epochs(MOST - left)
+    let window = SlotWindow::new("last").buffers(buffers);
+    let mut window = window.after_epochs(MOST - left);
+    window.slot_from(other, 0, 3);
+    window.slot_to(other, 0);
+    window
+}
+
+/// The one slot of such a window.
+fn first(outbox: &Outbox<'_, u64>) -> Out<u64> {
+    outbox.slots().next().expect("there is one")
 }
 
 type Halves<'s> = (Inbox<'s, u64>, Outbox<'s, u64>);
@@ -30,11 +35,13 @@ fn turn<'s>(s: &Stream<'s>, (inbox, outbox): Halves<'s>, number: u64) -> Result<
     let other = 1 - s.world().rank() as u64;
     let src = Region::from_slice(s.world(), &[number + s.world().rank() as u64; 3])?.on(s)?;
     let exposed = inbox.post(s)?;
+    let to = first(&outbox);
     let mut epoch = outbox.start();
-    epoch.put(&src, Slot(0))?;
+    epoch.put(&src, to)?;
     let outbox = epoch.complete(s)?;
     let mut inbox = exposed.wait(s)?;
-    assert_eq!(inbox.read(s)?.slot(0), [number + other; 3]);
+    let came = inbox.read(s)?;
+    assert!(came.iter().all(|slot| slot == [number + other; 3]));
     Ok((inbox, outbox))
 }
 
@@ -64,7 +71,8 @@ fn all_ranks_refuse_the_same_epoch() {
             assert!(is_last(&refused.error), "{}", refused.error);
             let (mut inbox, epoch) = refused.value;
             let came = inbox.read(&s).unwrap();
-            assert_eq!(came.slot(0), [41 - world.rank() as u64; 3]);
+            let last = [41 - world.rank() as u64; 3];
+            assert!(came.iter().all(|slot| slot == last));
             drop((inbox, epoch));
             s.synchronize().unwrap();
 
@@ -93,8 +101,9 @@ fn replays_count() {
         let (graph, lent) = s
             .capture((halves, src), |s, ((mut inbox, mut outbox), src)| {
                 for _ in 0..3 {
+                    let to = first(&outbox);
                     let mut epoch = outbox.start();
-                    epoch.put(&src, Slot(0))?;
+                    epoch.put(&src, to)?;
                     (inbox, outbox) = exchange(s, inbox, epoch)?;
                 }
                 Ok(((inbox, outbox), src))
@@ -128,9 +137,10 @@ fn replays_count() {
 fn a_dropped_group_of_which_one_member_is_at_its_end_revokes() {
     World::<Host>::local(3, |world| {
         stream!(let s = world.stream().unwrap());
-        let window = Window::<u64, BySlot>::by_slot("last").after_epochs(MOST - 1);
+        let mut window = SlotWindow::<u64>::new("last").after_epochs(MOST - 1);
         if world.rank() != 0 {
-            let (inbox, _outbox) = window.slot_from(0, 0, 0).open(&s).unwrap();
+            window.slot_from(0, 0, 0);
+            let (inbox, _outbox) = window.open(&s).unwrap();
             let waited = inbox.post(&s).unwrap().wait(&s);
             let ended = s.synchronize();
             match world.rank() {
@@ -143,7 +153,9 @@ fn a_dropped_group_of_which_one_member_is_at_its_end_revokes() {
             }
             return;
         }
-        let (_inbox, outbox) = window.slot_to(1, 0).slot_to(2, 0).open(&s).unwrap();
+        window.slot_to(1, 0);
+        window.slot_to(2, 0);
+        let (_inbox, outbox) = window.open(&s).unwrap();
         let one = outbox.start_with(&Group::new([1])).unwrap();
         let outbox = one.complete(&s).unwrap();
         s.synchronize().unwrap();

@@ -5,13 +5,25 @@ use tidegate::window::Tested;
 use tidegate::{Buffers, Error};
 
 /// A window of one number, from each of these ranks to each of those.
-fn window(from: &[usize], to: &[usize]) -> Window<u64, tidegate::BySlot> {
-    let window = Window::by_slot("w").buffers(Buffers::Double);
-    let window = from
-        .iter()
-        .fold(window, |window, rank| window.slot_from(*rank, 0, 1));
-    to.iter()
-        .fold(window, |window, rank| window.slot_to(*rank, 0))
+fn window(from: &[usize], to: &[usize]) -> SlotWindow<u64> {
+    let mut window = SlotWindow::new("w").buffers(Buffers::Double);
+    for rank in from {
+        window.slot_from(*rank, 0, 1);
+    }
+    for rank in to {
+        window.slot_to(*rank, 0);
+    }
+    window
+}
+
+/// The one slot that leads out of such a window.
+fn way(outbox: &Outbox<'_, u64>) -> Out<u64> {
+    outbox.slots().next().expect("there is one")
+}
+
+/// The number in its one inbound slot.
+fn came(slots: Slots<'_, u64>) -> u64 {
+    slots.iter().next().expect("there is one")[0]
 }
 
 fn next(number: &mut [u64]) {
@@ -29,8 +41,9 @@ fn all_ways_to_expose_follow_each_other() {
             let mut number = Region::zeroed(&world, 1)?.on(&s)?;
             for _ in 0..4 * TIMES {
                 s.launch(next, &mut number)?;
+                let to = way(&outbox);
                 let mut epoch = outbox.start();
-                epoch.put(&number, Slot(0))?;
+                epoch.put(&number, to)?;
                 outbox = epoch.complete(&s)?;
             }
             return s.synchronize();
@@ -38,7 +51,7 @@ fn all_ways_to_expose_follow_each_other() {
         let (mut inbox, outbox) = window(&[0], &[]).open(&s)?;
         let mut outbox = Some(outbox);
         let from = Group::new([0]);
-        let mut came = 0;
+        let mut puts = 0;
         for turn in 0..4 * TIMES {
             inbox = match turn % 4 {
                 0 => inbox.expose(&s)?,
@@ -60,8 +73,8 @@ fn all_ways_to_expose_follow_each_other() {
                     inbox
                 }
             };
-            came += 1;
-            assert_eq!(inbox.read(&s)?.slot(0), [came], "turn {turn}");
+            puts += 1;
+            assert_eq!(came(inbox.read(&s)?), puts, "turn {turn}");
         }
         Ok(())
     });
@@ -76,8 +89,9 @@ fn a_refused_exposure_loses_nothing() {
         if world.rank() == 0 {
             let (_inbox, outbox) = window(&[], &[1]).open(&s)?;
             let number = Region::from_slice(&world, &[7u64])?.on(&s)?;
+            let to = way(&outbox);
             let mut epoch = outbox.start();
-            epoch.put(&number, Slot(0))?;
+            epoch.put(&number, to)?;
             let _ = epoch.complete(&s)?;
             return s.synchronize();
         }
@@ -85,7 +99,7 @@ fn a_refused_exposure_loses_nothing() {
         let refused = inbox.try_expose_to(&s, &Group::new([1])).err().unwrap();
         assert!(matches!(refused.error, Error::NotInGroup { rank: 1, .. }));
         let mut inbox = refused.value.expose(&s)?;
-        assert_eq!(inbox.read(&s)?.slot(0), [7]);
+        assert_eq!(came(inbox.read(&s)?), 7);
         Ok(())
     });
     results.into_iter().for_each(|result| result.unwrap());
@@ -109,14 +123,15 @@ fn to_oneself() {
             };
             for turn in 1..=6 {
                 s.launch(next, &mut number)?;
+                let to = way(&outbox);
                 let mut epoch = outbox.start();
-                epoch.put(&number, Slot(0))?;
+                epoch.put(&number, to)?;
                 outbox = epoch.complete(&s)?;
                 inbox = match &graph {
                     None => inbox.expose(&s)?,
                     Some(graph) => graph.replay(&s, inbox, 1)?,
                 };
-                assert_eq!(inbox.read(&s)?.slot(0), [turn]);
+                assert_eq!(came(inbox.read(&s)?), turn);
             }
             Ok(())
         });

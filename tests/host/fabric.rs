@@ -93,8 +93,8 @@ fn scattered_puts_arrive_before_their_signal() {
     fn fill(x: &mut [u64]) {
         x.iter_mut().for_each(|x| *x += 1);
     }
-    fn check(inbox: Slots<'_, u64>, x: &[u64]) {
-        let seen = inbox.slot(0);
+    fn check(inbox: Slots<'_, u64>, from: In<u64>, x: &[u64]) {
+        let seen = inbox.slot(from);
         for (at, value) in seen.iter().enumerate() {
             let expected = if at % 2 == 0 { x[0] } else { 0 };
             assert_eq!(*value, expected, "element {at}");
@@ -114,8 +114,9 @@ fn scattered_puts_arrive_before_their_signal() {
             |world: World| {
                 let peer = 1 - world.rank();
                 stream!(let s = world.stream().unwrap());
-                let window = Window::<u64, _>::by_slot("w");
-                let window = window.slot_from(peer, 0, 33).slot_to(peer, 0);
+                let mut window = SlotWindow::<u64>::new("w");
+                let from = window.slot_from(peer, 0, 33);
+                let to = window.slot_to(peer, 0);
                 let (mut inbox, mut outbox) = window.open(&s).unwrap();
                 let mut x = Region::<u64, _>::zeroed(&world, 17)
                     .unwrap()
@@ -125,9 +126,9 @@ fn scattered_puts_arrive_before_their_signal() {
                 for _ in 0..10 {
                     s.launch(fill, &mut x).unwrap();
                     let mut epoch = outbox.start();
-                    epoch.put(&x, Slot(0).with(&layout)).unwrap();
+                    epoch.put(&x, to.with(&layout)).unwrap();
                     (inbox, outbox) = exchange(&s, inbox, epoch).unwrap();
-                    s.launch(check, (inbox.view(), &x)).unwrap();
+                    s.launch(check, (inbox.view(), from, &x)).unwrap();
                 }
                 s.synchronize().unwrap();
                 drop((inbox, outbox));
@@ -150,9 +151,10 @@ fn a_broken_wire_ends_the_waits_of_its_peers() {
             let rounds = |name, breaks: bool| -> Result<()> {
                 stream!(let s = world.stream()?);
                 // No limit.
-                let mut window = Window::<u64, _>::by_slot(name);
+                let mut window = SlotWindow::<u64>::new(name);
                 for rank in &others {
-                    window = window.slot_from(*rank, 0, 9).slot_to(*rank, 0);
+                    window.slot_from(*rank, 0, 9);
+                    window.slot_to(*rank, 0);
                 }
                 let (mut inbox, mut outbox) = window.open(&s)?;
                 let src = Region::<u64, _>::zeroed(&world, 9)?.on(&s)?;
@@ -160,9 +162,11 @@ fn a_broken_wire_ends_the_waits_of_its_peers() {
                     if breaks && round == 10 {
                         net.break_wire(1);
                     }
+                    let slots = outbox.slots();
                     let mut epoch = outbox.start();
-                    epoch.put(&src, Slot(0))?;
-                    epoch.put(&src, Slot(1))?;
+                    for to in slots {
+                        epoch.put(&src, to)?;
+                    }
                     (inbox, outbox) = exchange(&s, inbox, epoch)?;
                     s.synchronize()?;
                 }
@@ -234,20 +238,22 @@ fn rounds(world: &World, seed: u64, limit: Duration) -> Result<()> {
     let peer = 1 - world.rank();
     stream!(let s = world.stream()?);
     let buffers = BUFFERS[(seed % 2) as usize];
-    let window = Window::<u64, _>::by_slot("faulty")
+    let mut window = SlotWindow::<u64>::new("faulty")
         .buffers(buffers)
         .fail_after(limit);
-    let (mut inbox, mut outbox) = window.slot_from(peer, 0, 9).slot_to(peer, 0).open(&s)?;
+    let from = window.slot_from(peer, 0, 9);
+    let to = window.slot_to(peer, 0);
+    let (mut inbox, mut outbox) = window.open(&s)?;
     let mut src = Region::<u64, _>::zeroed(world, 9)?.on(&s)?;
     let mut wrong = Region::<u64, _>::zeroed(world, 1)?.on(&s)?;
     for _ in 0..8 {
         s.launch(|x: &mut [u64]| x.iter_mut().for_each(|x| *x += 1), &mut src)?;
         let mut epoch = outbox.start();
-        epoch.put(&src, Slot(0))?;
+        epoch.put(&src, to)?;
         (inbox, outbox) = exchange(&s, inbox, epoch)?;
         s.launch(
-            |inbox: Slots<'_, u64>, src: &[u64], wrong: &mut [u64]| {
-                wrong[0] += inbox.slot(0).iter().filter(|x| **x != src[0]).count() as u64;
+            move |inbox: Slots<'_, u64>, src: &[u64], wrong: &mut [u64]| {
+                wrong[0] += inbox.slot(from).iter().filter(|x| **x != src[0]).count() as u64;
             },
             (inbox.view(), &src, &mut wrong),
         )?;
@@ -343,22 +349,24 @@ fn a_put_to_a_window_that_was_dropped_touches_nothing_else() {
         |rank| nic(&net, rank, &options),
         |world: World| {
             stream!(let s = world.stream().unwrap());
-            let window = Window::<u64, _>::by_slot("w");
+            let mut window = SlotWindow::<u64>::new("w");
             if world.rank() == 1 {
-                drop(window.slot_from(0, 0, 16).open(&s).unwrap());
+                window.slot_from(0, 0, 16);
+                drop(window.open(&s).unwrap());
                 s.synchronize().unwrap();
                 world.gather("dropped", Vec::new()).unwrap();
                 world.gather("put", Vec::new()).unwrap();
                 return;
             }
-            let (_inbox, outbox) = window.slot_to(1, 0).open(&s).unwrap();
+            let to = window.slot_to(1, 0);
+            let (_inbox, outbox) = window.open(&s).unwrap();
             let mut x = Region::from_slice(&world, &[7; 16])
                 .unwrap()
                 .on(&s)
                 .unwrap();
             world.gather("dropped", Vec::new()).unwrap();
             let mut epoch = outbox.start();
-            epoch.put(&x, Slot(0)).unwrap();
+            epoch.put(&x, to).unwrap();
             drop(epoch.complete(&s).unwrap());
             // Behind the NIC.
             s.launch(|x: &mut [u64]| x.fill(0), &mut x).unwrap();
@@ -389,17 +397,18 @@ fn memory_of_windows_that_are_gone_goes() {
                 let other = Region::<u64, _>::zeroed(&world, 9).unwrap();
                 let other = other.on(&s).unwrap();
                 for buffers in BUFFERS.into_iter().cycle().take(WINDOWS) {
-                    let mut window = Window::<u64, _>::by_slot("w").buffers(buffers);
-                    for rank in 0..3 {
-                        for key in 0..2 {
-                            window = window.slot_from(rank, key, 9).slot_to(rank, key);
-                        }
-                    }
+                    let mut window = SlotWindow::<u64>::new("w").buffers(buffers);
+                    let to = [0, 1, 2].map(|rank| {
+                        [0, 1].map(|key| {
+                            window.slot_from(rank, key, 9);
+                            window.slot_to(rank, key)
+                        })
+                    });
                     let (inbox, outbox) = window.open(&s).unwrap();
                     let mut epoch = outbox.start();
-                    for slot in 0..3 {
-                        epoch.put(&src, Slot(2 * slot)).unwrap();
-                        epoch.put(&other, Slot(2 * slot + 1)).unwrap();
+                    for [one, another] in to {
+                        epoch.put(&src, one).unwrap();
+                        epoch.put(&other, another).unwrap();
                     }
                     drop(exchange(&s, inbox, epoch).unwrap());
                     s.synchronize().unwrap();
@@ -435,11 +444,12 @@ fn memory_that_a_failed_stream_has_exposed_stays() {
         2,
         |rank| nic(&net, rank, &options),
         |world: World| {
-            let window = Window::<u64, _>::by_slot("w").buffers(Buffers::Single);
+            let mut window = SlotWindow::<u64>::new("w").buffers(Buffers::Single);
             if world.rank() == 1 {
                 let run = || -> Result<()> {
                     stream!(let s = world.stream()?);
-                    let (inbox, _outbox) = window.slot_from(0, 0, 16).open(&s)?;
+                    window.slot_from(0, 0, 16);
+                    let (inbox, _outbox) = window.open(&s)?;
                     let mut x = Region::<u64, _>::zeroed(&world, 1)?.on(&s)?;
                     let exposed = inbox.post(&s)?;
                     s.launch(|_: &mut [u64]| panic!("on purpose"), &mut x)?;
@@ -454,13 +464,14 @@ fn memory_that_a_failed_stream_has_exposed_stays() {
                 return;
             }
             stream!(let s = world.stream().unwrap());
-            let (_inbox, outbox) = window.slot_to(1, 0).open(&s).unwrap();
+            let to = window.slot_to(1, 0);
+            let (_inbox, outbox) = window.open(&s).unwrap();
             let x = Region::from_slice(&world, &[7u64; 16]).unwrap();
             let x = x.on(&s).unwrap();
             world.gather("dropped", Vec::new()).unwrap();
             std::thread::sleep(Duration::from_millis(100));
             let mut epoch = outbox.start();
-            epoch.put(&x, Slot(0)).unwrap();
+            epoch.put(&x, to).unwrap();
             drop(epoch.complete(&s).unwrap());
             // Not before the NIC has sent it.
             x.into_host(&s).unwrap();

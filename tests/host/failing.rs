@@ -78,15 +78,17 @@ fn exchanges(
 ) -> Result<()> {
     let peer = 1 - world.rank();
     stream!(let s = world.stream()?);
-    let mut window = Window::<u64, _>::by_slot(name).buffers(Buffers::Double);
+    let mut window = SlotWindow::<u64>::new(name).buffers(Buffers::Double);
     if let Some(limit) = limit {
         window = window.fail_after(limit);
     }
-    let (mut inbox, mut outbox) = window.slot_from(peer, 0, len).slot_to(peer, 0).open(&s)?;
+    window.slot_from(peer, 0, len);
+    let to = window.slot_to(peer, 0);
+    let (mut inbox, mut outbox) = window.open(&s)?;
     let src = Region::<u64, _>::zeroed(world, len)?.on(&s)?;
     for _ in 0..epochs {
         let mut epoch = outbox.start();
-        epoch.put(&src, Slot(0))?;
+        epoch.put(&src, to)?;
         (inbox, outbox) = exchange(&s, inbox, epoch)?;
         s.launch(
             |_: Slots<'_, u64>| {
@@ -205,8 +207,9 @@ fn a_budget_that_is_too_small() {
         exchanges(&world, "one by one", 9, 100, None, &LOOKS).unwrap();
         let peer = 1 - world.rank();
         stream!(let s = world.stream().unwrap());
-        let window = Window::<u64, _>::by_slot("two");
-        let window = window.slot_from(peer, 0, 1).slot_to(peer, 0);
+        let mut window = SlotWindow::<u64>::new("two");
+        window.slot_from(peer, 0, 1);
+        let to = window.slot_to(peer, 0);
         let (inbox, outbox) = window.open(&s).unwrap();
         let src = Region::<u64, _>::zeroed(&world, 1).unwrap().on(&s).unwrap();
         let lent = (src, inbox, outbox);
@@ -214,7 +217,7 @@ fn a_budget_that_is_too_small() {
             .capture(lent, |s, (src, mut inbox, mut outbox)| {
                 for _ in 0..2 {
                     let mut epoch = outbox.start();
-                    epoch.put(&src, Slot(0))?;
+                    epoch.put(&src, to)?;
                     (inbox, outbox) = exchange(s, inbox, epoch)?;
                 }
                 Ok((src, inbox, outbox))

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tidegate::error::{Awaited, Cause};
 use tidegate::prelude::*;
-use tidegate::{Buffers, BySlot, Error, Rejected, try_exchange};
+use tidegate::{Buffers, Error, Rejected, try_exchange};
 
 /// A job of one rank.
 fn alone(program: impl Fn(&World) -> Result<()> + Sync) {
@@ -21,8 +21,10 @@ const LONG: Duration = Duration::from_secs(30);
 fn window<'s>(s: &Stream<'s>, buffers: Buffers) -> Result<(Inbox<'s, u64>, Outbox<'s, u64>)> {
     static OPENED: AtomicUsize = AtomicUsize::new(0);
     let name = format!("w{}", OPENED.fetch_add(1, Relaxed));
-    let window = Window::by_slot(&name).buffers(buffers).fail_after(LONG);
-    window.slot_from(0, 0, 1).slot_to(0, 0).open(s)
+    let mut window = SlotWindow::new(&name).buffers(buffers).fail_after(LONG);
+    window.slot_from(0, 0, 1);
+    window.slot_to(0, 0);
+    window.open(s)
 }
 
 /// What a call gives back that would have waited for this.
@@ -42,9 +44,15 @@ fn complete<'s>(
     outbox: Outbox<'s, u64>,
     number: &Region<u64, On<'s>>,
 ) -> Result<Outbox<'s, u64>> {
+    let to = outbox.slots().next().expect("there is one");
     let mut epoch = outbox.start();
-    epoch.put(number, Slot(0))?;
+    epoch.put(number, to)?;
     epoch.complete(s)
+}
+
+/// The number that has come.
+fn came(slots: Slots<'_, u64>) -> u64 {
+    slots.iter().next().expect("there is one")[0]
 }
 
 #[test]
@@ -58,12 +66,12 @@ fn exposing_whole_before_the_own_complete() {
         let inbox = refused(inbox.try_expose(&s), Awaited::Completion);
         let exposed = inbox.expose_to(&s, &nobody)?.post(&s)?;
         let _outbox = complete(&s, outbox, &number)?;
-        assert_eq!(exposed.wait(&s)?.read(&s)?.slot(0), [7]);
+        assert_eq!(came(exposed.wait(&s)?.read(&s)?), 7);
         let (inbox, outbox) = window(&s, Buffers::Double)?;
         let inbox = refused(inbox.try_expose(&s), Awaited::Completion);
         let _outbox = complete(&s, outbox, &number)?;
         let mut inbox = inbox.expose(&s)?;
-        assert_eq!(inbox.read(&s)?.slot(0), [7]);
+        assert_eq!(came(inbox.read(&s)?), 7);
         // That complete has been used.
         let _ = refused(
             inbox.try_expose_to(&s, &Group::new([0])),
@@ -83,7 +91,7 @@ fn waiting_before_the_own_complete() {
             let exposed = refused(inbox.post(&s)?.try_wait(&s), Awaited::Completion);
             let outbox = complete(&s, outbox, &number)?;
             let mut inbox = exposed.wait(&s)?;
-            assert_eq!(inbox.read(&s)?.slot(0), [7]);
+            assert_eq!(came(inbox.read(&s)?), 7);
             // Nobody can complete any more.
             drop(outbox);
             let _exposed = refused(inbox.post(&s)?.try_wait(&s), Awaited::Completion);
@@ -104,7 +112,7 @@ fn exchanging_without_completing_towards_oneself() {
         let (inbox, epoch) = refused(try_exchange(&s, inbox, epoch), Awaited::Completion);
         let outbox = complete(&s, epoch.complete(&s)?, &number)?;
         let (mut inbox, outbox) = exchange(&s, inbox, outbox.start_with(&nobody)?)?;
-        assert_eq!(inbox.read(&s)?.slot(0), [7]);
+        assert_eq!(came(inbox.read(&s)?), 7);
         let _ = exchange(&s, inbox, outbox.start())?;
         s.synchronize()
     });
@@ -126,7 +134,7 @@ fn exchanging_by_halves_of_two_windows() {
         let (here, epoch) = refused(try_exchange(&s, here, epoch), Awaited::Exposure);
         let other = other.post(&s)?;
         let (mut here, _other_out) = exchange(&s, here, epoch)?;
-        assert_eq!(here.read(&s)?.slot(0), [7]);
+        assert_eq!(came(here.read(&s)?), 7);
         let _ = other.wait(&s)?;
         let _ = exchange(&s, here, out.start())?;
         s.synchronize()
@@ -148,7 +156,7 @@ fn halves_on_two_streams_wait_for_each_other() {
             outbox = complete(&t, outbox, &number)?;
         }
         inbox = inbox.expose(&s)?.expose(&s)?;
-        assert_eq!(inbox.read(&s)?.slot(0), [7]);
+        assert_eq!(came(inbox.read(&s)?), 7);
         t.synchronize()
     });
 }
@@ -173,7 +181,7 @@ fn bringing_halves_together_while_one_waits_for_the_other() {
                     exposed
                 }
             };
-            assert_eq!(exposed.wait(&s)?.read(&s)?.slot(0), [7]);
+            assert_eq!(came(exposed.wait(&s)?.read(&s)?), 7);
             // The inbox waits for a complete.
             let (inbox, outbox) = window(&s, Buffers::Double)?;
             let outbox = s.hand_off(outbox, &t)?;
@@ -193,7 +201,7 @@ fn bringing_halves_together_while_one_waits_for_the_other() {
             let inbox = s.hand_off(inbox, &t)?;
             stream!(let u = world.stream()?);
             let (mut inbox, _outbox) = t.hand_off((inbox, outbox), &u)?;
-            assert_eq!(inbox.read(&u)?.slot(0), [7]);
+            assert_eq!(came(inbox.read(&u)?), 7);
         }
         Ok(())
     });
@@ -243,7 +251,7 @@ fn waiting_for_a_half_that_was_dropped_on_another_stream() {
         let outbox = complete(&t, s.hand_off(outbox, &t)?, &number)?;
         drop(outbox.start().complete(&t)?);
         let mut inbox = inbox.expose(&s)?;
-        assert_eq!(inbox.read(&s)?.slot(0), [7]);
+        assert_eq!(came(inbox.read(&s)?), 7);
         let inbox = refused(exposes.try_replay(&s, inbox, 2), Awaited::Completion);
         let inbox = exposes.replay(&s, inbox, 1)?;
         let inbox = refused(exposes.try_replay(&s, inbox, 1), Awaited::Completion);
@@ -268,7 +276,7 @@ fn waiting_for_a_half_that_was_dropped_on_another_stream() {
         let inbox = s.hand_off(inbox, &u)?;
         let inbox = refused(u.try_hand_off(inbox, &t), Awaited::Exposure);
         let exposed = u.hand_off(inbox.post(&u)?, &t)?;
-        assert_eq!(exposed.wait(&t)?.read(&t)?.slot(0), [7]);
+        assert_eq!(came(exposed.wait(&t)?.read(&t)?), 7);
         Ok(())
     });
 }
@@ -373,7 +381,7 @@ fn recordings_of_one_half() {
         let exposed = refused(exposed.try_wait(&s), Awaited::Completion);
         let (outbox, number) = completes.replay(&s, lent, 1)?;
         let mut inbox = exposed.wait(&s)?;
-        assert_eq!(inbox.read(&s)?.slot(0), [7]);
+        assert_eq!(came(inbox.read(&s)?), 7);
         // What has been recorded makes nobody blind for the rest.
         let epoch = refused(outbox.start().try_complete(&s), Awaited::Exposure);
         let exposed = inbox.post(&s)?;
@@ -456,19 +464,18 @@ fn recordings_of_both_halves() {
 fn all_to_all(
     ranks: usize,
     buffers: Buffers,
-    program: impl Fn(&World, Declared) -> Result<()> + Sync,
+    program: impl Fn(&World, SlotWindow<u64>) -> Result<()> + Sync,
 ) {
     let results = World::local(ranks, |world: World| {
-        let window = (0..ranks).fold(Window::by_slot("w").buffers(buffers), |window, origin| {
-            window.slot_from(origin, 0, 1)
-        });
-        let to = |window: Declared, target| window.slot_to(target, 0);
-        program(&world, (0..ranks).fold(window, to))
+        let mut window = SlotWindow::new("w").buffers(buffers);
+        for rank in 0..ranks {
+            window.slot_from(rank, 0, 1);
+            window.slot_to(rank, 0);
+        }
+        program(&world, window)
     });
     results.into_iter().for_each(|result| result.unwrap());
 }
-
-type Declared = Window<u64, BySlot>;
 
 /// Puts a number to all ranks.
 fn put_to_all<'s>(
@@ -476,10 +483,10 @@ fn put_to_all<'s>(
     outbox: Outbox<'s, u64>,
     number: &Region<u64, On<'s>>,
 ) -> Result<Outbox<'s, u64>> {
-    let targets = outbox.slots() as u32;
+    let slots = outbox.slots();
     let mut epoch = outbox.start();
-    for target in 0..targets {
-        epoch.put(number, Slot(target))?;
+    for to in slots {
+        epoch.put(number, to)?;
     }
     epoch.complete(s)
 }
@@ -501,7 +508,7 @@ fn several_ranks_that_are_their_own_origins_too() {
                 outbox = put_to_all(&s, outbox, &number)?;
                 inbox = exposed.wait(&s)?;
                 let seen = inbox.read(&s)?;
-                assert!((0..RANKS).all(|origin| seen.slot(origin) == [turn]));
+                assert!(seen.iter().all(|slot| slot == [turn]));
             }
             let (graph, mut lent) = s.capture((inbox, outbox), |s, (inbox, outbox)| {
                 exchange(s, inbox, outbox.start())
@@ -555,7 +562,7 @@ fn refusals_while_others_go_on() {
         let (inbox, outbox) = exchange(&s, inbox, epoch)?;
         let outbox = put_to_all(&s, outbox, &number)?;
         let mut inbox = inbox.expose(&s)?;
-        assert!((0..2).all(|origin| inbox.read(&s).unwrap().slot(origin) == [7]));
+        assert!(inbox.read(&s)?.iter().all(|slot| slot == [7]));
         // The other rank waits for this one, which waits for nobody.
         let exposed = refused(inbox.post(&s)?.try_wait(&s), Awaited::Completion);
         let _outbox = outbox.start().complete(&s)?;

@@ -59,8 +59,9 @@ fn wrong(
         Shape::Strided(len) => (len, 1, 2),
         Shape::Gathered(len) => (len, 2, 1),
     };
-    let window = Window::<u64, _>::by_slot("order").buffers(buffers);
-    let window = window.slot_from(peer, 0, len * there).slot_to(peer, 0);
+    let mut window = SlotWindow::<u64>::new("order").buffers(buffers);
+    let from = window.slot_from(peer, 0, len * there);
+    let way = window.slot_to(peer, 0);
     let (mut inbox, mut outbox) = window.open(&s)?;
     let mut src = Region::<u64, _>::zeroed(world, len * here)?.on(&s)?;
     let mut wrong = Region::<u64, _>::zeroed(world, 1)?.on(&s)?;
@@ -82,15 +83,15 @@ fn wrong(
         )?;
         let mut epoch = outbox.start();
         match shape {
-            Shape::Linear(_) => epoch.put(&src, Slot(0))?,
-            Shape::Counted(_) => epoch.put_counted(&src, &count, Slot(0))?,
-            Shape::Strided(_) => epoch.put(&src, Slot(0).with(&layout))?,
-            Shape::Gathered(_) => epoch.put(src.with(&layout)?, Slot(0))?,
+            Shape::Linear(_) => epoch.put(&src, way)?,
+            Shape::Counted(_) => epoch.put_counted(&src, &count, way)?,
+            Shape::Strided(_) => epoch.put(&src, way.with(&layout))?,
+            Shape::Gathered(_) => epoch.put(src.with(&layout)?, way)?,
         };
         (inbox, outbox) = exchange(&s, inbox, epoch)?;
         s.launch(
             move |inbox: Slots<'_, u64>, src: &[u64], wrong: &mut [u64]| {
-                let seen = inbox.slot(0).iter().step_by(there).take(some(src[0]));
+                let seen = inbox.slot(from).iter().step_by(there).take(some(src[0]));
                 wrong[0] += seen.filter(|x| **x != src[0]).count() as u64;
             },
             (inbox.view(), &src, &mut wrong),
@@ -393,6 +394,8 @@ struct Ends<'s> {
     seen: Region<u64, On<'s>>,
     inbox: Inbox<'s, u64>,
     outbox: Outbox<'s, u64>,
+    from: In<u64>,
+    to: Out<u64>,
 }
 
 fn step<'s>(s: &Stream<'s>, ends: Ends<'s>) -> Result<Ends<'s>> {
@@ -401,14 +404,16 @@ fn step<'s>(s: &Stream<'s>, ends: Ends<'s>) -> Result<Ends<'s>> {
         mut seen,
         inbox,
         outbox,
+        from,
+        to,
     } = ends;
     s.launch(|x: &mut [u64]| x[0] += 1, &mut src)?;
     let mut epoch = outbox.start();
-    epoch.put(&src, Slot(0))?;
+    epoch.put(&src, to)?;
     let (inbox, outbox) = exchange(s, inbox, epoch)?;
     s.launch(
-        |inbox: Slots<'_, u64>, src: &[u64], seen: &mut [u64]| {
-            seen[0] += u64::from(inbox.slot(0)[0] == src[0]);
+        move |inbox: Slots<'_, u64>, src: &[u64], seen: &mut [u64]| {
+            seen[0] += u64::from(inbox.slot(from)[0] == src[0]);
         },
         (inbox.view(), &src, &mut seen),
     )?;
@@ -417,6 +422,8 @@ fn step<'s>(s: &Stream<'s>, ends: Ends<'s>) -> Result<Ends<'s>> {
         seen,
         inbox,
         outbox,
+        from,
+        to,
     })
 }
 
@@ -427,15 +434,16 @@ fn alone(world: &World, recorded: bool, epochs: u64, count: &AtomicU64) -> Resul
     const BURST: u64 = 250;
     let peer = 1 - world.rank();
     stream!(let s = world.stream()?);
-    let window = Window::by_slot("alone")
-        .slot_from(peer, 0, 1)
-        .slot_to(peer, 0);
+    let mut window = SlotWindow::new("alone");
+    let (from, to) = (window.slot_from(peer, 0, 1), window.slot_to(peer, 0));
     let (inbox, outbox) = window.open(&s)?;
     let mut ends = Ends {
         src: Region::zeroed(world, 1)?.on(&s)?,
         seen: Region::zeroed(world, 1)?.on(&s)?,
         inbox,
         outbox,
+        from,
+        to,
     };
     let graph;
     (graph, ends) = s.capture(ends, step)?;

@@ -19,10 +19,12 @@ const LONG: Duration = Duration::from_secs(20);
 /// A window from both ranks to both, or to the other one only.
 fn window<'s>(name: &str, with_myself: bool, s: &Stream<'s>) -> Result<Halves<'s>> {
     let me = s.world().rank();
-    let mut window = Window::by_slot(name).buffers(Buffers::Single);
-    window = window.slot_from(1 - me, 0, 1).slot_to(1 - me, 0);
+    let mut window = SlotWindow::new(name).buffers(Buffers::Single);
+    window.slot_from(1 - me, 0, 1);
+    window.slot_to(1 - me, 0);
     if with_myself && me == 1 {
-        window = window.slot_from(me, 0, 1).slot_to(me, 0);
+        window.slot_from(me, 0, 1);
+        window.slot_to(me, 0);
     }
     window.fail_after(LONG).open(s)
 }
@@ -133,16 +135,18 @@ fn an_epoch_that_overlaps() {
     let overlaps = |error: &Error| matches!(error, Error::Overlap { .. });
     is_told(false, |s, (_inbox, outbox)| {
         let x = region(s).unwrap();
+        let to = outbox.slots().next().expect("there is one");
         let mut epoch = outbox.start();
-        epoch.put(&x, Slot(0)).unwrap();
-        epoch.put(&x, Slot(0)).unwrap();
+        epoch.put(&x, to).unwrap();
+        epoch.put(&x, to).unwrap();
         failed(epoch.complete(s), overlaps)
     });
     is_told(false, |s, (inbox, outbox)| {
         let x = region(s).unwrap();
+        let to = outbox.slots().next().expect("there is one");
         let mut epoch = outbox.start();
-        epoch.put(&x, Slot(0)).unwrap();
-        epoch.put(&x, Slot(0)).unwrap();
+        epoch.put(&x, to).unwrap();
+        epoch.put(&x, to).unwrap();
         failed(exchange(s, inbox, epoch), overlaps)
     });
 }
@@ -297,9 +301,10 @@ fn an_earlier_cause_stays() {
     let causes = World::local(3, |world: World| {
         stream!(let s = world.stream().unwrap());
         let others = (0..3).filter(|rank| *rank != world.rank());
-        let mut window = Window::<u64, _>::by_slot("w").fail_after(LONG);
+        let mut window = SlotWindow::<u64>::new("w").fail_after(LONG);
         for other in others {
-            window = window.slot_from(other, 0, 1).slot_to(other, 0);
+            window.slot_from(other, 0, 1);
+            window.slot_to(other, 0);
         }
         let (inbox, outbox) = window.open(&s).unwrap();
         if world.rank() == 0 {
@@ -354,9 +359,12 @@ fn behind_the_last_epoch_nothing_is_revoked() {
     World::local(2, |world: World| {
         stream!(let s = world.stream().unwrap());
         let other = 1 - world.rank();
-        let window = Window::<u64, _>::by_slot("w").fail_after(LONG);
-        let window = window.slot_from(other, 0, 1).slot_to(other, 0);
-        let (inbox, outbox) = window.after_epochs(most - 1).open(&s).unwrap();
+        let mut window = SlotWindow::<u64>::new("w")
+            .fail_after(LONG)
+            .after_epochs(most - 1);
+        let from = window.slot_from(other, 0, 1);
+        let way = window.slot_to(other, 0);
+        let (inbox, outbox) = window.open(&s).unwrap();
         let x = Region::from_slice(&world, &[7]).unwrap().on(&s).unwrap();
         if world.rank() == 0 {
             // Everything of this rank is still to come when the other has been refused.
@@ -364,7 +372,7 @@ fn behind_the_last_epoch_nothing_is_revoked() {
         }
         let exposed = inbox.post(&s).unwrap();
         let mut epoch = outbox.start();
-        epoch.put(&x, Slot(0)).unwrap();
+        epoch.put(&x, way).unwrap();
         let outbox = epoch.complete(&s).unwrap();
         let mut inbox = exposed.wait(&s).unwrap();
         let last = |error: &Error| matches!(error, Error::LastEpoch { .. });
@@ -374,7 +382,7 @@ fn behind_the_last_epoch_nothing_is_revoked() {
             refused.wait();
             return s.synchronize().unwrap();
         }
-        assert_eq!(inbox.read(&s).unwrap().slot(0), [7]);
+        assert_eq!(inbox.read(&s).unwrap().slot(from), [7]);
         SEEN.fetch_add(1, Ordering::Relaxed);
         let epoch = outbox.start();
         failed(exchange(&s, inbox, epoch), last);
@@ -388,11 +396,13 @@ fn a_half_that_nobody_waits_for_revokes_nothing() {
     let gone = Barrier::new(2);
     World::local(2, |world: World| {
         stream!(let s = world.stream().unwrap());
-        let window = Window::<u64, _>::by_slot("w").fail_after(LONG);
-        let (mut inbox, mut outbox) = match world.rank() {
-            0 => window.slot_from(1, 0, 1).open(&s).unwrap(),
-            _ => window.slot_to(0, 0).open(&s).unwrap(),
-        };
+        let mut window = SlotWindow::<u64>::new("w").fail_after(LONG);
+        if world.rank() == 0 {
+            window.slot_from(1, 0, 1);
+        } else {
+            window.slot_to(0, 0);
+        }
+        let (mut inbox, mut outbox) = window.open(&s).unwrap();
         if world.rank() == 1 {
             failed(inbox.post_to(&s, &Group::new([0])), is_of_no_group);
             gone.wait();

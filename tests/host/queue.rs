@@ -17,8 +17,9 @@ fn count(sum: &mut [u64]) {
 type Halves<'s> = (Inbox<'s, u64>, Outbox<'s, u64>);
 
 fn step<'s>(s: &Stream<'s>, x: &Region<u64, On<'s>>, halves: Halves<'s>) -> Result<Halves<'s>> {
+    let to = halves.1.slots().next().expect("there is one");
     let mut epoch = halves.1.start();
-    epoch.put(x, Slot(0))?;
+    epoch.put(x, to)?;
     exchange(s, halves.0, epoch)
 }
 
@@ -30,8 +31,10 @@ fn runs_ahead(steps: usize) {
         stream!(let a = world.named_stream("steps")?);
         stream!(let b = world.named_stream("checkpoint")?);
         let window = |name: &str| {
-            let window = Window::<u64, _>::by_slot(name);
-            window.slot_from(peer, 0, 8).slot_to(peer, 0)
+            let mut window = SlotWindow::<u64>::new(name);
+            window.slot_from(peer, 0, 8);
+            window.slot_to(peer, 0);
+            window
         };
         let mut halo = window("halo").open(&a)?;
         let mut checkpoint = window("checkpoint").open(&b)?;
@@ -84,8 +87,10 @@ fn a_full_queue_refuses_with_an_error_and_loses_nothing() {
         let peer = 1 - world.rank();
         stream!(let s = world.named_stream("full")?);
         stream!(let other = world.stream()?);
-        let window = Window::<u64, _>::by_slot("w").buffers(Buffers::Single);
-        let (mut inbox, outbox) = window.slot_from(peer, 0, 1).slot_to(peer, 0).open(&s)?;
+        let mut window = SlotWindow::<u64>::new("w").buffers(Buffers::Single);
+        let from = window.slot_from(peer, 0, 1);
+        let to = window.slot_to(peer, 0);
+        let (mut inbox, outbox) = window.open(&s)?;
         let mut energy = AllReduce::open(&s, "energy", 1)?;
         let cell = || Region::<u64>::zeroed(&world, 1);
         let mut more_energy = Region::from_slice(&world, &[3u64])?.on(&s)?;
@@ -123,7 +128,7 @@ fn a_full_queue_refuses_with_an_error_and_loses_nothing() {
         kept = refused.value;
         let source = cell()?.on(&s)?;
         let mut epoch = outbox.start();
-        epoch.put(&source, Slot(0))?;
+        epoch.put(&source, to)?;
         let refused = try_exchange(&s, inbox, epoch).err().unwrap();
         is_full(&refused.error);
         let (inbox, epoch) = refused.value;
@@ -131,7 +136,7 @@ fn a_full_queue_refuses_with_an_error_and_loses_nothing() {
         gates.iter().for_each(|gate| gate.send(()).unwrap());
         s.synchronize()?;
         let (mut inbox, _outbox) = exchange(&s, inbox, epoch)?;
-        assert_eq!(inbox.read(&s)?.slot(0)[0], 0);
+        assert_eq!(inbox.read(&s)?.slot(from)[0], 0);
         let (_energy, x) = reduces.replay(&s, lent, 1)?;
         assert_eq!(x.into_host(&s)?[0], 6);
         more = graph.replay(&s, more, 3)?;

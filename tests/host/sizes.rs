@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use tidegate::prelude::*;
-use tidegate::{Atomic, ByRange, IndexSet, Route, WorldOptions};
+use tidegate::{Error, IndexSet, Route, WorldOptions};
 use tidegate_loopback::Loopback;
 
 fn alone(program: impl Fn(World) -> Result<()> + Sync) {
@@ -38,26 +38,30 @@ fn what_is_empty_is_aligned_for_kernels_and_host() {
     let program = |world: World| -> Result<()> {
         stream!(let s = world.stream()?);
         let me = world.rank();
-        let window = Window::<Wide, _>::by_slot("w");
-        let window = window.slot_from(me, 0, 0).slot_from(me, 1, 3);
-        let window = window.slot_from(me, 2, 0).slot_to(me, 0);
-        let (mut inbox, outbox) = window.slot_to(me, 1).slot_to(me, 2).open(&s)?;
+        let mut window = SlotWindow::<Wide>::new("w");
+        window.slot_from(me, 0, 0);
+        let from_1 = window.slot_from(me, 1, 3);
+        window.slot_from(me, 2, 0);
+        let to_0 = window.slot_to(me, 0);
+        let to_1 = window.slot_to(me, 1);
+        let to_2 = window.slot_to(me, 2);
+        let (mut inbox, outbox) = window.open(&s)?;
         let mut none = Region::<Wide, _>::zeroed(&world, 0)?;
         is_aligned(&none);
         is_aligned(&*none.as_mut());
         let mut none = none.on(&s)?;
         let three = Region::from_slice(&world, &[Wide([7; 8]); 3])?.on(&s)?;
         let mut epoch = outbox.start();
-        epoch.put(&none, Slot(0))?;
-        epoch.put(&three, Slot(1))?;
-        epoch.put(three.slice(3..3)?, Slot(2))?;
+        epoch.put(&none, to_0)?;
+        epoch.put(&three, to_1)?;
+        epoch.put(three.slice(3..3)?, to_2)?;
         (inbox, _) = exchange(&s, inbox, epoch)?;
-        let look = |slots: Slots<'_, Wide>, none: &mut [Wide]| {
+        let look = move |slots: Slots<'_, Wide>, none: &mut [Wide]| {
             is_aligned(none);
             slots.iter().for_each(is_aligned);
             let lens: Vec<_> = slots.iter().map(<[_]>::len).collect();
             assert_eq!((slots.len(), &lens[..]), (3, &[0, 3, 0][..]));
-            assert_eq!(slots.slot(1)[2].0, [7; 8]);
+            assert_eq!(slots.slot(from_1)[2].0, [7; 8]);
         };
         s.launch(look, (inbox.view(), &mut none))?;
         s.synchronize()?;
@@ -76,7 +80,8 @@ fn what_is_empty_is_aligned_for_kernels_and_host() {
 fn windows_without_a_slot_or_an_element_have_memory_for_nobody() {
     World::local(2, |world: World| -> Result<()> {
         stream!(let s = world.stream()?);
-        let (mut inbox, outbox) = Window::<Wide, _>::by_slot("none").open(&s)?;
+        let window = SlotWindow::<Wide>::new("none");
+        let (mut inbox, outbox) = window.open(&s)?;
         let inbox = {
             assert!(inbox.read(&s)?.is_empty());
             s.launch(
@@ -85,9 +90,11 @@ fn windows_without_a_slot_or_an_element_have_memory_for_nobody() {
             )?;
             exchange(&s, inbox, outbox.start())?.0
         };
-        let (mut ranges, to) = Window::<Wide, ByRange>::by_range("ranges", 0).open(&s)?;
+        let window = RangeWindow::<Wide>::new("ranges", 0);
+        let (mut ranges, to) = window.open(&s)?;
         is_aligned(ranges.host_mut(&s)?);
-        let (mut atomic, _) = Window::<u64, Atomic>::atomic("atomic", 0).open(&s)?;
+        let window = AtomicWindow::<u64>::new("atomic", 0);
+        let (mut atomic, _) = window.open(&s)?;
         is_aligned(atomic.host_mut(&s)?);
         s.launch(
             |memory: &mut [Wide]| is_aligned(memory),
@@ -205,35 +212,33 @@ fn sizes_that_no_memory_has_are_typed_errors_on_all_ranks_alike() {
             // Rank 0 alone wants too much, too.
             for all in [true, false] {
                 let len = if all || world.rank() == 0 { len } else { 1 };
-                let slots = Window::<Wide, _>::by_slot("slots");
-                let slots = slots.slot_from(peer, 0, len).slot_from(peer, 1, len);
-                let slots = slots.slot_to(peer, 0).slot_to(peer, 1);
+                let mut slots = SlotWindow::<Wide>::new("slots");
+                slots.slot_from(peer, 0, len);
+                slots.slot_from(peer, 1, len);
+                slots.slot_to(peer, 0);
+                slots.slot_to(peer, 1);
                 assert!(slots.open(&s).is_err(), "{len}");
                 assert!(
-                    Window::<Wide, ByRange>::by_range("range", len)
-                        .open(&s)
-                        .is_err(),
+                    RangeWindow::<Wide>::new("range", len).open(&s).is_err(),
                     "{len}"
                 );
                 assert!(
-                    Window::<u64, Atomic>::atomic("atomic", len)
-                        .open(&s)
-                        .is_err(),
+                    AtomicWindow::<u64>::new("atomic", len).open(&s).is_err(),
                     "{len}"
                 );
                 assert!(AllReduce::<u64>::open(&s, "sum", len).is_err(), "{len}");
             }
         }
         // The names are free, and the job is sound.
-        let (mut inbox, outbox) = Window::<u64, _>::by_slot("slots")
-            .slot_from(peer, 0, 1)
-            .slot_to(peer, 0)
-            .open(&s)?;
+        let mut window = SlotWindow::<u64>::new("slots");
+        let from = window.slot_from(peer, 0, 1);
+        let to = window.slot_to(peer, 0);
+        let (mut inbox, outbox) = window.open(&s)?;
         let x = Region::from_slice(&world, &[7])?.on(&s)?;
         let mut epoch = outbox.start();
-        epoch.put(&x, Slot(0))?;
+        epoch.put(&x, to)?;
         (inbox, _) = exchange(&s, inbox, epoch)?;
-        assert_eq!(inbox.read(&s)?.slot(0), [7]);
+        assert_eq!(inbox.read(&s)?.slot(from), [7]);
         Ok(())
     })
     .into_iter()
@@ -250,13 +255,15 @@ fn no_duration_or_name_is_too_long() {
         }
         for name in ["", "a\0b", "a\nb", "\u{1f980}", &"long".repeat(10_000)] {
             stream!(let s = world.named_stream(name)?);
-            let window = Window::<u64, _>::by_slot(name).fail_after(Duration::MAX);
-            let (mut inbox, outbox) = window.slot_from(peer, 0, 1).slot_to(peer, 0).open(&s)?;
+            let mut window = SlotWindow::<u64>::new(name).fail_after(Duration::MAX);
+            let from = window.slot_from(peer, 0, 1);
+            let to = window.slot_to(peer, 0);
+            let (mut inbox, outbox) = window.open(&s)?;
             let x = Region::from_slice(&world, &[7])?.on(&s)?;
             let mut epoch = outbox.start();
-            epoch.put(&x, Slot(0))?;
+            epoch.put(&x, to)?;
             (inbox, _) = exchange(&s, inbox, epoch)?;
-            assert_eq!(inbox.read(&s)?.slot(0), [7]);
+            assert_eq!(inbox.read(&s)?.slot(from), [7]);
             Barrier::open(&s, name)?.enqueue(&s)?;
             world.gather(name, Vec::new())?;
             s.synchronize()?;
@@ -276,29 +283,24 @@ fn counts_and_signals_of_nothing_touch_nothing() {
     let program = |world: World| -> Result<()> {
         stream!(let s = world.stream()?);
         let peer = 1 - world.rank();
-        let window = Window::<u64, _>::by_slot("w");
-        let (mut inbox, mut outbox) = window
-            .slot_from(peer, 0, 0)
-            .slot_from(peer, 1, 4)
-            .slot_to(peer, 0)
-            .slot_to(peer, 1)
-            .open(&s)?;
+        let mut window = SlotWindow::<u64>::new("w");
+        window.slot_from(peer, 0, 0);
+        let from_1 = window.slot_from(peer, 1, 4);
+        let to_0 = window.slot_to(peer, 0);
+        let to_1 = window.slot_to(peer, 1);
+        let (mut inbox, mut outbox) = window.open(&s)?;
         let none = Region::<u64, _>::zeroed(&world, 0)?.on(&s)?;
         let four = Region::from_slice(&world, &[9u64; 4])?.on(&s)?;
         for count in [0, 1, u64::MAX] {
             let count = Region::from_slice(&world, &[count])?.on(&s)?;
             let mut epoch = outbox.start();
-            epoch.put_counted(&none, &count, Slot(0))?;
-            epoch.put_counted(four.slice(4..4)?, &count, Slot(1).at(4))?;
-            assert!(epoch.put(four.slice(0..1)?, Slot(0)).is_err());
-            assert!(
-                epoch
-                    .put(four.slice(0..1)?, Slot(1).at(usize::MAX))
-                    .is_err()
-            );
-            assert!(epoch.put_counted(&none, &none, Slot(1)).is_err());
+            epoch.put_counted(&none, &count, to_0)?;
+            epoch.put_counted(four.slice(4..4)?, &count, to_1.at(4))?;
+            assert!(epoch.put(four.slice(0..1)?, to_0).is_err());
+            assert!(epoch.put(four.slice(0..1)?, to_1.at(usize::MAX)).is_err());
+            assert!(epoch.put_counted(&none, &none, to_1).is_err());
             (inbox, outbox) = exchange(&s, inbox, epoch)?;
-            assert_eq!(inbox.read(&s)?.slot(1), [0; 4]);
+            assert_eq!(inbox.read(&s)?.slot(from_1), [0; 4]);
         }
         Ok(())
     };
@@ -325,32 +327,33 @@ fn ranges_and_groups_of_any_numbers_are_typed_errors_on_all_ranks_alike() {
             range(usize::MAX, 0),
         ];
         for range in bad {
-            let window = Window::<Wide, ByRange>::by_range("ranges", 4);
-            assert!(
-                window.range_to(peer, range.clone()).open(&s).is_err(),
-                "{range:?}"
-            );
+            let mut window = RangeWindow::<Wide>::new("ranges", 4);
+            window.range_to(peer, range.clone());
+            assert!(window.open(&s).is_err(), "{range:?}");
         }
-        let window = || Window::<u64, _>::by_slot("w");
-        assert!(
-            window()
-                .slot_from(peer, 7, 1)
-                .slot_from(peer, 7, 1)
-                .open(&s)
-                .is_err()
-        );
-        assert!(window().slot_from(usize::MAX, 7, 1).open(&s).is_err());
-        assert!(
-            window()
-                .slot_from(peer, u64::MAX, 0)
-                .slot_to_with_len(peer, u64::MAX, usize::MAX)
-                .open(&s)
-                .is_err()
-        );
-        let (mut inbox, mut outbox) = window()
-            .slot_from(peer, u64::MAX, 0)
-            .slot_to(peer, u64::MAX)
-            .open(&s)?;
+        let declared = |declare: fn(&mut SlotWindow<u64>, usize)| {
+            let mut window = SlotWindow::new("w");
+            declare(&mut window, peer);
+            window.open(&s)
+        };
+        let twice = declared(|window, peer| {
+            window.slot_from(peer, 7, 1);
+            window.slot_from(peer, 7, 1);
+        });
+        assert!(twice.is_err());
+        let nobody = declared(|window, _| {
+            window.slot_from(usize::MAX, 7, 1);
+        });
+        assert!(nobody.is_err());
+        let longer = declared(|window, peer| {
+            window.slot_from(peer, u64::MAX, 0);
+            window.slot_to_with_len(peer, u64::MAX, usize::MAX);
+        });
+        assert!(longer.is_err());
+        let (mut inbox, mut outbox) = declared(|window, peer| {
+            window.slot_from(peer, u64::MAX, 0);
+            window.slot_to(peer, u64::MAX);
+        })?;
         let (me, nobody) = (world.rank(), Vec::new());
         for group in [vec![usize::MAX], vec![peer, me], vec![peer, peer], nobody] {
             let group = Group::new(group);
@@ -375,14 +378,14 @@ fn ranges_and_groups_of_any_numbers_are_typed_errors_on_all_ranks_alike() {
 fn replays_without_end_are_refused_and_leave_the_window_as_it_was() {
     World::local(1, |world: World| -> Result<()> {
         stream!(let mut s = world.named_stream("s")?);
-        let window = Window::<u64, _>::by_slot("w")
-            .slot_from(0, 0, 1)
-            .slot_to(0, 0);
+        let mut window = SlotWindow::<u64>::new("w");
+        let from = window.slot_from(0, 0, 1);
+        let to = window.slot_to(0, 0);
         let halves = window.open(&s)?;
         let x = Region::from_slice(&world, &[7])?.on(&s)?;
         let (graph, lent) = s.capture((x, halves), |s, (x, (inbox, outbox))| {
             let mut epoch = outbox.start();
-            epoch.put(&x, Slot(0))?;
+            epoch.put(&x, to)?;
             let halves = exchange(s, inbox, epoch)?;
             Ok((x, halves))
         })?;
@@ -392,7 +395,7 @@ fn replays_without_end_are_refused_and_leave_the_window_as_it_was() {
             .expect("there are not so many epochs");
         let lent = graph.replay(&s, refused.value, 3)?;
         let (_x, (mut inbox, _outbox)) = lent;
-        assert_eq!(inbox.read(&s)?.slot(0), [7]);
+        assert_eq!(inbox.read(&s)?.slot(from), [7]);
         Ok(())
     })
     .remove(0)
@@ -424,52 +427,66 @@ fn sums_of_no_or_other_elements_are_nothing_or_errors() {
         .for_each(Result::unwrap);
 }
 
-/// Numbers of slots, and halves, of one window that are used with another.
+/// Handles, and halves, of one window that are used with another.
 #[test]
 fn what_is_of_another_window_is_refused_or_does_no_harm() {
     World::local(2, |world: World| -> Result<()> {
         stream!(let s = world.stream()?);
         let peer = 1 - world.rank();
-        let small = Window::<u8, _>::by_slot("small")
-            .slot_from(peer, 0, 1)
-            .slot_to(peer, 0);
-        let wide = Window::<u8, _>::by_slot("wide")
-            .slot_from(peer, 0, 9)
-            .slot_from(peer, 1, 9);
+        let mut small = SlotWindow::<u8>::new("small");
+        let (from_small, to_small) = (small.slot_from(peer, 0, 1), small.slot_to(peer, 0));
+        let mut wide = SlotWindow::<u8>::new("wide");
+        let [_, from_wide] = [0, 1].map(|key| wide.slot_from(peer, key, 9));
         let (small_in, small_out) = small.open(&s)?;
-        let (wide_in, wide_out) = wide.slot_to(peer, 0).slot_to(peer, 1).open(&s)?;
+        let [to_first, to_wide] = [0, 1].map(|key| wide.slot_to(peer, key));
+        let (wide_in, wide_out) = wide.open(&s)?;
         let x = Region::from_slice(&world, &[7u8; 9])?.on(&s)?;
         let none = Layout::strided(0, &[(0, 1)])?;
         let two = Layout::strided(0, &[(2, 8)])?;
         let (mut wide_epoch, mut small_epoch) = (wide_out.start(), small_out.start());
-        let [one, other] = wide_epoch.slots::<2>()?;
-        assert!(small_epoch.put(&x, one).is_err());
-        assert!(small_epoch.put(x.slice(0..1)?, other).is_err());
-        assert!(small_epoch.put(&x, Slot(u32::MAX)).is_err());
+        let [one, other] = wide_epoch.take([to_first, to_wide])?;
+        for refused in [
+            small_epoch.put(x.slice(0..1)?, one),
+            small_epoch.put(x.slice(0..1)?, other),
+            small_epoch.put(x.slice(0..1)?, to_first),
+            wide_epoch.put(x.slice(0..1)?, to_small),
+            small_epoch.take([to_first]).map(drop),
+        ] {
+            assert!(
+                matches!(refused, Err(Error::ForeignSlot { .. })),
+                "{refused:?}"
+            );
+        }
         for first in [1, 2, usize::MAX - 8, usize::MAX] {
             assert!(
                 wide_epoch
-                    .put(x.with(&two)?, Slot(0).at(first).with(&two))
+                    .put(x.with(&two)?, to_first.at(first).with(&two))
                     .is_err(),
                 "{first}"
             );
-            let nothing = wide_epoch.put(x.with(&none)?, Slot(0).at(first).with(&none));
+            let nothing = wide_epoch.put(x.with(&none)?, to_first.at(first).with(&none));
             assert_eq!(nothing.is_ok(), first <= 9, "{first}");
         }
-        wide_epoch.put(x.with(&two)?, Slot(1).with(&two))?;
-        small_epoch.put(x.slice(8..9)?, Slot(0))?;
+        wide_epoch.put(x.with(&two)?, to_wide.with(&two))?;
+        small_epoch.put(x.slice(8..9)?, to_small)?;
         // Halves of two windows may go together, and each is in its own epoch.
         let small_out = small_epoch.complete(&s)?;
         let (mut small_in, wide_out) = exchange(&s, small_in, wide_epoch)?;
         let mut wide_in = wide_in.post(&s)?.wait(&s)?;
-        assert_eq!(small_in.read(&s)?.slot(0), [7]);
-        assert_eq!(wide_in.read(&s)?.slot(1), [7, 0, 0, 0, 0, 0, 0, 0, 7]);
+        assert_eq!(small_in.read(&s)?.slot(from_small), [7]);
+        assert_eq!(
+            wide_in.read(&s)?.slot(from_wide),
+            [7, 0, 0, 0, 0, 0, 0, 0, 7]
+        );
         // What is remembered of that fits no other inbox, though the first has gone.
         drop(small_in);
         let mut wide_epoch = wide_out.start();
-        wide_epoch.put(x.with(&two)?, Slot(1).with(&two))?;
+        wide_epoch.put(x.with(&two)?, to_wide.with(&two))?;
         let (mut wide_in, _) = exchange(&s, wide_in, wide_epoch)?;
-        assert_eq!(wide_in.read(&s)?.slot(1), [7, 0, 0, 0, 0, 0, 0, 0, 7]);
+        assert_eq!(
+            wide_in.read(&s)?.slot(from_wide),
+            [7, 0, 0, 0, 0, 0, 0, 0, 7]
+        );
         drop(small_out);
         s.synchronize()
     })

@@ -59,6 +59,7 @@ struct Ring<'s> {
     sum: Region<u64, On<'s>>,
     inbox: Inbox<'s, u64>,
     outbox: Outbox<'s, u64>,
+    to: [Out<u64>; 2],
 }
 
 fn grow(src: &mut [u64]) {
@@ -90,8 +91,9 @@ fn step<'s>(
         s.launch(grow, &mut r.src)?;
         room(s)?;
         let mut epoch = r.outbox.start();
-        epoch.put(&r.src, Slot(0))?;
-        epoch.put(&r.src, Slot(1))?;
+        for to in r.to {
+            epoch.put(&r.src, to)?;
+        }
         (r.inbox, r.outbox) = exchange(s, r.inbox, epoch)?;
     } else {
         room(s)?;
@@ -99,8 +101,9 @@ fn step<'s>(
         s.launch(grow, &mut r.src)?;
         room(s)?;
         let mut epoch = r.outbox.start();
-        epoch.put(&r.src, Slot(0))?;
-        epoch.put(&r.src, Slot(1))?;
+        for to in r.to {
+            epoch.put(&r.src, to)?;
+        }
         r.outbox = epoch.complete(s)?;
         r.inbox = exposed.wait(s)?;
     }
@@ -114,12 +117,10 @@ fn ring(world: &World, throttle: Throttle, rounds: u64) -> Result<()> {
     let (rank, size) = (world.rank(), world.size());
     let (left, right) = ((rank + size - 1) % size, (rank + 1) % size);
     stream!(let s = world.stream()?);
-    let window = Window::by_slot("ring")
-        .throttle(throttle)
-        .slot_from(right, 0, LEN)
-        .slot_from(left, 1, LEN)
-        .slot_to(left, 0)
-        .slot_to(right, 1);
+    let mut window = SlotWindow::new("ring").throttle(throttle);
+    window.slot_from(right, 0, LEN);
+    window.slot_from(left, 1, LEN);
+    let to = [window.slot_to(left, 0), window.slot_to(right, 1)];
     let (inbox, outbox) = window.open(&s)?;
     let src = Region::from_slice(world, &[rank as u64 * 1000; LEN])?.on(&s)?;
     let sum = Region::zeroed(world, 2)?.on(&s)?;
@@ -128,6 +129,7 @@ fn ring(world: &World, throttle: Throttle, rounds: u64) -> Result<()> {
         sum,
         inbox,
         outbox,
+        to,
     };
     // What an application does where it has none, and nobody in the other policies.
     let synchronize = |s: &Stream<'_>| -> Result<()> {
@@ -199,13 +201,12 @@ fn opened_ring(
     let (rank, size) = (world.rank(), world.size());
     let (left, right) = ((rank + size - 1) % size, (rank + 1) % size);
     stream!(let s = world.stream()?);
-    let mut window = Window::by_slot(name)
+    let mut window = SlotWindow::new(name)
         .throttle(throttle)
-        .buffers(Buffers::Single)
-        .slot_from(right, 0, LEN)
-        .slot_from(left, 1, LEN)
-        .slot_to(left, 0)
-        .slot_to(right, 1);
+        .buffers(Buffers::Single);
+    window.slot_from(right, 0, LEN);
+    window.slot_from(left, 1, LEN);
+    let to = [window.slot_to(left, 0), window.slot_to(right, 1)];
     if let Some(limit) = limit {
         window = window.fail_after(limit);
     }
@@ -218,6 +219,7 @@ fn opened_ring(
         sum,
         inbox,
         outbox,
+        to,
     };
     for round in 0..20 {
         r = step(&s, r, round % 2 == 0, &|_| Ok(()))?;

@@ -9,8 +9,10 @@ use tidegate::Buffers;
 use tidegate::prelude::*;
 
 fn halves<'s>(s: &Stream<'s>, peer: usize) -> Result<(Inbox<'s, u64>, Outbox<'s, u64>)> {
-    let window = Window::by_slot("w").buffers(Buffers::Single);
-    window.slot_from(peer, 0, 1).slot_to(peer, 0).open(s)
+    let mut window = SlotWindow::new("w").buffers(Buffers::Single);
+    window.slot_from(peer, 0, 1);
+    window.slot_to(peer, 0);
+    window.open(s)
 }
 
 #[test]
@@ -26,7 +28,7 @@ fn a_stream_that_waits_for_another_is_not_waited_for_in_vain() {
                 let inbox = inbox.post(&a)?.wait(&a)?;
                 let mut inbox = a.hand_off(inbox, &b)?;
                 std::thread::sleep(Duration::from_millis(50));
-                if outbox.slots() == 1 {
+                if outbox.slots().len() == 1 {
                     panic!("on purpose");
                 }
                 inbox.read(&b)?;

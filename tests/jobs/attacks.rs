@@ -56,14 +56,12 @@ type Halves<'s> = (Inbox<'s, u64>, Outbox<'s, u64>);
 
 /// A window in which two ranks wait for each other, and nobody else takes part.
 fn pair<'s>(s: &Stream<'s>, ranks: [usize; 2]) -> Result<Halves<'s>> {
-    let window = Window::<u64, _>::by_slot("pair").buffers(Buffers::Single);
+    let mut window = SlotWindow::<u64>::new("pair").buffers(Buffers::Single);
     let me = s.world().rank();
-    let window = match ranks.iter().position(|rank| *rank == me) {
-        Some(index) => window
-            .slot_from(ranks[1 - index], 0, 1)
-            .slot_to(ranks[1 - index], 0),
-        None => window,
-    };
+    if let Some(index) = ranks.iter().position(|rank| *rank == me) {
+        window.slot_from(ranks[1 - index], 0, 1);
+        window.slot_to(ranks[1 - index], 0);
+    }
     window.open(s)
 }
 
@@ -328,7 +326,8 @@ fn exits_in_a_kernel(world: World, code: i32) -> Result<()> {
 fn exits_beside(world: World) -> Result<()> {
     if world.rank() == 1 {
         stream!(let s = world.stream()?);
-        let (_inbox, _outbox) = Window::<u64, tidegate::ByRange>::by_range("never", 1).open(&s)?;
+        let window = RangeWindow::<u64>::new("never", 1);
+        let (_inbox, _outbox) = window.open(&s)?;
         std::thread::spawn(|| std::process::exit(0));
         std::thread::sleep(LONG);
     }

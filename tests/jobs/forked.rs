@@ -14,7 +14,7 @@ use fork::Fork;
 use rustix::process::{Signal, WaitStatus, getppid, kill_process};
 use tidegate::launch::Job;
 use tidegate::prelude::*;
-use tidegate::{Atomic, Barrier, ByRange, Error, Route, WorldOptions};
+use tidegate::{Barrier, Error, Route, WorldOptions};
 use tidegate_loopback::Loopback;
 
 use crate::common::child::ended;
@@ -154,7 +154,8 @@ fn a_rank_that_dies_is_named_though_its_child_lives() {
 
 fn two_hold_one_inbox(world: &World) -> Result<()> {
     stream!(let s = world.stream()?);
-    let (mut inbox, outbox) = Window::<u64, ByRange>::by_range("w", 4).open(&s)?;
+    let window = RangeWindow::<u64>::new("w", 4);
+    let (mut inbox, outbox) = window.open(&s)?;
     inbox.host_mut(&s)?[0] = 1;
     assert_well(in_child(|| {
         for _ in 0..3 {
@@ -171,7 +172,8 @@ fn two_hold_one_inbox(world: &World) -> Result<()> {
 fn borrowed_before(world: &World) -> Result<()> {
     const LEN: usize = 1 << 20;
     stream!(let s = world.stream()?);
-    let (mut inbox, outbox) = Window::<u64, Atomic>::atomic("w", LEN).open(&s)?;
+    let window = AtomicWindow::<u64>::new("w", LEN);
+    let (mut inbox, outbox) = window.open(&s)?;
     let memory = inbox.host_mut(&s)?;
     memory[7] = 1;
     let status = in_child(|| {
@@ -196,14 +198,15 @@ fn borrowed_before(world: &World) -> Result<()> {
 /// Everything that there is goes in the child, in its midst: an open exposure, an open access, a graph, a barrier.
 fn drops_everything(world: World) -> Result<()> {
     let (rank, size) = (world.rank(), world.size());
-    let (left, right) = ((rank + size - 1) % size, (rank + 1) % size);
+    let (left, right) = world.ring();
     stream!(let mut s = world.named_stream("one")?);
     stream!(let other = world.named_stream("two")?);
-    let window = Window::<u64, _>::by_slot("w")
-        .slot_from(left, 0, 4)
-        .slot_to(right, 0);
+    let mut window = SlotWindow::<u64>::new("w");
+    let from = window.slot_from(left, 0, 4);
+    let to = window.slot_to(right, 0);
     let (inbox, mut outbox) = window.open(&s)?;
-    let (ranges, to_ranges) = Window::<u64, ByRange>::by_range("ranges", 4).open(&other)?;
+    let window = RangeWindow::<u64>::new("ranges", 4);
+    let (ranges, to_ranges) = window.open(&other)?;
     let mut barrier = Barrier::open(&s, "barrier")?;
     let mut sum = AllReduce::<u64>::open(&s, "sum", 1)?;
     let mut x = Region::from_slice(&world, &[1u64])?.on(&s)?;
@@ -215,7 +218,7 @@ fn drops_everything(world: World) -> Result<()> {
     let src = Region::from_slice(&world, &[rank as u64; 4])?.on(&s)?;
     let exposed = inbox.post(&s)?;
     let mut access = outbox.start();
-    access.put(&src, Slot(0))?;
+    access.put(&src, to)?;
     match fork::fork().unwrap() {
         Fork::Child => {
             drop((exposed, access));
@@ -229,7 +232,7 @@ fn drops_everything(world: World) -> Result<()> {
     }
     outbox = access.complete(&s)?;
     let mut inbox = exposed.wait(&s)?;
-    assert_eq!(inbox.read(&s)?.slot(0), [left as u64; 4]);
+    assert_eq!(inbox.read(&s)?.slot(from), [left as u64; 4]);
     barrier.enqueue(&s)?;
     x = graph.replay(&s, x, 3)?;
     sum.sum(&s, &mut x)?;
@@ -243,9 +246,9 @@ fn every_entry(world: &World) -> Result<()> {
     stream!(let s = world.stream()?);
     stream!(let other = world.stream()?);
     let me = world.rank();
-    let window = Window::<u64, _>::by_slot("w")
-        .slot_from(me, 0, 1)
-        .slot_to(me, 0);
+    let mut window = SlotWindow::<u64>::new("w");
+    window.slot_from(me, 0, 1);
+    window.slot_to(me, 0);
     let (inbox, outbox) = window.open(&s)?;
     let mut barrier = Barrier::open(&s, "barrier")?;
     let mut sum = AllReduce::<u64>::open(&s, "sum", 1)?;
@@ -255,7 +258,7 @@ fn every_entry(world: &World) -> Result<()> {
     assert_well(in_child(move || {
         is_forked(world.gather("x", Vec::new()));
         is_forked(world.stream());
-        is_forked(Window::<u64, ByRange>::by_range("new", 4).open(&s));
+        is_forked(RangeWindow::<u64>::new("new", 4).open(&s));
         is_forked(Barrier::open(&s, "new"));
         is_forked(AllReduce::<u64>::open(&s, "new", 1));
         is_forked(s.launch(|x: &mut [u64]| x[0] = 1, &mut x));
@@ -392,9 +395,8 @@ fn while_threads_are_at_work(world: &World) -> Result<()> {
                         break;
                     }
                     let name = format!("w{number}-{turn}");
-                    let window = Window::<u64, ByRange>::by_range(&name, 64)
-                        .open(&s)
-                        .unwrap();
+                    let window = RangeWindow::<u64>::new(&name, 64);
+                    let window = window.open(&s).unwrap();
                     let mut x = Region::<u64, _>::zeroed(world, 1).unwrap().on(&s).unwrap();
                     s.launch(|x: &mut [u64]| x[0] += 1, &mut x).unwrap();
                     drop((window, x));
@@ -402,11 +404,7 @@ fn while_threads_are_at_work(world: &World) -> Result<()> {
             });
         }
         stream!(let s = world.stream().unwrap());
-        let held = Mutex::new(Some(
-            Window::<u64, ByRange>::by_range("held", 4)
-                .open(&s)
-                .unwrap(),
-        ));
+        let held = Mutex::new(Some(RangeWindow::<u64>::new("held", 4).open(&s).unwrap()));
         for _ in 0..200 {
             let status = in_child(|| {
                 is_forked(world.gather("x", Vec::new()));
@@ -429,9 +427,9 @@ fn a_rank_that_is_a_thread() -> Result<()> {
         let next = (world.rank() + 1) % 3;
         stream!(let s = world.stream().unwrap());
         let last = (world.rank() + 2) % 3;
-        let window = Window::<u64, _>::by_slot("w")
-            .slot_from(last, 0, 1)
-            .slot_to(next, 0);
+        let mut window = SlotWindow::<u64>::new("w");
+        let came_from = window.slot_from(last, 0, 1);
+        let to = window.slot_to(next, 0);
         let (mut inbox, mut outbox) = window.open(&s).unwrap();
         let x = Region::from_slice(&world, &[7u64]).unwrap().on(&s).unwrap();
         if world.rank() == 1 {
@@ -449,11 +447,11 @@ fn a_rank_that_is_a_thread() -> Result<()> {
         for _ in 0..20 {
             let exposed = inbox.post(&s).unwrap();
             let mut epoch = outbox.start();
-            epoch.put(&x, Slot(0)).unwrap();
+            epoch.put(&x, to).unwrap();
             outbox = epoch.complete(&s).unwrap();
             inbox = exposed.wait(&s).unwrap();
         }
-        assert_eq!(inbox.read(&s).unwrap().slot(0), [7]);
+        assert_eq!(inbox.read(&s).unwrap().slot(came_from), [7]);
     };
     World::local(3, program);
     let nic = |_| {
@@ -496,7 +494,8 @@ fn drops_a_job() -> Result<()> {
 /// A child of a child is no better.
 fn grandchild(world: &World) -> Result<()> {
     stream!(let s = world.stream()?);
-    let (mut inbox, outbox) = Window::<u64, ByRange>::by_range("w", 4).open(&s)?;
+    let window = RangeWindow::<u64>::new("w", 4);
+    let (mut inbox, outbox) = window.open(&s)?;
     assert_well(in_child(|| {
         assert_well(in_child(|| {
             is_forked(inbox.host_mut(&s).map(drop));

@@ -178,8 +178,9 @@ fn file_limit(world: &World, role: &str) -> Result<()> {
     }
     stream!(let s = world.stream()?);
     let peer = 1 - world.rank();
-    let window = Window::<f64, _>::by_slot("big");
-    let window = window.slot_from(peer, 0, 1 << 20).slot_to(peer, 0);
+    let mut window = SlotWindow::<f64>::new("big");
+    window.slot_from(peer, 0, 1 << 20);
+    window.slot_to(peer, 0);
     window.open(&s).map(|_| ())
 }
 

@@ -260,9 +260,10 @@ fn of_a_rank_that_was_killed_those_hear_that_reduce() {
 fn survivors(world: &World) -> Result<()> {
     let rank = world.rank();
     stream!(let s = world.stream()?);
-    let mut window = Window::<u64, _>::by_slot("pair");
+    let mut window = SlotWindow::<u64>::new("pair");
     if rank < 2 {
-        window = window.slot_from(1 - rank, 0, 1).slot_to(1 - rank, 0);
+        window.slot_from(1 - rank, 0, 1);
+        window.slot_to(1 - rank, 0);
     }
     let (_inbox, mut outbox) = window.open(&s)?;
     let mut barrier = Barrier::open(&s, "all")?;
@@ -291,7 +292,8 @@ fn survivors(world: &World) -> Result<()> {
         .err()
         .expect("rank 2 takes no part");
     assert!(matches!(refused, Error::Control(_)), "{refused}");
-    let opened = Window::<u64, _>::by_slot("new").open(&s);
+    let window = SlotWindow::<u64>::new("new");
+    let opened = window.open(&s);
     Err(opened.err().expect("rank 2 takes no part"))
 }
 
@@ -342,14 +344,14 @@ fn limit(world: &World) -> Result<()> {
     stream!(let s = world.stream()?);
     let (rank, size) = (world.rank(), world.size());
     let (left, right) = ((rank + size - 1) % size, (rank + 1) % size);
-    let (inbox, mut outbox) = Window::<u8, _>::by_slot("limited")
+    let mut window = SlotWindow::<u8>::new("limited")
         .buffers(Buffers::Single)
-        .fail_after(Duration::from_millis(300))
-        .slot_from(left, 0, 8)
-        .slot_from(right, 0, 8)
-        .slot_to(left, 0)
-        .slot_to(right, 0)
-        .open(&s)?;
+        .fail_after(Duration::from_millis(300));
+    window.slot_from(left, 0, 8);
+    window.slot_from(right, 0, 8);
+    window.slot_to(left, 0);
+    window.slot_to(right, 0);
+    let (inbox, mut outbox) = window.open(&s)?;
     if rank == 1 {
         std::mem::forget(inbox);
         // It waits for nobody, so it learns of the limit where it next uses the window.
@@ -386,11 +388,10 @@ fn cycle(world: &World) -> Result<()> {
     world.report_waits_after(Duration::from_millis(300));
     stream!(let s = world.named_stream("main")?);
     let other = 1 - world.rank();
-    let (inbox, outbox) = Window::<u8, _>::by_slot("knot")
-        .buffers(Buffers::Single)
-        .slot_from(other, 0, 8)
-        .slot_to(other, 0)
-        .open(&s)?;
+    let mut window = SlotWindow::<u8>::new("knot").buffers(Buffers::Single);
+    window.slot_from(other, 0, 8);
+    window.slot_to(other, 0);
+    let (inbox, outbox) = window.open(&s)?;
     let outbox = outbox.start().complete(&s)?;
     let exposed = inbox.post(&s)?;
     let report = wait_for_report(world, |report| report.contains("cycle: rank"));
@@ -478,9 +479,9 @@ fn an_imbalanced_program_is_reported_and_completes() {
 /// Rank 1 names a slot that rank 0 has not declared.
 fn window_mismatch(world: &World) -> Result<()> {
     stream!(let s = world.stream()?);
-    let mut window = Window::<u32, _>::by_slot("odd");
+    let mut window = SlotWindow::<u32>::new("odd");
     if world.rank() == 1 {
-        window = window.slot_to(0, 42);
+        window.slot_to(0, 42);
     }
     window.open(&s).map(|_| ())
 }
@@ -502,7 +503,7 @@ fn a_window_mismatch_is_the_same_error_on_all_ranks() {
 fn collective_mismatch(world: &World) -> Result<()> {
     stream!(let s = world.stream()?);
     if world.rank() == 1 {
-        Window::<u32, _>::by_slot("mine").open(&s).map(|_| ())
+        SlotWindow::<u32>::new("mine").open(&s).map(|_| ())
     } else {
         world.gather("ours", Vec::new())?;
         Ok(())
@@ -536,10 +537,10 @@ fn different_collectives_are_an_error_on_all_ranks() {
 fn dropped(world: &World) -> Result<()> {
     stream!(let s = world.stream()?);
     let (rank, size) = (world.rank(), world.size());
-    let (inbox, outbox) = Window::<u8, _>::by_slot("torn")
-        .slot_from((rank + size - 1) % size, 0, 8)
-        .slot_to((rank + 1) % size, 0)
-        .open(&s)?;
+    let mut window = SlotWindow::<u8>::new("torn");
+    window.slot_from((rank + size - 1) % size, 0, 8);
+    window.slot_to((rank + 1) % size, 0);
+    let (inbox, outbox) = window.open(&s)?;
     let exposed = inbox.post(&s)?;
     if rank == 1 {
         drop(outbox.start());

@@ -7,7 +7,7 @@ use memmap2::{Mmap, MmapMut};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tidegate::launch::Outcome;
 use tidegate::prelude::*;
-use tidegate::{Barrier, ByRange, Error};
+use tidegate::{Barrier, Error};
 
 use crate::processes::{self, assert_success};
 
@@ -124,7 +124,7 @@ fn until_short(s: &Stream<'_>, elements: usize, limit: &str) -> Result<()> {
         let mut windows = Vec::new();
         let error = loop {
             let name = format!("w{}", windows.len());
-            match Window::<u64, ByRange>::by_range(&name, elements).open(s) {
+            match RangeWindow::<u64>::new(&name, elements).open(s) {
                 Ok(window) => windows.push(window),
                 Err(error) => break error,
             }

@@ -130,20 +130,22 @@ fn nic(unheard: bool) -> Fabric<FabricWire> {
 /// Exchanges with all others until something fails. `panics`: from when it is at it, whoever listens to events does.
 fn for_ever(world: &World, panics: bool) -> std::result::Result<(), Error> {
     stream!(let s = world.stream()?);
-    let mut window = Window::<u64, _>::by_slot("for ever");
+    let mut window = SlotWindow::<u64>::new("for ever");
     let others: Vec<_> = (0..world.size())
         .filter(|rank| *rank != world.rank())
         .collect();
     for rank in &others {
-        window = window.slot_from(*rank, 0, 100).slot_to(*rank, 0);
+        window.slot_from(*rank, 0, 100);
+        window.slot_to(*rank, 0);
     }
     let (mut inbox, mut outbox) = window.open(&s)?;
     let src = Region::<u64, _>::zeroed(world, 100)?.on(&s)?;
     println!("at it");
     let mut marks = std::env::var_os(MARKS);
     loop {
+        let slots = outbox.slots();
         let mut epoch = outbox.start();
-        for slot in (0..).map(Slot).take(others.len()) {
+        for slot in slots {
             epoch.put(&src, slot)?;
         }
         (inbox, outbox) = exchange(&s, inbox, epoch)?;

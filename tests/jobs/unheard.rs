@@ -28,8 +28,9 @@ fn wait_in_vain() -> ! {
         world.report_waits_after(Duration::from_millis(200));
         stream!(let s = world.stream().unwrap());
         let other = 1 - world.rank();
-        let window = Window::<u8, _>::by_slot("late").fail_after(Duration::from_secs(3));
-        let window = window.slot_from(other, 0, 1).slot_to(other, 0);
+        let mut window = SlotWindow::<u8>::new("late").fail_after(Duration::from_secs(3));
+        window.slot_from(other, 0, 1);
+        window.slot_to(other, 0);
         let (inbox, _outbox) = window.open(&s).unwrap();
         if world.rank() == 0 {
             let mut inbox = inbox.post(&s).unwrap().wait(&s).unwrap();
@@ -61,8 +62,10 @@ fn wait_for_the_lost() -> ! {
         World::local(2, |world: World| {
             stream!(let s = world.stream().unwrap());
             let other = 1 - world.rank();
-            let window = Window::<u8, _>::by_slot("lost").slot_from(other, 0, 1);
-            let (inbox, _outbox) = window.slot_to(other, 0).open(&s).unwrap();
+            let mut window = SlotWindow::<u8>::new("lost");
+            window.slot_from(other, 0, 1);
+            window.slot_to(other, 0);
+            let (inbox, _outbox) = window.open(&s).unwrap();
             opened.wait();
             assert_eq!(world.rank(), 0, "rank 1 panics");
             // Here, or by the wait: whichever the news meets.

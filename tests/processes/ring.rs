@@ -8,6 +8,7 @@ pub(crate) struct Ring<'s> {
     src: Region<u64, On<'s>>,
     inbox: Inbox<'s, u64>,
     outbox: Outbox<'s, u64>,
+    to: [Out<u64>; 2],
 }
 
 const LEN: usize = 100;
@@ -15,16 +16,19 @@ const LEN: usize = 100;
 /// Opens the ring's window; ranks begin with all zeros.
 pub(crate) fn open<'s>(s: &Stream<'s>) -> Result<Ring<'s>> {
     let world = s.world();
-    let (rank, size) = (world.rank(), world.size());
-    let (left, right) = ((rank + size - 1) % size, (rank + 1) % size);
-    let (inbox, outbox) = Window::by_slot("ring")
-        .slot_from(right, 0, LEN)
-        .slot_from(left, 1, LEN)
-        .slot_to(left, 0)
-        .slot_to(right, 1)
-        .open(s)?;
+    let (left, right) = world.ring();
+    let mut window = SlotWindow::new("ring");
+    window.slot_from(right, 0, LEN);
+    window.slot_from(left, 1, LEN);
+    let to = [window.slot_to(left, 0), window.slot_to(right, 1)];
+    let (inbox, outbox) = window.open(s)?;
     let src = Region::zeroed(world, LEN)?.on(s)?;
-    Ok(Ring { src, inbox, outbox })
+    Ok(Ring {
+        src,
+        inbox,
+        outbox,
+        to,
+    })
 }
 
 fn increment(src: &mut [u64]) {
@@ -42,8 +46,9 @@ pub(crate) fn step<'s>(s: &Stream<'s>, mut r: Ring<'s>) -> Result<Ring<'s>> {
     let exposed = r.inbox.post(s)?;
     s.launch(increment, &mut r.src)?;
     let mut epoch = r.outbox.start();
-    epoch.put(&r.src, Slot(0))?;
-    epoch.put(&r.src, Slot(1))?;
+    for to in r.to {
+        epoch.put(&r.src, to)?;
+    }
     let outbox = epoch.complete(s)?;
     let inbox = exposed.wait(s)?;
     s.launch(compare, (inbox.view(), &r.src))?;

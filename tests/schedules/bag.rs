@@ -340,26 +340,26 @@ impl<'s, D: Bench> Bag<'s, D> {
                 } else {
                     tidegate::Buffers::Single
                 };
-                let mut window = Window::<T, BySlot>::by_slot(&name).buffers(buffers);
+                let mut window = SlotWindow::<T>::new(&name).buffers(buffers);
                 for edge in win.inbound(rank) {
-                    window = window.slot_from(edge.origin, edge.key, edge.len);
+                    window.slot_from(edge.origin, edge.key, edge.len);
                 }
                 for edge in win.outbound(rank) {
-                    window = window.slot_to(edge.target, edge.key);
+                    window.slot_to(edge.target, edge.key);
                 }
                 keep!(T, BySlot, window);
             }
             Kind::Ranges => {
-                let mut window = Window::<T, ByRange>::by_range(&name, win.memory);
+                let mut window = RangeWindow::<T>::new(&name, win.memory);
                 for edge in win.outbound(rank) {
-                    window = window.range_to(edge.target, edge.first..edge.first + edge.len);
+                    window.range_to(edge.target, edge.first..edge.first + edge.len);
                 }
                 keep!(T, ByRange, window);
             }
             Kind::Atomic { .. } => {
-                let mut window = Window::<T, Atomic>::atomic(&name, win.memory);
+                let mut window = AtomicWindow::<T>::new(&name, win.memory);
                 for target in win.targets(rank) {
-                    window = window.target(target);
+                    window.target(target);
                 }
                 keep!(T, Atomic, window);
             }

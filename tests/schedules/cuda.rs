@@ -151,11 +151,14 @@ impl Bench for Cuda {
         kernels: &Self::Kernels,
         s: &Stream<'s, Self>,
         slots: InboxView<'_, 's, T, Self>,
-        slot: usize,
+        slot: In<T>,
         all: &mut Region<T, On<'s, Self>>,
     ) -> Result<()> {
         let fold = &kernels.of::<T>().fold;
-        s.launch(fold.threads(THREADS, BLOCK), (slots, slot as u64, all))
+        s.launch(
+            fold.threads(THREADS, BLOCK),
+            (slots, u64::from(slot.index()), all),
+        )
     }
 
     fn log<'s, T: Elem>(

@@ -54,7 +54,7 @@ pub(crate) trait Bench: Device {
         kernels: &Self::Kernels,
         s: &Stream<'s, Self>,
         slots: InboxView<'_, 's, T, Self>,
-        slot: usize,
+        slot: In<T>,
         all: &mut Region<T, On<'s, Self>>,
     ) -> Result<()>;
 
@@ -165,7 +165,7 @@ impl Bench for Host {
         (): &(),
         s: &Stream<'s, Self>,
         slots: InboxView<'_, 's, T, Self>,
-        slot: usize,
+        slot: In<T>,
         all: &mut Region<T, On<'s, Self>>,
     ) -> Result<()> {
         let kernel = move |slots: Slots<'_, T>, all: &mut [T]| {

@@ -8,7 +8,7 @@ use tidegate::{Atomic, ByRange, BySlot};
 
 use super::bag::{Bag, Elem, Groups, Keep, Layouts, put, take, with_kind, with_ty};
 use super::device::Bench;
-use super::job::{Act, Job, Kind, Lay, Op, Ranks, Verb, What, log, sums};
+use super::job::{Act, Job, Kind, Lay, Op, Ranks, Verb, What, Win, log, sums};
 use super::value::Ty;
 
 /// What does not change while a rank runs.
@@ -86,7 +86,8 @@ pub(crate) fn enqueue<'s, D: Bench>(
         } => with_ty!(cx.ty(*region), T => {
             let mut held = take(&mut T::shelf(bag).0, *region);
             let inbox = T::shelf(bag).1.0[*window].as_ref().expect("it is here");
-            D::fold(&cx.kernels, s, inbox.view(), *slot, &mut held)?;
+            let slot = inbox.slots().nth(*slot).expect("the window has it");
+            D::fold(&cx.kernels, s, inbox.view(), slot, &mut held)?;
             put(&mut T::shelf(bag).0, *region, held);
             Ok(())
         }),
@@ -154,8 +155,25 @@ fn consume<'s, D: Bench>(
     Ok(())
 }
 
-/// The regions of an epoch, each borrowed as its operations need it.
-pub(crate) struct Lent<'b, 's, T: Elem, D: Bench>(HashMap<usize, Loan<'b, 's, T, D>>);
+/// The regions of an epoch, each borrowed as its operations need it, and the ways to its targets, by what operations
+/// call them.
+pub(crate) struct Lent<'b, 's, T: Elem, D: Bench> {
+    loans: HashMap<usize, Loan<'b, 's, T, D>>,
+    ways: HashMap<usize, Out<T>>,
+}
+
+/// The ways of an outbox by what operations call them: targets of an atomic window by their ranks, edges of others by
+/// their numbers.
+pub(crate) fn ways<T: Elem, K: Keep, D: Bench>(
+    win: &Win,
+    rank: usize,
+    outbox: &Outbox<'_, T, K, D>,
+) -> HashMap<usize, Out<T>> {
+    match win.kind {
+        Kind::Atomic { .. } => win.targets(rank).into_iter().zip(outbox.slots()).collect(),
+        _ => outbox.slots().enumerate().collect(),
+    }
+}
 
 enum Loan<'b, 's, T: Elem, D: Bench> {
     Shared(&'b Region<T, On<'s, D>>),
@@ -163,7 +181,11 @@ enum Loan<'b, 's, T: Elem, D: Bench> {
 }
 
 impl<'b, 's, T: Elem, D: Bench> Lent<'b, 's, T, D> {
-    fn new(regions: &'b mut [Option<Region<T, On<'s, D>>>], acts: &[Act]) -> Self {
+    fn new(
+        regions: &'b mut [Option<Region<T, On<'s, D>>>],
+        acts: &[Act],
+        ways: HashMap<usize, Out<T>>,
+    ) -> Self {
         let mut loans = HashMap::new();
         for (id, region) in regions.iter_mut().enumerate() {
             let Some(region) = region else { continue };
@@ -173,18 +195,18 @@ impl<'b, 's, T: Elem, D: Bench> Lent<'b, 's, T, D> {
                 loans.insert(id, Loan::Shared(region));
             }
         }
-        Lent(loans)
+        Lent { loans, ways }
     }
 
     pub(crate) fn shared(&self, id: usize) -> &'b Region<T, On<'s, D>> {
-        match self.0[&id] {
+        match self.loans[&id] {
             Loan::Shared(region) => region,
             Loan::Own(_) => panic!("region {id} is read and written in one epoch"),
         }
     }
 
     pub(crate) fn own(&mut self, id: usize) -> &'b mut Region<T, On<'s, D>> {
-        match self.0.get_mut(&id) {
+        match self.loans.get_mut(&id) {
             Some(Loan::Own(region)) => region.take().expect("it is written once an epoch"),
             _ => panic!("region {id} is not there"),
         }
@@ -197,6 +219,10 @@ impl<'b, 's, T: Elem, D: Bench> Lent<'b, 's, T, D> {
             Lay::Run { first, count } => region.slice(*first..first + count),
             lay => region.with(&cx.layouts[lay]),
         }
+    }
+
+    pub(crate) fn remote(&self, cx: &'b Context<'_, D>, act: &Act) -> Dest<'b, T, D> {
+        remote(cx, self.ways[&act.edge], act)
     }
 
     fn dest(&mut self, cx: &'b Context<'_, D>, act: &Act) -> Result<SourceMut<'b, 's, T, D>> {
@@ -219,8 +245,12 @@ pub(crate) trait Note: Keep {
     ) -> Result<()>;
 }
 
-pub(crate) fn remote<'b, D: Bench>(cx: &'b Context<'_, D>, act: &Act) -> Dest<'b, D> {
-    let dest = Slot(act.edge as u32).at(act.at);
+pub(crate) fn remote<'b, T, D: Bench>(
+    cx: &'b Context<'_, D>,
+    way: Out<T>,
+    act: &Act,
+) -> Dest<'b, T, D> {
+    let dest = way.at(act.at);
     match &act.remote {
         Lay::Whole => dest,
         lay => dest.with(&cx.layouts[lay]),
@@ -234,7 +264,7 @@ impl Note for BySlot {
         lent: &mut Lent<'b, 's, T, D>,
         act: &Act,
     ) -> Result<()> {
-        epoch.put(lent.source(cx, act)?, remote(cx, act))
+        epoch.put(lent.source(cx, act)?, lent.remote(cx, act))
     }
 }
 
@@ -246,8 +276,8 @@ impl Note for ByRange {
         act: &Act,
     ) -> Result<()> {
         match act.verb {
-            Verb::Put => epoch.put(lent.source(cx, act)?, remote(cx, act)),
-            Verb::Get => epoch.get(lent.dest(cx, act)?, remote(cx, act)),
+            Verb::Put => epoch.put(lent.source(cx, act)?, lent.remote(cx, act)),
+            Verb::Get => epoch.get(lent.dest(cx, act)?, lent.remote(cx, act)),
             _ => T::ranged(cx, epoch, lent, act),
         }
     }
@@ -276,11 +306,12 @@ fn epoch<'s, T: Elem, K: Note, D: Bench>(
     let shelf = T::shelf(bag);
     let outbox = take(&mut K::halves(shelf).2, window);
     let inbox = fused.then(|| take(&mut K::halves(shelf).0, window));
+    let ways = ways(&cx.job.windows[window], cx.rank, &outbox);
     let mut epoch = match group {
         None => outbox.start(),
         Some(ranks) => outbox.start_with(&cx.groups[ranks])?,
     };
-    let mut lent = Lent::new(&mut shelf.0, acts);
+    let mut lent = Lent::new(&mut shelf.0, acts, ways);
     for act in acts {
         K::note(cx, &mut epoch, &mut lent, act)?;
     }

@@ -60,16 +60,17 @@ fn an_inbox_that_was_handed_over_is_posted_there_after_the_complete() {
     World::local(1, |world: World| {
         stream!(let s = world.stream().unwrap());
         stream!(let t = world.stream().unwrap());
-        let window = Window::by_slot("self").buffers(Buffers::Single);
-        let window = window.slot_from(0, 0, 1).slot_to(0, 0);
+        let mut window = SlotWindow::new("self").buffers(Buffers::Single);
+        let from = window.slot_from(0, 0, 1);
+        let to = window.slot_to(0, 0);
         let (inbox, outbox) = window.open(&s).unwrap();
         let src = Region::from_slice(&world, &[7u64]).unwrap().on(&s).unwrap();
         let inbox = s.hand_off(inbox, &t).unwrap();
         let mut epoch = outbox.start();
-        epoch.put(&src, Slot(0)).unwrap();
+        epoch.put(&src, to).unwrap();
         let _ = epoch.complete(&s).unwrap();
         let mut inbox = inbox.post(&t).unwrap().wait(&t).unwrap();
-        assert_eq!(inbox.read(&t).unwrap().slot(0), [7]);
+        assert_eq!(inbox.read(&t).unwrap().slot(from), [7]);
     });
 }
 
@@ -78,14 +79,16 @@ fn an_inbox_that_was_handed_over_is_posted_there_after_the_complete() {
 fn no_elements_overlap_with_none() {
     World::local(1, |world: World| {
         stream!(let s = world.stream().unwrap());
-        let window = Window::by_slot("self").slot_from(0, 0, 4).slot_to(0, 0);
+        let mut window = SlotWindow::new("self");
+        let from = window.slot_from(0, 0, 4);
+        let to = window.slot_to(0, 0);
         let (inbox, outbox) = window.open(&s).unwrap();
         let src = Region::from_slice(&world, &[7u64; 4]).unwrap();
         let src = src.on(&s).unwrap();
         let mut epoch = outbox.start();
-        epoch.put(&src, Slot(0)).unwrap();
-        epoch.put(src.slice(2..2).unwrap(), Slot(0).at(2)).unwrap();
+        epoch.put(&src, to).unwrap();
+        epoch.put(src.slice(2..2).unwrap(), to.at(2)).unwrap();
         let (mut inbox, _outbox) = exchange(&s, inbox, epoch).unwrap();
-        assert_eq!(inbox.read(&s).unwrap().slot(0), [7; 4]);
+        assert_eq!(inbox.read(&s).unwrap().slot(from), [7; 4]);
     });
 }

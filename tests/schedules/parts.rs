@@ -5,7 +5,7 @@ use tidegate::{BySlot, IndexSet};
 
 use super::bag::{Elem, Keep, put, take};
 use super::device::Bench;
-use super::exec::{Context, remote};
+use super::exec::{Context, remote, ways};
 use super::job::{Act, Ranks};
 use super::rank::Lane;
 
@@ -38,12 +38,14 @@ fn use_chosen<'s, T: Elem, D: Bench>(
     };
     let outboxes = &mut <BySlot as Keep>::halves(T::shelf(&mut lane.bag)).2;
     let outbox = take(outboxes, window);
+    let ways = ways(&cx.job.windows[window], cx.rank, &outbox);
     let mut epoch = match group {
         None => outbox.start(),
         Some(ranks) => outbox.start_with(&cx.groups[ranks])?,
     };
     for act in acts {
-        epoch.put(part.with(&cx.layouts[&act.lay])?, remote(cx, act))?;
+        let to = remote(cx, ways[&act.edge], act);
+        epoch.put(part.with(&cx.layouts[&act.lay])?, to)?;
     }
     put(outboxes, window, epoch.complete(&lane.stream)?);
     Ok(())

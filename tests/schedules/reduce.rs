@@ -1,12 +1,11 @@
 //! The operations that only numbers have.
 
 use tidegate::prelude::*;
-use tidegate::window::At;
 use tidegate::{Arithmetic, Atomic, ByRange};
 
 use super::bag::{Elem, Pixel};
 use super::device::Bench;
-use super::exec::{Context, Lent, remote};
+use super::exec::{Context, Lent};
 use super::job::{Act, Verb};
 
 /// Notes accumulates and atomics, where the type has them.
@@ -68,7 +67,7 @@ fn accumulate<'s, 'b, T: Elem + Arithmetic, D: Bench>(
     let Verb::Accumulate(op) = act.verb else {
         unreachable!("{act:?}")
     };
-    epoch.accumulate(lent.source(cx, act)?, remote(cx, act), op)
+    epoch.accumulate(lent.source(cx, act)?, lent.remote(cx, act), op)
 }
 
 fn atomic<'s, 'b, T: Elem + Arithmetic, D: Bench>(
@@ -77,10 +76,7 @@ fn atomic<'s, 'b, T: Elem + Arithmetic, D: Bench>(
     lent: &mut Lent<'b, 's, T, D>,
     act: &Act,
 ) -> Result<()> {
-    let at = At {
-        rank: act.edge,
-        first: act.at,
-    };
+    let at = lent.remote(cx, act);
     match act.verb {
         Verb::Accumulate(op) => epoch.accumulate(lent.source(cx, act)?, at, op),
         Verb::Get => epoch.get(lent.own(act.local), at),

@@ -80,9 +80,14 @@ twins! {
     row10_outbox_dropped_in_an_open_epoch
     row10_source_dropped_in_an_open_epoch
     row10_source_out_of_scope_in_an_open_epoch
+    row11_inbound_slot_as_a_destination
     row11_number_for_a_slot
+    row11_outbound_slot_is_read
     row11_slot_copied
+    row11_slot_declared_behind_the_opening
+    row11_slot_of_other_elements
     row11_slot_used_twice
+    row11_window_opened_twice
     row12_another_region_given_back
     row12_captured_stream_by_a_reference
     row12_captured_stream_itself

@@ -64,7 +64,7 @@ pub unsafe trait Element: Copy + Send + Sync + 'static {
 /// The most bytes that an element may have: moves, on streams and by NICs, say its size in 32 bits.
 ///
 /// ```compile_fail,E0080
-/// # use tidegate_core::{Element, Region, World, stream, window::Window};
+/// # use tidegate_core::{Element, Region, World, stream, window::SlotWindow};
 /// # use tidegate_host::Host;
 /// # #[derive(Clone, Copy)]
 /// #[repr(C)]
@@ -77,7 +77,7 @@ pub unsafe trait Element: Copy + Send + Sync + 'static {
 /// ```
 ///
 /// ```compile_fail,E0080
-/// # use tidegate_core::{Element, Region, World, stream, window::Window};
+/// # use tidegate_core::{Element, Region, World, stream, window::SlotWindow};
 /// # use tidegate_host::Host;
 /// # #[derive(Clone, Copy)]
 /// #[repr(C)]
@@ -88,7 +88,7 @@ pub unsafe trait Element: Copy + Send + Sync + 'static {
 /// # }
 /// World::<Host>::local(1, |world| {
 ///     stream!(let s = world.stream().unwrap());
-///     Window::<Both, _>::by_slot("w").open(&s).map(drop).unwrap();
+///     SlotWindow::<Both>::new("w").open(&s).map(drop).unwrap();
 /// });
 /// ```
 pub(crate) const LARGEST: usize = u32::MAX as usize;

@@ -70,15 +70,37 @@ pub enum Error {
         /// "an origin" or "a target".
         role: &'static str,
     },
-    /// A slot does not exist.
-    #[error("window `{window}` has no outbound slot {slot}: this rank declared {slots}")]
-    NoSuchSlot {
+    /// A handle is of another window than the epoch's, or of another rank's part of it.
+    #[error(
+        "window `{window}`: the handle of outbound slot {slot} is of another window: an epoch takes what its own window's declaration has returned, on this rank"
+    )]
+    ForeignSlot {
+        /// The window of the epoch.
+        window: Arc<str>,
+        /// The number that the slot has in the other window.
+        slot: u32,
+    },
+    /// A handle was taken twice in one epoch.
+    #[error("window `{window}`: outbound slot {slot}, to rank {rank}, is taken twice in one epoch")]
+    SlotTaken {
         /// The window.
         window: Arc<str>,
-        /// The slot.
+        /// The target.
+        rank: usize,
+        /// The slot's number.
         slot: u32,
-        /// How many there are.
-        slots: usize,
+    },
+    /// What one epoch has taken is used in another one.
+    #[error(
+        "window `{window}`: outbound slot {slot}, to rank {rank}, was taken in another epoch, and is used in that one alone"
+    )]
+    SlotExpired {
+        /// The window.
+        window: Arc<str>,
+        /// The target.
+        rank: usize,
+        /// The slot's number.
+        slot: u32,
     },
     /// More elements than there is room for.
     #[error("{}elements {first}..{end} do not fit in {what} of {len} elements", of_window(.window))]
@@ -104,16 +126,19 @@ pub enum Error {
         /// Elements of the destination.
         dst: usize,
     },
-    /// Two operations of one epoch touch the same elements of a target, and not both only read or accumulate alike.
+    /// One epoch uses a slot (or range) twice: two operations touch the same elements, and not both only read or
+    /// accumulate alike.
     #[error(
-        "window `{window}`: two operations of one epoch overlap at rank {rank}, elements {first}..{end}"
+        "window `{window}`: outbound slot {slot}, to rank {rank}, is used twice in one epoch: two operations touch its elements {first}..{end}"
     )]
     Overlap {
         /// The window.
         window: Arc<str>,
         /// The target.
         rank: usize,
-        /// The first element of the overlap, in elements of the target's memory.
+        /// The slot's number.
+        slot: u32,
+        /// The first element of the overlap, in elements of the slot.
         first: usize,
         /// One past the last.
         end: usize,
@@ -172,14 +197,6 @@ pub enum Error {
         window: Arc<str>,
         /// The ranks that hold a half of the other one, or an epoch of it.
         ranks: Vec<usize>,
-    },
-    /// The epoch's slots were already taken, or are not as many as asked for.
-    #[error("window `{window}`: {detail}")]
-    Slots {
-        /// The window.
-        window: Arc<str>,
-        /// What is wrong.
-        detail: String,
     },
     /// An operation that does not fit the element type or the window.
     #[error("{0}")]

@@ -48,7 +48,7 @@ pub use place::{On, OnHost, Place};
 pub use region::Region;
 pub use stream::{Stream, StreamOptions, UnboundStream};
 pub use tidegate_hal::device::Priority;
-pub use window::Window;
+pub use window::{AtomicWindow, In, Out, RangeWindow, SlotWindow, Window};
 pub use world::World;
 
 /// What the macros reach. They name nothing else: a program may put a crate of its own in the place of `::core`, and

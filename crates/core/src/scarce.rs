@@ -64,7 +64,6 @@ pub(crate) fn with_pieces_up_to<T>(most: usize, call: impl FnOnce() -> T) -> T {
 
 mod tests {
     use super::with_pieces_up_to;
-    use crate::window::{Slot, Window};
     use crate::*;
     use tidegate_hal::device::DeviceError;
     use tidegate_host::Host;
@@ -116,17 +115,19 @@ mod tests {
             Layout::<Host>::strided(0, &crossing).unwrap();
 
             // The pieces of two operations are listed: the epoch stays open, and can be completed when there is memory.
-            let window = Window::<u8, _>::by_slot("w").slot_from(0, 0, 1 << 16);
-            let (inbox, outbox) = window.slot_to(0, 0).open(&s).unwrap();
+            let mut window = SlotWindow::<u8>::new("w");
+            window.slot_from(0, 0, 1 << 16);
+            let way = window.slot_to(0, 0);
+            let (inbox, outbox) = window.open(&s).unwrap();
             let source = Region::<u8, _>::zeroed(&world, 1 << 16)
                 .unwrap()
                 .on(&s)
                 .unwrap();
             let apart = Layout::strided(0, &[(10_000, 2)]).unwrap();
             let mut epoch = outbox.start();
-            let to = Slot(0).with(&apart);
+            let to = way.with(&apart);
             epoch.put(source.slice(0..10_000).unwrap(), to).unwrap();
-            let end = Slot(0).at(30_000);
+            let end = way.at(30_000);
             epoch.put(source.slice(0..10).unwrap(), end).unwrap();
             let refused = with_pieces_up_to(MOST, || epoch.try_complete(&s))
                 .err()

@@ -12,7 +12,7 @@ use late::Late;
 use tidegate_boot::launch::{Job, Output};
 use tidegate_boot::{LocalControl, TcpControl};
 use tidegate_core::error::Cause;
-use tidegate_core::window::{Buffers, Slot, Window, exchange};
+use tidegate_core::window::{Buffers, SlotWindow, exchange};
 use tidegate_core::{Error, Region, Result, Route, World, WorldOptions, stream};
 use tidegate_fabric::wire::libfabric::{Choice, EngineChoice, FabricWire};
 use tidegate_fabric::{ENVIRONMENT, Fabric, Options};
@@ -25,17 +25,18 @@ const EPOCHS: u64 = 4;
 fn run(world: World<Host>) -> Result<()> {
     {
         stream!(let s = world.stream()?);
-        let window = Window::<u64, _>::by_slot("products").fail_after(LONG);
-        let window = match world.rank() {
-            0 => window.slot_from(1, 0, 8),
-            _ => window.slot_to(0, 0),
-        };
+        let mut window = SlotWindow::<u64>::new("products").fail_after(LONG);
+        let (mut from, mut to) = (None, None);
+        match world.rank() {
+            0 => from = Some(window.slot_from(1, 0, 8)),
+            _ => to = Some(window.slot_to(0, 0)),
+        }
         let (mut inbox, mut outbox) = window.open(&s)?;
         for epoch in 0..EPOCHS {
-            if world.rank() == 1 {
+            if let Some(to) = to {
                 let product = Region::from_slice(&world, &[epoch; 8])?.on(&s)?;
                 let mut access = outbox.start();
-                access.put(&product, Slot(0))?;
+                access.put(&product, to)?;
                 outbox = access.complete(&s)?;
                 continue;
             }
@@ -45,7 +46,8 @@ fn run(world: World<Host>) -> Result<()> {
                 std::thread::sleep(Duration::from_millis(500));
             }
             inbox = inbox.post(&s)?.wait(&s)?;
-            assert_eq!(inbox.read(&s)?.slot(0), [epoch; 8]);
+            let came = inbox.read(&s)?;
+            assert!(from.is_some_and(|from| came[from] == [epoch; 8]));
         }
         s.synchronize()?;
     }
@@ -117,13 +119,12 @@ fn rank<C: Control>(
 ) -> Result<Option<Cause>> {
     let me = world.rank();
     let window = |name: &str, ranks: [usize; 2]| {
-        let window = Window::<u64, _>::by_slot(name).buffers(Buffers::Double);
-        match ranks.iter().position(|rank| *rank == me) {
-            Some(at) => window
-                .slot_from(ranks[1 - at], 0, 8)
-                .slot_to(ranks[1 - at], 0),
-            None => window,
+        let mut window = SlotWindow::<u64>::new(name).buffers(Buffers::Double);
+        if let Some(at) = ranks.iter().position(|rank| *rank == me) {
+            window.slot_from(ranks[1 - at], 0, 8);
+            window.slot_to(ranks[1 - at], 0);
         }
+        window
     };
     let gone = {
         stream!(let s = world.stream()?);
@@ -132,10 +133,10 @@ fn rank<C: Control>(
         if me == 0 {
             plane.hold();
         }
-        if me != 2 {
+        if let Some(to) = outbox.slots().next() {
             let src = Region::from_slice(&world, &[1; 8])?.on(&s)?;
             let mut epoch = outbox.start();
-            epoch.put(&src, Slot(0))?;
+            epoch.put(&src, to)?;
             (inbox, outbox) = exchange(&s, inbox, epoch)?;
         }
         s.synchronize()?;
@@ -152,12 +153,12 @@ fn rank<C: Control>(
         while left > 0 {
             left -= u64::from(me == 0 && plane.asked() > 0);
             let src = Region::from_slice(&world, &[left; 8])?.on(&s)?;
+            let to = goes.slots().next().expect("rank 1 has left the loop");
             let mut epoch = goes.start();
-            epoch.put(&src, Slot(0))?;
+            epoch.put(&src, to)?;
             (stays, goes) = exchange(&s, stays, epoch)?;
-            let said = stays.read(&s)?.slot(0)[0];
             if me == 2 {
-                left = said;
+                left = stays.read(&s)?.iter().next().expect("there is one")[0];
             }
         }
         let Some(exposed) = exposed else {

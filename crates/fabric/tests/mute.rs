@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use hosted::By;
-use tidegate_core::window::{Slot, Window, exchange};
+use tidegate_core::window::{SlotWindow, exchange};
 use tidegate_core::{Region, Result, Route, World, WorldOptions, stream};
 use tidegate_fabric::wire::memory::{Faults, Net};
 use tidegate_fabric::{Fabric, Options};
@@ -29,19 +29,18 @@ const LONG: Duration = Duration::from_secs(300);
 fn epochs(world: &World<Mute>, seen: &watched::Seen) -> Result<Vec<u64>> {
     stream!(let s = world.stream()?);
     let (rank, peer) = (world.rank() as u64, 1 - world.rank());
-    let window = Window::by_slot("mute")
-        .fail_after(LONG)
-        .slot_from(peer, 0, 1)
-        .slot_to(peer, 0);
+    let mut window = SlotWindow::new("mute").fail_after(LONG);
+    let from = window.slot_from(peer, 0, 1);
+    let to = window.slot_to(peer, 0);
     let (mut inbox, mut outbox) = window.open(&s)?;
     let mut came = Vec::new();
     for epoch in 0..EPOCHS {
         let src = Region::from_slice(world, &[1000 * rank + epoch])?.on(&s)?;
         seen.await_sleep();
         let mut access = outbox.start();
-        access.put(&src, Slot(0))?;
+        access.put(&src, to)?;
         (inbox, outbox) = exchange(&s, inbox, access)?;
-        came.push(inbox.read(&s)?.slot(0)[0]);
+        came.push(inbox.read(&s)?.slot(from)[0]);
     }
     Ok(came)
 }

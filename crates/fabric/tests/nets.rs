@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tidegate_core::window::{Slot, Window, exchange};
+use tidegate_core::window::{SlotWindow, exchange};
 use tidegate_core::{Region, Result, Route, World, WorldOptions, stream};
 use tidegate_fabric::wire::memory::{Faults, MemoryWire, Net};
 use tidegate_fabric::wire::{Event, Op, Posted, Wire};
@@ -35,17 +35,18 @@ fn job(net: impl Fn() -> Net + Sync, job: u64, epochs: u64) -> Vec<Result<u64>> 
     World::<Host>::local_with(2, options, |world| {
         stream!(let s = world.stream()?);
         let peer = 1 - world.rank();
-        let window = Window::<u64, _>::by_slot("w").fail_after(LONG);
-        let window = window.slot_from(peer, 0, 8).slot_to(peer, 0);
+        let mut window = SlotWindow::<u64>::new("w").fail_after(LONG);
+        let from = window.slot_from(peer, 0, 8);
+        let to = window.slot_to(peer, 0);
         let (mut inbox, mut outbox) = window.open(&s)?;
         let mut wrong = 0;
         for epoch in 0..epochs {
             let value = 1000 * job + epoch;
             let src = Region::from_slice(&world, &[value; 8])?.on(&s)?;
             let mut access = outbox.start();
-            access.put(&src, Slot(0))?;
+            access.put(&src, to)?;
             (inbox, outbox) = exchange(&s, inbox, access)?;
-            wrong += u64::from(*inbox.read(&s)?.slot(0) != [value; 8]);
+            wrong += u64::from(*inbox.read(&s)?.slot(from) != [value; 8]);
         }
         Ok(wrong)
     })

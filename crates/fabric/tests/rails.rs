@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use hosted::By;
 use rig::{Rig, SENT, SETTLES, SIGNAL};
 use sleepy::{DEEP, Sleepy, Spell};
-use tidegate_core::window::{Slot, Window, exchange};
+use tidegate_core::window::{SlotWindow, exchange};
 use tidegate_core::{Error, Region, Result, Route, World, WorldOptions, stream};
 use tidegate_fabric::wire::Wire;
 use tidegate_fabric::wire::libfabric::{Choice, EngineChoice, FabricWire};
@@ -377,18 +377,19 @@ type Mute = By<HostStream, true>;
 fn rounds(world: &World<Mute>, elements: usize, limit: Duration) -> Result<()> {
     stream!(let s = world.stream()?);
     let peer = 1 - world.rank();
-    let window = Window::<u64, _>::by_slot("rails").fail_after(limit);
-    let window = window.slot_from(peer, 0, elements).slot_to(peer, 0);
+    let mut window = SlotWindow::<u64>::new("rails").fail_after(limit);
+    let from = window.slot_from(peer, 0, elements);
+    let to = window.slot_to(peer, 0);
     let (mut inbox, mut outbox) = window.open(&s)?;
     for round in 0..8 {
         let of = |rank: usize, index: usize| 1_000_000 * (8 * rank as u64 + round) + index as u64;
         let sent: Vec<u64> = (0..elements).map(|index| of(world.rank(), index)).collect();
         let src = Region::from_slice(world, &sent)?.on(&s)?;
         let mut access = outbox.start();
-        access.put(&src, Slot(0))?;
+        access.put(&src, to)?;
         (inbox, outbox) = exchange(&s, inbox, access)?;
         let came = inbox.read(&s)?;
-        for (index, found) in came.slot(0).iter().enumerate() {
+        for (index, found) in came.slot(from).iter().enumerate() {
             assert_eq!(*found, of(peer, index), "element {index} of round {round}");
         }
     }

@@ -10,7 +10,7 @@ use std::time::Instant;
 use mpi::ffi;
 use mpi::topology::SimpleCommunicator;
 use mpi::traits::*;
-use tidegate_core::window::{Buffers, BySlot, Slot, Window};
+use tidegate_core::window::{Buffers, BySlot, Out, SlotWindow};
 use tidegate_core::{stream, window};
 use tidegate_host::Host;
 use tidegate_mpi::windows::{self, Form, Options};
@@ -113,14 +113,18 @@ struct Ours<'s> {
     src: Source<'s>,
     inbox: Option<Inbox<'s>>,
     outbox: Option<Outbox<'s>>,
+    to: Out<u8>,
 }
 
 impl<'s> Ours<'s> {
     fn new(s: &Stream<'s>, world: &World, bytes: usize) -> tidegate_core::Result<Self> {
         let peer = 1 - world.rank();
-        let window = Window::by_slot("pingpong").buffers(Buffers::Single);
-        let (inbox, outbox) = window.slot_from(peer, 0, bytes).slot_to(peer, 0).open(s)?;
+        let mut window = SlotWindow::new("pingpong").buffers(Buffers::Single);
+        window.slot_from(peer, 0, bytes);
+        let to = window.slot_to(peer, 0);
+        let (inbox, outbox) = window.open(s)?;
         Ok(Ours {
+            to,
             src: tidegate_core::Region::from_slice(world, &vec![1u8; bytes])?.on(s)?,
             inbox: Some(inbox),
             outbox: Some(outbox),
@@ -129,7 +133,7 @@ impl<'s> Ours<'s> {
 
     fn put(&mut self, s: &Stream<'s>) -> tidegate_core::Result<()> {
         let mut epoch = self.outbox.take().expect("between epochs").start();
-        epoch.put(&self.src, Slot(0))?;
+        epoch.put(&self.src, self.to)?;
         self.outbox = Some(epoch.complete(s)?);
         Ok(())
     }

@@ -3,7 +3,7 @@
 use super::{Case, Order};
 use crate::device::{BenchDevice, Words, WordsIn, WordsOut};
 use crate::results::{Meter, RankSample};
-use tidegate_core::window::{Access, BySlot, Slot, Window, exchange};
+use tidegate_core::window::{Access, BySlot, SlotWindow, exchange};
 use tidegate_core::{Error, Graph, Region, Result, Stream, World, stream};
 
 /// What an epoch sends, and how many words of each message, where the stream counts them.
@@ -98,8 +98,9 @@ fn access<'s, 'b, D: BenchDevice>(
     (source, count): &'b Sent<'s, D>,
     outbox: WordsOut<'s, D>,
 ) -> Result<Access<'s, 'b, u64, BySlot, D>> {
+    let slots = outbox.slots();
     let mut epoch = outbox.start();
-    for (slot, message) in (0..).map(Slot).zip(&case.pattern.outbound) {
+    for (slot, message) in slots.zip(&case.pattern.outbound) {
         let source = source.slice(message.range.clone())?;
         match case.counted {
             None => epoch.put(source, slot)?,
@@ -125,12 +126,12 @@ impl<'s, D: BenchDevice> Engine<'_, 's, D> {
     fn build(&mut self, world: &World<D>) -> Result<()> {
         (self.lent, self.other, self.graph, self.seen) = (None, None, None, None);
         let (case, s) = (self.case, &mut *self.stream);
-        let mut window = Window::by_slot("exchange").buffers(case.buffers);
+        let mut window = SlotWindow::new("exchange").buffers(case.buffers);
         for message in &case.pattern.inbound {
-            window = window.slot_from(message.peer, message.key, message.range.len());
+            window.slot_from(message.peer, message.key, message.range.len());
         }
         for message in &case.pattern.outbound {
-            window = window.slot_to(message.peer, message.key);
+            window.slot_to(message.peer, message.key);
         }
         let sent = || -> Result<Sent<'s, D>> {
             let count = case.counted.unwrap_or(0) as u64;

@@ -5,7 +5,7 @@ use super::{By, Test};
 use crate::cli::BuffersOf;
 use std::error::Error;
 use std::time::Instant;
-use tidegate_core::window::{Access, BySlot, Inbox, Outbox, Slot, Window, exchange};
+use tidegate_core::window::{Access, BySlot, Inbox, Outbox, SlotWindow, exchange};
 use tidegate_core::{On, Region, Result, Stream, World, stream};
 use tidegate_host::Host;
 
@@ -29,11 +29,10 @@ pub(super) fn measure(
         _ => world.named_stream("osu")?,
     };
     stream!(let s = stream);
-    let mut window = Window::by_slot("osu").buffers(buffers.into());
+    let mut window = SlotWindow::new("osu").buffers(buffers.into());
     for key in 0..case.puts() as u64 {
-        window = window
-            .slot_from(1 - rank, key, case.bytes)
-            .slot_to(1 - rank, key);
+        window.slot_from(1 - rank, key, case.bytes);
+        window.slot_to(1 - rank, key);
     }
     let (inbox, outbox) = window.open(&s)?;
     let source = Region::from_slice(world, &case.pattern(rank))?.on(&s)?;
@@ -107,10 +106,11 @@ fn access<'s, 'b>(
     source: &'b Source<'s>,
     outbox: Outbox<'s, u8, BySlot, Host>,
 ) -> Result<Access<'s, 'b, u8, BySlot, Host>> {
+    let slots = outbox.slots();
     let mut epoch = outbox.start();
-    for number in 0..case.puts() {
+    for (number, slot) in slots.enumerate() {
         let message = source.slice(number * case.bytes..(number + 1) * case.bytes)?;
-        epoch.put(message, Slot(number as u32))?;
+        epoch.put(message, slot)?;
     }
     Ok(epoch)
 }

@@ -40,7 +40,7 @@ use crate::nic::Touch;
 use crate::place::On;
 use crate::region::Region;
 use crate::stream::{Stream, prepare_wait};
-use crate::window::{BySlot, Inbox, Outbox, Slot, Window, check_op, try_exchange};
+use crate::window::{BySlot, Inbox, Outbox, Window, check_op, try_exchange};
 
 /// The most bytes of a vector.
 const LONGEST: usize = 1 << 20;
@@ -272,9 +272,10 @@ impl<'s, T: Arithmetic, D: Device> AllReduce<'s, T, D> {
             stream.raw().prepare(batch, exchange + waits + 1)?;
         }
         let (inbox, outbox) = self.halves.take().expect(WHOLE);
-        let mut slots = 0..outbox.slots() as u32;
+        // They have the numbers of the ranks.
+        let mut slots = outbox.slots();
         let mut epoch = outbox.start();
-        let exchanged = match slots.try_for_each(|slot| epoch.put(&*x, Slot(slot))) {
+        let exchanged = match slots.try_for_each(|slot| epoch.put(&*x, slot)) {
             Ok(()) => try_exchange(stream, inbox, epoch),
             Err(error) => Err(Rejected::new(error, (inbox, epoch))),
         };

@@ -22,7 +22,7 @@ use crate::error::{Error, Result};
 use crate::part::{Cells, CellsMut, LoweredPart};
 use crate::place::Of;
 use crate::stream::Stream;
-use crate::window::{LoweredSlots, Slots};
+use crate::window::{In, LoweredSlots, Slots};
 use crate::world::World;
 
 /// Code loaded to a device.
@@ -173,6 +173,7 @@ impl<D: LaunchDevice, S: Signature> std::fmt::Debug for Function<D, S> {
 /// | `&mut [T]` | address, length | `&mut Region`, `inbox.memory_mut()` |
 /// | `Slots<T>` | address of the table of slots, number of slots | `inbox.view()` |
 /// | `Cells<T>`, `CellsMut<T>` | address, length of the whole region | `&Part`, `&mut Part` |
+/// | `In<T>` | the number of the slot (4 bytes), which is its place in that table | a handle |
 /// | a number, `Plain<T>` | the value | a number, `Plain(value)` |
 ///
 /// An entry of the table of slots is four times 8 bytes: the address of its memory, its length in elements, the bytes
@@ -258,6 +259,11 @@ parameters! {
     Slots<'static, T> => LoweredSlots<T>;
     Cells<'static, T> => LoweredPart<T, false>;
     CellsMut<'static, T> => LoweredPart<T, true>;
+}
+
+impl<T: Element> Parameter for In<T> {
+    type Lowered = In<T>;
+    const SIZES: &'static [usize] = &[size_of::<u32>()];
 }
 
 impl<T: Element> Parameter for Plain<T> {

@@ -3,7 +3,7 @@
 use tidegate_host::Host;
 
 use super::*;
-use crate::window::{Buffers, BySlot, Inbox, Outbox, Window};
+use crate::window::{Buffers, BySlot, Inbox, Outbox, SlotWindow};
 use crate::{Stream, World};
 
 /// A report that all ranks have seen.
@@ -26,8 +26,10 @@ type Halves<'s> = (Inbox<'s, u8, BySlot, Host>, Outbox<'s, u8, BySlot, Host>);
 /// A window of one slot each way between two ranks.
 fn open<'s>(s: &Stream<'s, Host>, name: &str) -> Result<Halves<'s>> {
     let other = 1 - s.world().rank();
-    let window = Window::by_slot(name).buffers(Buffers::Single);
-    window.slot_from(other, 0, 8).slot_to(other, 0).open(s)
+    let mut window = SlotWindow::new(name).buffers(Buffers::Single);
+    window.slot_from(other, 0, 8);
+    window.slot_to(other, 0);
+    window.open(s)
 }
 
 /// Rank 0 waits for rank 1's complete, and rank 1 is in a gather, which rank 0 comes to behind that wait.
@@ -160,8 +162,10 @@ fn a_call_that_waits_for_a_kernel_without_end_is_reported() {
                     _ => options,
                 };
                 crate::stream!(let s = world.stream_with(options).unwrap());
-                let window = Window::<u8, BySlot>::by_slot("w").slot_from(0, 0, 8);
-                let (mut inbox, _outbox) = window.slot_to(0, 0).open(&s).unwrap();
+                let mut window = SlotWindow::<u8>::new("w");
+                window.slot_from(0, 0, 8);
+                window.slot_to(0, 0);
+                let (mut inbox, _outbox) = window.open(&s).unwrap();
                 let region = crate::Region::<u8, _>::zeroed(&world, 1).unwrap();
                 let mut region = region.on(&s).unwrap();
                 s.launch(busy(&over), &mut region).unwrap();
@@ -279,9 +283,10 @@ fn the_lowest_rank_that_remains_reports() {
         World::<Host>::local(4, |world| {
             crate::stream!(let s = world.stream().unwrap());
             let rank = world.rank();
-            let mut window = Window::<u8, _>::by_slot("w").buffers(Buffers::Single);
+            let mut window = SlotWindow::<u8>::new("w").buffers(Buffers::Single);
             if let Some(other) = [3, 2].get(rank.wrapping_sub(2)) {
-                window = window.slot_from(*other, 0, 8).slot_to(*other, 0);
+                window.slot_from(*other, 0, 8);
+                window.slot_to(*other, 0);
             }
             let (inbox, outbox) = window.open(&s).unwrap();
             if rank < 2 {

@@ -6,7 +6,7 @@ use tidegate_hal::batch::Op;
 use tidegate_hal::device::Device;
 
 use super::Typed;
-use super::edge::Edge;
+use super::handle::{Dest, IntoDest, Out, OutOnce};
 use super::note::{Draft, What};
 use super::outbox::{Outbox, OutboxBody, settle};
 use super::source::{IntoSource, IntoSourceMut, Source, distinct};
@@ -33,97 +33,6 @@ pub struct Access<'s, 'b, T, K, D: Device> {
     marker: Typed<'s, T, K>,
 }
 
-/// The number of an outbound slot (or range), in the order of declaration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Slot(pub u32);
-
-/// An outbound slot of one epoch, to be used once: see [`Access::slots`].
-#[derive(Debug)]
-pub struct OutSlot {
-    edge: u32,
-    epoch: (u64, u64),
-}
-
-/// Elements of an atomic window: `rank`'s, from `first` on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct At {
-    /// The target.
-    pub rank: usize,
-    /// The first element.
-    pub first: usize,
-}
-
-/// Where an operation goes: a slot, from its first element on unless [`Dest::at`] says otherwise.
-pub struct Dest<'b, D: Device> {
-    edge: u32,
-    epoch: Option<(u64, u64)>,
-    first: usize,
-    layout: Option<&'b Layout<D>>,
-}
-
-impl Slot {
-    /// The slot from element `first` on.
-    pub fn at<'b, D: Device>(self, first: usize) -> Dest<'b, D> {
-        Dest::from(self).at(first)
-    }
-
-    /// The elements of the slot that a layout chooses.
-    pub fn with<D: Device>(self, layout: &Layout<D>) -> Dest<'_, D> {
-        Dest::from(self).with(layout)
-    }
-}
-
-impl<'b, D: Device> Dest<'b, D> {
-    /// Goes to element `first` on.
-    #[must_use]
-    pub fn at(mut self, first: usize) -> Self {
-        self.first = first;
-        self
-    }
-
-    /// Goes to the elements that a layout chooses (counted from where [`Dest::at`] says).
-    #[must_use]
-    pub fn with(mut self, layout: &'b Layout<D>) -> Self {
-        self.layout = Some(layout);
-        self
-    }
-}
-
-/// What can say where an operation goes: a slot, as the window's declaration counts them or as [`Access::slots`] hands
-/// them out, and [`Dest`].
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` does not say where an operation goes",
-    label = "not a slot",
-    note = "slots are counted in the order of `slot_to` and `range_to`: `Slot(0)` is the first; `Slot(0).at(element)` goes further into it"
-)]
-pub trait IntoDest<'b, D: Device>: Into<Dest<'b, D>> {}
-
-impl<'b, D: Device> IntoDest<'b, D> for Slot {}
-impl<'b, D: Device> IntoDest<'b, D> for OutSlot {}
-impl<'b, D: Device> IntoDest<'b, D> for Dest<'b, D> {}
-
-impl<D: Device> From<Slot> for Dest<'_, D> {
-    fn from(slot: Slot) -> Self {
-        Dest {
-            edge: slot.0,
-            epoch: None,
-            first: 0,
-            layout: None,
-        }
-    }
-}
-
-impl<D: Device> From<OutSlot> for Dest<'_, D> {
-    fn from(slot: OutSlot) -> Self {
-        Dest {
-            edge: slot.edge,
-            epoch: Some(slot.epoch),
-            first: 0,
-            layout: None,
-        }
-    }
-}
-
 impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, K, D> {
     pub(super) fn new(held: Held<OutboxBody<D>>) -> Self {
         Access {
@@ -142,33 +51,53 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, K, D> {
         Outbox::from_held(self.held.take())
     }
 
-    /// The outbound slots, each to be used once: using one twice does not compile. [`Slot`]s do the same by number,
-    /// with the check at [`Access::complete`].
+    /// Makes of each handle one that is used once: the compiler sees to it that no operation of the epoch has the same
+    /// slot. (A plain [`Out`] may be used several times; [`Access::complete`] refuses what overlaps.) What is taken and not
+    /// used is not put.
+    ///
+    /// ```
+    /// # use tidegate_core::{Region, World, stream, window::{SlotWindow, exchange}};
+    /// # use tidegate_host::Host;
+    /// # World::<Host>::local(1, |world| {
+    /// # stream!(let s = world.stream().unwrap());
+    /// # let src = Region::from_slice(&world, &[1, 2, 3]).unwrap().on(&s).unwrap();
+    /// let mut window = SlotWindow::<u64>::new("two");
+    /// let (from, at_end) = (window.slot_from(0, 0, 3), window.slot_from(0, 1, 4));
+    /// let (a, b) = (window.slot_to(0, 0), window.slot_to(0, 1));
+    /// let (inbox, outbox) = window.open(&s).unwrap();
+    ///
+    /// let mut epoch = outbox.start();
+    /// let [a, b] = epoch.take([a, b]).unwrap();
+    /// epoch.put(&src, a).unwrap(); // `a` once more would not compile
+    /// epoch.put(&src, b.at(1)).unwrap();
+    /// let (mut inbox, _outbox) = exchange(&s, inbox, epoch).unwrap();
+    /// let came = inbox.read(&s).unwrap();
+    /// assert_eq!((came.slot(from), came.slot(at_end)), (&[1, 2, 3][..], &[0, 1, 2, 3][..]));
+    /// # });
+    /// ```
     ///
     /// # Errors
     ///
-    /// [`Error::Slots`] if there are not `N`, or they were taken before.
-    pub fn slots<const N: usize>(&mut self) -> Result<[OutSlot; N]> {
+    /// [`Error::ForeignSlot`] for a handle of another window; [`Error::SlotTaken`] for one that occurs twice, or was
+    /// taken before in this epoch. Nothing was taken.
+    pub fn take<const N: usize>(&mut self, slots: [Out<T>; N]) -> Result<[OutOnce<T>; N]> {
         let body = &mut *self.held;
-        let wrong = |detail: String| Error::Slots {
-            window: body.half.window.name.clone(),
-            detail,
-        };
-        if body.slots_taken {
-            return Err(wrong("the slots of this epoch were taken before".into()));
+        let epoch = body.epoch;
+        for (position, slot) in slots.iter().enumerate() {
+            let refused = if slot.window != body.half.declaration {
+                foreign_slot(body, slot.index)
+            } else if body.edges[slot.index as usize].taken == epoch {
+                slot_taken(body, slot.index)
+            } else {
+                body.edges[slot.index as usize].taken = epoch;
+                continue;
+            };
+            for earlier in &slots[..position] {
+                body.edges[earlier.index as usize].taken = 0;
+            }
+            return Err(refused);
         }
-        if body.edges.len() != N {
-            return Err(wrong(format!(
-                "{N} slots asked for, {} declared",
-                body.edges.len()
-            )));
-        }
-        body.slots_taken = true;
-        let epoch = (body.half.id, body.epoch);
-        Ok(std::array::from_fn(|edge| OutSlot {
-            edge: edge as u32,
-            epoch,
-        }))
+        Ok(slots.map(|slot| slot.once(epoch)))
     }
 
     /// Whether the device can have it at all.
@@ -193,17 +122,16 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, K, D> {
         &mut self,
         what: What,
         source: &Source<'b, 's, T, D>,
-        dest: &Dest<'b, D>,
+        dest: &Dest<'b, T, D>,
     ) -> Result<()> {
         let body = &mut *self.held;
-        let Some(edge) = body.edges.get(dest.edge as usize) else {
-            return Err(no_such_slot(body, dest.edge));
-        };
-        if let Some(epoch) = dest.epoch
-            && epoch != (body.half.id, body.epoch)
-        {
-            return Err(foreign_slot(body));
+        if dest.window != body.half.declaration {
+            return Err(foreign_slot(body, dest.edge));
         }
+        if dest.epoch != 0 && dest.epoch != body.epoch {
+            return Err(slot_expired(body, dest.edge));
+        }
+        let edge = &body.edges[dest.edge as usize];
         let extent = dest.layout.map_or(source.count, Layout::extent);
         if dest.first > edge.len || extent > edge.len - dest.first {
             return Err(too_long(body, K::KIND, dest, extent));
@@ -240,7 +168,7 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, K, D> {
         &mut self,
         source: &Source<'b, 's, T, D>,
         count: &Source<'b, 's, u64, D>,
-        dest: &Dest<'b, D>,
+        dest: &Dest<'b, T, D>,
     ) -> Result<()> {
         if count.count != 1 {
             let many = count.count;
@@ -267,7 +195,7 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, K, D> {
 
     /// Notes what the epoch does with a region that a NIC has to do with.
     #[inline]
-    fn touch(&mut self, dest: &Dest<'b, D>, region: &Body<D>, touch: Touch) {
+    fn touch(&mut self, dest: &Dest<'b, T, D>, region: &Body<D>, touch: Touch) {
         let body = &mut *self.held;
         if body.edges[dest.edge as usize].is_direct() || region.outstanding().is_some() {
             body.touch(dest.edge, region.tickets(), touch);
@@ -338,27 +266,30 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, K, D> {
 }
 
 #[cold]
-fn no_such_slot<D: Device>(body: &OutboxBody<D>, slot: u32) -> Error {
-    Error::NoSuchSlot {
-        window: body.half.window.name.clone(),
-        slot,
-        slots: body.edges.len(),
-    }
+fn foreign_slot<D: Device>(body: &OutboxBody<D>, slot: u32) -> Error {
+    let window = body.half.window.name.clone();
+    Error::ForeignSlot { window, slot }
 }
 
 #[cold]
-fn foreign_slot<D: Device>(body: &OutboxBody<D>) -> Error {
-    Error::Slots {
-        window: body.half.window.name.clone(),
-        detail: "the slot is of another epoch".into(),
-    }
+fn slot_taken<D: Device>(body: &OutboxBody<D>, slot: u32) -> Error {
+    let window = body.half.window.name.clone();
+    let rank = body.half.peers[body.edges[slot as usize].lane].rank;
+    Error::SlotTaken { window, rank, slot }
 }
 
 #[cold]
-fn too_long<D: Device>(
+fn slot_expired<D: Device>(body: &OutboxBody<D>, slot: u32) -> Error {
+    let window = body.half.window.name.clone();
+    let rank = body.half.peers[body.edges[slot as usize].lane].rank;
+    Error::SlotExpired { window, rank, slot }
+}
+
+#[cold]
+fn too_long<T, D: Device>(
     body: &OutboxBody<D>,
     kind: Kind,
-    dest: &Dest<'_, D>,
+    dest: &Dest<'_, T, D>,
     extent: usize,
 ) -> Error {
     let edge = &body.edges[dest.edge as usize];
@@ -386,13 +317,13 @@ macro_rules! put {
             ///
             /// # Errors
             ///
-            /// [`Error::NoSuchSlot`], [`Error::OutOfBounds`], [`Error::CountMismatch`], [`Error::Invalid`],
-            /// [`Error::Slots`]; nothing was noted.
+            /// [`Error::ForeignSlot`] for a handle of another window, [`Error::SlotExpired`] for one that was taken in
+            /// another epoch, [`Error::OutOfBounds`], [`Error::CountMismatch`], [`Error::Invalid`]; nothing was noted.
             #[inline]
             pub fn put(
                 &mut self,
                 source: impl IntoSource<'b, 's, T, D>,
-                dest: impl IntoDest<'b, D>,
+                dest: impl IntoDest<'b, T, D>,
             ) -> Result<()> {
                 self.note(What::Put, &source.into(), &dest.into())
             }
@@ -416,7 +347,7 @@ macro_rules! put {
                 &mut self,
                 source: impl IntoSource<'b, 's, T, D>,
                 count: impl IntoSource<'b, 's, u64, D>,
-                dest: impl IntoDest<'b, D>,
+                dest: impl IntoDest<'b, T, D>,
             ) -> Result<()> {
                 self.note_counted(&source.into(), &count.into(), &dest.into())
             }
@@ -435,7 +366,7 @@ impl<'s, 'b, T: Element, D: Device> Access<'s, 'b, T, ByRange, D> {
     pub fn get(
         &mut self,
         into: impl IntoSourceMut<'b, 's, T, D>,
-        from: impl IntoDest<'b, D>,
+        from: impl IntoDest<'b, T, D>,
     ) -> Result<()> {
         self.note(What::Get, &into.into().source, &from.into())
     }
@@ -451,7 +382,7 @@ impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, ByRange, D> {
     pub fn accumulate(
         &mut self,
         source: impl IntoSource<'b, 's, T, D>,
-        dest: impl IntoDest<'b, D>,
+        dest: impl IntoDest<'b, T, D>,
         op: Op,
     ) -> Result<()> {
         check_op::<T>(op)?;
@@ -476,17 +407,17 @@ impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, Atomic, D> {
     ///
     /// # Errors
     ///
-    /// [`Error::NotInGroup`] if the rank is no declared target, [`Error::OutOfBounds`], [`Error::Invalid`] for a
-    /// bitwise operation on floats, and for what the transport cannot do; nothing was noted.
+    /// [`Error::ForeignSlot`], [`Error::OutOfBounds`], [`Error::Invalid`] for a bitwise operation on floats, for a
+    /// destination with a layout, and for what the transport cannot do; nothing was noted.
     pub fn accumulate(
         &mut self,
         source: impl IntoSource<'b, 's, T, D>,
-        at: At,
+        dest: impl IntoDest<'b, T, D>,
         op: Op,
     ) -> Result<()> {
         check_op::<T>(op)?;
         self.check_carried(Some(op))?;
-        let dest = self.locate(at)?;
+        let dest = without_layout(dest)?;
         self.note(
             What::Accumulate {
                 op,
@@ -509,13 +440,14 @@ impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, Atomic, D> {
         &mut self,
         operand: impl IntoSource<'b, 's, T, D>,
         result: impl IntoSourceMut<'b, 's, T, D>,
-        at: At,
+        dest: impl IntoDest<'b, T, D>,
         op: Op,
     ) -> Result<()> {
         check_op::<T>(op)?;
         self.check_carried(Some(op))?;
-        let (dest, operand, result) = (self.locate(at)?, operand.into(), result.into().source);
-        side_by_side(&result, "result")?;
+        let (operand, result) = (operand.into(), result.into().source);
+        let dest = without_layout(dest)?;
+        side_by_side(result.layout, "result")?;
         same_count(&self.held.half, operand.count, result.count)?;
         let what = What::FetchOp {
             op,
@@ -533,9 +465,13 @@ impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, Atomic, D> {
     /// # Errors
     ///
     /// As [`Access::accumulate`](Self::accumulate); [`Error::Invalid`] for a result with a layout.
-    pub fn get(&mut self, result: impl IntoSourceMut<'b, 's, T, D>, at: At) -> Result<()> {
-        let (dest, result) = (self.locate(at)?, result.into().source);
-        side_by_side(&result, "result")?;
+    pub fn get(
+        &mut self,
+        result: impl IntoSourceMut<'b, 's, T, D>,
+        from: impl IntoDest<'b, T, D>,
+    ) -> Result<()> {
+        let (result, dest) = (result.into().source, without_layout(from)?);
+        side_by_side(result.layout, "result")?;
         // The operand of a fetch that keeps the old value is read and ignored; the result itself will do.
         let what = What::FetchOp {
             op: Op::Keep,
@@ -559,14 +495,14 @@ impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, Atomic, D> {
         compare: impl IntoSource<'b, 's, T, D>,
         desired: impl IntoSource<'b, 's, T, D>,
         result: impl IntoSourceMut<'b, 's, T, D>,
-        at: At,
+        dest: impl IntoDest<'b, T, D>,
     ) -> Result<()> {
         self.check_carried(None)?;
-        let dest = self.locate(at)?;
         let (compare, desired, result) = (compare.into(), desired.into(), result.into().source);
-        side_by_side(&compare, "comparand")?;
-        side_by_side(&desired, "desired value")?;
-        side_by_side(&result, "result")?;
+        let dest = without_layout(dest)?;
+        side_by_side(compare.layout, "comparand")?;
+        side_by_side(desired.layout, "desired value")?;
+        side_by_side(result.layout, "result")?;
         same_count(&self.held.half, compare.count, desired.count)?;
         same_count(&self.held.half, desired.count, result.count)?;
         let what = What::CompareSwap {
@@ -579,25 +515,6 @@ impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, Atomic, D> {
         self.touch(&dest, result.body, Touch::Write);
         Ok(())
     }
-
-    fn locate(&self, at: At) -> Result<Dest<'b, D>> {
-        let half = &self.held.half;
-        half.world.check_rank(at.rank)?;
-        let is_there = |edge: &Edge| half.peers[edge.lane].rank == at.rank;
-        match self.held.edges.iter().position(is_there) {
-            Some(edge) => Ok(Dest {
-                edge: edge as u32,
-                epoch: None,
-                first: at.first,
-                layout: None,
-            }),
-            None => Err(Error::NotInGroup {
-                window: half.window.name.clone(),
-                rank: at.rank,
-                role: "a target",
-            }),
-        }
-    }
 }
 
 pub(crate) fn check_op<T: Arithmetic>(op: Op) -> Result<()> {
@@ -608,13 +525,20 @@ pub(crate) fn check_op<T: Arithmetic>(op: Op) -> Result<()> {
 }
 
 /// Devices find what is beside an operand by its first element alone.
-fn side_by_side<T, D: Device>(source: &Source<'_, '_, T, D>, what: &str) -> Result<()> {
-    match source.layout {
+fn side_by_side<D: Device>(layout: Option<&Layout<D>>, what: &str) -> Result<()> {
+    match layout {
         None => Ok(()),
         Some(_) => Err(Error::Invalid(format!(
-            "the {what} of an atomic operation has a layout, and its elements must lie side by side: pass the region, or a slice of it"
+            "the {what} of an atomic operation has a layout, and its elements must lie side by side: pass it whole, or a slice of it"
         ))),
     }
+}
+
+/// The destination of an atomic operation.
+fn without_layout<'b, T, D: Device>(dest: impl IntoDest<'b, T, D>) -> Result<Dest<'b, T, D>> {
+    let dest = dest.into();
+    side_by_side(dest.layout, "destination")?;
+    Ok(dest)
 }
 
 fn same_count<D: Device>(half: &super::Half<D>, src: usize, dst: usize) -> Result<()> {

@@ -6,6 +6,7 @@ use tidegate_hal::batch::Side;
 use tidegate_hal::device::Device;
 use tidegate_hal::memory::Ptr;
 
+use super::handle::In;
 use super::inbox::Inbox;
 use super::view::LoweredSlots;
 #[cfg(doc)]
@@ -19,6 +20,7 @@ use crate::stream::Stream;
 /// An inbox as a kernel's argument: [`Slots`] for the kernel. See [`Inbox::view`].
 pub struct InboxView<'b, 's, T, D: Device> {
     slots: (Ptr, usize),
+    window: u64,
     marker: PhantomData<(&'b Inbox<'s, T, BySlot, D>, T)>,
 }
 
@@ -33,10 +35,18 @@ pub struct Memory<'b, 's, T, D: Device> {
 pub struct MemoryMut<'b, 's, T, D: Device>(Memory<'b, 's, T, D>, PhantomData<&'b mut T>);
 
 impl<'s, T: Element, D: Device> Inbox<'s, T, BySlot, D> {
+    /// The handles of all inbound slots, in the order of their declaration.
+    pub fn slots(&self) -> impl ExactSizeIterator<Item = In<T>> + use<'s, T, D> {
+        let declaration = self.half().declaration;
+        let each = move |index| In::new(declaration, index);
+        (0..self.table().slots().1).map(each)
+    }
+
     /// The inbox as an argument of a kernel on its stream; the kernel sees [`Slots`].
     pub fn view(&self) -> InboxView<'_, 's, T, D> {
         InboxView {
             slots: self.table().slots(),
+            window: self.half().declaration,
             marker: PhantomData,
         }
     }
@@ -81,6 +91,7 @@ unsafe impl<'s, T: Element, D: Device> Argument<'s, D> for InboxView<'_, 's, T, 
     fn lower(self, _stream: &Stream<'s, D>) -> Result<LoweredSlots<T>> {
         Ok(LoweredSlots {
             slots: self.slots,
+            window: self.window,
             marker: PhantomData,
         })
     }

@@ -1,9 +1,6 @@
 //! Creating windows.
 
-use std::marker::PhantomData;
-use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tidegate_hal::batch::{Awaited, Landed, QUANTUM, Tag};
 use tidegate_hal::device::{Device, Stream as _};
@@ -11,7 +8,8 @@ use tidegate_hal::far;
 use tidegate_hal::memory::{Block as _, Ptr};
 
 use super::check::check;
-use super::describe::{Description, Inbound, Outbound, Purpose};
+use super::declare::Window;
+use super::describe::{Description, Purpose};
 use super::edge::{Edge, Staging};
 use super::edges::Edges;
 use super::inbox::InboxBody;
@@ -20,13 +18,13 @@ use super::routes::{Own, Routes};
 use super::shape::{Shape, index_of, words_of};
 use super::through::{Farewell, Reach};
 use super::view::{SlotEntry, Table};
-use super::{Atomic, ByRange, BySlot, Discipline, Half, Inbox, Kind, Outbox, Peer, Way};
-use crate::element::{Arithmetic, Element};
+use super::{Discipline, Half, Inbox, Kind, Outbox, Peer, Way};
+use crate::element::Element;
 use crate::epochs::Epochs;
 use crate::error::{Error, Result};
 use crate::ground::{fresh_id, visited};
 use crate::myself::Myself;
-use crate::nic::{Line, LineParts, Throttle};
+use crate::nic::{Line, LineParts};
 use crate::side::Side;
 use crate::stream::{Stream, home_number};
 use crate::world::{Agreement, Watched, Which};
@@ -34,226 +32,6 @@ use crate::world::{Agreement, Watched, Which};
 // What a bus keeps beside a word must not meet the operands.
 const _: () =
     assert!(Shape::CELL == far::CELL && Shape::BUFFERS + size_of::<u64>() <= far::MAILBOX);
-
-/// How many buffers a window by slot has. What an epoch does not put is what the epoch before left in *its* buffer: the
-/// last epoch, of one buffer, and the one before last, of two.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Buffers {
-    /// One: a complete waits for the post of the same epoch.
-    Single = 1,
-    /// Two, used by turns: a complete waits for the post of the epoch before, which is nearly always there already.
-    Double = 2,
-}
-
-/// The declaration of a window, before it is created. All ranks create their windows in the same order; threads of one
-/// rank that create several at once do so one after the other, and it is the program that sees to their order.
-///
-/// It is by the *name* that a wrong order is found. So no two windows that are open at a time have the same one: a name
-/// can be taken again when every rank has dropped both halves of the window that had it (one that is forgotten is not
-/// dropped).
-///
-/// `T` is the element type, `K` the [discipline](crate::window#disciplines).
-#[derive(Clone, Debug)]
-pub struct Window<T, K> {
-    name: Arc<str>,
-    description: Description,
-    limit: Option<Duration>,
-    throttle: Throttle,
-    /// Why this rank does not want it after all: said where the ranks meet, so that none of them waits for it.
-    refused: Option<Arc<str>>,
-    marker: PhantomData<fn(T, K)>,
-}
-
-impl<T: Element, K: Discipline> Window<T, K> {
-    fn declare(name: &str, buffers: Buffers, memory: usize) -> Self {
-        let description = Description {
-            element: std::any::type_name::<T>().into(),
-            layout: T::LAYOUT,
-            size: size_of::<T>(),
-            kind: K::KIND,
-            buffers: buffers as u32,
-            memory,
-            purpose: Purpose::Program,
-            inbound: Vec::new(),
-            outbound: Vec::new(),
-            staged: false,
-            far: Vec::new(),
-            land_up_to: 0,
-            started_alone: false,
-            before: 0,
-        };
-        Window {
-            name: name.into(),
-            description,
-            limit: None,
-            throttle: Throttle::default(),
-            refused: None,
-            marker: PhantomData,
-        }
-    }
-
-    /// As if the window had had so many epochs already: for tests of what is far away. All ranks say the same, and no
-    /// more than a window can have: otherwise it is not opened ([`Error::WindowMismatch`]).
-    #[doc(hidden)]
-    #[must_use]
-    pub fn after_epochs(mut self, before: u64) -> Self {
-        self.description.before = before;
-        self
-    }
-
-    /// Makes a wait of this window fail (and with it the window, on all ranks) when it has lasted so long. Without it,
-    /// waits last as long as the peers live.
-    #[must_use]
-    pub fn fail_after(mut self, limit: Duration) -> Self {
-        self.limit = Some(limit);
-        self
-    }
-
-    /// What epochs of this window do where a NIC has not got enough trigger slots ([`Throttle::Adaptive`] at first).
-    /// Each rank may choose for itself.
-    #[must_use]
-    pub fn throttle(mut self, throttle: Throttle) -> Self {
-        self.throttle = throttle;
-        self
-    }
-}
-
-impl<T> Window<T, BySlot> {
-    /// A window whose memory is slots, each for one origin and key. Its name is no other open window's.
-    pub fn by_slot(name: &str) -> Self
-    where
-        T: Element,
-    {
-        Self::declare(name, Buffers::Double, 0)
-    }
-
-    /// Whether slots have one buffer or (at first) two. The same on all ranks.
-    #[must_use]
-    pub fn buffers(mut self, buffers: Buffers) -> Self {
-        self.description.buffers = buffers as u32;
-        self
-    }
-
-    /// Adds an inbound slot of `len` elements that `origin` puts into; `key` tells several of one origin apart. Inbound
-    /// slots are numbered from 0 in the order of these calls: see [`Slots::slot`](super::Slots::slot).
-    ///
-    /// A slot may have no elements. It takes no memory, and each epoch of its origin is still waited for: that is a
-    /// signal without data.
-    #[must_use]
-    pub fn slot_from(mut self, origin: usize, key: u64, len: usize) -> Self {
-        self.description.inbound.push(Inbound { origin, key, len });
-        self
-    }
-
-    /// Adds a way to the slot that `target` has for this rank and `key`. Outbound slots are numbered from 0 in the order of these
-    /// calls: see [`Slot`](super::Slot).
-    ///
-    /// How long the slot is, `target` alone says: a put of more elements is refused when it is noted, one of fewer fills
-    /// the slot's beginning. Where both ranks know the length, [`Window::slot_to_with_len`] finds out at once if they
-    /// disagree.
-    #[must_use]
-    pub fn slot_to(mut self, target: usize, key: u64) -> Self {
-        self.description.outbound.push(Outbound {
-            target,
-            key,
-            range: 0..0,
-            expected: None,
-        });
-        self
-    }
-
-    /// As [`Window::slot_to`], to a slot that is expected to have `len` elements: if it has not, the window is not opened,
-    /// and all ranks get [`Error::WindowMismatch`]. Puts may be shorter still.
-    #[must_use]
-    pub fn slot_to_with_len(mut self, target: usize, key: u64, len: usize) -> Self {
-        self.description.outbound.push(Outbound {
-            target,
-            key,
-            range: 0..0,
-            expected: Some(len),
-        });
-        self
-    }
-}
-
-impl<T: Arithmetic> Window<T, BySlot> {
-    /// What an all-reduce of `len` elements is made of: a slot from each rank, this one among them, and a way to each;
-    /// slots, inbound and outbound, have the numbers of the ranks. No window of the program's fits it.
-    pub(crate) fn of_all_reduce(name: &str, len: usize, limit: Option<Duration>) -> Self {
-        let mut window = Self::declare(name, Buffers::Double, 0);
-        window.description.purpose = Purpose::AllReduce { len };
-        window.limit = limit;
-        window
-    }
-
-    /// One that this rank does not want after all: the others hear of it when it is opened.
-    pub(crate) fn refused(name: &str, why: &str) -> Self {
-        let mut window = Self::declare(name, Buffers::Double, 0);
-        window.refused = Some(why.into());
-        window
-    }
-}
-
-impl Window<u8, BySlot> {
-    /// What a barrier is made of: for each round a slot of no elements from the rank that tells this one, and a way to the
-    /// one that it tells. No window of the program's fits it.
-    pub(crate) fn of_barrier(name: &str) -> Self {
-        let mut window = Self::declare(name, Buffers::Single, 0);
-        window.description.purpose = Purpose::Barrier;
-        window
-    }
-}
-
-impl<T> Window<T, ByRange> {
-    /// A window of `len` elements of memory (perhaps none), of which origins declare ranges. Its name is no other open
-    /// window's.
-    pub fn by_range(name: &str, len: usize) -> Self
-    where
-        T: Element,
-    {
-        Self::declare(name, Buffers::Single, len)
-    }
-
-    /// Declares that this rank accesses a range of the target's memory, and no other origin does. Ranges are numbered as outbound
-    /// slots, from 0 in the order of these calls: see [`Slot`](super::Slot). A range may be empty, anywhere from 0 to the
-    /// end of the target's memory: the target waits for the epochs of this rank, which can put nothing there.
-    #[must_use]
-    pub fn range_to(mut self, target: usize, range: Range<usize>) -> Self {
-        self.description.outbound.push(Outbound {
-            target,
-            key: 0,
-            range,
-            expected: None,
-        });
-        self
-    }
-}
-
-impl<T> Window<T, Atomic> {
-    /// A window of `len` elements of memory that origins update atomically. Each access epoch needs a matching post of
-    /// its target (active target), so that a counter is asked for in rounds, as many on all ranks. Rank and element of an
-    /// operation are said by the host, when it is noted, and a recording keeps them: a kernel cannot choose them. The
-    /// window's name is no other open window's.
-    pub fn atomic(name: &str, len: usize) -> Self
-    where
-        T: Element,
-    {
-        Self::declare(name, Buffers::Single, len)
-    }
-
-    /// Declares that this rank accesses the target's memory.
-    #[must_use]
-    pub fn target(mut self, rank: usize) -> Self {
-        // All of its memory: the edge gets the length that the target says.
-        self.description.outbound.push(Outbound {
-            target: rank,
-            key: 0,
-            range: 0..0,
-            expected: None,
-        });
-        self
-    }
-}
 
 impl<T: Element, K: Discipline> Window<T, K> {
     fn purpose(&self) -> Purpose {
@@ -304,10 +82,11 @@ impl<T: Element, K: Discipline> Window<T, K> {
         let world = stream.world();
         // Till all exchanges about this window are made: see `Agreement`.
         let agreement = world.agreement(format!("{} `{}`", self.purpose().opening(), self.name))?;
+        let declaration = self.id;
         let (which, met) = self.meet(&agreement)?;
         let built = met.and_then(|meeting| {
             let watched = meeting.watched.clone();
-            let halves = meeting.build(stream).inspect_err(|_| {
+            let halves = meeting.build(stream, declaration).inspect_err(|_| {
                 world.drops(watched.id, &Side::BOTH);
             })?;
             let made = make(&halves.0, &halves.1)?;
@@ -456,6 +235,7 @@ impl<D: Device> Meeting<D> {
     fn build<'s, T: Element, K: Discipline>(
         self,
         stream: &Stream<'s, D>,
+        declaration: u64,
     ) -> Result<(Inbox<'s, T, K, D>, Outbox<'s, T, K, D>)> {
         let world = stream.world();
         let rank = world.rank();
@@ -565,6 +345,7 @@ impl<D: Device> Meeting<D> {
         });
         let half = |peers: Vec<Peer>, id| Half {
             id,
+            declaration,
             epochs: Epochs::new(self.watched.name.clone(), peers.len(), mine.before),
             home: stream.raw().reclaim().clone(),
             world: world.clone(),
@@ -626,6 +407,7 @@ impl<D: Device> Meeting<D> {
                     first: offset / mine.size,
                     flip: there.flip(rank),
                     len,
+                    taken: 0,
                 }
             });
         let edges = edges.collect();

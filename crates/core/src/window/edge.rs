@@ -27,6 +27,8 @@ pub(super) struct Edge {
     pub(super) flip: usize,
     /// Elements.
     pub(super) len: usize,
+    /// The last epoch that has taken it, to use it once.
+    pub(super) taken: u64,
 }
 
 /// Staged memory of an edge: as long as the edge, with as many buffers.

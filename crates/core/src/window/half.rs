@@ -66,6 +66,8 @@ pub(super) type Typed<'s, T, K> = std::marker::PhantomData<(Brand<'s>, fn(T, K) 
 /// What both halves have, and what must outlive all work of the stream with them.
 pub(super) struct Half<D: Device> {
     pub(super) id: u64,
+    /// The number of the window's declaration, which its handles have.
+    pub(super) declaration: u64,
     pub(super) home: Arc<ReclaimOf<D>>,
     pub(super) world: World<D>,
     pub(super) window: Arc<Watched<D>>,

@@ -487,7 +487,7 @@ impl<'s, T: Element, D: HostAccess> Inbox<'s, T, BySlot, D> {
         stream.synchronize_in(Call::Read)?;
         // SAFETY: the stream has passed everything that was enqueued, the last wait included; the inbox is borrowed
         // exclusively, so nothing can be enqueued with it, or posted, while the slots are read.
-        Ok(unsafe { Slots::new(self.held.table.slots()) })
+        Ok(unsafe { Slots::new(self.held.table.slots(), self.held.half.declaration) })
     }
 }
 

@@ -2,7 +2,9 @@
 //!
 //! # Model
 //!
-//! A window is created by all ranks together ([`Window`]). Each rank gets two halves of it, which are independent of each other:
+//! Each rank declares what it takes part in: a [`SlotWindow`], a [`RangeWindow`] or an [`AtomicWindow`] ([`Window`] has what they share).
+//! The declaration returns a *handle* for each slot or range: an [`In`] for memory that others put into, an [`Out`] for
+//! memory of others. Then all ranks open the window together. Each gets two halves of it, which are independent of each other:
 //!
 //! - an [`Inbox`]: the memory that others put into. [`Inbox::post`] exposes it: the result is an [`Exposed`], and nobody
 //!   here can touch the memory until [`Exposed::wait`] gives the inbox back.
@@ -53,6 +55,7 @@ mod access;
 mod argument;
 mod builder;
 mod check;
+mod declare;
 mod describe;
 mod discipline;
 mod edge;
@@ -60,6 +63,7 @@ mod edges;
 mod exchange;
 mod group;
 mod half;
+mod handle;
 mod inbox;
 mod note;
 mod outbox;
@@ -76,14 +80,15 @@ mod tests;
 mod through;
 mod view;
 
+pub use access::Access;
 pub(crate) use access::check_op;
-pub use access::{Access, At, Dest, IntoDest, OutSlot, Slot};
 pub use argument::{InboxView, Memory, MemoryMut};
-pub use builder::{Buffers, Window};
+pub use declare::{AtomicWindow, Buffers, RangeWindow, SlotWindow, Window};
 pub use discipline::{Atomic, ByRange, BySlot, Discipline, Kind};
 pub use exchange::{Refused, exchange, try_exchange};
 pub use group::Group;
 use half::{Body, Half, Held, Peer, Typed, Way, submit, submit_armed};
+pub use handle::{Dest, In, IntoDest, Out, OutOnce};
 pub use inbox::{Exposed, Inbox, Tested};
 pub use outbox::Outbox;
 pub(crate) use rounds::Rounds;

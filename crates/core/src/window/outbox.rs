@@ -7,6 +7,7 @@ use tidegate_hal::device::Device;
 
 use super::Typed;
 use super::edge::{Edge, Touched};
+use super::handle::Out;
 use super::plan::Plans;
 use super::{Body, Discipline, Half, Held, Way};
 use crate::carry::{Carry, Visitor};
@@ -31,9 +32,8 @@ pub(super) struct OutboxBody<D: Device> {
     /// The members of all targets, then of each group that was used, with its number.
     pub(super) groups: Vec<(u64, Vec<usize>)>,
     pub(super) current: usize,
-    /// The number of the epoch, so that its slots fit no other.
+    /// The number of the epoch, from 1, so that what was taken for it fits no other.
     pub(super) epoch: u64,
-    pub(super) slots_taken: bool,
     /// The regions of the open epoch that a NIC has to do with.
     pub(super) touched: Vec<Touched>,
     /// Which peer is this rank itself.
@@ -62,7 +62,6 @@ impl<D: Device> OutboxBody<D> {
             groups: vec![(0, all)],
             current: 0,
             epoch: 0,
-            slots_taken: false,
             touched: Vec::new(),
             myself,
         }
@@ -72,7 +71,6 @@ impl<D: Device> OutboxBody<D> {
     pub(super) fn begin(&mut self) {
         self.plans.begin(self.groups[self.current].0);
         self.epoch += 1;
-        self.slots_taken = false;
         self.touched.clear();
     }
 
@@ -163,9 +161,11 @@ impl<'s, T: Element, K: Discipline, D: Device> Outbox<'s, T, K, D> {
         })
     }
 
-    /// How many outbound slots (or ranges) there are.
-    pub fn slots(&self) -> usize {
-        self.held.edges.len()
+    /// The handles of all outbound slots (or ranges, or targets), in the order of their declaration.
+    pub fn slots(&self) -> impl ExactSizeIterator<Item = Out<T>> + use<'s, T, K, D> {
+        let declaration = self.held.half.declaration;
+        let each = move |index| Out::new(declaration, index);
+        (0..self.held.edges.len()).map(each)
     }
 }
 

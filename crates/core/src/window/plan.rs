@@ -213,12 +213,15 @@ fn validate<D: Device>(
                 && first < until
                 && !compatible(what, other)
             {
-                let (window, rank) = (half.window.name.clone(), half.peers[lane].rank);
+                // No two slots or ranges of a target share memory: it is one that was used twice.
+                let slot = notes[number as usize].edge;
+                let begin = edges[slot as usize].first;
                 return Err(Error::Overlap {
-                    window,
-                    rank,
-                    first,
-                    end: end.min(until),
+                    window: half.window.name.clone(),
+                    rank: half.peers[lane].rank,
+                    slot,
+                    first: first - begin,
+                    end: end.min(until) - begin,
                 });
             }
             if reach.is_none_or(|(until, _)| end > until) {

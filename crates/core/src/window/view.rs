@@ -1,12 +1,14 @@
 //! What kernels and the host see of an inbox.
 
 use std::marker::PhantomData;
+use std::ops::Index;
 
 use tidegate_hal::batch::{Shape, Side};
 use tidegate_hal::device::{Device, Parameters};
 use tidegate_hal::memory::{Block, Ptr, Sharing};
 use tidegate_words::{Word, ahead};
 
+use super::handle::In;
 use crate::argument::Lowered;
 use crate::element::Element;
 use crate::error::Result;
@@ -108,6 +110,8 @@ impl SlotEntry {
 /// after `if n > 0 { epoch.put(…)? }` an old message is read again. `tidegate::varying_messages` has all ways to do it.
 pub struct Slots<'k, T> {
     entries: &'k [SlotEntry],
+    /// The number of the window's declaration.
+    window: u64,
     marker: PhantomData<&'k [T]>,
 }
 
@@ -122,8 +126,9 @@ impl<'k, T: Element> Slots<'k, T> {
     /// # Safety
     ///
     /// The entries (as [`Table::slots`] gives them) are those of an inbox of elements `T` that is not exposed, and
-    /// stays so for `'k`; what its stream waited for has come. They, and the slots, are memory of the host.
-    pub(super) unsafe fn new((entries, count): (Ptr, usize)) -> Self {
+    /// stays so for `'k`; what its stream waited for has come. They, and the slots, are memory of the host. (`window`
+    /// is the number of its declaration.)
+    pub(super) unsafe fn new((entries, count): (Ptr, usize), window: u64) -> Self {
         let entries = if count == 0 {
             &[]
         } else {
@@ -132,6 +137,7 @@ impl<'k, T: Element> Slots<'k, T> {
         };
         Slots {
             entries,
+            window,
             marker: PhantomData,
         }
     }
@@ -146,39 +152,57 @@ impl<'k, T: Element> Slots<'k, T> {
         self.entries.is_empty()
     }
 
-    /// The slot that was declared as number `index`. What its origin did not put in the last epoch is what an earlier
-    /// one left: see [`Slots`].
+    /// The slot of this handle. What its origin did not put in the last epoch is what an earlier one left: see [`Slots`].
+    /// `slots[handle]` is the same.
     ///
     /// # Panics
     ///
-    /// If there are not so many.
+    /// If the handle is of another window.
+    #[inline]
     #[track_caller]
-    pub fn slot(&self, index: usize) -> &'k [T] {
-        let Some(entry) = self.entries.get(index) else {
-            no_such_slot(index, self.len());
-        };
+    pub fn slot(&self, slot: In<T>) -> &'k [T] {
+        match self.entries.get(slot.index as usize) {
+            Some(entry) if slot.window == self.window => self.memory(entry),
+            _ => foreign_slot(slot.index, self.len()),
+        }
+    }
+
+    /// All slots, in the order of their declaration.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &'k [T]> + use<'k, T> {
+        let slots = *self;
+        self.entries.iter().map(move |entry| slots.memory(entry))
+    }
+
+    fn memory(&self, entry: &SlotEntry) -> &'k [T] {
         // SAFETY: the buffer has `len` elements for which all bytes are valid, aligned to a cache line; while the inbox is
         // not exposed no origin writes this one (with two buffers, the other may be written); see `Slots::new`.
         unsafe { std::slice::from_raw_parts(entry.current().0.cast::<T>(), entry.len as usize) }
     }
+}
 
-    /// All slots, in order.
-    pub fn iter(&self) -> impl Iterator<Item = &'k [T]> + '_ {
-        (0..self.len()).map(|index| self.slot(index))
+impl<T: Element> Index<In<T>> for Slots<'_, T> {
+    type Output = [T];
+
+    #[track_caller]
+    fn index(&self, slot: In<T>) -> &[T] {
+        self.slot(slot)
     }
 }
 
 #[cold]
 #[inline(never)]
 #[track_caller]
-fn no_such_slot(index: usize, slots: usize) -> ! {
+fn foreign_slot(index: u32, slots: usize) -> ! {
     let plural = if slots == 1 { "" } else { "s" };
-    panic!("the window has {slots} inbound slot{plural}; slot {index} was asked for")
+    panic!(
+        "the handle of inbound slot {index} is of another window than this one of {slots} inbound slot{plural}"
+    )
 }
 
 /// An inbox view to be.
 pub struct LoweredSlots<T> {
     pub(super) slots: (Ptr, usize),
+    pub(super) window: u64,
     pub(super) marker: PhantomData<T>,
 }
 
@@ -196,7 +220,7 @@ unsafe impl<T: Element> Lowered for LoweredSlots<T> {
     unsafe fn view<'k>(self) -> Slots<'k, T> {
         // SAFETY: the table belongs to a half, which is retired in stream order; it was not exposed when the kernel was
         // enqueued, and a post that came later is later in stream order too.
-        let slots = unsafe { Slots::new(self.slots) };
+        let slots = unsafe { Slots::new(self.slots, self.window) };
         let entries = slots.entries.iter();
         ahead::fetch(entries.map(|slot| {
             (

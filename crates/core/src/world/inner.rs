@@ -81,6 +81,14 @@ impl<D: Device> World<D> {
         self.inner.control.size()
     }
 
+    /// The neighbours of this rank if the ranks stand in a ring, `(left, right)`: the rank before this one and the rank
+    /// behind it, where rank 0 is behind the last one. A job of two ranks has one rank on both sides, and a rank that is
+    /// alone is its own neighbour.
+    pub fn ring(&self) -> (usize, usize) {
+        let (rank, size) = (self.rank(), self.size());
+        ((rank + size - 1) % size, (rank + 1) % size)
+    }
+
     /// Which node a rank is on; ranks of one node map each other's memory.
     ///
     /// # Errors

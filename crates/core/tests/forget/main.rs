@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use scene::{
     Alarm, Gate, HostMemory, How, Inbox, LEN, LONG, Learns, Outbox, Queue, World, access, alone,
-    filled, open, poll_once_and_lose, scene, scribble,
+    filled, first, open, poll_once_and_lose, scene, scribble,
 };
 use tidegate_core::stream;
-use tidegate_core::window::{At, Atomic, BySlot, Op, Slot, Slots, Window, exchange};
+use tidegate_core::window::{AtomicWindow, Op, SlotWindow, Slots, exchange};
 use tidegate_core::{AllReduce, Barrier, CellsMut, IndexSet, Layout, Region, Result};
 use tidegate_host::Host;
 
@@ -195,9 +195,10 @@ fn an_access_epoch_with_notes() {
     scene(Learns::AtOnce, |how, s, inbox, outbox, gate| {
         let (mut src, mut dst) = (filled(s, 5)?, filled(s, 0)?);
         let exposed = inbox.post(s)?;
+        let to = first(&outbox);
         let mut epoch = outbox.start();
-        epoch.put(&src, Slot(0))?;
-        epoch.get(dst.slice_mut(0..2)?, Slot(0))?;
+        epoch.put(&src, to)?;
+        epoch.get(dst.slice_mut(0..2)?, to)?;
         how.lose(epoch);
         // Nothing of it was enqueued, so the sources are free.
         s.launch(scribble, &mut src)?;
@@ -215,9 +216,10 @@ fn an_epoch_behind_a_refusal() {
     scene(Learns::AtOnce, |how, s, inbox, outbox, _gate| {
         let src = filled(s, 5)?;
         let exposed = inbox.post(s)?;
+        let to = first(&outbox);
         let mut epoch = outbox.start();
-        epoch.put(&src, Slot(0))?;
-        epoch.put(&src, Slot(0))?;
+        epoch.put(&src, to)?;
+        epoch.put(&src, to)?;
         let refused = epoch.try_complete(s).err().expect("the puts overlap");
         how.lose(refused);
         drop(src);
@@ -247,16 +249,18 @@ fn layouts_of_pending_puts() {
         let evens = Layout::indexed(s.world(), &[0, 2, 4, 6])?;
         let strided = Layout::strided(1, &[(4, 2)])?;
         let exposed = inbox.post(s)?;
+        let to = first(&outbox);
         let mut epoch = outbox.start();
-        epoch.put(src.with(&evens)?, Slot(0).with(&strided))?;
+        epoch.put(src.with(&evens)?, to.with(&strided))?;
         outbox = epoch.complete(s)?;
         inbox = exposed.wait(s)?;
         how.lose((evens, strided));
         // So many others that the outbox has forgotten the first: then the queue alone knows the layouts.
         for first in 0..LEN {
             let exposed = inbox.post(s)?;
+            let to = scene::first(&outbox);
             let mut epoch = outbox.start();
-            epoch.put(src.slice(0..1)?, Slot(0).at(first))?;
+            epoch.put(src.slice(0..1)?, to.at(first))?;
             outbox = epoch.complete(s)?;
             inbox = exposed.wait(s)?;
         }
@@ -271,8 +275,9 @@ fn layouts_of_pending_puts() {
 fn an_exchange() {
     scene(Learns::Late, |how, s, inbox, outbox, _gate| {
         let src = filled(s, 5)?;
+        let to = first(&outbox);
         let mut epoch = outbox.start();
-        epoch.put(&src, Slot(0))?;
+        epoch.put(&src, to)?;
         let both = exchange(s, inbox, epoch)?;
         how.lose(src);
         how.lose(both);
@@ -346,11 +351,10 @@ fn slots_in_two_buffers() {
         let results = World::local(2, |world: World| -> Result<()> {
             let other = 1 - world.rank();
             stream!(let s = world.stream()?);
-            let (mut inbox, mut outbox) = Window::<u64, BySlot>::by_slot("slots")
-                .fail_after(LONG)
-                .slot_from(other, 0, LEN)
-                .slot_to(other, 0)
-                .open(&s)?;
+            let mut window = SlotWindow::<u64>::new("slots").fail_after(LONG);
+            let from = window.slot_from(other, 0, LEN);
+            let to = window.slot_to(other, 0);
+            let (mut inbox, mut outbox) = window.open(&s)?;
             let mut src = filled(&s, 1)?;
             if world.rank() == 0 {
                 gate.hold_up(&s)?;
@@ -358,11 +362,11 @@ fn slots_in_two_buffers() {
             for epoch in 1..4u64 {
                 let exposed = inbox.post(&s)?;
                 let mut access = outbox.start();
-                access.put(&src, Slot(0))?;
+                access.put(&src, to)?;
                 outbox = access.complete(&s)?;
                 s.launch(scribble, &mut src)?;
                 inbox = exposed.wait(&s)?;
-                let look = move |slots: Slots<'_, u64>| assert_eq!(slots.slot(0), [epoch; LEN]);
+                let look = move |slots: Slots<'_, u64>| assert_eq!(slots.slot(from), [epoch; LEN]);
                 s.launch(look, inbox.view())?;
             }
             if world.rank() == 0 {
@@ -370,7 +374,7 @@ fn slots_in_two_buffers() {
                 gate.open();
                 return Ok(());
             }
-            assert_eq!(inbox.read(&s)?.slot(0), [3; LEN]);
+            assert_eq!(inbox.read(&s)?.slot(from), [3; LEN]);
             Ok(())
         });
         results.into_iter().collect::<Result<Vec<_>>>().unwrap();
@@ -384,23 +388,14 @@ fn atomics_and_their_results() {
         let results = World::local(2, |world: World| -> Result<()> {
             let other = 1 - world.rank();
             stream!(let s = world.stream()?);
-            let (inbox, outbox) = Window::<u64, Atomic>::atomic("sums", LEN)
-                .fail_after(LONG)
-                .target(other)
-                .target(world.rank())
-                .open(&s)?;
+            let mut window = AtomicWindow::<u64>::new("sums", LEN).fail_after(LONG);
+            let there = window.target(other);
+            let here = window.target(world.rank());
+            let (inbox, outbox) = window.open(&s)?;
             gate.hold_up(&s)?;
             let (ones, mut old) = (filled(&s, 1)?, filled(&s, 0)?);
             let exposed = inbox.post(&s)?;
             let mut epoch = outbox.start();
-            let there = At {
-                rank: other,
-                first: 0,
-            };
-            let here = At {
-                rank: world.rank(),
-                first: 0,
-            };
             epoch.accumulate(&ones, there, Op::Sum)?;
             epoch.fetch_and_op(&ones, &mut old, here, Op::Sum)?;
             let outbox = epoch.complete(&s)?;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tidegate_core::error::{Cause, WaitFailed};
 use tidegate_core::stream;
-use tidegate_core::window::{self, ByRange, Slot, Window};
+use tidegate_core::window::{self, ByRange, Out, RangeWindow};
 use tidegate_core::{Error, On, OnHost, Region, Result, Stream};
 use tidegate_host::Host;
 
@@ -80,10 +80,14 @@ pub(crate) fn scribble(memory: &mut [u64]) {
 
 /// The window of all scenes: each of two ranks puts into the first half of the other's memory, and gets from the second.
 pub(crate) fn open<'s>(s: &Queue<'s>) -> Result<(Inbox<'s>, Outbox<'s>)> {
-    Window::by_range("scene", LEN)
-        .fail_after(LIMIT)
-        .range_to(1 - s.world().rank(), 0..LEN)
-        .open(s)
+    let mut window = RangeWindow::new("scene", LEN).fail_after(LIMIT);
+    window.range_to(1 - s.world().rank(), 0..LEN);
+    window.open(s)
+}
+
+/// The range of such a window.
+pub(crate) fn first(outbox: &Outbox<'_>) -> Out<u64> {
+    outbox.slots().next().expect("there is one")
 }
 
 /// Enqueues an access epoch that puts and gets.
@@ -94,9 +98,10 @@ pub(crate) fn access<'s>(
     dst: &mut Memory<'s>,
 ) -> Result<Outbox<'s>> {
     let half = LEN / 2;
+    let to = first(&outbox);
     let mut epoch = outbox.start();
-    epoch.put(src.slice(0..half)?, Slot(0))?;
-    epoch.get(dst.slice_mut(0..half)?, Slot(0).at(half))?;
+    epoch.put(src.slice(0..half)?, to)?;
+    epoch.get(dst.slice_mut(0..half)?, to.at(half))?;
     epoch.complete(s)
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tidegate_core::element::PodElement;
-use tidegate_core::window::{Slot, Window, exchange};
+use tidegate_core::window::{SlotWindow, exchange};
 use tidegate_core::{OnHost, Region, World, stream};
 use tidegate_host::Host;
 
@@ -172,18 +172,19 @@ fn it_is_put_and_got_as_any_other() {
     World::<Host>::local(2, |world| {
         let (rank, peer) = (world.rank() as u8, 1 - world.rank());
         stream!(let s = world.stream().unwrap());
-        let window = Window::<u8, _>::by_slot("bytes");
-        let window = window.slot_from(peer, 0, 5).slot_to(peer, 0);
+        let mut window = SlotWindow::<u8>::new("bytes");
+        let from = window.slot_from(peer, 0, 5);
+        let to = window.slot_to(peer, 0);
         let (inbox, outbox) = window.open(&s).unwrap();
         let values = with_room(&[rank, 10 + rank, 20, 30, 40]);
         let before = place(&values);
         let source = Region::from_vec(&world, values).unwrap().on(&s).unwrap();
         let mut epoch = outbox.start();
-        epoch.put(&source, Slot(0)).unwrap();
+        epoch.put(&source, to).unwrap();
         let (mut inbox, outbox) = exchange(&s, inbox, epoch).unwrap();
         let peer = peer as u8;
         assert_eq!(
-            inbox.read(&s).unwrap().slot(0),
+            inbox.read(&s).unwrap().slot(from),
             [peer, 10 + peer, 20, 30, 40]
         );
         let values = source.into_host(&s).unwrap().into_vec().unwrap();

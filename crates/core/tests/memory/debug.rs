@@ -1,7 +1,7 @@
 //! What `Debug` says: which one it is, and no contents but those that the host may see.
 
 use tidegate_core::element::Element;
-use tidegate_core::window::{Slot, Window};
+use tidegate_core::window::SlotWindow;
 use tidegate_core::{AllReduce, Barrier, IndexSet, Part, Region, World, WorldOptions, stream};
 use tidegate_host::Host;
 
@@ -51,8 +51,9 @@ fn tokens_say_of_which_window_they_are() {
     let said = World::<Host>::local(2, |world| {
         let peer = 1 - world.rank();
         stream!(let s = world.named_stream("s").unwrap());
-        let window = Window::<f64, _>::by_slot("w");
-        let window = window.slot_from(peer, 0, 3).slot_to(peer, 0);
+        let mut window = SlotWindow::<f64>::new("w");
+        window.slot_from(peer, 0, 3);
+        let to = window.slot_to(peer, 0);
         let declared = format!("{window:?}");
         assert!(declared.contains(r#"name: "w""#), "{declared}");
         let (inbox, outbox) = window.open(&s).unwrap();
@@ -64,7 +65,7 @@ fn tokens_say_of_which_window_they_are() {
         ];
         let exposed = inbox.post(&s).unwrap();
         let mut epoch = outbox.start();
-        epoch.put(&source, Slot(0)).unwrap();
+        epoch.put(&source, to).unwrap();
         said.extend([format!("{exposed:?}"), format!("{epoch:?}")]);
         let outbox = epoch.complete(&s).unwrap();
         let mut inbox = exposed.wait(&s).unwrap();

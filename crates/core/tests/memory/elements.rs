@@ -6,7 +6,7 @@ use bytemuck::{Pod, Zeroable};
 use half::{bf16, f16};
 use num_complex::Complex;
 use tidegate_core::element::{Element, PodElement};
-use tidegate_core::window::{Slot, Slots, Window, exchange};
+use tidegate_core::window::{SlotWindow, Slots, exchange};
 use tidegate_core::{Region, World, stream};
 use tidegate_host::Host;
 
@@ -15,16 +15,18 @@ fn round_trip<T: Element + PartialEq + Debug>(of_rank: [[T; 3]; 2]) {
     let outcomes = World::<Host>::local(2, |world| {
         let (rank, peer) = (world.rank(), 1 - world.rank());
         stream!(let s = world.stream().unwrap());
-        let window = Window::<T, _>::by_slot("elements");
-        let window = window.slot_from(peer, 0, 3).slot_to(peer, 0);
+        let mut window = SlotWindow::<T>::new("elements");
+        let from = window.slot_from(peer, 0, 3);
+        let to = window.slot_to(peer, 0);
         let (inbox, outbox) = window.open(&s).unwrap();
         let source = Region::from_slice(&world, &of_rank[rank]).unwrap();
         let source = source.on(&s).unwrap();
         let mut came = Region::<T, _>::zeroed(&world, 3).unwrap().on(&s).unwrap();
         let mut epoch = outbox.start();
-        epoch.put(&source, Slot(0)).unwrap();
+        epoch.put(&source, to).unwrap();
         let (inbox, outbox) = exchange(&s, inbox, epoch).unwrap();
-        let take = |slots: Slots<'_, T>, came: &mut [T]| came.copy_from_slice(slots.slot(0));
+        let take =
+            move |slots: Slots<'_, T>, came: &mut [T]| came.copy_from_slice(slots.slot(from));
         s.launch(take, (inbox.view(), &mut came)).unwrap();
         assert_eq!(*came.into_host(&s).unwrap(), of_rank[peer]);
         drop((inbox, outbox, source));
@@ -141,8 +143,9 @@ fn ranks_agree_on_the_type() {
     fn open<T: Element>(world: &World<Host>) -> Option<String> {
         let peer = 1 - world.rank();
         stream!(let s = world.stream().unwrap());
-        let window = Window::<T, _>::by_slot("one");
-        let window = window.slot_from(peer, 0, 3).slot_to(peer, 0);
+        let mut window = SlotWindow::<T>::new("one");
+        window.slot_from(peer, 0, 3);
+        window.slot_to(peer, 0);
         window.open(&s).err().map(|error| error.to_string())
     }
     let halves = World::<Host>::local(2, |world| match world.rank() {

@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 use mpi::traits::*;
 use tidegate::error::Cause;
 use tidegate::prelude::*;
-use tidegate::window::At;
 use tidegate::{Buffers, Error, Host, Region, World, exchange};
 use tidegate_boot::TcpControl;
 use tidegate_mpi::windows::{Form, JoinError, Options, join};
@@ -20,22 +19,25 @@ pub(crate) fn late_put(world: World<Host>) {
     const LEN: usize = 1000;
     stream!(let s = world.stream().unwrap());
     for round in 0..10 {
-        let window = Window::<u64, _>::by_slot("old");
+        let mut window = SlotWindow::<u64>::new("old");
         let mut held = None;
         if world.rank() == 1 {
-            drop(window.slot_from(0, 0, LEN).open(&s).unwrap());
+            window.slot_from(0, 0, LEN);
+            drop(window.open(&s).unwrap());
             s.synchronize().unwrap();
         } else {
-            held = Some(window.slot_to(1, 0).open(&s).unwrap());
+            let to = window.slot_to(1, 0);
+            held = Some((window.open(&s).unwrap(), to));
         }
         // Rank 1's old memory is free by its own account.
-        let window = Window::<u64, _>::by_range("new", LEN).range_to(1 - world.rank(), 0..LEN);
+        let mut window = RangeWindow::<u64>::new("new", LEN);
+        window.range_to(1 - world.rank(), 0..LEN);
         let (mut inbox, _outbox) = window.open(&s).unwrap();
-        if let Some((_inbox, outbox)) = held.take() {
+        if let Some(((_inbox, outbox), to)) = held.take() {
             let src = Region::from_slice(&world, &[7; LEN]).unwrap().on(&s);
             let src = src.unwrap();
             let mut epoch = outbox.start();
-            epoch.put(&src, Slot(0)).unwrap();
+            epoch.put(&src, to).unwrap();
             drop(epoch.complete(&s).unwrap());
             s.synchronize().unwrap();
         }
@@ -51,11 +53,11 @@ pub(crate) fn late_put(world: World<Host>) {
 pub(crate) fn target_computes(world: World<Host>) {
     const LONG: Duration = Duration::from_secs(20);
     stream!(let s = world.inline_stream().unwrap());
-    let window = Window::<u64, _>::by_slot("busy").buffers(Buffers::Double);
+    let mut window = SlotWindow::<u64>::new("busy").buffers(Buffers::Double);
     let peer = 1 - world.rank();
-    let (inbox, mut outbox) = (window.slot_from(peer, 0, 1000).slot_to(peer, 0))
-        .open(&s)
-        .unwrap();
+    let from = window.slot_from(peer, 0, 1000);
+    let to = window.slot_to(peer, 0);
+    let (inbox, mut outbox) = window.open(&s).unwrap();
     let src = Region::from_slice(&world, &[3u64; 1000])
         .unwrap()
         .on(&s)
@@ -66,7 +68,7 @@ pub(crate) fn target_computes(world: World<Host>) {
     if world.rank() == 0 {
         // The first exposure was given when the window was made.
         let mut epoch = outbox.start();
-        epoch.put(&src, Slot(0)).unwrap();
+        epoch.put(&src, to).unwrap();
         outbox = epoch.complete(&s).unwrap();
         s.synchronize().unwrap();
         std::fs::write(&is_through, "").unwrap();
@@ -84,7 +86,7 @@ pub(crate) fn target_computes(world: World<Host>) {
     if world.rank() == 1 {
         let exposed = inbox.post(&s).unwrap();
         inbox = exposed.wait(&s).unwrap();
-        assert_eq!(inbox.read(&s).unwrap().slot(0)[999], 3);
+        assert_eq!(inbox.read(&s).unwrap().slot(from)[999], 3);
     }
     world.gather("end", Vec::new()).unwrap();
     if world.rank() == 0 {
@@ -95,12 +97,13 @@ pub(crate) fn target_computes(world: World<Host>) {
 
 /// An epoch that is dropped half-done ends the waits of all others, with its cause.
 pub(crate) fn dropped(world: World<Host>) {
-    let (rank, size) = (world.rank(), world.size());
-    let (left, right) = ((rank + size - 1) % size, (rank + 1) % size);
+    let (left, right) = world.ring();
     stream!(let s = world.stream().unwrap());
-    let window = Window::<u64, _>::by_slot("dropped").slot_from(left, 0, 4);
-    let (inbox, outbox) = window.slot_to(right, 0).open(&s).unwrap();
-    if rank == 0 {
+    let mut window = SlotWindow::<u64>::new("dropped");
+    window.slot_from(left, 0, 4);
+    window.slot_to(right, 0);
+    let (inbox, outbox) = window.open(&s).unwrap();
+    if world.rank() == 0 {
         drop(inbox.post(&s).unwrap());
         world.gather("over", Vec::new()).unwrap();
         return;
@@ -121,7 +124,8 @@ pub(crate) fn swap(job: &mut Job) {
     let mode = Mode::Apart(Form::Words);
     let world = job.world(mode);
     stream!(let s = world.stream().unwrap());
-    let window = Window::<i64, _>::atomic("swap", 1).target(0);
+    let mut window = AtomicWindow::<i64>::new("swap", 1);
+    let at = window.target(0);
     let (inbox, outbox) = window.open(&s).unwrap();
     let region = |value| {
         Region::from_slice(&world, &[value])
@@ -134,7 +138,6 @@ pub(crate) fn swap(job: &mut Job) {
     let mut epoch = outbox.start();
     let swaps = job.swaps(mode) && world.rank() == 1;
     if world.rank() == 1 {
-        let at = At { rank: 0, first: 0 };
         match epoch.compare_and_swap(&compare, &desired, &mut was, at) {
             Ok(()) => assert!(swaps),
             Err(error) => {
@@ -157,7 +160,8 @@ pub(crate) fn reductions(job: &mut Job) {
         let world = job.world(mode);
         let rank = world.rank();
         stream!(let s = world.stream().unwrap());
-        let window = Window::<u32, _>::atomic("reductions", 2).target(0);
+        let mut window = AtomicWindow::<u32>::new("reductions", 2);
+        let target = window.target(0);
         let (mut inbox, outbox) = window.open(&s).unwrap();
         if rank == 0 {
             inbox.host_mut(&s).unwrap().fill(HIGH);
@@ -170,7 +174,7 @@ pub(crate) fn reductions(job: &mut Job) {
         if rank == 1 {
             // As signed numbers, the other one would be left.
             for (first, op) in [Op::Max, Op::Min].into_iter().enumerate() {
-                if let Err(error) = epoch.accumulate(&one, At { rank: 0, first }, op) {
+                if let Err(error) = epoch.accumulate(&one, target.at(first), op) {
                     let text = error.to_string();
                     assert!(may_refuse && text.contains("wrongly"), "{text}");
                     refused[first] = true;
@@ -216,8 +220,10 @@ pub(crate) fn mpi_fails(job: &mut Job) {
         let (rank, size) = (world.rank(), world.size());
         let (left, right) = ((rank + size - 1) % size, (rank + 1) % size);
         stream!(let s = world.stream().unwrap());
-        let window = Window::<u64, _>::by_slot("faulty").slot_from(left, 0, LEN);
-        let (inbox, outbox) = window.slot_to(right, 0).open(&s).unwrap();
+        let mut window = SlotWindow::<u64>::new("faulty");
+        let from = window.slot_from(left, 0, LEN);
+        let to = window.slot_to(right, 0);
+        let (inbox, outbox) = window.open(&s).unwrap();
         let src = Region::from_slice(&world, &[7; SOURCE]).unwrap();
         let place = src.as_ptr().addr() + SOURCE * 4;
         let src = src.on(&s).unwrap();
@@ -231,7 +237,7 @@ pub(crate) fn mpi_fails(job: &mut Job) {
         let error = loop {
             let (inbox, outbox) = halves.take().unwrap();
             let mut epoch = outbox.start();
-            epoch.put(src.slice(0..LEN).unwrap(), Slot(0)).unwrap();
+            epoch.put(src.slice(0..LEN).unwrap(), to).unwrap();
             match exchange(&s, inbox, epoch) {
                 Ok(both) => halves = Some(both),
                 Err(error) => break error,
@@ -271,7 +277,7 @@ pub(crate) fn finalized(job: &mut Job) {
         // Closed in good order; its windows of MPI are freed at the end.
         let world = job.world(mode);
         stream!(let s = world.stream().unwrap());
-        drop(Window::<u64, _>::by_slot("before").open(&s).unwrap());
+        drop(SlotWindow::<u64>::new("before").open(&s).unwrap());
     }
     let version = mpi::environment::library_version().unwrap();
     let modes = if version.contains("MPICH") {
@@ -310,7 +316,7 @@ fn ends(s: &Stream<'_>) -> Error {
 }
 
 fn opens(s: &Stream<'_>) -> bool {
-    Window::<u64, _>::by_slot("later").open(s).is_ok()
+    SlotWindow::<u64>::new("later").open(s).is_ok()
 }
 
 /// Waits on a stream for what nobody completes; what this rank itself could complete is at home aside, where a wait for
@@ -322,10 +328,10 @@ fn wait_in_vain<'s, 't>(
 ) -> (Inbox<'s, u64>, Outbox<'t, u64>) {
     let (rank, size) = (s.world().rank(), s.world().size());
     let (left, right) = ((rank + size - 1) % size, (rank + 1) % size);
-    let window = Window::<u64, _>::by_slot(name)
-        .buffers(Buffers::Single)
-        .slot_from(left, 0, 4);
-    let (inbox, outbox) = window.slot_to(right, 0).open(s).unwrap();
+    let mut window = SlotWindow::<u64>::new(name).buffers(Buffers::Single);
+    window.slot_from(left, 0, 4);
+    window.slot_to(right, 0);
+    let (inbox, outbox) = window.open(s).unwrap();
     let outbox = s.hand_off(outbox, aside).unwrap();
     let exposed = inbox.post(s).unwrap();
     (exposed.wait(s).unwrap(), outbox)
@@ -376,8 +382,10 @@ fn killed_in(job: &mut Job, mode: Mode) {
     let (rank, size) = (world.rank(), world.size());
     let (left, right) = ((rank + size - 1) % size, (rank + 1) % size);
     stream!(let s = world.stream().unwrap());
-    let window = Window::<u64, _>::by_slot("killed").slot_from(left, 0, 4);
-    let (inbox, outbox) = window.slot_to(right, 0).open(&s).unwrap();
+    let mut window = SlotWindow::<u64>::new("killed");
+    window.slot_from(left, 0, 4);
+    let way = window.slot_to(right, 0);
+    let (inbox, outbox) = window.open(&s).unwrap();
     // Another job may have had this number.
     let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos();
     let name = format!("tidegate-killed-{}-{now}", std::process::id());

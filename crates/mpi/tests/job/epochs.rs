@@ -1,7 +1,6 @@
 //! Epochs of all disciplines, all operations, all shapes, checked.
 
 use tidegate::prelude::*;
-use tidegate::window::At;
 use tidegate::{Buffers, Host, Region, World};
 
 /// Puts, gets and accumulates to ranges, from and to all shapes of memory.
@@ -10,7 +9,8 @@ pub(crate) fn ranges(world: World<Host>) {
     let (rank, size) = (world.rank(), world.size());
     let to = (rank + 1) % size;
     stream!(let s = world.stream().unwrap());
-    let window = Window::<u32, _>::by_range("ranges", LEN).range_to(to, 0..LEN);
+    let mut window = RangeWindow::<u32>::new("ranges", LEN);
+    let range = window.range_to(to, 0..LEN);
     let (mut inbox, mut outbox) = window.open(&s).unwrap();
     let strided = Layout::<Host>::strided(3, &[(10, 7), (20, 100)]).unwrap();
     let rows = Layout::<Host>::strided(0, &[(500, 1), (3, 1000)]).unwrap();
@@ -45,13 +45,11 @@ pub(crate) fn ranges(world: World<Host>) {
             let exposed = inbox.post(&s).unwrap();
             let mut epoch = outbox.start();
             match sides {
-                0 => epoch.put(&src, Slot(0)).unwrap(),
-                1 => epoch
-                    .put(src.with(layout).unwrap(), Slot(0).at(17))
-                    .unwrap(),
+                0 => epoch.put(&src, range).unwrap(),
+                1 => epoch.put(src.with(layout).unwrap(), range.at(17)).unwrap(),
                 2 => {
                     epoch
-                        .put(src.with(&part).unwrap(), Slot(0).with(layout))
+                        .put(src.with(&part).unwrap(), range.with(layout))
                         .unwrap();
                     outbox = epoch.complete(&s).unwrap();
                     inbox = exposed.wait(&s).unwrap();
@@ -62,7 +60,7 @@ pub(crate) fn ranges(world: World<Host>) {
                     continue;
                 }
                 _ => epoch
-                    .put(src.with(layout).unwrap(), Slot(0).with(layout))
+                    .put(src.with(layout).unwrap(), range.with(layout))
                     .unwrap(),
             }
             outbox = epoch.complete(&s).unwrap();
@@ -82,7 +80,7 @@ pub(crate) fn ranges(world: World<Host>) {
             let exposed = inbox.post(&s).unwrap();
             let mut epoch = outbox.start();
             epoch
-                .get(back.with_mut(layout).unwrap(), Slot(0).with(layout))
+                .get(back.with_mut(layout).unwrap(), range.with(layout))
                 .unwrap();
             outbox = epoch.complete(&s).unwrap();
             inbox = exposed.wait(&s).unwrap();
@@ -104,7 +102,7 @@ pub(crate) fn ranges(world: World<Host>) {
             let exposed = inbox.post(&s).unwrap();
             let mut epoch = outbox.start();
             epoch
-                .accumulate(src.with(layout).unwrap(), Slot(0).with(layout), Op::Sum)
+                .accumulate(src.with(layout).unwrap(), range.with(layout), Op::Sum)
                 .unwrap();
             outbox = epoch.complete(&s).unwrap();
             inbox = exposed.wait(&s).unwrap();
@@ -123,7 +121,7 @@ pub(crate) fn ranges(world: World<Host>) {
         let counted = count.on(&s).unwrap();
         let exposed = inbox.post(&s).unwrap();
         let mut epoch = outbox.start();
-        epoch.put_counted(&src, &counted, Slot(0)).unwrap();
+        epoch.put_counted(&src, &counted, range).unwrap();
         outbox = epoch.complete(&s).unwrap();
         inbox = exposed.wait(&s).unwrap();
         for (at, found) in inbox.host_mut(&s).unwrap().iter().enumerate() {
@@ -146,9 +144,10 @@ pub(crate) fn slots(world: World<Host>) {
 
 fn exchange_all<'s>(world: &World, s: &Stream<'s>, rank: usize, size: usize, len: usize) {
     let others = || (0..size).filter(move |other| *other != rank);
-    let mut window = Window::by_slot("all").buffers(Buffers::Double);
+    let mut window = SlotWindow::new("all").buffers(Buffers::Double);
     for other in others() {
-        window = window.slot_from(other, 0, len).slot_to(other, 0);
+        window.slot_from(other, 0, len);
+        window.slot_to(other, 0);
     }
     let (mut inbox, mut outbox) = window.open(s).unwrap();
     let mut src = Region::from_slice(world, &vec![rank as u64; len])
@@ -162,9 +161,10 @@ fn exchange_all<'s>(world: &World, s: &Stream<'s>, rank: usize, size: usize, len
             &mut src,
         )
         .unwrap();
+        let slots = outbox.slots();
         let mut epoch = outbox.start();
-        for slot in 0..size - 1 {
-            epoch.put(&src, Slot(slot as u32)).unwrap();
+        for slot in slots {
+            epoch.put(&src, slot).unwrap();
         }
         if round % 2 == 0 {
             (inbox, outbox) = exchange(s, inbox, epoch).unwrap();
@@ -175,9 +175,9 @@ fn exchange_all<'s>(world: &World, s: &Stream<'s>, rank: usize, size: usize, len
             inbox = exposed.wait(s).unwrap();
         }
         let check = move |slots: Slots<'_, u64>, wrong: &mut [u64]| {
-            for (index, other) in (0..size).filter(|other| *other != rank).enumerate() {
+            for (slot, other) in slots.iter().zip((0..size).filter(|other| *other != rank)) {
                 let must = other as u64 + 100 * (round + 1);
-                wrong[0] += slots.slot(index).iter().filter(|x| **x != must).count() as u64;
+                wrong[0] += slot.iter().filter(|x| **x != must).count() as u64;
             }
         };
         s.launch(check, (inbox.view(), &mut wrong)).unwrap();
@@ -190,12 +190,12 @@ pub(crate) fn atomics(world: World<Host>, swaps: bool) {
     let (rank, size) = (world.rank(), world.size());
     const ROUNDS: u64 = 25;
     stream!(let s = world.stream().unwrap());
-    let mut integers = Window::<i64, _>::atomic("integers", 100);
-    let mut floats = Window::<f64, _>::atomic("floats", 10);
-    for target in 0..size {
-        integers = integers.target(target);
-        floats = floats.target(target);
-    }
+    let mut integers = AtomicWindow::<i64>::new("integers", 100);
+    let mut floats = AtomicWindow::<f64>::new("floats", 10);
+    let targets: Vec<_> = (0..size)
+        .map(|rank| (integers.target(rank), floats.target(rank)))
+        .collect();
+    let first = targets[0].0;
     let (mut inbox, mut outbox) = integers.open(&s).unwrap();
     let (mut sums, mut adds) = floats.open(&s).unwrap();
     let region = |values: &[i64]| Region::from_slice(&world, values).unwrap().on(&s).unwrap();
@@ -214,39 +214,21 @@ pub(crate) fn atomics(world: World<Host>, swaps: bool) {
         let mut epoch = outbox.start();
         // A ticket of rank 0, a swap there, and 50 elements of everybody.
         epoch
-            .fetch_and_op(&ones, &mut before, At { rank: 0, first: 7 }, Op::Sum)
+            .fetch_and_op(&ones, &mut before, first.at(7), Op::Sum)
             .unwrap();
         if swaps {
             epoch
-                .compare_and_swap(&compare, &desired, &mut was, At { rank: 0, first: 8 })
+                .compare_and_swap(&compare, &desired, &mut was, first.at(8))
                 .unwrap();
         }
-        for target in 0..size {
-            epoch
-                .accumulate(
-                    &many,
-                    At {
-                        rank: target,
-                        first: 20,
-                    },
-                    Op::Sum,
-                )
-                .unwrap();
+        for (target, _) in &targets {
+            epoch.accumulate(&many, target.at(20), Op::Sum).unwrap();
         }
-        epoch.get(&mut whole, At { rank: 0, first: 0 }).unwrap();
+        epoch.get(&mut whole, first).unwrap();
         outbox = epoch.complete(&s).unwrap();
         let mut epoch = adds.start();
-        for target in 0..size {
-            epoch
-                .accumulate(
-                    &half,
-                    At {
-                        rank: target,
-                        first: 0,
-                    },
-                    Op::Sum,
-                )
-                .unwrap();
+        for (_, target) in &targets {
+            epoch.accumulate(&half, *target, Op::Sum).unwrap();
         }
         adds = epoch.complete(&s).unwrap();
         inbox = exposed.wait(&s).unwrap();
@@ -295,10 +277,9 @@ fn mine_is<'s>(inbox: &mut Inbox<'s, i64, tidegate::Atomic>, s: &Stream<'s>, at:
 pub(crate) fn barrier(world: World<Host>) {
     let size = world.size() as i64;
     stream!(let s = world.stream().unwrap());
-    let (mut inbox, mut outbox) = Window::<i64, _>::atomic("marks", 1)
-        .target(0)
-        .open(&s)
-        .unwrap();
+    let mut window = AtomicWindow::<i64>::new("marks", 1);
+    let target = window.target(0);
+    let (mut inbox, mut outbox) = window.open(&s).unwrap();
     let mut barrier = Barrier::open(&s, "barrier").unwrap();
     let region = |value| {
         Region::from_slice(&world, &[value])
@@ -311,15 +292,13 @@ pub(crate) fn barrier(world: World<Host>) {
         let mut seen = region(0);
         let exposed = inbox.post(&s).unwrap();
         let mut epoch = outbox.start();
-        epoch
-            .accumulate(&one, At { rank: 0, first: 0 }, Op::Sum)
-            .unwrap();
+        epoch.accumulate(&one, target, Op::Sum).unwrap();
         outbox = epoch.complete(&s).unwrap();
         inbox = exposed.wait(&s).unwrap();
         barrier.enqueue(&s).unwrap();
         let exposed = inbox.post(&s).unwrap();
         let mut epoch = outbox.start();
-        epoch.get(&mut seen, At { rank: 0, first: 0 }).unwrap();
+        epoch.get(&mut seen, target).unwrap();
         outbox = epoch.complete(&s).unwrap();
         inbox = exposed.wait(&s).unwrap();
         barrier.enqueue(&s).unwrap();
@@ -335,18 +314,20 @@ pub(crate) fn memory(world: World<Host>) {
     // 400 windows of 100 KB would need 40 MB if nothing were used again.
     for round in 0..400u64 {
         let len = if round % 100 == 99 { 400_000 } else { 12_500 };
-        let window = Window::<u64, _>::by_slot("again").slot_from(left, 0, len);
-        let (mut inbox, outbox) = window.slot_to(right, 0).open(&s).unwrap();
-        assert!(inbox.read(&s).unwrap().slot(0).iter().all(|x| *x == 0));
+        let mut window = SlotWindow::<u64>::new("again");
+        let from = window.slot_from(left, 0, len);
+        let to = window.slot_to(right, 0);
+        let (mut inbox, outbox) = window.open(&s).unwrap();
+        assert!(inbox.read(&s).unwrap().slot(from).iter().all(|x| *x == 0));
         let src = Region::from_slice(&world, &vec![round + 1; len])
             .unwrap()
             .on(&s)
             .unwrap();
         let mut epoch = outbox.start();
-        epoch.put(&src, Slot(0)).unwrap();
+        epoch.put(&src, to).unwrap();
         let (mut inbox, _outbox) = exchange(&s, inbox, epoch).unwrap();
         let seen = inbox.read(&s).unwrap();
-        assert!(seen.slot(0).iter().all(|x| *x == round + 1));
+        assert!(seen.slot(from).iter().all(|x| *x == round + 1));
     }
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let peak = status
@@ -363,15 +344,16 @@ pub(crate) fn polled(world: World<Host>) {
     stream!(let s = world.stream().unwrap());
     let (rank, size) = (world.rank(), world.size());
     let (to, from) = ((rank + 1) % size, (rank + size - 1) % size);
-    let window = Window::<u64, _>::by_slot("polled");
-    let window = window.slot_from(from, 0, 10).slot_to(to, 0);
+    let mut window = SlotWindow::<u64>::new("polled");
+    let came_from = window.slot_from(from, 0, 10);
+    let way = window.slot_to(to, 0);
     let (mut inbox, mut outbox) = window.open(&s).unwrap();
     for round in 0..5u64 {
         let src = Region::from_slice(&world, &[round + 1; 10]).unwrap();
         let src = src.on(&s).unwrap();
         let mut exposed = inbox.post(&s).unwrap();
         let mut epoch = outbox.start();
-        epoch.put(&src, Slot(0)).unwrap();
+        epoch.put(&src, way).unwrap();
         outbox = epoch.complete(&s).unwrap();
         let began = std::time::Instant::now();
         inbox = loop {
@@ -382,6 +364,6 @@ pub(crate) fn polled(world: World<Host>) {
             assert!(began.elapsed().as_secs() < 20, "round {round} is not over");
             std::thread::yield_now();
         };
-        assert_eq!(inbox.read(&s).unwrap().slot(0), [round + 1; 10]);
+        assert_eq!(inbox.read(&s).unwrap().slot(came_from), [round + 1; 10]);
     }
 }

@@ -1,6 +1,6 @@
 //! What all kernels of a rank have in common.
 
-use crate::faces::kernels::{self, Points, SlotsBy};
+use crate::faces::kernels::{self, Points};
 use crate::faces::layout::{Direction, Geometry};
 use crate::faces::params::Init;
 use tidegate_core::window::Slots;
@@ -14,31 +14,26 @@ pub struct Shape {
     pub init: Init,
     /// Left out of the unpack kernel: for tests that want a wrong result.
     pub omit: Option<Direction>,
-    /// The number of the slot of each direction that has a neighbour.
-    slot_of: [usize; Direction::COUNT],
 }
 
 impl Shape {
     /// The shape of a rank's block.
     pub fn new(geometry: Geometry, init: Init, omit: Option<Direction>) -> Shape {
-        let mut slot_of = [usize::MAX; Direction::COUNT];
-        for (slot, (direction, _)) in geometry.neighbours().enumerate() {
-            slot_of[direction.index()] = slot;
-        }
         Shape {
             geometry,
             init,
             omit,
-            slot_of,
         }
     }
 
     /// The unpack kernel on the CPU, over any view of the block.
     pub(super) fn unpack<P: Points + ?Sized>(&self, received: Slots<'_, f64>, u: &mut P) {
-        self.unpack_from(
-            SlotsBy(|d: Direction| received.slot(self.slot_of[d.index()])),
-            u,
-        );
+        // One from each neighbour, in their order.
+        let mut slots = [None; Direction::COUNT];
+        for ((direction, _), slot) in self.geometry.neighbours().zip(received.iter()) {
+            slots[direction.index()] = Some(slot);
+        }
+        self.unpack_from(slots, u);
     }
 
     /// The same from anywhere.

@@ -12,7 +12,7 @@ use super::kit::{Kit, lost, urgent};
 use crate::faces::device::{FacesDevice, Inbox, Outbox, Values};
 use crate::faces::schedule::Exchange;
 use crate::faces::timeline::Lane;
-use tidegate_core::window::{Group, Slot};
+use tidegate_core::window::Group;
 use tidegate_core::{Error, Region, Result, Stream, stream};
 
 /// How many epochs a share has.
@@ -119,7 +119,7 @@ impl<'s, 't, 'h, D: FacesDevice> HostSynchronised<'_, 's, 't, 'h, D> {
 
     /// Sends all messages.
     fn put(&self, packed: &Values<'h, D>, mut outbox: Outbox<'h, D>) -> Result<Outbox<'h, D>> {
-        let messages = (0..).map(Slot).zip(&self.kit.neighbours);
+        let messages = outbox.slots().zip(&self.kit.neighbours);
         let range = |direction| self.kit.geometry.slot(direction);
         match self.epochs {
             Epochs::One => {

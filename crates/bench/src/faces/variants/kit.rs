@@ -8,7 +8,7 @@ use crate::faces::schedule::{self, Exchange};
 use crate::faces::timeline::{self, Begun, Lane, Timeline};
 use std::cell::Cell;
 use std::time::Duration;
-use tidegate_core::window::Window;
+use tidegate_core::window::SlotWindow;
 use tidegate_core::{
     Error, Layout, Priority, Result, Stream, StreamOptions, Throttle, UnboundStream, World,
 };
@@ -216,14 +216,13 @@ impl<'a, D: FacesDevice> Kit<'a, D> {
         &self,
         stream: &Stream<'s, D>,
     ) -> Result<(Inbox<'s, D>, Outbox<'s, D>)> {
-        let mut window = Window::by_slot("faces");
+        let mut window = SlotWindow::new("faces");
         for neighbour in &self.neighbours {
             let (rank, direction) = (neighbour.rank, neighbour.direction);
             // What comes from there was sent in the opposite direction.
             let key = direction.opposite().index() as u64;
-            window = window
-                .slot_from(rank, key, self.geometry.message_len(direction))
-                .slot_to(rank, direction.index() as u64);
+            window.slot_from(rank, key, self.geometry.message_len(direction));
+            window.slot_to(rank, direction.index() as u64);
         }
         window.throttle(self.setup.throttle).open(stream)
     }

@@ -7,7 +7,7 @@ use super::kit::{Kit, Neighbour, lost, urgent};
 use crate::faces::device::{FacesDevice, Inbox, Outbox, Values};
 use crate::faces::schedule::Exchange;
 use crate::faces::timeline::{Lane, SHARES};
-use tidegate_core::window::{Group, Slot, exchange};
+use tidegate_core::window::{Group, exchange};
 use tidegate_core::{Error, Graph, PairGraph, Region, Result, Stream, stream};
 
 /// What a share is made of.
@@ -135,7 +135,7 @@ fn share<'s, 't, D: FacesDevice>(
     }
     let begun = kit.begin(|| D::moment(s, &packed))?;
     let message = |to: &'_ Neighbour<D>| packed.slice(kit.geometry.slot(to.direction));
-    let messages = (0..).map(Slot).zip(&kit.neighbours);
+    let messages = outbox.slots().zip(&kit.neighbours);
     let (inbox, outbox) = match (inbox, exposed) {
         (Some(inbox), _) => {
             let mut epoch = outbox.start();

@@ -11,7 +11,7 @@ use super::kit::{Kit, lost, urgent};
 use crate::faces::device::{FacesDevice, Inbox, Outbox, Values};
 use crate::faces::schedule::Exchange;
 use crate::faces::timeline::Lane;
-use tidegate_core::window::{Group, Slot, exchange};
+use tidegate_core::window::{Group, exchange};
 use tidegate_core::{Error, Region, Result, Stream, stream};
 
 /// What a share needs.
@@ -87,7 +87,7 @@ impl<'s, 't, D: FacesDevice> Waiting<'_, 's, 't, D> {
         mut outbox: Outbox<'s, D>,
     ) -> Result<(Inbox<'s, D>, Outbox<'s, D>)> {
         let (kit, s) = (self.kit, self.stream);
-        let messages = (0..).map(Slot).zip(&kit.neighbours);
+        let messages = outbox.slots().zip(&kit.neighbours);
         let range = |direction| kit.geometry.slot(direction);
         match self.epochs {
             Epochs::One => {

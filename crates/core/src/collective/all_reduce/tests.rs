@@ -8,7 +8,7 @@ use tidegate_host::Host;
 use tidegate_loopback::{Loopback, Options};
 
 use crate::element::{Arithmetic, Element};
-use crate::window::{Op, Window};
+use crate::window::{Op, SlotWindow};
 use crate::*;
 
 type OnHost1<T> = Region<T, OnHost<Host>>;
@@ -456,10 +456,11 @@ fn ranks_that_disagree_all_get_an_error() {
         // A window of that name and shape is none.
         let opened = match last {
             true => {
-                let window = Window::<f64, _>::by_slot("energy");
-                let window = (0..3).fold(window, |window, rank| {
-                    window.slot_from(rank, 0, 1).slot_to(rank, 0)
-                });
+                let mut window = SlotWindow::<f64>::new("energy");
+                for rank in 0..3 {
+                    window.slot_from(rank, 0, 1);
+                    window.slot_to(rank, 0);
+                }
                 window.open(&s).map(drop)
             }
             false => one("energy", 1),

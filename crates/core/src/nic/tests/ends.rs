@@ -17,7 +17,8 @@ fn a_death_ends_the_wait_for_a_ticket() {
                 unsafe { World::from_control_with(one.clone(), Host::for_threads(), nic()) };
             let world = world.unwrap();
             crate::stream!(let s = world.stream().unwrap());
-            let window = Window::<u64, BySlot>::by_slot("w").slot_from(0, 0, LEN);
+            let mut window = SlotWindow::<u64>::new("w");
+            window.slot_from(0, 0, LEN);
             let _halves = window.open(&s).unwrap();
             gate.wait_held();
             one.kill();
@@ -27,7 +28,8 @@ fn a_death_ends_the_wait_for_a_ticket() {
             unsafe { World::from_control_with(zero, Host::for_threads(), nic().route(Route::Nic)) }
                 .unwrap();
         crate::stream!(let s = world.stream().unwrap());
-        let window = Window::<u64, BySlot>::by_slot("w").slot_to(1, 0);
+        let mut window = SlotWindow::<u64>::new("w");
+        window.slot_to(1, 0);
         let (_inbox, outbox) = window.open(&s).unwrap();
         let mut src = ones(&s);
         let _outbox = put(&s, &src, outbox);
@@ -61,12 +63,14 @@ fn a_departure_in_good_order_does_not() {
     let gate = Gate::closed();
     two(&gate, |world| {
         crate::stream!(let s = world.stream().unwrap());
-        let window = Window::<u64, BySlot>::by_slot("w");
+        let mut window = SlotWindow::<u64>::new("w");
         if world.rank() == 1 {
-            drop(window.slot_from(0, 0, LEN).open(&s).unwrap());
+            window.slot_from(0, 0, LEN);
+            drop(window.open(&s).unwrap());
             return;
         }
-        let (_inbox, outbox) = window.slot_to(1, 0).open(&s).unwrap();
+        window.slot_to(1, 0);
+        let (_inbox, outbox) = window.open(&s).unwrap();
         let mut src = ones(&s);
         let _outbox = put(&s, &src, outbox);
         // It has left by the time that the gate opens, or shortly after.
@@ -81,21 +85,24 @@ fn a_departure_in_good_order_does_not() {
 fn a_kernel_that_panics_is_heard_of_behind_the_nic() {
     let errors = two(&Gate::opened(), |world| {
         crate::stream!(let s = world.stream().unwrap());
-        let window = Window::<u64, BySlot>::by_slot("w").buffers(Buffers::Single);
+        let mut window = SlotWindow::<u64>::new("w").buffers(Buffers::Single);
         if world.rank() == 0 {
-            let (_inbox, outbox) = window.slot_to(1, 0).open(&s).unwrap();
+            window.slot_to(1, 0);
+            let (_inbox, outbox) = window.open(&s).unwrap();
             let mut src = ones(&s);
             s.launch(|_: &mut [u64]| panic!("on purpose"), &mut src)
                 .unwrap();
+            let to = first(&outbox);
             let mut epoch = outbox.start();
-            epoch.put(&src, FIRST).unwrap();
+            epoch.put(&src, to).unwrap();
             // Refused, or enqueued behind the failure; either is told to rank 1.
             let completed = epoch.complete(&s);
             let error = s.synchronize().unwrap_err();
             drop(completed);
             error.to_string()
         } else {
-            let (inbox, _outbox) = window.slot_from(0, 0, LEN).open(&s).unwrap();
+            window.slot_from(0, 0, LEN);
+            let (inbox, _outbox) = window.open(&s).unwrap();
             let exposed = inbox.post(&s).unwrap();
             let inbox = exposed.wait(&s);
             let error = s.synchronize().unwrap_err();

@@ -16,8 +16,11 @@ use std::time::{Duration, Instant};
 use tidegate_host::Host;
 use tidegate_loopback::{Gate, Loopback, Options};
 
-use crate::window::{At, Atomic, ByRange, BySlot, Inbox, Op, Outbox, Slot};
+use crate::window::{
+    AtomicWindow, ByRange, BySlot, Discipline, Inbox, Op, Outbox, RangeWindow, SlotWindow,
+};
 use crate::*;
+use tidegate_hal::device::Device;
 
 type On1<'s> = Region<u64, On<'s, Host>>;
 type Way<'s> = Outbox<'s, u64, BySlot, Host>;
@@ -25,7 +28,11 @@ type Way<'s> = Outbox<'s, u64, BySlot, Host>;
 type Ways<'s> = (Outbox<'s, u64, ByRange, Host>, Way<'s>);
 
 const LEN: usize = 16;
-const FIRST: Slot = Slot(0);
+
+/// The first slot or range that an outbox leads to.
+fn first<T: Element, K: Discipline, D: Device>(outbox: &Outbox<'_, T, K, D>) -> Out<T> {
+    outbox.slots().next().expect("there is one")
+}
 
 /// Long enough for what must not happen to have happened.
 const WHILE: Duration = Duration::from_millis(60);
@@ -85,8 +92,9 @@ fn overwrite(flag: &Flag) -> impl Fn(&mut [u64]) + Clone + Send + use<> {
 }
 
 fn put<'s>(s: &Stream<'s, Host>, src: &On1<'s>, outbox: Way<'s>) -> Way<'s> {
+    let to = first(&outbox);
     let mut epoch = outbox.start();
-    epoch.put(src, FIRST).unwrap();
+    epoch.put(src, to).unwrap();
     epoch.complete(s).unwrap()
 }
 
@@ -105,10 +113,9 @@ fn source_is_written(
     let came = two(&gate, |world| {
         crate::stream!(let s = world.stream().unwrap());
         if world.rank() == 0 {
-            let (_inbox, outbox) = Window::<u64, BySlot>::by_slot("w")
-                .slot_to(1, 0)
-                .open(&s)
-                .unwrap();
+            let mut window = SlotWindow::<u64>::new("w");
+            window.slot_to(1, 0);
+            let (_inbox, outbox) = window.open(&s).unwrap();
             if ignore {
                 let attached = world.nic().unwrap();
                 attached.ignore_tickets.store(true, Ordering::Relaxed);
@@ -130,12 +137,11 @@ fn source_is_written(
             assert!(flag.is_set());
             Vec::new()
         } else {
-            let (inbox, _outbox) = Window::<u64, BySlot>::by_slot("w")
-                .slot_from(0, 0, LEN)
-                .open(&s)
-                .unwrap();
+            let mut window = SlotWindow::<u64>::new("w");
+            let from = window.slot_from(0, 0, LEN);
+            let (inbox, _outbox) = window.open(&s).unwrap();
             let mut inbox = inbox.post(&s).unwrap().wait(&s).unwrap();
-            inbox.read(&s).unwrap().slot(0).to_vec()
+            inbox.read(&s).unwrap().slot(from).to_vec()
         }
     });
     (early.is_set(), came[1].clone())
@@ -186,8 +192,10 @@ fn what_is_put_together_has_the_tickets_of_all_parts() {
     let gate = Gate::opened();
     gated(1, &gate, Options::default(), |world| {
         crate::stream!(let s = world.stream().unwrap());
-        let window = Window::<u64, BySlot>::by_slot("w").slot_from(0, 0, LEN);
-        let (inbox, mut outbox) = window.slot_to(0, 0).open(&s).unwrap();
+        let mut window = SlotWindow::<u64>::new("w");
+        window.slot_from(0, 0, LEN);
+        window.slot_to(0, 0);
+        let (inbox, mut outbox) = window.open(&s).unwrap();
         let _exposed = inbox.post(&s).unwrap();
         let (low, high) = ones(&s).split_at(LEN / 2).unwrap();
         outbox = put(&s, &high, outbox);
@@ -200,8 +208,9 @@ fn what_is_put_together_has_the_tickets_of_all_parts() {
         let set = |range: Range<usize>| IndexSet::from_ranges([range]).unwrap();
         let [low, high] = whole.partition([set(0..3), set(3..LEN)]).unwrap();
         let surface = Layout::strided(3, &[(4, 1)]).unwrap();
+        let to = first(&outbox);
         let mut epoch = outbox.start();
-        epoch.put(high.with(&surface).unwrap(), FIRST).unwrap();
+        epoch.put(high.with(&surface).unwrap(), to).unwrap();
         let _outbox = epoch.complete(&s).unwrap();
         let whole = Region::reunite([low, high]).unwrap();
         assert!(whole.body.outstanding().is_some());
@@ -287,17 +296,16 @@ fn destination_is_used(
     two(&gate, |world| {
         crate::stream!(let s = world.stream().unwrap());
         if world.rank() == 0 {
-            let (_inbox, outbox) = Window::<u64, ByRange>::by_range("g", 0)
-                .range_to(1, 0..LEN)
-                .open(&s)
-                .unwrap();
-            let (_inbox, other) = Window::<u64, BySlot>::by_slot("w")
-                .slot_to(1, 0)
-                .open(&s)
-                .unwrap();
+            let mut window = RangeWindow::<u64>::new("g", 0);
+            window.range_to(1, 0..LEN);
+            let (_inbox, outbox) = window.open(&s).unwrap();
+            let mut window = SlotWindow::<u64>::new("w");
+            window.slot_to(1, 0);
+            let (_inbox, other) = window.open(&s).unwrap();
             let mut dst = ones(&s);
+            let to = first(&outbox);
             let mut epoch = outbox.start();
-            epoch.get(&mut dst, FIRST).unwrap();
+            epoch.get(&mut dst, to).unwrap();
             let outbox = epoch.complete(&s).unwrap();
             gate.wait_held();
             std::thread::scope(|scope| {
@@ -311,8 +319,10 @@ fn destination_is_used(
                 s.synchronize().unwrap();
             });
         } else {
-            let (mut inbox, _outbox) = Window::<u64, ByRange>::by_range("g", LEN).open(&s).unwrap();
-            let window = Window::<u64, BySlot>::by_slot("w").slot_from(0, 0, LEN);
+            let window = RangeWindow::<u64>::new("g", LEN);
+            let (mut inbox, _outbox) = window.open(&s).unwrap();
+            let mut window = SlotWindow::<u64>::new("w");
+            window.slot_from(0, 0, LEN);
             let _halves = window.open(&s).unwrap();
             inbox.host_mut(&s).unwrap().fill(3);
             // The second is for those who go on.
@@ -370,13 +380,12 @@ fn atomics_by_the_nic_and_by_mapped_origins_are_atomic_to_each_other() {
     const ROUNDS: u64 = 50;
     let sums = gated(3, &Gate::opened(), Options::default(), |world| {
         crate::stream!(let s = world.stream().unwrap());
-        let window = Window::<u64, Atomic>::atomic("a", LEN);
-        let (mut inbox, mut outbox): (Inbox<'_, _, _, Host>, _) =
-            window.target(2).open(&s).unwrap();
+        let mut window = AtomicWindow::<u64>::new("a", LEN);
+        let at = window.target(2);
+        let (mut inbox, mut outbox): (Inbox<'_, _, _, Host>, _) = window.open(&s).unwrap();
         let (one, mut old) = (ones(&s), ones(&s));
         for _ in 0..ROUNDS {
             let mut epoch = outbox.start();
-            let at = At { rank: 2, first: 0 };
             epoch.fetch_and_op(&one, &mut old, at, Op::Sum).unwrap();
             if world.rank() == 2 {
                 let exposed = inbox.post(&s).unwrap();
@@ -400,9 +409,10 @@ fn recordings_wait_for_what_was_before_and_for_themselves() {
     let (gate, count) = (Gate::closed(), Arc::new(AtomicU64::new(0)));
     let came = two(&gate, |world| {
         crate::stream!(let s = world.stream().unwrap());
-        let window = Window::<u64, BySlot>::by_slot("r");
+        let mut window = SlotWindow::<u64>::new("r");
         if world.rank() == 0 {
-            let (_inbox, outbox) = window.slot_to(1, 0).open(&s).unwrap();
+            window.slot_to(1, 0);
+            let (_inbox, outbox) = window.open(&s).unwrap();
             let counting = count.clone();
             let step = move |src: &mut [u64]| {
                 src.iter_mut().for_each(|x| *x += 1);
@@ -420,8 +430,9 @@ fn recordings_wait_for_what_was_before_and_for_themselves() {
             let (graph, held) = s
                 .capture((src, outbox), move |s, (mut src, outbox)| {
                     s.launch(recorded, &mut src)?;
+                    let to = first(&outbox);
                     let mut epoch = outbox.start();
-                    epoch.put(&src, FIRST)?;
+                    epoch.put(&src, to)?;
                     let outbox = epoch.complete(s)?;
                     Ok((src, outbox))
                 })
@@ -446,11 +457,12 @@ fn recordings_wait_for_what_was_before_and_for_themselves() {
             assert_eq!(src.into_host(&s).unwrap()[..], [6; LEN]);
             Vec::new()
         } else {
-            let mut inbox = window.slot_from(0, 0, LEN).open(&s).unwrap().0;
+            let from = window.slot_from(0, 0, LEN);
+            let mut inbox = window.open(&s).unwrap().0;
             let mut came = Vec::new();
             for _ in 0..6 {
                 inbox = inbox.expose(&s).unwrap();
-                came.push(inbox.read(&s).unwrap().slot(0)[LEN - 1]);
+                came.push(inbox.read(&s).unwrap().slot(from)[LEN - 1]);
             }
             came
         }

@@ -116,11 +116,15 @@ fn refused(what: Refuses, why: &str) {
     World::local_with(3, nic, |world: World<Host>| {
         crate::stream!(let s = world.stream().unwrap());
         // Rank 2 has nothing to do with rank 0.
-        let window = |name| Window::<u64, BySlot>::by_slot(name);
-        let open = || match world.rank() {
-            0 => window("w").slot_to(1, 0).open(&s),
-            1 => window("w").slot_from(0, 0, LEN).open(&s),
-            _ => window("w").open(&s),
+        // From the one rank to the other.
+        let open = |name, from, to| {
+            let mut window = SlotWindow::<u64>::new(name);
+            if world.rank() == from {
+                window.slot_to(to, 0);
+            } else if world.rank() == to {
+                window.slot_from(from, 0, LEN);
+            }
+            window.open(&s)
         };
         let verdict = |error: Option<Error>| {
             let error = error.expect("one rank cannot create it");
@@ -140,27 +144,24 @@ fn refused(what: Refuses, why: &str) {
                 _ => panic!("{error}"),
             }
         };
-        verdict(open().err());
+        verdict(open("w", 0, 1).err());
         // Its name is free again.
-        verdict(open().err());
+        verdict(open("w", 0, 1).err());
         verdict(crate::Barrier::open(&s, "b").err());
         // The job goes on.
-        let (inbox, outbox) = match world.rank() {
-            1 => window("x").slot_to(2, 0).open(&s).unwrap(),
-            2 => window("x").slot_from(1, 0, LEN).open(&s).unwrap(),
-            _ => window("x").open(&s).unwrap(),
-        };
+        let (inbox, outbox) = open("x", 1, 2).unwrap();
         let value = Region::from_slice(&world, &[7; LEN])
             .unwrap()
             .on(&s)
             .unwrap();
+        let to = outbox.slots().next();
         let mut epoch = outbox.start();
-        if world.rank() == 1 {
-            epoch.put(&value, Slot(0)).unwrap();
+        if let Some(to) = to {
+            epoch.put(&value, to).unwrap();
         }
         let (mut inbox, _outbox) = exchange(&s, inbox, epoch).unwrap();
         if world.rank() == 2 {
-            assert_eq!(inbox.read(&s).unwrap().slot(0), [7; LEN]);
+            assert_eq!(inbox.read(&s).unwrap().iter().next().unwrap(), [7; LEN]);
         }
         s.synchronize().unwrap();
     });
@@ -225,12 +226,14 @@ fn memory_stays_where_a_peer_may_have_the_window() {
         let world =
             unsafe { World::from_control_with(control, Host::for_threads(), options) }.unwrap();
         crate::stream!(let s = world.stream().unwrap());
-        let window = Window::<u64, BySlot>::by_slot("w");
+        let mut window = SlotWindow::<u64>::new("w");
         if here == 0 {
-            let _halves = window.slot_to(1, 0).open(&s).unwrap();
+            window.slot_to(1, 0);
+            let _halves = window.open(&s).unwrap();
             gone.wait();
         } else {
-            let refused = window.slot_from(0, 0, LEN).open(&s).err();
+            window.slot_from(0, 0, LEN);
+            let refused = window.open(&s).err();
             assert!(matches!(refused, Some(Error::Control(_))), "{refused:?}");
         }
     };

@@ -140,17 +140,19 @@ fn epochs<D: Device>() -> Vec<(bool, [u64; 3])> {
     let struck = [Arc::<Struck>::default(), Arc::default()];
     let stored = job::<D, _>(&struck, |world| {
         crate::stream!(let s = world.stream().unwrap());
-        let (window, mine) = (Window::<u64, BySlot>::by_slot("w"), &struck[world.rank()]);
+        let (mut window, mine) = (SlotWindow::<u64>::new("w"), &struck[world.rank()]);
         let mut stored = [0; 3];
         if world.rank() == 0 {
-            let (_inbox, mut outbox) = window.slot_to(1, 0).open(&s).unwrap();
+            window.slot_to(1, 0);
+            let (_inbox, mut outbox) = window.open(&s).unwrap();
             let src = Region::<u64, _>::zeroed(&world, LEN)
                 .unwrap()
                 .on(&s)
                 .unwrap();
             for stored in &mut stored {
+                let to = first(&outbox);
                 let mut epoch = outbox.start();
-                epoch.put(&src, FIRST).unwrap();
+                epoch.put(&src, to).unwrap();
                 outbox = epoch.complete(&s).unwrap();
                 s.synchronize().unwrap();
                 let mut lines = Vec::new();
@@ -169,7 +171,8 @@ fn epochs<D: Device>() -> Vec<(bool, [u64; 3])> {
                 *stored = mine.take();
             }
         } else {
-            let (mut inbox, _outbox) = window.slot_from(0, 0, LEN).open(&s).unwrap();
+            window.slot_from(0, 0, LEN);
+            let (mut inbox, _outbox) = window.open(&s).unwrap();
             for stored in &mut stored {
                 inbox = inbox.post(&s).unwrap().wait(&s).unwrap();
                 s.synchronize().unwrap();
@@ -203,7 +206,9 @@ fn a_queue_that_is_struck_takes_no_parts() {
     };
     job::<Host, _>(&[Arc::new(struck)], |world| {
         crate::stream!(let s = world.stream().unwrap());
-        let window = Window::<u64, BySlot>::by_slot("w").slot_from(0, 0, LEN);
-        drop(window.slot_to(0, 0).open(&s).unwrap());
+        let mut window = SlotWindow::<u64>::new("w");
+        window.slot_from(0, 0, LEN);
+        window.slot_to(0, 0);
+        drop(window.open(&s).unwrap());
     });
 }

@@ -312,8 +312,10 @@ fn alone(program: impl Fn(World<Strapped>) + Sync) {
 }
 
 fn window<'s>(s: &Stream<'s, Strapped>) -> Halves<'s> {
-    let window = Window::<u64, BySlot>::by_slot("w").slot_from(0, 0, LEN);
-    window.slot_to(0, 0).open(s).unwrap()
+    let mut window = SlotWindow::<u64>::new("w");
+    window.slot_from(0, 0, LEN);
+    window.slot_to(0, 0);
+    window.open(s).unwrap()
 }
 
 /// What comes back of a call that is made while there is no room, when there is some again.
@@ -344,25 +346,28 @@ fn what_a_device_refuses_can_be_enqueued_again() {
         let sources = [1, 2, 3].map(|with| fill(&s, with));
         let inbox = without_room(&s, || inbox.try_post(&s));
         let exposed = inbox.post(&s).unwrap();
+        let to = first(&outbox);
         let mut epoch = outbox.start();
-        epoch.put(&sources[0], FIRST).unwrap();
+        epoch.put(&sources[0], to).unwrap();
         let epoch = without_room(&s, || epoch.try_complete(&s));
         let outbox = epoch.complete(&s).unwrap();
         let mut inbox = exposed.wait(&s).unwrap();
-        assert_eq!(inbox.read(&s).unwrap().slot(0), [1; LEN]);
+        assert_eq!(inbox.read(&s).unwrap().iter().next().unwrap(), [1; LEN]);
 
+        let to = first(&outbox);
         let mut epoch = outbox.start();
-        epoch.put(&sources[1], FIRST).unwrap();
+        epoch.put(&sources[1], to).unwrap();
         let (inbox, epoch) = without_room(&s, || try_exchange(&s, inbox, epoch));
         let (mut inbox, outbox) = exchange(&s, inbox, epoch).unwrap();
-        assert_eq!(inbox.read(&s).unwrap().slot(0), [2; LEN]);
+        assert_eq!(inbox.read(&s).unwrap().iter().next().unwrap(), [2; LEN]);
 
+        let to = first(&outbox);
         let mut epoch = outbox.start();
-        epoch.put(&sources[2], FIRST).unwrap();
+        epoch.put(&sources[2], to).unwrap();
         let _outbox = epoch.complete(&s).unwrap();
         let inbox = without_room(&s, || inbox.try_expose(&s));
         let mut inbox = inbox.expose(&s).unwrap();
-        assert_eq!(inbox.read(&s).unwrap().slot(0), [3; LEN]);
+        assert_eq!(inbox.read(&s).unwrap().iter().next().unwrap(), [3; LEN]);
     });
 }
 
@@ -376,8 +381,9 @@ fn so_can_what_is_recorded_and_replayed() {
             .capture(lent, |s, (inbox, outbox, mut src)| {
                 let next = |src: &mut [u64]| src.iter_mut().for_each(|each| *each += 1);
                 s.launch(next, &mut src)?;
+                let to = first(&outbox);
                 let mut epoch = outbox.start();
-                epoch.put(&src, FIRST)?;
+                epoch.put(&src, to)?;
                 let (inbox, epoch) = without_room(s, || try_exchange(s, inbox, epoch));
                 let (inbox, outbox) = exchange(s, inbox, epoch)?;
                 Ok((inbox, outbox, src))
@@ -385,9 +391,10 @@ fn so_can_what_is_recorded_and_replayed() {
             .unwrap();
         let lent = without_room(&s, || graph.try_replay(&s, lent, 3));
         let (mut inbox, outbox, src) = graph.replay(&s, lent, 3).unwrap();
-        assert_eq!(inbox.read(&s).unwrap().slot(0), [3; LEN]);
+        assert_eq!(inbox.read(&s).unwrap().iter().next().unwrap(), [3; LEN]);
+        let to = first(&outbox);
         let mut epoch = outbox.start();
-        epoch.put(&src, FIRST).unwrap();
+        epoch.put(&src, to).unwrap();
         let _halves = exchange(&s, inbox, epoch).unwrap();
         s.synchronize().unwrap();
     });

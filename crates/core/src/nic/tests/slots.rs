@@ -14,21 +14,24 @@ fn two_puts(throttle: Throttle, second: impl Fn(&World<Host>, &Gate, Result<()>)
     let gate = Gate::closed();
     gated(2, &gate, Options::default().budget(2), |world| {
         crate::stream!(let s = world.stream().unwrap());
-        let window = Window::<u64, BySlot>::by_slot("w").throttle(throttle);
+        let mut window = SlotWindow::<u64>::new("w").throttle(throttle);
         if world.rank() == 1 {
-            let (inbox, _outbox) = window.slot_from(0, 0, LEN).open(&s).unwrap();
+            window.slot_from(0, 0, LEN);
+            let (inbox, _outbox) = window.open(&s).unwrap();
             let inbox = inbox.post(&s).unwrap().wait(&s).unwrap();
             let _inbox = inbox.post(&s).unwrap().wait(&s).unwrap();
             return s.synchronize().unwrap();
         }
         // Two ranks of one node share two slots.
         assert_eq!(world.nic_slots(), Some((1, 1)));
-        let (_inbox, outbox) = window.slot_to(1, 0).open(&s).unwrap();
+        window.slot_to(1, 0);
+        let (_inbox, outbox) = window.open(&s).unwrap();
         let src = ones(&s);
         let outbox = put(&s, &src, outbox);
         assert_eq!(world.nic_slots(), Some((1, 0)));
+        let to = first(&outbox);
         let mut epoch = outbox.start();
-        epoch.put(&src, FIRST).unwrap();
+        epoch.put(&src, to).unwrap();
         let (result, open) = match epoch.try_complete(&s) {
             Ok(outbox) => (Ok(()), Err(outbox)),
             Err(refused) => (Err(refused.error), Ok(refused.value)),
@@ -65,8 +68,9 @@ fn an_exchange_without_room_has_armed_nothing() {
     let gate = Gate::closed();
     gated(1, &gate, Options::default().budget(3), |world| {
         crate::stream!(let s = world.stream().unwrap());
-        let window = Window::<u64, BySlot>::by_slot("w").throttle(Throttle::Application);
-        let window = window.slot_from(0, 0, LEN).slot_to(0, 0);
+        let mut window = SlotWindow::<u64>::new("w").throttle(Throttle::Application);
+        window.slot_from(0, 0, LEN);
+        window.slot_to(0, 0);
         let (inbox, outbox) = window.open(&s).unwrap();
         let (inbox, outbox) = exchange(&s, inbox, outbox.start()).unwrap();
         // There is room for the post, but not for the complete too.
@@ -130,16 +134,16 @@ fn epochs_with_oneself(throttle: Throttle, gate: &Gate) -> Vec<(Duration, bool)>
     let options = Options::default().delay(Duration::from_millis(1)).budget(3);
     let mut ranks = gated(1, gate, options, |world| {
         crate::stream!(let s = world.stream().unwrap());
-        let window = Window::<u64, BySlot>::by_slot("w")
-            .slot_from(0, 0, LEN)
-            .slot_to(0, 0)
-            .throttle(throttle);
+        let mut window = SlotWindow::<u64>::new("w").throttle(throttle);
+        window.slot_from(0, 0, LEN);
+        window.slot_to(0, 0);
         let (mut inbox, mut outbox) = window.open(&s).unwrap();
         let src = ones(&s);
         let mut epochs = Vec::new();
         for _ in 0..EPOCHS {
+            let to = first(&outbox);
             let mut epoch = outbox.start();
-            epoch.put(&src, FIRST).unwrap();
+            epoch.put(&src, to).unwrap();
             let begun = Instant::now();
             (inbox, outbox) = exchange(&s, inbox, epoch).unwrap();
             // It has armed two of three.
@@ -158,19 +162,21 @@ fn a_wait_for_slots_ends_with_the_patience_of_the_window() {
     let gate = Gate::closed();
     gated(2, &gate, Options::default().budget(1), |world| {
         crate::stream!(let s = world.stream().unwrap());
-        let window = Window::<u64, BySlot>::by_slot("w")
+        let mut window = SlotWindow::<u64>::new("w")
             .throttle(Throttle::Static)
             .fail_after(Duration::from_millis(10));
         if world.rank() == 1 {
-            let _halves = window.slot_from(0, 0, LEN).open(&s).unwrap();
+            window.slot_from(0, 0, LEN);
+            let _halves = window.open(&s).unwrap();
             // Until rank 0 has seen its error.
             world.gather("seen", Vec::new()).unwrap();
             return;
         }
-        let (_inbox, outbox) = window.slot_to(1, 0).open(&s).unwrap();
+        let to = window.slot_to(1, 0);
+        let (_inbox, outbox) = window.open(&s).unwrap();
         let src = ones(&s);
         let mut epoch = put(&s, &src, outbox).start();
-        epoch.put(&src, FIRST).unwrap();
+        epoch.put(&src, to).unwrap();
         let error = epoch.complete(&s).err().unwrap();
         assert!(
             matches!(
@@ -204,19 +210,20 @@ fn crossed(options: &Options, limit: Duration) -> Vec<Result<()>> {
             crate::stream!(let s = world.stream().unwrap());
             crate::stream!(let t = world.stream().unwrap());
             let window = |name| {
-                Window::<u64, BySlot>::by_slot(name)
-                    .buffers(crate::window::Buffers::Single)
-                    .fail_after(limit)
-                    .slot_from(peer, 0, LEN)
-                    .slot_to(peer, 0)
+                let window = SlotWindow::<u64>::new(name).fail_after(limit);
+                let mut window = window.buffers(crate::window::Buffers::Single);
+                window.slot_from(peer, 0, LEN);
+                window.slot_to(peer, 0);
+                window
             };
             let (inbox_a, outbox_a) = window("a").open(&s).unwrap();
             let (inbox_b, outbox_b) = window("b").open(&t).unwrap();
             let enqueue = || -> Result<()> {
                 let (src_a, src_b) = (ones(&s), ones(&t));
                 if rank == 0 {
+                    let to = first(&outbox_a);
                     let mut epoch = outbox_a.start();
-                    epoch.put(&src_a, FIRST)?;
+                    epoch.put(&src_a, to)?;
                     let outbox_a = epoch.complete(&s)?;
                     begun[rank].set();
                     while !begun[peer].is_set() {
@@ -228,8 +235,9 @@ fn crossed(options: &Options, limit: Duration) -> Vec<Result<()>> {
                     t.synchronize()?;
                     drop((inbox_a, outbox_b));
                 } else {
+                    let to = first(&outbox_b);
                     let mut epoch = outbox_b.start();
-                    epoch.put(&src_b, FIRST)?;
+                    epoch.put(&src_b, to)?;
                     let outbox_b = epoch.complete(&t)?;
                     begun[rank].set();
                     while !begun[peer].is_set() {
@@ -277,8 +285,9 @@ fn recordings_need_no_room() {
                 Options::default().budget(budget),
                 |world| {
                     crate::stream!(let s = world.stream().unwrap());
-                    let window = Window::<u64, BySlot>::by_slot("w").throttle(throttle);
-                    let window = window.slot_from(0, 0, LEN).slot_to(0, 0);
+                    let mut window = SlotWindow::<u64>::new("w").throttle(throttle);
+                    window.slot_from(0, 0, LEN);
+                    window.slot_to(0, 0);
                     let lent = window.open(&s).unwrap();
                     let (graph, mut lent) = s
                         .capture(lent, |s, (inbox, outbox)| {

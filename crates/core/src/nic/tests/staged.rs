@@ -25,8 +25,9 @@ fn three_puts(buffers: Buffers, expected: usize) -> (Vec<bool>, Vec<u64>) {
     let results = staged(&gate, |world| {
         crate::stream!(let s = world.stream().unwrap());
         if world.rank() == 0 {
-            let window = Window::<u64, BySlot>::by_slot("w").buffers(buffers);
-            let (_inbox, mut outbox) = window.slot_to(1, 0).open(&s).unwrap();
+            let mut window = SlotWindow::<u64>::new("w").buffers(buffers);
+            window.slot_to(1, 0);
+            let (_inbox, mut outbox) = window.open(&s).unwrap();
             let mut src = ones(&s);
             for turn in 0..3u64 {
                 outbox = put(&s, &src, outbox);
@@ -50,12 +51,13 @@ fn three_puts(buffers: Buffers, expected: usize) -> (Vec<bool>, Vec<u64>) {
             s.synchronize().unwrap();
             (early, Vec::new())
         } else {
-            let window = Window::<u64, BySlot>::by_slot("w").buffers(buffers);
-            let (mut inbox, _outbox) = window.slot_from(0, 0, LEN).open(&s).unwrap();
+            let mut window = SlotWindow::<u64>::new("w").buffers(buffers);
+            let from = window.slot_from(0, 0, LEN);
+            let (mut inbox, _outbox) = window.open(&s).unwrap();
             let mut came = Vec::new();
             for _ in 0..3 {
                 inbox = inbox.expose(&s).unwrap();
-                came.push(inbox.read(&s).unwrap().slot(0)[LEN - 1]);
+                came.push(inbox.read(&s).unwrap().slot(from)[LEN - 1]);
             }
             (Vec::new(), came)
         }
@@ -97,11 +99,12 @@ fn it_is_the_wait_for_the_buffer_that_does_it() {
         let gate = Gate::closed();
         let results = staged(&gate, |world| {
             crate::stream!(let s = world.stream().unwrap());
-            let window = || Window::<u64, BySlot>::by_slot("w").buffers(Buffers::Single);
+            let mut window = SlotWindow::<u64>::new("w").buffers(Buffers::Single);
             if world.rank() == 0 {
                 let attached = world.nic().unwrap();
                 attached.ignore_tickets.store(ignore, Ordering::Relaxed);
-                let (_inbox, mut outbox) = window().slot_to(1, 0).open(&s).unwrap();
+                window.slot_to(1, 0);
+                let (_inbox, mut outbox) = window.open(&s).unwrap();
                 let mut src = ones(&s);
                 outbox = put(&s, &src, outbox);
                 s.launch(|src: &mut [u64]| src.fill(2), &mut src).unwrap();
@@ -120,9 +123,10 @@ fn it_is_the_wait_for_the_buffer_that_does_it() {
                 drop(outbox);
                 (early, 0)
             } else {
-                let (inbox, _outbox) = window().slot_from(0, 0, LEN).open(&s).unwrap();
+                let from = window.slot_from(0, 0, LEN);
+                let (inbox, _outbox) = window.open(&s).unwrap();
                 let mut inbox = inbox.post(&s).unwrap().wait(&s).unwrap();
-                let came = inbox.read(&s).unwrap().slot(0)[0];
+                let came = inbox.read(&s).unwrap().slot(from)[0];
                 (false, came)
             }
         });
@@ -140,10 +144,11 @@ fn staged_puts_of_any_shape_arrive() {
     let came = staged(&Gate::opened(), |world| {
         crate::stream!(let s = world.stream().unwrap());
         let other = 1 - world.rank();
-        let window = Window::<u64, BySlot>::by_slot("w")
-            .slot_from(other, 0, LEN)
-            .slot_from(other, 1, LEN);
-        let window = window.slot_to(other, 0).slot_to(other, 1);
+        let mut window = SlotWindow::<u64>::new("w");
+        let from_0 = window.slot_from(other, 0, LEN);
+        let from_1 = window.slot_from(other, 1, LEN);
+        window.slot_to(other, 0);
+        let to_1 = window.slot_to(other, 1);
         let (mut inbox, mut outbox) = window.open(&s).unwrap();
         let counted: Vec<_> = (0..LEN as u64).collect();
         let src = Region::from_slice(&world, &counted).unwrap();
@@ -154,23 +159,24 @@ fn staged_puts_of_any_shape_arrive() {
         let mut seen = Vec::new();
         for _ in 0..3 {
             let exposed = inbox.post(&s).unwrap();
+            let to = first(&outbox);
             let mut epoch = outbox.start();
             // Three that lie side by side, in no order.
-            epoch.put(src.slice(4..9).unwrap(), FIRST.at(4)).unwrap();
-            epoch.put(src.slice(0..4).unwrap(), FIRST).unwrap();
-            epoch.put(src.slice(9..16).unwrap(), FIRST.at(9)).unwrap();
+            epoch.put(src.slice(4..9).unwrap(), to.at(4)).unwrap();
+            epoch.put(src.slice(0..4).unwrap(), to).unwrap();
+            epoch.put(src.slice(9..16).unwrap(), to.at(9)).unwrap();
             let strided = src.slice(0..8).unwrap();
-            epoch.put(strided, Slot(1).with(&every_second)).unwrap();
+            epoch.put(strided, to_1.with(&every_second)).unwrap();
             outbox = epoch.complete(&s).unwrap();
             inbox = exposed.wait(&s).unwrap();
             let exposed = inbox.post(&s).unwrap();
             let mut epoch = outbox.start();
             let few = src.slice(12..16).unwrap();
-            epoch.put(few, Slot(1).with(&picked)).unwrap();
+            epoch.put(few, to_1.with(&picked)).unwrap();
             outbox = epoch.complete(&s).unwrap();
             inbox = exposed.wait(&s).unwrap();
             let slots = inbox.read(&s).unwrap();
-            seen.push((slots.slot(0).to_vec(), slots.slot(1).to_vec()));
+            seen.push((slots.slot(from_0).to_vec(), slots.slot(from_1).to_vec()));
         }
         seen
     });

@@ -17,7 +17,7 @@ use tidegate_words::Mover as _;
 use super::super::edge::{Edge, Staging};
 use super::super::note::{What, lower_note};
 use super::super::programs::staged_transfers;
-use super::super::{Buffers, BySlot, Inbox, Outbox, Slot, Window};
+use super::super::{Buffers, BySlot, Inbox, Outbox, SlotWindow};
 use super::*;
 use crate::{Layout, On, Region, Result, Route, Stream, World, WorldOptions};
 
@@ -51,6 +51,7 @@ fn edge(lane: usize, base: Ptr, offset: usize, len: usize) -> Edge {
         first: 0,
         flip: 0,
         len,
+        taken: 0,
     }
 }
 
@@ -404,8 +405,9 @@ fn step<'s>(s: &Stream<'s, Host>, halves: Halves<'s>, len: usize) -> Result<Halv
     let (inbox, outbox, mut src) = halves;
     s.launch(|x: &mut [u64]| x.iter_mut().for_each(|x| *x += 1), &mut src)?;
     let exposed = inbox.post(s)?;
+    let to = outbox.slots().next().expect("there is one");
     let mut epoch = outbox.start();
-    epoch.put(src.slice(0..len)?, Slot(0))?;
+    epoch.put(src.slice(0..len)?, to)?;
     let outbox = epoch.complete(s)?;
     Ok((exposed.wait(s)?, outbox, src))
 }
@@ -436,20 +438,24 @@ fn lanes_ring_between_their_moves_where_that_is_of_use() {
         };
         World::local_with(1, options, |world: World<Host>| {
             crate::stream!(let s = world.stream().unwrap());
-            let window = Window::<u64, BySlot>::by_slot("w").buffers(buffers);
-            let window = window.slot_from(0, 0, LEN_OF_SLOT).slot_to(0, 0);
+            let mut window = SlotWindow::<u64>::new("w").buffers(buffers);
+            let from = window.slot_from(0, 0, LEN_OF_SLOT);
+            window.slot_to(0, 0);
             let (inbox, outbox) = window.open(&s).unwrap();
             let src = Region::<u64, _>::zeroed(&world, LEN_OF_SLOT).unwrap();
             let mut halves = (inbox, outbox, src.on(&s).unwrap());
             for (len, value) in [(LEN_OF_SLOT, 1), (300, 2), (LEN_OF_SLOT, 3)] {
                 halves = step(&s, halves, len).unwrap();
                 let slots = halves.0.read(&s).unwrap();
-                assert!(slots.slot(0)[..len].iter().all(|x| *x == value), "{value}");
+                assert!(
+                    slots.slot(from)[..len].iter().all(|x| *x == value),
+                    "{value}"
+                );
             }
             let (graph, back) = s.capture(halves, long_step).unwrap();
             halves = graph.replay(&s, back, 5).unwrap();
             let slots = halves.0.read(&s).unwrap();
-            assert!(slots.slot(0).iter().all(|x| *x == 8));
+            assert!(slots.slot(from).iter().all(|x| *x == 8));
             let batches = halves.1.held.plans.batches();
             let lanes: Vec<_> = batches
                 .map(|batch| names(batch.steps(batch.lanes()[0])))

@@ -3,7 +3,7 @@
 use tidegate_host::Host;
 use tidegate_loopback::Loopback;
 
-use super::super::{Slot, Window, exchange};
+use super::super::{SlotWindow, exchange};
 use crate::ground::VISITS;
 use crate::{Region, Route, World, WorldOptions};
 
@@ -25,20 +25,20 @@ fn visits(slots: u64, order: Order, options: impl Fn(usize) -> WorldOptions + Sy
     let ranks = World::<Host>::local_with(2, options, |world| {
         crate::stream!(let s = world.stream().unwrap());
         let peer = 1 - world.rank();
-        let mut window = Window::<u32, _>::by_slot("many");
+        let mut window = SlotWindow::<u32>::new("many");
+        let mut to = Vec::new();
         for index in 0..slots {
-            window = window
-                .slot_from(peer, key(index), 2)
-                .slot_to(peer, key(index));
+            window.slot_from(peer, key(index), 2);
+            to.push(window.slot_to(peer, key(index)));
         }
         VISITS.set(0);
         let (inbox, outbox) = window.open(&s).unwrap();
         let values: Vec<_> = (0..2 * slots as u32).collect();
         let values = Region::from_slice(&world, &values).unwrap().on(&s).unwrap();
         let mut epoch = outbox.start();
-        for index in 0..slots as usize {
+        for (index, to) in to.into_iter().enumerate() {
             let both = values.slice(2 * index..2 * index + 2).unwrap();
-            epoch.put(both, Slot(index as u32)).unwrap();
+            epoch.put(both, to).unwrap();
         }
         let (mut inbox, _outbox) = exchange(&s, inbox, epoch).unwrap();
         let visits = VISITS.get();

@@ -6,7 +6,7 @@ use tidegate_hal::batch::Op;
 use tidegate_host::Host;
 use tidegate_loopback::Loopback;
 
-use super::super::{At, Atomic, Buffers, ByRange, Slot, Slots, Tested, Window, exchange};
+use super::super::{AtomicWindow, Buffers, RangeWindow, SlotWindow, Slots, Tested, exchange};
 use crate::{AllReduce, Error, IndexSet, Layout, Region, Route, World, WorldOptions};
 
 /// The ways between two ranks, of which all are there for windows by slot.
@@ -34,8 +34,9 @@ fn a_put_of_nothing_is_a_signal_and_no_more() {
             over(way, |world| {
                 crate::stream!(let s = world.stream().unwrap());
                 let (rank, peer) = (world.rank(), world.size() - 1 - world.rank());
-                let window = Window::<u64, _>::by_slot("signals").buffers(buffers);
-                let window = window.slot_from(peer, 0, 0).slot_to_with_len(peer, 0, 0);
+                let mut window = SlotWindow::<u64>::new("signals").buffers(buffers);
+                let from = window.slot_from(peer, 0, 0);
+                let to = window.slot_to_with_len(peer, 0, 0);
                 let (mut inbox, mut outbox) = window.open(&s).unwrap();
                 let nothing = Region::<u64, _>::zeroed(&world, 0).unwrap();
                 let nothing = nothing.on(&s).unwrap();
@@ -51,26 +52,24 @@ fn a_put_of_nothing_is_a_signal_and_no_more() {
                     world.gather("not yet", Vec::new()).unwrap();
                     let mut epoch = outbox.start();
                     if round % 2 == 0 {
-                        epoch.put(&nothing, Slot(0)).unwrap();
-                        epoch
-                            .put(nothing.slice(0..0).unwrap(), Slot(0).at(0))
-                            .unwrap();
+                        epoch.put(&nothing, to).unwrap();
+                        epoch.put(nothing.slice(0..0).unwrap(), to.at(0)).unwrap();
                     }
                     outbox = epoch.complete(&s).unwrap();
                     completed.fetch_add(1, Ordering::SeqCst);
                     inbox = exposed.wait(&s).unwrap();
                     let slots = inbox.read(&s).unwrap();
-                    assert_eq!((slots.len(), slots.slot(0)), (1, &[][..]));
-                    let view = |slots: Slots<'_, u64>, nothing: &[u64]| {
-                        assert!(slots.slot(0).is_empty() && nothing.is_empty());
-                        assert!(slots.slot(0).as_ptr().is_aligned());
+                    assert_eq!((slots.len(), slots.slot(from)), (1, &[][..]));
+                    let view = move |slots: Slots<'_, u64>, nothing: &[u64]| {
+                        assert!(slots.slot(from).is_empty() && nothing.is_empty());
+                        assert!(slots.slot(from).as_ptr().is_aligned());
                     };
                     s.launch(view, (inbox.view(), &nothing)).unwrap();
                     world.gather("over", Vec::new()).unwrap();
                 }
                 let one = Region::from_slice(&world, &[1]).unwrap().on(&s).unwrap();
                 let mut epoch = outbox.start();
-                let error = epoch.put(&one, Slot(0)).unwrap_err();
+                let error = epoch.put(&one, to).unwrap_err();
                 assert!(matches!(error, Error::OutOfBounds { .. }), "{error}");
                 let _halves = exchange(&s, inbox, epoch).unwrap();
                 s.synchronize().unwrap();
@@ -87,10 +86,12 @@ fn empty_slots_stand_beside_others() {
             over(way, |world| {
                 crate::stream!(let s = world.stream().unwrap());
                 let peer = world.size() - 1 - world.rank();
-                let mut window = Window::<u32, _>::by_slot("w").buffers(buffers);
+                let mut window = SlotWindow::<u32>::new("w").buffers(buffers);
                 let lens = [0, 3, 0, 0, 5, 0];
+                let (mut from, mut to) = (Vec::new(), Vec::new());
                 for (key, len) in (0..).zip(lens) {
-                    window = window.slot_from(peer, key, len).slot_to(peer, key);
+                    from.push(window.slot_from(peer, key, len));
+                    to.push(window.slot_to(peer, key));
                 }
                 let (mut inbox, mut outbox) = window.open(&s).unwrap();
                 for round in 1..6u32 {
@@ -99,8 +100,8 @@ fn empty_slots_stand_beside_others() {
                     let count = Region::from_slice(&world, &count).unwrap();
                     let count = count.on(&s).unwrap();
                     let mut epoch = outbox.start();
-                    for (slot, len) in (0..).map(Slot).zip(lens) {
-                        if slot != Slot(4) {
+                    for (slot, len) in to.iter().copied().zip(lens) {
+                        if slot != to[4] {
                             epoch.put(x.slice(0..len).unwrap(), slot).unwrap();
                         }
                         // Nothing goes to the beginning, the middle and the end of a slot that has something.
@@ -109,15 +110,15 @@ fn empty_slots_stand_beside_others() {
                         let none = x.slice(0..0).unwrap();
                         epoch.put_counted(none, &count, slot).unwrap();
                     }
-                    epoch.put_counted(&x, &count, Slot(4)).unwrap();
+                    epoch.put_counted(&x, &count, to[4]).unwrap();
                     (inbox, outbox) = exchange(&s, inbox, epoch).unwrap();
                     let slots = inbox.read(&s).unwrap();
                     for (slot, len) in slots.iter().zip(lens) {
                         assert_eq!(slot.len(), len);
                     }
-                    assert_eq!(slots.slot(1), [round; 3], "{way}, {buffers:?}");
+                    assert_eq!(slots.slot(from[1]), [round; 3], "{way}, {buffers:?}");
                     // A NIC does not ask for the count.
-                    let counted = &slots.slot(4)[..round as usize - 1];
+                    let counted = &slots.slot(from[4])[..round as usize - 1];
                     assert!(counted.iter().all(|x| *x == round), "{way}, {buffers:?}");
                 }
                 drop((inbox, outbox));
@@ -132,16 +133,15 @@ fn ranges_and_memory_of_nothing() {
         over(way, |world| {
             crate::stream!(let s = world.stream().unwrap());
             let peer = world.size() - 1 - world.rank();
-            let (inbox, outbox) = Window::<f64, ByRange>::by_range("none", 0)
-                .range_to(peer, 0..0)
-                .open(&s)
-                .unwrap();
+            let mut window = RangeWindow::<f64>::new("none", 0);
+            let range = window.range_to(peer, 0..0);
+            let (inbox, outbox) = window.open(&s).unwrap();
             let mut nothing = Region::<f64, _>::zeroed(&world, 0).unwrap().on(&s).unwrap();
             let source = Region::<f64, _>::zeroed(&world, 0).unwrap().on(&s).unwrap();
             let mut epoch = outbox.start();
-            epoch.put(&source, Slot(0)).unwrap();
-            epoch.get(&mut nothing, Slot(0)).unwrap();
-            let carried = epoch.accumulate(&source, Slot(0), Op::Sum);
+            epoch.put(&source, range).unwrap();
+            epoch.get(&mut nothing, range).unwrap();
+            let carried = epoch.accumulate(&source, range, Op::Sum);
             if way != "by NIC" {
                 carried.unwrap();
             }
@@ -151,29 +151,26 @@ fn ranges_and_memory_of_nothing() {
             s.launch(views, (inbox.memory(), &nothing)).unwrap();
 
             // At the end of the memory, at its beginning, and within what another range holds.
-            let (inbox, outbox) = Window::<f64, ByRange>::by_range("ends", 4)
-                .range_to(peer, 4..4)
-                .range_to(peer, 0..4)
-                .range_to(peer, 2..2)
-                .range_to(peer, 0..0)
-                .open(&s)
-                .unwrap();
+            let mut window = RangeWindow::<f64>::new("ends", 4);
+            let all = window.range_to(peer, 0..4);
+            let empty = [4..4, 2..2, 0..0].map(|range| window.range_to(peer, range));
+            let (inbox, outbox) = window.open(&s).unwrap();
             let four = Region::from_slice(&world, &[1., 2., 3., 4.]).unwrap();
             let four = four.on(&s).unwrap();
             let mut epoch = outbox.start();
-            for slot in [0, 2, 3] {
-                epoch.put(&source, Slot(slot)).unwrap();
-                let error = epoch.put(&four, Slot(slot)).unwrap_err();
+            for range in empty {
+                epoch.put(&source, range).unwrap();
+                let error = epoch.put(&four, range).unwrap_err();
                 assert!(matches!(error, Error::OutOfBounds { .. }), "{error}");
             }
-            epoch.put(&four, Slot(1)).unwrap();
+            epoch.put(&four, all).unwrap();
             let (mut inbox, outbox) = exchange(&s, inbox, epoch).unwrap();
             assert_eq!(inbox.host_mut(&s).unwrap(), [1., 2., 3., 4.]);
             // A range may be put to in parts; an empty part of it overlaps with nothing.
             let mut epoch = outbox.start();
-            epoch.put(&four, Slot(1)).unwrap();
-            epoch.put(four.slice(1..1).unwrap(), Slot(1).at(2)).unwrap();
-            epoch.get(&mut nothing, Slot(1).at(1)).unwrap();
+            epoch.put(&four, all).unwrap();
+            epoch.put(four.slice(1..1).unwrap(), all.at(2)).unwrap();
+            epoch.get(&mut nothing, all.at(1)).unwrap();
             let _halves = exchange(&s, inbox, epoch).unwrap();
             s.synchronize().unwrap();
         });
@@ -187,21 +184,22 @@ fn atomic_operations_on_nothing() {
             crate::stream!(let s = world.stream().unwrap());
             let peer = world.size() - 1 - world.rank();
             for len in [0, 3] {
-                let window = Window::<u64, Atomic>::atomic("a", len).target(peer);
+                let mut window = AtomicWindow::<u64>::new("a", len);
+                let target = window.target(peer);
                 let (inbox, outbox) = window.open(&s).unwrap();
                 let source = Region::<u64, _>::zeroed(&world, 0).unwrap().on(&s).unwrap();
                 let mut results =
                     [(); 3].map(|()| Region::<u64, _>::zeroed(&world, 0).unwrap().on(&s).unwrap());
                 let [a, b, c] = &mut results;
                 let mut epoch = outbox.start();
-                let end = At {
-                    rank: peer,
-                    first: len,
-                };
-                epoch.accumulate(&source, end, Op::Sum).unwrap();
-                epoch.fetch_and_op(&source, a, end, Op::Max).unwrap();
-                epoch.get(b, end).unwrap();
-                epoch.compare_and_swap(&source, &source, c, end).unwrap();
+                epoch.accumulate(&source, target.at(len), Op::Sum).unwrap();
+                epoch
+                    .fetch_and_op(&source, a, target.at(len), Op::Max)
+                    .unwrap();
+                epoch.get(b, target.at(len)).unwrap();
+                epoch
+                    .compare_and_swap(&source, &source, c, target.at(len))
+                    .unwrap();
                 let (mut inbox, _outbox) = exchange(&s, inbox, epoch).unwrap();
                 assert_eq!(inbox.host_mut(&s).unwrap(), &[0; 3][..len]);
             }
@@ -234,8 +232,10 @@ fn layouts_parts_and_regions_of_nothing() {
             Layout::strided(7, &[(3, 2), (0, 5)]).unwrap(),
             Layout::strided(0, &[(0, 1)]).unwrap(),
         ];
-        let window = Window::<u64, _>::by_slot("w").slot_from(peer, 0, 2);
-        let (mut inbox, mut outbox) = window.slot_to(peer, 0).open(&s).unwrap();
+        let mut window = SlotWindow::<u64>::new("w");
+        let from = window.slot_from(peer, 0, 2);
+        let way = window.slot_to(peer, 0);
+        let (mut inbox, mut outbox) = window.open(&s).unwrap();
         let nothing = Region::<u64, _>::zeroed(&world, 0).unwrap();
         let some = Region::from_slice(&world, &[5, 6]).unwrap();
         // Of no elements, and of some of which no part has any.
@@ -250,14 +250,14 @@ fn layouts_parts_and_regions_of_nothing() {
             assert_eq!((layout.count(), layout.extent()), (0, 0));
             assert!(layout.is_distinct() && layout.runs().next().is_none());
             let mut epoch = outbox.start();
-            epoch.put(source.with(layout).unwrap(), Slot(0)).unwrap();
-            epoch.put(first.with(layout).unwrap(), Slot(0)).unwrap();
-            epoch.put(second.with(layout).unwrap(), Slot(0)).unwrap();
-            let to = Slot(0).at(2).with(layout);
+            epoch.put(source.with(layout).unwrap(), way).unwrap();
+            epoch.put(first.with(layout).unwrap(), way).unwrap();
+            epoch.put(second.with(layout).unwrap(), way).unwrap();
+            let to = way.at(2).with(layout);
             epoch.put(source.slice(1..1).unwrap(), to).unwrap();
-            epoch.put(&source, Slot(0)).unwrap();
+            epoch.put(&source, way).unwrap();
             (inbox, outbox) = exchange(&s, inbox, epoch).unwrap();
-            assert_eq!(inbox.read(&s).unwrap().slot(0), [8, 9]);
+            assert_eq!(inbox.read(&s).unwrap().slot(from), [8, 9]);
         }
         s.synchronize().unwrap();
         drop((inbox, outbox));

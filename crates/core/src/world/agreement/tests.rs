@@ -10,7 +10,7 @@ use tidegate_host::Host;
 
 use super::*;
 use crate::error::Cause;
-use crate::window::{Buffers, BySlot, Inbox, Outbox, Slot, Window};
+use crate::window::{Buffers, BySlot, Inbox, Outbox, SlotWindow};
 use crate::{Barrier, Region, Stream, WorldOptions};
 
 type ControlResult<T> = std::result::Result<T, ControlError>;
@@ -141,8 +141,9 @@ type Halves<'s> = (Inbox<'s, u64, BySlot, Host>, Outbox<'s, u64, BySlot, Host>);
 /// A window of one slot each way.
 fn open<'s>(s: &Stream<'s, Host>, name: &str, buffers: Buffers, len: usize) -> Result<Halves<'s>> {
     let peer = 1 - s.world().rank();
-    let window = Window::by_slot(name).buffers(buffers);
-    let window = window.slot_from(peer, 0, len).slot_to(peer, 0);
+    let mut window = SlotWindow::new(name).buffers(buffers);
+    window.slot_from(peer, 0, len);
+    window.slot_to(peer, 0);
     window.fail_after(Duration::from_secs(10)).open(s)
 }
 
@@ -187,14 +188,15 @@ fn windows_that_threads_open_at_once_have_each_its_own_memory() {
             let sevens = Region::from_slice(world, &[7; 8]).unwrap();
             let sevens = sevens.on(&s).unwrap();
             both.recv().unwrap();
+            let to = outbox.slots().next().unwrap();
             let mut epoch = outbox.start();
-            epoch.put(&sevens, Slot(0)).unwrap();
+            epoch.put(&sevens, to).unwrap();
             let _outbox = epoch.complete(&s).unwrap();
             s.synchronize().unwrap();
             world.gather("put", Vec::new()).unwrap();
             put.send(()).unwrap();
             let mut inbox = inbox.post(&s).unwrap().wait(&s).unwrap();
-            assert_eq!(inbox.read(&s).unwrap().slot(0), [7; 8]);
+            assert_eq!(inbox.read(&s).unwrap().iter().next().unwrap(), [7; 8]);
         };
         let y = move || {
             past.wait_for("x: opening a window", LONG);
@@ -203,7 +205,10 @@ fn windows_that_threads_open_at_once_have_each_its_own_memory() {
             opened.send(()).unwrap();
             read.recv().unwrap();
             let nobody_has_put = [0; 16];
-            assert_eq!(inbox.read(&s).unwrap().slot(0), nobody_has_put);
+            assert_eq!(
+                inbox.read(&s).unwrap().iter().next().unwrap(),
+                nobody_has_put
+            );
         };
         std::thread::scope(|scope| {
             named("x").spawn_scoped(scope, x).unwrap();
@@ -361,8 +366,8 @@ fn elements_of_different_types_are_named_by_all() {
     World::<Host>::local(2, |world| {
         crate::stream!(let s = world.stream().unwrap());
         let opened = match world.rank() {
-            0 => Window::<f64, _>::by_slot("w").open(&s).map(drop),
-            _ => Window::<u32, _>::by_slot("w").open(&s).map(drop),
+            0 => SlotWindow::<f64>::new("w").open(&s).map(drop),
+            _ => SlotWindow::<u32>::new("w").open(&s).map(drop),
         };
         let error = opened.unwrap_err().to_string();
         let types = "disagree about the element type: `f64` (8 bytes) and `u32` (4 bytes)";
@@ -374,14 +379,16 @@ fn elements_of_different_types_are_named_by_all() {
 fn who_was_started_alone_is_told_how_not_to_be() {
     let world = World::<Host>::join(WorldOptions::new()).unwrap();
     crate::stream!(let s = world.stream().unwrap());
-    let window = Window::<u8, _>::by_slot("w").slot_to(1, 0);
+    let mut window = SlotWindow::<u8>::new("w");
+    window.slot_to(1, 0);
     let error = window.open(&s).err().unwrap().to_string();
     let text = "rank 0 names rank 1, but the job has 1 rank (this process was started alone: `tidegate run";
     assert!(error.contains(text), "{error}");
     // Where a program has made a job of one rank there is nothing to tell.
     World::<Host>::local(1, |world| {
         crate::stream!(let s = world.stream().unwrap());
-        let window = Window::<u8, _>::by_slot("w").slot_to(1, 0);
+        let mut window = SlotWindow::<u8>::new("w");
+        window.slot_to(1, 0);
         let error = window.open(&s).err().unwrap().to_string();
         assert!(error.ends_with("the job has 1 rank"), "{error}");
     });

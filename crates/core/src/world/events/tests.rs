@@ -8,7 +8,7 @@ use tidegate_hal::control::{Control, ControlError, Packet, Sink};
 use tidegate_host::Host;
 
 use crate::error::Cause;
-use crate::window::{BySlot, Group, Window};
+use crate::window::{Group, SlotWindow};
 use crate::*;
 
 /// The way to the peers, behind a thread that has lost its processor where it was about to speak.
@@ -76,9 +76,10 @@ fn rank(control: LocalControl) -> Cause {
     let world = unsafe { World::from_control(Arc::new(Slow(control)), Host::for_threads()) }
         .expect("the ranks meet");
     crate::stream!(let s = world.stream().unwrap());
-    let window = Window::<u64, BySlot>::by_slot("w").fail_after(Duration::from_millis(20));
+    let mut window = SlotWindow::<u64>::new("w").fail_after(Duration::from_millis(20));
     if rank == 0 {
-        let (inbox, _outbox) = window.slot_from(1, 0, 1).open(&s).unwrap();
+        window.slot_from(1, 0, 1);
+        let (inbox, _outbox) = window.open(&s).unwrap();
         let waited = inbox.post(&s).unwrap().wait(&s);
         let failed = waited.map(drop).and_then(|()| s.synchronize());
         return match failed {
@@ -87,7 +88,8 @@ fn rank(control: LocalControl) -> Cause {
             other => panic!("{other:?}"),
         };
     }
-    let (inbox, mut outbox) = window.slot_to(0, 0).open(&s).unwrap();
+    window.slot_to(0, 0);
+    let (inbox, mut outbox) = window.open(&s).unwrap();
     std::mem::forget(inbox);
     let begun = Instant::now();
     loop {
@@ -117,8 +119,9 @@ fn a_reason_that_is_too_long_for_a_message_is_told_all_the_same() {
     World::<Host>::local_with(2, options, |world| {
         stream!(let s = world.stream().unwrap());
         let other = 1 - world.rank();
-        let window = Window::<u8, BySlot>::by_slot(&name);
-        let window = window.slot_from(other, 0, 1).slot_to(other, 0);
+        let mut window = SlotWindow::<u8>::new(&name);
+        window.slot_from(other, 0, 1);
+        window.slot_to(other, 0);
         match (world.rank(), window.open(&s).err().unwrap()) {
             (1, Error::Invalid(_)) => {}
             (0, Error::WindowMismatch { detail, .. }) => {
@@ -139,7 +142,8 @@ fn a_rank_whose_program_has_panicked_has_not_left() {
         |world| world.gather("x", Vec::new()).unwrap_err(),
         |world| {
             crate::stream!(let s = world.stream().unwrap());
-            let opened = Window::<u64, BySlot>::by_slot("w").open(&s);
+            let window = SlotWindow::<u64>::new("w");
+            let opened = window.open(&s);
             opened.err().expect("rank 1 takes no part")
         },
         |world| {

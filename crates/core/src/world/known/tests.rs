@@ -11,7 +11,7 @@ use super::{KEPT, Known};
 use crate::error::Cause;
 use crate::ground::lock;
 use crate::message::Message;
-use crate::window::{BySlot, Inbox, Outbox, Window};
+use crate::window::{BySlot, Inbox, Outbox, SlotWindow};
 use crate::{Barrier, Error, Result, Stream, World};
 
 type Halves<'s> = (Inbox<'s, u8, BySlot, Host>, Outbox<'s, u8, BySlot, Host>);
@@ -19,8 +19,10 @@ type Halves<'s> = (Inbox<'s, u8, BySlot, Host>, Outbox<'s, u8, BySlot, Host>);
 /// A window of one slot each way between two ranks.
 fn open<'s>(s: &Stream<'s, Host>, name: &str) -> Result<Halves<'s>> {
     let other = 1 - s.world().rank();
-    let window = Window::by_slot(name);
-    window.slot_from(other, 0, 8).slot_to(other, 0).open(s)
+    let mut window = SlotWindow::new(name);
+    window.slot_from(other, 0, 8);
+    window.slot_to(other, 0);
+    window.open(s)
 }
 
 fn known(world: &World<Host>) -> usize {

@@ -7,9 +7,11 @@ const RANKS: usize = 3;
 /// A window by which each rank puts to the others.
 fn all_to_all<'s>(s: &Stream<'s, Strapped>, name: &str) -> Halves<'s> {
     let others = (0..RANKS).filter(|rank| *rank != s.world().rank());
-    let window = others.fold(Window::<u64, BySlot>::by_slot(name), |window, other| {
-        window.slot_from(other, 0, LEN).slot_to(other, 0)
-    });
+    let mut window = SlotWindow::<u64>::new(name);
+    for other in others {
+        window.slot_from(other, 0, LEN);
+        window.slot_to(other, 0);
+    }
     window.open(s).unwrap()
 }
 
@@ -30,9 +32,10 @@ fn put_and_write(windows: usize) {
         let mut round = || {
             for halves in &mut all {
                 let (inbox, outbox) = halves.take().unwrap();
+                let slots = outbox.slots();
                 let mut epoch = outbox.start();
-                for slot in 0..RANKS as u32 - 1 {
-                    epoch.put(&x, crate::window::Slot(slot)).unwrap();
+                for slot in slots {
+                    epoch.put(&x, slot).unwrap();
                 }
                 *halves = Some(exchange(&s, inbox, epoch).unwrap());
             }

@@ -1,0 +1,317 @@
+//! The declaration of a window.
+
+use std::marker::PhantomData;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::describe::{Description, Inbound, Outbound, Purpose};
+use super::handle::{In, Out};
+use super::{Atomic, ByRange, BySlot, Discipline};
+use crate::element::{Arithmetic, Element};
+#[cfg(doc)]
+use crate::error::Error;
+use crate::ground::fresh_id;
+use crate::nic::Throttle;
+
+/// How many buffers a window by slot has. What an epoch does not put is what the epoch before left in *its* buffer: the
+/// last epoch, of one buffer, and the one before last, of two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Buffers {
+    /// One: a complete waits for the post of the same epoch.
+    Single = 1,
+    /// Two, used by turns: a complete waits for the post of the epoch before, which is nearly always there already.
+    Double = 2,
+}
+
+/// The declaration of a window, before it is created. All ranks create their windows in the same order; threads of one
+/// rank that create several at once do so one after the other, and it is the program that sees to their order.
+///
+/// It is by the *name* that a wrong order is found. So no two windows that are open at a time have the same one: a name
+/// can be taken again when every rank has dropped both halves of the window that had it (one that is forgotten is not
+/// dropped).
+///
+/// `T` is the element type, `K` the [discipline](crate::window#disciplines): programs write [`SlotWindow`], [`RangeWindow`]
+/// or [`AtomicWindow`]. What is said by a method that takes the declaration by value (as [`Window::fail_after`]) is said right
+/// behind `new`. Slots and ranges are declared afterwards, and each such call returns a handle ([`In`], [`Out`]), by which
+/// epochs and kernels speak of it.
+///
+/// ```
+/// # use tidegate_core::{Region, World, stream, window::{SlotWindow, Slots, exchange}};
+/// # use tidegate_host::Host;
+/// # World::<Host>::local(3, |world| {
+/// # stream!(let s = world.stream().unwrap());
+/// # let src = Region::from_slice(&world, &[world.rank() as f64; 1000]).unwrap().on(&s).unwrap();
+/// # let mut x = Region::<f64, _>::zeroed(&world, 1000).unwrap().on(&s).unwrap();
+/// let (left, right) = world.ring();
+/// let mut halo = SlotWindow::<f64>::new("halo");
+/// // If left and right are the same rank, the key says which slot is which: 0 for what goes left, 1 for what goes right.
+/// let from_right = halo.slot_from(right, 0, 1000);
+/// let from_left = halo.slot_from(left, 1, 1000);
+/// let to_left = halo.slot_to(left, 0);
+/// let to_right = halo.slot_to_with_len(right, 1, 1000);
+/// let (inbox, outbox) = halo.open(&s).unwrap();
+///
+/// let mut epoch = outbox.start();
+/// epoch.put(&src, to_left).unwrap();
+/// epoch.put(&src, to_right).unwrap();
+/// let (mut inbox, _outbox) = exchange(&s, inbox, epoch).unwrap();
+/// let take = move |came: Slots<'_, f64>, x: &mut [f64]| x.copy_from_slice(came.slot(from_left));
+/// s.launch(take, (inbox.view(), &mut x)).unwrap();
+/// assert_eq!(inbox.read(&s).unwrap().slot(from_right), [right as f64; 1000]);
+/// # assert_eq!(x.into_host(&s).unwrap()[0], left as f64);
+/// # });
+/// ```
+#[derive(Debug)]
+pub struct Window<T, K> {
+    /// The number of the declaration, which its handles have. So it has no clone.
+    pub(super) id: u64,
+    pub(super) name: Arc<str>,
+    pub(super) description: Description,
+    pub(super) limit: Option<Duration>,
+    pub(super) throttle: Throttle,
+    /// Why this rank does not want it after all: said where the ranks meet, so that none of them waits for it.
+    pub(super) refused: Option<Arc<str>>,
+    marker: PhantomData<fn(T, K)>,
+}
+
+/// The declaration of a window whose memory is slots, each for one origin and key: see [`Window`].
+pub type SlotWindow<T> = Window<T, BySlot>;
+
+/// The declaration of a window of which origins declare ranges: see [`Window`].
+///
+/// ```
+/// # use tidegate_core::{Region, World, stream, window::{RangeWindow, exchange}};
+/// # use tidegate_host::Host;
+/// # World::<Host>::local(2, |world| {
+/// # stream!(let s = world.stream().unwrap());
+/// # let (rank, peer) = (world.rank(), 1 - world.rank());
+/// # let src = Region::from_slice(&world, &[1.0; 4]).unwrap().on(&s).unwrap();
+/// # let mut got = Region::<f64, _>::zeroed(&world, 2).unwrap().on(&s).unwrap();
+/// let mut window = RangeWindow::<f64>::new("half", 8);
+/// let mine = window.range_to(peer, 4 * rank..4 * rank + 4); // the other half is the peer's own
+/// let (inbox, outbox) = window.open(&s).unwrap();
+///
+/// let mut epoch = outbox.start();
+/// epoch.put(src.slice(0..2).unwrap(), mine).unwrap();
+/// epoch.get(&mut got, mine.at(2)).unwrap();
+/// let (mut inbox, _outbox) = exchange(&s, inbox, epoch).unwrap();
+/// assert_eq!(inbox.host_mut(&s).unwrap()[4 * peer..4 * peer + 4], [1.0, 1.0, 0.0, 0.0]);
+/// # });
+/// ```
+pub type RangeWindow<T> = Window<T, ByRange>;
+
+/// The declaration of a window that origins update atomically: see [`Window`].
+///
+/// ```
+/// # use tidegate_core::{Region, World, stream, window::{AtomicWindow, Op, exchange}};
+/// # use tidegate_host::Host;
+/// # World::<Host>::local(3, |world| {
+/// # stream!(let s = world.stream().unwrap());
+/// # let one = Region::from_slice(&world, &[1]).unwrap().on(&s).unwrap();
+/// let mut window = AtomicWindow::<u64>::new("counters", 2);
+/// let counters = window.target(0);
+/// let (inbox, outbox) = window.open(&s).unwrap();
+///
+/// let mut epoch = outbox.start();
+/// epoch.accumulate(&one, counters.at(1), Op::Sum).unwrap();
+/// let (mut inbox, _outbox) = exchange(&s, inbox, epoch).unwrap();
+/// let expected = if world.rank() == 0 { [0, 3] } else { [0, 0] };
+/// assert_eq!(inbox.host_mut(&s).unwrap(), expected);
+/// # });
+/// ```
+pub type AtomicWindow<T> = Window<T, Atomic>;
+
+impl<T: Element, K: Discipline> Window<T, K> {
+    fn declare(name: &str, buffers: Buffers, memory: usize) -> Self {
+        let description = Description {
+            element: std::any::type_name::<T>().into(),
+            layout: T::LAYOUT,
+            size: size_of::<T>(),
+            kind: K::KIND,
+            buffers: buffers as u32,
+            memory,
+            purpose: Purpose::Program,
+            inbound: Vec::new(),
+            outbound: Vec::new(),
+            staged: false,
+            far: Vec::new(),
+            land_up_to: 0,
+            started_alone: false,
+            before: 0,
+        };
+        Window {
+            id: fresh_id(),
+            name: name.into(),
+            description,
+            limit: None,
+            throttle: Throttle::default(),
+            refused: None,
+            marker: PhantomData,
+        }
+    }
+
+    /// As if the window had had so many epochs already: for tests of what is far away. All ranks say the same, and no
+    /// more than a window can have: otherwise it is not opened ([`Error::WindowMismatch`]).
+    #[doc(hidden)]
+    #[must_use]
+    pub fn after_epochs(mut self, before: u64) -> Self {
+        self.description.before = before;
+        self
+    }
+
+    /// Makes a wait of this window fail (and with it the window, on all ranks) when it has lasted so long. Without it,
+    /// waits last as long as the peers live.
+    #[must_use]
+    pub fn fail_after(mut self, limit: Duration) -> Self {
+        self.limit = Some(limit);
+        self
+    }
+
+    /// What epochs of this window do where a NIC has not got enough trigger slots ([`Throttle::Adaptive`] at first).
+    /// Each rank may choose for itself.
+    #[must_use]
+    pub fn throttle(mut self, throttle: Throttle) -> Self {
+        self.throttle = throttle;
+        self
+    }
+}
+
+impl<T, K> Window<T, K> {
+    /// Adds a way to another rank's memory.
+    fn outbound(&mut self, outbound: Outbound) -> Out<T> {
+        let ways = &mut self.description.outbound;
+        ways.push(outbound);
+        Out::new(self.id, ways.len() - 1)
+    }
+}
+
+impl<T> Window<T, BySlot> {
+    /// A window whose memory is slots, each for one origin and key. Its name is no other open window's.
+    pub fn new(name: &str) -> Self
+    where
+        T: Element,
+    {
+        Self::declare(name, Buffers::Double, 0)
+    }
+
+    /// Whether slots have one buffer or (at first) two. The same on all ranks.
+    #[must_use]
+    pub fn buffers(mut self, buffers: Buffers) -> Self {
+        self.description.buffers = buffers as u32;
+        self
+    }
+
+    /// Adds an inbound slot of `len` elements that `origin` puts into, and returns its handle: see
+    /// [`Slots::slot`](super::Slots::slot). `key` tells several slots of one origin apart.
+    ///
+    /// A slot may have no elements. It takes no memory, and each epoch of its origin is still waited for: that is a
+    /// signal without data.
+    pub fn slot_from(&mut self, origin: usize, key: u64, len: usize) -> In<T> {
+        let slots = &mut self.description.inbound;
+        slots.push(Inbound { origin, key, len });
+        In::new(self.id, slots.len() - 1)
+    }
+
+    /// Adds a way to the slot that `target` has for this rank and `key`, and returns its handle: see
+    /// [`Access::put`](super::Access::put).
+    ///
+    /// How long the slot is, `target` alone says: a put of more elements is refused when it is noted, one of fewer fills
+    /// the slot's beginning. Where both ranks know the length, [`Window::slot_to_with_len`] finds out at once if they
+    /// disagree.
+    pub fn slot_to(&mut self, target: usize, key: u64) -> Out<T> {
+        self.outbound(Outbound {
+            target,
+            key,
+            range: 0..0,
+            expected: None,
+        })
+    }
+
+    /// As [`Window::slot_to`], to a slot that is expected to have `len` elements: if it has not, the window is not opened,
+    /// and all ranks get [`Error::WindowMismatch`]. Puts may be shorter still.
+    pub fn slot_to_with_len(&mut self, target: usize, key: u64, len: usize) -> Out<T> {
+        self.outbound(Outbound {
+            target,
+            key,
+            range: 0..0,
+            expected: Some(len),
+        })
+    }
+}
+
+impl<T: Arithmetic> Window<T, BySlot> {
+    /// What an all-reduce of `len` elements is made of: a slot from each rank, this one among them, and a way to each;
+    /// slots, inbound and outbound, have the numbers of the ranks. No window of the program's fits it.
+    pub(crate) fn of_all_reduce(name: &str, len: usize, limit: Option<Duration>) -> Self {
+        let mut window = Self::declare(name, Buffers::Double, 0);
+        window.description.purpose = Purpose::AllReduce { len };
+        window.limit = limit;
+        window
+    }
+
+    /// One that this rank does not want after all: the others hear of it when it is opened.
+    pub(crate) fn refused(name: &str, why: &str) -> Self {
+        let mut window = Self::declare(name, Buffers::Double, 0);
+        window.refused = Some(why.into());
+        window
+    }
+}
+
+impl Window<u8, BySlot> {
+    /// What a barrier is made of: for each round a slot of no elements from the rank that tells this one, and a way to the
+    /// one that it tells. No window of the program's fits it.
+    pub(crate) fn of_barrier(name: &str) -> Self {
+        let mut window = Self::declare(name, Buffers::Single, 0);
+        window.description.purpose = Purpose::Barrier;
+        window
+    }
+}
+
+impl<T> Window<T, ByRange> {
+    /// A window of `len` elements of memory (perhaps none), of which origins declare ranges. Its name is no other open
+    /// window's.
+    pub fn new(name: &str, len: usize) -> Self
+    where
+        T: Element,
+    {
+        Self::declare(name, Buffers::Single, len)
+    }
+
+    /// Declares that this rank accesses a range of the target's memory, and no other origin does; returns its handle. A range may
+    /// be empty, anywhere from 0 to the end of the target's memory: the target waits for the epochs of this rank, which can
+    /// put nothing there.
+    pub fn range_to(&mut self, target: usize, range: Range<usize>) -> Out<T> {
+        self.outbound(Outbound {
+            target,
+            key: 0,
+            range,
+            expected: None,
+        })
+    }
+}
+
+impl<T> Window<T, Atomic> {
+    /// A window of `len` elements of memory that origins update atomically. Each access epoch needs a matching post of
+    /// its target (active target), so that a counter is asked for in rounds, as many on all ranks. Rank and element of an
+    /// operation are said by the host, when it is noted, and a recording keeps them: a kernel cannot choose them. The
+    /// window's name is no other open window's.
+    pub fn new(name: &str, len: usize) -> Self
+    where
+        T: Element,
+    {
+        Self::declare(name, Buffers::Single, len)
+    }
+
+    /// Declares that this rank accesses the target's memory, and returns the handle for it: [`Out::at`] says from which
+    /// element on.
+    pub fn target(&mut self, rank: usize) -> Out<T> {
+        // All of its memory: the edge gets the length that the target says.
+        self.outbound(Outbound {
+            target: rank,
+            key: 0,
+            range: 0..0,
+            expected: None,
+        })
+    }
+}

@@ -1,0 +1,253 @@
+//! Handles: what a window's declaration returns for its slots and ranges.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+
+use tidegate_hal::device::{Device, Parameters};
+
+use crate::argument::{Argument, Lowered};
+use crate::carry::{Carry, Visitor};
+use crate::element::Element;
+use crate::error::Result;
+use crate::layout::Layout;
+use crate::place::Of;
+use crate::stream::Stream;
+
+/// An inbound slot of a window: what [`slot_from`](super::Window::slot_from) returns.
+///
+/// It is plain data, to be copied, kept in structs, and captured by kernels. [`Slots::slot`](super::Slots::slot) takes
+/// it. A kernel's argument may be one, too: a closure gets the handle, and device code its number, as a `u32`.
+///
+/// A handle fits the window that was declared with it and no other one, be it of the same name and type, or another
+/// rank's.
+///
+/// ```
+/// # use tidegate_core::{Region, World, stream, window::{In, SlotWindow, Slots, exchange}};
+/// # use tidegate_host::Host;
+/// # World::<Host>::local(2, |world| {
+/// # stream!(let s = world.stream().unwrap());
+/// # let peer = 1 - world.rank();
+/// let mut window = SlotWindow::<f64>::new("pair");
+/// let came: [In<f64>; 2] = [0, 1].map(|key| window.slot_from(peer, key, 3));
+/// let [one, _two] = [0, 1].map(|key| window.slot_to(peer, key));
+/// let (inbox, outbox) = window.open(&s).unwrap();
+/// # let src = Region::from_slice(&world, &[1.0, 2.0, 3.0]).unwrap().on(&s).unwrap();
+/// # let mut sum = Region::<f64, _>::zeroed(&world, 1).unwrap().on(&s).unwrap();
+/// let mut epoch = outbox.start();
+/// epoch.put(&src, one).unwrap();
+/// let (inbox, _outbox) = exchange(&s, inbox, epoch).unwrap();
+///
+/// let add = |slots: Slots<'_, f64>, slot: In<f64>, sum: &mut [f64]| sum[0] += slots[slot].iter().sum::<f64>();
+/// for slot in came {
+///     s.launch(add, (inbox.view(), slot, &mut sum)).unwrap();
+/// }
+/// assert_eq!(sum.into_host(&s).unwrap()[0], 6.0);
+/// # });
+/// ```
+pub struct In<T> {
+    pub(super) window: u64,
+    pub(super) index: u32,
+    of: Of<T>,
+}
+
+/// Where an origin may put: what [`slot_to`](super::Window::slot_to), [`range_to`](super::Window::range_to) and
+/// [`target`](super::Window::target) return.
+///
+/// It is plain data, as [`In`] is, and fits one window alone. [`Access::put`](super::Access::put) and the other operations take it:
+/// as it is, from a later element on ([`Out::at`]), or with the elements that a layout chooses ([`Out::with`]).
+/// [`Access::take`](super::Access::take) makes handles of it that are used once.
+pub struct Out<T> {
+    pub(super) window: u64,
+    pub(super) index: u32,
+    of: Of<T>,
+}
+
+/// An [`Out`] for one operation of one epoch: what [`Access::take`](super::Access::take) returns.
+pub struct OutOnce<T> {
+    out: Out<T>,
+    epoch: u64,
+}
+
+/// Where an operation goes: a slot, from its first element on unless [`Dest::at`] says otherwise.
+pub struct Dest<'b, T, D: Device> {
+    pub(super) window: u64,
+    pub(super) edge: u32,
+    pub(super) first: usize,
+    /// The only epoch in which it may be used; 0 for all.
+    pub(super) epoch: u64,
+    pub(super) layout: Option<&'b Layout<D>>,
+    of: Of<T>,
+}
+
+macro_rules! handle {
+    ($handle:ident) => {
+        impl<T> $handle<T> {
+            /// The number of the slot in a window's declaration, which exceeds all numbers.
+            pub(super) fn new(window: u64, index: usize) -> Self {
+                $handle {
+                    window,
+                    index: u32::try_from(index).expect("a window has fewer than 2^32 slots"),
+                    of: Of::default(),
+                }
+            }
+
+            /// Its number among those of its kind, from 0 in the order of their declaration: for tables that a program
+            /// keeps, and for device code.
+            pub fn index(self) -> u32 {
+                self.index
+            }
+        }
+
+        impl<T> Clone for $handle<T> {
+            fn clone(&self) -> Self {
+                *self
+            }
+        }
+
+        impl<T> Copy for $handle<T> {}
+
+        impl<T> PartialEq for $handle<T> {
+            fn eq(&self, other: &Self) -> bool {
+                (self.window, self.index) == (other.window, other.index)
+            }
+        }
+
+        impl<T> Eq for $handle<T> {}
+
+        impl<T> Hash for $handle<T> {
+            fn hash<H: Hasher>(&self, state: &mut H) {
+                (self.window, self.index).hash(state);
+            }
+        }
+
+        impl<T> fmt::Debug for $handle<T> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.debug_struct(stringify!($handle))
+                    .field("window", &self.window)
+                    .field("index", &self.index)
+                    .finish()
+            }
+        }
+
+        // SAFETY: there is no leaf, and no brand.
+        unsafe impl<'s, T: 'static, D: Device> Carry<'s, D> for $handle<T> {
+            type At<'t> = $handle<T>;
+
+            fn visit(&mut self, _visitor: &mut Visitor<'_, D>) {}
+        }
+    };
+}
+handle!(In);
+handle!(Out);
+
+impl<T> Out<T> {
+    /// The slot (or range) from element `first` on.
+    pub fn at<'b, D: Device>(self, first: usize) -> Dest<'b, T, D> {
+        Dest::from(self).at(first)
+    }
+
+    /// The elements of the slot (or range) that a layout chooses.
+    pub fn with<D: Device>(self, layout: &Layout<D>) -> Dest<'_, T, D> {
+        Dest::from(self).with(layout)
+    }
+
+    pub(super) fn once(self, epoch: u64) -> OutOnce<T> {
+        OutOnce { out: self, epoch }
+    }
+}
+
+impl<T> OutOnce<T> {
+    /// As [`Out::at`].
+    pub fn at<'b, D: Device>(self, first: usize) -> Dest<'b, T, D> {
+        Dest::from(self).at(first)
+    }
+
+    /// As [`Out::with`].
+    pub fn with<D: Device>(self, layout: &Layout<D>) -> Dest<'_, T, D> {
+        Dest::from(self).with(layout)
+    }
+}
+
+impl<T> fmt::Debug for OutOnce<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OutOnce")
+            .field("out", &self.out)
+            .field("epoch", &self.epoch)
+            .finish()
+    }
+}
+
+impl<'b, T, D: Device> Dest<'b, T, D> {
+    /// Goes to element `first` on.
+    #[must_use]
+    pub fn at(mut self, first: usize) -> Self {
+        self.first = first;
+        self
+    }
+
+    /// Goes to the elements that a layout chooses (counted from where [`Dest::at`] says).
+    #[must_use]
+    pub fn with(mut self, layout: &'b Layout<D>) -> Self {
+        self.layout = Some(layout);
+        self
+    }
+}
+
+/// The destination of an operation on a window of elements `T`: an [`Out`], an [`OutOnce`], or the [`Dest`] that `at` and `with`
+/// make of them.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not say where an operation on elements `{T}` goes",
+    label = "not an `Out<{T}>`",
+    note = "an operation goes where `slot_to`, `range_to` or `target` of the window's declaration says: each returns an `Out`; `out.at(element)` goes further into it"
+)]
+pub trait IntoDest<'b, T, D: Device>: Into<Dest<'b, T, D>> {}
+
+impl<'b, T, D: Device> IntoDest<'b, T, D> for Out<T> {}
+impl<'b, T, D: Device> IntoDest<'b, T, D> for OutOnce<T> {}
+impl<'b, T, D: Device> IntoDest<'b, T, D> for Dest<'b, T, D> {}
+
+impl<T, D: Device> From<Out<T>> for Dest<'_, T, D> {
+    #[inline]
+    fn from(out: Out<T>) -> Self {
+        Dest {
+            window: out.window,
+            edge: out.index,
+            first: 0,
+            epoch: 0,
+            layout: None,
+            of: out.of,
+        }
+    }
+}
+
+impl<T, D: Device> From<OutOnce<T>> for Dest<'_, T, D> {
+    #[inline]
+    fn from(once: OutOnce<T>) -> Self {
+        Dest {
+            epoch: once.epoch,
+            ..Dest::from(once.out)
+        }
+    }
+}
+
+// SAFETY: it names no memory.
+unsafe impl<T: Element> Lowered for In<T> {
+    type View<'k> = In<T>;
+
+    unsafe fn view<'k>(self) -> Self::View<'k> {
+        self
+    }
+
+    fn push(self, parameters: &mut Parameters) {
+        parameters.push(&self.index);
+    }
+}
+
+// SAFETY: it names no memory.
+unsafe impl<'s, T: Element, D: Device> Argument<'s, D> for In<T> {
+    type Lowered = In<T>;
+
+    fn lower(self, _stream: &Stream<'s, D>) -> Result<In<T>> {
+        Ok(self)
+    }
+}

@@ -1,0 +1,19 @@
+use tidegate::prelude::*;
+
+pub fn main() -> Result<()> {
+    let world: World = World::init()?;
+    stream!(let s = world.stream()?);
+    let mut window = SlotWindow::<f64>::new("w");
+    let from = window.slot_from(0, 0, 4);
+    let to = window.slot_to(0, 0);
+    let (_inbox, _outbox) = window.clone().open(&s)?;
+    let (inbox, outbox) = window.open(&s)?;
+    let src = Region::from_slice(&world, &[1.0; 4])?.on(&s)?;
+    let exposed = inbox.post(&s)?;
+    let mut epoch = outbox.start();
+    epoch.put(&src, to)?;
+    epoch.complete(&s)?;
+    let mut inbox = exposed.wait(&s)?;
+    assert_eq!(inbox.read(&s)?.slot(from), [1.0; 4]);
+    Ok(())
+}
