@@ -94,7 +94,7 @@ fn a_region_that_is_all_there_is() -> Result<()> {
     let [lent, other] = [(); 2].map(|()| Region::<f64>::zeroed(&world, 4));
     let (lent, other) = (lent?.on(&s)?, other?.on(&s)?);
     let (graph, _lent) = s.capture(lent, |_, lent| Ok(lent))?;
-    let error = graph.replay(&s, other, 1).err().expect("it is refused");
+    let error = graph.replay(&s, other, 1).expect_err("it is refused");
     assert!(error.to_string().ends_with("windows (place 0 differs)"), "{error}");
     Ok(())
 }

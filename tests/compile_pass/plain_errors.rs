@@ -85,7 +85,7 @@ fn an_error_of_the_program_in_a_step() -> anyhow::Result<()> {
         s.launch(move |x: &mut [f64]| x[0] *= factor, &mut x)?;
         Ok(x)
     });
-    let error = anyhow::Error::from(captured.err().expect("there is no number"));
+    let error = anyhow::Error::from(captured.expect_err("there is no number"));
     assert_eq!(error.to_string(), "the table is spoilt");
     let chain: Vec<_> = error.chain().map(ToString::to_string).collect();
     assert_eq!(chain, ["the table is spoilt", "invalid float literal"]);

@@ -275,22 +275,19 @@ fn replaying_what_is_no_longer_there() -> Result<()> {
     let (low, high) = region.split_at(2)?;
     let low = graph
         .try_replay(&s, low, 1)
-        .err()
-        .expect("it is not what was recorded")
+        .expect_err("it is not what was recorded")
         .value;
     let region = low.join(high)?;
     let region = graph
         .try_replay(&s, region, 1)
-        .err()
-        .expect("it is not what was recorded")
+        .expect_err("it is not what was recorded")
         .value;
     assert_eq!(region.into_host(&s)?[..], [8.0; 4]);
     // Another one, perhaps at the same address, is not either.
     let other = Region::from_slice(&world, &[1.0; 4])?.on(&s)?;
     let other = graph
         .try_replay(&s, other, 1)
-        .err()
-        .expect("it is not what was recorded")
+        .expect_err("it is not what was recorded")
         .value;
     assert_eq!(other.into_host(&s)?[..], [1.0; 4]);
     Ok(())
@@ -305,7 +302,7 @@ fn a_recording_that_cannot_begin() -> Result<()> {
     let here = Region::from_slice(&worlds[0], &[1.0; 4])?.on(&s)?;
     let there = Region::from_slice(&worlds[1], &[2.0; 4])?.on(&t)?;
     let refused = s.try_capture_with(&mut t, (here, there), |_, _, lent| Ok(lent));
-    let Rejected { error, value } = refused.err().expect("of two worlds");
+    let Rejected { error, value } = refused.expect_err("of two worlds");
     assert!(matches!(error, Error::Invalid(_)));
     let (here, there) = value.expect("no step has had it");
     assert_eq!(here.into_host(&s)?[..], [1.0; 4]);
@@ -316,7 +313,7 @@ fn a_recording_that_cannot_begin() -> Result<()> {
         s.synchronize()?;
         Ok(region)
     });
-    let Rejected { error, value } = refused.err().expect("it cannot wait here");
+    let Rejected { error, value } = refused.expect_err("it cannot wait here");
     assert!(matches!(error, Error::Capturing(_)), "{error}");
     assert!(value.is_none());
     Ok(())

@@ -37,14 +37,14 @@ fn the_last_epochs_are_carried_out_and_no_other() {
                 Ok((inbox, outbox, src))
             })
             .unwrap();
-        let refused = graph.try_replay(&s, lent, 5).err().expect("four are left");
+        let refused = graph.try_replay(&s, lent, 5).expect_err("four are left");
         assert!(
             matches!(refused.error, Error::LastEpoch { .. }),
             "{}",
             refused.error
         );
         let lent = graph.replay(&s, refused.value, 4).unwrap();
-        let error = graph.replay(&s, lent, 1).err().expect("none is left");
+        let error = graph.replay(&s, lent, 1).expect_err("none is left");
         assert!(matches!(error, Error::LastEpoch { .. }), "{error}");
         let _: &Stream<'_, Cuda> = &s;
         s.synchronize().unwrap();

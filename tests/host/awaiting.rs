@@ -301,11 +301,7 @@ fn failures() {
             stream!(let s = world.stream()?);
             let mut memory = Region::<u64>::zeroed(&world, LEN)?.on(&s)?;
             s.launch(|_: &mut [u64]| panic!("on purpose"), &mut memory)?;
-            let rejected = memory
-                .try_into_host_async(&s)
-                .await
-                .err()
-                .expect("it failed");
+            let rejected = memory.try_into_host_async(&s).await.expect_err("it failed");
             assert_eq!(rejected.value.len(), LEN);
             let error = s.synchronized().await.expect_err("it failed");
             assert!(matches!(error, tidegate::Error::KernelPanicked { .. }));

@@ -57,17 +57,15 @@ fn all_ranks_refuse_the_same_epoch() {
                 halves = turn(&s, halves, 10 * number).unwrap();
             }
             let (inbox, outbox) = halves;
-            let refused = inbox.try_post(&s).err().expect("it is refused");
+            let refused = inbox.try_post(&s).expect_err("it is refused");
             assert!(is_last(&refused.error), "{}", refused.error);
-            let refused = refused.value.try_expose(&s).err().expect("it is refused");
+            let refused = refused.value.try_expose(&s).expect_err("it is refused");
             assert!(is_last(&refused.error), "{}", refused.error);
             let inbox = refused.value;
             let epoch = outbox.start();
-            let refused = epoch.try_complete(&s).err().expect("it is refused");
+            let refused = epoch.try_complete(&s).expect_err("it is refused");
             assert!(is_last(&refused.error), "{}", refused.error);
-            let refused = try_exchange(&s, inbox, refused.value)
-                .err()
-                .expect("it is refused");
+            let refused = try_exchange(&s, inbox, refused.value).expect_err("it is refused");
             assert!(is_last(&refused.error), "{}", refused.error);
             let (mut inbox, epoch) = refused.value;
             let came = inbox.read(&s).unwrap();
@@ -111,21 +109,19 @@ fn replays_count() {
             .unwrap();
         let refused = graph
             .try_replay(&s, lent, 3)
-            .err()
-            .expect("nine are too many");
+            .expect_err("nine are too many");
         assert!(is_last(&refused.error), "{}", refused.error);
         let refused = graph
             .try_replay(&s, refused.value, u64::MAX)
-            .err()
-            .expect("and all");
+            .expect_err("and all");
         assert!(is_last(&refused.error), "{}", refused.error);
         let lent = graph.replay(&s, refused.value, 2).unwrap();
-        let refused = graph.try_replay(&s, lent, 1).err().expect("two are left");
+        let refused = graph.try_replay(&s, lent, 1).expect_err("two are left");
         assert!(is_last(&refused.error), "{}", refused.error);
         let (halves, _src) = refused.value;
         let halves = turn(&s, halves, 20).unwrap();
         let (inbox, _outbox) = turn(&s, halves, 30).unwrap();
-        let error = inbox.post(&s).err().expect("that was the last");
+        let error = inbox.post(&s).expect_err("that was the last");
         assert!(is_last(&error), "{error}");
         s.synchronize().unwrap();
     });
@@ -163,8 +159,7 @@ fn a_dropped_group_of_which_one_member_is_at_its_end_revokes() {
         let refused = both
             .unwrap()
             .try_complete(&s)
-            .err()
-            .expect("rank 1 is at its end");
+            .expect_err("rank 1 is at its end");
         assert!(is_last(&refused.error), "{}", refused.error);
     });
 }

@@ -425,18 +425,17 @@ fn regions() {
     World::local(1, |world: World| {
         stream!(let s = world.stream().unwrap());
         let x = Region::from_slice(&world, &[1u64, 2, 3]).unwrap();
-        let refused = x.try_split_at(4).err().expect("it has three");
+        let refused = x.try_split_at(4).expect_err("it has three");
         assert!(matches!(refused.error, Error::OutOfBounds { .. }));
         let (low, high) = refused.value.split_at(1).unwrap();
         let refused = high
             .try_join(low)
-            .err()
-            .expect("they are the wrong way round");
+            .expect_err("they are the wrong way round");
         let (high, low) = refused.value;
         let mut x = low.join(high).unwrap().on(&s).unwrap();
         s.launch(|_: &mut [u64]| panic!("on purpose"), &mut x)
             .unwrap();
-        let refused = x.try_into_host(&s).err().expect("the stream has failed");
+        let refused = x.try_into_host(&s).expect_err("the stream has failed");
         assert!(matches!(refused.error, Error::KernelPanicked { .. }));
         failed(refused.value.into_host(&s), |error| {
             matches!(error, Error::KernelPanicked { .. })

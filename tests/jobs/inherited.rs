@@ -58,7 +58,7 @@ fn a_rank() {
 /// Why this process cannot join.
 fn refused() -> String {
     let world: Result<World> = World::init();
-    world.err().expect("there is a rank 0 already").to_string()
+    world.expect_err("there is a rank 0 already").to_string()
 }
 
 /// Not a test: what the helpers of rank 0 do.

@@ -193,7 +193,7 @@ fn again(world: World) -> Result<()> {
             None => World::init()?,
         };
         let second: Result<World> = World::init();
-        let second = second.err().expect("the first is still there");
+        let second = second.expect_err("the first is still there");
         assert!(
             second.to_string().contains("when that rank has left"),
             "{second}"
@@ -288,9 +288,7 @@ fn survivors(world: &World) -> Result<()> {
     // The stream has waited for nothing in vain: what is on it is this rank's still.
     s.launch(|mine: &mut [u64]| mine[0] += 10, &mut mine)?;
     assert_eq!(mine.into_host(&s)?[..], [rank as u64 + 10]);
-    let refused = Barrier::open(&s, "new")
-        .err()
-        .expect("rank 2 takes no part");
+    let refused = Barrier::open(&s, "new").expect_err("rank 2 takes no part");
     assert!(matches!(refused, Error::Control(_)), "{refused}");
     let window = SlotWindow::<u64>::new("new");
     let opened = window.open(&s);

@@ -438,7 +438,7 @@ fn a_device_that_breaks_behind_the_arms_revokes_the_window() {
         crate::stream!(let s = world.stream().unwrap());
         let (inbox, _outbox) = window(&s);
         s.raw().lacks.set(Lack::Health);
-        let Rejected { error, value } = inbox.try_post(&s).err().expect("it is broken");
+        let Rejected { error, value } = inbox.try_post(&s).expect_err("it is broken");
         assert!(matches!(error, Error::Device(DeviceError::System { .. })));
         match value.post(&s) {
             Err(Error::Revoked { cause, .. }) => {
@@ -473,7 +473,7 @@ fn what_is_broken_off_behind_the_arms_revokes_the_window() {
         s.raw().lacks.set(Lack::End);
         let _exposed = inbox.post(&s).unwrap();
         let refused = outbox.start().complete(&t);
-        is_revoked(refused.err().expect("nobody exposes"));
+        is_revoked(refused.expect_err("nobody exposes"));
     });
     alone(|world| {
         crate::stream!(let mut s = world.stream().unwrap());
@@ -485,6 +485,6 @@ fn what_is_broken_off_behind_the_arms_revokes_the_window() {
             .unwrap();
         s.raw().lacks.set(Lack::End);
         let _outbox = completes.replay(&s, outbox, 3).unwrap();
-        is_revoked(inbox.post(&t).err().expect("nobody completes"));
+        is_revoked(inbox.post(&t).expect_err("nobody completes"));
     });
 }

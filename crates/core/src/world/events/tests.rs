@@ -149,7 +149,7 @@ fn a_rank_whose_program_has_panicked_has_not_left() {
         |world| {
             crate::stream!(let s = world.stream().unwrap());
             let opened = Barrier::open(&s, "b");
-            opened.err().expect("rank 1 takes no part")
+            opened.expect_err("rank 1 takes no part")
         },
     ];
     for call in calls {
