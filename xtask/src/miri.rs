@@ -64,7 +64,7 @@ const PROGRAMS: &[Program] = &[
     },
     Program {
         line: "-p tidegate-core --test memory",
-        tests: "",
+        tests: "adopted:: elements::",
         leaks: false,
         thirds: ["adopted::", "elements::a elements::c elements::h"],
     },
