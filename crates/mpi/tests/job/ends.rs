@@ -221,7 +221,7 @@ pub(crate) fn mpi_fails(job: &mut Job) {
         let (left, right) = ((rank + size - 1) % size, (rank + 1) % size);
         stream!(let s = world.stream().unwrap());
         let mut window = SlotWindow::<u64>::new("faulty");
-        let from = window.slot_from(left, 0, LEN);
+        window.slot_from(left, 0, LEN);
         let to = window.slot_to(right, 0);
         let (inbox, outbox) = window.open(&s).unwrap();
         let src = Region::from_slice(&world, &[7; SOURCE]).unwrap();
@@ -384,7 +384,7 @@ fn killed_in(job: &mut Job, mode: Mode) {
     stream!(let s = world.stream().unwrap());
     let mut window = SlotWindow::<u64>::new("killed");
     window.slot_from(left, 0, 4);
-    let way = window.slot_to(right, 0);
+    window.slot_to(right, 0);
     let (inbox, outbox) = window.open(&s).unwrap();
     // Another job may have had this number.
     let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos();
