@@ -17,7 +17,7 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use tidegate::prelude::*;
+use tidegate::host::prelude::*;
 
 /// As many as a block has in three dimensions.
 const NEIGHBOURS: usize = 26;

@@ -10,7 +10,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use tidegate::prelude::*;
+use tidegate::host::prelude::*;
 
 /// Epochs that are enqueued at a time: fewer than a queue holds, so that none of them waits for room.
 const BURST: u64 = 200;

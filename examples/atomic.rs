@@ -9,7 +9,7 @@
 //! Run it with `cargo run --example atomic`, or on 8 ranks:
 //! `cargo run --bin tidegate -- run -n 8 target/debug/examples/atomic`.
 
-use tidegate::prelude::*;
+use tidegate::host::prelude::*;
 
 /// Tasks that a rank takes at a time.
 const BLOCK: u64 = 5;
@@ -28,7 +28,7 @@ const NOBODY: usize = 1;
 const MYSELF: usize = 2;
 
 fn main() -> Result<()> {
-    let world: World = World::init()?;
+    let world = World::init()?;
     let (rank, size) = (world.rank() as u64, world.size() as u64);
     stream!(let s = world.stream()?);
 

@@ -17,7 +17,7 @@ mod mesh;
 use std::sync::Arc;
 
 use mesh::{LOOK, Mesh, Piece, Rows, SMALL, VERTICES};
-use tidegate::prelude::*;
+use tidegate::host::prelude::*;
 
 impl Rows {
     fn times(&self, p: &[f64], q: &mut [f64]) {
@@ -119,7 +119,7 @@ fn iterate<'s>(
 }
 
 fn main() -> Result<()> {
-    let world: World = World::init()?;
+    let world = World::init()?;
     let mesh = Mesh::new(world.size());
     let piece = Piece::new(&mesh, world.rank());
     let own = piece.vertices.len();
@@ -175,7 +175,7 @@ fn main() -> Result<()> {
 
     let x = c.x.into_host(&s)?;
     let words = x.iter().flat_map(|x| x.to_le_bytes()).collect();
-    let all = world.gather("solution", words)?;
+    let all = world.all_gather("solution", words)?;
     if world.rank() == 0 {
         mesh.check(&all);
         println!(

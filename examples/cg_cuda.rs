@@ -13,9 +13,9 @@ mod mesh;
 use std::time::Instant;
 
 use mesh::{LOOK, Mesh, Piece, Rows, SMALL, VERTICES};
+use tidegate::cuda::Cuda;
+use tidegate::cuda::prelude::*;
 use tidegate::kernel::Module;
-use tidegate::prelude::*;
-use tidegate::{AllReduce, BySlot, Cuda, OnHost};
 
 const CODE: &[u8] = include_bytes!("../kernels/examples.ptx");
 
@@ -60,7 +60,7 @@ struct Kernels {
 }
 
 impl Kernels {
-    fn load(world: &World<Cuda>) -> Result<Self> {
+    fn load(world: &World) -> Result<Self> {
         let module = Module::load(world, CODE)?;
         // SAFETY: the module is `examples.cu`; its functions take what is declared above, and keep to the lengths.
         unsafe {
@@ -76,16 +76,15 @@ impl Kernels {
 
 /// The rows of the matrix, on the GPU.
 #[derive(Carry)]
-#[carry(device = Cuda)]
 struct Matrix<'s> {
-    start: Region<u64, On<'s, Cuda>>,
-    columns: Region<u64, On<'s, Cuda>>,
-    values: Region<f64, On<'s, Cuda>>,
+    start: Region<u64, On<'s>>,
+    columns: Region<u64, On<'s>>,
+    values: Region<f64, On<'s>>,
 }
 
 impl<'s> Matrix<'s> {
-    fn new(s: &Stream<'s, Cuda>, world: &World<Cuda>, rows: &Rows) -> Result<Self> {
-        let places = |all: &[usize]| -> Result<Region<u64, On<'s, Cuda>>> {
+    fn new(s: &Stream<'s>, world: &World, rows: &Rows) -> Result<Self> {
+        let places = |all: &[usize]| -> Result<Region<u64, On<'s>>> {
             let all: Vec<_> = all.iter().map(|&at| at as u64).collect();
             Region::from_slice(world, &all)?.on(s)
         };
@@ -99,30 +98,29 @@ impl<'s> Matrix<'s> {
 
 /// What an iteration needs. Those of [`PARTS`] numbers are sums, the same on all ranks.
 #[derive(Carry)]
-#[carry(device = Cuda)]
 struct Solver<'s> {
     a: Matrix<'s>,
-    x: Region<f64, On<'s, Cuda>>,
+    x: Region<f64, On<'s>>,
     /// The residual.
-    r: Region<f64, On<'s, Cuda>>,
+    r: Region<f64, On<'s>>,
     /// The direction, with room for others' vertices behind this rank's.
-    p: Region<f64, On<'s, Cuda>>,
+    p: Region<f64, On<'s>>,
     /// The matrix times `p`.
-    q: Region<f64, On<'s, Cuda>>,
-    p_q: Region<f64, On<'s, Cuda>>,
+    q: Region<f64, On<'s>>,
+    p_q: Region<f64, On<'s>>,
     /// The squared residual, after this iteration and before it.
-    now: Region<f64, On<'s, Cuda>>,
-    before: Region<f64, On<'s, Cuda>>,
-    inbox: Inbox<'s, f64, BySlot, Cuda>,
-    outbox: Outbox<'s, f64, BySlot, Cuda>,
-    sum: AllReduce<'s, f64, Cuda>,
+    now: Region<f64, On<'s>>,
+    before: Region<f64, On<'s>>,
+    inbox: Inbox<'s, f64>,
+    outbox: Outbox<'s, f64>,
+    sum: AllReduce<'s, f64>,
 }
 
 /// One iteration; nothing here waits.
 fn iterate<'s>(
-    s: &Stream<'s, Cuda>,
+    s: &Stream<'s>,
     k: &Kernels,
-    lists: &[Layout<Cuda>],
+    lists: &[Layout],
     mut c: Solver<'s>,
 ) -> Result<Solver<'s>> {
     const THREADS: usize = PARTS * BLOCK;
@@ -170,7 +168,7 @@ fn iterate<'s>(
 }
 
 fn run() -> Result<()> {
-    let world: World<Cuda> = World::init()?;
+    let world = World::init()?;
     let mesh = Mesh::new(world.size());
     let piece = Piece::new(&mesh, world.rank());
     let own = piece.vertices.len();
@@ -197,7 +195,7 @@ fn run() -> Result<()> {
     let mut now = Region::from_slice(&world, &squared)?.on(&s)?;
     sum.sum(&s, &mut now)?;
     let now = now.into_host(&s)?;
-    let total = |now: &Region<f64, OnHost<Cuda>>| -> Result<f64> {
+    let total = |now: &Region<f64, OnHost>| -> Result<f64> {
         let mut parts = [0.0; PARTS];
         now.read(0, &mut parts)?;
         Ok(parts.iter().sum())
@@ -237,7 +235,7 @@ fn run() -> Result<()> {
     let mut x = vec![0.0; own];
     c.x.into_host(&s)?.read(0, &mut x)?;
     let words = x.iter().flat_map(|x| x.to_le_bytes()).collect();
-    let all = world.gather("solution", words)?;
+    let all = world.all_gather("solution", words)?;
     if world.rank() == 0 {
         mesh.check(&all);
         println!(

@@ -10,7 +10,7 @@
 mod block;
 
 use block::{Block, N, TOLERANCE};
-use tidegate::prelude::*;
+use tidegate::host::prelude::*;
 
 /// Two arrays, used by turns.
 #[derive(Carry)]
@@ -66,7 +66,7 @@ fn half<'s>(
 }
 
 fn main() -> Result<()> {
-    let world: World = World::init()?;
+    let world = World::init()?;
     let block = Block::new(world.rank(), world.size());
     // The outermost unknowns along each side: made once, since making one checks it.
     let edge =
@@ -105,7 +105,7 @@ fn main() -> Result<()> {
         let error = block.error(&u);
         j.u = u.on(&s)?;
         // All ranks must stop together.
-        let errors = world.gather("error", error.to_ne_bytes().to_vec())?;
+        let errors = world.all_gather("error", error.to_ne_bytes().to_vec())?;
         let worst = errors
             .iter()
             .map(|e| f64::from_ne_bytes(e.as_slice().try_into().unwrap()))

@@ -10,9 +10,9 @@
 mod block;
 
 use block::{Block, N, TOLERANCE};
+use tidegate::cuda::Cuda;
+use tidegate::cuda::prelude::*;
 use tidegate::kernel::Module;
-use tidegate::prelude::*;
-use tidegate::{BySlot, Cuda};
 
 const CODE: &[u8] = include_bytes!("../kernels/examples.ptx");
 
@@ -45,7 +45,7 @@ struct Kernels {
 }
 
 impl Kernels {
-    fn load(world: &World<Cuda>) -> Result<Self> {
+    fn load(world: &World) -> Result<Self> {
         let module = Module::load(world, CODE)?;
         // SAFETY: the module is `examples.cu`; its functions take what is declared above, and keep to the lengths.
         unsafe {
@@ -59,24 +59,23 @@ impl Kernels {
 
 /// Two arrays, used by turns.
 #[derive(Carry)]
-#[carry(device = Cuda)]
 struct Jacobi<'s> {
-    u: Region<f64, On<'s, Cuda>>,
-    v: Region<f64, On<'s, Cuda>>,
-    ghosts: Region<Ghosts, On<'s, Cuda>>,
-    inbox: Inbox<'s, f64, BySlot, Cuda>,
-    outbox: Outbox<'s, f64, BySlot, Cuda>,
+    u: Region<f64, On<'s>>,
+    v: Region<f64, On<'s>>,
+    ghosts: Region<Ghosts, On<'s>>,
+    inbox: Inbox<'s, f64>,
+    outbox: Outbox<'s, f64>,
 }
 
 /// What does not change: the kernels, the block, and the outermost unknowns along each of its sides.
 struct Plan {
     kernels: Kernels,
     block: Block,
-    edges: Vec<Layout<Cuda>>,
+    edges: Vec<Layout>,
 }
 
 /// One sweep from `u` to `v`; then they change places.
-fn half<'s>(s: &Stream<'s, Cuda>, plan: &Plan, mut j: Jacobi<'s>) -> Result<Jacobi<'s>> {
+fn half<'s>(s: &Stream<'s>, plan: &Plan, mut j: Jacobi<'s>) -> Result<Jacobi<'s>> {
     let (k, block) = (&plan.kernels, &plan.block);
     let exposed = j.inbox.post(s)?;
     let slots = j.outbox.slots(); // one for each side
@@ -105,7 +104,7 @@ fn half<'s>(s: &Stream<'s, Cuda>, plan: &Plan, mut j: Jacobi<'s>) -> Result<Jaco
 }
 
 fn run() -> Result<()> {
-    let world: World<Cuda> = World::init()?;
+    let world = World::init()?;
     let block = Block::new(world.rank(), world.size());
     let edge =
         |side: &block::Side| Layout::strided(side.edge, &[(side.count as u32, side.stride as i32)]);
@@ -153,7 +152,7 @@ fn run() -> Result<()> {
         j.u = u.on(&s)?;
         // All ranks must stop together.
         let error = block.error(&numbers);
-        let errors = world.gather("error", error.to_ne_bytes().to_vec())?;
+        let errors = world.all_gather("error", error.to_ne_bytes().to_vec())?;
         let worst = errors
             .iter()
             .map(|e| f64::from_ne_bytes(e.as_slice().try_into().unwrap()))

@@ -11,7 +11,7 @@
 //! Run it with `cargo run --example particles`, or on 8 ranks:
 //! `cargo run --bin tidegate -- run -n 8 target/debug/examples/particles`.
 
-use tidegate::prelude::*;
+use tidegate::host::prelude::*;
 
 /// Particles in all; a rank has room for every one of them.
 const PARTICLES: usize = 2000;
@@ -163,7 +163,7 @@ fn check(mut all: Vec<Particle>, slab: Slab) -> usize {
 }
 
 fn main() -> Result<()> {
-    let world: World = World::init()?;
+    let world = World::init()?;
     let (rank, size) = (world.rank(), world.size());
     let slab = Slab { rank, size };
     let [left, right] = slab.neighbours();
@@ -199,7 +199,7 @@ fn main() -> Result<()> {
     let words = content(&own)
         .iter()
         .flat_map(|p| [p.x.to_bits(), p.v.to_bits(), p.id]);
-    let all = world.gather("particles", words.flat_map(u64::to_le_bytes).collect())?;
+    let all = world.all_gather("particles", words.flat_map(u64::to_le_bytes).collect())?;
     if rank == 0 {
         let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("it has 8 bytes"));
         let particle = |bytes: &[u8]| Particle {

@@ -8,7 +8,7 @@
 //! Run it with `cargo run --example pipeline`, or on 8 ranks:
 //! `cargo run --bin tidegate -- run -n 8 target/debug/examples/pipeline`. `pipeline_cuda` is the same on GPUs.
 
-use tidegate::prelude::*;
+use tidegate::host::prelude::*;
 
 /// Numbers a block.
 const LEN: usize = 4096;
@@ -21,7 +21,7 @@ fn value(rank: usize, k: u64) -> u64 {
 }
 
 fn main() -> Result<()> {
-    let world: World = World::init()?;
+    let world = World::init()?;
     let (rank, size) = (world.rank(), world.size());
     let (left, right) = world.ring();
 

@@ -7,9 +7,8 @@
 //! Run it with `cargo run --example pipeline_cuda`, or on 8 ranks:
 //! `cargo run --bin tidegate -- run -n 8 target/debug/examples/pipeline_cuda`.
 
-use tidegate::Cuda;
+use tidegate::cuda::prelude::*;
 use tidegate::kernel::Module;
-use tidegate::prelude::*;
 
 /// Numbers a block.
 const LEN: usize = 4096;
@@ -39,7 +38,7 @@ fn value(rank: usize, k: u64) -> u64 {
 }
 
 fn run() -> Result<()> {
-    let world: World<Cuda> = World::init()?;
+    let world = World::init()?;
     let (rank, size) = (world.rank(), world.size());
     let (left, right) = world.ring();
     let module = Module::load(&world, CODE)?;

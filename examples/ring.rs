@@ -3,7 +3,7 @@
 //! Run it with `cargo run --example ring`, or on 8 ranks: `cargo run --bin tidegate -- run -n 8 target/debug/examples/ring`.
 //! `ring_cuda` is the same on GPUs.
 
-use tidegate::prelude::*;
+use tidegate::host::prelude::*;
 
 /// Numbers a rank.
 const LEN: usize = 1000;
@@ -44,7 +44,7 @@ fn step<'s>(s: &Stream<'s>, mut r: Ring<'s>) -> Result<Ring<'s>> {
 }
 
 fn main() -> Result<()> {
-    let world: World = World::init()?;
+    let world = World::init()?;
     let (rank, size) = (world.rank(), world.size());
     let (left, right) = world.ring();
 

@@ -7,9 +7,9 @@
 //! Run it with `cargo run --example ring_cuda`, or on 8 ranks:
 //! `cargo run --bin tidegate -- run -n 8 target/debug/examples/ring_cuda`.
 
+use tidegate::cuda::Cuda;
+use tidegate::cuda::prelude::*;
 use tidegate::kernel::Module;
-use tidegate::prelude::*;
-use tidegate::{BySlot, Cuda};
 
 /// Numbers a rank.
 const LEN: usize = 1000;
@@ -39,7 +39,7 @@ struct Kernels {
 }
 
 impl Kernels {
-    fn load(world: &World<Cuda>) -> Result<Self> {
+    fn load(world: &World) -> Result<Self> {
         let module = Module::load(world, CODE)?;
         // SAFETY: the module is `examples.cu`; its functions take what is declared above, and keep to the lengths.
         unsafe {
@@ -53,19 +53,18 @@ impl Kernels {
 
 /// Everything that a step needs; `'s` is the stream that it is at home on.
 #[derive(Carry)]
-#[carry(device = Cuda)]
 struct Ring<'s> {
-    src: Region<f64, On<'s, Cuda>>,
+    src: Region<f64, On<'s>>,
     /// A kernel cannot panic on a GPU: it counts what is wrong, for the host to look at.
-    errors: Region<u64, On<'s, Cuda>>,
-    inbox: Inbox<'s, f64, BySlot, Cuda>,
-    outbox: Outbox<'s, f64, BySlot, Cuda>,
+    errors: Region<u64, On<'s>>,
+    inbox: Inbox<'s, f64>,
+    outbox: Outbox<'s, f64>,
     to_left: Out<f64>,
     to_right: Out<f64>,
 }
 
 /// One step: nothing here waits; everything is enqueued on the stream.
-fn step<'s>(k: &Kernels, s: &Stream<'s, Cuda>, mut r: Ring<'s>) -> Result<Ring<'s>> {
+fn step<'s>(k: &Kernels, s: &Stream<'s>, mut r: Ring<'s>) -> Result<Ring<'s>> {
     let exposed = r.inbox.post(s)?; // the inbox is moved: nobody here can touch it now
     s.launch(k.increment.threads(LEN, 128), (&mut r.src,))?; // with at least so many threads, in blocks of 128
     let mut epoch = r.outbox.start();
@@ -81,7 +80,7 @@ fn step<'s>(k: &Kernels, s: &Stream<'s, Cuda>, mut r: Ring<'s>) -> Result<Ring<'
 }
 
 fn run() -> Result<()> {
-    let world: World<Cuda> = World::init()?;
+    let world = World::init()?;
     let (rank, size) = (world.rank(), world.size());
     let (left, right) = world.ring();
     let kernels = Kernels::load(&world)?; // first: code is not loaded while a stream may be waiting

@@ -5,10 +5,10 @@
 //! mpirun.openmpi -n 2 target/release/examples/ring_mpi
 //! ```
 
+use tidegate::host::prelude::*;
 use tidegate::mpi::mpi;
 use tidegate::mpi::mpi::collective::SystemOperation;
 use tidegate::mpi::mpi::traits::*;
-use tidegate::prelude::*;
 
 const LEN: usize = 1000;
 const STEPS: u64 = 100;

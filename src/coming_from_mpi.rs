@@ -10,8 +10,8 @@
 //! kernels that were enqueued before, and before those that come later. The host waits once, when it wants to see a
 //! result.
 //!
-//! **A window is two halves, and a half is a token.** What a rank exposes is an [`Inbox`](crate::Inbox), what it
-//! reaches others by is an [`Outbox`](crate::Outbox). A call that opens an epoch takes the token, and gives another
+//! **A window is two halves, and a half is a token.** What a rank exposes is an [`Inbox`](crate::host::Inbox), what it
+//! reaches others by is an [`Outbox`](crate::host::Outbox). A call that opens an epoch takes the token, and gives another
 //! one, which has the calls that are allowed *in* the epoch and no others:
 //!
 //! ```text
@@ -23,15 +23,15 @@
 //!
 //! | MPI | here | what is different |
 //! |---|---|---|
-//! | `MPI_Init`, `MPI_Comm_rank`, `size` | [`World::init`](crate::Init::init), [`rank`](crate::World::rank), [`size`](crate::World::size) | no MPI is needed; inside an MPI job, with the feature `mpi`, `World::from_mpi(&communicator)` |
-//! | `MPI_Alloc_mem`, a buffer | [`Region`](crate::Region) | it belongs to the host, to one stream, or to an open epoch, and its type says which |
+//! | `MPI_Init`, `MPI_Comm_rank`, `size` | [`World::init`](crate::Init::init), [`rank`](crate::host::World::rank), [`size`](crate::host::World::size) | no MPI is needed; inside an MPI job, with the feature `mpi`, `World::from_mpi(&communicator)` |
+//! | `MPI_Alloc_mem`, a buffer | [`Region`](crate::host::Region) | it belongs to the host, to one stream, or to an open epoch, and its type says which |
 //! | `MPI_Win_allocate`, `MPI_Win_create` | [`SlotWindow`](crate::SlotWindow), [`RangeWindow`](crate::RangeWindow), [`AtomicWindow`](crate::AtomicWindow), then `open(&stream)` | says beforehand who may write what; all ranks check that their declarations fit together |
 //! | `MPI_Win_free` | drop both halves | not collective; memory stays until the stream is past it |
 //! | `MPI_Win_post(group)` | [`inbox.post(&s)`](crate::window::Inbox::post), [`post_to(&s, &group)`](crate::window::Inbox::post_to) | the group is all declared origins, unless said otherwise |
 //! | `MPI_Win_start(group)` | [`outbox.start()`](crate::window::Outbox::start), [`start_with(&group)`](crate::window::Outbox::start_with) | never waits |
 //! | `MPI_Put(origin, …, target_rank, target_disp, …)` | [`epoch.put(&src, to_left)`](crate::window::Access::put) | the target is the handle of a slot or a range, which its declaration returned: no address, no datatype; a shorter source fills the beginning of the slot |
 //! | memory that stays as the last epoch left it | [`.buffers(Buffers::Single)`](crate::window::Window::buffers) | what an epoch does not put is what the one *before last* left: put in every epoch. (Slots have two buffers at first, used by turns) |
-//! | `MPI_Put` with derived datatypes | `epoch.put(src.with(&layout)?, to_left.with(&layout))`, [`Layout`](crate::Layout) | |
+//! | `MPI_Put` with derived datatypes | `epoch.put(src.with(&layout)?, to_left.with(&layout))`, [`Layout`](crate::host::Layout) | |
 //! | `MPI_Get` | [`epoch.get(&mut dst, range)`](crate::window::Access::get), by range | `dst` cannot be looked at before the epoch is complete |
 //! | `MPI_Accumulate` | [`epoch.accumulate(&src, …, Op::Sum)`](crate::window::Access::accumulate) | by range: one origin; atomic window: any number of origins, in an order that is not specified (a sum of floats may differ in its last bits between targets); neither over libfabric, to ranks of other nodes |
 //! | `MPI_Fetch_and_op`, `MPI_Get_accumulate`, `MPI_Compare_and_swap` | [`fetch_and_op`](crate::window::Access::fetch_and_op), [`compare_and_swap`](crate::window::Access::compare_and_swap), atomic window | not over libfabric, to ranks of other nodes |
@@ -42,13 +42,13 @@
 //! | post, start, puts, complete, wait in a row | [`exchange(&s, inbox, epoch)`](crate::exchange) | one work item; the fastest form |
 //! | `MPI_Win_fence` | a group of all neighbours, `exchange` | a fence would synchronise ranks that exchange nothing |
 //! | `MPI_Win_lock`, `MPI_Win_flush` | none | passive-target epochs are not served |
-//! | `MPI_Barrier` | [`Barrier`](crate::Barrier) | enqueued too |
-//! | `MPI_Allreduce`, `MPI_Allreduce_init` | [`AllReduce`](crate::AllReduce): `energy.sum(&s, &mut x)?` | enqueued too, in place, for short vectors; summed in the order of the ranks, so the result is the same to the bit on all ranks, as MPI requires, and in every run, which it recommends |
-//! | `MPI_Reduce` | [`AllReduce`](crate::AllReduce), of which only the root looks at the result; or a window in which the root alone has slots, one from each rank, and a kernel of the root's that goes through them | none of its own. An all-reduce is in place on all ranks: who is to keep its vector reduces a copy. With a window the others do not wait for the root |
+//! | `MPI_Barrier` | [`Barrier`](crate::host::Barrier) | enqueued too |
+//! | `MPI_Allreduce`, `MPI_Allreduce_init` | [`AllReduce`](crate::host::AllReduce): `energy.sum(&s, &mut x)?` | enqueued too, in place, for short vectors; summed in the order of the ranks, so the result is the same to the bit on all ranks, as MPI requires, and in every run, which it recommends |
+//! | `MPI_Reduce` | [`AllReduce`](crate::host::AllReduce), of which only the root looks at the result; or a window in which the root alone has slots, one from each rank, and a kernel of the root's that goes through them | none of its own. An all-reduce is in place on all ranks: who is to keep its vector reduces a copy. With a window the others do not wait for the root |
 //! | `MPI_Allreduce` with an operation of the program's (`MPI_Op_create`), `MPI_MINLOC`, `MPI_MAXLOC`, on structs | a window with a slot for each rank, [`exchange`](crate::window::exchange), and a kernel that goes through the slots in the order of the ranks | [`Op`](crate::window::Op) has sum, product, minimum, maximum, and the bitwise ones of integers, on the numbers of [`Arithmetic`](crate::Arithmetic). Logical ones are bitwise ones of 0 and 1. All ranks that apply one function in one order have the same result |
 //! | `MPI_Reduce_scatter`, `MPI_Scan`, `MPI_Exscan`, `MPI_Allreduce` of long vectors or of some of the ranks | none | a vector has 1 MiB at most, and all ranks of the job take part; on a GPU NCCL's streams can stand beside: [`foreign`](crate::kernel::foreign) |
 //! | `MPI_Bcast` of few bytes, from rank 0 | `all_reduce.reduce(&s, &mut x, Op::Keep)` | enqueued too |
-//! | a persistent request | [`Stream::capture`](crate::Stream), [`Graph::replay`](crate::Graph) | a whole step, kernels and epochs |
+//! | a persistent request | [`Stream::capture`](crate::host::Stream), [`Graph::replay`](crate::host::Graph) | a whole step, kernels and epochs |
 //! | `MPI_Isend`, `MPI_Irecv`, `MPI_Waitall` | a slot for each message, `exchange` | no tags, no matching: a slot is a receive that was posted in advance |
 //! | `MPI_Probe`, `MPI_Get_count` | a header in each message: [`varying_messages`](crate::varying_messages) | nothing says how much has come, or whether anything has. How much is sent a kernel may say, but where a NIC carries it: [`put_counted`](crate::window::Access::put_counted) |
 //! | `MPI_ERRORS_RETURN` | [`Result`](crate::Result) | always; the calls whose names begin with `try_` give their tokens back with the error |
@@ -71,7 +71,7 @@
 //! ```
 //!
 //! ```
-//! use tidegate::prelude::*;
+//! use tidegate::host::prelude::*;
 //!
 //! # fn main() -> Result<()> {
 //! const N: usize = 64;
@@ -111,7 +111,7 @@
 //! Writing a source before the epoch is complete:
 //!
 //! ```compile_fail,E0502
-//! # use tidegate::prelude::*;
+//! # use tidegate::host::prelude::*;
 //! # fn step<'s>(s: &Stream<'s>, outbox: Outbox<'s, f64>, to_left: Out<f64>, mut src: Region<f64, On<'s>>) -> Result<()> {
 //! let mut epoch = outbox.start();
 //! epoch.put(&src, to_left)?;
@@ -124,7 +124,7 @@
 //! Looking at a window while it is exposed, or waiting twice (the token has moved):
 //!
 //! ```compile_fail,E0382
-//! # use tidegate::prelude::*;
+//! # use tidegate::host::prelude::*;
 //! # fn step<'s>(s: &Stream<'s>, mut inbox: Inbox<'s, f64>, from_left: In<f64>) -> Result<()> {
 //! let exposed = inbox.post(s)?;
 //! println!("{}", inbox.read(s)?.slot(from_left)[0]); // error: `inbox` was moved by the post
@@ -136,7 +136,7 @@
 //! Putting without having started, or completing what was not:
 //!
 //! ```compile_fail,E0599
-//! # use tidegate::prelude::*;
+//! # use tidegate::host::prelude::*;
 //! # fn step<'s>(s: &Stream<'s>, mut outbox: Outbox<'s, f64>, to_left: Out<f64>, src: &Region<f64, On<'s>>) -> Result<()> {
 //! outbox.put(src, to_left)?; // error: an outbox has no `put`; its epoch has
 //! # Ok(())
@@ -146,7 +146,7 @@
 //! Reading on the host what is still a stream's (in a GPU-aware MPI: forgetting to synchronise):
 //!
 //! ```compile_fail,E0608
-//! # use tidegate::prelude::*;
+//! # use tidegate::host::prelude::*;
 //! # fn step<'s>(s: &Stream<'s>, src: Region<f64, On<'s>>) {
 //! println!("{}", src[0]); // error: only a region that is with the host can be indexed
 //! # }

@@ -2,8 +2,8 @@
 //!
 //! # Model
 //!
-//! The processes of a job are the *ranks* of a [`World`]. Work is enqueued on [`Stream`]s, which do it in order: kernels,
-//! and epochs. A [`Region`] is memory that is at home on one stream (or on the host), and its type says which. All
+//! The processes of a job are the *ranks* of a [`World`](host::World). Work is enqueued on [`Stream`](host::Stream)s, which do it in order: kernels,
+//! and epochs. A [`Region`](host::Region) is memory that is at home on one stream (or on the host), and its type says which. All
 //! ranks together create a [`Window`], and each gets two tokens:
 //!
 //! ```text
@@ -16,7 +16,7 @@
 //! closes the epochs by itself, and the host waits once, when it wants to see a result.
 //!
 //! ```
-//! use tidegate::prelude::*;
+//! use tidegate::host::prelude::*;
 //!
 //! fn swap(world: World) -> Result<()> {
 //!     let peer = 1 - world.rank();
@@ -47,13 +47,13 @@
 //!
 //! | to | look at |
 //! |---|---|
-//! | start, and find the others | [`World::init`](Init::init), [`World::local`], [`launch`] |
+//! | start, and find the others | [`World::init`](Init::init), [`World::local`](host::World::local), [`launch`] |
 //! | say who may write what | [`window`]: by slot, by range, atomic |
 //! | compute between epochs | [`Stream::launch`](generic::Stream::launch), on GPUs [`kernel!`] and [`cuda`] |
-//! | do all of an epoch as one work item | [`exchange`]; who only receives [`Inbox::expose`] |
+//! | do all of an epoch as one work item | [`exchange`]; who only receives [`Inbox::expose`](host::Inbox::expose) |
 //! | record a step once, and replay it | [`capture`] |
-//! | lend parts of one region to two streams | [`Region::partition`](generic::Region::partition), [`Part`], [`IndexSet`] |
-//! | put what does not lie side by side | [`Layout`] |
+//! | lend parts of one region to two streams | [`Region::partition`](generic::Region::partition), [`Part`](generic::Part), [`IndexSet`] |
+//! | put what does not lie side by side | [`Layout`](host::Layout) |
 //! | put complex or half numbers, structs, types of other crates | [`Element`], and the features `half`, `complex`, `bytemuck` |
 //! | send messages whose length is known at run time only | [`varying_messages`] |
 //! | wait in async code | [`Stream::synchronized`](generic::Stream::synchronized), [`Region::into_host_async`](generic::Region::into_host_async) |
@@ -72,7 +72,7 @@
 //! stream, and hands it to each call.
 //!
 //! ```
-//! use tidegate::prelude::*;
+//! use tidegate::host::prelude::*;
 //!
 //! struct Solver<'s> {
 //!     x: Region<f64, On<'s>>,
@@ -121,36 +121,7 @@
 //!
 //! # Async
 //!
-//! [`Stream::synchronized`](generic::Stream::synchronized) and
-//! [`Region::into_host_async`](generic::Region::into_host_async) wait on any executor. Their futures are `Send`, so
-//! `tokio::spawn` takes a solver that makes its stream itself:
-//!
-//! ```
-//! use tidegate::prelude::*;
-//!
-//! async fn solve(world: World) -> Result<f64> {
-//!     stream!(let s = world.stream()?);
-//!     let mut x = Region::from_slice(&world, &[1.0])?.on(&s)?;
-//!     s.launch(|x: &mut [f64]| x[0] *= 2.0, &mut x)?;
-//!     s.synchronized().await?; // the thread does other things meanwhile
-//!     Ok(x.into_host_async(&s).await?[0])
-//! }
-//!
-//! # fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
-//! let runtime = tokio::runtime::Builder::new_multi_thread().build()?;
-//! World::local(2, |world: World| {
-//!     let solved = runtime.block_on(runtime.spawn(solve(world)));
-//!     assert_eq!(solved.unwrap().unwrap(), 2.0);
-//! });
-//! # Ok(())
-//! # }
-//! ```
-//!
-//! A stream is not `Sync`. So such a task cannot hold a `&Stream` in a variable while it awaits: a function that takes
-//! one and awaits it is written `fn f(s: &Stream<'_>) -> impl Future<Output = Result<()>> + Send { s.synchronized() }`, and
-//! not as an `async fn`. Opening a window, and [`World::gather`](generic::World::gather), block the thread: a runtime
-//! needs a thread for each rank that does so at a time. Dropping one of these futures changes nothing for the stream.
-//! Dropping a task that owns a stream drops the stream, which first does what was enqueued.
+//! A solver can be a task of tokio: see [`guide::asynchronous`].
 //!
 //! # Failure
 //!
@@ -169,96 +140,85 @@
 //! that it can save what it has. When a rank *leaves*, open windows serve on, but for waits for that rank; none can be
 //! opened any more then, either.
 
+mod devices;
+
+pub mod coming_from_mpi;
+pub mod generic;
+pub mod guide;
+mod start;
+pub mod varying_messages;
+
+pub use start::Init;
 pub use tidegate_boot::launch;
-/// The types of this crate as they are defined, generic over the device, with all their methods.
-///
-/// [`World`], [`Stream`], [`Region`] and the others of this crate are these, with the host as the device unless another
-/// is named. (This module is there in the documentation alone: the compiler would call the types by it in its errors.)
-#[cfg(doc)]
-#[doc(inline)]
-pub use tidegate_core as generic;
 pub use tidegate_core::{
-    Arithmetic, Carry, Cells, CellsMut, Chunks, Element, Error, IndexSet, OnHost, Place, Priority,
-    Rejected, Result, Route, StreamOptions, Throttle, WorldOptions, capture, element, error,
-    kernel, stream, window,
+    Arithmetic, Cells, CellsMut, Chunks, Element, Error, IndexSet, Priority, Rejected, Result,
+    Route, StreamOptions, Throttle, WorldOptions, capture, element, error, kernel, stream, window,
 };
-#[doc(inline)]
-pub use tidegate_cuda as cuda;
-pub use tidegate_cuda::Cuda;
-pub use tidegate_derive::{Carry, Element};
+pub use tidegate_derive::Element;
 #[doc(inline)]
 pub use tidegate_fabric as fabric;
 #[doc(inline)]
 pub use tidegate_hal as hal;
-pub use tidegate_host::Host;
 #[cfg(feature = "mpi")]
 #[doc(inline)]
 pub use tidegate_mpi as mpi;
-
 pub use window::{
     Atomic, AtomicWindow, Buffers, ByRange, BySlot, Group, In, Op, Out, RangeWindow, SlotWindow,
     Slots, Window, exchange, try_exchange,
 };
 
 #[doc(hidden)]
-pub use tidegate_core::__private;
-pub use tidegate_core::UnboundStream;
+pub use tidegate_core::{__private, Carry, UnboundStream};
 
-/// One rank's view of the job, on a device (at first the host).
-/// Its methods: [`generic::World`].
-pub type World<D = Host> = tidegate_core::World<D>;
-/// A stream with its brand.
-/// Its methods: [`generic::Stream`].
-pub type Stream<'s, D = Host> = tidegate_core::Stream<'s, D>;
-/// At home on a stream.
-pub type On<'s, D = Host> = tidegate_core::On<'s, D>;
-/// A run of elements in memory of a device.
-/// Its methods: [`generic::Region`].
-pub type Region<T, P = OnHost<Host>> = tidegate_core::Region<T, P>;
-/// A part of a region.
-/// Its methods: [`generic::Part`].
-pub type Part<T, P = OnHost<Host>> = tidegate_core::Part<T, P>;
-/// The target's half of a window.
-/// Its methods: [`generic::window::Inbox`].
-pub type Inbox<'s, T, K = BySlot, D = Host> = window::Inbox<'s, T, K, D>;
-/// An inbox that is exposed.
-/// Its methods: [`generic::window::Exposed`].
-pub type Exposed<'s, T, K = BySlot, D = Host> = window::Exposed<'s, T, K, D>;
-/// The origin's half of a window.
-/// Its methods: [`generic::window::Outbox`].
-pub type Outbox<'s, T, K = BySlot, D = Host> = window::Outbox<'s, T, K, D>;
-/// An access epoch.
-/// Its methods: [`generic::window::Access`].
-pub type Access<'s, 'b, T, K = BySlot, D = Host> = window::Access<'s, 'b, T, K, D>;
-/// A barrier of all ranks.
-/// Its methods: [`generic::Barrier`].
-pub type Barrier<'s, D = Host> = tidegate_core::Barrier<'s, D>;
-/// Sums and the like over all ranks.
-/// Its methods: [`generic::AllReduce`].
-pub type AllReduce<'s, T, D = Host> = tidegate_core::AllReduce<'s, T, D>;
-/// A choice of elements.
-/// Its methods: [`generic::Layout`].
-pub type Layout<D = Host> = tidegate_core::Layout<D>;
-/// A recorded step.
-/// Its methods: [`generic::Graph`].
-pub type Graph<'s, D = Host> = tidegate_core::Graph<'s, D>;
+/// Ranks whose streams are threads, and whose memory the processors share. Nothing but this crate is needed.
+///
+/// ```
+/// use tidegate::host::prelude::*;
+///
+/// # fn main() -> Result<()> {
+/// let world = World::init()?;
+/// stream!(let s = world.stream()?);
+/// let mut x = Region::from_slice(&world, &[1.0, 2.0])?.on(&s)?;
+/// s.launch(|x: &mut [f64]| x[0] += x[1], &mut x)?;
+/// assert_eq!(x.into_host(&s)?[..], [3.0, 2.0]);
+/// # Ok(())
+/// # }
+/// ```
+pub mod host {
+    use crate::devices;
 
-/// What most programs need.
-pub mod prelude {
-    pub use crate::{
-        Access, AllReduce, AtomicWindow, Barrier, Carry, Element, Exposed, Graph, Group, In, Inbox,
-        Init, Layout, On, Op, Out, Outbox, Part, RangeWindow, Region, Result, SlotWindow, Slots,
-        Stream, World, exchange, stream,
-    };
-    #[cfg(feature = "mpi")]
-    pub use tidegate_mpi::FromMpi;
+    pub use tidegate_host::*;
+
+    devices::names!(Host, CarryHost, prelude {});
 }
 
-pub mod coming_from_mpi;
-mod start;
-pub mod varying_messages;
+/// NVIDIA GPUs: the same names as [`host`], and what only CUDA has.
+///
+/// A program for GPUs differs from one for the host by its prelude and its kernels: `examples/ring.rs` and
+/// `examples/ring_cuda.rs`.
+///
+/// ```no_run
+/// use tidegate::cuda::prelude::*;
+///
+/// # fn main() -> Result<()> {
+/// let world = World::init()?; // an error says so if there is no driver or no GPU
+/// stream!(let s = world.stream()?);
+/// let x = Region::from_slice(&world, &[1.0, 2.0])?.on(&s)?;
+/// let mut back = [0.0; 2];
+/// x.into_host(&s)?.read(0, &mut back)?;
+/// # Ok(())
+/// # }
+/// ```
+pub mod cuda {
+    use crate::devices;
 
-pub use start::Init;
+    #[doc(inline)]
+    pub use tidegate_cuda::*;
+
+    devices::names!(Cuda, CarryCuda, prelude {
+        pub use crate::kernel::{self, Module};
+    });
+}
 
 /// The README's programs, compiled.
 #[cfg(doctest)]

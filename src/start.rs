@@ -23,7 +23,7 @@ pub trait Init: Sized {
     /// # Examples
     ///
     /// ```
-    /// use tidegate::prelude::*;
+    /// use tidegate::host::prelude::*;
     ///
     /// # fn main() -> Result<()> {
     /// let world: World = World::init()?;
@@ -44,7 +44,7 @@ pub trait Init: Sized {
     /// # Examples
     ///
     /// ```
-    /// use tidegate::prelude::*;
+    /// use tidegate::host::prelude::*;
     /// use tidegate::{Route, WorldOptions};
     ///
     /// # fn main() -> Result<()> {

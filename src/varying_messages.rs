@@ -25,7 +25,7 @@
 //! # All three
 //!
 //! ```
-//! use tidegate::prelude::*;
+//! use tidegate::host::prelude::*;
 //!
 //! /// The longest payload. Element 0 is the header: how many numbers are behind it.
 //! const ROOM: usize = 100;

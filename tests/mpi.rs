@@ -13,13 +13,12 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use tidegate::Error;
+use tidegate::host::prelude::*;
 use tidegate::mpi::MpiError;
 use tidegate::mpi::mpi::collective::SystemOperation;
 use tidegate::mpi::mpi::topology::SimpleCommunicator;
 use tidegate::mpi::mpi::traits::*;
 use tidegate::mpi::mpi::{self, Threading, ffi};
-use tidegate::prelude::*;
 
 /// Long enough for a loaded machine.
 const LONG: Duration = Duration::from_secs(600);

@@ -18,8 +18,8 @@ mod raw;
 use std::fmt::Write as _;
 use std::time::Instant;
 
+use tidegate::host::prelude::*;
 use tidegate::launch::Job;
-use tidegate::prelude::*;
 use tidegate::{Route, WorldOptions};
 use tidegate_fabric::wire::libfabric::{Choice, FabricWire};
 use tidegate_fabric::{ENVIRONMENT, Fabric, Options};
@@ -239,7 +239,7 @@ fn rank(plan: &Plan) -> Outcome<()> {
     let wire = FabricWire::open(&Choice::at("127.0.0.1").provider(&plan.provider))?;
     let nic = Fabric::over(wire, Options::default());
     let options = WorldOptions::new().nic(nic).route(Route::Nic);
-    let world: World = World::init_with(options)?;
+    let world = World::init_with(options)?;
     let rank = world.rank();
     stream!(let s = world.stream()?);
     stream!(let inline = world.inline_stream()?);

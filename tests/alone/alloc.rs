@@ -5,8 +5,8 @@
 use std::sync::Barrier as Meeting;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tidegate::prelude::*;
-use tidegate::{Buffers, IndexSet, Rejected};
+use tidegate::host::prelude::*;
+use tidegate::{IndexSet, Rejected};
 
 use crate::counting::{Counting, alone};
 

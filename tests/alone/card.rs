@@ -4,8 +4,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use tidegate::prelude::*;
-use tidegate::{Buffers, Error, Route, WorldOptions};
+use tidegate::host::prelude::*;
+use tidegate::{Route, WorldOptions};
 use tidegate_fabric::wire::Wire as _;
 use tidegate_fabric::wire::chain::Signals;
 use tidegate_fabric::wire::libfabric::{Choice, FabricWire};
@@ -168,7 +168,7 @@ fn strikes_that_do_not_arrive_are_an_error() {
         };
         let ends = World::local_with(2, nic, |world| {
             ring::run(world.clone(), Buffers::Single, 2).unwrap();
-            world.gather("heard", Vec::new()).unwrap();
+            world.all_gather("heard", Vec::new()).unwrap();
             card.deafen(true);
             ring::run(world, Buffers::Single, 2)
         });

@@ -9,7 +9,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
 
-use tidegate::prelude::*;
+use tidegate::host::prelude::*;
 use tidegate_boot::fuzz;
 
 use crate::counting::{Counting, alone};

@@ -1,6 +1,6 @@
 //! The ring: eager, replayed and fused steps, all checked.
 
-use tidegate::prelude::*;
+use tidegate::host::prelude::*;
 
 #[derive(Carry)]
 struct Ring<'s> {

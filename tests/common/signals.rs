@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use tidegate::Buffers;
+use tidegate::generic::{AllReduce, Barrier, Region, Stream, World};
 use tidegate::hal::device::Device;
-use tidegate::prelude::*;
+use tidegate::host::prelude::*;
 use tidegate::window::Tested;
 
 /// Long enough for what must not happen to have happened, mostly.
@@ -59,7 +59,7 @@ fn signals<D: Device>(world: &World<D>, buffers: Buffers) -> Result<()> {
         if waits {
             assert_waits(&s);
         }
-        world.gather("the late one comes", Vec::new())?;
+        world.all_gather("the late one comes", Vec::new())?;
         if let Some(epoch) = epoch {
             outbox = Some(epoch.complete(&s)?);
         }
@@ -88,7 +88,7 @@ fn barriers<D: Device>(world: &World<D>) -> Result<()> {
     for turn in 0..2 * size {
         let is_late = rank == turn / 2;
         if is_late {
-            world.gather("the late one comes", Vec::new())?;
+            world.all_gather("the late one comes", Vec::new())?;
         }
         if turn % 2 == 0 {
             barrier.enqueue(&s)?;
@@ -97,7 +97,7 @@ fn barriers<D: Device>(world: &World<D>) -> Result<()> {
         }
         if !is_late {
             assert_waits(&s);
-            world.gather("the late one comes", Vec::new())?;
+            world.all_gather("the late one comes", Vec::new())?;
         }
         s.synchronize()?;
     }

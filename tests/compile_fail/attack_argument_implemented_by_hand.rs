@@ -1,4 +1,4 @@
-use tidegate::Host;
+use tidegate::host::Host;
 use tidegate::kernel::{Argument, Shared};
 
 struct Mine;

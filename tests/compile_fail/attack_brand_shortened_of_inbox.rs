@@ -1,4 +1,4 @@
-use tidegate::prelude::*;
+use tidegate::host::prelude::*;
 
 fn shorten<'long: 'short, 'short>(long: Inbox<'long, f64>) -> Inbox<'short, f64> {
     long

@@ -1,4 +1,4 @@
-use tidegate::Host;
+use tidegate::host::Host;
 use tidegate::window::InboxView;
 
 fn shorten<'b, 'long: 'short, 'short: 'b>(

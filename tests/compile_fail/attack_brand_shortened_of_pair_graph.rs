@@ -1,9 +1,8 @@
-use tidegate::Host;
-use tidegate::capture::PairGraph;
+use tidegate::host::PairGraph;
 
 fn shorten<'long: 'short, 'short>(
-    long: PairGraph<'long, 'static, Host>,
-) -> PairGraph<'short, 'static, Host> {
+    long: PairGraph<'long, 'static>,
+) -> PairGraph<'short, 'static> {
     long
 }
 

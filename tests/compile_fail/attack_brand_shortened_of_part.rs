@@ -1,4 +1,4 @@
-use tidegate::prelude::*;
+use tidegate::host::prelude::*;
 
 fn shorten<'long: 'short, 'short>(long: Part<f64, On<'long>>) -> Part<f64, On<'short>> {
     long

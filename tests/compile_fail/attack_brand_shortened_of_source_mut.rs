@@ -1,4 +1,4 @@
-use tidegate::Host;
+use tidegate::host::Host;
 use tidegate::window::SourceMut;
 
 fn shorten<'b, 'long: 'short, 'short: 'b>(

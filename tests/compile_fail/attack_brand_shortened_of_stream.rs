@@ -1,4 +1,4 @@
-use tidegate::prelude::*;
+use tidegate::host::prelude::*;
 
 fn shorten<'long: 'short, 'short>(long: Stream<'long>) -> Stream<'short> {
     long

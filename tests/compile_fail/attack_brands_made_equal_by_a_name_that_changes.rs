@@ -1,7 +1,7 @@
 //! The stream's name is a macro: another one as a pattern than as an expression.
 #![forbid(unsafe_code)]
 
-use tidegate::prelude::*;
+use tidegate::host::prelude::*;
 use tidegate_changing::turns;
 
 fn same<'s>(_: &Stream<'s>, _: &Stream<'s>) {}

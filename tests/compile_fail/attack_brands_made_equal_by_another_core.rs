@@ -1,7 +1,7 @@
 //! `::core::option::Option` is the program's, and has no value that a `return` could give back.
 #![forbid(unsafe_code)]
 
-use tidegate::prelude::*;
+use tidegate::host::prelude::*;
 
 extern crate self as core;
 

@@ -1,5 +1,5 @@
 use tidegate::__private::{Id, StreamsDoNotMix, brand};
-use tidegate::prelude::*;
+use tidegate::host::prelude::*;
 
 trait Brand<'s> {
     fn brand(self) -> StreamsDoNotMix<'s>;

@@ -9,7 +9,7 @@ extern crate self as alloc;
 extern crate tidegate as real;
 
 use Choice::*;
-use real::prelude::{Stream, World, stream};
+use real::host::prelude::{Stream, World, stream};
 
 pub trait Returns {
     type Out;
@@ -46,5 +46,5 @@ fn work(world: World) {
 }
 
 fn main() {
-    World::<real::Host>::local(1, work);
+    World::local(1, work);
 }

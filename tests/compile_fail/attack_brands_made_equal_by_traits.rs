@@ -1,10 +1,11 @@
 //! Every name of a method that `stream!` could call is also a method of a trait of the program's.
 #![forbid(unsafe_code)]
 
+use tidegate::generic::Stream;
 use tidegate::__private::{Guard, Id, StreamsDoNotMix, brand};
 use tidegate::UnboundStream;
 use tidegate::hal::device::Device;
-use tidegate::prelude::*;
+use tidegate::host::prelude::*;
 
 trait Other<'s>: Sized {
     fn of(self) -> Guard<'s> {
@@ -35,7 +36,7 @@ impl<'s> Leaks<'s> for Id<'s> {
 fn same<'s>(_: &Stream<'s>, _: &Stream<'s>) {}
 
 fn work(world: World) {
-    let unbound: UnboundStream<tidegate::Host> = world.stream().unwrap();
+    let unbound: UnboundStream<tidegate::host::Host> = world.stream().unwrap();
     stream!(let a = unbound);
     stream!(let b = world.stream().unwrap());
     same(&a, &b);

@@ -1,7 +1,7 @@
 //! What `stream!` returns has the type `!`.
 #![forbid(unsafe_code)]
 
-use tidegate::prelude::*;
+use tidegate::host::prelude::*;
 
 fn same<'s>(_: &Stream<'s>, _: &Stream<'s>) {}
 

@@ -1,4 +1,4 @@
-use tidegate::prelude::*;
+use tidegate::host::prelude::*;
 
 fn same<'s>(_: &Stream<'s>, _: &Stream<'s>) {}
 

@@ -1,4 +1,4 @@
-use tidegate::prelude::*;
+use tidegate::host::prelude::*;
 
 async fn records(world: World) -> Result<()> {
     stream!(let mut s = world.stream()?);

@@ -5,10 +5,13 @@
 extern crate self as tidegate;
 extern crate tidegate as real;
 
-use real::prelude::*;
+use real::host::prelude::*;
 
-pub use real::Host;
-pub use real::prelude::Carry;
+pub use real::host::prelude::Carry;
+
+pub mod host {
+    pub use real::host::Host;
+}
 
 pub mod capture {
     pub struct Visitor<'a, D>(std::marker::PhantomData<&'a mut D>);

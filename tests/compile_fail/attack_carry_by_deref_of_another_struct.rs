@@ -3,7 +3,7 @@
 #![allow(dead_code)]
 
 use std::ops::{Deref, DerefMut};
-use tidegate::prelude::*;
+use tidegate::host::prelude::*;
 
 #[derive(Carry)]
 struct Hidden<'s> {

@@ -1,4 +1,4 @@
-use tidegate::prelude::*;
+use tidegate::host::prelude::*;
 
 #[derive(Carry)]
 #[tidegate_changing::fields(Box<Region<f64, On<'s>>>)]

@@ -1,6 +1,6 @@
 use tidegate::capture::Visitor;
-use tidegate::prelude::{On, Region};
-use tidegate::{Carry, Host};
+use tidegate::host::prelude::{On, Region};
+use tidegate::host::{Carry, Host};
 
 struct State<'s>(Region<f64, On<'s>>);
 

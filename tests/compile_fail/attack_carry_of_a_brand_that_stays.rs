@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 #![allow(dead_code)]
 
-use tidegate::prelude::*;
+use tidegate::host::prelude::*;
 
 #[derive(Carry)]
 struct Step<'s> {

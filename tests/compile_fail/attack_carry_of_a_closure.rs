@@ -1,6 +1,6 @@
 #![allow(dead_code)]
 
-use tidegate::prelude::*;
+use tidegate::host::prelude::*;
 
 #[derive(Carry)]
 struct State<'s> {

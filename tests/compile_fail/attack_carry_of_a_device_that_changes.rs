@@ -2,8 +2,10 @@
 #![forbid(unsafe_code)]
 #![allow(dead_code)]
 
-use tidegate::prelude::*;
-use tidegate::{Cuda, Host};
+use tidegate::generic::{On, Region};
+use tidegate::host::prelude::*;
+use tidegate::host::Host;
+use tidegate::{cuda::Cuda};
 use tidegate_changing::turns;
 
 #[derive(Carry)]

@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use std::ops::{Deref, DerefMut};
-use tidegate::prelude::*;
+use tidegate::host::prelude::*;
 use tidegate_changing::turns;
 
 #[derive(Carry)]

@@ -1,7 +1,7 @@
 #![allow(dead_code)]
 
 use std::marker::PhantomData;
-use tidegate::prelude::*;
+use tidegate::host::prelude::*;
 
 #[derive(Carry)]
 struct State<'s> {

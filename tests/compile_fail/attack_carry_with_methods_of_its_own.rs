@@ -3,7 +3,7 @@
 #![allow(dead_code)]
 
 use tidegate::capture::Visitor;
-use tidegate::prelude::*;
+use tidegate::host::prelude::*;
 
 trait Lies: Sized {
     fn enter(self, _: &str) {}

@@ -1,4 +1,4 @@
-use tidegate::prelude::*;
+use tidegate::host::prelude::*;
 use tidegate::{Cells, IndexSet};
 
 pub fn main() -> Result<()> {

@@ -1,7 +1,7 @@
 //! `::core` is the program, where sizes are lies and assertions say nothing.
 #![forbid(unsafe_code)]
 
-use tidegate::prelude::*;
+use tidegate::host::prelude::*;
 
 extern crate self as core;
 

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 #![allow(non_upper_case_globals, dead_code)]
 
-use tidegate::prelude::*;
+use tidegate::host::prelude::*;
 
 const field: &bool = &true;
 const whole: &() = &();

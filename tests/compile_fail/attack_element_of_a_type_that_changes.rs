@@ -1,7 +1,7 @@
 //! The type of a field is a macro, which makes another one of it each time.
 #![forbid(unsafe_code)]
 
-use tidegate::prelude::*;
+use tidegate::host::prelude::*;
 use tidegate_changing::turns;
 
 #[derive(Clone, Copy, Element)]

@@ -1,7 +1,7 @@
 //! The macro says what it must not be once, when the struct itself asks.
 #![forbid(unsafe_code)]
 
-use tidegate::prelude::*;
+use tidegate::host::prelude::*;
 use tidegate_changing::turns;
 
 #[derive(Element)]

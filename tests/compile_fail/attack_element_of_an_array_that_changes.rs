@@ -1,7 +1,7 @@
 //! The length of an array is a macro: behind it stand empty bytes, but not where the derive looks.
 #![forbid(unsafe_code)]
 
-use tidegate::prelude::*;
+use tidegate::host::prelude::*;
 use tidegate_changing::turns;
 
 #[derive(Element)]

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use std::ops::{Deref, DerefMut};
-use tidegate::prelude::*;
+use tidegate::host::prelude::*;
 
 #[derive(Clone, Copy)]
 struct Inner {

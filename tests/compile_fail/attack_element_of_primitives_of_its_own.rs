@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 #![allow(non_camel_case_types, dead_code)]
 
-use tidegate::prelude::*;
+use tidegate::host::prelude::*;
 
 type u64 = Wide;
 type usize = std::primitive::u8;

@@ -1,7 +1,7 @@
 //! Not all bytes are what the union's other field says.
 #![forbid(unsafe_code)]
 
-use tidegate::prelude::*;
+use tidegate::host::prelude::*;
 
 #[derive(Element)]
 #[tidegate_changing::becomes(

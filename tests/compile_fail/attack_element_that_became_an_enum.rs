@@ -1,7 +1,7 @@
 //! Not all bytes are a variant.
 #![forbid(unsafe_code)]
 
-use tidegate::prelude::*;
+use tidegate::host::prelude::*;
 
 #[derive(Element)]
 #[tidegate_changing::becomes(

@@ -1,7 +1,7 @@
 //! The name stands for a struct with the same field and a larger alignment.
 #![forbid(unsafe_code)]
 
-use tidegate::prelude::*;
+use tidegate::host::prelude::*;
 
 #[derive(Element)]
 #[tidegate_changing::becomes(

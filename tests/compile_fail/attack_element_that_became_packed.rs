@@ -1,7 +1,7 @@
 //! The fields of the struct are aligned no more, after the derive has seen that they are.
 #![forbid(unsafe_code)]
 
-use tidegate::prelude::*;
+use tidegate::host::prelude::*;
 
 #[derive(Element)]
 #[tidegate_changing::becomes(

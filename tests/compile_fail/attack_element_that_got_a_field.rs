@@ -1,7 +1,7 @@
 //! The struct has a field that the derive has not seen.
 #![forbid(unsafe_code)]
 
-use tidegate::prelude::*;
+use tidegate::host::prelude::*;
 
 #[derive(Element)]
 #[tidegate_changing::becomes(

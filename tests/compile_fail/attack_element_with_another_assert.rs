@@ -1,4 +1,4 @@
-use tidegate::prelude::*;
+use tidegate::host::prelude::*;
 
 macro_rules! assert {
     ($($anything:tt)*) => {};

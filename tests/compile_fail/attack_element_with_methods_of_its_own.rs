@@ -3,7 +3,7 @@
 #![allow(dead_code)]
 
 use tidegate::element::Fields;
-use tidegate::prelude::*;
+use tidegate::host::prelude::*;
 
 trait Lies: Sized {
     fn field<T>(self, _: &str, _: fn(&mut Padded) -> &mut T) -> Self {

@@ -1,4 +1,4 @@
-use tidegate::prelude::*;
+use tidegate::host::prelude::*;
 
 async fn waits(world: World) -> Result<()> {
     let waited = {

@@ -1,5 +1,5 @@
 use tidegate::__private::{Guard, Id};
-use tidegate::prelude::*;
+use tidegate::host::prelude::*;
 
 pub fn main() -> Result<()> {
     let world: World = World::init()?;

@@ -1,7 +1,8 @@
+use tidegate::generic::Stream;
 use tidegate::__private::Guard;
 use tidegate::UnboundStream;
 use tidegate::hal::device::Device;
-use tidegate::prelude::*;
+use tidegate::host::prelude::*;
 
 fn twice<'s, D: Device>(
     guard: Guard<'s>,
@@ -12,5 +13,5 @@ fn twice<'s, D: Device>(
 }
 
 fn main() {
-    drop(twice::<tidegate::Host>);
+    drop(twice::<tidegate::host::Host>);
 }

@@ -1,4 +1,4 @@
-use tidegate::prelude::*;
+use tidegate::host::prelude::*;
 
 fn look(slots: Slots<'_, f64>) {
     slots.iter().for_each(|slot| assert_eq!(slot.len(), 4));

@@ -2,8 +2,9 @@
 #![forbid(unsafe_code)]
 
 use tidegate::kernel::{Function, Module};
-use tidegate::prelude::*;
-use tidegate::{Cuda, kernel};
+use tidegate::cuda::prelude::*;
+use tidegate::cuda::Cuda;
+use tidegate::kernel;
 
 kernel! {
     /// # Safety

@@ -1,5 +1,5 @@
 use std::sync::mpsc::channel;
-use tidegate::prelude::*;
+use tidegate::host::prelude::*;
 use tidegate::{CellsMut, IndexSet};
 
 pub fn main() -> Result<()> {

@@ -1,7 +1,7 @@
 use std::fmt;
 
 use tidegate::error::Error;
-use tidegate::prelude::*;
+use tidegate::host::prelude::*;
 
 struct Taken<T>(T);
 

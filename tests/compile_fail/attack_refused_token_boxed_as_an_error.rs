@@ -1,4 +1,4 @@
-use tidegate::prelude::*;
+use tidegate::host::prelude::*;
 
 fn post(world: &World) -> std::result::Result<(), Box<dyn std::error::Error>> {
     stream!(let s = world.stream()?);

@@ -1,4 +1,4 @@
-use tidegate::prelude::*;
+use tidegate::host::prelude::*;
 
 async fn uses(world: World) -> Result<f64> {
     stream!(let s = world.stream()?);

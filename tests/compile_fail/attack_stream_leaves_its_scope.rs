@@ -1,4 +1,4 @@
-use tidegate::prelude::*;
+use tidegate::host::prelude::*;
 
 fn kept<'s>(world: &World) -> Result<Stream<'s>> {
     stream!(let s = world.stream()?);

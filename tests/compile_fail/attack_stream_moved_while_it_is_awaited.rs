@@ -1,4 +1,4 @@
-use tidegate::prelude::*;
+use tidegate::host::prelude::*;
 
 async fn moves(world: World) -> Result<()> {
     stream!(let s = world.stream()?);

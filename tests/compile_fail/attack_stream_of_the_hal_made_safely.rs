@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use tidegate::Host;
+use tidegate::host::Host;
 use tidegate::hal::device::{Device, Priority, Reclaim, Stream, StreamConfig};
 use tidegate::hal::memory::Ptr;
 

@@ -1,7 +1,9 @@
 use tidegate::hal::batch::Scalar;
-use tidegate::prelude::*;
+use tidegate::host::prelude::*;
 use tidegate::window::{Discipline, Kind};
-use tidegate::{Arithmetic, Host, Place};
+use tidegate::Arithmetic;
+use tidegate::generic::Place;
+use tidegate::host::Host;
 
 #[derive(Clone, Copy, Element)]
 #[repr(C)]

@@ -1,4 +1,4 @@
-use tidegate::Host;
+use tidegate::host::Host;
 use tidegate::capture::Visitor;
 
 fn main() {

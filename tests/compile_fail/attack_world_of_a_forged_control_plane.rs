@@ -1,8 +1,8 @@
 use std::sync::Arc;
 
-use tidegate::Host;
+use tidegate::host::Host;
 use tidegate::hal::control::Control;
-use tidegate::prelude::*;
+use tidegate::host::prelude::*;
 
 fn forged(control: Arc<dyn Control>) -> Result<World> {
     World::from_control(control, Host::for_threads())

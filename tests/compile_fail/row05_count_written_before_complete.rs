@@ -1,4 +1,4 @@
-use tidegate::prelude::*;
+use tidegate::host::prelude::*;
 
 fn none(count: &mut [u64]) {
     count[0] = 0;

@@ -1,4 +1,4 @@
-use tidegate::prelude::*;
+use tidegate::host::prelude::*;
 use tidegate::{Cells, CellsMut, IndexSet};
 
 fn copy(mut a: CellsMut<'_, f64>, b: Cells<'_, f64>) {

@@ -1,5 +1,5 @@
 use std::mem::swap;
-use tidegate::prelude::*;
+use tidegate::host::prelude::*;
 
 pub fn main() -> Result<()> {
     let world: World = World::init()?;

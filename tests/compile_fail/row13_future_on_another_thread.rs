@@ -1,7 +1,7 @@
 use std::future::ready;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
-use tidegate::prelude::*;
+use tidegate::host::prelude::*;
 
 fn here<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);

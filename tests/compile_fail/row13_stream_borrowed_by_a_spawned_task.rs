@@ -1,4 +1,4 @@
-use tidegate::prelude::*;
+use tidegate::host::prelude::*;
 use tokio::runtime::Runtime;
 
 async fn wait(s: &Stream<'_>) -> Result<()> {

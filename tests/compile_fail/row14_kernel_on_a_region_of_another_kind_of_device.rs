@@ -1,12 +1,13 @@
+use tidegate::generic::{On, Region, Stream};
 use tidegate::hal::device::{ClosureDevice, Device};
-use tidegate::prelude::*;
+use tidegate::host::prelude::*;
 
 fn increment(x: &mut [f64]) {
     x.iter_mut().for_each(|x| *x += 1.0);
 }
 
 fn run<'s, D: Device, E: ClosureDevice>(
-    _world: &World<E>,
+    _world: &tidegate::generic::World<E>,
     s: &Stream<'s, E>,
     src: &mut Region<f64, On<'s, D>>,
 ) -> Result<()> {

@@ -1,6 +1,6 @@
-use tidegate::OnHost;
+use tidegate::generic::{On, OnHost, Region, Stream};
 use tidegate::hal::device::Device;
-use tidegate::prelude::*;
+use tidegate::host::prelude::*;
 
 fn bring<'s, D: Device, E: Device>(
     src: Region<f64, OnHost<D>>,

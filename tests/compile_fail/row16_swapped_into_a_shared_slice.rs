@@ -1,4 +1,4 @@
-use tidegate::prelude::*;
+use tidegate::host::prelude::*;
 
 pub fn main() -> Result<()> {
     let world: World = World::init()?;

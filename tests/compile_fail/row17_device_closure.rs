@@ -1,10 +1,10 @@
 use tidegate::kernel::Function;
-use tidegate::prelude::*;
-use tidegate::{Cuda};
+use tidegate::cuda::prelude::*;
+use tidegate::cuda::Cuda;
 
 type Scale = Function<Cuda, (&'static mut [f64], f64)>;
 
-fn program<'s>(s: &Stream<'s, Cuda>, scale: &Scale, x: &mut Region<f64, On<'s, Cuda>>) -> Result<()> {
+fn program<'s>(s: &Stream<'s>, scale: &Scale, x: &mut Region<f64, On<'s>>) -> Result<()> {
     s.launch(|x: &mut [f64]| x[0] = 2.0, x)
 }
 

@@ -1,10 +1,12 @@
+use tidegate::generic::{On, Region};
 use tidegate::kernel::Function;
-use tidegate::prelude::*;
-use tidegate::{Cuda, Host};
+use tidegate::cuda::prelude::*;
+use tidegate::cuda::Cuda;
+use tidegate::{host::Host};
 
 type Scale = Function<Cuda, (&'static mut [f64], f64)>;
 
-fn program<'s>(s: &Stream<'s, Cuda>, scale: &Scale, x: &mut Region<f64, On<'s, Host>>) -> Result<()> {
+fn program<'s>(s: &Stream<'s>, scale: &Scale, x: &mut Region<f64, On<'s, Host>>) -> Result<()> {
     s.launch(scale.threads(1000, 256), (x, 2.0))
 }
 

@@ -1,10 +1,10 @@
 use tidegate::kernel::Function;
-use tidegate::prelude::*;
-use tidegate::{Cuda};
+use tidegate::cuda::prelude::*;
+use tidegate::cuda::Cuda;
 
 type Scale = Function<Cuda, (&'static mut [f64], f64)>;
 
-fn program<'s>(s: &Stream<'s, Cuda>, scale: &Scale, x: &Region<f64, On<'s, Cuda>>) -> Result<()> {
+fn program<'s>(s: &Stream<'s>, scale: &Scale, x: &Region<f64, On<'s>>) -> Result<()> {
     s.launch(scale.threads(1000, 256), (x, 2.0))
 }
 

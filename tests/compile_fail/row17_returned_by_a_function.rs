@@ -1,4 +1,4 @@
-use tidegate::prelude::*;
+use tidegate::host::prelude::*;
 
 fn axpy(a: f64) -> impl Fn(&[f64], &mut [f64]) + Clone + Send + 'static {
     move |x, y| y[0] += a * x[0]

@@ -1,4 +1,4 @@
-use tidegate::prelude::*;
+use tidegate::host::prelude::*;
 
 fn scale(x: &mut [f64], by: &[f64]) {
     x.iter_mut().for_each(|x| *x *= by[0]);

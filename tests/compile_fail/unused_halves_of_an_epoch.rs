@@ -1,7 +1,7 @@
 //! The halves that an epoch gives back are dropped: nobody would post or complete again.
 #![deny(unused_must_use)]
 
-use tidegate::prelude::*;
+use tidegate::host::prelude::*;
 
 fn main() -> Result<()> {
     let world: World = World::init()?;

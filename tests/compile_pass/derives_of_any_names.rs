@@ -1,7 +1,7 @@
 //! Names that the derives and `stream!` use, or that mean something elsewhere, are names like others.
 #![allow(non_camel_case_types)]
 
-use tidegate::prelude::{Carry, Element, Init, On, Region, Result, World, stream};
+use tidegate::host::prelude::{Carry, Element, Init, On, Region, Result, World, stream};
 
 /// No field is in the place of one of the macro's own.
 #[derive(Clone, Copy, Debug, PartialEq, Element)]

@@ -1,7 +1,7 @@
 //! A recording that does not fit names the field that differs.
 
 use tidegate::error::Error;
-use tidegate::prelude::*;
+use tidegate::host::prelude::*;
 
 #[derive(Carry)]
 struct Energy<'s> {

@@ -2,8 +2,8 @@
 
 use std::error::Error as StdError;
 
-use tidegate::prelude::*;
-use tidegate::{Error, Group, IndexSet, window::Tested};
+use tidegate::host::prelude::*;
+use tidegate::{IndexSet, window::Tested};
 
 /// Every call that takes a token by value, with a plain `?` behind it.
 macro_rules! program {

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidegate::error::Error;
-use tidegate::prelude::*;
-use tidegate::{Buffers, Rejected};
+use tidegate::host::prelude::*;
+use tidegate::Rejected;
 
 /// An inbox in one of its two states.
 #[derive(Carry)]
@@ -519,9 +519,9 @@ fn sizes_that_cannot_be() -> Result<()> {
         assert!(window.open(&s).is_err());
         assert!(RangeWindow::<f64>::new("w", len).open(&s).is_err());
     }
-    assert!(Layout::<tidegate::Host>::strided(usize::MAX, &[(2, 1)]).is_err());
-    assert!(Layout::<tidegate::Host>::strided(0, &[(u32::MAX, i32::MAX)]).is_err());
-    assert!(Layout::<tidegate::Host>::strided(0, &[(2, -1)]).is_err());
+    assert!(Layout::strided(usize::MAX, &[(2, 1)]).is_err());
+    assert!(Layout::strided(0, &[(u32::MAX, i32::MAX)]).is_err());
+    assert!(Layout::strided(0, &[(2, -1)]).is_err());
     Ok(())
 }
 

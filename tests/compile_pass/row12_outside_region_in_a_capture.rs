@@ -1,4 +1,4 @@
-use tidegate::prelude::*;
+use tidegate::host::prelude::*;
 
 fn increment(x: &mut [f64]) {
     x.iter_mut().for_each(|x| *x += 1.0);

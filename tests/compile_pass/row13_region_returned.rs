@@ -1,4 +1,4 @@
-use tidegate::prelude::*;
+use tidegate::host::prelude::*;
 
 fn made(world: &World) -> Result<Region<f64>> {
     stream!(let s = world.stream()?);

@@ -1,4 +1,4 @@
-use tidegate::prelude::*;
+use tidegate::host::prelude::*;
 use tokio::runtime::Runtime;
 
 fn wait(s: &Stream<'_>) -> impl Future<Output = Result<()>> + Send {

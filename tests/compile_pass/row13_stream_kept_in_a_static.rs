@@ -1,5 +1,5 @@
 use std::sync::Mutex;
-use tidegate::prelude::*;
+use tidegate::host::prelude::*;
 
 static KEPT: Mutex<Option<World>> = Mutex::new(None);
 

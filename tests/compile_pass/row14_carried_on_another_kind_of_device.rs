@@ -1,5 +1,6 @@
-use tidegate::prelude::*;
-use tidegate::Cuda;
+use tidegate::generic::{On, Region, Stream};
+use tidegate::host::prelude::*;
+use tidegate::cuda::Cuda;
 
 #[derive(Carry)]
 #[carry(device = Cuda)]

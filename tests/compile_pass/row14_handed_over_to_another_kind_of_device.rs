@@ -1,5 +1,6 @@
+use tidegate::generic::{On, Region, Stream};
 use tidegate::hal::device::Device;
-use tidegate::prelude::*;
+use tidegate::host::prelude::*;
 
 fn hand<'s, 't, D: Device>(
     s: &Stream<'s, D>,

@@ -1,12 +1,13 @@
+use tidegate::generic::{On, Region, Stream};
 use tidegate::hal::device::ClosureDevice;
-use tidegate::prelude::*;
+use tidegate::host::prelude::*;
 
 fn increment(x: &mut [f64]) {
     x.iter_mut().for_each(|x| *x += 1.0);
 }
 
 fn run<'s, D: ClosureDevice, E: ClosureDevice>(
-    _world: &World<E>,
+    _world: &tidegate::generic::World<E>,
     s: &Stream<'s, D>,
     src: &mut Region<f64, On<'s, D>>,
 ) -> Result<()> {

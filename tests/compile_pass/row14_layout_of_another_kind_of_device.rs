@@ -1,12 +1,12 @@
-use tidegate::BySlot;
+use tidegate::generic::{Access, Layout, On, Region};
 use tidegate::hal::device::Device;
-use tidegate::prelude::*;
+use tidegate::host::prelude::*;
 
 fn put<'s, 'b, D: Device, E: Device>(
-    epoch: &mut Access<'s, 'b, f64, BySlot, D>,
+    epoch: &mut Access<'s, 'b, f64, D, BySlot>,
     src: &'b Region<f64, On<'s, D>>,
     layout: &'b Layout<D>,
-    _world: &World<E>,
+    _world: &tidegate::generic::World<E>,
     to: Out<f64>,
 ) -> Result<()> {
     epoch.put(src.with(layout)?, to)

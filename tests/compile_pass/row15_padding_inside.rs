@@ -1,4 +1,4 @@
-use tidegate::prelude::*;
+use tidegate::host::prelude::*;
 
 #[derive(Clone, Copy, Element)]
 #[repr(C)]

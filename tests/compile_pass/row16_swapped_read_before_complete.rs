@@ -1,4 +1,4 @@
-use tidegate::prelude::*;
+use tidegate::host::prelude::*;
 
 fn check(x: &[f64]) {
     assert!(x.iter().all(|x| x.is_finite()));

@@ -1,5 +1,6 @@
-use tidegate::prelude::*;
-use tidegate::{Cuda, kernel};
+use tidegate::cuda::prelude::*;
+use tidegate::cuda::Cuda;
+use tidegate::kernel;
 
 kernel! {
     /// # Safety
@@ -11,7 +12,7 @@ kernel! {
     );
 }
 
-fn program<'s>(s: &Stream<'s, Cuda>, many: &many<Cuda>, x: &mut Region<f64, On<'s, Cuda>>, y: &Region<f64, On<'s, Cuda>>) -> Result<()> {
+fn program<'s>(s: &Stream<'s>, many: &many<Cuda>, x: &mut Region<f64, On<'s>>, y: &Region<f64, On<'s>>) -> Result<()> {
     s.launch(many.threads(1000, 256), (x, y, y, y, y, y, y, y, y, y, y, y, y, y, y, 2.0))
 }
 

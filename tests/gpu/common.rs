@@ -1,14 +1,15 @@
 //! The kernels that the tests launch, and worlds.
 
+use tidegate::WorldOptions;
+use tidegate::cuda::Cuda;
+use tidegate::cuda::prelude::*;
 use tidegate::kernel::{Function, Module};
-use tidegate::prelude::*;
-use tidegate::{BySlot, Cuda, Graph, WorldOptions};
 
-pub(crate) type W = World<Cuda>;
-pub(crate) type S<'s> = Stream<'s, Cuda>;
-pub(crate) type R<'s, T> = Region<T, On<'s, Cuda>>;
-pub(crate) type I<'s, T, K = BySlot> = Inbox<'s, T, K, Cuda>;
-pub(crate) type O<'s, T, K = BySlot> = Outbox<'s, T, K, Cuda>;
+pub(crate) type W = World;
+pub(crate) type S<'s> = Stream<'s>;
+pub(crate) type R<'s, T> = Region<T, On<'s>>;
+pub(crate) type I<'s, T, K = BySlot> = Inbox<'s, T, K>;
+pub(crate) type O<'s, T, K = BySlot> = Outbox<'s, T, K>;
 
 tidegate::kernel! {
     /// `x += 1`.
@@ -109,7 +110,7 @@ const LAUNCHES: usize = 1030;
 pub(crate) struct Filler<'s> {
     x: R<'s, u64>,
     /// With replays, if there is one.
-    graph: Option<Graph<'s, Cuda>>,
+    graph: Option<Graph<'s>>,
 }
 
 impl<'s> Filler<'s> {
@@ -155,7 +156,7 @@ pub(crate) fn ranks_with<T: Send>(
 ) -> Vec<T> {
     W::local_with(n, options, |world| {
         let kernels = Kernels::load(&world).unwrap();
-        world.gather("loaded", Vec::new()).unwrap();
+        world.all_gather("loaded", Vec::new()).unwrap();
         program(world, kernels)
     })
 }

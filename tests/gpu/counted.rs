@@ -1,13 +1,12 @@
 //! Puts whose elements are counted on the GPU: eager and replayed, by one block and by many, at any alignment.
 
-use tidegate::Buffers;
-use tidegate::prelude::*;
+use tidegate::cuda::prelude::*;
 
 use super::common::{I, Kernels, O, R, S, W, ranks};
 
 /// What a rank of a ring of one direction has.
 #[derive(Carry)]
-#[carry(device = tidegate::Cuda)]
+#[carry(device = tidegate::cuda::Cuda)]
 struct Message<'s> {
     src: R<'s, u64>,
     epoch: R<'s, u64>,

@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use super::common::{Kernels, ranks};
+use tidegate::cuda::Cuda;
+use tidegate::cuda::prelude::*;
 use tidegate::kernel::Module;
-use tidegate::prelude::*;
-use tidegate::{Cuda, Error};
 
 #[test]
 #[ignore = "needs a GPU: run by scripts/gpu.sh"]
@@ -97,7 +97,7 @@ fn recordings_are_made_and_dropped_behind_a_wait() {
         let (inbox, outbox) = window.open(&s).unwrap();
         let exposed = inbox.post(&s).unwrap();
         if world.rank() == 1 {
-            world.gather("made", Vec::new()).unwrap();
+            world.all_gather("made", Vec::new()).unwrap();
             drop(outbox.start().complete(&s).unwrap());
             drop(exposed);
             return;
@@ -136,7 +136,7 @@ fn recordings_are_made_and_dropped_behind_a_wait() {
         let begin = Instant::now();
         drop((graph, made));
         assert!(begin.elapsed() < Duration::from_secs(1), "dropping waited");
-        world.gather("made", Vec::new()).unwrap();
+        world.all_gather("made", Vec::new()).unwrap();
         s.synchronize().unwrap();
         let mut back = [0];
         x.read(0, &mut back).unwrap();

@@ -11,11 +11,12 @@ use std::ffi::{CString, c_void};
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
+use tidegate::cuda::Cuda;
+use tidegate::cuda::CudaStream;
 use tidegate::cuda::gpu::{EARLY, GATES, QUEUES};
+use tidegate::cuda::prelude::*;
 use tidegate::hal::device::{DeviceError, Parameters};
 use tidegate::kernel::{Function, Module, foreign};
-use tidegate::prelude::*;
-use tidegate::{Cuda, cuda::CudaStream};
 use tidegate_ffi::cuda::{
     CaptureMode, Dependency, Driver, Edge, LaunchConfig, Stream as RawStream,
 };
@@ -42,7 +43,7 @@ const TIMES: u64 = 85;
 
 type Tick = Function<Cuda, (&'static mut [u64],)>;
 
-fn launch<'s>(s: &Stream<'s, Cuda>, tick: &Tick, x: &mut R<'s, u64>) -> Result<()> {
+fn launch<'s>(s: &Stream<'s>, tick: &Tick, x: &mut R<'s, u64>) -> Result<()> {
     let threads = (FILL * BLOCK) as usize;
     s.launch(tick.threads(threads, BLOCK), (x,))
 }
@@ -138,7 +139,7 @@ pub(super) fn behind_a_wait(world: &W, k: &Kernels, len: usize, lie: bool) {
 }
 
 /// What the wait's signal stands behind: half of a multiprocessor, in one block.
-fn let_wait_end<'t>(t: &Stream<'t, Cuda>, k: &Kernels, y: &mut R<'t, u64>) {
+fn let_wait_end<'t>(t: &Stream<'t>, k: &Kernels, y: &mut R<'t, u64>) {
     t.launch(k.busy.threads(1024, 1024), (y, 20_000u64))
         .unwrap();
 }
@@ -259,11 +260,7 @@ fn follows(stream: &CudaStream) -> Vec<Dependency> {
 }
 
 /// Tells how what was recorded last follows.
-fn look<'s>(
-    s: &Stream<'s, Cuda>,
-    x: &mut R<'s, u64>,
-    tell: &Sender<Vec<Dependency>>,
-) -> Result<()> {
+fn look<'s>(s: &Stream<'s>, x: &mut R<'s, u64>, tell: &Sender<Vec<Dependency>>) -> Result<()> {
     let tell = tell.clone();
     let enqueue: Enqueue = Box::new(move |stream, _| {
         tell.send(follows(stream)).unwrap();

@@ -1,8 +1,7 @@
 //! Epochs at the end of their counters, eager and replayed.
 
 use super::common::ranks;
-use tidegate::prelude::*;
-use tidegate::{Cuda, Error};
+use tidegate::cuda::prelude::*;
 
 /// The most epochs of a window.
 const MOST: u64 = (1 << 36) - (1 << 20);
@@ -46,7 +45,7 @@ fn the_last_epochs_are_carried_out_and_no_other() {
         let lent = graph.replay(&s, refused.value, 4).unwrap();
         let error = graph.replay(&s, lent, 1).expect_err("none is left");
         assert!(matches!(error, Error::LastEpoch { .. }), "{error}");
-        let _: &Stream<'_, Cuda> = &s;
+        let _: &Stream<'_> = &s;
         s.synchronize().unwrap();
     });
 }

@@ -3,12 +3,11 @@
 use crate::common::signals;
 
 use super::common::{I, Kernels, O, R, S, W, ranks, ranks_with};
-use tidegate::prelude::*;
-use tidegate::{Access, Buffers, BySlot, Cuda, WorldOptions};
+use tidegate::WorldOptions;
+use tidegate::cuda::prelude::*;
 
 /// A ring whose epochs are numbered in memory of the device, so that replays are checked too.
 #[derive(Carry)]
-#[carry(device = Cuda)]
 pub(crate) struct Ring<'s> {
     src: R<'s, u64>,
     state: R<'s, u64>,
@@ -102,7 +101,7 @@ impl<'k> Plan<'k> {
 
     fn put<'s, 'b>(
         &self,
-        epoch: &mut Access<'s, 'b, u64, BySlot, Cuda>,
+        epoch: &mut Access<'s, 'b, u64>,
         [to_left, to_right]: [Out<u64>; 2],
         src: &'b R<'s, u64>,
     ) -> Result<()> {
@@ -610,7 +609,7 @@ fn empty_slots_stand_beside_others() {
 fn barriers_order_ranks() {
     ranks(4, |world, k| {
         stream!(let s = world.stream().unwrap());
-        let mut barrier = tidegate::Barrier::<Cuda>::open(&s, "b").unwrap();
+        let mut barrier = Barrier::open(&s, "b").unwrap();
         let mut x = Region::<u64, _>::zeroed(&world, 1).unwrap().on(&s).unwrap();
         for _ in 0..200 {
             s.launch(k.tick.threads(1, 32), (&mut x,)).unwrap();

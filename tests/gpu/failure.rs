@@ -4,8 +4,8 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use super::common::{Filler, Kernels, ranks};
-use tidegate::prelude::*;
-use tidegate::{Error, error::Cause};
+use tidegate::cuda::prelude::*;
+use tidegate::error::Cause;
 
 /// Rank 0 waits for a complete of rank 1, whose stream has a kernel in front of it.
 #[test]
@@ -37,7 +37,7 @@ fn a_rank_whose_stream_is_at_work_is_reported() {
             assert!(report.contains(part), "{report}");
         }
         // Who has done all, and is late, says so.
-        world.gather("seen", Vec::new()).unwrap();
+        world.all_gather("seen", Vec::new()).unwrap();
         if world.rank() == 1 {
             std::thread::sleep(Duration::from_secs(3));
             let report = world.last_report().expect("there was one before");
@@ -46,7 +46,7 @@ fn a_rank_whose_stream_is_at_work_is_reported() {
                 "{report}"
             );
         }
-        world.gather("late", Vec::new()).unwrap();
+        world.all_gather("late", Vec::new()).unwrap();
     });
 }
 
@@ -121,7 +121,7 @@ fn a_limit_ends_a_call_that_a_full_queue_blocks() {
                     "{error}"
                 );
             }
-            world.gather("ended", Vec::new()).unwrap();
+            world.all_gather("ended", Vec::new()).unwrap();
         });
     }
 }
@@ -138,7 +138,7 @@ fn a_limit_ends_a_wait_and_names_it() {
         let (inbox, outbox) = window.open(&s).unwrap();
         if world.rank() == 1 {
             // Posts and completes nothing, and stays until the other has given up.
-            world.gather("given up", Vec::new()).unwrap();
+            world.all_gather("given up", Vec::new()).unwrap();
             // The other has its error from its own stream; what tells us comes after.
             std::thread::sleep(Duration::from_secs(1));
             assert!(matches!(
@@ -166,7 +166,7 @@ fn a_limit_ends_a_wait_and_names_it() {
             matches!(failed.cause, Cause::Limit { rank: 0, .. }),
             "{error}"
         );
-        world.gather("given up", Vec::new()).unwrap();
+        world.all_gather("given up", Vec::new()).unwrap();
         drop((inbox, outbox));
     });
 }

@@ -5,8 +5,7 @@
 use std::time::Duration;
 
 use super::common::{I, Kernels, O, R, S, W, ranks};
-use tidegate::Error;
-use tidegate::prelude::*;
+use tidegate::cuda::prelude::*;
 
 const LEN: usize = 4;
 

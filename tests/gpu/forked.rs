@@ -1,9 +1,8 @@
 //! Children of a process that uses a GPU. The driver is of no use there: it is not called, and the parent goes on.
 
 use fork::Fork;
+use tidegate::cuda::prelude::*;
 use tidegate::kernel::Module;
-use tidegate::prelude::*;
-use tidegate::{Barrier, Error};
 
 use super::common::ranks;
 use crate::common::child::ended;
@@ -55,7 +54,7 @@ fn a_child_does_not_call_the_driver() {
                 is_forked(inbox.post(&s));
                 is_forked(outbox.start().complete(&s));
                 is_forked(world.stream());
-                is_forked(world.gather("x", Vec::new()));
+                is_forked(world.all_gather("x", Vec::new()));
                 is_forked(Region::<u64, _>::zeroed(&world, 4));
                 is_forked(Module::load(
                     &world,

@@ -5,11 +5,10 @@ use std::sync::Arc;
 use cudarc::driver::{
     CudaContext, CudaSlice, CudaStream as Theirs, DevicePtr as _, LaunchConfig, PushKernelArg as _,
 };
+use tidegate::cuda::prelude::*;
 use tidegate::cuda::{CudaBlock, CudaStream};
 use tidegate::hal::device::DeviceError;
 use tidegate::kernel::foreign;
-use tidegate::prelude::*;
-use tidegate::{Cuda, OnHost};
 
 use super::common::ranks;
 
@@ -43,7 +42,7 @@ fn a_stream_a_slice_and_a_kernel_come_in_and_go_out() {
         // SAFETY: `slice` owns 1000 numbers there, and nobody else uses them.
         let block = unsafe { CudaBlock::adopt(world.device(), address, 8000, Box::new(slice)) };
         // SAFETY: as above.
-        let region = unsafe { Region::<u64, OnHost<Cuda>>::adopt(&world, block, 1000) }
+        let region = unsafe { Region::<u64, OnHost>::adopt(&world, block, 1000) }
             .ok()
             .unwrap();
         let mut region = region.on(&s).unwrap();

@@ -13,9 +13,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use tidegate::Buffers;
 use tidegate::cuda::gpu::{COPY_ENGINE_FROM, QUEUES};
-use tidegate::prelude::*;
+use tidegate::cuda::prelude::*;
 
 use super::common::W;
 use super::rules::{EPOCHS, Ended, LOADING, child, job, say, to_and_fro_on_one_gpu};
@@ -187,7 +186,7 @@ pub(super) fn all_wait() {
         Err(error) => say(&format!("refused: {error}")),
     }
     // Nobody ends while others wait.
-    world.gather("end", Vec::new()).unwrap();
+    world.all_gather("end", Vec::new()).unwrap();
 }
 
 fn together(world: &W) -> Result<()> {

@@ -7,11 +7,11 @@ use super::common::{I, O, ranks_with};
 use super::epochs::ring_with;
 use crate::common::signals;
 use tidegate::cuda::gpu::STRIKES;
+use tidegate::cuda::prelude::*;
 use tidegate::fabric::wire::libfabric::{Choice, FabricWire};
 use tidegate::fabric::wire::memory::{Faults, Net};
 use tidegate::fabric::{Fabric, Options};
-use tidegate::prelude::*;
-use tidegate::{Buffers, Chunks, Route, WorldOptions};
+use tidegate::{Chunks, Route, WorldOptions};
 use tidegate_fake::{Card, Config};
 
 const BOTH: [Buffers; 2] = [Buffers::Single, Buffers::Double];
@@ -179,7 +179,7 @@ fn made_while_a_stream_waits(nic: impl Fn(usize) -> WorldOptions + Sync) {
         x.into_host(&t).unwrap();
         let took = begin.elapsed();
         assert!(took < Duration::from_secs(5), "{took:?}");
-        world.gather("made", Vec::new()).unwrap();
+        world.all_gather("made", Vec::new()).unwrap();
         let mut inbox = Some(inbox);
         if rank == 0 {
             let exposed = inbox.take().unwrap().post(&s).unwrap();

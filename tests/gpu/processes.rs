@@ -4,10 +4,11 @@ use std::time::{Duration, Instant, SystemTime};
 
 use super::common::{Filler, Kernels};
 use super::epochs::{Plan, Ring};
+use tidegate::WorldOptions;
+use tidegate::cuda::Cuda;
+use tidegate::cuda::prelude::*;
 use tidegate::fabric::{ENVIRONMENT, Fabric, Options};
 use tidegate::launch::{Job, Nodes, Output, Signal};
-use tidegate::prelude::*;
-use tidegate::{Buffers, Cuda, WorldOptions};
 
 const ROLE: &str = "TIDEGATE_GPU_ROLE";
 
@@ -49,9 +50,9 @@ fn a_rank() {
     if std::env::var_os("TIDEGATE_NODE").is_some() {
         options = options.nic(Fabric::from_env(Options::default()).unwrap());
     }
-    let world = World::<Cuda>::init_with(options).unwrap();
+    let world = World::init_with(options).unwrap();
     let k = Kernels::load(&world).unwrap();
-    world.gather("loaded", Vec::new()).unwrap();
+    world.all_gather("loaded", Vec::new()).unwrap();
     match role.as_str() {
         "epochs" => epochs(&world, &k),
         "victim" => victim(&world, &k),
@@ -69,7 +70,7 @@ fn number(name: &str, default: u64) -> u64 {
 }
 
 /// Epochs of random sizes and alignments, eager and replayed, all checked.
-fn epochs(world: &World<Cuda>, k: &Kernels) {
+fn epochs(world: &World, k: &Kernels) {
     const LEN: usize = 100_000;
     let target = number("TIDEGATE_GPU_EPOCHS", 20_000);
     let begin = Instant::now();
@@ -105,7 +106,7 @@ fn epochs(world: &World<Cuda>, k: &Kernels) {
 }
 
 /// Exchanges until a peer dies; then the error must come soon.
-fn victim(world: &World<Cuda>, k: &Kernels) {
+fn victim(world: &World, k: &Kernels) {
     stream!(let s = world.stream().unwrap());
     let mut ring = Ring::open(world, &s, Buffers::Double, 1000).unwrap();
     let plan = Plan::new(k, world, 1000);
@@ -123,7 +124,7 @@ fn victim(world: &World<Cuda>, k: &Kernels) {
 }
 
 /// This rank is where it is to be when a peer dies.
-fn ready(world: &World<Cuda>) {
+fn ready(world: &World) {
     if let Some(folder) = std::env::var_os(READY) {
         let file = std::path::Path::new(&folder).join(world.rank().to_string());
         std::fs::write(file, "").unwrap();
@@ -131,7 +132,7 @@ fn ready(world: &World<Cuda>) {
 }
 
 /// Fills the driver's queue behind a wait for a peer that dies: the call that it blocks comes back.
-fn full(world: &World<Cuda>, k: &Kernels, replays: bool) {
+fn full(world: &World, k: &Kernels, replays: bool) {
     let last = world.size() - 1;
     stream!(let s = world.stream().unwrap());
     let mut window = SlotWindow::<u64>::new("full").buffers(Buffers::Single);
@@ -155,7 +156,7 @@ fn full(world: &World<Cuda>, k: &Kernels, replays: bool) {
 }
 
 /// What a rank does that has its error.
-fn survives(world: &World<Cuda>, k: &Kernels, error: &tidegate::Error) {
+fn survives(world: &World, k: &Kernels, error: &tidegate::Error) {
     assert!(error.to_string().contains("is lost"), "{error}");
     println!("survived at {} ms: {error}", now());
     // The GPU is of use still.

@@ -1,12 +1,13 @@
 //! All-reduces of GPUs, beside what the host makes of the same vectors.
 
-use tidegate::prelude::*;
-use tidegate::{Arithmetic, Cuda, Element};
+use tidegate::Arithmetic;
+use tidegate::cuda::Cuda;
+use tidegate::cuda::prelude::*;
 
 use super::common::ranks;
 use crate::schedules::rounds;
 
-type Reduce<'s, T> = tidegate::AllReduce<'s, T, Cuda>;
+type Reduce<'s, T> = AllReduce<'s, T>;
 
 /// What a rank has. Sums of these depend on their order; none of them is subnormal, and no two are zeros.
 fn fraction(rank: usize, index: usize) -> f64 {

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use super::common::{Kernels, W};
 use super::epochs::{Plan, Ring};
+use tidegate::cuda::Cuda;
+use tidegate::cuda::prelude::*;
 use tidegate::hal::device::Device;
-use tidegate::prelude::*;
-use tidegate::{Buffers, Cuda, Result};
 
 const ROLE: &str = "TIDEGATE_GPU_REFUSED";
 const SETTINGS: &str = "TIDEGATE_FAKE_CUDA";
@@ -27,7 +27,7 @@ fn program(world: &W) -> Result<bool> {
     const LEN: usize = 700;
     const TIMES: u64 = 9;
     let k = Kernels::load(world)?;
-    world.gather("loaded", Vec::new())?;
+    world.all_gather("loaded", Vec::new())?;
     let plan = Plan::new(&k, world, LEN);
     stream!(let s = world.named_stream("s")?);
     stream!(let t = world.named_stream("t")?);

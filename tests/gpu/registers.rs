@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cudarc::driver::{CudaContext, sys};
-use tidegate::prelude::*;
+use tidegate::cuda::prelude::*;
 use tidegate_hal::device::Device as _;
 use tidegate_hal::memory::Ptr;
 use tidegate_hal::nic::Register;

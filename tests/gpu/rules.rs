@@ -19,11 +19,11 @@ use cudarc::driver::{
     CudaContext, CudaModule, DevicePtr as _, LaunchConfig, PushKernelArg as _, result,
 };
 use cudarc::nvrtc::Ptx;
+use tidegate::cuda::Cuda;
 use tidegate::cuda::gpu::{COPY_ENGINE_FROM, GATES, QUEUES, SHARE, WAITING_STREAMS};
+use tidegate::cuda::prelude::*;
 use tidegate::kernel::Module;
 use tidegate::launch::{Job, Output};
-use tidegate::prelude::*;
-use tidegate::{Buffers, Cuda, Error};
 
 use super::common::{Kernels, O, S, W, ranks};
 use super::{early, mps, registers};
@@ -437,7 +437,7 @@ fn to_and_fro() {
         if turn == 5 {
             // Both are there, and everything has been made that is made once.
             s.synchronize().unwrap();
-            world.gather("begin", Vec::new()).unwrap();
+            world.all_gather("begin", Vec::new()).unwrap();
             begin = Instant::now();
         }
         let exposed = inbox.post(&s).unwrap();
@@ -457,7 +457,7 @@ fn to_and_fro() {
     if rank == 0 {
         say(&format!("took {}", begin.elapsed().as_micros()));
     }
-    world.gather("end", Vec::new()).unwrap();
+    world.all_gather("end", Vec::new()).unwrap();
     drop((inbox, outbox));
 }
 
@@ -565,10 +565,10 @@ fn not_exposed(world: &W, k: &Kernels) {
         let mut x = Region::<u64, _>::zeroed(world, 8).unwrap().on(&t).unwrap();
         t.launch(k.tick.threads(1, 32), (&mut x,)).unwrap();
         x.into_host(&t).unwrap();
-        world.gather("given up", Vec::new()).unwrap();
+        world.all_gather("given up", Vec::new()).unwrap();
         say("went on");
     } else {
-        world.gather("given up", Vec::new()).unwrap();
+        world.all_gather("given up", Vec::new()).unwrap();
         // No wait has failed here: what is read counts, and must be what was there.
         let mut seen = Region::<u64, _>::zeroed(world, LEN)
             .unwrap()

@@ -9,7 +9,7 @@ use std::io::Write as _;
 
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestCaseError;
-use tidegate::Cuda;
+use tidegate::cuda::Cuda;
 
 use crate::schedules::bag::Adjust;
 use crate::schedules::census::{ALL, Census};

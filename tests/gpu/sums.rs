@@ -1,8 +1,7 @@
 //! Sums: the same bits as on the host, and no byte of what lies beside them.
 
 use super::common::ranks;
-use tidegate::prelude::*;
-use tidegate::{AllReduce, Cuda};
+use tidegate::cuda::prelude::*;
 
 /// Pairs of which the sum, or one of both, is subnormal.
 const PAIRS: [(f32, f32); 4] = [
@@ -48,7 +47,7 @@ fn subnormal_numbers_are_kept() {
         assert_eq!(bits(&atomic), expected, "atomic");
 
         // All ranks, in their order.
-        let mut sums = AllReduce::<f32, Cuda>::open(&s, "sums", 4).unwrap();
+        let mut sums = AllReduce::<f32>::open(&s, "sums", 4).unwrap();
         let mut mine = on(if rank == 0 { &ones } else { &twos });
         sums.reduce(&s, &mut mine, Op::Sum).unwrap();
         let mut reduced = [0.0; 4];

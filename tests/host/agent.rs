@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tidegate::prelude::*;
+use tidegate::host::prelude::*;
 use tidegate::{Route, WorldOptions};
 use tidegate_fabric::wire::libfabric::{Choice, FabricWire};
 use tidegate_fabric::{ENVIRONMENT, Fabric, Options};

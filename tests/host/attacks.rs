@@ -6,9 +6,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use tidegate::prelude::*;
+use tidegate::host::prelude::*;
 use tidegate::window::Tested;
-use tidegate::{Buffers, Error};
 
 fn alone(program: impl Fn(World) -> Result<()> + Sync) {
     World::local(1, program).remove(0).unwrap();

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
-use tidegate::prelude::*;
-use tidegate::{AllReduce, Barrier, IndexSet};
+use tidegate::IndexSet;
+use tidegate::host::prelude::*;
 
 const LEN: usize = 16;
 

@@ -4,8 +4,7 @@ use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use tidegate::error::Cause;
-use tidegate::prelude::*;
-use tidegate::{Buffers, Error};
+use tidegate::host::prelude::*;
 
 /// A window from the rank before to the rank after, on a line of ranks.
 fn link<'s>(s: &Stream<'s>) -> Result<(Inbox<'s, u64>, Outbox<'s, u64>)> {

@@ -1,8 +1,8 @@
 //! Puts whose elements are counted on the stream: as many come as a kernel has said, in recordings too, and nothing
 //! behind them is touched where the stream itself puts.
 
-use tidegate::prelude::*;
-use tidegate::{Buffers, Chunks, Error, Route, WorldOptions};
+use tidegate::host::prelude::*;
+use tidegate::{Chunks, Route, WorldOptions};
 use tidegate_loopback::Loopback;
 
 /// What the message of an epoch is made of, at one end of it.

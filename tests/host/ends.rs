@@ -1,7 +1,9 @@
 //! Windows that come to the end of their counters: as if they had had nearly all epochs that these hold.
 
-use tidegate::prelude::*;
-use tidegate::{Barrier, Buffers, Error, Group, Host, try_exchange};
+use tidegate::generic::{Barrier, Region};
+use tidegate::host::Host;
+use tidegate::host::prelude::*;
+use tidegate::try_exchange;
 
 /// The most epochs of a window.
 const MOST: u64 = (1 << 36) - (1 << 20);
@@ -50,7 +52,7 @@ fn turn<'s>(s: &Stream<'s>, (inbox, outbox): Halves<'s>, number: u64) -> Result<
 #[test]
 fn all_ranks_refuse_the_same_epoch() {
     for buffers in [Buffers::Single, Buffers::Double] {
-        World::<Host>::local(2, |world| {
+        World::local(2, |world| {
             stream!(let s = world.stream().unwrap());
             let mut halves = pair(&world, buffers, 5).open(&s).unwrap();
             for number in 0..5 {
@@ -87,7 +89,7 @@ fn all_ranks_refuse_the_same_epoch() {
 /// A recording has as many epochs each time; what would be too many of them is refused whole.
 #[test]
 fn replays_count() {
-    World::<Host>::local(2, |world| {
+    World::local(2, |world| {
         stream!(let s = world.stream().unwrap());
         let halves = pair(&world, Buffers::Double, 9).open(&s).unwrap();
         let halves = turn(&s, halves, 1).unwrap();
@@ -131,7 +133,7 @@ fn replays_count() {
 /// that rank 0 has dropped it.
 #[test]
 fn a_dropped_group_of_which_one_member_is_at_its_end_revokes() {
-    World::<Host>::local(3, |world| {
+    World::local(3, |world| {
         stream!(let s = world.stream().unwrap());
         let mut window = SlotWindow::<u64>::new("last").after_epochs(MOST - 1);
         if world.rank() != 0 {

@@ -1,8 +1,7 @@
 //! Exposure epochs whole: post and wait in one, beside the other ways to expose, and refused.
 
-use tidegate::prelude::*;
+use tidegate::host::prelude::*;
 use tidegate::window::Tested;
-use tidegate::{Buffers, Error};
 
 /// A window of one number, from each of these ranks to each of those.
 fn window(from: &[usize], to: &[usize]) -> SlotWindow<u64> {

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tidegate::prelude::*;
-use tidegate::{Buffers, Chunks, Error, Route, WorldOptions};
+use tidegate::host::prelude::*;
+use tidegate::{Chunks, Route, WorldOptions};
 use tidegate_fabric::wire::libfabric::{Choice, FabricWire};
 use tidegate_fabric::wire::memory::{Faults, Net};
 use tidegate_fabric::{Fabric, Options};
@@ -354,8 +354,8 @@ fn a_put_to_a_window_that_was_dropped_touches_nothing_else() {
                 window.slot_from(0, 0, 16);
                 drop(window.open(&s).unwrap());
                 s.synchronize().unwrap();
-                world.gather("dropped", Vec::new()).unwrap();
-                world.gather("put", Vec::new()).unwrap();
+                world.all_gather("dropped", Vec::new()).unwrap();
+                world.all_gather("put", Vec::new()).unwrap();
                 return;
             }
             let to = window.slot_to(1, 0);
@@ -364,14 +364,14 @@ fn a_put_to_a_window_that_was_dropped_touches_nothing_else() {
                 .unwrap()
                 .on(&s)
                 .unwrap();
-            world.gather("dropped", Vec::new()).unwrap();
+            world.all_gather("dropped", Vec::new()).unwrap();
             let mut epoch = outbox.start();
             epoch.put(&x, to).unwrap();
             drop(epoch.complete(&s).unwrap());
             // Behind the NIC.
             s.launch(|x: &mut [u64]| x.fill(0), &mut x).unwrap();
             s.synchronize().unwrap();
-            world.gather("put", Vec::new()).unwrap();
+            world.all_gather("put", Vec::new()).unwrap();
         },
     );
 }
@@ -388,7 +388,7 @@ fn memory_of_windows_that_are_gone_goes() {
             |rank| nic(&net, rank, &options).route(route.clone()),
             |world: World| {
                 let before = net.registered();
-                world.gather("before", Vec::new()).unwrap();
+                world.all_gather("before", Vec::new()).unwrap();
                 stream!(let s = world.stream().unwrap());
                 // It is never written, so nobody asks when the NIC has read it.
                 let src = Region::<u64, _>::zeroed(&world, 9).unwrap();
@@ -423,7 +423,7 @@ fn memory_of_windows_that_are_gone_goes() {
                         );
                         std::thread::sleep(Duration::from_millis(1));
                     }
-                    world.gather("it has", Vec::new()).unwrap();
+                    world.all_gather("it has", Vec::new()).unwrap();
                 };
                 // The source knows what may still read it: the last windows, at most.
                 comes_to(3 * WINDOWS / 4);
@@ -459,8 +459,8 @@ fn memory_that_a_failed_stream_has_exposed_stays() {
                 };
                 let error = run().unwrap_err().to_string();
                 assert!(error.contains("on purpose"), "{error}");
-                world.gather("dropped", Vec::new()).unwrap();
-                world.gather("put", Vec::new()).unwrap();
+                world.all_gather("dropped", Vec::new()).unwrap();
+                world.all_gather("put", Vec::new()).unwrap();
                 return;
             }
             stream!(let s = world.stream().unwrap());
@@ -468,14 +468,14 @@ fn memory_that_a_failed_stream_has_exposed_stays() {
             let (_inbox, outbox) = window.open(&s).unwrap();
             let x = Region::from_slice(&world, &[7u64; 16]).unwrap();
             let x = x.on(&s).unwrap();
-            world.gather("dropped", Vec::new()).unwrap();
+            world.all_gather("dropped", Vec::new()).unwrap();
             std::thread::sleep(Duration::from_millis(100));
             let mut epoch = outbox.start();
             epoch.put(&x, to).unwrap();
             drop(epoch.complete(&s).unwrap());
             // Not before the NIC has sent it.
             x.into_host(&s).unwrap();
-            world.gather("put", Vec::new()).unwrap();
+            world.all_gather("put", Vec::new()).unwrap();
         },
     );
 }

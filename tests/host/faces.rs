@@ -1,7 +1,7 @@
 //! Every variant of Faces gives the right result on every rank, whatever the grid, the size, and whether compute is on;
 //! and a wrong result is seen. Ranks are threads here.
 
-use tidegate::World;
+use tidegate::host::World;
 use tidegate_bench::faces::driver;
 use tidegate_bench::faces::layout::Direction;
 use tidegate_bench::faces::params::{Counts, Grid, Init, Params, Size, Variant};

@@ -4,8 +4,8 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use tidegate::prelude::*;
-use tidegate::{Buffers, Error, Route, WorldOptions};
+use tidegate::host::prelude::*;
+use tidegate::{Route, WorldOptions};
 use tidegate_fabric::wire::libfabric::{Choice, FabricWire, OpenError};
 use tidegate_fabric::{Fabric, Options};
 

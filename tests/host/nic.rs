@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use tidegate::prelude::*;
-use tidegate::{Buffers, Route, WorldOptions};
+use tidegate::host::prelude::*;
+use tidegate::{Route, WorldOptions};
 use tidegate_loopback::{Loopback, Options};
 
 use crate::common::{ring, signals};

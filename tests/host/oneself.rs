@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use tidegate::error::{Awaited, Cause};
-use tidegate::prelude::*;
-use tidegate::{Buffers, Error, Rejected, try_exchange};
+use tidegate::host::prelude::*;
+use tidegate::{Rejected, try_exchange};
 
 /// A job of one rank.
 fn alone(program: impl Fn(&World) -> Result<()> + Sync) {

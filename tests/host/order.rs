@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use tidegate::host::prelude::*;
 use tidegate::launch::{Job, Output};
-use tidegate::prelude::*;
-use tidegate::{Buffers, Route, WorldOptions};
+use tidegate::{Route, WorldOptions};
 use tidegate_fabric::wire::libfabric::{Choice, FabricWire};
 use tidegate_fabric::wire::memory::{Faults, Net};
 use tidegate_fabric::wire::{Event, Limits, Op, Posted, Wire};
@@ -326,7 +326,7 @@ fn role_of_a_rank() {
         return;
     };
     let nic = Fabric::over(open(&provider), Options::default());
-    let world: World = World::init_with(WorldOptions::new().nic(nic).route(Route::Nic)).unwrap();
+    let world = World::init_with(WorldOptions::new().nic(nic).route(Route::Nic)).unwrap();
     for shape in SHAPES {
         for buffers in BUFFERS {
             assert_eq!(

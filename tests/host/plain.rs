@@ -7,9 +7,8 @@ use std::time::Duration;
 
 use tidegate::error::Cause;
 use tidegate::hal::device::DeviceError;
-use tidegate::prelude::*;
+use tidegate::host::prelude::*;
 use tidegate::window::Tested;
-use tidegate::{Buffers, Error, Group};
 
 type Halves<'s> = (Inbox<'s, u64>, Outbox<'s, u64>);
 
@@ -209,14 +208,14 @@ fn what_is_given_back_in_another_place() {
 #[test]
 fn a_stream_of_another_world() {
     is_told(false, |s, (inbox, _outbox)| {
-        let world: World = World::init().unwrap();
+        let world = World::init().unwrap();
         stream!(let other = world.stream().unwrap());
         failed(s.hand_off(inbox, &other), |error| {
             error.to_string().contains("different worlds")
         })
     });
     is_told(false, |s, (inbox, _outbox)| {
-        let world: World = World::init().unwrap();
+        let world = World::init().unwrap();
         stream!(let mut other = world.stream().unwrap());
         let captured = s.capture_with(&mut other, (inbox, ()), |_, _, lent| Ok(lent));
         failed(captured, |error| {

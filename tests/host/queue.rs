@@ -4,8 +4,8 @@
 use std::sync::{Arc, Mutex, mpsc};
 
 use tidegate::hal::device::DeviceError;
-use tidegate::prelude::*;
-use tidegate::{AllReduce, Buffers, Error, try_exchange};
+use tidegate::host::prelude::*;
+use tidegate::try_exchange;
 
 /// Rounds of a program that does not wait for them.
 const ITEMS: u64 = 5_000;

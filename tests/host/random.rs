@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{TestCaseError, TestRunner};
-use tidegate::{Host, Throttle};
+use tidegate::Throttle;
+use tidegate::host::Host;
 
 use crate::schedules::bag::{Adjust, ByNic};
 use crate::schedules::census::{ALL, Census};

@@ -1,6 +1,6 @@
 //! The ring, with ranks as threads.
 
-use tidegate::prelude::*;
+use tidegate::host::prelude::*;
 
 use crate::common::ring;
 

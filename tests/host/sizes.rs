@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
-use tidegate::prelude::*;
-use tidegate::{Error, IndexSet, Route, WorldOptions};
+use tidegate::host::prelude::*;
+use tidegate::{IndexSet, Route, WorldOptions};
 use tidegate_loopback::Loopback;
 
 fn alone(program: impl Fn(World) -> Result<()> + Sync) {
@@ -265,7 +265,7 @@ fn no_duration_or_name_is_too_long() {
             (inbox, _) = exchange(&s, inbox, epoch)?;
             assert_eq!(inbox.read(&s)?.slot(from), [7]);
             Barrier::open(&s, name)?.enqueue(&s)?;
-            world.gather(name, Vec::new())?;
+            world.all_gather(name, Vec::new())?;
             s.synchronize()?;
         }
         world.report_waits_after(Duration::from_secs(60));

@@ -3,8 +3,8 @@
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use tidegate::prelude::*;
-use tidegate::{Buffers, Route, Throttle, WorldOptions};
+use tidegate::host::prelude::*;
+use tidegate::{Route, Throttle, WorldOptions};
 use tidegate_bench::faces::driver;
 use tidegate_bench::faces::params::{Counts, Grid, Init, Params, Size, Variant};
 use tidegate_bench::faces::variants::Setup;

@@ -1,7 +1,7 @@
 //! The triggered engine over sockets: the one provider without hardware that has deferred works.
 
-use tidegate::prelude::*;
-use tidegate::{Buffers, Route, WorldOptions};
+use tidegate::host::prelude::*;
+use tidegate::{Route, WorldOptions};
 use tidegate_fabric::wire::chain::Signals;
 use tidegate_fabric::wire::libfabric::{Choice, EngineChoice, FabricWire};
 use tidegate_fabric::{Fabric, Options};

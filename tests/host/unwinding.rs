@@ -5,8 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, mpsc};
 use std::time::Duration;
 
-use tidegate::Buffers;
-use tidegate::prelude::*;
+use tidegate::host::prelude::*;
 
 fn halves<'s>(s: &Stream<'s>, peer: usize) -> Result<(Inbox<'s, u64>, Outbox<'s, u64>)> {
     let mut window = SlotWindow::new("w").buffers(Buffers::Single);
@@ -118,7 +117,7 @@ fn ends(world: &World, begun: impl FnOnce()) -> [String; 2] {
     begun();
     let waited = exposed.and_then(|exposed| exposed.wait(&s));
     let waited = waited.and_then(|_inbox| s.synchronize()).unwrap_err();
-    let gathered = world.gather("all", Vec::new()).unwrap_err();
+    let gathered = world.all_gather("all", Vec::new()).unwrap_err();
     [waited.to_string(), gathered.to_string()]
 }
 

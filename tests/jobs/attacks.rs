@@ -7,9 +7,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use fork::Fork;
+use tidegate::host::prelude::*;
 use tidegate::launch::Outcome;
-use tidegate::prelude::*;
-use tidegate::{Buffers, Error};
 
 use crate::processes::{self, FAILED, LONG, assert_success, error, lines};
 
@@ -170,7 +169,7 @@ fn panic_beside(world: World) -> Result<()> {
     let inbox = exposed.wait(&s)?;
     s.synchronize()?;
     drop((inbox, outbox));
-    world.gather("after", Vec::new()).map(drop)
+    world.all_gather("after", Vec::new()).map(drop)
 }
 
 #[test]
@@ -200,7 +199,7 @@ fn back(world: World) -> Result<()> {
         drop(pair(&s, [1, 2])?);
     }
     drop(world);
-    let refused = World::<tidegate::Host>::init().map(drop);
+    let refused = World::init().map(drop);
     println!("refused: {}", refused.unwrap_err());
     Ok(())
 }
@@ -302,7 +301,7 @@ fn wait_for_the_other(world: &World) -> Result<()> {
         return Ok(());
     }
     stream!(let s = world.stream()?);
-    let all = world.gather("never", Vec::new());
+    let all = world.all_gather("never", Vec::new());
     drop(s);
     all.map(drop)
 }
@@ -424,7 +423,7 @@ struct Gathers(World);
 
 impl Drop for Gathers {
     fn drop(&mut self) {
-        let gathered = self.0.gather("unwinding", Vec::new());
+        let gathered = self.0.all_gather("unwinding", Vec::new());
         println!("gathered: {}", gathered.is_ok());
     }
 }
@@ -437,8 +436,8 @@ fn gathers_while_it_unwinds(world: World) -> Result<()> {
         let _s = &s;
         panic!("on purpose");
     }
-    world.gather("unwinding", Vec::new())?;
-    world.gather("after", Vec::new()).map(drop)
+    world.all_gather("unwinding", Vec::new())?;
+    world.all_gather("after", Vec::new()).map(drop)
 }
 
 #[test]
@@ -461,7 +460,7 @@ fn two_inits(world: World) -> Result<()> {
         joined.fetch_add(usize::from(counted), Ordering::SeqCst);
         begun.wait();
         match world {
-            Ok(world) => world.gather("in", Vec::new()).map(drop),
+            Ok(world) => world.all_gather("in", Vec::new()).map(drop),
             Err(error) => {
                 println!("refused: {error}");
                 Ok(())
@@ -538,7 +537,7 @@ fn a_step_forks_while_it_is_recorded() {
 fn in_call(world: World, call: &str) -> Result<()> {
     soon(&world);
     if world.rank() == 0 {
-        return world.gather("after", Vec::new()).map(drop);
+        return world.all_gather("after", Vec::new()).map(drop);
     }
     let seen = world.clone();
     let until_reported = move |_: &mut [u64]| {
@@ -562,7 +561,7 @@ fn in_call(world: World, call: &str) -> Result<()> {
             _ => {}
         }
     }
-    world.gather("after", Vec::new()).map(drop)
+    world.all_gather("after", Vec::new()).map(drop)
 }
 
 fn stream_options(call: &str) -> tidegate::StreamOptions {
@@ -602,7 +601,7 @@ fn crossed(world: World) -> Result<()> {
         std::process::exit(0)
     });
     if world.rank() == 0 {
-        return world.gather("never", Vec::new()).map(drop);
+        return world.all_gather("never", Vec::new()).map(drop);
     }
     let _inbox = inbox.post(&s)?.wait(&s)?;
     s.synchronize()

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use tidegate::Cuda;
+use tidegate::cuda::Cuda;
 use tidegate::launch::{Job, Output};
 
 fn program(name: &str) -> PathBuf {

@@ -12,9 +12,9 @@ use std::time::Duration;
 
 use fork::Fork;
 use rustix::process::{Signal, WaitStatus, getppid, kill_process};
+use tidegate::host::prelude::*;
 use tidegate::launch::Job;
-use tidegate::prelude::*;
-use tidegate::{Barrier, Error, Route, WorldOptions};
+use tidegate::{Route, WorldOptions};
 use tidegate_loopback::Loopback;
 
 use crate::common::child::ended;
@@ -256,7 +256,7 @@ fn every_entry(world: &World) -> Result<()> {
     let handed = Region::<u64, _>::zeroed(world, 1)?.on(&s)?;
     let came = Region::<u64, _>::zeroed(world, 1)?.on(&s)?;
     assert_well(in_child(move || {
-        is_forked(world.gather("x", Vec::new()));
+        is_forked(world.all_gather("x", Vec::new()));
         is_forked(world.stream());
         is_forked(RangeWindow::<u64>::new("new", 4).open(&s));
         is_forked(Barrier::open(&s, "new"));
@@ -277,7 +277,7 @@ fn every_entry(world: &World) -> Result<()> {
         world.report_waits_after(LONG);
         assert!(world.nic_room(1, LONG));
     }));
-    world.gather("after", Vec::new()).map(drop)
+    world.all_gather("after", Vec::new()).map(drop)
 }
 
 /// A future that has begun in the parent ends in the child, too.
@@ -407,7 +407,7 @@ fn while_threads_are_at_work(world: &World) -> Result<()> {
         let held = Mutex::new(Some(RangeWindow::<u64>::new("held", 4).open(&s).unwrap()));
         for _ in 0..200 {
             let status = in_child(|| {
-                is_forked(world.gather("x", Vec::new()));
+                is_forked(world.all_gather("x", Vec::new()));
                 is_forked(s.synchronize());
                 is_forked(world.stream());
                 drop(held.lock().unwrap().take());
@@ -434,7 +434,7 @@ fn a_rank_that_is_a_thread() -> Result<()> {
         let x = Region::from_slice(&world, &[7u64]).unwrap().on(&s).unwrap();
         if world.rank() == 1 {
             assert_well(in_child(|| {
-                is_forked(world.gather("x", Vec::new()));
+                is_forked(world.all_gather("x", Vec::new()));
                 is_forked(inbox.read(&s).map(drop));
                 is_forked(s.synchronize());
             }));
@@ -466,10 +466,10 @@ fn a_rank_that_is_a_thread() -> Result<()> {
 /// The child is no rank of the job, whatever stands in its environment.
 fn joins_again(world: &World) -> Result<()> {
     assert_well(in_child(|| {
-        let refused = World::<tidegate::Host>::init().map(drop);
+        let refused = World::init().map(drop);
         println!("refused: {}", refused.unwrap_err());
     }));
-    world.gather("after", Vec::new()).map(drop)
+    world.all_gather("after", Vec::new()).map(drop)
 }
 
 /// A child of a launcher does not end its job.
@@ -499,11 +499,11 @@ fn grandchild(world: &World) -> Result<()> {
     assert_well(in_child(|| {
         assert_well(in_child(|| {
             is_forked(inbox.host_mut(&s).map(drop));
-            is_forked(world.gather("x", Vec::new()));
+            is_forked(world.all_gather("x", Vec::new()));
         }));
     }));
     drop(outbox);
-    world.gather("after", Vec::new()).map(drop)
+    world.all_gather("after", Vec::new()).map(drop)
 }
 
 /// A child may have ranks of its own that are threads; and what is theirs is not its parent's.

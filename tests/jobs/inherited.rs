@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio, exit};
 
-use tidegate::prelude::*;
+use tidegate::host::prelude::*;
 
 use crate::processes;
 
@@ -159,7 +159,7 @@ fn attacks(world: &World) -> Result<()> {
         attack("a connection of its own", &by_pmi, Stdio::null());
         assert_listens(&listener);
     }
-    world.gather("the end", Vec::new()).map(drop)
+    world.all_gather("the end", Vec::new()).map(drop)
 }
 
 #[test]

@@ -4,9 +4,8 @@
 use std::os::unix::process::ExitStatusExt;
 use std::time::{Duration, Instant};
 
+use tidegate::host::prelude::*;
 use tidegate::launch::{Outcome, RankOutcome, Signal};
-use tidegate::prelude::*;
-use tidegate::{Buffers, Error};
 
 use crate::processes::{self, LONG, assert_success, error, lines, longest_survival, ready};
 use crate::ring;
@@ -142,7 +141,7 @@ fn panics_early(world: &World, with_a_stream: bool) -> Result<()> {
         panic!("rank 1 panics on purpose");
     }
     assert_ne!(world.rank(), 1, "rank 1 panics on purpose");
-    world.gather("x", Vec::new()).map(drop)
+    world.all_gather("x", Vec::new()).map(drop)
 }
 
 #[test]
@@ -161,7 +160,7 @@ fn a_rank_that_panics_before_anything_is_open_has_not_left() {
 
 /// Rank 0's program fails at once; rank 1 computes until rank 0's process has ended, which must not wait for that.
 fn fails_alone(world: &World) -> Result<()> {
-    let pids = world.gather("processes", std::process::id().to_le_bytes().to_vec())?;
+    let pids = world.all_gather("processes", std::process::id().to_le_bytes().to_vec())?;
     if world.rank() == 0 {
         return Err(Error::Invalid("a mistake of rank 0 alone".into()));
     }
@@ -395,7 +394,7 @@ fn cycle(world: &World) -> Result<()> {
     let report = wait_for_report(world, |report| report.contains("cycle: rank"));
     println!("report: {}", report.replace('\n', "; "));
     // Both have seen it: now one lets go.
-    world.gather("seen", Vec::new())?;
+    world.all_gather("seen", Vec::new())?;
     if world.rank() == 0 {
         drop(exposed);
         s.synchronize()?;
@@ -445,7 +444,7 @@ fn late(world: &World) -> Result<()> {
     }
     s.synchronize()?;
     // Only now, and until all have read it: whatever else the machine holds up is not to be reported.
-    world.gather("through", Vec::new())?;
+    world.all_gather("through", Vec::new())?;
     world.report_waits_after(Duration::from_millis(200));
     if world.rank() != 1 {
         for _ in 0..3 {
@@ -455,7 +454,7 @@ fn late(world: &World) -> Result<()> {
     // Until the others have complained.
     let report = wait_for_report(world, |report| report.contains("rank 1: nothing"));
     println!("report: {}", report.replace('\n', "; "));
-    world.gather("read", Vec::new())?;
+    world.all_gather("read", Vec::new())?;
     if world.rank() == 1 {
         for _ in 0..3 {
             ring = ring::step(&s, ring)?;
@@ -503,7 +502,7 @@ fn collective_mismatch(world: &World) -> Result<()> {
     if world.rank() == 1 {
         SlotWindow::<u32>::new("mine").open(&s).map(|_| ())
     } else {
-        world.gather("ours", Vec::new())?;
+        world.all_gather("ours", Vec::new())?;
         Ok(())
     }
 }

@@ -4,8 +4,8 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
+use tidegate::host::prelude::*;
 use tidegate::launch::{Job, Signal};
-use tidegate::prelude::*;
 
 use crate::processes::{self, FAILED, take_flag};
 

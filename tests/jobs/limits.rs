@@ -5,9 +5,8 @@ use std::fs::File;
 
 use memmap2::{Mmap, MmapMut};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tidegate::host::prelude::*;
 use tidegate::launch::Outcome;
-use tidegate::prelude::*;
-use tidegate::{Barrier, Error};
 
 use crate::processes::{self, assert_success};
 
@@ -82,7 +81,7 @@ fn descriptors(world: &World, victim: usize) -> Result<()> {
                 "RLIMIT_NOFILE",
             );
             is_short(Barrier::open(&s, "barrier"), victim, "RLIMIT_NOFILE");
-            let said = world.gather("still", vec![turn])?;
+            let said = world.all_gather("still", vec![turn])?;
             assert!(said.iter().all(|said| *said == [turn]));
         }
     }

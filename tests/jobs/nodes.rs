@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use tidegate::WorldOptions;
+use tidegate::host::prelude::*;
 use tidegate::launch::{Job, Nodes, Outcome, Output, Running, Signal};
-use tidegate::prelude::*;
-use tidegate::{Buffers, Error, WorldOptions};
 use tidegate_fabric::wire::libfabric::{Choice, EngineChoice, FabricWire};
 use tidegate_fabric::{ENVIRONMENT, Fabric, Options};
 use tidegate_testbed::Bed;

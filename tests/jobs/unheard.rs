@@ -6,9 +6,8 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tidegate::Error;
 use tidegate::error::Cause;
-use tidegate::prelude::*;
+use tidegate::host::prelude::*;
 
 use crate::common::panics::Panics;
 

@@ -11,9 +11,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use tidegate::Error;
+use tidegate::host::prelude::*;
 use tidegate::launch::{Job, Outcome, Output, RankOutcome, Running, Signal};
-use tidegate::prelude::*;
 
 /// The exit code of a rank that got an error of the library.
 pub(crate) const FAILED: i32 = 3;

@@ -1,7 +1,7 @@
 //! The ring of `examples/ring.rs`, a little smaller, as a role for ranks that are processes.
 #![allow(dead_code, reason = "each test program uses a part")]
 
-use tidegate::prelude::*;
+use tidegate::host::prelude::*;
 
 #[derive(Carry)]
 pub(crate) struct Ring<'s> {

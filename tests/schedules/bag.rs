@@ -3,10 +3,10 @@
 //! A brand is a type, so what is where cannot be a field: there is a bag a stream, and handing off moves things from bag to bag.
 
 use tidegate::capture::Visitor;
+use tidegate::generic::{Exposed, Inbox, Layout, On, Outbox, Region, Stream};
 use tidegate::hal::device::{Device, HostAccess};
-use tidegate::prelude::*;
+use tidegate::host::prelude::*;
 use tidegate::window::{Discipline, Memory, MemoryMut};
-use tidegate::{Atomic, ByRange, BySlot};
 
 use super::device::Bench;
 use super::job::{Job, Kind, Res, Win};
@@ -31,9 +31,9 @@ pub(crate) struct Pixel {
 }
 
 pub(crate) type Halves<'s, T, K, D> = (
-    Vec<Option<Inbox<'s, T, K, D>>>,
-    Vec<Option<Exposed<'s, T, K, D>>>,
-    Vec<Option<Outbox<'s, T, K, D>>>,
+    Vec<Option<Inbox<'s, T, D, K>>>,
+    Vec<Option<Exposed<'s, T, D, K>>>,
+    Vec<Option<Outbox<'s, T, D, K>>>,
 );
 pub(crate) type Shelf<'s, T, D> = (
     Vec<Option<Region<T, On<'s, D>>>>,
@@ -130,7 +130,6 @@ pub(crate) use with_ty;
 macro_rules! with_kind {
     ($win:expr, $T:ident, $K:ident => $body:expr) => {{
         use $crate::schedules::job::Kind;
-        use tidegate::{Atomic, ByRange, BySlot};
         with_ty!($win.ty, $T => match $win.kind {
             Kind::Slots { .. } => {
                 type $K = BySlot;
@@ -158,7 +157,7 @@ pub(crate) trait Keep: Discipline + Sized {
     /// What the host sees: the slots, or the memory as one, which it changes after it has looked at it.
     fn see<'s, T: Elem, D: Bench>(
         kernels: &D::Kernels,
-        inbox: &mut Inbox<'s, T, Self, D>,
+        inbox: &mut Inbox<'s, T, D, Self>,
         stream: &Stream<'s, D>,
         win: &Win,
         change: impl FnOnce(&mut [T]),
@@ -178,7 +177,7 @@ impl Keep for BySlot {
 
     fn see<'s, T: Elem, D: Bench>(
         kernels: &D::Kernels,
-        inbox: &mut Inbox<'s, T, Self, D>,
+        inbox: &mut Inbox<'s, T, D, Self>,
         stream: &Stream<'s, D>,
         win: &Win,
         _: impl FnOnce(&mut [T]),
@@ -196,13 +195,13 @@ impl Keep for BySlot {
     reason = "a device needs the views, or the access in place: not all test programs have both"
 )]
 pub(crate) trait Flat: Keep {
-    fn memory<'b, 's, T: Elem, D: Device>(inbox: &'b Inbox<'s, T, Self, D>)
+    fn memory<'b, 's, T: Elem, D: Device>(inbox: &'b Inbox<'s, T, D, Self>)
     -> Memory<'b, 's, T, D>;
     fn memory_mut<'b, 's, T: Elem, D: Device>(
-        inbox: &'b mut Inbox<'s, T, Self, D>,
+        inbox: &'b mut Inbox<'s, T, D, Self>,
     ) -> MemoryMut<'b, 's, T, D>;
     fn host_mut<'b, 's, T: Elem, D: HostAccess>(
-        inbox: &'b mut Inbox<'s, T, Self, D>,
+        inbox: &'b mut Inbox<'s, T, D, Self>,
         stream: &Stream<'s, D>,
     ) -> Result<&'b mut [T]>;
 }
@@ -218,7 +217,7 @@ macro_rules! flat {
 
             fn see<'s, T: Elem, D: Bench>(
                 kernels: &D::Kernels,
-                inbox: &mut Inbox<'s, T, Self, D>,
+                inbox: &mut Inbox<'s, T, D, Self>,
                 stream: &Stream<'s, D>,
                 win: &Win,
                 change: impl FnOnce(&mut [T]),
@@ -233,17 +232,17 @@ macro_rules! flat {
 
         impl Flat for $kind {
             fn memory<'b, 's, T: Elem, D: Device>(
-                inbox: &'b Inbox<'s, T, Self, D>,
+                inbox: &'b Inbox<'s, T, D, Self>,
             ) -> Memory<'b, 's, T, D> {
                 inbox.memory()
             }
             fn memory_mut<'b, 's, T: Elem, D: Device>(
-                inbox: &'b mut Inbox<'s, T, Self, D>,
+                inbox: &'b mut Inbox<'s, T, D, Self>,
             ) -> MemoryMut<'b, 's, T, D> {
                 inbox.memory_mut()
             }
             fn host_mut<'b, 's, T: Elem, D: HostAccess>(
-                inbox: &'b mut Inbox<'s, T, Self, D>,
+                inbox: &'b mut Inbox<'s, T, D, Self>,
                 stream: &Stream<'s, D>,
             ) -> Result<&'b mut [T]> {
                 inbox.host_mut(stream)

@@ -18,10 +18,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
+use tidegate::generic::{Inbox, On, OnHost, Part, Region, Stream, World};
+use tidegate::host::prelude::*;
 use tidegate::kernel::{Argument, Exclusive, Function, Module, Shared};
-use tidegate::prelude::*;
 use tidegate::window::InboxView;
-use tidegate::{BySlot, CellsMut, Cuda, OnHost};
+use tidegate::{CellsMut, cuda::Cuda};
 
 use crate::schedules::bag::{Elem, Flat, Pixel};
 use crate::schedules::device::Bench;
@@ -120,7 +121,7 @@ impl Bench for Cuda {
                 }
             }
         };
-        world.gather("kernels are loaded", Vec::new())?;
+        world.all_gather("kernels are loaded", Vec::new())?;
         Ok(kernels)
     }
 
@@ -215,7 +216,7 @@ impl Bench for Cuda {
     fn slots<'s, T: Elem>(
         kernels: &Self::Kernels,
         s: &Stream<'s, Self>,
-        inbox: &mut Inbox<'s, T, BySlot, Self>,
+        inbox: &mut Inbox<'s, T, Self, BySlot>,
         lens: &[usize],
     ) -> Result<Vec<Vec<T>>> {
         let copy_slot = &kernels.of::<T>().copy_slot;
@@ -233,7 +234,7 @@ impl Bench for Cuda {
     fn memory<'s, T: Elem, K: Flat, R>(
         kernels: &Self::Kernels,
         s: &Stream<'s, Self>,
-        inbox: &mut Inbox<'s, T, K, Self>,
+        inbox: &mut Inbox<'s, T, Self, K>,
         len: usize,
         look: impl FnOnce(&mut [T]) -> R,
     ) -> Result<R> {

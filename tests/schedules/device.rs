@@ -14,11 +14,13 @@
 
 use std::ops::Range;
 
+use tidegate::CellsMut;
+use tidegate::generic::{Inbox, On, OnHost, Part, Region, Stream, World};
 use tidegate::hal::device::Device;
+use tidegate::host::Host;
+use tidegate::host::prelude::*;
 use tidegate::kernel::{Argument, Exclusive, Shared};
-use tidegate::prelude::*;
 use tidegate::window::InboxView;
-use tidegate::{BySlot, CellsMut, Host, OnHost};
 
 use super::bag::{Elem, Flat};
 use super::value::{changed, checksum};
@@ -102,7 +104,7 @@ pub(crate) trait Bench: Device {
     fn slots<'s, T: Elem>(
         kernels: &Self::Kernels,
         s: &Stream<'s, Self>,
-        inbox: &mut Inbox<'s, T, BySlot, Self>,
+        inbox: &mut Inbox<'s, T, Self, BySlot>,
         lens: &[usize],
     ) -> Result<Vec<Vec<T>>>;
 
@@ -110,7 +112,7 @@ pub(crate) trait Bench: Device {
     fn memory<'s, T: Elem, K: Flat, R>(
         kernels: &Self::Kernels,
         s: &Stream<'s, Self>,
-        inbox: &mut Inbox<'s, T, K, Self>,
+        inbox: &mut Inbox<'s, T, Self, K>,
         len: usize,
         look: impl FnOnce(&mut [T]) -> R,
     ) -> Result<R>;
@@ -245,7 +247,7 @@ impl Bench for Host {
     fn slots<'s, T: Elem>(
         (): &(),
         s: &Stream<'s, Self>,
-        inbox: &mut Inbox<'s, T, BySlot, Self>,
+        inbox: &mut Inbox<'s, T, Self, BySlot>,
         _: &[usize],
     ) -> Result<Vec<Vec<T>>> {
         Ok(inbox.read(s)?.iter().map(<[T]>::to_vec).collect())
@@ -254,7 +256,7 @@ impl Bench for Host {
     fn memory<'s, T: Elem, K: Flat, R>(
         (): &(),
         s: &Stream<'s, Self>,
-        inbox: &mut Inbox<'s, T, K, Self>,
+        inbox: &mut Inbox<'s, T, Self, K>,
         _: usize,
         look: impl FnOnce(&mut [T]) -> R,
     ) -> Result<R> {

@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use tidegate::prelude::*;
+use tidegate::generic::{Access, Exposed, Inbox, On, Outbox, Region, Stream};
+use tidegate::host::prelude::*;
 use tidegate::window::{Dest, Source, SourceMut, Tested};
-use tidegate::{Atomic, ByRange, BySlot};
 
 use super::bag::{Bag, Elem, Groups, Keep, Layouts, put, take, with_kind, with_ty};
 use super::device::Bench;
@@ -104,9 +104,9 @@ pub(crate) fn enqueue<'s, D: Bench>(
 
 fn wait<'s, T: Elem, K: Keep, D: Bench>(
     s: &Stream<'s, D>,
-    mut exposed: Exposed<'s, T, K, D>,
+    mut exposed: Exposed<'s, T, D, K>,
     polls: u8,
-) -> Result<Inbox<'s, T, K, D>> {
+) -> Result<Inbox<'s, T, D, K>> {
     let mut left = polls;
     while left > 0 {
         exposed = match exposed.test(s)? {
@@ -167,7 +167,7 @@ pub(crate) struct Lent<'b, 's, T: Elem, D: Bench> {
 pub(crate) fn ways<T: Elem, K: Keep, D: Bench>(
     win: &Win,
     rank: usize,
-    outbox: &Outbox<'_, T, K, D>,
+    outbox: &Outbox<'_, T, D, K>,
 ) -> HashMap<usize, Out<T>> {
     match win.kind {
         Kind::Atomic { .. } => win.targets(rank).into_iter().zip(outbox.slots()).collect(),
@@ -239,7 +239,7 @@ impl<'b, 's, T: Elem, D: Bench> Lent<'b, 's, T, D> {
 pub(crate) trait Note: Keep {
     fn note<'s, 'b, T: Elem, D: Bench>(
         cx: &'b Context<'_, D>,
-        epoch: &mut Access<'s, 'b, T, Self, D>,
+        epoch: &mut Access<'s, 'b, T, D, Self>,
         lent: &mut Lent<'b, 's, T, D>,
         act: &Act,
     ) -> Result<()>;
@@ -260,7 +260,7 @@ pub(crate) fn remote<'b, T, D: Bench>(
 impl Note for BySlot {
     fn note<'s, 'b, T: Elem, D: Bench>(
         cx: &'b Context<'_, D>,
-        epoch: &mut Access<'s, 'b, T, Self, D>,
+        epoch: &mut Access<'s, 'b, T, D, Self>,
         lent: &mut Lent<'b, 's, T, D>,
         act: &Act,
     ) -> Result<()> {
@@ -271,7 +271,7 @@ impl Note for BySlot {
 impl Note for ByRange {
     fn note<'s, 'b, T: Elem, D: Bench>(
         cx: &'b Context<'_, D>,
-        epoch: &mut Access<'s, 'b, T, Self, D>,
+        epoch: &mut Access<'s, 'b, T, D, Self>,
         lent: &mut Lent<'b, 's, T, D>,
         act: &Act,
     ) -> Result<()> {
@@ -286,7 +286,7 @@ impl Note for ByRange {
 impl Note for Atomic {
     fn note<'s, 'b, T: Elem, D: Bench>(
         cx: &'b Context<'_, D>,
-        epoch: &mut Access<'s, 'b, T, Self, D>,
+        epoch: &mut Access<'s, 'b, T, D, Self>,
         lent: &mut Lent<'b, 's, T, D>,
         act: &Act,
     ) -> Result<()> {

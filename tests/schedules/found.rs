@@ -1,7 +1,7 @@
 //! What the schedules have found, each as small as it gets.
 
-use tidegate::prelude::*;
-use tidegate::{Buffers, Error, capture::PairGraph};
+use tidegate::generic::{PairGraph, Region};
+use tidegate::host::prelude::*;
 
 fn add(region: &mut [u64]) {
     region[0] += 1;
@@ -12,7 +12,7 @@ fn there_and_back<'s, 't>(
     one: &mut Stream<'s>,
     two: &mut Stream<'t>,
     region: Region<u64, On<'s>>,
-) -> Result<(PairGraph<'s, 't, tidegate::Host>, Region<u64, On<'s>>)> {
+) -> Result<(PairGraph<'s, 't, tidegate::host::Host>, Region<u64, On<'s>>)> {
     let (graph, (region, ())) = one.capture_with(two, (region, ()), |s, t, (region, ())| {
         let mut region = s.hand_off(region, t)?;
         t.launch(add, &mut region)?;

@@ -1,7 +1,8 @@
 //! A region in two parts: every `step`-th element, and the others, perhaps on another stream.
 
-use tidegate::prelude::*;
-use tidegate::{BySlot, IndexSet};
+use tidegate::IndexSet;
+use tidegate::generic::{On, Part, Region};
+use tidegate::host::prelude::*;
 
 use super::bag::{Elem, Keep, put, take};
 use super::device::Bench;

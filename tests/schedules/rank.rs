@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use tidegate::prelude::*;
-use tidegate::{Error, Layout, capture::PairGraph};
+use tidegate::generic::{Graph, Layout, PairGraph, Stream, World};
+use tidegate::host::prelude::*;
 
 use super::bag::{Adjust, Bag, Elem, Keep, put, take, with_kind, with_ty};
 use super::device::{Bench, change};

@@ -1,7 +1,8 @@
 //! The operations that only numbers have.
 
-use tidegate::prelude::*;
-use tidegate::{Arithmetic, Atomic, ByRange};
+use tidegate::Arithmetic;
+use tidegate::generic::Access;
+use tidegate::host::prelude::*;
 
 use super::bag::{Elem, Pixel};
 use super::device::Bench;
@@ -12,7 +13,7 @@ use super::job::{Act, Verb};
 pub(crate) trait Reduce: Sized {
     fn ranged<'s, 'b, D: Bench>(
         cx: &'b Context<'_, D>,
-        epoch: &mut Access<'s, 'b, Self, ByRange, D>,
+        epoch: &mut Access<'s, 'b, Self, D, ByRange>,
         lent: &mut Lent<'b, 's, Self, D>,
         act: &Act,
     ) -> Result<()>
@@ -21,7 +22,7 @@ pub(crate) trait Reduce: Sized {
 
     fn atomically<'s, 'b, D: Bench>(
         cx: &'b Context<'_, D>,
-        epoch: &mut Access<'s, 'b, Self, Atomic, D>,
+        epoch: &mut Access<'s, 'b, Self, D, Atomic>,
         lent: &mut Lent<'b, 's, Self, D>,
         act: &Act,
     ) -> Result<()>
@@ -34,7 +35,7 @@ macro_rules! reduce {
         impl Reduce for $ty {
             fn ranged<'s, 'b, D: Bench>(
                 cx: &'b Context<'_, D>,
-                epoch: &mut Access<'s, 'b, Self, ByRange, D>,
+                epoch: &mut Access<'s, 'b, Self, D, ByRange>,
                 lent: &mut Lent<'b, 's, Self, D>,
                 act: &Act,
             ) -> Result<()> {
@@ -43,7 +44,7 @@ macro_rules! reduce {
 
             fn atomically<'s, 'b, D: Bench>(
                 cx: &'b Context<'_, D>,
-                epoch: &mut Access<'s, 'b, Self, Atomic, D>,
+                epoch: &mut Access<'s, 'b, Self, D, Atomic>,
                 lent: &mut Lent<'b, 's, Self, D>,
                 act: &Act,
             ) -> Result<()> {
@@ -60,7 +61,7 @@ reduce!(Pixel, [u16; 3] => |_, _, _, act: &Act| unreachable!("{act:?}"), |_, _, 
 
 fn accumulate<'s, 'b, T: Elem + Arithmetic, D: Bench>(
     cx: &'b Context<'_, D>,
-    epoch: &mut Access<'s, 'b, T, ByRange, D>,
+    epoch: &mut Access<'s, 'b, T, D, ByRange>,
     lent: &mut Lent<'b, 's, T, D>,
     act: &Act,
 ) -> Result<()> {
@@ -72,7 +73,7 @@ fn accumulate<'s, 'b, T: Elem + Arithmetic, D: Bench>(
 
 fn atomic<'s, 'b, T: Elem + Arithmetic, D: Bench>(
     cx: &'b Context<'_, D>,
-    epoch: &mut Access<'s, 'b, T, Atomic, D>,
+    epoch: &mut Access<'s, 'b, T, D, Atomic>,
     lent: &mut Lent<'b, 's, T, D>,
     act: &Act,
 ) -> Result<()> {

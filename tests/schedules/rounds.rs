@@ -10,8 +10,9 @@
 //! Recordings have 1, 2 and 3 rounds, and are replayed 0 to 5 times: their rounds begin with either parity. With two
 //! all-reduces these take turns, within a recording, too, so that one gets ahead of the other.
 
-use tidegate::prelude::*;
-use tidegate::{AllReduce, Arithmetic};
+use tidegate::Arithmetic;
+use tidegate::generic::{AllReduce, On, Region, Stream, World};
+use tidegate::host::prelude::*;
 
 use super::bag::Elem;
 use super::device::Bench;

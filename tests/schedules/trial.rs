@@ -5,7 +5,8 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
 use proptest::test_runner::{Config, FileFailurePersistence, RngAlgorithm, TestRng, TestRunner};
-use tidegate::{Route, World, WorldOptions};
+use tidegate::generic::World;
+use tidegate::{Route, WorldOptions};
 use tidegate_loopback::{Loopback, Options};
 
 use super::bag::Adjust;

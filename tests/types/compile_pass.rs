@@ -21,6 +21,7 @@ macro_rules! twins {
 }
 
 twins! {
+    carry_generic_over_the_device
     row01_accumulate_outside_an_epoch
     row01_get_outside_an_epoch
     row01_put_after_complete

@@ -47,7 +47,7 @@ fn everybodys<D: Device>(
     world: &World<D>,
     sample: &RankSample,
 ) -> Result<Vec<RankSample>, Box<dyn Error>> {
-    let all = world.gather("faces sample", postcard::to_stdvec(sample)?)?;
+    let all = world.all_gather("faces sample", postcard::to_stdvec(sample)?)?;
     let samples = all.iter().map(|bytes| postcard::from_bytes(bytes));
     Ok(samples.collect::<Result<_, _>>()?)
 }

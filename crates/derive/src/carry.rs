@@ -2,11 +2,16 @@
 
 use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
-use syn::{Data, DeriveInput, Error, GenericParam, Lifetime, Result, Type, parse_quote};
+use syn::punctuated::Punctuated;
+use syn::{
+    Data, DeriveInput, Error, GenericParam, Ident, Lifetime, Result, Token, Type, TypeParam,
+    TypeParamBound, WherePredicate, parse_quote,
+};
 
 use crate::Field;
 
-pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
+/// Derives it for a struct of things of this device, unless the struct says otherwise.
+pub(crate) fn derive(input: &DeriveInput, mut device: Type) -> Result<TokenStream> {
     let Data::Struct(data) = &input.data else {
         return Err(Error::new_spanned(
             &input.ident,
@@ -14,17 +19,41 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
         ));
     };
     let mut params = input.generics.params.iter();
-    let (Some(GenericParam::Lifetime(brand)), None) = (params.next(), params.next()) else {
-        let message = "`Carry` wants one generic parameter: the lifetime of the stream's brand, as in `struct State<'s>`";
+    let Some(GenericParam::Lifetime(brand)) = params.next() else {
+        let message = "`Carry` wants the lifetime of the stream's brand, as in `struct State<'s>`";
         return Err(Error::new_spanned(&input.ident, message));
     };
-    if !brand.bounds.is_empty() || input.generics.where_clause.is_some() {
+    let clause = &input.generics.where_clause;
+    let predicates = || clause.iter().flat_map(|clause| &clause.predicates);
+    let is_of_lifetime = |predicate| matches!(predicate, &WherePredicate::Lifetime(_));
+    if !brand.bounds.is_empty() || predicates().any(is_of_lifetime) {
         return Err(Error::new_spanned(
             &input.generics,
             "`Carry` wants a lifetime without bounds",
         ));
     }
-    let mut device: Type = parse_quote!(::tidegate::Host);
+    let mut types = Vec::new();
+    for param in params {
+        let GenericParam::Type(param) = param else {
+            let message = "`Carry` wants one lifetime, that of the stream's brand, and types";
+            return Err(Error::new_spanned(param, message));
+        };
+        let name = &param.ident;
+        let elsewhere = predicates().filter_map(|predicate| match predicate {
+            WherePredicate::Type(of) => is_named(&of.bounded_ty, name).then_some(&of.bounds),
+            _ => None,
+        });
+        if elsewhere.chain([&param.bounds]).any(name_a_device) {
+            device = parse_quote!(#name);
+        }
+        types.push(TypeParam {
+            attrs: Vec::new(),
+            eq_token: None,
+            default: None,
+            ..param.clone()
+        });
+    }
+    let names: Vec<_> = types.iter().map(|param| &param.ident).collect();
     for attribute in input
         .attrs
         .iter()
@@ -69,13 +98,35 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
         // brand, and is visited once, in order. The function compiles only if the struct has these fields and no
         // others (an attribute macro may change it after the derive has seen it), and if each field with another brand
         // is what its `Carry` says.
-        unsafe impl<#brand> ::tidegate::Carry<#brand, #device> for #name<#brand> {
-            type At<#other> = #name<#other>;
+        unsafe impl<#brand, #(#types),*> ::tidegate::Carry<#brand, #device>
+            for #name<#brand, #(#names),*>
+        #clause
+        {
+            type At<#other> = #name<#other, #(#names),*>;
 
             fn visit(&mut self, #visitor: &mut ::tidegate::capture::Visitor<'_, #device>) {
                 let Self { #(#members: #values @ _,)* } = self;
                 #(#visits)*
             }
         }
+    })
+}
+
+/// Whether a type is this parameter.
+fn is_named(bounded: &Type, name: &Ident) -> bool {
+    matches!(bounded, Type::Path(path) if path.path.is_ident(name))
+}
+
+/// Whether bounds say that a type is a device, by the names of the traits. A wrong guess does not compile.
+fn name_a_device(bounds: &Punctuated<TypeParamBound, Token![+]>) -> bool {
+    bounds.iter().any(|bound| {
+        let TypeParamBound::Trait(bound) = bound else {
+            return false;
+        };
+        let last = bound.path.segments.last();
+        last.is_some_and(|last| {
+            let devices = ["Device", "ClosureDevice", "HostAccess", "LaunchDevice"];
+            devices.iter().any(|name| last.ident == name)
+        })
     })
 }

@@ -15,7 +15,7 @@ mod element;
 use proc_macro2::{Delimiter, Group, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote_spanned};
 use syn::ext::IdentExt;
-use syn::{DeriveInput, Fields, Member, parse_macro_input};
+use syn::{DeriveInput, Fields, Member, Type, parse_macro_input, parse_quote};
 
 /// Derives `tidegate::Element` for a struct of elements (`u64`, not `usize`; `u8`, not `bool`): it must be `#[repr(C)]` or
 /// `#[repr(transparent)]`, `Copy`, without padding and without generics. All of it is checked at compile time; where there
@@ -28,12 +28,25 @@ pub fn derive_element(input: proc_macro::TokenStream) -> proc_macro::TokenStream
         .into()
 }
 
-/// Derives `tidegate::Carry` for a struct of what is carried (regions, window halves, barriers, all-reduces, other such
-/// structs), with one lifetime: the brand of the stream that they are at home on. `#[carry(device = Cuda)]` names a device other than `tidegate::Host`.
-#[proc_macro_derive(Carry, attributes(carry))]
-pub fn derive_carry(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
+/// Derives `tidegate::Carry` for a struct of things of the host: `Carry` of `tidegate::host`.
+///
+/// The struct's first parameter is a lifetime: the brand of the stream that its fields are at home on. The fields are
+/// carried themselves (regions, window halves, barriers, all-reduces, other such structs), or plain values. Types may
+/// follow: one with a bound `Device` is the device. `#[carry(device = …)]` names the device where the derive cannot know it.
+#[proc_macro_derive(CarryHost, attributes(carry))]
+pub fn derive_carry_host(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
+    derive_carry(input, parse_quote!(::tidegate::host::Host))
+}
+
+/// As `CarryHost`, for things of a CUDA device: `Carry` of `tidegate::cuda`.
+#[proc_macro_derive(CarryCuda, attributes(carry))]
+pub fn derive_carry_cuda(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
+    derive_carry(input, parse_quote!(::tidegate::cuda::Cuda))
+}
+
+fn derive_carry(input: proc_macro::TokenStream, device: Type) -> proc_macro::TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
-    carry::derive(&input)
+    carry::derive(&input, device)
         .unwrap_or_else(|error| error.to_compile_error())
         .into()
 }

@@ -18,8 +18,8 @@ use tidegate_mpi::windows::{self, Form, Options};
 type World = tidegate_core::World<Host>;
 type Stream<'s> = tidegate_core::Stream<'s, Host>;
 type Source<'s> = tidegate_core::Region<u8, tidegate_core::On<'s, Host>>;
-type Inbox<'s> = window::Inbox<'s, u8, BySlot, Host>;
-type Outbox<'s> = window::Outbox<'s, u8, BySlot, Host>;
+type Inbox<'s> = window::Inbox<'s, u8, Host, BySlot>;
+type Outbox<'s> = window::Outbox<'s, u8, Host, BySlot>;
 
 const RUNS: usize = 101;
 /// Ways before this one are compared with the first, the others with this one.

@@ -23,9 +23,9 @@ pub type On<'s, D> = tidegate_core::On<'s, D>;
 /// The words that the exchange benchmarks send.
 pub type Words<'s, D> = Region<u64, On<'s, D>>;
 /// The inbox that they arrive in.
-pub type WordsIn<'s, D> = tidegate_core::window::Inbox<'s, u64, BySlot, D>;
+pub type WordsIn<'s, D> = tidegate_core::window::Inbox<'s, u64, D, BySlot>;
 /// The outbox that they leave by.
-pub type WordsOut<'s, D> = tidegate_core::window::Outbox<'s, u64, BySlot, D>;
+pub type WordsOut<'s, D> = tidegate_core::window::Outbox<'s, u64, D, BySlot>;
 
 /// A device that benchmarks run on.
 pub trait BenchDevice: Device {

@@ -97,7 +97,7 @@ fn access<'s, 'b, D: BenchDevice>(
     case: &Case,
     (source, count): &'b Sent<'s, D>,
     outbox: WordsOut<'s, D>,
-) -> Result<Access<'s, 'b, u64, BySlot, D>> {
+) -> Result<Access<'s, 'b, u64, D, BySlot>> {
     let slots = outbox.slots();
     let mut epoch = outbox.start();
     for (slot, message) in slots.zip(&case.pattern.outbound) {

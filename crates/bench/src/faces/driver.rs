@@ -37,7 +37,7 @@ pub fn timelines<D: FacesDevice>(setup: &SetupOn<'_, D>) -> Result<Vec<Span>, Bo
         let mine = variants::record(setup, &kernels, *variant)
             .map_err(|error| format!("{variant}: rank {}: {error}", world.rank()));
         // Also what went wrong: nobody is left waiting for this rank.
-        for all in world.gather("faces timeline", postcard::to_stdvec(&mine)?)? {
+        for all in world.all_gather("faces timeline", postcard::to_stdvec(&mine)?)? {
             let theirs: Result<Vec<Span>, String> = postcard::from_bytes(&all)?;
             spans.extend(theirs?);
         }

@@ -12,8 +12,8 @@ use tidegate_host::Host;
 type Source<'s> = Region<u8, On<'s, Host>>;
 type Lent<'s> = (
     Source<'s>,
-    Inbox<'s, u8, BySlot, Host>,
-    Outbox<'s, u8, BySlot, Host>,
+    Inbox<'s, u8, Host, BySlot>,
+    Outbox<'s, u8, Host, BySlot>,
 );
 
 /// Seconds of all iterations, on this rank; collective.
@@ -55,7 +55,7 @@ pub(super) fn measure(
         Ok(lent)
     };
     // Both begin together: within some milliseconds by this, and within an epoch by those before the clock starts.
-    world.gather("osu", Vec::new())?;
+    world.all_gather("osu", Vec::new())?;
     // Who answers waits first, and puts last: each of its epochs answers what the one before has waited for.
     let mut ahead = case.ahead();
     if answers {
@@ -80,7 +80,7 @@ pub(super) fn measure(
         }
     }
     // Nobody goes on while the other is at work.
-    world.gather("osu over", Vec::new())?;
+    world.all_gather("osu over", Vec::new())?;
     Ok(seconds)
 }
 
@@ -104,8 +104,8 @@ fn epoch<'s>(s: &Stream<'s, Host>, case: &Case, lent: Lent<'s>) -> Result<Lent<'
 fn access<'s, 'b>(
     case: &Case,
     source: &'b Source<'s>,
-    outbox: Outbox<'s, u8, BySlot, Host>,
-) -> Result<Access<'s, 'b, u8, BySlot, Host>> {
+    outbox: Outbox<'s, u8, Host, BySlot>,
+) -> Result<Access<'s, 'b, u8, Host, BySlot>> {
     let slots = outbox.slots();
     let mut epoch = outbox.start();
     for (number, slot) in slots.enumerate() {

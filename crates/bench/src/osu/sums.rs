@@ -53,7 +53,7 @@ pub(super) fn measure<D: BenchDevice>(
         let mut x = x.into_host(&s)?;
         x.write(0, &first)?;
         lent = (x.on(&s)?, sum);
-        world.gather("osu", Vec::new())?;
+        world.all_gather("osu", Vec::new())?;
         lent = times(lent, count)?;
         s.synchronize()?;
         let start = Instant::now();

@@ -25,7 +25,7 @@ use crate::stake::Stake;
     message = "`{Self}` cannot be lent to a capture or handed over to another stream",
     label = "neither at home on a stream, nor plain",
     note = "what can be: regions and parts that are on the stream, inboxes (exposed or not), outboxes, barriers, all-reduces, numbers, and tuples, arrays, `Vec`s, `Option`s and structs of them with `#[derive(Carry)]`",
-    note = "on another device than `Host`: `#[carry(device = Cuda)]` on the struct, below its `#[derive(Carry)]`"
+    note = "a struct of one device derives the `Carry` of that device's prelude (`tidegate::host::prelude`, `tidegate::cuda::prelude`); one that is generic names the device as a parameter, `D: Device`"
 )]
 pub unsafe trait Carry<'s, D: Device>: Sized {
     /// The same on another stream.

@@ -58,7 +58,7 @@ const LANES: usize = 3;
 const COMBINATIONS: usize = 8;
 
 /// The window's.
-type Halves<'s, T, D> = (Inbox<'s, T, BySlot, D>, Outbox<'s, T, BySlot, D>);
+type Halves<'s, T, D> = (Inbox<'s, T, D, BySlot>, Outbox<'s, T, D, BySlot>);
 
 /// What is said of an all-reduce whose halves a call has not given back.
 const WHOLE: &str = "a call that fails gives the halves back";

@@ -24,8 +24,8 @@ use crate::window::{BySlot, Inbox, Outbox, Rounds, Window};
 
 /// A barrier of all ranks, at home on stream `'s`.
 pub struct Barrier<'s, D: Device> {
-    inbox: Inbox<'s, u8, BySlot, D>,
-    outbox: Outbox<'s, u8, BySlot, D>,
+    inbox: Inbox<'s, u8, D, BySlot>,
+    outbox: Outbox<'s, u8, D, BySlot>,
     rounds: Rounds<D>,
 }
 

@@ -388,7 +388,7 @@ mod tests {
     /// A rank whose program is in its `come`th exchange, or about to.
     fn in_a_call(come: u64, waits: bool) -> Answer {
         let inside = Inside {
-            what: "gather `results`".into(),
+            what: "all-gather `results`".into(),
             millis: 31_000,
             waits,
         };
@@ -475,7 +475,7 @@ mod tests {
         ]);
         let text = report_of(3, &answers);
         assert!(
-            text.contains("rank 2: ranks 0, 1, to come to gather `results` (for 31000 ms)"),
+            text.contains("rank 2: ranks 0, 1, to come to all-gather `results` (for 31000 ms)"),
             "{text}"
         );
         assert!(
@@ -486,7 +486,7 @@ mod tests {
         let late = BTreeMap::from([(0, Answer::default()), (1, in_a_call(1, true))]);
         let text = report_of(2, &late);
         assert!(
-            text.contains("rank 1: rank 0, to come to gather") && text.contains("no cycle: "),
+            text.contains("rank 1: rank 0, to come to all-gather") && text.contains("no cycle: "),
             "{text}"
         );
     }

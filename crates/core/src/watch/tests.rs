@@ -21,7 +21,7 @@ fn wait_for_report(world: &World<Host>, is_it: impl Fn(&str) -> bool) -> String 
     }
 }
 
-type Halves<'s> = (Inbox<'s, u8, BySlot, Host>, Outbox<'s, u8, BySlot, Host>);
+type Halves<'s> = (Inbox<'s, u8, Host, BySlot>, Outbox<'s, u8, Host, BySlot>);
 
 /// A window of one slot each way between two ranks.
 fn open<'s>(s: &Stream<'s, Host>, name: &str) -> Result<Halves<'s>> {
@@ -32,7 +32,7 @@ fn open<'s>(s: &Stream<'s, Host>, name: &str) -> Result<Halves<'s>> {
     window.open(s)
 }
 
-/// Rank 0 waits for rank 1's complete, and rank 1 is in a gather, which rank 0 comes to behind that wait.
+/// Rank 0 waits for rank 1's complete, and rank 1 is in an all-gather, which rank 0 comes to behind that wait.
 #[test]
 fn a_cycle_through_a_collective_call_is_reported() {
     World::<Host>::local(2, |world| {
@@ -45,19 +45,19 @@ fn a_cycle_through_a_collective_call_is_reported() {
             let report = wait_for_report(&world, |report| report.contains("cycle: rank"));
             for part in [
                 "rank 0: rank 1, its complete (window `w`, epoch 0, stream `stream`, for ",
-                "rank 1: rank 0, to come to gather `results` (for ",
+                "rank 1: rank 0, to come to all-gather `results` (for ",
                 "cycle: rank 0 -> rank 1 -> rank 0",
             ] {
                 assert!(report.contains(part), "{report}");
             }
             assert!(!report.contains("no cycle"), "{report}");
             // The program goes on beside its stream.
-            world.gather("results", Vec::new()).unwrap();
+            world.all_gather("results", Vec::new()).unwrap();
             let _outbox = outbox.start().complete(&s).unwrap();
             s.synchronize().unwrap();
             drop(inbox);
         } else {
-            world.gather("results", Vec::new()).unwrap();
+            world.all_gather("results", Vec::new()).unwrap();
             let _outbox = outbox.start().complete(&s).unwrap();
             let _inbox = exposed.wait(&s).unwrap();
             s.synchronize().unwrap();
@@ -79,8 +79,8 @@ fn a_rank_that_does_not_come_to_a_collective_call_is_reported() {
             crate::stream!(let s = world.stream().unwrap());
             crate::Barrier::open(&s, "b").unwrap();
         }),
-        ("gather `results`", |world| {
-            world.gather("results", Vec::new()).unwrap();
+        ("all-gather `results`", |world| {
+            world.all_gather("results", Vec::new()).unwrap();
         }),
     ];
     for (what, call) in calls {
@@ -239,7 +239,7 @@ fn a_rank_that_has_dropped_a_half_is_reported() {
         let waits = (world.rank() == 0).then(|| inbox.post(&s).unwrap().wait(&s).unwrap());
         let dropped = "rank 1: nothing, and it has dropped its outbox of window `w`";
         wait_for_report(&world, |report| report.contains(dropped));
-        world.gather("seen", Vec::new()).unwrap();
+        world.all_gather("seen", Vec::new()).unwrap();
         drop(waits);
     });
 }

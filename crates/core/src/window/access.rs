@@ -27,13 +27,13 @@ use crate::stream::Stream;
 /// `'b` is the borrow of the sources and destinations: until the epoch is complete, they can be neither written nor
 /// freed. Dropping the epoch revokes the window, for the targets wait for its completion.
 #[must_use = "dropping an epoch half-done revokes the window; call `complete`"]
-pub struct Access<'s, 'b, T, K, D: Device> {
+pub struct Access<'s, 'b, T, D: Device, K = BySlot> {
     held: Held<OutboxBody<D>>,
     borrow: PhantomData<fn(&'b ()) -> &'b ()>,
     marker: Typed<'s, T, K>,
 }
 
-impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, K, D> {
+impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, D, K> {
     pub(super) fn new(held: Held<OutboxBody<D>>) -> Self {
         Access {
             held,
@@ -47,7 +47,7 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, K, D> {
     }
 
     /// The outbox as it was, if nothing of the epoch has been enqueued.
-    pub(crate) fn into_outbox(mut self) -> Outbox<'s, T, K, D> {
+    pub(crate) fn into_outbox(mut self) -> Outbox<'s, T, D, K> {
         Outbox::from_held(self.held.take())
     }
 
@@ -211,7 +211,7 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, K, D> {
     /// home on this stream, too, and its post has not been enqueued (or with two buffers, that of the epoch before);
     /// [`Error::Revoked`], [`Error::LastEpoch`], [`Error::Device`], or what made the stream fail. The epoch is gone then,
     /// and the window is revoked for all ranks, so that no target waits for it ([`Cause::NotEnqueued`]).
-    pub fn complete(self, stream: &Stream<'s, D>) -> Result<Outbox<'s, T, K, D>> {
+    pub fn complete(self, stream: &Stream<'s, D>) -> Result<Outbox<'s, T, D, K>> {
         self.try_complete(stream)
             .map_err(|Rejected { error, value }| {
                 value.give_up(&error);
@@ -228,7 +228,7 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, K, D> {
     pub fn try_complete(
         mut self,
         stream: &Stream<'s, D>,
-    ) -> Result<Outbox<'s, T, K, D>, Rejected<Self>> {
+    ) -> Result<Outbox<'s, T, D, K>, Rejected<Self>> {
         match self.enqueue(stream) {
             Ok(()) => Ok(self.into_outbox()),
             Err(error) => Err(Rejected::new(error, self)),
@@ -310,7 +310,7 @@ fn too_long<T, D: Device>(
 
 macro_rules! put {
     ($kind:ty) => {
-        impl<'s, 'b, T: Element, D: Device> Access<'s, 'b, T, $kind, D> {
+        impl<'s, 'b, T: Element, D: Device> Access<'s, 'b, T, D, $kind> {
             /// Notes a put: the elements of `source` will replace those of `dest`, from its first element on. What an
             /// epoch does not put stays as an earlier one left it, and the target is not told: where messages vary, put
             /// a header in every epoch ([`Slots`](super::Slots)).
@@ -357,7 +357,7 @@ macro_rules! put {
 put!(BySlot);
 put!(ByRange);
 
-impl<'s, 'b, T: Element, D: Device> Access<'s, 'b, T, ByRange, D> {
+impl<'s, 'b, T: Element, D: Device> Access<'s, 'b, T, D, ByRange> {
     /// Notes a get: the elements of the range will be copied to `into`, which has as many.
     ///
     /// # Errors
@@ -372,7 +372,7 @@ impl<'s, 'b, T: Element, D: Device> Access<'s, 'b, T, ByRange, D> {
     }
 }
 
-impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, ByRange, D> {
+impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, D, ByRange> {
     /// Notes an accumulate: each element of the range becomes `op` of itself and the source's.
     ///
     /// # Errors
@@ -396,7 +396,7 @@ impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, ByRange, D> {
     }
 }
 
-impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, Atomic, D> {
+impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, D, Atomic> {
     /// Notes an atomic accumulate: each element becomes `op` of itself and the source's.
     ///
     /// In which order the origins of an epoch come to an element is not specified, and may be another one at each target
@@ -550,14 +550,14 @@ fn same_count<D: Device>(half: &super::Half<D>, src: usize, dst: usize) -> Resul
     }
 }
 
-impl<T, K, D: Device> Access<'_, '_, T, K, D> {
+impl<T, K, D: Device> Access<'_, '_, T, D, K> {
     /// Whether a target may wait for it: behind the last epoch with all of its targets none of them waits for another one.
     fn is_awaited(&self) -> bool {
         !self.held.half.epochs.are_over(self.held.some())
     }
 }
 
-impl<T, K, D: Device> Drop for Access<'_, '_, T, K, D> {
+impl<T, K, D: Device> Drop for Access<'_, '_, T, D, K> {
     fn drop(&mut self) {
         if !self.held.is_taken() && self.is_awaited() {
             self.held.half.revoke("an `Access` before its complete");
@@ -565,7 +565,7 @@ impl<T, K, D: Device> Drop for Access<'_, '_, T, K, D> {
     }
 }
 
-impl<T, K, D: Device> std::fmt::Debug for Access<'_, '_, T, K, D> {
+impl<T, K, D: Device> std::fmt::Debug for Access<'_, '_, T, D, K> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.held.debug::<T>("Access", f)
     }

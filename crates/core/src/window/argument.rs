@@ -21,7 +21,7 @@ use crate::stream::Stream;
 pub struct InboxView<'b, 's, T, D: Device> {
     slots: (Ptr, usize),
     window: u64,
-    marker: PhantomData<(&'b Inbox<'s, T, BySlot, D>, T)>,
+    marker: PhantomData<(&'b Inbox<'s, T, D, BySlot>, T)>,
 }
 
 /// The memory of an inbox by range (or atomic) as a kernel's argument: `&[T]`. See [`Inbox::memory`].
@@ -34,7 +34,7 @@ pub struct Memory<'b, 's, T, D: Device> {
 /// The memory of an inbox by range (or atomic) as a kernel's argument: `&mut [T]`. See [`Inbox::memory_mut`].
 pub struct MemoryMut<'b, 's, T, D: Device>(Memory<'b, 's, T, D>, PhantomData<&'b mut T>);
 
-impl<'s, T: Element, D: Device> Inbox<'s, T, BySlot, D> {
+impl<'s, T: Element, D: Device> Inbox<'s, T, D, BySlot> {
     /// The handles of all inbound slots, in the order of their declaration.
     pub fn slots(&self) -> impl ExactSizeIterator<Item = In<T>> + use<'s, T, D> {
         let declaration = self.half().declaration;
@@ -60,7 +60,7 @@ impl<'s, T: Element, D: Device> Inbox<'s, T, BySlot, D> {
 
 macro_rules! memory_of {
     ($kind:ty) => {
-        impl<'s, T: Element, D: Device> Inbox<'s, T, $kind, D> {
+        impl<'s, T: Element, D: Device> Inbox<'s, T, D, $kind> {
             /// The memory as an argument of a kernel on the inbox's stream; the kernel sees `&[T]`.
             pub fn memory(&self) -> Memory<'_, 's, T, D> {
                 Memory {

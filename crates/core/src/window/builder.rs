@@ -58,7 +58,7 @@ impl<T: Element, K: Discipline> Window<T, K> {
     pub fn open<'s, D: Device>(
         self,
         stream: &Stream<'s, D>,
-    ) -> Result<(Inbox<'s, T, K, D>, Outbox<'s, T, K, D>)> {
+    ) -> Result<(Inbox<'s, T, D, K>, Outbox<'s, T, D, K>)> {
         let (halves, ()) = self.open_with(stream, |_, _| Ok(()))?;
         Ok(halves)
     }
@@ -69,8 +69,8 @@ impl<T: Element, K: Discipline> Window<T, K> {
     pub(crate) fn open_with<'s, D: Device, R>(
         self,
         stream: &Stream<'s, D>,
-        make: impl FnOnce(&Inbox<'s, T, K, D>, &Outbox<'s, T, K, D>) -> Result<R>,
-    ) -> Result<((Inbox<'s, T, K, D>, Outbox<'s, T, K, D>), R)> {
+        make: impl FnOnce(&Inbox<'s, T, D, K>, &Outbox<'s, T, D, K>) -> Result<R>,
+    ) -> Result<((Inbox<'s, T, D, K>, Outbox<'s, T, D, K>), R)> {
         const { assert!(size_of::<T>() != 0, "elements have a size other than 0") };
         const {
             assert!(
@@ -236,7 +236,7 @@ impl<D: Device> Meeting<D> {
         self,
         stream: &Stream<'s, D>,
         declaration: u64,
-    ) -> Result<(Inbox<'s, T, K, D>, Outbox<'s, T, K, D>)> {
+    ) -> Result<(Inbox<'s, T, D, K>, Outbox<'s, T, D, K>)> {
         let world = stream.world();
         let rank = world.rank();
         let shape = &self.shapes[rank];

@@ -16,7 +16,7 @@ use crate::myself::{Act, Myself};
 use crate::stream::Stream;
 
 /// What a refused [`try_exchange`] gives back.
-pub type Refused<'s, 'b, T, K, D> = Rejected<(Inbox<'s, T, K, D>, Access<'s, 'b, T, K, D>)>;
+pub type Refused<'s, 'b, T, D, K> = Rejected<(Inbox<'s, T, D, K>, Access<'s, 'b, T, D, K>)>;
 
 /// Posts the inbox to all its origins, completes the epoch, and waits for the origins, as *one* batch: on a GPU one
 /// kernel.
@@ -29,9 +29,9 @@ pub type Refused<'s, 'b, T, K, D> = Rejected<(Inbox<'s, T, K, D>, Access<'s, 'b,
 #[expect(clippy::type_complexity, reason = "the two halves, plainly")]
 pub fn exchange<'s, T: Element, K: Discipline, D: Device>(
     stream: &Stream<'s, D>,
-    inbox: Inbox<'s, T, K, D>,
-    epoch: Access<'s, '_, T, K, D>,
-) -> Result<(Inbox<'s, T, K, D>, Outbox<'s, T, K, D>)> {
+    inbox: Inbox<'s, T, D, K>,
+    epoch: Access<'s, '_, T, D, K>,
+) -> Result<(Inbox<'s, T, D, K>, Outbox<'s, T, D, K>)> {
     try_exchange(stream, inbox, epoch).map_err(|Rejected { error, value }| {
         let (inbox, epoch) = value;
         epoch.give_up(&error);
@@ -47,9 +47,9 @@ pub fn exchange<'s, T: Element, K: Discipline, D: Device>(
 #[expect(clippy::type_complexity, reason = "the two halves, plainly")]
 pub fn try_exchange<'s, 'b, T: Element, K: Discipline, D: Device>(
     stream: &Stream<'s, D>,
-    mut inbox: Inbox<'s, T, K, D>,
-    mut epoch: Access<'s, 'b, T, K, D>,
-) -> Result<(Inbox<'s, T, K, D>, Outbox<'s, T, K, D>), Refused<'s, 'b, T, K, D>> {
+    mut inbox: Inbox<'s, T, D, K>,
+    mut epoch: Access<'s, 'b, T, D, K>,
+) -> Result<(Inbox<'s, T, D, K>, Outbox<'s, T, D, K>), Refused<'s, 'b, T, D, K>> {
     match enqueue(stream, &mut inbox, &mut epoch) {
         Ok(()) => Ok((inbox, epoch.into_outbox())),
         Err(error) => Err(Rejected::new(error, (inbox, epoch))),
@@ -58,8 +58,8 @@ pub fn try_exchange<'s, 'b, T: Element, K: Discipline, D: Device>(
 
 fn enqueue<'s, T: Element, K: Discipline, D: Device>(
     stream: &Stream<'s, D>,
-    inbox: &mut Inbox<'s, T, K, D>,
-    epoch: &mut Access<'s, '_, T, K, D>,
+    inbox: &mut Inbox<'s, T, D, K>,
+    epoch: &mut Access<'s, '_, T, D, K>,
 ) -> Result<()> {
     use tidegate_hal::device::Stream as _;
     let (inbox, outbox) = (inbox.body_mut(), epoch.body_mut());

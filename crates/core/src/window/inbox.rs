@@ -29,7 +29,7 @@ use crate::stream::{Arm, Stream};
 /// [`Inbox::read`], other memory through [`Inbox::host_mut`]. On GPUs a kernel copies to a region what the host is to
 /// see, and [`Region::into_host`](crate::Region::into_host) brings it.
 #[must_use = "an inbox that is dropped posts no more: its origins wait for the next epoch in vain"]
-pub struct Inbox<'s, T, K, D: Device> {
+pub struct Inbox<'s, T, D: Device, K = BySlot> {
     held: Held<InboxBody<D>>,
     marker: Typed<'s, T, K>,
 }
@@ -38,18 +38,18 @@ pub struct Inbox<'s, T, K, D: Device> {
 ///
 /// Dropping it revokes the window.
 #[must_use = "dropping an exposure half-done revokes the window; call `wait`"]
-pub struct Exposed<'s, T, K, D: Device> {
+pub struct Exposed<'s, T, D: Device, K = BySlot> {
     held: Held<InboxBody<D>>,
     marker: Typed<'s, T, K>,
 }
 
 /// What [`Exposed::test`] found.
 #[derive(Debug)]
-pub enum Tested<'s, T, K, D: Device> {
+pub enum Tested<'s, T, D: Device, K = BySlot> {
     /// All origins have completed: the inbox is back.
-    Done(Inbox<'s, T, K, D>),
+    Done(Inbox<'s, T, D, K>),
     /// Not all of them have.
-    Pending(Exposed<'s, T, K, D>),
+    Pending(Exposed<'s, T, D, K>),
 }
 
 pub(super) struct InboxBody<D: Device> {
@@ -300,7 +300,7 @@ impl<D: Device> InboxBody<D> {
     }
 }
 
-impl<'s, T: Element, K: Discipline, D: Device> Inbox<'s, T, K, D> {
+impl<'s, T: Element, K: Discipline, D: Device> Inbox<'s, T, D, K> {
     pub(super) fn new(body: InboxBody<D>) -> Self {
         Inbox {
             held: Held::new(body),
@@ -347,7 +347,7 @@ impl<'s, T: Element, K: Discipline, D: Device> Inbox<'s, T, K, D> {
     ///
     /// [`Error::Revoked`], [`Error::LastEpoch`], [`Error::Device`], or what made the stream fail. The inbox is gone then,
     /// and the window is revoked for all ranks, so that no origin waits for it ([`Cause::NotEnqueued`]).
-    pub fn post(self, stream: &Stream<'s, D>) -> Result<Exposed<'s, T, K, D>> {
+    pub fn post(self, stream: &Stream<'s, D>) -> Result<Exposed<'s, T, D, K>> {
         self.try_post(stream).map_err(given_up)
     }
 
@@ -356,7 +356,7 @@ impl<'s, T: Element, K: Discipline, D: Device> Inbox<'s, T, K, D> {
     /// # Errors
     ///
     /// As [`Inbox::post`].
-    pub fn try_post(self, stream: &Stream<'s, D>) -> Result<Exposed<'s, T, K, D>, Rejected<Self>> {
+    pub fn try_post(self, stream: &Stream<'s, D>) -> Result<Exposed<'s, T, D, K>, Rejected<Self>> {
         self.post_group(stream, None)
     }
 
@@ -365,7 +365,7 @@ impl<'s, T: Element, K: Discipline, D: Device> Inbox<'s, T, K, D> {
     /// # Errors
     ///
     /// [`Error::NotInGroup`], and as [`Inbox::post`].
-    pub fn post_to(self, stream: &Stream<'s, D>, group: &Group) -> Result<Exposed<'s, T, K, D>> {
+    pub fn post_to(self, stream: &Stream<'s, D>, group: &Group) -> Result<Exposed<'s, T, D, K>> {
         self.try_post_to(stream, group).map_err(given_up)
     }
 
@@ -378,7 +378,7 @@ impl<'s, T: Element, K: Discipline, D: Device> Inbox<'s, T, K, D> {
         self,
         stream: &Stream<'s, D>,
         group: &Group,
-    ) -> Result<Exposed<'s, T, K, D>, Rejected<Self>> {
+    ) -> Result<Exposed<'s, T, D, K>, Rejected<Self>> {
         self.post_group(stream, Some(group))
     }
 
@@ -386,7 +386,7 @@ impl<'s, T: Element, K: Discipline, D: Device> Inbox<'s, T, K, D> {
         mut self,
         stream: &Stream<'s, D>,
         group: Option<&Group>,
-    ) -> Result<Exposed<'s, T, K, D>, Rejected<Self>> {
+    ) -> Result<Exposed<'s, T, D, K>, Rejected<Self>> {
         let body = &mut *self.held;
         let posted = body
             .half
@@ -477,7 +477,7 @@ impl<'s, T: Element, K: Discipline, D: Device> Inbox<'s, T, K, D> {
     }
 }
 
-impl<'s, T: Element, D: HostAccess> Inbox<'s, T, BySlot, D> {
+impl<'s, T: Element, D: HostAccess> Inbox<'s, T, D, BySlot> {
     /// Waits until the stream has passed, and lets the host read the slots.
     ///
     /// # Errors
@@ -493,7 +493,7 @@ impl<'s, T: Element, D: HostAccess> Inbox<'s, T, BySlot, D> {
 
 macro_rules! host_memory {
     ($kind:ty) => {
-        impl<'s, T: Element, D: HostAccess> Inbox<'s, T, $kind, D> {
+        impl<'s, T: Element, D: HostAccess> Inbox<'s, T, D, $kind> {
             /// Waits until the stream has passed, and lets the host read and write the memory.
             ///
             /// # Errors
@@ -516,7 +516,7 @@ macro_rules! host_memory {
 host_memory!(ByRange);
 host_memory!(Atomic);
 
-impl<'s, T: Element, K: Discipline, D: Device> Exposed<'s, T, K, D> {
+impl<'s, T: Element, K: Discipline, D: Device> Exposed<'s, T, D, K> {
     /// Enqueues the wait until all origins of the epoch have completed (MPI: `MPI_Win_wait`). What is enqueued
     /// later sees what they put; and where they put nothing, or less than the slot, what an earlier epoch left there (see
     /// [`Slots`](super::Slots): a header in every epoch says how much has come).
@@ -527,7 +527,7 @@ impl<'s, T: Element, K: Discipline, D: Device> Exposed<'s, T, K, D> {
     /// complete has not been enqueued: that could only come behind the wait. [`Error::Revoked`], [`Error::Device`], or
     /// what made the stream fail. The exposure is gone then, and the window is revoked for all ranks
     /// ([`Cause::NotEnqueued`]).
-    pub fn wait(self, stream: &Stream<'s, D>) -> Result<Inbox<'s, T, K, D>> {
+    pub fn wait(self, stream: &Stream<'s, D>) -> Result<Inbox<'s, T, D, K>> {
         self.try_wait(stream).map_err(given_up)
     }
 
@@ -539,7 +539,7 @@ impl<'s, T: Element, K: Discipline, D: Device> Exposed<'s, T, K, D> {
     pub fn try_wait(
         mut self,
         stream: &Stream<'s, D>,
-    ) -> Result<Inbox<'s, T, K, D>, Rejected<Self>> {
+    ) -> Result<Inbox<'s, T, D, K>, Rejected<Self>> {
         let body = &mut *self.held;
         let waited = (body.half.ready(stream))
             .and_then(|()| body.admit(stream, &[Act::Wait]))
@@ -548,7 +548,7 @@ impl<'s, T: Element, K: Discipline, D: Device> Exposed<'s, T, K, D> {
     }
 
     /// The inbox, if the wait was enqueued.
-    fn closed(mut self, waited: Result<()>) -> Result<Inbox<'s, T, K, D>, Rejected<Self>> {
+    fn closed(mut self, waited: Result<()>) -> Result<Inbox<'s, T, D, K>, Rejected<Self>> {
         match waited {
             Ok(()) => Ok(Inbox {
                 held: self.held.take(),
@@ -564,7 +564,7 @@ impl<'s, T: Element, K: Discipline, D: Device> Exposed<'s, T, K, D> {
     /// # Errors
     ///
     /// [`Error::Capturing`], and as [`Exposed::wait`].
-    pub fn test(self, stream: &Stream<'s, D>) -> Result<Tested<'s, T, K, D>> {
+    pub fn test(self, stream: &Stream<'s, D>) -> Result<Tested<'s, T, D, K>> {
         self.try_test(stream).map_err(given_up)
     }
 
@@ -576,7 +576,7 @@ impl<'s, T: Element, K: Discipline, D: Device> Exposed<'s, T, K, D> {
     pub fn try_test(
         mut self,
         stream: &Stream<'s, D>,
-    ) -> Result<Tested<'s, T, K, D>, Rejected<Self>> {
+    ) -> Result<Tested<'s, T, D, K>, Rejected<Self>> {
         let half = &self.held.half;
         if let Err(error) = stream
             .not_capturing("a test")
@@ -622,7 +622,7 @@ impl<'s, T: Element, K: Discipline, D: Device> Exposed<'s, T, K, D> {
     }
 }
 
-impl<T, K, D: Device> Drop for Exposed<'_, T, K, D> {
+impl<T, K, D: Device> Drop for Exposed<'_, T, D, K> {
     fn drop(&mut self) {
         if !self.held.is_taken() {
             self.held.half.revoke("an `Exposed` before its wait");
@@ -631,8 +631,8 @@ impl<T, K, D: Device> Drop for Exposed<'_, T, K, D> {
 }
 
 // SAFETY: the one leaf is visited; the marker is the only mention of the brand.
-unsafe impl<'s, T: Element, K: Discipline, D: Device> Carry<'s, D> for Inbox<'s, T, K, D> {
-    type At<'t> = Inbox<'t, T, K, D>;
+unsafe impl<'s, T: Element, K: Discipline, D: Device> Carry<'s, D> for Inbox<'s, T, D, K> {
+    type At<'t> = Inbox<'t, T, D, K>;
 
     fn visit(&mut self, visitor: &mut Visitor<'_, D>) {
         let InboxBody { half, mark, .. } = &mut *self.held;
@@ -643,8 +643,8 @@ unsafe impl<'s, T: Element, K: Discipline, D: Device> Carry<'s, D> for Inbox<'s,
 }
 
 // SAFETY: the one leaf is visited; the marker is the only mention of the brand.
-unsafe impl<'s, T: Element, K: Discipline, D: Device> Carry<'s, D> for Exposed<'s, T, K, D> {
-    type At<'t> = Exposed<'t, T, K, D>;
+unsafe impl<'s, T: Element, K: Discipline, D: Device> Carry<'s, D> for Exposed<'s, T, D, K> {
+    type At<'t> = Exposed<'t, T, D, K>;
 
     fn visit(&mut self, visitor: &mut Visitor<'_, D>) {
         let InboxBody {
@@ -661,13 +661,13 @@ unsafe impl<'s, T: Element, K: Discipline, D: Device> Carry<'s, D> for Exposed<'
     }
 }
 
-impl<T, K, D: Device> std::fmt::Debug for Inbox<'_, T, K, D> {
+impl<T, K, D: Device> std::fmt::Debug for Inbox<'_, T, D, K> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.held.debug::<T>("Inbox", f)
     }
 }
 
-impl<T, K, D: Device> std::fmt::Debug for Exposed<'_, T, K, D> {
+impl<T, K, D: Device> std::fmt::Debug for Exposed<'_, T, D, K> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.held.debug::<T>("Exposed", f)
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tidegate_hal::device::Device;
 
 use super::Typed;
+use super::discipline::BySlot;
 use super::edge::{Edge, Touched};
 use super::handle::Out;
 use super::plan::Plans;
@@ -20,7 +21,7 @@ use crate::stream::{Stream, settle_all};
 
 /// The way to others: the origin's half of a window, at home on stream `'s`.
 #[must_use = "an outbox that is dropped completes no more: its targets wait for the next epoch in vain"]
-pub struct Outbox<'s, T, K, D: Device> {
+pub struct Outbox<'s, T, D: Device, K = BySlot> {
     pub(super) held: Held<OutboxBody<D>>,
     marker: Typed<'s, T, K>,
 }
@@ -123,7 +124,7 @@ pub(super) fn settle<D: Device>(stream: &Stream<'_, D>, touched: &[Touched]) -> 
     settle_all(stream, each)
 }
 
-impl<'s, T: Element, K: Discipline, D: Device> Outbox<'s, T, K, D> {
+impl<'s, T: Element, K: Discipline, D: Device> Outbox<'s, T, D, K> {
     pub(super) fn new(body: OutboxBody<D>) -> Self {
         const { assert!(size_of::<T>() <= LARGEST, "elements have less than 4 GiB") };
         Self::from_held(Held::new(body))
@@ -170,8 +171,8 @@ impl<'s, T: Element, K: Discipline, D: Device> Outbox<'s, T, K, D> {
 }
 
 // SAFETY: the one leaf is visited; the marker is the only mention of the brand.
-unsafe impl<'s, T: Element, K: Discipline, D: Device> Carry<'s, D> for Outbox<'s, T, K, D> {
-    type At<'t> = Outbox<'t, T, K, D>;
+unsafe impl<'s, T: Element, K: Discipline, D: Device> Carry<'s, D> for Outbox<'s, T, D, K> {
+    type At<'t> = Outbox<'t, T, D, K>;
 
     fn visit(&mut self, visitor: &mut Visitor<'_, D>) {
         let half = &mut self.held.half;
@@ -181,7 +182,7 @@ unsafe impl<'s, T: Element, K: Discipline, D: Device> Carry<'s, D> for Outbox<'s
     }
 }
 
-impl<T, K, D: Device> std::fmt::Debug for Outbox<'_, T, K, D> {
+impl<T, K, D: Device> std::fmt::Debug for Outbox<'_, T, D, K> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.held.debug::<T>("Outbox", f)
     }

@@ -30,8 +30,8 @@ pub(crate) struct Rounds<D: Device> {
 impl<D: Device> Rounds<D> {
     /// The rounds over the halves of a [window that was made for it](super::Window::of_barrier).
     pub(crate) fn new(
-        inbox: &Inbox<'_, u8, BySlot, D>,
-        outbox: &Outbox<'_, u8, BySlot, D>,
+        inbox: &Inbox<'_, u8, D, BySlot>,
+        outbox: &Outbox<'_, u8, D, BySlot>,
     ) -> Result<Self> {
         let (inbound, outbound) = (inbox.half(), &outbox.held.half);
         let (rank, ranks) = (outbound.world.rank(), outbound.world.size());

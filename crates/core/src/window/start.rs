@@ -11,9 +11,9 @@ use crate::element::Element;
 use crate::error::{Cause, Error};
 use crate::error::{Rejected, Result};
 
-impl<'s, T: Element, K: Discipline, D: Device> Outbox<'s, T, K, D> {
+impl<'s, T: Element, K: Discipline, D: Device> Outbox<'s, T, D, K> {
     /// Opens an epoch that names all targets (MPI: `MPI_Win_start`). Nothing is enqueued before [`Access::complete`].
-    pub fn start<'b>(mut self) -> Access<'s, 'b, T, K, D> {
+    pub fn start<'b>(mut self) -> Access<'s, 'b, T, D, K> {
         self.held.current = 0;
         self.held.begin();
         Access::new(self.held.take())
@@ -25,7 +25,7 @@ impl<'s, T: Element, K: Discipline, D: Device> Outbox<'s, T, K, D> {
     ///
     /// [`Error::NotInGroup`], [`Error::NoSuchRank`]. The outbox is gone then, and the window is revoked for all ranks
     /// ([`Cause::NotEnqueued`]).
-    pub fn start_with<'b>(self, group: &Group) -> Result<Access<'s, 'b, T, K, D>> {
+    pub fn start_with<'b>(self, group: &Group) -> Result<Access<'s, 'b, T, D, K>> {
         self.try_start_with(group).map_err(given_up)
     }
 
@@ -37,7 +37,7 @@ impl<'s, T: Element, K: Discipline, D: Device> Outbox<'s, T, K, D> {
     pub fn try_start_with<'b>(
         mut self,
         group: &Group,
-    ) -> Result<Access<'s, 'b, T, K, D>, Rejected<Self>> {
+    ) -> Result<Access<'s, 'b, T, D, K>, Rejected<Self>> {
         let body = &mut *self.held;
         body.current = match body.groups.iter().position(|(id, _)| *id == group.id) {
             Some(index) => index,

@@ -103,10 +103,10 @@ impl<D: Device> World<D> {
     ///
     /// [`Error::Control`]: a rank ended meanwhile, is in another collective call, or the bytes are too many (on the rank
     /// that brings them; the others wait for its next call). [`Error::Forked`].
-    pub fn gather(&self, label: &str, bytes: Vec<u8>) -> Result<Vec<Vec<u8>>> {
+    pub fn all_gather(&self, label: &str, bytes: Vec<u8>) -> Result<Vec<Vec<u8>>> {
         let handles = Vec::new();
         let packet = Packet { bytes, handles };
-        let label = format!("gather `{label}`");
+        let label = format!("all-gather `{label}`");
         let packets = self.agreement(label.clone())?.exchange(&label, packet)?;
         Ok(packets.into_iter().map(|packet| packet.bytes).collect())
     }

@@ -196,7 +196,7 @@ impl<D: Device> World<D> {
     }
 
     /// Sets after how long a wait is reported (30 s at first): that of a stream; that of the program in a collective call,
-    /// as [`World::gather`] and the opening of a window; or that of the program for a stream of its own, as
+    /// as [`World::all_gather`] and the opening of a window; or that of the program for a stream of its own, as
     /// [`Stream::synchronize`](crate::Stream::synchronize), if the stream was not seen to go on meanwhile (what a GPU does is
     /// not seen: there all of the call counts). The report fails nothing. It is a warning of `tracing`
     /// (target `tidegate_core::watch`) on the lowest rank that has not left the job, on standard error where no subscriber

@@ -17,8 +17,8 @@ pub(crate) type World = tidegate_core::World<Host>;
 pub(crate) type Queue<'s> = Stream<'s, Host>;
 pub(crate) type Memory<'s> = Region<u64, On<'s, Host>>;
 pub(crate) type HostMemory = Region<u64, OnHost<Host>>;
-pub(crate) type Inbox<'s> = window::Inbox<'s, u64, ByRange, Host>;
-pub(crate) type Outbox<'s> = window::Outbox<'s, u64, ByRange, Host>;
+pub(crate) type Inbox<'s> = window::Inbox<'s, u64, Host, ByRange>;
+pub(crate) type Outbox<'s> = window::Outbox<'s, u64, Host, ByRange>;
 
 /// Elements of all regions and windows here: enough for ranges, little for Miri.
 pub(crate) const LEN: usize = 8;

@@ -5,8 +5,7 @@ use std::time::{Duration, Instant};
 
 use mpi::traits::*;
 use tidegate::error::Cause;
-use tidegate::prelude::*;
-use tidegate::{Buffers, Error, Host, Region, World, exchange};
+use tidegate::host::prelude::*;
 use tidegate_boot::TcpControl;
 use tidegate_mpi::windows::{Form, JoinError, Options, join};
 
@@ -15,7 +14,7 @@ use crate::rank::{Job, MODES, Mode};
 
 /// A put under an exposure that was given in advance, to a window that the target has dropped, and its signal, touch
 /// nothing of a window that was made later.
-pub(crate) fn late_put(world: World<Host>) {
+pub(crate) fn late_put(world: World) {
     const LEN: usize = 1000;
     stream!(let s = world.stream().unwrap());
     for round in 0..10 {
@@ -41,16 +40,16 @@ pub(crate) fn late_put(world: World<Host>) {
             drop(epoch.complete(&s).unwrap());
             s.synchronize().unwrap();
         }
-        world.gather("put", Vec::new()).unwrap();
+        world.all_gather("put", Vec::new()).unwrap();
         let memory = inbox.host_mut(&s).unwrap();
         assert!(memory.iter().all(|x| *x == 0), "round {round}: {memory:?}");
-        world.gather("looked", Vec::new()).unwrap();
+        world.all_gather("looked", Vec::new()).unwrap();
     }
 }
 
 /// A target that computes and does not wait is put to meanwhile: the agent turns MPI where MPI needs that. It computes
 /// until the put is through, of which it hears by a file: it calls nothing that could turn anything.
-pub(crate) fn target_computes(world: World<Host>) {
+pub(crate) fn target_computes(world: World) {
     const LONG: Duration = Duration::from_secs(20);
     stream!(let s = world.inline_stream().unwrap());
     let mut window = SlotWindow::<u64>::new("busy").buffers(Buffers::Double);
@@ -63,7 +62,7 @@ pub(crate) fn target_computes(world: World<Host>) {
         .on(&s)
         .unwrap();
     let name = format!("tidegate-computes-{}", std::process::id());
-    let names = world.gather("begin", name.into_bytes()).unwrap();
+    let names = world.all_gather("begin", name.into_bytes()).unwrap();
     let is_through = std::env::temp_dir().join(String::from_utf8_lossy(&names[0]).as_ref());
     if world.rank() == 0 {
         // The first exposure was given when the window was made.
@@ -88,7 +87,7 @@ pub(crate) fn target_computes(world: World<Host>) {
         inbox = exposed.wait(&s).unwrap();
         assert_eq!(inbox.read(&s).unwrap().slot(from)[999], 3);
     }
-    world.gather("end", Vec::new()).unwrap();
+    world.all_gather("end", Vec::new()).unwrap();
     if world.rank() == 0 {
         std::fs::remove_file(&is_through).unwrap();
     }
@@ -96,7 +95,7 @@ pub(crate) fn target_computes(world: World<Host>) {
 }
 
 /// An epoch that is dropped half-done ends the waits of all others, with its cause.
-pub(crate) fn dropped(world: World<Host>) {
+pub(crate) fn dropped(world: World) {
     let (left, right) = world.ring();
     stream!(let s = world.stream().unwrap());
     let mut window = SlotWindow::<u64>::new("dropped");
@@ -105,7 +104,7 @@ pub(crate) fn dropped(world: World<Host>) {
     let (inbox, outbox) = window.open(&s).unwrap();
     if world.rank() == 0 {
         drop(inbox.post(&s).unwrap());
-        world.gather("over", Vec::new()).unwrap();
+        world.all_gather("over", Vec::new()).unwrap();
         return;
     }
     let waited = failing_wait(inbox, &s);
@@ -116,7 +115,7 @@ pub(crate) fn dropped(world: World<Host>) {
     };
     assert!(matches!(cause, Cause::Dropped { rank: 0, .. }), "{waited}");
     drop(outbox);
-    world.gather("over", Vec::new()).unwrap();
+    world.all_gather("over", Vec::new()).unwrap();
 }
 
 /// Where an MPI would crash in a compare-and-swap, it is refused, and nothing is lost; elsewhere it swaps.
@@ -166,7 +165,7 @@ pub(crate) fn reductions(job: &mut Job) {
         if rank == 0 {
             inbox.host_mut(&s).unwrap().fill(HIGH);
         }
-        world.gather("filled", Vec::new()).unwrap();
+        world.all_gather("filled", Vec::new()).unwrap();
         let one = Region::from_slice(&world, &[1]).unwrap().on(&s).unwrap();
         let exposed = inbox.post(&s).unwrap();
         let mut epoch = outbox.start();
@@ -183,7 +182,7 @@ pub(crate) fn reductions(job: &mut Job) {
         }
         drop(epoch.complete(&s).unwrap());
         let mut inbox = exposed.wait(&s).unwrap();
-        let said = world.gather("refused", vec![refused[0].into(), refused[1].into()]);
+        let said = world.all_gather("refused", vec![refused[0].into(), refused[1].into()]);
         if rank == 0 {
             let refused = &said.unwrap()[1];
             let min = if refused[1] == 1 { HIGH } else { 1 };
@@ -227,7 +226,7 @@ pub(crate) fn mpi_fails(job: &mut Job) {
         let src = Region::from_slice(&world, &[7; SOURCE]).unwrap();
         let place = src.as_ptr().addr() + SOURCE * 4;
         let src = src.on(&s).unwrap();
-        world.gather("begin", Vec::new()).unwrap();
+        world.all_gather("begin", Vec::new()).unwrap();
         if rank == 1 {
             good.only(10);
         }
@@ -300,7 +299,7 @@ pub(crate) fn finalized(job: &mut Job) {
         wait_in_vain("words", &words, &words_aside),
         wait_in_vain("messages", &messages, &messages_aside),
     );
-    worlds[0].gather("finalize", Vec::new()).unwrap();
+    worlds[0].all_gather("finalize", Vec::new()).unwrap();
     job.end();
     for error in [ends(&near), ends(&words), ends(&messages)] {
         let text = error.to_string();
@@ -362,8 +361,10 @@ pub(crate) fn refused(job: &mut Job) {
     }
     // A packet as large as others may be leaves room for keys.
     let world = job.world(Mode::Near);
-    world.gather("large", vec![1; (1 << 20) - 4096]).unwrap();
-    assert!(world.gather("too large", vec![1; 1 << 20]).is_err());
+    world
+        .all_gather("large", vec![1; (1 << 20) - 4096])
+        .unwrap();
+    assert!(world.all_gather("too large", vec![1; 1 << 20]).is_err());
 }
 
 /// A rank that is killed is named by all others, whose waits end.
@@ -389,7 +390,7 @@ fn killed_in(job: &mut Job, mode: Mode) {
     // Another job may have had this number.
     let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos();
     let name = format!("tidegate-killed-{}-{now}", std::process::id());
-    let names = world.gather("begin", name.into_bytes()).unwrap();
+    let names = world.all_gather("begin", name.into_bytes()).unwrap();
     let rolls = std::env::temp_dir().join(String::from_utf8_lossy(&names[0]).as_ref());
     if rank == size - 1 {
         // Not by a signal, which ends the whole job with some MPIs, nor in a way that MPI hears of.

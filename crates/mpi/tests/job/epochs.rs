@@ -1,10 +1,9 @@
 //! Epochs of all disciplines, all operations, all shapes, checked.
 
-use tidegate::prelude::*;
-use tidegate::{Buffers, Host, Region, World};
+use tidegate::host::prelude::*;
 
 /// Puts, gets and accumulates to ranges, from and to all shapes of memory.
-pub(crate) fn ranges(world: World<Host>) {
+pub(crate) fn ranges(world: World) {
     const LEN: usize = 6000;
     let (rank, size) = (world.rank(), world.size());
     let to = (rank + 1) % size;
@@ -12,8 +11,8 @@ pub(crate) fn ranges(world: World<Host>) {
     let mut window = RangeWindow::<u32>::new("ranges", LEN);
     let range = window.range_to(to, 0..LEN);
     let (mut inbox, mut outbox) = window.open(&s).unwrap();
-    let strided = Layout::<Host>::strided(3, &[(10, 7), (20, 100)]).unwrap();
-    let rows = Layout::<Host>::strided(0, &[(500, 1), (3, 1000)]).unwrap();
+    let strided = Layout::strided(3, &[(10, 7), (20, 100)]).unwrap();
+    let rows = Layout::strided(0, &[(500, 1), (3, 1000)]).unwrap();
     let mixed: Vec<u32> = (0..97).map(|index| (index * 61) % 97 * 11).collect();
     let indexed = Layout::indexed(&world, &mixed).unwrap();
     let layouts = [&strided, &rows, &indexed];
@@ -34,7 +33,7 @@ pub(crate) fn ranges(world: World<Host>) {
     let theirs = |x: usize| x as u32 * 3 + 7 * from as u32;
     for (number, layout) in layouts.into_iter().enumerate() {
         let count = layout.count();
-        let part = Layout::<Host>::strided(0, &[(count as u32, 1)]).unwrap();
+        let part = Layout::strided(0, &[(count as u32, 1)]).unwrap();
         // Nothing chosen, chosen here, chosen there, chosen on both sides.
         for sides in 0..4 {
             inbox.host_mut(&s).unwrap().fill(5);
@@ -134,7 +133,7 @@ pub(crate) fn ranges(world: World<Host>) {
 
 /// Slots, all to all, in groups of epochs that are eager and fused, with large and small data, on a stream that is
 /// inline and one that is a thread.
-pub(crate) fn slots(world: World<Host>) {
+pub(crate) fn slots(world: World) {
     let (rank, size) = (world.rank(), world.size());
     stream!(let a = world.inline_stream().unwrap());
     stream!(let b = world.stream().unwrap());
@@ -186,7 +185,7 @@ fn exchange_all<'s>(world: &World, s: &Stream<'s>, rank: usize, size: usize, len
 }
 
 /// A counter, a sum of floats and a lock, to which all ranks go at once, the owner too.
-pub(crate) fn atomics(world: World<Host>, swaps: bool) {
+pub(crate) fn atomics(world: World, swaps: bool) {
     let (rank, size) = (world.rank(), world.size());
     const ROUNDS: u64 = 25;
     stream!(let s = world.stream().unwrap());
@@ -239,7 +238,7 @@ pub(crate) fn atomics(world: World<Host>, swaps: bool) {
         let ticket = whole.into_host(&s).unwrap()[7];
         assert!(ticket > *tickets.last().unwrap());
         // All are through with this round before the next lock value is asked for.
-        world.gather("round", Vec::new()).unwrap();
+        world.all_gather("round", Vec::new()).unwrap();
     }
     let mine = inbox.host_mut(&s).unwrap();
     assert!(
@@ -253,7 +252,7 @@ pub(crate) fn atomics(world: World<Host>, swaps: bool) {
     assert_eq!(floats, [0.5 * (ROUNDS as f64) * size as f64; 10]);
     // Every ticket was given once, and every lock was taken once.
     let bytes = tickets.iter().chain([&won]).flat_map(|x| x.to_ne_bytes());
-    let all = world.gather("tickets", bytes.collect()).unwrap();
+    let all = world.all_gather("tickets", bytes.collect()).unwrap();
     let number = |bytes: &[u8]| i64::from_ne_bytes(bytes.try_into().unwrap());
     let (mut given, mut taken) = (Vec::new(), 0);
     for each in all {
@@ -274,7 +273,7 @@ fn mine_is<'s>(inbox: &mut Inbox<'s, i64, tidegate::Atomic>, s: &Stream<'s>, at:
 
 /// Nobody passes a barrier before everybody has come: each puts a mark into its own file of marks, that is, a shared
 /// counter of the job's atomics.
-pub(crate) fn barrier(world: World<Host>) {
+pub(crate) fn barrier(world: World) {
     let size = world.size() as i64;
     stream!(let s = world.stream().unwrap());
     let mut window = AtomicWindow::<i64>::new("marks", 1);
@@ -307,7 +306,7 @@ pub(crate) fn barrier(world: World<Host>) {
 }
 
 /// Windows that come and go use the same memory again, and larger ones find some.
-pub(crate) fn memory(world: World<Host>) {
+pub(crate) fn memory(world: World) {
     let (rank, size) = (world.rank(), world.size());
     let (left, right) = ((rank + size - 1) % size, (rank + 1) % size);
     stream!(let s = world.stream().unwrap());
@@ -339,7 +338,7 @@ pub(crate) fn memory(world: World<Host>) {
 }
 
 /// Who looks now and then whether an epoch is over hears of it, and the operands stay what they are.
-pub(crate) fn polled(world: World<Host>) {
+pub(crate) fn polled(world: World) {
     use tidegate::window::Tested;
     stream!(let s = world.stream().unwrap());
     let (rank, size) = (world.rank(), world.size());

@@ -1,6 +1,6 @@
 //! Faces: every variant, verified.
 
-use tidegate::{Host, World};
+use tidegate::host::{Host, World};
 use tidegate_bench::faces::driver;
 use tidegate_bench::faces::params::{Counts, Grid, Init, Params, Size, Variant};
 use tidegate_bench::faces::variants::SetupOn;
@@ -8,7 +8,7 @@ use tidegate_bench::faces::verify::Verifier;
 use tidegate_bench::progress::Progress;
 use tidegate_bench::results::table::table;
 
-pub(crate) fn all(world: World<Host>) {
+pub(crate) fn all(world: World) {
     let grid = match world.size() {
         1 => [1, 1, 1],
         2 => [2, 1, 1],

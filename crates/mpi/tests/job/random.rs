@@ -17,7 +17,8 @@ use std::time::Duration;
 use mpi::traits::*;
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
-use tidegate::{Host, Op, World};
+use tidegate::Op;
+use tidegate::host::{Host, World};
 
 use crate::rank::{Job, MODES, Mode};
 use crate::schedules::bag::Adjust;
@@ -128,12 +129,7 @@ enum Wrong {
 }
 
 /// Runs this rank's program, and judges all ranks. Collective, with one verdict.
-fn run(
-    world: &World<Host>,
-    job: &Plan,
-    programs: &[Vec<Item>],
-    adjust: &Adjust,
-) -> Result<(), Wrong> {
+fn run(world: &World, job: &Plan, programs: &[Vec<Item>], adjust: &Adjust) -> Result<(), Wrong> {
     let truth = oracle::run(job)
         .map_err(|stuck| Wrong::Differs(format!("the generator made a deadlock: {stuck}")))?;
     let program = &programs[world.rank()];
@@ -142,7 +138,9 @@ fn run(
         .map(|outcome| (outcome.regions, outcome.windows, outcome.reads))
         .map_err(|error| error.to_string());
     let mine = postcard::to_stdvec(&mine).expect("plain data can be encoded");
-    let all = world.gather("schedule", mine).expect("all ranks are there");
+    let all = world
+        .all_gather("schedule", mine)
+        .expect("all ranks are there");
     let mut real = Vec::new();
     for (rank, bytes) in all.iter().enumerate() {
         let theirs: Result<_, String> = postcard::from_bytes(bytes).expect("it was encoded");

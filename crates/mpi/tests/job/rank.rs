@@ -7,7 +7,7 @@ use std::sync::Arc;
 use mpi::environment::Universe;
 use mpi::topology::{Communicator, SimpleCommunicator};
 use mpi::traits::*;
-use tidegate::{Host, World};
+use tidegate::host::{Host, World};
 use tidegate_boot::{Config, TcpControl};
 use tidegate_hal::control::Control;
 use tidegate_mpi::windows::{Form, Options, join};
@@ -85,7 +85,7 @@ impl Job {
     }
 
     /// A world whose ranks reach each other by windows of MPI.
-    pub(crate) fn world(&self, mode: Mode) -> World<Host> {
+    pub(crate) fn world(&self, mode: Mode) -> World {
         let (options, nodes) = match mode {
             Mode::Near => (Options::new(), false),
             Mode::Apart(form) => (Options::new().not_shared().form(form), false),
@@ -105,7 +105,7 @@ impl Job {
     }
 
     /// A program, in each way in which ranks reach each other.
-    pub(crate) fn in_all_modes(&self, program: fn(World<Host>)) {
+    pub(crate) fn in_all_modes(&self, program: fn(World)) {
         for mode in self.modes() {
             program(self.world(*mode));
         }

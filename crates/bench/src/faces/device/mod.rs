@@ -35,9 +35,9 @@ pub type Values<'s, D> = tidegate_core::Region<f64, On<'s, D>>;
 /// A part of a block.
 pub type Part<'s, D> = tidegate_core::Part<f64, On<'s, D>>;
 /// What has come from the neighbours: a slot for each that there is, in the order of directions.
-pub type Inbox<'s, D> = tidegate_core::window::Inbox<'s, f64, BySlot, D>;
+pub type Inbox<'s, D> = tidegate_core::window::Inbox<'s, f64, D, BySlot>;
 /// What leads to the neighbours.
-pub type Outbox<'s, D> = tidegate_core::window::Outbox<'s, f64, BySlot, D>;
+pub type Outbox<'s, D> = tidegate_core::window::Outbox<'s, f64, D, BySlot>;
 
 /// A device that Faces runs on.
 pub trait FacesDevice: BenchDevice {

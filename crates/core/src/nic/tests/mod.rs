@@ -23,14 +23,14 @@ use crate::*;
 use tidegate_hal::device::Device;
 
 type On1<'s> = Region<u64, On<'s, Host>>;
-type Way<'s> = Outbox<'s, u64, BySlot, Host>;
+type Way<'s> = Outbox<'s, u64, Host, BySlot>;
 /// One that leads to where the get came from, and one that never waits for a post.
-type Ways<'s> = (Outbox<'s, u64, ByRange, Host>, Way<'s>);
+type Ways<'s> = (Outbox<'s, u64, Host, ByRange>, Way<'s>);
 
 const LEN: usize = 16;
 
 /// The first slot or range that an outbox leads to.
-fn first<T: Element, K: Discipline, D: Device>(outbox: &Outbox<'_, T, K, D>) -> Out<T> {
+fn first<T: Element, K: Discipline, D: Device>(outbox: &Outbox<'_, T, D, K>) -> Out<T> {
     outbox.slots().next().expect("there is one")
 }
 
@@ -382,7 +382,7 @@ fn atomics_by_the_nic_and_by_mapped_origins_are_atomic_to_each_other() {
         crate::stream!(let s = world.stream().unwrap());
         let mut window = AtomicWindow::<u64>::new("a", LEN);
         let at = window.target(2);
-        let (mut inbox, mut outbox): (Inbox<'_, _, _, Host>, _) = window.open(&s).unwrap();
+        let (mut inbox, mut outbox): (Inbox<'_, _, Host, _>, _) = window.open(&s).unwrap();
         let (one, mut old) = (ones(&s), ones(&s));
         for _ in 0..ROUNDS {
             let mut epoch = outbox.start();

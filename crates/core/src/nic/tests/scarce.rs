@@ -297,8 +297,8 @@ unsafe impl device::Stream for Scarce {
 type Strapped = By<Scarce>;
 type On1<'s> = Region<u64, On<'s, Strapped>>;
 type Halves<'s> = (
-    Inbox<'s, u64, BySlot, Strapped>,
-    Outbox<'s, u64, BySlot, Strapped>,
+    Inbox<'s, u64, Strapped, BySlot>,
+    Outbox<'s, u64, Strapped, BySlot>,
 );
 
 /// A rank that reaches itself by a NIC: what its half waits for, the other half does.

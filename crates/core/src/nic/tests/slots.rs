@@ -169,7 +169,7 @@ fn a_wait_for_slots_ends_with_the_patience_of_the_window() {
             window.slot_from(0, 0, LEN);
             let _halves = window.open(&s).unwrap();
             // Until rank 0 has seen its error.
-            world.gather("seen", Vec::new()).unwrap();
+            world.all_gather("seen", Vec::new()).unwrap();
             return;
         }
         let to = window.slot_to(1, 0);
@@ -188,7 +188,7 @@ fn a_wait_for_slots_ends_with_the_patience_of_the_window() {
             ),
             "{error}"
         );
-        world.gather("seen", Vec::new()).unwrap();
+        world.all_gather("seen", Vec::new()).unwrap();
         gate.open();
     });
 }

@@ -395,8 +395,8 @@ fn names(steps: &[Step]) -> String {
 const LEN_OF_SLOT: usize = 512;
 
 type Halves<'s> = (
-    Inbox<'s, u64, BySlot, Host>,
-    Outbox<'s, u64, BySlot, Host>,
+    Inbox<'s, u64, Host, BySlot>,
+    Outbox<'s, u64, Host, BySlot>,
     Region<u64, On<'s, Host>>,
 );
 

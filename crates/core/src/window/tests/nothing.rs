@@ -49,7 +49,7 @@ fn a_put_of_nothing_is_a_signal_and_no_more() {
                             Tested::Done(_) => panic!("{way}, {buffers:?}: too early"),
                         };
                     }
-                    world.gather("not yet", Vec::new()).unwrap();
+                    world.all_gather("not yet", Vec::new()).unwrap();
                     let mut epoch = outbox.start();
                     if round % 2 == 0 {
                         epoch.put(&nothing, to).unwrap();
@@ -65,7 +65,7 @@ fn a_put_of_nothing_is_a_signal_and_no_more() {
                         assert!(slots.slot(from).as_ptr().is_aligned());
                     };
                     s.launch(view, (inbox.view(), &nothing)).unwrap();
-                    world.gather("over", Vec::new()).unwrap();
+                    world.all_gather("over", Vec::new()).unwrap();
                 }
                 let one = Region::from_slice(&world, &[1]).unwrap().on(&s).unwrap();
                 let mut epoch = outbox.start();

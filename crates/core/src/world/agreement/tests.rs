@@ -136,7 +136,7 @@ fn two(directions: [Direction; 2], program: impl Fn(World<Host>, &Past) + Sync) 
     });
 }
 
-type Halves<'s> = (Inbox<'s, u64, BySlot, Host>, Outbox<'s, u64, BySlot, Host>);
+type Halves<'s> = (Inbox<'s, u64, Host, BySlot>, Outbox<'s, u64, Host, BySlot>);
 
 /// A window of one slot each way.
 fn open<'s>(s: &Stream<'s, Host>, name: &str, buffers: Buffers, len: usize) -> Result<Halves<'s>> {
@@ -193,7 +193,7 @@ fn windows_that_threads_open_at_once_have_each_its_own_memory() {
             epoch.put(&sevens, to).unwrap();
             let _outbox = epoch.complete(&s).unwrap();
             s.synchronize().unwrap();
-            world.gather("put", Vec::new()).unwrap();
+            world.all_gather("put", Vec::new()).unwrap();
             put.send(()).unwrap();
             let mut inbox = inbox.post(&s).unwrap().wait(&s).unwrap();
             assert_eq!(inbox.read(&s).unwrap().iter().next().unwrap(), [7; 8]);
@@ -251,7 +251,7 @@ fn ranks_that_open_in_different_orders_hear_of_it_and_stay_in_step() {
             one("x");
             names_both(Barrier::open(&s, "y"), "y");
         }
-        world.gather("still", Vec::new()).unwrap();
+        world.all_gather("still", Vec::new()).unwrap();
         let _halves = open(&s, "z", Buffers::Double, 8).unwrap();
         Barrier::open(&s, "z").unwrap();
     });
@@ -291,7 +291,7 @@ fn a_rank_that_was_refused_has_the_same_numbers() {
             assert!(matches!(cause, Cause::Dropped { rank: 0, .. }), "{cause}");
         }
         // Rank 0 is there till then: it is not its end that tells.
-        world.gather("over", Vec::new()).unwrap();
+        world.all_gather("over", Vec::new()).unwrap();
     });
 }
 
@@ -304,8 +304,8 @@ fn who_does_not_come_is_named_with_what_takes_all_ranks() {
             open(s, "second", Buffers::Double, 8).map(drop)
         }),
         ("opening barrier `b`", |s| Barrier::open(s, "b").map(drop)),
-        ("gather `results`", |s| {
-            s.world().gather("results", Vec::new()).map(drop)
+        ("all-gather `results`", |s| {
+            s.world().all_gather("results", Vec::new()).map(drop)
         }),
     ];
     for (what, call) in calls {
@@ -410,7 +410,7 @@ fn a_barrier_that_one_rank_cannot_create_no_rank_has() {
                 _ => panic!("{text}"),
             }
             // All are in step.
-            world.gather("still", Vec::new()).unwrap();
+            world.all_gather("still", Vec::new()).unwrap();
         },
     );
 }

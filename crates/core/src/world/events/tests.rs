@@ -130,7 +130,7 @@ fn a_reason_that_is_too_long_for_a_message_is_told_all_the_same() {
             }
             _ => panic!("rank 1 has no NIC"),
         }
-        world.gather("done", Vec::new()).unwrap();
+        world.all_gather("done", Vec::new()).unwrap();
     });
 }
 
@@ -139,7 +139,7 @@ fn a_reason_that_is_too_long_for_a_message_is_told_all_the_same() {
 fn a_rank_whose_program_has_panicked_has_not_left() {
     type Call = fn(&World<Host>) -> Error;
     let calls: [Call; 3] = [
-        |world| world.gather("x", Vec::new()).unwrap_err(),
+        |world| world.all_gather("x", Vec::new()).unwrap_err(),
         |world| {
             crate::stream!(let s = world.stream().unwrap());
             let window = SlotWindow::<u64>::new("w");

@@ -14,7 +14,7 @@ use crate::message::Message;
 use crate::window::{BySlot, Inbox, Outbox, SlotWindow};
 use crate::{Barrier, Error, Result, Stream, World};
 
-type Halves<'s> = (Inbox<'s, u8, BySlot, Host>, Outbox<'s, u8, BySlot, Host>);
+type Halves<'s> = (Inbox<'s, u8, Host, BySlot>, Outbox<'s, u8, Host, BySlot>);
 
 /// A window of one slot each way between two ranks.
 fn open<'s>(s: &Stream<'s, Host>, name: &str) -> Result<Halves<'s>> {
@@ -61,7 +61,7 @@ fn what_is_known_does_not_grow_with_every_window() {
         assert_eq!(&*name(0), "held");
         assert_eq!(&*name(1), "-", "the first that was dropped is forgotten");
         drop(held);
-        world.gather("done", Vec::new()).unwrap();
+        world.all_gather("done", Vec::new()).unwrap();
         drop(open(&s, "held").unwrap());
     });
 }
@@ -122,7 +122,7 @@ fn a_cause_that_comes_late_is_named() {
             fails_by(&s, "w", number);
             fails_by(&waits, "q", q);
         }
-        world.gather("done", Vec::new()).unwrap();
+        world.all_gather("done", Vec::new()).unwrap();
     });
 }
 

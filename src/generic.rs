@@ -1,0 +1,50 @@
+//! The types as they are defined: generic over the device.
+//!
+//! The modules of the devices ([`host`](crate::host), [`cuda`](crate::cuda)) name these types with the device filled in. Code
+//! that serves every device names them from here. The device comes before the discipline of a window, which is
+//! [`BySlot`](crate::BySlot) unless it is named.
+//!
+//! ```
+//! use tidegate::generic::{Inbox, On, Outbox, Region, Stream};
+//! use tidegate::hal::device::Device;
+//! use tidegate::{Out, Result, exchange};
+//!
+//! /// What a solver has between its steps, on any device.
+//! #[derive(tidegate::host::Carry)]
+//! struct Halo<'s, D: Device> {
+//!     x: Region<f64, On<'s, D>>,
+//!     inbox: Inbox<'s, f64, D>,
+//!     outbox: Outbox<'s, f64, D>,
+//! }
+//!
+//! fn step<'s, D: Device>(s: &Stream<'s, D>, to: Out<f64>, mut h: Halo<'s, D>) -> Result<Halo<'s, D>> {
+//!     let mut epoch = h.outbox.start();
+//!     epoch.put(&h.x, to)?;
+//!     (h.inbox, h.outbox) = exchange(s, h.inbox, epoch)?;
+//!     Ok(h)
+//! }
+//!
+//! use tidegate::host::prelude::{Init, SlotWindow, World, stream};
+//! # fn main() -> Result<()> {
+//! let world = World::init()?;
+//! stream!(let s = world.stream()?);
+//! let mut window = SlotWindow::new("halo");
+//! let (from, to) = (window.slot_from(0, 0, 4), window.slot_to(0, 0));
+//! let (inbox, outbox) = window.open(&s)?;
+//! let x = Region::from_slice(&world, &[7.0; 4])?.on(&s)?;
+//! let mut halo = step(&s, to, Halo { x, inbox, outbox })?;
+//! assert_eq!(halo.inbox.read(&s)?.slot(from), [7.0; 4]);
+//! # Ok(())
+//! # }
+//! ```
+
+#[doc(inline)]
+pub use tidegate_core::capture::{Graph, PairGraph};
+#[doc(inline)]
+pub use tidegate_core::window::{
+    Access, Exposed, Inbox, InboxView, Memory, MemoryMut, Outbox, Tested,
+};
+#[doc(inline)]
+pub use tidegate_core::{
+    AllReduce, Barrier, Carry, Layout, On, OnHost, Part, Place, Region, Stream, World,
+};

@@ -1,0 +1,4 @@
+//! The guide.
+
+#[doc = include_str!("../docs/async.md")]
+pub mod asynchronous {}
