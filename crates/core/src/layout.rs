@@ -1,5 +1,6 @@
 //! Which elements of a region or slot a put, get or accumulate touches.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use tidegate_hal::batch::Shape;
@@ -66,6 +67,77 @@ impl<D: Device> Layout<D> {
             let most = Shape::MAX_DIMS;
             return Err(invalid(&format!("it has 1 to {most} loops")));
         }
+        let loops = loops.iter();
+        let loops: Vec<_> = loops
+            .map(|&(times, stride)| (u64::from(times), i64::from(stride)))
+            .collect();
+        Self::nest(first, &loops, &invalid)
+    }
+
+    /// A box of an array: the elements of an array of `dims[0]` x `dims[1]` x … whose index in each dimension `k` lies in
+    /// `ranges[k]`. There may be any number of dimensions. The array is stored row by row, so that the last index is the
+    /// fastest; the elements of the box have the same order (MPI: `MPI_Type_create_subarray` with `MPI_ORDER_C`). Sizes
+    /// and ranges count elements. An empty range makes a layout of no elements.
+    ///
+    /// The ghost faces of a block, for example, are boxes:
+    ///
+    /// ```
+    /// # use tidegate_core::Layout;
+    /// # use tidegate_host::Host;
+    /// // A block of 4 x 5 x 6 elements, a layer of ghosts around it included.
+    /// let below = Layout::<Host>::subarray(&[4, 5, 6], &[0..1, 1..4, 1..5]).unwrap();
+    /// assert_eq!(below.count(), 12);
+    /// // Element [0, 3, 4] is the last one.
+    /// assert_eq!(below.extent(), 3 * 6 + 4 + 1);
+    /// ```
+    ///
+    /// A box needs no table of indices: devices count its rows out, as those of [`Layout::strided`]. Dimensions that are
+    /// taken whole go together with the one before them. So a range of planes is one piece, like any linear memory, and a
+    /// face is two loops at most. What is left may be five loops deep.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Invalid`] without a dimension, for other than one range a dimension, for a range that does not lie within
+    /// its dimension, for an array that is larger than memory can be, for a box that is six loops deep or more (use
+    /// [`Layout::indexed`]), and beyond the limits of [`Layout::strided`].
+    pub fn subarray(dims: &[usize], ranges: &[Range<usize>]) -> Result<Self> {
+        let invalid =
+            |what: &str| Error::Invalid(format!("subarray {ranges:?} of {dims:?}: {what}"));
+        if dims.is_empty() {
+            return Err(invalid("an array has a dimension"));
+        }
+        if dims.len() != ranges.len() {
+            let (dims, ranges) = (dims.len(), ranges.len());
+            return Err(invalid(&format!("{ranges} ranges for {dims} dimensions")));
+        }
+        let within =
+            |(dim, range): (&usize, &Range<usize>)| range.start <= range.end && range.end <= *dim;
+        if let Some(k) = dims.iter().zip(ranges).position(|each| !within(each)) {
+            let (range, dim) = (&ranges[k], dims[k]);
+            return Err(invalid(&format!(
+                "range {k}, {range:?}, does not lie within 0..{dim}"
+            )));
+        }
+        // The array of a dimension of no elements is as large as the others make it, so that strides do not overflow.
+        let size = dims.iter().try_fold(1usize, |size, dim| {
+            let size = size.checked_mul((*dim).max(1))?;
+            (size <= isize::MAX as usize).then_some(size)
+        });
+        if size.is_none() {
+            return Err(invalid("the array is larger than memory can be"));
+        }
+        let (mut first, mut stride) = (0, 1);
+        let mut loops = reserved(dims.len())?;
+        for (dim, range) in dims.iter().zip(ranges).rev() {
+            first += range.start * stride;
+            loops.push((range.len() as u64, stride as i64));
+            stride *= (*dim).max(1);
+        }
+        Self::nest(first, &loops, &invalid)
+    }
+
+    /// A nest of any number of loops, the first fastest.
+    fn nest(first: usize, loops: &[(u64, i64)], invalid: &dyn Fn(&str) -> Error) -> Result<Self> {
         if loops.iter().any(|(times, _)| *times == 0) {
             return Ok(Self::new(0, Shape::Linear, 0, 0, true));
         }
@@ -79,9 +151,8 @@ impl<D: Device> Layout<D> {
         if low < 0 {
             return Err(invalid(&format!("it reaches down to element {low}")));
         }
-        let (nest, rank) = merged(loops);
-        let nest = &nest[..rank];
-        if let [] | [(_, 1)] = nest {
+        let nest = merged(loops)?;
+        if let [] | [(_, 1)] = nest[..] {
             // Counted in bytes, as it is further down, no region reaches further.
             if high >= isize::MAX as i128 {
                 return Err(invalid("it reaches beyond what can be addressed"));
@@ -100,12 +171,24 @@ impl<D: Device> Layout<D> {
                 "it has {count} elements up to number {high}, and where these are not one piece, a layout has fewer than 2^32 elements below number 2^32 - 1"
             )));
         }
+        if nest.len() > Shape::MAX_DIMS {
+            let (deep, most) = (nest.len(), Shape::MAX_DIMS);
+            return Err(invalid(&format!(
+                "it is {deep} loops deep, and {most} is the most: make a layout of the indices"
+            )));
+        }
         let count = count as usize;
         let mut dims = [(1, 0); Shape::MAX_DIMS];
-        for (dim, &(times, stride)) in dims.iter_mut().zip(nest) {
+        for (dim, &(times, stride)) in dims.iter_mut().zip(&nest) {
+            let Ok(stride) = i32::try_from(stride) else {
+                return Err(invalid(&format!(
+                    "its elements lie {stride} apart, and 2^31 - 1 is the most"
+                )));
+            };
             // No loop has more turns than there are elements.
             *dim = (times as u32, stride);
         }
+        let rank = nest.len();
         let (row, outer) = rows(&dims[..rank]);
         let pieces = count / row;
         if pieces > MAX_PIECES {
@@ -113,7 +196,7 @@ impl<D: Device> Layout<D> {
                 "it has {pieces} pieces: 2^26 is the most"
             )));
         }
-        let distinct = match nested(nest) {
+        let distinct = match nested(&nest) {
             Some(distinct) => distinct,
             None => {
                 let mut starts = reserved(pieces)?;
@@ -325,33 +408,29 @@ impl<D: Device> std::fmt::Debug for Layout<D> {
     }
 }
 
-/// A nest of loops without those of one turn, and with those that go on where the loop inside them ends as one with that;
-/// how many are left.
-fn merged(loops: &[(u32, i32)]) -> ([(u64, i32); Shape::MAX_DIMS], usize) {
-    let (mut nest, mut rank) = ([(1u64, 0); Shape::MAX_DIMS], 0);
+/// A nest of loops without those of one turn, and with those that go on where the loop inside them ends as one with that.
+fn merged(loops: &[(u64, i64)]) -> Result<Vec<(u64, i64)>> {
+    let mut nest: Vec<(u64, i64)> = reserved(loops.len())?;
     for &(times, stride) in loops.iter().filter(|(times, _)| *times != 1) {
-        if let Some((inner, step)) = nest[..rank].last_mut()
+        if let Some((inner, step)) = nest.last_mut()
             && i128::from(*inner) * i128::from(*step) == i128::from(stride)
-            && let Some(all) = inner.checked_mul(u64::from(times))
+            && let Some(all) = inner.checked_mul(times)
         {
             *inner = all;
         } else {
-            nest[rank] = (u64::from(times), stride);
-            rank += 1;
+            nest.push((times, stride));
         }
     }
-    (nest, rank)
+    Ok(nest)
 }
 
 /// Whether no element of a nest of loops occurs twice, if that can be seen: when no loop is so wide as one turn of the
 /// next wider one, or when a loop stands still.
-fn nested(nest: &[(u64, i32)]) -> Option<bool> {
-    let mut loops = [(1, 0); Shape::MAX_DIMS];
-    let loops = &mut loops[..nest.len()];
-    loops.copy_from_slice(nest);
+fn nested(nest: &[(u64, i64)]) -> Option<bool> {
+    let mut loops = nest.to_vec();
     loops.sort_unstable_by_key(|(_, stride)| stride.unsigned_abs());
     let mut width = 0u128;
-    for (times, stride) in loops.iter() {
+    for (times, stride) in &loops {
         let stride = u128::from(stride.unsigned_abs());
         if stride == 0 {
             return Some(false);
@@ -409,6 +488,119 @@ mod tests {
             .into_iter()
             .map(|element| element as usize)
             .collect()
+    }
+
+    #[test]
+    fn a_box_is_its_elements_row_by_row() {
+        // All boxes of an array, and what their indices say.
+        let dims = [3, 2, 1, 4];
+        let ranges = |dim: usize| (0..=dim).flat_map(move |end| (0..=end).map(move |at| at..end));
+        let mut looked = 0;
+        for a in ranges(dims[0]) {
+            for b in ranges(dims[1]) {
+                for c in ranges(dims[2]) {
+                    for d in ranges(dims[3]) {
+                        let layout = Layout::<Host>::subarray(
+                            &dims,
+                            &[a.clone(), b.clone(), c.clone(), d.clone()],
+                        )
+                        .unwrap();
+                        let mut all = Vec::new();
+                        for i in a.clone() {
+                            for j in b.clone() {
+                                for k in c.clone() {
+                                    all.extend(d.clone().map(|l| ((i * 2 + j) + k) * 4 + l));
+                                }
+                            }
+                        }
+                        let runs = layout.runs().flat_map(|(first, end)| first..end);
+                        assert_eq!(runs.collect::<Vec<_>>(), all);
+                        assert_eq!(layout.count(), all.len());
+                        assert_eq!(layout.extent(), all.last().map_or(0, |last| last + 1));
+                        assert!(layout.is_distinct());
+                        looked += 1;
+                    }
+                }
+            }
+        }
+        assert_eq!(looked, 10 * 6 * 3 * 15);
+    }
+
+    #[test]
+    fn a_box_has_as_few_loops_as_can_be() {
+        let loops = |dims: &[usize], ranges: &[std::ops::Range<usize>]| {
+            VISITS.set(0);
+            let (first, shape) = Layout::<Host>::subarray(dims, ranges).unwrap().shape();
+            assert_eq!(VISITS.get(), 0);
+            match shape {
+                Shape::Linear => (first, Vec::new()),
+                Shape::Strided { dims, rank } => (first, dims[..rank as usize].to_vec()),
+                Shape::Indexed { .. } => unreachable!("a box has no table"),
+            }
+        };
+        let side = 1 << 10;
+        let dims = [side; 3];
+        let plane = (side * side) as i32;
+        assert_eq!(loops(&dims, &[5..9, 0..side, 0..side]), (5 << 20, vec![]));
+        assert_eq!(
+            loops(&dims, &[5..6, 7..9, 0..side]),
+            ((5 << 20) + (7 << 10), vec![])
+        );
+        let inner = 1..side - 1;
+        let rows = (side - 2) as u32;
+        assert_eq!(
+            loops(&dims, &[0..1, inner.clone(), inner.clone()]),
+            (side + 1, vec![(rows, 1), (rows, side as i32)])
+        );
+        assert_eq!(
+            loops(&dims, &[inner.clone(), 0..1, inner.clone()]),
+            (side * side + 1, vec![(rows, 1), (rows, plane)])
+        );
+        assert_eq!(
+            loops(&dims, &[inner.clone(), inner, 0..1]),
+            (side * side + side, vec![(rows, side as i32), (rows, plane)])
+        );
+        // Dimensions of one element, and those that are whole, are no loops of their own.
+        let many = [2, 1, 3, 4, 1, 1, 5, 2, 2];
+        let ranges = [0..1, 0..1, 1..3, 0..4, 0..1, 0..1, 2..4, 0..2, 0..2];
+        assert_eq!(loops(&many, &ranges), (80 + 8, vec![(8, 1), (8, 20)]));
+        // An array may be longer than a layout reaches, if what is of it is one piece.
+        assert_eq!(loops(&[1 << 40], &[7..1 << 39]), (7, vec![]));
+    }
+
+    #[test]
+    fn what_is_no_box_is_refused() {
+        let said = |dims: &[usize], ranges: &[std::ops::Range<usize>]| {
+            let refused = Layout::<Host>::subarray(dims, ranges).unwrap_err();
+            assert!(matches!(refused, Error::Invalid(_)), "{refused}");
+            refused.to_string()
+        };
+        assert!(said(&[], &[]).ends_with("an array has a dimension"));
+        assert!(said(&[3, 3], &[0..1; 1]).ends_with("1 ranges for 2 dimensions"));
+        assert!(said(&[3, 3], &[0..3, 1..4]).ends_with("range 1, 1..4, does not lie within 0..3"));
+        #[allow(clippy::reversed_empty_ranges, reason = "it is what is refused")]
+        let reversed = said(&[3], &[2..1]);
+        assert!(
+            reversed.ends_with("range 0, 2..1, does not lie within 0..3"),
+            "{reversed}"
+        );
+        for dims in [
+            &[usize::MAX][..],
+            &[1 << 32, 1 << 31],
+            &[1 << 40, 0, 1 << 40],
+        ] {
+            let ranges = vec![0..0; dims.len()];
+            assert!(said(dims, &ranges).ends_with("larger than memory can be"));
+        }
+        let every_other: Vec<_> = (0..12).map(|k| 0..2 - k % 2).collect();
+        let deep = said(&[2; 12], &every_other);
+        assert!(deep.contains("6 loops deep, and 5 is the most"), "{deep}");
+        let apart = said(&[2, 1 << 31], &[0..2, 0..1]);
+        assert!(apart.contains("2^31"), "{apart}");
+        let far = said(&[1 << 20, 1 << 20], &[0..1 << 20, 0..1]);
+        assert!(far.contains("fewer than 2^32 elements"), "{far}");
+        let none = Layout::<Host>::subarray(&[3, 0, 2], &[0..3, 0..0, 0..2]).unwrap();
+        assert_eq!((none.count(), none.extent()), (0, 0));
     }
 
     #[test]
