@@ -10,6 +10,7 @@ mod expose;
 mod fabric;
 mod faces;
 mod failing;
+mod layouts;
 mod nic;
 mod oneself;
 mod order;

@@ -34,6 +34,7 @@ twins! {
     row02_host_write_while_exposed
     row02_kernel_view_made_before_the_post
     row02_kernel_while_exposed
+    row02_rest_kept_after_the_wait
     row03_host_indexes_a_region_of_a_stream
     row03_host_reads_after_the_wait_on_the_stream
     row03_host_reads_what_a_kernel_would_see
@@ -46,6 +47,7 @@ twins! {
     row04_put_from_a_region_of_the_host
     row04_reduced_on_another_stream
     row04_replay_on_another_stream
+    row04_rest_on_another_stream
     row04_to_the_host_by_another_stream
     row04_wait_on_another_stream
     row05_count_written_before_complete
@@ -60,7 +62,10 @@ twins! {
     row05_source_written_before_complete
     row06_inbox_memory_twice
     row06_one_part_twice
+    row06_shared_and_exclusive_rest
     row06_shared_and_exclusive_view
+    row06_two_exclusive_rests
+    row06_two_exclusive_slices_of_the_rest
     row06_two_exclusive_views
     row07_completed_twice
     row07_exchanged_twice

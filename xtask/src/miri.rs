@@ -40,10 +40,10 @@ struct Program {
 const PROGRAMS: &[Program] = &[
     Program {
         line: "-p tidegate-core --lib",
-        tests: "nic::",
+        tests: "nic:: part::tests::slices window::rest::",
         leaks: true,
         thirds: [
-            "nic::tests::slots nic::tests::ends",
+            "nic::tests::slots nic::tests::ends part::tests::slices window::rest::",
             "nic::tests::scarce nic::tests::refused nic::tests::registers nic::tests::staged",
         ],
     },

@@ -8,6 +8,7 @@
 pub mod element;
 mod epochs;
 pub mod error;
+mod footprint;
 mod ground;
 mod message;
 mod place;

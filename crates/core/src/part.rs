@@ -8,8 +8,8 @@
 //! again.
 //!
 //! Kernels see a part as [`Cells`] (read) or [`CellsMut`]: the elements by their index in the region, read and written
-//! one at a time. Each access asks a bit map whether the part holds the element (a load and a test), since another
-//! stream may be writing the others.
+//! one at a time, or as slices of neighbouring ones. Each access of one element asks a bit map whether the part holds it (a
+//! load and a test), since another stream may be writing the others; each slice asks the part's ranges.
 //!
 //! # Failure
 //!
@@ -132,14 +132,16 @@ struct Whole {
     parts: usize,
 }
 
-/// A set as a bit map.
-struct Members {
+/// A set of elements of a region (or of a window's memory), as kernels ask it: also as a bit map.
+pub(crate) struct Members {
+    set: IndexSet,
     whole_len: usize,
     bits: Vec<u64>,
 }
 
 impl Members {
-    fn new(set: &IndexSet, whole_len: usize) -> Result<Self> {
+    /// The set lies within `0..whole_len`.
+    pub(crate) fn new(set: IndexSet, whole_len: usize) -> Result<Self> {
         let words = whole_len.div_ceil(64);
         let mut bits = reserved(words)?;
         bits.resize(words, 0u64);
@@ -155,7 +157,16 @@ impl Members {
                 bits[last] |= to;
             }
         }
-        Ok(Members { whole_len, bits })
+        Ok(Members {
+            set,
+            whole_len,
+            bits,
+        })
+    }
+
+    /// The set.
+    pub(crate) fn set(&self) -> &IndexSet {
+        &self.set
     }
 
     #[inline(always)]
@@ -187,7 +198,7 @@ impl<T: Element, P: Place> Region<T, P> {
         sets: [IndexSet; N],
     ) -> Result<[Part<T, P>; N], Rejected<Self>> {
         let members = check(&sets, self.len()).and_then(|()| {
-            let each = sets.iter().map(|set| Members::new(set, self.len()));
+            let each = sets.iter().map(|set| Members::new(set.clone(), self.len()));
             each.collect::<Result<Vec<_>>>()
         });
         let members = match members {
@@ -402,14 +413,14 @@ impl<T, P: Place> std::fmt::Debug for Part<T, P> {
     }
 }
 
-/// A part, as a kernel that only reads sees it.
+/// A part of a region, or the [rest](crate::window::Exposed::rest) of a window's memory, as a kernel that only reads sees it.
 pub struct Cells<'k, T> {
     ptr: *const T,
     members: &'k Members,
     marker: PhantomData<&'k T>,
 }
 
-/// A part, as a kernel that writes sees it.
+/// A part of a region, or the [rest](crate::window::Exposed::rest_mut) of a window's memory, as a kernel that writes sees it.
 pub struct CellsMut<'k, T>(Cells<'k, T>);
 
 impl<T> std::fmt::Debug for Cells<'_, T> {
@@ -427,10 +438,41 @@ impl<T> std::fmt::Debug for CellsMut<'_, T> {
     }
 }
 
-impl<T: Element> Cells<'_, T> {
+impl<'k, T: Element> Cells<'k, T> {
     /// How many elements the whole region has.
     pub fn whole_len(&self) -> usize {
         self.members.whole_len
+    }
+
+    /// The elements that it holds, as [`IndexSet::ranges`].
+    pub fn ranges(&self) -> &'k [Range<usize>] {
+        self.members.set.ranges()
+    }
+
+    /// Neighbouring elements of the region.
+    ///
+    /// # Panics
+    ///
+    /// If the part does not hold all of them.
+    #[inline]
+    #[track_caller]
+    pub fn slice(&self, range: Range<usize>) -> &'k [T] {
+        let len = range.len();
+        let first = self.from(range);
+        // SAFETY: `from` points to `len` elements of this part, live and written by nobody for `'k`: see `get`. All bytes
+        // of an element are valid.
+        unsafe { std::slice::from_raw_parts(first, len) }
+    }
+
+    /// Where a range begins, all of which it holds.
+    #[inline]
+    #[track_caller]
+    fn from(&self, range: Range<usize>) -> *const T {
+        let none = range.start == range.end && range.end <= self.whole_len();
+        if range.start > range.end || !(none || self.members.set.covers(range.start, range.end)) {
+            outside_of_part(&range);
+        }
+        self.ptr.wrapping_add(range.start)
     }
 
     /// Element `index` of the region.
@@ -441,8 +483,9 @@ impl<T: Element> Cells<'_, T> {
     #[inline(always)]
     #[track_caller]
     pub fn get(&self, index: usize) -> T {
-        // SAFETY: `at` points to an element of this part, live while the kernel runs; other parts do not hold it, and
-        // what else uses this one is ordered with the kernel.
+        // SAFETY: `at` points to an element of this part, live while the kernel runs; other parts do not hold it (nor do
+        // origins access it, if this is the rest of a window's memory), and what else uses this one is ordered with the
+        // kernel.
         unsafe { self.at(index).read() }
     }
 
@@ -459,11 +502,18 @@ impl<T: Element> Cells<'_, T> {
 #[cold]
 #[inline(never)]
 #[track_caller]
+fn outside_of_part(range: &Range<usize>) -> ! {
+    panic!("elements {range:?} are not all in this part")
+}
+
+#[cold]
+#[inline(never)]
+#[track_caller]
 fn not_in_part(index: usize) -> ! {
     panic!("element {index} is not in this part")
 }
 
-impl<T: Element> CellsMut<'_, T> {
+impl<'k, T: Element> CellsMut<'k, T> {
     /// How many elements the whole region has.
     pub fn whole_len(&self) -> usize {
         self.0.whole_len()
@@ -478,6 +528,37 @@ impl<T: Element> CellsMut<'_, T> {
     #[track_caller]
     pub fn get(&self, index: usize) -> T {
         self.0.get(index)
+    }
+
+    /// The elements that it holds, as [`IndexSet::ranges`].
+    pub fn ranges(&self) -> &'k [Range<usize>] {
+        self.0.ranges()
+    }
+
+    /// Neighbouring elements of the region.
+    ///
+    /// # Panics
+    ///
+    /// As [`Cells::slice`].
+    #[inline]
+    #[track_caller]
+    pub fn slice(&self, range: Range<usize>) -> &[T] {
+        self.0.slice(range)
+    }
+
+    /// Neighbouring elements of the region, to be written.
+    ///
+    /// # Panics
+    ///
+    /// As [`Cells::slice`].
+    #[inline]
+    #[track_caller]
+    pub fn slice_mut(&mut self, range: Range<usize>) -> &mut [T] {
+        let len = range.len();
+        let first = self.0.from(range).cast_mut();
+        // SAFETY: as for `Cells::slice`; the kernel has the part exclusively, and the view is borrowed exclusively for as
+        // long as the slice lives.
+        unsafe { std::slice::from_raw_parts_mut(first, len) }
     }
 
     /// Sets element `index` of the region.
@@ -510,10 +591,15 @@ impl<T, const WRITE: bool> Copy for LoweredPart<T, WRITE> {}
 
 impl<T: Element, const WRITE: bool> LoweredPart<T, WRITE> {
     fn new<D: Device>(part: &Part<T, On<'_, D>>) -> Self {
-        let members: *const Members = &*part.members;
+        Self::of(part.body.ptr(), part.body.len(), &part.members)
+    }
+
+    /// A view of some of the `whole_len` elements at `ptr`.
+    pub(crate) fn of(ptr: Ptr, whole_len: usize, members: &Arc<Members>) -> Self {
+        let members: *const Members = &**members;
         LoweredPart {
-            ptr: part.body.ptr(),
-            whole_len: part.body.len(),
+            ptr,
+            whole_len,
             members: Ptr(members.cast_mut().cast()),
             marker: PhantomData,
         }
@@ -529,7 +615,7 @@ impl<T: Element, const WRITE: bool> LoweredPart<T, WRITE> {
     ///
     /// As [`Lowered::view`].
     unsafe fn cells<'k>(self) -> Cells<'k, T> {
-        // SAFETY: the members are retired in stream order, with the memory (`Body::keep`).
+        // SAFETY: the members are retired in stream order, with the memory (`Body::keep`, or the inbox).
         let members = unsafe { &*self.members.0.cast::<Members>() };
         Cells {
             ptr: self.ptr.0.cast(),

@@ -9,7 +9,7 @@ use crate::part::Part;
 use crate::place::On;
 use crate::region::Region;
 use crate::stream::Stream;
-use crate::window::{InboxView, Memory, MemoryMut};
+use crate::window::{InboxView, Memory, MemoryMut, Rest, RestMut};
 
 /// A kernel of one argument that is not in a tuple.
 macro_rules! kernel_of_one {
@@ -35,6 +35,8 @@ kernel_of_one! {
     InboxView<'b, 's, T, D>;
     Memory<'b, 's, T, D>;
     MemoryMut<'b, 's, T, D>;
+    Rest<'b, 's, T, D>;
+    RestMut<'b, 's, T, D>;
 }
 
 fn enqueue_closure<D, L, F>(stream: &Stream<'_, D>, lowered: L, kernel: F) -> Result<()>

@@ -91,6 +91,49 @@ fn a_part_of_nothing_lives_as_long_as_its_kernels() {
 }
 
 #[test]
+fn slices_are_within_the_part() {
+    World::<Host>::local(1, |world| {
+        let region = Region::from_slice(&world, &[0u32, 1, 2, 3, 4, 5]).unwrap();
+        let [part] = region.partition([set(&[0..2, 3..6])]).unwrap();
+        crate::stream!(let s = world.stream().unwrap());
+        let mut part = part.on(&s).unwrap();
+        let write = |mut part: CellsMut<'_, u32>| {
+            part.slice_mut(3..5).copy_from_slice(&[7, 8]);
+            let first = part.slice(0..2).to_vec();
+            part.slice_mut(4..6).copy_from_slice(&first);
+        };
+        s.launch(write, &mut part).unwrap();
+        let read = |part: Cells<'_, u32>| {
+            assert_eq!(part.ranges(), [0..2, 3..6]);
+            assert_eq!(part.slice(3..6), [7, 0, 1]);
+            // Nothing is anywhere, up to the end.
+            for at in 0..=6 {
+                assert!(part.slice(at..at).is_empty());
+            }
+        };
+        s.launch(read, &part).unwrap();
+        s.synchronize().unwrap();
+        #[allow(clippy::reversed_empty_ranges, reason = "it is what is refused")]
+        let outside = [1..4, 2..3, 5..7, 7..7, 2..1, 0..usize::MAX];
+        // It takes Miri a minute to print where a thread has panicked.
+        for outside in outside.into_iter().filter(|_| !cfg!(miri)) {
+            crate::stream!(let s = world.stream().unwrap());
+            let region = Region::from_slice(&world, &[0u32; 6]).unwrap();
+            let [part] = region.partition([set(&[0..2, 3..6])]).unwrap();
+            let part = part.on(&s).unwrap();
+            let kernel =
+                move |part: Cells<'_, u32>| assert!(part.slice(outside.clone()).is_empty());
+            s.launch(kernel, &part).unwrap();
+            let error = s.synchronize().unwrap_err();
+            assert!(
+                error.to_string().contains("are not all in this part"),
+                "{error}"
+            );
+        }
+    });
+}
+
+#[test]
 fn touching_what_is_not_in_the_part_panics() {
     World::<Host>::local(1, |world| {
         let region = Region::from_slice(&world, &[0u32; 4]).unwrap();

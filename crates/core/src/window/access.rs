@@ -9,13 +9,13 @@ use super::Typed;
 use super::handle::{Dest, IntoDest, Out, OutOnce};
 use super::note::{Draft, What};
 use super::outbox::{Outbox, OutboxBody, settle};
-use super::source::{IntoSource, IntoSourceMut, Source, distinct};
+use super::source::{IntoSource, IntoSourceMut, Source};
 use super::{Atomic, ByRange, BySlot, Discipline, Held, Kind, submit_armed};
 use crate::element::{Arithmetic, Element};
 #[cfg(doc)]
 use crate::error::Cause;
 use crate::error::{Error, Rejected, Result};
-use crate::layout::Layout;
+use crate::layout::{Chosen, Layout};
 use crate::myself::Act;
 use crate::nic::Touch;
 use crate::region::Body;
@@ -134,10 +134,13 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, D, K> {
         let edge = &body.edges[dest.edge as usize];
         let extent = dest.layout.map_or(source.count, Layout::extent);
         if dest.first > edge.len || extent > edge.len - dest.first {
-            return Err(too_long(body, K::KIND, dest, extent));
+            match &edge.layout {
+                Some(layout) => fits_layout(body, layout, what, source, dest)?,
+                None => return Err(too_long(body, K::KIND, dest, extent)),
+            }
         }
         if let Some(layout) = dest.layout {
-            distinct(layout)?;
+            layout.as_destination()?;
             if layout.count() != source.count {
                 return Err(Error::CountMismatch {
                     window: body.half.window.name.clone(),
@@ -283,6 +286,55 @@ fn slot_expired<D: Device>(body: &OutboxBody<D>, slot: u32) -> Error {
     let window = body.half.window.name.clone();
     let rank = body.half.peers[body.edges[slot as usize].lane].rank;
     Error::SlotExpired { window, rank, slot }
+}
+
+/// Whether an operation fits the layout that its edge is.
+#[cold]
+fn fits_layout<T, D: Device>(
+    body: &OutboxBody<D>,
+    layout: &Chosen,
+    what: What,
+    source: &Source<'_, '_, T, D>,
+    dest: &Dest<'_, T, D>,
+) -> Result<()> {
+    let window = || body.half.window.name.clone();
+    let refused = |why: &str| {
+        let (window, slot) = (window(), dest.edge);
+        Error::Invalid(format!(
+            "window `{window}`: outbound slot {slot} is a layout, {why}"
+        ))
+    };
+    if dest.layout.is_some() {
+        return Err(refused(
+            "and there is no layout of its elements: declare that one",
+        ));
+    }
+    if matches!(what, What::PutCounted { .. }) {
+        return Err(refused(
+            "and what is counted goes side by side: declare a range",
+        ));
+    }
+    let (first, len) = (dest.first, layout.count);
+    if first > len || source.count > len - first {
+        return Err(Error::OutOfBounds {
+            window: Some(window()),
+            what: format!(
+                "outbound slot {} (a layout of rank {})",
+                dest.edge, body.half.peers[body.edges[dest.edge as usize].lane].rank
+            ),
+            first,
+            end: first.saturating_add(source.count),
+            len,
+        });
+    }
+    if source.layout.is_some() && source.count != len {
+        return Err(Error::CountMismatch {
+            window: window(),
+            src: source.count,
+            dst: len,
+        });
+    }
+    Ok(())
 }
 
 #[cold]

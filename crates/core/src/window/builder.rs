@@ -1,5 +1,6 @@
 //! Creating windows.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tidegate_hal::batch::{Awaited, Landed, QUANTUM, Tag};
@@ -22,7 +23,9 @@ use super::{Discipline, Half, Inbox, Kind, Outbox, Peer, Way};
 use crate::element::Element;
 use crate::epochs::Epochs;
 use crate::error::{Error, Result};
+use crate::footprint::Footprint;
 use crate::ground::{fresh_id, visited};
+use crate::layout::Chosen;
 use crate::myself::Myself;
 use crate::nic::{Line, LineParts};
 use crate::side::Side;
@@ -119,6 +122,14 @@ impl<T: Element, K: Discipline> Window<T, K> {
             self.description.far.retain(far);
         }
         let name = self.name.clone();
+        if !self
+            .layouts
+            .values()
+            .all(|layout| layout.fits(world.device()))
+        {
+            let why = "a layout's table is in memory of another device than the window";
+            self.refused.get_or_insert_with(|| why.into());
+        }
         let said = match self.refused.take() {
             Some(why) => Err(Error::Invalid(why.to_string())),
             None => Ok((self.description.in_short(), Vec::new())),
@@ -206,6 +217,7 @@ impl<T: Element, K: Discipline> Window<T, K> {
         let ways = ways.collect();
         let meeting = Meeting {
             ways,
+            layouts: self.layouts,
             all,
             shapes,
             watched,
@@ -225,6 +237,8 @@ struct Meeting<D: Device> {
     all: Vec<Description>,
     /// For each of this rank's ways to a slot, the number of the slot at its target.
     ways: Vec<Option<usize>>,
+    /// Those of this rank's ways that are layouts, by number.
+    layouts: BTreeMap<u32, Chosen>,
     shapes: Vec<Shape>,
     watched: Arc<Watched<D>>,
     routes: Routes<D>,
@@ -368,25 +382,34 @@ impl<D: Device> Meeting<D> {
                 operand: inbound.peers[index_of(slot.origin, &shape.origins)].operand,
             });
         let entries: Vec<_> = entries.collect();
+        let all_ways = self.all.iter().flat_map(|each| &each.outbound);
+        let here = all_ways.filter(|out| K::KIND == Kind::Range && out.target == rank);
+        let footprints = here.map(|out| out.elements.clone()).collect();
         let memory = own.byte_add(shape.data());
         let table = Table::new(world.device(), &entries, memory, mine.memory)?;
+        let mut layouts = self.layouts;
         let edges = mine
             .outbound
             .iter()
+            .zip(0u32..)
             .zip(&shape.staging)
             .zip(&self.ways)
-            .map(|((out, staging), way)| {
+            .map(|(((out, number), staging), way)| {
                 visited();
                 let (target, there) = (&self.all[out.target], &self.shapes[out.target]);
                 let lane = index_of(out.target, &shape.targets);
                 let mut landing = None;
+                let layout = layouts.remove(&number);
                 let (offset, len) = match K::KIND {
                     Kind::Slot => {
                         let index = way.expect("edges were checked");
                         landing = there.landing(index, base[lane]);
                         (there.slots[index], target.inbound[index].len)
                     }
-                    Kind::Range => (out.range.start * mine.size, out.range.len()),
+                    Kind::Range => match (&layout, &out.elements) {
+                        (None, Footprint::Range(range)) => (range.start * mine.size, range.len()),
+                        _ => (0, 0),
+                    },
                     Kind::Atomic => (0, target.memory),
                 };
                 let by_nic = by_nic[out.target];
@@ -404,15 +427,15 @@ impl<D: Device> Meeting<D> {
                         base: far.byte_add(offset),
                         flip: shape.staging_flip(),
                     }),
-                    first: offset / mine.size,
                     flip: there.flip(rank),
                     len,
                     taken: 0,
+                    layout,
                 }
             });
         let edges = edges.collect();
         Ok((
-            Inbox::new(InboxBody::new(inbound, table)?),
+            Inbox::new(InboxBody::new(inbound, table, footprints)?),
             Outbox::new(OutboxBody::new(outbound, edges)),
         ))
     }

@@ -6,6 +6,7 @@ use super::Kind;
 use super::describe::{Description, Purpose, SLOT_ALIGN, room};
 use super::edges::Edges;
 use crate::epochs::MOST;
+use crate::footprint::{Footprint, Overlap, find_overlap};
 
 /// What is said to who has perhaps forgotten the launcher.
 const ALONE: &str =
@@ -56,7 +57,7 @@ pub(super) fn check(edges: &Edges<'_>) -> Result<(), String> {
         }
     }
     if first.kind == Kind::Range {
-        check_ranges(all)
+        check_disjoint(all)
     } else {
         Ok(())
     }
@@ -136,11 +137,22 @@ fn check_rank(edges: &Edges<'_>, rank: usize, each: &Description) -> Result<(), 
                     "rank {rank} expects the slot of rank {there} with key {key} to have {expected} elements, and it has {len}"
                 ));
             }
-        } else if out.range.start > out.range.end || out.range.end > target.memory {
-            let (range, len) = (&out.range, target.memory);
-            return Err(format!(
-                "rank {rank} declares {range:?} of rank {there}, which has {len} elements"
-            ));
+        } else {
+            let extent = out.elements.extent();
+            if extent
+                .as_ref()
+                .is_none_or(|extent| extent.end > target.memory)
+            {
+                let len = target.memory;
+                let what = match (&out.elements, extent) {
+                    (Footprint::Range(range), _) => format!("{range:?}"),
+                    (_, Some(extent)) => format!("a layout of elements {extent:?}"),
+                    (_, None) => "what is no layout".into(),
+                };
+                return Err(format!(
+                    "rank {rank} declares {what} of rank {there}, which has {len} elements"
+                ));
+            }
         }
     }
     let outbound = each.outbound.iter().try_fold(0, |end, out| {
@@ -170,26 +182,26 @@ fn check_rank(edges: &Edges<'_>, rank: usize, each: &Description) -> Result<(), 
     Ok(())
 }
 
-/// No two declared ranges of one target overlap.
-fn check_ranges(all: &[Description]) -> Result<(), String> {
-    let mut all_ranges: Vec<Vec<(usize, usize, usize)>> = vec![Vec::new(); all.len()];
+/// No two ranges or layouts that are declared of one target overlap.
+fn check_disjoint(all: &[Description]) -> Result<(), String> {
+    let mut of_targets: Vec<Vec<(usize, &Footprint)>> = vec![Vec::new(); all.len()];
     for (origin, each) in all.iter().enumerate() {
-        // An empty range overlaps with nothing, wherever it is.
-        let some = each.outbound.iter().filter(|out| !out.range.is_empty());
-        for out in some {
-            all_ranges[out.target].push((out.range.start, out.range.end, origin));
+        for out in &each.outbound {
+            of_targets[out.target].push((origin, &out.elements));
         }
     }
-    for (target, mut ranges) in all_ranges.into_iter().enumerate() {
-        ranges.sort_unstable();
-        for pair in ranges.windows(2) {
-            if pair[1].0 < pair[0].1 {
-                let ((a, b, o), (c, d, p)) = (pair[0], pair[1]);
-                return Err(format!(
-                    "of rank {target}'s memory, {a}..{b} of rank {o} and {c}..{d} of rank {p} overlap"
-                ));
-            }
-        }
+    for (target, declared) in of_targets.iter().enumerate() {
+        let elements: Vec<_> = declared.iter().map(|(_, elements)| *elements).collect();
+        let Some(Overlap { of, at }) = find_overlap(&elements) else {
+            continue;
+        };
+        let [one, other] = of.map(|number| match declared[number] {
+            (origin, Footprint::Range(range)) => format!("{range:?} of rank {origin}"),
+            (origin, _) => format!("a layout of rank {origin}"),
+        });
+        return Err(format!(
+            "of rank {target}'s memory, {one} and {other} overlap in elements {at:?}"
+        ));
     }
     Ok(())
 }
@@ -222,7 +234,7 @@ mod tests {
                 .map(|&(target, key)| Outbound {
                     target,
                     key,
-                    range: 0..0,
+                    elements: Footprint::Range(0..0),
                     expected: None,
                 })
                 .collect(),
@@ -402,7 +414,7 @@ mod tests {
                 .map(|(target, range)| Outbound {
                     target: *target,
                     key: 0,
-                    range: range.clone(),
+                    elements: Footprint::Range(range.clone()),
                     expected: None,
                 })
                 .collect(),
@@ -423,5 +435,46 @@ mod tests {
             let error = check(&[ranged(&[(1, wrong)]), ranged(&[])]).unwrap_err();
             assert!(error.contains("which has 10 elements"), "{error}");
         }
+    }
+
+    #[test]
+    fn layouts_must_be_disjoint_and_within() {
+        let declares = |each: &[(usize, Footprint)]| Description {
+            kind: Kind::Range,
+            buffers: 1,
+            memory: 12,
+            outbound: each
+                .iter()
+                .map(|(target, elements)| Outbound {
+                    target: *target,
+                    key: 0,
+                    elements: elements.clone(),
+                    expected: None,
+                })
+                .collect(),
+            ..plain(&[], &[])
+        };
+        // A column of a matrix of 4 x 3 elements.
+        let column = |k: usize| Footprint::of_nest(k, [(4, 3)].into_iter());
+        let others = [
+            declares(&[(1, column(0)), (0, column(2))]),
+            declares(&[(1, column(1))]),
+        ];
+        check(&others).unwrap();
+        let error =
+            |one, other| check(&[declares(&[(1, one)]), declares(&[(1, other)])]).unwrap_err();
+        let twice = error(column(1), Footprint::Range(3..6));
+        let says =
+            "of rank 1's memory, a layout of rank 0 and 3..6 of rank 1 overlap in elements 4..5";
+        assert_eq!(twice, says);
+        let alone = check(&[declares(&[(1, column(2)), (1, column(2))]), declares(&[])]);
+        assert!(alone.unwrap_err().contains("overlap in elements 2..3"));
+        let far = error(Footprint::Range(0..0), column(3));
+        assert!(
+            far.ends_with("a layout of elements 3..13 of rank 1, which has 12 elements"),
+            "{far}"
+        );
+        let nothing = error(Footprint::Range(0..0), Footprint::Runs(vec![(0, 0)]));
+        assert!(nothing.contains("declares what is no layout"), "{nothing}");
     }
 }

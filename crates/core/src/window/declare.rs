@@ -1,17 +1,22 @@
 //! The declaration of a window.
 
+use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidegate_hal::batch::Shape;
+use tidegate_hal::device::Device;
+
 use super::describe::{Description, Inbound, Outbound, Purpose};
 use super::handle::{In, Out};
 use super::{Atomic, ByRange, BySlot, Discipline};
 use crate::element::{Arithmetic, Element};
-#[cfg(doc)]
 use crate::error::Error;
+use crate::footprint::Footprint;
 use crate::ground::fresh_id;
+use crate::layout::{Chosen, Layout};
 use crate::nic::Throttle;
 
 /// How many buffers a window by slot has. What an epoch does not put is what the epoch before left in *its* buffer: the
@@ -72,6 +77,8 @@ pub struct Window<T, K> {
     pub(super) throttle: Throttle,
     /// Why this rank does not want it after all: said where the ranks meet, so that none of them waits for it.
     pub(super) refused: Option<Arc<str>>,
+    /// Of the ways that are layouts, by their numbers: which elements, in which order.
+    pub(super) layouts: BTreeMap<u32, Chosen>,
     marker: PhantomData<fn(T, K)>,
 }
 
@@ -147,6 +154,7 @@ impl<T: Element, K: Discipline> Window<T, K> {
             limit: None,
             throttle: Throttle::default(),
             refused: None,
+            layouts: BTreeMap::new(),
             marker: PhantomData,
         }
     }
@@ -223,7 +231,7 @@ impl<T> Window<T, BySlot> {
         self.outbound(Outbound {
             target,
             key,
-            range: 0..0,
+            elements: Footprint::Range(0..0),
             expected: None,
         })
     }
@@ -234,7 +242,7 @@ impl<T> Window<T, BySlot> {
         self.outbound(Outbound {
             target,
             key,
-            range: 0..0,
+            elements: Footprint::Range(0..0),
             expected: Some(len),
         })
     }
@@ -285,9 +293,86 @@ impl<T> Window<T, ByRange> {
         self.outbound(Outbound {
             target,
             key: 0,
-            range,
+            elements: Footprint::Range(range),
             expected: None,
         })
+    }
+}
+
+impl<T> Window<T, ByRange> {
+    /// Declares that this rank accesses the elements of the target's memory that a layout chooses, and no other origin does;
+    /// returns its handle. So several origins can write elements of one array that interleave: the ghost faces of a block,
+    /// the columns of a matrix.
+    ///
+    /// An operation with the handle goes to the elements in the order of the layout: `count` elements of a source go to the
+    /// first `count` of them, and [`Out::at`] says at which one it begins. The source has a layout of its own only if it
+    /// has as many elements as the layout; [`Out::with`] and counted puts are refused. (A layout of one run is a range: see
+    /// [`Window::range_to`].)
+    ///
+    /// All ranks check that no two declarations of one target have an element in common. What travels is short for boxes
+    /// ([`Layout::subarray`]) and nests of strides of any size; boxes of one array are compared by their sides. Of other layouts
+    /// the runs travel, and a rank may declare 2^16 of them; a target's runs are compared one by one where one of the
+    /// declarations is no box. A NIC that reaches the target's memory directly sends each run of elements that lie side by
+    /// side on both sides as one message; if its hardware has room for fewer, [`Access::complete`](super::Access::complete) says so. Where NICs
+    /// need staged memory, ranges and layouts are refused alike.
+    ///
+    /// # Errors
+    ///
+    /// None here. [`Window::open`] gives [`Error::Invalid`] on this rank, and [`Error::WindowMismatch`] on the others, for a
+    /// layout in which an element occurs twice, for too many runs, and for a table in memory of another device;
+    /// [`Error::WindowMismatch`] on all for a layout that reaches beyond the target's memory, and where declarations overlap.
+    ///
+    /// ```
+    /// # use tidegate_core::{Layout, Region, World, stream, window::{RangeWindow, exchange}};
+    /// # use tidegate_host::Host;
+    /// # World::<Host>::local(2, |world| {
+    /// # stream!(let s = world.stream().unwrap());
+    /// # let src = Region::from_slice(&world, &[world.rank() as u64 + 1; 3]).unwrap().on(&s).unwrap();
+    /// // Each rank has a matrix of 3 x 2 elements, and puts to one column of each.
+    /// let mut window = RangeWindow::<u64>::new("columns", 6);
+    /// let mine = world.rank()..world.rank() + 1;
+    /// let column = Layout::<Host>::subarray(&[3, 2], &[0..3, mine]).unwrap();
+    /// let columns = [0, 1].map(|rank| window.layout_to(rank, &column));
+    /// let (inbox, outbox) = window.open(&s).unwrap();
+    ///
+    /// let mut epoch = outbox.start();
+    /// for to in columns {
+    ///     epoch.put(&src, to).unwrap();
+    /// }
+    /// let (mut inbox, _outbox) = exchange(&s, inbox, epoch).unwrap();
+    /// assert_eq!(inbox.host_mut(&s).unwrap(), [1, 2, 1, 2, 1, 2]);
+    /// # });
+    /// ```
+    pub fn layout_to<D: Device>(&mut self, target: usize, layout: &Layout<D>) -> Out<T> {
+        let elements = layout.footprint().unwrap_or_else(|error| {
+            self.refuse(error);
+            Footprint::Range(0..0)
+        });
+        let out = self.outbound(Outbound {
+            target,
+            key: 0,
+            elements,
+            expected: None,
+        });
+        let chosen = layout.chosen();
+        // (The elements of one in another order may be a range as well.)
+        if chosen.shape != Shape::Linear {
+            self.layouts.insert(out.index, chosen);
+        }
+        let ways = self.description.outbound.iter();
+        let runs: usize = ways.map(|way| way.elements.listed()).sum();
+        if runs > Footprint::MOST_RUNS {
+            let most = Footprint::MOST_RUNS;
+            self.refuse(Error::Invalid(format!(
+                "layouts of {runs} runs in all are too long to tell other ranks, {most} are the most: a box or a nest of strides can be of any size"
+            )));
+        }
+        out
+    }
+
+    fn refuse(&mut self, error: Error) {
+        let why = || error.to_string().into();
+        self.refused.get_or_insert_with(why);
     }
 }
 
@@ -310,7 +395,7 @@ impl<T> Window<T, Atomic> {
         self.outbound(Outbound {
             target: rank,
             key: 0,
-            range: 0..0,
+            elements: Footprint::Range(0..0),
             expected: None,
         })
     }

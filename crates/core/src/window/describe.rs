@@ -1,9 +1,9 @@
 //! What each rank says about a window when it is created.
 
 use serde::{Deserialize, Serialize};
-use std::ops::Range;
 
 use super::Kind;
+use crate::footprint::Footprint;
 
 /// Slots begin at multiples of this, so that no two origins write to one cache line.
 pub(super) const SLOT_ALIGN: usize = 64;
@@ -77,12 +77,13 @@ pub(super) struct Inbound {
     pub(super) len: usize,
 }
 
-/// A way to a target: a slot by its key, or a range of its memory.
+/// A way to a target: a slot by its key, or elements of its memory.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Outbound {
     pub(super) target: usize,
     pub(super) key: u64,
-    pub(super) range: Range<usize>,
+    /// Of a window by range: which elements.
+    pub(super) elements: Footprint,
     /// How many elements the slot is expected to have, if this rank has said so.
     pub(super) expected: Option<usize>,
 }
@@ -110,7 +111,7 @@ impl Description {
         let way = |target| Outbound {
             target,
             key: 0,
-            range: 0..0,
+            elements: Footprint::Range(0..0),
             expected: None,
         };
         match self.purpose {

@@ -1,13 +1,14 @@
-//! The ways of an outbox: the slots and ranges that it leads to, and the regions that an epoch sends along them.
+//! The ways of an outbox: the slots, ranges and layouts that it leads to, and the regions that an epoch sends along them.
 
 use std::sync::Arc;
 
 use tidegate_hal::batch::Landing;
 use tidegate_hal::memory::Ptr;
 
+use crate::layout::Chosen;
 use crate::nic::{Tickets, Touch};
 
-/// A slot or range of a target.
+/// A slot, range or layout of a target.
 pub(super) struct Edge {
     /// The target, among the peers.
     pub(super) lane: usize,
@@ -21,12 +22,12 @@ pub(super) struct Edge {
     pub(super) landing: Option<Landing>,
     /// Where this rank's streams put what the NIC is to send, if that is staged.
     pub(super) staging: Option<Staging>,
-    /// Where it begins in the target's memory, in elements.
-    pub(super) first: usize,
     /// Bytes from the buffer of even epochs to that of odd ones.
     pub(super) flip: usize,
-    /// Elements.
+    /// Elements; 0 if it is a layout, so that every operation on one is looked at twice, and others are not.
     pub(super) len: usize,
+    /// Which elements of the target's memory they are, if it is a layout.
+    pub(super) layout: Option<Chosen>,
     /// The last epoch that has taken it, to use it once.
     pub(super) taken: u64,
 }

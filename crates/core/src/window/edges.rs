@@ -166,6 +166,7 @@ mod tests {
     use super::super::describe::Purpose;
     use super::super::shape::Shape;
     use super::*;
+    use crate::footprint::Footprint;
     use crate::ground::VISITS;
 
     /// What ranks say that all put to all others, in some order: of which half are not where they would be guessed.
@@ -194,7 +195,7 @@ mod tests {
                 .map(|target| Outbound {
                     target,
                     key: 5,
-                    range: rank..rank + 1,
+                    elements: Footprint::Range(rank..rank + 1),
                     expected: None,
                 })
                 .collect(),

@@ -1,7 +1,7 @@
 //! The target's half of a window.
 
 use std::marker::PhantomData;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use tidegate_hal::batch::{Add, Awaited, Batch, Landed, Landing, QUANTUM, Step, Tag, Wait};
 use tidegate_hal::device::{Call, Device, HostAccess, Reclaim, Stream as _};
@@ -18,7 +18,9 @@ use crate::element::Element;
 #[cfg(doc)]
 use crate::error::Cause;
 use crate::error::{Error, Rejected, Result};
+use crate::footprint::Footprint;
 use crate::myself::{Act, Myself};
+use crate::part::Members;
 use crate::side::Side;
 use crate::stream::{Arm, Stream};
 
@@ -55,7 +57,11 @@ pub enum Tested<'s, T, D: Device, K = BySlot> {
 pub(super) struct InboxBody<D: Device> {
     pub(super) half: Half<D>,
     /// Kernels in the queue point to it, while this token goes on being changed.
-    table: Table<D>,
+    pub(super) table: Table<D>,
+    /// Of a window by range: what origins may access of the memory.
+    pub(super) footprints: Vec<Footprint>,
+    /// What no origin may access, once that was asked for. Kernels in the queue point to it, too.
+    pub(super) rest: OnceLock<Arc<Members>>,
     /// Post and wait for all origins, then for each group that was used.
     epochs: Vec<Epoch<D>>,
     /// The epoch that is open, or was last.
@@ -191,11 +197,13 @@ fn wait_step(peer: &Peer, window: u32) -> Step {
 }
 
 impl<D: Device> InboxBody<D> {
-    pub(super) fn new(half: Half<D>, table: Table<D>) -> Result<Self> {
+    pub(super) fn new(half: Half<D>, table: Table<D>, footprints: Vec<Footprint>) -> Result<Self> {
         let all = Epoch::new(&half, 0, (0..half.peers.len()).collect())?;
         Ok(InboxBody {
             half,
             table,
+            footprints,
+            rest: OnceLock::new(),
             epochs: vec![all],
             current: 0,
             mark: 0,
@@ -517,6 +525,10 @@ host_memory!(ByRange);
 host_memory!(Atomic);
 
 impl<'s, T: Element, K: Discipline, D: Device> Exposed<'s, T, D, K> {
+    pub(super) fn body(&self) -> &InboxBody<D> {
+        &self.held
+    }
+
     /// Enqueues the wait until all origins of the epoch have completed (MPI: `MPI_Win_wait`). What is enqueued
     /// later sees what they put; and where they put nothing, or less than the slot, what an earlier epoch left there (see
     /// [`Slots`](super::Slots): a header in every epoch says how much has come).

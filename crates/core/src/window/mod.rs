@@ -26,8 +26,9 @@
 //! - [`BySlot`]: each inbound slot belongs to one origin and one key; two slots never share memory. Slots are
 //!   double-buffered unless told otherwise: an origin may fill one buffer while the target still reads the other, so
 //!   that a complete rarely waits for a post.
-//! - [`ByRange`]: plain displacements; each origin declares ranges of its targets' memory, checked to be disjoint when
-//!   the window is created.
+//! - [`ByRange`]: plain displacements; each origin declares ranges or layouts of its targets' memory, checked to be
+//!   disjoint when the window is created. What no origin has declared, the target may use even while its memory is exposed
+//!   ([`Exposed::rest`]).
 //! - [`Atomic`]: any origin may update any element of its targets, by atomic operations only. Those of one epoch come to
 //!   each element in the order in which their origin has noted them (MPI 4.1, section 12.7.2, says so of accumulates).
 //!
@@ -55,6 +56,7 @@ mod access;
 mod argument;
 mod builder;
 mod check;
+mod cuts;
 mod declare;
 mod describe;
 mod discipline;
@@ -69,6 +71,7 @@ mod note;
 mod outbox;
 mod plan;
 mod programs;
+mod rest;
 mod rounds;
 mod routes;
 mod shape;
@@ -91,6 +94,7 @@ use half::{Body, Half, Held, Peer, Typed, Way, submit, submit_armed};
 pub use handle::{Dest, In, IntoDest, Out, OutOnce};
 pub use inbox::{Exposed, Inbox, Tested};
 pub use outbox::Outbox;
+pub use rest::{Rest, RestMut};
 pub(crate) use rounds::Rounds;
 pub use source::{IntoSource, IntoSourceMut, Source, SourceMut};
 pub use tidegate_hal::batch::Op;

@@ -5,9 +5,10 @@ use tidegate_hal::device::Device;
 use tidegate_hal::memory::Ptr;
 use tidegate_hal::nic::Keep;
 
+use super::cuts::{Cuts, side};
 use super::edge::Edge;
 use crate::ground::visited;
-use crate::layout::Layout;
+use crate::layout::{Chosen, Layout};
 
 /// One operation, as `put` and its like note it.
 #[derive(Clone)]
@@ -98,6 +99,13 @@ impl<D: Device> Note<D> {
         layouts.map(Layout::keep)
     }
 
+    /// The same, with that of the edge that it goes to.
+    pub(super) fn keeps<'a>(&'a self, edges: &'a [Edge]) -> impl Iterator<Item = Keep> + 'a {
+        let edge = &edges[self.edge as usize];
+        let of_edge = edge.layout.iter().map(|chosen| chosen.keep.clone());
+        self.layouts().chain(of_edge)
+    }
+
     pub(super) fn draft(&self) -> Draft<'_, D> {
         Draft {
             what: self.what,
@@ -117,12 +125,6 @@ impl<D: Device> Note<D> {
         let runs = self.remote_layout.iter().flat_map(Layout::runs);
         let shifted = runs.map(|(a, b)| (self.first + a, self.first + b));
         linear.into_iter().chain(shifted)
-    }
-
-    /// The elements of the target's memory that it touches, in runs.
-    pub(super) fn runs<'a>(&'a self, edge: &'a Edge) -> impl Iterator<Item = (usize, usize)> + 'a {
-        let from = edge.first;
-        self.extents().map(move |(a, b)| (from + a, from + b))
     }
 }
 
@@ -165,7 +167,36 @@ impl<'a, D: Device> Lanes<'a, D> {
     }
 }
 
-/// An operation on elements of `size` bytes as a stream does it.
+/// The moves of a note: one, unless it is about some elements of a layout.
+pub(super) fn parts<D: Device>(
+    whole: Move,
+    note: &Note<D>,
+    edge: &Edge,
+) -> impl Iterator<Item = Move> {
+    let layout = edge.layout.as_ref();
+    let some = layout.filter(|chosen| note.count != chosen.count);
+    let cuts = some.map(|chosen| Cuts::new(chosen.shape, note.first, note.count));
+    let one = some.is_none().then_some(whole);
+    let first = note.first;
+    let pieces = cuts.into_iter().flatten().map(move |(at, count)| {
+        let here = |local| side(local, whole.size, at - first, count);
+        let there = |remote| side(remote, whole.size, at, count);
+        let (src, dst) = match whole.action {
+            // Of a get the source is the remote side. No other operation on a layout than these has two.
+            Action::Copy if note.what == What::Get => (there(whole.src), here(whole.dst)),
+            _ => (here(whole.src), there(whole.dst)),
+        };
+        Move {
+            count,
+            src,
+            dst,
+            ..whole
+        }
+    });
+    one.into_iter().chain(pieces)
+}
+
+/// An operation on elements of `size` bytes as a stream does it; where its edge is a layout, on all elements of it.
 pub(super) fn lower_note<D: Device>(note: &Note<D>, edge: &Edge, parity: Ptr, size: usize) -> Move {
     let side = |base: Ptr, flip: usize, layout: Option<&Layout<D>>| match layout {
         None => Side {
@@ -188,11 +219,18 @@ pub(super) fn lower_note<D: Device>(note: &Note<D>, edge: &Edge, parity: Ptr, si
         Some(staging) => (staging.base, staging.flip),
         None => (edge.base, edge.flip),
     };
-    let remote = side(
-        base.byte_add(note.first * size),
-        flip,
-        note.remote_layout.as_ref(),
-    );
+    let remote = match &edge.layout {
+        Some(Chosen { first, shape, .. }) => Side {
+            base: base.byte_add(first * size),
+            flip,
+            shape: *shape,
+        },
+        None => side(
+            base.byte_add(note.first * size),
+            flip,
+            note.remote_layout.as_ref(),
+        ),
+    };
     let (action, src, dst) = match note.what {
         What::Put => (Action::Copy, local, remote),
         What::PutCounted { count } => (Action::CopyUpTo { count: count.0 }, local, remote),

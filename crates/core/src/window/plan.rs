@@ -9,7 +9,7 @@ use tidegate_hal::batch::{Add, Awaited, Batch, Move, QUANTUM, Step, Tag, Wait};
 use tidegate_hal::device::Device;
 
 use super::edge::{Edge, Touched};
-use super::note::{Draft, Lanes, Note, What, lower_note};
+use super::note::{Draft, Lanes, Note, What, lower_note, parts};
 use super::programs::programs;
 use super::stages::{cut, stages};
 use super::{Half, Way};
@@ -193,39 +193,38 @@ fn validate<D: Device>(
         {
             continue;
         }
-        // With the number of the operation, of those of the lane.
-        let mut runs: Vec<(usize, usize, u32)> = Vec::new();
+        // Of each edge, since no two of a target share memory; with the number of the operation, of those of the lane.
+        let mut runs: Vec<(u32, usize, usize, u32)> = Vec::new();
         let notes = lanes.notes(lane);
         for (number, note) in (0u32..).zip(notes) {
             visited();
             if !is_atomic(note.what) {
-                for (first, end) in note.runs(&edges[note.edge as usize]) {
-                    push(&mut runs, (first, end, number))?;
+                for (first, end) in note.extents() {
+                    push(&mut runs, (note.edge, first, end, number))?;
                 }
             }
         }
         runs.sort_unstable();
-        // The furthest end so far, and which operation reaches it.
-        let mut reach: Option<(usize, What)> = None;
-        for (first, end, number) in runs {
+        // The furthest end of an edge so far, and which operation reaches it.
+        let mut reach: Option<(u32, usize, What)> = None;
+        for (edge, first, end, number) in runs {
             let what = notes[number as usize].what;
-            if let Some((until, other)) = reach
+            reach = reach.filter(|(of, ..)| *of == edge);
+            if let Some((_, until, other)) = reach
                 && first < until
                 && !compatible(what, other)
             {
                 // No two slots or ranges of a target share memory: it is one that was used twice.
-                let slot = notes[number as usize].edge;
-                let begin = edges[slot as usize].first;
                 return Err(Error::Overlap {
                     window: half.window.name.clone(),
                     rank: half.peers[lane].rank,
-                    slot,
-                    first: first - begin,
-                    end: end.min(until) - begin,
+                    slot: edge,
+                    first,
+                    end: end.min(until),
                 });
             }
-            if reach.is_none_or(|(until, _)| end > until) {
-                reach = Some((end, what));
+            if reach.is_none_or(|(_, until, _)| end > until) {
+                reach = Some((edge, end, what));
             }
         }
     }
@@ -282,14 +281,15 @@ fn lower<D: Device>(
                     steps.push(wait);
                     let notes = by_lane.notes(lane);
                     let alone = notes.len() == 1;
-                    steps.extend(notes.iter().map(|note| {
+                    for note in notes {
                         visited();
                         let edge = &edges[note.edge as usize];
                         let mv = lower_note(note, edge, peer.operand, size);
                         // Nothing is signalled for what lands, nor for what else the epoch does.
                         let landing = mv.landing.filter(|_| alone);
-                        Step::Move(Move { landing, ..mv })
-                    }));
+                        let whole = Move { landing, ..mv };
+                        steps.extend(parts(whole, note, edge).map(Step::Move));
+                    }
                     steps.extend([Step::Flush, Step::Add(add)]);
                 }
                 Way::Nic(line) if by_lane.is_staged(lane) => {
@@ -322,7 +322,7 @@ fn lower<D: Device>(
         })
         .collect();
     let notes = members.iter().flat_map(|lane| by_lane.notes(*lane));
-    let keep = notes.flat_map(|note| note.layouts()).collect();
+    let keep = notes.flat_map(|note| note.keeps(edges)).collect();
     let by_nic = members
         .iter()
         .any(|lane| matches!(half.peers[*lane].way, Way::Nic(_)));

@@ -18,7 +18,7 @@ use tidegate_hal::memory::Ptr;
 use tidegate_hal::nic::{Direction, Keep, Program, RemoteMemory, RemotePtr, RemoteSide, Transfer};
 
 use super::edge::{Edge, Touched};
-use super::note::{Lanes, Note, What, lower_note};
+use super::note::{Lanes, Note, What, lower_note, parts};
 use super::stages::{Piece, stages};
 use super::{Half, Way};
 use crate::error::{Error, Result};
@@ -63,7 +63,7 @@ pub(super) fn programs<D: Device>(
             let edge = |note: &Note<D>| &edges[note.edge as usize];
             let each = notes
                 .iter()
-                .map(|note| transfer(note, edge(note), line, half));
+                .flat_map(|note| transfers(note, edge(note), line, half));
             each.collect()
         };
         let program = Program {
@@ -71,7 +71,7 @@ pub(super) fn programs<D: Device>(
             signal: line.signal().clone(),
             keep: notes
                 .iter()
-                .flat_map(|note| note.layouts())
+                .flat_map(|note| note.keeps(edges))
                 .chain(std::mem::take(&mut memory[lane]))
                 .chain([half.window.clone() as Keep])
                 .collect(),
@@ -87,8 +87,18 @@ pub(super) fn programs<D: Device>(
     Ok(arms)
 }
 
-/// An operation as the NIC does it.
-fn transfer<D: Device>(note: &Note<D>, edge: &Edge, line: &Line, half: &Half<D>) -> Transfer {
+/// An operation as the NIC does it: as one transfer, or several, where it is about some elements of a layout.
+fn transfers<'a, D: Device>(
+    note: &'a Note<D>,
+    edge: &'a Edge,
+    line: &'a Line,
+    half: &Half<D>,
+) -> impl Iterator<Item = Transfer> + 'a {
+    let whole = lower_note(note, edge, Ptr::NULL, half.window.element_size);
+    parts(whole, note, edge).map(|part| transfer(part, note, edge, line))
+}
+
+fn transfer<D: Device>(part: Move, note: &Note<D>, edge: &Edge, line: &Line) -> Transfer {
     let Move {
         action,
         size,
@@ -96,7 +106,7 @@ fn transfer<D: Device>(note: &Note<D>, edge: &Edge, line: &Line, half: &Half<D>)
         src,
         dst,
         ..
-    } = lower_note(note, edge, Ptr::NULL, half.window.element_size);
+    } = part;
     let (action, direction, local, remote) = match note.what {
         What::Get => (action, Direction::Get, dst, src),
         // How many elements are counted, no NIC asks: it sends as many as there may be.

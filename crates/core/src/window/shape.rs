@@ -200,6 +200,7 @@ mod tests {
     use super::super::Kind;
     use super::super::describe::{Description, Inbound, Outbound, Purpose};
     use super::*;
+    use crate::footprint::Footprint;
 
     /// Ranks of which each has a slot of so many bytes for each other, and which are all far from `far`.
     fn all(ranks: usize, buffers: u32, far: Option<usize>) -> Vec<Description> {
@@ -223,7 +224,7 @@ mod tests {
                 .map(|target| Outbound {
                     target,
                     key: 0,
-                    range: 0..0,
+                    elements: Footprint::Range(0..0),
                     expected: None,
                 })
                 .collect(),

@@ -7,7 +7,9 @@ use tidegate_hal::device::Device;
 use tidegate_hal::memory::Ptr;
 
 use crate::element::Element;
-use crate::error::{Error, Result};
+#[cfg(doc)]
+use crate::error::Error;
+use crate::error::Result;
 use crate::layout::Layout;
 use crate::place::{Brand, On};
 use crate::region::{Body, Region, bounds};
@@ -109,7 +111,7 @@ impl<'s, T: Element, D: Device> Region<T, On<'s, D>> {
     ///
     /// [`Error::OutOfBounds`], [`Error::Invalid`].
     pub fn with_mut<'b>(&'b mut self, layout: &'b Layout<D>) -> Result<SourceMut<'b, 's, T, D>> {
-        distinct(layout)?;
+        layout.as_destination()?;
         let len = self.len();
         let SourceMut { source, marker } = SourceMut::from(self);
         Ok(SourceMut {
@@ -148,13 +150,4 @@ impl<'b, T: Element, D: Device> Source<'b, '_, T, D> {
         self.layout = Some(layout);
         Ok(self)
     }
-}
-
-pub(super) fn distinct<D: Device>(layout: &Layout<D>) -> Result<()> {
-    if layout.is_distinct() {
-        return Ok(());
-    }
-    Err(Error::Invalid(
-        "a layout in which an element occurs twice cannot be a destination".into(),
-    ))
 }

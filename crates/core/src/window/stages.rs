@@ -18,9 +18,10 @@
 //!
 //! None: what is short, or cannot be cut, is one stage.
 
-use tidegate_hal::batch::{Move, Shape, Side};
+use tidegate_hal::batch::{Move, Shape};
 use tidegate_hal::device::Device;
 
+use super::cuts::side;
 use super::note::Note;
 use crate::nic::Chunks;
 
@@ -160,43 +161,6 @@ pub(super) fn cut<D: Device>(whole: Move, piece: &Piece<'_, D>) -> Move {
         src: side(whole.src, whole.size, first, count),
         dst: side(whole.dst, whole.size, first, count),
         ..whole
-    }
-}
-
-/// So many elements of a side, from `first` on. Of a nest of loops, these are turns of one of them, in one turn of all
-/// that are further out, and whole ones further in.
-fn side(whole: Side, size: u32, first: usize, count: usize) -> Side {
-    let at = |elements: isize| {
-        let bytes = elements * size as isize;
-        tidegate_hal::memory::Ptr(whole.base.0.wrapping_offset(bytes))
-    };
-    match whole.shape {
-        Shape::Linear => Side {
-            base: at(first as isize),
-            ..whole
-        },
-        Shape::Indexed { table } => Side {
-            shape: Shape::Indexed {
-                table: table.byte_add(first * size_of::<u32>()),
-            },
-            ..whole
-        },
-        Shape::Strided { mut dims, rank } => {
-            let (mut turn, mut left, mut offset) = (first, count, 0);
-            for (turns, stride) in &mut dims[..rank as usize] {
-                let all = *turns as usize;
-                offset += (turn % all) as isize * *stride as isize;
-                turn /= all;
-                *turns = left.min(all) as u32;
-                left /= left.min(all);
-            }
-            debug_assert_eq!(left, 1, "it is cut along one loop");
-            Side {
-                base: at(offset),
-                shape: Shape::Strided { dims, rank },
-                ..whole
-            }
-        }
     }
 }
 

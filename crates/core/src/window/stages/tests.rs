@@ -48,7 +48,7 @@ fn edge(lane: usize, base: Ptr, offset: usize, len: usize) -> Edge {
         by_nic: true,
         landing: None,
         staging: Some(Staging { base, flip: 0 }),
-        first: 0,
+        layout: None,
         flip: 0,
         len,
         taken: 0,

@@ -1,0 +1,215 @@
+//! What an exposed inbox keeps for its own rank: the elements that no origin may access.
+//!
+//! # Model
+//!
+//! The footprints of all origins were checked to be disjoint when the window was opened, and operations keep to them: a put,
+//! a get or an accumulate beyond its own range or layout is refused when it is noted. So what no footprint holds is this
+//! rank's alone, even while the memory is exposed, to read and to write. Kernels see it through [`Cells`](crate::Cells) and
+//! [`CellsMut`](crate::CellsMut), which give access to one element or one run of them: there is never a reference to
+//! memory that an origin may be writing.
+//!
+//! # Failure
+//!
+//! The set and its bit map are made when they are first asked for. If there is no memory for them, the call fails.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use tidegate_hal::device::Device;
+
+use super::ByRange;
+use super::inbox::{Exposed, InboxBody};
+use crate::element::Element;
+#[cfg(doc)]
+use crate::error::Error;
+use crate::error::Result;
+use crate::footprint::complement;
+use crate::kernel::Argument;
+use crate::part::{IndexSet, LoweredPart, Members};
+use crate::place::Brand;
+use crate::stream::Stream;
+
+/// What no origin may access of an exposed memory, as a kernel's argument: [`Cells`](crate::Cells) for the kernel. See
+/// [`Exposed::rest`].
+pub struct Rest<'b, 's, T, D: Device> {
+    lowered: LoweredPart<T, false>,
+    set: &'b IndexSet,
+    marker: PhantomData<(&'b T, &'s D, Brand<'s>)>,
+}
+
+/// The same to write to: [`CellsMut`](crate::CellsMut) for the kernel. See [`Exposed::rest_mut`].
+pub struct RestMut<'b, 's, T, D: Device> {
+    lowered: LoweredPart<T, true>,
+    set: &'b IndexSet,
+    marker: PhantomData<(&'b mut T, &'s D, Brand<'s>)>,
+}
+
+impl<D: Device> InboxBody<D> {
+    /// What no footprint holds, made the first time.
+    fn rest(&self) -> Result<&Arc<Members>> {
+        if let Some(rest) = self.rest.get() {
+            return Ok(rest);
+        }
+        let len = self.table.len;
+        let ranges = complement(self.footprints.iter(), len)?;
+        let members = Members::new(IndexSet::from_ranges(ranges)?, len)?;
+        Ok(self.rest.get_or_init(|| Arc::new(members)))
+    }
+}
+
+impl<'s, T: Element, D: Device> Exposed<'s, T, D, ByRange> {
+    /// The elements that no origin may access, as an argument of a kernel on the inbox's stream: so that it computes with
+    /// them while the others are being written. The kernel sees [`Cells`](crate::Cells), with indices of the whole memory; the set is
+    /// that of [`Rest::set`].
+    ///
+    /// It is what remains of this rank's memory without all that any rank has declared by
+    /// [`range_to`](super::Window::range_to) and [`layout_to`](super::Window::layout_to), be it an origin of this epoch or
+    /// not. The set is made once, at the first call: 16 bytes a range of it, and a bit for each element of the memory.
+    ///
+    /// Device code gets the address and the length of all of the memory: binding it promises that the kernel keeps to
+    /// the set.
+    ///
+    /// ```
+    /// # use tidegate_core::{Cells, Layout, Region, World, stream, window::RangeWindow};
+    /// # use tidegate_host::Host;
+    /// # World::<Host>::local(2, |world| {
+    /// # stream!(let s = world.stream().unwrap());
+    /// # let peer = 1 - world.rank();
+    /// # let src = Region::from_slice(&world, &[1.0; 3]).unwrap().on(&s).unwrap();
+    /// # let mut sum = Region::<f64, _>::zeroed(&world, 1).unwrap().on(&s).unwrap();
+    /// // Of a matrix of 3 x 4 elements, the peer writes the first column.
+    /// let mut window = RangeWindow::<f64>::new("column", 12);
+    /// let column = Layout::<Host>::subarray(&[3, 4], &[0..3, 0..1]).unwrap();
+    /// let column = window.layout_to(peer, &column);
+    /// let (mut inbox, outbox) = window.open(&s).unwrap();
+    /// inbox.host_mut(&s).unwrap().fill(2.0);
+    ///
+    /// let exposed = inbox.post(&s).unwrap();
+    /// let mut epoch = outbox.start();
+    /// epoch.put(&src, column).unwrap();
+    /// let _outbox = epoch.complete(&s).unwrap();
+    /// // Meanwhile the other columns.
+    /// let add = |rest: Cells<'_, f64>, sum: &mut [f64]| {
+    ///     for range in rest.ranges() {
+    ///         sum[0] += rest.slice(range.clone()).iter().sum::<f64>();
+    ///     }
+    /// };
+    /// s.launch(add, (exposed.rest().unwrap(), &mut sum)).unwrap();
+    /// let mut inbox = exposed.wait(&s).unwrap();
+    /// assert_eq!(sum.into_host(&s).unwrap()[0], 9.0 * 2.0);
+    /// assert_eq!(inbox.host_mut(&s).unwrap()[..5], [1.0, 2.0, 2.0, 2.0, 1.0]);
+    /// # });
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Device`] if there is no memory for the set.
+    pub fn rest(&self) -> Result<Rest<'_, 's, T, D>> {
+        let body = self.body();
+        let members = body.rest()?;
+        Ok(Rest {
+            lowered: LoweredPart::of(body.table.memory, body.table.len, members),
+            set: members.set(),
+            marker: PhantomData,
+        })
+    }
+
+    /// As [`Exposed::rest`], to be written as well: the kernel sees [`CellsMut`](crate::CellsMut).
+    ///
+    /// # Errors
+    ///
+    /// As [`Exposed::rest`].
+    pub fn rest_mut(&mut self) -> Result<RestMut<'_, 's, T, D>> {
+        let body = self.body();
+        let members = body.rest()?;
+        Ok(RestMut {
+            lowered: LoweredPart::of(body.table.memory, body.table.len, members),
+            set: members.set(),
+            marker: PhantomData,
+        })
+    }
+}
+
+macro_rules! rest {
+    ($rest:ident) => {
+        impl<'b, T, D: Device> $rest<'b, '_, T, D> {
+            /// The elements that it holds, by their numbers in the whole memory.
+            pub fn set(&self) -> &'b IndexSet {
+                self.set
+            }
+        }
+    };
+}
+rest!(Rest);
+rest!(RestMut);
+
+// SAFETY: the inbox is at home on the stream, and borrowed until the kernel has been enqueued, so that its wait comes later;
+// no origin accesses the elements, and the view is shared, as the borrow is.
+unsafe impl<'s, T: Element, D: Device> Argument<'s, D> for Rest<'_, 's, T, D> {
+    type Lowered = LoweredPart<T, false>;
+
+    fn lower(self, _stream: &Stream<'s, D>) -> Result<LoweredPart<T, false>> {
+        Ok(self.lowered)
+    }
+}
+
+// SAFETY: as for `Rest`; the view is exclusive, as the borrow is.
+unsafe impl<'s, T: Element, D: Device> Argument<'s, D> for RestMut<'_, 's, T, D> {
+    type Lowered = LoweredPart<T, true>;
+
+    fn lower(self, _stream: &Stream<'s, D>) -> Result<LoweredPart<T, true>> {
+        Ok(self.lowered)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::window::RangeWindow;
+    use crate::{Cells, CellsMut, Layout, Region, World};
+    use tidegate_host::Host;
+
+    /// Each rank writes what is its own, of every row, while the other one writes the elements between. The kernel reads
+    /// and writes them one at a time, and as slices; nothing overlaps, which Miri looks at.
+    #[test]
+    fn what_is_left_is_used_while_others_write() {
+        World::<Host>::local(2, |world| {
+            crate::stream!(let s = world.stream().unwrap());
+            let peer = 1 - world.rank();
+            let mut window = RangeWindow::<u32>::new("rows", 12);
+            let columns = Layout::<Host>::subarray(&[3, 4], &[0..3, 1..3]).unwrap();
+            let to = window.layout_to(peer, &columns);
+            let (mut inbox, mut outbox) = window.open(&s).unwrap();
+            let src = Region::from_slice(&world, &[7u32; 6])
+                .unwrap()
+                .on(&s)
+                .unwrap();
+            let mut sum = Region::<u32, _>::zeroed(&world, 1).unwrap().on(&s).unwrap();
+            for _ in 0..3 {
+                let mut exposed = inbox.post(&s).unwrap();
+                let rest = exposed.rest_mut().unwrap();
+                assert_eq!(rest.set().ranges(), [0..1, 3..5, 7..9, 11..12]);
+                let count = |mut rest: CellsMut<'_, u32>| {
+                    for range in rest.ranges() {
+                        rest.slice_mut(range.clone())
+                            .iter_mut()
+                            .for_each(|v| *v += 1);
+                        rest.set(range.start, rest.get(range.start) + 1);
+                    }
+                };
+                s.launch(count, rest).unwrap();
+                let mut epoch = outbox.start();
+                epoch.put(src.slice(0..4).unwrap(), to.at(1)).unwrap();
+                outbox = epoch.complete(&s).unwrap();
+                let add = |rest: Cells<'_, u32>, sum: &mut [u32]| {
+                    let ranges = rest.ranges().iter();
+                    sum[0] = ranges.flat_map(|range| rest.slice(range.clone())).sum();
+                };
+                s.launch(add, (exposed.rest().unwrap(), &mut sum)).unwrap();
+                inbox = exposed.wait(&s).unwrap();
+            }
+            let expected = [6, 0, 7, 6, 3, 7, 7, 6, 3, 7, 0, 6];
+            assert_eq!(*inbox.host_mut(&s).unwrap(), expected);
+            assert_eq!(sum.into_host(&s).unwrap()[0], 4 * 6 + 2 * 3);
+        });
+    }
+}
