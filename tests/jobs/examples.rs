@@ -70,6 +70,21 @@ fn halo2d() {
 }
 
 #[test]
+fn heat3d() {
+    let mut said = Vec::new();
+    for ranks in SIZES {
+        let texts = run("heat3d", ranks);
+        let rest = texts[0].strip_prefix(&format!("{ranks} ranks, 18x18x18 elements: "));
+        said.push(rest.expect(&texts[0]).to_owned());
+        assert!(texts[1..].iter().all(String::is_empty));
+    }
+    assert!(
+        said.iter().all(|text| *text == said[0]),
+        "however it is spread, it is the same calculation: {said:?}"
+    );
+}
+
+#[test]
 fn particles() {
     for ranks in SIZES {
         let texts = run("particles", ranks);
