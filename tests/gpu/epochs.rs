@@ -545,6 +545,86 @@ fn ranges_are_got_and_put() {
     });
 }
 
+/// What a region holds.
+fn read<'s>(region: R<'s, u64>, s: &S<'s>) -> Vec<u64> {
+    let host = region.into_host(s).unwrap();
+    let mut values = vec![0; host.len()];
+    host.read(0, &mut values).unwrap();
+    values
+}
+
+/// Elements that a layout chooses of the other rank's memory: what is got of them says where they are, and what is put to
+/// them comes back. All of them, and some, which are several moves.
+#[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn layouts_are_got_and_put_in_place() {
+    ranks(2, |world, k| {
+        let (rank, other) = (world.rank(), 1 - world.rank());
+        let dims = [7, 30, 41];
+        let len = dims.iter().product::<usize>();
+        let boxes = [
+            [0..1, 1..29, 1..40],
+            [1..6, 0..1, 1..40],
+            [1..6, 1..29, 0..1],
+            [1..6, 1..29, 40..41],
+            [2..4, 3..17, 5..38],
+        ];
+        let elements = |ranges: &[std::ops::Range<usize>; 3]| -> Vec<usize> {
+            let [xs, ys, zs] = ranges.clone();
+            xs.flat_map(|x| ys.clone().map(move |y| (x * dims[1] + y) * dims[2]))
+                .flat_map(|row| zs.clone().map(move |z| row + z))
+                .collect()
+        };
+        let table: Vec<u32> = (0..500).map(|k| 6 * 30 * 41 + (k * 77) % 500 * 2).collect();
+        stream!(let s = world.stream().unwrap());
+        let mut window = RangeWindow::<u64>::new("layouts", len);
+        let mut ways = Vec::new();
+        for ranges in &boxes {
+            let layout = Layout::subarray(&dims, ranges).unwrap();
+            ways.push((window.layout_to(other, &layout), elements(ranges)));
+        }
+        let layout = Layout::indexed(&world, &table).unwrap();
+        let there = table.iter().map(|element| *element as usize).collect();
+        ways.push((window.layout_to(other, &layout), there));
+        let (mut inbox, mut outbox) = window.open(&s).unwrap();
+        let count = k.count.threads(len, 128);
+        s.launch(count, (inbox.memory_mut(), 1_000_000 * other as u64))
+            .unwrap();
+        for (to, elements) in &ways {
+            let many = elements.len();
+            // A layout of so many rows and columns ends and begins anywhere.
+            for some in [0..many, 0..many - 1, many / 3..many / 2, 1..many] {
+                let zeroed = || Region::<u64, _>::zeroed(&world, some.len()).unwrap();
+                let mut got = zeroed().on(&s).unwrap();
+                let mut epoch = outbox.start();
+                epoch.get(&mut got, to.at(some.start)).unwrap();
+                (inbox, outbox) = exchange(&s, inbox, epoch).unwrap();
+                let there = |element: &usize| 1_000_000 * rank as u64 + *element as u64;
+                let expected: Vec<_> = elements[some.clone()].iter().map(there).collect();
+                assert_eq!(read(got, &s), expected);
+
+                // What was there is put back in the end.
+                for value in [5u64, 7, 0] {
+                    let packed: Vec<_> = match value {
+                        0 => expected.clone(),
+                        _ => (0..some.len() as u64).map(|k| value << 40 | k).collect(),
+                    };
+                    let src = Region::from_slice(&world, &packed).unwrap().on(&s).unwrap();
+                    let mut epoch = outbox.start();
+                    epoch.put(&src, to.at(some.start)).unwrap();
+                    (inbox, outbox) = exchange(&s, inbox, epoch).unwrap();
+                    let mut got = zeroed().on(&s).unwrap();
+                    let mut epoch = outbox.start();
+                    epoch.get(&mut got, to.at(some.start)).unwrap();
+                    (inbox, outbox) = exchange(&s, inbox, epoch).unwrap();
+                    assert_eq!(read(got, &s), packed);
+                }
+            }
+        }
+        drop((inbox, outbox));
+    });
+}
+
 /// A slot of no elements has no landing, in which all of them would seem to be before anybody has put any.
 #[test]
 #[ignore = "needs a GPU: run by scripts/gpu.sh"]

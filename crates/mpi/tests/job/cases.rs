@@ -48,6 +48,9 @@ pub(crate) const ALL: &[Case] = &[
         ring::run(job.world(Mode::Apart(Form::Measured)), Buffers::Double, 10).unwrap();
     }),
     case("ranges", &[1, 2, 3], |job| job.in_all_modes(epochs::ranges)),
+    case("layouts", &[1, 2, 3], |job| {
+        job.in_all_modes(epochs::layouts);
+    }),
     Case {
         hosts: &[(2, 1), (2, 2)],
         ..case("hosts", &[], |job| {

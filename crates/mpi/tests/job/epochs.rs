@@ -1,5 +1,6 @@
 //! Epochs of all disciplines, all operations, all shapes, checked.
 
+use tidegate::CellsMut;
 use tidegate::host::prelude::*;
 
 /// Puts, gets and accumulates to ranges, from and to all shapes of memory.
@@ -129,6 +130,80 @@ pub(crate) fn ranges(world: World) {
         }
         count = counted.into_host(&s).unwrap();
     }
+}
+
+/// A column of planes of each rank's memory is an origin's, who puts to it, some of it too, gets it and adds to it; the
+/// rest is the rank's own, also while its memory is exposed.
+pub(crate) fn layouts(world: World) {
+    let (rank, size) = (world.rank(), world.size());
+    let dims = [4, size + 1, 5];
+    let column = |origin: usize| Layout::subarray(&dims, &[0..4, origin..origin + 1, 1..4]);
+    let elements = |origin: usize| -> Vec<usize> {
+        let rows = (0..4).map(|x| (x * (size + 1) + origin) * 5);
+        rows.flat_map(|row| row + 1..row + 4).collect()
+    };
+    stream!(let s = world.stream().unwrap());
+    let mut window = RangeWindow::<u32>::new("layouts", 4 * (size + 1) * 5);
+    let mine = column(rank).unwrap();
+    let ways: Vec<_> = (0..size)
+        .map(|target| window.layout_to(target, &mine))
+        .collect();
+    let (mut inbox, mut outbox) = window.open(&s).unwrap();
+    inbox.host_mut(&s).unwrap().fill(5);
+    let values: Vec<u32> = (0..12).map(|k| 100 * (rank as u32 + 1) + k).collect();
+    let src = Region::from_slice(&world, &values).unwrap().on(&s).unwrap();
+
+    let mut exposed = inbox.post(&s).unwrap();
+    let mut epoch = outbox.start();
+    for (target, to) in ways.iter().enumerate() {
+        match target % 2 {
+            0 => epoch.put(&src, *to).unwrap(),
+            _ => {
+                epoch.put(src.slice(0..4).unwrap(), *to).unwrap();
+                epoch.put(src.slice(4..12).unwrap(), to.at(4)).unwrap();
+            }
+        }
+    }
+    outbox = epoch.complete(&s).unwrap();
+    let own = |mut rest: CellsMut<'_, u32>| {
+        for range in rest.ranges() {
+            rest.slice_mut(range.clone()).fill(6);
+        }
+    };
+    s.launch(own, exposed.rest_mut().unwrap()).unwrap();
+    inbox = exposed.wait(&s).unwrap();
+    let mut must = vec![6; inbox.host_mut(&s).unwrap().len()];
+    for origin in 0..size {
+        for (k, element) in elements(origin).into_iter().enumerate() {
+            must[element] = 100 * (origin as u32 + 1) + k as u32;
+        }
+    }
+    assert_eq!(*inbox.host_mut(&s).unwrap(), must);
+
+    let zeroed = || Region::<u32, _>::zeroed(&world, 7).unwrap();
+    let mut got: Vec<_> = (0..size).map(|_| zeroed().on(&s).unwrap()).collect();
+    let exposed = inbox.post(&s).unwrap();
+    let mut epoch = outbox.start();
+    for (got, from) in got.iter_mut().zip(&ways) {
+        epoch.get(got, from.at(4)).unwrap();
+    }
+    outbox = epoch.complete(&s).unwrap();
+    inbox = exposed.wait(&s).unwrap();
+    for got in got {
+        assert_eq!(got.into_host(&s).unwrap()[..], values[4..11]);
+    }
+    let exposed = inbox.post(&s).unwrap();
+    let mut epoch = outbox.start();
+    for to in ways {
+        let some = src.slice(3..10).unwrap();
+        epoch.accumulate(some, to.at(3), Op::Sum).unwrap();
+    }
+    let _outbox = epoch.complete(&s).unwrap();
+    let mut inbox = exposed.wait(&s).unwrap();
+    for origin in 0..size {
+        elements(origin)[3..10].iter().for_each(|at| must[*at] *= 2);
+    }
+    assert_eq!(*inbox.host_mut(&s).unwrap(), must);
 }
 
 /// Slots, all to all, in groups of epochs that are eager and fused, with large and small data, on a stream that is
