@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use tidegate::Buffers;
+use tidegate::launch::{Hosts, Job};
 use tidegate_fabric::wire::libfabric::Choice;
 
 use crate::common::ring;
@@ -65,7 +66,7 @@ fn assert_all_end(pids: &[u32]) {
     }
 }
 
-/// What a process was started with: its command line, and its environment.
+/// The command line of a process, and the environment that it was started with.
 fn started_with(pid: u32) -> [Vec<u8>; 2] {
     ["cmdline", "environ"]
         .map(|file| std::fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default())
@@ -283,7 +284,7 @@ fn all_that_ranks_on_hosts_print_comes_back() {
     let all = lines(&output);
     assert_eq!(all.len(), 400);
     assert!(all.iter().all(|line| line.len() == 20_004));
-    // Whoever reads no more than a line does not keep the ranks.
+    // A reader that stops after a line does not keep the ranks from ending.
     let mut launcher = tidegate(&sshd, [1, 1])
         .args(["/bin/sh", "-c", "yes"])
         .stdout(Stdio::piped())
@@ -296,6 +297,47 @@ fn all_that_ranks_on_hosts_print_comes_back() {
     assert!(line.ends_with("] y\n"), "{line}");
     kill_process(Pid::from_child(&launcher), Signal::TERM).unwrap();
     assert_eq!(launcher.wait().unwrap().code(), Some(128 + 15));
+}
+
+#[test]
+fn a_program_starts_ranks_on_hosts_and_signals_them() {
+    let test = "a_program_starts_ranks_on_hosts_and_signals_them";
+    let Some(sshd) = Sshd::start(test) else {
+        return;
+    };
+    let hosts = Hosts::read(sshd.hosts([1, 1])).unwrap();
+    let hosts = hosts
+        .ssh(&sshd.command())
+        .program(env!("CARGO_BIN_EXE_tidegate"));
+    let marks = tempfile::tempdir().unwrap();
+    // More than an agent may send before it is allowed more.
+    let script = "trap 'exit 0' USR1; head -c 3000000 /dev/zero; echo end >&2; : > $MARKS/pid-$$
+        while :; do sleep 0.01; done";
+    let job = Job::new("/bin/sh", 2)
+        .args(["-c", script])
+        .env("MARKS", marks.path())
+        .hosts(hosts)
+        .output(tidegate::launch::Output::Captured);
+    let running = job.spawn().unwrap();
+    let began = Instant::now();
+    while pids(marks.path()).len() < 2 {
+        assert!(began.elapsed() < LONG, "the ranks do not come to the end");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let expected: BTreeSet<_> = pids(marks.path()).into_iter().collect();
+    let own: BTreeSet<_> = (0..2).filter_map(|rank| running.pid(rank)).collect();
+    assert_eq!(own, expected);
+    for rank in 0..2 {
+        running.signal(rank, Signal::USR1).unwrap();
+    }
+    let outcome = running.wait();
+    assert!(outcome.success(), "{:?}", outcome.first_failure);
+    for rank in &outcome.ranks {
+        assert_eq!(
+            (rank.stdout.len(), &*rank.stderr),
+            (3_000_000, &b"end\n"[..])
+        );
+    }
 }
 
 /// A job whose rank 0 may read `input`.
@@ -454,7 +496,7 @@ fn running(sshd: &Sshd, marks: &Path, arguments: &[&str]) -> (Child, Vec<u32>) {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // What they print is not shown before the launcher knows that all have started.
+    // The launcher shows no output before it knows that all have started.
     let printed = BufReader::new(launcher.stdout.take().unwrap()).lines();
     assert_eq!(printed.take(4).map_while(Result::ok).count(), 4);
     let pids = pids(marks);

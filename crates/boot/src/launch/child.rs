@@ -5,7 +5,7 @@ use super::error::LaunchError;
 use super::guard::Guard;
 use super::job::{Job, Output};
 use super::meeting::MeetingPoint;
-use super::seats::Seat;
+use super::seats::RankSeat;
 use super::stopped::{Stopped, look};
 use crate::inherit::{LISTEN_FD, announce};
 use crate::variables::{ADDRESS, DEVICE, NODE, RANKS_HERE, SECRET};
@@ -47,7 +47,7 @@ impl RankChild {
     /// Starts the process of a rank, which reads `input`.
     pub(super) fn start(
         job: &Job,
-        seat: &Seat,
+        seat: &RankSeat,
         meeting: &MeetingPoint,
         secret: &str,
         input: Stdio,
@@ -177,12 +177,12 @@ impl RankChild {
         }
     }
 
-    /// A process of it that is stopped now.
+    /// One of the processes of the rank that is stopped now.
     pub(super) fn look(&self) -> Option<Stopped> {
         look(self.group, self.pidfd.as_ref()?)
     }
 
-    /// The process has ended: ends what is left of its group, and says how it ended.
+    /// The process has ended: kills the rest of its group, and returns how it ended.
     pub(super) fn collect(&mut self, guard: Option<&mut Guard>) -> ExitStatus {
         // Before the process is waited for: its number, which is the number of its group, is still its own.
         let _ = kill_process_group(self.group, Signal::KILL);

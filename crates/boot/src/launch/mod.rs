@@ -59,7 +59,7 @@ pub use bed::{BedArgs, Cut, WireArg};
 pub use bind::{Bind, BindError};
 pub use cli::{Cli, RunArgs, main};
 pub use error::LaunchError;
-pub use hosts::{Host, Hosts};
+pub use hosts::Hosts;
 pub use job::{Input, Job, Output};
 pub use nodes::Nodes;
 pub use outcome::{Outcome, RankOutcome};

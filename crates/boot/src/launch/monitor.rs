@@ -10,13 +10,13 @@ use super::job::{Input, Job, Output};
 use super::meeting::MeetingPoint;
 use super::nodes::Nodes;
 use super::outcome::{Outcome, RankOutcome};
-use super::output::Source;
+use super::output::RankStream;
 use super::printer::{Printer, StdStream};
 use super::rank::{Rank, RankPlacement, ended_before};
-use super::running::{RankProcess, Reach, Remote, Running};
-use super::seats::{Seat, bind, seats};
+use super::running::{RankProcess, Remote, Running, SignalPath};
+use super::seats::{RankSeat, bind, seats};
 use super::signals::{Forwarded, keep_ends_of_children};
-use super::stopped::{Stopped, Watch};
+use super::stopped::{Stopped, StoppedRanks};
 use crate::lock::lock;
 use crate::secret::{hex, random};
 use crate::wire::MAX_RANKS;
@@ -41,7 +41,7 @@ const LAST_OUTPUT: Duration = Duration::from_millis(500);
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
 /// What has happened.
-enum Ready {
+enum MonitorEvent {
     Stop,
     Signal(usize),
     Source(usize),
@@ -55,7 +55,7 @@ struct Monitor {
     job: Job,
     started: Instant,
     ranks: Vec<Rank>,
-    sources: Vec<Source>,
+    sources: Vec<RankStream>,
     signals: Vec<Forwarded>,
     /// The connections to the hosts of the job, if it has any.
     links: Vec<HostLink>,
@@ -71,7 +71,7 @@ struct Monitor {
     /// When the ranks that still run are to get which signal.
     next_step: Option<(Instant, Signal)>,
     asked_to_end: bool,
-    watch: Watch,
+    watch: StoppedRanks,
     /// When the job had to end, if that is not for the ranks alone to say, and how long its output may be unread after that.
     hurry: Option<(Instant, Duration)>,
 }
@@ -180,7 +180,7 @@ impl Monitor {
             first_failure: None,
             next_step: None,
             asked_to_end: false,
-            watch: Watch::new(),
+            watch: StoppedRanks::new(),
             hurry: None,
             job,
         };
@@ -219,7 +219,7 @@ impl Monitor {
 
     fn start_rank(
         &mut self,
-        seat: &Seat,
+        seat: &RankSeat,
         meeting: &MeetingPoint,
         secret: &str,
     ) -> Result<(), LaunchError> {
@@ -231,7 +231,7 @@ impl Monitor {
         if let Some(guard) = &mut self.guard {
             guard.watch(child.group());
         }
-        let (pid, reach) = (child.pid(), child.pidfd().cloned().map(Reach::Here));
+        let (pid, reach) = (child.pid(), child.pidfd().cloned().map(SignalPath::Here));
         lock(&self.remote.processes).push(RankProcess { pid, reach });
         self.ranks.push(Rank {
             pid,
@@ -241,7 +241,7 @@ impl Monitor {
         });
         for (pipe, stream) in pipes.into_iter().zip(StdStream::BOTH) {
             if let Some(pipe) = pipe {
-                let source = Source::new(Some(pipe), stream, seat.rank, self.job.output);
+                let source = RankStream::new(Some(pipe), stream, seat.rank, self.job.output);
                 let failed = |error| LaunchError::io("reading the output of a rank", error);
                 self.sources.push(source.map_err(failed)?);
             }
@@ -347,27 +347,27 @@ impl Monitor {
         let mut ended = Vec::new();
         for ready in self.sleep(until) {
             match ready {
-                Ready::Stop => {
+                MonitorEvent::Stop => {
                     let _ = rustix::io::read(&self.remote.stop, &mut [0u8; 8]);
                     self.hurry = Some((Instant::now(), LAST_OUTPUT));
                     self.signal_all(Signal::KILL);
                 }
-                Ready::Signal(index) => {
+                MonitorEvent::Signal(index) => {
                     self.signals[index].hear();
                     self.forward(self.signals[index].signal);
                 }
-                Ready::Source(index) => {
+                MonitorEvent::Source(index) => {
                     if !self.sources[index].read(self.printer.as_ref()) {
                         self.finish(index);
                     }
                 }
-                Ready::Input => self.pass_input_on(),
-                Ready::Host(index) => self.hear_host(index, &mut ended),
-                Ready::Rank(rank) => {
+                MonitorEvent::Input => self.pass_input_on(),
+                MonitorEvent::Host(index) => self.hear_host(index, &mut ended),
+                MonitorEvent::Rank(rank) => {
                     self.collect(rank);
                     ended.push(rank);
                 }
-                Ready::Printer => {
+                MonitorEvent::Printer => {
                     if let Some(printer) = &self.printer {
                         printer.hear();
                     }
@@ -385,9 +385,9 @@ impl Monitor {
     }
 
     /// Sleeps until something happens. The last sources come first: what is removed moves none that is still to come.
-    fn sleep(&self, until: Option<Instant>) -> Vec<Ready> {
+    fn sleep(&self, until: Option<Instant>) -> Vec<MonitorEvent> {
         let kept = (0..self.links.len()).filter(|host| self.links[*host].has_kept());
-        let kept: Vec<Ready> = kept.map(Ready::Host).collect();
+        let kept: Vec<MonitorEvent> = kept.map(MonitorEvent::Host).collect();
         if !kept.is_empty() {
             return kept;
         }
@@ -395,40 +395,40 @@ impl Monitor {
             self.remote.stop.as_fd(),
             PollFlags::IN,
         )];
-        let mut what = vec![Ready::Stop];
+        let mut what = vec![MonitorEvent::Stop];
         let mut add = |fd, ready| {
             fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
             what.push(ready);
         };
         for (index, signal) in self.signals.iter().enumerate() {
-            add(signal.as_fd(), Ready::Signal(index));
+            add(signal.as_fd(), MonitorEvent::Signal(index));
         }
         for (index, source) in self.sources.iter().enumerate().rev() {
             let pipe = source
                 .pipe()
                 .filter(|_| source.has_room(self.printer.as_ref()));
             if let Some(pipe) = pipe {
-                add(pipe, Ready::Source(index));
+                add(pipe, MonitorEvent::Source(index));
             }
         }
         if self.input_credit.is_some_and(|credit| credit > 0) {
-            add(rustix::stdio::stdin(), Ready::Input);
+            add(rustix::stdio::stdin(), MonitorEvent::Input);
         }
         // Behind the sources, of which a message may remove one.
         for (host, link) in self.links.iter().enumerate() {
             for fd in link.out().into_iter().chain(link.errors()) {
-                add(fd, Ready::Host(host));
+                add(fd, MonitorEvent::Host(host));
             }
         }
         let mut is_watched = false;
         for (rank, own) in self.ranks.iter().enumerate() {
             if let Some(pidfd) = own.child().and_then(RankChild::pidfd) {
-                add(pidfd.as_fd(), Ready::Rank(rank));
+                add(pidfd.as_fd(), MonitorEvent::Rank(rank));
                 is_watched = true;
             }
         }
         if let Some(printer) = &self.printer {
-            add(printer.as_fd(), Ready::Printer);
+            add(printer.as_fd(), MonitorEvent::Printer);
         }
         let deadline = self
             .next_step

@@ -11,7 +11,7 @@ const MAX_LINE: usize = 1 << 20;
 
 /// One stream of one rank.
 #[derive(Debug)]
-pub(crate) struct Source {
+pub(crate) struct RankStream {
     rank: usize,
     stream: StdStream,
     /// The reading end; `None`: the rank is on another host, and what it prints comes by messages.
@@ -24,7 +24,7 @@ pub(crate) struct Source {
     left: Option<usize>,
 }
 
-impl Source {
+impl RankStream {
     /// `pipe` is `None` for a rank of another host.
     pub(crate) fn new(
         pipe: Option<OwnedFd>,

@@ -41,7 +41,7 @@ impl StdStream {
 }
 
 #[derive(Debug)]
-struct QueueState {
+struct PrintState {
     texts: VecDeque<(StdStream, Vec<u8>)>,
     /// How much is not written yet, of what is being written, too.
     bytes: usize,
@@ -56,13 +56,13 @@ struct QueueState {
 }
 
 #[derive(Debug)]
-struct Queue {
-    state: Mutex<QueueState>,
+struct PrintQueue {
+    state: Mutex<PrintState>,
     changed: Condvar,
     event: Arc<OwnedFd>,
 }
 
-impl Queue {
+impl PrintQueue {
     fn push(&self, stream: StdStream, text: Vec<u8>) {
         let mut state = lock(&self.state);
         if state.bytes == 0 {
@@ -161,8 +161,8 @@ fn write_all(file: BorrowedFd<'_>, mut bytes: &[u8]) -> rustix::io::Result<()> {
 #[derive(Debug)]
 pub(super) struct Printer {
     /// For stdout, and for stderr.
-    queues: [Arc<Queue>; 2],
-    threads: Vec<(Arc<Queue>, JoinHandle<()>)>,
+    queues: [Arc<PrintQueue>; 2],
+    threads: Vec<(Arc<PrintQueue>, JoinHandle<()>)>,
     event: Arc<OwnedFd>,
 }
 
@@ -186,8 +186,8 @@ impl Printer {
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let event = Arc::new(event);
         let queue = || {
-            Arc::new(Queue {
-                state: Mutex::new(QueueState {
+            Arc::new(PrintQueue {
+                state: Mutex::new(PrintState {
                     texts: VecDeque::new(),
                     bytes: 0,
                     moved: Instant::now(),
@@ -223,7 +223,7 @@ impl Printer {
         Ok(printer)
     }
 
-    fn queue(&self, stream: StdStream) -> &Queue {
+    fn queue(&self, stream: StdStream) -> &PrintQueue {
         &self.queues[usize::from(stream == StdStream::Err)]
     }
 
@@ -272,7 +272,7 @@ impl Printer {
             let state = lock(&queue.state);
             if state.moved >= since {
                 let left = until.saturating_duration_since(Instant::now());
-                let unwritten = |state: &mut QueueState| state.bytes > 0;
+                let unwritten = |state: &mut PrintState| state.bytes > 0;
                 let _ = queue.changed.wait_timeout_while(state, left, unwritten);
             }
         }

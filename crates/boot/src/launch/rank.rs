@@ -1,4 +1,4 @@
-//! What the launcher knows of a rank, wherever that runs, and what it says of the rank's end.
+//! A rank as the launcher knows it, on this machine or another, and the words for its end.
 
 use super::child::RankChild;
 use crate::process::in_words;

@@ -15,12 +15,12 @@ use tidegate_hal::process::{Forked, Process};
 pub(super) struct RankProcess {
     pub(crate) pid: u32,
     /// `None` once its end has been collected.
-    pub(crate) reach: Option<Reach>,
+    pub(crate) reach: Option<SignalPath>,
 }
 
 /// By what a process can be signalled.
 #[derive(Debug)]
-pub(super) enum Reach {
+pub(super) enum SignalPath {
     Here(Arc<OwnedFd>),
     There(HostSender),
 }
@@ -50,8 +50,8 @@ impl Remote {
             .get(rank)
             .and_then(|process| process.reach.as_ref())
         {
-            Some(Reach::Here(pidfd)) => Ok(pidfd_send_signal(pidfd, signal)?),
-            Some(Reach::There(host)) => {
+            Some(SignalPath::Here(pidfd)) => Ok(pidfd_send_signal(pidfd, signal)?),
+            Some(SignalPath::There(host)) => {
                 host.signal(rank, signal, false);
                 Ok(())
             }

@@ -1,4 +1,4 @@
-//! What each rank of this machine has of its own: its place, its device, its address, its processors.
+//! The seat of each rank of this machine: its place, its device, its address, its processors.
 
 use super::bind::{Bind, Binding, Masks, plan};
 use super::error::LaunchError;
@@ -10,8 +10,8 @@ use std::ffi::OsString;
 use std::net::IpAddr;
 use std::path::Path;
 
-/// What one rank has of its own.
-pub(super) struct Seat {
+/// The place, the device, the address and the processors of one rank.
+pub(super) struct RankSeat {
     pub(super) rank: usize,
     pub(super) place: RankPlace,
     /// Names its node; `None`: the rank finds that out.
@@ -26,7 +26,7 @@ pub(super) struct Seat {
 }
 
 /// The seats of a job whose ranks are all on this machine.
-pub(super) fn seats(job: &Job, meeting: &MeetingPoint) -> Vec<Seat> {
+pub(super) fn seats(job: &Job, meeting: &MeetingPoint) -> Vec<RankSeat> {
     let seat = |rank: usize| {
         let all_on_one = RankPlace {
             node: 0,
@@ -36,7 +36,7 @@ pub(super) fn seats(job: &Job, meeting: &MeetingPoint) -> Vec<Seat> {
         let place = job.nodes.as_ref().and_then(|nodes| nodes.place(rank));
         let place = place.unwrap_or(all_on_one);
         let is_several = job.nodes.is_some() || job.bed.is_some();
-        Seat {
+        RankSeat {
             rank,
             place,
             node_name: is_several.then(|| format!("node{}", place.node)),
@@ -54,8 +54,8 @@ pub(super) fn seats(job: &Job, meeting: &MeetingPoint) -> Vec<Seat> {
 }
 
 /// Gives each of the ranks of this machine its processors, if the job binds them, and sees whether the kernel agrees.
-/// What is to be said of it, a line a rank.
-pub(super) fn bind(job: &Job, seats: &mut [Seat]) -> Result<Vec<String>, LaunchError> {
+/// Returns a line a rank for the user.
+pub(super) fn bind(job: &Job, seats: &mut [RankSeat]) -> Result<Vec<String>, LaunchError> {
     if job.bind == Bind::None {
         return Ok(Vec::new());
     }
@@ -76,7 +76,7 @@ pub(super) fn bind(job: &Job, seats: &mut [Seat]) -> Result<Vec<String>, LaunchE
 }
 
 /// The number of the device that a rank takes, by the rule of `World::init`.
-fn device_number(job: &Job, seat: &Seat) -> usize {
+fn device_number(job: &Job, seat: &RankSeat) -> usize {
     let said = said(job, seat.rank, DEVICE).and_then(|value| value.to_str()?.trim().parse().ok());
     let inherited = || std::env::var(DEVICE).ok()?.trim().parse().ok();
     said.or(seat.device)

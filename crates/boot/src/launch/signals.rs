@@ -50,7 +50,7 @@ impl Forwarded {
             .collect()
     }
 
-    /// Takes note of what has come, and makes the descriptor wait for the next.
+    /// Empties the descriptor, so that it is ready again with the next signal.
     pub(super) fn hear(&self) {
         let _ = (&self.pipe).read(&mut [0; 64]);
     }

@@ -89,13 +89,13 @@ impl Stopped {
 
 /// What was seen of the ranks of this machine.
 #[derive(Debug)]
-pub(super) struct Watch {
+pub(super) struct StoppedRanks {
     next: Instant,
     /// The ranks that were stopped at the last look.
     stopped: BTreeMap<usize, Stopped>,
 }
 
-impl Watch {
+impl StoppedRanks {
     pub(super) fn new() -> Self {
         Self {
             next: Instant::now() + LOOK,

@@ -6,7 +6,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::collections::BTreeSet;
 use tidegate_boot::launch::{Bind, BindError, Job, LaunchError, Output};
 
-/// What a rank says of itself, and a program that it starts.
+/// A rank prints its processors, and the memory policy of a program that it starts.
 const SCRIPT: &str = "grep Cpus_allowed_list /proc/self/status; cat /proc/self/numa_maps | head -1";
 
 fn job(ranks: usize, bind: Bind) -> Job {

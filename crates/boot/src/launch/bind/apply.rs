@@ -4,7 +4,7 @@ use super::error::BindError;
 use super::plan::Binding;
 use std::io;
 
-/// What the kernel is told of a binding. Made before the fork: the child allocates nothing.
+/// A binding in the form that the kernel takes. It is made before the fork: the child allocates nothing.
 #[derive(Clone, Debug)]
 pub(crate) struct Masks {
     processors: Vec<libc::c_ulong>,

@@ -1,21 +1,21 @@
 //! GPUs and NICs, and the processors and memory near each.
 
 use super::error::BindError;
-use super::numbers::Numbers;
+use super::numbers::NumberSet;
 use super::topology::list;
 use std::path::Path;
 
-/// A device, and what is near it.
+/// A device, with the processors and the memory near it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Device {
+pub(super) struct NearDevice {
     /// Its address on the bus, or its name.
     pub(super) name: String,
     /// `None`: the machine does not say.
-    pub(super) processors: Option<Numbers>,
+    pub(super) processors: Option<NumberSet>,
     pub(super) node: Option<usize>,
 }
 
-impl Device {
+impl NearDevice {
     fn read(name: String, folder: &Path) -> Self {
         let node = std::fs::read_to_string(folder.join("numa_node"));
         Self {
@@ -28,7 +28,7 @@ impl Device {
 }
 
 /// The devices that ranks take by turns: the GPUs that a program sees, or where the machine has none, its NICs.
-pub(super) fn devices(root: &Path, visible: Option<&str>) -> Result<Vec<Device>, BindError> {
+pub(super) fn devices(root: &Path, visible: Option<&str>) -> Result<Vec<NearDevice>, BindError> {
     let bus = root.join("sys/bus/pci/devices");
     let gpus = gpus(root, &bus);
     if !gpus.is_empty() {
@@ -36,11 +36,11 @@ pub(super) fn devices(root: &Path, visible: Option<&str>) -> Result<Vec<Device>,
             Some(visible) => self::visible(root, &gpus, visible)?,
             None => gpus,
         };
-        let device = |name: String| Device::read(name.clone(), &bus.join(&name));
+        let device = |name: String| NearDevice::read(name.clone(), &bus.join(&name));
         return Ok(seen.into_iter().map(device).collect());
     }
     let class = root.join("sys/class/infiniband");
-    let nic = |name: String| Device::read(name.clone(), &class.join(&name).join("device"));
+    let nic = |name: String| NearDevice::read(name.clone(), &class.join(&name).join("device"));
     match names(&class) {
         names if names.is_empty() => Err(BindError::NoDevice),
         names => Ok(names.into_iter().map(nic).collect()),

@@ -1,6 +1,6 @@
 //! Why ranks cannot be bound.
 
-use super::numbers::Numbers;
+use super::numbers::NumberSet;
 use std::io;
 use std::path::PathBuf;
 
@@ -16,7 +16,7 @@ pub enum BindError {
         /// How many ranks the machine has.
         ranks: usize,
         /// The processors that this process may use.
-        allowed: Numbers,
+        allowed: NumberSet,
     },
     /// There is no device that a rank could be near.
     #[error("--bind device finds neither an NVIDIA GPU nor an InfiniBand NIC on this machine")]
@@ -37,9 +37,9 @@ pub enum BindError {
         /// The device.
         device: String,
         /// The processors near it.
-        near: Numbers,
+        near: NumberSet,
         /// The processors that this process may use.
-        allowed: Numbers,
+        allowed: NumberSet,
     },
     /// A file that describes the machine cannot be read.
     #[error("--bind needs {}: {reason}", path.display())]

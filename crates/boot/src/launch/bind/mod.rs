@@ -2,14 +2,14 @@
 //!
 //! # Model
 //!
-//! [`topology`] reads what the machine has and what this process may use of it, [`devices`] where GPUs and NICs are, and
+//! [`topology`] reads which processors and memory this process may use, [`devices`] where GPUs and NICs are, and
 //! [`plan`] gives each rank its part. A rank gets it between fork and exec ([`apply`]), so that all its threads have it.
 //! Everything is read below a root folder, which in tests is a made-up machine.
 //!
 //! # Failure
 //!
-//! What the machine cannot give is a [`BindError`] before the first rank starts: each part is tried on a thread of the
-//! launcher first.
+//! If the machine cannot bind the ranks as asked for, that is a [`BindError`] before the first one starts. Whether the
+//! kernel agrees, the launcher tries on a thread of its own.
 
 mod apply;
 mod devices;

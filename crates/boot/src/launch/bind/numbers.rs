@@ -6,9 +6,9 @@ use std::str::FromStr;
 
 /// A set of processors, or of memory nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Numbers(BTreeSet<usize>);
+pub struct NumberSet(BTreeSet<usize>);
 
-impl Numbers {
+impl NumberSet {
     pub(super) fn contains(&self, number: usize) -> bool {
         self.0.contains(&number)
     }
@@ -27,7 +27,7 @@ impl Numbers {
     }
 }
 
-impl FromIterator<usize> for Numbers {
+impl FromIterator<usize> for NumberSet {
     fn from_iter<I: IntoIterator<Item = usize>>(numbers: I) -> Self {
         Self(numbers.into_iter().collect())
     }
@@ -36,7 +36,7 @@ impl FromIterator<usize> for Numbers {
 /// The largest number that is believed; the kernel counts to 8192.
 const LARGEST: usize = 1 << 20;
 
-impl FromStr for Numbers {
+impl FromStr for NumberSet {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -55,7 +55,7 @@ impl FromStr for Numbers {
     }
 }
 
-impl fmt::Display for Numbers {
+impl fmt::Display for NumberSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut rest = self.iter().peekable();
         let mut comma = "";

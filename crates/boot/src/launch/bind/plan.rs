@@ -2,7 +2,7 @@
 
 use super::devices::devices;
 use super::error::BindError;
-use super::numbers::Numbers;
+use super::numbers::NumberSet;
 use super::topology::{Processor, Topology};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::Path;
 
-/// What ranks are bound to.
+/// The part of a machine that ranks are bound to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 pub enum Bind {
     /// Nothing: the system moves ranks as it likes
@@ -24,10 +24,10 @@ pub enum Bind {
     Device,
 }
 
-/// What one rank is bound to.
+/// The processors and the memory of one rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Binding {
-    pub(crate) processors: Numbers,
+    pub(crate) processors: NumberSet,
     /// The node whose memory it prefers.
     pub(crate) memory: Option<usize>,
     note: Option<String>,
@@ -48,7 +48,7 @@ impl fmt::Display for Binding {
     }
 }
 
-/// What each rank of this machine is bound to; nothing, if there is nothing to bind to. `numbers` has the number of the
+/// The binding of each rank of this machine; none for [`Bind::None`]. `numbers` has the number of the
 /// device that each rank takes, `visible` the value of `CUDA_VISIBLE_DEVICES`.
 pub(crate) fn plan(
     bind: Bind,
@@ -73,12 +73,12 @@ pub(crate) fn plan(
         Bind::Numa => numa(&topology, ranks),
         Bind::Device => near_devices(&topology, root, numbers, visible)?,
     };
-    let all: Vec<Numbers> = bindings
+    let all: Vec<NumberSet> = bindings
         .iter()
         .map(|each| each.processors.clone())
         .collect();
     for binding in &mut bindings {
-        let shares = |other: &&Numbers| !other.and(&binding.processors).is_empty();
+        let shares = |other: &&NumberSet| !other.and(&binding.processors).is_empty();
         binding.sharing = all.iter().filter(shares).count();
     }
     Ok(bindings)
@@ -168,7 +168,7 @@ fn near_devices(
     visible: Option<&str>,
 ) -> Result<Vec<Binding>, BindError> {
     let devices = devices(root, visible)?;
-    let mut groups: BTreeMap<Numbers, Vec<usize>> = BTreeMap::new();
+    let mut groups: BTreeMap<NumberSet, Vec<usize>> = BTreeMap::new();
     let device_of = |rank: usize| &devices[numbers[rank] % devices.len()];
     for rank in 0..numbers.len() {
         let device = device_of(rank);

@@ -1,15 +1,15 @@
 //! Made-up machines.
 
 use super::error::BindError;
-use super::numbers::Numbers;
+use super::numbers::NumberSet;
 use super::plan::{Bind, plan};
 use std::path::Path;
 use tempfile::TempDir;
 
 /// A folder that looks like the root of a machine.
-struct Machine(TempDir);
+struct MadeUp(TempDir);
 
-impl Machine {
+impl MadeUp {
     /// The processors that there are, and those that this process may use, as well as the memory.
     fn new(online: &str, allowed: &str, memory: &str) -> Self {
         let machine = Self(tempfile::tempdir().unwrap());
@@ -44,7 +44,7 @@ impl Machine {
     /// Each processor with those of its core.
     fn cores(self, siblings: &[&str]) -> Self {
         for core in siblings {
-            for number in core.parse::<Numbers>().unwrap().iter() {
+            for number in core.parse::<NumberSet>().unwrap().iter() {
                 let file =
                     format!("sys/devices/system/cpu/cpu{number}/topology/thread_siblings_list");
                 self.file(&file, core);
@@ -77,7 +77,7 @@ impl Machine {
         self
     }
 
-    /// What is said of each of so many ranks, whose devices are their own numbers.
+    /// The bindings of so many ranks, as text. Each takes the device of its own number.
     fn bound(&self, bind: Bind, ranks: usize) -> Vec<String> {
         self.bound_as(bind, &(0..ranks).collect::<Vec<_>>(), None)
     }
@@ -93,12 +93,12 @@ impl Machine {
 }
 
 /// Two sockets of eight cores with two threads each, and four GPUs on each; a core's threads are numbered far apart.
-fn two_sockets(allowed: &str) -> Machine {
+fn two_sockets(allowed: &str) -> MadeUp {
     let siblings: Vec<_> = (0..16)
         .map(|core| format!("{core},{}", core + 16))
         .collect();
     let siblings: Vec<_> = siblings.iter().map(String::as_str).collect();
-    let mut machine = Machine::new("0-31", allowed, "0-1")
+    let mut machine = MadeUp::new("0-31", allowed, "0-1")
         .nodes(&[(0, "0-7,16-23"), (1, "8-15,24-31")], "0-1")
         .cores(&siblings);
     for gpu in 0..8 {
@@ -114,10 +114,10 @@ fn two_sockets(allowed: &str) -> Machine {
 fn numbers_are_read_and_said_as_the_kernel_writes_them() {
     for text in ["0", "0-3", "0-3,8", "1,3,5-6", "none"] {
         let read = if text == "none" { "\n" } else { text };
-        assert_eq!(read.parse::<Numbers>().unwrap().to_string(), text);
+        assert_eq!(read.parse::<NumberSet>().unwrap().to_string(), text);
     }
     for bad in ["x", "1-x", "-1", "99999999999"] {
-        assert!(bad.parse::<Numbers>().is_err(), "{bad}");
+        assert!(bad.parse::<NumberSet>().is_err(), "{bad}");
     }
 }
 
@@ -144,7 +144,7 @@ fn cores_are_shared_out_whole() {
         shares[..3],
         ["processors 0", "processors 16", "processors 1"]
     );
-    // What is left over goes to some.
+    // No processor is left over.
     let all: usize = plan(Bind::Core, machine.root(), &[0; 3], None)
         .unwrap()
         .iter()
@@ -179,7 +179,7 @@ fn only_what_the_launcher_may_use_is_shared_out() {
 
 #[test]
 fn numbers_may_have_holes() {
-    let machine = Machine::new("0-1,4-5,100", "0-127", "0,7")
+    let machine = MadeUp::new("0-1,4-5,100", "0-127", "0,7")
         .nodes(&[(0, "0-1"), (7, "4-5,100"), (9, "")], "0,7,9");
     assert_eq!(
         machine.bound(Bind::Core, 2),
@@ -197,7 +197,7 @@ fn numbers_may_have_holes() {
 #[test]
 fn a_rank_may_have_several_memory_nodes_and_prefers_one() {
     let nodes = [(0, "0-1"), (1, "2-3"), (2, "4-5"), (3, "6-7")];
-    let machine = Machine::new("0-7", "0-7", "0-3").nodes(&nodes, "0-3");
+    let machine = MadeUp::new("0-7", "0-7", "0-3").nodes(&nodes, "0-3");
     assert_eq!(
         machine.bound(Bind::Numa, 2),
         [
@@ -219,7 +219,7 @@ fn a_rank_may_have_several_memory_nodes_and_prefers_one() {
 
 #[test]
 fn memory_that_may_not_be_used_is_not_preferred() {
-    let machine = Machine::new("0-3", "0-3", "0").nodes(&[(0, "0-1"), (1, "2-3")], "0-1");
+    let machine = MadeUp::new("0-3", "0-3", "0").nodes(&[(0, "0-1"), (1, "2-3")], "0-1");
     assert_eq!(
         machine.bound(Bind::Numa, 2),
         [
@@ -232,10 +232,10 @@ fn memory_that_may_not_be_used_is_not_preferred() {
 #[test]
 fn a_machine_of_one_node_says_so() {
     let note = "processors 0-3, memory node 0 (the machine has one memory node)";
-    let machine = Machine::new("0-3", "0-3", "0").nodes(&[(0, "0-3")], "0");
+    let machine = MadeUp::new("0-3", "0-3", "0").nodes(&[(0, "0-3")], "0");
     assert_eq!(machine.bound(Bind::Numa, 2), [note, note]);
     // A kernel that knows no memory nodes.
-    let machine = Machine::new("0-3", "0-3", "0");
+    let machine = MadeUp::new("0-3", "0-3", "0");
     let note = "processors 0-3 (the machine has one memory node)";
     assert_eq!(machine.bound(Bind::Numa, 1), [note]);
 }
@@ -288,7 +288,7 @@ fn gpus_are_those_that_a_program_sees() {
 
 #[test]
 fn gpus_are_found_without_their_driver() {
-    let machine = Machine::new("0-3", "0-3", "0-1").nodes(&[(0, "0-1"), (1, "2-3")], "0-1");
+    let machine = MadeUp::new("0-3", "0-3", "0-1").nodes(&[(0, "0-1"), (1, "2-3")], "0-1");
     for (address, class, vendor, local) in [
         ("0000:01:00.0", "0x030200", "0x10de", "2-3"),
         ("0000:02:00.0", "0x030000", "0x10de", "0-1"),
@@ -311,7 +311,7 @@ fn gpus_are_found_without_their_driver() {
 
 #[test]
 fn without_gpus_ranks_are_near_the_nic() {
-    let machine = Machine::new("0-3", "0-3", "0-1")
+    let machine = MadeUp::new("0-3", "0-3", "0-1")
         .nodes(&[(0, "0-1"), (1, "2-3")], "0-1")
         .nic("mlx5_0", "2-3", "1");
     assert_eq!(
@@ -325,7 +325,7 @@ fn without_gpus_ranks_are_near_the_nic() {
 
 #[test]
 fn what_cannot_be_is_said() {
-    let machine = Machine::new("0-3", "0-3", "0");
+    let machine = MadeUp::new("0-3", "0-3", "0");
     assert!(matches!(
         machine.error(Bind::Device, 1),
         BindError::NoDevice
@@ -337,7 +337,7 @@ fn what_cannot_be_is_said() {
     assert!(text.contains("near 0000:01:00.0 are 0-7,16-23"), "{text}");
     let error = plan(Bind::Core, Path::new("/nowhere"), &[0], None).unwrap_err();
     assert!(matches!(error, BindError::Unread { .. }), "{error}");
-    let machine = Machine::new("0-3", "8", "0");
+    let machine = MadeUp::new("0-3", "8", "0");
     assert!(matches!(
         machine.error(Bind::Core, 1),
         BindError::Unread { .. }

@@ -1,7 +1,7 @@
 //! The processors that this process may use, and the memory nodes they belong to.
 
 use super::error::BindError;
-use super::numbers::Numbers;
+use super::numbers::NumberSet;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -15,7 +15,7 @@ pub(super) struct Processor {
     pub(super) number: usize,
 }
 
-/// What this process may use of the machine.
+/// The part of the machine that this process may use.
 #[derive(Debug)]
 pub(super) struct Topology {
     /// In the order of memory nodes, packages and cores, so that neighbours share most.
@@ -23,7 +23,7 @@ pub(super) struct Topology {
     /// How many memory nodes the machine has.
     pub(super) nodes: usize,
     /// The nodes that have memory, and memory that this process may use.
-    pub(super) memory: Numbers,
+    pub(super) memory: NumberSet,
 }
 
 impl Topology {
@@ -36,7 +36,7 @@ impl Topology {
         })?;
         let line = |name: &str| {
             let found = status.lines().find_map(|line| line.strip_prefix(name));
-            found.and_then(|list| list.trim().parse::<Numbers>().ok())
+            found.and_then(|list| list.trim().parse::<NumberSet>().ok())
         };
         let allowed = line("Cpus_allowed_list:").ok_or_else(|| BindError::Unread {
             path: status_path.clone(),
@@ -85,7 +85,7 @@ impl Topology {
             (Some(present), Some(allowed)) => present.and(&allowed),
             (Some(present), None) => present,
             // A kernel that knows no memory nodes lets nobody prefer one.
-            (None, _) => Numbers::default(),
+            (None, _) => NumberSet::default(),
         };
         Ok(Self {
             processors,
@@ -95,18 +95,18 @@ impl Topology {
     }
 
     /// The processors that this process may use.
-    pub(super) fn allowed(&self) -> Numbers {
+    pub(super) fn allowed(&self) -> NumberSet {
         self.processors.iter().map(|each| each.number).collect()
     }
 }
 
 /// A file with a list of numbers; `None`: it is not there, or has none.
-pub(super) fn list(path: &Path) -> Option<Numbers> {
+pub(super) fn list(path: &Path) -> Option<NumberSet> {
     std::fs::read_to_string(path).ok()?.parse().ok()
 }
 
 /// The memory nodes, and the processors of each. A kernel that knows none has no such folder.
-fn nodes(folder: &Path) -> BTreeMap<usize, Numbers> {
+fn nodes(folder: &Path) -> BTreeMap<usize, NumberSet> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     entries
         .filter_map(|entry| {

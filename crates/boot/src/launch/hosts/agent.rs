@@ -11,8 +11,8 @@
 //! are killed. If the agent itself is killed, the kernel kills the ranks, and a guard what they have started.
 
 use super::frames::{CREDIT, FromHost, GREETING, HostJob, Incoming, ToHost, VERSION, frame};
-use super::inlet::Inlet;
-use super::outlet::Outlet;
+use super::inlet::RankInlet;
+use super::outlet::RankOutlet;
 use crate::launch::child::RankChild;
 use crate::launch::error::LaunchError;
 use crate::launch::guard::Guard;
@@ -20,8 +20,8 @@ use crate::launch::job::{Job, Output};
 use crate::launch::meeting::MeetingPoint;
 use crate::launch::nodes::RankPlace;
 use crate::launch::printer::StdStream;
-use crate::launch::seats::{Seat, bind};
-use crate::launch::stopped::Watch;
+use crate::launch::seats::{RankSeat, bind};
+use crate::launch::stopped::StoppedRanks;
 use crate::variables::address_of;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Signal;
@@ -37,27 +37,27 @@ use std::time::{Duration, Instant};
 const LAST_OUTPUT: Duration = Duration::from_millis(500);
 
 /// Why an agent has ended.
-enum End {
+enum AgentEnd {
     /// Its ranks have ended, or could not be started, and the launcher knows.
     Told,
     /// The connection is over.
     Unheard,
 }
 
-impl From<io::Error> for End {
+impl From<io::Error> for AgentEnd {
     fn from(_: io::Error) -> Self {
-        End::Unheard
+        AgentEnd::Unheard
     }
 }
 
 /// The connection to the launcher: the standard streams of this process.
-struct Launcher {
+struct LauncherLink {
     input: File,
     output: File,
     incoming: Incoming,
 }
 
-impl Launcher {
+impl LauncherLink {
     fn open() -> io::Result<Self> {
         // Of its own: the ranks get none of them.
         let own = |fd: &dyn Fn() -> io::Result<OwnedFd>| fd().map(File::from);
@@ -72,24 +72,24 @@ impl Launcher {
         Ok(launcher)
     }
 
-    fn say(&mut self, message: &FromHost) -> Result<(), End> {
+    fn say(&mut self, message: &FromHost) -> Result<(), AgentEnd> {
         Ok(self.output.write_all(&frame(message))?)
     }
 
-    fn fail(&mut self, error: &LaunchError) -> End {
+    fn fail(&mut self, error: &LaunchError) -> AgentEnd {
         let reason = error.to_string();
         let code = error.exit_code();
         match self.say(&FromHost::Failed { reason, code }) {
-            Ok(()) => End::Told,
+            Ok(()) => AgentEnd::Told,
             Err(end) => end,
         }
     }
 
-    /// Reads what has come, of which there is something.
-    fn read(&mut self) -> Result<(), End> {
+    /// Reads bytes that have come, of which there are some.
+    fn read(&mut self) -> Result<(), AgentEnd> {
         let mut chunk = [0; 4096];
         match self.input.read(&mut chunk)? {
-            0 => Err(End::Unheard),
+            0 => Err(AgentEnd::Unheard),
             count => {
                 self.incoming.extend(&chunk[..count]);
                 Ok(())
@@ -98,12 +98,12 @@ impl Launcher {
     }
 
     /// The next message, waited for.
-    fn hear(&mut self) -> Result<ToHost, End> {
+    fn hear(&mut self) -> Result<ToHost, AgentEnd> {
         loop {
             match self.incoming.next() {
                 Ok(Some(message)) => return Ok(message),
                 Ok(None) => self.read()?,
-                Err(_) => return Err(End::Unheard),
+                Err(_) => return Err(AgentEnd::Unheard),
             }
         }
     }
@@ -115,8 +115,8 @@ struct HostRank {
     child: RankChild,
 }
 
-/// What has happened.
-enum Ready {
+/// Something that an agent waits for.
+enum AgentReady {
     Launcher,
     /// Rank 0 has room for what it is to read, or reads no more.
     Inlet,
@@ -124,33 +124,33 @@ enum Ready {
     Rank(usize),
 }
 
-struct Agent {
-    launcher: Launcher,
+struct HostAgent {
+    launcher: LauncherLink,
     ranks: Vec<HostRank>,
-    outlets: Vec<Outlet>,
+    outlets: Vec<RankOutlet>,
     /// `None`: rank 0 is elsewhere, or reads nothing.
-    inlet: Option<Inlet>,
+    inlet: Option<RankInlet>,
     credit: [usize; 2],
     guard: Option<Guard>,
-    watch: Watch,
+    watch: StoppedRanks,
     /// The launcher knows that all ranks of the job have ended.
     is_last: bool,
-    /// When what is left of the output is taken as it is.
+    /// When the agent takes the rest of the output as it is.
     last_output: Option<Instant>,
 }
 
-/// What the program `tidegate node` does.
+/// The program `tidegate node`; its exit code.
 pub(in crate::launch) fn agent() -> u8 {
-    let served = Launcher::open().map_err(End::from).and_then(serve);
+    let served = LauncherLink::open().map_err(AgentEnd::from).and_then(serve);
     match served {
-        Ok(()) | Err(End::Told) => 0,
-        Err(End::Unheard) => 1,
+        Ok(()) | Err(AgentEnd::Told) => 0,
+        Err(AgentEnd::Unheard) => 1,
     }
 }
 
-fn serve(mut launcher: Launcher) -> Result<(), End> {
+fn serve(mut launcher: LauncherLink) -> Result<(), AgentEnd> {
     let ToHost::Job(told) = launcher.hear()? else {
-        return Err(End::Unheard);
+        return Err(AgentEnd::Unheard);
     };
     let told = *told;
     let (job, mut seats) = (job(&told), seats(&told));
@@ -168,7 +168,7 @@ fn serve(mut launcher: Launcher) -> Result<(), End> {
     let port = meeting.as_ref().map(|meeting| meeting.port);
     launcher.say(&FromHost::Ready { port })?;
     let ToHost::Start { host, port } = launcher.hear()? else {
-        return Err(End::Unheard);
+        return Err(AgentEnd::Unheard);
     };
     let meeting = meeting.get_or_insert_with(|| MeetingPoint {
         host: host.clone(),
@@ -179,14 +179,14 @@ fn serve(mut launcher: Launcher) -> Result<(), End> {
     let address = own_address(towards, meeting);
     let address = address.map_err(|error| launcher.fail(&error))?;
     seats.iter_mut().for_each(|seat| seat.address = address);
-    let mut agent = Agent {
+    let mut agent = HostAgent {
         launcher,
         ranks: Vec::new(),
         outlets: Vec::new(),
         inlet: None,
         credit: [CREDIT; 2],
         guard: Guard::start(),
-        watch: Watch::new(),
+        watch: StoppedRanks::new(),
         is_last: false,
         last_output: None,
     };
@@ -221,8 +221,8 @@ fn job(told: &HostJob) -> Job {
     job
 }
 
-fn seats(told: &HostJob) -> Vec<Seat> {
-    let seat = |local: usize| Seat {
+fn seats(told: &HostJob) -> Vec<RankSeat> {
+    let seat = |local: usize| RankSeat {
         rank: told.first + local,
         place: RankPlace {
             node: told.node,
@@ -315,17 +315,17 @@ fn own_address(towards: &str, meeting: &MeetingPoint) -> Result<Option<IpAddr>, 
     }
 }
 
-impl Agent {
+impl HostAgent {
     fn start(
         &mut self,
         job: &Job,
-        seat: &Seat,
+        seat: &RankSeat,
         meeting: &MeetingPoint,
         told: &HostJob,
     ) -> Result<(), LaunchError> {
         let mut input = Stdio::null();
         if told.has_input && seat.rank == 0 {
-            let made = Inlet::new();
+            let made = RankInlet::new();
             let (inlet, read) = made.map_err(|error| LaunchError::io("making a pipe", error))?;
             (self.inlet, input) = (Some(inlet), read);
         }
@@ -337,7 +337,7 @@ impl Agent {
         self.ranks.push(HostRank { rank, child });
         for (pipe, stream) in pipes.into_iter().zip(StdStream::BOTH) {
             if let Some(pipe) = pipe {
-                let outlet = Outlet::new(pipe, rank, stream);
+                let outlet = RankOutlet::new(pipe, rank, stream);
                 let failed = |error| LaunchError::io("reading the output of a rank", error);
                 self.outlets.push(outlet.map_err(failed)?);
             }
@@ -352,14 +352,14 @@ impl Agent {
         self.is_last && have_ended && self.outlets.is_empty()
     }
 
-    /// Waits for something, and does what is to be done.
-    fn turn(&mut self) -> Result<(), End> {
+    /// Waits until something happens, and handles it.
+    fn turn(&mut self) -> Result<(), AgentEnd> {
         for ready in self.wait() {
             match ready {
-                Ready::Launcher => self.hear()?,
-                Ready::Inlet => self.pass_input_on()?,
-                Ready::Outlet(index) => self.pass_on(index)?,
-                Ready::Rank(index) => {
+                AgentReady::Launcher => self.hear()?,
+                AgentReady::Inlet => self.pass_input_on()?,
+                AgentReady::Outlet(index) => self.pass_on(index)?,
+                AgentReady::Rank(index) => {
                     let HostRank { rank, child } = &mut self.ranks[index];
                     let status = child.collect(self.guard.as_mut()).into_raw();
                     let rank = *rank;
@@ -377,34 +377,34 @@ impl Agent {
         }
         if self.last_output.is_some_and(|at| Instant::now() >= at) {
             self.last_output = None;
-            self.outlets.iter_mut().for_each(Outlet::take_last);
+            self.outlets.iter_mut().for_each(RankOutlet::take_last);
         }
         Ok(())
     }
 
-    /// Sleeps until something happens. The last outlets come first: what is removed moves none that is still to come.
-    fn wait(&self) -> Vec<Ready> {
+    /// Sleeps until something happens. The last outlets come first, so that removing one moves none that is still to come.
+    fn wait(&self) -> Vec<AgentReady> {
         let launcher = self.launcher.input.as_fd();
         let mut fds = vec![PollFd::from_borrowed_fd(launcher, PollFlags::IN)];
-        let mut what = vec![Ready::Launcher];
-        // What is read to a limit is at its end without another word.
+        let mut what = vec![AgentReady::Launcher];
+        // An outlet that is read to a limit reaches its end without another event.
         let mut is_ending = false;
         for (index, outlet) in self.outlets.iter().enumerate().rev() {
             if self.credit[outlet.stream as usize] > 0 {
                 fds.push(PollFd::from_borrowed_fd(outlet.as_fd(), PollFlags::IN));
-                what.push(Ready::Outlet(index));
+                what.push(AgentReady::Outlet(index));
                 is_ending |= outlet.is_ending();
             }
         }
-        if let Some(pipe) = self.inlet.as_ref().and_then(Inlet::pipe) {
+        if let Some(pipe) = self.inlet.as_ref().and_then(RankInlet::pipe) {
             fds.push(PollFd::from_borrowed_fd(pipe, PollFlags::OUT));
-            what.push(Ready::Inlet);
+            what.push(AgentReady::Inlet);
         }
         let mut until = self.last_output;
         for (index, rank) in self.ranks.iter().enumerate() {
             if let Some(pidfd) = rank.child.pidfd() {
                 fds.push(PollFd::from_borrowed_fd(pidfd.as_fd(), PollFlags::IN));
-                what.push(Ready::Rank(index));
+                what.push(AgentReady::Rank(index));
                 let look = self.watch.next();
                 until = Some(until.map_or(look, |until| until.min(look)));
             }
@@ -421,8 +421,9 @@ impl Agent {
         if poll(&mut fds, timeout.as_ref()).is_err() {
             return Vec::new();
         }
-        let is_ready = |(ready, fd): &(Ready, &PollFd<'_>)| {
-            let is_last = matches!(ready, Ready::Outlet(index) if self.outlets[*index].is_ending());
+        let is_ready = |(ready, fd): &(AgentReady, &PollFd<'_>)| {
+            let is_last =
+                matches!(ready, AgentReady::Outlet(index) if self.outlets[*index].is_ending());
             is_last || !fd.revents().is_empty()
         };
         let ready = what.into_iter().zip(&fds).filter(is_ready);
@@ -430,13 +431,13 @@ impl Agent {
     }
 
     /// The launcher has said something.
-    fn hear(&mut self) -> Result<(), End> {
+    fn hear(&mut self) -> Result<(), AgentEnd> {
         self.launcher.read()?;
         loop {
             match self.launcher.incoming.next() {
                 Ok(Some(message)) => self.obey(message),
                 Ok(None) => return Ok(()),
-                Err(_) => return Err(End::Unheard),
+                Err(_) => return Err(AgentEnd::Unheard),
             }
         }
     }
@@ -474,7 +475,7 @@ impl Agent {
     }
 
     /// Rank 0 has room for what it is to read, or reads no more.
-    fn pass_input_on(&mut self) -> Result<(), End> {
+    fn pass_input_on(&mut self) -> Result<(), AgentEnd> {
         let Some(inlet) = &mut self.inlet else {
             return Ok(());
         };
@@ -489,7 +490,7 @@ impl Agent {
     }
 
     /// Sends what an outlet has.
-    fn pass_on(&mut self, index: usize) -> Result<(), End> {
+    fn pass_on(&mut self, index: usize) -> Result<(), AgentEnd> {
         let outlet = &mut self.outlets[index];
         let (rank, stream) = (outlet.rank, outlet.stream);
         let credit = &mut self.credit[stream as usize];

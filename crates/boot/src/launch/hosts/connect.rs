@@ -5,7 +5,7 @@
 //! All hosts at the same time: each is told what its ranks are, and says that they can be started. When all have, they
 //! are told to, and say which processes the ranks are.
 
-use super::file::{Host, Hosts};
+use super::file::{HostEntry, Hosts};
 use super::frames::{FromHost, HostJob, ToHost};
 use super::link::HostLink;
 use crate::error::BootError;
@@ -42,11 +42,11 @@ fn timeout(job: &Job) -> Result<Duration, BootError> {
     Ok(Duration::from_secs(seconds))
 }
 
-/// What the ranks of the hosts are, host by host.
+/// The part of the job that each host has.
 fn jobs(
     job: &Job,
     hosts: &Hosts,
-    shares: &[(&Host, usize)],
+    shares: &[(&HostEntry, usize)],
     secret: &str,
 ) -> Result<Vec<HostJob>, LaunchError> {
     let directory = match &job.directory {

@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 /// A machine that ranks run on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Host {
+pub(super) struct HostEntry {
     /// As ssh knows it.
     pub(super) name: String,
     pub(super) user: Option<String>,
@@ -16,7 +16,7 @@ pub struct Host {
     slots: usize,
 }
 
-impl fmt::Display for Host {
+impl fmt::Display for HostEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(user) = &self.user {
             write!(f, "{user}@")?;
@@ -44,7 +44,7 @@ impl fmt::Display for Host {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hosts {
-    all: Vec<Host>,
+    all: Vec<HostEntry>,
     pub(super) ssh: Vec<String>,
     pub(super) program: Option<PathBuf>,
     pub(super) address: Option<String>,
@@ -94,9 +94,9 @@ impl Hosts {
     }
 
     /// The hosts that so many ranks take, and how many each: the first ones full.
-    pub(super) fn shares(&self, ranks: usize) -> Vec<(&Host, usize)> {
+    pub(super) fn shares(&self, ranks: usize) -> Vec<(&HostEntry, usize)> {
         let mut left = ranks;
-        let take = |host: &'_ Host| {
+        let take = |host: &'_ HostEntry| {
             let own = host.slots.min(left);
             left -= own;
             own
@@ -111,17 +111,17 @@ impl FromStr for Hosts {
     type Err = LaunchError;
 
     fn from_str(text: &str) -> Result<Self, LaunchError> {
-        let mut all: Vec<Host> = Vec::new();
+        let mut all: Vec<HostEntry> = Vec::new();
         for (number, line) in text.lines().enumerate() {
             let words = line.split('#').next().unwrap_or_default();
             if words.trim().is_empty() {
                 continue;
             }
-            let host: Host = words.parse().map_err(|reason| LaunchError::HostsFile {
+            let host: HostEntry = words.parse().map_err(|reason| LaunchError::HostsFile {
                 line: number + 1,
                 reason,
             })?;
-            let same = |known: &&mut Host| {
+            let same = |known: &&mut HostEntry| {
                 (&known.user, &known.name, known.port) == (&host.user, &host.name, host.port)
             };
             match all.iter_mut().find(same) {
@@ -144,7 +144,7 @@ impl FromStr for Hosts {
     }
 }
 
-impl FromStr for Host {
+impl FromStr for HostEntry {
     type Err = String;
 
     fn from_str(line: &str) -> Result<Self, String> {

@@ -1,9 +1,9 @@
-//! What the launcher and the agent of a host say to each other.
+//! The messages between the launcher and the agent of a host.
 //!
 //! # Model
 //!
-//! The agent begins with [`GREETING`] and its version on a line of their own: what a login shell may print before is skipped. Behind that both sides send frames:
-//! four bytes that say how long the rest is, and a message in postcard's format.
+//! The agent begins with a line of [`GREETING`] and its version; the launcher skips whatever a login shell has printed before.
+//! Then both sides send frames: the length in four bytes, and a message in postcard's format.
 
 use crate::launch::bind::Bind;
 use crate::launch::printer::StdStream;
@@ -23,10 +23,10 @@ const LONGEST: usize = 64 << 20;
 /// How much of each stream an agent may send before the launcher gives it more.
 pub(super) const CREDIT: usize = 1 << 20;
 
-/// How much the launcher may send for rank 0 to read before that has read some of it.
+/// How much input the launcher may send for rank 0 before the rank has read some.
 pub(in crate::launch) const INPUT_CREDIT: usize = 64 << 10;
 
-/// What the ranks of one host are. Says nothing of the secret when it is printed, since it cannot be.
+/// The part of a job that one host has. It has the secret, and so is not `Debug`.
 #[derive(Serialize, Deserialize)]
 pub(super) struct HostJob {
     pub(super) program: OsString,
@@ -54,7 +54,7 @@ pub(super) struct HostJob {
     pub(super) secret: String,
 }
 
-/// What the launcher says to an agent.
+/// A message from the launcher to an agent.
 #[derive(Serialize, Deserialize)]
 pub(in crate::launch) enum ToHost {
     #[expect(private_interfaces, reason = "only the two ends look into it")]
@@ -69,13 +69,13 @@ pub(in crate::launch) enum ToHost {
     },
     /// So much more of a stream may be sent.
     Credit { stream: StdStream, bytes: usize },
-    /// What rank 0 reads; none of it is the end.
+    /// Input for rank 0; no bytes are its end.
     Input(Vec<u8>),
     /// All ranks of the job have ended.
     Last,
 }
 
-/// What an agent says to the launcher.
+/// A message from an agent to the launcher.
 #[derive(Serialize, Deserialize)]
 pub(in crate::launch) enum FromHost {
     /// The ranks can be started. On the host with rank 0: it will listen at this port.

@@ -1,4 +1,4 @@
-//! What rank 0 reads, in the agent of its host.
+//! The input of rank 0, in the agent of its host.
 
 use rustix::io::Errno;
 use std::collections::VecDeque;
@@ -6,15 +6,15 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::Stdio;
 
-/// The writing end of rank 0's input, and what has come for it.
+/// The writing end of rank 0's input, and the bytes that have come for it.
 #[derive(Debug)]
-pub(super) struct Inlet {
+pub(super) struct RankInlet {
     pipe: OwnedFd,
     bytes: VecDeque<u8>,
     is_last: bool,
 }
 
-impl Inlet {
+impl RankInlet {
     /// With what rank 0 is to read from.
     pub(super) fn new() -> io::Result<(Self, Stdio)> {
         let (read, pipe) = io::pipe()?;

@@ -1,6 +1,6 @@
 //! The launcher's end of the connection to one host: the process of ssh.
 
-use super::file::{Host, Hosts};
+use super::file::{HostEntry, Hosts};
 use super::frames::{CREDIT, FromHost, Incoming, ToHost, VERSION, frame};
 use crate::launch::error::LaunchError;
 use crate::launch::printer::StdStream;
@@ -63,7 +63,7 @@ pub(in crate::launch) struct HostLink {
     errors: Option<File>,
     incoming: Incoming,
     greeted: bool,
-    /// What ssh has said on its error output, since somebody asked.
+    /// The error output of ssh that nobody has taken yet.
     said: Vec<u8>,
     /// Messages that came before anybody wanted them.
     kept: VecDeque<FromHost>,
@@ -77,7 +77,7 @@ fn quoted(word: &str) -> String {
 }
 
 /// The command that logs in to a host, and starts an agent there.
-fn command(hosts: &Hosts, host: &Host, program: &Path, limit: Duration) -> Command {
+fn command(hosts: &Hosts, host: &HostEntry, program: &Path, limit: Duration) -> Command {
     let (ssh, words) = match hosts.ssh.split_first() {
         Some((ssh, words)) => (ssh.as_str(), words),
         None => ("ssh", &[][..]),
@@ -102,7 +102,7 @@ fn command(hosts: &Hosts, host: &Host, program: &Path, limit: Duration) -> Comma
     command
 }
 
-/// Writes all of it. Where ssh has ended, that is an error and no signal, whatever this program does with `SIGPIPE`.
+/// Writes all bytes. If ssh has ended, that is an error and no signal, even if this program does not ignore `SIGPIPE`.
 fn write_all(input: &UnixStream, mut bytes: &[u8]) -> rustix::io::Result<()> {
     while !bytes.is_empty() {
         match send(input, bytes, SendFlags::NOSIGNAL) {
@@ -118,7 +118,7 @@ impl HostLink {
     /// Logs in to a host in the background.
     pub(super) fn start(
         hosts: &Hosts,
-        host: &Host,
+        host: &HostEntry,
         ranks: Range<usize>,
         limit: Duration,
     ) -> Result<Self, LaunchError> {
@@ -345,7 +345,7 @@ impl HostLink {
         }
     }
 
-    /// The connection is over: says why, with what ssh has said of it.
+    /// The connection is over: says why, in the words of ssh if there are any.
     fn end(&mut self, reason: String) -> String {
         self.out = None;
         self.sender.close();

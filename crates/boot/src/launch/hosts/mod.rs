@@ -15,7 +15,9 @@
 //!
 //! A host that cannot be reached, or has no such program, is a [`LaunchError::Host`](super::LaunchError::Host) with what ssh
 //! has said; the agents of the other hosts see the end of their input, and end. Each side takes the end of the
-//! connection for the end of the other: an agent kills its ranks, and the launcher counts them as failed.
+//! connection for the end of the other: an agent kills its ranks, and the launcher counts them as failed. If the network
+//! falls silent, ssh notices after 15 s on the launcher's side. On the other side that is for the server to notice, and
+//! for the ranks, which give up peers that they do not hear of.
 
 mod agent;
 mod connect;
@@ -27,6 +29,6 @@ mod outlet;
 
 pub(super) use agent::agent;
 pub(super) use connect::connect;
-pub use file::{Host, Hosts};
+pub use file::Hosts;
 pub(super) use frames::{FromHost, INPUT_CREDIT, ToHost};
 pub(super) use link::{HostLink, HostSender};

@@ -8,9 +8,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 /// So much is sent at a time.
 const PIECE: usize = 64 << 10;
 
-/// What a rank prints on one stream.
+/// One stream of the output of a rank.
 #[derive(Debug)]
-pub(super) struct Outlet {
+pub(super) struct RankOutlet {
     pipe: File,
     pub(super) rank: usize,
     pub(super) stream: StdStream,
@@ -18,13 +18,13 @@ pub(super) struct Outlet {
     left: Option<usize>,
 }
 
-impl AsFd for Outlet {
+impl AsFd for RankOutlet {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.pipe.as_fd()
     }
 }
 
-impl Outlet {
+impl RankOutlet {
     pub(super) fn new(pipe: OwnedFd, rank: usize, stream: StdStream) -> io::Result<Self> {
         rustix::io::ioctl_fionbio(&pipe, true)?;
         Ok(Self {
@@ -35,13 +35,13 @@ impl Outlet {
         })
     }
 
-    /// What is in the pipe is read, and nothing that comes later.
+    /// From now on only the bytes that are in the pipe are read, and none that come later.
     pub(super) fn take_last(&mut self) {
         let in_pipe = || rustix::io::ioctl_fionread(&self.pipe).map_or(0, |left| left as usize);
         self.left = Some(self.left.unwrap_or_else(in_pipe));
     }
 
-    /// Whether only what is in the pipe is read.
+    /// Whether it is read to a limit.
     pub(super) fn is_ending(&self) -> bool {
         self.left.is_some()
     }

@@ -4,10 +4,10 @@ use super::Monitor;
 use crate::launch::error::LaunchError;
 use crate::launch::hosts::{FromHost, Hosts, INPUT_CREDIT, ToHost, connect};
 use crate::launch::job::{Input, Output};
-use crate::launch::output::Source;
+use crate::launch::output::RankStream;
 use crate::launch::printer::StdStream;
 use crate::launch::rank::{Rank, RankPlacement};
-use crate::launch::running::{RankProcess, Reach};
+use crate::launch::running::{RankProcess, SignalPath};
 use crate::lock::lock;
 use crate::process::in_words;
 use std::os::unix::process::ExitStatusExt;
@@ -28,7 +28,7 @@ impl Monitor {
         self.input_credit = (self.job.input == Input::Inherited).then_some(INPUT_CREDIT);
         for (host, link) in self.links.iter().enumerate() {
             for rank in link.ranks() {
-                let (pid, reach) = (pids[rank], Some(Reach::There(link.sender().clone())));
+                let (pid, reach) = (pids[rank], Some(SignalPath::There(link.sender().clone())));
                 lock(&self.remote.processes).push(RankProcess { pid, reach });
                 self.ranks.push(Rank {
                     pid,
@@ -40,7 +40,7 @@ impl Monitor {
                     continue;
                 }
                 for stream in StdStream::BOTH {
-                    let source = Source::new(None, stream, rank, self.job.output);
+                    let source = RankStream::new(None, stream, rank, self.job.output);
                     let failed = |error| LaunchError::io("reading the output of a rank", error);
                     self.sources.push(source.map_err(failed)?);
                 }
@@ -98,7 +98,7 @@ impl Monitor {
     pub(super) fn pass_input_on(&mut self) {
         let mut chunk = [0; 4096];
         let credit = self.input_credit.unwrap_or_default().min(chunk.len());
-        // What cannot be read has an end.
+        // An input that cannot be read is at its end.
         let count = rustix::io::read(rustix::stdio::stdin(), &mut chunk[..credit]).unwrap_or(0);
         let bytes = chunk[..count].to_vec();
         self.input_credit = self
@@ -116,7 +116,7 @@ impl Monitor {
     }
 
     fn source(&self, rank: usize, stream: StdStream) -> Option<usize> {
-        let is_it = |source: &Source| source.rank() == rank && source.stream() == stream;
+        let is_it = |source: &RankStream| source.rank() == rank && source.stream() == stream;
         self.sources.iter().position(is_it)
     }
 
