@@ -415,7 +415,7 @@ fn what_does_not_fit_is_refused() {
             if alone {
                 window.layout_to(0, layout);
             }
-            let error = window.open(&s).err().expect("it is refused");
+            let error = window.open(&s).expect_err("it is refused");
             assert!(error.to_string().contains(says), "{error}");
         }
         // An empty layout is declared as an empty range is.
@@ -454,7 +454,7 @@ fn what_does_not_fit_is_refused() {
         // Two that overlap in the layout's order are seen as two of a range are.
         epoch.put(src.slice(0..3)?, column)?;
         epoch.put(src.slice(0..2)?, column.at(2))?;
-        let rejected = epoch.try_complete(&s).err().expect("they overlap");
+        let rejected = epoch.try_complete(&s).expect_err("they overlap");
         let error = &rejected.error;
         assert!(
             matches!(

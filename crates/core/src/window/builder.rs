@@ -399,7 +399,7 @@ impl<D: Device> Meeting<D> {
                 let (target, there) = (&self.all[out.target], &self.shapes[out.target]);
                 let lane = index_of(out.target, &shape.targets);
                 let mut landing = None;
-                let layout = layouts.remove(&number);
+                let layout = layouts.remove(&number).map(Box::new);
                 let (offset, len) = match K::KIND {
                     Kind::Slot => {
                         let index = way.expect("edges were checked");

@@ -27,7 +27,7 @@ pub(super) struct Edge {
     /// Elements; 0 if it is a layout, so that every operation on one is looked at twice, and others are not.
     pub(super) len: usize,
     /// Which elements of the target's memory they are, if it is a layout.
-    pub(super) layout: Option<Chosen>,
+    pub(super) layout: Option<Box<Chosen>>,
     /// The last epoch that has taken it, to use it once.
     pub(super) taken: u64,
 }

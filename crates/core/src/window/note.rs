@@ -173,7 +173,7 @@ pub(super) fn parts<D: Device>(
     note: &Note<D>,
     edge: &Edge,
 ) -> impl Iterator<Item = Move> {
-    let layout = edge.layout.as_ref();
+    let layout = edge.layout.as_deref();
     let some = layout.filter(|chosen| note.count != chosen.count);
     let cuts = some.map(|chosen| Cuts::new(chosen.shape, note.first, note.count));
     let one = some.is_none().then_some(whole);
@@ -219,7 +219,7 @@ pub(super) fn lower_note<D: Device>(note: &Note<D>, edge: &Edge, parity: Ptr, si
         Some(staging) => (staging.base, staging.flip),
         None => (edge.base, edge.flip),
     };
-    let remote = match &edge.layout {
+    let remote = match edge.layout.as_deref() {
         Some(Chosen { first, shape, .. }) => Side {
             base: base.byte_add(first * size),
             flip,
