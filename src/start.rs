@@ -18,7 +18,7 @@ pub trait Init: Sized {
     /// # Errors
     ///
     /// [`Error::Join`](crate::Error::Join) if the job cannot be joined; [`Error::Device`](crate::Error::Device) if there is
-    /// no device; [`Error::NoNic`](crate::Error::NoNic), on all ranks alike, if one of them has no libfabric or no provider.
+    /// no device; [`MeetError::NoNic`](crate::error::MeetError::NoNic), on all ranks alike, if one of them has no libfabric or no provider.
     ///
     /// # Examples
     ///
@@ -39,7 +39,7 @@ pub trait Init: Sized {
     ///
     /// # Errors
     ///
-    /// As [`init`](Self::init); [`Error::Invalid`](crate::Error::Invalid) if a variable of the environment cannot be read.
+    /// As [`init`](Self::init); [`Error::Setting`](crate::Error::Setting) if a variable of the environment cannot be read.
     ///
     /// # Examples
     ///

@@ -123,6 +123,6 @@
 //!
 //! # Failure
 //!
-//! A payload that does not fit is refused by `put` ([`Error::OutOfBounds`](crate::Error)); where a kernel packs, it is
+//! A payload that does not fit is refused by `put` ([`EpochError::OutOfBounds`](crate::error::EpochError::OutOfBounds)); where a kernel packs, it is
 //! the kernel that must look: of a count that is greater than its source, all of the source is put, and no more. This
 //! module has nothing else that could fail: it is a text.

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tidegate::error::Error;
+use tidegate::error::{Error, CaptureError, EpochError, RegionError};
 use tidegate::host::prelude::*;
 use tidegate::Rejected;
 
@@ -66,7 +66,7 @@ fn a_step_that_leaves_its_inbox_posted() -> Result<()> {
         let inbox = lent.inbox.expect("it was lent");
         Ok(Either::open(inbox.post(s)?))
     });
-    assert!(matches!(error_of(refused), Error::NotReplayable { .. }));
+    assert!(matches!(error_of(refused), Error::Capture(CaptureError::NotReplayable { .. })));
     Ok(())
 }
 
@@ -85,7 +85,7 @@ fn a_recording_for_an_inbox_replayed_with_an_exposure() -> Result<()> {
     let Err(Rejected { error, value }) = graph.try_replay(&s, (exposed, outbox), 1) else {
         panic!("it was replayed");
     };
-    assert!(matches!(error, Error::OtherGraph { .. }), "{error}");
+    assert!(matches!(error, Error::Capture(CaptureError::OtherGraph { .. })), "{error}");
     let (exposed, outbox) = value;
     let outbox = complete(&s, outbox)?;
     let inbox = exposed.wait(&s)?;
@@ -109,7 +109,7 @@ fn a_recording_for_one_group_replayed_with_another() -> Result<()> {
     let Err(Rejected { error, value }) = graph.try_replay(&s, exposed, 1) else {
         panic!("it was replayed");
     };
-    assert!(matches!(error, Error::OtherGraph { .. }), "{error}");
+    assert!(matches!(error, Error::Capture(CaptureError::OtherGraph { .. })), "{error}");
     complete(&s, outbox)?;
     value.wait(&s)?;
     s.synchronize()
@@ -124,11 +124,11 @@ fn waiting_for_oneself() -> Result<()> {
     let Err(Rejected { error, value }) = inbox.try_expose(&s) else {
         panic!("it was exposed");
     };
-    assert!(matches!(error, Error::SelfDeadlock { .. }), "{error}");
+    assert!(matches!(error, Error::Epoch(EpochError::SelfDeadlock { .. })), "{error}");
     let Err(Rejected { error, value }) = value.post(&s)?.try_wait(&s) else {
         panic!("it was waited for");
     };
-    assert!(matches!(error, Error::SelfDeadlock { .. }), "{error}");
+    assert!(matches!(error, Error::Epoch(EpochError::SelfDeadlock { .. })), "{error}");
     complete(&s, outbox)?;
     value.wait(&s)?;
     s.synchronize()
@@ -158,7 +158,7 @@ fn a_region_handed_over_between_two_captures() -> Result<()> {
         Ok(x.take().expect("it came back"))
     });
     let inner = inner.expect("it was tried");
-    assert!(matches!(error_of(inner), Error::Capturing(_)));
+    assert!(matches!(error_of(inner), Error::Capture(CaptureError::Inside { .. })));
     outer?;
     Ok(())
 }
@@ -175,11 +175,11 @@ fn a_region_handed_over_into_and_out_of_a_capture() -> Result<()> {
         let Err(Rejected { error, value: x }) = s.try_hand_off(x, &t) else {
             panic!("it was handed out");
         };
-        assert!(matches!(error, Error::Capturing(_)), "{error}");
+        assert!(matches!(error, Error::Capture(CaptureError::Inside { .. })), "{error}");
         let Err(Rejected { error, .. }) = t.try_hand_off(y, s) else {
             panic!("it was handed in");
         };
-        assert!(matches!(error, Error::Capturing(_)), "{error}");
+        assert!(matches!(error, Error::Capture(CaptureError::Inside { .. })), "{error}");
         Ok(x)
     })?;
     Ok(())
@@ -195,7 +195,7 @@ fn an_inbox_handed_over_to_another_world() -> Result<()> {
     let Err(Rejected { error, .. }) = s.try_hand_off(inbox, &t) else {
         panic!("it was handed over");
     };
-    assert!(matches!(error, Error::Invalid(_)), "{error}");
+    assert!(matches!(error, Error::Region(RegionError::OtherWorld)), "{error}");
     Ok(())
 }
 
@@ -208,14 +208,14 @@ fn synchronisation_inside_a_capture() -> Result<()> {
     let region = Region::from_slice(&world, &[1.0; 4])?.on(&s)?;
     let lent = (inbox, outbox, region);
     let (_graph, _lent) = s.capture(lent, |s, (mut inbox, outbox, region)| {
-        assert!(matches!(s.synchronize(), Err(Error::Capturing(_))));
-        assert!(matches!(inbox.read(s), Err(Error::Capturing(_))));
-        assert!(matches!(window(s), Err(Error::Capturing(_))));
+        assert!(matches!(s.synchronize(), Err(Error::Capture(CaptureError::Inside { .. }))));
+        assert!(matches!(inbox.read(s), Err(Error::Capture(CaptureError::Inside { .. }))));
+        assert!(matches!(window(s), Err(Error::Capture(CaptureError::Inside { .. }))));
         let more = Region::from_slice(s.world(), &[1.0; 4])?;
-        assert!(matches!(more.on(s), Err(Error::Capturing(_))));
+        assert!(matches!(more.on(s), Err(Error::Capture(CaptureError::Inside { .. }))));
         let exposed = match inbox.post(s)?.try_test(s) {
             Err(Rejected {
-                error: Error::Capturing(_),
+                error: Error::Capture(CaptureError::Inside { .. }),
                 value,
             }) => value,
             _ => panic!("it was tested"),
@@ -225,7 +225,7 @@ fn synchronisation_inside_a_capture() -> Result<()> {
         let Err(Rejected { error, value }) = region.try_into_host(s) else {
             panic!("it went to the host");
         };
-        assert!(matches!(error, Error::Capturing(_)), "{error}");
+        assert!(matches!(error, Error::Capture(CaptureError::Inside { .. })), "{error}");
         Ok((inbox, outbox, value))
     })?;
     Ok(())
@@ -303,7 +303,7 @@ fn a_recording_that_cannot_begin() -> Result<()> {
     let there = Region::from_slice(&worlds[1], &[2.0; 4])?.on(&t)?;
     let refused = s.try_capture_with(&mut t, (here, there), |_, _, lent| Ok(lent));
     let Rejected { error, value } = refused.expect_err("of two worlds");
-    assert!(matches!(error, Error::Invalid(_)));
+    assert!(matches!(error, Error::Region(RegionError::OtherWorld)));
     let (here, there) = value.expect("no step has had it");
     assert_eq!(here.into_host(&s)?[..], [1.0; 4]);
     assert_eq!(there.into_host(&t)?[..], [2.0; 4]);
@@ -314,7 +314,7 @@ fn a_recording_that_cannot_begin() -> Result<()> {
         Ok(region)
     });
     let Rejected { error, value } = refused.expect_err("it cannot wait here");
-    assert!(matches!(error, Error::Capturing(_)), "{error}");
+    assert!(matches!(error, Error::Capture(CaptureError::Inside { .. })), "{error}");
     assert!(value.is_none());
     Ok(())
 }
@@ -333,7 +333,7 @@ fn a_function_that_boxes_its_errors() {
     }
     let error = step().expect_err("it is not what was recorded");
     let error = error.downcast::<Error>().expect("as it was");
-    assert!(matches!(*error, Error::OtherGraph { .. }));
+    assert!(matches!(*error, Error::Capture(CaptureError::OtherGraph { .. })));
 }
 
 /// Swapped buffers, or one dropped on the way.
@@ -345,7 +345,7 @@ fn a_step_that_ends_with_something_else() -> Result<()> {
     let lent = (region()?.on(&s)?, region()?.on(&s)?);
     let swapped = s.capture(lent, |_, (a, b)| Ok((b, a)));
     let error = error_of(swapped);
-    assert!(matches!(error, Error::NotReplayable { .. }));
+    assert!(matches!(error, Error::Capture(CaptureError::NotReplayable { .. })));
     assert!(error.to_string().contains("capture two steps"), "{error}");
     let lent = vec![region()?.on(&s)?, region()?.on(&s)?];
     let dropped = s.capture(lent, |s, mut lent| {
@@ -353,7 +353,7 @@ fn a_step_that_ends_with_something_else() -> Result<()> {
         s.launch(|x: &mut [f64]| x.fill(1.0), &mut last)?;
         Ok(lent)
     });
-    assert!(matches!(error_of(dropped), Error::NotReplayable { .. }));
+    assert!(matches!(error_of(dropped), Error::Capture(CaptureError::NotReplayable { .. })));
     Ok(())
 }
 
@@ -540,12 +540,12 @@ fn slots_of_another_epoch() -> Result<()> {
     assert_eq!(twice.to_string(), words);
     // Nothing was taken by that.
     let [kept] = epoch.take([to])?;
-    assert!(matches!(epoch.take([to]), Err(Error::SlotTaken { rank: 0, slot: 0, .. })));
+    assert!(matches!(epoch.take([to]), Err(Error::Epoch(EpochError::SlotTaken { rank: 0, slot: 0, .. }))));
     let outbox = epoch.complete(&s)?;
     let exposed = exposed.wait(&s)?.post(&s)?;
     let mut epoch = outbox.start();
     let expired = epoch.put(&src, kept);
-    assert!(matches!(expired, Err(Error::SlotExpired { rank: 0, slot: 0, .. })));
+    assert!(matches!(expired, Err(Error::Epoch(EpochError::SlotExpired { rank: 0, slot: 0, .. }))));
     let [again] = epoch.take([to])?;
     epoch.put(src.slice(0..2)?, again.at(1))?;
     // What was taken has no more rights than the handle.
@@ -554,7 +554,7 @@ fn slots_of_another_epoch() -> Result<()> {
     let Err(Rejected { error, .. }) = epoch.try_complete(&s) else {
         panic!("it was completed");
     };
-    assert!(matches!(error, Error::Overlap { rank: 0, slot: 0, .. }), "{error}");
+    assert!(matches!(error, Error::Epoch(EpochError::Overlap { rank: 0, slot: 0, .. })), "{error}");
     drop(exposed);
     Ok(())
 }
@@ -600,8 +600,8 @@ fn outbound_slots_of_another_window() -> Result<()> {
     let words = "window `earlier`: the handle of outbound slot 0 is of another window: \
                  an epoch takes what its own window's declaration has returned, on this rank";
     assert_eq!(error.to_string(), words);
-    assert!(matches!(epoch.put(&src, earlier.at(1)), Err(Error::ForeignSlot { slot: 0, .. })));
-    assert!(matches!(epoch.take([own, earlier]), Err(Error::ForeignSlot { .. })));
+    assert!(matches!(epoch.put(&src, earlier.at(1)), Err(Error::Epoch(EpochError::ForeignSlot { slot: 0, .. }))));
+    assert!(matches!(epoch.take([own, earlier]), Err(Error::Epoch(EpochError::ForeignSlot { .. }))));
     // Neither has changed anything.
     let [once] = epoch.take([own])?;
     epoch.put(&src, once)?;
@@ -672,7 +672,7 @@ fn results_of_atomic_operations_with_a_layout() -> Result<()> {
     ];
     for refused in refusals {
         let error = refused.unwrap_err();
-        assert!(matches!(error, Error::Invalid(_)), "{error}");
+        assert!(matches!(error, Error::Epoch(EpochError::NotSideBySide { .. })), "{error}");
         assert!(error.to_string().contains("side by side"), "{error}");
     }
     epoch.complete(&s)?;

@@ -1,6 +1,7 @@
 //! Memory, streams, kernels, recordings: the device without peers.
 
 use std::time::{Duration, Instant};
+use tidegate::error::RegionError;
 
 use super::common::{Kernels, ranks};
 use tidegate::cuda::Cuda;
@@ -22,7 +23,7 @@ fn memory_is_zero_and_keeps_what_is_written() {
             assert_eq!(back, values);
             assert!(matches!(
                 region.read(len, &mut [0]),
-                Err(Error::OutOfBounds { .. })
+                Err(Error::Region(RegionError::OutOfBounds { .. }))
             ));
         }
     });

@@ -2,6 +2,7 @@
 
 use super::common::ranks;
 use tidegate::cuda::prelude::*;
+use tidegate::error::EpochError;
 
 /// The most epochs of a window.
 const MOST: u64 = (1 << 36) - (1 << 20);
@@ -38,13 +39,16 @@ fn the_last_epochs_are_carried_out_and_no_other() {
             .unwrap();
         let refused = graph.try_replay(&s, lent, 5).expect_err("four are left");
         assert!(
-            matches!(refused.error, Error::LastEpoch { .. }),
+            matches!(refused.error, Error::Epoch(EpochError::LastEpoch { .. })),
             "{}",
             refused.error
         );
         let lent = graph.replay(&s, refused.value, 4).unwrap();
         let error = graph.replay(&s, lent, 1).expect_err("none is left");
-        assert!(matches!(error, Error::LastEpoch { .. }), "{error}");
+        assert!(
+            matches!(error, Error::Epoch(EpochError::LastEpoch { .. })),
+            "{error}"
+        );
         let _: &Stream<'_> = &s;
         s.synchronize().unwrap();
     });

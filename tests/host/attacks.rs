@@ -5,6 +5,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use tidegate::error::{StreamError, WindowError};
 
 use tidegate::host::prelude::*;
 use tidegate::window::Tested;
@@ -48,7 +49,10 @@ fn a_queue_of_closures_that_explode_ends() {
             );
         }
         let error = s.synchronize().unwrap_err();
-        assert!(matches!(error, Error::KernelPanicked { .. }), "{error}");
+        assert!(
+            matches!(error, Error::Stream(StreamError::KernelPanicked { .. })),
+            "{error}"
+        );
         assert!(x.into_host(&s).is_err());
         Ok(())
     });
@@ -186,8 +190,10 @@ fn collectives_of_several_threads_end() {
                 let window = RangeWindow::<u64>::new(&format!("{name}{round}"), 1);
                 let opened = window.open(&s);
                 if let Err(error) = opened {
-                    let is_typed =
-                        matches!(error, Error::Control(_) | Error::WindowMismatch { .. });
+                    let is_typed = matches!(
+                        error,
+                        Error::Control(_) | Error::Open(WindowError::Disagreement { .. })
+                    );
                     assert!(is_typed, "{error}");
                 }
             }

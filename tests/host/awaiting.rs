@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Wake, Waker};
 use std::time::Duration;
+use tidegate::error::StreamError;
 
 use tidegate::IndexSet;
 use tidegate::host::prelude::*;
@@ -304,7 +305,10 @@ fn failures() {
             let rejected = memory.try_into_host_async(&s).await.expect_err("it failed");
             assert_eq!(rejected.value.len(), LEN);
             let error = s.synchronized().await.expect_err("it failed");
-            assert!(matches!(error, tidegate::Error::KernelPanicked { .. }));
+            assert!(matches!(
+                error,
+                tidegate::Error::Stream(StreamError::KernelPanicked { .. })
+            ));
             Ok::<_, tidegate::Error>(())
         };
         current_thread().block_on(failing).unwrap();

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
-use tidegate::error::Cause;
+use tidegate::error::{Cause, StreamError};
 use tidegate::host::prelude::*;
 
 /// A window from the rank before to the rank after, on a line of ranks.
@@ -49,7 +49,7 @@ fn line(after: fn()) -> Vec<Result<()>> {
 fn check(results: &[Result<()>]) {
     assert!(matches!(
         results[0],
-        Err(Error::KernelPanicked { rank: 0, .. })
+        Err(Error::Stream(StreamError::KernelPanicked { rank: 0, .. }))
     ));
     for result in &results[1..] {
         let cause = match result {

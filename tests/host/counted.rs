@@ -1,6 +1,7 @@
 //! Puts whose elements are counted on the stream: as many come as a kernel has said, in recordings too, and nothing
 //! behind them is touched where the stream itself puts.
 
+use tidegate::error::EpochError;
 use tidegate::host::prelude::*;
 use tidegate::{Chunks, Route, WorldOptions};
 use tidegate_loopback::Loopback;
@@ -229,9 +230,15 @@ fn what_cannot_be_counted_is_refused_and_the_epoch_goes_on() {
         }
         // The most that there may be is what must fit.
         let refused = epoch.put_counted(&src, count()?, to);
-        assert!(matches!(refused, Err(Error::OutOfBounds { .. })));
+        assert!(matches!(
+            refused,
+            Err(Error::Epoch(EpochError::OutOfBounds { .. }))
+        ));
         let refused = epoch.put_counted(src.slice(0..4)?, count()?, foreign);
-        assert!(matches!(refused, Err(Error::ForeignSlot { slot: 0, .. })));
+        assert!(matches!(
+            refused,
+            Err(Error::Epoch(EpochError::ForeignSlot { slot: 0, .. }))
+        ));
         for refused in [
             epoch.put_counted(src.with(&every_second)?, count()?, to),
             epoch.put_counted(src.slice(0..2)?, count()?, to.with(&every_second)),

@@ -1,5 +1,6 @@
 //! Windows that come to the end of their counters: as if they had had nearly all epochs that these hold.
 
+use tidegate::error::EpochError;
 use tidegate::generic::{Barrier, Region};
 use tidegate::host::Host;
 use tidegate::host::prelude::*;
@@ -10,7 +11,7 @@ const MOST: u64 = (1 << 36) - (1 << 20);
 
 fn is_last(error: &Error) -> bool {
     let said = error.to_string();
-    matches!(error, Error::LastEpoch { .. })
+    matches!(error, Error::Epoch(EpochError::LastEpoch { .. }))
         && said.contains("`last` can have 68718428160 epochs")
         && said.contains("open it anew")
 }

@@ -1,5 +1,6 @@
 //! Exposure epochs whole: post and wait in one, beside the other ways to expose, and refused.
 
+use tidegate::error::EpochError;
 use tidegate::host::prelude::*;
 use tidegate::window::Tested;
 
@@ -96,7 +97,10 @@ fn a_refused_exposure_loses_nothing() {
         }
         let (inbox, _outbox) = window(&[0], &[]).open(&s)?;
         let refused = inbox.try_expose_to(&s, &Group::new([1])).err().unwrap();
-        assert!(matches!(refused.error, Error::NotInGroup { rank: 1, .. }));
+        assert!(matches!(
+            refused.error,
+            Error::Epoch(EpochError::NotInGroup { rank: 1, .. })
+        ));
         let mut inbox = refused.value.expose(&s)?;
         assert_eq!(came(inbox.read(&s)?), 7);
         Ok(())
@@ -146,7 +150,10 @@ fn completing_twice_ahead_of_oneself_is_refused() {
         let (inbox, outbox) = window(&[0], &[0]).open(&s)?;
         let outbox = outbox.start().complete(&s)?;
         let refused = outbox.start().try_complete(&s).err().unwrap();
-        assert!(matches!(refused.error, Error::SelfDeadlock { .. }));
+        assert!(matches!(
+            refused.error,
+            Error::Epoch(EpochError::SelfDeadlock { .. })
+        ));
         // The epoch is open still.
         let inbox = inbox.expose(&s)?;
         let _outbox = refused.value.complete(&s)?;

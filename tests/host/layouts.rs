@@ -3,6 +3,7 @@
 
 use std::ops::Range;
 
+use tidegate::error::{EpochError, WindowError};
 use tidegate::host::prelude::*;
 use tidegate::{Cells, CellsMut, Route, WorldOptions};
 use tidegate_fabric::Fabric;
@@ -355,7 +356,10 @@ fn staged_layouts_are_refused_by_all() {
     });
     for outcome in outcomes {
         let error = outcome.unwrap_err();
-        assert!(matches!(error, Error::WindowMismatch { .. }), "{error}");
+        assert!(
+            matches!(error, Error::Open(WindowError::Disagreement { .. })),
+            "{error}"
+        );
         assert!(error.to_string().contains("windows by slot"), "{error}");
     }
 }
@@ -385,7 +389,10 @@ fn interleaved_columns_are_disjoint_and_overlaps_are_named() {
         open(&world, [0..1, 0..2])
     }) {
         let error = result.unwrap_err();
-        assert!(matches!(error, Error::WindowMismatch { .. }), "{error}");
+        assert!(
+            matches!(error, Error::Open(WindowError::Disagreement { .. })),
+            "{error}"
+        );
         let says =
             "of rank 0's memory, a layout of rank 0 and 0..8 of rank 1 overlap in elements 0..1";
         assert!(error.to_string().contains(says), "{error}");
@@ -435,11 +442,17 @@ fn what_does_not_fit_is_refused() {
             epoch.put(src.slice(0..0)?, column.at(5)).unwrap_err(),
             epoch.put(src.slice(0..1)?, none).unwrap_err(),
         ] {
-            assert!(matches!(error, Error::OutOfBounds { .. }), "{error}");
+            assert!(
+                matches!(error, Error::Epoch(EpochError::OutOfBounds { .. })),
+                "{error}"
+            );
         }
         let error = epoch.put(src.with(&pair)?, column).unwrap_err();
         assert!(
-            matches!(error, Error::CountMismatch { src: 2, dst: 4, .. }),
+            matches!(
+                error,
+                Error::Epoch(EpochError::CountMismatch { src: 2, dst: 4, .. })
+            ),
             "{error}"
         );
         let error = epoch.put(src.slice(0..2)?, column.with(&pair)).unwrap_err();
@@ -459,11 +472,11 @@ fn what_does_not_fit_is_refused() {
         assert!(
             matches!(
                 error,
-                Error::Overlap {
+                Error::Epoch(EpochError::Overlap {
                     first: 2,
                     end: 3,
                     ..
-                }
+                })
             ),
             "{error}"
         );

@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use tidegate::error::{Awaited, Cause};
+use tidegate::error::{Awaited, Cause, EpochError, StreamError};
 use tidegate::host::prelude::*;
 use tidegate::{Rejected, try_exchange};
 
@@ -32,7 +32,7 @@ fn window<'s>(s: &Stream<'s>, buffers: Buffers) -> Result<(Inbox<'s, u64>, Outbo
 fn refused<T, V>(result: Result<T, Rejected<V>>, what: Awaited) -> V {
     let Rejected { error, value } = result.err().expect("it is refused");
     match &error {
-        Error::SelfDeadlock { awaited, .. } => assert_eq!(*awaited, what),
+        Error::Epoch(EpochError::SelfDeadlock { awaited, .. }) => assert_eq!(*awaited, what),
         _ => panic!("{error}"),
     }
     value
@@ -318,7 +318,10 @@ fn bringing_halves_together_on_a_stream_that_has_failed() {
         let _outbox = complete(&t, s.hand_off(outbox, &t)?, &number)?;
         let inbox = refused(s.try_hand_off(inbox, &t), Awaited::Exposure);
         go.send(()).unwrap();
-        assert!(matches!(t.synchronize(), Err(Error::KernelPanicked { .. })));
+        assert!(matches!(
+            t.synchronize(),
+            Err(Error::Stream(StreamError::KernelPanicked { .. }))
+        ));
         let _ = s.hand_off(inbox, &t)?;
         Ok(())
     });
@@ -328,7 +331,10 @@ fn bringing_halves_together_on_a_stream_that_has_failed() {
 fn fail(s: &Stream<'_>) -> Result<()> {
     let mut number = Region::from_slice(s.world(), &[0u64])?.on(s)?;
     s.launch(|_: &mut [u64]| panic!("on purpose"), &mut number)?;
-    assert!(matches!(s.synchronize(), Err(Error::KernelPanicked { .. })));
+    assert!(matches!(
+        s.synchronize(),
+        Err(Error::Stream(StreamError::KernelPanicked { .. }))
+    ));
     Ok(())
 }
 

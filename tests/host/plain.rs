@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::time::Duration;
 
-use tidegate::error::Cause;
+use tidegate::error::{CaptureError, Cause, EpochError, RegionError, StreamError};
 use tidegate::hal::device::DeviceError;
 use tidegate::host::prelude::*;
 use tidegate::window::Tested;
@@ -91,11 +91,11 @@ fn failed<T>(result: Result<T>, is: fn(&Error) -> bool) -> Error {
 }
 
 fn is_of_no_group(error: &Error) -> bool {
-    matches!(error, Error::NotInGroup { .. })
+    matches!(error, Error::Epoch(EpochError::NotInGroup { .. }))
 }
 
 fn is_of_oneself(error: &Error) -> bool {
-    matches!(error, Error::SelfDeadlock { .. })
+    matches!(error, Error::Epoch(EpochError::SelfDeadlock { .. }))
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn a_wait_for_oneself() {
 
 #[test]
 fn an_epoch_that_overlaps() {
-    let overlaps = |error: &Error| matches!(error, Error::Overlap { .. });
+    let overlaps = |error: &Error| matches!(error, Error::Epoch(EpochError::Overlap { .. }));
     is_told(false, |s, (_inbox, outbox)| {
         let x = region(s).unwrap();
         let to = outbox.slots().next().expect("there is one");
@@ -175,7 +175,9 @@ fn a_step_that_fails() {
             s.synchronize()?;
             Ok((inbox, outbox))
         });
-        failed(captured, |error| matches!(error, Error::Capturing(_)))
+        failed(captured, |error| {
+            matches!(error, Error::Capture(CaptureError::Inside { .. }))
+        })
     });
     // Asked in the step, it is the exposure that is gone.
     is_told(false, |s, (inbox, outbox)| {
@@ -185,7 +187,9 @@ fn a_step_that_fails() {
                 Tested::Pending(_) => unreachable!("it is not asked"),
             }
         });
-        failed(captured, |error| matches!(error, Error::Capturing(_)))
+        failed(captured, |error| {
+            matches!(error, Error::Capture(CaptureError::Inside { .. }))
+        })
     });
 }
 
@@ -195,13 +199,15 @@ fn what_is_given_back_in_another_place() {
         let lent = ((region(s).unwrap(), region(s).unwrap()), (inbox, outbox));
         let captured = s.capture(lent, |_, ((a, b), halves)| Ok(((b, a), halves)));
         failed(captured, |error| {
-            matches!(error, Error::NotReplayable { .. })
+            matches!(error, Error::Capture(CaptureError::NotReplayable { .. }))
         })
     });
     is_told(false, |s, (inbox, outbox)| {
         let (graph, _x) = s.capture(region(s).unwrap(), |_, x| Ok(x)).unwrap();
         let replayed = graph.replay(s, (inbox, outbox), 1);
-        failed(replayed, |error| matches!(error, Error::OtherGraph { .. }))
+        failed(replayed, |error| {
+            matches!(error, Error::Capture(CaptureError::OtherGraph { .. }))
+        })
     });
 }
 
@@ -267,7 +273,7 @@ fn a_full_queue() {
             .collect();
         let mut next = || halves.pop().unwrap();
         let replayed = next();
-        let (graph, replayed) = s.capture(replayed, |s, halves| epoch(s, halves)).unwrap();
+        let (graph, replayed) = s.capture(replayed, epoch).unwrap();
         let (waits, _outbox) = next();
         let waits = waits.post(&s).unwrap();
         let mut x = region(&s).unwrap();
@@ -335,7 +341,7 @@ fn a_failed_stream_is_the_cause() {
             .unwrap();
         s.synchronize().unwrap_err();
         failed(inbox.post(s), |error| {
-            matches!(error, Error::KernelPanicked { .. })
+            matches!(error, Error::Stream(StreamError::KernelPanicked { .. }))
         })
     });
     match &cause {
@@ -352,7 +358,7 @@ fn a_failed_stream_is_the_cause() {
 #[test]
 fn behind_the_last_epoch_nothing_is_revoked() {
     static SEEN: AtomicU64 = AtomicU64::new(0);
-    // As many as fit, less one: see `Error::LastEpoch`.
+    // As many as fit, less one: see `Error::Epoch(EpochError::LastEpoch)`.
     let most = (1u64 << 36) - (1 << 20);
     let refused = Barrier::new(2);
     World::local(2, |world: World| {
@@ -374,7 +380,7 @@ fn behind_the_last_epoch_nothing_is_revoked() {
         epoch.put(&x, way).unwrap();
         let outbox = epoch.complete(&s).unwrap();
         let mut inbox = exposed.wait(&s).unwrap();
-        let last = |error: &Error| matches!(error, Error::LastEpoch { .. });
+        let last = |error: &Error| matches!(error, Error::Epoch(EpochError::LastEpoch { .. }));
         if world.rank() == 1 {
             failed(inbox.post(&s), last);
             failed(outbox.start().complete(&s), last);
@@ -425,7 +431,10 @@ fn regions() {
         stream!(let s = world.stream().unwrap());
         let x = Region::from_slice(&world, &[1u64, 2, 3]).unwrap();
         let refused = x.try_split_at(4).expect_err("it has three");
-        assert!(matches!(refused.error, Error::OutOfBounds { .. }));
+        assert!(matches!(
+            refused.error,
+            Error::Region(RegionError::OutOfBounds { .. })
+        ));
         let (low, high) = refused.value.split_at(1).unwrap();
         let refused = high
             .try_join(low)
@@ -435,9 +444,12 @@ fn regions() {
         s.launch(|_: &mut [u64]| panic!("on purpose"), &mut x)
             .unwrap();
         let refused = x.try_into_host(&s).expect_err("the stream has failed");
-        assert!(matches!(refused.error, Error::KernelPanicked { .. }));
+        assert!(matches!(
+            refused.error,
+            Error::Stream(StreamError::KernelPanicked { .. })
+        ));
         failed(refused.value.into_host(&s), |error| {
-            matches!(error, Error::KernelPanicked { .. })
+            matches!(error, Error::Stream(StreamError::KernelPanicked { .. }))
         });
     });
 }

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 use std::time::Duration;
+use tidegate::error::EpochError;
 
 use tidegate::host::prelude::*;
 use tidegate::{IndexSet, Route, WorldOptions};
@@ -452,7 +453,7 @@ fn what_is_of_another_window_is_refused_or_does_no_harm() {
             small_epoch.take([to_first]).map(drop),
         ] {
             assert!(
-                matches!(refused, Err(Error::ForeignSlot { .. })),
+                matches!(refused, Err(Error::Epoch(EpochError::ForeignSlot { .. }))),
                 "{refused:?}"
             );
         }

@@ -162,7 +162,7 @@ fn a_rank_that_panics_before_anything_is_open_has_not_left() {
 fn fails_alone(world: &World) -> Result<()> {
     let pids = world.all_gather("processes", std::process::id().to_le_bytes().to_vec())?;
     if world.rank() == 0 {
-        return Err(Error::Invalid("a mistake of rank 0 alone".into()));
+        return Err(Error::other("a mistake of rank 0 alone"));
     }
     let pid = u32::from_le_bytes(pids[0][..].try_into().expect("four bytes"));
     let process = std::path::PathBuf::from(format!("/proc/{pid}"));

@@ -2,6 +2,7 @@
 //! the limit, and the job goes on.
 
 use std::fs::File;
+use tidegate::error::WindowError;
 
 use memmap2::{Mmap, MmapMut};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -37,7 +38,7 @@ fn limit(which: Resource, most: u64) {
 #[track_caller]
 fn is_short<T>(opened: Result<T>, short: usize, limit: &str) {
     match opened.map(drop) {
-        Err(Error::NotCreated { rank, reason, .. }) => {
+        Err(Error::Open(WindowError::NotCreated { rank, reason, .. })) => {
             assert!(
                 rank == short && reason.contains(limit),
                 "rank {rank}: {reason}"

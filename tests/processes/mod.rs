@@ -10,6 +10,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
+use tidegate::error::WindowError;
 
 use tidegate::host::prelude::*;
 use tidegate::launch::{Job, Outcome, Output, RankOutcome, Running, Signal};
@@ -185,7 +186,7 @@ fn kind(error: &Error) -> &'static str {
     match error {
         Error::Wait(_) => "wait",
         Error::Revoked { .. } => "revoked",
-        Error::WindowMismatch { .. } => "window mismatch",
+        Error::Open(WindowError::Disagreement { .. }) => "window mismatch",
         Error::Control(_) => "control",
         Error::Join(_) => "join",
         _ => "another",

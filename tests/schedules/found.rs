@@ -1,5 +1,6 @@
 //! What the schedules have found, each as small as it gets.
 
+use tidegate::error::CaptureError;
 use tidegate::generic::{PairGraph, Region};
 use tidegate::host::prelude::*;
 
@@ -50,7 +51,10 @@ fn two_inline_streams_are_not_recorded_together() {
         stream!(let t = world.inline_stream().unwrap());
         let region = Region::zeroed(&world, 1).unwrap().on(&s).unwrap();
         let refused = there_and_back(&mut s, &mut t, region).err();
-        assert!(matches!(refused, Some(Error::Capturing(_))), "{refused:?}");
+        assert!(
+            matches!(refused, Some(Error::Capture(CaptureError::Inside { .. }))),
+            "{refused:?}"
+        );
     });
 }
 

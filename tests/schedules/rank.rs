@@ -1,6 +1,7 @@
 //! Runs one rank's program on the library.
 
 use std::collections::HashMap;
+use tidegate::error::CaptureError;
 
 use tidegate::generic::{Graph, Layout, PairGraph, Stream, World};
 use tidegate::host::prelude::*;
@@ -473,7 +474,7 @@ impl<D: Bench> Rank<'_, '_, '_, '_, D> {
                             assert_eq!(old.versions, versions, "the recording is stale");
                             (back, old)
                         }
-                        Err(rejected) if matches!(rejected.error, Error::OtherGraph { .. }) => {
+                        Err(rejected) if matches!(rejected.error, Error::Capture(CaptureError::OtherGraph { .. })) => {
                             assert_ne!(old.versions, versions, "the recording still fits");
                             let mut lent = rejected.value;
                             lent.shift(cx.job, cx.rank, &what, &mut lane.bag);

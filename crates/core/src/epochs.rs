@@ -11,14 +11,14 @@
 //!
 //! # Failure
 //!
-//! [`Error::LastEpoch`], before anything is enqueued.
+//! [`EpochError::LastEpoch`](crate::error::EpochError::LastEpoch), before anything is enqueued.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use tidegate_hal::batch::{POISON, QUANTUM};
 
-use crate::error::{Error, Result};
+use crate::error::{EpochError, Error, Result};
 
 /// The most epochs that a rank has with a peer: nearly as many as fit.
 pub(crate) const MOST: u64 = (1 << 36) - (1 << 20);
@@ -100,10 +100,10 @@ impl Epochs {
     fn check(&self, before: u64, more: u64) -> Result<()> {
         match before.saturating_add(more) <= MOST {
             true => Ok(()),
-            false => Err(Error::LastEpoch {
+            false => Err(Error::Epoch(EpochError::LastEpoch {
                 window: self.window.clone(),
                 most: MOST,
-            }),
+            })),
         }
     }
 }
@@ -174,7 +174,10 @@ mod tests {
     use super::*;
 
     fn is_last(refused: Result<()>) -> bool {
-        matches!(refused, Err(Error::LastEpoch { most: MOST, .. }))
+        matches!(
+            refused,
+            Err(Error::Epoch(EpochError::LastEpoch { most: MOST, .. }))
+        )
     }
 
     #[test]

@@ -8,7 +8,9 @@ use tidegate_hal::device::Device;
 use tidegate_hal::memory::{Block as _, Sharing};
 use tidegate_hal::nic::Keep;
 
-use crate::error::{Error, Result, reserved};
+#[cfg(doc)]
+use crate::error::Error;
+use crate::error::{EpochError, LayoutFault, RegionError, Result, reserved};
 use crate::footprint::Footprint;
 use crate::ground::{keep, visited};
 use crate::world::World;
@@ -87,14 +89,17 @@ impl<D: Device> Layout<D> {
     ///
     /// # Errors
     ///
-    /// [`Error::Invalid`] for no or too many loops, for negative elements, and beyond these limits;
+    /// [`RegionError::Layout`] for no or too many loops, for negative elements, and beyond these limits;
     /// [`Error::Device`] if memory is too short to find out whether an element occurs twice.
     pub fn strided(first: usize, loops: &[(u32, i32)]) -> Result<Self> {
-        let invalid =
-            |what: &str| Error::Invalid(format!("strided layout {first} {loops:?}: {what}"));
+        let invalid = |fault| RegionError::Layout {
+            first,
+            loops: loops.into(),
+            fault,
+        };
         if loops.is_empty() || loops.len() > Shape::MAX_DIMS {
             let most = Shape::MAX_DIMS;
-            return Err(invalid(&format!("it has 1 to {most} loops")));
+            return Err(invalid(LayoutFault::Loops { most }).into());
         }
         let loops = loops.iter();
         let loops: Vec<_> = loops
@@ -126,26 +131,27 @@ impl<D: Device> Layout<D> {
     ///
     /// # Errors
     ///
-    /// [`Error::Invalid`] without a dimension, for other than one range a dimension, for a range that does not lie within
+    /// [`RegionError::Subarray`] without a dimension, for other than one range a dimension, for a range that does not lie within
     /// its dimension, for an array that is larger than memory can be, for a box that is six loops deep or more (use
     /// [`Layout::indexed`]), and beyond the limits of [`Layout::strided`].
     pub fn subarray(dims: &[usize], ranges: &[Range<usize>]) -> Result<Self> {
-        let invalid =
-            |what: &str| Error::Invalid(format!("subarray {ranges:?} of {dims:?}: {what}"));
+        let invalid = |fault| RegionError::Subarray {
+            dims: dims.into(),
+            ranges: ranges.into(),
+            fault,
+        };
         if dims.is_empty() {
-            return Err(invalid("an array has a dimension"));
+            return Err(invalid(LayoutFault::NoDimension).into());
         }
         if dims.len() != ranges.len() {
             let (dims, ranges) = (dims.len(), ranges.len());
-            return Err(invalid(&format!("{ranges} ranges for {dims} dimensions")));
+            return Err(invalid(LayoutFault::Ranges { dims, ranges }).into());
         }
         let within =
             |(dim, range): (&usize, &Range<usize>)| range.start <= range.end && range.end <= *dim;
         if let Some(k) = dims.iter().zip(ranges).position(|each| !within(each)) {
-            let (range, dim) = (&ranges[k], dims[k]);
-            return Err(invalid(&format!(
-                "range {k}, {range:?}, does not lie within 0..{dim}"
-            )));
+            let (range, dim) = (ranges[k].clone(), dims[k]);
+            return Err(invalid(LayoutFault::NotWithin { k, range, dim }).into());
         }
         // The array of a dimension of no elements is as large as the others make it, so that strides do not overflow.
         let size = dims.iter().try_fold(1usize, |size, dim| {
@@ -153,7 +159,7 @@ impl<D: Device> Layout<D> {
             (size <= isize::MAX as usize).then_some(size)
         });
         if size.is_none() {
-            return Err(invalid("the array is larger than memory can be"));
+            return Err(invalid(LayoutFault::ArrayTooLarge).into());
         }
         let (mut first, mut stride) = (0, 1);
         let mut loops = reserved(dims.len())?;
@@ -166,7 +172,11 @@ impl<D: Device> Layout<D> {
     }
 
     /// A nest of any number of loops, the first fastest.
-    fn nest(first: usize, loops: &[(u64, i64)], invalid: &dyn Fn(&str) -> Error) -> Result<Self> {
+    fn nest(
+        first: usize,
+        loops: &[(u64, i64)],
+        invalid: &dyn Fn(LayoutFault) -> RegionError,
+    ) -> Result<Self> {
         if loops.iter().any(|(times, _)| *times == 0) {
             return Ok(Self::new(0, Shape::Linear, 0, 0, true));
         }
@@ -178,13 +188,13 @@ impl<D: Device> Layout<D> {
             count = count.saturating_mul(u128::from(times));
         }
         if low < 0 {
-            return Err(invalid(&format!("it reaches down to element {low}")));
+            return Err(invalid(LayoutFault::Negative { low }).into());
         }
         let nest = merged(loops)?;
         if let [] | [(_, 1)] = nest[..] {
             // Counted in bytes, as it is further down, no region reaches further.
             if high >= isize::MAX as i128 {
-                return Err(invalid("it reaches beyond what can be addressed"));
+                return Err(invalid(LayoutFault::TooFar).into());
             }
             let extent = high as usize + 1;
             return Ok(Self::new(
@@ -196,23 +206,17 @@ impl<D: Device> Layout<D> {
             ));
         }
         if high >= i128::from(u32::MAX) || count > u128::from(u32::MAX) {
-            return Err(invalid(&format!(
-                "it has {count} elements up to number {high}, and where these are not one piece, a layout has fewer than 2^32 elements below number 2^32 - 1"
-            )));
+            return Err(invalid(LayoutFault::TooMany { count, high }).into());
         }
         if nest.len() > Shape::MAX_DIMS {
             let (deep, most) = (nest.len(), Shape::MAX_DIMS);
-            return Err(invalid(&format!(
-                "it is {deep} loops deep, and {most} is the most: make a layout of the indices"
-            )));
+            return Err(invalid(LayoutFault::Deep { deep, most }).into());
         }
         let count = count as usize;
         let mut dims = [(1, 0); Shape::MAX_DIMS];
         for (dim, &(times, stride)) in dims.iter_mut().zip(&nest) {
             let Ok(stride) = i32::try_from(stride) else {
-                return Err(invalid(&format!(
-                    "its elements lie {stride} apart, and 2^31 - 1 is the most"
-                )));
+                return Err(invalid(LayoutFault::Apart { stride }).into());
             };
             // No loop has more turns than there are elements.
             *dim = (times as u32, stride);
@@ -221,9 +225,7 @@ impl<D: Device> Layout<D> {
         let (row, outer) = rows(&dims[..rank]);
         let pieces = count / row;
         if pieces > MAX_PIECES {
-            return Err(invalid(&format!(
-                "it has {pieces} pieces: 2^26 is the most"
-            )));
+            return Err(invalid(LayoutFault::Pieces { pieces }).into());
         }
         let distinct = match nested(&nest) {
             Some(distinct) => distinct,
@@ -353,16 +355,14 @@ impl<D: Device> Layout<D> {
         if self.is_distinct() {
             return Ok(());
         }
-        Err(Error::Invalid(
-            "a layout in which an element occurs twice cannot be a destination".into(),
-        ))
+        Err(EpochError::NotDistinct.into())
     }
 
     /// Its elements without their order, as ranks tell them to each other.
     ///
     /// # Errors
     ///
-    /// [`Error::Invalid`] if an element occurs twice; [`Error::Device`] if memory is too short.
+    /// [`EpochError::NotDistinct`] if an element occurs twice; [`Error::Device`] if memory is too short.
     pub(crate) fn footprint(&self) -> Result<Footprint> {
         self.as_destination()?;
         let Inner {

@@ -31,7 +31,7 @@ use std::sync::{Arc, Mutex, Weak};
 use tidegate_hal::batch::Awaited;
 use tidegate_hal::device::{Device, Reclaim as _};
 
-use crate::error::{Error, Result};
+use crate::error::{EpochError, Error, Result};
 use crate::ground::{ReclaimOf, lock};
 use crate::side::Side;
 use crate::world::Watched;
@@ -268,10 +268,10 @@ impl<D: Device> Myself<D> {
         if self.window.usable().is_err() {
             return Ok(());
         }
-        Err(Error::SelfDeadlock {
+        Err(Error::Epoch(EpochError::SelfDeadlock {
             window: self.window.name.clone(),
             awaited,
-        })
+        }))
     }
 
     /// Refuses what would wait for ever if it were enqueued now, in this order, on the stream with this number; counts

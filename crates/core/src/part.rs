@@ -26,7 +26,9 @@ use tidegate_hal::memory::Ptr;
 use crate::argument::{Argument, Lowered};
 use crate::carry::{Carry, Visitor};
 use crate::element::Element;
-use crate::error::{Error, Rejected, Result, push, reserved};
+#[cfg(doc)]
+use crate::error::Error;
+use crate::error::{RegionError, Rejected, Result, push, reserved};
 use crate::layout::Layout;
 use crate::nic::Touch;
 use crate::place::{On, OnHost, Place};
@@ -45,7 +47,7 @@ impl IndexSet {
     ///
     /// # Errors
     ///
-    /// [`Error::Invalid`] if two of them overlap; [`Error::Device`] if memory is too short.
+    /// [`Error::Region`] if two of them overlap; [`Error::Device`] if memory is too short.
     pub fn from_ranges(ranges: impl IntoIterator<Item = Range<usize>>) -> Result<Self> {
         Self::from_each(ranges.into_iter().map(Ok))
     }
@@ -54,11 +56,11 @@ impl IndexSet {
     ///
     /// # Errors
     ///
-    /// [`Error::Invalid`] if one occurs twice, or is `usize::MAX`; [`Error::Device`] if memory is too short.
+    /// [`Error::Region`] if one occurs twice, or is `usize::MAX`; [`Error::Device`] if memory is too short.
     pub fn from_indices(indices: impl IntoIterator<Item = usize>) -> Result<Self> {
         let range = |index: usize| match index.checked_add(1) {
             Some(end) => Ok(index..end),
-            None => Err(Error::Invalid("usize::MAX is no index".into())),
+            None => Err(RegionError::NoIndex.into()),
         };
         Self::from_each(indices.into_iter().map(range))
     }
@@ -76,10 +78,8 @@ impl IndexSet {
         }
         ranges.sort_unstable_by_key(|range| range.start);
         if let Some(pair) = ranges.windows(2).find(|pair| pair[1].start < pair[0].end) {
-            return Err(Error::Invalid(format!(
-                "index sets are disjoint: {:?} and {:?} overlap",
-                pair[0], pair[1]
-            )));
+            let (one, other) = (pair[0].clone(), pair[1].clone());
+            return Err(RegionError::Overlap { one, other }.into());
         }
         ranges.dedup_by(|next, before| {
             let beside = next.start == before.end;
@@ -182,7 +182,7 @@ impl<T: Element, P: Place> Region<T, P> {
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfBounds`], [`Error::Invalid`] if two sets overlap, or [`Error::Device`] if memory is too short (a part
+    /// [`Error::Region`] if two sets overlap, or [`Error::Device`] if memory is too short (a part
     /// has a bit for each element of the whole region). The region is gone then.
     pub fn partition<const N: usize>(self, sets: [IndexSet; N]) -> Result<[Part<T, P>; N]> {
         self.try_partition(sets).map_err(Rejected::into_error)
@@ -226,7 +226,7 @@ impl<T: Element, P: Place> Region<T, P> {
     ///
     /// # Errors
     ///
-    /// [`Error::Invalid`] if they are not the parts of one partition, in their order. They are gone then.
+    /// [`Error::Region`] if they are not the parts of one partition, in their order. They are gone then.
     ///
     /// # Panics
     ///
@@ -254,10 +254,7 @@ impl<T: Element, P: Place> Region<T, P> {
             part.index == index && Arc::ptr_eq(&part.whole, whole)
         };
         if whole.parts != N || !parts.iter().enumerate().all(fits) {
-            let error = Error::Invalid(
-                "only all parts of one partition, in their order, make a region".into(),
-            );
-            return Err(Rejected::new(error, parts));
+            return Err(Rejected::new(RegionError::NotOnePartition, parts));
         }
         let mut parts = parts.iter();
         let whole = parts.next().expect("N is not 0").body.whole();
@@ -320,7 +317,7 @@ impl<T: Element, D: Device> Part<T, OnHost<D>> {
     ///
     /// # Errors
     ///
-    /// [`Error::Capturing`] while the stream is captured, [`Error::Invalid`] if it is a stream of another device. The
+    /// [`CaptureError::Inside`](crate::error::CaptureError::Inside) while the stream is captured, [`Error::Region`] if it is a stream of another device. The
     /// part is gone then.
     pub fn on<'s>(self, stream: &Stream<'s, D>) -> Result<Part<T, On<'s, D>>> {
         self.try_on(stream).map_err(Rejected::into_error)
@@ -344,7 +341,7 @@ impl<'s, T: Element, D: Device> Part<T, On<'s, D>> {
     ///
     /// # Errors
     ///
-    /// What made the stream fail; [`Error::Capturing`]. The part is gone then.
+    /// What made the stream fail; [`CaptureError::Inside`](crate::error::CaptureError::Inside). The part is gone then.
     pub fn into_host(self, stream: &Stream<'s, D>) -> Result<Part<T, OnHost<D>>> {
         self.try_into_host(stream).map_err(Rejected::into_error)
     }
@@ -369,7 +366,7 @@ impl<'s, T: Element, D: Device> Part<T, On<'s, D>> {
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfBounds`], or [`Error::Invalid`] if the part does not hold all of them.
+    /// [`Error::Region`] if the part does not hold all of them.
     pub fn with<'b>(&'b self, layout: &'b Layout<D>) -> Result<Source<'b, 's, T, D>> {
         let mut admitted = self.admitted.borrow_mut();
         if !admitted.iter().any(|other| other.same(layout)) {
@@ -380,9 +377,7 @@ impl<'s, T: Element, D: Device> Part<T, On<'s, D>> {
                 .runs()
                 .find(|(first, end)| !self.set.covers(*first, *end))
             {
-                return Err(Error::Invalid(format!(
-                    "elements {first}..{end} of the layout are not in the part"
-                )));
+                return Err(RegionError::NotInPart { first, end }.into());
             }
             admitted.push(layout.clone());
         }

@@ -29,7 +29,7 @@ use tidegate_hal::nic::Keep;
 
 use crate::carry::{Carry, Visitor};
 use crate::element::{Element, LARGEST};
-use crate::error::{Error, Rejected, Result};
+use crate::error::{Error, RegionError, Rejected, Result};
 use crate::ground::{ReclaimOf, fresh_id};
 use crate::nic::{Tickets, Touch};
 use crate::place::{On, OnHost, Place};
@@ -146,9 +146,7 @@ impl<D: Device> Body<D> {
         if self.device.same(stream.world().device()) {
             Ok(())
         } else {
-            Err(Error::Invalid(
-                "the stream is one of another device than the memory".into(),
-            ))
+            Err(RegionError::OtherDevice.into())
         }
     }
 
@@ -225,7 +223,7 @@ impl<T: Element, P: Place> Region<T, P> {
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfBounds`] if `at > len`. The region is gone then.
+    /// [`Error::Region`] if `at > len`. The region is gone then.
     pub fn split_at(self, at: usize) -> Result<(Self, Self)> {
         self.try_split_at(at).map_err(Rejected::into_error)
     }
@@ -253,7 +251,7 @@ impl<T: Element, P: Place> Region<T, P> {
     ///
     /// # Errors
     ///
-    /// [`Error::Invalid`] if `next` does not begin where `self` ends. Both are gone then.
+    /// [`Error::Region`] if `next` does not begin where `self` ends. Both are gone then.
     pub fn join(self, next: Self) -> Result<Self> {
         self.try_join(next).map_err(Rejected::into_error)
     }
@@ -271,9 +269,7 @@ impl<T: Element, P: Place> Region<T, P> {
             _ => false,
         };
         if !same || self.body.offset + self.len() * size_of::<T>() != next.body.offset {
-            let error =
-                Error::Invalid("only neighbouring parts of one region can be joined".into());
-            return Err(Rejected::new(error, (self, next)));
+            return Err(Rejected::new(RegionError::NotNeighbours, (self, next)));
         }
         self.body.len += next.len();
         self.body.id = fresh_id();
@@ -318,14 +314,14 @@ impl<T, D: Device> fmt::Debug for Region<T, On<'_, D>> {
     }
 }
 
-pub(crate) fn bounds(what: &str, range: Range<usize>, len: usize) -> Error {
-    Error::OutOfBounds {
-        window: None,
-        what: what.to_owned(),
-        first: range.start,
-        end: range.end,
+pub(crate) fn bounds(what: &'static str, range: Range<usize>, len: usize) -> Error {
+    let (first, end) = (range.start, range.end);
+    Error::Region(RegionError::OutOfBounds {
+        what,
+        first,
+        end,
         len,
-    }
+    })
 }
 
 // The bound is on each function, so that an error about it says what an element is.
@@ -410,7 +406,7 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfBounds`], [`Error::Device`].
+    /// [`Error::Region`], [`Error::Device`].
     pub fn write(&mut self, first: usize, values: &[T]) -> Result<()> {
         let end = first.saturating_add(values.len());
         if end > self.len() {
@@ -436,7 +432,7 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfBounds`], [`Error::Device`].
+    /// [`Error::Region`], [`Error::Device`].
     pub fn read(&self, first: usize, values: &mut [T]) -> Result<()> {
         let end = first.saturating_add(values.len());
         if end > self.len() {
@@ -463,7 +459,7 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
     ///
     /// # Errors
     ///
-    /// [`Error::Capturing`] while the stream is captured, [`Error::Invalid`] if it is a stream of another device. The
+    /// [`CaptureError::Inside`](crate::error::CaptureError::Inside) while the stream is captured, [`Error::Region`] if it is a stream of another device. The
     /// region is gone then.
     pub fn on<'s>(self, stream: &Stream<'s, D>) -> Result<Region<T, On<'s, D>>> {
         self.try_on(stream).map_err(Rejected::into_error)
@@ -517,7 +513,7 @@ impl<'s, T: Element, D: Device> Region<T, On<'s, D>> {
     ///
     /// # Errors
     ///
-    /// What made the stream fail; [`Error::Capturing`] while it is captured. The region is gone then: its memory is freed
+    /// What made the stream fail; [`CaptureError::Inside`](crate::error::CaptureError::Inside) while it is captured. The region is gone then: its memory is freed
     /// when the stream has passed.
     pub fn into_host(self, stream: &Stream<'s, D>) -> Result<Region<T, OnHost<D>>> {
         self.try_into_host(stream).map_err(Rejected::into_error)

@@ -114,13 +114,13 @@ impl<'s, D: BenchDevice> Engine<'_, 's, D> {
     fn lent(&mut self) -> Result<Lent<'s, D>> {
         self.lent
             .take()
-            .ok_or_else(|| Error::Invalid("an earlier error has ended this case".into()))
+            .ok_or_else(|| Error::other("an earlier error has ended this case"))
     }
 
     fn other(&mut self) -> Result<Sent<'s, D>> {
         self.other
             .take()
-            .ok_or_else(|| Error::Invalid("an earlier error has ended this case".into()))
+            .ok_or_else(|| Error::other("an earlier error has ended this case"))
     }
 
     fn build(&mut self, world: &World<D>) -> Result<()> {

@@ -10,7 +10,7 @@ use crate::carry::{Carry, State, compare, given_up, name_of, pair_given_up};
 use crate::epochs::RecordedEpochs;
 #[cfg(doc)]
 use crate::error::Cause;
-use crate::error::{Error, Rejected, Result};
+use crate::error::{CaptureError, Error, Rejected, Result};
 use crate::myself::Script;
 use crate::place::Brand;
 use crate::stream::{Noted, RecordedArms, Stream};
@@ -81,8 +81,8 @@ impl<'s, D: Device> Graph<'s, D> {
     ///
     /// # Errors
     ///
-    /// [`Error::OtherGraph`] if `lent` is something else; [`Error::LastEpoch`] if a window in it would have more epochs than its
-    /// counters hold; [`Error::SelfDeadlock`] if one of the replays would wait for what
+    /// [`CaptureError::OtherGraph`](crate::error::CaptureError::OtherGraph) if `lent` is something else; [`EpochError::LastEpoch`](crate::error::EpochError::LastEpoch) if a window in it would have more epochs than its
+    /// counters hold; [`EpochError::SelfDeadlock`](crate::error::EpochError::SelfDeadlock) if one of the replays would wait for what
     /// this rank could only do behind it; [`Error::Device`]; what made the stream fail. `lent` is gone then, and the windows
     /// that it has halves of are revoked for all ranks ([`Cause::NotEnqueued`]).
     pub fn replay<R: Carry<'s, D>>(
@@ -108,7 +108,10 @@ impl<'s, D: Device> Graph<'s, D> {
         let mut lent = lent;
         if let (_, Some(position)) = compare(&mut lent, &self.ids) {
             let name = name_of(&mut lent, position);
-            return Err(Rejected::new(Error::OtherGraph { position, name }, lent));
+            return Err(Rejected::new(
+                Error::Capture(CaptureError::OtherGraph { position, name }),
+                lent,
+            ));
         }
         let replayed = stream
             .healthy()
@@ -196,7 +199,7 @@ impl<'s, 't, D: Device> PairGraph<'s, 't, D> {
         let (mut here, mut there) = lent;
         if let Err((_, position)) = same_pair(&mut here, &mut there, &self.one.ids, self.apart) {
             let name = name_in_pair(&mut here, &mut there, self.apart, position);
-            let error = Error::OtherGraph { position, name };
+            let error = Error::Capture(CaptureError::OtherGraph { position, name });
             return Err(Rejected::new(error, (here, there)));
         }
         let replayed = (stream.healthy())

@@ -6,7 +6,9 @@ use super::lent::{settle, settle_tickets};
 use crate::carry::{Carry, given_up, own_halves};
 #[cfg(doc)]
 use crate::error::Cause;
-use crate::error::{Error, Rejected, Result};
+#[cfg(doc)]
+use crate::error::Error;
+use crate::error::{RegionError, Rejected, Result};
 use crate::myself::Act;
 use crate::stream::Stream;
 
@@ -16,8 +18,8 @@ impl<'s, D: Device> Stream<'s, D> {
     ///
     /// # Errors
     ///
-    /// [`Error::Device`]; [`Error::Capturing`] if one of the two is being captured without the other; [`Error::Invalid`] if they
-    /// belong to different worlds; [`Error::SelfDeadlock`] if one half of a window joins the other on its stream, and
+    /// [`Error::Device`]; [`CaptureError::Inside`](crate::error::CaptureError::Inside) if one of the two is being captured without the other; [`RegionError::OtherWorld`] if they
+    /// belong to different worlds; [`EpochError::SelfDeadlock`](crate::error::EpochError::SelfDeadlock) if one half of a window joins the other on its stream, and
     /// one of the two streams waits for what the other half has still to do, or if it comes where the other half has
     /// left such a wait behind. The value is gone then, and the windows that it has halves of are revoked for all ranks
     /// ([`Cause::NotEnqueued`]).
@@ -37,8 +39,7 @@ impl<'s, D: Device> Stream<'s, D> {
     ) -> Result<X::At<'t>, Rejected<X>> {
         if !self.world().is(to.world()) {
             // Whoever adds to a word rings the bell of one rank, and the other stream listens to another.
-            let what = "the two streams belong to different worlds".to_owned();
-            return Err(Rejected::new(Error::Invalid(what), value));
+            return Err(Rejected::new(RegionError::OtherWorld, value));
         }
         if let Err(error) = self.world().process().check() {
             return Err(Rejected::new(error, value));

@@ -24,10 +24,10 @@
 //! # Failure
 //!
 //! A step that ends with other things than it was lent, or with the same in other places (swapped buffers) or in
-//! another state (an inbox that was posted), is refused as [`Error::NotReplayable`]: record two steps in one capture
+//! another state (an inbox that was posted), is refused as [`CaptureError::NotReplayable`](crate::error::CaptureError::NotReplayable): record two steps in one capture
 //! instead. A replay with other regions than those recorded, or with an inbox that is exposed where it was not then (or
-//! to another group), is refused as [`Error::OtherGraph`]. Where a rank is its own origin, a step may wait for what is
-//! enqueued before the replay; so it is the replay that is refused as [`Error::SelfDeadlock`], and not the recording.
+//! to another group), is refused as [`CaptureError::OtherGraph`](crate::error::CaptureError::OtherGraph). Where a rank is its own origin, a step may wait for what is
+//! enqueued before the replay; so it is the replay that is refused as [`EpochError::SelfDeadlock`](crate::error::EpochError::SelfDeadlock), and not the recording.
 //! Synchronisation, bringing regions to the stream, and creating windows on it are errors inside.
 
 mod graph;

@@ -7,7 +7,7 @@ use super::lent::{rebrand, rebrand_ref, settle_tickets};
 use crate::carry::{self, Carry, compare, given_up, identify, name_of, pair_given_up};
 #[cfg(doc)]
 use crate::error::Cause;
-use crate::error::{Error, Rejected, Result};
+use crate::error::{CaptureError, Error, RegionError, Rejected, Result};
 use crate::stake::Stake;
 use crate::stream::{Noted, Stream};
 
@@ -35,7 +35,7 @@ impl<'s, D: Device> Stream<'s, D> {
     ///
     /// # Errors
     ///
-    /// What `step` returns; [`Error::NotReplayable`]; [`Error::Device`] if the device cannot make a recording. What was
+    /// What `step` returns; [`CaptureError::NotReplayable`](crate::error::CaptureError::NotReplayable); [`Error::Device`] if the device cannot make a recording. What was
     /// lent is gone then, and the windows that it had halves of are revoked for all ranks ([`Cause::NotEnqueued`]).
     pub fn capture<R, F>(&mut self, lent: R, step: F) -> Result<(Graph<'s, D>, R)>
     where
@@ -81,12 +81,12 @@ impl<'s, D: Device> Stream<'s, D> {
         let mut returned = returned.map_err(|error| lost(&stakes, error))?;
         let (count, differs) = compare(&mut returned, &ids);
         if let Some(position) = differs {
-            let error = Error::NotReplayable {
+            let error = Error::Capture(CaptureError::NotReplayable {
                 lent: ids.len(),
                 returned: count,
                 position,
                 name: name_of(&mut returned, position),
-            };
+            });
             return Err(lost(&stakes, error));
         }
         // Nothing has been executed, and all is as it was lent.
@@ -158,8 +158,7 @@ impl<'s, D: Device> Stream<'s, D> {
         let one_world = if self.world().is(other.world()) {
             Ok(())
         } else {
-            let what = "the two streams belong to different worlds".to_owned();
-            Err(Error::Invalid(what))
+            Err(RegionError::OtherWorld.into())
         };
         let begun = (self.healthy())
             .and_then(|()| other.healthy())
@@ -184,12 +183,12 @@ impl<'s, D: Device> Stream<'s, D> {
         });
         let (mut here, mut there) = returned.map_err(|error| lost(&stakes, error))?;
         if let Err((returned, position)) = same_pair(&mut here, &mut there, &ids, apart) {
-            let error = Error::NotReplayable {
+            let error = Error::Capture(CaptureError::NotReplayable {
                 lent: ids.len(),
                 returned,
                 position,
                 name: name_in_pair(&mut here, &mut there, apart, position),
-            };
+            });
             return Err(lost(&stakes, error));
         }
         let returned = (rebrand(here), rebrand(there));

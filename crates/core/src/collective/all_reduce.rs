@@ -35,7 +35,9 @@ use tidegate_hal::memory::Ptr;
 
 use crate::carry::{Carry, Visitor};
 use crate::element::Arithmetic;
-use crate::error::{Error, Rejected, Result};
+#[cfg(doc)]
+use crate::error::WindowError;
+use crate::error::{AllReduceLimit, EpochError, Error, Rejected, Result};
 use crate::nic::Touch;
 use crate::place::On;
 use crate::region::Region;
@@ -140,10 +142,10 @@ impl<'s, T: Arithmetic, D: Device> AllReduce<'s, T, D> {
     ///
     /// # Errors
     ///
-    /// [`Error::Invalid`] for vectors of more than 1 MiB, for more than 1024 ranks or more than the stream may
+    /// [`WindowError::AllReduce`] for vectors of more than 1 MiB, for more than 1024 ranks or more than the stream may
     /// carry out the lanes of at a time (a GPU: three for each rank, 16 a block), and where the slots of all ranks would
     /// have more than 1 GiB: the other ranks hear of it, if theirs would do.
-    /// [`Error::WindowMismatch`], on all ranks alike, if their lengths, types or names differ; and as [`Window::open`].
+    /// [`WindowError::Disagreement`](crate::error::WindowError::Disagreement), on all ranks alike, if their lengths, types or names differ; and as [`Window::open`].
     pub fn open(stream: &Stream<'s, D>, name: &str, len: usize) -> Result<Self> {
         Self::open_by(stream, name, len, None)
     }
@@ -170,11 +172,11 @@ impl<'s, T: Arithmetic, D: Device> AllReduce<'s, T, D> {
         limit: Option<Duration>,
     ) -> Result<Self> {
         let ranks = stream.world().size();
-        let fits = check_size(name, len, size_of::<T>(), ranks)
-            .and_then(|()| check_lanes(name, ranks, stream.raw().most_lanes()));
+        let fits = check_size(len, size_of::<T>(), ranks)
+            .and_then(|()| check_lanes(ranks, stream.raw().most_lanes()));
         let window = match fits {
             Ok(()) => Window::of_all_reduce(name, len, limit),
-            Err(why) => Window::refused(name, &why),
+            Err(limit) => Window::refused(name, limit),
         };
         let halves = window.open(stream)?;
         Ok(AllReduce {
@@ -235,7 +237,7 @@ impl<'s, T: Arithmetic, D: Device> AllReduce<'s, T, D> {
     ///
     /// # Errors
     ///
-    /// [`Error::CountMismatch`] if `x` has another length; [`Error::Invalid`] for a bitwise operation on floats;
+    /// [`EpochError::CountMismatch`](crate::error::EpochError::CountMismatch) if `x` has another length; [`Error::Epoch`] for a bitwise operation on floats;
     /// [`Error::Revoked`], or what made the stream fail; [`Error::Device`], where the ranks are too many
     /// for this stream, too (another than it was opened on, or other processes use the GPU by now); [`Error::Nic`]. Nothing has
     /// been enqueued then, unless the all-reduce is revoked by it: the device has refused the second of two batches, against
@@ -250,7 +252,7 @@ impl<'s, T: Arithmetic, D: Device> AllReduce<'s, T, D> {
         if x.len() != self.len {
             let (src, dst) = (x.len(), self.len);
             let window = self.name().into();
-            return Err(Error::CountMismatch { window, src, dst });
+            return Err(Error::Epoch(EpochError::CountMismatch { window, src, dst }));
         }
         // Of no elements there is nothing to reduce.
         let batch = (self.len != 0).then(|| self.combination(x, op));
@@ -350,36 +352,33 @@ impl<'s, T: Arithmetic, D: Device> AllReduce<'s, T, D> {
 }
 
 /// Why what should not be reduced so is not.
-fn check_size(name: &str, len: usize, size: usize, ranks: usize) -> Result<(), String> {
-    let refuse = |why: String| Err(format!("all-reduce `{name}`: {why}"));
+fn check_size(len: usize, size: usize, ranks: usize) -> Result<(), AllReduceLimit> {
     if len.checked_mul(size).is_none_or(|bytes| bytes > LONGEST) {
-        return refuse(format!(
-            "vectors of {len} elements of {size} bytes have more than {LONGEST}: it is made for short ones"
-        ));
+        let most = LONGEST;
+        return Err(AllReduceLimit::Vector { len, size, most });
     }
     if ranks > RANKS {
-        return refuse(format!(
-            "{ranks} ranks would each put to all: it is made for {RANKS} at most"
-        ));
+        return Err(AllReduceLimit::Ranks { ranks, most: RANKS });
     }
     let slots = (2 * len * size).checked_mul(ranks);
     if slots.is_none_or(|bytes| bytes > MOST) {
-        return refuse(format!(
-            "vectors of {len} elements of {size} bytes, twice from each of {ranks} ranks, have more than {MOST} bytes"
-        ));
+        return Err(AllReduceLimit::Memory {
+            len,
+            size,
+            ranks,
+            most: MOST,
+        });
     }
     Ok(())
 }
 
 /// Why a stream that carries out so many lanes at a time cannot reduce over so many ranks, if it cannot.
-fn check_lanes(name: &str, ranks: usize, most: usize) -> Result<(), String> {
+fn check_lanes(ranks: usize, most: usize) -> Result<(), AllReduceLimit> {
     let lanes = LANES.saturating_mul(ranks);
-    if lanes > most {
-        return Err(format!(
-            "all-reduce `{name}`: over {ranks} ranks it takes {lanes} lanes of one batch, and this stream carries out {most} at a time"
-        ));
+    match lanes > most {
+        true => Err(AllReduceLimit::Lanes { ranks, lanes, most }),
+        false => Ok(()),
     }
-    Ok(())
 }
 
 // SAFETY: the leaves are those of the halves, which are visited; these are the only mention of the brand.

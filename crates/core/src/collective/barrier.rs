@@ -50,7 +50,7 @@ impl<'s, D: Device> Barrier<'s, D> {
     /// # Errors
     ///
     /// [`Error::Revoked`], or what made the stream fail; [`Error::Nic`] where another node's rank cannot be told;
-    /// [`Error::LastEpoch`] behind 2^36 - 2^20 of them, on all ranks alike if they replay recordings alike. Nothing has been enqueued then.
+    /// [`EpochError::LastEpoch`](crate::error::EpochError::LastEpoch) behind 2^36 - 2^20 of them, on all ranks alike if they replay recordings alike. Nothing has been enqueued then.
     pub fn enqueue(&mut self, stream: &Stream<'s, D>) -> Result<()> {
         self.inbox.ready(stream)?;
         self.rounds.submit(stream)

@@ -20,7 +20,7 @@ pub struct Foreign<F>(F);
 
 /// Makes a kernel of what enqueues by other means on a device's stream: it gets the stream, and the parameters that a
 /// function of a module would get (see [`Parameter`](super::Parameter)). It is called once, by the launch that it is
-/// given to, if there is room for its parameters: the launch is refused ([`Error::Invalid`](crate::Error::Invalid)) where they are more than
+/// given to, if there is room for its parameters: the launch is refused ([`KernelError::TooManyArguments`](crate::error::KernelError::TooManyArguments)) where they are more than
 /// [`Parameters::MAX`], or of more than [`Parameters::MAX_BYTES`] in all.
 ///
 /// # Safety
@@ -97,7 +97,7 @@ mod tests {
             s.launch(kernel(), (&region, half)).unwrap();
             assert_eq!(called.get(), 3);
             let refused = s.launch(kernel(), (&region, half, half)).unwrap_err();
-            assert!(matches!(refused, Error::Invalid(_)), "{refused}");
+            assert!(matches!(refused, Error::Kernel(_)), "{refused}");
             assert!(refused.to_string().contains("32764 bytes"), "{refused}");
             // Nothing was enqueued, and what it was to be launched with is as it was.
             assert_eq!(called.get(), 3);

@@ -18,7 +18,7 @@ use tidegate_hal::device::{DeviceError, Grid, LaunchDevice, Parameters};
 
 use super::{Argument, Exclusive, Kernel, Lowered, Shared};
 use crate::element::Element;
-use crate::error::{Error, Result};
+use crate::error::{KernelError, Result};
 use crate::part::{Cells, CellsMut, LoweredPart};
 use crate::place::Of;
 use crate::stream::Stream;
@@ -77,7 +77,7 @@ impl<D: LaunchDevice> Module<D> {
     ///
     /// # Errors
     ///
-    /// [`Error::Device`](crate::Error::Device) if there is none, or it takes other parameters; [`Error::Invalid`] for a
+    /// [`Error::Device`](crate::Error::Device) if there is none, or it takes other parameters; [`KernelError::Signature`] for a
     /// signature of more than [`Parameters::MAX`] parameters (a slice is two), or of more than
     /// [`Parameters::MAX_BYTES`] in all, each rounded up to 16.
     ///
@@ -91,12 +91,8 @@ impl<D: LaunchDevice> Module<D> {
     pub unsafe fn function<S: Signature>(&self, name: &str) -> Result<Function<D, S>> {
         let sizes = S::sizes();
         if !Parameters::hold(&sizes) {
-            return Err(Error::Invalid(format!(
-                "function `{name}`: {} parameters of {sizes:?} bytes: there is room for {} of {} bytes in all, each rounded up to 16",
-                sizes.len(),
-                Parameters::MAX,
-                Parameters::MAX_BYTES
-            )));
+            let function = name.to_owned();
+            return Err(KernelError::Signature { function, sizes }.into());
         }
         Ok(Function {
             raw: D::function(&self.raw, name, &sizes)?,

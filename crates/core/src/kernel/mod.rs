@@ -34,9 +34,9 @@ pub use crate::argument::{Argument, Exclusive, Lowered, Shared};
 pub use foreign::{Foreign, foreign};
 pub use function::{Function, Launch, Module, Parameter, Plain, Signature};
 
-use tidegate_hal::device::{Device, Parameters};
+use tidegate_hal::device::Device;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, KernelError, Result};
 use crate::stream::Stream;
 
 /// A kernel that can be enqueued with arguments `A`.
@@ -61,9 +61,5 @@ pub trait Kernel<'s, D: Device, A> {
 /// What has no room among the parameters of a kernel is not launched.
 #[cold]
 fn too_many() -> Error {
-    Error::Invalid(format!(
-        "the arguments are too much for a kernel: there is room for {} parameters (a slice is two) of {} bytes in all",
-        Parameters::MAX,
-        Parameters::MAX_BYTES
-    ))
+    KernelError::TooManyArguments.into()
 }

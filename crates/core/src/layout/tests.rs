@@ -11,7 +11,7 @@ use tidegate_host::Host;
 fn layouts_of_very_many_pieces_are_refused() {
     for loops in [&[(1 << 31, 2)][..], &[(1 << 13, 2), (1 << 14, 1 << 15)]] {
         let refused = Layout::<Host>::strided(0, loops).unwrap_err();
-        assert!(matches!(refused, Error::Invalid(_)), "{refused}");
+        assert!(matches!(refused, Error::Region(_)), "{refused}");
         assert!(refused.to_string().contains("pieces"), "{refused}");
     }
     // A row is one piece, however long, and behind loops that go nowhere, too.
@@ -119,7 +119,7 @@ fn a_box_has_as_few_loops_as_can_be() {
 fn what_is_no_box_is_refused() {
     let said = |dims: &[usize], ranges: &[std::ops::Range<usize>]| {
         let refused = Layout::<Host>::subarray(dims, ranges).unwrap_err();
-        assert!(matches!(refused, Error::Invalid(_)), "{refused}");
+        assert!(matches!(refused, Error::Region(_)), "{refused}");
         refused.to_string()
     };
     assert!(said(&[], &[]).ends_with("an array has a dimension"));
@@ -182,7 +182,7 @@ fn what_is_one_piece_is_looked_at_once() {
 fn beyond_its_limits_a_layout_says_them() {
     let said = |first, loops: &[(u32, i32)]| {
         let refused = Layout::<Host>::strided(first, loops).unwrap_err();
-        assert!(matches!(refused, Error::Invalid(_)), "{refused}");
+        assert!(matches!(refused, Error::Region(_)), "{refused}");
         refused.to_string()
     };
     for (first, loops) in [

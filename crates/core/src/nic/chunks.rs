@@ -1,6 +1,6 @@
 //! In how large chunks staged puts go to the NIC.
 
-use crate::error::{Error, Result};
+use crate::error::{Result, SettingError};
 
 /// How staged puts are cut: while the NIC sends one chunk, the stream fills the next.
 ///
@@ -51,13 +51,13 @@ impl Chunks {
     ///
     /// # Errors
     ///
-    /// [`Error::Invalid`] for anything else.
+    /// [`SettingError::Chunks`] for anything else.
     pub fn parse(text: &str) -> Result<Self> {
         let number = |text: &str| match text.trim().parse() {
-            Ok(0) | Err(_) => Err(Error::Invalid(format!(
-                "`{text}` is no length of chunks: {} is never, BYTES, or BYTES:FROM",
-                Self::VARIABLE
-            ))),
+            Ok(0) | Err(_) => Err(SettingError::Chunks {
+                variable: Self::VARIABLE,
+                text: text.to_owned(),
+            }),
             Ok(bytes) => Ok(bytes),
         };
         match text.split_once(':') {

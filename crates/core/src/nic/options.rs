@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tidegate_hal::nic::{Nic, NicError};
 
 use super::chunks::Chunks;
-use crate::error::{Error, Result};
+use crate::error::{Result, SettingError};
 
 /// Which peers are mapped, and which are reached by the NIC. Each rank may choose for itself; but where memory is
 /// [staged](WorldOptions::staged), two ranks reach each other by their NICs if either wants that.
@@ -30,13 +30,11 @@ impl Route {
     ///
     /// # Errors
     ///
-    /// [`Error::Invalid`] for anything else.
+    /// [`SettingError::Route`] for anything else.
     pub fn parse(text: &str) -> Result<Self> {
-        let invalid = || {
-            let variable = Self::VARIABLE;
-            Error::Invalid(format!(
-                "`{text}` is no route: {variable} is auto, mapped, nic, or nic:RANK,RANK,…"
-            ))
+        let invalid = || SettingError::Route {
+            variable: Self::VARIABLE,
+            text: text.to_owned(),
         };
         match text {
             "auto" => Ok(Route::Auto),
@@ -153,7 +151,7 @@ impl WorldOptions {
 
     /// Says how to open a NIC if the job needs one: if its ranks are on several nodes, or if the route of this rank asks
     /// for it. It makes no difference where [`WorldOptions::nic`] has brought a NIC. If it fails, joining the job fails on
-    /// all ranks with [`Error::NoNic`].
+    /// all ranks with [`MeetError::NoNic`](crate::error::MeetError::NoNic).
     ///
     /// `World::init` of the crate `tidegate` opens the libfabric endpoint that the environment describes.
     #[must_use]

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::World;
+use crate::error::{Error, StreamError};
 use tidegate_host::Host;
 
 fn set(ranges: &[Range<usize>]) -> IndexSet {
@@ -143,6 +144,9 @@ fn touching_what_is_not_in_the_part_panics() {
         s.launch(|part: Cells<'_, u32>| assert_eq!(part.get(2), 0), &part)
             .unwrap();
         let error = s.synchronize().unwrap_err();
-        assert!(matches!(error, Error::KernelPanicked { .. }), "{error}");
+        assert!(
+            matches!(error, Error::Stream(StreamError::KernelPanicked { .. })),
+            "{error}"
+        );
     });
 }

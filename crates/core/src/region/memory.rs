@@ -7,7 +7,9 @@ use tidegate_hal::memory::{Allocation, Block as _};
 
 use super::{Region, bounds};
 use crate::element::Element;
-use crate::error::{Error, Rejected, Result};
+#[cfg(doc)]
+use crate::error::Error;
+use crate::error::{RegionError, Rejected, Result};
 use crate::place::OnHost;
 use crate::world::World;
 
@@ -61,7 +63,7 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfBounds`] if the block has not so many. The block is dropped then.
+    /// [`Error::Region`] if the block has not so many. The block is dropped then.
     ///
     /// # Safety
     ///
@@ -83,7 +85,7 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
     ///
     /// # Errors
     ///
-    /// [`Error::Invalid`] if other parts of it are about, or the region is empty. The region is gone then.
+    /// [`Error::Region`] if other parts of it are about, or the region is empty. The region is gone then.
     pub fn into_block(self) -> Result<D::Block> {
         self.try_into_block().map_err(Rejected::into_error)
     }
@@ -99,15 +101,9 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
             Some(Ok(block)) => Ok(block),
             Some(Err(shared)) => {
                 self.body.block = Some(shared);
-                Err(Rejected::new(
-                    Error::Invalid("other parts of the region are about".into()),
-                    self,
-                ))
+                Err(Rejected::new(RegionError::Shared, self))
             }
-            None => Err(Rejected::new(
-                Error::Invalid("an empty region has no block".into()),
-                self,
-            )),
+            None => Err(Rejected::new(RegionError::Empty, self)),
         }
     }
 

@@ -11,7 +11,7 @@ use super::arm::Arm;
 use super::noted::Noted;
 use super::passed::Passed;
 use crate::epochs::Epochs;
-use crate::error::{Error, Result};
+use crate::error::{CaptureError, Error, Result};
 use crate::ground::fresh_id;
 use crate::myself::RecordedAct;
 use crate::place::{Brand, Guard};
@@ -106,7 +106,7 @@ impl<'s, D: Device> Stream<'s, D> {
     pub(crate) fn not_capturing(&self, what: &'static str) -> Result<()> {
         self.process.check()?;
         if self.raw.0.capturing() {
-            Err(Error::Capturing(what))
+            Err(Error::Capture(CaptureError::Inside { what }))
         } else {
             Ok(())
         }
@@ -149,7 +149,7 @@ impl<'s, D: Device> Stream<'s, D> {
     ///
     /// # Errors
     ///
-    /// What made the stream fail; [`Error::Capturing`] while it is captured; [`Error::Forked`].
+    /// What made the stream fail; [`CaptureError::Inside`](crate::error::CaptureError::Inside) while it is captured; [`Error::Forked`].
     pub fn synchronize(&self) -> Result<()> {
         self.synchronize_in(Call::Synchronize)
     }

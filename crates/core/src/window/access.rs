@@ -14,7 +14,7 @@ use super::{Atomic, ByRange, BySlot, Discipline, Held, Kind, submit_armed};
 use crate::element::{Arithmetic, Element};
 #[cfg(doc)]
 use crate::error::Cause;
-use crate::error::{Error, Rejected, Result};
+use crate::error::{EpochError, Error, Rejected, Result};
 use crate::layout::{Chosen, Layout};
 use crate::myself::Act;
 use crate::nic::Touch;
@@ -78,7 +78,7 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, D, K> {
     ///
     /// # Errors
     ///
-    /// [`Error::ForeignSlot`] for a handle of another window; [`Error::SlotTaken`] for one that occurs twice, or was
+    /// [`EpochError::ForeignSlot`](crate::error::EpochError::ForeignSlot) for a handle of another window; [`EpochError::SlotTaken`](crate::error::EpochError::SlotTaken) for one that occurs twice, or was
     /// taken before in this epoch. Nothing was taken.
     pub fn take<const N: usize>(&mut self, slots: [Out<T>; N]) -> Result<[OutOnce<T>; N]> {
         let body = &mut *self.held;
@@ -109,10 +109,10 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, D, K> {
         let half = &self.held.half;
         match half.world.device().refuses(reduction, T::SCALAR) {
             None => Ok(()),
-            Some(why) => Err(Error::Invalid(format!(
-                "window `{}`: {why}",
-                half.window.name
-            ))),
+            Some(why) => Err(Error::Epoch(EpochError::NotByDevice {
+                window: half.window.name.clone(),
+                reason: why.to_string(),
+            })),
         }
     }
 
@@ -142,11 +142,11 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, D, K> {
         if let Some(layout) = dest.layout {
             layout.as_destination()?;
             if layout.count() != source.count {
-                return Err(Error::CountMismatch {
+                return Err(Error::Epoch(EpochError::CountMismatch {
                     window: body.half.window.name.clone(),
                     src: source.count,
                     dst: layout.count(),
-                });
+                }));
             }
         }
         body.plans.note(&Draft {
@@ -174,17 +174,12 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, D, K> {
         dest: &Dest<'b, T, D>,
     ) -> Result<()> {
         if count.count != 1 {
-            let many = count.count;
-            return Err(Error::Invalid(format!(
-                "a put is counted by one element, and the count has {many}: pass a region of one, or a slice of it"
-            )));
+            let count = count.count;
+            return Err(Error::Epoch(EpochError::NotOneCount { count }));
         }
         let layouts = [source.layout, count.layout, dest.layout];
         if layouts.iter().any(Option::is_some) {
-            return Err(Error::Invalid(
-                "a put whose elements are counted has no layout: what is counted lies side by side"
-                    .into(),
-            ));
+            return Err(Error::Epoch(EpochError::CountedLayout));
         }
         let count_at = count.local;
         self.note(What::PutCounted { count: count_at }, source, dest)?;
@@ -210,9 +205,9 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, D, K> {
     ///
     /// # Errors
     ///
-    /// [`Error::Overlap`], [`Error::NotInGroup`]; [`Error::SelfDeadlock`] if this rank is a target itself, its inbox is at
+    /// [`EpochError::Overlap`](crate::error::EpochError::Overlap), [`EpochError::NotInGroup`](crate::error::EpochError::NotInGroup); [`EpochError::SelfDeadlock`](crate::error::EpochError::SelfDeadlock) if this rank is a target itself, its inbox is at
     /// home on this stream, too, and its post has not been enqueued (or with two buffers, that of the epoch before);
-    /// [`Error::Revoked`], [`Error::LastEpoch`], [`Error::Device`], or what made the stream fail. The epoch is gone then,
+    /// [`Error::Revoked`], [`EpochError::LastEpoch`](crate::error::EpochError::LastEpoch), [`Error::Device`], or what made the stream fail. The epoch is gone then,
     /// and the window is revoked for all ranks, so that no target waits for it ([`Cause::NotEnqueued`]).
     pub fn complete(self, stream: &Stream<'s, D>) -> Result<Outbox<'s, T, D, K>> {
         self.try_complete(stream)
@@ -271,21 +266,21 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, D, K> {
 #[cold]
 fn foreign_slot<D: Device>(body: &OutboxBody<D>, slot: u32) -> Error {
     let window = body.half.window.name.clone();
-    Error::ForeignSlot { window, slot }
+    Error::Epoch(EpochError::ForeignSlot { window, slot })
 }
 
 #[cold]
 fn slot_taken<D: Device>(body: &OutboxBody<D>, slot: u32) -> Error {
     let window = body.half.window.name.clone();
     let rank = body.half.peers[body.edges[slot as usize].lane].rank;
-    Error::SlotTaken { window, rank, slot }
+    Error::Epoch(EpochError::SlotTaken { window, rank, slot })
 }
 
 #[cold]
 fn slot_expired<D: Device>(body: &OutboxBody<D>, slot: u32) -> Error {
     let window = body.half.window.name.clone();
     let rank = body.half.peers[body.edges[slot as usize].lane].rank;
-    Error::SlotExpired { window, rank, slot }
+    Error::Epoch(EpochError::SlotExpired { window, rank, slot })
 }
 
 /// Whether an operation fits the layout that its edge is.
@@ -297,42 +292,32 @@ fn fits_layout<T, D: Device>(
     source: &Source<'_, '_, T, D>,
     dest: &Dest<'_, T, D>,
 ) -> Result<()> {
-    let window = || body.half.window.name.clone();
-    let refused = |why: &str| {
-        let (window, slot) = (window(), dest.edge);
-        Error::Invalid(format!(
-            "window `{window}`: outbound slot {slot} is a layout, {why}"
-        ))
-    };
+    let (window, slot) = (|| body.half.window.name.clone(), dest.edge);
     if dest.layout.is_some() {
-        return Err(refused(
-            "and there is no layout of its elements: declare that one",
-        ));
+        let window = window();
+        return Err(Error::Epoch(EpochError::LayoutOfLayout { window, slot }));
     }
     if matches!(what, What::PutCounted { .. }) {
-        return Err(refused(
-            "and what is counted goes side by side: declare a range",
-        ));
+        let window = window();
+        return Err(Error::Epoch(EpochError::CountedToLayout { window, slot }));
     }
     let (first, len) = (dest.first, layout.count);
     if first > len || source.count > len - first {
-        return Err(Error::OutOfBounds {
-            window: Some(window()),
-            what: format!(
-                "outbound slot {} (a layout of rank {})",
-                dest.edge, body.half.peers[body.edges[dest.edge as usize].lane].rank
-            ),
+        let rank = body.half.peers[body.edges[slot as usize].lane].rank;
+        return Err(Error::Epoch(EpochError::OutOfBounds {
+            window: window(),
+            what: format!("outbound slot {slot} (a layout of rank {rank})"),
             first,
             end: first.saturating_add(source.count),
             len,
-        });
+        }));
     }
     if source.layout.is_some() && source.count != len {
-        return Err(Error::CountMismatch {
+        return Err(Error::Epoch(EpochError::CountMismatch {
             window: window(),
             src: source.count,
             dst: len,
-        });
+        }));
     }
     Ok(())
 }
@@ -351,13 +336,13 @@ fn too_long<T, D: Device>(
         Kind::Range => format!("outbound slot {slot} (a range of rank {rank})"),
         Kind::Atomic => format!("the memory of rank {rank}"),
     };
-    Error::OutOfBounds {
-        window: Some(body.half.window.name.clone()),
+    Error::Epoch(EpochError::OutOfBounds {
+        window: body.half.window.name.clone(),
         what,
         first: dest.first,
         end: dest.first.saturating_add(extent),
         len: edge.len,
-    }
+    })
 }
 
 macro_rules! put {
@@ -369,8 +354,8 @@ macro_rules! put {
             ///
             /// # Errors
             ///
-            /// [`Error::ForeignSlot`] for a handle of another window, [`Error::SlotExpired`] for one that was taken in
-            /// another epoch, [`Error::OutOfBounds`], [`Error::CountMismatch`], [`Error::Invalid`]; nothing was noted.
+            /// [`EpochError::ForeignSlot`](crate::error::EpochError::ForeignSlot) for a handle of another window, [`EpochError::SlotExpired`](crate::error::EpochError::SlotExpired) for one that was taken in
+            /// another epoch, [`Error::Epoch`], [`EpochError::CountMismatch`](crate::error::EpochError::CountMismatch), [`Error::Epoch`]; nothing was noted.
             #[inline]
             pub fn put(
                 &mut self,
@@ -392,7 +377,7 @@ macro_rules! put {
             ///
             /// # Errors
             ///
-            /// As [`Access::put`](Self::put), as if all of the source were put; [`Error::Invalid`] also if `count` is not
+            /// As [`Access::put`](Self::put), as if all of the source were put; [`Error::Epoch`] also if `count` is not
             /// one element, and where `source`, `count` or `dest` has a layout; nothing was noted.
             #[inline]
             pub fn put_counted(
@@ -429,7 +414,7 @@ impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, D, ByRange> {
     ///
     /// # Errors
     ///
-    /// As [`Access::put`](Self::put); [`Error::Invalid`] for a bitwise operation on floats, and for what the transport
+    /// As [`Access::put`](Self::put); [`Error::Epoch`] for a bitwise operation on floats, and for what the transport
     /// cannot do.
     pub fn accumulate(
         &mut self,
@@ -459,7 +444,7 @@ impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, D, Atomic> {
     ///
     /// # Errors
     ///
-    /// [`Error::ForeignSlot`], [`Error::OutOfBounds`], [`Error::Invalid`] for a bitwise operation on floats, for a
+    /// [`EpochError::ForeignSlot`](crate::error::EpochError::ForeignSlot), [`Error::Epoch`] for a bitwise operation on floats, for a
     /// destination with a layout, and for what the transport cannot do; nothing was noted.
     pub fn accumulate(
         &mut self,
@@ -486,7 +471,7 @@ impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, D, Atomic> {
     ///
     /// # Errors
     ///
-    /// As [`Access::accumulate`](Self::accumulate); [`Error::CountMismatch`]; [`Error::Invalid`] for a result with a
+    /// As [`Access::accumulate`](Self::accumulate); [`EpochError::CountMismatch`](crate::error::EpochError::CountMismatch); [`Error::Epoch`] for a result with a
     /// layout.
     pub fn fetch_and_op(
         &mut self,
@@ -516,7 +501,7 @@ impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, D, Atomic> {
     ///
     /// # Errors
     ///
-    /// As [`Access::accumulate`](Self::accumulate); [`Error::Invalid`] for a result with a layout.
+    /// As [`Access::accumulate`](Self::accumulate); [`Error::Epoch`] for a result with a layout.
     pub fn get(
         &mut self,
         result: impl IntoSourceMut<'b, 's, T, D>,
@@ -571,18 +556,16 @@ impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, D, Atomic> {
 
 pub(crate) fn check_op<T: Arithmetic>(op: Op) -> Result<()> {
     if T::FLOAT && op.is_bitwise() {
-        return Err(Error::Invalid(format!("{op:?} is not defined for floats")));
+        return Err(Error::Epoch(EpochError::NotForFloats { op }));
     }
     Ok(())
 }
 
 /// Devices find what is beside an operand by its first element alone.
-fn side_by_side<D: Device>(layout: Option<&Layout<D>>, what: &str) -> Result<()> {
+fn side_by_side<D: Device>(layout: Option<&Layout<D>>, what: &'static str) -> Result<()> {
     match layout {
         None => Ok(()),
-        Some(_) => Err(Error::Invalid(format!(
-            "the {what} of an atomic operation has a layout, and its elements must lie side by side: pass it whole, or a slice of it"
-        ))),
+        Some(_) => Err(Error::Epoch(EpochError::NotSideBySide { what })),
     }
 }
 
@@ -598,7 +581,7 @@ fn same_count<D: Device>(half: &super::Half<D>, src: usize, dst: usize) -> Resul
         Ok(())
     } else {
         let window = half.window.name.clone();
-        Err(Error::CountMismatch { window, src, dst })
+        Err(Error::Epoch(EpochError::CountMismatch { window, src, dst }))
     }
 }
 

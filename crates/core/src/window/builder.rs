@@ -22,7 +22,9 @@ use super::view::{SlotEntry, Table};
 use super::{Discipline, Half, Inbox, Kind, Outbox, Peer, Way};
 use crate::element::Element;
 use crate::epochs::Epochs;
-use crate::error::{Error, Result};
+#[cfg(doc)]
+use crate::error::Error;
+use crate::error::{EpochError, Result};
 use crate::footprint::Footprint;
 use crate::ground::{fresh_id, visited};
 use crate::layout::Chosen;
@@ -47,15 +49,15 @@ impl<T: Element, K: Discipline> Window<T, K> {
     ///
     /// The window is open on all ranks or on none:
     ///
-    /// - [`Error::WindowMismatch`], on all ranks alike, if the declarations do not fit together, or are of different
+    /// - [`WindowError::Disagreement`](crate::error::WindowError::Disagreement), on all ranks alike, if the declarations do not fit together, or are of different
     ///   windows.
-    /// - [`Error::NameTaken`], on all ranks alike, if one of them holds a window of this name.
-    /// - [`Error::NotCreated`], on all ranks alike, if one of them is short of memory, descriptors, or queues of its NIC: it
+    /// - [`WindowError::NameTaken`](crate::error::WindowError::NameTaken), on all ranks alike, if one of them holds a window of this name.
+    /// - [`WindowError::NotCreated`](crate::error::WindowError::NotCreated), on all ranks alike, if one of them is short of memory, descriptors, or queues of its NIC: it
     ///   names the rank and the limit.
-    /// - [`Error::Nic`] and [`Error::Invalid`] if this rank cannot reach a peer. The others get `WindowMismatch`, which
+    /// - [`Error::Nic`] and [`Error::Open`] if this rank cannot reach a peer. The others get [`WindowError::Disagreement`], which
     ///   names this rank and its error.
     /// - [`Error::Control`] if a rank ends meanwhile.
-    /// - [`Error::Capturing`], and [`Error::Control`] where the declaration is too long (on this rank alone: the others
+    /// - [`CaptureError::Inside`](crate::error::CaptureError::Inside), and [`Error::Control`] where the declaration is too long (on this rank alone: the others
     ///   wait for its next one).
     #[expect(clippy::type_complexity, reason = "the two halves, plainly")]
     pub fn open<'s, D: Device>(
@@ -127,11 +129,11 @@ impl<T: Element, K: Discipline> Window<T, K> {
             .values()
             .all(|layout| layout.fits(world.device()))
         {
-            let why = "a layout's table is in memory of another device than the window";
-            self.refused.get_or_insert_with(|| why.into());
+            let refusal = || EpochError::OtherDevice.into();
+            self.refused.get_or_insert_with(refusal);
         }
         let said = match self.refused.take() {
-            Some(why) => Err(Error::Invalid(why.to_string())),
+            Some(error) => Err(error),
             None => Ok((self.description.in_short(), Vec::new())),
         };
         let label = self.purpose().label();
@@ -142,7 +144,7 @@ impl<T: Element, K: Discipline> Window<T, K> {
         let all = all.map(|(rank, (each, _))| each.in_full(rank, size));
         let all: Vec<Description> = all.collect();
         let edges = Edges::new(&all);
-        check(&edges).map_err(|detail| which.mismatch(detail))?;
+        check(&edges).map_err(|found| which.disagreement(found))?;
 
         // Now every rank knows how large every rank's block is; each allocates its own.
         let shapes: Vec<_> = (0..all.len()).map(|rank| Shape::of(&edges, rank)).collect();

@@ -6,24 +6,25 @@ use super::Kind;
 use super::describe::{Description, Purpose, SLOT_ALIGN, room};
 use super::edges::Edges;
 use crate::epochs::MOST;
+use crate::error::{Declared, Disagreement, Property};
 use crate::footprint::{Footprint, Overlap, find_overlap};
 
-/// What is said to who has perhaps forgotten the launcher.
-const ALONE: &str =
-    " (this process was started alone: `tidegate run -n N PROGRAM` starts a job of N ranks)";
-
 /// Checks that the descriptions fit together.
-pub(super) fn check(edges: &Edges<'_>) -> Result<(), String> {
+pub(super) fn check(edges: &Edges<'_>) -> Result<(), Disagreement> {
     let all = edges.all;
     let first = &all[0];
     for (rank, each) in all.iter().enumerate() {
-        let differs = |what: &str, mine: &dyn std::fmt::Debug, theirs: &dyn std::fmt::Debug| {
-            Err(format!(
-                "ranks 0 and {rank} disagree about {what}: {mine:?} and {theirs:?}"
-            ))
+        let differs = |what, mine: &dyn std::fmt::Debug, theirs: &dyn std::fmt::Debug| {
+            let (first, other) = (format!("{mine:?}"), format!("{theirs:?}"));
+            Err(Disagreement::Differs {
+                what,
+                first,
+                rank,
+                other,
+            })
         };
         if each.kind != first.kind {
-            return differs("its discipline", &first.kind, &each.kind);
+            return differs(Property::Discipline, &first.kind, &each.kind);
         }
         if (each.layout, each.size) != (first.layout, first.size) {
             return Err(elements_differ(first, rank, each));
@@ -32,24 +33,20 @@ pub(super) fn check(edges: &Edges<'_>) -> Result<(), String> {
             return Err(purposes_differ(first.purpose, rank, each.purpose));
         }
         if each.buffers != first.buffers {
-            return differs("buffers", &first.buffers, &each.buffers);
+            return differs(Property::Buffers, &first.buffers, &each.buffers);
         }
         if each.before != first.before {
-            return differs("epochs before the first", &first.before, &each.before);
+            return differs(Property::Epochs, &first.before, &each.before);
         }
         if each.before > MOST {
-            return Err(format!(
-                "it would have had {} epochs, and no window has more than {MOST}",
-                each.before
-            ));
+            let (before, most) = (each.before, MOST);
+            return Err(Disagreement::Epochs { before, most });
         }
         if each.staged != first.staged {
-            return differs("staging", &first.staged, &each.staged);
+            return differs(Property::Staging, &first.staged, &each.staged);
         }
-        if let Some(other) = each.far.iter().find(|_| each.kind != Kind::Slot) {
-            return Err(format!(
-                "ranks {rank} and {other} reach each other by NICs through staged memory, which only windows by slot have"
-            ));
+        if let Some(&other) = each.far.iter().find(|_| each.kind != Kind::Slot) {
+            return Err(Disagreement::Staged { rank, other });
         }
         // Where the slots follow from the purpose they fit, and the memory of all ranks can be addressed if that of one can.
         if each.purpose == Purpose::Program || rank == 0 {
@@ -64,54 +61,55 @@ pub(super) fn check(edges: &Edges<'_>) -> Result<(), String> {
 }
 
 /// One name may stand for two types: of two versions of a program, say.
-fn elements_differ(first: &Description, rank: usize, each: &Description) -> String {
-    let (mine, theirs) = (&first.element, &each.element);
-    let but = match (mine == theirs, first.size == each.size) {
+fn elements_differ(first: &Description, rank: usize, each: &Description) -> Disagreement {
+    let said = |each: &Description| format!("`{}` ({} bytes)", each.element, each.size);
+    let but = match (first.element == each.element, first.size == each.size) {
         (true, true) => ", of different layouts",
         _ => "",
     };
-    let (size, their_size) = (first.size, each.size);
-    format!(
-        "ranks 0 and {rank} disagree about the element type: \
-         `{mine}` ({size} bytes) and `{theirs}` ({their_size} bytes){but}"
-    )
+    Disagreement::Differs {
+        what: Property::Elements,
+        first: said(first),
+        rank,
+        other: said(each) + but,
+    }
 }
 
 /// Slots do not say so: what is put may be shorter than a slot.
-fn purposes_differ(first: Purpose, rank: usize, each: Purpose) -> String {
+fn purposes_differ(first: Purpose, rank: usize, each: Purpose) -> Disagreement {
     let what = |purpose: Purpose| match purpose {
         Purpose::Program => "a window".to_owned(),
         Purpose::AllReduce { len: 1 } => "an all-reduce of 1 element".to_owned(),
         Purpose::AllReduce { len } => format!("an all-reduce of {len} elements"),
         Purpose::Barrier => "a barrier".to_owned(),
     };
-    let (mine, theirs) = (what(first), what(each));
-    format!("ranks 0 and {rank} disagree about what it is: {mine} and {theirs}")
+    Disagreement::Differs {
+        what: Property::Purpose,
+        first: what(first),
+        rank,
+        other: what(each),
+    }
 }
 
-fn check_rank(edges: &Edges<'_>, rank: usize, each: &Description) -> Result<(), String> {
+fn check_rank(edges: &Edges<'_>, rank: usize, each: &Description) -> Result<(), Disagreement> {
     let all = edges.all;
     let size = all.len();
-    let no_such = |other: usize| {
-        let ranks = if size == 1 { "rank" } else { "ranks" };
-        let hint = if each.started_alone { ALONE } else { "" };
-        format!("rank {rank} names rank {other}, but the job has {size} {ranks}{hint}")
+    let no_such = |named: usize| Disagreement::NoSuchRank {
+        rank,
+        named,
+        size,
+        alone: each.started_alone,
     };
     for (index, slot) in each.inbound.iter().enumerate() {
         if slot.origin >= size {
             return Err(no_such(slot.origin));
         }
-        if edges.slot(rank, slot.origin, slot.key) != Some(index) {
-            return Err(format!(
-                "rank {rank} has two slots for rank {} with key {}",
-                slot.origin, slot.key
-            ));
+        let (origin, key) = (slot.origin, slot.key);
+        if edges.slot(rank, origin, key) != Some(index) {
+            return Err(Disagreement::TwoSlots { rank, origin, key });
         }
-        if edges.way(slot.origin, rank, slot.key).is_none() {
-            let (origin, key) = (slot.origin, slot.key);
-            return Err(format!(
-                "rank {rank} has a slot for rank {origin} with key {key}, which rank {origin} does not name"
-            ));
+        if edges.way(origin, rank, key).is_none() {
+            return Err(Disagreement::NotNamed { rank, origin, key });
         }
     }
     for (index, out) in each.outbound.iter().enumerate() {
@@ -122,20 +120,22 @@ fn check_rank(edges: &Edges<'_>, rank: usize, each: &Description) -> Result<(), 
         let there = out.target;
         if each.kind == Kind::Slot {
             if edges.way(rank, there, key) != Some(index) {
-                return Err(format!(
-                    "rank {rank} names rank {there} with key {key} twice"
-                ));
+                let target = there;
+                return Err(Disagreement::NamedTwice { rank, target, key });
             }
             let Some(slot) = edges.slot(there, rank, key) else {
-                return Err(format!(
-                    "rank {rank} names rank {there} with key {key}, which has no such slot for it"
-                ));
+                let target = there;
+                return Err(Disagreement::NoSlot { rank, target, key });
             };
             let len = target.inbound[slot].len;
             if let Some(expected) = out.expected.filter(|expected| *expected != len) {
-                return Err(format!(
-                    "rank {rank} expects the slot of rank {there} with key {key} to have {expected} elements, and it has {len}"
-                ));
+                return Err(Disagreement::Length {
+                    rank,
+                    target: there,
+                    key,
+                    expected,
+                    len,
+                });
             }
         } else {
             let extent = out.elements.extent();
@@ -143,15 +143,12 @@ fn check_rank(edges: &Edges<'_>, rank: usize, each: &Description) -> Result<(), 
                 .as_ref()
                 .is_none_or(|extent| extent.end > target.memory)
             {
-                let len = target.memory;
-                let what = match (&out.elements, extent) {
-                    (Footprint::Range(range), _) => format!("{range:?}"),
-                    (_, Some(extent)) => format!("a layout of elements {extent:?}"),
-                    (_, None) => "what is no layout".into(),
-                };
-                return Err(format!(
-                    "rank {rank} declares {what} of rank {there}, which has {len} elements"
-                ));
+                return Err(Disagreement::Range {
+                    rank,
+                    target: there,
+                    declared: declared(&out.elements),
+                    len: target.memory,
+                });
             }
         }
     }
@@ -175,33 +172,43 @@ fn check_rank(edges: &Edges<'_>, rank: usize, each: &Description) -> Result<(), 
             .checked_mul(each.buffers as usize)
     });
     if bytes.is_none_or(|bytes| bytes > isize::MAX as usize) {
-        return Err(format!(
-            "the memory of rank {rank} exceeds what can be addressed"
-        ));
+        return Err(Disagreement::Memory { rank });
     }
     Ok(())
 }
 
+/// What a rank has declared, for an error.
+fn declared(elements: &Footprint) -> Declared {
+    match (elements, elements.extent()) {
+        (Footprint::Range(range), _) => Declared::Range(range.clone()),
+        (_, Some(extent)) => Declared::Layout(extent),
+        (_, None) => Declared::Nothing,
+    }
+}
+
 /// No two ranges or layouts that are declared of one target overlap.
-fn check_disjoint(all: &[Description]) -> Result<(), String> {
+fn check_disjoint(all: &[Description]) -> Result<(), Disagreement> {
     let mut of_targets: Vec<Vec<(usize, &Footprint)>> = vec![Vec::new(); all.len()];
     for (origin, each) in all.iter().enumerate() {
         for out in &each.outbound {
             of_targets[out.target].push((origin, &out.elements));
         }
     }
-    for (target, declared) in of_targets.iter().enumerate() {
-        let elements: Vec<_> = declared.iter().map(|(_, elements)| *elements).collect();
+    for (target, ways) in of_targets.iter().enumerate() {
+        let elements: Vec<_> = ways.iter().map(|(_, elements)| *elements).collect();
         let Some(Overlap { of, at }) = find_overlap(&elements) else {
             continue;
         };
-        let [one, other] = of.map(|number| match declared[number] {
-            (origin, Footprint::Range(range)) => format!("{range:?} of rank {origin}"),
-            (origin, _) => format!("a layout of rank {origin}"),
+        let [one, other] = of.map(|number| {
+            let (origin, elements) = ways[number];
+            (declared(elements), origin)
         });
-        return Err(format!(
-            "of rank {target}'s memory, {one} and {other} overlap in elements {at:?}"
-        ));
+        return Err(Disagreement::Overlap {
+            target,
+            one,
+            other,
+            at,
+        });
     }
     Ok(())
 }
@@ -213,7 +220,7 @@ mod tests {
     use std::ops::Range;
 
     fn check(all: &[Description]) -> Result<(), String> {
-        super::check(&Edges::new(all))
+        super::check(&Edges::new(all)).map_err(|found| found.to_string())
     }
 
     fn plain(inbound: &[(usize, u64, usize)], outbound: &[(usize, u64)]) -> Description {

@@ -13,7 +13,7 @@ use super::describe::{Description, Inbound, Outbound, Purpose};
 use super::handle::{In, Out};
 use super::{Atomic, ByRange, BySlot, Discipline};
 use crate::element::{Arithmetic, Element};
-use crate::error::Error;
+use crate::error::{AllReduceLimit, Error, WindowError};
 use crate::footprint::Footprint;
 use crate::ground::fresh_id;
 use crate::layout::{Chosen, Layout};
@@ -76,7 +76,7 @@ pub struct Window<T, K> {
     pub(super) limit: Option<Duration>,
     pub(super) throttle: Throttle,
     /// Why this rank does not want it after all: said where the ranks meet, so that none of them waits for it.
-    pub(super) refused: Option<Arc<str>>,
+    pub(super) refused: Option<Error>,
     /// Of the ways that are layouts, by their numbers: which elements, in which order.
     pub(super) layouts: BTreeMap<u32, Chosen>,
     marker: PhantomData<fn(T, K)>,
@@ -160,7 +160,7 @@ impl<T: Element, K: Discipline> Window<T, K> {
     }
 
     /// As if the window had had so many epochs already: for tests of what is far away. All ranks say the same, and no
-    /// more than a window can have: otherwise it is not opened ([`Error::WindowMismatch`]).
+    /// more than a window can have: otherwise it is not opened ([`WindowError::Disagreement`](crate::error::WindowError::Disagreement)).
     #[doc(hidden)]
     #[must_use]
     pub fn after_epochs(mut self, before: u64) -> Self {
@@ -237,7 +237,7 @@ impl<T> Window<T, BySlot> {
     }
 
     /// As [`Window::slot_to`], to a slot that is expected to have `len` elements: if it has not, the window is not opened,
-    /// and all ranks get [`Error::WindowMismatch`]. Puts may be shorter still.
+    /// and all ranks get [`WindowError::Disagreement`](crate::error::WindowError::Disagreement). Puts may be shorter still.
     pub fn slot_to_with_len(&mut self, target: usize, key: u64, len: usize) -> Out<T> {
         self.outbound(Outbound {
             target,
@@ -259,9 +259,10 @@ impl<T: Arithmetic> Window<T, BySlot> {
     }
 
     /// One that this rank does not want after all: the others hear of it when it is opened.
-    pub(crate) fn refused(name: &str, why: &str) -> Self {
+    pub(crate) fn refused(name: &str, limit: AllReduceLimit) -> Self {
         let mut window = Self::declare(name, Buffers::Double, 0);
-        window.refused = Some(why.into());
+        let name = name.into();
+        window.refused = Some(WindowError::AllReduce { name, limit }.into());
         window
     }
 }
@@ -318,9 +319,9 @@ impl<T> Window<T, ByRange> {
     ///
     /// # Errors
     ///
-    /// None here. [`Window::open`] gives [`Error::Invalid`] on this rank, and [`Error::WindowMismatch`] on the others, for a
+    /// None here. [`Window::open`] gives the error on this rank, and [`WindowError::Disagreement`] on the others, for a
     /// layout in which an element occurs twice, for too many runs, and for a table in memory of another device;
-    /// [`Error::WindowMismatch`] on all for a layout that reaches beyond the target's memory, and where declarations overlap.
+    /// [`WindowError::Disagreement`] on all for a layout that reaches beyond the target's memory, and where declarations overlap.
     ///
     /// ```
     /// # use tidegate_core::{Layout, Region, World, stream, window::{RangeWindow, exchange}};
@@ -363,16 +364,13 @@ impl<T> Window<T, ByRange> {
         let runs: usize = ways.map(|way| way.elements.listed()).sum();
         if runs > Footprint::MOST_RUNS {
             let most = Footprint::MOST_RUNS;
-            self.refuse(Error::Invalid(format!(
-                "layouts of {runs} runs in all are too long to tell other ranks, {most} are the most: a box or a nest of strides can be of any size"
-            )));
+            self.refuse(WindowError::TooManyRuns { runs, most }.into());
         }
         out
     }
 
     fn refuse(&mut self, error: Error) {
-        let why = || error.to_string().into();
-        self.refused.get_or_insert_with(why);
+        self.refused.get_or_insert(error);
     }
 }
 

@@ -10,7 +10,7 @@ use tidegate_hal::memory::Ptr;
 use super::group::Group;
 use super::through::Reach;
 use crate::epochs::Epochs;
-use crate::error::{Cause, Error, Result};
+use crate::error::{Cause, EpochError, Error, Result};
 use crate::ground::ReclaimOf;
 use crate::myself::Myself;
 use crate::nic::Line;
@@ -115,10 +115,12 @@ impl<D: Device> Half<D> {
                 self.world.check_rank(*rank)?;
                 self.peers
                     .binary_search_by_key(rank, |peer| peer.rank)
-                    .map_err(|_| Error::NotInGroup {
-                        window: self.window.name.clone(),
-                        rank: *rank,
-                        role,
+                    .map_err(|_| {
+                        Error::Epoch(EpochError::NotInGroup {
+                            window: self.window.name.clone(),
+                            rank: *rank,
+                            role,
+                        })
                     })
             })
             .collect()

@@ -353,7 +353,7 @@ impl<'s, T: Element, K: Discipline, D: Device> Inbox<'s, T, D, K> {
     ///
     /// # Errors
     ///
-    /// [`Error::Revoked`], [`Error::LastEpoch`], [`Error::Device`], or what made the stream fail. The inbox is gone then,
+    /// [`Error::Revoked`], [`EpochError::LastEpoch`](crate::error::EpochError::LastEpoch), [`Error::Device`], or what made the stream fail. The inbox is gone then,
     /// and the window is revoked for all ranks, so that no origin waits for it ([`Cause::NotEnqueued`]).
     pub fn post(self, stream: &Stream<'s, D>) -> Result<Exposed<'s, T, D, K>> {
         self.try_post(stream).map_err(given_up)
@@ -372,7 +372,7 @@ impl<'s, T: Element, K: Discipline, D: Device> Inbox<'s, T, D, K> {
     ///
     /// # Errors
     ///
-    /// [`Error::NotInGroup`], and as [`Inbox::post`].
+    /// [`EpochError::NotInGroup`](crate::error::EpochError::NotInGroup), and as [`Inbox::post`].
     pub fn post_to(self, stream: &Stream<'s, D>, group: &Group) -> Result<Exposed<'s, T, D, K>> {
         self.try_post_to(stream, group).map_err(given_up)
     }
@@ -424,7 +424,7 @@ impl<'s, T: Element, K: Discipline, D: Device> Inbox<'s, T, D, K> {
     ///
     /// # Errors
     ///
-    /// As [`Inbox::post`]; [`Error::SelfDeadlock`] if this rank is an origin itself, and its outbox is at home on this
+    /// As [`Inbox::post`]; [`EpochError::SelfDeadlock`](crate::error::EpochError::SelfDeadlock) if this rank is an origin itself, and its outbox is at home on this
     /// stream, too, without such a complete; and [`Error::Device`] where the batch has more lanes than the stream may
     /// carry out at a time (post and wait apart need half as many).
     pub fn expose(self, stream: &Stream<'s, D>) -> Result<Self> {
@@ -490,7 +490,7 @@ impl<'s, T: Element, D: HostAccess> Inbox<'s, T, D, BySlot> {
     ///
     /// # Errors
     ///
-    /// What made the stream fail; [`Error::Capturing`].
+    /// What made the stream fail; [`CaptureError::Inside`](crate::error::CaptureError::Inside).
     pub fn read<'b>(&'b mut self, stream: &Stream<'s, D>) -> Result<Slots<'b, T>> {
         stream.synchronize_in(Call::Read)?;
         // SAFETY: the stream has passed everything that was enqueued, the last wait included; the inbox is borrowed
@@ -506,7 +506,7 @@ macro_rules! host_memory {
             ///
             /// # Errors
             ///
-            /// What made the stream fail; [`Error::Capturing`].
+            /// What made the stream fail; [`CaptureError::Inside`](crate::error::CaptureError::Inside).
             pub fn host_mut<'b>(&'b mut self, stream: &Stream<'s, D>) -> Result<&'b mut [T]> {
                 stream.synchronize_in(Call::HostMut)?;
                 let table = &self.held.table;
@@ -535,7 +535,7 @@ impl<'s, T: Element, K: Discipline, D: Device> Exposed<'s, T, D, K> {
     ///
     /// # Errors
     ///
-    /// [`Error::SelfDeadlock`] if this rank is an origin itself, its outbox is at home on this stream, too, and its
+    /// [`EpochError::SelfDeadlock`](crate::error::EpochError::SelfDeadlock) if this rank is an origin itself, its outbox is at home on this stream, too, and its
     /// complete has not been enqueued: that could only come behind the wait. [`Error::Revoked`], [`Error::Device`], or
     /// what made the stream fail. The exposure is gone then, and the window is revoked for all ranks
     /// ([`Cause::NotEnqueued`]).
@@ -575,7 +575,7 @@ impl<'s, T: Element, K: Discipline, D: Device> Exposed<'s, T, D, K> {
     ///
     /// # Errors
     ///
-    /// [`Error::Capturing`], and as [`Exposed::wait`].
+    /// [`CaptureError::Inside`](crate::error::CaptureError::Inside), and as [`Exposed::wait`].
     pub fn test(self, stream: &Stream<'s, D>) -> Result<Tested<'s, T, D, K>> {
         self.try_test(stream).map_err(given_up)
     }

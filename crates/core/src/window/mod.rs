@@ -47,7 +47,7 @@
 //! since the peers' counts would never fit again; forgetting one leaves the peers waiting until they run into their limit.
 //!
 //! A rank has at most 2^36 - 2^20 epochs with a peer (38 hours of epochs of 2 us). Every call that would begin another one is refused
-//! with [`Error::LastEpoch`], and has enqueued nothing. Replays count as many epochs as they have.
+//! with [`EpochError::LastEpoch`](crate::error::EpochError::LastEpoch), and has enqueued nothing. Replays count as many epochs as they have.
 //! Ranks that enqueue the same epochs, in the same calls and groups, are refused at the same one. Where the calls differ,
 //! one rank may be refused while another waits for it, until its limit: a group is refused if one member is at its end, and
 //! a replay if its last epoch is one too many. Drop the window on all ranks, and open it anew.

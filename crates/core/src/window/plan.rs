@@ -13,7 +13,7 @@ use super::note::{Draft, Lanes, Note, What, lower_note, parts};
 use super::programs::programs;
 use super::stages::{cut, stages};
 use super::{Half, Way};
-use crate::error::{Error, Result, push};
+use crate::error::{EpochError, Error, Result, push};
 use crate::ground::visited;
 use crate::layout::Layout;
 use crate::stream::Arm;
@@ -172,18 +172,17 @@ fn validate<D: Device>(
     for note in notes {
         let mut layouts = note.local_layout.iter().chain(&note.remote_layout);
         if !layouts.all(|layout| layout.fits(half.world.device())) {
-            let what = "a layout's table is in memory of another device than the window";
-            return Err(Error::Invalid(what.into()));
+            return Err(Error::Epoch(EpochError::OtherDevice));
         }
         let lane = edges[note.edge as usize].lane;
         // Members are in the order of the peers.
         if members.binary_search(&lane).is_err() {
             let (window, rank) = (half.window.name.clone(), half.peers[lane].rank);
-            return Err(Error::NotInGroup {
+            return Err(Error::Epoch(EpochError::NotInGroup {
                 window,
                 rank,
                 role: "a target of this epoch",
-            });
+            }));
         }
     }
     for &lane in members {
@@ -215,13 +214,13 @@ fn validate<D: Device>(
                 && !compatible(what, other)
             {
                 // No two slots or ranges of a target share memory: it is one that was used twice.
-                return Err(Error::Overlap {
+                return Err(Error::Epoch(EpochError::Overlap {
                     window: half.window.name.clone(),
                     rank: half.peers[lane].rank,
                     slot: edge,
                     first,
                     end: end.min(until),
-                });
+                }));
             }
             if reach.is_none_or(|(_, until, _)| end > until) {
                 reach = Some((edge, end, what));

@@ -21,7 +21,7 @@ use super::edge::{Edge, Touched};
 use super::note::{Lanes, Note, What, lower_note, parts};
 use super::stages::{Piece, stages};
 use super::{Half, Way};
-use crate::error::{Error, Result};
+use crate::error::{EpochError, Result};
 use crate::ground::visited;
 use crate::nic::Line;
 use crate::stream::Arm;
@@ -49,10 +49,8 @@ pub(super) fn programs<D: Device>(
         let is_staged = lanes.is_staged(lane);
         let is_put = |what| matches!(what, What::Put | What::PutCounted { .. });
         if is_staged && notes.iter().any(|note| !is_put(note.what)) {
-            return Err(Error::Invalid(format!(
-                "window `{}`: only puts can be staged for the NIC to rank {}",
-                half.window.name, half.peers[lane].rank
-            )));
+            let (window, rank) = (half.window.name.clone(), half.peers[lane].rank);
+            return Err(EpochError::NotStaged { window, rank }.into());
         }
         let transfers = if is_staged {
             let size = half.window.element_size;

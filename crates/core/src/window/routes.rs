@@ -11,7 +11,7 @@ use tidegate_hal::nic::{
 
 use super::Kind;
 use super::shape::Shape;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, WindowError};
 use crate::nic::Line;
 use crate::world::{Agreement, Brought, Which, World};
 
@@ -134,9 +134,8 @@ impl<D: Device> Routes<D> {
                 } else if let Some(handle) = handle {
                     block = Some(world.device().map(handle, bytes)?);
                 } else {
-                    return Err(Error::Invalid(format!(
-                        "window `{name}`: rank {rank} is on another node, and the route to it is to be mapped"
-                    )));
+                    let window = name.into();
+                    return Err(WindowError::NotMapped { window, rank }.into());
                 }
             }
             blocks.push(block);
@@ -161,21 +160,16 @@ fn import<D: Device>(
     bytes: usize,
 ) -> Result<RemoteMemory> {
     let (Some(attached), Some((key, has_handle))) = (world.nic(), key) else {
-        let who = if world.nic().is_none() {
-            "this rank"
-        } else {
-            "it"
-        };
-        return Err(Error::Invalid(format!(
-            "window `{name}`: rank {rank} is to be reached by a NIC, and {who} has none \
-             (`WorldOptions::nic` brings one)"
-        )));
+        return Err(Error::Open(WindowError::NoNic {
+            window: name.into(),
+            rank,
+            this_rank: world.nic().is_none(),
+        }));
     };
     let nic = &attached.nic;
     if attached.bells[rank].is_none() {
-        return Err(Error::Invalid(format!(
-            "window `{name}`: rank {rank} has brought a key for its NIC, and said before that it has none"
-        )));
+        let window = name.into();
+        return Err(WindowError::NewNic { window, rank }.into());
     }
     if kind == Kind::Atomic && nic.atomics() != Atomics::Coherent {
         // One executor of atomics a window: what the NIC did would not be atomic with what mapped peers do.

@@ -77,7 +77,7 @@ impl<'s, T: Element, D: Device> Region<T, On<'s, D>> {
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfBounds`].
+    /// [`Error::Region`].
     pub fn slice(&self, range: Range<usize>) -> Result<Source<'_, 's, T, D>> {
         Source::from(self).slice(range, self.len())
     }
@@ -86,7 +86,7 @@ impl<'s, T: Element, D: Device> Region<T, On<'s, D>> {
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfBounds`] if the layout reaches further than the region.
+    /// [`Error::Region`] if the layout reaches further than the region.
     pub fn with<'b>(&'b self, layout: &'b Layout<D>) -> Result<Source<'b, 's, T, D>> {
         Source::from(self).with(layout, self.len())
     }
@@ -95,7 +95,7 @@ impl<'s, T: Element, D: Device> Region<T, On<'s, D>> {
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfBounds`].
+    /// [`Error::Region`].
     pub fn slice_mut(&mut self, range: Range<usize>) -> Result<SourceMut<'_, 's, T, D>> {
         let len = self.len();
         let SourceMut { source, marker } = SourceMut::from(self);
@@ -109,7 +109,7 @@ impl<'s, T: Element, D: Device> Region<T, On<'s, D>> {
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfBounds`], [`Error::Invalid`].
+    /// [`Error::Region`], [`Error::Epoch`].
     pub fn with_mut<'b>(&'b mut self, layout: &'b Layout<D>) -> Result<SourceMut<'b, 's, T, D>> {
         layout.as_destination()?;
         let len = self.len();

@@ -23,7 +23,7 @@ impl<'s, T: Element, K: Discipline, D: Device> Outbox<'s, T, D, K> {
     ///
     /// # Errors
     ///
-    /// [`Error::NotInGroup`], [`Error::NoSuchRank`]. The outbox is gone then, and the window is revoked for all ranks
+    /// [`EpochError::NotInGroup`](crate::error::EpochError::NotInGroup), [`Error::NoSuchRank`]. The outbox is gone then, and the window is revoked for all ranks
     /// ([`Cause::NotEnqueued`]).
     pub fn start_with<'b>(self, group: &Group) -> Result<Access<'s, 'b, T, D, K>> {
         self.try_start_with(group).map_err(given_up)

@@ -16,10 +16,10 @@
 //!
 //! # Failure
 //!
-//! - Ranks that create different windows, or the same in different orders, all get [`Error::WindowMismatch`], which names
+//! - Ranks that create different windows, or the same in different orders, all get [`WindowError::Disagreement`](crate::error::WindowError::Disagreement), which names
 //!   both. All have made the same exchanges then, so the next one finds them in step.
 //! - Number and name tell windows apart that ranks open in different orders, unless both have one name: then each rank
-//!   would take one for the other, and nothing would look wrong. So a name is refused ([`Error::NameTaken`]) as long as
+//!   would take one for the other, and nothing would look wrong. So a name is refused ([`WindowError::NameTaken`](crate::error::WindowError::NameTaken)) as long as
 //!   any rank's program holds a half of a window of that name. Each rank says so of itself: by the order of its own
 //!   program, which has dropped the half by then or has not; and all come to one verdict, in the first exchange.
 //! - A rank that has failed says so in the exchange that comes next, instead of leaving the others waiting in it. The
@@ -34,7 +34,7 @@ use tidegate_hal::control::{ControlError, Handle, Packet};
 use tidegate_hal::device::Device;
 
 use super::inner::World;
-use crate::error::{Error, Result};
+use crate::error::{Disagreement, Error, Result, WindowError};
 use crate::ground::{MOST_TEXT, lock, shortened};
 
 /// What a rank says, and the handles that go with it.
@@ -84,13 +84,13 @@ impl Failure {
     fn heard(self, which: &Which, rank: usize) -> Error {
         let Failure { short, reason } = self;
         if !short {
-            return which.mismatch(format!("rank {rank} could not create its part: {reason}"));
+            return which.disagreement(Disagreement::Part { rank, reason });
         }
-        Error::NotCreated {
+        Error::Open(WindowError::NotCreated {
             window: which.name.as_str().into(),
             rank,
             reason,
-        }
+        })
     }
 }
 
@@ -182,7 +182,7 @@ impl<'w, D: Device> Agreement<'w, D> {
 
     /// Tells all ranks whether this one has done its part, and hears the same of them: the last exchange about a window.
     /// If one rank has failed, no rank has the window. That rank gets its own error, the others
-    /// [`Error::WindowMismatch`]; all get [`Error::NotCreated`] if it was short of something.
+    /// [`WindowError::Disagreement`](crate::error::WindowError::Disagreement); all get [`WindowError::NotCreated`](crate::error::WindowError::NotCreated) if it was short of something.
     ///
     /// `refused` is called with this rank's part when all ranks have heard that none has the window. It is not called
     /// when the exchange itself fails: the others may have made it, and have the window.
@@ -200,9 +200,8 @@ impl<'w, D: Device> Agreement<'w, D> {
         let packets = self.exchange("agreeing on a window", Packet { bytes, handles });
         let mine = own_first(mine)?;
         for (rank, packet) in packets?.into_iter().enumerate() {
-            let said: Result<(), Failure> = postcard::from_bytes(&packet.bytes).map_err(|e| {
-                which.mismatch(format!("what rank {rank} said could not be read: {e}"))
-            })?;
+            let said: Result<(), Failure> =
+                postcard::from_bytes(&packet.bytes).map_err(|e| unreadable(which, rank, &e))?;
             if let Err(failure) = said {
                 if let Ok(mine) = &mine {
                     refused(mine);
@@ -215,12 +214,18 @@ impl<'w, D: Device> Agreement<'w, D> {
 }
 
 impl Which {
-    pub(crate) fn mismatch(&self, detail: String) -> Error {
-        Error::WindowMismatch {
+    pub(crate) fn disagreement(&self, disagreement: Disagreement) -> Error {
+        Error::Open(WindowError::Disagreement {
             window: self.name.as_str().into(),
-            detail,
-        }
+            disagreement: Box::new(disagreement),
+        })
     }
+}
+
+/// What a rank said could not be read.
+fn unreadable(which: &Which, rank: usize, error: &postcard::Error) -> Error {
+    let reason = error.to_string();
+    which.disagreement(Disagreement::Unreadable { rank, reason })
 }
 
 /// How many bytes of a packet are left alone where a reason is put into it: some control planes need them.
@@ -263,24 +268,25 @@ fn heard<T: DeserializeOwned>(
 ) -> Result<Vec<Brought<T>>> {
     let mut all = Vec::with_capacity(packets.len());
     for (rank, packet) in packets.into_iter().enumerate() {
-        let said: Said<T> = postcard::from_bytes(&packet.bytes)
-            .map_err(|e| mine.mismatch(format!("what rank {rank} said could not be read: {e}")))?;
+        let said: Said<T> =
+            postcard::from_bytes(&packet.bytes).map_err(|e| unreadable(mine, rank, &e))?;
         all.push((said, packet.handles));
     }
     let first = all[0].0.which.clone();
     let other = all.iter().position(|(said, _)| said.which != first);
     if let Some(rank) = other {
         let other = &all[rank].0.which;
-        return Err(mine.mismatch(format!(
-            "ranks 0 and {rank} create different windows: `{}` (number {}) and `{}` (number {})",
-            first.name, first.number, other.name, other.number
-        )));
+        return Err(mine.disagreement(Disagreement::Windows {
+            first: (first.name, first.number),
+            rank,
+            other: (other.name.clone(), other.number),
+        }));
     }
     let taken = all.iter().enumerate().filter(|(_, (said, _))| said.taken);
     let ranks: Vec<_> = taken.map(|(rank, _)| rank).collect();
     if !ranks.is_empty() {
         let window = mine.name.as_str().into();
-        return Err(Error::NameTaken { window, ranks });
+        return Err(Error::Open(WindowError::NameTaken { window, ranks }));
     }
     let _ = own_first(failed)?;
     let each = |(rank, (said, handles)): (usize, (Said<T>, _))| match said.what {

@@ -12,7 +12,9 @@ use super::events::Broken;
 use super::inner::{Events, Inner, World};
 use super::known::Known;
 use super::meet::{Met, meet};
-use crate::error::{Error, Result};
+#[cfg(doc)]
+use crate::error::Error;
+use crate::error::{Result, SettingError};
 use crate::nic::{Chunks, Route, WorldOptions};
 use crate::watch::Watch;
 
@@ -30,7 +32,7 @@ impl<D: Device> World<D> {
     ///
     /// # Errors
     ///
-    /// [`Error::Join`] if the job cannot be joined, [`Error::Device`] if there is no device; [`Error::Invalid`] if a
+    /// [`Error::Join`] if the job cannot be joined, [`Error::Device`] if there is no device; [`Error::Setting`] if a
     /// variable cannot be read; and as [`World::from_control_with`].
     pub fn join(mut options: WorldOptions) -> Result<Self> {
         options.complete_from_env()?;
@@ -48,7 +50,7 @@ impl<D: Device> World<D> {
     ///
     /// # Errors
     ///
-    /// As [`World::from_control_with`]; [`Error::Invalid`] if one of the variables cannot be read.
+    /// As [`World::from_control_with`]; [`Error::Setting`] if one of the variables cannot be read.
     ///
     /// # Safety
     ///
@@ -61,9 +63,13 @@ impl<D: Device> World<D> {
             .count();
         let number = match std::env::var(Self::DEVICE) {
             Err(_) => local_rank,
-            Ok(text) => text.trim().parse().map_err(|_| {
-                Error::Invalid(format!("{} is `{text}`: a number is wanted", Self::DEVICE))
-            })?,
+            Ok(text) => match text.trim().parse() {
+                Ok(number) => number,
+                Err(_) => {
+                    let variable = Self::DEVICE;
+                    return Err(SettingError::Number { variable, text }.into());
+                }
+            },
         };
         // SAFETY: the caller's promise.
         unsafe { Self::from_control_with(control, D::open(number)?, options) }
@@ -137,8 +143,8 @@ impl<D: Device> World<D> {
     ///
     /// # Errors
     ///
-    /// [`Error::Control`], [`Error::Device`], [`Error::Nic`]; [`Error::Invalid`] if the ranks use different devices or NICs;
-    /// [`Error::NoNic`], on all ranks alike, if one of them could not open the NIC that is needed.
+    /// [`Error::Control`], [`Error::Device`], [`Error::Nic`]; [`Error::Meet`] if the ranks use different devices or NICs;
+    /// [`MeetError::NoNic`](crate::error::MeetError::NoNic), on all ranks alike, if one of them could not open the NIC that is needed.
     ///
     /// # Safety
     ///

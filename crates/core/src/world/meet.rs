@@ -8,7 +8,7 @@ use tidegate_hal::memory::{Block as _, Sharing};
 use tidegate_hal::nic::{Connection, Keep, Key, Memory, Nic, NicError, Registration, Signalled};
 use tidegate_words::Bell;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, MeetError, Result};
 use crate::nic::Attached;
 
 /// What each rank says of itself when the ranks meet.
@@ -140,15 +140,17 @@ pub(crate) fn meet<D: Device>(
         .into_iter()
         .enumerate()
     {
-        let said: Hello = postcard::from_bytes(&packet.bytes)
-            .map_err(|e| Error::Invalid(format!("what rank {rank} said: {e}")))?;
+        let said: Hello =
+            postcard::from_bytes(&packet.bytes).map_err(|error| MeetError::Unreadable {
+                rank,
+                reason: error.to_string(),
+            })?;
         if said.device != D::NAME {
-            let what = format!(
-                "rank {rank} uses the device `{}`, this rank `{}`",
-                said.device,
-                D::NAME
-            );
-            return Err(Error::Invalid(what));
+            return Err(Error::Meet(MeetError::OtherDevice {
+                rank,
+                theirs: said.device,
+                mine: D::NAME,
+            }));
         }
         let mut handles = packet.handles.into_iter();
         let bell = handles
@@ -159,7 +161,9 @@ pub(crate) fn meet<D: Device>(
             Err(DeviceError::Unsupported { .. }) => None,
             bell => bell?,
         });
-        let nic = said.nic.map_err(|reason| Error::NoNic { rank, reason })?;
+        let nic = said
+            .nic
+            .map_err(|reason| Error::Meet(MeetError::NoNic { rank, reason }))?;
         theirs.push((nic, handles.next()));
         users.push((said.hardware, said.process, said.portion));
     }
@@ -201,9 +205,8 @@ fn attach<D: Device>(
         if let Some(said) = said
             && said.name != nic.name()
         {
-            let (theirs, mine) = (&said.name, nic.name());
-            let what = format!("rank {rank} uses the NIC `{theirs}`, this rank `{mine}`");
-            return Err(Error::Invalid(what));
+            let (theirs, mine) = (said.name.clone(), nic.name().to_owned());
+            return Err(Error::Meet(MeetError::OtherNic { rank, theirs, mine }));
         }
     }
     let address = |(said, _): &(Option<HelloNic>, _)| {
@@ -298,7 +301,10 @@ mod tests {
         let refuses = WorldOptions::new().nic_when_needed(|| Err::<Loopback, _>(NicError::GivenUp));
         for world in join([opens, refuses].map(|options| options.route(Route::Nic))) {
             let error = world.map(|_| ()).unwrap_err();
-            assert!(matches!(error, Error::NoNic { rank: 1, .. }), "{error}");
+            assert!(
+                matches!(error, Error::Meet(MeetError::NoNic { rank: 1, .. })),
+                "{error}"
+            );
         }
     }
 

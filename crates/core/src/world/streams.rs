@@ -8,7 +8,7 @@ use tidegate_hal::device::{Device, Fault, Priority, Reclaim as _, StreamConfig};
 use tidegate_hal::memory::Block as _;
 
 use super::inner::{Inner, World};
-use crate::error::{Cause, Error, WaitFailed};
+use crate::error::{Cause, Error, StreamError, WaitFailed};
 use crate::ground::{ReclaimOf, lock};
 use crate::message::Message;
 
@@ -69,20 +69,24 @@ impl<D: Device> World<D> {
                 cause
                     .into_iter()
                     .for_each(|cause| self.inner.tell_failed(cause));
-                return Error::KernelPanicked {
+                return Error::Stream(StreamError::KernelPanicked {
                     rank: self.rank(),
                     stream: stream.to_owned(),
                     message,
-                };
+                });
             }
             Fault::Transport(detail) => {
-                return Error::Transport {
+                return Error::Stream(StreamError::Transport {
                     rank: self.rank(),
                     stream: stream.to_owned(),
                     detail,
-                };
+                });
             }
-            Fault::Aborted => return Error::Aborted(stream.to_owned()),
+            Fault::Aborted => {
+                return Error::Stream(StreamError::Aborted {
+                    stream: stream.to_owned(),
+                });
+            }
             Fault::Wait { tag, epoch } => (tag, epoch),
         };
         let cause = self.cause_of(tag);

@@ -319,7 +319,7 @@ fn what_was_lent_to_a_capture_that_fails() {
             how.lose(outbox.start());
             how.lose(src);
             drop(dst);
-            Err(tidegate_core::Error::Invalid("on purpose".into()))
+            Err(tidegate_core::Error::other("on purpose"))
         });
         assert!(failed.is_err());
         Ok(())

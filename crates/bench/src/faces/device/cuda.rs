@@ -92,10 +92,9 @@ impl FacesDevice for Cuda {
     unsafe fn kernels(world: &World<Self>, shape: Arc<Shape>) -> Result<CudaKernels> {
         if shape.omit.is_some() {
             let what = "only kernels on the host can leave a direction out";
-            return Err(Error::Invalid(what.into()));
+            return Err(Error::other(what));
         }
-        let geometry = FacesGeometry::new(&shape.geometry, shape.init)
-            .map_err(|error| Error::Invalid(error.to_string()))?;
+        let geometry = FacesGeometry::new(&shape.geometry, shape.init).map_err(Error::other)?;
         // There the kernels wait by themselves for what stands before them.
         let early = world.device().compute_capability() >= (9, 0);
         let module = Module::load(
@@ -142,7 +141,7 @@ fn event(launch: impl FnOnce(Enqueue<'_>) -> Result<()>) -> Result<Arc<TimedEven
     // SAFETY: it enqueues an event, on the stream that it is given, and accesses no memory; stream and recording hold
     // the event. It does not care what it is launched with.
     launch(unsafe { foreign(Box::new(enqueue)) })?;
-    event.ok_or_else(|| Error::Invalid("the event was not enqueued".into()))
+    event.ok_or_else(|| Error::other("the event was not enqueued"))
 }
 
 /// # Safety

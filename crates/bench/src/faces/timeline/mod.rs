@@ -230,7 +230,7 @@ impl<D: FacesDevice> Timeline<D> {
     fn spans(&self, rank: usize, variant: Variant) -> Result<Vec<Span>> {
         let base = self.base.borrow();
         let Some(base) = &*base else {
-            return Err(Error::Invalid("the timeline has no base".into()));
+            return Err(Error::other("the timeline has no base"));
         };
         let (before, after) = base.host;
         let within = (after - before).as_secs_f64() * 0.5e6;
@@ -240,7 +240,7 @@ impl<D: FacesDevice> Timeline<D> {
             None => -((before - at).as_secs_f64() * 1e6) - within,
         };
         let stream = |at: &D::Moment| {
-            let never = || Error::Invalid("a moment of the timeline never came".into());
+            let never = || Error::other("a moment of the timeline never came");
             D::us_between(&base.moment, at)?.ok_or_else(never)
         };
         let notes = self.notes.borrow();
@@ -280,12 +280,12 @@ pub(super) fn record<D: FacesDevice, X: Exchange<Error = Error>>(
     exchange.shares(SHARES)?;
     timeline.on_host("wait", || exchange.finish())?;
     timeline.stop();
-    let mut verdict = Err(Error::Invalid("the block was not inspected".into()));
+    let mut verdict = Err(Error::other("the block was not inspected"));
     exchange.inspect(&mut |u| {
         let seen = verifier.check(u);
         verdict = match seen.passed() {
             true => Ok(()),
-            false => Err(Error::Invalid(format!("the result is wrong: {seen}"))),
+            false => Err(Error::other(format!("the result is wrong: {seen}"))),
         };
     })?;
     verdict?;

@@ -18,7 +18,7 @@ const NIC_LIMIT: Duration = Duration::from_secs(60);
 
 /// What a variant says that an earlier error has left nothing to work with.
 pub(super) fn lost() -> Error {
-    Error::Invalid("an earlier error has ended this variant".into())
+    Error::other("an earlier error has ended this variant")
 }
 
 /// One rank's neighbours and kernels.
@@ -108,7 +108,7 @@ impl<'a, D: FacesDevice> Kit<'a, D> {
                 stream.synchronize()?;
                 match world.nic_room(usize::MAX, NIC_LIMIT) {
                     true => Ok(()),
-                    false => Err(Error::Invalid("the NIC does not come to its end".into())),
+                    false => Err(Error::other("the NIC does not come to its end")),
                 }
             })?;
             self.enqueued.set(Some(0));
@@ -150,7 +150,7 @@ impl<'a, D: FacesDevice> Kit<'a, D> {
             Goal::Record { variant, spans } => {
                 let timeline = self
                     .timeline
-                    .ok_or_else(|| Error::Invalid("there is no timeline to record".into()))?;
+                    .ok_or_else(|| Error::other("there is no timeline to record"))?;
                 *spans = timeline::record(timeline, setup.verifier, variant, exchange)?;
             }
         }
@@ -237,7 +237,7 @@ pub(super) fn urgent<D: FacesDevice>(world: &World<D>) -> Result<UnboundStream<D
 
 /// A message as the library wants it.
 fn layout<D: FacesDevice>(geometry: &Geometry, direction: Direction) -> Result<Layout<D>> {
-    let invalid = |_| Error::Invalid("the block is too large for a layout".into());
+    let invalid = |_| Error::other("the block is too large for a layout");
     let message = geometry.strided(direction);
     let mut loops = message
         .dims()

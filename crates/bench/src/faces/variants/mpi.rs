@@ -189,7 +189,7 @@ pub(super) fn run<D: FacesDevice>(
     goal: Goal<'_>,
 ) -> Result<()> {
     let setup = kit.setup;
-    let refuse = |why: &str| Error::Invalid(format!("the variants over MPI {why}"));
+    let refuse = |why: &str| Error::other(format!("the variants over MPI {why}"));
     let world = (setup.world as &dyn Any).downcast_ref::<World<Host>>();
     let world = world.ok_or_else(|| refuse("are for memory of the host"))?;
     let comm =

@@ -1,5 +1,6 @@
 //! All-reduces of threads, against a model that goes through the ranks in order.
 
+use crate::error::{EpochError, WindowError};
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -414,12 +415,20 @@ fn what_is_refused_leaves_it_as_it_was() {
         let (mut short, mut long, mut x) = (region(1), region(3), region(2));
         for (wrong, len) in [(&mut short, 1), (&mut long, 3)] {
             let error = reduce.sum(&s, wrong).unwrap_err();
-            assert!(matches!(error, Error::CountMismatch { src, dst: 2, .. } if src == len));
+            assert!(
+                matches!(error, Error::Epoch(EpochError::CountMismatch { src, dst: 2, .. }) if src == len)
+            );
             let named = format!("window `{}`: {len} elements", reduce.name());
             assert!(error.to_string().starts_with(&named), "{error}");
         }
         let error = reduce.reduce(&s, &mut x, Op::BitOr).unwrap_err();
-        assert!(matches!(error, Error::Invalid(_)), "{error}");
+        assert!(
+            matches!(
+                error,
+                Error::Epoch(EpochError::NotForFloats { op: Op::BitOr })
+            ),
+            "{error}"
+        );
         s.launch(|x: &mut [f32]| x.fill(0.5), &mut x).unwrap();
         reduce.sum(&s, &mut x).unwrap();
         assert_eq!(x.into_host(&s).unwrap()[..], [1.0, 1.0]);
@@ -434,7 +443,10 @@ fn ranks_that_disagree_all_get_an_error() {
         let last = world.rank() == 2;
         let refused = |opened: Result<()>, said: [&str; 2]| {
             let error = opened.unwrap_err();
-            assert!(matches!(error, Error::WindowMismatch { .. }), "{error}");
+            assert!(
+                matches!(error, Error::Open(WindowError::Disagreement { .. })),
+                "{error}"
+            );
             let text = error.to_string();
             assert!(said.iter().all(|part| text.contains(part)), "{text}");
         };
@@ -469,7 +481,10 @@ fn ranks_that_disagree_all_get_an_error() {
         // And a name is one all-reduce's at a time.
         let held = open::<f64>(&s, 1);
         let error = one("energy", 1).unwrap_err();
-        assert!(matches!(error, Error::NameTaken { .. }), "{error}");
+        assert!(
+            matches!(error, Error::Open(WindowError::NameTaken { .. })),
+            "{error}"
+        );
         drop(held);
         one("energy", 1).unwrap();
     });
@@ -484,16 +499,19 @@ fn what_should_not_be_reduced_so_is_refused() {
                 .err()
                 .unwrap();
             let is_named = error.to_string().contains("all-reduce `energy`: ");
-            assert!(matches!(error, Error::Invalid(_)) && is_named, "{error}");
+            assert!(
+                matches!(error, Error::Open(WindowError::AllReduce { .. })) && is_named,
+                "{error}"
+            );
         }
         // The longest that there is.
         drop(AllReduce::<f64, Host>::open(&s, "energy", 1 << 17).unwrap());
     });
-    assert!(super::check_size("energy", 1 << 17, 8, 512).is_ok());
-    assert!(super::check_size("energy", 1 << 17, 8, 513).is_err());
-    assert!(super::check_size("energy", 1, 8, 1024).is_ok());
-    assert!(super::check_size("energy", 1, 8, 1025).is_err());
-    assert!(super::check_size("energy", 1 << 20, 1, usize::MAX).is_err());
+    assert!(super::check_size(1 << 17, 8, 512).is_ok());
+    assert!(super::check_size(1 << 17, 8, 513).is_err());
+    assert!(super::check_size(1, 8, 1024).is_ok());
+    assert!(super::check_size(1, 8, 1025).is_err());
+    assert!(super::check_size(1 << 20, 1, usize::MAX).is_err());
 }
 
 #[test]
@@ -563,12 +581,18 @@ fn who_is_refused_on_one_rank_is_heard_of_by_the_others() {
             let error = AllReduce::<f64, Host>::open(&s, "energy", len)
                 .err()
                 .unwrap();
-            assert!(matches!(error, Error::Invalid(_)), "{error}");
+            assert!(
+                matches!(error, Error::Open(WindowError::AllReduce { .. })),
+                "{error}"
+            );
         } else {
             let error = AllReduce::<f32, Host>::open(&s, "energy", len)
                 .err()
                 .unwrap();
-            assert!(matches!(error, Error::WindowMismatch { .. }), "{error}");
+            assert!(
+                matches!(error, Error::Open(WindowError::Disagreement { .. })),
+                "{error}"
+            );
             assert!(error.to_string().contains("rank 1"), "{error}");
         }
         let reduce = AllReduce::<f32, Host>::open(&s, "energy", 1).unwrap();

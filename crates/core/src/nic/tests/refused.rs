@@ -1,5 +1,6 @@
 //! A window that one rank cannot build, when all have met.
 
+use crate::error::WindowError;
 use std::sync::Barrier as Meeting;
 use std::sync::atomic::AtomicUsize;
 
@@ -131,10 +132,14 @@ fn refused(what: Refuses, why: &str) {
             match (world.rank(), &error) {
                 (0, Error::Nic(_)) if matches!(what, Refuses::Memory) => {}
                 // A shortage is one error for all.
-                (_, Error::NotCreated { rank: 0, .. }) if matches!(what, Refuses::Queues) => {
+                (_, Error::Open(WindowError::NotCreated { rank: 0, .. }))
+                    if matches!(what, Refuses::Queues) =>
+                {
                     assert!(error.to_string().contains(why), "{error}");
                 }
-                (1 | 2, Error::WindowMismatch { .. }) if matches!(what, Refuses::Memory) => {
+                (1 | 2, Error::Open(WindowError::Disagreement { .. }))
+                    if matches!(what, Refuses::Memory) =>
+                {
                     let text = error.to_string();
                     assert!(
                         text.contains("rank 0 could not") && text.contains(why),

@@ -16,7 +16,7 @@ use tidegate_host::HostStream;
 
 use super::hosted::{By, Over};
 use super::*;
-use crate::error::{Cause, Rejected};
+use crate::error::{Cause, Rejected, StreamError};
 use crate::window::{exchange, try_exchange};
 
 /// What is wrong with a stream's device.
@@ -412,7 +412,10 @@ fn what_a_stream_follows_is_asked_by_who_awaits_it() {
         let Poll::Ready(Err(Rejected { error, value })) = awaited else {
             panic!("nothing is under way, and the stream it follows has failed");
         };
-        assert!(matches!(error, Error::Aborted(_)), "{error}");
+        assert!(
+            matches!(error, Error::Stream(StreamError::Aborted { .. })),
+            "{error}"
+        );
         s.raw().lacks.set(Lack::Nothing);
         assert_eq!(*value.into_host(&s).unwrap(), [7; LEN]);
     });

@@ -1,5 +1,6 @@
 //! Slots, ranges, memory and operations of no elements.
 
+use crate::error::EpochError;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tidegate_hal::batch::Op;
@@ -70,7 +71,10 @@ fn a_put_of_nothing_is_a_signal_and_no_more() {
                 let one = Region::from_slice(&world, &[1]).unwrap().on(&s).unwrap();
                 let mut epoch = outbox.start();
                 let error = epoch.put(&one, to).unwrap_err();
-                assert!(matches!(error, Error::OutOfBounds { .. }), "{error}");
+                assert!(
+                    matches!(error, Error::Epoch(EpochError::OutOfBounds { .. })),
+                    "{error}"
+                );
                 let _halves = exchange(&s, inbox, epoch).unwrap();
                 s.synchronize().unwrap();
             });
@@ -161,7 +165,10 @@ fn ranges_and_memory_of_nothing() {
             for range in empty {
                 epoch.put(&source, range).unwrap();
                 let error = epoch.put(&four, range).unwrap_err();
-                assert!(matches!(error, Error::OutOfBounds { .. }), "{error}");
+                assert!(
+                    matches!(error, Error::Epoch(EpochError::OutOfBounds { .. })),
+                    "{error}"
+                );
             }
             epoch.put(&four, all).unwrap();
             let (mut inbox, outbox) = exchange(&s, inbox, epoch).unwrap();

@@ -9,7 +9,7 @@ use tidegate_hal::control::{Control, ControlError, Packet, Sink};
 use tidegate_host::Host;
 
 use super::*;
-use crate::error::Cause;
+use crate::error::{Cause, WindowError};
 use crate::window::{Buffers, BySlot, Inbox, Outbox, SlotWindow};
 use crate::{Barrier, Region, Stream, WorldOptions};
 
@@ -221,11 +221,16 @@ fn windows_that_threads_open_at_once_have_each_its_own_memory() {
 #[track_caller]
 fn names_both<T>(opened: Result<T>, mine: &str) {
     let error = opened.err().expect("the other rank creates another one");
-    let Error::WindowMismatch { window, detail } = &error else {
+    let Error::Open(WindowError::Disagreement {
+        window,
+        disagreement,
+    }) = &error
+    else {
         panic!("{error}")
     };
     assert_eq!(&**window, mine);
-    assert!(detail.contains("`x`") && detail.contains("`y`"), "{error}");
+    let said = disagreement.to_string();
+    assert!(said.contains("`x`") && said.contains("`y`"), "{error}");
 }
 
 #[test]
@@ -329,7 +334,7 @@ fn a_name_is_refused_as_long_as_a_rank_holds_a_window_of_it() {
         crate::stream!(let s = world.stream().unwrap());
         let again = |by: &[usize]| {
             let error = open(&s, "w", Buffers::Double, 8).err().unwrap();
-            let Error::NameTaken { window, ranks } = &error else {
+            let Error::Open(WindowError::NameTaken { window, ranks }) = &error else {
                 panic!("{error}")
             };
             assert_eq!((&**window, &ranks[..]), ("w", by), "{error}");
@@ -352,7 +357,10 @@ fn a_name_is_refused_as_long_as_a_rank_holds_a_window_of_it() {
         // Barriers have names of their own.
         let barrier = Barrier::open(&s, "w").unwrap();
         let refused = Barrier::open(&s, "w").err().unwrap();
-        assert!(matches!(refused, Error::NameTaken { .. }), "{refused}");
+        assert!(
+            matches!(refused, Error::Open(WindowError::NameTaken { .. })),
+            "{refused}"
+        );
         drop(barrier);
         Barrier::open(&s, "w").unwrap();
         let _outbox = outbox.start().complete(&s).unwrap();
@@ -403,8 +411,8 @@ fn a_barrier_that_one_rank_cannot_create_no_rank_has() {
             let error = Barrier::open(&s, "b").err().unwrap();
             let text = error.to_string();
             match (world.rank(), error) {
-                (0, Error::Invalid(_)) => {}
-                (1, Error::WindowMismatch { .. }) => {
+                (0, Error::Open(WindowError::NoNic { .. })) => {}
+                (1, Error::Open(WindowError::Disagreement { .. })) => {
                     assert!(text.contains("rank 0 could not create its part"), "{text}");
                 }
                 _ => panic!("{text}"),
@@ -422,7 +430,7 @@ fn what_is_said_of_another_window_is_a_mismatch_for_all() {
         name: name.into(),
     };
     let (x, y) = (which(0, "w"), which(1, "w"));
-    let fails = || Err(Error::Invalid("no room".into()));
+    let fails = || Err(Error::other("no room"));
     let succeeds = || Ok(((), Vec::new()));
     let all = |second: &Which, what| {
         vec![
@@ -445,6 +453,6 @@ fn what_is_said_of_another_window_is_a_mismatch_for_all() {
         "{error}"
     );
     // Who has failed gets its own error, if they speak of one window.
-    let own = heard::<()>(&x, all(&x, fails()), Err(Error::Invalid("mine".into())));
-    assert!(matches!(own, Err(Error::Invalid(_))));
+    let own = heard::<()>(&x, all(&x, fails()), Err(Error::other("mine")));
+    assert!(matches!(own, Err(Error::Other(_))));
 }

@@ -7,7 +7,7 @@ use tidegate_boot::LocalControl;
 use tidegate_hal::control::{Control, ControlError, Packet, Sink};
 use tidegate_host::Host;
 
-use crate::error::Cause;
+use crate::error::{Cause, WindowError};
 use crate::window::{Group, SlotWindow};
 use crate::*;
 
@@ -123,10 +123,11 @@ fn a_reason_that_is_too_long_for_a_message_is_told_all_the_same() {
         window.slot_from(other, 0, 1);
         window.slot_to(other, 0);
         match (world.rank(), window.open(&s).err().unwrap()) {
-            (1, Error::Invalid(_)) => {}
-            (0, Error::WindowMismatch { detail, .. }) => {
+            (1, Error::Open(WindowError::NoNic { .. })) => {}
+            (0, Error::Open(WindowError::Disagreement { disagreement, .. })) => {
+                let said = disagreement.to_string();
                 let begins = "rank 1 could not create its part: window `www";
-                assert!(detail.starts_with(begins) && detail.len() < 5000);
+                assert!(said.starts_with(begins) && said.len() < 5000);
             }
             _ => panic!("rank 1 has no NIC"),
         }

@@ -8,7 +8,7 @@ use tidegate_hal::memory::Block as _;
 use tidegate_host::Host;
 
 use super::{KEPT, Known};
-use crate::error::Cause;
+use crate::error::{Cause, WindowError};
 use crate::ground::lock;
 use crate::message::Message;
 use crate::window::{BySlot, Inbox, Outbox, SlotWindow};
@@ -53,7 +53,10 @@ fn what_is_known_does_not_grow_with_every_window() {
         // Those that do not come to be are no more than the others.
         for _ in 0..500 {
             let error = open(&s, "held").map(drop).unwrap_err();
-            assert!(matches!(error, Error::NameTaken { .. }), "{error}");
+            assert!(
+                matches!(error, Error::Open(WindowError::NameTaken { .. })),
+                "{error}"
+            );
         }
         // The one that is held, and the one that was opened last may not have been counted as closed.
         assert!(known(&world) <= KEPT + 2, "{}", known(&world));

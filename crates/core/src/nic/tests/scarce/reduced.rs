@@ -1,6 +1,7 @@
 //! All-reduces on a device that refuses what it is given: the first of the batches of a call, or a later one.
 
 use super::*;
+use crate::error::{AllReduceLimit, WindowError};
 
 type Reduce<'s> = AllReduce<'s, u64, Strapped>;
 
@@ -132,12 +133,18 @@ fn too_many_ranks_for_a_stream_are_refused_when_it_is_opened() {
         // Rank 1 alone; the others hear of it.
         match world.rank() {
             1 => match open(Lack::Lanes(8)).err() {
-                Some(Error::Invalid(why)) => assert!(why.contains("9 lanes"), "{why}"),
+                Some(Error::Open(WindowError::AllReduce { limit, .. })) => {
+                    assert!(
+                        matches!(limit, AllReduceLimit::Lanes { lanes: 9, .. }),
+                        "{limit}"
+                    );
+                }
                 other => panic!("{other:?}"),
             },
             _ => match open(Lack::Nothing).err() {
-                Some(Error::WindowMismatch { detail, .. }) => {
-                    assert!(detail.contains("9 lanes"), "{detail}");
+                Some(Error::Open(WindowError::Disagreement { disagreement, .. })) => {
+                    let said = disagreement.to_string();
+                    assert!(said.contains("9 lanes"), "{said}");
                 }
                 other => panic!("{other:?}"),
             },

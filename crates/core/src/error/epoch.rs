@@ -1,0 +1,185 @@
+//! What is wrong with how an epoch is used.
+
+use std::sync::Arc;
+
+use tidegate_hal::batch::{Awaited, Op};
+
+/// An epoch, or an operation of one, is not as its window was declared, or cannot be enqueued. The program is to be changed;
+/// but for [`EpochError::LastEpoch`].
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EpochError {
+    /// A rank is not a neighbour of this rank in the window, in the direction asked for.
+    #[error("rank {rank} is not {role} of this rank in window `{window}`")]
+    NotInGroup {
+        /// The window.
+        window: Arc<str>,
+        /// The rank.
+        rank: usize,
+        /// "an origin" or "a target".
+        role: &'static str,
+    },
+    /// A handle is of another window than the epoch's, or of another rank's part of it.
+    #[error(
+        "window `{window}`: the handle of outbound slot {slot} is of another window: an epoch takes what its own window's declaration has returned, on this rank"
+    )]
+    ForeignSlot {
+        /// The window of the epoch.
+        window: Arc<str>,
+        /// The number that the slot has in the other window.
+        slot: u32,
+    },
+    /// A handle was taken twice in one epoch.
+    #[error("window `{window}`: outbound slot {slot}, to rank {rank}, is taken twice in one epoch")]
+    SlotTaken {
+        /// The window.
+        window: Arc<str>,
+        /// The target.
+        rank: usize,
+        /// The slot's number.
+        slot: u32,
+    },
+    /// What one epoch has taken is used in another one.
+    #[error(
+        "window `{window}`: outbound slot {slot}, to rank {rank}, was taken in another epoch, and is used in that one alone"
+    )]
+    SlotExpired {
+        /// The window.
+        window: Arc<str>,
+        /// The target.
+        rank: usize,
+        /// The slot's number.
+        slot: u32,
+    },
+    /// More elements than there is room for.
+    #[error("window `{window}`: elements {first}..{end} do not fit in {what} of {len} elements")]
+    OutOfBounds {
+        /// The window.
+        window: Arc<str>,
+        /// What was addressed: which slot, or whose memory.
+        what: String,
+        /// The first element.
+        first: usize,
+        /// One past the last.
+        end: usize,
+        /// How many there are.
+        len: usize,
+    },
+    /// Source and destination differ in the number of elements.
+    #[error("window `{window}`: {src} elements cannot go where {dst} are expected")]
+    CountMismatch {
+        /// The window, or the all-reduce.
+        window: Arc<str>,
+        /// Elements of the source.
+        src: usize,
+        /// Elements of the destination.
+        dst: usize,
+    },
+    /// One epoch uses a slot (or range) twice: two operations touch the same elements, and not both only read or
+    /// accumulate alike.
+    #[error(
+        "window `{window}`: outbound slot {slot}, to rank {rank}, is used twice in one epoch: two operations touch its elements {first}..{end}"
+    )]
+    Overlap {
+        /// The window.
+        window: Arc<str>,
+        /// The target.
+        rank: usize,
+        /// The slot's number.
+        slot: u32,
+        /// The first element of the overlap, in elements of the slot.
+        first: usize,
+        /// One past the last.
+        end: usize,
+    },
+    /// The count of a put is not one element.
+    #[error(
+        "a put is counted by one element, and the count has {count}: pass a region of one, or a slice of it"
+    )]
+    NotOneCount {
+        /// How many it has.
+        count: usize,
+    },
+    /// A put whose elements are counted has a layout.
+    #[error("a put whose elements are counted has no layout: what is counted lies side by side")]
+    CountedLayout,
+    /// The slot is a layout, and the operation chooses elements of it by another one.
+    #[error(
+        "window `{window}`: outbound slot {slot} is a layout, and there is no layout of its elements: declare that one"
+    )]
+    LayoutOfLayout {
+        /// The window.
+        window: Arc<str>,
+        /// The slot's number.
+        slot: u32,
+    },
+    /// The slot is a layout, and the elements of the put are counted.
+    #[error(
+        "window `{window}`: outbound slot {slot} is a layout, and what is counted goes side by side: declare a range"
+    )]
+    CountedToLayout {
+        /// The window.
+        window: Arc<str>,
+        /// The slot's number.
+        slot: u32,
+    },
+    /// An operand, the result or the destination of an atomic operation has a layout.
+    #[error(
+        "the {what} of an atomic operation has a layout, and its elements must lie side by side: pass it whole, or a slice of it"
+    )]
+    NotSideBySide {
+        /// Which of them: "result", "comparand", "desired value" or "destination".
+        what: &'static str,
+    },
+    /// An element occurs twice in what is to be written.
+    #[error("a layout in which an element occurs twice cannot be a destination")]
+    NotDistinct,
+    /// A layout is of another device than the window.
+    #[error("a layout's table is in memory of another device than the window")]
+    OtherDevice,
+    /// The operation is not defined for floats.
+    #[error("{op:?} is not defined for floats")]
+    NotForFloats {
+        /// The operation.
+        op: Op,
+    },
+    /// The device cannot carry the operation out on elements of this type.
+    #[error("window `{window}`: {reason}")]
+    NotByDevice {
+        /// The window.
+        window: Arc<str>,
+        /// What the device says.
+        reason: String,
+    },
+    /// What the operation does cannot be staged, and the target is reached by a NIC through staged memory.
+    #[error("window `{window}`: only puts can be staged for the NIC to rank {rank}")]
+    NotStaged {
+        /// The window.
+        window: Arc<str>,
+        /// The target.
+        rank: usize,
+    },
+    /// A rank that is its own peer would wait for ever: what it waits for could only come behind the wait, on the same
+    /// stream, or not at all, since the half of the window that would do it was dropped.
+    #[error(
+        "window `{window}`: this rank waits for itself, {awaited}, which could only come behind that wait, if at all"
+    )]
+    SelfDeadlock {
+        /// The window.
+        window: Arc<str>,
+        /// What would be waited for in vain.
+        awaited: Awaited,
+    },
+    /// A window (or a barrier) has had as many epochs with a peer as its counters hold, or would have more by this call. All
+    /// that were enqueued are carried out. Ranks that enqueue the same epochs, in the same calls and groups, are refused at
+    /// the same one.
+    #[error(
+        "window `{window}` can have {most} epochs, the most that its counters hold, and this call would go beyond: replay fewer times, or drop it on all ranks and open it anew"
+    )]
+    LastEpoch {
+        /// The window.
+        window: Arc<str>,
+        /// How many there can be.
+        most: u64,
+    },
+}

@@ -1,0 +1,188 @@
+//! Errors.
+//!
+//! Calls fail with an [`Error`]. Of those that take a token by value each has a twin, as `try_post` is one of `post`, which
+//! gives the token back beside the error, in a [`Rejected`].
+
+mod cause;
+mod epoch;
+mod misuse;
+mod open;
+mod rejected;
+mod room;
+
+pub use cause::{Cause, WaitFailed};
+pub use epoch::EpochError;
+pub use misuse::{
+    CaptureError, KernelError, LayoutFault, MeetError, RegionError, SettingError, StreamError,
+};
+pub use open::{AllReduceLimit, Declared, Disagreement, Property, WindowError};
+pub use rejected::Rejected;
+pub(crate) use room::{push, reserved};
+
+use std::fmt;
+use std::sync::Arc;
+
+pub use tidegate_hal::batch::Awaited;
+use tidegate_hal::control::ControlError;
+use tidegate_hal::device::DeviceError;
+use tidegate_hal::process::Forked;
+
+/// A `Result` with this crate's [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What went wrong. Its variants say what a program can do about it; most have an enum inside that says what it was. Its
+/// `Debug` is its `Display`: to print the parts, match the variant.
+#[derive(thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A wait ended without what it waited for.
+    #[error(transparent)]
+    Wait(Box<WaitFailed>),
+    /// The window was revoked: a peer died, a limit was passed, or an epoch was dropped half-done, perhaps by a panic.
+    #[error("window `{window}` is revoked: {cause}")]
+    Revoked {
+        /// The window.
+        window: Arc<str>,
+        /// Why.
+        cause: Cause,
+    },
+    /// A stream has failed, and everything behind that was passed over.
+    #[error(transparent)]
+    Stream(#[from] StreamError),
+    /// An epoch, or an operation of one, is not as its window was declared, or cannot be enqueued.
+    #[error(transparent)]
+    Epoch(#[from] EpochError),
+    /// A region, a part, a set of indices or a layout is not as it must be, or on another stream or device.
+    #[error(transparent)]
+    Region(#[from] RegionError),
+    /// A window, a barrier or an all-reduce was not opened.
+    #[error(transparent)]
+    Open(#[from] WindowError),
+    /// A recording was not made, does not fit, or does not allow the call.
+    #[error(transparent)]
+    Capture(#[from] CaptureError),
+    /// A kernel was not bound or launched.
+    #[error(transparent)]
+    Kernel(#[from] KernelError),
+    /// A variable of the environment, or an option, cannot be read.
+    #[error(transparent)]
+    Setting(#[from] SettingError),
+    /// The ranks have met, and cannot make a job together.
+    #[error(transparent)]
+    Meet(#[from] MeetError),
+    /// A rank is outside of the job.
+    #[error("rank {rank} does not exist: the job has {size} {}", if *.size == 1 { "rank" } else { "ranks" })]
+    NoSuchRank {
+        /// The rank.
+        rank: usize,
+        /// The size of the job.
+        size: usize,
+    },
+    /// This process was made by `fork` from the one that joined the job. Nothing was done; that one goes on undisturbed.
+    #[error(transparent)]
+    Forked(#[from] Forked),
+    /// The device refused.
+    #[error(transparent)]
+    Device(DeviceError),
+    /// The NIC refused.
+    #[error(transparent)]
+    Nic(#[from] tidegate_hal::nic::NicError),
+    /// The job could not be joined.
+    #[error(transparent)]
+    Join(#[from] tidegate_boot::BootError),
+    /// The control plane failed.
+    #[error(transparent)]
+    Control(ControlError),
+    /// The job could not be joined by another bootstrap than the library's own: its error is inside.
+    #[error(transparent)]
+    Bootstrap(Box<dyn std::error::Error + Send + Sync>),
+    /// An error of the program's own: see [`Error::other`].
+    #[error(transparent)]
+    Other(Box<dyn std::error::Error + Send + Sync>),
+}
+
+/// In words, too: it is what `fn main() -> Result<()>`, `unwrap` and `expect` print.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl Error {
+    /// An error of the program's own, or of another library, for what must return this crate's: a step that
+    /// [`capture`](crate::Stream::capture) runs, say.
+    ///
+    /// ```
+    /// # use tidegate_core::Error;
+    /// let number = |text: &str| text.parse::<u32>().map_err(Error::other);
+    /// let error = number("many").unwrap_err();
+    /// assert_eq!(error.to_string(), "invalid digit found in string");
+    /// let Error::Other(inner) = error else { panic!("it is the program's") };
+    /// assert!(inner.is::<std::num::ParseIntError>());
+    /// ```
+    pub fn other(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Error::Other(error.into())
+    }
+
+    /// Whether it is one that goes when something is freed, on this rank.
+    pub(crate) fn is_shortage(&self) -> bool {
+        use tidegate_hal::nic::NicError;
+        matches!(
+            self,
+            Error::Device(DeviceError::Exhausted { .. })
+                | Error::Nic(
+                    NicError::Exhausted { .. } | NicError::Memory(DeviceError::Exhausted { .. })
+                )
+        )
+    }
+}
+
+impl From<DeviceError> for Error {
+    fn from(error: DeviceError) -> Self {
+        match error {
+            DeviceError::Capturing(what) => CaptureError::Inside { what }.into(),
+            DeviceError::Forked(forked) => Error::Forked(forked),
+            other => Error::Device(other),
+        }
+    }
+}
+
+impl From<ControlError> for Error {
+    fn from(error: ControlError) -> Self {
+        match error {
+            ControlError::Forked(forked) => Error::Forked(forked),
+            other => Error::Control(other),
+        }
+    }
+}
+
+/// Ranks that are listed at most.
+const LISTED: usize = 8;
+
+/// "rank 3", "ranks 1, 3 and 9 more".
+pub(crate) fn listed(ranks: &[usize]) -> String {
+    let first: Vec<_> = ranks.iter().take(LISTED).map(usize::to_string).collect();
+    let first = first.join(", ");
+    match ranks.len() {
+        1 => format!("rank {first}"),
+        LISTED.. if ranks.len() > LISTED => {
+            format!("ranks {first} and {} more", ranks.len() - LISTED)
+        }
+        _ => format!("ranks {first}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_many_ranks_some_are_listed() {
+        assert_eq!(listed(&[3]), "rank 3");
+        assert_eq!(
+            listed(&(0..8).collect::<Vec<_>>()),
+            "ranks 0, 1, 2, 3, 4, 5, 6, 7"
+        );
+        assert!(listed(&(0..11).collect::<Vec<_>>()).ends_with("6, 7 and 3 more"));
+    }
+}

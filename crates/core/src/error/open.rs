@@ -1,0 +1,445 @@
+//! Why a window, a barrier or an all-reduce was not opened.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::listed;
+
+/// A window (or barrier, or all-reduce) was not opened. Nobody has it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WindowError {
+    /// Ranks disagree about what they create together.
+    #[error("window `{window}`: {disagreement}")]
+    Disagreement {
+        /// The window, as this rank calls it.
+        window: Arc<str>,
+        /// Which ranks, about what.
+        disagreement: Box<Disagreement>,
+    },
+    /// A rank is short of what its part of the window takes: memory, descriptors, queues of its NIC. All ranks get this,
+    /// and no window. The job goes on: the window can be opened when something was freed.
+    #[error("window `{window}` was not created: rank {rank} could not create its part: {reason}")]
+    NotCreated {
+        /// The window.
+        window: Arc<str>,
+        /// Which rank; the lowest of several.
+        rank: usize,
+        /// What it has met, with the name of the limit.
+        reason: String,
+    },
+    /// A window (or a barrier) of this name is still alive on some ranks. Ranks that open two of one name in different
+    /// orders would take one for the other: so all get this, and no window.
+    #[error(
+        "window `{window}`: one of this name is still open on {}; drop it there first (both halves), \
+         or give this one another name",
+        listed(.ranks)
+    )]
+    NameTaken {
+        /// The name.
+        window: Arc<str>,
+        /// The ranks that hold a half of the other one, or an epoch of it.
+        ranks: Vec<usize>,
+    },
+    /// An all-reduce would be too large.
+    #[error("all-reduce `{name}`: {limit}")]
+    AllReduce {
+        /// Its name.
+        name: Arc<str>,
+        /// What it is beyond.
+        limit: AllReduceLimit,
+    },
+    /// The layouts that a rank declares are too long for the other ranks.
+    #[error(
+        "layouts of {runs} runs in all are too long to tell other ranks, {most} are the most: a box or a nest of strides can be of any size"
+    )]
+    TooManyRuns {
+        /// How many runs they have.
+        runs: usize,
+        /// The most.
+        most: usize,
+    },
+    /// A rank is on another node, and the route to it is to be mapped.
+    #[error(
+        "window `{window}`: rank {rank} is on another node, and the route to it is to be mapped"
+    )]
+    NotMapped {
+        /// The window.
+        window: Arc<str>,
+        /// The rank.
+        rank: usize,
+    },
+    /// A rank is to be reached by a NIC, and one of the two has none.
+    #[error(
+        "window `{window}`: rank {rank} is to be reached by a NIC, and {} has none \
+         (`WorldOptions::nic` brings one)",
+        if *.this_rank { "this rank" } else { "it" }
+    )]
+    NoNic {
+        /// The window.
+        window: Arc<str>,
+        /// The rank that is to be reached.
+        rank: usize,
+        /// Whether it is this rank that has none.
+        this_rank: bool,
+    },
+    /// A rank has a NIC that it did not have when the ranks met.
+    #[error(
+        "window `{window}`: rank {rank} has brought a key for its NIC, and said before that it has none"
+    )]
+    NewNic {
+        /// The window.
+        window: Arc<str>,
+        /// The rank.
+        rank: usize,
+    },
+}
+
+/// What an all-reduce is beyond.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum AllReduceLimit {
+    /// Its vectors are too long.
+    #[error(
+        "vectors of {len} elements of {size} bytes have more than {most}: it is made for short ones"
+    )]
+    Vector {
+        /// How many elements they have.
+        len: usize,
+        /// The bytes of each.
+        size: usize,
+        /// The most bytes of a vector.
+        most: usize,
+    },
+    /// There are too many ranks.
+    #[error("{ranks} ranks would each put to all: it is made for {most} at most")]
+    Ranks {
+        /// How many.
+        ranks: usize,
+        /// The most.
+        most: usize,
+    },
+    /// The slots of all ranks take too much memory.
+    #[error(
+        "vectors of {len} elements of {size} bytes, twice from each of {ranks} ranks, have more than {most} bytes"
+    )]
+    Memory {
+        /// How many elements the vectors have.
+        len: usize,
+        /// The bytes of each.
+        size: usize,
+        /// How many ranks.
+        ranks: usize,
+        /// The most bytes of all of them.
+        most: usize,
+    },
+    /// The stream does not carry out so many lanes at a time.
+    #[error(
+        "over {ranks} ranks it takes {lanes} lanes of one batch, and this stream carries out {most} at a time"
+    )]
+    Lanes {
+        /// How many ranks.
+        ranks: usize,
+        /// How many lanes that takes.
+        lanes: usize,
+        /// The most of this stream.
+        most: usize,
+    },
+}
+
+/// What ranks have said of a window that does not fit together. All of them find the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Disagreement {
+    /// Two ranks open different windows.
+    Windows {
+        /// Name and number of rank 0's.
+        first: (String, u32),
+        /// The other rank.
+        rank: usize,
+        /// Name and number of its.
+        other: (String, u32),
+    },
+    /// Two ranks say different things of the window.
+    Differs {
+        /// Of what.
+        what: Property,
+        /// What rank 0 says.
+        first: String,
+        /// The other rank.
+        rank: usize,
+        /// What it says.
+        other: String,
+    },
+    /// A rank could not create its part.
+    Part {
+        /// Which.
+        rank: usize,
+        /// Its own error, in words.
+        reason: String,
+    },
+    /// What a rank said could not be read.
+    Unreadable {
+        /// Which.
+        rank: usize,
+        /// Why.
+        reason: String,
+    },
+    /// It would have had too many epochs before the first.
+    Epochs {
+        /// How many.
+        before: u64,
+        /// The most.
+        most: u64,
+    },
+    /// Two ranks reach each other through staged memory, which only windows by slot have.
+    Staged {
+        /// The one.
+        rank: usize,
+        /// The other.
+        other: usize,
+    },
+    /// A rank names one that does not exist.
+    NoSuchRank {
+        /// The rank that names it.
+        rank: usize,
+        /// Which it names.
+        named: usize,
+        /// The size of the job.
+        size: usize,
+        /// Whether the process was started without a job.
+        alone: bool,
+    },
+    /// A rank has two slots for one origin and key.
+    TwoSlots {
+        /// The rank.
+        rank: usize,
+        /// The origin.
+        origin: usize,
+        /// The key.
+        key: u64,
+    },
+    /// A rank has a slot that its origin does not name.
+    NotNamed {
+        /// The rank.
+        rank: usize,
+        /// The origin.
+        origin: usize,
+        /// The key.
+        key: u64,
+    },
+    /// A rank names a slot twice.
+    NamedTwice {
+        /// The rank.
+        rank: usize,
+        /// Whose slot.
+        target: usize,
+        /// The key.
+        key: u64,
+    },
+    /// A rank names a slot that the target does not have.
+    NoSlot {
+        /// The rank.
+        rank: usize,
+        /// The target.
+        target: usize,
+        /// The key.
+        key: u64,
+    },
+    /// A slot has another length than its origin expects.
+    Length {
+        /// The origin.
+        rank: usize,
+        /// The target.
+        target: usize,
+        /// The key.
+        key: u64,
+        /// How many elements the origin expects.
+        expected: usize,
+        /// How many there are.
+        len: usize,
+    },
+    /// A declared range or layout does not lie within the target's memory.
+    Range {
+        /// The origin.
+        rank: usize,
+        /// The target.
+        target: usize,
+        /// What it has declared.
+        declared: Declared,
+        /// How many elements the target has.
+        len: usize,
+    },
+    /// Two ranges or layouts that are declared of one target overlap.
+    Overlap {
+        /// The target.
+        target: usize,
+        /// The one, and whose it is.
+        one: (Declared, usize),
+        /// The other.
+        other: (Declared, usize),
+        /// Elements that both have.
+        at: Range<usize>,
+    },
+    /// The memory of a rank is more than can be addressed.
+    Memory {
+        /// Which.
+        rank: usize,
+    },
+}
+
+/// The elements of a target's memory that a rank has declared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Declared {
+    /// A range.
+    Range(Range<usize>),
+    /// A layout of elements from within this range.
+    Layout(Range<usize>),
+    /// A layout that is none: it was not read as it was sent.
+    Nothing,
+}
+
+/// What ranks say of a window that must be the same on all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Property {
+    /// How it keeps origins apart.
+    Discipline,
+    /// The type of its elements.
+    Elements,
+    /// Whether it is a window, a barrier or an all-reduce.
+    Purpose,
+    /// How many buffers its slots have.
+    Buffers,
+    /// How many epochs it counts as having had.
+    Epochs,
+    /// Whether what goes by NICs is staged.
+    Staging,
+}
+
+impl fmt::Display for Property {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Property::Discipline => "its discipline",
+            Property::Elements => "the element type",
+            Property::Purpose => "what it is",
+            Property::Buffers => "buffers",
+            Property::Epochs => "epochs before the first",
+            Property::Staging => "staging",
+        })
+    }
+}
+
+/// What is said to a user who has perhaps forgotten the launcher.
+const ALONE: &str =
+    " (this process was started alone: `tidegate run -n N PROGRAM` starts a job of N ranks)";
+
+impl fmt::Display for Disagreement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Disagreement::Windows { first, rank, other } => write!(
+                f,
+                "ranks 0 and {rank} create different windows: `{}` (number {}) and `{}` (number {})",
+                first.0, first.1, other.0, other.1
+            ),
+            Disagreement::Differs {
+                what,
+                first,
+                rank,
+                other,
+            } => write!(
+                f,
+                "ranks 0 and {rank} disagree about {what}: {first} and {other}"
+            ),
+            Disagreement::Part { rank, reason } => {
+                write!(f, "rank {rank} could not create its part: {reason}")
+            }
+            Disagreement::Unreadable { rank, reason } => {
+                write!(f, "what rank {rank} said could not be read: {reason}")
+            }
+            Disagreement::Epochs { before, most } => write!(
+                f,
+                "it would have had {before} epochs, and no window has more than {most}"
+            ),
+            Disagreement::Staged { rank, other } => write!(
+                f,
+                "ranks {rank} and {other} reach each other by NICs through staged memory, which only windows by slot have"
+            ),
+            Disagreement::NoSuchRank {
+                rank,
+                named,
+                size,
+                alone,
+            } => {
+                let ranks = if *size == 1 { "rank" } else { "ranks" };
+                let hint = if *alone { ALONE } else { "" };
+                write!(
+                    f,
+                    "rank {rank} names rank {named}, but the job has {size} {ranks}{hint}"
+                )
+            }
+            Disagreement::TwoSlots { rank, origin, key } => {
+                write!(
+                    f,
+                    "rank {rank} has two slots for rank {origin} with key {key}"
+                )
+            }
+            Disagreement::NotNamed { rank, origin, key } => write!(
+                f,
+                "rank {rank} has a slot for rank {origin} with key {key}, which rank {origin} does not name"
+            ),
+            Disagreement::NamedTwice { rank, target, key } => {
+                write!(f, "rank {rank} names rank {target} with key {key} twice")
+            }
+            Disagreement::NoSlot { rank, target, key } => write!(
+                f,
+                "rank {rank} names rank {target} with key {key}, which has no such slot for it"
+            ),
+            Disagreement::Length {
+                rank,
+                target,
+                key,
+                expected,
+                len,
+            } => write!(
+                f,
+                "rank {rank} expects the slot of rank {target} with key {key} to have {expected} elements, and it has {len}"
+            ),
+            Disagreement::Range {
+                rank,
+                target,
+                declared,
+                len,
+            } => {
+                write!(f, "rank {rank} declares ")?;
+                match declared {
+                    Declared::Range(range) => write!(f, "{range:?}"),
+                    Declared::Layout(extent) => write!(f, "a layout of elements {extent:?}"),
+                    Declared::Nothing => f.write_str("what is no layout"),
+                }?;
+                write!(f, " of rank {target}, which has {len} elements")
+            }
+            Disagreement::Overlap {
+                target,
+                one,
+                other,
+                at,
+            } => {
+                let named = |(declared, rank): &(Declared, usize)| match declared {
+                    Declared::Range(range) => format!("{range:?} of rank {rank}"),
+                    _ => format!("a layout of rank {rank}"),
+                };
+                let (one, other) = (named(one), named(other));
+                write!(
+                    f,
+                    "of rank {target}'s memory, {one} and {other} overlap in elements {at:?}"
+                )
+            }
+            Disagreement::Memory { rank } => {
+                write!(f, "the memory of rank {rank} exceeds what can be addressed")
+            }
+        }
+    }
+}
