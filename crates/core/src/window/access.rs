@@ -132,13 +132,24 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, D, K> {
             return Err(slot_expired(body, dest.edge));
         }
         let edge = &body.edges[dest.edge as usize];
+        // Made where it is needed: then it is not in memory where the epoch repeats a plan.
+        let draft = || Draft {
+            what,
+            edge: dest.edge,
+            first: dest.first,
+            count: source.count,
+            local: source.local,
+            local_layout: source.layout,
+            remote_layout: dest.layout,
+        };
         let extent = dest.layout.map_or(source.count, Layout::extent);
         if dest.first > edge.len || extent > edge.len - dest.first {
             match &edge.layout {
-                Some(layout) => fits_layout(body, layout, what, source, dest)?,
-                None => return Err(too_long(body, K::KIND, dest, extent)),
+                Some(layout) => fits_layout(body, layout, &draft())?,
+                None => return Err(too_long(body, K::KIND, &draft(), extent)),
             }
         }
+        let direct = edge.is_direct();
         if let Some(layout) = dest.layout {
             layout.as_destination()?;
             if layout.count() != source.count {
@@ -149,20 +160,16 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, D, K> {
                 }));
             }
         }
-        body.plans.note(&Draft {
-            what,
-            edge: dest.edge,
-            first: dest.first,
-            count: source.count,
-            local: source.local,
-            local_layout: source.layout,
-            remote_layout: dest.layout,
-        });
-        let touch = match what {
-            What::Get => Touch::Write,
-            _ => Touch::Read,
-        };
-        self.touch(dest, source.body, touch);
+        if !body.plans.repeats(&draft()) {
+            body.plans.departs(&draft());
+        }
+        if direct || source.body.outstanding().is_some() {
+            let touch = match what {
+                What::Get => Touch::Write,
+                _ => Touch::Read,
+            };
+            body.touch(dest.edge, source.body.tickets(), touch);
+        }
         Ok(())
     }
 
@@ -285,37 +292,35 @@ fn slot_expired<D: Device>(body: &OutboxBody<D>, slot: u32) -> Error {
 
 /// Whether an operation fits the layout that its edge is.
 #[cold]
-fn fits_layout<T, D: Device>(
+fn fits_layout<D: Device>(
     body: &OutboxBody<D>,
     layout: &Chosen,
-    what: What,
-    source: &Source<'_, '_, T, D>,
-    dest: &Dest<'_, T, D>,
+    draft: &Draft<'_, D>,
 ) -> Result<()> {
-    let (window, slot) = (|| body.half.window.name.clone(), dest.edge);
-    if dest.layout.is_some() {
+    let (window, slot) = (|| body.half.window.name.clone(), draft.edge);
+    if draft.remote_layout.is_some() {
         let window = window();
         return Err(Error::Epoch(EpochError::LayoutOfLayout { window, slot }));
     }
-    if matches!(what, What::PutCounted { .. }) {
+    if matches!(draft.what, What::PutCounted { .. }) {
         let window = window();
         return Err(Error::Epoch(EpochError::CountedToLayout { window, slot }));
     }
-    let (first, len) = (dest.first, layout.count);
-    if first > len || source.count > len - first {
+    let (first, len) = (draft.first, layout.count);
+    if first > len || draft.count > len - first {
         let rank = body.half.peers[body.edges[slot as usize].lane].rank;
         return Err(Error::Epoch(EpochError::OutOfBounds {
             window: window(),
             what: format!("outbound slot {slot} (a layout of rank {rank})"),
             first,
-            end: first.saturating_add(source.count),
+            end: first.saturating_add(draft.count),
             len,
         }));
     }
-    if source.layout.is_some() && source.count != len {
+    if draft.local_layout.is_some() && draft.count != len {
         return Err(Error::Epoch(EpochError::CountMismatch {
             window: window(),
-            src: source.count,
+            src: draft.count,
             dst: len,
         }));
     }
@@ -323,14 +328,14 @@ fn fits_layout<T, D: Device>(
 }
 
 #[cold]
-fn too_long<T, D: Device>(
+fn too_long<D: Device>(
     body: &OutboxBody<D>,
     kind: Kind,
-    dest: &Dest<'_, T, D>,
+    draft: &Draft<'_, D>,
     extent: usize,
 ) -> Error {
-    let edge = &body.edges[dest.edge as usize];
-    let (slot, rank) = (dest.edge, body.half.peers[edge.lane].rank);
+    let edge = &body.edges[draft.edge as usize];
+    let (slot, rank) = (draft.edge, body.half.peers[edge.lane].rank);
     let what = match kind {
         Kind::Slot => format!("outbound slot {slot} (declared by rank {rank})"),
         Kind::Range => format!("outbound slot {slot} (a range of rank {rank})"),
@@ -339,8 +344,8 @@ fn too_long<T, D: Device>(
     Error::Epoch(EpochError::OutOfBounds {
         window: body.half.window.name.clone(),
         what,
-        first: dest.first,
-        end: dest.first.saturating_add(extent),
+        first: draft.first,
+        end: draft.first.saturating_add(extent),
         len: edge.len,
     })
 }

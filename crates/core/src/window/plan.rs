@@ -69,43 +69,37 @@ impl<D: Device> Plans<D> {
         self.following = self.plans.iter().position(|plan| plan.group == group);
     }
 
-    /// Notes an operation.
+    /// Notes an operation, if it is the next one of the plan that the open epoch has repeated so far.
     #[inline]
-    pub(super) fn note(&mut self, draft: &Draft<'_, D>) {
+    pub(super) fn repeats(&mut self, draft: &Draft<'_, D>) -> bool {
+        let next = self
+            .following
+            .and_then(|index| self.plans[index].notes.get(self.followed));
+        let repeats = next.is_some_and(|note| draft.is(note));
+        self.followed += usize::from(repeats);
+        repeats
+    }
+
+    /// Notes an operation with which the open epoch is not the plan that it seemed to be: another one, or a new one.
+    #[cold]
+    pub(super) fn departs(&mut self, draft: &Draft<'_, D>) {
         if let Some(index) = self.following {
-            if self.plans[index]
-                .notes
-                .get(self.followed)
-                .is_some_and(|note| draft.is(note))
-            {
+            let begun = &self.plans[index].notes[..self.followed];
+            let agrees = |plan: &Plan<D>| {
+                plan.group == self.group
+                    && plan.notes.len() > begun.len()
+                    && draft.is(&plan.notes[begun.len()])
+                    && begun.iter().zip(&plan.notes).all(|(a, b)| a.draft().is(b))
+            };
+            self.following = self.plans.iter().position(agrees);
+            if self.following.is_some() {
                 self.followed += 1;
                 return;
             }
-            self.depart(index, draft);
-            if self.following.is_some() {
-                return;
-            }
-        }
-        self.notes.push(draft.to_note());
-    }
-
-    /// The open epoch is not the plan that it seemed to be: another one, or a new one.
-    #[cold]
-    fn depart(&mut self, index: usize, draft: &Draft<'_, D>) {
-        let begun = &self.plans[index].notes[..self.followed];
-        let agrees = |plan: &Plan<D>| {
-            plan.group == self.group
-                && plan.notes.len() > begun.len()
-                && draft.is(&plan.notes[begun.len()])
-                && begun.iter().zip(&plan.notes).all(|(a, b)| a.draft().is(b))
-        };
-        self.following = self.plans.iter().position(agrees);
-        if self.following.is_some() {
-            self.followed += 1;
-        } else {
             let begun = begun.to_vec();
             self.notes.extend(begun);
         }
+        self.notes.push(draft.to_note());
     }
 
     /// The plan that the open epoch has repeated to the end.
