@@ -291,7 +291,7 @@ fn survivors(world: &World) -> Result<()> {
     assert!(matches!(refused, Error::Control(_)), "{refused}");
     let window = SlotWindow::<u64>::new("new");
     let opened = window.open(&s);
-    Err(opened.err().expect("rank 2 takes no part"))
+    Err(opened.expect_err("rank 2 takes no part"))
 }
 
 #[test]

@@ -220,7 +220,7 @@ fn an_epoch_behind_a_refusal() {
         let mut epoch = outbox.start();
         epoch.put(&src, to)?;
         epoch.put(&src, to)?;
-        let refused = epoch.try_complete(s).err().expect("the puts overlap");
+        let refused = epoch.try_complete(s).expect_err("the puts overlap");
         how.lose(refused);
         drop(src);
         how.lose(exposed);

@@ -145,7 +145,7 @@ fn a_rank_whose_program_has_panicked_has_not_left() {
             crate::stream!(let s = world.stream().unwrap());
             let window = SlotWindow::<u64>::new("w");
             let opened = window.open(&s);
-            opened.err().expect("rank 1 takes no part")
+            opened.expect_err("rank 1 takes no part")
         },
         |world| {
             crate::stream!(let s = world.stream().unwrap());
