@@ -18,6 +18,7 @@
 //! No policy lives here and nothing is validated twice: what the `unsafe` methods list is the caller's promise.
 
 mod calls;
+mod helper;
 mod parameters;
 
 use std::any::Any;
@@ -31,6 +32,7 @@ use crate::memory::{Allocation, Block, Ptr, Sharing};
 use crate::nic::Register;
 
 pub use calls::{Awaits, Call, Calls};
+pub use helper::Helper;
 pub use parameters::{Grid, Parameters};
 
 /// Why a stream stopped doing work.
@@ -83,23 +85,6 @@ pub struct StreamConfig {
     pub priority: Priority,
     /// What the stream's thread can do for the NIC, where the device's streams are threads: see [`Device::helps`].
     pub helper: Option<Arc<dyn Helper>>,
-}
-
-/// Work that a thread of a stream can do for a NIC while it waits, or when it has rung a doorbell, so that no other
-/// thread must wake for it. Called for batches that are [helped](crate::batch::Batch::helped), and for no other.
-pub trait Helper: Send + Sync {
-    /// Doorbells may have been rung (or poisoned) since the last call. It may come late, when several batches have rung
-    /// that follow each other at once, but it comes before the thread does anything that takes its time: before a
-    /// kernel, a wait, a move.
-    fn rung(&self);
-
-    /// The thread waits: whatever can be done now, if nobody else is doing it. Returns whether something was, so that
-    /// it looks again at once.
-    fn waiting(&self) -> bool;
-
-    /// The thread has waited long, and goes to sleep until its bell is rung: somebody else must see to it that this
-    /// comes to be.
-    fn leaving(&self);
 }
 
 /// A wait in which a stream is at the moment, for the wait-for graph.
