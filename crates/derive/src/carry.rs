@@ -8,7 +8,7 @@ use syn::{
     TypeParamBound, WherePredicate, parse_quote,
 };
 
-use crate::Field;
+use crate::field::Field;
 
 /// Derives it for a struct of things of this device, unless the struct says otherwise.
 pub(crate) fn derive(input: &DeriveInput, mut device: Type) -> Result<TokenStream> {
