@@ -7,8 +7,8 @@ use tidegate_hal::batch::Action;
 use tidegate_hal::batch::{Move, Op, Scalar};
 use tidegate_hal::memory::Ptr;
 
-use super::for_each_row;
 use super::nest::Loop;
+use super::rows::for_each_row;
 
 /// A scalar that moves can compute with.
 trait Number: Copy {
