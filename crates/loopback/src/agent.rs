@@ -7,8 +7,9 @@ use tidegate_hal::nic::Connection;
 use tidegate_hal::slots::Slots;
 use tidegate_words::{Bell, Patience};
 
+use crate::lock::lock;
+use crate::options::Options;
 use crate::queue::{Queue, Seen};
-use crate::{Options, lock};
 
 /// A little patience: a stream that has rung once often rings again at once.
 const PATIENCE: Patience = Patience {
@@ -16,8 +17,8 @@ const PATIENCE: Patience = Patience {
     yields: 4,
 };
 
-/// What the agent, the endpoint and its queues share.
-pub(crate) struct Shared {
+/// The agent. The endpoint and its queues share it with the thread that runs it.
+pub(crate) struct Agent {
     connection: Connection,
     options: Options,
     slots: Arc<Slots>,
@@ -27,9 +28,9 @@ pub(crate) struct Shared {
     pub(crate) stop: AtomicBool,
 }
 
-impl Shared {
+impl Agent {
     pub(crate) fn new(connection: Connection, options: Options, slots: Arc<Slots>) -> Self {
-        Shared {
+        Agent {
             connection,
             options,
             slots,

@@ -1,30 +1,4 @@
-//! A NIC without hardware: its wire is memory of the same node.
-//!
-//! # Model
-//!
-//! A [`Loopback`] is one rank's endpoint. An *agent*, one thread a rank, sleeps on the doorbells' bell; when a stream
-//! has rung, it carries out the next armed program of that queue, with the processor, in the peer's memory, which it
-//! has mapped by handle: a descriptor between processes, a reference between threads. It makes no device call, and
-//! (between threads) no system call but sleeping, so that Miri can execute it.
-//!
-//! It proves the contract of [`tidegate_hal::nic`] and what core builds on it, on any machine; it is slower than
-//! mapping the peers themselves, by two changes of thread a message, and is not meant for production. Arithmetic is
-//! carried out by the *origin's* agent with the processor's atomics, which are coherent with those of the target's host
-//! streams.
-//!
-//! For tests, firings can be made to take long ([`Options::delay`]) or be held back by hand ([`Gate`]), so that a put's
-//! source is really read long after the stream has passed `complete`; and the budget of armed programs can be set
-//! small.
-//!
-//! # Failure
-//!
-//! As the contract says. A peer that dies does not disturb the agent: what it has mapped stays mapped. An agent that is
-//! dropped while its gate is closed ends without firing; what its programs keep alive is freed then, since nothing
-//! touches it any more.
-
-mod agent;
-mod gate;
-mod queue;
+//! A rank's endpoint.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -40,77 +14,18 @@ use tidegate_hal::process::Process;
 use tidegate_hal::slots::Slots;
 use tidegate_host::Host;
 
-use agent::Shared;
-pub use gate::Gate;
-use queue::{Handle, Queue};
-
-/// What the kind of NIC is called.
-const NAME: &str = "loopback";
-
-/// How a [`Loopback`] is to behave.
-#[derive(Clone, Debug)]
-pub struct Options {
-    budget: usize,
-    kept: usize,
-    delay: Duration,
-    gate: Option<Gate>,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Options {
-            budget: 4096,
-            kept: 1,
-            delay: Duration::ZERO,
-            gate: None,
-        }
-    }
-}
-
-impl Options {
-    /// The NIC of this node has so many trigger slots (4096 at first), one a program: the ranks of the node divide
-    /// them, and each has 1 at least.
-    ///
-    /// # Panics
-    ///
-    /// If it is 0: nothing could ever be fired.
-    #[must_use]
-    pub fn budget(mut self, slots: usize) -> Self {
-        assert_ne!(slots, 0, "a NIC has at least one trigger slot");
-        self.budget = slots;
-        self
-    }
-
-    /// The mutant that keeps no slot for programs that have been rung for, so that a job can hang because its budget is
-    /// small. For the tests that show what the slot is for.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn greedy(mut self) -> Self {
-        self.kept = 0;
-        self
-    }
-
-    /// Lets so much time pass between a ring and the first look at the data.
-    #[must_use]
-    pub fn delay(mut self, delay: Duration) -> Self {
-        self.delay = delay;
-        self
-    }
-
-    /// Holds every firing of this endpoint back while the gate is closed.
-    #[must_use]
-    pub fn gate(mut self, gate: &Gate) -> Self {
-        self.gate = Some(gate.clone());
-        self
-    }
-}
+use crate::agent::Agent;
+use crate::handle::Handle;
+use crate::lock::lock;
+use crate::options::{NAME, Options};
+use crate::queue::Queue;
 
 /// One rank's endpoint.
 pub struct Loopback {
     options: Options,
     slots: Arc<Slots>,
     process: Process,
-    shared: OnceLock<Arc<Shared>>,
+    agent: OnceLock<Arc<Agent>>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -127,13 +42,13 @@ impl Loopback {
             slots: Arc::new(Slots::keeping(options.budget, options.kept)),
             options,
             process: Process::this(),
-            shared: OnceLock::new(),
+            agent: OnceLock::new(),
             thread: Mutex::new(None),
         }
     }
 
-    fn shared(&self) -> Result<&Arc<Shared>, NicError> {
-        self.shared.get().ok_or(NicError::System {
+    fn agent(&self) -> Result<&Arc<Agent>, NicError> {
+        self.agent.get().ok_or(NicError::System {
             what: "using an endpoint",
             detail: "it is not connected".into(),
         })
@@ -168,12 +83,12 @@ unsafe impl Nic for Loopback {
 
     unsafe fn connect(&self, connection: Connection) -> Result<(), NicError> {
         let ranks_on_node = connection.ranks_on_node;
-        let shared = Arc::new(Shared::new(
+        let agent = Arc::new(Agent::new(
             connection,
             self.options.clone(),
             self.slots.clone(),
         ));
-        if self.shared.set(shared.clone()).is_err() {
+        if self.agent.set(agent.clone()).is_err() {
             return Err(NicError::System {
                 what: "connecting an endpoint",
                 detail: "it is connected already".into(),
@@ -182,7 +97,7 @@ unsafe impl Nic for Loopback {
         self.slots.divide(ranks_on_node);
         let thread = std::thread::Builder::new()
             .name("tidegate-loopback".into())
-            .spawn(move || shared.run())
+            .spawn(move || agent.run())
             .map_err(|e| NicError::System {
                 what: "starting the agent",
                 detail: e.to_string(),
@@ -206,10 +121,10 @@ unsafe impl Nic for Loopback {
         _peer: usize,
         config: QueueConfig,
     ) -> Result<Arc<dyn NicQueue>, NicError> {
-        let shared = self.shared()?;
+        let agent = self.agent()?;
         let queue = Arc::new(Queue::new(config, &self.slots));
-        shared.add(queue.clone());
-        Ok(Arc::new(Handle::new(queue, shared.clone())))
+        agent.add(queue.clone());
+        Ok(Arc::new(Handle::new(queue, agent.clone())))
     }
 
     fn budget(&self) -> usize {
@@ -225,11 +140,11 @@ unsafe impl Nic for Loopback {
     }
 
     fn quiesce(&self, limit: Duration) -> bool {
-        let Some(shared) = self.shared.get() else {
+        let Some(agent) = self.agent.get() else {
             return true;
         };
         let start = Instant::now();
-        while !shared.is_idle() {
+        while !agent.is_idle() {
             if start.elapsed() >= limit {
                 return false;
             }
@@ -246,9 +161,9 @@ impl Drop for Loopback {
             // The agent is the parent's.
             return std::mem::forget(lock(&self.thread).take());
         }
-        if let Some(shared) = self.shared.get() {
-            shared.stop.store(true, Ordering::SeqCst);
-            shared.wake();
+        if let Some(agent) = self.agent.get() {
+            agent.stop.store(true, Ordering::SeqCst);
+            agent.wake();
         }
         let me = std::thread::current().id();
         // Not for itself: what a queue has kept may be the last to hold the world, and this with it.
@@ -260,11 +175,4 @@ impl Drop for Loopback {
             let _ = thread.join();
         }
     }
-}
-
-/// A poisoned lock means that a panic came between plain assignments; the data is whole.
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner)
 }

@@ -4,18 +4,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tidegate_hal::armed::Armed;
-use tidegate_hal::batch::{Action, Move, POISON, QUANTUM, Side};
-use tidegate_hal::memory::{Block as _, Ptr};
-use tidegate_hal::nic::{
-    Direction, Keep, NicError, NicQueue, Prepared, Program, QueueConfig, RemotePtr, Transfer,
-};
-use tidegate_hal::process::Process;
+use tidegate_hal::batch::{Move, POISON, QUANTUM};
+use tidegate_hal::memory::Ptr;
+use tidegate_hal::nic::{Keep, NicError, Prepared, QueueConfig};
 use tidegate_hal::slots::{Member, Slots};
-use tidegate_host::{HostBlock, HostMover};
+use tidegate_host::HostMover;
 use tidegate_words::{Bell, Mover as _, Word};
 
-use crate::agent::Shared;
-use crate::{NAME, lock};
+use crate::lock::lock;
 
 /// What the agent sees when it looks at a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,11 +38,11 @@ pub(crate) struct Queue {
 }
 
 /// A program whose remote places have become addresses of this process.
-struct Script {
-    moves: Vec<Move>,
-    word: Ptr,
-    bell: Ptr,
-    _keep: Vec<Keep>,
+pub(crate) struct Script {
+    pub(crate) moves: Vec<Move>,
+    pub(crate) word: Ptr,
+    pub(crate) bell: Ptr,
+    pub(crate) _keep: Vec<Keep>,
 }
 
 /// # Safety
@@ -102,6 +98,31 @@ impl Queue {
             armed: Mutex::default(),
             closed: AtomicBool::new(false),
         }
+    }
+
+    /// Where it is read which buffer a firing uses.
+    pub(crate) fn parity(&self) -> Ptr {
+        let fired: *const Word = &self.fired;
+        Ptr(fired.cast_mut().cast())
+    }
+
+    /// Arms programs that [`script`] can read.
+    pub(crate) fn arm(&self, programs: &Arc<[Prepared]>, times: u64) -> Result<(), NicError> {
+        let mut armed = lock(&self.armed);
+        let added = armed.arm(programs, times)?;
+        // Under the lock: a queue that gives up returns all its slots, once.
+        self.slots.arm(self.member, added);
+        Ok(())
+    }
+
+    /// As [`NicQueue::counts`](tidegate_hal::nic::NicQueue::counts).
+    pub(crate) fn counts(&self) -> (u64, u64) {
+        self.slots.counts(self.member)
+    }
+
+    /// Its owner is gone.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::Release);
     }
 
     fn doorbell(&self) -> u64 {
@@ -194,104 +215,5 @@ impl Queue {
 impl Drop for Queue {
     fn drop(&mut self) {
         self.slots.leave(self.member);
-    }
-}
-
-/// The owner's end of a queue.
-pub(crate) struct Handle {
-    process: Process,
-    queue: Arc<Queue>,
-    agent: Arc<Shared>,
-}
-
-impl Handle {
-    pub(crate) fn new(queue: Arc<Queue>, agent: Arc<Shared>) -> Self {
-        Handle {
-            process: Process::this(),
-            queue,
-            agent,
-        }
-    }
-
-    fn resolve(place: &RemotePtr) -> Result<Ptr, NicError> {
-        let block = place
-            .memory
-            .0
-            .downcast_ref::<HostBlock>()
-            .ok_or_else(|| NicError::BadKey("memory of another NIC".into()))?;
-        Ok(block.base().byte_add(place.offset))
-    }
-
-    fn lower(&self, transfer: &Transfer) -> Result<Move, NicError> {
-        let remote = Side {
-            base: Self::resolve(&transfer.remote.base)?,
-            flip: transfer.remote.flip,
-            shape: transfer.remote.shape,
-        };
-        let (src, dst) = match (transfer.action, transfer.direction) {
-            (Action::Copy, Direction::Get) => (remote, transfer.local),
-            (_, Direction::Put) => (transfer.local, remote),
-            (_, Direction::Get) => {
-                let what = "a get that computes".into();
-                return Err(NicError::Unsupported { nic: NAME, what });
-            }
-        };
-        let fired: *const Word = &self.queue.fired;
-        Ok(Move {
-            action: transfer.action,
-            size: transfer.size,
-            count: transfer.count,
-            src,
-            dst,
-            parity: Ptr(fired.cast_mut().cast()),
-            early: false,
-            landing: None,
-        })
-    }
-}
-
-// SAFETY: programs touch the sides that core gave them, between the look at the doorbell and the adds (see `Queue`).
-unsafe impl NicQueue for Handle {
-    unsafe fn prepare(&self, program: Program) -> Result<Prepared, NicError> {
-        let moves = program.transfers.iter().map(|each| self.lower(each));
-        let moves = moves.collect::<Result<_, _>>()?;
-        let signal = program.signal;
-        let (word, bell) = (Self::resolve(&signal.word)?, Self::resolve(&signal.bell)?);
-        let remote = program
-            .transfers
-            .into_iter()
-            .map(|each| each.remote.base.memory)
-            .chain([signal.word.memory, signal.bell.memory]);
-        let mut keep = program.keep;
-        keep.extend(remote.map(|memory| memory.0));
-        Ok(Prepared(Arc::new(Script {
-            moves,
-            word,
-            bell,
-            _keep: keep,
-        })))
-    }
-
-    fn arm(&self, programs: &Arc<[Prepared]>, times: u64) -> Result<(), NicError> {
-        let queue = &*self.queue;
-        let mut armed = lock(&queue.armed);
-        let added = armed.arm(programs, times)?;
-        // Under the lock: a queue that gives up returns all its slots, once.
-        queue.slots.arm(queue.member, added);
-        Ok(())
-    }
-
-    fn counts(&self) -> (u64, u64) {
-        self.queue.slots.counts(self.queue.member)
-    }
-}
-
-impl Drop for Handle {
-    fn drop(&mut self) {
-        if !self.process.is_this() {
-            return;
-        }
-        self.queue.closed.store(true, Ordering::Release);
-        self.agent.wake();
     }
 }
