@@ -31,12 +31,16 @@
 mod api;
 mod args;
 mod capture;
+mod capturing;
 mod codes;
 mod device;
 mod graph;
+mod handle;
 mod machine;
 mod memory;
+mod plan;
 mod ptx;
 mod settings;
 mod state;
+mod submit;
 mod work;

@@ -5,9 +5,10 @@ use std::sync::Once;
 
 use super::{CONTEXT, api, current, give};
 use crate::codes;
+use crate::handle::Handle;
 use crate::machine::Machine;
 use crate::settings::Settings;
-use crate::state::{Handle, state};
+use crate::state::state;
 
 /// How much memory a device says that it has.
 const MEMORY: usize = 16 << 30;

@@ -10,7 +10,8 @@ use crate::args::Launch;
 use crate::capture::shown;
 use crate::codes;
 use crate::graph::{Edge, Exec, Graph, Node, PLAIN, PROGRAMMATIC};
-use crate::state::{Handle, State, state};
+use crate::handle::Handle;
+use crate::state::{State, state};
 use crate::work::What;
 
 type KernelParams = sys::CUDA_KERNEL_NODE_PARAMS_v2;

@@ -6,9 +6,10 @@ use cudarc::driver::sys;
 
 use super::{api, current, give};
 use crate::codes;
+use crate::handle::Handle;
 use crate::memory::{self, Kind};
 use crate::settings::Settings;
-use crate::state::{Handle, state};
+use crate::state::state;
 
 /// The one kind of handle that there is.
 const DESCRIPTOR: c_uint = 1;

@@ -8,9 +8,10 @@ use cudarc::driver::sys;
 use super::{api, current, give};
 use crate::args::{Function, Launch};
 use crate::codes;
+use crate::handle::Handle;
 use crate::machine::Machine;
 use crate::ptx;
-use crate::state::{Handle, state};
+use crate::state::state;
 use crate::work::What;
 
 const PROGRAMMATIC_STREAM_SERIALIZATION: u32 = 6;

@@ -7,8 +7,9 @@ use cudarc::driver::sys;
 
 use super::{api, current, give};
 use crate::codes;
+use crate::handle::Handle;
 use crate::memory;
-use crate::state::{Event, Handle, State, Stream, state};
+use crate::state::{Event, State, Stream, state};
 use crate::work::{What, Word};
 
 /// The status of a stream that is captured.
