@@ -40,6 +40,7 @@
 //! What is missing (privileges, `iproute2`, devices of the kernel) is a [`BedError`] that names it;
 //! [`BedError::is_missing`] tells it from what went wrong.
 
+mod address;
 mod bed;
 mod error;
 mod helper;
@@ -50,7 +51,8 @@ mod space;
 mod switch;
 mod tap;
 
-pub use bed::{Bed, Builder, INTERFACE, MAX_NODES, Wire, WireChoice};
+pub use address::{INTERFACE, MAX_NODES};
+pub use bed::{Bed, Builder, Wire, WireChoice};
 pub use error::BedError;
 pub use relay::Traffic;
 pub use shape::{Shape, parse_delay, parse_loss, parse_rate};

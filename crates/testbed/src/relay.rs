@@ -13,10 +13,9 @@
 //! What has no place in a queue is lost, as in a switch, and counted ([`Traffic`]); so is what a cut link carries.
 //! A TAP device that fails carries nothing any more. The thread ends with the bed.
 
-use crate::bed::node_of_mac;
+use crate::address::node_of_mac;
 use crate::error::BedError;
-use crate::shape::Shape;
-use crate::switch::QUEUE;
+use crate::shape::{QUEUE, Shape};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};

@@ -11,6 +11,9 @@
 
 use std::time::Duration;
 
+/// How many packets wait for one node. The default of `netem`, 1000, would be a loss of its own where the delay is long and the rate high.
+pub(crate) const QUEUE: usize = 10_000;
+
 /// What a wire does to what it carries; by default nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Shape {

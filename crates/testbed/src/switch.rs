@@ -10,14 +10,11 @@
 //!
 //! Devices or disciplines that the kernel does not have are refused by `ip` or `tc`, with their words.
 
-use crate::bed::{INTERFACE, address_commands};
+use crate::address::{INTERFACE, address_commands};
 use crate::error::BedError;
 use crate::helper::{make_net, set_up};
-use crate::shape::Shape;
+use crate::shape::{QUEUE, Shape};
 use crate::space::{Owner, Space};
-
-/// How many packets wait in one `netem`. The default, 1000, would be a loss of its own where the delay is long and the rate high.
-pub(crate) const QUEUE: usize = 10_000;
 
 #[derive(Debug)]
 pub(crate) struct Switch {
