@@ -95,8 +95,8 @@ pub use load::{
     API_VERSION, DupInfo, FreeInfo, Functions, GetInfo, LIBRARIES, LIBRARY_VARIABLE, Library,
     LoadError, OpenFabric, StrError, ToStr, Version,
 };
-pub use memory::{Keep, Memory, MemoryRegion, RegionKey, RegisterOptions, RemoteRegion};
-pub use object::leaked_objects;
+pub use memory::{Memory, MemoryRegion, RegionKey, RegisterOptions, RemoteRegion};
+pub use object::{Keep, leaked_objects};
 pub use probe::Deferred;
 pub use rma::{MAX_PIECES, Message, Piece};
 pub use work::{Proof, QueueError, Work, WorkId, WorkQueue};

@@ -2,6 +2,7 @@
 
 use std::ffi::c_void;
 
+use super::domain::Domain;
 use super::endpoint::{Desc, Endpoint, Post, Remote};
 use super::error::{FabricError, Result};
 use super::flags::OpFlags;
@@ -82,6 +83,29 @@ impl<T> Clone for Elements<T> {
 }
 
 impl<T> Copy for Elements<T> {}
+
+impl Domain {
+    /// How many elements an atomic operation can take at a time (`fi_query_atomic`); `None` where the provider cannot
+    /// do it at all. `fetch` is for operations that return the value from before.
+    ///
+    /// # Errors
+    ///
+    /// Whatever else the provider says.
+    pub fn query_atomic<T: Element>(&self, op: AtomicOp, fetch: bool) -> Result<Option<usize>> {
+        const CALL: &str = "fi_query_atomic";
+        // SAFETY: the table lives as long as the domain.
+        let query = unsafe { required!(self.ops(), fi_ops_domain, query_atomic, CALL) }?;
+        let mut attr = sys::fi_atomic_attr::zeroed();
+        let flags = if fetch { sys::FI_FETCH_ATOMIC } else { 0 };
+        // SAFETY: the domain is alive, and one structure is written, to one that lives.
+        let answer = unsafe { query(self.as_raw(), T::DATATYPE, op.0, &mut attr, flags) };
+        if matches!(-answer, sys::FI_EOPNOTSUPP | sys::FI_EINVAL) {
+            return Ok(None);
+        }
+        self.library().check(CALL, answer.into())?;
+        Ok((attr.count > 0).then_some(attr.count))
+    }
+}
 
 impl Endpoint {
     /// How many elements an atomic operation of this endpoint can take (`fi_atomicvalid`); `None` where it cannot do it at all.

@@ -7,8 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::domain::Domain;
 use super::error::Result;
-use super::memory::Keep;
-use super::object::{Owned, required};
+use super::object::{Keep, Owned, required};
 use super::sys::{self, Zeroed};
 
 /// How a counter or a queue can be waited for.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::counter::Counter;
 use super::domain::Domain;
 use super::error::{FabricError, Result};
-use super::memory::Keep;
+use super::object::Keep;
 use super::sys;
 
 /// The pages of a counter, as a CPU or a device writes to them.

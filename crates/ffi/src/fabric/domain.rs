@@ -3,12 +3,11 @@
 use std::ptr::null_mut;
 use std::sync::Arc;
 
-use super::atomic::{AtomicOp, Element};
 use super::error::{FabricError, Result};
 use super::info::Info;
 use super::load::Library;
 use super::object::{Owned, required};
-use super::sys::{self, Zeroed};
+use super::sys;
 
 /// A network (`fi_fabric(3)`).
 pub struct Fabric {
@@ -102,27 +101,6 @@ impl Domain {
     pub(crate) fn ops(&self) -> *const sys::fi_ops_domain {
         // SAFETY: the object lives as long as this value.
         unsafe { (*self.raw.as_ptr()).ops }
-    }
-
-    /// How many elements an atomic operation can take at a time (`fi_query_atomic`); `None` where the provider cannot
-    /// do it at all. `fetch` is for operations that return the value from before.
-    ///
-    /// # Errors
-    ///
-    /// Whatever else the provider says.
-    pub fn query_atomic<T: Element>(&self, op: AtomicOp, fetch: bool) -> Result<Option<usize>> {
-        const CALL: &str = "fi_query_atomic";
-        // SAFETY: the table lives as long as the domain.
-        let query = unsafe { required!(self.ops(), fi_ops_domain, query_atomic, CALL) }?;
-        let mut attr = sys::fi_atomic_attr::zeroed();
-        let flags = if fetch { sys::FI_FETCH_ATOMIC } else { 0 };
-        // SAFETY: the domain is alive, and one structure is written, to one that lives.
-        let answer = unsafe { query(self.raw.as_ptr(), T::DATATYPE, op.0, &mut attr, flags) };
-        if matches!(-answer, sys::FI_EOPNOTSUPP | sys::FI_EINVAL) {
-            return Ok(None);
-        }
-        self.library().check(CALL, answer.into())?;
-        Ok((attr.count > 0).then_some(attr.count))
     }
 }
 

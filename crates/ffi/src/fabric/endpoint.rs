@@ -11,8 +11,7 @@ use super::cq::CompletionQueue;
 use super::domain::Domain;
 use super::error::{FabricError, Result};
 use super::flags::{Counted, Reported};
-use super::memory::Keep;
-use super::object::{Owned, required};
+use super::object::{Keep, Owned, required};
 use super::sys;
 
 /// Whether an operation was taken.

@@ -1,6 +1,5 @@
 //! Registered memory.
 
-use std::any::Any;
 use std::ffi::c_void;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -13,11 +12,8 @@ use super::domain::Domain;
 use super::endpoint::{Desc, Endpoint};
 use super::error::{FabricError, Result};
 use super::flags::{Access, Counted, MrMode};
-use super::object::{Owned, required};
+use super::object::{Keep, Owned, required};
 use super::sys::{self, Zeroed};
-
-/// Something to be kept alive.
-pub type Keep = Arc<dyn Any + Send + Sync>;
 
 /// Memory, as it is to be registered.
 #[derive(Debug, Clone, Copy)]

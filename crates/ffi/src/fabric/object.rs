@@ -1,12 +1,17 @@
 //! Owned objects of the library, and calls through their tables.
 
+use std::any::Any;
 use std::ffi::{c_int, c_void};
 use std::ptr::{NonNull, null_mut};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::error::{FabricError, Result};
 use super::load::Library;
 use super::sys;
+
+/// Something to be kept alive.
+pub type Keep = Arc<dyn Any + Send + Sync>;
 
 /// An operation out of a table: `operation!(table, type, name)` is `Some` only if the table is there, is long enough, and has it.
 ///

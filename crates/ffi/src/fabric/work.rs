@@ -12,7 +12,7 @@ use super::counter::Counter;
 use super::endpoint::{Desc, Endpoint, Local, Remote};
 use super::error::{FabricError, Result};
 use super::flags::{MrMode, OpFlags};
-use super::memory::Keep;
+use super::object::Keep;
 
 /// An operation that begins when a counter has come far enough (`struct fi_deferred_work`), as a description: nothing
 /// is queued yet.
