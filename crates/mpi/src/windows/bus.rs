@@ -12,11 +12,10 @@ use tidegate_hal::device::DeviceError;
 use tidegate_hal::far::{Bus, BusError, CELL, Piece, Reached, Span, Update};
 use tidegate_hal::memory::Ptr;
 
-use super::Form;
 use super::agent::Agent;
 use super::call::{NAME, failed};
-use super::inner::{Inner, NEAR_LOOKS, SEGMENTS, WORD_LOOKS, cell};
-use super::reductions::Wrong;
+use super::inner::{Inner, NEAR_LOOKS, SEGMENTS, WORD_LOOKS, Wrong, cell};
+use super::options::Form;
 use super::segment::{Round, Segment};
 
 /// What a key says.

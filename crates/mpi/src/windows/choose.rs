@@ -13,7 +13,9 @@ use tidegate_hal::memory::Ptr;
 use tidegate_words::{State, Word};
 
 use super::bus::Rma;
-use super::{Form, JoinError, tell};
+use super::error::JoinError;
+use super::options::Form;
+use super::tell::tell;
 
 /// Rounds of a trial, and trials of a form, of which the best counts.
 const ROUNDS: u32 = 10;

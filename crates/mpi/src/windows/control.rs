@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::inner::Inner;
+use super::notice::Notice;
 use serde::{Deserialize, Serialize};
 use tidegate_hal::control::{Control, ControlError, Event, Handle, Packet, Sink};
 
@@ -11,21 +12,6 @@ use tidegate_hal::control::{Control, ControlError, Event, Handle, Packet, Sink};
 struct Head {
     /// For each handle its key, if it is one.
     keys: Vec<Option<Vec<u8>>>,
-}
-
-/// What is notified.
-#[derive(Serialize, Deserialize)]
-pub(super) enum Notice {
-    /// For whoever has subscribed.
-    Other(Vec<u8>),
-    /// The sender's bus carries nothing any more.
-    Failed(String),
-}
-
-impl Notice {
-    pub(super) fn encode(&self) -> Vec<u8> {
-        postcard::to_stdvec(self).expect("plain data can be encoded")
-    }
 }
 
 /// Any control plane, with keys among the handles: they go with the bytes, and so to all ranks, also to those of other nodes.

@@ -5,17 +5,16 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError, Weak};
 use std::time::{Duration, Instant};
 
-use tidegate_hal::batch::POISON;
+use tidegate_hal::batch::{Op, POISON, Scalar};
 use tidegate_hal::control::Control;
 use tidegate_hal::far::{BusError, MAILBOX};
 use tidegate_hal::memory::Ptr;
 use tidegate_words::Word;
 
 use super::call::failed;
-use super::control::Notice;
 use super::machine::Machine;
+use super::notice::Notice;
 use super::ranks::Ranks;
-use super::reductions::Wrong;
 
 /// How often a waiter looks before it turns MPI once, where what it looks at comes without that: words that near ranks
 /// add to, and mailboxes.
@@ -27,6 +26,9 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// More segments than can ever be: each is twice as large as the one before.
 pub(super) const SEGMENTS: usize = 64;
+
+/// What an MPI cannot be trusted with: a reduction, a type.
+pub(super) type Wrong = Vec<(Op, Scalar)>;
 
 /// This rank's end, as threads share it.
 pub(super) struct Inner {

@@ -11,10 +11,10 @@ use tidegate_hal::far::{BusError, MAILBOX, Piece, Update};
 use tidegate_hal::memory::Ptr;
 use tidegate_words::Word;
 
-use super::Form;
 use super::call::{bits, byte, check, failed, op, scalar};
 use super::messages::{HEAD, LONGEST, Messages, PIECE_HEAD};
-use super::names::{Names, Place};
+use super::names::{FarPlace, Names};
+use super::options::Form;
 use super::ranks::Ranks;
 use super::segment::{InUse, Segment};
 
@@ -101,7 +101,7 @@ impl Machine {
     }
 
     #[inline]
-    fn begun(&mut self, place: Place) {
+    fn begun(&mut self, place: FarPlace) {
         let at = (place.segment, place.rank);
         if !self.dirty.contains(&at) {
             self.dirty.push(at);
@@ -120,7 +120,7 @@ impl Machine {
         }
     }
 
-    fn window(&self, place: Place) -> ffi::MPI_Win {
+    fn window(&self, place: FarPlace) -> ffi::MPI_Win {
         self.segments[place.segment].window
     }
 
@@ -256,7 +256,7 @@ impl Machine {
         &self,
         update: Update,
         of: Scalar,
-        place: Place,
+        place: FarPlace,
         at: impl Fn(Ptr) -> *mut u8,
         local: Ptr,
         n: usize,
@@ -373,7 +373,7 @@ impl Machine {
     unsafe fn tell(
         &mut self,
         word: Ptr,
-        place: Place,
+        place: FarPlace,
         value: u64,
         poison: bool,
     ) -> Result<(), BusError> {

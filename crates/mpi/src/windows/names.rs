@@ -15,7 +15,7 @@ const RESERVED: Range<usize> = 1 << 34..1 << 40;
 
 /// A place in a window of MPI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct FarPlace {
     pub(super) segment: usize,
     pub(super) rank: usize,
     /// Bytes from the beginning of the rank's part.
@@ -110,10 +110,10 @@ impl Names {
     ///
     /// If it names nothing.
     #[inline]
-    pub(super) fn resolve(&self, far: Ptr) -> Place {
+    pub(super) fn resolve(&self, far: Ptr) -> FarPlace {
         let far = far.0.addr();
         let granule = &self.granules[far.wrapping_sub(self.base.addr()) / GRANULE];
-        Place {
+        FarPlace {
             segment: granule.segment as usize,
             rank: granule.rank as usize,
             at: far - granule.origin,
@@ -143,7 +143,7 @@ mod tests {
         let b = names.deal(1, 2, GRANULE * 2 + 1).unwrap();
         let c = names.deal(1, 4, 8).unwrap();
         let is = |far: Ptr, segment, rank, at| {
-            assert_eq!(names.resolve(far), Place { segment, rank, at });
+            assert_eq!(names.resolve(far), FarPlace { segment, rank, at });
             assert!(names.range().contains(&far.0.addr()));
         };
         is(a.byte_add(999), 0, 3, 999);

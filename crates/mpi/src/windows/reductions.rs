@@ -17,7 +17,9 @@ use tidegate_words::Mover;
 use super::bus::{Rma, system};
 use super::call::failed;
 use super::choose::Met;
-use super::{JoinError, tell};
+use super::error::JoinError;
+use super::inner::Wrong;
+use super::tell::tell;
 
 /// Elements in a row: more than vector units and networks' own operations take at a time.
 const ROW: usize = 200;
@@ -25,9 +27,6 @@ const ROW: usize = 200;
 const TRIAL: usize = (ROW + 2) * 8;
 /// Long enough for a neighbour whose processor is taken.
 const LIMIT: Duration = Duration::from_secs(20);
-
-/// What an MPI cannot be trusted with: a reduction, a type.
-pub(super) type Wrong = Vec<(Op, Scalar)>;
 
 /// All trials: each number stands for a pair that makes sense.
 fn trials() -> impl Iterator<Item = (Op, Scalar)> {

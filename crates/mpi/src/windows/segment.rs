@@ -18,6 +18,8 @@ use super::call::{check, failed, is_unified};
 use super::pool::Pool;
 use super::ranks::Ranks;
 
+/// Segments begin at a page.
+const ALIGN: usize = 4096;
 /// Segments are at least so large.
 const LEAST: usize = 1 << 20;
 /// And where a rank needs none.
@@ -152,7 +154,7 @@ impl InUse {
         };
         Ok(Round {
             needs: !room,
-            bytes: (part + super::ALIGN).next_multiple_of(1 << 16),
+            bytes: (part + ALIGN).next_multiple_of(1 << 16),
             held: self.held.keys().copied().collect(),
         })
     }
@@ -172,7 +174,7 @@ impl InUse {
 /// Zeroed memory that stays to the end of the process: windows can be freed while it is in use.
 fn lasting(bytes: usize) -> Result<*mut u8, BusError> {
     let out = |detail: String| failed(format!("{bytes} bytes: {detail}"));
-    let layout = Layout::from_size_align(bytes, super::ALIGN).map_err(|e| out(e.to_string()))?;
+    let layout = Layout::from_size_align(bytes, ALIGN).map_err(|e| out(e.to_string()))?;
     if bytes == 0 {
         return Err(out("a part without memory".into()));
     }
@@ -274,7 +276,7 @@ impl Segment {
             // SAFETY: the caller's promise.
             unsafe { ranks.agree(opened) }?;
         }
-        let skew = base.align_offset(super::ALIGN);
+        let skew = base.align_offset(ALIGN);
         let usable = bytes[me].checked_sub(skew);
         let usable =
             usable.ok_or_else(|| failed(format!("a window of MPI with memory at {base:?}")))?;

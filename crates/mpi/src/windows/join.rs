@@ -1,0 +1,152 @@
+//! How ranks meet over MPI.
+
+use std::ffi::c_int;
+use std::sync::Arc;
+
+use mpi::ffi;
+use mpi::topology::Communicator;
+use tidegate_boot::Invitation;
+use tidegate_core::{Error, World};
+use tidegate_hal::control::Control;
+use tidegate_host::Host;
+
+use super::bus::Rma;
+use super::call::check;
+use super::control::Keyed;
+use super::error::JoinError;
+use super::inner::Inner;
+use super::machine::Machine;
+use super::messages::Messages;
+use super::names::Names;
+use super::options::{Form, Options};
+use super::ranks::Ranks;
+use super::tell::tell;
+use super::{choose, finalize, reductions};
+use crate::calls::Own;
+use crate::error::MpiError;
+use crate::world::control as control_of;
+
+/// A world whose ranks are those of a communicator, in the same order, and reach each other by windows of MPI.
+/// Collective over the communicator, which is duplicated; it may be freed.
+///
+/// # Errors
+///
+/// [`JoinError`].
+pub fn world<C: Communicator>(comm: &C, options: &Options) -> Result<World<Host>, JoinError> {
+    let (control, device) = join(comm, Arc::new(control_of(comm)?), options)?;
+    // SAFETY: the control plane of `tidegate-boot` carries what it is given, and keys besides, as `join` has made it.
+    let world = unsafe { World::from_control(control, device) };
+    world.map_err(|error| MpiError::World(error).into())
+}
+
+/// What [`world`] does for a control plane of one's own: makes a device whose streams reach the ranks of a communicator by
+/// MPI, and the control plane to make a world with it: `World::from_control`. Collective over the communicator, whose
+/// ranks the control plane must have numbered alike. The communicator is duplicated; it may be freed.
+///
+/// # Errors
+///
+/// [`JoinError`].
+pub fn join(
+    comm: &impl Communicator,
+    control: Arc<dyn Control>,
+    options: &Options,
+) -> Result<(Arc<dyn Control>, Host), JoinError> {
+    let comm = comm.as_raw();
+    // SAFETY: the communicator is alive as long as it is borrowed.
+    let mine = unsafe { fits(comm, &*control) };
+    let mine = mine.and_then(|()| {
+        let limit = Invitation::patience();
+        Ok(limit.map_err(|error| MpiError::World(Error::Bootstrap(Box::new(error))))?)
+    });
+    let limit = mine.as_ref().ok().copied();
+    let mine = mine.map(|_| (options.shared, options.form));
+    let all = tell(&*control, "windows of MPI", mine)?;
+    if let Some(rank) = all
+        .iter()
+        .position(|other| *other != (options.shared, options.form))
+    {
+        let reason = "its options are others".into();
+        return Err(JoinError::Peer { rank, reason });
+    }
+    let limit = limit.expect("it was told so");
+    // SAFETY: the communicator is alive as long as it is borrowed; MPI runs.
+    let own = unsafe { Own::duplicate(comm, limit) };
+    let (own, mine) = parted(own.map(Own::keep).map_err(JoinError::from));
+    tell(&*control, "a communicator of their own", mine)?;
+    let own = own.expect("it was told so");
+    // SAFETY: the duplicate is alive, and this library's alone; its ranks were compared with the control plane's.
+    let ranks = unsafe { Ranks::meet(own, &*control, options.shared) };
+    let started = ranks.map_err(JoinError::from);
+    let (started, mine) = parted(started.and_then(|ranks| start(ranks, &control)));
+    tell(&*control, "streams over MPI", mine)?;
+    let (inner, bus) = started.expect("it was told so");
+    finalize::watch(&inner);
+    let form = match options.form {
+        Form::Measured => choose::choose(&bus)?,
+        form => form,
+    };
+    bus.set(form);
+    bus.leave_out(reductions::wrong(&bus)?);
+    inner.meet();
+    Ok((Arc::new(Keyed(control, inner)), Host::over(bus)))
+}
+
+/// What came of something, and what to tell of it.
+fn parted<T>(outcome: Result<T, JoinError>) -> (Option<T>, Result<(), JoinError>) {
+    match outcome {
+        Ok(made) => (Some(made), Ok(())),
+        Err(error) => (None, Err(error)),
+    }
+}
+
+/// What a rank does for itself, and can fail at.
+fn start(ranks: Ranks, control: &Arc<dyn Control>) -> Result<(Arc<Inner>, Arc<Rma>), JoinError> {
+    let names = Names::reserve(!ranks.all_near())?;
+    // SAFETY: the duplicate stays until the bus is closed, which takes the receive back.
+    let messages = unsafe { Messages::open(ranks.all) }?;
+    let machine = Machine::new(ranks, names, messages);
+    let inner = Arc::new(Inner::new(machine, control));
+    finalize::prepare()?;
+    let bus = Rma::start(inner.clone(), control.clone())?;
+    Ok((inner, Arc::new(bus)))
+}
+
+/// Whether this rank can take part.
+///
+/// # Safety
+///
+/// The communicator is alive, if MPI runs.
+unsafe fn fits(comm: ffi::MPI_Comm, control: &dyn Control) -> Result<(), JoinError> {
+    running()?;
+    let (mut rank, mut size): (c_int, c_int) = (0, 0);
+    // SAFETY: the caller's promise; MPI runs.
+    unsafe {
+        check("MPI_Comm_rank", ffi::MPI_Comm_rank(comm, &raw mut rank))?;
+        check("MPI_Comm_size", ffi::MPI_Comm_size(comm, &raw mut size))?;
+    }
+    let by_comm = (rank as usize, size as usize);
+    let by_control = (control.rank(), control.size());
+    if by_comm == by_control {
+        return Ok(());
+    }
+    Err(JoinError::Mismatch {
+        comm: by_comm,
+        control: by_control,
+    })
+}
+
+/// Checks that MPI runs, and for which threads.
+fn running() -> Result<(), JoinError> {
+    if !mpi::is_initialized() || mpi::is_finalized() {
+        return Err(JoinError::NotRunning);
+    }
+    let mut provided: c_int = 0;
+    // SAFETY: MPI runs; both are constants of the binding's.
+    unsafe {
+        check("MPI_Query_thread", ffi::MPI_Query_thread(&raw mut provided))?;
+        if provided < ffi::RSMPI_THREAD_MULTIPLE {
+            return Err(JoinError::Threads { provided });
+        }
+    }
+    Ok(())
+}

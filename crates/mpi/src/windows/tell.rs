@@ -1,0 +1,30 @@
+//! What ranks tell each other when they meet.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tidegate_hal::control::{Control, Packet};
+
+use super::error::JoinError;
+
+/// Tells all ranks something, or why this rank has nothing to tell, and hears what they tell. Collective: so nobody waits
+/// for a rank that has failed.
+pub(super) fn tell<T: Serialize + DeserializeOwned>(
+    control: &dyn Control,
+    what: &str,
+    mine: Result<T, JoinError>,
+) -> Result<Vec<T>, JoinError> {
+    let said = mine.as_ref().map_err(ToString::to_string);
+    let packet = Packet {
+        bytes: postcard::to_stdvec(&said).expect("plain data can be encoded"),
+        handles: Vec::new(),
+    };
+    let packets = control.exchange(what, packet);
+    mine?;
+    let mut all = Vec::new();
+    for (rank, packet) in packets?.into_iter().enumerate() {
+        let said: Result<Result<T, String>, _> = postcard::from_bytes(&packet.bytes);
+        let said = said.unwrap_or_else(|error| Err(error.to_string()));
+        all.push(said.map_err(|reason| JoinError::Peer { rank, reason })?);
+    }
+    Ok(all)
+}
