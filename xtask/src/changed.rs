@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn files_belong_to_the_nearest_package() {
-        let root = crate::steps::root();
+        let root = crate::step::root();
         for (file, name) in [
             ("xtask/src/changed.rs", "xtask"),
             ("crates/core/src/window/mod.rs", "tidegate-core"),

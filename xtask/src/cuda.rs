@@ -14,7 +14,7 @@ use crate::args::Args;
 use crate::command::{Cmd, cmd};
 use crate::need::Need;
 use crate::process;
-use crate::steps::{self, FACES_ALL, IPROUTE, LIBFABRIC, PRODUCT, Place, Step, Tier};
+use crate::step::{self, FACES_ALL, IPROUTE, LIBFABRIC, PRODUCT, Scope, Step, Tier};
 
 /// Where the libraries are made, below the repository's root.
 const FOLDER: &str = "target/fake-cuda";
@@ -79,7 +79,7 @@ pub(crate) const STEP: Step = Step {
 /// Runs the task.
 pub(crate) fn main(args: Args) -> Result<ExitCode, String> {
     args.finish()?;
-    let root = steps::root();
+    let root = step::root();
     for command in build(&root) {
         println!("$ {command}");
         process::run(&command, &root)?;
@@ -131,14 +131,14 @@ fn machine(root: &Path, how: &str, more: &[&str], output: &str) -> Cmd {
         .arg(root.join(FOLDER).join(output))
 }
 
-fn commands(place: &Place) -> Result<Vec<Cmd>, String> {
-    let mut folders = place.root.join(FOLDER).into_os_string();
+fn commands(scope: &Scope) -> Result<Vec<Cmd>, String> {
+    let mut folders = scope.root.join(FOLDER).into_os_string();
     if let Some(others) = std::env::var_os("LD_LIBRARY_PATH") {
         folders.push(":");
         folders.push(others);
     }
     let over = |cmd: Cmd| cmd.env("LD_LIBRARY_PATH", &folders);
-    let (epochs, schedules) = match place.tier {
+    let (epochs, schedules) = match scope.tier {
         Tier::Deep => ("1000", "500"),
         Tier::Quick | Tier::Full => ("300", "100"),
     };
@@ -157,17 +157,17 @@ fn commands(place: &Place) -> Result<Vec<Cmd>, String> {
     // Epochs and failures once more, as where processes share a GPU.
     let gated = tests("gpu::epochs:: gpu::failure::").env("TIDEGATE_CUDA_GATES", "always");
     let gated = skip(gated, &"large_rings").beside();
-    let mut all = build(&place.root);
-    let machine_test = machine(&place.root, "", &["machine_test.cpp"], "machine_test");
+    let mut all = build(&scope.root);
+    let machine_test = machine(&scope.root, "", &["machine_test.cpp"], "machine_test");
     let run_it = cmd(&format!("{FOLDER}/machine_test"));
     all.extend([machine_test, run_it, others, long, gated]);
     all.push(cmd("cargo build --bins --examples"));
     all.extend(EXAMPLES.iter().map(|example| {
         let target = std::env::var_os("CARGO_TARGET_DIR").map_or("target".into(), PathBuf::from);
-        let path = place.root.join(target).join("debug/examples").join(example);
+        let path = scope.root.join(target).join("debug/examples").join(example);
         over(cmd("cargo run --quiet --bin tidegate -- run -n 3")).arg(path)
     }));
-    let rows = FACES.iter().filter(|(.., tier)| *tier <= place.tier);
+    let rows = FACES.iter().filter(|(.., tier)| *tier <= scope.tier);
     all.extend(rows.map(|(gpus, grid, more, _)| {
         let faces = cmd("cargo bench --quiet --bench faces").args(PRODUCT);
         over(faces)
@@ -176,7 +176,7 @@ fn commands(place: &Place) -> Result<Vec<Cmd>, String> {
             .args(more)
             .args(FACES_ALL)
             .arg("--report")
-            .arg(place.scratch.join("faces"))
+            .arg(scope.scratch.join("faces"))
     }));
     Ok(all)
 }

@@ -9,7 +9,9 @@ use std::process::ExitCode;
 use crate::args::Args;
 use crate::need::{self, Need};
 use crate::nvrtc::{Header, Nvrtc};
-use crate::{steps, test};
+use crate::provide::provide;
+use crate::skipped;
+use crate::step::root;
 
 #[path = "../../crates/kernels/sources.rs"]
 mod sources;
@@ -32,11 +34,11 @@ pub(crate) fn main(mut args: Args) -> Result<ExitCode, String> {
     let check = args.flag("--check");
     let no_install = args.flag("--no-install");
     args.finish()?;
-    let root = steps::root();
+    let root = root();
     let folder = root.join("kernels");
     // It only goes to `target/`, as what cargo downloads does: no reason to ask for more rights than to build.
-    if let Err(missing) = test::provide(&[NVRTC], &root, !no_install) {
-        if !check || test::skipped::is_ci() {
+    if let Err(missing) = provide(&[NVRTC], &root, !no_install) {
+        if !check || skipped::is_ci() {
             return Err(missing);
         }
         println!("skipped: {missing}");

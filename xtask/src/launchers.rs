@@ -5,7 +5,7 @@
 
 use crate::command::{Cmd, cmd};
 use crate::need::Need;
-use crate::steps::{PRODUCT, Place};
+use crate::step::{PRODUCT, Scope};
 
 /// Both launchers, with their MPIs and the PMIx library; and PMIx's header, with which a test compares.
 pub(crate) const NEEDS: &[Need] = &[
@@ -30,10 +30,10 @@ const LAUNCHERS: &[&str] = &[
 ];
 
 /// Faces, whose ranks verify their results.
-pub(crate) fn commands(place: &Place) -> Result<Vec<Cmd>, String> {
+pub(crate) fn commands(scope: &Scope) -> Result<Vec<Cmd>, String> {
     let run = |(number, launcher): (usize, &&str)| {
         // This variable makes a process a rank that has been started already.
-        let rows = place.scratch.join(format!("faces-under-mpirun-{number}"));
+        let rows = scope.scratch.join(format!("faces-under-mpirun-{number}"));
         cmd("cargo bench --quiet --bench faces")
             .args(PRODUCT)
             .arg("--config")
@@ -49,10 +49,10 @@ pub(crate) fn commands(place: &Place) -> Result<Vec<Cmd>, String> {
 const SLURM: &str = "slurmctld slurmd slurm-client slurm-wlm-basic-plugins libmunge2";
 
 /// Gets Slurm's packages, without installing them, and runs the test that starts a Slurm of one node.
-pub(crate) fn slurm(place: &Place) -> Result<Vec<Cmd>, String> {
+pub(crate) fn slurm(scope: &Scope) -> Result<Vec<Cmd>, String> {
     let (packages, root) = (
-        place.scratch.join("slurm"),
-        place.scratch.join("slurm-root"),
+        scope.scratch.join("slurm"),
+        scope.scratch.join("slurm-root"),
     );
     Ok(vec![
         cmd("mkdir").arg(&packages),

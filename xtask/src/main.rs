@@ -15,7 +15,11 @@ mod need;
 mod nvrtc;
 mod process;
 mod programs;
+mod provide;
+#[path = "../../tests/common/skipped.rs"]
+mod skipped;
 mod soak;
+mod step;
 mod steps;
 mod summary;
 mod test;

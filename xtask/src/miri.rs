@@ -4,7 +4,7 @@
 use crate::changed;
 use crate::command::{Cmd, cmd};
 use crate::need::{Need, Toolchain, nightly};
-use crate::steps::{GIT, Place, Step, Tier};
+use crate::step::{GIT, Scope, Step, Tier};
 
 const MIRI: Need = Need::Component {
     toolchain: Toolchain::Nightly,
@@ -81,10 +81,10 @@ fn miri(line: &str) -> Cmd {
     cargo.arg("miri").args(line)
 }
 
-fn commands(place: &Place) -> Result<Vec<Cmd>, String> {
-    let turn = match place.tier {
+fn commands(scope: &Scope) -> Result<Vec<Cmd>, String> {
+    let turn = match scope.tier {
         Tier::Deep => None,
-        Tier::Quick | Tier::Full => Some(changed::turn(&place.root, 3)?),
+        Tier::Quick | Tier::Full => Some(changed::turn(&scope.root, 3)?),
     };
     let test = |program: &Program| {
         // They need time and files. (Miri keeps to a target folder of its own, `target/miri`.)

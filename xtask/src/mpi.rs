@@ -6,7 +6,7 @@
 
 use crate::command::{Cmd, cmd};
 use crate::need::Need;
-use crate::steps::{IPROUTE, Place, Step, Tier};
+use crate::step::{IPROUTE, Scope, Step, Tier};
 
 /// The row of the table.
 pub(crate) const STEP: Step = Step {
@@ -132,7 +132,7 @@ impl Mpi {
     }
 }
 
-fn commands(place: &Place) -> Result<Vec<Cmd>, String> {
+fn commands(scope: &Scope) -> Result<Vec<Cmd>, String> {
     // Where most of what it needs has been looked at already.
     let clippy = BOTH[0].cmd("cargo clippy --all-targets").args(PACKAGES);
     let mut all = vec![clippy.args("-- -D warnings")];
@@ -144,7 +144,7 @@ fn commands(place: &Place) -> Result<Vec<Cmd>, String> {
             mpi.cargo("test --no-run --bench faces --bench osu")
                 .args(targets),
         );
-        if place.tier == Tier::Deep || mpi.is_full {
+        if scope.tier == Tier::Deep || mpi.is_full {
             all.push(mpi.cargo("test").args(targets));
         } else {
             all.push(mpi.cargo("test --test mpi"));
@@ -154,7 +154,7 @@ fn commands(place: &Place) -> Result<Vec<Cmd>, String> {
             let program = format!("{}/debug/examples/ring_mpi", mpi.folder);
             all.push(mpi.cmd(mpi.mpirun).args("-n").arg(ranks).arg(program));
         }
-        let asked_for = |tier: &Tier| *tier <= place.tier;
+        let asked_for = |tier: &Tier| *tier <= scope.tier;
         all.extend(
             FACES
                 .iter()
@@ -166,7 +166,7 @@ fn commands(place: &Place) -> Result<Vec<Cmd>, String> {
                         // Eight ranks on few processors, of an MPI that keeps them.
                         .arg("--mpi-polls")
                         .arg("--report")
-                        .arg(place.scratch.join("faces"))
+                        .arg(scope.scratch.join("faces"))
                 }),
         );
         let rows = OVER_WINDOWS.iter().filter(|row| asked_for(&row.3));
@@ -177,7 +177,7 @@ fn commands(place: &Place) -> Result<Vec<Cmd>, String> {
                 .args(how)
                 .arg("--mpi-polls")
                 .arg("--report")
-                .arg(place.scratch.join("faces"))
+                .arg(scope.scratch.join("faces"))
         }));
         all.push(
             mpi.bench("osu")

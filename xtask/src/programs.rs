@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use crate::args::Args;
 use crate::command::{Cmd, cmd};
-use crate::steps::root;
+use crate::step::root;
 
 /// `cargo xtask charts`: pictures of what was measured.
 pub(crate) fn charts(args: Args) -> Result<ExitCode, String> {

