@@ -1,7 +1,7 @@
 //! Bars: a band for each way to do the same, with a bar on the stream and one in a graph.
 
 use super::pick::{form, good, least, with_others};
-use super::{Entry, Results};
+use super::results::{Entry, Results};
 use crate::draw::{Area, Axis, Drawn, Ink, cut, finish, line, short, text};
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;

@@ -1,7 +1,7 @@
 //! What happens when: a panel for each variant, a lane for each of its lines of work.
 
-use super::Results;
 use super::pick::least;
+use super::results::Results;
 use crate::draw::{Axis, Ink, finish, line, short, text};
 use crate::faces::params::Variant;
 use crate::faces::timeline::{Lane, Span};

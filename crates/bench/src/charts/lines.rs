@@ -1,7 +1,7 @@
 //! Lines: times over something that grows.
 
-use super::Results;
 use super::pick::{form, good, least, with_others};
+use super::results::Results;
 use crate::draw::{Ink, SERIES, cut, finish, line, short, text};
 use crate::results::Row;
 use plotters::prelude::*;

@@ -1,6 +1,6 @@
 //! Which rows belong together.
 
-use super::{Entry, Results};
+use super::results::{Entry, Results};
 use crate::results::Row;
 
 /// What a row is called in pictures when it does not matter whether it was in a graph; and whether it was.

@@ -1,8 +1,11 @@
 use super::*;
 use crate::faces::params::Variant;
 use crate::faces::timeline::Lane;
+use crate::faces::timeline::Span;
+use crate::results::Row;
 use crate::results::{RankSample, Setting};
 use serde_json::json;
+use std::path::PathBuf;
 
 fn row(
     step: &str,

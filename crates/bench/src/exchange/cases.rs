@@ -1,6 +1,7 @@
 //! Which cases the command line asks for.
 
-use super::{Case, Order, Pattern};
+use super::case::{Case, Order};
+use super::pattern::Pattern;
 use crate::cli::FacesArgs;
 use crate::faces::layout::Geometry;
 use crate::faces::params::{Counts, Variant};

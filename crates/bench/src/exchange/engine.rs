@@ -1,6 +1,6 @@
 //! One case, on one rank.
 
-use super::{Case, Order};
+use super::case::{Case, Order};
 use crate::device::{BenchDevice, Words, WordsIn, WordsOut};
 use crate::results::{Meter, RankSample};
 use tidegate_core::window::{Access, BySlot, SlotWindow, exchange};

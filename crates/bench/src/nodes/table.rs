@@ -1,6 +1,6 @@
 //! A line a cell.
 
-use super::{Cell, THROTTLING};
+use super::cell::{Cell, THROTTLING};
 use serde::Serialize;
 use std::fmt::Write as _;
 

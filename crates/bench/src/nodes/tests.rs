@@ -1,6 +1,8 @@
 use super::*;
+use crate::results::Row;
 use crate::results::{RankSample, Setting};
 use crate::transport::ThrottleOf;
+use std::path::Path;
 
 /// A row of two ranks.
 fn row(variant: &str, us: f64, change: impl FnOnce(&mut Setting)) -> Row {

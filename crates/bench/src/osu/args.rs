@@ -1,10 +1,11 @@
 //! What can be said on the command line, and what does not go together.
 
-use super::case::NUMBER;
 use crate::cli::{BuffersOf, Device};
 use crate::transport::{Transport, TransportArgs};
 use clap::{Parser, ValueEnum};
 
+/// Bytes of a number that is summed up.
+pub(super) const NUMBER: usize = size_of::<f64>();
 /// The most bytes that an all-reduce takes.
 const MOST_SUMMED: usize = 1 << 20;
 

@@ -1,12 +1,10 @@
 //! One measurement: its figure, and what is sent in it.
 
-use super::Test;
+use super::args::Test;
 use std::ops::Range;
 
 /// Puts of an epoch, for the bandwidth.
 const PUTS: usize = 64;
-/// Bytes of a number that is summed up.
-pub(super) const NUMBER: usize = size_of::<f64>();
 
 /// One measurement.
 #[derive(Debug, Clone, Copy)]

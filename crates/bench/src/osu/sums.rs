@@ -1,7 +1,8 @@
 //! Sums over all ranks, by this library.
 
 use super::By;
-use super::case::{Case, NUMBER, Numbers};
+use super::args::NUMBER;
+use super::case::{Case, Numbers};
 use crate::device::BenchDevice;
 use std::error::Error;
 use std::time::{Duration, Instant};

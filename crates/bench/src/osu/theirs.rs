@@ -1,6 +1,7 @@
 //! The calls of an MPI.
 
-use super::case::{Case, NUMBER, Numbers};
+use super::args::NUMBER;
+use super::case::{Case, Numbers};
 use super::{By, OsuArgs, Test};
 use crate::mpi::calls::{Comm, Group, Window, WindowBy};
 use std::time::Instant;

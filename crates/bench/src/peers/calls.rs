@@ -8,7 +8,7 @@
 //! | `--unroll` | `--unroll`: one, and 20 or more, since our graphs too are replayed in rows of many |
 //! | `--compute` | `--compute`, in one launch shape |
 
-use super::Peer;
+use super::peer::Peer;
 use crate::cli::FacesArgs;
 use crate::exchange;
 use crate::faces::params::Counts;

@@ -1,8 +1,9 @@
 //! What the programs print: a JSON object a line, one for each row.
 
 use super::calls::{Call, mode};
+use super::peer::Peer;
 use super::process::Ended;
-use super::{FacesArgs, Peer};
+use crate::cli::FacesArgs;
 use crate::results::{Row, Setting};
 use serde::Deserialize;
 

@@ -1,7 +1,8 @@
 //! Where the programs are, how they are built, and how they are started.
 
 use super::calls::{CONNECTIONS, Call, ENVIRONMENT};
-use super::{Peer, PeersError, program};
+use super::error::PeersError;
+use super::peer::Peer;
 use crate::cli::FacesArgs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -111,8 +112,16 @@ impl Peers {
         })
     }
 
-    pub(super) fn dir(&self) -> &Path {
+    fn dir(&self) -> &Path {
         &self.dir
+    }
+
+    pub(super) fn logs(&self) -> PathBuf {
+        self.dir().join("logs")
+    }
+
+    fn program(&self, peer: Peer) -> PathBuf {
+        program(self.dir(), peer)
     }
 
     /// Why a peer cannot be run.
@@ -142,6 +151,10 @@ impl Peers {
             .stdin(Stdio::null());
         Ok(command)
     }
+}
+
+fn program(dir: &Path, peer: Peer) -> PathBuf {
+    dir.join(peer.name())
 }
 
 impl Mpi {

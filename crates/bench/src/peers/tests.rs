@@ -5,7 +5,10 @@ mod script;
 
 use super::calls::calls;
 use super::*;
+use crate::cli::FacesArgs;
+use crate::results::Setting;
 use crate::results::{Row, comparison::comparison, exit_code, tests::setting};
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 fn parse(line: &str) -> FacesArgs {

@@ -3,7 +3,7 @@
 //! Straight through, with one check of the bounds for each copy: of [`WIDE`] points, where they lie side
 //! by side. No point is in two entries, so their order is of no matter to the sums.
 
-use super::gather::{Kind, Received, by_kind, slices, tree};
+use super::kinds::{Kind, Received, by_kind, slices, tree};
 use super::{Points, Values};
 use crate::faces::layout::{PointList, WIDE};
 use std::cell::Cell;

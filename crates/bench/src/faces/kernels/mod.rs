@@ -29,6 +29,7 @@
 mod access;
 mod gather;
 mod initial;
+mod kinds;
 mod listed;
 mod packing;
 

@@ -12,66 +12,17 @@
 //! number of its copies, so results overflow after some number of shares: [`Params::max_shares`] is
 //! that number, and more are refused beforehand.
 
+mod error;
 mod limit;
 mod shape;
 
+pub use error::ParamsError;
 pub use limit::max_shares;
 pub use shape::{Counts, Grid, Size};
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
-
-/// Why parameters were refused.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum ParamsError {
-    /// A piece of text is not of the form that was expected.
-    #[error("`{text}` is not {expected}")]
-    Syntax {
-        /// The text as it was given.
-        text: String,
-        /// What would have been accepted.
-        expected: &'static str,
-    },
-    /// A number that must be at least one (or three) is smaller.
-    #[error("{what} must be at least {least}, not {got}")]
-    TooSmall {
-        /// Which number.
-        what: &'static str,
-        /// The least value allowed.
-        least: usize,
-        /// The value given.
-        got: usize,
-    },
-    /// The block, the rank grid or the whole domain has more points or ranks than can be addressed.
-    #[error("{what} is too large to be addressed")]
-    TooLarge {
-        /// Which quantity.
-        what: &'static str,
-    },
-    /// So many shares that the result would not be finite.
-    #[error(
-        "{shares} shares in a row overflow at this size: at most {limit} stay finite (the last number of --counts)"
-    )]
-    Overflow {
-        /// The inner count that was asked for.
-        shares: u64,
-        /// The largest that stays finite.
-        limit: u64,
-    },
-    /// No variant, or the same one twice.
-    #[error("{0}")]
-    Variants(String),
-    /// A rank outside of the grid.
-    #[error("rank {rank} is not in a grid of {ranks} ranks")]
-    NoSuchRank {
-        /// The rank that was asked for.
-        rank: usize,
-        /// How many ranks the grid has.
-        ranks: usize,
-    },
-}
 
 /// Where the initial values come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, Serialize, Deserialize)]

@@ -1,6 +1,6 @@
 //! The three groups of numbers: rank grid, size and counts.
 
-use super::ParamsError;
+use super::error::ParamsError;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;

@@ -156,12 +156,3 @@ pub(super) fn compute<'t, D: FacesDevice>(
         D::moment_at_part(side, interior)
     })
 }
-
-/// Waits for both streams.
-pub(super) fn synchronize<D: FacesDevice>(
-    stream: &Stream<'_, D>,
-    side: Option<&Stream<'_, D>>,
-) -> Result<()> {
-    stream.synchronize()?;
-    side.map_or(Ok(()), Stream::synchronize)
-}

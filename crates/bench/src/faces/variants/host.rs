@@ -6,9 +6,9 @@
 //! the way to the inline stream is the synchronisation: waiting for the kernels' stream blocks the
 //! caller. It proves that the messages are packed and that the last unpack is over.
 
-use super::Goal;
 use super::block::{self, Block, Inside};
-use super::kit::{Kit, lost, urgent};
+use super::kit::{Kit, lost, synchronize, urgent};
+use super::setup::Goal;
 use crate::faces::device::{FacesDevice, Inbox, Outbox, Values};
 use crate::faces::schedule::Exchange;
 use crate::faces::timeline::Lane;
@@ -183,7 +183,7 @@ impl<D: FacesDevice> Exchange for HostSynchronised<'_, '_, '_, '_, D> {
     }
 
     fn finish(&mut self) -> Result<()> {
-        block::synchronize(self.kernels, self.side)
+        synchronize(self.kernels, self.side)
     }
 
     fn launches(&self) -> u64 {

@@ -1,7 +1,6 @@
 //! What all variants work with: the neighbours, the kernels, and a count of what is enqueued.
 
-use super::block::synchronize;
-use super::{Goal, SetupOn};
+use super::setup::{Goal, SetupOn};
 use crate::faces::device::{FacesDevice, Inbox, Outbox, Values};
 use crate::faces::layout::{Dim, Direction, Geometry};
 use crate::faces::schedule::{self, Exchange};
@@ -254,4 +253,13 @@ fn layout<D: FacesDevice>(geometry: &Geometry, direction: Direction) -> Result<L
         loops.push((1, 1));
     }
     Layout::strided(message.base, &loops)
+}
+
+/// Waits for both streams.
+pub(super) fn synchronize<D: FacesDevice>(
+    stream: &Stream<'_, D>,
+    side: Option<&Stream<'_, D>>,
+) -> Result<()> {
+    stream.synchronize()?;
+    side.map_or(Ok(()), Stream::synchronize)
 }

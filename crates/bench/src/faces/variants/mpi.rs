@@ -8,7 +8,8 @@
 //! What `packed` and `received` point to is in turn the kernels' and MPI's: a share synchronises with the stream between them.
 
 use super::block::{self, Block, Inside};
-use super::kit::{Kit, lost, urgent};
+use super::kit::{Kit, lost, synchronize, urgent};
+use super::setup::Goal;
 use super::{Goal, SetupOn};
 use crate::faces::device::{FacesDevice, Shape};
 use crate::faces::kernels::{self, Points, SlotsBy, Values};
@@ -336,7 +337,7 @@ impl Exchange for OnStream<'_, '_, '_> {
         let lent = self.lent.as_mut().ok_or_else(lost)?;
         let both = (&mut lent.0, &mut lent.1);
         block::initialise(self.kit, self.stream, self.side, both)?;
-        block::synchronize(self.stream, self.side)
+        synchronize(self.stream, self.side)
     }
 
     fn shares(&mut self, count: u64) -> Result<()> {
@@ -349,7 +350,7 @@ impl Exchange for OnStream<'_, '_, '_> {
     }
 
     fn finish(&mut self) -> Result<()> {
-        block::synchronize(self.stream, self.side)
+        synchronize(self.stream, self.side)
     }
 
     fn launches(&self) -> u64 {

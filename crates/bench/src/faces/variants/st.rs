@@ -1,9 +1,9 @@
 //! Stream-triggered: everything is enqueued, and the host waits once, after all shares.
 
-use super::Goal;
 use super::block::{self, Block, Inside};
 use super::host::groups;
-use super::kit::{Kit, Neighbour, lost, urgent};
+use super::kit::{Kit, Neighbour, lost, synchronize, urgent};
+use super::setup::Goal;
 use crate::faces::device::{FacesDevice, Inbox, Outbox, Values};
 use crate::faces::schedule::Exchange;
 use crate::faces::timeline::{Lane, SHARES};
@@ -270,7 +270,7 @@ impl<D: FacesDevice> Exchange for St<'_, '_, '_, D> {
     }
 
     fn finish(&mut self) -> Result<()> {
-        block::synchronize(self.stream, self.side.as_deref())
+        synchronize(self.stream, self.side.as_deref())
     }
 
     fn launches(&self) -> u64 {

@@ -4,10 +4,10 @@
 //! first synchronisation proves that the messages are packed and that the last unpack is over; the second is
 //! the end of what the host-synchronised calls (a wait, a receive) promise when they return.
 
-use super::Goal;
 use super::block::{self, Block, Inside};
 use super::host::{Epochs, groups};
-use super::kit::{Kit, lost, urgent};
+use super::kit::{Kit, lost, synchronize, urgent};
+use super::setup::Goal;
 use crate::faces::device::{FacesDevice, Inbox, Outbox, Values};
 use crate::faces::schedule::Exchange;
 use crate::faces::timeline::Lane;
@@ -148,7 +148,7 @@ impl<D: FacesDevice> Exchange for Waiting<'_, '_, '_, D> {
     }
 
     fn finish(&mut self) -> Result<()> {
-        block::synchronize(self.stream, self.side)
+        synchronize(self.stream, self.side)
     }
 
     fn launches(&self) -> u64 {

@@ -1,6 +1,6 @@
 //! The closed form.
 
-use super::Verdict;
+use super::verdict::Verdict;
 use crate::faces::kernels::{element_offset, initial_value};
 use crate::faces::layout::Geometry;
 use crate::faces::params::Init;

@@ -1,0 +1,189 @@
+//! What was measured, and where.
+
+use super::cell::{Cell, Step, THROTTLING, right};
+use super::error::NodesError;
+use super::table;
+use crate::charts::{self, Chart, between};
+use crate::results::Row;
+use crate::results::stats::median;
+use crate::throttling;
+use serde::Serialize;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// What was measured, and where.
+#[derive(Debug, Clone, Serialize)]
+pub struct Measured {
+    /// The machine, the day, and what else is to be known: names and values.
+    pub about: Vec<(String, String)>,
+    /// All jobs.
+    pub steps: Vec<Step>,
+}
+
+impl Measured {
+    /// What the script has left in a folder.
+    ///
+    /// # Errors
+    ///
+    /// [`NodesError`].
+    pub fn read(dir: &Path, about: Vec<(String, String)>) -> Result<Measured, NodesError> {
+        let path = dir.join("steps.tsv");
+        let text = std::fs::read_to_string(&path).map_err(NodesError::file("read", &path))?;
+        let mut steps = Vec::new();
+        for (index, line) in text.lines().enumerate() {
+            let wrong = || NodesError::Step {
+                path: path.clone(),
+                line: index + 1,
+            };
+            let mut step = Step::parse(line).ok_or_else(wrong)?;
+            let path = dir.join("steps").join(format!("{}.json", step.name));
+            match std::fs::read_to_string(&path) {
+                Ok(text) => {
+                    step.rows = serde_json::from_str(&text)
+                        .map_err(|error| NodesError::Rows { path, error })?;
+                }
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(NodesError::file("read", &path)(error)),
+            }
+            steps.push(step);
+        }
+        Ok(Measured { about, steps })
+    }
+
+    /// The cells, in the order of the first pass; what is delayed comes last.
+    pub(crate) fn cells(&self) -> Vec<Cell<'_>> {
+        let mut cells: Vec<Cell<'_>> = Vec::new();
+        for step in &self.steps {
+            let same = |cell: &&mut Cell<'_>| {
+                let key = (cell.nodes(), cell.provider(), cell.what());
+                key == (&step.nodes, &step.provider, &step.what)
+            };
+            match cells.iter_mut().find(same) {
+                Some(cell) => cell.steps.push(step),
+                None => cells.push(Cell { steps: vec![step] }),
+            }
+        }
+        cells.sort_by_key(|cell| cell.what().starts_with("delay"));
+        cells
+    }
+
+    /// Everything that is not as it should be, a line each; empty if all was run and verified.
+    pub fn problems(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        if self.steps.is_empty() {
+            problems.push("nothing was run".to_owned());
+        }
+        for step in &self.steps {
+            let name = &step.name;
+            match step.status.as_str() {
+                "ok" if step.rows.is_empty() => {
+                    problems.push(format!("FAILED: {name}: it left no rows"));
+                }
+                "ok" => {}
+                "not run" => problems.push(format!("NOT RUN: {name}")),
+                status => problems.push(format!("{status}: {name}: {}", step.command)),
+            }
+            for row in step.rows.iter().filter(|row| right(row).is_none()) {
+                let why = row.failure.as_deref().unwrap_or("it has no time");
+                problems.push(format!("NOT VERIFIED: {name}: {}: {why}", row.variant));
+            }
+        }
+        problems
+    }
+
+    /// The rows of the throttling table: of each the median of its passes.
+    fn throttled(&self) -> Vec<Row> {
+        let mut groups: Vec<Vec<&Row>> = Vec::new();
+        let steps = self.steps.iter().filter(|step| step.what == THROTTLING);
+        for row in steps.flat_map(|step| &step.rows) {
+            let same = |group: &&mut Vec<&Row>| {
+                group[0].variant == row.variant && group[0].setting == row.setting
+            };
+            match groups.iter_mut().find(same) {
+                Some(group) => group.push(row),
+                None => groups.push(vec![row]),
+            }
+        }
+        let joined = groups.into_iter().map(|group| {
+            let times: Option<Vec<f64>> = group.iter().map(|row| right(row)).collect();
+            let bad = group.iter().find(|row| right(row).is_none());
+            let us_max = times.and_then(|mut times| median(&mut times));
+            Row {
+                us_max,
+                rounds: group.iter().map(|row| row.rounds).sum(),
+                failed: us_max.is_none(),
+                failure: bad.and_then(|row| row.failure.clone()),
+                ..group[0].clone()
+            }
+        });
+        joined.collect()
+    }
+
+    /// For a terminal or a document: a line a cell, then the throttling table, then what went wrong.
+    pub fn table(&self) -> String {
+        let mut text = table::table(&self.cells());
+        let throttled = self.throttled();
+        if !throttled.is_empty() {
+            text += &format!("\n{}", throttling::table(&throttled));
+        }
+        for problem in self.problems() {
+            text += &format!("{problem}\n");
+        }
+        text
+    }
+
+    /// All of it, as JSON.
+    pub fn to_json(&self) -> String {
+        let cells: Vec<_> = self.cells().iter().map(table::Line::of).collect();
+        let about: serde_json::Map<_, _> = (self.about.iter())
+            .map(|(name, value)| (name.clone(), value.clone().into()))
+            .collect();
+        let all = serde_json::json!({
+            "about": about,
+            "cells": cells,
+            "throttling": self.throttled(),
+            "problems": self.problems(),
+            "steps": self.steps,
+        });
+        format!("{all}\n")
+    }
+
+    /// The pictures that there are figures for.
+    pub fn charts(&self) -> Vec<Chart> {
+        let of = |name: &str| {
+            let value = self.about.iter().find(|(other, _)| other == name);
+            value.map_or("unknown", |(_, value)| value.as_str())
+        };
+        let place = format!("{}, {}", of("processor"), of("date"));
+        let (cells, throttled) = (self.cells(), self.throttled());
+        let all = [
+            ("nodes-growth.svg", between::growth(&cells, &place)),
+            ("nodes-merged.svg", between::merged(&cells, &place)),
+            (
+                "nodes-throttling.svg",
+                charts::throttling(&throttled, "st", &place),
+            ),
+        ];
+        let drawn = all.into_iter();
+        drawn
+            .filter_map(|(name, svg)| Some(Chart { name, svg: svg? }))
+            .collect()
+    }
+
+    /// Writes `results.json` into `dir`, and the pictures into `to`; what was written.
+    ///
+    /// # Errors
+    ///
+    /// [`NodesError::File`].
+    pub fn write(&self, dir: &Path, to: &Path) -> Result<Vec<PathBuf>, NodesError> {
+        std::fs::create_dir_all(to).map_err(NodesError::file("write", to))?;
+        let mut files = vec![(dir.join(charts::RESULTS), self.to_json())];
+        for chart in self.charts() {
+            files.push((to.join(chart.name), chart.svg));
+        }
+        for (path, text) in &files {
+            std::fs::write(path, text).map_err(NodesError::file("write", path))?;
+        }
+        Ok(files.into_iter().map(|(path, _)| path).collect())
+    }
+}
