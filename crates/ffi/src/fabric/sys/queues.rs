@@ -1,4 +1,4 @@
-//! The tables of operations of fabrics, domains, queues and counters.
+//! Queues, counters, address vectors and registered memory, with the tables of their operations.
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -6,61 +6,9 @@ use super::*;
 
 #[repr(C)]
 #[derive(Copy, Clone)]
-pub struct fi_ops {
-    pub size: usize,
-    pub close: Option<unsafe extern "C" fn(*mut fid) -> c_int>,
-    pub bind: Option<unsafe extern "C" fn(*mut fid, *mut fid, u64) -> c_int>,
-    pub control: Option<unsafe extern "C" fn(*mut fid, c_int, *mut c_void) -> c_int>,
-    pub ops_open: Option<
-        unsafe extern "C" fn(*mut fid, *const c_char, u64, *mut *mut c_void, *mut c_void) -> c_int,
-    >,
-    pub tostr: Option<unsafe extern "C" fn(*const fid, *mut c_char, usize) -> c_int>,
-    pub ops_set: Option<
-        unsafe extern "C" fn(*mut fid, *const c_char, u64, *mut c_void, *mut c_void) -> c_int,
-    >,
-}
-
-#[repr(C)]
-#[derive(Copy, Clone)]
-pub struct fi_ops_fabric {
-    pub size: usize,
-    pub domain: Option<
-        unsafe extern "C" fn(
-            *mut fid_fabric,
-            *mut fi_info,
-            *mut *mut fid_domain,
-            *mut c_void,
-        ) -> c_int,
-    >,
-    pub passive_ep: Option<
-        unsafe extern "C" fn(
-            *mut fid_fabric,
-            *mut fi_info,
-            *mut *mut fid_pep,
-            *mut c_void,
-        ) -> c_int,
-    >,
-    pub eq_open: Option<
-        unsafe extern "C" fn(
-            *mut fid_fabric,
-            *mut fi_eq_attr,
-            *mut *mut fid_eq,
-            *mut c_void,
-        ) -> c_int,
-    >,
-    pub wait_open: Option<
-        unsafe extern "C" fn(*mut fid_fabric, *mut fi_wait_attr, *mut *mut fid_wait) -> c_int,
-    >,
-    pub trywait: Option<unsafe extern "C" fn(*mut fid_fabric, *mut *mut fid, c_int) -> c_int>,
-    pub domain2: Option<
-        unsafe extern "C" fn(
-            *mut fid_fabric,
-            *mut fi_info,
-            *mut *mut fid_domain,
-            u64,
-            *mut c_void,
-        ) -> c_int,
-    >,
+pub struct fid_eq {
+    pub fid: fid,
+    pub ops: *mut fi_ops_eq,
 }
 
 #[repr(C)]
@@ -82,6 +30,13 @@ pub struct fi_ops_eq {
             usize,
         ) -> *const c_char,
     >,
+}
+
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct fid_cq {
+    pub fid: fid,
+    pub ops: *mut fi_ops_cq,
 }
 
 #[repr(C)]
@@ -119,6 +74,13 @@ pub struct fi_ops_cq {
 
 #[repr(C)]
 #[derive(Copy, Clone)]
+pub struct fid_cntr {
+    pub fid: fid,
+    pub ops: *mut fi_ops_cntr,
+}
+
+#[repr(C)]
+#[derive(Copy, Clone)]
 pub struct fi_ops_cntr {
     pub size: usize,
     pub read: Option<unsafe extern "C" fn(*mut fid_cntr) -> u64>,
@@ -128,6 +90,13 @@ pub struct fi_ops_cntr {
     pub wait: Option<unsafe extern "C" fn(*mut fid_cntr, u64, c_int) -> c_int>,
     pub adderr: Option<unsafe extern "C" fn(*mut fid_cntr, u64) -> c_int>,
     pub seterr: Option<unsafe extern "C" fn(*mut fid_cntr, u64) -> c_int>,
+}
+
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct fid_av {
+    pub fid: fid,
+    pub ops: *mut fi_ops_av,
 }
 
 #[repr(C)]
@@ -184,83 +153,10 @@ pub struct fi_ops_av {
 
 #[repr(C)]
 #[derive(Copy, Clone)]
-pub struct fi_ops_domain {
-    pub size: usize,
-    pub av_open: Option<
-        unsafe extern "C" fn(
-            *mut fid_domain,
-            *mut fi_av_attr,
-            *mut *mut fid_av,
-            *mut c_void,
-        ) -> c_int,
-    >,
-    pub cq_open: Option<
-        unsafe extern "C" fn(
-            *mut fid_domain,
-            *mut fi_cq_attr,
-            *mut *mut fid_cq,
-            *mut c_void,
-        ) -> c_int,
-    >,
-    pub endpoint: Option<
-        unsafe extern "C" fn(*mut fid_domain, *mut fi_info, *mut *mut fid_ep, *mut c_void) -> c_int,
-    >,
-    pub scalable_ep: Option<
-        unsafe extern "C" fn(*mut fid_domain, *mut fi_info, *mut *mut fid_ep, *mut c_void) -> c_int,
-    >,
-    pub cntr_open: Option<
-        unsafe extern "C" fn(
-            *mut fid_domain,
-            *mut fi_cntr_attr,
-            *mut *mut fid_cntr,
-            *mut c_void,
-        ) -> c_int,
-    >,
-    pub poll_open: Option<
-        unsafe extern "C" fn(*mut fid_domain, *mut fi_poll_attr, *mut *mut fid_poll) -> c_int,
-    >,
-    pub stx_ctx: Option<
-        unsafe extern "C" fn(
-            *mut fid_domain,
-            *mut fi_tx_attr,
-            *mut *mut fid_stx,
-            *mut c_void,
-        ) -> c_int,
-    >,
-    pub srx_ctx: Option<
-        unsafe extern "C" fn(
-            *mut fid_domain,
-            *mut fi_rx_attr,
-            *mut *mut fid_ep,
-            *mut c_void,
-        ) -> c_int,
-    >,
-    pub query_atomic: Option<
-        unsafe extern "C" fn(
-            *mut fid_domain,
-            fi_datatype,
-            fi_op,
-            *mut fi_atomic_attr,
-            u64,
-        ) -> c_int,
-    >,
-    pub query_collective: Option<
-        unsafe extern "C" fn(
-            *mut fid_domain,
-            fi_collective_op,
-            *mut fi_collective_attr,
-            u64,
-        ) -> c_int,
-    >,
-    pub endpoint2: Option<
-        unsafe extern "C" fn(
-            *mut fid_domain,
-            *mut fi_info,
-            *mut *mut fid_ep,
-            u64,
-            *mut c_void,
-        ) -> c_int,
-    >,
+pub struct fid_mr {
+    pub fid: fid,
+    pub mem_desc: *mut c_void,
+    pub key: u64,
 }
 
 #[repr(C)]

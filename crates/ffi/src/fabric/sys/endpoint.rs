@@ -1,8 +1,21 @@
-//! The tables of operations of endpoints.
+//! Endpoints, with the tables of their operations.
 
 use std::ffi::{c_int, c_void};
 
 use super::*;
+
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct fid_ep {
+    pub fid: fid,
+    pub ops: *mut fi_ops_ep,
+    pub cm: *mut fi_ops_cm,
+    pub msg: *mut fi_ops_msg,
+    pub rma: *mut fi_ops_rma,
+    pub tagged: *mut fi_ops_tagged,
+    pub atomic: *mut fi_ops_atomic,
+    pub collective: *mut fi_ops_collective,
+}
 
 #[repr(C)]
 #[derive(Copy, Clone)]
