@@ -107,6 +107,11 @@ impl<'t> Search<'t> {
             name => (self.name(module, name), &path[1..]),
         };
         for name in rest {
+            // A function can have the name of a module, and leads no further.
+            let is_module = |it: &Found| matches!(it, Found::Module(_));
+            if found.iter().any(is_module) {
+                found.retain(is_module);
+            }
             found = found
                 .into_iter()
                 .flat_map(|found| match found {

@@ -198,6 +198,13 @@ fn a_path_leads_to_the_file_that_defines_the_name() {
         files(globs),
         ["a b", "a facade", "a facade/deep", "facade b"]
     );
+    // A function of a module's name.
+    let same = [
+        ("src/lib.rs", "mod a; mod b; fn b() {}"),
+        ("src/a.rs", "fn f() { crate::b::b() }"),
+        ("src/b.rs", "pub fn b() {}"),
+    ];
+    assert_eq!(edges(&same), ["a b"]);
     // What a parent imports for itself, its children can name.
     let parents = [
         ("src/lib.rs", "mod a; mod b; use b::B;"),
