@@ -2,6 +2,7 @@
 
 use tidegate_hal::batch::{Op, Scalar};
 
+use super::nest::Nest;
 use super::*;
 
 struct Rng(u64);
