@@ -27,6 +27,7 @@ pub(crate) const GXX: Need = Need::Apt {
 /// What only a GPU can show: that without a rule of the device it hangs or crawls (`rules`), that blocks of one process
 /// leave room for another's (`mps`, `early`).
 const NEEDS_A_GPU: &[&str] = &[
+    "gpu::roles::",
     "gpu::rules::",
     "gpu::mps::",
     "gpu::early::no_kernel_takes_room_before_its_turn",

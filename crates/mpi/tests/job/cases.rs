@@ -1,11 +1,13 @@
 //! What the jobs do.
 
+use std::process::ExitCode;
 use std::time::Duration;
 
+use mpi::topology::Communicator;
 use tidegate::Buffers;
 use tidegate_mpi::windows::Form;
 
-use crate::rank::{Job, Mode};
+use crate::rank::{HOSTS, Job, Mode};
 use crate::{ends, epochs, faces, random};
 
 #[path = "../../../../tests/common/ring.rs"]
@@ -106,3 +108,26 @@ pub(crate) const ALL: &[Case] = &[
         run: ends::killed_apart,
     },
 ];
+
+/// What a rank does.
+pub(crate) fn run(name: &str) -> ExitCode {
+    let case = ALL
+        .iter()
+        .find(|case| case.name == name)
+        .expect("the driver knows the cases");
+    let level = match name {
+        "threads" => mpi::Threading::Serialized,
+        _ => mpi::Threading::Multiple,
+    };
+    let (universe, _) = mpi::initialize_with_threading(level).unwrap();
+    let comm = universe.world().duplicate();
+    let mut job = Job {
+        universe: Some(universe),
+        comm,
+    };
+    (case.run)(&mut job);
+    if std::env::var_os(HOSTS).is_some() {
+        job.say("all is done but the end of MPI");
+    }
+    ExitCode::SUCCESS
+}

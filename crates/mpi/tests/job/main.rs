@@ -35,7 +35,7 @@ fn main() -> ExitCode {
     if let [role, case] = &arguments[..]
         && role == "rank"
     {
-        return rank::run(case);
+        return cases::run(case);
     }
     let mpirun = Mpirun::find();
     if !mpirun.works() {

@@ -1,7 +1,6 @@
 //! One rank of a job.
 
 use std::net::TcpListener;
-use std::process::ExitCode;
 use std::sync::Arc;
 
 use mpi::environment::Universe;
@@ -11,8 +10,6 @@ use tidegate::host::{Host, World};
 use tidegate_boot::{Config, TcpControl};
 use tidegate_hal::control::Control;
 use tidegate_mpi::windows::{Form, Options, join};
-
-use crate::cases;
 
 /// Where the driver says the secret of the job.
 pub(crate) const SECRET: &str = "TIDEGATE_TEST_SECRET";
@@ -134,25 +131,3 @@ impl Job {
 
 /// Before what ranks say to the driver.
 pub(crate) const SAID: &str = "rank says:";
-
-pub(crate) fn run(name: &str) -> ExitCode {
-    let case = cases::ALL
-        .iter()
-        .find(|case| case.name == name)
-        .expect("the driver knows the cases");
-    let level = match name {
-        "threads" => mpi::Threading::Serialized,
-        _ => mpi::Threading::Multiple,
-    };
-    let (universe, _) = mpi::initialize_with_threading(level).unwrap();
-    let comm = universe.world().duplicate();
-    let mut job = Job {
-        universe: Some(universe),
-        comm,
-    };
-    (case.run)(&mut job);
-    if std::env::var_os(HOSTS).is_some() {
-        job.say("all is done but the end of MPI");
-    }
-    ExitCode::SUCCESS
-}
