@@ -45,7 +45,7 @@ impl Raw {
             .provider(provider)
             .caps(Caps::RMA | Caps::MSG)
             .manual_progress(true);
-        let infos = Library::load()?.query(&hints, Place::local("127.0.0.1"))?;
+        let infos = Library::load()?.query(&hints, Location::local("127.0.0.1"))?;
         let info = &infos[0];
         let domain = Domain::open(&Fabric::open(info)?, info)?;
         let vector = AddressVector::open(&domain, 1)?;
@@ -160,7 +160,7 @@ impl Raw {
             len: bytes,
             desc: self.region.desc(),
         }];
-        let remote = [Piece {
+        let remote = [RemotePiece {
             address: to.address,
             len: bytes,
             key: to.key,

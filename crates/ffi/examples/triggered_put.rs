@@ -63,7 +63,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         .provider("sockets")
         .caps(Caps::RMA | Caps::ATOMIC)
         .order(Order::WAW);
-    let info = library.query(&hints, Place::local("127.0.0.1"))?.remove(0);
+    let info = library
+        .query(&hints, Location::local("127.0.0.1"))?
+        .remove(0);
     println!("{info:?}");
 
     let (origin, target) = (open(&info)?, open(&info)?);

@@ -89,7 +89,7 @@ pub use endpoint::{Desc, Endpoint, EndpointBuilder, Local, Post, Remote};
 pub use env::{ENVIRONMENT, set_environment};
 pub use error::{FabricError, Result, errno_name};
 pub use flags::{Access, Caps, Counted, Mode, MrMode, OpFlags, Order, Reported};
-pub use hints::{Hints, Place};
+pub use hints::{Hints, Location};
 pub use info::{AddressFormat, Info, Progress};
 pub use load::{
     API_VERSION, DupInfo, FreeInfo, Functions, GetInfo, LIBRARIES, LIBRARY_VARIABLE, Library,
@@ -98,5 +98,5 @@ pub use load::{
 pub use memory::{Memory, MemoryRegion, RegionKey, RegisterOptions, RemoteRegion};
 pub use object::{Keep, leaked_objects};
 pub use probe::Deferred;
-pub use rma::{MAX_PIECES, Message, Piece};
+pub use rma::{MAX_PIECES, Message, RemotePiece};
 pub use work::{Proof, QueueError, Work, WorkId, WorkQueue};

@@ -373,7 +373,7 @@ fn library() -> Library {
 }
 
 fn domain() -> Arc<Domain> {
-    let infos = library().query(&Hints::new(), Place::ANY).expect("one");
+    let infos = library().query(&Hints::new(), Location::ANY).expect("one");
     Domain::open(&Fabric::open(&infos[0]).expect("fabric"), &infos[0]).expect("domain")
 }
 
@@ -496,7 +496,7 @@ fn what_cannot_be_closed_is_leaked_with_all_that_it_needs() {
 fn a_domain_that_is_not_for_all_threads_is_refused() {
     let _alone = alone();
     let hints = Hints::new().caps(Caps::MULTI_RECV);
-    let infos = library().query(&hints, Place::ANY).expect("one");
+    let infos = library().query(&hints, Location::ANY).expect("one");
     let fabric = Fabric::open(&infos[0]).expect("fabric");
     let error = Domain::open(&fabric, &infos[0]).map(|_| ());
     let error = error.expect_err("not for all threads");

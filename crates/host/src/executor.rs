@@ -15,14 +15,14 @@ use crate::far::Far;
 use crate::graph::{List, Recorded, Steps};
 use crate::job::Job;
 use crate::moves::HostMover;
-use crate::reclaim::{AtWork, Named, Shared, let_go};
+use crate::reclaim::{AtWork, Named, StreamState, let_go};
 
 /// A work item in the queue.
 pub(crate) enum Item {
     Batch(Arc<Batch>),
     Kernel(Job),
     /// Waits until another stream has passed a mark.
-    Await(Arc<Shared>, u64),
+    Await(Arc<StreamState>, u64),
     Replay(Arc<List>, u64),
     /// The owner is gone.
     Stop,
@@ -49,7 +49,7 @@ pub(crate) struct Executor {
 
 /// All of an executor but what carries its moves.
 struct Core {
-    shared: Arc<Shared>,
+    shared: Arc<StreamState>,
     engine: Engine,
     failed: bool,
     /// Doorbells were rung of which the helper has not been told yet.
@@ -61,7 +61,7 @@ struct Core {
 }
 
 /// How far a replay has come: the times that are left, with the one that has begun, and where in the list that is.
-struct Place {
+struct ReplayPosition {
     times: u64,
     at: usize,
 }
@@ -103,7 +103,7 @@ impl Way for Far {
 
 impl Executor {
     pub(crate) fn new(
-        shared: Arc<Shared>,
+        shared: Arc<StreamState>,
         (peers, own): (Patience, Patience),
         bus: Option<Arc<dyn Bus>>,
     ) -> Self {
@@ -147,7 +147,7 @@ impl Executor {
             Item::Await(other, mark) => self.core.follow(&other, mark),
             Item::Replay(list, times) => {
                 let mut steps = list.lock().unwrap_or_else(PoisonError::into_inner);
-                let mut place = Place { times, at: 0 };
+                let mut place = ReplayPosition { times, at: 0 };
                 // SAFETY: the submitter's promise, for each time.
                 let all = AssertUnwindSafe(|| unsafe { self.replay(&mut steps, &mut place) });
                 if let Err(panic) = catch_unwind(all) {
@@ -218,7 +218,7 @@ impl Executor {
     /// # Safety
     ///
     /// What the hal asks of the submitter of each recorded item holds, each time.
-    unsafe fn replay(&mut self, steps: &mut Steps, place: &mut Place) {
+    unsafe fn replay(&mut self, steps: &mut Steps, place: &mut ReplayPosition) {
         while place.times > 0 {
             // A time that gives up everything is as good as any number of them.
             let in_vain = self.core.failed && place.at == 0;
@@ -256,7 +256,7 @@ impl Executor {
                     }
                 }
             }
-            *place = Place {
+            *place = ReplayPosition {
                 times: place.times - 1,
                 at: 0,
             };
@@ -410,7 +410,7 @@ impl Core {
         }
     }
 
-    fn follow(&mut self, other: &Arc<Shared>, mark: u64) {
+    fn follow(&mut self, other: &Arc<StreamState>, mark: u64) {
         self.tell();
         let wait = || other.wait_until_passed(mark, self.own);
         self.shared.at(AtWork::Stream, wait);

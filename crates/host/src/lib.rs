@@ -32,5 +32,5 @@ pub use block::HostBlock;
 pub use device::Host;
 pub use graph::HostGraph;
 pub use moves::{HostMover, copy_row, for_each_run};
-pub use reclaim::Shared;
+pub use reclaim::StreamState;
 pub use stream::{HostEvent, HostStream};

@@ -29,7 +29,7 @@ impl<T> Deref for Apart<T> {
 }
 
 /// What a stream's owner, its executor and its regions share.
-pub struct Shared {
+pub struct StreamState {
     pub(crate) config: StreamConfig,
     /// Its children have no executor, and locks that it may hold for ever.
     pub(crate) process: Process,
@@ -95,9 +95,9 @@ struct At {
 /// How far one step counts up, above the number of the work.
 const STEP: u64 = 4;
 
-impl Shared {
+impl StreamState {
     pub(crate) fn new(config: StreamConfig) -> Self {
-        Shared {
+        StreamState {
             config,
             process: Process::this(),
             submitted: Apart(AtomicU64::new(0)),
@@ -172,7 +172,7 @@ impl Shared {
         done
     }
 
-    /// As [`Shared::at`], for a kernel of this name.
+    /// As [`StreamState::at`], for a kernel of this name.
     pub(crate) fn at_kernel<R>(&self, name: &'static Named, does: impl FnOnce() -> R) -> R {
         let name = std::ptr::from_ref(name).cast_mut();
         self.at.kernel.store(name, Ordering::Relaxed);
@@ -241,7 +241,7 @@ impl Shared {
     }
 }
 
-impl Reclaim for Shared {
+impl Reclaim for StreamState {
     fn retire(&self, garbage: Box<dyn Any + Send>) {
         if !self.process.is_this() {
             return std::mem::forget(garbage);

@@ -8,12 +8,12 @@ use tidegate_hal::memory::Ptr;
 use tidegate_words::Bell;
 use tidegate_words::sync::Ordering;
 
-use crate::reclaim::{AtWork, Named, Shared};
+use crate::reclaim::{AtWork, Named, StreamState};
 
 /// A stream that has been given something to do; the test is its executor.
-fn stream() -> Shared {
+fn stream() -> StreamState {
     let bell = Arc::new(Bell::new());
-    let shared = Shared::new(StreamConfig {
+    let shared = StreamState::new(StreamConfig {
         name: "stream".into(),
         bell: Ptr(Arc::as_ptr(&bell).cast_mut().cast()),
         keep: bell,
@@ -38,7 +38,7 @@ fn wait() -> (Tag, u64) {
 #[test]
 fn a_stream_says_what_it_is_at() {
     let shared = stream();
-    let at = |shared: &Shared| match shared.stand() {
+    let at = |shared: &StreamState| match shared.stand() {
         Stand::Works(work) => work,
         other => panic!("{other:?}"),
     };

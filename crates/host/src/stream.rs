@@ -16,11 +16,11 @@ use crate::executor::{Executor, Item};
 use crate::graph::{HostGraph, Link, Recorded, Steps};
 use crate::job::Job;
 use crate::queue::{Inlet, MOST, Outlet, queue};
-use crate::reclaim::Shared;
+use crate::reclaim::StreamState;
 
 /// A stream of the host device.
 pub struct HostStream {
-    shared: Arc<Shared>,
+    shared: Arc<StreamState>,
     queue: Queue,
     recording: RefCell<Option<Recording>>,
     /// For waits of the owner.
@@ -48,7 +48,7 @@ pub struct HostEvent(EventKind);
 
 #[derive(Clone)]
 enum EventKind {
-    Eager(Arc<Shared>, u64),
+    Eager(Arc<StreamState>, u64),
     Recorded(Arc<Link>),
 }
 
@@ -104,7 +104,7 @@ fn not_inside<'a>(
 }
 
 /// Executes items until the stream is dropped.
-fn work(executor: &mut Executor, items: &mut Outlet, shared: &Shared, own: Patience) {
+fn work(executor: &mut Executor, items: &mut Outlet, shared: &StreamState, own: Patience) {
     loop {
         let item = shared.work.wait(own, || items.pop(), || {});
         // What stands behind it is looked at, and not taken: it lies in the caches of another processor, and comes over
@@ -130,7 +130,7 @@ impl HostStream {
             peers = unrung(peers);
         }
         let (inline, name) = (config.inline, config.name.clone());
-        let shared = Arc::new(Shared::new(config));
+        let shared = Arc::new(StreamState::new(config));
         let mut executor = Executor::new(shared.clone(), (peers, own), bus);
         let queue = if inline {
             Queue::Inline(RefCell::new(executor))
@@ -282,11 +282,11 @@ impl HostStream {
 // SAFETY: items are executed in order, by one thread; batches by the engine; moves of the same thread precede its adds,
 // and loads that satisfied a wait acquire.
 unsafe impl Stream for HostStream {
-    type Reclaim = Shared;
+    type Reclaim = StreamState;
     type Graph = HostGraph;
     type Event = HostEvent;
 
-    fn reclaim(&self) -> &Arc<Shared> {
+    fn reclaim(&self) -> &Arc<StreamState> {
         &self.shared
     }
 

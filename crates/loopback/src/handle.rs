@@ -4,9 +4,7 @@ use std::sync::Arc;
 
 use tidegate_hal::batch::{Action, Move, Side};
 use tidegate_hal::memory::{Block as _, Ptr};
-use tidegate_hal::nic::{
-    Direction, NicError, NicQueue, Prepared, Program, RemotePtr, Transfer,
-};
+use tidegate_hal::nic::{Direction, NicError, NicQueue, Prepared, Program, RemotePtr, Transfer};
 use tidegate_hal::process::Process;
 use tidegate_host::HostBlock;
 

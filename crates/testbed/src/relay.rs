@@ -70,7 +70,7 @@ struct Counters {
 
 /// What the thread and its owner share.
 #[derive(Debug)]
-struct Shared {
+struct RelayState {
     up: Vec<AtomicBool>,
     counters: Counters,
     stop: OwnedFd,
@@ -78,7 +78,7 @@ struct Shared {
 
 #[derive(Debug)]
 pub(crate) struct Relay {
-    shared: Arc<Shared>,
+    shared: Arc<RelayState>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -86,7 +86,7 @@ impl Relay {
     pub(crate) fn start(taps: Vec<OwnedFd>, shape: Shape, seed: u64) -> Result<Self, BedError> {
         let stop = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|e| BedError::io("making an event descriptor", e))?;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(RelayState {
             up: taps.iter().map(|_| AtomicBool::new(true)).collect(),
             counters: Counters::default(),
             stop,
@@ -152,7 +152,7 @@ struct Port {
 
 struct Wires {
     shape: Shape,
-    shared: Arc<Shared>,
+    shared: Arc<RelayState>,
     ports: Vec<Port>,
     /// Buffers of frames that have arrived.
     spare: Vec<Vec<u8>>,

@@ -134,7 +134,7 @@ impl Measured {
 
     /// All of it, as JSON.
     pub fn to_json(&self) -> String {
-        let cells: Vec<_> = self.cells().iter().map(table::Line::of).collect();
+        let cells: Vec<_> = self.cells().iter().map(table::CellLine::of).collect();
         let about: serde_json::Map<_, _> = (self.about.iter())
             .map(|(name, value)| (name.clone(), value.clone().into()))
             .collect();

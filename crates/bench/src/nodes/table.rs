@@ -17,7 +17,7 @@ const RATIOS: [(&str, &str); 5] = [
 
 /// What is said of a cell.
 #[derive(Debug, Serialize)]
-pub(super) struct Line<'a> {
+pub(super) struct CellLine<'a> {
     nodes: &'a str,
     provider: &'a str,
     what: &'a str,
@@ -29,10 +29,10 @@ pub(super) struct Line<'a> {
     verified: bool,
 }
 
-impl<'a> Line<'a> {
-    pub(super) fn of(cell: &Cell<'a>) -> Line<'a> {
+impl<'a> CellLine<'a> {
+    pub(super) fn of(cell: &Cell<'a>) -> CellLine<'a> {
         let ratio = |(one, base)| (format!("{one} / {base}"), cell.ratio(one, base));
-        Line {
+        CellLine {
             nodes: cell.nodes(),
             provider: cell.provider(),
             what: cell.what(),
@@ -53,7 +53,7 @@ pub(super) fn table(cells: &[Cell<'_>]) -> String {
     let head = names.into_iter().chain(variants).chain(ratios);
     lines.push(head.chain(["verified".to_owned()]).collect());
     for cell in cells.iter().filter(|cell| cell.what() != THROTTLING) {
-        let line = Line::of(cell);
+        let line = CellLine::of(cell);
         let none = || "-".to_owned();
         let mut row: Vec<String> = [line.nodes, line.provider, line.what]
             .map(str::to_owned)

@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 /// A row as a program prints it; what else a line says is not needed here.
 #[derive(Debug, Deserialize)]
-struct Line {
+struct PrintedRow {
     row: String,
     mode: String,
     ranks: usize,
@@ -30,7 +30,7 @@ pub(super) fn rows(call: &Call, args: &FacesArgs, ours: &Setting, ended: &Ended)
     let mut rows = Vec::new();
     let mut left_out = 0;
     for line in ended.out.lines().filter(|line| line.starts_with('{')) {
-        let row = match serde_json::from_str::<Line>(line) {
+        let row = match serde_json::from_str::<PrintedRow>(line) {
             Ok(line) => row(call, args, ours, line),
             Err(error) => failed(
                 call,
@@ -85,7 +85,7 @@ fn setting(call: &Call, args: &FacesArgs, ours: &Setting) -> Setting {
     setting
 }
 
-fn row(call: &Call, args: &FacesArgs, ours: &Setting, line: Line) -> Row {
+fn row(call: &Call, args: &FacesArgs, ours: &Setting, line: PrintedRow) -> Row {
     let mut setting = setting(call, args, ours);
     if let Some(bytes) = line.bytes {
         setting.bytes = bytes as u64;

@@ -34,8 +34,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use tidegate_ffi::fabric::{
     AddressVector, Caps, Completion, CompletionQueue, Counted, Counter, CqError, Desc, Domain,
-    Endpoint, EndpointBuilder, Library, Local, MemoryRegion, Message, OpFlags, Peer, Piece, Post,
-    RegisterOptions, RemoteRegion, Reported, WaitObject,
+    Endpoint, EndpointBuilder, Library, Local, MemoryRegion, Message, OpFlags, Peer, Post,
+    RegisterOptions, RemotePiece, RemoteRegion, Reported, WaitObject,
 };
 use tidegate_hal::nic::{Keep, NicError};
 use tidegate_hal::tell;
@@ -353,7 +353,7 @@ unsafe impl Wire for FabricWire {
             len,
             desc: Desc::NONE,
         };
-        let piece = |region: &RemoteRegion, offset: usize, len| Piece {
+        let piece = |region: &RemoteRegion, offset: usize, len| RemotePiece {
             address: region.base() + offset as u64,
             len,
             key: region.key(),

@@ -186,7 +186,7 @@ impl Player {
                 let message = Message {
                     local: &[local],
                     peer: self.data.peer,
-                    remote: &[Piece {
+                    remote: &[RemotePiece {
                         address: self.data.address,
                         len: self.bytes,
                         key: self.data.key,
@@ -333,7 +333,7 @@ fn play(info: &Info, bytes: usize, form: Form) -> Result<(f64, f64), String> {
 pub(crate) fn measure(library: &Library, info: &Info) {
     let order = Order::RMA_WAW | Order::ATOMIC_WAW;
     let ordered = Hints::new().provider(&info.provider()).order(order);
-    let ordered = library.query(&ordered.caps(Caps::RMA | Caps::ATOMIC), Place::ANY);
+    let ordered = library.query(&ordered.caps(Caps::RMA | Caps::ATOMIC), Location::ANY);
     if let Ok(infos) = ordered {
         let (most, order) = (infos[0].max_order_waw_size(), infos[0].tx_order());
         println!("  if asked   {order:?}, up to {most} B");
@@ -351,8 +351,8 @@ pub(crate) fn measure(library: &Library, info: &Info) {
                 .caps(caps)
                 .order(Order::RMA_WAW | Order::ATOMIC_WAW);
             let found = library
-                .query(&hints, Place::local("127.0.0.1"))
-                .or_else(|_| library.query(&hints, Place::ANY));
+                .query(&hints, Location::local("127.0.0.1"))
+                .or_else(|_| library.query(&hints, Location::ANY));
             let result = found
                 .map_err(|error| error.to_string())
                 .and_then(|infos| play(&infos[0], bytes, form));

@@ -43,8 +43,8 @@ fn waits(domain: &std::sync::Arc<Domain>) -> String {
 fn survey(library: &Library, name: &str) -> Result<Info> {
     let base = Hints::new().provider(name);
     let find = |hints: &Hints| {
-        let local = library.query(hints, Place::local("127.0.0.1"));
-        local.or_else(|_| library.query(hints, Place::ANY))
+        let local = library.query(hints, Location::local("127.0.0.1"));
+        local.or_else(|_| library.query(hints, Location::ANY))
     };
     let both = find(&base.clone().caps(Caps::RMA | Caps::ATOMIC));
     let rma = find(&base.clone().caps(Caps::RMA))?;

@@ -116,7 +116,7 @@ impl Hints {
 
 /// Where to look.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Place<'a> {
+pub struct Location<'a> {
     /// The name or address of a node; of this one with `local`.
     pub node: Option<&'a str>,
     /// A service or port.
@@ -125,9 +125,9 @@ pub struct Place<'a> {
     pub local: bool,
 }
 
-impl<'a> Place<'a> {
+impl<'a> Location<'a> {
     /// Anywhere.
-    pub const ANY: Place<'static> = Place {
+    pub const ANY: Location<'static> = Location {
         node: None,
         service: None,
         local: false,
@@ -135,7 +135,7 @@ impl<'a> Place<'a> {
 
     /// This end, at this address.
     pub fn local(node: &'a str) -> Self {
-        Place {
+        Location {
             node: Some(node),
             service: None,
             local: true,
@@ -149,7 +149,7 @@ impl Library {
     /// # Errors
     ///
     /// [`is_no_data`](FabricError::is_no_data) if nothing fits.
-    pub fn query(&self, hints: &Hints, place: Place<'_>) -> Result<Vec<Info>> {
+    pub fn query(&self, hints: &Hints, place: Location<'_>) -> Result<Vec<Info>> {
         const CALL: &str = "fi_getinfo";
         let owned = |text: Option<&str>| -> Result<Option<CString>> {
             text.map(|text| {

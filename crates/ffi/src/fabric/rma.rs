@@ -12,7 +12,7 @@ use super::sys::{self, Zeroed};
 
 /// A piece of a peer's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Piece {
+pub struct RemotePiece {
     /// Its place: [`MemoryRegion::remote_base`](super::MemoryRegion::remote_base), and further on.
     pub address: u64,
     /// Its length.
@@ -29,7 +29,7 @@ pub struct Message<'a> {
     /// The peer.
     pub peer: Peer,
     /// The pieces there; as many bytes as here.
-    pub remote: &'a [Piece],
+    pub remote: &'a [RemotePiece],
     /// What its completion carries at this end.
     pub context: usize,
     /// What its completion carries at the other end, with [`OpFlags::REMOTE_CQ_DATA`].

@@ -37,12 +37,12 @@ fn what_nobody_offers_is_no_data() {
         return;
     };
     let error = library
-        .query(&Hints::new().provider("no-such-provider"), Place::ANY)
+        .query(&Hints::new().provider("no-such-provider"), Location::ANY)
         .expect_err("nobody");
     assert!(error.is_no_data(), "{error}");
     assert_eq!((error.call, error.name), ("fi_getinfo", "FI_ENODATA"));
     assert!(!error.text.is_empty());
-    let error = library.query(&Hints::new().provider("a\0b"), Place::ANY);
+    let error = library.query(&Hints::new().provider("a\0b"), Location::ANY);
     assert!(error.expect_err("a NUL").is_refused());
 }
 

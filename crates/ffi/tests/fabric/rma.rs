@@ -126,7 +126,7 @@ fn a_message_writes_pieces_and_is_complete_when_it_is_delivered() {
         let message = Message {
             local: &local,
             peer: remote.peer,
-            remote: &[Piece {
+            remote: &[RemotePiece {
                 address: remote.address,
                 len: 24,
                 key: remote.key,
@@ -274,7 +274,7 @@ fn a_wrong_key_fails_the_operation_and_nothing_else() {
         let message = Message {
             local: &[pair.a.local(0, 1)],
             peer: wrong.peer,
-            remote: &[Piece {
+            remote: &[RemotePiece {
                 address: wrong.address,
                 len: 8,
                 key: wrong.key,
@@ -380,7 +380,7 @@ fn who_can_count_what_others_write() {
     };
     let can = |provider| {
         let asked = hints(provider, Caps::RMA | Caps::RMA_EVENT);
-        library.query(&asked, Place::ANY)
+        library.query(&asked, Location::ANY)
     };
     assert!(can(SOCKETS).is_ok());
     match can("no-such-provider") {

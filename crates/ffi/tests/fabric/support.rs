@@ -78,11 +78,11 @@ pub(crate) fn hints(provider: &str, caps: Caps) -> Hints {
 
 /// The first that fits on loopback.
 pub(crate) fn info(library: &Library, hints: &Hints) -> Result<Info> {
-    let address = Place::local("127.0.0.1");
+    let address = Location::local("127.0.0.1");
     let found = library.query(hints, address);
     let mut infos = match found {
         // Shared memory has no such address.
-        Err(error) if error.is_no_data() => library.query(hints, Place::ANY)?,
+        Err(error) if error.is_no_data() => library.query(hints, Location::ANY)?,
         other => other?,
     };
     Ok(infos.swap_remove(0))

@@ -1,6 +1,8 @@
 //! Which provider, which engine, and where.
 
-use tidegate_ffi::fabric::{Caps, Deferred, Domain, Fabric, Hints, Info, Library, MrMode, Place};
+use tidegate_ffi::fabric::{
+    Caps, Deferred, Domain, Fabric, Hints, Info, Library, Location, MrMode,
+};
 
 use super::super::chain::Signals;
 use super::error::OpenError;
@@ -241,7 +243,9 @@ const FOR_TRIGGERED: &str = "reliable datagrams, writes, reads, atomics, deferre
 #[cold]
 fn refused(library: &Library, choice: &Choice, needs: &'static str) -> OpenError {
     // What cannot be listed is not there.
-    let any = library.query(&Hints::new(), Place::ANY).unwrap_or_default();
+    let any = library
+        .query(&Hints::new(), Location::ANY)
+        .unwrap_or_default();
     let mut there = Vec::new();
     for name in any.iter().map(Info::provider) {
         if !there.contains(&name) {
@@ -253,7 +257,7 @@ fn refused(library: &Library, choice: &Choice, needs: &'static str) -> OpenError
         // It may be one that is not listed unless it is asked for.
         Some(provider)
             if !there.contains(&provider)
-                && (library.query(&Hints::new().provider(&provider), Place::ANY)).is_err() =>
+                && (library.query(&Hints::new().provider(&provider), Location::ANY)).is_err() =>
         {
             OpenError::UnknownProvider {
                 provider,
@@ -298,9 +302,9 @@ fn found(
     if let Some(provider) = &choice.provider {
         hints = hints.provider(provider);
     }
-    let found = match library.query(&hints, Place::local(&choice.address)) {
+    let found = match library.query(&hints, Location::local(&choice.address)) {
         // Shared memory and some NICs have no such address.
-        Err(error) if error.is_no_data() => library.query(&hints, Place::ANY),
+        Err(error) if error.is_no_data() => library.query(&hints, Location::ANY),
         other => other,
     };
     let mut found = match found {
