@@ -9,8 +9,7 @@
 
 use super::block::{self, Block, Inside};
 use super::kit::{Kit, lost, synchronize, urgent};
-use super::setup::Goal;
-use super::{Goal, SetupOn};
+use super::setup::{Goal, SetupOn};
 use crate::faces::device::{FacesDevice, Shape};
 use crate::faces::kernels::{self, Points, SlotsBy, Values};
 use crate::faces::layout::{Direction, Geometry};
