@@ -76,7 +76,7 @@ fn reach<D: FacesDevice>(kit: &Kit<'_, D>, variant: Variant, goal: Goal<'_>) -> 
         #[cfg(feature = "mpi")]
         Variant::MpiP2pDirect => mpi::run(kit, mpi::Messages::P2p, mpi::Kernels::Direct, goal),
         #[cfg(not(feature = "mpi"))]
-        other => Err(tidegate_core::Error::Invalid(format!(
+        other => Err(tidegate_core::Error::other(format!(
             "`{other}` goes over MPI, and this was built without the feature `mpi`"
         ))),
     }
