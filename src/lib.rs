@@ -170,55 +170,9 @@ pub use window::{
 #[doc(hidden)]
 pub use tidegate_core::{__private, Carry, UnboundStream};
 
-/// Ranks whose streams are threads, and whose memory the processors share. Nothing but this crate is needed.
-///
-/// ```
-/// use tidegate::host::prelude::*;
-///
-/// # fn main() -> Result<()> {
-/// let world = World::init()?;
-/// stream!(let s = world.stream()?);
-/// let mut x = Region::from_slice(&world, &[1.0, 2.0])?.on(&s)?;
-/// s.launch(|x: &mut [f64]| x[0] += x[1], &mut x)?;
-/// assert_eq!(x.into_host(&s)?[..], [3.0, 2.0]);
-/// # Ok(())
-/// # }
-/// ```
-pub mod host {
-    use crate::devices;
+pub mod host;
 
-    pub use tidegate_host::*;
-
-    devices::names!(Host, CarryHost, prelude {});
-}
-
-/// NVIDIA GPUs: the same names as [`host`], and what only CUDA has.
-///
-/// A program for GPUs differs from one for the host by its prelude and its kernels: `examples/ring.rs` and
-/// `examples/ring_cuda.rs`.
-///
-/// ```no_run
-/// use tidegate::cuda::prelude::*;
-///
-/// # fn main() -> Result<()> {
-/// let world = World::init()?; // an error says so if there is no driver or no GPU
-/// stream!(let s = world.stream()?);
-/// let x = Region::from_slice(&world, &[1.0, 2.0])?.on(&s)?;
-/// let mut back = [0.0; 2];
-/// x.into_host(&s)?.read(0, &mut back)?;
-/// # Ok(())
-/// # }
-/// ```
-pub mod cuda {
-    use crate::devices;
-
-    #[doc(inline)]
-    pub use tidegate_cuda::*;
-
-    devices::names!(Cuda, CarryCuda, prelude {
-        pub use crate::kernel::{self, Module};
-    });
-}
+pub mod cuda;
 
 /// The README's programs, compiled.
 #[cfg(doctest)]

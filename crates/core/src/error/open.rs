@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::listed;
+use super::listed::listed;
 
 /// A window (or barrier, or all-reduce) was not opened. Nobody has it.
 #[derive(Debug, thiserror::Error)]

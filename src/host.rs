@@ -1,0 +1,20 @@
+//! Ranks whose streams are threads, and whose memory the processors share. Nothing but this crate is needed.
+//!
+//! ```
+//! use tidegate::host::prelude::*;
+//!
+//! # fn main() -> Result<()> {
+//! let world = World::init()?;
+//! stream!(let s = world.stream()?);
+//! let mut x = Region::from_slice(&world, &[1.0, 2.0])?.on(&s)?;
+//! s.launch(|x: &mut [f64]| x[0] += x[1], &mut x)?;
+//! assert_eq!(x.into_host(&s)?[..], [3.0, 2.0]);
+//! # Ok(())
+//! # }
+//! ```
+
+use crate::devices;
+
+pub use tidegate_host::*;
+
+devices::names!(Host, CarryHost, prelude {});
