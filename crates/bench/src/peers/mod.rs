@@ -6,7 +6,7 @@
 //! `crates/bench/peers` has their sources, and says what each of them measures. [`Peers::find`] looks for the programs
 //! that were asked for before a rank is started, and builds them if they are missing and their sources are not.
 //! [`Peers::run`] runs them one after the other once all ranks have ended, so that the GPUs are free, and makes
-//! [`Row`]s of what they print.
+//! [`Row`](crate::results::Row)s of what they print.
 //!
 //! | module | holds |
 //! |---|---|

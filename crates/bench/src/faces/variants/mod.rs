@@ -2,19 +2,19 @@
 //!
 //! # Model
 //!
-//! [`run`] measures one [`Variant`] on one rank. Every variant does the same share with the same
+//! [`run`] measures one [`Variant`](super::params::Variant) on one rank. Every variant does the same share with the same
 //! kernels; they differ in who makes progress, and in how often the host synchronises:
 //!
 //! | variant | a share | synchronisations |
 //! |---|---|---|
-//! | [`St`](Variant::St) | pack kernel, [`exchange`](tidegate_core::window::exchange) (post, puts, complete and wait as one work item), unpack kernel, all enqueued on one stream | one after all shares |
-//! | [`StStrided`](Variant::StStrided) | the same, without the pack kernel: the puts gather out of the block | one after all shares |
-//! | [`StSeparate`](Variant::StSeparate) | post, pack kernel, an epoch for each message, wait, unpack kernel: a kernel a message, as the paper's separate kernels are | one after all shares |
-//! | [`StGraph`](Variant::StGraph), [`StStridedGraph`](Variant::StStridedGraph) | the share of `St` or `StStrided`, recorded once | one after all shares |
-//! | [`Rma`](Variant::Rma) | kernels on a stream; the calling thread waits for it, then posts, puts, completes, and waits until all has come | before and after the messages |
-//! | [`P2p`](Variant::P2p) | as `Rma`, with an epoch of its own for each message | as `Rma` |
-//! | [`MpiRma`](Variant::MpiRma), [`MpiP2p`](Variant::MpiP2p) | as `Rma` and `P2p`, by the calls of an MPI: MPI_Win_post, start, put, complete, wait; MPI_Irecv, Isend, Waitall | as `Rma` |
-//! | [`MpiRmaDirect`](Variant::MpiRmaDirect), [`MpiP2pDirect`](Variant::MpiP2pDirect) | the same, with the kernels done by the calling thread | none: there is no stream |
+//! | [`St`](super::params::Variant::St) | pack kernel, [`exchange`](tidegate_core::window::exchange) (post, puts, complete and wait as one work item), unpack kernel, all enqueued on one stream | one after all shares |
+//! | [`StStrided`](super::params::Variant::StStrided) | the same, without the pack kernel: the puts gather out of the block | one after all shares |
+//! | [`StSeparate`](super::params::Variant::StSeparate) | post, pack kernel, an epoch for each message, wait, unpack kernel: a kernel a message, as the paper's separate kernels are | one after all shares |
+//! | [`StGraph`](super::params::Variant::StGraph), [`StStridedGraph`](super::params::Variant::StStridedGraph) | the share of `St` or `StStrided`, recorded once | one after all shares |
+//! | [`Rma`](super::params::Variant::Rma) | kernels on a stream; the calling thread waits for it, then posts, puts, completes, and waits until all has come | before and after the messages |
+//! | [`P2p`](super::params::Variant::P2p) | as `Rma`, with an epoch of its own for each message | as `Rma` |
+//! | [`MpiRma`](super::params::Variant::MpiRma), [`MpiP2p`](super::params::Variant::MpiP2p) | as `Rma` and `P2p`, by the calls of an MPI: MPI_Win_post, start, put, complete, wait; MPI_Irecv, Isend, Waitall | as `Rma` |
+//! | [`MpiRmaDirect`](super::params::Variant::MpiRmaDirect), [`MpiP2pDirect`](super::params::Variant::MpiP2pDirect) | the same, with the kernels done by the calling thread | none: there is no stream |
 //!
 //! Those of this library use a window by slot: one slot for each neighbour, whose key is the direction in which *the
 //! sender* sees the receiver. The unpack kernel reads straight from the slots.
