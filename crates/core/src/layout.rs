@@ -95,7 +95,7 @@ impl<D: Device> Layout<D> {
         let invalid = |fault| RegionError::Layout {
             first,
             loops: loops.into(),
-            fault,
+            fault: Box::new(fault),
         };
         if loops.is_empty() || loops.len() > Shape::MAX_DIMS {
             let most = Shape::MAX_DIMS;
@@ -138,7 +138,7 @@ impl<D: Device> Layout<D> {
         let invalid = |fault| RegionError::Subarray {
             dims: dims.into(),
             ranges: ranges.into(),
-            fault,
+            fault: Box::new(fault),
         };
         if dims.is_empty() {
             return Err(invalid(LayoutFault::NoDimension).into());

@@ -59,7 +59,7 @@ pub enum RegionError {
         /// Its loops.
         loops: Box<[(u32, i32)]>,
         /// What is wrong with it.
-        fault: LayoutFault,
+        fault: Box<LayoutFault>,
     },
     /// A box of an array cannot be.
     #[error("subarray {ranges:?} of {dims:?}: {fault}")]
@@ -69,7 +69,7 @@ pub enum RegionError {
         /// The ranges of the box.
         ranges: Box<[Range<usize>]>,
         /// What is wrong with it.
-        fault: LayoutFault,
+        fault: Box<LayoutFault>,
     },
     /// The stream is one of another device than the memory.
     #[error("the stream is one of another device than the memory")]
