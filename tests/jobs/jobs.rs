@@ -152,7 +152,7 @@ fn a_rank_that_panics_before_anything_is_open_has_not_left() {
         for rank in [0, 2] {
             let error = error(&outcome.ranks[rank]);
             let says =
-                "rank 1 will not come (its program has panicked); gather `x` takes all ranks";
+                "rank 1 will not come (its program has panicked); all-gather `x` takes all ranks";
             assert!(error.contains(says), "{error}");
         }
     }
@@ -516,7 +516,7 @@ fn different_collectives_are_an_error_on_all_ranks() {
     }
     // Rank 1 hears of whichever of the others has come by then.
     let one = error(&outcome.ranks[1]);
-    let other = [0, 2].map(|rank| format!("window `mine`, rank {rank} in gather `ours`"));
+    let other = [0, 2].map(|rank| format!("window `mine`, rank {rank} in all-gather `ours`"));
     assert!(
         one.contains("this one in opening ") && other.iter().any(|other| one.contains(other)),
         "{one}"
@@ -524,7 +524,7 @@ fn different_collectives_are_an_error_on_all_ranks() {
     for rank in [0, 2] {
         let error = error(&outcome.ranks[rank]);
         assert!(
-            error.contains("this one in gather `ours`, rank 1 in opening a window"),
+            error.contains("this one in all-gather `ours`, rank 1 in opening a window"),
             "{error}"
         );
     }
