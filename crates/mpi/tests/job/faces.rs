@@ -1,6 +1,6 @@
 //! Faces: every variant, verified.
 
-use tidegate::host::{Host, World};
+use tidegate::host::World;
 use tidegate_bench::faces::driver;
 use tidegate_bench::faces::params::{Counts, Grid, Init, Params, Size, Variant};
 use tidegate_bench::faces::variants::SetupOn;

@@ -18,7 +18,7 @@ use mpi::traits::*;
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
 use tidegate::Op;
-use tidegate::host::{Host, World};
+use tidegate::host::World;
 
 use crate::rank::{Job, MODES, Mode};
 use crate::schedules::bag::Adjust;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use mpi::environment::Universe;
 use mpi::topology::{Communicator, SimpleCommunicator};
 use mpi::traits::*;
-use tidegate::host::{Host, World};
+use tidegate::host::World;
 use tidegate_boot::{Config, TcpControl};
 use tidegate_hal::control::Control;
 use tidegate_mpi::windows::{Form, Options, join};
