@@ -14,15 +14,15 @@ use tidegate_words::sync::model::{Mutant, mutate};
 use tidegate_words::{Bell, Blocked, Engine, Patience, Word};
 
 use super::rig::{Count, DataMover, Datum, Finding, at, caught, check, spawn, wait};
-use reclaim::Shared;
+use reclaim::StreamState;
 
 #[path = "../../../host/src/reclaim.rs"]
 #[allow(dead_code, unreachable_pub)]
 mod reclaim;
 
-fn shared() -> Arc<Shared> {
+fn shared() -> Arc<StreamState> {
     let bell = Arc::new(Bell::new());
-    Arc::new(Shared::new(StreamConfig {
+    Arc::new(StreamState::new(StreamConfig {
         name: String::new(),
         bell: at(&*bell),
         keep: bell,
@@ -34,14 +34,14 @@ fn shared() -> Arc<Shared> {
 }
 
 /// The owner submits one more item.
-fn submit(shared: &Shared) {
+fn submit(shared: &StreamState) {
     let mark = shared.submitted.load(Ordering::Relaxed) + 1;
     shared.submitted.store(mark, Ordering::Release);
     shared.work.ring();
 }
 
 /// The executor takes the item that makes the count `mark`.
-fn take(shared: &Shared, mark: u64) {
+fn take(shared: &StreamState, mark: u64) {
     let submitted = || shared.submitted.load(Ordering::Acquire) >= mark;
     shared
         .work
@@ -167,7 +167,7 @@ fn fault(executor: Option<Mutant>) -> impl Fn() + Send + Sync + 'static {
     move || {
         let shared = shared();
         let datum = Arc::new(Datum::new());
-        let passed = |shared: &Shared| {
+        let passed = |shared: &StreamState| {
             shared.wait_until_passed(1, Patience::NONE);
             assert!(shared.failed_by(1), "the fault is seen");
             assert_eq!(shared.fault(), Some(Fault::Aborted), "the fault is seen");
