@@ -6,6 +6,7 @@ mod late;
 mod skip;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use late::Late;
@@ -16,7 +17,7 @@ use tidegate_core::window::{Buffers, SlotWindow, exchange};
 use tidegate_core::{Error, Region, Result, Route, World, WorldOptions, stream};
 use tidegate_fabric::wire::libfabric::{Choice, EngineChoice, FabricWire};
 use tidegate_fabric::{ENVIRONMENT, Fabric, Options};
-use tidegate_hal::control::Control;
+use tidegate_hal::control::{Control, Packet};
 use tidegate_host::Host;
 
 const EPOCHS: u64 = 4;
@@ -111,11 +112,15 @@ fn until(what: &str, is_so: impl Fn() -> bool) {
 
 /// Ranks 0 and 1 exchange, and so do ranks 0 and 2. Rank 1 leaves, or dies (as `die` has it), before rank 0 hears of it,
 /// which posts to it once more. Rank 0 returns why it waits in vain then.
+///
+/// `is_closed`: whether rank 1's NIC is closed, which it soon is after its end is known. What rank 0 posts before that
+/// still arrives, and then nobody ever has to ask.
 fn rank<C: Control>(
     plane: &Late<C>,
     world: World<Host>,
     end: End,
     die: impl Fn(&C),
+    is_closed: impl Fn(u64) -> bool,
 ) -> Result<Option<Cause>> {
     let me = world.rank();
     let window = |name: &str, ranks: [usize; 2]| {
@@ -134,15 +139,20 @@ fn rank<C: Control>(
             plane.hold();
         }
         if let Some(to) = outbox.slots().next() {
-            let src = Region::from_slice(&world, &[1; 8])?.on(&s)?;
+            let src = Region::from_slice(&world, &[u64::from(std::process::id()); 8])?.on(&s)?;
             let mut epoch = outbox.start();
             epoch.put(&src, to)?;
             (inbox, outbox) = exchange(&s, inbox, epoch)?;
         }
         s.synchronize()?;
+        // What a rank has sent may still be in its NIC when it dies, and be lost with it: so it dies after it has come.
+        let through = plane.exchange("through", Packet::default());
+        through.expect("all three are there");
         let mut exposed = None;
         if me == 0 {
+            let process = inbox.read(&s)?.iter().next().expect("there is one")[0];
             until("rank 1 does not end", || plane.knows_of_its_end());
+            until("rank 1 does not close", || is_closed(process));
             exposed = Some(inbox.post(&s)?);
         }
         // Rank 2 hears of a death, and its window ends with that.
@@ -157,8 +167,10 @@ fn rank<C: Control>(
             let mut epoch = goes.start();
             epoch.put(&src, to)?;
             (stays, goes) = exchange(&s, stays, epoch)?;
+            // Rank 0 waits for each epoch, too: with what it could enqueue meanwhile, its stream would have work for minutes.
+            let came = stays.read(&s)?.iter().next().expect("there is one")[0];
             if me == 2 {
-                left = stays.read(&s)?.iter().next().expect("there is one")[0];
+                left = came;
             }
         }
         let Some(exposed) = exposed else {
@@ -199,6 +211,7 @@ fn joins<C: Control>(
     choice: &Choice,
     end: End,
     die: impl Fn(&C),
+    is_closed: impl Fn(u64) -> bool,
 ) -> Result<Option<Cause>> {
     let plane = Arc::new(Late::new(control, 1));
     // Some providers say nothing of a peer that is gone: then silence does.
@@ -206,7 +219,7 @@ fn joins<C: Control>(
     let device = Host::for_processes();
     // SAFETY: the control plane below carries what it is given.
     let world = unsafe { World::from_control_with(plane.clone(), device, options) };
-    rank(&plane, world?, end, die)
+    rank(&plane, world?, end, die, is_closed)
 }
 
 #[test]
@@ -214,10 +227,16 @@ fn news_of_a_rank_comes_late() {
     for (provider, engine, choice) in choices("late news") {
         let label = format!("{provider}, {engine:?}");
         for end in [End::Leaves, End::Dies] {
+            let is_closed = AtomicBool::new(false);
             let first = std::thread::scope(|scope| {
                 let ranks = tidegate_boot::local(3).into_iter().map(|control| {
-                    let choice = &choice;
-                    scope.spawn(move || joins(control, choice, end, LocalControl::kill))
+                    let (choice, is_closed) = (&choice, &is_closed);
+                    scope.spawn(move || {
+                        let (me, asks) = (control.rank(), |_| is_closed.load(Ordering::SeqCst));
+                        let ended = joins(control, choice, end, LocalControl::kill, asks);
+                        is_closed.fetch_or(me == 1, Ordering::SeqCst);
+                        ended
+                    })
                 });
                 let ranks: Vec<_> = ranks.collect();
                 let results = ranks.into_iter().map(|rank| rank.join().unwrap());
@@ -244,7 +263,12 @@ fn a_rank_that_is_a_process() {
     let choice = Choice::from_env().unwrap();
     let control = TcpControl::from_env().unwrap();
     let die = |_: &TcpControl| std::process::abort();
-    if let Some(cause) = joins(control, &choice, end, die).unwrap_or_default() {
+    // The launcher reaps a rank at once. Until then `stat` says `Z` of it, behind the name in brackets.
+    let has_ended = |process: u64| {
+        let stat = std::fs::read_to_string(format!("/proc/{process}/stat"));
+        stat.map_or(true, |stat| stat.contains(") Z "))
+    };
+    if let Some(cause) = joins(control, &choice, end, die, has_ended).unwrap_or_default() {
         check(&role, end, &cause);
         println!("rank 0 has found out");
     }
