@@ -2,15 +2,18 @@
 //! threads, and given up half-way.
 
 use std::collections::HashSet;
-use std::pin::pin;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Wake, Waker};
+use std::sync::mpsc::Sender;
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
-use tidegate::error::StreamError;
 
 use tidegate::IndexSet;
+use tidegate::error::StreamError;
 use tidegate::host::prelude::*;
+use tokio::runtime::Handle;
 
 const LEN: usize = 16;
 
@@ -168,21 +171,43 @@ async fn solver(world: World) -> Result<(f64, usize)> {
     Ok((sum[0], threads.len()))
 }
 
+/// A task that goes on with the other runtime, so on another thread, whenever it is woken.
+fn hops<T: Send + 'static>(
+    mut task: Pin<Box<dyn Future<Output = T> + Send>>,
+    [here, there]: [Handle; 2],
+    result: Sender<T>,
+) {
+    here.clone().spawn(async move {
+        let mut is_woken = false;
+        let ended = poll_fn(|context| match std::mem::replace(&mut is_woken, true) {
+            true => Poll::Ready(None),
+            false => task.as_mut().poll(context).map(Some),
+        });
+        match ended.await {
+            Some(ended) => result.send(ended).unwrap(),
+            None => hops(task, [there, here], result),
+        }
+    });
+}
+
 #[test]
 fn solvers_spawned() {
     for ranks in [2, 4] {
-        let mut builder = tokio::runtime::Builder::new_multi_thread();
-        // A thread for each rank that opens a window, and one that goes on.
-        let runtime = builder.worker_threads(ranks + 1).enable_time().build();
-        let runtime = runtime.unwrap();
+        let runtimes = [(); 2].map(|()| {
+            let mut builder = tokio::runtime::Builder::new_multi_thread();
+            // A thread for each rank that opens a window, and one that goes on.
+            let builder = builder.worker_threads(ranks + 1).enable_time();
+            builder.build().unwrap()
+        });
+        let handles = runtimes.each_ref().map(|runtime| runtime.handle().clone());
         let threads = World::local(ranks, |world| {
-            let task = runtime.spawn(solver(world));
-            let (sum, threads) = runtime.block_on(task).unwrap().unwrap();
+            let (result, ended) = std::sync::mpsc::channel();
+            hops(Box::pin(solver(world)), handles.clone(), result);
+            let (sum, threads) = ended.recv().unwrap().unwrap();
             assert_eq!(sum, ranks as f64);
             threads
         });
-        let all: usize = threads.iter().sum();
-        assert!(all > ranks, "no task has changed its thread: {threads:?}");
+        assert!(threads.iter().all(|threads| *threads > 1), "{threads:?}");
     }
 }
 

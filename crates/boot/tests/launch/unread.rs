@@ -120,14 +120,15 @@ fn a_launcher_that_nobody_reads_and_that_is_asked_twice_ends_at_once() {
 fn a_launcher_that_nobody_reads_ends_the_others_when_a_rank_fails() {
     let folder = tempfile::tempdir().unwrap();
     let done = folder.path().join("done");
-    // The failure comes when the other knows what to do then, and when the pipe is full: that takes as long as it may
-    // on a loaded machine.
-    let script = "if test $RANK = 1; then
-            trap ': > $DONE; exit' TERM; : > $DONE.1; while :; do sleep 0.1; done
-        fi; yes & until test -e $DONE.1 -a -e $DONE.full; do sleep 0.01; done; exit 3";
-    let mut child = unread("0.5", script, &done);
+    // The failure comes when the other is there, and when the pipe is full: that takes as long as it may on a loaded
+    // machine.
+    let script = format!(
+        "{MARK}; test $RANK = 1 && exec sleep 600; yes & until test -e $DONE.full; do sleep 0.01; done; exit 3"
+    );
+    let mut child = unread("0.5", &script, &done);
+    let ranks = await_both(&done);
     std::fs::write(done.with_extension("full"), "").unwrap();
-    wait_until("the other rank was ended", || done.exists());
+    await_ends(ranks);
     // What it has printed may be read yet.
     std::thread::sleep(Duration::from_millis(1500));
     assert_eq!(child.try_wait().unwrap(), None, "it waits for a reader");
