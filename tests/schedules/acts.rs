@@ -231,7 +231,8 @@ pub(crate) fn acts(
         let pieces = chooser.choices.of(&[1, 0, 1, 2, 1, 3]).min(edge.len);
         for piece in 0..pieces {
             let bounds = piece * edge.len / pieces..(piece + 1) * edge.len / pieces;
-            chooser.piece(index, bounds, win.kind == Kind::Ranges);
+            let layout = edge.layout().map(|_| edge.len);
+            chooser.piece(index, bounds, win.kind == Kind::Ranges, layout);
         }
     }
     chooser.acts
@@ -278,21 +279,23 @@ impl Chooser<'_, '_, '_> {
         }
     }
 
-    /// A source for `count` elements.
-    fn source(&mut self, count: usize) -> Option<(usize, Lay)> {
-        let free = |id: &usize| !self.writes.contains(id);
+    /// A source for `count` elements, which may have to be a run.
+    fn source(&mut self, count: usize, as_run: bool) -> Option<(usize, Lay)> {
+        let regions = &self.book.regions;
+        let fits = |id: &usize| !as_run || regions[*id].len >= count;
+        let free = |id: &usize| !self.writes.contains(id) && fits(id);
         let data: Vec<_> = self.book.data(self.ty).into_iter().filter(free).collect();
         if data.is_empty() {
             return None;
         }
         let region = self.choices.of(&data);
         let len = self.book.regions[region].len;
-        Some((region, self.lay(len, count, false)))
+        Some((region, self.lay(len, count, false, as_run)))
     }
 
     /// `count` of `len` elements; if there are not so many, or just so, some more than once.
-    fn lay(&mut self, len: usize, count: usize, distinct: bool) -> Lay {
-        let style = self.choices.pick(5);
+    fn lay(&mut self, len: usize, count: usize, distinct: bool, as_run: bool) -> Lay {
+        let style = if as_run { 1 } else { self.choices.pick(5) };
         if count == 0 {
             let first = self.choices.pick(len + 1);
             return Lay::Run { first, count };
@@ -337,13 +340,24 @@ impl Chooser<'_, '_, '_> {
         (first..).find(fits).expect("there are such numbers")
     }
 
-    /// An operation on some elements of a slot or range.
-    fn piece(&mut self, edge: usize, bounds: std::ops::Range<usize>, ranged: bool) {
+    /// An operation on some elements of a slot or range. Where that is a layout of so many elements, its order is the
+    /// layout's, and what is here is a run unless it is for all of them.
+    fn piece(
+        &mut self,
+        edge: usize,
+        bounds: std::ops::Range<usize>,
+        ranged: bool,
+        layout: Option<usize>,
+    ) {
         let (mut at, size) = (bounds.start, bounds.len());
         if size == 0 {
             return;
         }
-        let (count, remote) = match self.choices.pick(7) {
+        let style = match layout {
+            None => self.choices.pick(7),
+            Some(_) => self.choices.of(&[0, 1, 6]),
+        };
+        let (count, remote) = match style {
             1 => {
                 let count = 1 + self.choices.pick(size);
                 at += self.choices.pick(size - count + 1);
@@ -390,10 +404,11 @@ impl Chooser<'_, '_, '_> {
             Verb::Put
         };
         if verb == Verb::Get {
-            self.get(edge, at, count, remote, size);
+            self.get(edge, at, count, remote, size, layout);
             return;
         }
-        let Some((local, lay)) = self.source(count) else {
+        let as_run = layout.is_some_and(|all| all != count);
+        let Some((local, lay)) = self.source(count, as_run) else {
             return;
         };
         let act = Act {
@@ -411,7 +426,15 @@ impl Chooser<'_, '_, '_> {
         }
     }
 
-    fn get(&mut self, edge: usize, at: usize, count: usize, remote: Lay, size: usize) {
+    fn get(
+        &mut self,
+        edge: usize,
+        at: usize,
+        count: usize,
+        remote: Lay,
+        size: usize,
+        layout: Option<usize>,
+    ) {
         let free = |id: &usize| !self.writes.contains(id) && !self.reads.contains(id);
         let data: Vec<_> = self.book.data(self.ty).into_iter().filter(free).collect();
         if data.is_empty() {
@@ -426,7 +449,8 @@ impl Chooser<'_, '_, '_> {
         } else {
             (len.min(size), Lay::Whole, at)
         };
-        let lay = self.lay(len, count, true);
+        let as_run = layout.is_some_and(|all| all != count);
+        let lay = self.lay(len, count, true, as_run);
         self.add(Act {
             edge,
             verb: Verb::Get,
@@ -466,7 +490,7 @@ impl Chooser<'_, '_, '_> {
             1 => {
                 let count = 1 + self.choices.pick(size);
                 let at = base + self.choices.pick(size - count + 1);
-                let (op, source) = (self.reduction(), self.source(count));
+                let (op, source) = (self.reduction(), self.source(count, false));
                 let Some((local, lay)) = source else { return };
                 self.add(Act {
                     edge: target,
@@ -478,7 +502,7 @@ impl Chooser<'_, '_, '_> {
                 });
             }
             2 => {
-                let (op, source) = (self.reduction(), self.source(size));
+                let (op, source) = (self.reduction(), self.source(size, false));
                 let Some((local, lay)) = source else { return };
                 self.add(Act {
                     edge: target,

@@ -9,7 +9,7 @@ use tidegate::host::prelude::*;
 use tidegate::window::{Discipline, Memory, MemoryMut};
 
 use super::device::Bench;
-use super::job::{Job, Kind, Res, Win};
+use super::job::{Job, Kind, Lay, Res, Win};
 use super::value::Ty;
 
 /// An element type.
@@ -351,7 +351,11 @@ impl<'s, D: Bench> Bag<'s, D> {
             Kind::Ranges => {
                 let mut window = RangeWindow::<T>::new(&name, win.memory);
                 for edge in win.outbound(rank) {
-                    window.range_to(edge.target, edge.first..edge.first + edge.len);
+                    let Some(Lay::Strided { first, loops }) = edge.layout() else {
+                        window.range_to(edge.target, edge.first..edge.first + edge.len);
+                        continue;
+                    };
+                    window.layout_to(edge.target, &Layout::<D>::strided(first, &loops)?);
                 }
                 keep!(T, ByRange, window);
             }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::job::{Act, Chunk, Item, Job, Kind, LaneKind, Lay, Op, Verb, What};
+use super::job::{Act, Chunk, Edge, Item, Job, Kind, LaneKind, Lay, Op, Verb, What};
 
 /// How often each thing occurs.
 #[derive(Default)]
@@ -33,6 +33,17 @@ impl Census {
             for edge in &win.edges {
                 if edge.origin == edge.target {
                     self.count("edge to itself");
+                }
+                let between = |other: &Edge| {
+                    other.target == edge.target && other.first.abs_diff(edge.first) % 2 == 1
+                };
+                if edge.step != 1
+                    && win
+                        .edges
+                        .iter()
+                        .any(|other| other.step != 1 && between(other))
+                {
+                    self.count("layouts that interleave");
                 }
                 if edge.key > 0 {
                     self.count("several slots of a pair");
@@ -120,7 +131,14 @@ impl Census {
                     self.count("start with a group");
                 }
                 for act in acts {
-                    self.act(act, job.windows[*window].kind);
+                    let win = &job.windows[*window];
+                    self.act(act, win.kind);
+                    let way = win.outbound(rank).nth(act.edge);
+                    if matches!(win.kind, Kind::Ranges) && way.is_some_and(|way| way.step != 1) {
+                        let verb = format!("{:?}", act.verb);
+                        let verb = verb.split('(').next().unwrap_or_default();
+                        self.count(format!("{verb} by a layout"));
+                    }
                 }
             }
             _ => {}
@@ -214,6 +232,10 @@ pub(crate) const ALL: &[&str] = &[
     "epoch of nothing",
     "epoch of one operation",
     "epoch of several operations",
+    "layouts that interleave",
+    "Put by a layout",
+    "Get by a layout",
+    "Accumulate by a layout",
     "put in slot",
     "put in range",
     "get in range",

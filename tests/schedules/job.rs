@@ -51,8 +51,25 @@ pub(crate) struct Edge {
     pub(crate) origin: usize,
     pub(crate) target: usize,
     pub(crate) key: u64,
+    /// The target's element that it begins with, and how far apart its elements are: 1 for a range, else a layout.
     pub(crate) first: usize,
+    pub(crate) step: isize,
     pub(crate) len: usize,
+}
+
+impl Edge {
+    /// Where an element of it is in the target's memory.
+    pub(crate) fn element(&self, index: usize) -> usize {
+        self.first.strict_add_signed(index as isize * self.step)
+    }
+
+    /// What it is declared as, if it is no range.
+    pub(crate) fn layout(&self) -> Option<Lay> {
+        (self.step != 1).then(|| Lay::Strided {
+            first: self.first,
+            loops: vec![(self.len as u32, self.step as i32)],
+        })
+    }
 }
 
 /// How many elements several origins accumulate to, each by a reduction of its own.

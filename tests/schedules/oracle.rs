@@ -358,12 +358,17 @@ impl<'j> State<'j> {
                 let odd = double && epoch % 2 == 1;
                 &mut self.slots[window][number][usize::from(odd)][..]
             }
-            _ => &mut self.memory[window][edge.target][edge.first..],
+            _ => &mut self.memory[window][edge.target][..],
+        };
+        let place = |index: usize| match win.kind {
+            Kind::Slots { .. } => index,
+            _ => edge.element(index),
         };
         let near = &mut self.regions[rank];
         let (ty, locks) = (win.ty, win.locks());
         let mut tags = Vec::new();
         for (index, (l, r)) in local.into_iter().zip(remote).enumerate() {
+            let r = place(r);
             let value = near[act.local][l];
             let old = far[r];
             match act.verb {
@@ -508,6 +513,7 @@ fn edge_of_target(win: &Win, origin: usize, target: usize) -> Edge {
         target,
         key: 0,
         first: 0,
+        step: 1,
         len: win.memory,
     }
 }

@@ -98,6 +98,8 @@ pub(crate) fn plan(genes: &Genes) -> Job {
 fn window(ranks: usize, ty: Ty, kind: Kind, genes: &[(u8, u8, u8)]) -> Win {
     let mut edges: Vec<Edge> = Vec::new();
     let mut ends = vec![0; ranks];
+    // Of each target the elements between those of a layout: where they begin, and how many there are.
+    let mut gaps = vec![None; ranks];
     for (origin, target, len) in genes {
         let (origin, target) = (*origin as usize % ranks, *target as usize % ranks);
         let before = |edge: &&Edge| (edge.origin, edge.target) == (origin, target);
@@ -105,16 +107,36 @@ fn window(ranks: usize, ty: Ty, kind: Kind, genes: &[(u8, u8, u8)]) -> Win {
         if key > 0 && matches!(kind, Kind::Atomic { .. }) {
             continue;
         }
+        let step = match (kind, *len as usize / LENGTHS.len() % 4) {
+            (Kind::Ranges, 2) => 2,
+            (Kind::Ranges, 3) => -2,
+            _ => 1,
+        };
         let len = LENGTHS[*len as usize % LENGTHS.len()];
+        let first = match gaps[target].take_if(|(_, room)| step != 1 && *room >= len) {
+            // Between those of another origin, or of another layout of this one.
+            Some((gap, _)) => gap,
+            None => {
+                let first = ends[target];
+                if step == 1 {
+                    // A gap now and then.
+                    ends[target] += len + len % 2;
+                } else {
+                    gaps[target] = Some((first + 1, len));
+                    ends[target] += 2 * len;
+                }
+                first
+            }
+        };
+        let back = if step < 0 { 2 * (len - 1) } else { 0 };
         edges.push(Edge {
             origin,
             target,
             key,
-            first: ends[target],
+            first: first + back,
+            step,
             len,
         });
-        // A gap now and then.
-        ends[target] += len + len % 2;
     }
     let memory = match kind {
         Kind::Slots { .. } => 0,
