@@ -141,6 +141,8 @@
 //! opened any more then, either.
 
 mod devices;
+#[doc(hidden)]
+pub mod doc;
 
 pub mod coming_from_mpi;
 pub mod generic;

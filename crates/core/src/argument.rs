@@ -18,6 +18,24 @@ use crate::stream::Stream;
 ///
 /// What it is lowered to may be viewed by work of stream `'s`, in order; and two arguments that exist at a time are not
 /// lowered to views of the same memory unless both are shared.
+///
+/// # Examples
+///
+/// ```
+/// # use tidegate::host::prelude::*;
+/// use tidegate::host::Host;
+/// use tidegate::kernel::{Argument, Kernel};
+///
+/// # tidegate::doc::stream(|world, s| {
+/// /// Launches a kernel, and waits for it.
+/// fn now<'s, K: Kernel<'s, Host, (A,)>, A: Argument<'s, Host>>(s: &Stream<'s>, kernel: K, argument: A) -> Result<()> {
+///     s.launch(kernel, (argument,))?;
+///     s.synchronize()
+/// }
+/// # let mut x = Region::from_slice(world, &[1.0])?.on(s)?;
+/// now(s, |x: &mut [f64]| x[0] += 1.0, &mut x)?;
+/// # Ok(()) });
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be an argument of a kernel on this stream",
     note = "kernels take `&region`, `&mut region` (`Region<T, On<'s>>`, or a `Part`), `inbox.view()`, or a tuple of them and of numbers of a fixed size: `u64` instead of `usize`, `u8` instead of `bool`"

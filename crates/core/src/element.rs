@@ -223,6 +223,24 @@ pub const fn mix(hash: u64, with: u64) -> u64 {
 pub const LAYOUT_START: u64 = 0xcbf2_9ce4_8422_2325;
 
 /// A type that accumulates, fetch-and-ops and compare-and-swaps work on.
+///
+/// # Examples
+///
+/// ```
+/// # use tidegate::host::prelude::*;
+/// use tidegate::Arithmetic;
+///
+/// # tidegate::doc::ranks(2, |world| {
+/// # stream!(let s = world.stream()?);
+/// /// The sum over all ranks, of any type that can be added.
+/// fn total<'s, T: Arithmetic>(s: &Stream<'s>, x: &mut Region<T, On<'s>>) -> Result<()> {
+///     AllReduce::open(s, "total", x.len())?.sum(s, x)
+/// }
+/// # let mut x = Region::from_slice(&world, &[1u8])?.on(&s)?;
+/// # total(&s, &mut x)?;
+/// # assert_eq!(x.into_host(&s)?[0], 2);
+/// # Ok(()) });
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be accumulated",
     note = "accumulate, fetch_and_op and compare_and_swap work on integers and floats"

@@ -20,6 +20,22 @@ use crate::world::World;
 ///
 /// With a layout on its source a put gathers while it sends, with one on its destination it scatters: a face of an array needs
 /// no packing by hand.
+///
+/// # Examples
+///
+/// ```
+/// use tidegate::host::prelude::*;
+///
+/// # tidegate::doc::slots(|s, (inbox, outbox), (from, to), mut src| {
+/// # let world = s.world();
+/// let matrix = Region::from_slice(world, &[0, 1, 2, 3, 4, 5, 6, 7])?.on(s)?; // 4 rows of 2
+/// let column = Layout::strided(1, &[(4, 2)])?; // from element 1 on, 4 elements, 2 apart
+/// let mut epoch = outbox.start();
+/// epoch.put(matrix.with(&column)?, to)?;
+/// let (mut inbox, _outbox) = exchange(s, inbox, epoch)?;
+/// assert_eq!(inbox.read(s)?.slot(from), [1, 3, 5, 7]);
+/// # Ok(()) });
+/// ```
 pub struct Layout<D: Device> {
     inner: Arc<Inner<D>>,
 }
@@ -91,6 +107,17 @@ impl<D: Device> Layout<D> {
     ///
     /// [`RegionError::Layout`] for no or too many loops, for negative elements, and beyond these limits;
     /// [`Error::Device`] if memory is too short to find out whether an element occurs twice.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # fn main() -> Result<()> {
+    /// // Every second element of the first three rows of a matrix of rows of 10.
+    /// let layout = Layout::strided(0, &[(5, 2), (3, 10)])?;
+    /// assert_eq!((layout.count(), layout.extent()), (15, 8 + 20 + 1));
+    /// # Ok(()) }
+    /// ```
     pub fn strided(first: usize, loops: &[(u32, i32)]) -> Result<Self> {
         let invalid = |fault| RegionError::Layout {
             first,
@@ -249,6 +276,17 @@ impl<D: Device> Layout<D> {
     /// # Errors
     ///
     /// [`Error::Device`] if there is no memory for the table, or for the list of pieces.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::stream(|world, s| {
+    /// let boundary = Layout::indexed(world, &[8, 3, 5])?; // in this order
+    /// assert_eq!((boundary.count(), boundary.extent()), (3, 9));
+    /// assert!(boundary.is_distinct());
+    /// # Ok(()) });
+    /// ```
     pub fn indexed(world: &World<D>, indices: &[u32]) -> Result<Self> {
         let Some(highest) = indices.iter().max() else {
             return Ok(Self::new(0, Shape::Linear, 0, 0, true));

@@ -37,6 +37,17 @@ use crate::stream::Stream;
 use crate::window::Source;
 
 /// A set of indices, perhaps of none: sorted, disjoint ranges, of which none is empty. Immutable; cheap to clone.
+///
+/// # Examples
+///
+/// ```
+/// use tidegate::IndexSet;
+///
+/// # fn main() -> tidegate::Result<()> {
+/// let edges = IndexSet::from_ranges([0..2, 8..10])?;
+/// assert!(edges.contains(9) && !edges.contains(2));
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexSet {
     ranges: Arc<Vec<Range<usize>>>,
@@ -48,6 +59,18 @@ impl IndexSet {
     /// # Errors
     ///
     /// [`Error::Region`] if two of them overlap; [`Error::Device`] if memory is too short.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tidegate::IndexSet;
+    ///
+    /// # fn main() -> tidegate::Result<()> {
+    /// let set = IndexSet::from_ranges([6..8, 2..4, 4..5])?;
+    /// assert_eq!(set.ranges(), [2..5, 6..8]); // neighbours are one range
+    /// assert!(IndexSet::from_ranges([0..2, 1..3]).is_err());
+    /// # Ok(()) }
+    /// ```
     pub fn from_ranges(ranges: impl IntoIterator<Item = Range<usize>>) -> Result<Self> {
         Self::from_each(ranges.into_iter().map(Ok))
     }
@@ -57,6 +80,17 @@ impl IndexSet {
     /// # Errors
     ///
     /// [`Error::Region`] if one occurs twice, or is `usize::MAX`; [`Error::Device`] if memory is too short.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tidegate::IndexSet;
+    ///
+    /// # fn main() -> tidegate::Result<()> {
+    /// let set = IndexSet::from_indices([7, 1, 2])?;
+    /// assert_eq!(set.ranges(), [1..3, 7..8]);
+    /// # Ok(()) }
+    /// ```
     pub fn from_indices(indices: impl IntoIterator<Item = usize>) -> Result<Self> {
         let range = |index: usize| match index.checked_add(1) {
             Some(end) => Ok(index..end),
@@ -99,6 +133,17 @@ impl IndexSet {
     }
 
     /// Whether it holds an index.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tidegate::IndexSet;
+    ///
+    /// # fn main() -> tidegate::Result<()> {
+    /// let even = IndexSet::from_indices((0..10).step_by(2))?;
+    /// assert!(even.contains(4) && !even.contains(5));
+    /// # Ok(()) }
+    /// ```
     pub fn contains(&self, index: usize) -> bool {
         // No range holds `usize::MAX`: it would have to end behind it.
         index
@@ -114,6 +159,25 @@ impl IndexSet {
 }
 
 /// A part of a region: the elements of an [`IndexSet`].
+///
+/// # Examples
+///
+/// ```
+/// use tidegate::host::prelude::*;
+/// use tidegate::{CellsMut, IndexSet};
+///
+/// # tidegate::doc::ranks(1, |world| {
+/// stream!(let s = world.stream()?);
+/// stream!(let t = world.stream()?);
+/// let x = Region::from_slice(&world, &[1.0; 10])?;
+/// let sets = [IndexSet::from_ranges([0..1, 9..10])?, IndexSet::from_ranges([1..9])?];
+/// let [surface, interior] = x.partition(sets)?;
+/// let (mut surface, interior) = (surface.on(&s)?, interior.on(&t)?); // on two streams at a time
+/// s.launch(|mut surface: CellsMut<'_, f64>| surface.set(9, 2.0), &mut surface)?;
+/// let x = Region::reunite([surface.into_host(&s)?, interior.into_host(&t)?])?;
+/// assert_eq!((x[8], x[9]), (1.0, 2.0));
+/// # Ok(()) });
+/// ```
 pub struct Part<T, P: Place> {
     body: Body<P::Device>,
     set: IndexSet,
@@ -184,6 +248,19 @@ impl<T: Element, P: Place> Region<T, P> {
     ///
     /// [`Error::Region`] if two sets overlap, or [`Error::Device`] if memory is too short (a part
     /// has a bit for each element of the whole region). The region is gone then.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// use tidegate::IndexSet;
+    ///
+    /// # tidegate::doc::stream(|world, s| {
+    /// let x = Region::from_slice(world, &[1.0; 10])?;
+    /// let [low, high] = x.partition([IndexSet::from_ranges([0..5])?, IndexSet::from_ranges([5..10])?])?;
+    /// assert_eq!((low.set().ranges(), low.whole_len()), (&[0..5][..], 10));
+    /// # Ok(()) });
+    /// ```
     pub fn partition<const N: usize>(self, sets: [IndexSet; N]) -> Result<[Part<T, P>; N]> {
         self.try_partition(sets).map_err(Rejected::into_error)
     }
@@ -193,6 +270,20 @@ impl<T: Element, P: Place> Region<T, P> {
     /// # Errors
     ///
     /// As [`Region::partition`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// use tidegate::IndexSet;
+    ///
+    /// # tidegate::doc::stream(|world, s| {
+    /// # let x = Region::from_slice(world, &[1.0; 10])?;
+    /// let refused = x.try_partition([IndexSet::from_ranges([0..11])?]).unwrap_err();
+    /// let x = refused.value; // it has 10 elements
+    /// assert_eq!(x.len(), 10);
+    /// # Ok(()) });
+    /// ```
     pub fn try_partition<const N: usize>(
         self,
         sets: [IndexSet; N],
@@ -231,6 +322,20 @@ impl<T: Element, P: Place> Region<T, P> {
     /// # Panics
     ///
     /// If `N` is 0.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// use tidegate::IndexSet;
+    ///
+    /// # tidegate::doc::stream(|world, s| {
+    /// # let x = Region::from_slice(world, &[1.0, 2.0])?;
+    /// let parts = x.partition([IndexSet::from_ranges([0..1])?, IndexSet::from_ranges([1..2])?])?;
+    /// let x = Region::reunite(parts)?;
+    /// assert_eq!(x[..], [1.0, 2.0]);
+    /// # Ok(()) });
+    /// ```
     #[track_caller]
     pub fn reunite<const N: usize>(parts: [Part<T, P>; N]) -> Result<Self> {
         Self::try_reunite(parts).map_err(Rejected::into_error)
@@ -245,6 +350,21 @@ impl<T: Element, P: Place> Region<T, P> {
     /// # Panics
     ///
     /// If `N` is 0.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// use tidegate::IndexSet;
+    ///
+    /// # tidegate::doc::stream(|world, s| {
+    /// # let x = Region::from_slice(world, &[1.0, 2.0])?;
+    /// let [one, two] = x.partition([IndexSet::from_ranges([0..1])?, IndexSet::from_ranges([1..2])?])?;
+    /// let refused = Region::try_reunite([two, one]).unwrap_err(); // they are in another order
+    /// let [two, one] = refused.value;
+    /// let x = Region::reunite([one, two])?;
+    /// # Ok(()) });
+    /// ```
     #[track_caller]
     pub fn try_reunite<const N: usize>(
         parts: [Part<T, P>; N],
@@ -319,6 +439,20 @@ impl<T: Element, D: Device> Part<T, OnHost<D>> {
     ///
     /// [`CaptureError::Inside`](crate::error::CaptureError::Inside) while the stream is captured, [`Error::Region`] if it is a stream of another device. The
     /// part is gone then.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// use tidegate::{CellsMut, IndexSet};
+    ///
+    /// # tidegate::doc::stream(|world, s| {
+    /// # let x = Region::from_slice(world, &[1.0, 2.0])?;
+    /// let [first, second] = x.partition([IndexSet::from_ranges([0..1])?, IndexSet::from_ranges([1..2])?])?;
+    /// let mut second = second.on(s)?;
+    /// s.launch(|mut second: CellsMut<'_, f64>| second.set(1, 5.0), &mut second)?;
+    /// # Ok(()) });
+    /// ```
     pub fn on<'s>(self, stream: &Stream<'s, D>) -> Result<Part<T, On<'s, D>>> {
         self.try_on(stream).map_err(Rejected::into_error)
     }
@@ -328,6 +462,22 @@ impl<T: Element, D: Device> Part<T, OnHost<D>> {
     /// # Errors
     ///
     /// As [`Part::on`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// use tidegate::IndexSet;
+    ///
+    /// # tidegate::doc::stream(|world, s| {
+    /// # let x = Region::from_slice(world, &[1.0, 2.0])?;
+    /// let [part] = x.partition([IndexSet::from_ranges([0..1])?])?;
+    /// let part = part.try_on(s).map_err(|refused| {
+    ///     drop(refused.value); // it is still with the host
+    ///     refused.error
+    /// })?;
+    /// # Ok(()) });
+    /// ```
     pub fn try_on<'s>(self, stream: &Stream<'s, D>) -> Result<Part<T, On<'s, D>>, Rejected<Self>> {
         match self.body.may_be_on(stream) {
             Ok(()) => Ok(self.settled(|body| body.home = Some(stream.raw().reclaim().clone()))),
@@ -342,6 +492,22 @@ impl<'s, T: Element, D: Device> Part<T, On<'s, D>> {
     /// # Errors
     ///
     /// What made the stream fail; [`CaptureError::Inside`](crate::error::CaptureError::Inside). The part is gone then.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// use tidegate::{CellsMut, IndexSet};
+    ///
+    /// # tidegate::doc::stream(|world, s| {
+    /// # let x = Region::from_slice(world, &[1.0, 2.0])?;
+    /// let [all] = x.partition([IndexSet::from_ranges([0..2])?])?;
+    /// let mut all = all.on(s)?;
+    /// s.launch(|mut all: CellsMut<'_, f64>| all.set(0, 3.0), &mut all)?;
+    /// let x = Region::reunite([all.into_host(s)?])?;
+    /// assert_eq!(x[..], [3.0, 2.0]);
+    /// # Ok(()) });
+    /// ```
     pub fn into_host(self, stream: &Stream<'s, D>) -> Result<Part<T, OnHost<D>>> {
         self.try_into_host(stream).map_err(Rejected::into_error)
     }
@@ -351,6 +517,22 @@ impl<'s, T: Element, D: Device> Part<T, On<'s, D>> {
     /// # Errors
     ///
     /// As [`Part::into_host`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// use tidegate::{CellsMut, IndexSet};
+    ///
+    /// # tidegate::doc::stream(|world, s| {
+    /// # let x = Region::from_slice(world, &[1.0, 2.0])?;
+    /// # let [all] = x.partition([IndexSet::from_ranges([0..2])?])?;
+    /// # let mut all = all.on(s)?;
+    /// s.launch(|_: CellsMut<'_, f64>| panic!("no number"), &mut all)?;
+    /// let refused = all.try_into_host(s).unwrap_err();
+    /// println!("{}; {:?} is still on the stream", refused.error, refused.value);
+    /// # Ok(()) });
+    /// ```
     pub fn try_into_host(
         self,
         stream: &Stream<'s, D>,
@@ -367,6 +549,23 @@ impl<'s, T: Element, D: Device> Part<T, On<'s, D>> {
     /// # Errors
     ///
     /// [`Error::Region`] if the part does not hold all of them.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tidegate::host::prelude::*;
+    /// use tidegate::IndexSet;
+    ///
+    /// # tidegate::doc::slots(|s, (inbox, outbox), (from, to), _| {
+    /// # let x = Region::from_slice(s.world(), &[0, 1, 2, 3, 4, 5, 6, 7])?;
+    /// let [even] = x.partition([IndexSet::from_indices([0, 2, 4, 6])?])?;
+    /// let (even, layout) = (even.on(s)?, Layout::strided(0, &[(4, 2)])?);
+    /// let mut epoch = outbox.start();
+    /// epoch.put(even.with(&layout)?, to)?;
+    /// let (mut inbox, _outbox) = exchange(s, inbox, epoch)?;
+    /// assert_eq!(inbox.read(s)?.slot(from), [0, 2, 4, 6]);
+    /// # Ok(()) });
+    /// ```
     pub fn with<'b>(&'b self, layout: &'b Layout<D>) -> Result<Source<'b, 's, T, D>> {
         let mut admitted = self.admitted.borrow_mut();
         if !admitted.iter().any(|other| other.same(layout)) {
@@ -409,6 +608,27 @@ impl<T, P: Place> std::fmt::Debug for Part<T, P> {
 }
 
 /// A part of a region, or the [rest](crate::window::Exposed::rest) of a window's memory, as a kernel that only reads sees it.
+///
+/// # Examples
+///
+/// ```
+/// # use tidegate::host::prelude::*;
+/// use tidegate::{Cells, IndexSet};
+///
+/// # tidegate::doc::stream(|world, s| {
+/// # let mut sum = Region::from_slice(world, &[0.0])?.on(s)?;
+/// let x = Region::from_slice(world, &[1.0, 2.0, 3.0, 4.0])?;
+/// let [outer] = x.partition([IndexSet::from_ranges([0..1, 3..4])?])?;
+/// let outer = outer.on(s)?;
+/// let add = |outer: Cells<'_, f64>, sum: &mut [f64]| {
+///     for range in outer.ranges() {
+///         sum[0] += outer.slice(range.clone()).iter().sum::<f64>();
+///     }
+/// };
+/// s.launch(add, (&outer, &mut sum))?;
+/// assert_eq!(sum.into_host(s)?[0], 5.0);
+/// # Ok(()) });
+/// ```
 pub struct Cells<'k, T> {
     ptr: *const T,
     members: &'k Members,
@@ -416,6 +636,26 @@ pub struct Cells<'k, T> {
 }
 
 /// A part of a region, or the [rest](crate::window::Exposed::rest_mut) of a window's memory, as a kernel that writes sees it.
+///
+/// # Examples
+///
+/// ```
+/// # use tidegate::host::prelude::*;
+/// use tidegate::{CellsMut, IndexSet};
+///
+/// # tidegate::doc::stream(|world, s| {
+/// let x = Region::from_slice(world, &[1.0, 2.0, 3.0])?;
+/// let [ends] = x.partition([IndexSet::from_indices([0, 2])?])?;
+/// let mut ends = ends.on(s)?;
+/// let swap = |mut ends: CellsMut<'_, f64>| {
+///     let (first, last) = (ends.get(0), ends.get(2));
+///     ends.set(0, last);
+///     ends.set(2, first);
+/// };
+/// s.launch(swap, &mut ends)?;
+/// # let x = ends.into_host(s)?;
+/// # Ok(()) });
+/// ```
 pub struct CellsMut<'k, T>(Cells<'k, T>);
 
 impl<T> std::fmt::Debug for Cells<'_, T> {
@@ -449,6 +689,16 @@ impl<'k, T: Element> Cells<'k, T> {
     /// # Panics
     ///
     /// If the part does not hold all of them.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tidegate::Cells;
+    ///
+    /// fn sum(part: Cells<'_, f64>) -> f64 {
+    ///     part.ranges().iter().flat_map(|range| part.slice(range.clone())).sum()
+    /// }
+    /// ```
     #[inline]
     #[track_caller]
     pub fn slice(&self, range: Range<usize>) -> &'k [T] {
@@ -475,6 +725,17 @@ impl<'k, T: Element> Cells<'k, T> {
     /// # Panics
     ///
     /// If the part does not hold it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tidegate::Cells;
+    ///
+    /// /// The mean of an element's neighbours, which the part holds.
+    /// fn mean(u: Cells<'_, f64>, i: usize) -> f64 {
+    ///     (u.get(i - 1) + u.get(i + 1)) / 2.0
+    /// }
+    /// ```
     #[inline(always)]
     #[track_caller]
     pub fn get(&self, index: usize) -> T {
@@ -519,6 +780,16 @@ impl<'k, T: Element> CellsMut<'k, T> {
     /// # Panics
     ///
     /// As [`Cells::get`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tidegate::CellsMut;
+    ///
+    /// fn double(mut u: CellsMut<'_, f64>, i: usize) {
+    ///     u.set(i, 2.0 * u.get(i));
+    /// }
+    /// ```
     #[inline(always)]
     #[track_caller]
     pub fn get(&self, index: usize) -> T {
@@ -535,6 +806,16 @@ impl<'k, T: Element> CellsMut<'k, T> {
     /// # Panics
     ///
     /// As [`Cells::slice`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tidegate::CellsMut;
+    ///
+    /// fn first_row(u: &CellsMut<'_, f64>, columns: usize) -> f64 {
+    ///     u.slice(0..columns).iter().sum()
+    /// }
+    /// ```
     #[inline]
     #[track_caller]
     pub fn slice(&self, range: Range<usize>) -> &[T] {
@@ -546,6 +827,18 @@ impl<'k, T: Element> CellsMut<'k, T> {
     /// # Panics
     ///
     /// As [`Cells::slice`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tidegate::CellsMut;
+    ///
+    /// fn clear(mut u: CellsMut<'_, f64>) {
+    ///     for range in u.ranges() {
+    ///         u.slice_mut(range.clone()).fill(0.0);
+    ///     }
+    /// }
+    /// ```
     #[inline]
     #[track_caller]
     pub fn slice_mut(&mut self, range: Range<usize>) -> &mut [T] {
@@ -561,6 +854,18 @@ impl<'k, T: Element> CellsMut<'k, T> {
     /// # Panics
     ///
     /// As [`Cells::get`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tidegate::CellsMut;
+    ///
+    /// fn fill(mut u: CellsMut<'_, u64>) {
+    ///     for index in u.ranges().iter().cloned().flatten() {
+    ///         u.set(index, index as u64);
+    ///     }
+    /// }
+    /// ```
     #[inline(always)]
     #[track_caller]
     pub fn set(&mut self, index: usize, value: T) {

@@ -5,17 +5,57 @@ use std::marker::PhantomData;
 use tidegate_hal::device::Device;
 
 /// Who may touch a region now. Sealed: [`OnHost`] and [`On`].
+///
+/// # Examples
+///
+/// ```
+/// # use tidegate::host::prelude::*;
+/// use tidegate::generic;
+///
+/// # tidegate::doc::stream(|world, s| {
+/// /// Regions have a length wherever they are at home.
+/// fn bytes<P: generic::Place>(x: &generic::Region<f64, P>) -> usize {
+///     x.len() * size_of::<f64>()
+/// }
+/// let x = Region::from_slice(world, &[1.0; 4])?;
+/// assert_eq!(bytes(&x), bytes(&x.on(s)?) );
+/// # Ok(()) });
+/// ```
 pub trait Place: sealed::Sealed {
     /// The kind of device whose memory it is.
     type Device: Device;
 }
 
 /// At home with the host: no stream has work for it.
+///
+/// # Examples
+///
+/// ```
+/// # use tidegate::host::prelude::*;
+/// # tidegate::doc::stream(|world, s| {
+/// let x: Region<f64, OnHost> = Region::zeroed(world, 3)?;
+/// assert_eq!(x[..], [0.0; 3]);
+/// # Ok(()) });
+/// ```
 pub struct OnHost<D>(Of<D>);
 
 /// At home on the stream with the brand `'s`: whatever touches it is in that stream's order.
 ///
 /// The lifetime is invariant, and belongs to one stream alone: see [`stream!`](crate::stream!).
+///
+/// # Examples
+///
+/// ```
+/// # use tidegate::host::prelude::*;
+/// # tidegate::doc::stream(|world, s| {
+/// /// What a function takes that enqueues work with a region.
+/// fn step<'s>(s: &Stream<'s>, x: &mut Region<f64, On<'s>>) -> Result<()> {
+///     s.launch(|x: &mut [f64]| x[0] += 1.0, x)
+/// }
+/// let mut x = Region::zeroed(world, 1)?.on(s)?;
+/// step(s, &mut x)?;
+/// # Ok(()) });
+/// ```
 pub struct On<'s, D>(Brand<'s>, Of<D>);
 
 /// A lifetime that stands for a stream; invariant.

@@ -53,6 +53,19 @@ use crate::world::World;
 ///     assert_eq!(format!("{region:?}"), said);
 /// });
 /// ```
+///
+/// # Examples
+///
+/// ```
+/// # use tidegate::host::prelude::*;
+/// # tidegate::doc::stream(|world, s| {
+/// let x = Region::from_slice(world, &[1.0, 2.0])?; // with the host
+/// let mut x = x.on(s)?; // on the stream
+/// s.launch(|x: &mut [f64]| x.reverse(), &mut x)?;
+/// let x = x.into_host(s)?; // waits for the stream
+/// assert_eq!(x[..], [2.0, 1.0]);
+/// # Ok(()) });
+/// ```
 pub struct Region<T, P: Place> {
     pub(crate) body: Body<P::Device>,
     marker: PhantomData<(T, P)>,
@@ -224,6 +237,16 @@ impl<T: Element, P: Place> Region<T, P> {
     /// # Errors
     ///
     /// [`Error::Region`] if `at > len`. The region is gone then.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::stream(|world, s| {
+    /// let (low, high) = Region::from_slice(world, &[1, 2, 3])?.split_at(1)?;
+    /// assert_eq!((&low[..], &high[..]), (&[1][..], &[2, 3][..]));
+    /// # Ok(()) });
+    /// ```
     pub fn split_at(self, at: usize) -> Result<(Self, Self)> {
         self.try_split_at(at).map_err(Rejected::into_error)
     }
@@ -233,6 +256,16 @@ impl<T: Element, P: Place> Region<T, P> {
     /// # Errors
     ///
     /// As [`Region::split_at`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::stream(|world, s| {
+    /// let refused = Region::from_slice(world, &[1, 2, 3])?.try_split_at(4).unwrap_err();
+    /// assert_eq!(refused.value[..], [1, 2, 3]);
+    /// # Ok(()) });
+    /// ```
     pub fn try_split_at(mut self, at: usize) -> Result<(Self, Self), Rejected<Self>> {
         let len = self.len();
         if at > len {
@@ -252,6 +285,16 @@ impl<T: Element, P: Place> Region<T, P> {
     /// # Errors
     ///
     /// [`Error::Region`] if `next` does not begin where `self` ends. Both are gone then.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::stream(|world, s| {
+    /// let (low, high) = Region::from_slice(world, &[1, 2, 3])?.split_at(1)?;
+    /// assert_eq!(low.join(high)?[..], [1, 2, 3]);
+    /// # Ok(()) });
+    /// ```
     pub fn join(self, next: Self) -> Result<Self> {
         self.try_join(next).map_err(Rejected::into_error)
     }
@@ -261,6 +304,17 @@ impl<T: Element, P: Place> Region<T, P> {
     /// # Errors
     ///
     /// As [`Region::join`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::stream(|world, s| {
+    /// let (low, high) = Region::from_slice(world, &[1, 2, 3])?.split_at(1)?;
+    /// let (high, low) = high.try_join(low).unwrap_err().value; // the other way round
+    /// assert_eq!(low.join(high)?.len(), 3);
+    /// # Ok(()) });
+    /// ```
     pub fn try_join(mut self, next: Self) -> Result<Self, Rejected<(Self, Self)>> {
         let same = match (&self.body.block, &next.body.block) {
             (Some(a), Some(b)) => Arc::ptr_eq(a, b),
@@ -331,6 +385,16 @@ impl<T, D: Device> Region<T, OnHost<D>> {
     /// # Errors
     ///
     /// [`Error::Device`] if there is not enough memory (an overflow of the size counts as that).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::stream(|world, s| {
+    /// let x = Region::<f64>::zeroed(world, 1000)?;
+    /// assert_eq!((x.len(), x[999]), (1000, 0.0));
+    /// # Ok(()) });
+    /// ```
     pub fn zeroed(world: &World<D>, len: usize) -> Result<Self>
     where
         T: Element,
@@ -343,6 +407,16 @@ impl<T, D: Device> Region<T, OnHost<D>> {
     /// # Errors
     ///
     /// As [`Region::zeroed`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::stream(|world, s| {
+    /// let x = Region::from_slice(world, &[1.5, 2.5])?;
+    /// assert_eq!(x[..], [1.5, 2.5]);
+    /// # Ok(()) });
+    /// ```
     pub fn from_slice(world: &World<D>, values: &[T]) -> Result<Self>
     where
         T: Element,
@@ -407,6 +481,17 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
     /// # Errors
     ///
     /// [`Error::Region`], [`Error::Device`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::stream(|world, s| {
+    /// let mut x = Region::<u32>::zeroed(world, 4)?;
+    /// x.write(2, &[7, 8])?; // on the host `x[2..].copy_from_slice(&[7, 8])` does the same
+    /// assert_eq!(x[..], [0, 0, 7, 8]);
+    /// # Ok(()) });
+    /// ```
     pub fn write(&mut self, first: usize, values: &[T]) -> Result<()> {
         let end = first.saturating_add(values.len());
         if end > self.len() {
@@ -433,6 +518,18 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
     /// # Errors
     ///
     /// [`Error::Region`], [`Error::Device`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::stream(|world, s| {
+    /// let x = Region::from_slice(world, &[1, 2, 3])?;
+    /// let mut values = [0; 2];
+    /// x.read(1, &mut values)?; // on the host `x[1..3]` is the same
+    /// assert_eq!(values, [2, 3]);
+    /// # Ok(()) });
+    /// ```
     pub fn read(&self, first: usize, values: &mut [T]) -> Result<()> {
         let end = first.saturating_add(values.len());
         if end > self.len() {
@@ -461,6 +558,16 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
     ///
     /// [`CaptureError::Inside`](crate::error::CaptureError::Inside) while the stream is captured, [`Error::Region`] if it is a stream of another device. The
     /// region is gone then.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::stream(|world, s| {
+    /// let mut x = Region::from_slice(world, &[1.0])?.on(s)?;
+    /// s.launch(|x: &mut [f64]| x[0] += 1.0, &mut x)?;
+    /// # Ok(()) });
+    /// ```
     pub fn on<'s>(self, stream: &Stream<'s, D>) -> Result<Region<T, On<'s, D>>> {
         self.try_on(stream).map_err(Rejected::into_error)
     }
@@ -470,6 +577,19 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
     /// # Errors
     ///
     /// As [`Region::on`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::stream(|world, s| {
+    /// let x = Region::from_slice(world, &[1.0])?;
+    /// match x.try_on(s) {
+    ///     Ok(x) => s.launch(|x: &[f64]| println!("{}", x[0]), &x)?,
+    ///     Err(refused) => println!("{}", refused.value[0]), // the host still has it
+    /// }
+    /// # Ok(()) });
+    /// ```
     pub fn try_on<'s>(
         mut self,
         stream: &Stream<'s, D>,
@@ -515,6 +635,18 @@ impl<'s, T: Element, D: Device> Region<T, On<'s, D>> {
     ///
     /// What made the stream fail; [`CaptureError::Inside`](crate::error::CaptureError::Inside) while it is captured. The region is gone then: its memory is freed
     /// when the stream has passed.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::stream(|world, s| {
+    /// # let mut x = Region::from_slice(world, &[1.0])?.on(s)?;
+    /// s.launch(|x: &mut [f64]| x[0] += 1.0, &mut x)?;
+    /// let x = x.into_host(s)?; // waits for the kernel
+    /// assert_eq!(x[0], 2.0);
+    /// # Ok(()) });
+    /// ```
     pub fn into_host(self, stream: &Stream<'s, D>) -> Result<Region<T, OnHost<D>>> {
         self.try_into_host(stream).map_err(Rejected::into_error)
     }
@@ -524,6 +656,18 @@ impl<'s, T: Element, D: Device> Region<T, On<'s, D>> {
     /// # Errors
     ///
     /// As [`Region::into_host`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::stream(|world, s| {
+    /// # let mut x = Region::from_slice(world, &[1.0])?.on(s)?;
+    /// s.launch(|_: &mut [f64]| panic!("no number"), &mut x)?;
+    /// let refused = x.try_into_host(s).unwrap_err();
+    /// println!("{}; {:?} is still on the stream", refused.error, refused.value);
+    /// # Ok(()) });
+    /// ```
     pub fn try_into_host(
         self,
         stream: &Stream<'s, D>,
@@ -540,6 +684,27 @@ impl<'s, T: Element, D: Device> Region<T, On<'s, D>> {
     /// # Errors
     ///
     /// As [`Region::into_host`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tidegate::host::prelude::*;
+    ///
+    /// async fn double(world: World, value: f64) -> Result<f64> {
+    ///     stream!(let s = world.stream()?);
+    ///     let mut x = Region::from_slice(&world, &[value])?.on(&s)?;
+    ///     s.launch(|x: &mut [f64]| x[0] *= 2.0, &mut x)?;
+    ///     Ok(x.into_host_async(&s).await?[0])
+    /// }
+    /// # use std::task::{Context, Poll, Waker};
+    /// # tidegate::doc::ranks(1, |world| {
+    /// # let mut future = Box::pin(double(world, 1.5));
+    /// # let mut context = Context::from_waker(Waker::noop());
+    /// # loop {
+    /// #     if let Poll::Ready(x) = future.as_mut().poll(&mut context) { break assert_eq!(x?, 3.0) }
+    /// # }
+    /// # Ok(()) });
+    /// ```
     pub fn into_host_async<'a>(
         self,
         stream: &'a Stream<'s, D>,
@@ -553,6 +718,19 @@ impl<'s, T: Element, D: Device> Region<T, On<'s, D>> {
     /// # Errors
     ///
     /// As [`Region::into_host`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tidegate::host::prelude::*;
+    ///
+    /// async fn see<'s>(s: &Stream<'s>, x: Region<f64, On<'s>>) {
+    ///     match x.try_into_host_async(s).await {
+    ///         Ok(x) => println!("{}", x[0]),
+    ///         Err(refused) => println!("{}; {:?}", refused.error, refused.value),
+    ///     }
+    /// }
+    /// ```
     pub fn try_into_host_async<'a>(
         self,
         stream: &'a Stream<'s, D>,

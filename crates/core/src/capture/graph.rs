@@ -18,6 +18,23 @@ use crate::stream::{Noted, RecordedArms, Stream};
 pub(super) type RawGraph<D> = <<D as Device>::Stream as tidegate_hal::device::Stream>::Graph;
 
 /// A recorded step. It belongs to the stream with the brand `'s` (and the second one, if it was recorded with two).
+///
+/// # Examples
+///
+/// ```
+/// use tidegate::host::prelude::*;
+///
+/// # tidegate::doc::ranks(1, |world| {
+/// stream!(let s = world.stream()?);
+/// let x = Region::from_slice(&world, &[0.0])?.on(&s)?;
+/// let (graph, x) = s.capture(x, |s, mut x| {
+///     s.launch(|x: &mut [f64]| x[0] += 1.0, &mut x)?;
+///     Ok(x)
+/// })?;
+/// let x = graph.replay(&s, x, 100)?;
+/// assert_eq!(x.into_host(&s)?[0], 100.0);
+/// # Ok(()) });
+/// ```
 pub struct Graph<'s, D: Device> {
     raw: Arc<RawGraph<D>>,
     /// What must be armed at NICs for each replay.
@@ -31,6 +48,26 @@ pub struct Graph<'s, D: Device> {
 }
 
 /// A recorded step of two streams.
+///
+/// # Examples
+///
+/// ```
+/// use tidegate::host::prelude::*;
+///
+/// # tidegate::doc::ranks(1, |world| {
+/// stream!(let s = world.stream()?);
+/// stream!(let t = world.stream()?);
+/// let x = Region::from_slice(&world, &[0.0])?.on(&s)?;
+/// let y = Region::from_slice(&world, &[0.0])?.on(&t)?;
+/// let (graph, pair) = s.capture_with(&mut t, (x, y), |s, t, (mut x, mut y)| {
+///     s.launch(|x: &mut [f64]| x[0] += 1.0, &mut x)?;
+///     t.launch(|y: &mut [f64]| y[0] += 2.0, &mut y)?;
+///     Ok((x, y))
+/// })?;
+/// let (x, y) = graph.replay(&s, &t, pair, 10)?;
+/// assert_eq!((x.into_host(&s)?[0], y.into_host(&t)?[0]), (10.0, 20.0));
+/// # Ok(()) });
+/// ```
 pub struct PairGraph<'s, 't, D: Device> {
     one: Graph<'s, D>,
     /// How many of the listed things are at home on the first stream.
@@ -85,6 +122,22 @@ impl<'s, D: Device> Graph<'s, D> {
     /// counters hold; [`EpochError::SelfDeadlock`](crate::error::EpochError::SelfDeadlock) if one of the replays would wait for what
     /// this rank could only do behind it; [`Error::Device`]; what made the stream fail. `lent` is gone then, and the windows
     /// that it has halves of are revoked for all ranks ([`Cause::NotEnqueued`]).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::ranks(1, |world| {
+    /// # stream!(let s = world.stream()?);
+    /// # let x = Region::from_slice(&world, &[1.0])?.on(&s)?;
+    /// let (graph, x) = s.capture(x, |s, mut x| {
+    ///     s.launch(|x: &mut [f64]| x[0] *= 2.0, &mut x)?;
+    ///     Ok(x)
+    /// })?;
+    /// let x = graph.replay(&s, x, 3)?;
+    /// assert_eq!(x.into_host(&s)?[0], 8.0);
+    /// # Ok(()) });
+    /// ```
     pub fn replay<R: Carry<'s, D>>(
         &self,
         stream: &Stream<'s, D>,
@@ -99,6 +152,21 @@ impl<'s, D: Device> Graph<'s, D> {
     /// # Errors
     ///
     /// As [`Graph::replay`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::ranks(1, |world| {
+    /// # stream!(let s = world.stream()?);
+    /// # let [x, other] = [1.0, 2.0].map(|x| Region::from_slice(&world, &[x]).unwrap());
+    /// # let (x, other) = (x.on(&s)?, other.on(&s)?);
+    /// let (graph, x) = s.capture(x, |_, x| Ok(x))?;
+    /// let refused = graph.try_replay(&s, other, 1).unwrap_err(); // it was recorded with `x`
+    /// let other = refused.value.into_host(&s)?;
+    /// assert_eq!(other[0], 2.0);
+    /// # Ok(()) });
+    /// ```
     pub fn try_replay<R: Carry<'s, D>>(
         &self,
         stream: &Stream<'s, D>,
@@ -174,6 +242,24 @@ impl<'s, 't, D: Device> PairGraph<'s, 't, D> {
     /// # Errors
     ///
     /// As [`Graph::replay`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::ranks(1, |world| {
+    /// # stream!(let s = world.stream()?);
+    /// # stream!(let t = world.stream()?);
+    /// # let x = Region::from_slice(&world, &[0])?.on(&s)?;
+    /// let (graph, (x, ())) = s.capture_with(&mut t, (x, ()), |s, t, (x, ())| {
+    ///     let mut x = s.hand_off(x, t)?;
+    ///     t.launch(|x: &mut [u64]| x[0] += 1, &mut x)?;
+    ///     Ok((t.hand_off(x, s)?, ()))
+    /// })?;
+    /// let (x, ()) = graph.replay(&s, &t, (x, ()), 10)?;
+    /// assert_eq!(x.into_host(&s)?[0], 10);
+    /// # Ok(()) });
+    /// ```
     pub fn replay<R: Carry<'s, D>, Q: Carry<'t, D>>(
         &self,
         stream: &Stream<'s, D>,
@@ -189,6 +275,21 @@ impl<'s, 't, D: Device> PairGraph<'s, 't, D> {
     /// # Errors
     ///
     /// As [`Graph::replay`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::ranks(1, |world| {
+    /// # stream!(let s = world.stream()?);
+    /// # stream!(let t = world.stream()?);
+    /// # let x = Region::from_slice(&world, &[1])?.on(&s)?;
+    /// let (graph, ((), ())) = s.capture_with(&mut t, ((), ()), |_, _, pair| Ok(pair))?;
+    /// let refused = graph.try_replay(&s, &t, (x, ()), 1).unwrap_err(); // it was recorded without `x`
+    /// let (x, ()) = refused.value;
+    /// assert_eq!(x.into_host(&s)?[0], 1);
+    /// # Ok(()) });
+    /// ```
     pub fn try_replay<R: Carry<'s, D>, Q: Carry<'t, D>>(
         &self,
         stream: &Stream<'s, D>,

@@ -23,6 +23,20 @@ impl<'s, D: Device> Stream<'s, D> {
     /// one of the two streams waits for what the other half has still to do, or if it comes where the other half has
     /// left such a wait behind. The value is gone then, and the windows that it has halves of are revoked for all ranks
     /// ([`Cause::NotEnqueued`]).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::ranks(1, |world| {
+    /// # stream!(let s = world.stream()?);
+    /// # stream!(let t = world.stream()?);
+    /// # let mut x = Region::from_slice(&world, &[1.0])?.on(&s)?;
+    /// s.launch(|x: &mut [f64]| x[0] += 1.0, &mut x)?;
+    /// let x = s.hand_off(x, &t)?; // `t` goes on with it behind the kernel
+    /// assert_eq!(x.into_host(&t)?[0], 2.0);
+    /// # Ok(()) });
+    /// ```
     pub fn hand_off<'t, X: Carry<'s, D>>(&self, value: X, to: &Stream<'t, D>) -> Result<X::At<'t>> {
         self.try_hand_off(value, to).map_err(given_up)
     }
@@ -32,6 +46,22 @@ impl<'s, D: Device> Stream<'s, D> {
     /// # Errors
     ///
     /// As [`Stream::hand_off`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::ranks(1, |world| {
+    /// # stream!(let s = world.stream()?);
+    /// # stream!(let t = world.stream()?);
+    /// # let x = Region::from_slice(&world, &[1.0])?.on(&s)?;
+    /// let x = match s.try_hand_off(x, &t) {
+    ///     Ok(x) => x.into_host(&t)?,
+    ///     Err(refused) => refused.value.into_host(&s)?, // it is still at home on `s`
+    /// };
+    /// assert_eq!(x[0], 1.0);
+    /// # Ok(()) });
+    /// ```
     pub fn try_hand_off<'t, X: Carry<'s, D>>(
         &self,
         mut value: X,

@@ -12,6 +12,23 @@ use crate::stake::Stake;
 use crate::stream::{Noted, Stream};
 
 /// A recording, and what was lent to it; or an error, and what was lent, if it has come back.
+///
+/// # Examples
+///
+/// ```
+/// # use tidegate::host::prelude::*;
+/// use tidegate::capture::Captured;
+///
+/// # tidegate::doc::ranks(1, |world| {
+/// # stream!(let s = world.stream()?);
+/// /// Records a step that changes nothing.
+/// fn record<'s>(s: &mut Stream<'s>, x: Region<f64, On<'s>>) -> Captured<Graph<'s>, Region<f64, On<'s>>> {
+///     s.try_capture(x, |_, x| Ok(x))
+/// }
+/// # let x = Region::zeroed(&world, 1)?.on(&s)?;
+/// # record(&mut s, x).unwrap();
+/// # Ok(()) });
+/// ```
 pub type Captured<G, R> = Result<(G, R), Rejected<Option<R>>>;
 
 /// What a capture has failed by whose step has not given back what it was lent: the windows of that are revoked.
@@ -37,6 +54,22 @@ impl<'s, D: Device> Stream<'s, D> {
     ///
     /// What `step` returns; [`CaptureError::NotReplayable`](crate::error::CaptureError::NotReplayable); [`Error::Device`] if the device cannot make a recording. What was
     /// lent is gone then, and the windows that it had halves of are revoked for all ranks ([`Cause::NotEnqueued`]).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::ranks(1, |world| {
+    /// # stream!(let s = world.stream()?);
+    /// # let x = Region::from_slice(&world, &[1.0])?.on(&s)?;
+    /// let (graph, x) = s.capture(x, |s, mut x| {
+    ///     s.launch(|x: &mut [f64]| x[0] += 0.5, &mut x)?; // recorded, and not executed
+    ///     Ok(x)
+    /// })?;
+    /// let x = graph.replay(&s, x, 2)?;
+    /// assert_eq!(x.into_host(&s)?[0], 2.0);
+    /// # Ok(()) });
+    /// ```
     pub fn capture<R, F>(&mut self, lent: R, step: F) -> Result<(Graph<'s, D>, R)>
     where
         R: Carry<'s, D>,
@@ -52,6 +85,19 @@ impl<'s, D: Device> Stream<'s, D> {
     /// # Errors
     ///
     /// As [`Stream::capture`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::ranks(1, |world| {
+    /// # stream!(let s = world.stream()?);
+    /// # let x = Region::from_slice(&world, &[1.0])?.on(&s)?;
+    /// let refused = s.try_capture(x, |_, _| Err(Error::other("no table"))).unwrap_err();
+    /// assert_eq!(refused.error.to_string(), "no table");
+    /// assert!(refused.value.is_none()); // the step has not given it back
+    /// # Ok(()) });
+    /// ```
     pub fn try_capture<R, F>(&mut self, lent: R, step: F) -> Captured<Graph<'s, D>, R>
     where
         R: Carry<'s, D>,
@@ -103,6 +149,25 @@ impl<'s, D: Device> Stream<'s, D> {
     /// # Errors
     ///
     /// As [`Stream::capture`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::ranks(1, |world| {
+    /// # stream!(let s = world.stream()?);
+    /// # stream!(let t = world.stream()?);
+    /// # let x = Region::from_slice(&world, &[1.0])?.on(&s)?;
+    /// # let y = Region::from_slice(&world, &[1.0])?.on(&t)?;
+    /// let (graph, (x, y)) = s.capture_with(&mut t, (x, y), |s, t, (mut x, mut y)| {
+    ///     s.launch(|x: &mut [f64]| x[0] += 1.0, &mut x)?;
+    ///     t.launch(|y: &mut [f64]| y[0] *= 2.0, &mut y)?; // beside the kernel on `s`
+    ///     Ok((x, y))
+    /// })?;
+    /// let (x, y) = graph.replay(&s, &t, (x, y), 3)?;
+    /// assert_eq!((x.into_host(&s)?[0], y.into_host(&t)?[0]), (4.0, 8.0));
+    /// # Ok(()) });
+    /// ```
     pub fn capture_with<'t, R, Q, F>(
         &mut self,
         other: &mut Stream<'t, D>,
@@ -132,6 +197,22 @@ impl<'s, D: Device> Stream<'s, D> {
     /// # Errors
     ///
     /// As [`Stream::capture`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::ranks(1, |world| {
+    /// # stream!(let s = world.stream()?);
+    /// # stream!(let t = world.stream()?);
+    /// # let x = Region::from_slice(&world, &[1.0])?.on(&s)?;
+    /// let lent = (x, ());
+    /// match s.try_capture_with(&mut t, lent, |_, _, lent| Ok(lent)) {
+    ///     Ok((graph, lent)) => drop(graph.replay(&s, &t, lent, 1)?),
+    ///     Err(refused) => eprintln!("{}; what was lent: {:?}", refused.error, refused.value),
+    /// }
+    /// # Ok(()) });
+    /// ```
     pub fn try_capture_with<'t, R, Q, F>(
         &mut self,
         other: &mut Stream<'t, D>,

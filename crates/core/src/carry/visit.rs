@@ -21,6 +21,26 @@ use crate::stake::Stake;
 /// - `visit` visits every region and window half in it exactly once, in an order that depends on nothing but the type and the
 ///   lengths of its collections.
 /// - Nothing in it but those leaves mentions `'s`.
+///
+/// # Examples
+///
+/// ```
+/// use tidegate::host::prelude::*;
+///
+/// #[derive(Carry)]
+/// struct State<'s> {
+///     x: Region<f64, On<'s>>,
+///     time: f64,
+/// }
+///
+/// # tidegate::doc::ranks(1, |world| {
+/// # stream!(let s = world.stream()?);
+/// # stream!(let t = world.stream()?);
+/// let state = State { x: Region::from_slice(&world, &[1.0])?.on(&s)?, time: 0.5 };
+/// let state = s.hand_off(state, &t)?;
+/// assert_eq!((state.x.into_host(&t)?[0], state.time), (1.0, 0.5));
+/// # Ok(()) });
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be lent to a capture or handed over to another stream",
     label = "neither at home on a stream, nor plain",

@@ -146,6 +146,19 @@ impl<'s, T: Arithmetic, D: Device> AllReduce<'s, T, D> {
     /// carry out the lanes of at a time (a GPU: three for each rank, 16 a block), and where the slots of all ranks would
     /// have more than 1 GiB: the other ranks hear of it, if theirs would do.
     /// [`WindowError::Disagreement`](crate::error::WindowError::Disagreement), on all ranks alike, if their lengths, types or names differ; and as [`Window::open`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::ranks(3, |world| {
+    /// # stream!(let s = world.stream()?);
+    /// let mut energy = AllReduce::open(&s, "energy", 1)?;
+    /// let mut x = Region::from_slice(&world, &[world.rank() as f64])?.on(&s)?;
+    /// energy.sum(&s, &mut x)?;
+    /// assert_eq!(x.into_host(&s)?[0], 0.0 + 1.0 + 2.0);
+    /// # Ok(()) });
+    /// ```
     pub fn open(stream: &Stream<'s, D>, name: &str, len: usize) -> Result<Self> {
         Self::open_by(stream, name, len, None)
     }
@@ -156,6 +169,21 @@ impl<'s, T: Arithmetic, D: Device> AllReduce<'s, T, D> {
     /// # Errors
     ///
     /// As [`AllReduce::open`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// use std::time::Duration;
+    ///
+    /// # tidegate::doc::ranks(3, |world| {
+    /// # stream!(let s = world.stream()?);
+    /// # let mut x = Region::from_slice(&world, &[world.rank() as u64])?.on(&s)?;
+    /// let mut votes = AllReduce::open_with_limit(&s, "votes", 1, Duration::from_secs(60))?;
+    /// votes.max(&s, &mut x)?;
+    /// assert_eq!(x.into_host(&s)?[0], 2);
+    /// # Ok(()) });
+    /// ```
     pub fn open_with_limit(
         stream: &Stream<'s, D>,
         name: &str,
@@ -201,6 +229,19 @@ impl<'s, T: Arithmetic, D: Device> AllReduce<'s, T, D> {
     /// # Errors
     ///
     /// As [`AllReduce::reduce`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::ranks(3, |world| {
+    /// # stream!(let s = world.stream()?);
+    /// # let mut all = AllReduce::open(&s, "all", 2)?;
+    /// let mut x = Region::from_slice(&world, &[1.0, world.rank() as f64])?.on(&s)?;
+    /// all.sum(&s, &mut x)?;
+    /// assert_eq!(x.into_host(&s)?[..], [3.0, 3.0]);
+    /// # Ok(()) });
+    /// ```
     pub fn sum(&mut self, stream: &Stream<'s, D>, x: &mut Region<T, On<'s, D>>) -> Result<()> {
         self.reduce(stream, x, Op::Sum)
     }
@@ -210,6 +251,19 @@ impl<'s, T: Arithmetic, D: Device> AllReduce<'s, T, D> {
     /// # Errors
     ///
     /// As [`AllReduce::reduce`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::ranks(3, |world| {
+    /// # stream!(let s = world.stream()?);
+    /// # let mut all = AllReduce::open(&s, "all", 1)?;
+    /// let mut x = Region::from_slice(&world, &[world.rank() as u64 + 1])?.on(&s)?;
+    /// all.prod(&s, &mut x)?;
+    /// assert_eq!(x.into_host(&s)?[0], 1 * 2 * 3);
+    /// # Ok(()) });
+    /// ```
     pub fn prod(&mut self, stream: &Stream<'s, D>, x: &mut Region<T, On<'s, D>>) -> Result<()> {
         self.reduce(stream, x, Op::Prod)
     }
@@ -219,6 +273,19 @@ impl<'s, T: Arithmetic, D: Device> AllReduce<'s, T, D> {
     /// # Errors
     ///
     /// As [`AllReduce::reduce`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::ranks(3, |world| {
+    /// # stream!(let s = world.stream()?);
+    /// # let mut all = AllReduce::open(&s, "all", 1)?;
+    /// let mut step = Region::from_slice(&world, &[0.1 * (world.rank() + 1) as f64])?.on(&s)?;
+    /// all.min(&s, &mut step)?; // the time step that suits all ranks
+    /// assert_eq!(step.into_host(&s)?[0], 0.1);
+    /// # Ok(()) });
+    /// ```
     pub fn min(&mut self, stream: &Stream<'s, D>, x: &mut Region<T, On<'s, D>>) -> Result<()> {
         self.reduce(stream, x, Op::Min)
     }
@@ -228,6 +295,19 @@ impl<'s, T: Arithmetic, D: Device> AllReduce<'s, T, D> {
     /// # Errors
     ///
     /// As [`AllReduce::reduce`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::ranks(3, |world| {
+    /// # stream!(let s = world.stream()?);
+    /// # let mut all = AllReduce::open(&s, "all", 1)?;
+    /// let mut error = Region::from_slice(&world, &[world.rank() as f64])?.on(&s)?;
+    /// all.max(&s, &mut error)?;
+    /// assert_eq!(error.into_host(&s)?[0], 2.0);
+    /// # Ok(()) });
+    /// ```
     pub fn max(&mut self, stream: &Stream<'s, D>, x: &mut Region<T, On<'s, D>>) -> Result<()> {
         self.reduce(stream, x, Op::Max)
     }
@@ -242,6 +322,19 @@ impl<'s, T: Arithmetic, D: Device> AllReduce<'s, T, D> {
     /// for this stream, too (another than it was opened on, or other processes use the GPU by now); [`Error::Nic`]. Nothing has
     /// been enqueued then, unless the all-reduce is revoked by it: the device has refused the second of two batches, against
     /// what it had said before, and the other ranks take this one's part for given.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::ranks(3, |world| {
+    /// # stream!(let s = world.stream()?);
+    /// # let mut all = AllReduce::open(&s, "all", 1)?;
+    /// let mut seed = Region::from_slice(&world, &[7 + world.rank() as u64])?.on(&s)?;
+    /// all.reduce(&s, &mut seed, Op::Keep)?; // what rank 0 has
+    /// assert_eq!(seed.into_host(&s)?[0], 7);
+    /// # Ok(()) });
+    /// ```
     pub fn reduce(
         &mut self,
         stream: &Stream<'s, D>,

@@ -23,6 +23,19 @@ use crate::stream::Stream;
 use crate::window::{BySlot, Inbox, Outbox, Rounds, Window};
 
 /// A barrier of all ranks, at home on stream `'s`.
+///
+/// # Examples
+///
+/// ```
+/// use tidegate::host::prelude::*;
+///
+/// # tidegate::doc::ranks(3, |world| {
+/// stream!(let s = world.stream()?);
+/// let mut barrier = Barrier::open(&s, "step")?;
+/// barrier.enqueue(&s)?; // the host does not wait here
+/// s.synchronize()?; // now all ranks have enqueued the barrier, and their streams have come to it
+/// # Ok(()) });
+/// ```
 pub struct Barrier<'s, D: Device> {
     inbox: Inbox<'s, u8, D, BySlot>,
     outbox: Outbox<'s, u8, D, BySlot>,
@@ -36,6 +49,17 @@ impl<'s, D: Device> Barrier<'s, D> {
     /// # Errors
     ///
     /// As [`Window::open`]: the barrier is open on all ranks or on none.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::ranks(2, |world| {
+    /// # stream!(let s = world.stream()?);
+    /// let mut barrier = Barrier::open(&s, "output")?;
+    /// barrier.enqueue(&s)?;
+    /// # Ok(()) });
+    /// ```
     pub fn open(stream: &Stream<'s, D>, name: &str) -> Result<Self> {
         let ((inbox, outbox), rounds) = Window::of_barrier(name).open_with(stream, Rounds::new)?;
         Ok(Barrier {
@@ -51,6 +75,21 @@ impl<'s, D: Device> Barrier<'s, D> {
     ///
     /// [`Error::Revoked`], or what made the stream fail; [`Error::Nic`] where another node's rank cannot be told;
     /// [`EpochError::LastEpoch`](crate::error::EpochError::LastEpoch) behind 2^36 - 2^20 of them, on all ranks alike if they replay recordings alike. Nothing has been enqueued then.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::ranks(2, |world| {
+    /// # stream!(let s = world.stream()?);
+    /// # let mut x = Region::from_slice(&world, &[1.0])?.on(&s)?;
+    /// # let mut barrier = Barrier::open(&s, "step")?;
+    /// s.launch(|x: &mut [f64]| x[0] += 1.0, &mut x)?;
+    /// barrier.enqueue(&s)?;
+    /// s.launch(|x: &mut [f64]| x[0] *= 2.0, &mut x)?; // behind the first kernel of every rank
+    /// # assert_eq!(x.into_host(&s)?[0], 4.0);
+    /// # Ok(()) });
+    /// ```
     pub fn enqueue(&mut self, stream: &Stream<'s, D>) -> Result<()> {
         self.inbox.ready(stream)?;
         self.rounds.submit(stream)

@@ -6,6 +6,27 @@ use std::sync::Arc;
 use tidegate_hal::batch::Awaited;
 
 /// A wait that ended without what it waited for.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate::error::Cause;
+/// use tidegate::host::prelude::*;
+///
+/// # tidegate::doc::ranks(2, |world| {
+/// # stream!(let s = world.stream()?);
+/// # let peer = 1 - world.rank();
+/// let mut window = SlotWindow::<u64>::new("halo").fail_after(Duration::from_millis(10));
+/// # window.slot_from(peer, 0, 4);
+/// # window.slot_to(peer, 0);
+/// # let (inbox, _outbox) = window.open(&s)?;
+/// let inbox = inbox.post(&s)?.wait(&s)?; // nobody completes
+/// let Err(Error::Wait(failed)) = s.synchronize() else { panic!("the limit has passed") };
+/// assert_eq!((&*failed.window, failed.epoch, failed.rank), ("halo", 0, peer));
+/// assert!(matches!(failed.cause, Cause::Limit { .. }));
+/// # Ok(()) });
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "window `{window}`, epoch {epoch}: rank {waiting} waited for rank {rank}, {awaited}, in vain: {cause}"
@@ -26,6 +47,19 @@ pub struct WaitFailed {
 }
 
 /// Why a wait failed or a window is revoked.
+///
+/// # Examples
+///
+/// ```
+/// # use tidegate::host::prelude::*;
+/// use tidegate::error::Cause;
+///
+/// # tidegate::doc::slots(|s, (inbox, outbox), (from, to), mut src| {
+/// drop(outbox.start()); // this epoch is never completed
+/// let error = inbox.post(s).unwrap_err();
+/// assert!(matches!(error, Error::Revoked { cause: Cause::Dropped { .. }, .. }));
+/// # Ok(()) });
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub enum Cause {

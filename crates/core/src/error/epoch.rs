@@ -6,6 +6,19 @@ use tidegate_hal::batch::{Awaited, Op};
 
 /// An epoch, or an operation of one, is not as its window was declared, or cannot be enqueued. The program is to be changed;
 /// but for [`EpochError::LastEpoch`].
+///
+/// # Examples
+///
+/// ```
+/// # use tidegate::host::prelude::*;
+/// use tidegate::error::EpochError;
+///
+/// # tidegate::doc::slots(|s, (inbox, outbox), (from, to), mut src| {
+/// let mut epoch = outbox.start();
+/// let error = epoch.put(&src, to.at(1)).unwrap_err(); // 4 elements from the second on, to a slot of 4
+/// assert!(matches!(error, Error::Epoch(EpochError::OutOfBounds { first: 1, end: 5, len: 4, .. })));
+/// # Ok(()) });
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EpochError {

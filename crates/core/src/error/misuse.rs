@@ -5,6 +5,18 @@ use std::ops::Range;
 use tidegate_hal::device::Parameters;
 
 /// A region, a part of one, a set of indices or a layout is not as it must be.
+///
+/// # Examples
+///
+/// ```
+/// # use tidegate::host::prelude::*;
+/// use tidegate::error::RegionError;
+///
+/// # tidegate::doc::stream(|world, s| {
+/// let error = Region::<f64>::zeroed(world, 4)?.split_at(5).unwrap_err();
+/// assert!(matches!(error, Error::Region(RegionError::OutOfBounds { end: 5, len: 4, .. })));
+/// # Ok(()) });
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RegionError {
@@ -80,6 +92,16 @@ pub enum RegionError {
 }
 
 /// What is wrong with a strided layout, or with a box of an array.
+///
+/// # Examples
+///
+/// ```
+/// use tidegate::error::{LayoutFault, RegionError};
+/// use tidegate::host::prelude::*;
+///
+/// let Err(Error::Region(RegionError::Layout { fault, .. })) = Layout::strided(0, &[(3, -1)]) else { panic!() };
+/// assert_eq!(*fault, LayoutFault::Negative { low: -2 });
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LayoutFault {
@@ -155,6 +177,19 @@ pub enum LayoutFault {
 }
 
 /// A recording was not made, or does not fit.
+///
+/// # Examples
+///
+/// ```
+/// # use tidegate::host::prelude::*;
+/// use tidegate::error::CaptureError;
+///
+/// # tidegate::doc::ranks(1, |world| {
+/// # stream!(let s = world.stream()?);
+/// let refused = s.capture((), |s, ()| s.synchronize()).unwrap_err();
+/// assert!(matches!(refused, Error::Capture(CaptureError::Inside { .. })));
+/// # Ok(()) });
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CaptureError {
@@ -195,6 +230,15 @@ pub enum CaptureError {
 }
 
 /// A kernel was not bound or launched.
+///
+/// # Examples
+///
+/// ```
+/// use tidegate::error::KernelError;
+///
+/// let error = KernelError::Signature { function: "scale".into(), sizes: vec![8; 40] };
+/// assert!(error.to_string().starts_with("function `scale`: 40 parameters"));
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KernelError {
@@ -219,6 +263,16 @@ pub enum KernelError {
 }
 
 /// A variable of the environment, or an option, cannot be read.
+///
+/// # Examples
+///
+/// ```
+/// use tidegate::error::SettingError;
+/// use tidegate::{Error, Route};
+///
+/// let error = Route::parse("by air").unwrap_err();
+/// assert!(matches!(error, Error::Setting(SettingError::Route { variable: "TIDEGATE_ROUTE", .. })));
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SettingError {
@@ -249,6 +303,20 @@ pub enum SettingError {
 }
 
 /// The ranks have met, and cannot make a job together.
+///
+/// # Examples
+///
+/// ```
+/// # use tidegate::host::prelude::*;
+/// use tidegate::error::MeetError;
+///
+/// # fn main() -> Result<()> {
+/// let world = match World::init() {
+///     Err(Error::Meet(MeetError::NoNic { rank, reason })) => panic!("rank {rank} needs libfabric: {reason}"),
+///     world => world?,
+/// };
+/// # Ok(()) }
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MeetError {
@@ -292,6 +360,21 @@ pub enum MeetError {
 }
 
 /// A stream has failed, and everything behind that was passed over.
+///
+/// # Examples
+///
+/// ```
+/// # use tidegate::host::prelude::*;
+/// use tidegate::error::StreamError;
+///
+/// # tidegate::doc::stream(|world, s| {
+/// # let mut x = Region::from_slice(world, &[1.0])?.on(s)?;
+/// s.launch(|_: &mut [f64]| panic!("no number"), &mut x)?;
+/// let error = s.synchronize().unwrap_err();
+/// let Error::Stream(StreamError::KernelPanicked { message, .. }) = error else { panic!("{error}") };
+/// assert_eq!(message, "no number");
+/// # Ok(()) });
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StreamError {

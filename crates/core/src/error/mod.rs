@@ -30,10 +30,42 @@ use tidegate_hal::device::DeviceError;
 use tidegate_hal::process::Forked;
 
 /// A `Result` with this crate's [`Error`].
+///
+/// # Examples
+///
+/// ```
+/// use tidegate::host::prelude::*;
+///
+/// fn main() -> Result<()> {
+///     let world = World::init()?;
+///     println!("{} ranks", world.size());
+///     Ok(())
+/// }
+/// ```
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// What went wrong. Its variants say what a program can do about it; most have an enum inside that says what it was. Its
 /// `Debug` is its `Display`: to print the parts, match the variant.
+///
+/// # Examples
+///
+/// ```
+/// use tidegate::host::prelude::*;
+///
+/// fn advice(error: &Error) -> &'static str {
+///     match error {
+///         Error::Wait(_) | Error::Revoked { .. } => "another rank is gone: save what there is, and end",
+///         Error::Stream(_) => "the stream is of no more use",
+///         Error::Device(_) | Error::Nic(_) => "something is short: free it, or ask for less",
+///         _ => "the program, or its environment, is to be changed",
+///     }
+/// }
+/// # tidegate::doc::stream(|world, s| {
+/// let error = Region::<f64>::zeroed(world, usize::MAX).unwrap_err();
+/// println!("{error}: {}", advice(&error));
+/// # assert!(matches!(error, Error::Device(_)));
+/// # Ok(()) });
+/// ```
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

@@ -7,6 +7,20 @@ use std::sync::Arc;
 use super::listed::listed;
 
 /// A window (or barrier, or all-reduce) was not opened. Nobody has it.
+///
+/// # Examples
+///
+/// ```
+/// # use tidegate::host::prelude::*;
+/// use tidegate::error::WindowError;
+///
+/// # tidegate::doc::ranks(1, |world| {
+/// # stream!(let s = world.stream()?);
+/// let first = SlotWindow::<f64>::new("halo").open(&s)?;
+/// let error = SlotWindow::<f64>::new("halo").open(&s).unwrap_err(); // `first` still has the name
+/// assert!(matches!(error, Error::Open(WindowError::NameTaken { .. })));
+/// # Ok(()) });
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WindowError {
@@ -97,6 +111,20 @@ pub enum WindowError {
 }
 
 /// What an all-reduce is beyond.
+///
+/// # Examples
+///
+/// ```
+/// # use tidegate::host::prelude::*;
+/// use tidegate::error::{AllReduceLimit, WindowError};
+///
+/// # tidegate::doc::ranks(1, |world| {
+/// # stream!(let s = world.stream()?);
+/// let error = AllReduce::<f64>::open(&s, "field", 1 << 20).unwrap_err(); // 8 MiB
+/// let Error::Open(WindowError::AllReduce { limit, .. }) = error else { panic!("{error}") };
+/// assert!(matches!(limit, AllReduceLimit::Vector { size: 8, .. }));
+/// # Ok(()) });
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AllReduceLimit {
@@ -149,6 +177,22 @@ pub enum AllReduceLimit {
 }
 
 /// What ranks have said of a window that does not fit together. All of them find the same.
+///
+/// # Examples
+///
+/// ```
+/// # use tidegate::host::prelude::*;
+/// use tidegate::error::{Disagreement, WindowError};
+///
+/// # tidegate::doc::ranks(1, |world| {
+/// # stream!(let s = world.stream()?);
+/// let mut window = SlotWindow::<f64>::new("halo");
+/// window.slot_to(0, 7); // but rank 0 declares no slot for this one
+/// let error = window.open(&s).unwrap_err();
+/// let Error::Open(WindowError::Disagreement { disagreement, .. }) = error else { panic!("{error}") };
+/// assert_eq!(*disagreement, Disagreement::NoSlot { rank: 0, target: 0, key: 7 });
+/// # Ok(()) });
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Disagreement {
@@ -290,6 +334,23 @@ pub enum Disagreement {
 }
 
 /// The elements of a target's memory that a rank has declared.
+///
+/// # Examples
+///
+/// ```
+/// # use tidegate::host::prelude::*;
+/// use tidegate::error::{Declared, Disagreement, WindowError};
+///
+/// # tidegate::doc::ranks(1, |world| {
+/// # stream!(let s = world.stream()?);
+/// let mut window = RangeWindow::<f64>::new("block", 8);
+/// window.range_to(0, 4..12); // of 8 elements
+/// let error = window.open(&s).unwrap_err();
+/// let Error::Open(WindowError::Disagreement { disagreement, .. }) = error else { panic!("{error}") };
+/// let Disagreement::Range { declared, .. } = *disagreement else { panic!() };
+/// assert_eq!(declared, Declared::Range(4..12));
+/// # Ok(()) });
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Declared {
@@ -302,6 +363,21 @@ pub enum Declared {
 }
 
 /// What ranks say of a window that must be the same on all of them.
+///
+/// # Examples
+///
+/// ```
+/// # use tidegate::host::prelude::*;
+/// use tidegate::error::{Disagreement, Property, WindowError};
+///
+/// # tidegate::doc::ranks(2, |world| {
+/// # stream!(let s = world.stream()?);
+/// let buffers = [Buffers::Single, Buffers::Double][world.rank()];
+/// let error = SlotWindow::<f64>::new("halo").buffers(buffers).open(&s).unwrap_err();
+/// let Error::Open(WindowError::Disagreement { disagreement, .. }) = error else { panic!("{error}") };
+/// assert!(matches!(*disagreement, Disagreement::Differs { what: Property::Buffers, .. }));
+/// # Ok(()) });
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Property {

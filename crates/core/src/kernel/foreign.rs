@@ -16,6 +16,21 @@ use crate::error::Result;
 use crate::stream::Stream;
 
 /// A kernel that enqueues by other means; see [`foreign`].
+///
+/// # Examples
+///
+/// ```
+/// use tidegate::hal::device::DeviceError;
+/// use tidegate::host::HostStream;
+/// use tidegate::kernel::{Foreign, foreign};
+/// use tidegate::hal::device::Parameters;
+///
+/// # tidegate::doc::stream(|_, _| {
+/// // SAFETY: it enqueues nothing.
+/// let kernel: Foreign<_> = unsafe { foreign(|_: &HostStream, _: &Parameters| Ok::<_, DeviceError>(())) };
+/// # drop(kernel);
+/// # Ok(()) });
+/// ```
 pub struct Foreign<F>(F);
 
 /// Makes a kernel of what enqueues by other means on a device's stream: it gets the stream, and the parameters that a
@@ -31,6 +46,27 @@ pub struct Foreign<F>(F);
 /// behind an epoch's call). It is launched with arguments of the types that it is written for, which nothing checks:
 /// whoever calls this keeps the kernel to itself, or sees to it. What it needs beside the arguments lives until the
 /// stream has passed it, and as long as any recording that it was launched in.
+///
+/// # Examples
+///
+/// ```
+/// # use tidegate::host::prelude::*;
+/// use tidegate::hal::device::Parameters;
+/// use tidegate::host::HostStream;
+/// use tidegate::kernel::foreign;
+///
+/// # tidegate::doc::stream(|world, s| {
+/// # let x = Region::from_slice(world, &[1.0; 4])?.on(s)?;
+/// // SAFETY: it enqueues nothing; another library's call would stand here.
+/// let library = unsafe {
+///     foreign(|_: &HostStream, parameters: &Parameters| {
+///         assert_eq!(parameters.addresses().len(), 2); // `x` is an address and a length
+///         Ok(())
+///     })
+/// };
+/// s.launch(library, (&x,))?;
+/// # Ok(()) });
+/// ```
 pub unsafe fn foreign<S, F>(enqueue: F) -> Foreign<F>
 where
     F: FnOnce(&S, &Parameters) -> Result<(), DeviceError>,

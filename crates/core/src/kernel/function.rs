@@ -26,12 +26,49 @@ use crate::window::{In, LoweredSlots, Slots};
 use crate::world::World;
 
 /// Code loaded to a device.
+///
+/// # Examples
+///
+/// ```
+/// use tidegate::cuda::prelude::*;
+///
+/// tidegate::kernel! {
+///     /// Scales a vector.
+///     ///
+///     /// # Safety
+///     ///
+///     /// The module is `kernels.cu`.
+///     pub unsafe fn scale = "scale"(x: &mut [f64], by: f64);
+/// }
+///
+/// fn run<'s>(s: &Stream<'s>, code: &[u8], x: &mut Region<f64, On<'s>>) -> Result<()> {
+///     let module = Module::load(s.world(), code)?;
+///     // SAFETY: the code is that of `kernels.cu`.
+///     let scale = unsafe { scale(&module) }?;
+///     s.launch(scale.threads(x.len(), 256), (x, 2.0))
+/// }
+/// ```
 pub struct Module<D: LaunchDevice> {
     raw: Arc<D::Module>,
     device: D,
 }
 
 /// A function of a [`Module`], bound to the types of its parameters.
+///
+/// # Examples
+///
+/// ```
+/// use tidegate::cuda::Cuda;
+/// use tidegate::cuda::prelude::*;
+/// use tidegate::kernel::Function;
+///
+/// /// `kernel!` makes a name of its own for this type.
+/// type Scale = Function<Cuda, (&'static mut [f64], f64)>;
+///
+/// fn halve<'s>(s: &Stream<'s>, scale: &Scale, x: &mut Region<f64, On<'s>>) -> Result<()> {
+///     s.launch(scale.threads(x.len(), 256), (x, 0.5))
+/// }
+/// ```
 pub struct Function<D: LaunchDevice, S> {
     raw: D::Function,
     device: D,
@@ -39,6 +76,18 @@ pub struct Function<D: LaunchDevice, S> {
 }
 
 /// A function over a grid: a kernel.
+///
+/// # Examples
+///
+/// ```
+/// use tidegate::cuda::Cuda;
+/// use tidegate::kernel::{Function, Launch};
+///
+/// /// A kernel of `n` threads, to be launched several times.
+/// fn over<S>(function: &Function<Cuda, S>, n: usize) -> Launch<'_, Cuda, S> {
+///     function.threads(n, 128)
+/// }
+/// ```
 pub struct Launch<'f, D: LaunchDevice, S> {
     function: &'f Function<D, S>,
     grid: Grid,
@@ -88,6 +137,19 @@ impl<D: LaunchDevice> Module<D> {
     /// it ends. On a stream that has failed, what an inbox names may change while it runs. Of a part it is told the
     /// whole region, and not which elements are the part's: one that takes parts is launched only with parts that hold
     /// what it accesses, and whoever binds it sees to that.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tidegate::cuda::Cuda;
+    /// use tidegate::cuda::prelude::*;
+    /// use tidegate::kernel::Function;
+    ///
+    /// fn bind(module: &Module<Cuda>) -> Result<Function<Cuda, (&'static [f64], &'static mut [f64])>> {
+    ///     // SAFETY: `copy(const double *, size_t, double *, size_t)` keeps to both lengths, and ends.
+    ///     unsafe { module.function("copy") }
+    /// }
+    /// ```
     pub unsafe fn function<S: Signature>(&self, name: &str) -> Result<Function<D, S>> {
         let sizes = S::sizes();
         if !Parameters::hold(&sizes) {
@@ -116,6 +178,19 @@ impl<D: LaunchDevice, S> Function<D, S> {
     /// window is open; not what they name, the count of epochs among it. And it reads nothing that what stands before it
     /// may write through the non-coherent path (`__ldg`, `const __restrict__`): for as long as it runs that is not
     /// read-only. (Code for less than 9.0 cannot.)
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tidegate::cuda::Cuda;
+    /// use tidegate::cuda::prelude::*;
+    /// use tidegate::kernel::Function;
+    ///
+    /// fn bind(module: &Module<Cuda>) -> Result<Function<Cuda, (&'static mut [f64],)>> {
+    ///     // SAFETY: every thread of `step` calls `cudaGridDependencySynchronize()` first, and keeps to the length.
+    ///     Ok(unsafe { module.function("step")?.waits_itself() })
+    /// }
+    /// ```
     pub unsafe fn waits_itself(mut self) -> Self {
         // SAFETY: the caller's promise.
         self.raw = unsafe { D::begin_early(self.raw) };
@@ -123,6 +198,21 @@ impl<D: LaunchDevice, S> Function<D, S> {
     }
 
     /// The kernel that runs it over a grid.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tidegate::cuda::Cuda;
+    /// use tidegate::cuda::prelude::*;
+    /// use tidegate::hal::device::Grid;
+    /// use tidegate::kernel::Function;
+    ///
+    /// # type Stencil = Function<Cuda, (&'static mut [f64],)>;
+    /// fn step<'s>(s: &Stream<'s>, stencil: &Stencil, u: &mut Region<f64, On<'s>>) -> Result<()> {
+    ///     let grid = Grid { blocks: [8, 8, 1], threads: [32, 8, 1], shared: 0 };
+    ///     s.launch(stencil.over(grid), (u,))
+    /// }
+    /// ```
     pub fn over(&self, grid: Grid) -> Launch<'_, D, S> {
         Launch {
             function: self,
@@ -131,6 +221,19 @@ impl<D: LaunchDevice, S> Function<D, S> {
     }
 
     /// The kernel that runs it with at least `threads` threads, in one dimension, in blocks of `block`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tidegate::cuda::Cuda;
+    /// use tidegate::cuda::prelude::*;
+    /// use tidegate::kernel::Function;
+    ///
+    /// # type Increment = Function<Cuda, (&'static mut [f64],)>;
+    /// fn step<'s>(s: &Stream<'s>, increment: &Increment, x: &mut Region<f64, On<'s>>) -> Result<()> {
+    ///     s.launch(increment.threads(x.len(), 256), (x,)) // so many blocks of 256 as all elements need
+    /// }
+    /// ```
     pub fn threads(&self, threads: usize, block: u32) -> Launch<'_, D, S> {
         let blocks = threads.div_ceil(block.max(1) as usize).max(1);
         self.over(Grid {
@@ -176,6 +279,15 @@ impl<D: LaunchDevice, S: Signature> std::fmt::Debug for Function<D, S> {
 /// to add to the address after epochs of odd number, and the address of the word that counts epochs, in quanta of 2^20:
 /// the last epoch's number is that count less one. `kernels/tidegate.cuh` in the repository has it as a struct, with what
 /// finds the memory of the last epoch, to be included or copied.
+///
+/// # Examples
+///
+/// ```
+/// use tidegate::kernel::Parameter;
+///
+/// assert_eq!(<&[f64]>::SIZES, [8, 8]); // an address and a length
+/// assert_eq!(f32::SIZES, [4]);
+/// ```
 pub trait Parameter: 'static {
     /// What arguments for it are lowered to.
     type Lowered: Lowered;
@@ -184,6 +296,14 @@ pub trait Parameter: 'static {
 }
 
 /// The types of all parameters of a function: a tuple of [`Parameter`]s, of which there are 16 at most.
+///
+/// # Examples
+///
+/// ```
+/// use tidegate::kernel::Signature;
+///
+/// assert_eq!(<(&mut [f64], u32)>::sizes(), [8, 8, 4]);
+/// ```
 #[diagnostic::on_unimplemented(
     message = "a function of device code cannot take the parameters `{Self}`",
     note = "it takes 16 at most: put what several regions hold into one region, or several numbers into one struct (`#[derive(Clone, Copy, Element)] #[repr(C)]`, as `Plain<T>`)",
@@ -195,6 +315,26 @@ pub trait Signature: 'static {
 }
 
 /// A plain struct that a function takes by value.
+///
+/// # Examples
+///
+/// ```
+/// # use tidegate::host::prelude::*;
+/// use tidegate::kernel::Plain;
+///
+/// # tidegate::doc::stream(|world, s| {
+/// #[derive(Clone, Copy, Element)]
+/// #[repr(C)]
+/// struct Box3 {
+///     from: [u32; 3],
+///     to: [u32; 3],
+/// }
+/// # let mut count = Region::<u32>::zeroed(world, 1)?.on(s)?;
+/// let size = |count: &mut [u32], cut: Box3| count[0] = (0..3).map(|k| cut.to[k] - cut.from[k]).product();
+/// s.launch(size, (&mut count, Plain(Box3 { from: [1, 1, 1], to: [3, 4, 5] })))?;
+/// assert_eq!(count.into_host(s)?[0], 2 * 3 * 4);
+/// # Ok(()) });
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Plain<T>(pub T);
 

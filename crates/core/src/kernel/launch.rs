@@ -28,6 +28,23 @@ impl<'s, D: Device> Stream<'s, D> {
     /// # Errors
     ///
     /// What made the stream fail; [`Error::Device`]; [`Error::Forked`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::stream(|world, s| {
+    /// let x = Region::from_slice(world, &[1.0, 2.0])?.on(s)?;
+    /// let mut y = Region::<f64>::zeroed(world, 2)?.on(s)?;
+    /// let scale = |x: &[f64], y: &mut [f64], by: f64| {
+    ///     for (y, x) in y.iter_mut().zip(x) {
+    ///         *y = by * x;
+    ///     }
+    /// };
+    /// s.launch(scale, (&x, &mut y, 10.0))?;
+    /// assert_eq!(y.into_host(s)?[..], [10.0, 20.0]);
+    /// # Ok(()) });
+    /// ```
     pub fn launch<A, K: Kernel<'s, D, A>>(&self, kernel: K, arguments: A) -> Result<()> {
         self.healthy()?;
         kernel.enqueue(self, arguments)

@@ -40,6 +40,28 @@ use crate::error::{Error, KernelError, Result};
 use crate::stream::Stream;
 
 /// A kernel that can be enqueued with arguments `A`.
+///
+/// # Examples
+///
+/// ```
+/// # use tidegate::host::prelude::*;
+/// use tidegate::host::Host;
+/// use tidegate::kernel::Kernel;
+///
+/// # tidegate::doc::stream(|world, s| {
+/// /// Enqueues any kernel of one vector, twice.
+/// fn twice<'s, K>(s: &Stream<'s>, kernel: K, x: &mut Region<f64, On<'s>>) -> Result<()>
+/// where
+///     K: for<'b> Kernel<'s, Host, &'b mut Region<f64, On<'s>>> + Copy,
+/// {
+///     s.launch(kernel, &mut *x)?;
+///     s.launch(kernel, x)
+/// }
+/// # let mut x = Region::from_slice(world, &[1.0])?.on(s)?;
+/// # twice(s, |x: &mut [f64]| x[0] += 1.0, &mut x)?;
+/// # assert_eq!(x.into_host(s)?[0], 3.0);
+/// # Ok(()) });
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a kernel for these arguments",
     note = "on the host a kernel is a `Fn` over the views: `&mut [T]` for `&mut Region<T, _>`, `&[T]` for `&Region<T, _>`, `Slots<'_, T>` for an inbox view",

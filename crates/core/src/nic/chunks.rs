@@ -6,6 +6,14 @@ use crate::error::{Result, SettingError};
 ///
 /// What an epoch puts to one target is cut if it is long enough. Without anything said, that is done where streams are
 /// those of a GPU: a stream that is a thread has nobody else to send a chunk while it fills the next.
+///
+/// # Examples
+///
+/// ```
+/// use tidegate::{Chunks, WorldOptions};
+///
+/// let options = WorldOptions::new().chunks(Chunks::of(256 << 10).from(1 << 20));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chunks {
     /// Bytes of a chunk.
@@ -33,6 +41,14 @@ impl Chunks {
 
     /// Chunks of so many bytes, more or less: of what is as long as two or longer. Of very much, at most some hundred
     /// larger ones.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tidegate::Chunks;
+    ///
+    /// assert_eq!(Chunks::of(1 << 18), Chunks::parse("262144").unwrap()); // of what has 512 KiB or more
+    /// ```
     pub const fn of(bytes: usize) -> Self {
         Chunks {
             bytes,
@@ -41,6 +57,14 @@ impl Chunks {
     }
 
     /// The same chunks, but only of what is so long.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tidegate::Chunks;
+    ///
+    /// assert_eq!(Chunks::of(1 << 18).from(1 << 20), Chunks::parse("262144:1048576").unwrap());
+    /// ```
     #[must_use]
     pub const fn from(self, from: usize) -> Self {
         Chunks { from, ..self }
@@ -52,6 +76,15 @@ impl Chunks {
     /// # Errors
     ///
     /// [`SettingError::Chunks`] for anything else.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tidegate::Chunks;
+    ///
+    /// assert_eq!(Chunks::parse("never").unwrap(), Chunks::NEVER);
+    /// assert!(Chunks::parse("256K").is_err());
+    /// ```
     pub fn parse(text: &str) -> Result<Self> {
         let number = |text: &str| match text.trim().parse() {
             Ok(0) | Err(_) => Err(SettingError::Chunks {

@@ -9,6 +9,15 @@ use crate::error::{Result, SettingError};
 
 /// Which peers are mapped, and which are reached by the NIC. Each rank may choose for itself; but where memory is
 /// [staged](WorldOptions::staged), two ranks reach each other by their NICs if either wants that.
+///
+/// # Examples
+///
+/// ```
+/// use tidegate::{Route, WorldOptions};
+///
+/// // Rank 3 is reached by the NIC, even if it is on this node.
+/// let options = WorldOptions::new().route(Route::NicTo([3].into()));
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Route {
     /// Those of the same node are mapped, others are reached by the NIC.
@@ -31,6 +40,15 @@ impl Route {
     /// # Errors
     ///
     /// [`SettingError::Route`] for anything else.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tidegate::Route;
+    ///
+    /// assert_eq!(Route::parse("mapped").unwrap(), Route::Mapped);
+    /// assert_eq!(Route::parse("nic:1,3").unwrap(), Route::NicTo([1, 3].into()));
+    /// ```
     pub fn parse(text: &str) -> Result<Self> {
         let invalid = || SettingError::Route {
             variable: Self::VARIABLE,
@@ -114,6 +132,17 @@ impl NicSource {
 }
 
 /// What a world is made with, beside a control plane and a device.
+///
+/// # Examples
+///
+/// ```
+/// use tidegate::host::prelude::*;
+/// use tidegate::{Route, WorldOptions};
+///
+/// # fn main() -> Result<()> {
+/// let world: World = World::init_with(WorldOptions::new().route(Route::Mapped))?;
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct WorldOptions {
     pub(crate) nic: NicSource,
@@ -127,6 +156,17 @@ pub struct WorldOptions {
 impl WorldOptions {
     /// No NIC, and the route that the environment says (with [`World::join`](crate::World::join); elsewhere
     /// [`Route::Auto`]).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// use tidegate::WorldOptions;
+    ///
+    /// # fn main() -> Result<()> {
+    /// let world: World = World::init_with(WorldOptions::new())?; // as `World::init()`
+    /// # Ok(()) }
+    /// ```
     pub fn new() -> Self {
         WorldOptions::default()
     }
@@ -143,6 +183,19 @@ impl WorldOptions {
     }
 
     /// Brings a NIC; one endpoint serves one world.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tidegate::fabric::{Fabric, Options};
+    /// use tidegate::host::prelude::*;
+    /// use tidegate::WorldOptions;
+    ///
+    /// fn join() -> Result<World> {
+    ///     let nic = Fabric::from_env(Options::default()).map_err(Error::other)?;
+    ///     World::init_with(WorldOptions::new().nic(nic))
+    /// }
+    /// ```
     #[must_use]
     pub fn nic(mut self, nic: impl Nic) -> Self {
         self.nic = NicSource::Opened(Arc::new(nic));
@@ -154,6 +207,23 @@ impl WorldOptions {
     /// all ranks with [`MeetError::NoNic`](crate::error::MeetError::NoNic).
     ///
     /// `World::init` of the crate `tidegate` opens the libfabric endpoint that the environment describes.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// use tidegate::fabric::{Fabric, Options};
+    /// use tidegate::hal::nic::NicError;
+    /// use tidegate::WorldOptions;
+    ///
+    /// # fn main() -> Result<()> {
+    /// let options = WorldOptions::new().nic_when_needed(|| {
+    ///     let system = |error| NicError::System { what: "opening libfabric", detail: format!("{error}") };
+    ///     Fabric::from_env(Options::default().budget(64)).map_err(system)
+    /// });
+    /// let world: World = World::init_with(options)?; // alone, it needs none
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn nic_when_needed<N: Nic>(
         mut self,
@@ -169,6 +239,17 @@ impl WorldOptions {
     /// Stages what goes by the NIC in memory of its own, as is done anyway where NICs cannot work with the device's
     /// memory (GPUs, for now). A stream copies a put's elements there itself, so the source is free again as soon as
     /// the stream has passed the epoch; large ones are faster without. The same on all ranks.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// use tidegate::WorldOptions;
+    ///
+    /// # fn main() -> Result<()> {
+    /// let world: World = World::init_with(WorldOptions::new().staged())?;
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn staged(mut self) -> Self {
         self.staged = true;
@@ -176,6 +257,14 @@ impl WorldOptions {
     }
 
     /// Says how staged puts are cut, whatever the environment says: at first as is best for the device.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tidegate::{Chunks, WorldOptions};
+    ///
+    /// let options = WorldOptions::new().staged().chunks(Chunks::NEVER);
+    /// ```
     #[must_use]
     pub fn chunks(mut self, chunks: Chunks) -> Self {
         self.chunks = Some(chunks);
@@ -183,6 +272,14 @@ impl WorldOptions {
     }
 
     /// Chooses the route, whatever the environment says.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tidegate::{Route, WorldOptions};
+    ///
+    /// let options = WorldOptions::new().route(Route::Auto); // also where TIDEGATE_ROUTE says `nic`
+    /// ```
     #[must_use]
     pub fn route(mut self, route: Route) -> Self {
         self.route = Some(route);
@@ -194,6 +291,15 @@ impl WorldOptions {
 ///
 /// Slots are shared by all windows of a rank; a window of peers that are mapped needs none. An epoch that needs more
 /// than there are has room when all are free.
+///
+/// # Examples
+///
+/// ```
+/// use tidegate::host::prelude::*;
+/// use tidegate::Throttle;
+///
+/// let window = SlotWindow::<f64>::new("halo").throttle(Throttle::Static);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Throttle {
     /// Refuses: [`NicError::NoRoom`], at once, and the token comes back. The user sees to it that there is room, by

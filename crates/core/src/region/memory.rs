@@ -69,6 +69,21 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
     ///
     /// The block is of the world's device, and nothing else accesses its memory as long as the region, or a stream's
     /// work with it, lasts.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// use tidegate::hal::device::Device;
+    /// use tidegate::hal::memory::Sharing;
+    ///
+    /// # tidegate::doc::stream(|world, s| {
+    /// let block = world.device().alloc(64, Sharing::Private)?;
+    /// // SAFETY: it is of the world's device, and nothing else has it.
+    /// let x = unsafe { Region::<f64>::adopt(world, block, 8) }?;
+    /// assert_eq!(x.len(), 8);
+    /// # Ok(()) });
+    /// ```
     pub unsafe fn adopt(world: &World<D>, block: D::Block, len: usize) -> Result<Self> {
         let room = block.bytes() / size_of::<T>();
         if len > room {
@@ -86,6 +101,18 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
     /// # Errors
     ///
     /// [`Error::Region`] if other parts of it are about, or the region is empty. The region is gone then.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// use tidegate::hal::memory::Block;
+    ///
+    /// # tidegate::doc::stream(|world, s| {
+    /// let block = Region::<f64>::zeroed(world, 8)?.into_block()?;
+    /// assert!(block.bytes() >= 64);
+    /// # Ok(()) });
+    /// ```
     pub fn into_block(self) -> Result<D::Block> {
         self.try_into_block().map_err(Rejected::into_error)
     }
@@ -95,6 +122,17 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
     /// # Errors
     ///
     /// As [`Region::into_block`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::stream(|world, s| {
+    /// let (low, high) = Region::<f64>::zeroed(world, 8)?.split_at(4)?;
+    /// let low = low.try_into_block().unwrap_err().value; // `high` is another part of the block
+    /// let block = low.join(high)?.into_block()?;
+    /// # Ok(()) });
+    /// ```
     pub fn try_into_block(mut self) -> Result<D::Block, Rejected<Self>> {
         let block = self.body.block.take().map(Arc::try_unwrap);
         match block {
@@ -133,6 +171,19 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
     /// # Errors
     ///
     /// As [`Region::into_vec`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::stream(|world, s| {
+    /// let x = Region::from_slice(world, &[1, 2, 3])?;
+    /// match x.try_into_vec() {
+    ///     Ok(values) => assert_eq!(values, [1, 2, 3]),
+    ///     Err(refused) => println!("{}; the region is there: {:?}", refused.error, refused.value),
+    /// }
+    /// # Ok(()) });
+    /// ```
     pub fn try_into_vec(mut self) -> Result<Vec<T>, Rejected<Self>> {
         let len = self.len();
         if self.body.offset == 0 && self.body.outstanding().is_none() {

@@ -9,6 +9,18 @@ use crate::error::Result;
 use crate::world::World;
 
 /// How a stream is to be, for [`World::stream_with`].
+///
+/// # Examples
+///
+/// ```
+/// use tidegate::host::prelude::*;
+/// use tidegate::StreamOptions;
+///
+/// # tidegate::doc::ranks(1, |world| {
+/// stream!(let s = world.stream_with(StreamOptions::new().name("halo"))?);
+/// assert_eq!(s.name(), "halo");
+/// # Ok(()) });
+/// ```
 #[derive(Clone, Debug)]
 pub struct StreamOptions {
     name: String,
@@ -28,11 +40,33 @@ impl Default for StreamOptions {
 
 impl StreamOptions {
     /// A stream like that of [`World::stream`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// use tidegate::StreamOptions;
+    ///
+    /// # tidegate::doc::ranks(1, |world| {
+    /// stream!(let s = world.stream_with(StreamOptions::new())?); // as `world.stream()`
+    /// # Ok(()) });
+    /// ```
     pub fn new() -> Self {
         StreamOptions::default()
     }
 
     /// A name for threads, errors and reports.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// use tidegate::StreamOptions;
+    ///
+    /// # tidegate::doc::ranks(1, |world| {
+    /// stream!(let s = world.stream_with(StreamOptions::new().name("interior"))?);
+    /// # Ok(()) });
+    /// ```
     #[must_use]
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
@@ -40,6 +74,20 @@ impl StreamOptions {
     }
 
     /// What is enqueued is done by the calling thread at once: see [`World::inline_stream`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// use tidegate::StreamOptions;
+    ///
+    /// # tidegate::doc::ranks(1, |world| {
+    /// stream!(let s = world.stream_with(StreamOptions::new().inline())?);
+    /// # let mut x = Region::from_slice(&world, &[1.0])?.on(&s)?;
+    /// s.launch(|x: &mut [f64]| x[0] += 1.0, &mut x)?; // is done when the call returns
+    /// assert!(s.is_idle());
+    /// # Ok(()) });
+    /// ```
     #[must_use]
     pub fn inline(mut self) -> Self {
         self.inline = true;
@@ -47,6 +95,17 @@ impl StreamOptions {
     }
 
     /// What its work is worth against that of other streams. Host streams, which are threads, have none.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// use tidegate::{Priority, StreamOptions};
+    ///
+    /// # tidegate::doc::ranks(1, |world| {
+    /// stream!(let s = world.stream_with(StreamOptions::new().priority(Priority::High))?);
+    /// # Ok(()) });
+    /// ```
     #[must_use]
     pub fn priority(mut self, priority: Priority) -> Self {
         self.priority = priority;
@@ -60,6 +119,16 @@ impl<D: Device> World<D> {
     /// # Errors
     ///
     /// [`Error::Device`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::ranks(1, |world| {
+    /// stream!(let s = world.stream()?);
+    /// s.synchronize()?;
+    /// # Ok(()) });
+    /// ```
     pub fn stream(&self) -> Result<UnboundStream<D>> {
         self.stream_with(StreamOptions::new())
     }
@@ -70,6 +139,18 @@ impl<D: Device> World<D> {
     /// # Errors
     ///
     /// [`Error::Device`] if the device has no such streams.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::ranks(1, |world| {
+    /// stream!(let s = world.inline_stream()?);
+    /// # let mut x = Region::from_slice(&world, &[1.0])?.on(&s)?;
+    /// s.launch(|x: &mut [f64]| x[0] += 1.0, &mut x)?; // is done when the call returns
+    /// assert!(s.is_idle());
+    /// # Ok(()) });
+    /// ```
     pub fn inline_stream(&self) -> Result<UnboundStream<D>> {
         self.stream_with(StreamOptions::new().name("inline").inline())
     }
@@ -79,6 +160,16 @@ impl<D: Device> World<D> {
     /// # Errors
     ///
     /// [`Error::Device`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::ranks(1, |world| {
+    /// stream!(let s = world.named_stream("interior")?);
+    /// assert_eq!(s.name(), "interior");
+    /// # Ok(()) });
+    /// ```
     pub fn named_stream(&self, name: &str) -> Result<UnboundStream<D>> {
         self.stream_with(StreamOptions::new().name(name))
     }
@@ -94,6 +185,19 @@ impl<D: Device> World<D> {
     /// `make` returns a stream of the device that it is given, with that configuration; as long as the result lives,
     /// what else is done with the stream beneath leaves alone the memory that is at home on it, or is ordered with what
     /// is enqueued here as if it were enqueued here; and it is over no earlier than what stands before it on the stream.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// use tidegate::hal::device::Device;
+    ///
+    /// # tidegate::doc::ranks(1, |world| {
+    /// // SAFETY: the stream is new, and has the configuration; nothing else is done with it.
+    /// stream!(let s = unsafe { world.adopt_stream("adopted", |device, config| device.stream(config)) }?);
+    /// s.synchronize()?;
+    /// # Ok(()) });
+    /// ```
     pub unsafe fn adopt_stream(
         &self,
         name: &str,
@@ -107,6 +211,18 @@ impl<D: Device> World<D> {
     /// # Errors
     ///
     /// [`Error::Device`], if the device has no such streams.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// use tidegate::{Priority, StreamOptions};
+    ///
+    /// # tidegate::doc::ranks(1, |world| {
+    /// let options = StreamOptions::new().name("halo").priority(Priority::High);
+    /// stream!(let s = world.stream_with(options)?);
+    /// # Ok(()) });
+    /// ```
     pub fn stream_with(&self, options: StreamOptions) -> Result<UnboundStream<D>> {
         // SAFETY: the block that the configuration keeps was allocated for a bell.
         self.make_stream(options, |device, config| unsafe { device.stream(config) })

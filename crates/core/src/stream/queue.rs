@@ -20,6 +20,18 @@ use crate::world::World;
 /// A stream before it has a brand: what `world.stream()` gives, for [`stream!`](crate::stream!) to make a [`Stream`]
 /// of. (An error that expects `&Stream` and has found `&UnboundStream` wants `stream!(let s = …);` where `let s = …;`
 /// is.)
+///
+/// # Examples
+///
+/// ```
+/// use tidegate::host::prelude::*;
+///
+/// # tidegate::doc::ranks(1, |world| {
+/// let unbound = world.stream()?;
+/// stream!(let s = unbound); // `s` has a brand, and calls take it
+/// s.synchronize()?;
+/// # Ok(()) });
+/// ```
 pub struct UnboundStream<D: Device> {
     raw: D::Stream,
     world: World<D>,
@@ -52,6 +64,20 @@ impl<D: Device> UnboundStream<D> {
 /// the waits instead).
 ///
 /// Streams can be moved to another thread, but not shared: enqueueing takes no lock.
+///
+/// # Examples
+///
+/// ```
+/// use tidegate::host::prelude::*;
+///
+/// # tidegate::doc::ranks(1, |world| {
+/// stream!(let s = world.stream()?);
+/// let mut x = Region::from_slice(&world, &[1.0, 2.0])?.on(&s)?;
+/// s.launch(|x: &mut [f64]| x[0] += 1.0, &mut x)?; // enqueued: the thread of the stream does it
+/// s.launch(|x: &mut [f64]| x[0] *= x[1], &mut x)?; // behind the first
+/// assert_eq!(x.into_host(&s)?[0], 4.0);
+/// # Ok(()) });
+/// ```
 pub struct Stream<'s, D: Device> {
     /// First, so that it is dropped first.
     _unwinding: Unwinding<D>,
@@ -150,6 +176,18 @@ impl<'s, D: Device> Stream<'s, D> {
     /// # Errors
     ///
     /// What made the stream fail; [`CaptureError::Inside`](crate::error::CaptureError::Inside) while it is captured; [`Error::Forked`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::stream(|world, s| {
+    /// # let mut x = Region::from_slice(world, &[1.0])?.on(s)?;
+    /// s.launch(|x: &mut [f64]| x[0] += 1.0, &mut x)?;
+    /// s.synchronize()?;
+    /// assert!(s.is_idle());
+    /// # Ok(()) });
+    /// ```
     pub fn synchronize(&self) -> Result<()> {
         self.synchronize_in(Call::Synchronize)
     }

@@ -26,6 +26,22 @@ use crate::stream::Stream;
 ///
 /// `'b` is the borrow of the sources and destinations: until the epoch is complete, they can be neither written nor
 /// freed. Dropping the epoch revokes the window, for the targets wait for its completion.
+///
+/// # Examples
+///
+/// ```
+/// use tidegate::host::prelude::*;
+///
+/// # tidegate::doc::slots(|s, (inbox, outbox), (from, to), mut src| {
+/// let exposed = inbox.post(s)?;
+/// let mut epoch = outbox.start();
+/// epoch.put(src.slice(0..2)?, to)?; // `src` is borrowed until the epoch is complete
+/// epoch.put(src.slice(2..4)?, to.at(2))?;
+/// let _outbox = epoch.complete(s)?;
+/// let mut inbox = exposed.wait(s)?;
+/// assert_eq!(inbox.read(s)?.slot(from), [7; 4]);
+/// # Ok(()) });
+/// ```
 #[must_use = "dropping an epoch half-done revokes the window; call `complete`"]
 pub struct Access<'s, 'b, T, D: Device, K = BySlot> {
     held: Held<OutboxBody<D>>,
@@ -216,6 +232,21 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, D, K> {
     /// home on this stream, too, and its post has not been enqueued (or with two buffers, that of the epoch before);
     /// [`Error::Revoked`], [`EpochError::LastEpoch`](crate::error::EpochError::LastEpoch), [`Error::Device`], or what made the stream fail. The epoch is gone then,
     /// and the window is revoked for all ranks, so that no target waits for it ([`Cause::NotEnqueued`]).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::slots(|s, (inbox, outbox), (from, to), mut src| {
+    /// let exposed = inbox.post(s)?;
+    /// let mut epoch = outbox.start();
+    /// epoch.put(&src, to)?;
+    /// let _outbox = epoch.complete(s)?; // enqueued
+    /// s.launch(|src: &mut [u64]| src.fill(8), &mut src)?; // what was put is 7 all the same
+    /// # let mut inbox = exposed.wait(s)?;
+    /// # assert_eq!(inbox.read(s)?.slot(from), [7; 4]);
+    /// # Ok(()) });
+    /// ```
     pub fn complete(self, stream: &Stream<'s, D>) -> Result<Outbox<'s, T, D, K>> {
         self.try_complete(stream)
             .map_err(|Rejected { error, value }| {
@@ -230,6 +261,28 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, D, K> {
     /// # Errors
     ///
     /// As [`Access::complete`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// use tidegate::Rejected;
+    ///
+    /// # tidegate::doc::slots(|s, (inbox, outbox), (from, to), mut src| {
+    /// # let exposed = inbox.post(s)?;
+    /// let mut epoch = outbox.start();
+    /// epoch.put(&src, to)?;
+    /// let _outbox = match epoch.try_complete(s) {
+    ///     Ok(outbox) => outbox,
+    ///     Err(Rejected { error, value: epoch }) => {
+    ///         println!("{error}");
+    ///         s.synchronize()?; // makes room, if a queue was full
+    ///         epoch.complete(s)?
+    ///     }
+    /// };
+    /// # let _inbox = exposed.wait(s)?;
+    /// # Ok(()) });
+    /// ```
     pub fn try_complete(
         mut self,
         stream: &Stream<'s, D>,
@@ -361,6 +414,19 @@ macro_rules! put {
             ///
             /// [`EpochError::ForeignSlot`](crate::error::EpochError::ForeignSlot) for a handle of another window, [`EpochError::SlotExpired`](crate::error::EpochError::SlotExpired) for one that was taken in
             /// another epoch, [`Error::Epoch`], [`EpochError::CountMismatch`](crate::error::EpochError::CountMismatch), [`Error::Epoch`]; nothing was noted.
+            ///
+            /// # Examples
+            ///
+            /// ```
+            /// # use tidegate::host::prelude::*;
+            /// # tidegate::doc::slots(|s, (inbox, outbox), (from, to), mut src| {
+            /// let mut epoch = outbox.start();
+            /// epoch.put(src.slice(0..3)?, to)?; // to the first 3 elements of the slot
+            /// epoch.put(src.slice(3..4)?, to.at(3))?; // to the last one
+            /// let (mut inbox, _outbox) = exchange(s, inbox, epoch)?;
+            /// assert_eq!(inbox.read(s)?.slot(from), [7; 4]);
+            /// # Ok(()) });
+            /// ```
             #[inline]
             pub fn put(
                 &mut self,
@@ -384,6 +450,20 @@ macro_rules! put {
             ///
             /// As [`Access::put`](Self::put), as if all of the source were put; [`Error::Epoch`] also if `count` is not
             /// one element, and where `source`, `count` or `dest` has a layout; nothing was noted.
+            ///
+            /// # Examples
+            ///
+            /// ```
+            /// # use tidegate::host::prelude::*;
+            /// # tidegate::doc::slots(|s, (inbox, outbox), (from, to), mut src| {
+            /// # let mut count = Region::<u64>::zeroed(s.world(), 1)?.on(s)?;
+            /// s.launch(|count: &mut [u64]| count[0] = 2, &mut count)?; // a kernel finds how much there is
+            /// let mut epoch = outbox.start();
+            /// epoch.put_counted(&src, &count, to)?;
+            /// let (mut inbox, _outbox) = exchange(s, inbox, epoch)?;
+            /// assert_eq!(inbox.read(s)?.slot(from)[..2], [7, 7]);
+            /// # Ok(()) });
+            /// ```
             #[inline]
             pub fn put_counted(
                 &mut self,
@@ -405,6 +485,19 @@ impl<'s, 'b, T: Element, D: Device> Access<'s, 'b, T, D, ByRange> {
     /// # Errors
     ///
     /// As [`Access::put`](Self::put).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::ranges(|s, (inbox, outbox), to, src| {
+    /// let mut got = Region::<u64>::zeroed(s.world(), 2)?.on(s)?;
+    /// let mut epoch = outbox.start();
+    /// epoch.get(&mut got, to.at(1))?; // elements 1 and 2 of what this rank may access
+    /// let (inbox, _outbox) = exchange(s, inbox, epoch)?;
+    /// assert_eq!(got.into_host(s)?[..], [0, 0]);
+    /// # Ok(()) });
+    /// ```
     pub fn get(
         &mut self,
         into: impl IntoSourceMut<'b, 's, T, D>,
@@ -421,6 +514,21 @@ impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, D, ByRange> {
     ///
     /// As [`Access::put`](Self::put); [`Error::Epoch`] for a bitwise operation on floats, and for what the transport
     /// cannot do.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::ranges(|s, (inbox, outbox), to, src| {
+    /// let mut epoch = outbox.start();
+    /// epoch.accumulate(&src, to, Op::Sum)?;
+    /// let (mut inbox, outbox) = exchange(s, inbox, epoch)?;
+    /// let mut epoch = outbox.start();
+    /// epoch.accumulate(&src, to, Op::Sum)?;
+    /// let (mut inbox, _outbox) = exchange(s, inbox, epoch)?;
+    /// assert_eq!(inbox.host_mut(s)?[..5], [14, 14, 14, 14, 0]);
+    /// # Ok(()) });
+    /// ```
     pub fn accumulate(
         &mut self,
         source: impl IntoSource<'b, 's, T, D>,
@@ -451,6 +559,20 @@ impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, D, Atomic> {
     ///
     /// [`EpochError::ForeignSlot`](crate::error::EpochError::ForeignSlot), [`Error::Epoch`] for a bitwise operation on floats, for a
     /// destination with a layout, and for what the transport cannot do; nothing was noted.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::counters(|s, (inbox, outbox), counters, one| {
+    /// let mut epoch = outbox.start();
+    /// epoch.accumulate(&one, counters.at(1), Op::Sum)?; // both ranks, to one element
+    /// let (mut inbox, _outbox) = exchange(s, inbox, epoch)?;
+    /// if s.world().rank() == 0 {
+    ///     assert_eq!(inbox.host_mut(s)?[1], 2);
+    /// }
+    /// # Ok(()) });
+    /// ```
     pub fn accumulate(
         &mut self,
         source: impl IntoSource<'b, 's, T, D>,
@@ -478,6 +600,19 @@ impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, D, Atomic> {
     ///
     /// As [`Access::accumulate`](Self::accumulate); [`EpochError::CountMismatch`](crate::error::EpochError::CountMismatch); [`Error::Epoch`] for a result with a
     /// layout.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::counters(|s, (inbox, outbox), counters, one| {
+    /// let mut ticket = Region::<u64>::zeroed(s.world(), 1)?.on(s)?;
+    /// let mut epoch = outbox.start();
+    /// epoch.fetch_and_op(&one, &mut ticket, counters, Op::Sum)?;
+    /// let (inbox, _outbox) = exchange(s, inbox, epoch)?;
+    /// println!("this rank came as number {}", ticket.into_host(s)?[0]);
+    /// # Ok(()) });
+    /// ```
     pub fn fetch_and_op(
         &mut self,
         operand: impl IntoSource<'b, 's, T, D>,
@@ -507,6 +642,19 @@ impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, D, Atomic> {
     /// # Errors
     ///
     /// As [`Access::accumulate`](Self::accumulate); [`Error::Epoch`] for a result with a layout.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::counters(|s, (inbox, outbox), counters, one| {
+    /// let mut both = Region::<u64>::zeroed(s.world(), 2)?.on(s)?;
+    /// let mut epoch = outbox.start();
+    /// epoch.get(&mut both, counters)?;
+    /// let (inbox, _outbox) = exchange(s, inbox, epoch)?;
+    /// assert_eq!(both.into_host(s)?[..], [0, 0]);
+    /// # Ok(()) });
+    /// ```
     pub fn get(
         &mut self,
         result: impl IntoSourceMut<'b, 's, T, D>,
@@ -532,6 +680,21 @@ impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, D, Atomic> {
     /// # Errors
     ///
     /// As [`Access::fetch_and_op`], also for the other two.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::counters(|s, (inbox, outbox), counters, one| {
+    /// # let free = Region::<u64>::zeroed(s.world(), 1)?.on(s)?;
+    /// let mine = Region::from_slice(s.world(), &[s.world().rank() as u64 + 1])?.on(s)?;
+    /// let mut owner = Region::<u64>::zeroed(s.world(), 1)?.on(s)?;
+    /// let mut epoch = outbox.start();
+    /// epoch.compare_and_swap(&free, &mine, &mut owner, counters)?; // where it is 0, it becomes this rank's
+    /// let (inbox, _outbox) = exchange(s, inbox, epoch)?;
+    /// let won = owner.into_host(s)?[0] == 0; // on one of the ranks
+    /// # Ok(()) });
+    /// ```
     pub fn compare_and_swap(
         &mut self,
         compare: impl IntoSource<'b, 's, T, D>,

@@ -18,6 +18,18 @@ use crate::error::Result;
 use crate::stream::Stream;
 
 /// An inbox as a kernel's argument: [`Slots`] for the kernel. See [`Inbox::view`].
+///
+/// # Examples
+///
+/// ```
+/// # use tidegate::host::prelude::*;
+/// # tidegate::doc::slots(|s, (inbox, outbox), (from, to), mut src| {
+/// let (inbox, _outbox) = exchange(s, inbox, outbox.start())?;
+/// # let mut sum = Region::<u64>::zeroed(s.world(), 1)?.on(s)?;
+/// let add = move |inbox: Slots<'_, u64>, sum: &mut [u64]| sum[0] = inbox[from].iter().sum();
+/// s.launch(add, (inbox.view(), &mut sum))?;
+/// # Ok(()) });
+/// ```
 pub struct InboxView<'b, 's, T, D: Device> {
     slots: (Ptr, usize),
     window: u64,
@@ -25,6 +37,18 @@ pub struct InboxView<'b, 's, T, D: Device> {
 }
 
 /// The memory of an inbox by range (or atomic) as a kernel's argument: `&[T]`. See [`Inbox::memory`].
+///
+/// # Examples
+///
+/// ```
+/// # use tidegate::host::prelude::*;
+/// # tidegate::doc::ranges(|s, (inbox, outbox), to, src| {
+/// let (inbox, _outbox) = exchange(s, inbox, outbox.start())?;
+/// # let mut sum = Region::<u64>::zeroed(s.world(), 1)?.on(s)?;
+/// let add = |memory: &[u64], sum: &mut [u64]| sum[0] = memory.iter().sum();
+/// s.launch(add, (inbox.memory(), &mut sum))?;
+/// # Ok(()) });
+/// ```
 pub struct Memory<'b, 's, T, D: Device> {
     ptr: Ptr,
     len: usize,
@@ -32,10 +56,33 @@ pub struct Memory<'b, 's, T, D: Device> {
 }
 
 /// The memory of an inbox by range (or atomic) as a kernel's argument: `&mut [T]`. See [`Inbox::memory_mut`].
+///
+/// # Examples
+///
+/// ```
+/// # use tidegate::host::prelude::*;
+/// # tidegate::doc::ranges(|s, (inbox, outbox), to, src| {
+/// let (mut inbox, _outbox) = exchange(s, inbox, outbox.start())?;
+/// s.launch(|memory: &mut [u64]| memory.fill(3), inbox.memory_mut())?;
+/// assert_eq!(inbox.host_mut(s)?, [3; 8]);
+/// # Ok(()) });
+/// ```
 pub struct MemoryMut<'b, 's, T, D: Device>(Memory<'b, 's, T, D>, PhantomData<&'b mut T>);
 
 impl<'s, T: Element, D: Device> Inbox<'s, T, D, BySlot> {
     /// The handles of all inbound slots, in the order of their declaration.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::slots(|s, (inbox, outbox), (from, to), mut src| {
+    /// for slot in inbox.slots() {
+    ///     println!("inbound slot {}", slot.index());
+    /// }
+    /// assert!(inbox.slots().eq([from]));
+    /// # Ok(()) });
+    /// ```
     pub fn slots(&self) -> impl ExactSizeIterator<Item = In<T>> + use<'s, T, D> {
         let declaration = self.half().declaration;
         let each = move |index| In::new(declaration, index);
@@ -71,6 +118,17 @@ macro_rules! memory_of {
             }
 
             /// The memory as an argument of a kernel on the inbox's stream; the kernel sees `&mut [T]`.
+            ///
+            /// # Examples
+            ///
+            /// ```
+            /// # use tidegate::host::prelude::*;
+            /// # tidegate::doc::ranges(|s, (inbox, outbox), to, src| {
+            /// let mut inbox = inbox;
+            /// s.launch(|memory: &mut [u64]| memory[7] = 1, inbox.memory_mut())?;
+            /// assert_eq!(inbox.host_mut(s)?[7], 1);
+            /// # Ok(()) });
+            /// ```
             pub fn memory_mut(&mut self) -> MemoryMut<'_, 's, T, D> {
                 let memory = Memory {
                     ptr: self.table().memory,

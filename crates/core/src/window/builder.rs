@@ -59,6 +59,19 @@ impl<T: Element, K: Discipline> Window<T, K> {
     /// - [`Error::Control`] if a rank ends meanwhile.
     /// - [`CaptureError::Inside`](crate::error::CaptureError::Inside), and [`Error::Control`] where the declaration is too long (on this rank alone: the others
     ///   wait for its next one).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::ranks(2, |world| {
+    /// # stream!(let s = world.stream()?);
+    /// let peer = 1 - world.rank();
+    /// let mut window = SlotWindow::<f64>::new("halo");
+    /// let (from, to) = (window.slot_from(peer, 0, 100), window.slot_to(peer, 0));
+    /// let (inbox, outbox) = window.open(&s)?; // all ranks call it
+    /// # Ok(()) });
+    /// ```
     #[expect(clippy::type_complexity, reason = "the two halves, plainly")]
     pub fn open<'s, D: Device>(
         self,

@@ -21,6 +21,14 @@ use crate::nic::Throttle;
 
 /// How many buffers a window by slot has. What an epoch does not put is what the epoch before left in *its* buffer: the
 /// last epoch, of one buffer, and the one before last, of two.
+///
+/// # Examples
+///
+/// ```
+/// use tidegate::host::prelude::*;
+///
+/// let window = SlotWindow::<f64>::new("halo").buffers(Buffers::Single); // half the memory
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Buffers {
     /// One: a complete waits for the post of the same epoch.
@@ -83,6 +91,20 @@ pub struct Window<T, K> {
 }
 
 /// The declaration of a window whose memory is slots, each for one origin and key: see [`Window`].
+///
+/// # Examples
+///
+/// ```
+/// # use tidegate::host::prelude::*;
+/// # tidegate::doc::ranks(2, |world| {
+/// # stream!(let s = world.stream()?);
+/// # let (left, right) = world.ring();
+/// let mut window = SlotWindow::<f64>::new("shift");
+/// let from_left = window.slot_from(left, 0, 1000);
+/// let to_right = window.slot_to(right, 0);
+/// let (inbox, outbox) = window.open(&s)?;
+/// # Ok(()) });
+/// ```
 pub type SlotWindow<T> = Window<T, BySlot>;
 
 /// The declaration of a window of which origins declare ranges: see [`Window`].
@@ -170,6 +192,15 @@ impl<T: Element, K: Discipline> Window<T, K> {
 
     /// Makes a wait of this window fail (and with it the window, on all ranks) when it has lasted so long. Without it,
     /// waits last as long as the peers live.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tidegate::host::prelude::*;
+    ///
+    /// let window = SlotWindow::<f64>::new("halo").fail_after(Duration::from_secs(60));
+    /// ```
     #[must_use]
     pub fn fail_after(mut self, limit: Duration) -> Self {
         self.limit = Some(limit);
@@ -178,6 +209,15 @@ impl<T: Element, K: Discipline> Window<T, K> {
 
     /// What epochs of this window do where a NIC has not got enough trigger slots ([`Throttle::Adaptive`] at first).
     /// Each rank may choose for itself.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tidegate::host::prelude::*;
+    /// use tidegate::Throttle;
+    ///
+    /// let window = SlotWindow::<f64>::new("halo").throttle(Throttle::Application);
+    /// ```
     #[must_use]
     pub fn throttle(mut self, throttle: Throttle) -> Self {
         self.throttle = throttle;
@@ -196,6 +236,15 @@ impl<T, K> Window<T, K> {
 
 impl<T> Window<T, BySlot> {
     /// A window whose memory is slots, each for one origin and key. Its name is no other open window's.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tidegate::host::prelude::*;
+    ///
+    /// let mut window = SlotWindow::<f64>::new("halo");
+    /// let from_0 = window.slot_from(0, 0, 1000);
+    /// ```
     pub fn new(name: &str) -> Self
     where
         T: Element,
@@ -204,6 +253,14 @@ impl<T> Window<T, BySlot> {
     }
 
     /// Whether slots have one buffer or (at first) two. The same on all ranks.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tidegate::host::prelude::*;
+    ///
+    /// let window = SlotWindow::<f64>::new("halo").buffers(Buffers::Single);
+    /// ```
     #[must_use]
     pub fn buffers(mut self, buffers: Buffers) -> Self {
         self.description.buffers = buffers as u32;
@@ -215,6 +272,16 @@ impl<T> Window<T, BySlot> {
     ///
     /// A slot may have no elements. It takes no memory, and each epoch of its origin is still waited for: that is a
     /// signal without data.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tidegate::host::prelude::*;
+    ///
+    /// let mut window = SlotWindow::<f64>::new("halo");
+    /// let faces = [0, 1].map(|key| window.slot_from(3, key, 64)); // two slots for rank 3
+    /// let signal = window.slot_from(3, 2, 0); // and one without elements
+    /// ```
     pub fn slot_from(&mut self, origin: usize, key: u64, len: usize) -> In<T> {
         let slots = &mut self.description.inbound;
         slots.push(Inbound { origin, key, len });
@@ -227,6 +294,15 @@ impl<T> Window<T, BySlot> {
     /// How long the slot is, `target` alone says: a put of more elements is refused when it is noted, one of fewer fills
     /// the slot's beginning. Where both ranks know the length, [`Window::slot_to_with_len`] finds out at once if they
     /// disagree.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tidegate::host::prelude::*;
+    ///
+    /// let mut window = SlotWindow::<f64>::new("halo");
+    /// let faces = [0, 1].map(|key| window.slot_to(3, key)); // the slots that rank 3 has for this rank
+    /// ```
     pub fn slot_to(&mut self, target: usize, key: u64) -> Out<T> {
         self.outbound(Outbound {
             target,
@@ -238,6 +314,15 @@ impl<T> Window<T, BySlot> {
 
     /// As [`Window::slot_to`], to a slot that is expected to have `len` elements: if it has not, the window is not opened,
     /// and all ranks get [`WindowError::Disagreement`](crate::error::WindowError::Disagreement). Puts may be shorter still.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tidegate::host::prelude::*;
+    ///
+    /// let mut window = SlotWindow::<f64>::new("halo");
+    /// let face = window.slot_to_with_len(3, 0, 64); // rank 3 must say 64, too
+    /// ```
     pub fn slot_to_with_len(&mut self, target: usize, key: u64, len: usize) -> Out<T> {
         self.outbound(Outbound {
             target,
@@ -280,6 +365,15 @@ impl Window<u8, BySlot> {
 impl<T> Window<T, ByRange> {
     /// A window of `len` elements of memory (perhaps none), of which origins declare ranges. Its name is no other open
     /// window's.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tidegate::host::prelude::*;
+    ///
+    /// let mut window = RangeWindow::<f64>::new("matrix", 100 * 100);
+    /// let row = window.range_to(0, 200..300); // row 2 of rank 0's
+    /// ```
     pub fn new(name: &str, len: usize) -> Self
     where
         T: Element,
@@ -290,6 +384,15 @@ impl<T> Window<T, ByRange> {
     /// Declares that this rank accesses a range of the target's memory, and no other origin does; returns its handle. A range may
     /// be empty, anywhere from 0 to the end of the target's memory: the target waits for the epochs of this rank, which can
     /// put nothing there.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tidegate::host::prelude::*;
+    ///
+    /// let mut window = RangeWindow::<f64>::new("block", 1000);
+    /// let halves = [0..500, 500..1000].map(|range| window.range_to(1, range));
+    /// ```
     pub fn range_to(&mut self, target: usize, range: Range<usize>) -> Out<T> {
         self.outbound(Outbound {
             target,
@@ -379,6 +482,15 @@ impl<T> Window<T, Atomic> {
     /// its target (active target), so that a counter is asked for in rounds, as many on all ranks. Rank and element of an
     /// operation are said by the host, when it is noted, and a recording keeps them: a kernel cannot choose them. The
     /// window's name is no other open window's.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tidegate::host::prelude::*;
+    ///
+    /// let mut window = AtomicWindow::<u64>::new("counters", 16);
+    /// let of_rank_0 = window.target(0);
+    /// ```
     pub fn new(name: &str, len: usize) -> Self
     where
         T: Element,
@@ -388,6 +500,15 @@ impl<T> Window<T, Atomic> {
 
     /// Declares that this rank accesses the target's memory, and returns the handle for it: [`Out::at`] says from which
     /// element on.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tidegate::host::prelude::*;
+    ///
+    /// let mut window = AtomicWindow::<u64>::new("counters", 16);
+    /// let of_rank_0 = window.target(0); // `of_rank_0.at(3)` is its element 3
+    /// ```
     pub fn target(&mut self, rank: usize) -> Out<T> {
         // All of its memory: the edge gets the length that the target says.
         self.outbound(Outbound {

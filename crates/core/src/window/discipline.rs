@@ -1,20 +1,69 @@
 //! How a window keeps origins apart.
 
 /// How a window keeps origins apart. Sealed.
+///
+/// # Examples
+///
+/// ```
+/// # use tidegate::host::prelude::*;
+/// use tidegate::host::Host;
+/// use tidegate::{generic, window::Discipline};
+///
+/// # tidegate::doc::slots(|s, (inbox, outbox), (from, to), mut src| {
+/// /// Works with an inbox of any window.
+/// fn heard<K: Discipline>(inbox: &generic::Inbox<'_, u64, Host, K>) -> usize {
+///     inbox.origins().count()
+/// }
+/// assert_eq!(heard(&inbox), 1);
+/// # Ok(()) });
+/// ```
 pub trait Discipline: sealed::Sealed + Send + 'static {
     #[doc(hidden)]
     const KIND: Kind;
 }
 
 /// One slot an origin (and key), disjoint by construction.
+///
+/// # Examples
+///
+/// ```
+/// use tidegate::host::prelude::*;
+///
+/// /// `Inbox<'s, f64>` says the same: it is the discipline where none is named.
+/// struct Halo<'s> {
+///     inbox: Inbox<'s, f64, BySlot>,
+/// }
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct BySlot;
 
 /// Ranges of displacements, declared by the origins and checked to be disjoint.
+///
+/// # Examples
+///
+/// ```
+/// use tidegate::host::prelude::*;
+///
+/// struct Block<'s> {
+///     inbox: Inbox<'s, f64, ByRange>,
+///     outbox: Outbox<'s, f64, ByRange>,
+/// }
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct ByRange;
 
 /// Any displacement, atomic operations only: each origin's in the order in which it notes them.
+///
+/// # Examples
+///
+/// ```
+/// use tidegate::host::prelude::*;
+///
+/// struct Counters<'s> {
+///     inbox: Inbox<'s, u64, Atomic>,
+///     outbox: Outbox<'s, u64, Atomic>,
+/// }
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Atomic;
 

@@ -16,6 +16,22 @@ use crate::myself::{Act, Myself};
 use crate::stream::Stream;
 
 /// What a refused [`try_exchange`] gives back.
+///
+/// # Examples
+///
+/// ```
+/// # use tidegate::host::prelude::*;
+/// use tidegate::host::Host;
+/// use tidegate::window::{Refused, try_exchange};
+///
+/// # tidegate::doc::slots(|s, (inbox, outbox), (from, to), mut src| {
+/// /// Why there was no exchange; the epoch and the inbox go with it.
+/// fn why(refused: Refused<'_, '_, u64, Host, BySlot>) -> Error {
+///     refused.error
+/// }
+/// let halves = try_exchange(s, inbox, outbox.start()).map_err(why)?;
+/// # Ok(()) });
+/// ```
 pub type Refused<'s, 'b, T, D, K> = Rejected<(Inbox<'s, T, D, K>, Access<'s, 'b, T, D, K>)>;
 
 /// Posts the inbox to all its origins, completes the epoch, and waits for the origins, as *one* batch: on a GPU one
@@ -26,6 +42,18 @@ pub type Refused<'s, 'b, T, D, K> = Rejected<(Inbox<'s, T, D, K>, Access<'s, 'b,
 /// As [`Inbox::post`], [`Access::complete`] and [`Exposed::wait`](super::Exposed::wait) (an epoch that leaves this
 /// rank out where it is an origin itself completes nothing towards it). Both are gone then, nothing has been enqueued, and
 /// the window is revoked for all ranks ([`Cause::NotEnqueued`](crate::error::Cause::NotEnqueued)).
+///
+/// # Examples
+///
+/// ```
+/// # use tidegate::host::prelude::*;
+/// # tidegate::doc::slots(|s, (inbox, outbox), (from, to), mut src| {
+/// let mut epoch = outbox.start();
+/// epoch.put(&src, to)?;
+/// let (mut inbox, _outbox) = exchange(s, inbox, epoch)?;
+/// assert_eq!(inbox.read(s)?.slot(from), [7; 4]);
+/// # Ok(()) });
+/// ```
 #[expect(clippy::type_complexity, reason = "the two halves, plainly")]
 pub fn exchange<'s, T: Element, K: Discipline, D: Device>(
     stream: &Stream<'s, D>,
@@ -44,6 +72,26 @@ pub fn exchange<'s, T: Element, K: Discipline, D: Device>(
 /// # Errors
 ///
 /// As [`exchange`].
+///
+/// # Examples
+///
+/// ```
+/// # use tidegate::host::prelude::*;
+/// use tidegate::{Rejected, try_exchange};
+///
+/// # tidegate::doc::slots(|s, (inbox, outbox), (from, to), mut src| {
+/// let mut epoch = outbox.start();
+/// epoch.put(&src, to)?;
+/// let (inbox, outbox) = match try_exchange(s, inbox, epoch) {
+///     Ok(halves) => halves,
+///     Err(Rejected { error, value: (inbox, epoch) }) => {
+///         println!("{error}");
+///         s.synchronize()?; // makes room, if a queue was full
+///         exchange(s, inbox, epoch)?
+///     }
+/// };
+/// # Ok(()) });
+/// ```
 #[expect(clippy::type_complexity, reason = "the two halves, plainly")]
 pub fn try_exchange<'s, 'b, T: Element, K: Discipline, D: Device>(
     stream: &Stream<'s, D>,

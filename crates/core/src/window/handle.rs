@@ -56,6 +56,19 @@ pub struct In<T> {
 /// It is plain data, as [`In`] is, and fits one window alone. [`Access::put`](super::Access::put) and the other operations take it:
 /// as it is, from a later element on ([`Out::at`]), or with the elements that a layout chooses ([`Out::with`]).
 /// [`Access::take`](super::Access::take) makes handles of it that are used once.
+///
+/// # Examples
+///
+/// ```
+/// # use tidegate::host::prelude::*;
+/// # tidegate::doc::slots(|s, (inbox, outbox), (from, to), mut src| {
+/// let to: Out<u64> = to;
+/// let mut epoch = outbox.start();
+/// epoch.put(src.slice(0..1)?, to)?; // from the slot's first element on
+/// epoch.put(src.slice(1..3)?, to.at(1))?; // from its second one on
+/// let (inbox, _outbox) = exchange(s, inbox, epoch)?;
+/// # Ok(()) });
+/// ```
 pub struct Out<T> {
     pub(super) window: u64,
     pub(super) index: u32,
@@ -63,12 +76,40 @@ pub struct Out<T> {
 }
 
 /// An [`Out`] for one operation of one epoch: what [`Access::take`](super::Access::take) returns.
+///
+/// # Examples
+///
+/// ```
+/// # use tidegate::host::prelude::*;
+/// # tidegate::doc::slots(|s, (inbox, outbox), (from, to), mut src| {
+/// let mut epoch = outbox.start();
+/// let [once] = epoch.take([to])?;
+/// epoch.put(&src, once)?; // `once` is moved: the slot is not put twice
+/// let (inbox, _outbox) = exchange(s, inbox, epoch)?;
+/// # Ok(()) });
+/// ```
 pub struct OutOnce<T> {
     out: Out<T>,
     epoch: u64,
 }
 
 /// Where an operation goes: a slot, from its first element on unless [`Dest::at`] says otherwise.
+///
+/// # Examples
+///
+/// ```
+/// # use tidegate::host::prelude::*;
+/// use tidegate::host::Host;
+/// use tidegate::window::Dest;
+///
+/// # tidegate::doc::slots(|s, (inbox, outbox), (from, to), mut src| {
+/// let second_half: Dest<'_, u64, Host> = to.at(2);
+/// let mut epoch = outbox.start();
+/// epoch.put(src.slice(0..2)?, second_half)?;
+/// let (mut inbox, _outbox) = exchange(s, inbox, epoch)?;
+/// assert_eq!(inbox.read(s)?.slot(from), [0, 0, 7, 7]);
+/// # Ok(()) });
+/// ```
 pub struct Dest<'b, T, D: Device> {
     pub(super) window: u64,
     pub(super) edge: u32,
@@ -142,11 +183,36 @@ handle!(Out);
 
 impl<T> Out<T> {
     /// The slot (or range) from element `first` on.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::slots(|s, (inbox, outbox), (from, to), mut src| {
+    /// let mut epoch = outbox.start();
+    /// epoch.put(src.slice(0..1)?, to.at(3))?;
+    /// let (mut inbox, _outbox) = exchange(s, inbox, epoch)?;
+    /// assert_eq!(inbox.read(s)?.slot(from), [0, 0, 0, 7]);
+    /// # Ok(()) });
+    /// ```
     pub fn at<'b, D: Device>(self, first: usize) -> Dest<'b, T, D> {
         Dest::from(self).at(first)
     }
 
     /// The elements of the slot (or range) that a layout chooses.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::slots(|s, (inbox, outbox), (from, to), mut src| {
+    /// let even = Layout::strided(0, &[(2, 2)])?;
+    /// let mut epoch = outbox.start();
+    /// epoch.put(src.slice(0..2)?, to.with(&even))?;
+    /// let (mut inbox, _outbox) = exchange(s, inbox, epoch)?;
+    /// assert_eq!(inbox.read(s)?.slot(from), [7, 0, 7, 0]);
+    /// # Ok(()) });
+    /// ```
     pub fn with<D: Device>(self, layout: &Layout<D>) -> Dest<'_, T, D> {
         Dest::from(self).with(layout)
     }
@@ -158,11 +224,38 @@ impl<T> Out<T> {
 
 impl<T> OutOnce<T> {
     /// As [`Out::at`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::slots(|s, (inbox, outbox), (from, to), mut src| {
+    /// let mut epoch = outbox.start();
+    /// let [once] = epoch.take([to])?;
+    /// epoch.put(src.slice(0..1)?, once.at(3))?;
+    /// let (mut inbox, _outbox) = exchange(s, inbox, epoch)?;
+    /// assert_eq!(inbox.read(s)?.slot(from), [0, 0, 0, 7]);
+    /// # Ok(()) });
+    /// ```
     pub fn at<'b, D: Device>(self, first: usize) -> Dest<'b, T, D> {
         Dest::from(self).at(first)
     }
 
     /// As [`Out::with`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::slots(|s, (inbox, outbox), (from, to), mut src| {
+    /// let even = Layout::strided(0, &[(2, 2)])?;
+    /// let mut epoch = outbox.start();
+    /// let [once] = epoch.take([to])?;
+    /// epoch.put(src.slice(0..2)?, once.with(&even))?;
+    /// let (mut inbox, _outbox) = exchange(s, inbox, epoch)?;
+    /// assert_eq!(inbox.read(s)?.slot(from), [7, 0, 7, 0]);
+    /// # Ok(()) });
+    /// ```
     pub fn with<D: Device>(self, layout: &Layout<D>) -> Dest<'_, T, D> {
         Dest::from(self).with(layout)
     }
@@ -179,6 +272,19 @@ impl<T> fmt::Debug for OutOnce<T> {
 
 impl<'b, T, D: Device> Dest<'b, T, D> {
     /// Goes to element `first` on.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::slots(|s, (inbox, outbox), (from, to), mut src| {
+    /// let even = Layout::strided(0, &[(2, 2)])?;
+    /// let mut epoch = outbox.start();
+    /// epoch.put(src.slice(0..2)?, to.with(&even).at(1))?;
+    /// let (mut inbox, _outbox) = exchange(s, inbox, epoch)?;
+    /// assert_eq!(inbox.read(s)?.slot(from), [0, 7, 0, 7]);
+    /// # Ok(()) });
+    /// ```
     #[must_use]
     pub fn at(mut self, first: usize) -> Self {
         self.first = first;
@@ -186,6 +292,19 @@ impl<'b, T, D: Device> Dest<'b, T, D> {
     }
 
     /// Goes to the elements that a layout chooses (counted from where [`Dest::at`] says).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::slots(|s, (inbox, outbox), (from, to), mut src| {
+    /// let even = Layout::strided(0, &[(2, 2)])?;
+    /// let mut epoch = outbox.start();
+    /// epoch.put(src.slice(0..2)?, to.at(1).with(&even))?;
+    /// let (mut inbox, _outbox) = exchange(s, inbox, epoch)?;
+    /// assert_eq!(inbox.read(s)?.slot(from), [0, 7, 0, 7]);
+    /// # Ok(()) });
+    /// ```
     #[must_use]
     pub fn with(mut self, layout: &'b Layout<D>) -> Self {
         self.layout = Some(layout);
@@ -195,6 +314,28 @@ impl<'b, T, D: Device> Dest<'b, T, D> {
 
 /// The destination of an operation on a window of elements `T`: an [`Out`], an [`OutOnce`], or the [`Dest`] that `at` and `with`
 /// make of them.
+///
+/// # Examples
+///
+/// ```
+/// # use tidegate::host::prelude::*;
+/// use tidegate::host::Host;
+/// use tidegate::window::{IntoDest, IntoSource};
+///
+/// # tidegate::doc::slots(|s, (inbox, outbox), (from, to), mut src| {
+/// /// Puts to a slot, or to a part of it.
+/// fn put<'s, 'b>(
+///     epoch: &mut Access<'s, 'b, u64>,
+///     src: impl IntoSource<'b, 's, u64, Host>,
+///     dest: impl IntoDest<'b, u64, Host>,
+/// ) -> Result<()> {
+///     epoch.put(src, dest)
+/// }
+/// let mut epoch = outbox.start();
+/// put(&mut epoch, src.slice(0..2)?, to.at(2))?;
+/// # let _halves = exchange(s, inbox, epoch)?;
+/// # Ok(()) });
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not say where an operation on elements `{T}` goes",
     label = "not an `Out<{T}>`",

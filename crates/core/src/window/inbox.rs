@@ -30,6 +30,20 @@ use crate::stream::{Arm, Stream};
 /// [`Inbox::memory_mut`]. The host sees it where it has access to memory of the device ([`HostAccess`]): slots through
 /// [`Inbox::read`], other memory through [`Inbox::host_mut`]. On GPUs a kernel copies to a region what the host is to
 /// see, and [`Region::into_host`](crate::Region::into_host) brings it.
+///
+/// # Examples
+///
+/// ```
+/// use tidegate::host::prelude::*;
+///
+/// # tidegate::doc::slots(|s, (inbox, outbox), (from, to), mut src| {
+/// let exposed = inbox.post(s)?; // origins may write the slots
+/// # let _outbox = outbox.start().complete(s)?;
+/// let mut inbox = exposed.wait(s)?; // they have
+/// let slots = inbox.read(s)?;
+/// assert_eq!(slots.slot(from), [0; 4]);
+/// # Ok(()) });
+/// ```
 #[must_use = "an inbox that is dropped posts no more: its origins wait for the next epoch in vain"]
 pub struct Inbox<'s, T, D: Device, K = BySlot> {
     held: Held<InboxBody<D>>,
@@ -39,6 +53,19 @@ pub struct Inbox<'s, T, D: Device, K = BySlot> {
 /// An inbox whose memory is exposed to a group of origins: nothing here can touch it until [`Exposed::wait`].
 ///
 /// Dropping it revokes the window.
+///
+/// # Examples
+///
+/// ```
+/// use tidegate::host::prelude::*;
+///
+/// # tidegate::doc::slots(|s, (inbox, outbox), (from, to), mut src| {
+/// let exposed: Exposed<'_, u64> = inbox.post(s)?;
+/// // (Reading a slot here does not compile.)
+/// # let _outbox = outbox.start().complete(s)?;
+/// let inbox = exposed.wait(s)?;
+/// # Ok(()) });
+/// ```
 #[must_use = "dropping an exposure half-done revokes the window; call `wait`"]
 pub struct Exposed<'s, T, D: Device, K = BySlot> {
     held: Held<InboxBody<D>>,
@@ -46,6 +73,24 @@ pub struct Exposed<'s, T, D: Device, K = BySlot> {
 }
 
 /// What [`Exposed::test`] found.
+///
+/// # Examples
+///
+/// ```
+/// # use tidegate::host::prelude::*;
+/// use tidegate::generic::Tested;
+///
+/// # tidegate::doc::slots(|s, (inbox, outbox), (from, to), mut src| {
+/// let mut exposed = inbox.post(s)?;
+/// # let _outbox = outbox.start().complete(s)?;
+/// let inbox = loop {
+///     match exposed.test(s)? {
+///         Tested::Done(inbox) => break inbox,
+///         Tested::Pending(still) => exposed = still, // something else can be done here
+///     }
+/// };
+/// # Ok(()) });
+/// ```
 #[derive(Debug)]
 pub enum Tested<'s, T, D: Device, K = BySlot> {
     /// All origins have completed: the inbox is back.
@@ -344,6 +389,15 @@ impl<'s, T: Element, K: Discipline, D: Device> Inbox<'s, T, D, K> {
     }
 
     /// The ranks that put into it, ascending.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::slots(|s, (inbox, outbox), (from, to), mut src| {
+    /// assert!(inbox.origins().eq([1 - s.world().rank()]));
+    /// # Ok(()) });
+    /// ```
     pub fn origins(&self) -> impl Iterator<Item = usize> + '_ {
         self.held.half.peers.iter().map(|peer| peer.rank)
     }
@@ -355,6 +409,20 @@ impl<'s, T: Element, K: Discipline, D: Device> Inbox<'s, T, D, K> {
     ///
     /// [`Error::Revoked`], [`EpochError::LastEpoch`](crate::error::EpochError::LastEpoch), [`Error::Device`], or what made the stream fail. The inbox is gone then,
     /// and the window is revoked for all ranks, so that no origin waits for it ([`Cause::NotEnqueued`]).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::slots(|s, (inbox, outbox), (from, to), mut src| {
+    /// let exposed = inbox.post(s)?;
+    /// let mut epoch = outbox.start();
+    /// epoch.put(&src, to)?;
+    /// let _outbox = epoch.complete(s)?;
+    /// let mut inbox = exposed.wait(s)?;
+    /// assert_eq!(inbox.read(s)?.slot(from), [7; 4]);
+    /// # Ok(()) });
+    /// ```
     pub fn post(self, stream: &Stream<'s, D>) -> Result<Exposed<'s, T, D, K>> {
         self.try_post(stream).map_err(given_up)
     }
@@ -364,6 +432,23 @@ impl<'s, T: Element, K: Discipline, D: Device> Inbox<'s, T, D, K> {
     /// # Errors
     ///
     /// As [`Inbox::post`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::slots(|s, (inbox, outbox), (from, to), mut src| {
+    /// let exposed = match inbox.try_post(s) {
+    ///     Ok(exposed) => exposed,
+    ///     Err(refused) => {
+    ///         println!("{}", refused.error);
+    ///         s.synchronize()?; // makes room, if the queue was full
+    ///         refused.value.post(s)?
+    ///     }
+    /// };
+    /// # let (_outbox, _inbox) = (outbox.start().complete(s)?, exposed.wait(s)?);
+    /// # Ok(()) });
+    /// ```
     pub fn try_post(self, stream: &Stream<'s, D>) -> Result<Exposed<'s, T, D, K>, Rejected<Self>> {
         self.post_group(stream, None)
     }
@@ -373,6 +458,18 @@ impl<'s, T: Element, K: Discipline, D: Device> Inbox<'s, T, D, K> {
     /// # Errors
     ///
     /// [`EpochError::NotInGroup`](crate::error::EpochError::NotInGroup), and as [`Inbox::post`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::slots(|s, (inbox, outbox), (from, to), mut src| {
+    /// let peer = Group::new([1 - s.world().rank()]);
+    /// let exposed = inbox.post_to(s, &peer)?;
+    /// let _outbox = outbox.start_with(&peer)?.complete(s)?; // on the peer, for this rank
+    /// let inbox = exposed.wait(s)?;
+    /// # Ok(()) });
+    /// ```
     pub fn post_to(self, stream: &Stream<'s, D>, group: &Group) -> Result<Exposed<'s, T, D, K>> {
         self.try_post_to(stream, group).map_err(given_up)
     }
@@ -382,6 +479,17 @@ impl<'s, T: Element, K: Discipline, D: Device> Inbox<'s, T, D, K> {
     /// # Errors
     ///
     /// As [`Inbox::post_to`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::slots(|s, (inbox, outbox), (from, to), mut src| {
+    /// let refused = inbox.try_post_to(s, &Group::new([9])).unwrap_err(); // rank 9 is no origin
+    /// let exposed = refused.value.post(s)?;
+    /// # let (_outbox, _inbox) = (outbox.start().complete(s)?, exposed.wait(s)?);
+    /// # Ok(()) });
+    /// ```
     pub fn try_post_to(
         self,
         stream: &Stream<'s, D>,
@@ -427,6 +535,19 @@ impl<'s, T: Element, K: Discipline, D: Device> Inbox<'s, T, D, K> {
     /// As [`Inbox::post`]; [`EpochError::SelfDeadlock`](crate::error::EpochError::SelfDeadlock) if this rank is an origin itself, and its outbox is at home on this
     /// stream, too, without such a complete; and [`Error::Device`] where the batch has more lanes than the stream may
     /// carry out at a time (post and wait apart need half as many).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::slots(|s, (inbox, outbox), (from, to), mut src| {
+    /// let mut epoch = outbox.start();
+    /// epoch.put(&src, to)?;
+    /// let _outbox = epoch.complete(s)?; // first: so the peer does not wait for this rank
+    /// let mut inbox = inbox.expose(s)?;
+    /// assert_eq!(inbox.read(s)?.slot(from), [7; 4]);
+    /// # Ok(()) });
+    /// ```
     pub fn expose(self, stream: &Stream<'s, D>) -> Result<Self> {
         self.try_expose(stream).map_err(given_up)
     }
@@ -436,6 +557,19 @@ impl<'s, T: Element, K: Discipline, D: Device> Inbox<'s, T, D, K> {
     /// # Errors
     ///
     /// As [`Inbox::expose`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::slots(|s, (inbox, outbox), (from, to), mut src| {
+    /// # let _outbox = outbox.start().complete(s)?;
+    /// let inbox = match inbox.try_expose(s) {
+    ///     Ok(inbox) => inbox,
+    ///     Err(refused) => refused.value.post(s)?.wait(s)?, // by two smaller batches
+    /// };
+    /// # Ok(()) });
+    /// ```
     pub fn try_expose(self, stream: &Stream<'s, D>) -> Result<Self, Rejected<Self>> {
         self.expose_group(stream, None)
     }
@@ -445,6 +579,17 @@ impl<'s, T: Element, K: Discipline, D: Device> Inbox<'s, T, D, K> {
     /// # Errors
     ///
     /// As [`Inbox::post_to`] and [`Inbox::expose`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::slots(|s, (inbox, outbox), (from, to), mut src| {
+    /// let peer = Group::new([1 - s.world().rank()]);
+    /// let _outbox = outbox.start_with(&peer)?.complete(s)?;
+    /// let inbox = inbox.expose_to(s, &peer)?;
+    /// # Ok(()) });
+    /// ```
     pub fn expose_to(self, stream: &Stream<'s, D>, group: &Group) -> Result<Self> {
         self.try_expose_to(stream, group).map_err(given_up)
     }
@@ -454,6 +599,17 @@ impl<'s, T: Element, K: Discipline, D: Device> Inbox<'s, T, D, K> {
     /// # Errors
     ///
     /// As [`Inbox::expose_to`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::slots(|s, (inbox, outbox), (from, to), mut src| {
+    /// # let _outbox = outbox.start().complete(s)?;
+    /// let refused = inbox.try_expose_to(s, &Group::new([9])).unwrap_err(); // rank 9 is no origin
+    /// let inbox = refused.value.expose(s)?;
+    /// # Ok(()) });
+    /// ```
     pub fn try_expose_to(
         self,
         stream: &Stream<'s, D>,
@@ -491,6 +647,19 @@ impl<'s, T: Element, D: HostAccess> Inbox<'s, T, D, BySlot> {
     /// # Errors
     ///
     /// What made the stream fail; [`CaptureError::Inside`](crate::error::CaptureError::Inside).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::slots(|s, (inbox, outbox), (from, to), mut src| {
+    /// let mut epoch = outbox.start();
+    /// epoch.put(&src, to)?;
+    /// let (mut inbox, _outbox) = exchange(s, inbox, epoch)?;
+    /// let slots = inbox.read(s)?; // waits for the stream
+    /// assert_eq!(slots[from], [7; 4]);
+    /// # Ok(()) });
+    /// ```
     pub fn read<'b>(&'b mut self, stream: &Stream<'s, D>) -> Result<Slots<'b, T>> {
         stream.synchronize_in(Call::Read)?;
         // SAFETY: the stream has passed everything that was enqueued, the last wait included; the inbox is borrowed
@@ -507,6 +676,20 @@ macro_rules! host_memory {
             /// # Errors
             ///
             /// What made the stream fail; [`CaptureError::Inside`](crate::error::CaptureError::Inside).
+            ///
+            /// # Examples
+            ///
+            /// ```
+            /// # use tidegate::host::prelude::*;
+            /// # tidegate::doc::ranges(|s, (inbox, outbox), to, src| {
+            /// let mut epoch = outbox.start();
+            /// epoch.put(&src, to)?;
+            /// let (mut inbox, _outbox) = exchange(s, inbox, epoch)?;
+            /// let memory = inbox.host_mut(s)?; // waits for the stream
+            /// assert_eq!(memory[..], [7, 7, 7, 7, 0, 0, 0, 0]);
+            /// memory.fill(0);
+            /// # Ok(()) });
+            /// ```
             pub fn host_mut<'b>(&'b mut self, stream: &Stream<'s, D>) -> Result<&'b mut [T]> {
                 stream.synchronize_in(Call::HostMut)?;
                 let table = &self.held.table;
@@ -539,6 +722,20 @@ impl<'s, T: Element, K: Discipline, D: Device> Exposed<'s, T, D, K> {
     /// complete has not been enqueued: that could only come behind the wait. [`Error::Revoked`], [`Error::Device`], or
     /// what made the stream fail. The exposure is gone then, and the window is revoked for all ranks
     /// ([`Cause::NotEnqueued`]).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::slots(|s, (inbox, outbox), (from, to), mut src| {
+    /// let exposed = inbox.post(s)?;
+    /// # let _outbox = outbox.start().complete(s)?;
+    /// let inbox = exposed.wait(s)?; // enqueued: the host goes on
+    /// # let mut sum = Region::<u64>::zeroed(s.world(), 1)?.on(s)?;
+    /// let add = move |inbox: Slots<'_, u64>, sum: &mut [u64]| sum[0] = inbox[from].iter().sum();
+    /// s.launch(add, (inbox.view(), &mut sum))?; // sees what came
+    /// # Ok(()) });
+    /// ```
     pub fn wait(self, stream: &Stream<'s, D>) -> Result<Inbox<'s, T, D, K>> {
         self.try_wait(stream).map_err(given_up)
     }
@@ -548,6 +745,21 @@ impl<'s, T: Element, K: Discipline, D: Device> Exposed<'s, T, D, K> {
     /// # Errors
     ///
     /// As [`Exposed::wait`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::ranks(1, |world| {
+    /// # stream!(let s = world.stream()?);
+    /// let mut window = SlotWindow::<u64>::new("loop"); // from this rank to itself
+    /// let (from, to) = (window.slot_from(0, 0, 1), window.slot_to(0, 0));
+    /// let (inbox, outbox) = window.open(&s)?;
+    /// let refused = inbox.post(&s)?.try_wait(&s).unwrap_err(); // it would wait for what comes behind it
+    /// let _outbox = outbox.start().complete(&s)?;
+    /// let inbox = refused.value.wait(&s)?;
+    /// # Ok(()) });
+    /// ```
     pub fn try_wait(
         mut self,
         stream: &Stream<'s, D>,
@@ -576,6 +788,25 @@ impl<'s, T: Element, K: Discipline, D: Device> Exposed<'s, T, D, K> {
     /// # Errors
     ///
     /// [`CaptureError::Inside`](crate::error::CaptureError::Inside), and as [`Exposed::wait`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// use tidegate::generic::Tested;
+    ///
+    /// # tidegate::doc::slots(|s, (inbox, outbox), (from, to), mut src| {
+    /// let exposed = inbox.post(s)?;
+    /// match exposed.test(s)? {
+    ///     Tested::Done(_inbox) => println!("all have come"),
+    ///     Tested::Pending(exposed) => {
+    ///         println!("not yet");
+    /// #       outbox.start().complete(s)?;
+    ///         let _inbox = exposed.wait(s)?;
+    ///     }
+    /// }
+    /// # Ok(()) });
+    /// ```
     pub fn test(self, stream: &Stream<'s, D>) -> Result<Tested<'s, T, D, K>> {
         self.try_test(stream).map_err(given_up)
     }
@@ -585,6 +816,23 @@ impl<'s, T: Element, K: Discipline, D: Device> Exposed<'s, T, D, K> {
     /// # Errors
     ///
     /// As [`Exposed::test`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// use tidegate::generic::Tested;
+    ///
+    /// # tidegate::doc::slots(|s, (inbox, outbox), (from, to), mut src| {
+    /// let exposed = inbox.post(s)?;
+    /// # let _outbox = outbox.start().complete(s)?;
+    /// let inbox = match exposed.try_test(s) {
+    ///     Ok(Tested::Done(inbox)) => inbox,
+    ///     Ok(Tested::Pending(exposed)) => exposed.wait(s)?,
+    ///     Err(refused) => refused.value.wait(s)?, // it is still exposed
+    /// };
+    /// # Ok(()) });
+    /// ```
     pub fn try_test(
         mut self,
         stream: &Stream<'s, D>,

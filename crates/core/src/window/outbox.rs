@@ -20,6 +20,19 @@ use crate::side::Side;
 use crate::stream::{Stream, settle_all};
 
 /// The way to others: the origin's half of a window, at home on stream `'s`.
+///
+/// # Examples
+///
+/// ```
+/// use tidegate::host::prelude::*;
+///
+/// # tidegate::doc::slots(|s, (inbox, outbox), (from, to), mut src| {
+/// let mut epoch = outbox.start();
+/// epoch.put(&src, to)?;
+/// let (_inbox, outbox) = exchange(s, inbox, epoch)?;
+/// assert!(outbox.targets().eq([1 - s.world().rank()]));
+/// # Ok(()) });
+/// ```
 #[must_use = "an outbox that is dropped completes no more: its targets wait for the next epoch in vain"]
 pub struct Outbox<'s, T, D: Device, K = BySlot> {
     pub(super) held: Held<OutboxBody<D>>,
@@ -149,6 +162,17 @@ impl<'s, T: Element, K: Discipline, D: Device> Outbox<'s, T, D, K> {
     }
 
     /// The ranks that it leads to, ascending.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::slots(|s, (inbox, outbox), (from, to), mut src| {
+    /// for rank in outbox.targets() {
+    ///     println!("to rank {rank}");
+    /// }
+    /// # Ok(()) });
+    /// ```
     pub fn targets(&self) -> impl Iterator<Item = usize> + '_ {
         self.held.half.peers.iter().map(|peer| peer.rank)
     }
@@ -163,6 +187,20 @@ impl<'s, T: Element, K: Discipline, D: Device> Outbox<'s, T, D, K> {
     }
 
     /// The handles of all outbound slots (or ranges, or targets), in the order of their declaration.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::slots(|s, (inbox, outbox), (from, to), mut src| {
+    /// let slots = outbox.slots();
+    /// let mut epoch = outbox.start();
+    /// for slot in slots {
+    ///     epoch.put(&src, slot)?; // the same to each
+    /// }
+    /// let (inbox, _outbox) = exchange(s, inbox, epoch)?;
+    /// # Ok(()) });
+    /// ```
     pub fn slots(&self) -> impl ExactSizeIterator<Item = Out<T>> + use<'s, T, K, D> {
         let declaration = self.held.half.declaration;
         let each = move |index| Out::new(declaration, index);

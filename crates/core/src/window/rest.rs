@@ -31,6 +31,22 @@ use crate::stream::Stream;
 
 /// What no origin may access of an exposed memory, as a kernel's argument: [`Cells`](crate::Cells) for the kernel. See
 /// [`Exposed::rest`].
+///
+/// # Examples
+///
+/// ```
+/// # use tidegate::host::prelude::*;
+/// use tidegate::Cells;
+///
+/// # tidegate::doc::ranges(|s, (inbox, outbox), to, src| {
+/// # let mut sum = Region::<u64>::zeroed(s.world(), 1)?.on(s)?;
+/// let exposed = inbox.post(s)?;
+/// let rest = exposed.rest()?;
+/// assert_eq!(rest.set().ranges(), [4..8]); // the peer may write the others
+/// s.launch(|rest: Cells<'_, u64>, sum: &mut [u64]| sum[0] = rest.slice(4..8).iter().sum(), (rest, &mut sum))?;
+/// # let (_outbox, _inbox) = (outbox.start().complete(s)?, exposed.wait(s)?);
+/// # Ok(()) });
+/// ```
 pub struct Rest<'b, 's, T, D: Device> {
     lowered: LoweredPart<T, false>,
     set: &'b IndexSet,
@@ -38,6 +54,19 @@ pub struct Rest<'b, 's, T, D: Device> {
 }
 
 /// The same to write to: [`CellsMut`](crate::CellsMut) for the kernel. See [`Exposed::rest_mut`].
+///
+/// # Examples
+///
+/// ```
+/// # use tidegate::host::prelude::*;
+/// use tidegate::CellsMut;
+///
+/// # tidegate::doc::ranges(|s, (inbox, outbox), to, src| {
+/// let mut exposed = inbox.post(s)?;
+/// s.launch(|mut rest: CellsMut<'_, u64>| rest.slice_mut(4..8).fill(1), exposed.rest_mut()?)?;
+/// # let (_outbox, _inbox) = (outbox.start().complete(s)?, exposed.wait(s)?);
+/// # Ok(()) });
+/// ```
 pub struct RestMut<'b, 's, T, D: Device> {
     lowered: LoweredPart<T, true>,
     set: &'b IndexSet,
@@ -119,6 +148,23 @@ impl<'s, T: Element, D: Device> Exposed<'s, T, D, ByRange> {
     /// # Errors
     ///
     /// As [`Exposed::rest`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// use tidegate::CellsMut;
+    ///
+    /// # tidegate::doc::ranges(|s, (inbox, outbox), to, src| {
+    /// let mut exposed = inbox.post(s)?;
+    /// s.launch(|mut rest: CellsMut<'_, u64>| rest.set(4, 1), exposed.rest_mut()?)?; // while the peer writes 0..4
+    /// let mut epoch = outbox.start();
+    /// epoch.put(&src, to)?;
+    /// let _outbox = epoch.complete(s)?;
+    /// let mut inbox = exposed.wait(s)?;
+    /// assert_eq!(inbox.host_mut(s)?[..], [7, 7, 7, 7, 1, 0, 0, 0]);
+    /// # Ok(()) });
+    /// ```
     pub fn rest_mut(&mut self) -> Result<RestMut<'_, 's, T, D>> {
         let body = self.body();
         let members = body.rest()?;

@@ -15,6 +15,18 @@ use crate::place::{Brand, On};
 use crate::region::{Body, Region, bounds};
 
 /// What is sent: a region of the stream, or some of its elements. Borrowed until the epoch is complete.
+///
+/// # Examples
+///
+/// ```
+/// # use tidegate::host::prelude::*;
+/// # tidegate::doc::slots(|s, (inbox, outbox), (from, to), mut src| {
+/// let mut epoch = outbox.start();
+/// let middle = src.slice(1..3)?; // borrows `src`
+/// epoch.put(middle, to)?;
+/// let (inbox, _outbox) = exchange(s, inbox, epoch)?;
+/// # Ok(()) });
+/// ```
 pub struct Source<'b, 's, T, D: Device> {
     pub(super) local: (Ptr, u64),
     pub(super) count: usize,
@@ -24,12 +36,47 @@ pub struct Source<'b, 's, T, D: Device> {
 }
 
 /// Where what is fetched goes: a region of the stream, or some of its elements. Borrowed exclusively until the epoch is complete.
+///
+/// # Examples
+///
+/// ```
+/// # use tidegate::host::prelude::*;
+/// # tidegate::doc::ranges(|s, (inbox, outbox), to, src| {
+/// # let mut got = Region::<u64>::zeroed(s.world(), 4)?.on(s)?;
+/// let mut epoch = outbox.start();
+/// let last = got.slice_mut(2..4)?; // borrows `got`
+/// epoch.get(last, to)?; // the first 2 elements
+/// let (inbox, _outbox) = exchange(s, inbox, epoch)?;
+/// # Ok(()) });
+/// ```
 pub struct SourceMut<'b, 's, T, D: Device> {
     pub(super) source: Source<'b, 's, T, D>,
     marker: PhantomData<&'b mut T>,
 }
 
 /// What can be the source of an operation: `&region`, or what [`Region::slice`] and [`Region::with`] make of it.
+///
+/// # Examples
+///
+/// ```
+/// # use tidegate::host::prelude::*;
+/// use tidegate::host::Host;
+/// use tidegate::window::IntoSource;
+///
+/// # tidegate::doc::slots(|s, (inbox, outbox), (from, to), mut src| {
+/// /// Puts a region, or some of its elements.
+/// fn put<'s, 'b>(
+///     epoch: &mut Access<'s, 'b, u64>,
+///     src: impl IntoSource<'b, 's, u64, Host>,
+///     to: Out<u64>,
+/// ) -> Result<()> {
+///     epoch.put(src, to)
+/// }
+/// let mut epoch = outbox.start();
+/// put(&mut epoch, &src, to)?;
+/// # let _halves = exchange(s, inbox, epoch)?;
+/// # Ok(()) });
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the source of an operation of this epoch",
     label = "not at home on the epoch's stream, or not of the window's elements",
@@ -41,6 +88,29 @@ impl<'b, 's, T: Element, D: Device> IntoSource<'b, 's, T, D> for &'b Region<T, O
 impl<'b, 's, T: Element, D: Device> IntoSource<'b, 's, T, D> for Source<'b, 's, T, D> {}
 
 /// What a get or an atomic fetch can write to: `&mut region`, or what [`Region::slice_mut`] and [`Region::with_mut`] make of it.
+///
+/// # Examples
+///
+/// ```
+/// # use tidegate::host::prelude::*;
+/// use tidegate::host::Host;
+/// use tidegate::window::IntoSourceMut;
+///
+/// # tidegate::doc::ranges(|s, (inbox, outbox), to, src| {
+/// /// Gets into a region, or into some of its elements.
+/// fn get<'s, 'b>(
+///     epoch: &mut Access<'s, 'b, u64, ByRange>,
+///     into: impl IntoSourceMut<'b, 's, u64, Host>,
+///     from: Out<u64>,
+/// ) -> Result<()> {
+///     epoch.get(into, from)
+/// }
+/// # let mut got = Region::<u64>::zeroed(s.world(), 4)?.on(s)?;
+/// let mut epoch = outbox.start();
+/// get(&mut epoch, &mut got, to)?;
+/// # let _halves = exchange(s, inbox, epoch)?;
+/// # Ok(()) });
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the destination of a get or fetch of this epoch",
     label = "not at home on the epoch's stream, or not of the window's elements",
@@ -78,6 +148,18 @@ impl<'s, T: Element, D: Device> Region<T, On<'s, D>> {
     /// # Errors
     ///
     /// [`Error::Region`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::slots(|s, (inbox, outbox), (from, to), mut src| {
+    /// let mut epoch = outbox.start();
+    /// epoch.put(src.slice(1..3)?, to)?; // 2 elements
+    /// let (mut inbox, _outbox) = exchange(s, inbox, epoch)?;
+    /// assert_eq!(inbox.read(s)?.slot(from), [7, 7, 0, 0]);
+    /// # Ok(()) });
+    /// ```
     pub fn slice(&self, range: Range<usize>) -> Result<Source<'_, 's, T, D>> {
         Source::from(self).slice(range, self.len())
     }
@@ -87,6 +169,19 @@ impl<'s, T: Element, D: Device> Region<T, On<'s, D>> {
     /// # Errors
     ///
     /// [`Error::Region`] if the layout reaches further than the region.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::slots(|s, (inbox, outbox), (from, to), mut src| {
+    /// let every_third = Layout::strided(0, &[(2, 3)])?; // elements 0 and 3
+    /// let mut epoch = outbox.start();
+    /// epoch.put(src.with(&every_third)?, to)?;
+    /// let (mut inbox, _outbox) = exchange(s, inbox, epoch)?;
+    /// assert_eq!(inbox.read(s)?.slot(from), [7, 7, 0, 0]);
+    /// # Ok(()) });
+    /// ```
     pub fn with<'b>(&'b self, layout: &'b Layout<D>) -> Result<Source<'b, 's, T, D>> {
         Source::from(self).with(layout, self.len())
     }
@@ -96,6 +191,19 @@ impl<'s, T: Element, D: Device> Region<T, On<'s, D>> {
     /// # Errors
     ///
     /// [`Error::Region`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::ranges(|s, (inbox, outbox), to, src| {
+    /// let mut got = Region::from_slice(s.world(), &[5; 4])?.on(s)?;
+    /// let mut epoch = outbox.start();
+    /// epoch.get(got.slice_mut(1..3)?, to)?;
+    /// let (inbox, _outbox) = exchange(s, inbox, epoch)?;
+    /// assert_eq!(got.into_host(s)?[..], [5, 0, 0, 5]);
+    /// # Ok(()) });
+    /// ```
     pub fn slice_mut(&mut self, range: Range<usize>) -> Result<SourceMut<'_, 's, T, D>> {
         let len = self.len();
         let SourceMut { source, marker } = SourceMut::from(self);
@@ -110,6 +218,20 @@ impl<'s, T: Element, D: Device> Region<T, On<'s, D>> {
     /// # Errors
     ///
     /// [`Error::Region`], [`Error::Epoch`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::ranges(|s, (inbox, outbox), to, src| {
+    /// let mut got = Region::from_slice(s.world(), &[5; 4])?.on(s)?;
+    /// let odd = Layout::strided(1, &[(2, 2)])?;
+    /// let mut epoch = outbox.start();
+    /// epoch.get(got.with_mut(&odd)?, to)?;
+    /// let (inbox, _outbox) = exchange(s, inbox, epoch)?;
+    /// assert_eq!(got.into_host(s)?[..], [5, 0, 5, 0]);
+    /// # Ok(()) });
+    /// ```
     pub fn with_mut<'b>(&'b mut self, layout: &'b Layout<D>) -> Result<SourceMut<'b, 's, T, D>> {
         layout.as_destination()?;
         let len = self.len();

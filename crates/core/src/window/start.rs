@@ -13,6 +13,17 @@ use crate::error::{Rejected, Result};
 
 impl<'s, T: Element, K: Discipline, D: Device> Outbox<'s, T, D, K> {
     /// Opens an epoch that names all targets (MPI: `MPI_Win_start`). Nothing is enqueued before [`Access::complete`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::slots(|s, (inbox, outbox), (from, to), mut src| {
+    /// let mut epoch = outbox.start();
+    /// epoch.put(&src, to)?; // noted
+    /// let (_inbox, outbox) = exchange(s, inbox, epoch)?; // enqueued
+    /// # Ok(()) });
+    /// ```
     pub fn start<'b>(mut self) -> Access<'s, 'b, T, D, K> {
         self.held.current = 0;
         self.held.begin();
@@ -25,6 +36,20 @@ impl<'s, T: Element, K: Discipline, D: Device> Outbox<'s, T, D, K> {
     ///
     /// [`EpochError::NotInGroup`](crate::error::EpochError::NotInGroup), [`Error::NoSuchRank`]. The outbox is gone then, and the window is revoked for all ranks
     /// ([`Cause::NotEnqueued`]).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::slots(|s, (inbox, outbox), (from, to), mut src| {
+    /// let peer = Group::new([1 - s.world().rank()]);
+    /// let mut epoch = outbox.start_with(&peer)?;
+    /// epoch.put(&src, to)?;
+    /// # let exposed = inbox.post_to(s, &peer)?;
+    /// let _outbox = epoch.complete(s)?;
+    /// # let _inbox = exposed.wait(s)?;
+    /// # Ok(()) });
+    /// ```
     pub fn start_with<'b>(self, group: &Group) -> Result<Access<'s, 'b, T, D, K>> {
         self.try_start_with(group).map_err(given_up)
     }
@@ -34,6 +59,17 @@ impl<'s, T: Element, K: Discipline, D: Device> Outbox<'s, T, D, K> {
     /// # Errors
     ///
     /// As [`Outbox::start_with`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::slots(|s, (inbox, outbox), (from, to), mut src| {
+    /// let refused = outbox.try_start_with(&Group::new([9])).unwrap_err(); // rank 9 is no target
+    /// let epoch = refused.value.start();
+    /// # let _halves = exchange(s, inbox, epoch)?;
+    /// # Ok(()) });
+    /// ```
     pub fn try_start_with<'b>(
         mut self,
         group: &Group,

@@ -108,6 +108,21 @@ impl SlotEntry {
 /// turns), the last one with [`Buffers::Single`](super::Buffers), or zero at first; and nothing says how much has come. So
 /// where messages vary, their origin puts a header in *every* epoch that says how much is behind it, be it nothing:
 /// after `if n > 0 { epoch.put(…)? }` an old message is read again. `tidegate::varying_messages` has all ways to do it.
+///
+/// # Examples
+///
+/// ```
+/// # use tidegate::host::prelude::*;
+/// # tidegate::doc::slots(|s, (inbox, outbox), (from, to), mut src| {
+/// let mut epoch = outbox.start();
+/// epoch.put(&src, to)?;
+/// let (mut inbox, _outbox) = exchange(s, inbox, epoch)?;
+/// let add = move |slots: Slots<'_, u64>, src: &mut [u64]| src[0] += slots[from][0];
+/// s.launch(add, (inbox.view(), &mut src))?; // in a kernel
+/// let slots: Slots<'_, u64> = inbox.read(s)?; // on the host
+/// assert_eq!((slots.len(), slots[from][0]), (1, 7));
+/// # Ok(()) });
+/// ```
 pub struct Slots<'k, T> {
     entries: &'k [SlotEntry],
     /// The number of the window's declaration.
@@ -158,6 +173,18 @@ impl<'k, T: Element> Slots<'k, T> {
     /// # Panics
     ///
     /// If the handle is of another window.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::slots(|s, (inbox, outbox), (from, to), mut src| {
+    /// # let mut epoch = outbox.start();
+    /// # epoch.put(&src, to)?;
+    /// let (mut inbox, _outbox) = exchange(s, inbox, epoch)?;
+    /// assert_eq!(inbox.read(s)?.slot(from), [7; 4]);
+    /// # Ok(()) });
+    /// ```
     #[inline]
     #[track_caller]
     pub fn slot(&self, slot: In<T>) -> &'k [T] {
@@ -168,6 +195,17 @@ impl<'k, T: Element> Slots<'k, T> {
     }
 
     /// All slots, in the order of their declaration.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::slots(|s, (inbox, outbox), (from, to), mut src| {
+    /// # let (mut inbox, _outbox) = exchange(s, inbox, outbox.start())?;
+    /// let most = inbox.read(s)?.iter().flatten().max().copied();
+    /// assert_eq!(most, Some(0));
+    /// # Ok(()) });
+    /// ```
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &'k [T]> + use<'k, T> {
         let slots = *self;
         self.entries.iter().map(move |entry| slots.memory(entry))

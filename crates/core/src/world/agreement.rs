@@ -103,6 +103,16 @@ impl<D: Device> World<D> {
     ///
     /// [`Error::Control`]: a rank ended meanwhile, is in another collective call, or the bytes are too many (on the rank
     /// that brings them; the others wait for its next call). [`Error::Forked`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::ranks(3, |world| {
+    /// let squares = world.all_gather("squares", vec![(world.rank() * world.rank()) as u8])?;
+    /// assert_eq!(squares, [[0], [1], [4]]);
+    /// # Ok(()) });
+    /// ```
     pub fn all_gather(&self, label: &str, bytes: Vec<u8>) -> Result<Vec<Vec<u8>>> {
         let handles = Vec::new();
         let packet = Packet { bytes, handles };

@@ -17,6 +17,18 @@ use crate::nic::{Attached, Chunks, Route};
 use crate::watch::Watch;
 
 /// One rank's view of the job.
+///
+/// # Examples
+///
+/// ```
+/// use tidegate::host::prelude::*;
+///
+/// # fn main() -> Result<()> {
+/// let world = World::init()?; // of the job that `tidegate run`, `mpirun` or `srun` has started
+/// let (left, right) = world.ring();
+/// println!("rank {} of {}, between {left} and {right}", world.rank(), world.size());
+/// # Ok(()) }
+/// ```
 pub struct World<D: Device> {
     pub(super) inner: Arc<Member<D>>,
 }
@@ -94,6 +106,16 @@ impl<D: Device> World<D> {
     /// # Errors
     ///
     /// [`Error::NoSuchRank`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::ranks(2, |world| {
+    /// assert_eq!(world.node(0)?, world.node(1)?); // ranks that are threads
+    /// assert!(world.node(2).is_err());
+    /// # Ok(()) });
+    /// ```
     pub fn node(&self, rank: usize) -> Result<usize> {
         self.check_rank(rank)?;
         Ok(self.inner.control.node(rank))
@@ -166,6 +188,15 @@ impl<D: Device> World<D> {
     /// # Errors
     ///
     /// [`Error::NoSuchRank`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::ranks(2, |world| {
+    /// assert!(!world.reaches_by_nic(1 - world.rank())?); // its memory is mapped
+    /// # Ok(()) });
+    /// ```
     pub fn reaches_by_nic(&self, rank: usize) -> Result<bool> {
         self.check_rank(rank)?;
         Ok(self.by_nic(rank, self.bell(rank).is_some()))
@@ -177,6 +208,19 @@ impl<D: Device> World<D> {
     /// What a stream has rung for gives its slots back in bounded time after
     /// [`Stream::synchronize`](crate::Stream::synchronize). For
     /// [`Throttle::Application`](crate::Throttle::Application).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// use std::time::Duration;
+    ///
+    /// # tidegate::doc::ranks(1, |world| {
+    /// if !world.nic_room(8, Duration::from_secs(1)) {
+    ///     println!("the NIC still has the slots of earlier epochs");
+    /// }
+    /// # Ok(()) });
+    /// ```
     pub fn nic_room(&self, slots: usize, limit: Duration) -> bool {
         self.nic()
             .is_none_or(|attached| attached.has_room_for(slots, limit))
@@ -201,6 +245,17 @@ impl<D: Device> World<D> {
     /// not seen: there all of the call counts). The report fails nothing. It is a warning of `tracing`
     /// (target `tidegate_core::watch`) on the lowest rank that has not left the job, on standard error where no subscriber
     /// takes that, and [`World::last_report`] on all ranks.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// use std::time::Duration;
+    ///
+    /// # tidegate::doc::ranks(1, |world| {
+    /// world.report_waits_after(Duration::from_secs(5));
+    /// # Ok(()) });
+    /// ```
     pub fn report_waits_after(&self, deadline: Duration) {
         if self.inner.process.is_this() {
             self.inner.watch.set_deadline(deadline);

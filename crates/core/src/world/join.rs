@@ -34,6 +34,17 @@ impl<D: Device> World<D> {
     ///
     /// [`Error::Join`] if the job cannot be joined, [`Error::Device`] if there is no device; [`Error::Setting`] if a
     /// variable cannot be read; and as [`World::from_control_with`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// use tidegate::{Route, WorldOptions};
+    ///
+    /// # fn main() -> Result<()> {
+    /// let world = World::join(WorldOptions::new().route(Route::Mapped))?;
+    /// # Ok(()) }
+    /// ```
     pub fn join(mut options: WorldOptions) -> Result<Self> {
         options.complete_from_env()?;
         let config = Config::from_env()?;
@@ -55,6 +66,23 @@ impl<D: Device> World<D> {
     /// # Safety
     ///
     /// As [`World::from_control`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// use std::sync::Arc;
+    /// use tidegate::hal::control::Control;
+    /// use tidegate::WorldOptions;
+    ///
+    /// # fn main() -> Result<()> {
+    /// fn meet(control: impl Control) -> Result<World> {
+    ///     // SAFETY: it carries what it is given, and no other world is made of it.
+    ///     unsafe { World::join_with(Arc::new(control), WorldOptions::new()) }
+    /// }
+    /// # meet(tidegate_boot::local(1).remove(0))?;
+    /// # Ok(()) }
+    /// ```
     pub unsafe fn join_with(control: Arc<dyn Control>, mut options: WorldOptions) -> Result<Self> {
         options.complete_from_env()?;
         let node = control.node(control.rank());
@@ -82,6 +110,15 @@ impl<D: Device> World<D> {
     ///
     /// If a rank panics (the other ranks see it as dead, also where a clone of its world lives on), with its panic; if the
     /// device cannot be opened; if `n` is 0.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tidegate::host::prelude::*;
+    ///
+    /// let ranks = World::local(3, |world| world.rank());
+    /// assert_eq!(ranks, [0, 1, 2]);
+    /// ```
     pub fn local<R: Send>(n: usize, program: impl Fn(World<D>) -> R + Sync) -> Vec<R> {
         Self::local_with(n, |_| WorldOptions::new(), program)
     }
@@ -91,6 +128,19 @@ impl<D: Device> World<D> {
     /// # Panics
     ///
     /// As [`World::local`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tidegate::host::prelude::*;
+    /// use tidegate::{Route, WorldOptions};
+    ///
+    /// let options = |rank| match rank {
+    ///     0 => WorldOptions::new().route(Route::Mapped),
+    ///     _ => WorldOptions::new(),
+    /// };
+    /// World::local_with(2, options, |world| assert_eq!(world.size(), 2));
+    /// ```
     pub fn local_with<R: Send>(
         n: usize,
         options: impl Fn(usize) -> WorldOptions + Sync,
@@ -134,6 +184,24 @@ impl<D: Device> World<D> {
     ///
     /// [`Control::exchange`] gives each rank what the others contributed, unchanged: two handles that a window or a
     /// barrier is made with never name one memory. Only one world is made of a control plane.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// use std::sync::Arc;
+    /// use tidegate::hal::control::Control;
+    /// use tidegate::hal::device::Device;
+    /// use tidegate::host::Host;
+    ///
+    /// # fn main() -> Result<()> {
+    /// fn meet(control: impl Control) -> Result<World> {
+    ///     // SAFETY: it carries what it is given, and no other world is made of it.
+    ///     unsafe { World::from_control(Arc::new(control), Host::open(0)?) }
+    /// }
+    /// # meet(tidegate_boot::local(1).remove(0))?;
+    /// # Ok(()) }
+    /// ```
     pub unsafe fn from_control(control: Arc<dyn Control>, device: D) -> Result<Self> {
         // SAFETY: the caller's promise.
         unsafe { Self::from_control_with(control, device, WorldOptions::new()) }
@@ -149,6 +217,25 @@ impl<D: Device> World<D> {
     /// # Safety
     ///
     /// As [`World::from_control`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// use std::sync::Arc;
+    /// use tidegate::hal::control::Control;
+    /// use tidegate::hal::device::Device;
+    /// use tidegate::host::Host;
+    /// use tidegate::WorldOptions;
+    ///
+    /// # fn main() -> Result<()> {
+    /// fn meet(control: impl Control, options: WorldOptions) -> Result<World> {
+    ///     // SAFETY: it carries what it is given, and no other world is made of it.
+    ///     unsafe { World::from_control_with(Arc::new(control), Host::open(0)?, options) }
+    /// }
+    /// # meet(tidegate_boot::local(1).remove(0), WorldOptions::new())?;
+    /// # Ok(()) }
+    /// ```
     pub unsafe fn from_control_with(
         control: Arc<dyn Control>,
         device: D,

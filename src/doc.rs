@@ -1,0 +1,79 @@
+//! What the examples of the documentation do before their first line: ranks, a stream, a window. It is no part of the
+//! interface.
+
+use crate::host::prelude::*;
+
+/// Runs an example on so many ranks. It panics where one of them fails.
+pub fn ranks(n: usize, example: impl Fn(World) -> Result<()> + Sync) {
+    for outcome in World::local(n, example) {
+        outcome.expect("the example runs");
+    }
+}
+
+/// Runs an example on one rank, with a stream.
+pub fn stream(example: impl for<'s> Fn(&World, &Stream<'s>) -> Result<()> + Sync) {
+    ranks(1, |world| {
+        stream!(let s = world.stream()?);
+        example(&world, &s)
+    });
+}
+
+/// Runs an example on two ranks, with a window by slot: each has a slot of 4 elements for the other, and 4 elements to put.
+pub fn slots(
+    example: impl for<'s> Fn(
+        &Stream<'s>,
+        (Inbox<'s, u64>, Outbox<'s, u64>),
+        (In<u64>, Out<u64>),
+        Region<u64, On<'s>>,
+    ) -> Result<()>
+    + Sync,
+) {
+    ranks(2, |world| {
+        stream!(let s = world.stream()?);
+        let peer = 1 - world.rank();
+        let mut window = SlotWindow::new("slots");
+        let handles = (window.slot_from(peer, 0, 4), window.slot_to(peer, 0));
+        let src = Region::from_slice(&world, &[7; 4])?.on(&s)?;
+        example(&s, window.open(&s)?, handles, src)
+    });
+}
+
+/// Runs an example on two ranks, with a window of 8 elements by range: each may access the first 4 elements of the
+/// other's, and has 4 elements to put.
+pub fn ranges(
+    example: impl for<'s> Fn(
+        &Stream<'s>,
+        (Inbox<'s, u64, ByRange>, Outbox<'s, u64, ByRange>),
+        Out<u64>,
+        Region<u64, On<'s>>,
+    ) -> Result<()>
+    + Sync,
+) {
+    ranks(2, |world| {
+        stream!(let s = world.stream()?);
+        let mut window = RangeWindow::new("ranges", 8);
+        let to = window.range_to(1 - world.rank(), 0..4);
+        let src = Region::from_slice(&world, &[7; 4])?.on(&s)?;
+        example(&s, window.open(&s)?, to, src)
+    });
+}
+
+/// Runs an example on two ranks, with an atomic window of 2 elements: each may access those of rank 0, and has the number
+/// 1 as an operand.
+pub fn counters(
+    example: impl for<'s> Fn(
+        &Stream<'s>,
+        (Inbox<'s, u64, Atomic>, Outbox<'s, u64, Atomic>),
+        Out<u64>,
+        Region<u64, On<'s>>,
+    ) -> Result<()>
+    + Sync,
+) {
+    ranks(2, |world| {
+        stream!(let s = world.stream()?);
+        let mut window = AtomicWindow::new("counters", 2);
+        let counters = window.target(0);
+        let one = Region::from_slice(&world, &[1])?.on(&s)?;
+        example(&s, window.open(&s)?, counters, one)
+    });
+}
