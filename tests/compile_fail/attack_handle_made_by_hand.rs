@@ -5,7 +5,7 @@ pub fn main() -> Result<()> {
     stream!(let s = world.stream()?);
     let mut window = SlotWindow::<f64>::new("w");
     let from = window.slot_from(0, 0, 4);
-    let to = Out::<f64> { window: 1, index: 0 };
+    let to = Out::<f64> { declaration: 1, index: 0 };
     let (inbox, outbox) = window.open(&s)?;
     let src = Region::from_slice(&world, &[1.0; 4])?.on(&s)?;
     let exposed = inbox.post(&s)?;

@@ -365,10 +365,10 @@ fn an_error_is_printed_in_words() -> Result<()> {
     let (inbox, outbox) = window(&s)?;
     let src = Region::from_slice(&world, &[1.0; 9])?.on(&s)?;
     let exposed = inbox.post(&s)?;
-    let to = slot(&outbox);
+    let (to, id) = (slot(&outbox), outbox.id());
     let mut epoch = outbox.start();
     let error = epoch.put(&src, to).expect_err("it is too long");
-    let words = "window `w`: elements 0..9 do not fit in outbound slot 0 (declared by rank 0) of 4 elements";
+    let words = format!("window `w` ({id}): elements 0..9 do not fit in outbound slot 0 (declared by rank 0) of 4 elements");
     assert_eq!(error.to_string(), words);
     assert_eq!(format!("{error:?}"), words);
     assert_eq!(format!("{:?}", Rejected { error, value: () }), words);
@@ -533,10 +533,10 @@ fn slots_of_another_epoch() -> Result<()> {
     let (inbox, outbox) = window(&s)?;
     let src = Region::from_slice(&world, &[1.0; 4])?.on(&s)?;
     let exposed = inbox.post(&s)?;
-    let to = slot(&outbox);
+    let (to, id) = (slot(&outbox), outbox.id());
     let mut epoch = outbox.start();
     let twice = epoch.take([to, to]).expect_err("it is one slot");
-    let words = "window `w`: outbound slot 0, to rank 0, is taken twice in one epoch";
+    let words = format!("window `w` ({id}): outbound slot 0, to rank 0, is taken twice in one epoch");
     assert_eq!(twice.to_string(), words);
     // Nothing was taken by that.
     let [kept] = epoch.take([to])?;
@@ -574,11 +574,14 @@ fn one_slot_twice() -> Result<()> {
     epoch.put(src.slice(0..2)?, to)?;
     epoch.put(src.slice(0..2)?, to.at(2))?;
     let (inbox, outbox) = exchange(&s, inbox, epoch)?;
+    let id = outbox.id();
     let mut epoch = outbox.start();
     epoch.put(src.slice(0..3)?, to)?;
     epoch.put(src.slice(0..2)?, to.at(2))?;
     let error = exchange(&s, inbox, epoch).expect_err("two puts touch element 2");
-    let words = "window `w`: outbound slot 1, to rank 0, is used twice in one epoch: two operations touch its elements 2..3";
+    let words = format!(
+        "window `w` ({id}): outbound slot 1, to rank 0, is used twice in one epoch: two operations touch its elements 2..3"
+    );
     assert_eq!(error.to_string(), words);
     Ok(())
 }
@@ -595,10 +598,13 @@ fn outbound_slots_of_another_window() -> Result<()> {
     let own = slot(&outbox);
     assert_ne!(earlier, own);
     let src = Region::from_slice(&world, &[1.0; 4])?.on(&s)?;
+    let id = outbox.id();
     let mut epoch = outbox.start();
     let error = epoch.put(&src, earlier).expect_err("it is another window's");
-    let words = "window `earlier`: the handle of outbound slot 0 is of another window: \
-                 an epoch takes what its own window's declaration has returned, on this rank";
+    let words = format!(
+        "window `earlier` ({id}): the handle of outbound slot 0 is of another window: \
+         an epoch takes what its own window's declaration has returned, on this rank"
+    );
     assert_eq!(error.to_string(), words);
     assert!(matches!(epoch.put(&src, earlier.at(1)), Err(Error::Epoch(EpochError::ForeignSlot { slot: 0, .. }))));
     assert!(matches!(epoch.take([own, earlier]), Err(Error::Epoch(EpochError::ForeignSlot { .. }))));

@@ -47,7 +47,7 @@ fn way(outbox: &O<'_, u64>) -> Out<u64> {
 /// The stream has failed by what the window `bad` waited for; and the wait on `hears`, for what it was to send, ends by an error.
 fn both_fail(sends: &S<'_>, hears: &S<'_>) {
     let error = sends.synchronize().unwrap_err();
-    let by_the_first = matches!(&error, Error::Wait(failed) if &*failed.window == "bad");
+    let by_the_first = matches!(&error, Error::Wait(failed) if failed.window.as_ref().is_some_and(|window| &*window.name == "bad"));
     assert!(by_the_first, "{error}");
     hears.synchronize().unwrap_err();
 }

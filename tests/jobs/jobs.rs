@@ -425,7 +425,9 @@ fn a_cycle_is_reported_by_name_on_all_ranks() {
         let report = lines(end, "report: ").next().expect("it is printed");
         let other = 1 - rank;
         for part in [
-            format!("rank {rank}: rank {other}, its post (window `knot`, epoch 0, stream `main`"),
+            format!(
+                "rank {rank}: rank {other}, its post (window `knot`, world#0, epoch 0, stream `main`"
+            ),
             "cycle: rank 0 -> rank 1 -> rank 0".to_owned(),
         ] {
             assert!(report.contains(&part), "{report}");

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use tidegate_hal::batch::{POISON, QUANTUM};
 
-use crate::error::{EpochError, Error, Result};
+use crate::error::{EpochError, Error, Result, WindowName};
 
 /// The most epochs that a rank has with a peer: nearly as many as fit.
 pub(crate) const MOST: u64 = (1 << 36) - (1 << 20);
@@ -31,7 +31,7 @@ const _: () = {
 
 /// The epochs that one half has had.
 pub(crate) struct Epochs {
-    window: Arc<str>,
+    window: WindowName,
     /// Those with all peers.
     all: AtomicU64,
     /// Those with some of the peers, for each.
@@ -46,7 +46,7 @@ pub(crate) struct RecordedEpochs(Vec<(Arc<Epochs>, u64, Vec<u64>)>);
 
 impl Epochs {
     /// Those of a half with so many peers, which has had `before` already.
-    pub(crate) fn new(window: Arc<str>, peers: usize, before: u64) -> Arc<Self> {
+    pub(crate) fn new(window: WindowName, peers: usize, before: u64) -> Arc<Self> {
         Arc::new(Epochs {
             window,
             all: AtomicU64::new(before),
@@ -171,7 +171,16 @@ impl RecordedEpochs {
 
 #[cfg(test)]
 mod tests {
+    use tidegate_hal::ids::{TeamId, WindowId};
+
     use super::*;
+
+    fn window() -> WindowName {
+        WindowName {
+            name: "w".into(),
+            id: WindowId::first(TeamId::WORLD),
+        }
+    }
 
     fn is_last(refused: Result<()>) -> bool {
         matches!(
@@ -182,7 +191,7 @@ mod tests {
 
     #[test]
     fn each_peer_has_epochs_of_its_own() {
-        let epochs = Epochs::new("w".into(), 3, MOST - 4);
+        let epochs = Epochs::new(window(), 3, MOST - 4);
         (0..4).for_each(|_| epochs.add(1, 1));
         assert!(is_last(epochs.admit(Some(&[0, 1]))));
         assert!(is_last(epochs.admit(None)));
@@ -199,7 +208,7 @@ mod tests {
 
     #[test]
     fn recordings_of_two_streams_are_one() {
-        let epochs = Epochs::new("w".into(), 2, MOST - 10);
+        let epochs = Epochs::new(window(), 2, MOST - 10);
         let (mut one, mut two) = (RecordedEpochs::default(), RecordedEpochs::default());
         one.note(&epochs, None);
         one.note(&epochs, Some(&[0]));

@@ -1,6 +1,7 @@
 //! What ranks say to each other over the control plane.
 
 use serde::{Deserialize, Serialize};
+use tidegate_hal::ids::WindowId;
 
 use crate::error::Cause;
 use crate::side::Side;
@@ -8,9 +9,9 @@ use crate::side::Side;
 #[derive(Serialize, Deserialize)]
 pub(crate) enum Message {
     /// A window is of no more use.
-    Revoke { window: u32, cause: Cause },
+    Revoke { window: WindowId, cause: Cause },
     /// The sender's NIC has nothing more to do with its peers' memory of a window.
-    Through { window: u32 },
+    Through { window: WindowId },
     /// The sender's thread is unwinding.
     Panicked,
     /// A stream of the sender has failed, by a kernel of its own or of another rank.
@@ -61,8 +62,8 @@ pub(crate) struct Answer {
     pub(crate) come: u64,
     /// The collective call that its program is in.
     pub(crate) inside: Option<Inside>,
-    /// The halves of windows, by number, that it has dropped: of the last ones.
-    pub(crate) dropped: Vec<(u32, Side)>,
+    /// The halves of windows that it has dropped: of the last ones.
+    pub(crate) dropped: Vec<(WindowId, Side)>,
 }
 
 /// What a stream is at: a [`Work`](tidegate_hal::device::Work).
@@ -98,9 +99,9 @@ pub(crate) struct Inside {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Waiting {
     pub(crate) stream: String,
+    /// The window's name, and its id, if the wait belongs to one.
     pub(crate) window: String,
-    /// The number of the window.
-    pub(crate) number: u32,
+    pub(crate) id: Option<WindowId>,
     /// The peer's half that is waited for.
     pub(crate) side: Option<Side>,
     pub(crate) epoch: u64,

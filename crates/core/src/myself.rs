@@ -269,7 +269,7 @@ impl<D: Device> Myself<D> {
             return Ok(());
         }
         Err(Error::Epoch(EpochError::SelfDeadlock {
-            window: self.window.name.clone(),
+            window: self.window.named(),
             awaited,
         }))
     }

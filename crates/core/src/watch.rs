@@ -30,6 +30,7 @@ use std::time::{Duration, Instant};
 
 use tidegate_hal::control::{Control, ControlError, Packet};
 use tidegate_hal::device::{Reclaim, Stand, Work};
+use tidegate_hal::ids::WindowId;
 use tidegate_hal::limits::WithLimit;
 use tidegate_hal::{say, tell};
 
@@ -86,13 +87,13 @@ pub(crate) trait Overseen: Send + Sync + 'static {
     fn progress(&self) -> (u64, Option<Inside>);
 
     /// The name of a window.
-    fn window_name(&self, number: u32) -> Arc<str>;
+    fn window_name(&self, id: WindowId) -> Arc<str>;
 
     /// How long a wait of a window may last, if there is a limit.
-    fn limit(&self, window: u32) -> Option<Duration>;
+    fn limit(&self, window: WindowId) -> Option<Duration>;
 
     /// A wait of a window has lasted longer than that: the window is revoked.
-    fn limit_has_passed(&self, window: u32, limit: Duration);
+    fn limit_has_passed(&self, window: WindowId, limit: Duration);
 
     /// The rank that reports long waits: the lowest of those that have not ended.
     fn reporter(&self) -> usize;
@@ -101,7 +102,7 @@ pub(crate) trait Overseen: Send + Sync + 'static {
     fn gone(&self) -> BTreeMap<usize, Cause>;
 
     /// The halves that its program has dropped, of the last `most` windows that are remembered.
-    fn dropped(&self, most: usize) -> Vec<(u32, Side)>;
+    fn dropped(&self, most: usize) -> Vec<(WindowId, Side)>;
 }
 
 pub(crate) struct Watch {
@@ -265,10 +266,11 @@ fn tick<R: Overseen>(rank: &R, streams: &[Arc<R::Stream>]) {
             let elapsed = blocked.since.elapsed();
             overdue |= elapsed >= deadline;
             for (tag, _) in &blocked.on {
-                if let Some(limit) = rank.limit(tag.window)
+                if let Some(window) = tag.window
+                    && let Some(limit) = rank.limit(window)
                     && elapsed >= limit
                 {
-                    expired.push((tag.window, limit));
+                    expired.push((window, limit));
                 }
             }
         });
@@ -308,9 +310,7 @@ fn heed(sent: std::result::Result<(), ControlError>) {
 
 /// What this rank says when it is asked.
 fn answer(rank: &impl Overseen) -> Answer {
-    let mut answer = look_at(&rank.named_streams(), |number| {
-        rank.window_name(number).to_string()
-    });
+    let mut answer = look_at(&rank.named_streams(), |id| rank.window_name(id).to_string());
     (answer.come, answer.inside) = rank.progress();
     answer.dropped = rank.dropped(DROPPED);
     brief(&mut answer);
@@ -318,7 +318,10 @@ fn answer(rank: &impl Overseen) -> Answer {
 }
 
 /// What these streams wait for, in windows that are called so, or are at.
-fn look_at<R: Reclaim>(streams: &[(String, Arc<R>)], window: impl Fn(u32) -> String) -> Answer {
+fn look_at<R: Reclaim>(
+    streams: &[(String, Arc<R>)],
+    window: impl Fn(WindowId) -> String,
+) -> Answer {
     let mut answer = Answer::default();
     for (name, stream) in streams {
         if let Some((call, since)) = stream.calls().look(stream.progress())
@@ -346,8 +349,8 @@ fn look_at<R: Reclaim>(streams: &[(String, Arc<R>)], window: impl Fn(u32) -> Str
         let millis = blocked.since.elapsed().as_millis() as u64;
         let waits = blocked.on.iter().map(|(tag, epoch)| Waiting {
             stream: name.clone(),
-            window: window(tag.window),
-            number: tag.window,
+            window: tag.window.map_or_else(|| "-".to_owned(), &window),
+            id: tag.window,
             side: Side::of(tag.awaited),
             epoch: *epoch,
             peer: tag.peer,

@@ -190,7 +190,7 @@ mod tests {
             piece: 1,
             value: 1,
             tag: Tag {
-                window: 0,
+                window: None,
                 peer: 1,
                 awaited: Awaited::Completion,
             },

@@ -146,7 +146,7 @@ pub(crate) fn look_step(zero: Ptr) -> Step {
         operand: zero,
         quantum: 0,
         tag: Tag {
-            window: 0,
+            window: None,
             peer: 0,
             awaited: Awaited::Event,
         },

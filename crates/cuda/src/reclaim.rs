@@ -37,7 +37,7 @@ use crate::error::Doing;
 use crate::gates::{Bar, Bars, Gates};
 use crate::gpu::Gpu;
 use crate::lower::{MAX_BLOCKED, Mirror, RawFault, State};
-use crate::reports::{self, Crowded, tag};
+use crate::reports::{self, Crowded};
 use crate::stream::Keep;
 
 /// Streams' parts that the driver's own thread must not drop; whoever waits or makes a stream next does.
@@ -506,7 +506,7 @@ impl Reclaim for Shared {
             if self.mirrored(unsafe { &raw mut (*entry).active }) != 0 {
                 // SAFETY: the entry was written before it became active; a torn one is only looked at.
                 let entry = unsafe { entry.read_volatile() };
-                on.push((tag(entry.window, entry.peer, entry.awaited), entry.epoch));
+                on.push((entry.tag().into(), entry.epoch));
             }
         }
         let mut more = self.crowded.at(self.passed.load(Ordering::Acquire));

@@ -9,37 +9,12 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use tidegate_hal::batch::{Awaited, Tag};
+use tidegate_hal::batch::Tag;
 use tidegate_hal::device::{Blocked, Fault};
 
 #[cfg(doc)]
 use crate::lower::MAX_BLOCKED;
 use crate::lower::{FAULT_WAIT, RawFault};
-
-/// Awaited things by number, as the kernel carries them.
-const AWAITED: [Awaited; 5] = [
-    Awaited::Exposure,
-    Awaited::Completion,
-    Awaited::Barrier,
-    Awaited::Ticket,
-    Awaited::Event,
-];
-
-pub(crate) fn awaited_code(awaited: Awaited) -> u32 {
-    let code = AWAITED.iter().position(|each| *each == awaited);
-    code.expect("every kind has a number") as u32
-}
-
-pub(crate) fn tag(window: u32, peer: u32, awaited: u32) -> Tag {
-    Tag {
-        window,
-        peer,
-        awaited: AWAITED
-            .get(awaited as usize)
-            .copied()
-            .unwrap_or(Awaited::Event),
-    }
-}
 
 /// The fault of a stream whose context is `lost`, of which something was `broken_off` in its middle, and whose kernels
 /// have said this.
@@ -58,7 +33,7 @@ pub(crate) fn fault(
     let said = said?;
     Some(if said.kind == FAULT_WAIT {
         Fault::Wait {
-            tag: tag(said.window, said.peer, said.awaited),
+            tag: said.tag().into(),
             epoch: said.epoch,
         }
     } else {
@@ -98,6 +73,9 @@ impl Crowded {
 mod tests {
     use std::time::Duration;
 
+    use tidegate_hal::batch::Awaited;
+    use tidegate_hal::ids::{TeamId, WindowId};
+
     use super::*;
 
     #[test]
@@ -120,7 +98,12 @@ mod tests {
 
     #[test]
     fn time_goes_on_while_a_wait_does() {
-        let waits = |peers: &[u32]| peers.iter().map(|peer| (tag(0, *peer, 0), 3)).collect();
+        let tag = |peer: &u32| Tag {
+            window: Some(WindowId::first(TeamId::WORLD)),
+            peer: *peer,
+            awaited: Awaited::Exposure,
+        };
+        let waits = |peers: &[u32]| peers.iter().map(|peer| (tag(peer), 3)).collect();
         let at = |seconds| Duration::from_secs(seconds);
         let begin = Instant::now();
         let one = blocked(None, waits(&[1, 2]), false, begin);

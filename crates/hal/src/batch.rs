@@ -39,6 +39,7 @@
 use std::any::Any;
 use std::sync::{Arc, Mutex};
 
+use crate::ids::WindowId;
 use crate::memory::Ptr;
 
 /// What one epoch adds to a word, however many blocks, copy engines or NICs took part.
@@ -57,17 +58,12 @@ pub const POISON: u64 = 1 << 62;
 /// What a wait is for. Carried along for error messages and the wait-for graph; no device looks at it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Tag {
-    /// The window's number within its job, or [`Tag::NO_WINDOW`].
-    pub window: u32,
+    /// The window, if the wait belongs to one.
+    pub window: Option<WindowId>,
     /// The rank that is expected to add to the word.
     pub peer: u32,
     /// What that rank is expected to do.
     pub awaited: Awaited,
-}
-
-impl Tag {
-    /// The `window` of a wait that belongs to none.
-    pub const NO_WINDOW: u32 = u32::MAX;
 }
 
 /// What a wait waits for the peer to do.

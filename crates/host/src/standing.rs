@@ -28,7 +28,7 @@ fn stream() -> StreamState {
 
 fn wait() -> (Tag, u64) {
     let tag = Tag {
-        window: 0,
+        window: None,
         peer: 1,
         awaited: Awaited::Completion,
     };

@@ -18,7 +18,7 @@ fn at<T>(place: &T) -> Ptr {
 
 fn tag(peer: u32) -> Tag {
     Tag {
-        window: 3,
+        window: None,
         peer,
         awaited: Awaited::Completion,
     }

@@ -31,6 +31,7 @@ use std::time::Duration;
 
 use tidegate_hal::batch::{Action, Batch, Move, Op, Shape, Side, Step};
 use tidegate_hal::device::{Device, Stream as _};
+use tidegate_hal::ids::WindowId;
 use tidegate_hal::memory::Ptr;
 
 use crate::carry::{Carry, Visitor};
@@ -219,6 +220,11 @@ impl<'s, T: Arithmetic, D: Device> AllReduce<'s, T, D> {
         self.halves.as_ref().expect(WHOLE).0.name()
     }
 
+    /// Its id, the same on all ranks.
+    pub fn id(&self) -> WindowId {
+        self.halves.as_ref().expect(WHOLE).0.id()
+    }
+
     /// How many elements the vectors have.
     pub fn elements(&self) -> usize {
         self.len
@@ -344,7 +350,7 @@ impl<'s, T: Arithmetic, D: Device> AllReduce<'s, T, D> {
         check_op::<T>(op)?;
         if x.len() != self.len {
             let (src, dst) = (x.len(), self.len);
-            let window = self.name().into();
+            let window = self.halves.as_ref().expect(WHOLE).0.named();
             return Err(Error::Epoch(EpochError::CountMismatch { window, src, dst }));
         }
         // Of no elements there is nothing to reduce.

@@ -14,6 +14,7 @@
 //! As a window's: the wait ends with the death or departure of a rank, with an error that names the barrier as the window.
 
 use tidegate_hal::device::Device;
+use tidegate_hal::ids::WindowId;
 
 use crate::carry::{Carry, Visitor};
 #[cfg(doc)]
@@ -69,6 +70,11 @@ impl<'s, D: Device> Barrier<'s, D> {
         })
     }
 
+    /// Its id, the same on all ranks.
+    pub fn id(&self) -> WindowId {
+        self.inbox.id()
+    }
+
     /// Enqueues the barrier.
     ///
     /// # Errors
@@ -110,6 +116,7 @@ impl<D: Device> std::fmt::Debug for Barrier<'_, D> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Barrier")
             .field("name", &self.inbox.name())
+            .field("id", &self.id())
             .field("device", &D::NAME)
             .finish_non_exhaustive()
     }

@@ -1,9 +1,10 @@
 //! Why a wait failed or a window is revoked.
 
 use std::fmt;
-use std::sync::Arc;
 
 use tidegate_hal::batch::Awaited;
+
+use super::window_name::WindowName;
 
 /// A wait that ended without what it waited for.
 ///
@@ -29,11 +30,12 @@ use tidegate_hal::batch::Awaited;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "window `{window}`, epoch {epoch}: rank {waiting} waited for rank {rank}, {awaited}, in vain: {cause}"
+    "{}rank {waiting} waited for rank {rank}, {awaited}, in vain: {cause}",
+    of_epoch(.window.as_ref(), *.epoch)
 )]
 pub struct WaitFailed {
-    /// The window.
-    pub window: Arc<str>,
+    /// The window, if the wait belongs to one.
+    pub window: Option<WindowName>,
     /// The number of the epoch, from 0, counted for this peer and direction.
     pub epoch: u64,
     /// This rank, which waited.
@@ -44,6 +46,13 @@ pub struct WaitFailed {
     pub awaited: Awaited,
     /// Why it did not.
     pub cause: Cause,
+}
+
+/// What a wait was for, before all that is said of it.
+fn of_epoch(window: Option<&WindowName>, epoch: u64) -> String {
+    window.map_or_else(String::new, |window| {
+        format!("window {window}, epoch {epoch}: ")
+    })
 }
 
 /// Why a wait failed or a window is revoked.

@@ -1,8 +1,8 @@
 //! What is wrong with how an epoch is used.
 
-use std::sync::Arc;
-
 use tidegate_hal::batch::{Awaited, Op};
+
+use super::window_name::WindowName;
 
 /// An epoch, or an operation of one, is not as its window was declared, or cannot be enqueued. The program is to be changed;
 /// but for [`EpochError::LastEpoch`].
@@ -23,10 +23,10 @@ use tidegate_hal::batch::{Awaited, Op};
 #[non_exhaustive]
 pub enum EpochError {
     /// A rank is not a neighbour of this rank in the window, in the direction asked for.
-    #[error("rank {rank} is not {role} of this rank in window `{window}`")]
+    #[error("rank {rank} is not {role} of this rank in window {window}")]
     NotInGroup {
         /// The window.
-        window: Arc<str>,
+        window: WindowName,
         /// The rank.
         rank: usize,
         /// "an origin" or "a target".
@@ -34,19 +34,19 @@ pub enum EpochError {
     },
     /// A handle is of another window than the epoch's, or of another rank's part of it.
     #[error(
-        "window `{window}`: the handle of outbound slot {slot} is of another window: an epoch takes what its own window's declaration has returned, on this rank"
+        "window {window}: the handle of outbound slot {slot} is of another window: an epoch takes what its own window's declaration has returned, on this rank"
     )]
     ForeignSlot {
         /// The window of the epoch.
-        window: Arc<str>,
+        window: WindowName,
         /// The number that the slot has in the other window.
         slot: u32,
     },
     /// A handle was taken twice in one epoch.
-    #[error("window `{window}`: outbound slot {slot}, to rank {rank}, is taken twice in one epoch")]
+    #[error("window {window}: outbound slot {slot}, to rank {rank}, is taken twice in one epoch")]
     SlotTaken {
         /// The window.
-        window: Arc<str>,
+        window: WindowName,
         /// The target.
         rank: usize,
         /// The slot's number.
@@ -54,21 +54,21 @@ pub enum EpochError {
     },
     /// What one epoch has taken is used in another one.
     #[error(
-        "window `{window}`: outbound slot {slot}, to rank {rank}, was taken in another epoch, and is used in that one alone"
+        "window {window}: outbound slot {slot}, to rank {rank}, was taken in another epoch, and is used in that one alone"
     )]
     SlotExpired {
         /// The window.
-        window: Arc<str>,
+        window: WindowName,
         /// The target.
         rank: usize,
         /// The slot's number.
         slot: u32,
     },
     /// More elements than there is room for.
-    #[error("window `{window}`: elements {first}..{end} do not fit in {what} of {len} elements")]
+    #[error("window {window}: elements {first}..{end} do not fit in {what} of {len} elements")]
     OutOfBounds {
         /// The window.
-        window: Arc<str>,
+        window: WindowName,
         /// What was addressed: which slot, or whose memory.
         what: String,
         /// The first element.
@@ -79,10 +79,10 @@ pub enum EpochError {
         len: usize,
     },
     /// Source and destination differ in the number of elements.
-    #[error("window `{window}`: {src} elements cannot go where {dst} are expected")]
+    #[error("window {window}: {src} elements cannot go where {dst} are expected")]
     CountMismatch {
         /// The window, or the all-reduce.
-        window: Arc<str>,
+        window: WindowName,
         /// Elements of the source.
         src: usize,
         /// Elements of the destination.
@@ -91,11 +91,11 @@ pub enum EpochError {
     /// One epoch uses a slot (or range) twice: two operations touch the same elements, and not both only read or
     /// accumulate alike.
     #[error(
-        "window `{window}`: outbound slot {slot}, to rank {rank}, is used twice in one epoch: two operations touch its elements {first}..{end}"
+        "window {window}: outbound slot {slot}, to rank {rank}, is used twice in one epoch: two operations touch its elements {first}..{end}"
     )]
     Overlap {
         /// The window.
-        window: Arc<str>,
+        window: WindowName,
         /// The target.
         rank: usize,
         /// The slot's number.
@@ -118,21 +118,21 @@ pub enum EpochError {
     CountedLayout,
     /// The slot is a layout, and the operation chooses elements of it by another one.
     #[error(
-        "window `{window}`: outbound slot {slot} is a layout, and there is no layout of its elements: declare that one"
+        "window {window}: outbound slot {slot} is a layout, and there is no layout of its elements: declare that one"
     )]
     LayoutOfLayout {
         /// The window.
-        window: Arc<str>,
+        window: WindowName,
         /// The slot's number.
         slot: u32,
     },
     /// The slot is a layout, and the elements of the put are counted.
     #[error(
-        "window `{window}`: outbound slot {slot} is a layout, and what is counted goes side by side: declare a range"
+        "window {window}: outbound slot {slot} is a layout, and what is counted goes side by side: declare a range"
     )]
     CountedToLayout {
         /// The window.
-        window: Arc<str>,
+        window: WindowName,
         /// The slot's number.
         slot: u32,
     },
@@ -157,29 +157,29 @@ pub enum EpochError {
         op: Op,
     },
     /// The device cannot carry the operation out on elements of this type.
-    #[error("window `{window}`: {reason}")]
+    #[error("window {window}: {reason}")]
     NotByDevice {
         /// The window.
-        window: Arc<str>,
+        window: WindowName,
         /// What the device says.
         reason: String,
     },
     /// What the operation does cannot be staged, and the target is reached by a NIC through staged memory.
-    #[error("window `{window}`: only puts can be staged for the NIC to rank {rank}")]
+    #[error("window {window}: only puts can be staged for the NIC to rank {rank}")]
     NotStaged {
         /// The window.
-        window: Arc<str>,
+        window: WindowName,
         /// The target.
         rank: usize,
     },
     /// A rank that is its own peer would wait for ever: what it waits for could only come behind the wait, on the same
     /// stream, or not at all, since the half of the window that would do it was dropped.
     #[error(
-        "window `{window}`: this rank waits for itself, {awaited}, which could only come behind that wait, if at all"
+        "window {window}: this rank waits for itself, {awaited}, which could only come behind that wait, if at all"
     )]
     SelfDeadlock {
         /// The window.
-        window: Arc<str>,
+        window: WindowName,
         /// What would be waited for in vain.
         awaited: Awaited,
     },
@@ -187,11 +187,11 @@ pub enum EpochError {
     /// that were enqueued are carried out. Ranks that enqueue the same epochs, in the same calls and groups, are refused at
     /// the same one.
     #[error(
-        "window `{window}` can have {most} epochs, the most that its counters hold, and this call would go beyond: replay fewer times, or drop it on all ranks and open it anew"
+        "window {window} can have {most} epochs, the most that its counters hold, and this call would go beyond: replay fewer times, or drop it on all ranks and open it anew"
     )]
     LastEpoch {
         /// The window.
-        window: Arc<str>,
+        window: WindowName,
         /// How many there can be.
         most: u64,
     },

@@ -10,6 +10,7 @@ mod misuse;
 mod open;
 mod rejected;
 mod room;
+mod window_name;
 
 pub use cause::{Cause, WaitFailed};
 pub use epoch::EpochError;
@@ -20,9 +21,9 @@ pub use misuse::{
 pub use open::{AllReduceLimit, Declared, Disagreement, Property, WindowError};
 pub use rejected::Rejected;
 pub(crate) use room::{push, reserved};
+pub use window_name::WindowName;
 
 use std::fmt;
-use std::sync::Arc;
 
 pub use tidegate_hal::batch::Awaited;
 use tidegate_hal::control::ControlError;
@@ -73,10 +74,10 @@ pub enum Error {
     #[error(transparent)]
     Wait(Box<WaitFailed>),
     /// The window was revoked: a peer died, a limit was passed, or an epoch was dropped half-done, perhaps by a panic.
-    #[error("window `{window}` is revoked: {cause}")]
+    #[error("window {window} is revoked: {cause}")]
     Revoked {
         /// The window.
-        window: Arc<str>,
+        window: WindowName,
         /// Why.
         cause: Cause,
     },

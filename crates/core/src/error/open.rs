@@ -4,6 +4,8 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
+use tidegate_hal::ids::WindowId;
+
 use super::listed::listed;
 
 /// A window (or barrier, or all-reduce) was not opened. Nobody has it.
@@ -198,12 +200,12 @@ pub enum AllReduceLimit {
 pub enum Disagreement {
     /// Two ranks open different windows.
     Windows {
-        /// Name and number of rank 0's.
-        first: (String, u32),
+        /// Name and id of rank 0's.
+        first: (String, WindowId),
         /// The other rank.
         rank: usize,
-        /// Name and number of its.
-        other: (String, u32),
+        /// Name and id of its.
+        other: (String, WindowId),
     },
     /// Two ranks say different things of the window.
     Differs {
@@ -417,7 +419,7 @@ impl fmt::Display for Disagreement {
         match self {
             Disagreement::Windows { first, rank, other } => write!(
                 f,
-                "ranks 0 and {rank} create different windows: `{}` (number {}) and `{}` (number {})",
+                "ranks 0 and {rank} create different windows: `{}` ({}) and `{}` ({})",
                 first.0, first.1, other.0, other.1
             ),
             Disagreement::Differs {

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, Weak};
 
 use tidegate_hal::batch::{Add, Awaited, Batch, POISON, QUANTUM, Step, Store, Tag, Wait};
 use tidegate_hal::device::Device;
+use tidegate_hal::ids::WindowId;
 use tidegate_hal::memory::{Block as _, Ptr};
 use tidegate_hal::nic::{
     Keep, NicQueue, QueueConfig, Register, RemoteMemory, RemotePtr, Signal, part,
@@ -27,8 +28,8 @@ pub(crate) struct Line {
     sent: Ptr,
     remote: RemoteMemory,
     signal: Signal,
-    /// The window whose it is, by number.
-    window: u32,
+    /// The window whose it is.
+    window: Option<WindowId>,
     /// The wait for its tickets.
     wait: Arc<Batch>,
     /// Waits for them together with those of other lines of the window.

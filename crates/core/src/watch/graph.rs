@@ -13,10 +13,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use tidegate_hal::ids::WindowId;
+
 use super::text::{self, Sentence, TEXT, Text};
 use crate::error::{Cause, listed};
 use crate::ground::shortened;
-use crate::message::{Answer, At, Inside};
+use crate::message::{Answer, At, Inside, Waiting};
 use crate::side::Side;
 
 /// The most bytes of a report.
@@ -109,8 +111,13 @@ fn lines(
     let first = first.chain(calls);
     let waits = answer.waits.iter().map(|wait| {
         format!(
-            "rank {}, {} (window `{}`, epoch {}, stream `{}`, for {} ms)",
-            wait.peer, wait.awaited, wait.window, wait.epoch, wait.stream, wait.millis
+            "rank {}, {} ({}, epoch {}, stream `{}`, for {} ms)",
+            wait.peer,
+            wait.awaited,
+            window(&wait.window, wait.id),
+            wait.epoch,
+            wait.stream,
+            wait.millis
         )
     });
     let more = |of: u64, what| {
@@ -140,6 +147,14 @@ fn lines(
         .chain(more_waits)
         .chain(busy)
         .chain(more_busy)
+}
+
+/// A window by name and id.
+fn window(name: &str, id: Option<WindowId>) -> String {
+    id.map_or_else(
+        || "no window".to_owned(),
+        |id| format!("window `{name}`, {id}"),
+    )
 }
 
 /// What is said of a rank whose streams and program wait for nobody. It may hold up others by being late.
@@ -195,12 +210,13 @@ fn at_work(stream: &str, at: &At, streams: &BTreeSet<&str>, answer: &Answer) -> 
 fn dropped(rank: usize, answers: &BTreeMap<usize, Answer>) -> Option<String> {
     let waits = answers.values().flat_map(|answer| &answer.waits);
     let mut for_it = waits.filter(|wait| wait.peer as usize == rank);
-    let has = |number, side| answers[&rank].dropped.contains(&(number, side));
-    let wait = for_it.find(|wait| wait.side.is_some_and(|side| has(wait.number, side)))?;
+    let has = |half| answers[&rank].dropped.contains(&half);
+    let half = |wait: &Waiting| Some((wait.id?, wait.side?));
+    let wait = for_it.find(|wait| half(wait).is_some_and(has))?;
     let half = wait.side.map_or("-", Side::name);
     Some(format!(
-        "it has dropped its {half} of window `{}`",
-        wait.window
+        "it has dropped its {half} of {}",
+        window(&wait.window, wait.id)
     ))
 }
 
@@ -359,10 +375,17 @@ fn cycles(edges: &BTreeMap<usize, BTreeSet<usize>>) -> Vec<Vec<usize>> {
 
 #[cfg(test)]
 mod tests {
+    use tidegate_hal::ids::TeamId;
+
     use super::*;
-    use crate::message::{Calling, Waiting};
+    use crate::message::Calling;
 
     const DEADLINE: Duration = Duration::from_secs(30);
+
+    fn window(sequence: u32) -> WindowId {
+        let team = TeamId::WORLD;
+        WindowId { team, sequence }
+    }
 
     fn report_of(size: usize, answers: &BTreeMap<usize, Answer>) -> String {
         describe(size, answers, &BTreeMap::new(), DEADLINE)
@@ -374,7 +397,7 @@ mod tests {
             window: "halo".into(),
             epoch: 7,
             peer,
-            number: 5,
+            id: Some(window(5)),
             side: Some(Side::Inbox),
             awaited: "its post".into(),
             millis: 31_000,
@@ -424,7 +447,7 @@ mod tests {
         let text = report_of(4, &answers);
         assert!(
             text.contains(
-                "rank 0: rank 1, its post (window `halo`, epoch 7, stream `s`, for 31000 ms)"
+                "rank 0: rank 1, its post (window `halo`, world#5, epoch 7, stream `s`, for 31000 ms)"
             ),
             "{text}"
         );
@@ -493,18 +516,20 @@ mod tests {
 
     #[test]
     fn who_has_dropped_what_others_wait_for_is_named() {
-        let report = |dropped: &[(u32, Side)]| {
-            let dropped = dropped.to_vec();
+        let report = |dropped: [(u32, Side); 2]| {
+            let dropped = dropped
+                .map(|(sequence, side)| (window(sequence), side))
+                .to_vec();
             let late = Answer {
                 dropped,
                 ..Answer::default()
             };
             report_of(2, &BTreeMap::from([(0, waits_for(1)), (1, late)]))
         };
-        let text = report(&[(4, Side::Inbox), (5, Side::Inbox)]);
-        let dropped = "rank 1: nothing, and it has dropped its inbox of window `halo`";
+        let text = report([(4, Side::Inbox), (5, Side::Inbox)]);
+        let dropped = "rank 1: nothing, and it has dropped its inbox of window `halo`, world#5";
         assert!(text.contains(dropped), "{text}");
-        let text = report(&[(4, Side::Inbox), (5, Side::Outbox)]);
+        let text = report([(4, Side::Inbox), (5, Side::Outbox)]);
         assert!(text.contains(&format!("rank 1: {NOTHING}\n")), "{text}");
     }
 

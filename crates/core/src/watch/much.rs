@@ -1,13 +1,21 @@
 //! What answers and reports say where there is more to be said than goes into a message.
 
+use tidegate_hal::ids::TeamId;
+
 use super::*;
 use crate::message::Inside;
+
+/// The longest id.
+const LAST: WindowId = WindowId {
+    team: TeamId::new(TeamId::MOST).unwrap(),
+    sequence: u32::MAX,
+};
 
 fn wait(stream: &str, peer: usize, millis: u64) -> Waiting {
     Waiting {
         stream: stream.to_owned(),
         window: "w".to_owned(),
-        number: 3,
+        id: Some(WindowId::first(TeamId::WORLD)),
         side: Some(Side::Inbox),
         epoch: 7,
         peer: peer as u32,
@@ -111,7 +119,7 @@ fn an_answer_is_a_message() {
             millis: u64::MAX,
             waits: true,
         }),
-        dropped: vec![(u32::MAX, Side::Inbox); DROPPED],
+        dropped: vec![(LAST, Side::Inbox); DROPPED],
         ..Answer::default()
     };
     brief(&mut answer);

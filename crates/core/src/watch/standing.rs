@@ -6,6 +6,7 @@ use std::task::Waker;
 
 use tidegate_hal::batch::{Awaited, Tag};
 use tidegate_hal::device::{Blocked, Calls, Fault};
+use tidegate_hal::ids::TeamId;
 
 use super::*;
 
@@ -23,7 +24,7 @@ impl GoesOn {
 
     fn wait() -> Blocked {
         let tag = Tag {
-            window: 3,
+            window: Some(WindowId::first(TeamId::WORLD)),
             peer: 0,
             awaited: Awaited::Completion,
         };
@@ -76,12 +77,12 @@ impl Reclaim for GoesOn {
 fn a_stream_that_goes_on_meanwhile_is_not_said_to_be_through() {
     let streams = [("main".to_owned(), Arc::new(GoesOn::default()))];
     let say = || {
-        let answer = look_at(&streams, |number| format!("window {number}"));
+        let answer = look_at(&streams, |id| format!("the first, {id}"));
         graph::describe(2, &BTreeMap::from([(1, answer)]), &BTreeMap::new(), TICK)
     };
     for expected in [
         "rank 1: no rank, but its stream `main` runs a kernel: ",
-        "rank 1: rank 0, its complete (window `window 3`, epoch 7, stream `main`, ",
+        "rank 1: rank 0, its complete (window `the first, world#0`, world#0, epoch 7, stream `main`, ",
     ] {
         let text = say();
         assert!(text.contains(expected), "{text}");

@@ -100,7 +100,7 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, D, K> {
         let body = &mut *self.held;
         let epoch = body.epoch;
         for (position, slot) in slots.iter().enumerate() {
-            let refused = if slot.window != body.half.declaration {
+            let refused = if slot.declaration != body.half.declaration {
                 foreign_slot(body, slot.index)
             } else if body.edges[slot.index as usize].taken == epoch {
                 slot_taken(body, slot.index)
@@ -126,7 +126,7 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, D, K> {
         match half.world.device().refuses(reduction, T::SCALAR) {
             None => Ok(()),
             Some(why) => Err(Error::Epoch(EpochError::NotByDevice {
-                window: half.window.name.clone(),
+                window: half.window.named(),
                 reason: why.to_string(),
             })),
         }
@@ -141,7 +141,7 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, D, K> {
         dest: &Dest<'b, T, D>,
     ) -> Result<()> {
         let body = &mut *self.held;
-        if dest.window != body.half.declaration {
+        if dest.declaration != body.half.declaration {
             return Err(foreign_slot(body, dest.edge));
         }
         if dest.epoch != 0 && dest.epoch != body.epoch {
@@ -170,7 +170,7 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, D, K> {
             layout.as_destination()?;
             if layout.count() != source.count {
                 return Err(Error::Epoch(EpochError::CountMismatch {
-                    window: body.half.window.name.clone(),
+                    window: body.half.window.named(),
                     src: source.count,
                     dst: layout.count(),
                 }));
@@ -325,20 +325,20 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, D, K> {
 
 #[cold]
 fn foreign_slot<D: Device>(body: &OutboxBody<D>, slot: u32) -> Error {
-    let window = body.half.window.name.clone();
+    let window = body.half.window.named();
     Error::Epoch(EpochError::ForeignSlot { window, slot })
 }
 
 #[cold]
 fn slot_taken<D: Device>(body: &OutboxBody<D>, slot: u32) -> Error {
-    let window = body.half.window.name.clone();
+    let window = body.half.window.named();
     let rank = body.half.peers[body.edges[slot as usize].lane].rank;
     Error::Epoch(EpochError::SlotTaken { window, rank, slot })
 }
 
 #[cold]
 fn slot_expired<D: Device>(body: &OutboxBody<D>, slot: u32) -> Error {
-    let window = body.half.window.name.clone();
+    let window = body.half.window.named();
     let rank = body.half.peers[body.edges[slot as usize].lane].rank;
     Error::Epoch(EpochError::SlotExpired { window, rank, slot })
 }
@@ -350,7 +350,7 @@ fn fits_layout<D: Device>(
     layout: &Chosen,
     draft: &Draft<'_, D>,
 ) -> Result<()> {
-    let (window, slot) = (|| body.half.window.name.clone(), draft.edge);
+    let (window, slot) = (|| body.half.window.named(), draft.edge);
     if draft.remote_layout.is_some() {
         let window = window();
         return Err(Error::Epoch(EpochError::LayoutOfLayout { window, slot }));
@@ -395,7 +395,7 @@ fn too_long<D: Device>(
         Kind::Atomic => format!("the memory of rank {rank}"),
     };
     Error::Epoch(EpochError::OutOfBounds {
-        window: body.half.window.name.clone(),
+        window: body.half.window.named(),
         what,
         first: draft.first,
         end: draft.first.saturating_add(extent),
@@ -748,7 +748,7 @@ fn same_count<D: Device>(half: &super::Half<D>, src: usize, dst: usize) -> Resul
     if src == dst {
         Ok(())
     } else {
-        let window = half.window.name.clone();
+        let window = half.window.named();
         Err(Error::Epoch(EpochError::CountMismatch { window, src, dst }))
     }
 }

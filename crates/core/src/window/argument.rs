@@ -32,7 +32,7 @@ use crate::stream::Stream;
 /// ```
 pub struct InboxView<'b, 's, T, D: Device> {
     slots: (Ptr, usize),
-    window: u64,
+    declaration: u64,
     marker: PhantomData<(&'b Inbox<'s, T, D, BySlot>, T)>,
 }
 
@@ -93,7 +93,7 @@ impl<'s, T: Element, D: Device> Inbox<'s, T, D, BySlot> {
     pub fn view(&self) -> InboxView<'_, 's, T, D> {
         InboxView {
             slots: self.table().slots(),
-            window: self.half().declaration,
+            declaration: self.half().declaration,
             marker: PhantomData,
         }
     }
@@ -149,7 +149,7 @@ unsafe impl<'s, T: Element, D: Device> Argument<'s, D> for InboxView<'_, 's, T, 
     fn lower(self, _stream: &Stream<'s, D>) -> Result<LoweredSlots<T>> {
         Ok(LoweredSlots {
             slots: self.slots,
-            window: self.window,
+            declaration: self.declaration,
             marker: PhantomData,
         })
     }

@@ -112,7 +112,9 @@ impl<T: Element, K: Discipline> Window<T, K> {
             Ok((watched, halves, made))
         });
         let refused = |(watched, ..): &(Arc<Watched<D>>, _, _)| watched.is_refused();
-        let (_, halves, made) = agreement.agree(&which, built, refused)?;
+        let (watched, halves, made) = agreement.agree(&which, built, refused)?;
+        let (name, id) = (&watched.name, watched.id);
+        tracing::debug!(window = %name, %id, "a window is open");
         Ok((halves, made))
     }
 
@@ -151,7 +153,7 @@ impl<T: Element, K: Discipline> Window<T, K> {
         };
         let label = self.purpose().label();
         let (which, all) = agreement.begin(label, &name, said)?;
-        let id = which.number;
+        let id = which.id;
         let size = world.size();
         let all = all.into_iter().enumerate();
         let all = all.map(|(rank, (each, _))| each.in_full(rank, size));
@@ -301,7 +303,7 @@ impl<D: Device> Meeting<D> {
                             signal: remote,
                             first,
                             tag: Tag {
-                                window: self.watched.id,
+                                window: Some(self.watched.id),
                                 peer: other as u32,
                                 awaited: Awaited::Ticket,
                             },
@@ -375,7 +377,7 @@ impl<D: Device> Meeting<D> {
         let half = |peers: Vec<Peer>, id| Half {
             id,
             declaration,
-            epochs: Epochs::new(self.watched.name.clone(), peers.len(), mine.before),
+            epochs: Epochs::new(self.watched.named(), peers.len(), mine.before),
             home: stream.raw().reclaim().clone(),
             world: world.clone(),
             window: self.watched.clone(),

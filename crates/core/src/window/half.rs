@@ -117,7 +117,7 @@ impl<D: Device> Half<D> {
                     .binary_search_by_key(rank, |peer| peer.rank)
                     .map_err(|_| {
                         Error::Epoch(EpochError::NotInGroup {
-                            window: self.window.name.clone(),
+                            window: self.window.named(),
                             rank: *rank,
                             role,
                         })
@@ -148,6 +148,7 @@ impl<B: Body> Held<B> {
         let peers: Vec<_> = half.peers.iter().map(|peer| peer.rank).collect();
         f.debug_struct(token)
             .field("window", &half.window.name)
+            .field("id", &half.window.id)
             .field("element", &format_args!("{}", std::any::type_name::<T>()))
             .field("device", &<B::Device as Device>::NAME)
             .field("rank", &half.world.rank())

@@ -45,7 +45,7 @@ use crate::stream::Stream;
 /// # });
 /// ```
 pub struct In<T> {
-    pub(super) window: u64,
+    pub(super) declaration: u64,
     pub(super) index: u32,
     of: Of<T>,
 }
@@ -70,7 +70,7 @@ pub struct In<T> {
 /// # Ok(()) });
 /// ```
 pub struct Out<T> {
-    pub(super) window: u64,
+    pub(super) declaration: u64,
     pub(super) index: u32,
     of: Of<T>,
 }
@@ -111,7 +111,7 @@ pub struct OutOnce<T> {
 /// # Ok(()) });
 /// ```
 pub struct Dest<'b, T, D: Device> {
-    pub(super) window: u64,
+    pub(super) declaration: u64,
     pub(super) edge: u32,
     pub(super) first: usize,
     /// The only epoch in which it may be used; 0 for all.
@@ -124,9 +124,9 @@ macro_rules! handle {
     ($handle:ident) => {
         impl<T> $handle<T> {
             /// The number of the slot in a window's declaration, which exceeds all numbers.
-            pub(super) fn new(window: u64, index: usize) -> Self {
+            pub(super) fn new(declaration: u64, index: usize) -> Self {
                 $handle {
-                    window,
+                    declaration,
                     index: u32::try_from(index).expect("a window has fewer than 2^32 slots"),
                     of: Of::default(),
                 }
@@ -149,7 +149,7 @@ macro_rules! handle {
 
         impl<T> PartialEq for $handle<T> {
             fn eq(&self, other: &Self) -> bool {
-                (self.window, self.index) == (other.window, other.index)
+                (self.declaration, self.index) == (other.declaration, other.index)
             }
         }
 
@@ -157,14 +157,14 @@ macro_rules! handle {
 
         impl<T> Hash for $handle<T> {
             fn hash<H: Hasher>(&self, state: &mut H) {
-                (self.window, self.index).hash(state);
+                (self.declaration, self.index).hash(state);
             }
         }
 
         impl<T> fmt::Debug for $handle<T> {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.debug_struct(stringify!($handle))
-                    .field("window", &self.window)
+                    .field("declaration", &self.declaration)
                     .field("index", &self.index)
                     .finish()
             }
@@ -351,7 +351,7 @@ impl<T, D: Device> From<Out<T>> for Dest<'_, T, D> {
     #[inline]
     fn from(out: Out<T>) -> Self {
         Dest {
-            window: out.window,
+            declaration: out.declaration,
             edge: out.index,
             first: 0,
             epoch: 0,

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use tidegate_hal::batch::{Add, Awaited, Batch, Landed, Landing, QUANTUM, Step, Tag, Wait};
 use tidegate_hal::device::{Call, Device, HostAccess, Reclaim, Stream as _};
+use tidegate_hal::ids::WindowId;
 use tidegate_hal::nic::Program;
 use tidegate_words::State as Look;
 
@@ -17,7 +18,7 @@ use crate::carry::{Carry, State, Visitor, given_up};
 use crate::element::Element;
 #[cfg(doc)]
 use crate::error::Cause;
-use crate::error::{Error, Rejected, Result};
+use crate::error::{Error, Rejected, Result, WindowName};
 use crate::footprint::Footprint;
 use crate::myself::{Act, Myself};
 use crate::part::Members;
@@ -226,9 +227,9 @@ fn has_landed<D: Device>(device: &D, landed: &Landed, operand: u64) -> bool {
 }
 
 /// Waits until an origin has completed.
-fn wait_step(peer: &Peer, window: u32) -> Step {
+fn wait_step(peer: &Peer, window: WindowId) -> Step {
     let tag = Tag {
-        window,
+        window: Some(window),
         peer: peer.rank as u32,
         awaited: Awaited::Completion,
     };
@@ -376,6 +377,16 @@ impl<'s, T: Element, K: Discipline, D: Device> Inbox<'s, T, D, K> {
     /// The window's name.
     pub fn name(&self) -> &str {
         &self.held.half.window.name
+    }
+
+    /// The window's id, the same on all ranks: reports and errors name it.
+    pub fn id(&self) -> WindowId {
+        self.held.half.window.id
+    }
+
+    /// What errors call the window.
+    pub(crate) fn named(&self) -> WindowName {
+        self.held.half.window.named()
     }
 
     /// Whether an epoch could begin, as far as that is known.

@@ -98,6 +98,7 @@ pub use rest::{Rest, RestMut};
 pub(crate) use rounds::Rounds;
 pub use source::{IntoSource, IntoSourceMut, Source, SourceMut};
 pub use tidegate_hal::batch::Op;
+pub use tidegate_hal::ids::{TeamId, WindowId};
 pub use view::{LoweredSlots, Slots};
 
 #[cfg(doc)]

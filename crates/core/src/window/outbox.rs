@@ -4,6 +4,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use tidegate_hal::device::Device;
+use tidegate_hal::ids::WindowId;
 
 use super::Typed;
 use super::discipline::BySlot;
@@ -159,6 +160,11 @@ impl<'s, T: Element, K: Discipline, D: Device> Outbox<'s, T, D, K> {
     /// The window's name.
     pub fn name(&self) -> &str {
         &self.held.half.window.name
+    }
+
+    /// The window's id, the same on all ranks: reports and errors name it.
+    pub fn id(&self) -> WindowId {
+        self.held.half.window.id
     }
 
     /// The ranks that it leads to, ascending.

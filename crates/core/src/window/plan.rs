@@ -171,7 +171,7 @@ fn validate<D: Device>(
         let lane = edges[note.edge as usize].lane;
         // Members are in the order of the peers.
         if members.binary_search(&lane).is_err() {
-            let (window, rank) = (half.window.name.clone(), half.peers[lane].rank);
+            let (window, rank) = (half.window.named(), half.peers[lane].rank);
             return Err(Error::Epoch(EpochError::NotInGroup {
                 window,
                 rank,
@@ -209,7 +209,7 @@ fn validate<D: Device>(
             {
                 // No two slots or ranges of a target share memory: it is one that was used twice.
                 return Err(Error::Epoch(EpochError::Overlap {
-                    window: half.window.name.clone(),
+                    window: half.window.named(),
                     rank: half.peers[lane].rank,
                     slot: edge,
                     first,
@@ -244,7 +244,7 @@ fn lower<D: Device>(
     members: &[usize],
     by_lane: &Lanes<'_, D>,
 ) -> Batch {
-    let window = half.window.id;
+    let window = Some(half.window.id);
     let lanes: Vec<Vec<Step>> = members
         .iter()
         .map(|&lane| {

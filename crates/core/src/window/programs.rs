@@ -49,7 +49,7 @@ pub(super) fn programs<D: Device>(
         let is_staged = lanes.is_staged(lane);
         let is_put = |what| matches!(what, What::Put | What::PutCounted { .. });
         if is_staged && notes.iter().any(|note| !is_put(note.what)) {
-            let (window, rank) = (half.window.name.clone(), half.peers[lane].rank);
+            let (window, rank) = (half.window.named(), half.peers[lane].rank);
             return Err(EpochError::NotStaged { window, rank }.into());
         }
         let transfers = if is_staged {

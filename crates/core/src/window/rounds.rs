@@ -43,7 +43,7 @@ impl<D: Device> Rounds<D> {
             let origin = &inbound.peers[index_of((rank + ranks - step) % ranks, &origins)];
             steps.extend(signal_steps(target));
             let tag = Tag {
-                window: inbound.window.id,
+                window: Some(inbound.window.id),
                 peer: origin.rank as u32,
                 awaited: Awaited::Barrier,
             };

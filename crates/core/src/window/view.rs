@@ -126,7 +126,7 @@ impl SlotEntry {
 pub struct Slots<'k, T> {
     entries: &'k [SlotEntry],
     /// The number of the window's declaration.
-    window: u64,
+    declaration: u64,
     marker: PhantomData<&'k [T]>,
 }
 
@@ -143,7 +143,7 @@ impl<'k, T: Element> Slots<'k, T> {
     /// The entries (as [`Table::slots`] gives them) are those of an inbox of elements `T` that is not exposed, and
     /// stays so for `'k`; what its stream waited for has come. They, and the slots, are memory of the host. (`window`
     /// is the number of its declaration.)
-    pub(super) unsafe fn new((entries, count): (Ptr, usize), window: u64) -> Self {
+    pub(super) unsafe fn new((entries, count): (Ptr, usize), declaration: u64) -> Self {
         let entries = if count == 0 {
             &[]
         } else {
@@ -152,7 +152,7 @@ impl<'k, T: Element> Slots<'k, T> {
         };
         Slots {
             entries,
-            window,
+            declaration,
             marker: PhantomData,
         }
     }
@@ -189,7 +189,7 @@ impl<'k, T: Element> Slots<'k, T> {
     #[track_caller]
     pub fn slot(&self, slot: In<T>) -> &'k [T] {
         match self.entries.get(slot.index as usize) {
-            Some(entry) if slot.window == self.window => self.memory(entry),
+            Some(entry) if slot.declaration == self.declaration => self.memory(entry),
             _ => foreign_slot(slot.index, self.len()),
         }
     }
@@ -240,7 +240,7 @@ fn foreign_slot(index: u32, slots: usize) -> ! {
 /// An inbox view to be.
 pub struct LoweredSlots<T> {
     pub(super) slots: (Ptr, usize),
-    pub(super) window: u64,
+    pub(super) declaration: u64,
     pub(super) marker: PhantomData<T>,
 }
 
@@ -258,7 +258,7 @@ unsafe impl<T: Element> Lowered for LoweredSlots<T> {
     unsafe fn view<'k>(self) -> Slots<'k, T> {
         // SAFETY: the table belongs to a half, which is retired in stream order; it was not exposed when the kernel was
         // enqueued, and a post that came later is later in stream order too.
-        let slots = unsafe { Slots::new(self.slots, self.window) };
+        let slots = unsafe { Slots::new(self.slots, self.declaration) };
         let entries = slots.entries.iter();
         ahead::fetch(entries.map(|slot| {
             (

@@ -5,9 +5,9 @@
 //! The control plane matches the exchanges of the ranks in order, and knows of each no more than its label. To create a
 //! window takes several (descriptions, then memory, then whether all has gone well; that of a bus has its own), and threads of a rank may want to create
 //! two at once. So whoever makes exchanges holds the world's one [`Agreement`] for as long as they belong together, and in
-//! each that is about a window every rank says [`Which`] one it means: number and name, compared by all ranks alike.
+//! each that is about a window every rank says [`Which`] one it means: id and name, compared by all ranks alike.
 //!
-//! The number is what ranks call a window in their messages. It is taken before the first exchange, since a peer whose
+//! The id is what ranks call a window in their messages. It is taken before the first exchange, since a peer whose
 //! exchange is done may speak of the window at once; and given back if that exchange fails, since then no peer has
 //! counted it (or there will be no exchange any more).
 //!
@@ -18,7 +18,7 @@
 //!
 //! - Ranks that create different windows, or the same in different orders, all get [`WindowError::Disagreement`](crate::error::WindowError::Disagreement), which names
 //!   both. All have made the same exchanges then, so the next one finds them in step.
-//! - Number and name tell windows apart that ranks open in different orders, unless both have one name: then each rank
+//! - Id and name tell windows apart that ranks open in different orders, unless both have one name: then each rank
 //!   would take one for the other, and nothing would look wrong. So a name is refused ([`WindowError::NameTaken`](crate::error::WindowError::NameTaken)) as long as
 //!   any rank's program holds a half of a window of that name. Each rank says so of itself: by the order of its own
 //!   program, which has dropped the half by then or has not; and all come to one verdict, in the first exchange.
@@ -32,6 +32,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tidegate_hal::control::{ControlError, Handle, Packet};
 use tidegate_hal::device::Device;
+use tidegate_hal::ids::WindowId;
 
 use super::inner::World;
 use crate::error::{Disagreement, Error, Result, WindowError};
@@ -50,7 +51,7 @@ pub(crate) struct Agreement<'w, D: Device> {
 /// Which window (or barrier) an exchange is about.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Which {
-    pub(crate) number: u32,
+    pub(crate) id: WindowId,
     pub(crate) name: String,
 }
 
@@ -158,7 +159,7 @@ impl<'w, D: Device> Agreement<'w, D> {
         Ok(packets.map_err(|error| progress.named(error))?)
     }
 
-    /// Takes a number for a window that all ranks are about to create, and makes the first exchange about it: as
+    /// Takes an id for a window that all ranks are about to create, and makes the first exchange about it: as
     /// [`Agreement::tell`].
     pub(crate) fn begin<T: Serialize + DeserializeOwned>(
         &self,
@@ -167,12 +168,12 @@ impl<'w, D: Device> Agreement<'w, D> {
         mine: Result<Brought<T>>,
     ) -> Result<(Which, Vec<Brought<T>>)> {
         let taken = self.world.has_open(label, name);
-        let number = self.world.reserve_window(label, name);
+        let id = self.world.reserve_window(label, name);
         let name = name.to_string();
-        let which = Which { number, name };
+        let which = Which { id, name };
         let (packet, failed) = said(&which, taken, mine);
         let packets = self.exchange(label, packet).inspect_err(|_| {
-            self.world.release_window(number);
+            self.world.release_window(id);
         })?;
         let all = heard(&which, packets, failed)?;
         Ok((which, all))
@@ -287,9 +288,9 @@ fn heard<T: DeserializeOwned>(
     if let Some(rank) = other {
         let other = &all[rank].0.which;
         return Err(mine.disagreement(Disagreement::Windows {
-            first: (first.name, first.number),
+            first: (first.name, first.id),
             rank,
-            other: (other.name.clone(), other.number),
+            other: (other.name.clone(), other.id),
         }));
     }
     let taken = all.iter().enumerate().filter(|(_, (said, _))| said.taken);

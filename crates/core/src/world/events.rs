@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, Weak};
 use tidegate_hal::batch::Tag;
 use tidegate_hal::control::{Event, PANICKED};
 use tidegate_hal::device::{Device, Fault, Reclaim as _};
+use tidegate_hal::ids::WindowId;
 use tidegate_hal::memory::Block as _;
 use tidegate_hal::nic::{Keep, News};
 use tidegate_hal::tell;
@@ -19,11 +20,11 @@ use crate::side::Side;
 use crate::watch::on_message;
 
 impl<D: Device> World<D> {
-    /// Takes a number for a window that all ranks are about to create; and forgets such as nobody can ask for any more, so
+    /// Takes an id for a window that all ranks are about to create; and forgets such as nobody can ask for any more, so
     /// that what is known does not grow with every window that was ever opened.
-    pub(super) fn reserve_window(&self, what: &'static str, name: &Arc<str>) -> u32 {
+    pub(super) fn reserve_window(&self, what: &'static str, name: &Arc<str>) -> WindowId {
         let mut events = lock(&self.inner.events);
-        let number = events.windows.reserve(what, name);
+        let id = events.windows.reserve(what, name);
         let mut over = events.windows.over();
         drop(events);
         if !over.is_empty() {
@@ -33,18 +34,18 @@ impl<D: Device> World<D> {
             let failed = streams.iter().filter_map(|stream| stream.fault());
             let failed: Vec<_> = failed
                 .filter_map(|fault| match fault {
-                    Fault::Wait { tag, .. } => Some(tag.window),
+                    Fault::Wait { tag, .. } => tag.window,
                     _ => None,
                 })
                 .collect();
             over.retain(|window| !failed.contains(window));
             lock(&self.inner.events).windows.forget(&over);
         }
-        number
+        id
     }
 
-    /// Gives the last number back: no rank has counted it.
-    pub(super) fn release_window(&self, window: u32) {
+    /// Gives the last id back: no rank has counted it.
+    pub(super) fn release_window(&self, window: WindowId) {
         lock(&self.inner.events).windows.release(window);
     }
 
@@ -68,16 +69,16 @@ impl<D: Device> World<D> {
     }
 
     /// The program is to have these halves of a window: said while nobody else can open one.
-    pub(crate) fn holds(&self, window: u32, sides: &[Side]) {
+    pub(crate) fn holds(&self, window: WindowId, sides: &[Side]) {
         self.set_held(window, sides, true);
     }
 
     /// The program has dropped these halves of a window, or does not get them.
-    pub(crate) fn drops(&self, window: u32, sides: &[Side]) {
+    pub(crate) fn drops(&self, window: WindowId, sides: &[Side]) {
         self.set_held(window, sides, false);
     }
 
-    fn set_held(&self, window: u32, sides: &[Side], held: bool) {
+    fn set_held(&self, window: WindowId, sides: &[Side], held: bool) {
         lock(&self.inner.events)
             .windows
             .set_held(window, sides, held);
@@ -95,7 +96,7 @@ impl<D: Device> World<D> {
 
     /// Keeps registered memory of a window whose halves are gone until these neighbours have said that they are through
     /// with it, or the endpoint is closed.
-    pub(crate) fn outlive(&self, window: u32, neighbours: Vec<usize>, registration: Keep) {
+    pub(crate) fn outlive(&self, window: WindowId, neighbours: Vec<usize>, registration: Keep) {
         let nic = &self.nic().expect("it has registered memory").nic;
         let mut outlives = Outlives::new(neighbours, nic, registration);
         let mut events = lock(&self.inner.events);
@@ -226,13 +227,20 @@ impl<D: Device> Inner<D> {
 
     pub(crate) fn revoke(&self, window: &Watched<D>, cause: Cause) {
         let cause = self.note(window.id, cause);
-        window.revoke(&self.device, self.own_bell.base(), &cause);
+        self.end_waits(window, &cause);
+    }
+
+    /// Ends the waits of a window that is revoked.
+    fn end_waits(&self, window: &Watched<D>, cause: &Cause) {
+        let (name, id) = (&window.name, window.id);
+        tell(|| tracing::debug!(window = %name, %id, %cause, "a window is revoked"));
+        window.revoke(&self.device, self.own_bell.base(), cause);
     }
 
     /// Notes why a window is revoked, and tells the peers: before a wait of this rank ends, since the program may then
     /// leave, and a peer that waits for nobody has the message alone to learn it from. Both under the lock, so that
     /// whoever finds a cause noted knows that it is on its way. What counts is the first cause, which this returns.
-    fn note(&self, window: u32, cause: Cause) -> Cause {
+    fn note(&self, window: WindowId, cause: Cause) -> Cause {
         let cause = brief(cause);
         let mut events = lock(&self.events);
         let noted = &mut events.windows.living(window).cause;
@@ -250,7 +258,7 @@ impl<D: Device> Inner<D> {
     }
 
     /// A rank's NIC has nothing more to do with this rank's memory of a window.
-    pub(crate) fn on_through(&self, rank: usize, window: u32) {
+    pub(crate) fn on_through(&self, rank: usize, window: WindowId) {
         let mut events = lock(&self.events);
         let Some(entry) = events.windows.get_mut(window) else {
             return;
@@ -268,10 +276,7 @@ impl<D: Device> Inner<D> {
 
     pub(super) fn cause(&self, tag: Tag) -> Option<Cause> {
         let events = lock(&self.events);
-        let revoked = events
-            .windows
-            .get(tag.window)
-            .and_then(|entry| entry.cause.clone());
+        let revoked = events.windows.of(tag).and_then(|entry| entry.cause.clone());
         let lost = |cause: &&Cause| matches!(cause, Cause::PeerLost { .. });
         let peer = tag.peer as usize;
         // A rank that misses the peer may have ended since, and its end revokes the window, too: but the peer left first. (If a
@@ -301,7 +306,7 @@ impl<D: Device> Inner<D> {
                         })
                     };
                     if let Some(window) = window {
-                        window.revoke(&self.device, self.own_bell.base(), &cause);
+                        self.end_waits(&window, &cause);
                     }
                 }
                 Some(Message::Through { window }) => self.on_through(from, window),

@@ -2,7 +2,7 @@
 //!
 //! # Model
 //!
-//! A window has an entry from when its number is taken, which is before its first exchange: a peer may have created it, and
+//! A window has an entry from when its id is taken, which is before its first exchange: a peer may have created it, and
 //! revoked it, already. It is *closed* when the program holds no half of it any more, or when it has not come to be. What is
 //! asked of closed ones is what the report on long waits says of halves that were dropped, and why a stream has failed.
 //! So the last [`KEPT`] closed ones are kept, and of earlier ones those that somebody may still ask for:
@@ -17,7 +17,9 @@
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Weak};
 
+use tidegate_hal::batch::Tag;
 use tidegate_hal::device::Device;
+use tidegate_hal::ids::{TeamId, WindowId};
 use tidegate_hal::nic::{Keep, Nic};
 
 use super::watched::Watched;
@@ -54,12 +56,12 @@ pub(super) struct Entry<D: Device> {
 }
 
 pub(super) struct Known<D: Device> {
-    entries: BTreeMap<u32, Entry<D>>,
-    /// The number of the window that comes next.
-    next: u32,
+    entries: BTreeMap<WindowId, Entry<D>>,
+    /// The window that comes next.
+    next: WindowId,
     /// Those that are closed, in the order in which they were; those that could not be forgotten when it was their turn
     /// stand behind again.
-    closed: VecDeque<u32>,
+    closed: VecDeque<WindowId>,
     /// The names of those that the program holds a half of, by how they are opened.
     held: HashMap<&'static str, HashSet<Arc<str>>>,
 }
@@ -68,7 +70,7 @@ impl<D: Device> Default for Known<D> {
     fn default() -> Self {
         Known {
             entries: BTreeMap::new(),
-            next: 0,
+            next: WindowId::first(TeamId::WORLD),
             closed: VecDeque::new(),
             held: HashMap::new(),
         }
@@ -87,20 +89,20 @@ impl<D: Device> Entry<D> {
 }
 
 impl<D: Device> Known<D> {
-    /// Takes a number for a window that all ranks are about to create, one at a time.
-    pub(super) fn reserve(&mut self, what: &'static str, name: &Arc<str>) -> u32 {
+    /// Takes an id for a window that all ranks are about to create, one at a time.
+    pub(super) fn reserve(&mut self, what: &'static str, name: &Arc<str>) -> WindowId {
         // The one before it has come to be, or never does.
-        let before = self.next.checked_sub(1);
-        let before = before.and_then(|number| Some((number, self.entries.get(&number)?)));
-        if let Some((number, entry)) = before
+        let before = self.next.before();
+        let before = before.and_then(|id| Some((id, self.entries.get(&id)?)));
+        if let Some((id, entry)) = before
             && entry.halves == [Hold::Never; 2]
-            // A number that was given back since asks a second time.
-            && self.closed.back() != Some(&number)
+            // An id that was given back since asks a second time.
+            && self.closed.back() != Some(&id)
         {
-            self.closed.push_back(number);
+            self.closed.push_back(id);
         }
-        let number = self.next;
-        self.next += 1;
+        let id = self.next;
+        self.next = id.next();
         let entry = Entry {
             what,
             name: name.clone(),
@@ -110,24 +112,29 @@ impl<D: Device> Known<D> {
             through: Vec::new(),
             outlives: None,
         };
-        self.entries.insert(number, entry);
-        number
+        self.entries.insert(id, entry);
+        id
     }
 
-    /// Gives the last number back: no rank has counted it.
-    pub(super) fn release(&mut self, number: u32) {
+    /// Gives the last id back: no rank has counted it.
+    pub(super) fn release(&mut self, id: WindowId) {
         // Of the windows that come, one is created at a time, so it is the last one still.
-        debug_assert_eq!(number + 1, self.next);
-        self.entries.remove(&number);
-        self.next = number;
+        debug_assert_eq!(id.next(), self.next);
+        self.entries.remove(&id);
+        self.next = id;
     }
 
-    pub(super) fn get(&self, number: u32) -> Option<&Entry<D>> {
-        self.entries.get(&number)
+    pub(super) fn get(&self, id: WindowId) -> Option<&Entry<D>> {
+        self.entries.get(&id)
     }
 
-    pub(super) fn get_mut(&mut self, number: u32) -> Option<&mut Entry<D>> {
-        self.entries.get_mut(&number)
+    /// The window that a wait belongs to.
+    pub(super) fn of(&self, tag: Tag) -> Option<&Entry<D>> {
+        self.entries.get(&tag.window?)
+    }
+
+    pub(super) fn get_mut(&mut self, id: WindowId) -> Option<&mut Entry<D>> {
+        self.entries.get_mut(&id)
     }
 
     /// The entry of a window that somebody holds, or that is being created.
@@ -135,8 +142,8 @@ impl<D: Device> Known<D> {
     /// # Panics
     ///
     /// If the window is neither.
-    pub(super) fn living(&mut self, number: u32) -> &mut Entry<D> {
-        let entry = self.entries.get_mut(&number);
+    pub(super) fn living(&mut self, id: WindowId) -> &mut Entry<D> {
+        let entry = self.entries.get_mut(&id);
         entry.expect("what is alive, or comes to be, is not forgotten")
     }
 
@@ -149,12 +156,12 @@ impl<D: Device> Known<D> {
     }
 
     /// The program has got these halves of a window, or holds them no more.
-    pub(super) fn set_held(&mut self, number: u32, sides: &[Side], held: bool) {
+    pub(super) fn set_held(&mut self, id: WindowId, sides: &[Side], held: bool) {
         let hold = match held {
             true => Hold::Holds,
             false => Hold::Dropped,
         };
-        let entry = self.living(number);
+        let entry = self.living(id);
         let before = entry.is_held();
         for side in sides {
             entry.halves[*side as usize] = hold;
@@ -167,7 +174,7 @@ impl<D: Device> Known<D> {
             }
             (true, false) => {
                 names.remove(&name);
-                self.closed.push_back(number);
+                self.closed.push_back(id);
             }
             _ => {}
         }
@@ -182,37 +189,37 @@ impl<D: Device> Known<D> {
 
     /// Those that may be forgotten, unless a stream has failed by a wait of theirs: which is to be looked at now, and not
     /// before. No stream comes to such a wait any more.
-    pub(super) fn over(&self) -> Vec<u32> {
+    pub(super) fn over(&self) -> Vec<WindowId> {
         let more = self.closed.len().saturating_sub(KEPT);
         let earlier = self.closed.iter().take(more).copied();
         earlier
-            .filter(|number| self.entries.get(number).is_some_and(Entry::is_over))
+            .filter(|id| self.entries.get(id).is_some_and(Entry::is_over))
             .collect()
     }
 
     /// Forgets these, which were [over](Self::over).
-    pub(super) fn forget(&mut self, numbers: &[u32]) {
+    pub(super) fn forget(&mut self, ids: &[WindowId]) {
         for _ in 0..self.closed.len().saturating_sub(KEPT) {
-            let Some(number) = self.closed.pop_front() else {
+            let Some(id) = self.closed.pop_front() else {
                 return;
             };
             // (What has no entry any more was closed twice.)
-            if numbers.contains(&number) || !self.entries.contains_key(&number) {
-                self.entries.remove(&number);
+            if ids.contains(&id) || !self.entries.contains_key(&id) {
+                self.entries.remove(&id);
             } else {
-                self.closed.push_back(number);
+                self.closed.push_back(id);
             }
         }
     }
 
     /// The halves that the program has dropped, of the windows that are remembered: the last `most` of these.
-    pub(super) fn dropped(&self, most: usize) -> Vec<(u32, Side)> {
+    pub(super) fn dropped(&self, most: usize) -> Vec<(WindowId, Side)> {
         let last = self.entries.iter().rev().take(most);
-        let dropped = |(number, entry): (&u32, &Entry<D>)| {
-            let (number, halves) = (*number, entry.halves);
+        let dropped = |(id, entry): (&WindowId, &Entry<D>)| {
+            let (id, halves) = (*id, entry.halves);
             let sides = Side::BOTH.into_iter();
             let gone = sides.filter(move |side| halves[*side as usize] == Hold::Dropped);
-            gone.map(move |side| (number, side))
+            gone.map(move |side| (id, side))
         };
         last.flat_map(dropped).collect()
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tidegate_hal::control::Control;
 use tidegate_hal::device::{Device, Reclaim as _};
+use tidegate_hal::ids::WindowId;
 use tidegate_hal::memory::Block as _;
 
 use super::inner::Inner;
@@ -18,7 +19,7 @@ use crate::watch::{Overseen, Watch};
 
 impl<D: Device> Inner<D> {
     /// The name of a window, and the window, if it is still there.
-    pub(super) fn window(&self, id: u32) -> (Arc<str>, Option<Arc<Watched<D>>>) {
+    pub(super) fn window(&self, id: WindowId) -> (Arc<str>, Option<Arc<Watched<D>>>) {
         let events = lock(&self.events);
         events.windows.get(id).map_or(("-".into(), None), |entry| {
             (entry.name.clone(), entry.window.upgrade())
@@ -89,15 +90,15 @@ impl<D: Device> Overseen for Inner<D> {
         lock(&self.progress).said()
     }
 
-    fn window_name(&self, number: u32) -> Arc<str> {
-        self.window(number).0
+    fn window_name(&self, id: WindowId) -> Arc<str> {
+        self.window(id).0
     }
 
-    fn limit(&self, window: u32) -> Option<Duration> {
+    fn limit(&self, window: WindowId) -> Option<Duration> {
         self.window(window).1?.limit
     }
 
-    fn limit_has_passed(&self, window: u32, limit: Duration) {
+    fn limit_has_passed(&self, window: WindowId, limit: Duration) {
         if let Some(window) = self.window(window).1 {
             let rank = self.control.rank();
             self.revoke(&window, Cause::Limit { rank, limit });
@@ -112,7 +113,7 @@ impl<D: Device> Overseen for Inner<D> {
         lock(&self.events).gone.clone()
     }
 
-    fn dropped(&self, most: usize) -> Vec<(u32, Side)> {
+    fn dropped(&self, most: usize) -> Vec<(WindowId, Side)> {
         lock(&self.events).windows.dropped(most)
     }
 }

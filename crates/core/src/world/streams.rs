@@ -8,7 +8,7 @@ use tidegate_hal::device::{Device, Fault, Priority, Reclaim as _, StreamConfig};
 use tidegate_hal::memory::Block as _;
 
 use super::inner::{Inner, World};
-use crate::error::{Cause, Error, StreamError, WaitFailed};
+use crate::error::{Cause, Error, StreamError, WaitFailed, WindowName};
 use crate::ground::{ReclaimOf, lock};
 use crate::message::Message;
 
@@ -91,12 +91,14 @@ impl<D: Device> World<D> {
         };
         let cause = self.cause_of(tag);
         self.inner.tell_failed(cause.clone());
-        let window = lock(&self.inner.events)
+        let name = lock(&self.inner.events)
             .windows
-            .get(tag.window)
+            .of(tag)
             .map(|entry| entry.name.clone());
+        let name = name.unwrap_or_else(|| "-".into());
+        let window = tag.window.map(|id| WindowName { name, id });
         Error::Wait(Box::new(WaitFailed {
-            window: window.unwrap_or_else(|| "-".into()),
+            window,
             epoch,
             waiting: self.rank(),
             rank: tag.peer as usize,

@@ -5,15 +5,16 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use tidegate_hal::device::Device;
+use tidegate_hal::ids::WindowId;
 use tidegate_hal::memory::Ptr;
 
-use crate::error::{Cause, Error, Result};
+use crate::error::{Cause, Error, Result, WindowName};
 use crate::nic::{Line, Throttle};
 
 /// A window, as far as its waits go.
 pub(crate) struct Watched<D: Device> {
     pub(crate) name: Arc<str>,
-    pub(crate) id: u32,
+    pub(crate) id: WindowId,
     /// The words that this rank waits on, with the rank that adds to each.
     pub(crate) words: Vec<(Ptr, usize)>,
     /// Those that this rank's own NIC adds to.
@@ -38,7 +39,7 @@ pub(crate) struct Watched<D: Device> {
 impl<D: Device> Watched<D> {
     pub(crate) fn new(
         name: Arc<str>,
-        id: u32,
+        id: WindowId,
         words: Vec<(Ptr, usize)>,
         block: Arc<D::Block>,
         element_size: usize,
@@ -110,6 +111,14 @@ impl<D: Device> Watched<D> {
         self.open.load(Ordering::Acquire)
     }
 
+    /// What errors call it.
+    pub(crate) fn named(&self) -> WindowName {
+        WindowName {
+            name: self.name.clone(),
+            id: self.id,
+        }
+    }
+
     /// An error if the window was revoked.
     #[inline]
     pub(crate) fn usable(&self) -> Result<()> {
@@ -125,7 +134,7 @@ impl<D: Device> Watched<D> {
         let cause = self.cause.get().cloned();
         let cause = cause.expect("the cause was set before the window was revoked");
         Error::Revoked {
-            window: self.name.clone(),
+            window: self.named(),
             cause,
         }
     }

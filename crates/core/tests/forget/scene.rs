@@ -160,7 +160,8 @@ where
             Error::Revoked { cause, .. } => cause,
             Error::Wait(wait) => {
                 let WaitFailed { window, rank, .. } = &**wait;
-                assert_eq!((&**window, *rank), ("scene", 0));
+                let window = window.as_ref().map(|window| &*window.name);
+                assert_eq!((window, *rank), (Some("scene"), 0));
                 &wait.cause
             }
             other => panic!("{other}"),

@@ -240,7 +240,7 @@ pub(crate) fn take_apart(
             Step::Wait(wait) => Some((wait.tag.window, wait.tag.peer)),
             _ => None,
         });
-        let (window, peer) = whose.unwrap_or((Tag::NO_WINDOW, 0));
+        let (window, peer) = whose.unwrap_or((None, 0));
         let go = words.iter().map(|words| {
             Step::Add(Add {
                 word: words.go,

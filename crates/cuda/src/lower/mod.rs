@@ -22,9 +22,11 @@ pub(crate) mod parts;
 mod reductions;
 mod rows;
 mod short;
+mod tag;
 mod turns;
 
 pub(crate) use layout::*;
+pub(crate) use tag::RawTag;
 
 use tidegate_hal::batch::{Action, Batch, Move, QUANTUM, Shape, Step};
 use tidegate_hal::device::DeviceError;
@@ -409,6 +411,7 @@ fn lower(
                     lane.waits
                         .push(lane.steps.len() + std::mem::offset_of!(WaitStep, arrivals));
                 }
+                let tag = RawTag::from(wait.tag);
                 let wait_step = WaitStep {
                     head: Head {
                         kind: STEP_WAIT,
@@ -419,9 +422,9 @@ fn lower(
                     operand: address(wait.operand),
                     quantum: wait.quantum,
                     arrivals: 0,
-                    window: wait.tag.window,
-                    peer: wait.tag.peer,
-                    awaited: crate::reports::awaited_code(wait.tag.awaited),
+                    window: tag.window,
+                    peer: tag.peer,
+                    awaited: tag.awaited,
                     slot: *slot % MAX_BLOCKED as u32,
                 };
                 *slot += 1;

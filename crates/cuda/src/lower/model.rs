@@ -31,7 +31,7 @@ pub(super) fn wait(word: u64) -> Step {
         operand: ptr(word + 8),
         quantum: QUANTUM,
         tag: Tag {
-            window: 0,
+            window: None,
             peer: 3,
             awaited: Awaited::Exposure,
         },

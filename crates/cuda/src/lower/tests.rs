@@ -13,7 +13,7 @@ fn wait(word: usize) -> Step {
         operand: ptr(word + 8),
         quantum: QUANTUM,
         tag: Tag {
-            window: 1,
+            window: None,
             peer: 2,
             awaited: Awaited::Exposure,
         },

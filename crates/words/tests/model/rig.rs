@@ -290,7 +290,7 @@ pub(crate) fn wait(count: &Count, quantum: u64, peer: u32, awaited: Awaited) -> 
         operand: at(&count.operand),
         quantum,
         tag: Tag {
-            window: 0,
+            window: None,
             peer,
             awaited,
         },

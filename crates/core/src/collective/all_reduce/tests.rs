@@ -418,7 +418,11 @@ fn what_is_refused_leaves_it_as_it_was() {
             assert!(
                 matches!(error, Error::Epoch(EpochError::CountMismatch { src, dst: 2, .. }) if src == len)
             );
-            let named = format!("window `{}`: {len} elements", reduce.name());
+            let named = format!(
+                "window `{}` ({}): {len} elements",
+                reduce.name(),
+                reduce.id()
+            );
             assert!(error.to_string().starts_with(&named), "{error}");
         }
         let error = reduce.reduce(&s, &mut x, Op::BitOr).unwrap_err();
@@ -534,8 +538,11 @@ fn of_a_rank_that_is_lost_all_others_hear() {
                 Err(error) => error,
             };
             let is_typed = match &error {
-                Error::Wait(failed) => &*failed.window == "energy",
-                Error::Revoked { window, .. } => &**window == "energy",
+                Error::Wait(failed) => failed
+                    .window
+                    .as_ref()
+                    .is_some_and(|window| &*window.name == "energy"),
+                Error::Revoked { window, .. } => &*window.name == "energy",
                 _ => false,
             };
             assert!(is_typed, "{error}");
@@ -567,7 +574,10 @@ fn of_a_rank_that_leaves_all_others_hear() {
     assert!(results[1].is_ok());
     for rank in [0, 2] {
         let text = results[rank].as_ref().unwrap_err().to_string();
-        assert!(text.contains("window `energy`, epoch 2"), "{text}");
+        assert!(
+            text.contains("window `energy` (world#0), epoch 2"),
+            "{text}"
+        );
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tidegate_boot::LocalControl;
 use tidegate_hal::control::{Control, ControlError, Packet, Sink};
+use tidegate_hal::ids::TeamId;
 use tidegate_host::Host;
 
 use super::*;
@@ -264,7 +265,7 @@ fn ranks_that_open_in_different_orders_hear_of_it_and_stay_in_step() {
 
 /// What rank 0 says of a window after it has been refused some meets that very window on rank 1.
 #[test]
-fn a_rank_that_was_refused_has_the_same_numbers() {
+fn a_rank_that_was_refused_has_the_same_ids() {
     let refuses = (&[][..], &["opening a window", "opening a barrier"][..], "");
     two([refuses, FREELY], |world, _| {
         crate::stream!(let s = world.stream().unwrap());
@@ -283,6 +284,7 @@ fn a_rank_that_was_refused_has_the_same_numbers() {
         }
         let _barrier = Barrier::open(&s, "b").unwrap();
         let (inbox, outbox) = open(&s, "w", Buffers::Double, 8).unwrap();
+        assert_eq!((inbox.id(), outbox.id()), (self::world(1), self::world(1)));
         if world.rank() == 0 {
             // Revokes it.
             drop(outbox.start());
@@ -423,10 +425,15 @@ fn a_barrier_that_one_rank_cannot_create_no_rank_has() {
     );
 }
 
+fn world(sequence: u32) -> WindowId {
+    let team = TeamId::WORLD;
+    WindowId { team, sequence }
+}
+
 #[test]
 fn what_is_said_of_another_window_is_a_mismatch_for_all() {
-    let which = |number, name: &str| Which {
-        number,
+    let which = |sequence, name: &str| Which {
+        id: world(sequence),
         name: name.into(),
     };
     let (x, y) = (which(0, "w"), which(1, "w"));
@@ -442,10 +449,7 @@ fn what_is_said_of_another_window_is_a_mismatch_for_all() {
     let text = |heard: Result<Vec<((), _)>>| heard.unwrap_err().to_string();
     for mine in [&x, &y] {
         let error = text(heard(mine, all(&y, succeeds()), Ok(())));
-        assert!(
-            error.contains("number 0") && error.contains("number 1"),
-            "{error}"
-        );
+        assert!(error.contains("`w` (world#0) and `w` (world#1)"), "{error}");
     }
     let error = text(heard(&x, all(&x, fails()), Ok(())));
     assert!(

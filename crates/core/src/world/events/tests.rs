@@ -191,7 +191,7 @@ fn the_first_of_a_departure_and_a_loss_is_the_cause() {
                 inner.on_event(event.clone());
             }
             let tag = Tag {
-                window: 0,
+                window: None,
                 peer: 1,
                 awaited: Awaited::Completion,
             };

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tidegate_hal::device::{Device as _, Reclaim as _, Stream as _};
+use tidegate_hal::ids::WindowId;
 use tidegate_hal::memory::Block as _;
 use tidegate_host::Host;
 
@@ -33,12 +34,12 @@ fn known(world: &World<Host>) -> usize {
 fn what_never_came_to_be_is_closed_once() {
     let mut known = Known::<Host>::default();
     let name = Arc::from("w");
-    known.reserve("a window", &name);
+    let first = known.reserve("a window", &name);
     for _ in 0..3 * KEPT {
-        let number = known.reserve("a window", &name);
-        known.release(number);
+        let id = known.reserve("a window", &name);
+        known.release(id);
     }
-    assert_eq!(known.closed, [0]);
+    assert_eq!(known.closed, [first]);
 }
 
 #[test]
@@ -46,6 +47,7 @@ fn what_is_known_does_not_grow_with_every_window() {
     World::<Host>::local(2, |world| {
         crate::stream!(let s = world.stream().unwrap());
         let held = open(&s, "held").unwrap();
+        let first = held.0.id();
         for _ in 0..500 {
             drop(open(&s, "w").unwrap());
             Barrier::open(&s, "w").unwrap();
@@ -60,9 +62,13 @@ fn what_is_known_does_not_grow_with_every_window() {
         }
         // The one that is held, and the one that was opened last may not have been counted as closed.
         assert!(known(&world) <= KEPT + 2, "{}", known(&world));
-        let name = |number| world.inner.window(number).0;
-        assert_eq!(&*name(0), "held");
-        assert_eq!(&*name(1), "-", "the first that was dropped is forgotten");
+        let name = |id| world.inner.window(id).0;
+        assert_eq!(&*name(first), "held");
+        assert_eq!(
+            &*name(first.next()),
+            "-",
+            "the first that was dropped is forgotten"
+        );
         drop(held);
         world.all_gather("done", Vec::new()).unwrap();
         drop(open(&s, "held").unwrap());
@@ -78,12 +84,12 @@ fn a_cause_that_comes_late_is_named() {
         crate::stream!(let other = world.stream().unwrap());
         crate::stream!(let waits = world.stream().unwrap());
         let (inbox, outbox) = open(&s, "w").unwrap();
-        let (number, q) = (0, 1);
         let (waited, _) = open(&waits, "q").unwrap();
+        let (id, q) = (inbox.id(), waited.id());
         if world.rank() == 0 {
             drop(waited.post(&waits).unwrap().wait(&waits).unwrap());
         }
-        let window = world.inner.window(number).1.unwrap();
+        let window = world.inner.window(id).1.unwrap();
         let halves = match world.rank() {
             0 => {
                 let inbox = inbox.post(&s).unwrap().wait(&s).unwrap();
@@ -110,19 +116,19 @@ fn a_cause_that_comes_late_is_named() {
         let limit = Duration::from_millis(7);
         if world.rank() == 1 {
             assert_eq!(
-                &*world.inner.window(number).0,
+                &*world.inner.window(id).0,
                 "-",
                 "here nobody can ask for it"
             );
             let cause = Cause::Limit { rank: 1, limit };
-            for window in [number, q] {
+            for window in [id, q] {
                 let cause = cause.clone();
                 let message = Message::Revoke { window, cause };
                 let control = world.inner.control();
                 control.notify(None, &message.encode()).unwrap();
             }
         } else {
-            fails_by(&s, "w", number);
+            fails_by(&s, "w", id);
             fails_by(&waits, "q", q);
         }
         world.all_gather("done", Vec::new()).unwrap();
@@ -130,12 +136,13 @@ fn a_cause_that_comes_late_is_named() {
 }
 
 /// A stream's wait has ended by the limit, and the error names the window.
-fn fails_by(s: &Stream<'_, Host>, name: &str, number: u32) {
-    assert_eq!(&*s.world().inner.window(number).0, name);
+fn fails_by(s: &Stream<'_, Host>, name: &str, id: WindowId) {
+    assert_eq!(&*s.world().inner.window(id).0, name);
     let Err(Error::Wait(failed)) = s.synchronize() else {
         panic!("its stream has failed");
     };
-    assert_eq!(&*failed.window, name);
+    let window = failed.window.as_ref().unwrap();
+    assert_eq!((&*window.name, window.id), (name, id));
     let limit = matches!(failed.cause, Cause::Limit { rank: 1, .. });
     assert!(limit, "{}", failed.cause);
 }

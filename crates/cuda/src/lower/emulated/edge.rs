@@ -9,6 +9,7 @@ use tidegate_hal::memory::Ptr;
 use tidegate_hal::nic::part;
 
 use super::memory::{Rng, mix, value};
+use super::steps::window;
 
 /// What is stored to registers.
 pub(super) const STRIKE: u64 = 0x57;
@@ -51,12 +52,12 @@ pub(super) struct Edge {
 
 impl Edge {
     pub(super) fn tag(&self, awaited: Awaited) -> Tag {
-        let (window, peer) = match awaited {
+        let (sequence, peer) = match awaited {
             Awaited::Exposure => (10 + self.origin as u32, self.target),
             _ => (20 + self.target as u32, self.origin),
         };
         Tag {
-            window,
+            window: window(sequence),
             peer: peer as u32,
             awaited,
         }

@@ -13,9 +13,8 @@ use super::launched::{Home, Launched};
 use super::machine::{Do, Event, Machine};
 use super::memory::{Arena, Rng, change, value};
 use super::protocol::{FILL, Form, Job};
-use super::steps::{WINDOW, add, linear, wait};
+use super::steps::{WINDOW, add, linear, wait, window};
 use crate::place::look_step;
-use crate::reports::awaited_code;
 
 pub(super) const FAULT_ABORTED: u32 = 2;
 const EPOCHS: u64 = 8;
@@ -117,17 +116,14 @@ fn disturbed(
 
 /// Whether a fault names a wait of the rank that has failed, with its epoch.
 fn names_its_wait(job: &Job, rank: usize, fault: &RawFault) -> bool {
-    let of = |tag: Tag| {
-        (fault.window, fault.peer, fault.awaited)
-            == (tag.window, tag.peer, awaited_code(tag.awaited))
-    };
+    let of = |tag: Tag| fault.tag() == tag.into();
     // The word is poisoned. Who adds after that is heard all the same, perhaps by the block that advances the operand.
     let failed = |(word, operand): (Ptr, Ptr)| {
         let epochs = value(operand) / QUANTUM;
         value(word) & POISON != 0 && (fault.epoch == epochs || fault.epoch + 1 == epochs)
     };
     fault.kind == FAULT_WAIT
-        && (fault.window == 30
+        && (Tag::from(fault.tag()).window == window(30)
             || job.edges.iter().any(|edge| {
                 (edge.origin == rank && of(edge.tag(Awaited::Exposure)) && failed(edge.exposed))
                     || (edge.target == rank
@@ -386,7 +382,7 @@ pub(super) fn check_follow(machine: &mut Machine, seeds: Range<u64>) -> Result<(
         })?;
         let (a, b) = (a.fault()?, b.fault()?);
         let kind = if by_host { FAULT_ABORTED } else { FAULT_WAIT };
-        let fields = |f: &RawFault| (f.kind, f.window, f.peer, f.awaited, f.epoch);
+        let fields = |f: &RawFault| (f.kind, f.tag(), f.epoch);
         if a.kind != kind || fields(&a) != fields(&b) {
             return Err(format!("seed {seed}: {a:?}, and who follows {b:?}"));
         }
@@ -529,9 +525,7 @@ pub(super) fn check_reports(machine: &mut Machine, seeds: Range<u64>) -> Result<
         let active = |home: &Home| -> Vec<_> {
             let blocked = home.mirror().blocked;
             let active = blocked.iter().filter(|report| report.active != 0);
-            active
-                .map(|r| (r.window, r.peer, r.awaited, r.epoch))
-                .collect()
+            active.map(|r| (Tag::from(r.tag()), r.epoch)).collect()
         };
         let mut reported = Vec::new();
         let poisoned = rng.once_in(3);
@@ -551,7 +545,12 @@ pub(super) fn check_reports(machine: &mut Machine, seeds: Range<u64>) -> Result<
                 }
             }
         })?;
-        let report = (WINDOW, 5, awaited_code(Awaited::Event), epoch);
+        let tag = Tag {
+            window: WINDOW,
+            peer: 5,
+            awaited: Awaited::Event,
+        };
+        let report = (tag, epoch);
         if reported.first() != Some(&report) {
             return Err(format!(
                 "seed {seed}: reported {reported:?}, not {report:?}"

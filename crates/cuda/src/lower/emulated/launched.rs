@@ -53,7 +53,7 @@ impl Home {
 
     /// Why it failed, if it has, as the device and the host see it.
     pub(super) fn fault(&self) -> Result<RawFault, String> {
-        let fields = |f: &RawFault| (f.kind, f.window, f.peer, f.awaited, f.epoch);
+        let fields = |f: &RawFault| (f.kind, f.tag(), f.epoch);
         let (state, mirror) = (self.state(), self.mirror());
         if state.stop & 1 == 0
             || mirror.failed != 1

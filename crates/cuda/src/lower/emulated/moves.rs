@@ -229,7 +229,7 @@ impl Maker<'_> {
         let word = self.arena.word((epoch + 1) * QUANTUM);
         let operand = self.arena.word((epoch + 1) * QUANTUM - quantum);
         let tag = Tag {
-            window: 1,
+            window: None,
             peer: 2,
             awaited: Awaited::Exposure,
         };

@@ -28,6 +28,7 @@ use super::edge::{Edge, STRIKE};
 use super::launched::{Home, Launched};
 use super::machine::{Do, Event, Machine};
 use super::memory::{Arena, Rng, change, value};
+use super::steps::window;
 
 /// What a rank does in an epoch, by number.
 pub(super) const FILL: u64 = 0;
@@ -252,7 +253,7 @@ impl Job {
                         bell: bell_ptr,
                     }));
                     let tag = Tag {
-                        window: 30,
+                        window: window(30),
                         peer: ((rank + ranks - (1 << round)) % ranks) as u32,
                         awaited: Awaited::Barrier,
                     };
@@ -299,7 +300,7 @@ impl Job {
                                 let told = plain(vec![vec![wait(
                                     (words.go, arena.word(0)),
                                     Tag {
-                                        window: 40,
+                                        window: window(40),
                                         peer: 0,
                                         awaited: Awaited::Event,
                                     },

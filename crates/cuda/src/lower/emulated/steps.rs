@@ -1,10 +1,17 @@
 //! Steps that several tests make lanes of.
 
 use tidegate_hal::batch::{Add, Awaited, QUANTUM, Shape, Side, Step, Tag, Wait};
+use tidegate_hal::ids::{TeamId, WindowId};
 use tidegate_hal::memory::Ptr;
 
+/// A window of a team that is not the world's.
+pub(super) const fn window(sequence: u32) -> Option<WindowId> {
+    let team = TeamId::new(5).unwrap();
+    Some(WindowId { team, sequence })
+}
+
 /// The window that waits are said to be of.
-pub(super) const WINDOW: u32 = 7;
+pub(super) const WINDOW: Option<WindowId> = window(7);
 
 /// `peer` says which wait it is.
 pub(super) fn wait(word: Ptr, operand: Ptr, quantum: u64, peer: u32) -> Step {

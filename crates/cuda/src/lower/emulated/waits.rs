@@ -15,16 +15,15 @@
 
 use std::ops::Range;
 
-use tidegate_hal::batch::{Awaited, Batch, POISON, QUANTUM};
+use tidegate_hal::batch::{Awaited, Batch, POISON, QUANTUM, Tag};
 use tidegate_hal::memory::Ptr;
 
-use super::super::{FAULT_WAIT, LANE_WAITS, MOST_BLOCKS, PART, TEAM_WARPS};
+use super::super::{FAULT_WAIT, LANE_WAITS, MOST_BLOCKS, PART, RawTag, TEAM_WARPS};
 use super::failure::FAULT_ABORTED;
 use super::launched::{Home, Launched};
 use super::machine::{Do, Event, Machine};
 use super::memory::{Arena, Rng, change, value};
 use super::steps::{WINDOW, add, wait};
-use crate::reports::awaited_code;
 
 /// How often the stream does its two launches.
 const TIMES: u64 = 3;
@@ -241,21 +240,19 @@ pub(super) fn check(machine: &mut Machine, seeds: Range<u64>) -> Result<(), Stri
         }
         failures[how as usize] += 1;
         let fault = home.fault()?;
-        let found = (
-            fault.kind,
-            fault.window,
-            fault.peer,
-            fault.awaited,
-            fault.epoch,
-        );
+        let found = (fault.kind, fault.tag(), fault.epoch);
         let (word, first) = (value(waits.words[poisoned].0), passed[poisoned]);
         let (fields, least, most) = match how {
             End::Well => return Err(format!("seed {seed}: failed by {fault:?}")),
             // The word's epochs that had come are waited for as ever, and no more.
             End::Poisoned => {
                 let epoch = (word & !POISON) / QUANTUM;
-                let awaited = awaited_code(Awaited::Event);
-                let fields = (FAULT_WAIT, WINDOW, poisoned as u32, awaited, epoch);
+                let tag = Tag {
+                    window: WINDOW,
+                    peer: poisoned as u32,
+                    awaited: Awaited::Event,
+                };
+                let fields = (FAULT_WAIT, tag.into(), epoch);
                 let come = epoch - waits.base / QUANTUM;
                 if first != come {
                     return Err(format!(
@@ -265,7 +262,7 @@ pub(super) fn check(machine: &mut Machine, seeds: Range<u64>) -> Result<(), Stri
                 (fields, come, come + 1)
             }
             // The launch of the time, or the next.
-            _ => ((FAULT_ABORTED, 0, 0, 0, 0), seen, seen + 1),
+            _ => ((FAULT_ABORTED, RawTag::default(), 0), seen, seen + 1),
         };
         if found != fields {
             return Err(format!("seed {seed}: {found:?} and not {fields:?}"));

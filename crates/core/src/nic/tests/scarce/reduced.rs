@@ -67,8 +67,15 @@ fn a_wait_for_reads_of_the_vector_that_is_refused_is_refused_in_advance() {
 /// What an error says that comes of this.
 fn is_of_rank_1(error: &Error) -> bool {
     let cause = match error {
-        Error::Revoked { window, cause } if &**window == "energy" => cause,
-        Error::Wait(failed) if &*failed.window == "energy" => &failed.cause,
+        Error::Revoked { window, cause } if &*window.name == "energy" => cause,
+        Error::Wait(failed)
+            if failed
+                .window
+                .as_ref()
+                .is_some_and(|window| &*window.name == "energy") =>
+        {
+            &failed.cause
+        }
         _ => return false,
     };
     matches!(cause, Cause::NotEnqueued { rank: 1, reason } if reason.contains("it is broken"))

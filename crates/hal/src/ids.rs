@@ -1,0 +1,127 @@
+//! How the ranks of a job call what they have together.
+//!
+//! A window is known by its team and by its number among the windows of that team. All ranks of a team open its windows
+//! in one order, so they agree on these numbers without being told; and no window of another team has the same id.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// A team of ranks. Today there is one, the [world](TeamId::WORLD).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct TeamId(u32);
+
+impl TeamId {
+    /// All ranks of the job.
+    pub const WORLD: Self = TeamId(0);
+
+    /// The greatest number of a team. It leaves room beside it in the words by which devices name a wait.
+    pub const MOST: u32 = (1 << 24) - 2;
+
+    /// The team of this number; none if it is greater than [`TeamId::MOST`].
+    pub const fn new(number: u32) -> Option<Self> {
+        if number <= Self::MOST {
+            Some(TeamId(number))
+        } else {
+            None
+        }
+    }
+
+    /// Its number.
+    pub const fn number(self) -> u32 {
+        self.0
+    }
+}
+
+impl fmt::Display for TeamId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            TeamId::WORLD => f.write_str("world"),
+            TeamId(number) => write!(f, "team{number}"),
+        }
+    }
+}
+
+impl fmt::Debug for TeamId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// A window of the job (a barrier and an all-reduce have one, too). It is the same on all ranks of the team.
+///
+/// ```
+/// use tidegate_hal::ids::{TeamId, WindowId};
+/// let window = WindowId { team: TeamId::WORLD, sequence: 7 };
+/// assert_eq!(window.to_string(), "world#7");
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct WindowId {
+    /// The ranks that have opened it.
+    pub team: TeamId,
+    /// How many windows these have begun to open before it.
+    pub sequence: u32,
+}
+
+impl WindowId {
+    /// The first window of a team.
+    pub const fn first(team: TeamId) -> Self {
+        WindowId { team, sequence: 0 }
+    }
+
+    /// The window that the team opens after this one.
+    ///
+    /// # Panics
+    ///
+    /// If that is one too many: a team opens no more than 2^32.
+    #[must_use]
+    pub fn next(self) -> Self {
+        let sequence = self.sequence.checked_add(1);
+        WindowId {
+            sequence: sequence.expect("a team opens no more than 2^32 windows"),
+            ..self
+        }
+    }
+
+    /// The one before it, if it is not the first.
+    pub fn before(self) -> Option<Self> {
+        let sequence = self.sequence.checked_sub(1)?;
+        Some(WindowId { sequence, ..self })
+    }
+}
+
+impl fmt::Display for WindowId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}#{}", self.team, self.sequence)
+    }
+}
+
+impl fmt::Debug for WindowId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_of_two_teams_are_never_one() {
+        let teams = [0, 1, TeamId::MOST].map(|number| TeamId::new(number).unwrap());
+        assert_eq!(TeamId::new(TeamId::MOST + 1), None);
+        let windows = teams.map(|team| WindowId::first(team).next());
+        assert_eq!(
+            windows.map(|id| id.to_string()),
+            ["world#1", "team1#1", "team16777214#1"]
+        );
+        for (index, one) in windows.iter().enumerate() {
+            let same = windows.iter().filter(|other| *other == one);
+            assert_eq!(same.count(), 1);
+            // In the order of teams, and in a team of its windows.
+            assert!(windows[..index].iter().all(|earlier| earlier < one));
+            assert_eq!(one.before(), Some(WindowId::first(one.team)));
+            assert!(one.before() < Some(*one) && one.before().unwrap().before().is_none());
+        }
+    }
+}
