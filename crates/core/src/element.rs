@@ -26,19 +26,18 @@ use crate::place::Of;
 /// (A kernel on a GPU takes by value what is aligned to 16 bytes at most.)
 ///
 /// ```
-/// use tidegate_core::{Region, World, element::Element};
-/// use tidegate_host::Host;
+/// use tidegate::host::prelude::*;
 ///
 /// /// The sum of all elements.
-/// fn sum<T: Element + std::iter::Sum<T>>(world: &World<Host>, values: &[T]) -> T {
+/// fn sum<T: Element + std::iter::Sum<T>>(world: &World, values: &[T]) -> T {
 ///     let region = Region::from_slice(world, values).unwrap();
 ///     region.iter().copied().sum()
 /// }
 ///
-/// World::<Host>::local(1, |world| {
-///     assert_eq!(sum(&world, &[u128::MAX - 1, 1]), u128::MAX);
-///     assert_eq!(sum(&world, &[0.5f32, 1.5]), 2.0);
-/// });
+/// # tidegate::doc::ranks(1, |world| {
+/// assert_eq!(sum(&world, &[u128::MAX - 1, 1]), u128::MAX);
+/// assert_eq!(sum(&world, &[0.5f32, 1.5]), 2.0);
+/// # Ok(()) });
 /// ```
 ///
 /// # Safety
@@ -327,8 +326,8 @@ unsafe impl<T: Element> Element for num_complex::Complex<T> {
 ///
 /// ```
 /// use bytemuck::{Pod, TransparentWrapper, Zeroable};
-/// use tidegate_core::{Region, World, element::PodElement};
-/// use tidegate_host::Host;
+/// use tidegate::element::PodElement;
+/// use tidegate::host::prelude::*;
 ///
 /// #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
 /// #[repr(C)]
@@ -337,12 +336,12 @@ unsafe impl<T: Element> Element for num_complex::Complex<T> {
 ///     number: u64,
 /// }
 ///
-/// World::<Host>::local(1, |world| {
-///     let particles = [Particle { at: [0.5; 3], number: 1 }; 10];
-///     let region = Region::from_slice(&world, PodElement::wrap_slice(&particles)).unwrap();
-///     assert_eq!(PodElement::peel_slice(&region), particles);
-///     assert_eq!(region[0].0.number, 1);
-/// });
+/// # tidegate::doc::ranks(1, |world| {
+/// let particles = [Particle { at: [0.5; 3], number: 1 }; 10];
+/// let region = Region::from_slice(&world, PodElement::wrap_slice(&particles))?;
+/// assert_eq!(PodElement::peel_slice(&region), particles);
+/// assert_eq!(region[0].0.number, 1);
+/// # Ok(()) });
 /// ```
 ///
 /// What is no `Pod` is no element, either: here there is padding behind `small`, and not all bytes are a `char`.

@@ -143,13 +143,14 @@ impl<D: Device> Layout<D> {
     /// The ghost faces of a block, for example, are boxes:
     ///
     /// ```
-    /// # use tidegate_core::Layout;
-    /// # use tidegate_host::Host;
+    /// # use tidegate::host::prelude::*;
+    /// # fn main() -> Result<()> {
     /// // A block of 4 x 5 x 6 elements, a layer of ghosts around it included.
-    /// let below = Layout::<Host>::subarray(&[4, 5, 6], &[0..1, 1..4, 1..5]).unwrap();
+    /// let below = Layout::subarray(&[4, 5, 6], &[0..1, 1..4, 1..5])?;
     /// assert_eq!(below.count(), 12);
     /// // Element [0, 3, 4] is the last one.
     /// assert_eq!(below.extent(), 3 * 6 + 4 + 1);
+    /// # Ok(()) }
     /// ```
     ///
     /// A box needs no table of indices: devices count its rows out, as those of [`Layout::strided`]. Dimensions that are

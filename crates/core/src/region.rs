@@ -41,17 +41,16 @@ use crate::world::World;
 /// Where it is at home with the host, `Debug` shows the first 8 elements:
 ///
 /// ```
-/// # use tidegate_core::{Region, World, stream};
-/// # use tidegate_host::Host;
-/// World::<Host>::local(1, |world| {
-///     let region = Region::from_slice(&world, &[1.5, 2.0]).unwrap();
-///     let said = r#"Region { element: f64, device: "host", home: host, len: 2, values: [1.5, 2.0] }"#;
-///     assert_eq!(format!("{region:?}"), said);
-///     stream!(let s = world.stream().unwrap());
-///     let region = region.on(&s).unwrap();
-///     let said = r#"Region { element: f64, device: "host", home: stream, len: 2 }"#;
-///     assert_eq!(format!("{region:?}"), said);
-/// });
+/// # use tidegate::host::prelude::*;
+/// # tidegate::doc::ranks(1, |world| {
+/// let region = Region::from_slice(&world, &[1.5, 2.0])?;
+/// let said = r#"Region { element: f64, device: "host", home: host, len: 2, values: [1.5, 2.0] }"#;
+/// assert_eq!(format!("{region:?}"), said);
+/// stream!(let s = world.stream()?);
+/// let region = region.on(&s)?;
+/// let said = r#"Region { element: f64, device: "host", home: stream, len: 2 }"#;
+/// assert_eq!(format!("{region:?}"), said);
+/// # Ok(()) });
 /// ```
 ///
 /// # Examples

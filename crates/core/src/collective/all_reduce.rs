@@ -91,20 +91,19 @@ const WHOLE: &str = "a call that fails gives the halves back";
 /// stream. Where the host need not know (the step length of a solver), kernels read it, and nobody waits.
 ///
 /// ```
-/// # use tidegate_core::{AllReduce, Region, World, stream};
-/// # use tidegate_host::Host;
-/// # World::<Host>::local(3, |world| {
-/// # stream!(let s = world.stream().unwrap());
+/// # use tidegate::host::prelude::*;
+/// # tidegate::doc::ranks(3, |world| {
+/// # stream!(let s = world.stream()?);
 /// # let rank = world.rank() as f64;
-/// # let x = Region::from_slice(&world, &[rank, 1.0]).unwrap().on(&s).unwrap();
-/// # let y = Region::from_slice(&world, &[2.0, 0.5]).unwrap().on(&s).unwrap();
-/// # let mut dot = Region::<f64, _>::zeroed(&world, 1).unwrap().on(&s).unwrap();
-/// let mut dots = AllReduce::open(&s, "dots", 1).unwrap();
+/// # let x = Region::from_slice(&world, &[rank, 1.0])?.on(&s)?;
+/// # let y = Region::from_slice(&world, &[2.0, 0.5])?.on(&s)?;
+/// # let mut dot = Region::<f64>::zeroed(&world, 1)?.on(&s)?;
+/// let mut dots = AllReduce::open(&s, "dots", 1)?;
 /// let product = |x: &[f64], y: &[f64], dot: &mut [f64]| dot[0] = x.iter().zip(y).map(|(x, y)| x * y).sum();
-/// s.launch(product, (&x, &y, &mut dot)).unwrap(); // of this rank's parts of x and y
-/// dots.sum(&s, &mut dot).unwrap(); // enqueued: whatever comes next on the stream has the dot product of all
-/// # assert_eq!(dot.into_host(&s).unwrap()[0], 7.5);
-/// # });
+/// s.launch(product, (&x, &y, &mut dot))?; // of this rank's parts of x and y
+/// dots.sum(&s, &mut dot)?; // enqueued: whatever comes next on the stream has the dot product of all
+/// # assert_eq!(dot.into_host(&s)?[0], 7.5);
+/// # Ok(()) });
 /// ```
 ///
 /// All ranks make the same calls in the same order, as with a [`Barrier`](crate::Barrier): nobody can see that one of

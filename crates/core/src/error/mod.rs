@@ -148,7 +148,7 @@ impl Error {
     /// [`capture`](crate::Stream::capture) runs, say.
     ///
     /// ```
-    /// # use tidegate_core::Error;
+    /// # use tidegate::Error;
     /// let number = |text: &str| text.parse::<u32>().map_err(Error::other);
     /// let error = number("many").unwrap_err();
     /// assert_eq!(error.to_string(), "invalid digit found in string");

@@ -98,13 +98,11 @@ impl<D: LaunchDevice> Module<D> {
     /// Part of setting up: it is refused while a stream of the device may be waiting.
     ///
     /// ```
-    /// # use tidegate_core::{Result, World};
-    /// # use tidegate_core::kernel::Module;
-    /// # use tidegate_hal::device::LaunchDevice;
+    /// # use tidegate::cuda::{Cuda, prelude::*};
     /// # macro_rules! include_bytes { ($file:literal) => { b"" } }
     /// const CODE: &[u8] = include_bytes!("kernels.ptx");
     ///
-    /// fn load<D: LaunchDevice>(world: &World<D>) -> Result<Module<D>> {
+    /// fn load(world: &World) -> Result<Module<Cuda>> {
     ///     Module::load(world, CODE)
     /// }
     /// ```
@@ -449,7 +447,7 @@ for_tuples!(signature);
 /// Declares functions of device code: what each takes, and, as its `# Safety` section, what it must keep to.
 ///
 /// ```
-/// tidegate_core::kernel! {
+/// tidegate::kernel! {
 ///     /// Scales a vector.
 ///     ///
 ///     /// # Safety
@@ -468,20 +466,18 @@ for_tuples!(signature);
 /// (so no other type, and no module, has the name there):
 ///
 /// ```
-/// # use tidegate_core::Result;
-/// # use tidegate_core::kernel::Module;
-/// # use tidegate_hal::device::LaunchDevice;
-/// # tidegate_core::kernel! {
+/// # use tidegate::cuda::{Cuda, prelude::*};
+/// # tidegate::kernel! {
 /// #     /// # Safety
 /// #     ///
 /// #     /// As above.
 /// #     pub unsafe fn scale = "scale"(x: &mut [f64], by: f64);
 /// # }
-/// struct Kernels<D: LaunchDevice> {
-///     scale: scale<D>, // `scale<Cuda>` in a program for one device
+/// struct Kernels {
+///     scale: scale<Cuda>,
 /// }
 ///
-/// fn bind<D: LaunchDevice>(module: &Module<D>) -> Result<Kernels<D>> {
+/// fn bind(module: &Module<Cuda>) -> Result<Kernels> {
 ///     // SAFETY: `scale` in the module is what the declaration says.
 ///     let scale = unsafe { scale(module) }?;
 ///     Ok(Kernels { scale })

@@ -21,18 +21,17 @@ impl<T, D: Device> Region<T, OnHost<D>> {
     /// without elements is dropped, its spare room, too.)
     ///
     /// ```
-    /// # use tidegate_core::{Region, World, stream};
-    /// # use tidegate_host::Host;
-    /// World::<Host>::local(1, |world| {
-    ///     let values = vec![1.0f64, 2.0, 3.0];
-    ///     let address = values.as_ptr();
-    ///     stream!(let s = world.stream().unwrap());
-    ///     let mut x = Region::from_vec(&world, values).unwrap().on(&s).unwrap();
-    ///     s.launch(|x: &mut [f64]| x.reverse(), &mut x).unwrap();
-    ///     let values = x.into_host(&s).unwrap().into_vec().unwrap();
-    ///     assert_eq!(values, [3.0, 2.0, 1.0]);
-    ///     assert_eq!(values.as_ptr(), address);
-    /// });
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::ranks(1, |world| {
+    /// let values = vec![1.0f64, 2.0, 3.0];
+    /// let address = values.as_ptr();
+    /// stream!(let s = world.stream()?);
+    /// let mut x = Region::from_vec(&world, values)?.on(&s)?;
+    /// s.launch(|x: &mut [f64]| x.reverse(), &mut x)?;
+    /// let values = x.into_host(&s)?.into_vec()?;
+    /// assert_eq!(values, [3.0, 2.0, 1.0]);
+    /// assert_eq!(values.as_ptr(), address);
+    /// # Ok(()) });
     /// ```
     ///
     /// # Errors
@@ -150,13 +149,12 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
     /// that may send from there again); otherwise it is a copy.
     ///
     /// ```
-    /// # use tidegate_core::{Region, World};
-    /// # use tidegate_host::Host;
-    /// World::<Host>::local(1, |world| {
-    ///     let mut region = Region::<u32, _>::zeroed(&world, 3).unwrap();
-    ///     region[1] = 7;
-    ///     assert_eq!(region.into_vec().unwrap(), [0, 7, 0]);
-    /// });
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::ranks(1, |world| {
+    /// let mut region = Region::<u32>::zeroed(&world, 3)?;
+    /// region[1] = 7;
+    /// assert_eq!(region.into_vec()?, [0, 7, 0]);
+    /// # Ok(()) });
     /// ```
     ///
     /// # Errors

@@ -44,6 +44,20 @@ pub(crate) use tickets::{prepare_wait, settle_all, wait_for};
 ///
 /// `s` is then a [`Stream`], alive until the end of the block. The expression is evaluated where the macro stands, so
 /// `?` and `.await` work in it.
+///
+/// # Examples
+///
+/// ```
+/// use tidegate::host::prelude::*;
+///
+/// # tidegate::doc::ranks(1, |world| {
+/// stream!(let s = world.stream()?);
+/// stream!(let t = world.named_stream("interior")?);
+/// let x = Region::from_slice(&world, &[1.0])?.on(&s)?;
+/// let x = s.hand_off(x, &t)?; // `t.launch(kernel, &x)?` does not compile before
+/// # drop(x);
+/// # Ok(()) });
+/// ```
 #[macro_export]
 macro_rules! stream {
     // Whoever sees that `capture` takes `&mut s` may write `mut`; `s` is, anyway.

@@ -205,9 +205,8 @@ impl<'s, D: Device> Stream<'s, D> {
     /// (`tokio::spawn`). Dropping the future changes nothing for the stream.
     ///
     /// ```
-    /// # use tidegate_core::{Region, World, stream};
-    /// # use tidegate_host::Host;
-    /// async fn solve(world: World<Host>) -> tidegate_core::Result<f64> {
+    /// # use tidegate::host::prelude::*;
+    /// async fn solve(world: World) -> Result<f64> {
     ///     stream!(let s = world.stream()?);
     ///     let mut x = Region::from_slice(&world, &[1.0])?.on(&s)?;
     ///     s.launch(|x: &mut [f64]| x[0] *= 2.0, &mut x)?;
@@ -217,15 +216,15 @@ impl<'s, D: Device> Stream<'s, D> {
     /// fn is_send<F: Send>(future: F) -> F {
     ///     future
     /// }
-    /// # World::<Host>::local(1, |world| {
+    /// # tidegate::doc::ranks(1, |world| {
     /// # use std::task::{Context, Poll, Waker};
     /// let mut solved = Box::pin(is_send(solve(world)));
     /// # let mut context = Context::from_waker(Waker::noop());
     /// # let x = loop {
-    /// #     if let Poll::Ready(x) = solved.as_mut().poll(&mut context) { break x.unwrap() }
+    /// #     if let Poll::Ready(x) = solved.as_mut().poll(&mut context) { break x? }
     /// # };
     /// # assert_eq!(x, 2.0);
-    /// # });
+    /// # Ok(()) });
     /// ```
     ///
     /// What the task holds while it awaits must be `Send`, too. A stream of its own is; a `&Stream` in a variable is not, since

@@ -72,24 +72,23 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, D, K> {
     /// used is not put.
     ///
     /// ```
-    /// # use tidegate_core::{Region, World, stream, window::{SlotWindow, exchange}};
-    /// # use tidegate_host::Host;
-    /// # World::<Host>::local(1, |world| {
-    /// # stream!(let s = world.stream().unwrap());
-    /// # let src = Region::from_slice(&world, &[1, 2, 3]).unwrap().on(&s).unwrap();
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::ranks(1, |world| {
+    /// # stream!(let s = world.stream()?);
+    /// # let src = Region::from_slice(&world, &[1, 2, 3])?.on(&s)?;
     /// let mut window = SlotWindow::<u64>::new("two");
     /// let (from, at_end) = (window.slot_from(0, 0, 3), window.slot_from(0, 1, 4));
     /// let (a, b) = (window.slot_to(0, 0), window.slot_to(0, 1));
-    /// let (inbox, outbox) = window.open(&s).unwrap();
+    /// let (inbox, outbox) = window.open(&s)?;
     ///
     /// let mut epoch = outbox.start();
-    /// let [a, b] = epoch.take([a, b]).unwrap();
-    /// epoch.put(&src, a).unwrap(); // `a` once more would not compile
-    /// epoch.put(&src, b.at(1)).unwrap();
-    /// let (mut inbox, _outbox) = exchange(&s, inbox, epoch).unwrap();
-    /// let came = inbox.read(&s).unwrap();
+    /// let [a, b] = epoch.take([a, b])?;
+    /// epoch.put(&src, a)?; // `a` once more would not compile
+    /// epoch.put(&src, b.at(1))?;
+    /// let (mut inbox, _outbox) = exchange(&s, inbox, epoch)?;
+    /// let came = inbox.read(&s)?;
     /// assert_eq!((came.slot(from), came.slot(at_end)), (&[1, 2, 3][..], &[0, 1, 2, 3][..]));
-    /// # });
+    /// # Ok(()) });
     /// ```
     ///
     /// # Errors

@@ -50,12 +50,11 @@ pub enum Buffers {
 /// epochs and kernels speak of it.
 ///
 /// ```
-/// # use tidegate_core::{Region, World, stream, window::{SlotWindow, Slots, exchange}};
-/// # use tidegate_host::Host;
-/// # World::<Host>::local(3, |world| {
-/// # stream!(let s = world.stream().unwrap());
-/// # let src = Region::from_slice(&world, &[world.rank() as f64; 1000]).unwrap().on(&s).unwrap();
-/// # let mut x = Region::<f64, _>::zeroed(&world, 1000).unwrap().on(&s).unwrap();
+/// # use tidegate::host::prelude::*;
+/// # tidegate::doc::ranks(3, |world| {
+/// # stream!(let s = world.stream()?);
+/// # let src = Region::from_slice(&world, &[world.rank() as f64; 1000])?.on(&s)?;
+/// # let mut x = Region::<f64>::zeroed(&world, 1000)?.on(&s)?;
 /// let (left, right) = world.ring();
 /// let mut halo = SlotWindow::<f64>::new("halo");
 /// // If left and right are the same rank, the key says which slot is which: 0 for what goes left, 1 for what goes right.
@@ -63,17 +62,17 @@ pub enum Buffers {
 /// let from_left = halo.slot_from(left, 1, 1000);
 /// let to_left = halo.slot_to(left, 0);
 /// let to_right = halo.slot_to_with_len(right, 1, 1000);
-/// let (inbox, outbox) = halo.open(&s).unwrap();
+/// let (inbox, outbox) = halo.open(&s)?;
 ///
 /// let mut epoch = outbox.start();
-/// epoch.put(&src, to_left).unwrap();
-/// epoch.put(&src, to_right).unwrap();
-/// let (mut inbox, _outbox) = exchange(&s, inbox, epoch).unwrap();
+/// epoch.put(&src, to_left)?;
+/// epoch.put(&src, to_right)?;
+/// let (mut inbox, _outbox) = exchange(&s, inbox, epoch)?;
 /// let take = move |came: Slots<'_, f64>, x: &mut [f64]| x.copy_from_slice(came.slot(from_left));
-/// s.launch(take, (inbox.view(), &mut x)).unwrap();
-/// assert_eq!(inbox.read(&s).unwrap().slot(from_right), [right as f64; 1000]);
-/// # assert_eq!(x.into_host(&s).unwrap()[0], left as f64);
-/// # });
+/// s.launch(take, (inbox.view(), &mut x))?;
+/// assert_eq!(inbox.read(&s)?.slot(from_right), [right as f64; 1000]);
+/// # assert_eq!(x.into_host(&s)?[0], left as f64);
+/// # Ok(()) });
 /// ```
 #[derive(Debug)]
 pub struct Window<T, K> {
@@ -110,44 +109,42 @@ pub type SlotWindow<T> = Window<T, BySlot>;
 /// The declaration of a window of which origins declare ranges: see [`Window`].
 ///
 /// ```
-/// # use tidegate_core::{Region, World, stream, window::{RangeWindow, exchange}};
-/// # use tidegate_host::Host;
-/// # World::<Host>::local(2, |world| {
-/// # stream!(let s = world.stream().unwrap());
+/// # use tidegate::host::prelude::*;
+/// # tidegate::doc::ranks(2, |world| {
+/// # stream!(let s = world.stream()?);
 /// # let (rank, peer) = (world.rank(), 1 - world.rank());
-/// # let src = Region::from_slice(&world, &[1.0; 4]).unwrap().on(&s).unwrap();
-/// # let mut got = Region::<f64, _>::zeroed(&world, 2).unwrap().on(&s).unwrap();
+/// # let src = Region::from_slice(&world, &[1.0; 4])?.on(&s)?;
+/// # let mut got = Region::<f64>::zeroed(&world, 2)?.on(&s)?;
 /// let mut window = RangeWindow::<f64>::new("half", 8);
 /// let mine = window.range_to(peer, 4 * rank..4 * rank + 4); // the other half is the peer's own
-/// let (inbox, outbox) = window.open(&s).unwrap();
+/// let (inbox, outbox) = window.open(&s)?;
 ///
 /// let mut epoch = outbox.start();
-/// epoch.put(src.slice(0..2).unwrap(), mine).unwrap();
-/// epoch.get(&mut got, mine.at(2)).unwrap();
-/// let (mut inbox, _outbox) = exchange(&s, inbox, epoch).unwrap();
-/// assert_eq!(inbox.host_mut(&s).unwrap()[4 * peer..4 * peer + 4], [1.0, 1.0, 0.0, 0.0]);
-/// # });
+/// epoch.put(src.slice(0..2)?, mine)?;
+/// epoch.get(&mut got, mine.at(2))?;
+/// let (mut inbox, _outbox) = exchange(&s, inbox, epoch)?;
+/// assert_eq!(inbox.host_mut(&s)?[4 * peer..4 * peer + 4], [1.0, 1.0, 0.0, 0.0]);
+/// # Ok(()) });
 /// ```
 pub type RangeWindow<T> = Window<T, ByRange>;
 
 /// The declaration of a window that origins update atomically: see [`Window`].
 ///
 /// ```
-/// # use tidegate_core::{Region, World, stream, window::{AtomicWindow, Op, exchange}};
-/// # use tidegate_host::Host;
-/// # World::<Host>::local(3, |world| {
-/// # stream!(let s = world.stream().unwrap());
-/// # let one = Region::from_slice(&world, &[1]).unwrap().on(&s).unwrap();
+/// # use tidegate::host::prelude::*;
+/// # tidegate::doc::ranks(3, |world| {
+/// # stream!(let s = world.stream()?);
+/// # let one = Region::from_slice(&world, &[1])?.on(&s)?;
 /// let mut window = AtomicWindow::<u64>::new("counters", 2);
 /// let counters = window.target(0);
-/// let (inbox, outbox) = window.open(&s).unwrap();
+/// let (inbox, outbox) = window.open(&s)?;
 ///
 /// let mut epoch = outbox.start();
-/// epoch.accumulate(&one, counters.at(1), Op::Sum).unwrap();
-/// let (mut inbox, _outbox) = exchange(&s, inbox, epoch).unwrap();
+/// epoch.accumulate(&one, counters.at(1), Op::Sum)?;
+/// let (mut inbox, _outbox) = exchange(&s, inbox, epoch)?;
 /// let expected = if world.rank() == 0 { [0, 3] } else { [0, 0] };
-/// assert_eq!(inbox.host_mut(&s).unwrap(), expected);
-/// # });
+/// assert_eq!(inbox.host_mut(&s)?, expected);
+/// # Ok(()) });
 /// ```
 pub type AtomicWindow<T> = Window<T, Atomic>;
 
@@ -427,25 +424,24 @@ impl<T> Window<T, ByRange> {
     /// [`WindowError::Disagreement`] on all for a layout that reaches beyond the target's memory, and where declarations overlap.
     ///
     /// ```
-    /// # use tidegate_core::{Layout, Region, World, stream, window::{RangeWindow, exchange}};
-    /// # use tidegate_host::Host;
-    /// # World::<Host>::local(2, |world| {
-    /// # stream!(let s = world.stream().unwrap());
-    /// # let src = Region::from_slice(&world, &[world.rank() as u64 + 1; 3]).unwrap().on(&s).unwrap();
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::ranks(2, |world| {
+    /// # stream!(let s = world.stream()?);
+    /// # let src = Region::from_slice(&world, &[world.rank() as u64 + 1; 3])?.on(&s)?;
     /// // Each rank has a matrix of 3 x 2 elements, and puts to one column of each.
     /// let mut window = RangeWindow::<u64>::new("columns", 6);
     /// let mine = world.rank()..world.rank() + 1;
-    /// let column = Layout::<Host>::subarray(&[3, 2], &[0..3, mine]).unwrap();
+    /// let column = Layout::subarray(&[3, 2], &[0..3, mine])?;
     /// let columns = [0, 1].map(|rank| window.layout_to(rank, &column));
-    /// let (inbox, outbox) = window.open(&s).unwrap();
+    /// let (inbox, outbox) = window.open(&s)?;
     ///
     /// let mut epoch = outbox.start();
     /// for to in columns {
-    ///     epoch.put(&src, to).unwrap();
+    ///     epoch.put(&src, to)?;
     /// }
-    /// let (mut inbox, _outbox) = exchange(&s, inbox, epoch).unwrap();
-    /// assert_eq!(inbox.host_mut(&s).unwrap(), [1, 2, 1, 2, 1, 2]);
-    /// # });
+    /// let (mut inbox, _outbox) = exchange(&s, inbox, epoch)?;
+    /// assert_eq!(inbox.host_mut(&s)?, [1, 2, 1, 2, 1, 2]);
+    /// # Ok(()) });
     /// ```
     pub fn layout_to<D: Device>(&mut self, target: usize, layout: &Layout<D>) -> Out<T> {
         let elements = layout.footprint().unwrap_or_else(|error| {

@@ -22,27 +22,26 @@ use crate::stream::Stream;
 /// rank's.
 ///
 /// ```
-/// # use tidegate_core::{Region, World, stream, window::{In, SlotWindow, Slots, exchange}};
-/// # use tidegate_host::Host;
-/// # World::<Host>::local(2, |world| {
-/// # stream!(let s = world.stream().unwrap());
+/// # use tidegate::host::prelude::*;
+/// # tidegate::doc::ranks(2, |world| {
+/// # stream!(let s = world.stream()?);
 /// # let peer = 1 - world.rank();
 /// let mut window = SlotWindow::<f64>::new("pair");
 /// let came: [In<f64>; 2] = [0, 1].map(|key| window.slot_from(peer, key, 3));
 /// let [one, _two] = [0, 1].map(|key| window.slot_to(peer, key));
-/// let (inbox, outbox) = window.open(&s).unwrap();
-/// # let src = Region::from_slice(&world, &[1.0, 2.0, 3.0]).unwrap().on(&s).unwrap();
-/// # let mut sum = Region::<f64, _>::zeroed(&world, 1).unwrap().on(&s).unwrap();
+/// let (inbox, outbox) = window.open(&s)?;
+/// # let src = Region::from_slice(&world, &[1.0, 2.0, 3.0])?.on(&s)?;
+/// # let mut sum = Region::<f64>::zeroed(&world, 1)?.on(&s)?;
 /// let mut epoch = outbox.start();
-/// epoch.put(&src, one).unwrap();
-/// let (inbox, _outbox) = exchange(&s, inbox, epoch).unwrap();
+/// epoch.put(&src, one)?;
+/// let (inbox, _outbox) = exchange(&s, inbox, epoch)?;
 ///
 /// let add = |slots: Slots<'_, f64>, slot: In<f64>, sum: &mut [f64]| sum[0] += slots[slot].iter().sum::<f64>();
 /// for slot in came {
-///     s.launch(add, (inbox.view(), slot, &mut sum)).unwrap();
+///     s.launch(add, (inbox.view(), slot, &mut sum))?;
 /// }
-/// assert_eq!(sum.into_host(&s).unwrap()[0], 6.0);
-/// # });
+/// assert_eq!(sum.into_host(&s)?[0], 6.0);
+/// # Ok(()) });
 /// ```
 pub struct In<T> {
     pub(super) declaration: u64,

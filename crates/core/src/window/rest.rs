@@ -99,35 +99,35 @@ impl<'s, T: Element, D: Device> Exposed<'s, T, D, ByRange> {
     /// the set.
     ///
     /// ```
-    /// # use tidegate_core::{Cells, Layout, Region, World, stream, window::RangeWindow};
-    /// # use tidegate_host::Host;
-    /// # World::<Host>::local(2, |world| {
-    /// # stream!(let s = world.stream().unwrap());
+    /// # use tidegate::host::prelude::*;
+    /// # use tidegate::Cells;
+    /// # tidegate::doc::ranks(2, |world| {
+    /// # stream!(let s = world.stream()?);
     /// # let peer = 1 - world.rank();
-    /// # let src = Region::from_slice(&world, &[1.0; 3]).unwrap().on(&s).unwrap();
-    /// # let mut sum = Region::<f64, _>::zeroed(&world, 1).unwrap().on(&s).unwrap();
+    /// # let src = Region::from_slice(&world, &[1.0; 3])?.on(&s)?;
+    /// # let mut sum = Region::<f64>::zeroed(&world, 1)?.on(&s)?;
     /// // Of a matrix of 3 x 4 elements, the peer writes the first column.
     /// let mut window = RangeWindow::<f64>::new("column", 12);
-    /// let column = Layout::<Host>::subarray(&[3, 4], &[0..3, 0..1]).unwrap();
+    /// let column = Layout::subarray(&[3, 4], &[0..3, 0..1])?;
     /// let column = window.layout_to(peer, &column);
-    /// let (mut inbox, outbox) = window.open(&s).unwrap();
-    /// inbox.host_mut(&s).unwrap().fill(2.0);
+    /// let (mut inbox, outbox) = window.open(&s)?;
+    /// inbox.host_mut(&s)?.fill(2.0);
     ///
-    /// let exposed = inbox.post(&s).unwrap();
+    /// let exposed = inbox.post(&s)?;
     /// let mut epoch = outbox.start();
-    /// epoch.put(&src, column).unwrap();
-    /// let _outbox = epoch.complete(&s).unwrap();
+    /// epoch.put(&src, column)?;
+    /// let _outbox = epoch.complete(&s)?;
     /// // Meanwhile the other columns.
     /// let add = |rest: Cells<'_, f64>, sum: &mut [f64]| {
     ///     for range in rest.ranges() {
     ///         sum[0] += rest.slice(range.clone()).iter().sum::<f64>();
     ///     }
     /// };
-    /// s.launch(add, (exposed.rest().unwrap(), &mut sum)).unwrap();
-    /// let mut inbox = exposed.wait(&s).unwrap();
-    /// assert_eq!(sum.into_host(&s).unwrap()[0], 9.0 * 2.0);
-    /// assert_eq!(inbox.host_mut(&s).unwrap()[..5], [1.0, 2.0, 2.0, 2.0, 1.0]);
-    /// # });
+    /// s.launch(add, (exposed.rest()?, &mut sum))?;
+    /// let mut inbox = exposed.wait(&s)?;
+    /// assert_eq!(sum.into_host(&s)?[0], 9.0 * 2.0);
+    /// assert_eq!(inbox.host_mut(&s)?[..5], [1.0, 2.0, 2.0, 2.0, 1.0]);
+    /// # Ok(()) });
     /// ```
     ///
     /// # Errors
