@@ -39,6 +39,16 @@ pub struct BedArgs {
 }
 
 /// What carries the packets between nodes.
+///
+/// # Examples
+///
+/// ```
+/// # use tidegate_boot as tidegate;
+/// use clap::ValueEnum;
+/// use tidegate::launch::WireArg;
+///
+/// assert_eq!(WireArg::from_str("relay", false), Ok(WireArg::Relay));
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum WireArg {
     /// The kernel, if it can do what is asked for; else the relay
@@ -51,6 +61,16 @@ pub enum WireArg {
 }
 
 /// When a link is to be cut.
+///
+/// # Examples
+///
+/// ```
+/// # use tidegate_boot as tidegate;
+/// use tidegate::launch::Cut;
+///
+/// let cut: Cut = "1@2s..5s".parse().unwrap(); // node 1 is cut off after 2 s, for 3 s
+/// assert!("1@5s..2s".parse::<Cut>().is_err());
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cut {
     node: usize,
@@ -83,6 +103,16 @@ impl BedArgs {
     /// # Errors
     ///
     /// As [`Builder::build`](tidegate_testbed::Builder::build); and if a link is to be cut that there is none of.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate_boot as tidegate;
+    /// use tidegate::launch::{BedArgs, Nodes};
+    ///
+    /// // Without `--netns` there is no bed.
+    /// assert!(BedArgs::default().bed(&Nodes::split(2, 1)).unwrap().is_none());
+    /// ```
     pub fn bed(&self, nodes: &Nodes) -> Result<Option<Bed>, BedError> {
         if !self.netns {
             return Ok(None);

@@ -139,6 +139,17 @@ fn exported(text: &str) -> Result<(OsString, OsString), String> {
 impl Cli {
     /// Does what the command line asks for; the exit code of the job. `defaults` are variables that ranks get where
     /// nobody has set them.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate_boot as tidegate;
+    /// use clap::Parser;
+    /// use tidegate::launch::Cli;
+    ///
+    /// let cli = Cli::try_parse_from(["tidegate", "run", "-n", "2", "false"]).unwrap();
+    /// assert_eq!(cli.run(&[]), 1); // what `false` exits with
+    /// ```
     pub fn run(self, defaults: &[(&str, &str)]) -> u8 {
         keep_ends_of_children();
         survive_file_limits();
@@ -155,6 +166,25 @@ impl RunArgs {
     /// # Errors
     ///
     /// If the file of hosts cannot be read.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate_boot as tidegate;
+    /// use clap::Parser;
+    /// use tidegate::launch::RunArgs;
+    ///
+    /// #[derive(Parser)]
+    /// struct Own {
+    ///     #[command(flatten)]
+    ///     run: RunArgs,
+    /// }
+    ///
+    /// let own = Own::try_parse_from(["own", "-n", "2", "true"]).unwrap();
+    /// let outcome = own.run.job(&[("OMP_NUM_THREADS", "1")])?.run()?;
+    /// assert!(outcome.success());
+    /// # Ok::<(), tidegate::launch::LaunchError>(())
+    /// ```
     pub fn job(self, defaults: &[(&str, &str)]) -> Result<Job, LaunchError> {
         let hosts = self.hosts.map(Hosts::read).transpose()?;
         let mut program = self.program.into_iter();
@@ -247,6 +277,15 @@ impl RunArgs {
 const STACK: usize = 8 << 20;
 
 /// The whole of the program `tidegate`; see [`Cli::run`].
+///
+/// # Examples
+///
+/// ```no_run
+/// # use tidegate_boot as tidegate;
+/// fn main() -> std::process::ExitCode {
+///     tidegate::launch::main(&[("OMP_NUM_THREADS", "1")])
+/// }
+/// ```
 pub fn main(defaults: &[(&str, &str)]) -> ExitCode {
     // A thread's stack does not depend on `ulimit -s`, as the main thread's does.
     let builder = std::thread::Builder::new().stack_size(STACK);

@@ -11,6 +11,16 @@ use tidegate_hal::limits::WithLimit;
 use tidegate_testbed::BedError;
 
 /// Why a job could not be started.
+///
+/// # Examples
+///
+/// ```
+/// # use tidegate_boot as tidegate;
+/// use tidegate::launch::{Job, LaunchError};
+///
+/// let error = Job::new("true", 0).run().unwrap_err();
+/// assert!(matches!(error, LaunchError::Ranks { ranks: 0, .. }));
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LaunchError {

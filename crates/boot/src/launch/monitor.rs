@@ -83,6 +83,18 @@ impl Job {
     /// # Errors
     ///
     /// If one of them cannot be started; then none is left running.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate_boot as tidegate;
+    /// use tidegate::launch::Job;
+    ///
+    /// let running = Job::new("true", 2).spawn()?;
+    /// println!("rank 0 is process {:?}", running.pid(0));
+    /// assert!(running.wait().success());
+    /// # Ok::<(), tidegate::launch::LaunchError>(())
+    /// ```
     pub fn spawn(self) -> Result<Running, LaunchError> {
         start(self)
     }
@@ -92,6 +104,17 @@ impl Job {
     /// # Errors
     ///
     /// As [`Job::spawn`]. That ranks fail is no error but an [`Outcome`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate_boot as tidegate;
+    /// use tidegate::launch::Job;
+    ///
+    /// let outcome = Job::new("false", 2).run()?; // the ranks fail, and the call does not
+    /// assert_eq!((outcome.success(), outcome.exit_code()), (false, 1));
+    /// # Ok::<(), tidegate::launch::LaunchError>(())
+    /// ```
     pub fn run(self) -> Result<Outcome, LaunchError> {
         Ok(self.spawn()?.wait())
     }

@@ -15,6 +15,16 @@ use std::fmt;
 use std::str::FromStr;
 
 /// How many ranks each node has.
+///
+/// # Examples
+///
+/// ```
+/// # use tidegate_boot as tidegate;
+/// use tidegate::launch::Nodes;
+///
+/// let nodes: Nodes = "2x4".parse().unwrap();
+/// assert_eq!((nodes.count(), nodes.ranks(), nodes.node(4)), (2, 8, Some(1)));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Nodes(Vec<usize>);
 
@@ -29,11 +39,29 @@ pub(crate) struct RankPlace {
 
 impl Nodes {
     /// `nodes` nodes of `each` ranks.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate_boot as tidegate;
+    /// use tidegate::launch::Nodes;
+    ///
+    /// assert_eq!(Nodes::split(2, 4).to_string(), "2x4");
+    /// ```
     pub fn split(nodes: usize, each: usize) -> Self {
         Self(vec![each; nodes])
     }
 
     /// Nodes of different sizes.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate_boot as tidegate;
+    /// use tidegate::launch::Nodes;
+    ///
+    /// assert_eq!(Nodes::of([3, 1]).to_string(), "3,1");
+    /// ```
     pub fn of(ranks: impl IntoIterator<Item = usize>) -> Self {
         Self(ranks.into_iter().collect())
     }
@@ -51,6 +79,16 @@ impl Nodes {
     }
 
     /// The node of a rank; `None` if there is no such rank.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate_boot as tidegate;
+    /// use tidegate::launch::Nodes;
+    ///
+    /// let nodes = Nodes::of([3, 1]);
+    /// assert_eq!((nodes.node(2), nodes.node(3), nodes.node(4)), (Some(0), Some(1), None));
+    /// ```
     pub fn node(&self, rank: usize) -> Option<usize> {
         self.place(rank).map(|place| place.node)
     }

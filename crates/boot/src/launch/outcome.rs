@@ -4,6 +4,19 @@ use std::process::ExitStatus;
 use std::time::Duration;
 
 /// How one rank ended.
+///
+/// # Examples
+///
+/// ```
+/// # use tidegate_boot as tidegate;
+/// use tidegate::launch::{Job, Output};
+///
+/// let outcome = Job::new("pwd", 2).output(Output::Captured).run()?;
+/// for (rank, ended) in outcome.ranks.iter().enumerate() {
+///     println!("rank {rank}, process {}: {} after {:?}", ended.pid, ended.status, ended.after);
+/// }
+/// # Ok::<(), tidegate::launch::LaunchError>(())
+/// ```
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct RankOutcome {
@@ -32,6 +45,21 @@ impl std::fmt::Debug for RankOutcome {
 }
 
 /// How a job ended.
+///
+/// # Examples
+///
+/// ```
+/// # use tidegate_boot as tidegate;
+/// use tidegate::launch::Job;
+///
+/// let outcome = Job::new("true", 2).run()?;
+/// match outcome.first_failure {
+///     None => println!("all {} ranks have ended well", outcome.ranks.len()),
+///     Some(rank) => println!("rank {rank} has failed first: {}", outcome.ranks[rank].status),
+/// }
+/// # assert!(outcome.success());
+/// # Ok::<(), tidegate::launch::LaunchError>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Outcome {

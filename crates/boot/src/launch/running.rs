@@ -26,6 +26,23 @@ pub(super) enum SignalPath {
 }
 
 /// A handle on a running job that can be cloned and given to other threads.
+///
+/// # Examples
+///
+/// ```
+/// # use tidegate_boot as tidegate;
+/// use std::time::Duration;
+/// use tidegate::launch::Job;
+///
+/// let running = Job::new("sleep", 2).arg("60").spawn()?;
+/// let remote = running.remote();
+/// std::thread::spawn(move || {
+///     std::thread::sleep(Duration::from_millis(20));
+///     remote.kill();
+/// });
+/// assert!(!running.wait().success());
+/// # Ok::<(), tidegate::launch::LaunchError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Remote {
     pub(super) processes: Arc<Mutex<Vec<RankProcess>>>,
@@ -34,6 +51,18 @@ pub struct Remote {
 
 impl Remote {
     /// The process of a rank, on its host; `None` if there is no such rank.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate_boot as tidegate;
+    /// use tidegate::launch::Job;
+    ///
+    /// let running = Job::new("true", 2).spawn()?;
+    /// let remote = running.remote();
+    /// assert!(remote.pid(1).is_some() && remote.pid(2).is_none());
+    /// # Ok::<(), tidegate::launch::LaunchError>(())
+    /// ```
     pub fn pid(&self, rank: usize) -> Option<u32> {
         lock(&self.processes).get(rank).map(|process| process.pid)
     }
@@ -44,6 +73,18 @@ impl Remote {
     /// # Errors
     ///
     /// If there is no such rank, or it has ended.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate_boot as tidegate;
+    /// use tidegate::launch::{Job, Signal};
+    ///
+    /// let running = Job::new("sleep", 2).arg("60").spawn()?;
+    /// running.remote().signal(1, Signal::TERM)?;
+    /// assert_eq!(running.wait().first_failure, Some(1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn signal(&self, rank: usize, signal: Signal) -> io::Result<()> {
         let processes = lock(&self.processes);
         match processes
@@ -63,12 +104,35 @@ impl Remote {
     }
 
     /// Kills all ranks now.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate_boot as tidegate;
+    /// use tidegate::launch::Job;
+    ///
+    /// let running = Job::new("sleep", 2).arg("60").spawn()?;
+    /// running.remote().kill();
+    /// assert_eq!(running.wait().exit_code(), 128 + 9);
+    /// # Ok::<(), tidegate::launch::LaunchError>(())
+    /// ```
     pub fn kill(&self) {
         let _ = rustix::io::write(&self.stop, &1u64.to_ne_bytes());
     }
 }
 
 /// A job that was started. Dropping it kills the ranks (not in a child that was forked since).
+///
+/// # Examples
+///
+/// ```
+/// # use tidegate_boot as tidegate;
+/// use tidegate::launch::Job;
+///
+/// let running = Job::new("sleep", 2).arg("60").spawn()?;
+/// drop(running); // kills the ranks
+/// # Ok::<(), tidegate::launch::LaunchError>(())
+/// ```
 #[derive(Debug)]
 pub struct Running {
     pub(crate) process: Process,
@@ -83,6 +147,17 @@ impl Running {
     }
 
     /// The process of a rank; `None` if there is no such rank.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate_boot as tidegate;
+    /// use tidegate::launch::Job;
+    ///
+    /// let running = Job::new("true", 2).spawn()?;
+    /// println!("rank 1 is process {}", running.pid(1).expect("there are two"));
+    /// # Ok::<(), tidegate::launch::LaunchError>(())
+    /// ```
     pub fn pid(&self, rank: usize) -> Option<u32> {
         self.remote.pid(rank)
     }
@@ -92,6 +167,18 @@ impl Running {
     /// # Errors
     ///
     /// As [`Remote::signal`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate_boot as tidegate;
+    /// use tidegate::launch::{Job, Signal};
+    ///
+    /// let running = Job::new("sleep", 1).arg("60").spawn()?;
+    /// running.signal(0, Signal::TERM)?;
+    /// assert_eq!(running.wait().exit_code(), 128 + 15);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn signal(&self, rank: usize, signal: Signal) -> io::Result<()> {
         self.remote.signal(rank, signal)
     }
@@ -101,6 +188,18 @@ impl Running {
     /// # Panics
     ///
     /// If the thread that watches the ranks has panicked, or this is a child of the process that has started them.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate_boot as tidegate;
+    /// use tidegate::launch::Job;
+    ///
+    /// let running = Job::new("true", 2).spawn()?;
+    /// // Something else can be done here.
+    /// assert!(running.wait().success());
+    /// # Ok::<(), tidegate::launch::LaunchError>(())
+    /// ```
     pub fn wait(mut self) -> Outcome {
         assert!(self.process.is_this(), "{Forked}");
         match self.monitor.take().map(JoinHandle::join) {

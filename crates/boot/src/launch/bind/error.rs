@@ -5,6 +5,20 @@ use std::io;
 use std::path::PathBuf;
 
 /// Why ranks cannot be bound as asked for.
+///
+/// # Examples
+///
+/// ```
+/// # use tidegate_boot as tidegate;
+/// use tidegate::launch::{Bind, BindError, Job, LaunchError};
+///
+/// let job = Job::new("true", 2).bind(Bind::Device);
+/// match job.run() {
+///     Ok(outcome) => assert!(outcome.success()),
+///     Err(LaunchError::Bind(BindError::NoDevice)) => println!("this machine has neither GPU nor NIC"),
+///     Err(error) => println!("{error}"),
+/// }
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BindError {

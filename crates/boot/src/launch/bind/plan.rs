@@ -11,6 +11,15 @@ use std::fmt;
 use std::path::Path;
 
 /// The part of a machine that ranks are bound to.
+///
+/// # Examples
+///
+/// ```
+/// # use tidegate_boot as tidegate;
+/// use tidegate::launch::{Bind, Job};
+///
+/// let job = Job::new("./solver", 8).bind(Bind::Numa);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 pub enum Bind {
     /// Nothing: the system moves ranks as it likes

@@ -32,7 +32,8 @@ impl fmt::Display for HostEntry {
 /// The machines of a job, and how they are reached. Read from text of a host a line:
 ///
 /// ```
-/// use tidegate_boot::launch::Hosts;
+/// # use tidegate_boot as tidegate;
+/// use tidegate::launch::Hosts;
 ///
 /// let hosts: Hosts = "
 ///     node1 slots=4             # ranks 0 to 3
@@ -40,7 +41,7 @@ impl fmt::Display for HostEntry {
 /// "
 /// .parse()?;
 /// assert_eq!(hosts.slots(), 5);
-/// # Ok::<(), tidegate_boot::launch::LaunchError>(())
+/// # Ok::<(), tidegate::launch::LaunchError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hosts {
@@ -56,6 +57,17 @@ impl Hosts {
     /// # Errors
     ///
     /// [`LaunchError::HostsFile`], with the line; [`LaunchError::NoHostsFile`], if it cannot be read.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # use tidegate_boot as tidegate;
+    /// use tidegate::launch::{Hosts, Job};
+    ///
+    /// let hosts = Hosts::read("hosts.txt")?;
+    /// let job = Job::new("/opt/solver", hosts.slots()).hosts(hosts);
+    /// # Ok::<(), tidegate::launch::LaunchError>(())
+    /// ```
     pub fn read(path: impl AsRef<Path>) -> Result<Self, LaunchError> {
         let path = path.as_ref();
         let text = std::fs::read_to_string(path).map_err(|source| LaunchError::NoHostsFile {
@@ -66,6 +78,16 @@ impl Hosts {
     }
 
     /// The command that logs in, instead of `ssh`: words with spaces between.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate_boot as tidegate;
+    /// use tidegate::launch::Hosts;
+    ///
+    /// let hosts = "node1\nnode2".parse::<Hosts>()?.ssh("ssh -i /etc/job_key");
+    /// # Ok::<(), tidegate::launch::LaunchError>(())
+    /// ```
     #[must_use]
     pub fn ssh(mut self, command: &str) -> Self {
         self.ssh = command.split_whitespace().map(str::to_owned).collect();
@@ -73,6 +95,16 @@ impl Hosts {
     }
 
     /// Where the hosts have the program `tidegate`; where this one is, if not said.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate_boot as tidegate;
+    /// use tidegate::launch::Hosts;
+    ///
+    /// let hosts = "node1\nnode2".parse::<Hosts>()?.program("/opt/bin/tidegate");
+    /// # Ok::<(), tidegate::launch::LaunchError>(())
+    /// ```
     #[must_use]
     pub fn program(mut self, path: impl Into<PathBuf>) -> Self {
         self.program = Some(path.into());
@@ -80,6 +112,16 @@ impl Hosts {
     }
 
     /// At which address the others reach the first host; by its name in the list, if not said.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate_boot as tidegate;
+    /// use tidegate::launch::Hosts;
+    ///
+    /// let hosts = "node1\nnode2".parse::<Hosts>()?.address("10.0.0.1"); // of node1, as node2 reaches it
+    /// # Ok::<(), tidegate::launch::LaunchError>(())
+    /// ```
     #[must_use]
     pub fn address(mut self, address: impl Into<String>) -> Self {
         self.address = Some(address.into());
