@@ -8,6 +8,17 @@ use tidegate_hal::nic::NicError;
 /// How a rank joins its job: `World::init()`. The preludes have this trait.
 ///
 /// It is a trait because the crate that defines [`World`](crate::generic::World) does not know libfabric.
+///
+/// # Examples
+///
+/// ```
+/// use tidegate::host::prelude::*;
+///
+/// # fn main() -> Result<()> {
+/// let world = World::init()?; // the prelude has the trait
+/// # assert_eq!(world.size(), 1);
+/// # Ok(()) }
+/// ```
 pub trait Init: Sized {
     /// Joins the job that the environment describes (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, as `tidegate run` sets
     /// them), or that of the `mpirun` or `srun` that has started this process; without any of these, a job of one rank.

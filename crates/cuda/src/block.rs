@@ -17,6 +17,20 @@ use crate::error::Doing;
 use crate::gpu::Gpu;
 
 /// A piece of memory of the device, or a mapping of a peer's.
+///
+/// # Examples
+///
+/// ```
+/// use tidegate::cuda::{CudaBlock, prelude::*};
+/// use tidegate::hal::memory::Block;
+///
+/// /// Where a region lies, for a library that takes addresses.
+/// fn address(x: Region<f64>) -> Result<(CudaBlock, *mut u8)> {
+///     let block = x.into_block()?;
+///     let address = block.base().0;
+///     Ok((block, address))
+/// }
+/// ```
 pub struct CudaBlock {
     pub(crate) gpu: Arc<Gpu>,
     pub(crate) base: DevicePtr,

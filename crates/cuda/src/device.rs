@@ -15,6 +15,17 @@ use crate::gpu::Gpu;
 use crate::stream::CudaStream;
 
 /// A GPU as a device.
+///
+/// # Examples
+///
+/// ```
+/// use tidegate::cuda::prelude::*;
+///
+/// fn describe(world: &World) {
+///     let gpu = world.device();
+///     println!("rank {} has GPU {}, {}", world.rank(), gpu.ordinal(), gpu.name());
+/// }
+/// ```
 #[derive(Clone)]
 pub struct Cuda {
     gpu: Arc<Gpu>,
@@ -39,6 +50,17 @@ impl Cuda {
     /// # Errors
     ///
     /// [`DeviceError::Missing`] if there is no driver.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tidegate::cuda::Cuda;
+    ///
+    /// match Cuda::count() {
+    ///     Ok(gpus) => println!("{gpus} GPUs"),
+    ///     Err(error) => println!("{error}"), // there is no driver
+    /// }
+    /// ```
     pub fn count() -> Result<usize, DeviceError> {
         Gpu::driver()?
             .device_count()

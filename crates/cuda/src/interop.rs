@@ -38,6 +38,21 @@ impl CudaStream {
     /// stream, or is ordered with it by the caller. And it is over no earlier than what stands before it on the stream:
     /// of a kernel that is launched programmatically each thread waits for that, and it is not launched so behind what
     /// is enqueued here. Nor does one that waits for a peer let what comes next begin before that wait is over.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::ffi::c_void;
+    /// use std::sync::Arc;
+    /// use tidegate::cuda::{Cuda, CudaStream, prelude::*};
+    /// use tidegate::stream::UnboundStream;
+    ///
+    /// /// Adopts a stream of another library, which its owner destroys.
+    /// fn adopt<T: Send + Sync + 'static>(world: &World, raw: *mut c_void, owner: Arc<T>) -> Result<UnboundStream<Cuda>> {
+    ///     // SAFETY: it is non-blocking, of the primary context, and alive as long as the owner, who enqueues nothing there.
+    ///     unsafe { world.adopt_stream("theirs", |gpu, config| CudaStream::adopt(gpu, raw.cast(), owner, config)) }
+    /// }
+    /// ```
     pub unsafe fn adopt(
         device: &Cuda,
         raw: sys::CUstream,
@@ -65,6 +80,19 @@ impl CudaBlock {
     ///
     /// `address .. address + bytes` is memory of the device, aligned to 64 bytes at least, initialised, alive as long
     /// as `owner`, and accessed by nothing else meanwhile.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::any::Any;
+    /// use tidegate::cuda::{CudaBlock, prelude::*};
+    ///
+    /// /// A region over memory of another library, which its owner frees.
+    /// fn adopt(world: &World, address: u64, len: usize, owner: Box<dyn Any + Send + Sync>) -> Result<Region<f64>> {
+    ///     // SAFETY: it is memory of this GPU, aligned and initialised, and the owner leaves it alone.
+    ///     unsafe { Region::adopt(world, CudaBlock::adopt(world.device(), address, 8 * len, owner), len) }
+    /// }
+    /// ```
     pub unsafe fn adopt(
         device: &Cuda,
         address: u64,
@@ -84,6 +112,18 @@ impl CudaBlock {
     /// # Errors
     ///
     /// The block, if it was allocated here.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::any::Any;
+    /// use tidegate::cuda::prelude::*;
+    ///
+    /// /// Gives memory that was adopted back to its owner.
+    /// fn give_back(x: Region<f64>) -> Result<Option<Box<dyn Any + Send + Sync>>> {
+    ///     Ok(x.into_block()?.into_adopted().ok())
+    /// }
+    /// ```
     pub fn into_adopted(mut self) -> Result<Box<dyn Any + Send + Sync>, Self> {
         match &mut self.kind {
             Kind::Adopted(owner) => Ok(owner

@@ -23,6 +23,21 @@ use crate::gpu::Gpu;
 use crate::stream::CudaStream;
 
 /// A point of a stream that has a time once the GPU has come there.
+///
+/// # Examples
+///
+/// ```
+/// use std::sync::Arc;
+/// use tidegate::cuda::{CudaStream, TimedEvent};
+/// use tidegate::hal::device::DeviceError;
+///
+/// /// Enqueues work between two events.
+/// fn timed(stream: &CudaStream, work: impl FnOnce()) -> Result<[Arc<TimedEvent>; 2], DeviceError> {
+///     let begin = stream.timed_event()?;
+///     work();
+///     Ok([begin, stream.timed_event()?])
+/// }
+/// ```
 pub struct TimedEvent {
     event: Event,
     gpu: Arc<Gpu>,
@@ -34,6 +49,27 @@ impl CudaStream {
     /// # Errors
     ///
     /// If the driver refuses.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use tidegate::cuda::{Cuda, CudaStream, TimedEvent, prelude::*};
+    /// use tidegate::hal::device::Parameters;
+    /// use tidegate::kernel::foreign;
+    ///
+    /// /// Enqueues an event: the device's stream is had by a foreign kernel.
+    /// fn event<'s>(s: &Stream<'s>, x: &Region<f64, On<'s>>) -> Result<Option<Arc<TimedEvent>>> {
+    ///     let mut event = None;
+    ///     let record = |stream: &CudaStream, _: &Parameters| {
+    ///         event = Some(stream.timed_event()?);
+    ///         Ok(())
+    ///     };
+    ///     // SAFETY: an event accesses no memory.
+    ///     s.launch(unsafe { foreign(record) }, (x,))?;
+    ///     Ok(event)
+    /// }
+    /// ```
     pub fn timed_event(&self) -> Result<Arc<TimedEvent>, DeviceError> {
         let (gpu, stream) = (&self.shared.gpu, self.shared.raw);
         gpu.enter()?;
@@ -62,6 +98,21 @@ impl TimedEvent {
     /// # Errors
     ///
     /// If one of them is in a recording that was never replayed, or if the driver refuses.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tidegate::cuda::TimedEvent;
+    /// use tidegate::hal::device::DeviceError;
+    ///
+    /// fn print(begin: &TimedEvent, end: &TimedEvent) -> Result<(), DeviceError> {
+    ///     match end.us_since(begin)? {
+    ///         Some(us) => println!("{us} us"),
+    ///         None => println!("the GPU has not come there"),
+    ///     }
+    ///     Ok(())
+    /// }
+    /// ```
     pub fn us_since(&self, earlier: &TimedEvent) -> Result<Option<f64>, DeviceError> {
         self.gpu.enter()?;
         // SAFETY: both are live.

@@ -18,6 +18,25 @@ use syn::{DeriveInput, Type, parse_macro_input, parse_quote};
 /// Derives `tidegate::Element` for a struct of elements (`u64`, not `usize`; `u8`, not `bool`): it must be `#[repr(C)]` or
 /// `#[repr(transparent)]`, `Copy`, without padding and without generics. All of it is checked at compile time; where there
 /// is padding the error says behind which field, and how much of it to make a field.
+///
+/// # Examples
+///
+/// ```
+/// # use tidegate::host::prelude::*;
+/// # tidegate::doc::ranks(1, |world| {
+/// # stream!(let s = world.stream()?);
+/// #[derive(Clone, Copy, Debug, PartialEq, Element)]
+/// #[repr(C)]
+/// struct Particle {
+///     position: [f64; 3],
+///     number: u64,
+/// }
+///
+/// let one = Particle { position: [0.5; 3], number: 1 };
+/// let particles = Region::from_slice(&world, &[one; 10])?;
+/// assert_eq!(particles[9], one);
+/// # Ok(()) });
+/// ```
 #[proc_macro_derive(Element)]
 pub fn derive_element(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
@@ -31,12 +50,49 @@ pub fn derive_element(input: proc_macro::TokenStream) -> proc_macro::TokenStream
 /// The struct's first parameter is a lifetime: the brand of the stream that its fields are at home on. The fields are
 /// carried themselves (regions, window halves, barriers, all-reduces, other such structs), or plain values. Types may
 /// follow: one with a bound `Device` is the device. `#[carry(device = …)]` names the device where the derive cannot know it.
+///
+/// # Examples
+///
+/// ```
+/// # use tidegate::host::prelude::*;
+/// # tidegate::doc::ranks(1, |world| {
+/// # stream!(let s = world.stream()?);
+/// #[derive(Carry)]
+/// struct Step<'s> {
+///     x: Region<f64, On<'s>>,
+///     inbox: Inbox<'s, f64>,
+///     outbox: Outbox<'s, f64>,
+/// }
+///
+/// let (inbox, outbox) = SlotWindow::new("none").open(&s)?;
+/// let step = Step { x: Region::zeroed(&world, 1)?.on(&s)?, inbox, outbox };
+/// let (graph, step) = s.capture(step, |s, mut step| {
+///     s.launch(|x: &mut [f64]| x[0] += 1.0, &mut step.x)?;
+///     Ok(step)
+/// })?;
+/// let step = graph.replay(&s, step, 5)?;
+/// assert_eq!(step.x.into_host(&s)?[0], 5.0);
+/// # Ok(()) });
+/// ```
 #[proc_macro_derive(CarryHost, attributes(carry))]
 pub fn derive_carry_host(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
     derive_carry(input, parse_quote!(::tidegate::host::Host))
 }
 
 /// As `CarryHost`, for things of a CUDA device: `Carry` of `tidegate::cuda`.
+///
+/// # Examples
+///
+/// ```
+/// use tidegate::cuda::prelude::*;
+///
+/// #[derive(Carry)]
+/// struct Step<'s> {
+///     x: Region<f64, On<'s>>,
+///     inbox: Inbox<'s, f64>,
+///     outbox: Outbox<'s, f64>,
+/// }
+/// ```
 #[proc_macro_derive(CarryCuda, attributes(carry))]
 pub fn derive_carry_cuda(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
     derive_carry(input, parse_quote!(::tidegate::cuda::Cuda))

@@ -75,6 +75,18 @@ use wire::libfabric::{Choice, FabricWire, OpenError};
 const TOLD: Duration = Duration::from_millis(200);
 
 /// One rank's endpoint.
+///
+/// # Examples
+///
+/// ```
+/// # mod tidegate { pub use tidegate_fabric as fabric; }
+/// use tidegate::fabric::{Fabric, Options};
+///
+/// match Fabric::from_env(Options::default()) {
+///     Ok(nic) => println!("{} trigger slots", nic.slots().budget()), // `WorldOptions::nic(nic)` takes it
+///     Err(error) => println!("{error}"),
+/// }
+/// ```
 pub struct Fabric<W: Wire> {
     process: Process,
     options: Options,
@@ -86,6 +98,19 @@ pub struct Fabric<W: Wire> {
 
 impl<W: Wire> Fabric<W> {
     /// An endpoint over a wire; its threads start when it is connected.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # mod tidegate { pub use tidegate_fabric as fabric; }
+    /// use tidegate::fabric::wire::libfabric::{Choice, FabricWire, OpenError};
+    /// use tidegate::fabric::{Fabric, Options};
+    ///
+    /// fn open() -> Result<Fabric<FabricWire>, OpenError> {
+    ///     let wire = FabricWire::open(&Choice::at("127.0.0.1").provider("tcp"))?;
+    ///     Ok(Fabric::over(wire, Options::default()))
+    /// }
+    /// ```
     pub fn over(wire: W, options: Options) -> Self {
         Fabric {
             process: Process::this(),
@@ -130,6 +155,20 @@ impl Fabric<FabricWire> {
     /// # Errors
     ///
     /// [`OpenError`]: no library, no such provider, a provider without triggers where they were asked for.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # mod tidegate { pub use tidegate_fabric as fabric; }
+    /// use tidegate::fabric::wire::libfabric::OpenError;
+    /// use tidegate::fabric::{Fabric, Options};
+    ///
+    /// match Fabric::from_env(Options::default().budget(64)) {
+    ///     Err(OpenError::Load(error)) => println!("there is no libfabric here: {error}"),
+    ///     Err(error) => println!("{error}"),
+    ///     Ok(_nic) => {}
+    /// }
+    /// ```
     pub fn from_env(options: Options) -> Result<Self, OpenError> {
         let choice = Choice::from_env()?;
         let options = options.rails_from_env()?.silence_from_env();

@@ -6,6 +6,16 @@ use crate::base::MOST_RAILS;
 use crate::wire::libfabric::OpenError;
 
 /// How a [`Fabric`](crate::Fabric) is to behave.
+///
+/// # Examples
+///
+/// ```
+/// # mod tidegate { pub use tidegate_fabric as fabric; }
+/// use std::time::Duration;
+/// use tidegate::fabric::Options;
+///
+/// let options = Options::default().budget(1024).silence(Duration::from_secs(30));
+/// ```
 #[derive(Clone, Debug)]
 pub struct Options {
     pub(crate) budget: usize,
@@ -30,6 +40,15 @@ impl Options {
     /// # Panics
     ///
     /// If it is 0: nothing could ever be fired.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # mod tidegate { pub use tidegate_fabric as fabric; }
+    /// use tidegate::fabric::Options;
+    ///
+    /// let options = Options::default().budget(512); // of the NIC, for all ranks of the node
+    /// ```
     #[must_use]
     pub fn budget(mut self, slots: usize) -> Self {
         assert_ne!(slots, 0, "a NIC has at least one trigger slot");
@@ -50,6 +69,16 @@ impl Options {
     ///
     /// It should be no shorter than the time after which the control plane gives up a rank of which nothing is heard:
     /// a rank that a debugger has stopped is silent on both. See [`silence_from_env`](Self::silence_from_env).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # mod tidegate { pub use tidegate_fabric as fabric; }
+    /// use std::time::Duration;
+    /// use tidegate::fabric::Options;
+    ///
+    /// let options = Options::default().silence(Duration::MAX); // a debugger may stop a rank for as long as it likes
+    /// ```
     #[must_use]
     pub fn silence(mut self, limit: Duration) -> Self {
         self.silence = limit;
@@ -65,6 +94,15 @@ impl Options {
     /// # Panics
     ///
     /// If it is 0, or more than that.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # mod tidegate { pub use tidegate_fabric as fabric; }
+    /// use tidegate::fabric::Options;
+    ///
+    /// let options = Options::default().rails(Options::MOST_RAILS);
+    /// ```
     #[must_use]
     pub fn rails(mut self, rails: usize) -> Self {
         assert!((1..=Self::MOST_RAILS).contains(&rails), "1 to 4 rails");
@@ -83,6 +121,16 @@ impl Options {
     /// # Errors
     ///
     /// [`OpenError::BadVariable`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # mod tidegate { pub use tidegate_fabric as fabric; }
+    /// use tidegate::fabric::Options;
+    ///
+    /// let options = Options::default().rails(2).rails_from_env()?; // 2, where TIDEGATE_RAILS is not set
+    /// # Ok::<(), tidegate::fabric::wire::libfabric::OpenError>(())
+    /// ```
     pub fn rails_from_env(self) -> Result<Self, OpenError> {
         self.rails_from(std::env::var(Self::RAILS).ok())
     }
@@ -106,6 +154,15 @@ impl Options {
 
     /// At least as much silence as the environment lets the control plane allow, by `TIDEGATE_SILENCE_MS`. (What is no
     /// number there, the control plane refuses.)
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # mod tidegate { pub use tidegate_fabric as fabric; }
+    /// use tidegate::fabric::Options;
+    ///
+    /// let options = Options::default().silence_from_env(); // 10 s at least
+    /// ```
     pub fn silence_from_env(self) -> Self {
         self.silence_from(std::env::var(Self::SILENCE).ok())
     }
@@ -129,6 +186,15 @@ impl Options {
 
     /// How many rails are worth their threads, where a rank has so many processors: two from 8 on, three from 16, four
     /// from 32. Each has two threads, which do not pause while much is sent: so they take half of these at most.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # mod tidegate { pub use tidegate_fabric as fabric; }
+    /// use tidegate::fabric::Options;
+    ///
+    /// assert_eq!([4, 8, 16, 64].map(Options::rails_for), [1, 2, 3, 4]);
+    /// ```
     pub fn rails_for(processors: usize) -> usize {
         match processors {
             0..8 => 1,

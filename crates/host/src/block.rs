@@ -21,6 +21,19 @@ use tidegate_hal::process::{Process, Unforked};
 const ALIGN: usize = 4096;
 
 /// A block of the host device.
+///
+/// # Examples
+///
+/// ```
+/// # mod tidegate { pub use {tidegate_hal as hal, tidegate_host as host}; }
+/// use tidegate::hal::device::Device;
+/// use tidegate::hal::memory::{Block, Sharing};
+/// use tidegate::host::{Host, HostBlock};
+///
+/// let block: HostBlock = Host::for_threads().alloc(4096, Sharing::Private)?;
+/// assert!(block.bytes() >= 4096);
+/// # Ok::<(), tidegate::hal::device::DeviceError>(())
+/// ```
 #[derive(Debug)]
 pub struct HostBlock {
     backing: Backing,

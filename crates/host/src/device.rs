@@ -14,6 +14,18 @@ use crate::block::HostBlock;
 use crate::stream::HostStream;
 
 /// The host as a device.
+///
+/// # Examples
+///
+/// ```
+/// # mod tidegate { pub use {tidegate_hal as hal, tidegate_host as host}; }
+/// use tidegate::hal::device::Device;
+/// use tidegate::host::Host;
+///
+/// let host = Host::open(0)?; // what `World::init` does
+/// assert_eq!(Host::NAME, "host");
+/// # Ok::<(), tidegate::hal::device::DeviceError>(())
+/// ```
 #[derive(Clone)]
 pub struct Host {
     options: Arc<Options>,
@@ -38,6 +50,15 @@ struct Options {
 
 impl Host {
     /// The device for ranks that are processes: memory for peers can be mapped by file descriptor.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # mod tidegate { pub use {tidegate_hal as hal, tidegate_host as host}; }
+    /// use tidegate::host::Host;
+    ///
+    /// let host = Host::for_processes(); // for `World::from_control`
+    /// ```
     pub fn for_processes() -> Self {
         Host {
             options: Arc::new(Options {
@@ -48,6 +69,19 @@ impl Host {
     }
 
     /// The device for ranks that are processes and reach each other by a bus, where they do not map each other.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # mod tidegate { pub use {tidegate_hal as hal, tidegate_host as host}; }
+    /// use std::sync::Arc;
+    /// use tidegate::hal::far::Bus;
+    /// use tidegate::host::Host;
+    ///
+    /// fn device(bus: impl Bus) -> Host {
+    ///     Host::over(Arc::new(bus))
+    /// }
+    /// ```
     pub fn over(bus: Arc<dyn Bus>) -> Self {
         Host {
             options: Arc::new(Options {
@@ -58,6 +92,15 @@ impl Host {
     }
 
     /// The device for ranks that are threads of this process.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # mod tidegate { pub use {tidegate_hal as hal, tidegate_host as host}; }
+    /// use tidegate::host::Host;
+    ///
+    /// let host = Host::for_threads(); // what `World::local` does
+    /// ```
     pub fn for_threads() -> Self {
         Host {
             options: Arc::new(Options {

@@ -70,6 +70,18 @@ struct Address {
 }
 
 /// An endpoint of libfabric.
+///
+/// # Examples
+///
+/// ```
+/// # mod tidegate { pub use tidegate_fabric as fabric; }
+/// use tidegate::fabric::wire::libfabric::{Choice, FabricWire};
+///
+/// match FabricWire::open(&Choice::at("127.0.0.1")) {
+///     Ok(wire) => drop(wire), // `Fabric::over` makes a NIC of it
+///     Err(error) => println!("{error}"),
+/// }
+/// ```
 pub struct FabricWire {
     library: Library,
     choice: Choice,
@@ -104,6 +116,17 @@ impl FabricWire {
     /// # Errors
     ///
     /// [`OpenError`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # mod tidegate { pub use tidegate_fabric as fabric; }
+    /// use tidegate::fabric::wire::libfabric::{Choice, FabricWire};
+    ///
+    /// if let Err(error) = FabricWire::open(&Choice::at("127.0.0.1").provider("tcp")) {
+    ///     println!("{error}");
+    /// }
+    /// ```
     pub fn open(choice: &Choice) -> Result<Self, OpenError> {
         Self::open_by(&Library::load()?, choice)
     }
@@ -113,6 +136,20 @@ impl FabricWire {
     /// # Errors
     ///
     /// [`OpenError`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # mod tidegate { pub use tidegate_fabric as fabric; }
+    /// use tidegate::fabric::wire::libfabric::{Choice, FabricWire, OpenError};
+    /// use tidegate_ffi::fabric::Library;
+    ///
+    /// fn open() -> Result<[FabricWire; 2], OpenError> {
+    ///     let library = Library::load()?;
+    ///     let choice = Choice::at("127.0.0.1");
+    ///     Ok([FabricWire::open_by(&library, &choice)?, FabricWire::open_by(&library, &choice)?])
+    /// }
+    /// ```
     pub fn open_by(library: &Library, choice: &Choice) -> Result<Self, OpenError> {
         let chosen = choice::choose(library, choice)?;
         let (info, domain) = (chosen.info, chosen.domain);

@@ -9,6 +9,16 @@ use super::error::OpenError;
 use super::probe;
 
 /// Who fires programs.
+///
+/// # Examples
+///
+/// ```
+/// # mod tidegate { pub use tidegate_fabric as fabric; }
+/// use tidegate::fabric::wire::libfabric::EngineChoice;
+///
+/// assert_eq!("triggered".parse(), Ok(EngineChoice::Triggered));
+/// assert_eq!(EngineChoice::default().name(), "auto");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum EngineChoice {
     /// The NIC, where hardware does it (`cxi`), else an agent: a provider that only acts as if it had triggers
@@ -48,6 +58,15 @@ impl std::str::FromStr for EngineChoice {
 }
 
 /// Which provider, which engine, and where.
+///
+/// # Examples
+///
+/// ```
+/// # mod tidegate { pub use tidegate_fabric as fabric; }
+/// use tidegate::fabric::wire::libfabric::{Choice, EngineChoice};
+///
+/// let choice = Choice::at("10.0.0.1").provider("verbs;ofi_rxm").engine(EngineChoice::Software);
+/// ```
 #[derive(Clone, Debug)]
 pub struct Choice {
     pub(super) provider: Option<String>,
@@ -65,6 +84,15 @@ impl Choice {
     pub const PROVIDER: &'static str = "TIDEGATE_PROVIDER";
 
     /// The best provider that can be bound to this address of the host (`127.0.0.1`, say).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # mod tidegate { pub use tidegate_fabric as fabric; }
+    /// use tidegate::fabric::wire::libfabric::Choice;
+    ///
+    /// let choice = Choice::at("127.0.0.1");
+    /// ```
     pub fn at(address: impl Into<String>) -> Self {
         Choice {
             provider: None,
@@ -85,6 +113,19 @@ impl Choice {
     /// # Errors
     ///
     /// [`OpenError::BadVariable`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # mod tidegate { pub use tidegate_fabric as fabric; }
+    /// use tidegate::fabric::wire::libfabric::{Choice, OpenError};
+    ///
+    /// match Choice::from_env() {
+    ///     Ok(choice) => println!("{choice:?}"),
+    ///     Err(OpenError::BadVariable { variable, reason, .. }) => println!("{variable}: {reason}"),
+    ///     Err(error) => println!("{error}"),
+    /// }
+    /// ```
     pub fn from_env() -> Result<Self, OpenError> {
         Self::from_variables(|name| std::env::var(name).ok())
     }
@@ -115,6 +156,16 @@ impl Choice {
     }
 
     /// Bound to this address of the host.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # mod tidegate { pub use tidegate_fabric as fabric; }
+    /// use tidegate::fabric::wire::libfabric::Choice;
+    ///
+    /// let choice = Choice::from_env()?.address("10.0.0.1"); // whatever TIDEGATE_ADDRESS says
+    /// # Ok::<(), tidegate::fabric::wire::libfabric::OpenError>(())
+    /// ```
     #[must_use]
     pub fn address(mut self, address: impl Into<String>) -> Self {
         self.address = address.into();
@@ -122,6 +173,15 @@ impl Choice {
     }
 
     /// This provider (`tcp;ofi_rxm`, `sockets`, `verbs;ofi_rxm`).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # mod tidegate { pub use tidegate_fabric as fabric; }
+    /// use tidegate::fabric::wire::libfabric::Choice;
+    ///
+    /// let choice = Choice::at("127.0.0.1").provider("tcp;ofi_rxm");
+    /// ```
     #[must_use]
     pub fn provider(mut self, name: impl Into<String>) -> Self {
         (self.provider, self.by) = (Some(name.into()), None);
@@ -129,6 +189,16 @@ impl Choice {
     }
 
     /// As [`provider`](Self::provider); errors say which variable or option (`--provider`) named it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # mod tidegate { pub use tidegate_fabric as fabric; }
+    /// use tidegate::fabric::wire::libfabric::Choice;
+    ///
+    /// // An error about the provider names the option of the command line.
+    /// let choice = Choice::at("127.0.0.1").provider_by("tcp", "--provider");
+    /// ```
     #[must_use]
     pub fn provider_by(mut self, name: impl Into<String>, by: &'static str) -> Self {
         (self.provider, self.by) = (Some(name.into()), Some(by));
@@ -136,6 +206,15 @@ impl Choice {
     }
 
     /// This engine.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # mod tidegate { pub use tidegate_fabric as fabric; }
+    /// use tidegate::fabric::wire::libfabric::{Choice, EngineChoice};
+    ///
+    /// let choice = Choice::at("127.0.0.1").engine(EngineChoice::Triggered);
+    /// ```
     #[must_use]
     pub fn engine(mut self, engine: EngineChoice) -> Self {
         self.engine = engine;
@@ -143,6 +222,16 @@ impl Choice {
     }
 
     /// How the triggered engine signals, instead of what a probe finds to work.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # mod tidegate { pub use tidegate_fabric as fabric; }
+    /// use tidegate::fabric::wire::chain::Signals;
+    /// use tidegate::fabric::wire::libfabric::{Choice, EngineChoice};
+    ///
+    /// let choice = Choice::at("127.0.0.1").engine(EngineChoice::Triggered).signals(Signals::Add);
+    /// ```
     #[must_use]
     pub fn signals(mut self, signals: Signals) -> Self {
         self.signals = Some(signals);
@@ -154,6 +243,15 @@ impl Choice {
     /// # Panics
     ///
     /// If it is 0.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # mod tidegate { pub use tidegate_fabric as fabric; }
+    /// use tidegate::fabric::wire::libfabric::Choice;
+    ///
+    /// let choice = Choice::at("127.0.0.1").sharers(8);
+    /// ```
     #[must_use]
     pub fn sharers(mut self, processes: usize) -> Self {
         assert_ne!(processes, 0, "this process is one");
@@ -167,6 +265,15 @@ impl Choice {
     /// # Panics
     ///
     /// If it is 0.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # mod tidegate { pub use tidegate_fabric as fabric; }
+    /// use tidegate::fabric::wire::libfabric::Choice;
+    ///
+    /// let choice = Choice::at("127.0.0.1").counts(1 << 10);
+    /// ```
     #[must_use]
     pub fn counts(mut self, most: u64) -> Self {
         assert_ne!(most, 0, "a counter counts something");

@@ -3,6 +3,19 @@
 use tidegate_ffi::fabric::{FabricError, LoadError};
 
 /// Why there is no endpoint. Its `Debug` is its `Display`, so that a `main` that returns it says what is wrong.
+///
+/// # Examples
+///
+/// ```
+/// # mod tidegate { pub use tidegate_fabric as fabric; }
+/// use tidegate::fabric::wire::libfabric::{Choice, FabricWire, OpenError};
+///
+/// match FabricWire::open(&Choice::at("127.0.0.1").provider("pigeon")) {
+///     Err(OpenError::UnknownProvider { there, .. }) => println!("there are {there:?}"),
+///     Err(error) => println!("{error}"),
+///     Ok(_) => unreachable!("there is no such provider"),
+/// }
+/// ```
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
