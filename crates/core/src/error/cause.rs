@@ -24,7 +24,8 @@ use super::window_name::WindowName;
 /// # let (inbox, _outbox) = window.open(&s)?;
 /// let inbox = inbox.post(&s)?.wait(&s)?; // nobody completes
 /// let Err(Error::Wait(failed)) = s.synchronize() else { panic!("the limit has passed") };
-/// assert_eq!((&*failed.window, failed.epoch, failed.rank), ("halo", 0, peer));
+/// let window = failed.window.expect("it was for a window");
+/// assert_eq!((&*window.name, failed.epoch, failed.rank), ("halo", 0, peer));
 /// assert!(matches!(failed.cause, Cause::Limit { .. }));
 /// # Ok(()) });
 /// ```
