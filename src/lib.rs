@@ -66,7 +66,8 @@
 //!
 //! A stream's lifetime parameter is its *brand*: what is at home on it has the same. A function takes
 //! `s: &Stream<'s>`, borrowed for the call, and never `&'s Stream<'s>`: the compiler may suggest that, and it borrows the
-//! stream for as long as it lives, so that other places get E0502, E0597 or E0716.
+//! stream for as long as it lives, so that it can be captured no more (E0502). What other errors about lifetimes mean:
+//! [`guide::when_the_compiler_says_no`].
 //!
 //! For the same reason a struct that has regions and window halves has no stream: whoever makes the solver makes the
 //! stream, and hands it to each call.
@@ -144,6 +145,13 @@ mod devices;
 #[doc(hidden)]
 pub mod doc;
 
+/// What a device is: for code that serves any, and for new ones.
+// (Not `pub use tidegate_hal as hal`: the compiler would write the paths of both in what it suggests.)
+pub mod hal {
+    #[doc(inline)]
+    pub use tidegate_hal::*;
+}
+
 pub mod coming_from_mpi;
 pub mod generic;
 pub mod guide;
@@ -159,8 +167,6 @@ pub use tidegate_core::{
 pub use tidegate_derive::Element;
 #[doc(inline)]
 pub use tidegate_fabric as fabric;
-#[doc(inline)]
-pub use tidegate_hal as hal;
 #[cfg(feature = "mpi")]
 #[doc(inline)]
 pub use tidegate_mpi as mpi;

@@ -1,7 +1,8 @@
 //! What must not compile does not, and says why in words that a newcomer can read.
 //!
 //! `compile_fail/rowNN_*.rs` are misuses, by the rows of "What must not compile"; `compile_fail/attack_*.rs` are
-//! attempts to get round the types; `compile_fail/unused_*.rs` deny what is a warning. Each misuse has a twin of the same name in `compile_pass/`, which differs from it
+//! attempts to get round the types; `compile_fail/mistake_*.rs` are what people write first, to see that the error leads to
+//! the mend; `compile_fail/unused_*.rs` deny what is a warning. Each misuse has a twin of the same name in `compile_pass/`, which differs from it
 //! by the fix alone, compiles, and runs: so it is the misuse that is refused.
 //! `TIDEGATE_BLESS=1 cargo test --test types compile_fail` writes the expected errors anew.
 

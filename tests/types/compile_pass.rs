@@ -176,4 +176,5 @@ twins! {
     row17_too_many_arguments
     row17_untyped_closure
     row17_wrong_element_type
+    stream_borrowed_for_as_long_as_it_lives
 }

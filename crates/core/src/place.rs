@@ -75,9 +75,14 @@ pub struct Id<'s>(Brand<'s>);
 #[doc(hidden)]
 pub struct Guard<'s>(Brand<'s>);
 
-/// What is dropped at the end of a stream's block, so that the brand is no other stream's: part of
-/// [`stream!`](crate::stream!). Errors about mixed up streams mention it.
-#[doc(hidden)]
+/// A mark of [`stream!`](crate::stream!) that is dropped at the end of the stream's block, so that its brand is no other stream's.
+///
+/// Programs do not use it, but errors about lifetimes name it. Such an error says one of these:
+///
+/// - *It names two streams*: something that is at home on the one was given to the other. It does not say in which call.
+///   Hand it over ([`Stream::hand_off`](crate::Stream::hand_off)), or make it on the stream that uses it.
+/// - *It names one stream*: a reference to the stream lasts as long as the stream itself, because somewhere
+///   `&'s Stream<'s>` is written. Write `&Stream<'s>`.
 pub struct StreamsDoNotMix<'s>(PhantomData<&'s Id<'s>>);
 
 impl Id<'_> {

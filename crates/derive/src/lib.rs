@@ -13,6 +13,9 @@ mod carry;
 mod element;
 mod field;
 
+use proc_macro::TokenStream;
+use proc_macro2::{Span, TokenTree};
+use quote::quote;
 use syn::{DeriveInput, Type, parse_macro_input, parse_quote};
 
 /// Derives `tidegate::Element` for a struct of elements (`u64`, not `usize`; `u8`, not `bool`): it must be `#[repr(C)]` or
@@ -38,7 +41,7 @@ use syn::{DeriveInput, Type, parse_macro_input, parse_quote};
 /// # Ok(()) });
 /// ```
 #[proc_macro_derive(Element)]
-pub fn derive_element(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
+pub fn derive_element(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
     element::derive(&input)
         .unwrap_or_else(|error| error.to_compile_error())
@@ -75,7 +78,7 @@ pub fn derive_element(input: proc_macro::TokenStream) -> proc_macro::TokenStream
 /// # Ok(()) });
 /// ```
 #[proc_macro_derive(CarryHost, attributes(carry))]
-pub fn derive_carry_host(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
+pub fn derive_carry_host(input: TokenStream) -> TokenStream {
     derive_carry(input, parse_quote!(::tidegate::host::Host))
 }
 
@@ -94,11 +97,33 @@ pub fn derive_carry_host(input: proc_macro::TokenStream) -> proc_macro::TokenStr
 /// }
 /// ```
 #[proc_macro_derive(CarryCuda, attributes(carry))]
-pub fn derive_carry_cuda(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
+pub fn derive_carry_cuda(input: TokenStream) -> TokenStream {
     derive_carry(input, parse_quote!(::tidegate::cuda::Cuda))
 }
 
-fn derive_carry(input: proc_macro::TokenStream, device: Type) -> proc_macro::TokenStream {
+/// `named!(s = value)` declares a variable with the name `s` that the caller's program does not see, and
+/// `named!(mut s = value)` one that it sees: errors name it, since `mut` stands where the program has the name.
+#[doc(hidden)]
+#[proc_macro]
+pub fn named(input: TokenStream) -> TokenStream {
+    let mut input = proc_macro2::TokenStream::from(input).into_iter();
+    match [input.next(), input.next()] {
+        [
+            Some(TokenTree::Ident(mut token)),
+            Some(TokenTree::Ident(name)),
+        ] => {
+            token.set_span(name.span());
+            quote!(#[allow(unused_mut, unused_variables)] let #token #name #(#input)*;).into()
+        }
+        [Some(TokenTree::Ident(mut name)), Some(is)] => {
+            name.set_span(Span::mixed_site());
+            quote!(#[allow(unused_variables, clippy::redundant_pattern)] let #name @ _ #is #(#input)*;).into()
+        }
+        _ => quote!(compile_error!("a name")).into(),
+    }
+}
+
+fn derive_carry(input: TokenStream, device: Type) -> TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
     carry::derive(&input, device)
         .unwrap_or_else(|error| error.to_compile_error())

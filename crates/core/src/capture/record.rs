@@ -44,7 +44,7 @@ impl<'s, D: Device> Stream<'s, D> {
     /// What a step uses it must be lent, and give back. "Borrowed data escapes outside of closure" (E0521), and "does not
     /// live long enough" (E0597), say that it uses something that it was not lent, or the stream that records instead of
     /// the one that it is given. The closure stands in the call itself: of one that is bound to a name first the
-    /// compiler does not see that it fits all streams.
+    /// compiler does not see that it fits all streams. (`tidegate::guide::when_the_compiler_says_no` has both errors, with a mend.)
     ///
     /// A step returns this crate's [`Result`], and no type of the caller's choice: with such a choice the compiler could not
     /// tell what `?` makes of an error in the closure, and each step would have to write its type out. Another error goes

@@ -509,11 +509,18 @@ impl fmt::Display for Disagreement {
                     Declared::Range(range) => format!("{range:?} of rank {rank}"),
                     _ => format!("a layout of rank {rank}"),
                 };
+                let both_ranges = [one, other].map(|(declared, _)| declared);
                 let (one, other) = (named(one), named(other));
                 write!(
                     f,
                     "of rank {target}'s memory, {one} and {other} overlap in elements {at:?}"
-                )
+                )?;
+                match both_ranges {
+                    [Declared::Range(_), Declared::Range(_)] => f.write_str(
+                        " (ranks whose elements interleave declare them by `layout_to`)",
+                    ),
+                    _ => Ok(()),
+                }
             }
             Disagreement::Memory { rank } => {
                 write!(f, "the memory of rank {rank} exceeds what can be addressed")

@@ -5,7 +5,7 @@ use std::fmt;
 use super::Error;
 
 /// An error, and the value that the call had taken: what the calls fail with whose names begin with `try_`. (It is no
-/// `std::error::Error`: it can hold what is at home on a stream, and that cannot leave the function that `?` leaves. So
+/// [`std::error::Error`]: it can hold what is at home on a stream, and that cannot leave the function that `?` leaves. So
 /// where the value is not wanted, call the twin without `try_`.)
 ///
 /// # Examples
@@ -72,6 +72,14 @@ impl<T> Rejected<T> {
         }
     }
 }
+
+/// What no [`Rejected`] is: it holds what belongs to a stream.
+#[diagnostic::on_unimplemented(
+    label = "a call named `try_…` gives back what it was given: match it, call the twin without `try_`, or `.map_err(Rejected::into_error)?`"
+)]
+pub trait PlainError {}
+
+impl<T> std::error::Error for Rejected<T> where Rejected<T>: PlainError {}
 
 /// The error, in words.
 impl<T> fmt::Debug for Rejected<T> {

@@ -1,6 +1,6 @@
 //! Kernels that are closures of this process.
 
-use tidegate_hal::device::ClosureDevice;
+use tidegate_hal::device::{ClosureDevice, Device};
 
 use super::{Argument, Kernel, Lowered};
 use crate::element::Element;
@@ -9,7 +9,7 @@ use crate::part::Part;
 use crate::place::On;
 use crate::region::Region;
 use crate::stream::Stream;
-use crate::window::{InboxView, Memory, MemoryMut, Rest, RestMut};
+use crate::window::{Discipline, Inbox, InboxView, Memory, MemoryMut, Rest, RestMut, SeenAsItIs};
 
 /// A kernel of one argument that is not in a tuple.
 macro_rules! kernel_of_one {
@@ -37,6 +37,26 @@ kernel_of_one! {
     MemoryMut<'b, 's, T, D>;
     Rest<'b, 's, T, D>;
     RestMut<'b, 's, T, D>;
+}
+
+/// Not kernels: for the sake of what the compiler says.
+macro_rules! no_kernel_of {
+    ($($inbox:ty;)*) => {$(
+        impl<'s, T: Element, K: Discipline, D: Device, F> Kernel<'s, D, $inbox> for F
+        where
+            Inbox<'s, T, D, K>: SeenAsItIs,
+        {
+            fn enqueue(self, _: &Stream<'s, D>, _: $inbox) -> Result<()> {
+                unreachable!("nothing is `SeenAsItIs`")
+            }
+        }
+    )*};
+}
+
+no_kernel_of! {
+    Inbox<'s, T, D, K>;
+    &Inbox<'s, T, D, K>;
+    &mut Inbox<'s, T, D, K>;
 }
 
 fn enqueue_closure<D, L, F>(stream: &Stream<'_, D>, lowered: L, kernel: F) -> Result<()>

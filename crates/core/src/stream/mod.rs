@@ -42,7 +42,10 @@ pub(crate) use tickets::{prepare_wait, settle_all, wait_for};
 /// Declares a stream with a brand of its own: `stream!(let s = world.stream()?);`. Without the
 /// macro (`let s = world.stream()?`) it is an [`UnboundStream`], which no call takes.
 ///
-/// `s` is then a [`Stream`], alive until the end of the block. The expression is evaluated where the macro stands, so
+/// `s` is then a [`Stream`], alive until the end of the block, and so is all that is at home on it: a function that makes
+/// a stream cannot return it, nor a struct that holds it ("cannot return value referencing local variable", E0515). Whoever
+/// calls makes the stream, and hands in `&s`. (`tidegate::guide::when_the_compiler_says_no` has an example.)
+/// The expression is evaluated where the macro stands, so
 /// `?` and `.await` work in it.
 ///
 /// # Examples
@@ -76,19 +79,18 @@ macro_rules! stream {
         #[allow(clippy::redundant_pattern)]
         let unbound @ _ = $unbound;
         // SAFETY: it is a variable, which nothing can move once it is borrowed below, and that borrow lasts until the end
-        // of the block: there the next `$name`, which has its lifetime, is dropped before it. The `return` below is a way
-        // to that end. (It has the stream's own name for the sake of errors: one about two streams that are mixed up
-        // names both.)
+        // of the block: there what `brand` returns is dropped before it. The `return` below is a way to that end.
         let $name = unsafe { $crate::__private::Id::new() };
         #[allow(clippy::redundant_pattern)]
         let id @ _ = &$name;
         // SAFETY: it is the only guard of this `Id`, which nobody else can name.
         #[allow(clippy::redundant_pattern)]
         let guard @ _ = unsafe { $crate::__private::Guard::of(id) };
-        #[allow(unused_variables)]
-        let $name = $crate::__private::brand(&$name);
-        #[allow(unused_mut)]
-        let mut $name = $crate::UnboundStream::bind(unbound, guard);
+        $crate::__private::named!(mut $name = $crate::UnboundStream::bind(unbound, guard));
+        // Dropped before the stream: so the stream may be borrowed for as long as its brand lasts. It has the stream's
+        // name, which the caller's program does not see, for the sake of errors: one about two streams that are mixed up
+        // names both.
+        $crate::__private::named!($name = $crate::__private::brand(id));
         // However the block goes on, there is a way to its end, so that the compiler looks at the drop there.
         #[allow(clippy::redundant_pattern)]
         if let $crate::__private::Some(x @ _) = $crate::__private::None {

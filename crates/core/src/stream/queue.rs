@@ -1,6 +1,6 @@
 //! The stream itself: a device's queue, with a brand and a world.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -60,6 +60,25 @@ impl<D: Device> UnboundStream<D> {
     }
 }
 
+#[doc(hidden)]
+#[allow(missing_docs, clippy::unused_self, reason = "nobody can call them")]
+impl<D: Device> UnboundStream<D>
+where
+    Self: HasABrand,
+{
+    pub fn launch(&self) {}
+    pub fn capture(&self) {}
+    pub fn synchronize(&self) {}
+}
+
+/// What an [`UnboundStream`] is not. The error about it says how it gets a brand.
+#[diagnostic::on_unimplemented(
+    message = "a stream has no calls before it has a brand",
+    label = "this is what `world.stream()` gives, before it is bound to a name",
+    note = "write `stream!(let s = world.stream()?);` in the place of `let s = world.stream()?;`"
+)]
+pub trait HasABrand {}
+
 /// A queue of work that is executed in order. Dropping it executes what is left (while the thread is unwinding: ends
 /// the waits instead).
 ///
@@ -88,7 +107,7 @@ pub struct Stream<'s, D: Device> {
     /// What replays must arm and count, while the stream is captured.
     noted: Unshared<RefCell<Noted<D>>>,
     brand: Brand<'s>,
-    _not_sync: OneThreadAtATime,
+    _not_sync: OneThreadAtATime<D>,
 }
 
 /// Ends the waits of all streams of the rank when a panic unwinds past one of them: that one may be waiting for
@@ -103,8 +122,20 @@ impl<D: Device> Drop for Unwinding<D> {
     }
 }
 
-/// Makes a stream `!Sync`, and is what the error about it mentions.
-struct OneThreadAtATime(PhantomData<Cell<()>>);
+/// Makes a stream `!Sync`, since nothing implements [`SharedByThreads`].
+struct OneThreadAtATime<D>(PhantomData<fn(D)>);
+
+/// What a stream is not. The error about it says what to do instead.
+#[diagnostic::on_unimplemented(
+    message = "a stream is used by one thread at a time",
+    label = "not shared between threads",
+    note = "a stream can be moved to another thread, and each thread can have one of its own: `stream!(let s = world.stream()?);`",
+    note = "a task that moves between threads (`tokio::spawn`) makes its streams itself, and holds no `&Stream` across an `.await`: `tidegate::guide::asynchronous` has both"
+)]
+trait SharedByThreads {}
+
+// SAFETY: there is no such stream.
+unsafe impl<D> Sync for OneThreadAtATime<D> where OneThreadAtATime<D>: SharedByThreads {}
 
 /// Not shared, since it is in a [`Stream`].
 struct Unshared<S>(S);

@@ -43,7 +43,7 @@ use crate::stream::Stream;
 /// # Ok(()) });
 /// ```
 #[must_use = "dropping an epoch half-done revokes the window; call `complete`"]
-pub struct Access<'s, 'b, T, D: Device, K = BySlot> {
+pub struct Access<'s, 'b, T, D: Device, K: Discipline = BySlot> {
     held: Held<OutboxBody<D>>,
     borrow: PhantomData<fn(&'b ()) -> &'b ()>,
     marker: Typed<'s, T, K>,
@@ -752,14 +752,14 @@ fn same_count<D: Device>(half: &super::Half<D>, src: usize, dst: usize) -> Resul
     }
 }
 
-impl<T, K, D: Device> Access<'_, '_, T, D, K> {
+impl<T, K: Discipline, D: Device> Access<'_, '_, T, D, K> {
     /// Whether a target may wait for it: behind the last epoch with all of its targets none of them waits for another one.
     fn is_awaited(&self) -> bool {
         !self.held.half.epochs.are_over(self.held.some())
     }
 }
 
-impl<T, K, D: Device> Drop for Access<'_, '_, T, D, K> {
+impl<T, K: Discipline, D: Device> Drop for Access<'_, '_, T, D, K> {
     fn drop(&mut self) {
         if !self.held.is_taken() && self.is_awaited() {
             self.held.half.revoke("an `Access` before its complete");
@@ -767,7 +767,7 @@ impl<T, K, D: Device> Drop for Access<'_, '_, T, D, K> {
     }
 }
 
-impl<T, K, D: Device> std::fmt::Debug for Access<'_, '_, T, D, K> {
+impl<T, K: Discipline, D: Device> std::fmt::Debug for Access<'_, '_, T, D, K> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.held.debug::<T>("Access", f)
     }

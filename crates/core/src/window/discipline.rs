@@ -17,6 +17,12 @@
 /// assert_eq!(heard(&inbox), 1);
 /// # Ok(()) });
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not how a window keeps its origins apart",
+    label = "neither `BySlot`, `ByRange` nor `Atomic`",
+    note = "in the modules of the devices the device is filled in: `tidegate::host::Inbox<'s, f64>` is `tidegate::generic::Inbox<'s, f64, Host>`",
+    note = "code that serves any device `D` takes its types from `tidegate::generic`: `use tidegate::generic::{{Inbox, On, Outbox, Region, Stream}};`"
+)]
 pub trait Discipline: sealed::Sealed + Send + 'static {
     #[doc(hidden)]
     const KIND: Kind;

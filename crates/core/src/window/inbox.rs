@@ -46,7 +46,7 @@ use crate::stream::{Arm, Stream};
 /// # Ok(()) });
 /// ```
 #[must_use = "an inbox that is dropped posts no more: its origins wait for the next epoch in vain"]
-pub struct Inbox<'s, T, D: Device, K = BySlot> {
+pub struct Inbox<'s, T, D: Device, K: Discipline = BySlot> {
     held: Held<InboxBody<D>>,
     marker: Typed<'s, T, K>,
 }
@@ -68,7 +68,7 @@ pub struct Inbox<'s, T, D: Device, K = BySlot> {
 /// # Ok(()) });
 /// ```
 #[must_use = "dropping an exposure half-done revokes the window; call `wait`"]
-pub struct Exposed<'s, T, D: Device, K = BySlot> {
+pub struct Exposed<'s, T, D: Device, K: Discipline = BySlot> {
     held: Held<InboxBody<D>>,
     marker: Typed<'s, T, K>,
 }
@@ -93,7 +93,7 @@ pub struct Exposed<'s, T, D: Device, K = BySlot> {
 /// # Ok(()) });
 /// ```
 #[derive(Debug)]
-pub enum Tested<'s, T, D: Device, K = BySlot> {
+pub enum Tested<'s, T, D: Device, K: Discipline = BySlot> {
     /// All origins have completed: the inbox is back.
     Done(Inbox<'s, T, D, K>),
     /// Not all of them have.
@@ -893,7 +893,7 @@ impl<'s, T: Element, K: Discipline, D: Device> Exposed<'s, T, D, K> {
     }
 }
 
-impl<T, K, D: Device> Drop for Exposed<'_, T, D, K> {
+impl<T, K: Discipline, D: Device> Drop for Exposed<'_, T, D, K> {
     fn drop(&mut self) {
         if !self.held.is_taken() {
             self.held.half.revoke("an `Exposed` before its wait");
@@ -932,13 +932,13 @@ unsafe impl<'s, T: Element, K: Discipline, D: Device> Carry<'s, D> for Exposed<'
     }
 }
 
-impl<T, K, D: Device> std::fmt::Debug for Inbox<'_, T, D, K> {
+impl<T, K: Discipline, D: Device> std::fmt::Debug for Inbox<'_, T, D, K> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.held.debug::<T>("Inbox", f)
     }
 }
 
-impl<T, K, D: Device> std::fmt::Debug for Exposed<'_, T, D, K> {
+impl<T, K: Discipline, D: Device> std::fmt::Debug for Exposed<'_, T, D, K> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.held.debug::<T>("Exposed", f)
     }

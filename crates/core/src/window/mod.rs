@@ -85,6 +85,7 @@ mod view;
 
 pub use access::Access;
 pub(crate) use access::check_op;
+pub(crate) use argument::SeenAsItIs;
 pub use argument::{InboxView, Memory, MemoryMut};
 pub use declare::{AtomicWindow, Buffers, RangeWindow, SlotWindow, Window};
 pub use discipline::{Atomic, ByRange, BySlot, Discipline, Kind};

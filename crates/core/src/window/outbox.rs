@@ -35,7 +35,7 @@ use crate::stream::{Stream, settle_all};
 /// # Ok(()) });
 /// ```
 #[must_use = "an outbox that is dropped completes no more: its targets wait for the next epoch in vain"]
-pub struct Outbox<'s, T, D: Device, K = BySlot> {
+pub struct Outbox<'s, T, D: Device, K: Discipline = BySlot> {
     pub(super) held: Held<OutboxBody<D>>,
     marker: Typed<'s, T, K>,
 }
@@ -226,7 +226,7 @@ unsafe impl<'s, T: Element, K: Discipline, D: Device> Carry<'s, D> for Outbox<'s
     }
 }
 
-impl<T, K, D: Device> std::fmt::Debug for Outbox<'_, T, D, K> {
+impl<T, K: Discipline, D: Device> std::fmt::Debug for Outbox<'_, T, D, K> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.held.debug::<T>("Outbox", f)
     }

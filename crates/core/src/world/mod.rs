@@ -25,6 +25,7 @@ mod inner;
 mod join;
 mod known;
 mod meet;
+mod not_here;
 mod overseen;
 mod progress;
 mod streams;

@@ -1,0 +1,48 @@
+//! Calls that other libraries have and a world has not: what the compiler says of them names the call that is here.
+
+use tidegate_hal::device::Device;
+
+use super::World;
+
+/// Calls that a world does not have, below a trait that nothing implements, for the sake of its message.
+macro_rules! not_here {
+    ($(#[$message:meta] $habit:ident: $($call:ident)*;)*) => {$(
+        #[$message]
+        pub trait $habit {}
+
+        #[doc(hidden)]
+        #[allow(missing_docs, clippy::unused_self, reason = "nobody can call them")]
+        impl<D: Device> World<D>
+        where
+            World<D>: $habit,
+        {
+            $(pub fn $call(&self) {})*
+        }
+    )*};
+}
+
+not_here! {
+    #[diagnostic::on_unimplemented(
+        message = "a world moves no data: ranks put into each other's windows",
+        label = "not a call of a world",
+        note = "the receiver declares `let from = window.slot_from(sender, key, len)`, the sender `let to = window.slot_to(receiver, key)`; then `let (inbox, outbox) = window.open(&s)?`",
+        note = "a message is `epoch.put(&x, to)?` between `outbox.start()` and `exchange(&s, inbox, epoch)?`, and `slots.slot(from)` is what has come",
+        note = "`tidegate::coming_from_mpi` has each call of MPI beside what it is here"
+    )]
+    MovesData: send recv isend irecv sendrecv put get broadcast bcast gather scatter all_to_all alltoall;
+
+    #[diagnostic::on_unimplemented(
+        message = "a barrier is opened once, and enqueued on a stream each time",
+        label = "not a call of a world",
+        note = "`let mut barrier = Barrier::open(&s, \"a name\")?`, and then `barrier.enqueue(&s)?`",
+        note = "most programs need none: an epoch waits for those whose data it needs"
+    )]
+    HasABarrier: barrier;
+
+    #[diagnostic::on_unimplemented(
+        message = "a sum over all ranks is opened once, and enqueued on a stream each time",
+        label = "not a call of a world",
+        note = "`let mut total = AllReduce::open(&s, \"a name\", len)?`, and then `total.sum(&s, &mut x)?`: `prod`, `min`, `max` and `reduce` are there, too"
+    )]
+    Reduces: all_reduce allreduce reduce;
+}
