@@ -45,8 +45,8 @@ pub(crate) use tickets::{prepare_wait, settle_all, wait_for};
 /// `s` is then a [`Stream`], alive until the end of the block, and so is all that is at home on it: a function that makes
 /// a stream cannot return it, nor a struct that holds it ("cannot return value referencing local variable", E0515). Whoever
 /// calls makes the stream, and hands in `&s`. (`tidegate::guide::when_the_compiler_says_no` has an example.)
-/// The expression is evaluated where the macro stands, so
-/// `?` and `.await` work in it.
+///
+/// The expression is evaluated where the macro stands, so `?` and `.await` work in it.
 ///
 /// # Examples
 ///
@@ -74,7 +74,7 @@ macro_rules! stream {
     (let $name:tt = $unbound:expr $(;)?) => {
         // But it is one: a macro could make another name of it each time.
         $crate::stream!(@identifier $name);
-        // (`@ _` makes a name in any case: without, it could be a constant of the program's. Of the types of the first two
+        // (`@ _` makes a name in any case: without, it could be a constant of the program's. Of the type of the first
         // `$name` there are no constants; and an error names a variable only if all of its pattern is the program's.)
         #[allow(clippy::redundant_pattern)]
         let unbound @ _ = $unbound;
