@@ -10,35 +10,35 @@ macro_rules! names {
         #[doc(inline)]
         pub use tidegate_derive::$carry as Carry;
 
-        /// One rank's view of the job.
+        /// One rank's view of the job, as [`generic::World`] describes it.
         pub type World = generic::World<$device>;
-        /// A queue of work with a brand of its own.
+        /// A queue of work with a brand of its own, as [`generic::Stream`] describes it.
         pub type Stream<'s> = generic::Stream<'s, $device>;
-        /// The place of a [`Region`] that is at home with the host.
+        /// The place of a [`Region`] that is at home with the host; see [`generic::OnHost`].
         pub type OnHost = generic::OnHost<$device>;
-        /// The place of a [`Region`] that is at home on a stream.
+        /// The place of a [`Region`] that is at home on a stream; see [`generic::On`].
         pub type On<'s> = generic::On<'s, $device>;
-        /// A run of elements in memory of the device.
+        /// A run of elements in memory of the device, as [`generic::Region`] describes it.
         pub type Region<T, P = OnHost> = generic::Region<T, P>;
-        /// A part of a region.
+        /// A part of a region, as [`generic::Part`] describes it.
         pub type Part<T, P = OnHost> = generic::Part<T, P>;
-        /// A choice of elements.
+        /// A choice of elements, as [`generic::Layout`] describes it.
         pub type Layout = generic::Layout<$device>;
-        /// The target's half of a window.
+        /// The target's half of a window, as [`generic::Inbox`] describes it.
         pub type Inbox<'s, T, K = BySlot> = generic::Inbox<'s, T, $device, K>;
-        /// An inbox that is exposed.
+        /// An inbox that is exposed, as [`generic::Exposed`] describes it.
         pub type Exposed<'s, T, K = BySlot> = generic::Exposed<'s, T, $device, K>;
-        /// The origin's half of a window.
+        /// The origin's half of a window, as [`generic::Outbox`] describes it.
         pub type Outbox<'s, T, K = BySlot> = generic::Outbox<'s, T, $device, K>;
-        /// An access epoch.
+        /// An access epoch, as [`generic::Access`] describes it.
         pub type Access<'s, 'b, T, K = BySlot> = generic::Access<'s, 'b, T, $device, K>;
-        /// A barrier of all ranks.
+        /// A barrier of all ranks, as [`generic::Barrier`] describes it.
         pub type Barrier<'s> = generic::Barrier<'s, $device>;
-        /// Sums and the like over all ranks.
+        /// Sums and the like over all ranks, as [`generic::AllReduce`] describes them.
         pub type AllReduce<'s, T> = generic::AllReduce<'s, T, $device>;
-        /// A recorded step.
+        /// A recorded step, as [`generic::Graph`] describes it.
         pub type Graph<'s> = generic::Graph<'s, $device>;
-        /// A step that was recorded on two streams.
+        /// A step that was recorded on two streams, as [`generic::PairGraph`] describes it.
         pub type PairGraph<'s, 't> = generic::PairGraph<'s, 't, $device>;
 
         /// What most programs for this device need.

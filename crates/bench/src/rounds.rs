@@ -42,7 +42,7 @@ pub(crate) fn gather<D: Device>(
     samples
 }
 
-/// Everybody's samples; collective.
+/// Gathers the samples of all ranks, in order of ranks. All ranks call it.
 fn everybodys<D: Device>(
     world: &World<D>,
     sample: &RankSample,

@@ -60,7 +60,7 @@ pub enum Unfit {
     Nodes {
         /// As it was said.
         nodes: String,
-        /// The nodes' ranks.
+        /// How many ranks the nodes have in all.
         has: usize,
         /// How many there are to be.
         ranks: usize,
@@ -70,7 +70,7 @@ pub enum Unfit {
     NotOverMpi {
         /// What was asked for.
         option: &'static str,
-        /// Why not.
+        /// Why the two do not go together.
         why: &'static str,
     },
     /// Something that only windows of MPI have.

@@ -15,12 +15,12 @@ pub struct Missing {
     pub needs: &'static str,
 }
 
-/// A picture.
+/// A chart as a file: its name, and the picture in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chart {
     /// The name of its file.
     pub name: &'static str,
-    /// Its content.
+    /// The picture, as the text of an SVG file.
     pub svg: String,
 }
 

@@ -12,7 +12,7 @@ const RIGHT: i32 = 70;
 const TOP: i32 = 82;
 const BAND: i32 = 34;
 
-/// A band.
+/// One band of the picture: a library or a variant with its two bars.
 struct Band {
     name: String,
     ours: bool,
@@ -20,7 +20,7 @@ struct Band {
     times: [Option<f64>; 2],
 }
 
-/// The exchange alone.
+/// Draws the exchange alone; `None` if there are no rows of it.
 pub(super) fn exchange(results: &Results) -> Option<String> {
     let rows = good(results, "exchange", false);
     picture(
@@ -30,7 +30,7 @@ pub(super) fn exchange(results: &Results) -> Option<String> {
     )
 }
 
-/// Whole shares.
+/// Draws whole shares, with the compute kernel or without; `None` if there are no rows of them.
 pub(super) fn share(results: &Results, compute: bool) -> Option<String> {
     let title = match compute {
         true => "A whole share (pack, exchange, unpack) with the compute kernel beside it",

@@ -16,7 +16,7 @@ const LANE: i32 = 30;
 /// Between two panels, with the name of the next.
 const GAP: i32 = 34;
 
-/// Stream-triggered against host-synchronised.
+/// The variants that are drawn: two that the stream triggers, and one that the host synchronises.
 const SHOWN: [Variant; 3] = [Variant::St, Variant::StGraph, Variant::Rma];
 /// What there is, with its colour.
 const WHAT: [(&str, usize); 6] = [

@@ -19,9 +19,9 @@ const BOTTOM: i32 = 420;
 /// How a value becomes a place.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Scale {
-    /// From zero.
+    /// Places are proportional to values, and the axis begins at zero.
     Linear,
-    /// By ratios.
+    /// Equal ratios of values are equal distances.
     Log,
 }
 

@@ -9,17 +9,17 @@ use std::path::{Path, PathBuf};
 /// What was measured on a machine.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Results {
-    /// The GPUs' name.
+    /// The name that the driver gives the GPUs.
     pub machine: String,
     /// How many there are.
     pub gpus: usize,
     /// The version of their driver.
     pub driver: String,
-    /// The day.
+    /// The day on which the script ran.
     pub date: String,
-    /// What was measured.
+    /// All rows that the steps of the script have measured.
     pub rows: Vec<Entry>,
-    /// What happened when.
+    /// The timelines that the script has recorded; none if it is an older one.
     #[serde(default)]
     pub timelines: Vec<Recorded>,
 }
@@ -34,12 +34,12 @@ pub struct Entry {
     pub row: Row,
 }
 
-/// A timeline.
+/// A timeline that the script has recorded.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Recorded {
     /// On how many GPUs.
     pub gpus: usize,
-    /// What it holds.
+    /// Everything that took a while, on all ranks.
     pub spans: Vec<Span>,
 }
 
@@ -53,22 +53,22 @@ pub enum ChartsError {
     /// A file that cannot be read or written.
     #[error("cannot {what} {}: {error}", path.display())]
     File {
-        /// `read` or `write`.
+        /// What was tried: `read` or `write`.
         what: &'static str,
-        /// Which.
+        /// The file that was to be read or written.
         path: PathBuf,
-        /// Why.
+        /// What the system said.
         error: io::Error,
     },
     /// A file that holds something else.
     #[error("{} is not what scripts/gpu.sh writes: {error}", path.display())]
     Content {
-        /// Which.
+        /// The file that holds something else.
         path: PathBuf,
         /// Where, and what was expected there.
         error: serde_json::Error,
     },
-    /// No folder.
+    /// The command line named no folder of results.
     #[error("no folder with a {RESULTS} was named")]
     Nothing,
 }

@@ -331,7 +331,7 @@ fn runs_are_joined_and_files_written() {
     );
 }
 
-/// The check itself.
+/// The check that the other tests rely on finds what is broken.
 #[test]
 fn broken_pictures_are_seen() {
     assert!(well_formed(

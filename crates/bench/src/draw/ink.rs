@@ -11,21 +11,21 @@ pub(crate) const SERIES: usize = 6;
 /// What a colour means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ink {
-    /// Text and axes.
+    /// The colour of text and axes.
     Text,
-    /// Text of less weight.
+    /// The colour of text that matters less.
     Faint,
-    /// Grid lines.
+    /// The colour of grid lines.
     Grid,
-    /// Marks on top of bars.
+    /// The colour of marks on top of bars.
     Mark,
-    /// Better than the baseline.
+    /// The colour of what is better than the baseline.
     Good,
-    /// Worse, or failed.
+    /// The colour of what is worse than the baseline, or has failed.
     Bad,
-    /// What it is drawn on.
+    /// The colour of the background.
     Paper,
-    /// A variant's own.
+    /// The colour of the series with this number, which is less than [`SERIES`].
     Series(usize),
 }
 

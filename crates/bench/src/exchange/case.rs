@@ -5,7 +5,7 @@ use crate::faces::params::Counts;
 use crate::results::Setting;
 use tidegate_core::window::Buffers;
 
-/// Who sends when.
+/// The order in which the ranks send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
     /// All at a time.
@@ -31,7 +31,7 @@ pub struct Case {
     pub name: String,
     /// What this rank sends and receives.
     pub pattern: Pattern,
-    /// Who sends when.
+    /// The order in which the ranks send.
     pub order: Order,
     /// How many epochs are recorded in one graph; 0 if none are.
     pub recorded: u64,

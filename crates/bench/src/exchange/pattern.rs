@@ -35,7 +35,7 @@ pub enum PatternError {
     /// Too few messages, or messages of nothing.
     #[error("{what} must be at least 1")]
     Nothing {
-        /// Which number.
+        /// The name of the number that is too small.
         what: &'static str,
     },
     /// Messages are made of words.

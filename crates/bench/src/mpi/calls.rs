@@ -27,7 +27,7 @@ pub enum WindowBy {
 /// How the calls are made.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct How {
-    /// Of windows.
+    /// How windows get their memory.
     pub(crate) window: WindowBy,
     /// Instead of waiting in MPI, test, and give the processor away between: for an MPI that does not, where there are
     /// more ranks than processors.
@@ -43,7 +43,7 @@ impl How {
         _ = HOW.set(self);
     }
 
-    /// What was chosen.
+    /// What the program has chosen; the default if it has chosen nothing.
     pub(crate) fn chosen() -> How {
         HOW.get().copied().unwrap_or_default()
     }

@@ -36,8 +36,8 @@ pub use calls::WindowBy;
 pub struct NoMpi {
     /// What was asked for.
     pub what: String,
-    /// The benchmark.
+    /// The name of the benchmark, as cargo knows it.
     pub bench: &'static str,
-    /// Arguments of it.
+    /// Arguments of the benchmark, for the command that the message shows.
     pub example: &'static str,
 }

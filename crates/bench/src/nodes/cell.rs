@@ -27,7 +27,7 @@ pub struct Step {
     pub seconds: u64,
     /// In which pass, from 1.
     pub pass: u32,
-    /// What was run.
+    /// The command line that was run.
     pub command: String,
     /// What came of it.
     pub rows: Vec<Row>,

@@ -10,27 +10,27 @@ pub enum NodesError {
     /// A file that cannot be read or written.
     #[error("cannot {what} {}: {error}", path.display())]
     File {
-        /// `read` or `write`.
+        /// What was tried: `read` or `write`.
         what: &'static str,
-        /// Which.
+        /// The file that was to be read or written.
         path: PathBuf,
-        /// Why.
+        /// What the system said.
         error: io::Error,
     },
     /// A line of the steps that is none.
     #[error("{}, line {line} is no step", path.display())]
     Step {
-        /// The file.
+        /// The file that has the steps.
         path: PathBuf,
-        /// Which line, from 1.
+        /// The number of the line, from 1.
         line: usize,
     },
     /// Rows that are none.
     #[error("{} has no rows: {error}", path.display())]
     Rows {
-        /// Which.
+        /// The file that should have rows.
         path: PathBuf,
-        /// What was expected.
+        /// Where the file is wrong, and what was expected there.
         error: serde_json::Error,
     },
 }

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 pub struct Measured {
     /// The machine, the day, and what else is to be known: names and values.
     pub about: Vec<(String, String)>,
-    /// All jobs.
+    /// All jobs that the script has run, in their order.
     pub steps: Vec<Step>,
 }
 

@@ -9,7 +9,7 @@ pub(super) const NUMBER: usize = size_of::<f64>();
 /// The most bytes that an all-reduce takes.
 const MOST_SUMMED: usize = 1 << 20;
 
-/// Which test.
+/// Which quantity is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Test {
     /// Microseconds one way.
@@ -138,7 +138,7 @@ pub enum Misfit {
     /// Nothing is left of what was asked for.
     #[error("none of --ways does {test}")]
     NoWay {
-        /// The test.
+        /// The name of the test that no way can do.
         test: &'static str,
     },
 }

@@ -6,7 +6,7 @@ use std::ops::Range;
 /// Puts of an epoch, for the bandwidth.
 const PUTS: usize = 64;
 
-/// One measurement.
+/// One measurement: a test, with the sizes that it takes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Case {
     pub(super) test: Test,
@@ -75,7 +75,7 @@ impl Numbers {
         (f64::from(2 * -Self::FIRST) / doublings) as u64
     }
 
-    /// A rank's.
+    /// The numbers that a rank brings.
     pub(super) fn of(&self, rank: usize) -> Vec<f64> {
         let number = |at: usize| 1.0 + ((31 * at + 7 * rank) % 1000) as f64 / 1024.0;
         let all = (0..self.len).map(number);

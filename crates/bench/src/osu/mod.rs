@@ -68,7 +68,7 @@ const LARGE: usize = 8192 + 1;
 struct Transport<'a, D: BenchDevice> {
     /// What it is called: `mapped`, `windows of Open MPI v4.1.4`, …
     name: String,
-    /// The world.
+    /// This rank's view of the job.
     world: &'a World<D>,
 }
 

@@ -45,7 +45,7 @@ pub(super) const ENVIRONMENT: [(&str, &str); 4] = [
 /// And if nobody has said otherwise: by MPS there are not so many.
 pub(super) const CONNECTIONS: (&str, &str) = ("CUDA_DEVICE_MAX_CONNECTIONS", "32");
 
-/// `--mode`.
+/// What the programs are told by their option `--mode`.
 pub(super) fn mode(args: &FacesArgs) -> &'static str {
     match (args.pair, args.exchange) {
         (true, _) => "pair",

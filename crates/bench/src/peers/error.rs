@@ -27,9 +27,9 @@ pub enum PeersError {
     /// A file or folder that is needed.
     #[error("{what} {}: {error}", path.display())]
     File {
-        /// What was tried.
+        /// What was tried, in words.
         what: &'static str,
-        /// With which.
+        /// The file or folder that it was tried with.
         path: PathBuf,
         /// What came of it.
         error: io::Error,
@@ -37,11 +37,11 @@ pub enum PeersError {
     /// A line of `mpi.env` that is no `NAME=VALUE`.
     #[error("{}:{line}: `{text}` is not NAME=VALUE", path.display())]
     Environment {
-        /// The file.
+        /// The file that has the line.
         path: PathBuf,
         /// The number of the line, from 1.
         line: usize,
-        /// What it says.
+        /// The text of the line.
         text: String,
     },
 }

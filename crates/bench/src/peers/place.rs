@@ -19,9 +19,9 @@ pub struct Peers {
 /// What whoever installed MPI wants its programs to be started with.
 #[derive(Debug, Default, PartialEq)]
 struct Mpi {
-    /// `mpi.env`.
+    /// Variables that the file `mpi.env` sets.
     env: Vec<(String, String)>,
-    /// `mpirun.args`.
+    /// Arguments that the file `mpirun.args` adds.
     args: Vec<String>,
 }
 

@@ -21,7 +21,7 @@ pub(super) struct Ended {
     /// `exit code 1`, `no end after 60 s`, …
     pub(super) how: String,
     pub(super) took: Duration,
-    /// Its standard output.
+    /// What the process has written to its standard output.
     pub(super) out: String,
     /// The last lines of its standard error.
     pub(super) last_words: String,

@@ -11,9 +11,9 @@ pub struct About {
     pub machine: String,
     /// Its processor, and how many of its cores can be used.
     pub processor: String,
-    /// Its operating system.
+    /// The name and version of its operating system.
     pub system: String,
-    /// When, in UTC.
+    /// When the report was made, in UTC.
     pub date: String,
 }
 

@@ -29,7 +29,7 @@ pub struct Clock {
 }
 
 impl Meter {
-    /// Starts a clock.
+    /// Starts a clock that stands for one run.
     pub fn start(&self) -> Clock {
         let cpu = cpu_time();
         Clock {
@@ -39,7 +39,7 @@ impl Meter {
         }
     }
 
-    /// Adds a run.
+    /// Adds the times of a run to the sums.
     pub fn add(&mut self, run: Run) {
         let all = &mut self.0;
         all.elapsed += run.elapsed;

@@ -32,7 +32,7 @@ use stats::{Summary, median};
 /// What one rank found in one round of one variant.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RankSample {
-    /// The rank.
+    /// The rank that found it.
     pub rank: usize,
     /// Time per share in microseconds; `None` when no time was taken.
     pub us_per_share: Option<f64>,
@@ -89,13 +89,13 @@ pub struct Setting {
     pub transport: String,
     /// How many ranks there are.
     pub ranks: usize,
-    /// Their grid: `2x2x2`.
+    /// The grid that the ranks form, as `2x2x2`.
     pub grid: String,
     /// Elements of a block: `15x14x13`.
     pub elements: String,
     /// Points along a side of an element.
     pub points: usize,
-    /// `[nk, nj, ni]`.
+    /// How often each loop of the benchmark was run: `[nk, nj, ni]`.
     pub counts: [u64; 3],
     /// Whether the compute kernel ran.
     pub compute: bool,
@@ -164,14 +164,14 @@ pub struct Row {
     /// Average time per share over the ranks, in microseconds; like the next two the median of the
     /// rounds. `None` when a round has no time.
     pub us_avg: Option<f64>,
-    /// The fastest rank's.
+    /// The fastest rank's time per share, in microseconds.
     pub us_min: Option<f64>,
-    /// The slowest rank's: the one to compare.
+    /// The slowest rank's time per share, in microseconds: the one to compare.
     pub us_max: Option<f64>,
-    /// The slowest rank's time in the best round, and in the worst.
+    /// The slowest rank's time in the best round, in microseconds.
     #[serde(default)]
     pub us_least: Option<f64>,
-    /// See [`Row::us_least`].
+    /// The slowest rank's time in the worst round, in microseconds.
     #[serde(default)]
     pub us_most: Option<f64>,
     /// Each rank's median time over the rounds.
@@ -180,7 +180,7 @@ pub struct Row {
     pub enqueue_us: Option<f64>,
     /// Processor time of a rank's process per share.
     pub cpu_us: Option<f64>,
-    /// Launches per share.
+    /// How many kernels and batches (or graphs of them) a rank enqueues per share.
     pub launches: Option<f64>,
     /// The largest error of any rank; JSON has no infinity, and says `null`.
     #[serde(deserialize_with = "or_infinity")]

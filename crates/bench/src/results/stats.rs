@@ -3,11 +3,11 @@
 /// The average, least and greatest of some values.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Summary {
-    /// The arithmetic mean.
+    /// The arithmetic mean of all values.
     pub avg: f64,
-    /// The least.
+    /// The least of all values.
     pub min: f64,
-    /// The greatest.
+    /// The greatest of all values.
     pub max: f64,
 }
 

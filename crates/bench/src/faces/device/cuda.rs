@@ -171,7 +171,7 @@ fn over<S>(function: &Function<Cuda, S>, blocks: u32) -> Launch<'_, Cuda, S> {
     })
 }
 
-/// `FACES_SURFACE` or `FACES_INTERIOR`.
+/// The number that the device code has for a part: `FACES_SURFACE` or `FACES_INTERIOR`.
 fn mode(which: Which) -> u32 {
     match which {
         Which::Surface => 0,

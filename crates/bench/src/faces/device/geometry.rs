@@ -22,13 +22,13 @@ pub const TILE: u32 = 128;
 /// Threads that a multiprocessor holds: beyond that, more blocks only cost their launch.
 const RESIDENT: usize = 2048;
 
-/// Division by multiplication.
+/// Divides by a fixed number `d` with a multiplication and a shift, which GPUs do faster than a division.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FacesDivisor {
     /// `ceil(2^(31 + shift) / d)`.
     pub magic: u32,
-    /// `ceil(log2(d))`.
+    /// The number of bits to shift by, `ceil(log2(d))`.
     pub shift: u32,
 }
 

@@ -86,12 +86,12 @@ pub trait FacesDevice: BenchDevice {
     unsafe fn kernels(world: &World<Self>, shape: Arc<Shape>) -> Result<Self::Kernels>;
 }
 
-/// Which part of a block.
+/// Which part of a block a kernel computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Which {
     /// Points with a coordinate that is the first or the last of the block.
     Surface,
-    /// All others.
+    /// All points that are not on the surface.
     Interior,
 }
 

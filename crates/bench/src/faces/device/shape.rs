@@ -10,7 +10,7 @@ use tidegate_core::window::Slots;
 pub struct Shape {
     /// The block and its messages.
     pub geometry: Geometry,
-    /// Its initial values.
+    /// How the block's values are initialised.
     pub init: Init,
     /// Left out of the unpack kernel: for tests that want a wrong result.
     pub omit: Option<Direction>,

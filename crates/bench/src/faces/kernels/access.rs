@@ -96,7 +96,7 @@ impl<V: Points + ?Sized> Points for &mut V {
 
 /// The received messages, one for each direction that has a neighbour.
 pub trait Slots {
-    /// One message.
+    /// The values of one received message.
     type Slot<'a>: Values
     where
         Self: 'a;

@@ -61,13 +61,13 @@ impl Direction {
         self.0 as usize
     }
 
-    /// `[dx, dy, dz]`.
+    /// The direction as steps along the three dimensions, `[dx, dy, dz]`, each -1, 0 or 1.
     pub const fn offset(self) -> [i8; 3] {
         let k = if self.0 < 13 { self.0 } else { self.0 + 1 } as i8;
         [k % 3 - 1, k / 3 % 3 - 1, k / 9 - 1]
     }
 
-    /// The way back.
+    /// The direction from the neighbour back to this rank.
     pub const fn opposite(self) -> Direction {
         Direction(25 - self.0)
     }

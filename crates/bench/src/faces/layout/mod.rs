@@ -119,7 +119,7 @@ impl Geometry {
         self.size
     }
 
-    /// This rank.
+    /// The rank whose block this is.
     pub fn rank(&self) -> usize {
         self.rank
     }

@@ -130,7 +130,7 @@ enum Sort {
     End(i8),
     /// Strictly inside an element.
     Inside,
-    /// Between two elements.
+    /// On the boundary between two elements.
     Between,
 }
 

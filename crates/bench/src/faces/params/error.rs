@@ -15,17 +15,17 @@ pub enum ParamsError {
     /// A number that must be at least one (or three) is smaller.
     #[error("{what} must be at least {least}, not {got}")]
     TooSmall {
-        /// Which number.
+        /// The name of the number that is too small.
         what: &'static str,
         /// The least value allowed.
         least: usize,
-        /// The value given.
+        /// The value that was given.
         got: usize,
     },
     /// The block, the rank grid or the whole domain has more points or ranks than can be addressed.
     #[error("{what} is too large to be addressed")]
     TooLarge {
-        /// Which quantity.
+        /// The name of the quantity that is too large.
         what: &'static str,
     },
     /// So many shares that the result would not be finite.

@@ -49,7 +49,7 @@ pub const COUNTS: Counts = Counts {
 /// How often the base is taken; the tightest counts.
 const BASES: usize = 16;
 
-/// Where something happens.
+/// Which thread or stream of a rank does something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Lane {
@@ -64,19 +64,19 @@ pub enum Lane {
 /// Something that took a while.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Span {
-    /// On which rank.
+    /// The rank that did it.
     pub rank: usize,
-    /// In which variant.
+    /// The variant that was running.
     pub variant: Variant,
-    /// In which share, from 0; a graph's launch is in the first.
+    /// The number of the share, from 0; a graph's launch belongs to the first share.
     pub share: u64,
-    /// Where.
+    /// The thread or stream that did it.
     pub lane: Lane,
-    /// What.
+    /// The name of what was done, as the chart shows it.
     pub what: String,
-    /// From when, in microseconds after the rank's base.
+    /// When it began, in microseconds after the rank's base.
     pub begin_us: f64,
-    /// Until when.
+    /// When it ended, in microseconds after the rank's base.
     pub end_us: f64,
     /// How far off the two may be, on the host's lane.
     pub within_us: Option<f64>,
@@ -117,7 +117,7 @@ pub(super) struct Begun<D: FacesDevice> {
 }
 
 impl<D: FacesDevice> Timeline<D> {
-    /// Nothing noted yet.
+    /// Makes a timeline on which nothing has been noted yet.
     pub(crate) fn new() -> Self {
         Timeline {
             on: Cell::new(false),
@@ -139,7 +139,7 @@ impl<D: FacesDevice> Timeline<D> {
         self.on.set(false);
     }
 
-    /// A share begins.
+    /// Says that what is noted from now on belongs to the next share.
     pub(super) fn next_share(&self) {
         if self.on.get() {
             self.share

@@ -13,7 +13,7 @@ pub(super) type Block<'s, D> = (Option<Values<'s, D>>, Option<Part<'s, D>>);
 /// exchanged concerns it.
 pub(super) type Inside<'t, D> = Option<Part<'t, D>>;
 
-/// Allocates the block.
+/// Allocates the block in memory of the device.
 pub(super) fn new<'s, 't, D: FacesDevice>(
     kit: &Kit<'_, D>,
     stream: &Stream<'s, D>,

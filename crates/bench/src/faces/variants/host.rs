@@ -36,7 +36,7 @@ struct Lent<'s, 't, 'h, D: FacesDevice> {
 struct HostSynchronised<'a, 's, 't, 'h, D: FacesDevice> {
     kit: &'a Kit<'a, D>,
     epochs: Epochs,
-    /// One neighbour each.
+    /// A group for each neighbour, which names that rank alone.
     groups: Vec<Group>,
     kernels: &'a Stream<'s, D>,
     side: Option<&'a Stream<'t, D>>,
@@ -117,7 +117,7 @@ impl<'s, 't, 'h, D: FacesDevice> HostSynchronised<'_, 's, 't, 'h, D> {
         })
     }
 
-    /// Sends all messages.
+    /// Puts the messages of all neighbours, in one epoch or in one for each of them.
     fn put(&self, packed: &Values<'h, D>, mut outbox: Outbox<'h, D>) -> Result<Outbox<'h, D>> {
         let messages = outbox.slots().zip(&self.kit.neighbours);
         let range = |direction| self.kit.geometry.slot(direction);

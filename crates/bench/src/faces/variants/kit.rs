@@ -38,7 +38,7 @@ pub(super) struct Kit<'a, D: FacesDevice> {
     recording: Cell<bool>,
 }
 
-/// One neighbour.
+/// One neighbour of this rank, and the messages that go to and fro.
 pub(super) struct Neighbour<D: FacesDevice> {
     pub(super) direction: Direction,
     pub(super) rank: usize,
@@ -156,7 +156,7 @@ impl<'a, D: FacesDevice> Kit<'a, D> {
         Ok(())
     }
 
-    /// A share begins.
+    /// Says that a share begins, where a timeline is recorded.
     pub(super) fn next_share(&self) {
         if let Some(timeline) = self.timeline {
             timeline.next_share();

@@ -22,12 +22,12 @@ use tidegate_core::{Cells, CellsMut, Error, Result, Stream, World, stream};
 use tidegate_host::Host;
 use tidegate_mpi::mpi::ffi::MPI_Request;
 
-/// Which calls.
+/// Which calls of MPI carry the messages.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Messages {
-    /// MPI_Win_post, start, put, complete, wait.
+    /// One-sided calls: MPI_Win_post, start, put, complete and wait.
     Rma,
-    /// MPI_Irecv, Isend, Waitall.
+    /// Two-sided calls: MPI_Irecv, MPI_Isend and MPI_Waitall.
     P2p,
 }
 
@@ -67,7 +67,7 @@ struct Memory {
 unsafe impl Send for Memory {}
 
 impl Wire {
-    /// Collective.
+    /// Makes what the calls need; all ranks of the communicator call it.
     fn new(comm: &Rc<Comm>, geometry: &Geometry, messages: Messages) -> Wire {
         let neighbours: Vec<_> = geometry.neighbours().collect();
         let ranks: Vec<_> = neighbours.iter().map(|(_, rank)| *rank).collect();

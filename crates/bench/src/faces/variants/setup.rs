@@ -14,11 +14,11 @@ pub type Setup<'a> = SetupOn<'a, Host>;
 
 /// What a rank needs for all variants.
 pub struct SetupOn<'a, D: Device> {
-    /// The job.
+    /// This rank's view of the job.
     pub world: &'a World<D>,
     /// What is run; its grid has as many ranks as the job.
     pub params: &'a Params,
-    /// This rank's references.
+    /// What this rank's results are compared with.
     pub verifier: &'a Verifier,
     /// What windows do that are short of trigger slots; with [`Throttle::Application`] the variants count and synchronise.
     pub throttle: Throttle,
@@ -28,16 +28,16 @@ pub struct SetupOn<'a, D: Device> {
 
 /// What a variant is run for.
 pub(crate) enum Goal<'a> {
-    /// Times.
+    /// The variant is run to take its times.
     Measure {
         /// What comes of it.
         sample: &'a mut RankSample,
         /// Called after every run.
         step: &'a mut dyn FnMut(),
     },
-    /// A timeline.
+    /// The variant is run to record a timeline.
     Record {
-        /// Which it is.
+        /// The variant, which each span names.
         variant: Variant,
         /// What comes of it.
         spans: &'a mut Vec<Span>,

@@ -42,7 +42,7 @@ type Lent<'s, D> = (Block<'s, D>, Values<'s, D>, Inbox<'s, D>, Outbox<'s, D>);
 /// What it needs on both.
 type Both<'s, 't, D> = (Lent<'s, D>, Inside<'t, D>);
 
-/// A recorded share.
+/// A share that was recorded, on one stream or on two.
 enum Recorded<'s, 't, D: FacesDevice> {
     One(Graph<'s, D>),
     Two(PairGraph<'s, 't, D>),
@@ -51,7 +51,7 @@ enum Recorded<'s, 't, D: FacesDevice> {
 struct St<'a, 's, 't, D: FacesDevice> {
     kit: &'a Kit<'a, D>,
     form: Form,
-    /// One neighbour each.
+    /// A group for each neighbour, which names that rank alone.
     groups: Vec<Group>,
     stream: &'a mut Stream<'s, D>,
     side: Option<&'a mut Stream<'t, D>>,

@@ -26,7 +26,7 @@ type Lent<'s, 't, D> = (
 struct Waiting<'a, 's, 't, D: FacesDevice> {
     kit: &'a Kit<'a, D>,
     epochs: Epochs,
-    /// One neighbour each.
+    /// A group for each neighbour, which names that rank alone.
     groups: Vec<Group>,
     stream: &'a Stream<'s, D>,
     side: Option<&'a Stream<'t, D>>,

@@ -29,9 +29,9 @@ pub struct Mismatch {
     pub i: [usize; 3],
     /// Its element within the block.
     pub j: [usize; 3],
-    /// What was found.
+    /// The value that was found.
     pub got: f64,
-    /// What should be there.
+    /// The value that should be there.
     pub expected: f64,
     /// [`error`] of the two.
     pub error: f64,
@@ -50,7 +50,7 @@ pub struct Verdict {
     pub wrong: usize,
     /// How many of those were not finite.
     pub non_finite: usize,
-    /// The largest [`error`].
+    /// The largest [`error`] of all values that were compared.
     pub max_error: f64,
     /// The value with the largest error, when that is wrong.
     pub worst: Option<Mismatch>,

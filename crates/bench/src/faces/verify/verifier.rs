@@ -60,7 +60,7 @@ impl Verifier {
         })
     }
 
-    /// The rank's layout.
+    /// The layout of the rank's block and messages.
     pub fn geometry(&self) -> &Geometry {
         &self.geometry
     }
