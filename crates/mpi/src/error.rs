@@ -6,6 +6,20 @@ use tidegate_core::Error;
 
 /// Why a world could not be made of a communicator. `?` turns it into the library's [`Error`]: what is an error of the
 /// library already, as itself, and anything else into [`Error::Bootstrap`].
+///
+/// # Examples
+///
+/// ```no_run
+/// use tidegate::host::prelude::*;
+/// use tidegate::mpi::{MpiError, mpi};
+///
+/// # let universe = mpi::initialize().expect("nobody has initialised MPI before");
+/// match World::from_mpi(&universe.world()) {
+///     Ok(world) => println!("{} ranks", world.size()),
+///     Err(MpiError::Absent { waited }) => println!("after {waited:?} not all ranks had come"),
+///     Err(error) => println!("{error}"),
+/// }
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MpiError {

@@ -37,6 +37,19 @@ use crate::calls::{Own, usable};
 use crate::error::MpiError;
 
 /// Makes worlds of communicators: `World::from_mpi(&communicator)`.
+///
+/// # Examples
+///
+/// ```no_run
+/// use tidegate::host::prelude::*; // has the trait, with the feature `mpi`
+/// use tidegate::mpi::mpi;
+///
+/// # fn main() -> Result<()> {
+/// let universe = mpi::initialize().expect("nobody has initialised MPI before");
+/// let world: World = World::from_mpi(&universe.world())?;
+/// println!("rank {} of {}", world.rank(), world.size());
+/// # Ok(()) }
+/// ```
 pub trait FromMpi: Sized {
     /// A world whose ranks are those of the communicator, in the same order, each on the device that `World::join`
     /// would take. Collective over the communicator.
@@ -52,6 +65,21 @@ pub trait FromMpi: Sized {
     /// # Errors
     ///
     /// [`MpiError`]: on all ranks, where one of them cannot take part.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # use tidegate::host::prelude::*;
+    /// # use tidegate::mpi::mpi;
+    /// use mpi::topology::{Color, Communicator};
+    ///
+    /// # fn main() -> Result<()> {
+    /// # let universe = mpi::initialize().expect("nobody has initialised MPI before");
+    /// let all = universe.world();
+    /// let half = all.split_by_color(Color::with_value(all.rank() % 2)).expect("it has a color");
+    /// let world: World = World::from_mpi(&half)?;
+    /// # Ok(()) }
+    /// ```
     fn from_mpi<C: Communicator + ?Sized>(communicator: &C) -> Result<Self, MpiError> {
         Self::from_mpi_with(communicator, WorldOptions::new())
     }
@@ -61,6 +89,20 @@ pub trait FromMpi: Sized {
     /// # Errors
     ///
     /// As [`FromMpi::from_mpi`].
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # use tidegate::host::prelude::*;
+    /// # use tidegate::mpi::mpi;
+    /// use tidegate::{Route, WorldOptions};
+    ///
+    /// # fn main() -> Result<()> {
+    /// # let universe = mpi::initialize().expect("nobody has initialised MPI before");
+    /// let options = WorldOptions::new().route(Route::Mapped);
+    /// let world: World = World::from_mpi_with(&universe.world(), options)?;
+    /// # Ok(()) }
+    /// ```
     fn from_mpi_with<C: Communicator + ?Sized>(
         communicator: &C,
         options: WorldOptions,
@@ -84,6 +126,21 @@ impl<D: Device> FromMpi for World<D> {
 /// # Errors
 ///
 /// As [`FromMpi::from_mpi`].
+///
+/// # Examples
+///
+/// ```no_run
+/// # use tidegate::host::prelude::*;
+/// # use tidegate::mpi::mpi;
+/// use tidegate::hal::control::Control;
+///
+/// # fn main() -> Result<()> {
+/// # let universe = mpi::initialize().expect("nobody has initialised MPI before");
+/// let control = tidegate::mpi::world::control(&universe.world())?;
+/// println!("rank {} is on node {}", control.rank(), control.node(control.rank()));
+/// control.leave();
+/// # Ok(()) }
+/// ```
 pub fn control<C: Communicator + ?Sized>(communicator: &C) -> Result<TcpControl, MpiError> {
     usable()?;
     // What this rank can say of itself, before anybody depends on it.

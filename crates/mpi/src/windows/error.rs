@@ -8,6 +8,19 @@ use tidegate_hal::far::BusError;
 use crate::error::MpiError;
 
 /// Why windows of MPI cannot be used.
+///
+/// # Examples
+///
+/// ```no_run
+/// use tidegate::mpi::mpi;
+/// use tidegate::mpi::windows::{self, JoinError, Options};
+///
+/// # let universe = mpi::initialize().expect("nobody has initialised MPI before");
+/// match windows::world(&universe.world(), &Options::new()) {
+///     Ok(world) => println!("{} ranks", world.size()),
+///     Err(error) => println!("{error}"),
+/// }
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum JoinError {

@@ -32,6 +32,19 @@ use crate::world::control as control_of;
 /// # Errors
 ///
 /// [`JoinError`].
+///
+/// # Examples
+///
+/// ```no_run
+/// use tidegate::host::prelude::*;
+/// use tidegate::mpi::mpi;
+/// use tidegate::mpi::windows::{self, Options};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let (universe, _) = mpi::initialize_with_threading(mpi::Threading::Multiple).expect("nobody has initialised MPI before");
+/// let world: World = windows::world(&universe.world(), &Options::new())?;
+/// # Ok(()) }
+/// ```
 pub fn world<C: Communicator>(comm: &C, options: &Options) -> Result<World<Host>, JoinError> {
     let (control, device) = join(comm, Arc::new(control_of(comm)?), options)?;
     // SAFETY: the control plane of `tidegate-boot` carries what it is given, and keys besides, as `join` has made it.
@@ -46,6 +59,23 @@ pub fn world<C: Communicator>(comm: &C, options: &Options) -> Result<World<Host>
 /// # Errors
 ///
 /// [`JoinError`].
+///
+/// # Examples
+///
+/// ```no_run
+/// use std::sync::Arc;
+/// use tidegate::host::prelude::*;
+/// use tidegate::mpi::windows::{self, Options};
+/// use tidegate::mpi::{mpi, world::control};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let (universe, _) = mpi::initialize_with_threading(mpi::Threading::Multiple).expect("nobody has initialised MPI before");
+/// let comm = universe.world();
+/// let (control, device) = windows::join(&comm, Arc::new(control(&comm)?), &Options::new())?;
+/// // SAFETY: the control plane carries what it is given, and no other world is made of it.
+/// let world: World = unsafe { World::from_control(control, device) }?;
+/// # Ok(()) }
+/// ```
 pub fn join(
     comm: &impl Communicator,
     control: Arc<dyn Control>,

@@ -3,6 +3,14 @@
 use serde::{Deserialize, Serialize};
 
 /// The form of signals.
+///
+/// # Examples
+///
+/// ```
+/// use tidegate::mpi::windows::{Form, Options};
+///
+/// let options = Options::new().form(Form::Words);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Form {
     /// The one that is found to be faster when the ranks meet; the same on all ranks.
@@ -15,6 +23,14 @@ pub enum Form {
 }
 
 /// How windows of MPI are to be used. The same on all ranks.
+///
+/// # Examples
+///
+/// ```
+/// use tidegate::mpi::windows::{Form, Options};
+///
+/// let options = Options::new().not_shared().form(Form::Messages); // for tests of what goes between nodes
+/// ```
 #[derive(Clone, Debug)]
 pub struct Options {
     pub(super) form: Form,
@@ -32,11 +48,27 @@ impl Default for Options {
 
 impl Options {
     /// As is best here.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tidegate::mpi::windows::Options;
+    ///
+    /// let options = Options::new();
+    /// ```
     pub fn new() -> Self {
         Options::default()
     }
 
     /// Lets each rank reach all others as far ones, by calls of MPI, even where they have memory in common.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tidegate::mpi::windows::Options;
+    ///
+    /// let options = Options::new().not_shared();
+    /// ```
     #[must_use]
     pub fn not_shared(mut self) -> Self {
         self.shared = false;
@@ -44,6 +76,14 @@ impl Options {
     }
 
     /// The form of signals.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tidegate::mpi::windows::{Form, Options};
+    ///
+    /// let options = Options::new().form(Form::Messages);
+    /// ```
     #[must_use]
     pub fn form(mut self, form: Form) -> Self {
         self.form = form;
