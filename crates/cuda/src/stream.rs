@@ -31,6 +31,29 @@ pub type Keep = Arc<dyn Any + Send + Sync>;
 const HELD: usize = 64;
 
 /// A stream of a GPU.
+///
+/// # Examples
+///
+/// ```
+/// use std::ffi::c_void;
+/// use tidegate::cuda::{CudaStream, prelude::*};
+/// use tidegate::hal::device::Parameters;
+/// use tidegate::kernel::foreign;
+///
+/// # fn fft(stream: *mut c_void, x: *mut f32) {}
+/// /// Lets another library enqueue its work.
+/// fn transform<'s>(s: &Stream<'s>, x: &mut Region<f32, On<'s>>) -> Result<()> {
+///     let enqueue = |stream: &CudaStream, parameters: &Parameters| {
+///         let first = parameters.addresses().next().expect("a slice is two parameters");
+///         // SAFETY: the first of them is its address.
+///         let x = unsafe { first.cast::<*mut f32>().read() };
+///         fft(stream.as_raw().cast(), x);
+///         Ok(())
+///     };
+///     // SAFETY: `fft` enqueues on that stream, keeps to `x`, and ends.
+///     s.launch(unsafe { foreign(enqueue) }, (x,))
+/// }
+/// ```
 pub struct CudaStream {
     pub(crate) shared: Arc<Shared>,
     /// Whether every submission is followed by a synchronisation: host-synchronised communication.
