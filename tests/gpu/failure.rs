@@ -26,12 +26,18 @@ fn a_rank_whose_stream_is_at_work_is_reported() {
                 .unwrap();
         }
         let _outbox = outbox.start().complete(&s).unwrap();
+        let line = line!() + 1;
         let _inbox = exposed.wait(&s).unwrap();
         s.synchronize().unwrap();
         let report = world.last_report().expect("a wait was long");
         for part in [
             "rank 0: rank 1, its complete (window `late`, world#0, ",
-            "rank 1: its own stream `main`, in `synchronize` (for ",
+            &format!("stream `main`, enqueued at {}:{line}:", file!()),
+            &format!(
+                "rank 1: its own stream `main`, in `synchronize` at {}:{}:",
+                file!(),
+                line + 1
+            ),
             "rank 1: no rank, but its stream `main` may be at work (it runs a kernel, ",
         ] {
             assert!(report.contains(part), "{report}");
@@ -72,7 +78,7 @@ fn a_call_that_a_full_queue_blocks_is_reported() {
                 let _outbox = outbox.start().complete(&s).unwrap();
                 s.synchronize().unwrap();
             } else {
-                let line = format!("rank 0: its own stream `main`, in `{call}` (for ");
+                let line = format!("rank 0: its own stream `main`, in `{call}` at ");
                 let begin = Instant::now();
                 while !world
                     .last_report()

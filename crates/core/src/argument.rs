@@ -1,6 +1,7 @@
 //! What kernels are called with, and what they see of it.
 
 use std::marker::PhantomData;
+use std::panic::Location;
 
 use tidegate_hal::device::{Device, Parameters};
 use tidegate_hal::memory::Ptr;
@@ -49,6 +50,7 @@ pub unsafe trait Argument<'s, D: Device> {
     /// # Errors
     ///
     /// If the device refuses.
+    #[track_caller]
     fn lower(self, stream: &Stream<'s, D>) -> Result<Self::Lowered>;
 }
 
@@ -127,7 +129,7 @@ unsafe impl<'s, T: Element, D: Device> Argument<'s, D> for &Region<T, On<'s, D>>
     type Lowered = Shared<T>;
     #[inline]
     fn lower(self, stream: &Stream<'s, D>) -> Result<Shared<T>> {
-        self.body.settle(stream, Touch::Read)?;
+        self.body.settle(stream, Touch::Read, Location::caller())?;
         Ok(whole(self))
     }
 }
@@ -137,7 +139,7 @@ unsafe impl<'s, T: Element, D: Device> Argument<'s, D> for &mut Region<T, On<'s,
     type Lowered = Exclusive<T>;
     #[inline]
     fn lower(self, stream: &Stream<'s, D>) -> Result<Exclusive<T>> {
-        self.body.settle(stream, Touch::Write)?;
+        self.body.settle(stream, Touch::Write, Location::caller())?;
         Ok(Exclusive(whole(self)))
     }
 }

@@ -38,6 +38,15 @@ pub(crate) fn shortened(text: &str, most: usize) -> String {
     format!("{kept}{more}")
 }
 
+/// The end of a text, `most` bytes or less.
+pub(crate) fn ending(text: &str, most: usize) -> String {
+    let first = text.len().saturating_sub(most);
+    let begin = (first..=text.len()).find(|begin| text.is_char_boundary(*begin));
+    let (left, kept) = text.split_at(begin.unwrap_or(text.len()));
+    let more = if left.is_empty() { "" } else { "… " };
+    format!("{more}{kept}")
+}
+
 #[cfg(test)]
 std::thread_local! {
     /// How often this thread has looked at a slot, a way to one, an operation of an epoch, or a piece of a layout.

@@ -81,6 +81,8 @@ pub(crate) struct Calling {
     pub(crate) stream: String,
     /// Which call, for people.
     pub(crate) call: String,
+    /// Where it was made, a place in the program's source.
+    pub(crate) site: Option<String>,
     /// Since when the stream has not gone on, as far as is known.
     pub(crate) millis: u64,
 }
@@ -107,7 +109,25 @@ pub(crate) struct Waiting {
     pub(crate) epoch: u64,
     pub(crate) peer: u32,
     pub(crate) awaited: String,
+    /// Where it was enqueued.
+    pub(crate) enqueued: Option<Enqueued>,
     pub(crate) millis: u64,
+}
+
+/// Where a program has enqueued a wait: a place in its source.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Enqueued {
+    At(String),
+    /// The device does not say in which of several places: the last of them.
+    LastAt(String),
+}
+
+impl Enqueued {
+    pub(crate) fn place(&mut self) -> &mut String {
+        match self {
+            Enqueued::At(place) | Enqueued::LastAt(place) => place,
+        }
+    }
 }
 
 impl Message {

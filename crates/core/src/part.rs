@@ -18,6 +18,7 @@
 use std::cell::RefCell;
 use std::marker::PhantomData;
 use std::ops::Range;
+use std::panic::Location;
 use std::sync::Arc;
 
 use tidegate_hal::device::{Call, Device, Parameters, Stream as _};
@@ -508,6 +509,7 @@ impl<'s, T: Element, D: Device> Part<T, On<'s, D>> {
     /// assert_eq!(x[..], [3.0, 2.0]);
     /// # Ok(()) });
     /// ```
+    #[track_caller]
     pub fn into_host(self, stream: &Stream<'s, D>) -> Result<Part<T, OnHost<D>>> {
         self.try_into_host(stream).map_err(Rejected::into_error)
     }
@@ -533,11 +535,14 @@ impl<'s, T: Element, D: Device> Part<T, On<'s, D>> {
     /// println!("{}; {:?} is still on the stream", refused.error, refused.value);
     /// # Ok(()) });
     /// ```
+    #[track_caller]
     pub fn try_into_host(
         self,
         stream: &Stream<'s, D>,
     ) -> Result<Part<T, OnHost<D>>, Rejected<Self>> {
-        match (self.body.leave(stream)).and_then(|()| stream.synchronize_in(Call::IntoHost)) {
+        let site = Location::caller();
+        let left = self.body.leave(stream, site);
+        match left.and_then(|()| stream.synchronize_in(Call::IntoHost, site)) {
             Ok(()) => Ok(self.settled(|body| body.home = None)),
             Err(error) => Err(Rejected::new(error, self)),
         }
@@ -930,7 +935,7 @@ unsafe impl<'s, T: Element, D: Device> Argument<'s, D> for &Part<T, On<'s, D>> {
     type Lowered = LoweredPart<T, false>;
     #[inline]
     fn lower(self, stream: &Stream<'s, D>) -> Result<LoweredPart<T, false>> {
-        self.body.settle(stream, Touch::Read)?;
+        self.body.settle(stream, Touch::Read, Location::caller())?;
         Ok(LoweredPart::new(self))
     }
 }
@@ -940,7 +945,7 @@ unsafe impl<'s, T: Element, D: Device> Argument<'s, D> for &mut Part<T, On<'s, D
     type Lowered = LoweredPart<T, true>;
     #[inline]
     fn lower(self, stream: &Stream<'s, D>) -> Result<LoweredPart<T, true>> {
-        self.body.settle(stream, Touch::Write)?;
+        self.body.settle(stream, Touch::Write, Location::caller())?;
         Ok(LoweredPart::new(self))
     }
 }

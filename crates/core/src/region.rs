@@ -21,11 +21,13 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::mem::size_of;
 use std::ops::{Deref, DerefMut, Range};
+use std::panic::Location;
 use std::sync::{Arc, OnceLock};
 
 use tidegate_hal::device::{Call, Device, HostAccess, Reclaim, Stream as _};
 use tidegate_hal::memory::{Block as _, Ptr, Sharing};
 use tidegate_hal::nic::Keep;
+use tidegate_hal::site::CallSite;
 
 use crate::carry::{Carry, Visitor};
 use crate::element::{Element, LARGEST};
@@ -145,10 +147,15 @@ impl<D: Device> Body<D> {
 
     /// Enqueues the wait for tickets that stand against `touch`, if there are any.
     #[inline]
-    pub(crate) fn settle(&self, stream: &Stream<'_, D>, touch: Touch) -> Result<()> {
+    pub(crate) fn settle(
+        &self,
+        stream: &Stream<'_, D>,
+        touch: Touch,
+        site: CallSite,
+    ) -> Result<()> {
         match self.outstanding() {
             None => Ok(()),
-            Some(tickets) => tickets.settle(stream, touch),
+            Some(tickets) => tickets.settle(stream, touch, site),
         }
     }
 
@@ -163,9 +170,9 @@ impl<D: Device> Body<D> {
     }
 
     /// Enqueues all that must be over before the host may have it.
-    pub(crate) fn leave(&self, stream: &Stream<'_, D>) -> Result<()> {
+    pub(crate) fn leave(&self, stream: &Stream<'_, D>, site: CallSite) -> Result<()> {
         stream.not_capturing("synchronisation")?;
-        self.settle(stream, Touch::Write)
+        self.settle(stream, Touch::Write, site)
     }
 
     /// Takes over the tickets of another part of the memory.
@@ -646,6 +653,7 @@ impl<'s, T: Element, D: Device> Region<T, On<'s, D>> {
     /// assert_eq!(x[0], 2.0);
     /// # Ok(()) });
     /// ```
+    #[track_caller]
     pub fn into_host(self, stream: &Stream<'s, D>) -> Result<Region<T, OnHost<D>>> {
         self.try_into_host(stream).map_err(Rejected::into_error)
     }
@@ -667,11 +675,14 @@ impl<'s, T: Element, D: Device> Region<T, On<'s, D>> {
     /// println!("{}; {:?} is still on the stream", refused.error, refused.value);
     /// # Ok(()) });
     /// ```
+    #[track_caller]
     pub fn try_into_host(
         self,
         stream: &Stream<'s, D>,
     ) -> Result<Region<T, OnHost<D>>, Rejected<Self>> {
-        match (self.body.leave(stream)).and_then(|()| stream.synchronize_in(Call::IntoHost)) {
+        let site = Location::caller();
+        let left = self.body.leave(stream, site);
+        match left.and_then(|()| stream.synchronize_in(Call::IntoHost, site)) {
             Ok(()) => Ok(self.at_host()),
             Err(error) => Err(Rejected::new(error, self)),
         }
@@ -704,6 +715,7 @@ impl<'s, T: Element, D: Device> Region<T, On<'s, D>> {
     /// # }
     /// # Ok(()) });
     /// ```
+    #[track_caller]
     pub fn into_host_async<'a>(
         self,
         stream: &'a Stream<'s, D>,
@@ -730,12 +742,16 @@ impl<'s, T: Element, D: Device> Region<T, On<'s, D>> {
     ///     }
     /// }
     /// ```
+    #[track_caller]
     pub fn try_into_host_async<'a>(
         self,
         stream: &'a Stream<'s, D>,
     ) -> impl Future<Output = Result<Region<T, OnHost<D>>, Rejected<Self>>> + Send + use<'a, 's, T, D>
     {
-        let left = self.body.leave(stream).map(|()| stream.synchronized());
+        let left = match self.body.leave(stream, Location::caller()) {
+            Ok(()) => Ok(stream.synchronized()),
+            Err(error) => Err(error),
+        };
         async move {
             let left = match left {
                 Ok(synchronized) => synchronized.await,

@@ -28,15 +28,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
+use tidegate_hal::batch::Tag;
 use tidegate_hal::control::{Control, ControlError, Packet};
 use tidegate_hal::device::{Reclaim, Stand, Work};
 use tidegate_hal::ids::WindowId;
 use tidegate_hal::limits::WithLimit;
+use tidegate_hal::site::CallSite;
 use tidegate_hal::{say, tell};
 
 use crate::error::{Cause, Error, Result};
-use crate::ground::{lock, shortened};
-use crate::message::{Answer, At, Calling, Inside, Message, Waiting, WatchMessage};
+use crate::ground::{ending, lock, shortened};
+use crate::message::{Answer, At, Calling, Enqueued, Inside, Message, Waiting, WatchMessage};
 use crate::side::Side;
 
 /// How often waits are looked at, at most.
@@ -47,6 +49,8 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const DROPPED: usize = 1000;
 /// The most bytes of a name in an answer.
 const NAME: usize = 200;
+/// The most bytes of a place in a program, of which the end says most.
+const PLACE: usize = 120;
 /// The most waits, and the most streams at work, in an answer.
 const LINES: usize = 1000;
 /// The most calls on streams in an answer.
@@ -88,6 +92,9 @@ pub(crate) trait Overseen: Send + Sync + 'static {
 
     /// The name of a window.
     fn window_name(&self, id: WindowId) -> Arc<str>;
+
+    /// Where its program has last enqueued such a wait, and whether others of it in other places.
+    fn last_wait(&self, tag: Tag) -> Option<(CallSite, bool)>;
 
     /// How long a wait of a window may last, if there is a limit.
     fn limit(&self, window: WindowId) -> Option<Duration>;
@@ -261,7 +268,7 @@ fn tick<R: Overseen>(rank: &R, streams: &[Arc<R::Stream>]) {
     for stream in streams {
         rank.look_at_fault(stream);
         let call = stream.calls().look(stream.progress());
-        overdue |= call.is_some_and(|(_, since)| since.elapsed() >= deadline);
+        overdue |= call.is_some_and(|(_, since, _)| since.elapsed() >= deadline);
         stream.look_at_blocked(&mut |blocked| {
             let elapsed = blocked.since.elapsed();
             overdue |= elapsed >= deadline;
@@ -310,26 +317,30 @@ fn heed(sent: std::result::Result<(), ControlError>) {
 
 /// What this rank says when it is asked.
 fn answer(rank: &impl Overseen) -> Answer {
-    let mut answer = look_at(&rank.named_streams(), |id| rank.window_name(id).to_string());
+    let name = |id| rank.window_name(id).to_string();
+    let mut answer = look_at(&rank.named_streams(), name, |tag| rank.last_wait(tag));
     (answer.come, answer.inside) = rank.progress();
     answer.dropped = rank.dropped(DROPPED);
     brief(&mut answer);
     answer
 }
 
-/// What these streams wait for, in windows that are called so, or are at.
+/// What these streams wait for, in windows that are called so, or are at. `last` says where such a wait was last enqueued,
+/// and whether others in other places, for devices that do not know.
 fn look_at<R: Reclaim>(
     streams: &[(String, Arc<R>)],
     window: impl Fn(WindowId) -> String,
+    last: impl Fn(Tag) -> Option<(CallSite, bool)>,
 ) -> Answer {
     let mut answer = Answer::default();
     for (name, stream) in streams {
-        if let Some((call, since)) = stream.calls().look(stream.progress())
+        if let Some((call, since, site)) = stream.calls().look(stream.progress())
             && since.elapsed() >= CALL
         {
             answer.calls.push(Calling {
                 stream: name.clone(),
                 call: call.name().to_owned(),
+                site: site.map(ToString::to_string),
                 millis: since.elapsed().as_millis() as u64,
             });
         }
@@ -347,6 +358,11 @@ fn look_at<R: Reclaim>(
             Stand::Waits(blocked) => blocked,
         };
         let millis = blocked.since.elapsed().as_millis() as u64;
+        let enqueued = |tag| match (blocked.site, last(tag)) {
+            (Some(site), _) | (None, Some((site, false))) => Some(Enqueued::At(site.to_string())),
+            (None, Some((site, true))) => Some(Enqueued::LastAt(site.to_string())),
+            (None, None) => None,
+        };
         let waits = blocked.on.iter().map(|(tag, epoch)| Waiting {
             stream: name.clone(),
             window: tag.window.map_or_else(|| "-".to_owned(), &window),
@@ -355,6 +371,7 @@ fn look_at<R: Reclaim>(
             epoch: *epoch,
             peer: tag.peer,
             awaited: tag.awaited.to_string(),
+            enqueued: enqueued(*tag),
             millis,
         });
         answer.waits.extend(waits);
@@ -367,6 +384,7 @@ fn look_at<R: Reclaim>(
 /// lasted longest is said first: it is what the others ask for.
 fn brief(answer: &mut Answer) {
     let shorten = |name: &mut String| *name = shortened(name, NAME);
+    let shorten_place = |place: &mut String| *place = ending(place, PLACE);
     answer.waits.sort_by_key(|wait| Reverse(wait.millis));
     answer.more_waits += answer.waits.len().saturating_sub(LINES) as u64;
     answer.waits.truncate(LINES);
@@ -378,6 +396,9 @@ fn brief(answer: &mut Answer) {
     for wait in &mut answer.waits {
         shorten(&mut wait.stream);
         shorten(&mut wait.window);
+        if let Some(enqueued) = &mut wait.enqueued {
+            shorten_place(enqueued.place());
+        }
     }
     for (name, at) in &mut answer.busy {
         shorten(name);
@@ -387,6 +408,7 @@ fn brief(answer: &mut Answer) {
     }
     for call in &mut answer.calls {
         shorten(&mut call.stream);
+        call.site.iter_mut().for_each(shorten_place);
     }
     if let Some(inside) = &mut answer.inside {
         shorten(&mut inside.what);
@@ -464,6 +486,8 @@ fn end_round(rank: &impl Overseen) {
 
 #[cfg(test)]
 mod much;
+#[cfg(test)]
+mod sites;
 #[cfg(test)]
 mod standing;
 #[cfg(test)]

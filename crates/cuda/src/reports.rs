@@ -35,6 +35,8 @@ pub(crate) fn fault(
         Fault::Wait {
             tag: said.tag().into(),
             epoch: said.epoch,
+            // The kernel does not carry it.
+            site: None,
         }
     } else {
         Fault::Aborted
@@ -50,7 +52,12 @@ pub(crate) fn blocked(
 ) -> Option<Blocked> {
     let goes_on = before.filter(|before| before.on.iter().any(|wait| on.contains(wait)));
     let since = goes_on.map_or(now, |before| before.since);
-    (!on.is_empty()).then_some(Blocked { on, more, since })
+    (!on.is_empty()).then_some(Blocked {
+        on,
+        more,
+        site: None,
+        since,
+    })
 }
 
 /// Until when a stream may wait for more than is reported at a time.

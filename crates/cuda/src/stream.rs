@@ -11,6 +11,7 @@ use tidegate_hal::batch::Batch;
 use tidegate_hal::device::{
     Call, DeviceError, Fault, Priority, Reclaim as _, Stream, StreamConfig,
 };
+use tidegate_hal::site::CallSite;
 
 use crate::error::Doing;
 use crate::followed::{Followed, LOOKED_AT};
@@ -304,7 +305,8 @@ unsafe impl Stream for CudaStream {
         self.prepare_batch(batch)
     }
 
-    unsafe fn submit(&self, batch: &Arc<Batch>) -> Result<(), DeviceError> {
+    unsafe fn submit(&self, batch: &Arc<Batch>, site: CallSite) -> Result<(), DeviceError> {
+        self.shared.calls().called_at(site);
         // SAFETY: the caller's promise.
         self.during(Call::Batch, || unsafe { self.submit_batch(batch) })
     }

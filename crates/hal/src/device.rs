@@ -30,6 +30,7 @@ use crate::control::Handle;
 pub use crate::error::DeviceError;
 use crate::memory::{Allocation, Block, Ptr, Sharing};
 use crate::nic::Register;
+use crate::site::CallSite;
 
 pub use calls::{Awaits, Call, Calls};
 pub use helper::Helper;
@@ -44,6 +45,8 @@ pub enum Fault {
         tag: Tag,
         /// The number of the epoch (from 0) whose count was not reached.
         epoch: u64,
+        /// Where the wait was enqueued, if the device knows.
+        site: Option<CallSite>,
     },
     /// What carries messages to peers has failed, or what was submitted could be submitted in part only, so that not all
     /// of it rings; the text says how.
@@ -94,6 +97,8 @@ pub struct Blocked {
     pub on: Vec<(Tag, u64)>,
     /// more than the device can say at a time.
     pub more: bool,
+    /// Where the batch was enqueued, if the device knows: it may be one that was submitted from several places.
+    pub site: Option<CallSite>,
     /// For how long.
     pub since: std::time::Instant,
 }
@@ -471,7 +476,7 @@ pub unsafe trait Stream: Send + 'static {
     /// Those that [`Stream::submit`] would have; the stream is as it was.
     fn prepare(&self, batch: &Arc<Batch>, items: usize) -> Result<(), DeviceError>;
 
-    /// Submits a batch.
+    /// Submits a batch for a call of the program that was made at `site`.
     ///
     /// # Errors
     ///
@@ -482,7 +487,7 @@ pub unsafe trait Stream: Send + 'static {
     /// # Safety
     ///
     /// The batch's own promises ([`Batch::new`]) hold until the stream has passed it.
-    unsafe fn submit(&self, batch: &Arc<Batch>) -> Result<(), DeviceError>;
+    unsafe fn submit(&self, batch: &Arc<Batch>, site: CallSite) -> Result<(), DeviceError>;
 
     /// Marks this point, for [`Reclaim::passed`].
     fn mark(&self) -> u64;

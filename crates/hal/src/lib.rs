@@ -3,7 +3,7 @@
 //! Four contracts and no policy: [`batch`] is the one primitive that streams execute for messaging, [`device`] what
 //! executes it, [`nic`] what reaches the peers that no device does, and [`control`] how ranks meet. ([`far`] is what a
 //! device may reach peers by that it cannot map; [`armed`] and [`slots`] are what NICs' engines share: the programs of a
-//! queue, and the accounting of trigger slots. [`ids`] are the names of windows. [`process`] says what `fork` must not copy.) Core validates what users ask for and hands down only what the contracts
+//! queue, and the accounting of trigger slots. [`ids`] are the names of windows, and [`site`] is where the program calls. [`process`] says what `fork` must not copy.) Core validates what users ask for and hands down only what the contracts
 //! allow; back ends do not check again.
 
 pub mod armed;
@@ -17,6 +17,7 @@ pub mod limits;
 pub mod memory;
 pub mod nic;
 pub mod process;
+pub mod site;
 pub mod slots;
 mod tell;
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 use tidegate_hal::batch::Batch;
 use tidegate_hal::device::{Call, Fault, Reclaim};
 use tidegate_hal::far::Bus;
+use tidegate_hal::site::CallSite;
 use tidegate_words::{Blocked, Engine, Mover, Patience};
 
 use crate::far::Far;
@@ -19,7 +20,8 @@ use crate::reclaim::{AtWork, Named, StreamState, let_go};
 
 /// A work item in the queue.
 pub(crate) enum Item {
-    Batch(Arc<Batch>),
+    /// With the place where it was enqueued.
+    Batch(Arc<Batch>, CallSite),
     Kernel(Job),
     /// Waits until another stream has passed a mark.
     Await(Arc<StreamState>, u64),
@@ -32,7 +34,7 @@ impl Item {
     /// The call that enqueues it.
     pub(crate) fn call(&self) -> Call {
         match self {
-            Item::Batch(_) => Call::Batch,
+            Item::Batch(..) => Call::Batch,
             Item::Kernel(_) => Call::Launch,
             Item::Await(..) => Call::HandOff,
             Item::Replay(..) => Call::Replay,
@@ -130,10 +132,10 @@ impl Executor {
     pub(crate) unsafe fn execute(&mut self, item: Item, next: Option<&Item>) -> bool {
         let mut more = true;
         match item {
-            Item::Batch(batch) => {
-                let soon = matches!(next, Some(Item::Batch(next)) if takes_no_time(next));
+            Item::Batch(batch, site) => {
+                let soon = matches!(next, Some(Item::Batch(next, _)) if takes_no_time(next));
                 // SAFETY: the submitter's promise.
-                unsafe { self.batch(&batch, soon) };
+                unsafe { self.batch(&batch, site, soon) };
             }
             Item::Kernel(job) => {
                 self.core.kernel(&job);
@@ -206,12 +208,12 @@ impl Executor {
     /// # Safety
     ///
     /// The promises of [`Batch::new`] hold.
-    unsafe fn batch(&mut self, batch: &Batch, soon: bool) {
+    unsafe fn batch(&mut self, batch: &Batch, site: CallSite, soon: bool) {
         match &mut self.far {
             // SAFETY: the caller's promise.
-            None => unsafe { self.core.batch_by(batch, soon, &mut HostMover) },
+            None => unsafe { self.core.batch_by(batch, site, soon, &mut HostMover) },
             // SAFETY: as above.
-            Some(far) => unsafe { self.core.batch_with_far(batch, soon, far) },
+            Some(far) => unsafe { self.core.batch_with_far(batch, site, soon, far) },
         }
     }
 
@@ -230,12 +232,12 @@ impl Executor {
                     None if place.times > 1 => list.first(),
                     next => next,
                 };
-                let soon = matches!(next, Some(Recorded::Batch(next)) if takes_no_time(next));
+                let soon = matches!(next, Some(Recorded::Batch(next, _)) if takes_no_time(next));
                 match &mut list[at] {
                     // It has been given up, and what it names may be gone with the other stream's part.
-                    Recorded::Batch(_) if steps.given_up => {}
+                    Recorded::Batch(..) if steps.given_up => {}
                     // SAFETY: the caller's promise.
-                    Recorded::Batch(batch) => unsafe { self.batch(batch, soon) },
+                    Recorded::Batch(batch, site) => unsafe { self.batch(batch, site, soon) },
                     Recorded::Kernel(job) => {
                         self.core.kernel(job);
                         if self.is_forked() {
@@ -279,16 +281,16 @@ impl Core {
     ///
     /// As [`Executor::batch`].
     #[inline(never)]
-    unsafe fn batch_with_far(&mut self, batch: &Batch, soon: bool, far: &mut Far) {
+    unsafe fn batch_with_far(&mut self, batch: &Batch, site: CallSite, soon: bool, far: &mut Far) {
         // SAFETY: the caller's promise.
-        unsafe { self.batch_by(batch, soon, far) }
+        unsafe { self.batch_by(batch, site, soon, far) }
     }
 
     /// # Safety
     ///
     /// As [`Executor::batch`].
     #[inline(always)]
-    unsafe fn batch_by(&mut self, batch: &Batch, soon: bool, mover: &mut impl Way) {
+    unsafe fn batch_by(&mut self, batch: &Batch, site: CallSite, soon: bool, mover: &mut impl Way) {
         let helper = self.shared.config.helper.as_ref();
         let helper = helper.filter(|_| batch.is_helped());
         if helper.is_none() {
@@ -351,7 +353,7 @@ impl Core {
                 },
                 |engine| {
                     slept = true;
-                    shared.set_blocked(engine.pending(batch));
+                    shared.set_blocked(engine.pending(batch), site);
                     if let Some(helper) = helper {
                         helper.leaving();
                     }
@@ -378,6 +380,7 @@ impl Core {
                 let wait = Fault::Wait {
                     tag: halt.tag,
                     epoch: halt.epoch,
+                    site: Some(site),
                 };
                 self.fail(mover.behind_poison().unwrap_or(wait));
             }

@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use tidegate_hal::batch::{Batch, QUANTUM};
 use tidegate_hal::device::Fault;
+use tidegate_hal::site::CallSite;
 use tidegate_words::{Bell, Patience, State, Word};
 
 use crate::job::Job;
@@ -73,7 +74,8 @@ impl Drop for Steps {
 
 /// One recorded work item.
 pub(crate) enum Recorded {
-    Batch(Arc<Batch>),
+    /// With the place where it was recorded.
+    Batch(Arc<Batch>, CallSite),
     Kernel(Job),
     Signal(Arc<Link>),
     Await(Arc<Link>, u64),

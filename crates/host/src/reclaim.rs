@@ -10,8 +10,10 @@ use std::sync::atomic::AtomicPtr;
 use std::task::Waker;
 use std::time::Instant;
 
+use tidegate_hal::batch::Tag;
 use tidegate_hal::device::{Blocked, Calls, Fault, Reclaim, Stand, StreamConfig, Work};
 use tidegate_hal::process::Process;
+use tidegate_hal::site::CallSite;
 use tidegate_words::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering};
 use tidegate_words::{Bell, Patience};
 
@@ -140,11 +142,12 @@ impl StreamState {
         }
     }
 
-    pub(crate) fn set_blocked(&self, on: impl Iterator<Item = (tidegate_hal::batch::Tag, u64)>) {
+    pub(crate) fn set_blocked(&self, on: impl Iterator<Item = (Tag, u64)>, site: CallSite) {
         let mut held = lock(&self.blocked);
         let blocked = held.get_or_insert_with(|| Blocked {
             on: Vec::new(),
             more: false,
+            site: None,
             since: Instant::now(),
         });
         // Empty: it was running. Else it is the same batch, which waits for less than before.
@@ -154,6 +157,7 @@ impl StreamState {
         // The list is reused, so that waiting allocates nothing once it has been long enough.
         blocked.on.clear();
         blocked.on.extend(on);
+        blocked.site = Some(site);
     }
 
     pub(crate) fn set_running(&self) {

@@ -1,5 +1,6 @@
 //! Where a stream says that it is.
 
+use std::panic::Location;
 use std::sync::Arc;
 
 use tidegate_hal::batch::{Awaited, Tag};
@@ -56,7 +57,7 @@ fn a_stream_says_what_it_is_at() {
     });
     shared.goes_on();
     steps.push(shared.progress());
-    shared.set_blocked([wait()].into_iter());
+    shared.set_blocked([wait()].into_iter(), Location::caller());
     assert!(matches!(shared.stand(), Stand::Waits(blocked) if blocked.on == [wait()]));
     shared.set_running();
     assert_eq!(at(&shared), Work::Something);

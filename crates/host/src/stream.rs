@@ -10,6 +10,7 @@ use tidegate_hal::batch::Batch;
 use tidegate_hal::device::{Call, DeviceError, Fault, Reclaim, Stream, StreamConfig};
 use tidegate_hal::far::Bus;
 use tidegate_hal::limits::WithLimit;
+use tidegate_hal::site::CallSite;
 use tidegate_words::{Patience, ahead};
 
 use crate::executor::{Executor, Item};
@@ -207,6 +208,9 @@ impl HostStream {
                 let executor = &mut *not_inside(executor, "work")?;
                 count();
                 let call = item.call();
+                if let Item::Batch(_, site) = &item {
+                    self.shared.calls().called_at(site);
+                }
                 // SAFETY: the caller's promise.
                 let execute = AssertUnwindSafe(|| unsafe { executor.execute(item, None) });
                 let executed = (self.shared.calls()).during(call, || catch_unwind(execute));
@@ -239,7 +243,7 @@ impl HostStream {
             return Ok(());
         }
         let item = match recorded {
-            Recorded::Batch(batch) => Item::Batch(batch),
+            Recorded::Batch(batch, site) => Item::Batch(batch, site),
             Recorded::Kernel(job) => Item::Kernel(job),
             Recorded::Signal(_) | Recorded::Await(..) => {
                 unreachable!("links exist only in recordings")
@@ -299,9 +303,9 @@ unsafe impl Stream for HostStream {
         }
     }
 
-    unsafe fn submit(&self, batch: &Arc<Batch>) -> Result<(), DeviceError> {
+    unsafe fn submit(&self, batch: &Arc<Batch>, site: CallSite) -> Result<(), DeviceError> {
         // SAFETY: the caller's promise.
-        unsafe { self.record_or_push(Recorded::Batch(batch.clone())) }
+        unsafe { self.record_or_push(Recorded::Batch(batch.clone(), site)) }
     }
 
     fn mark(&self) -> u64 {

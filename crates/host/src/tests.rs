@@ -4,6 +4,7 @@ mod panics;
 
 use std::cell::Cell;
 use std::ops::Range;
+use std::panic::Location;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Wake, Waker};
@@ -289,7 +290,7 @@ fn a_replay_on_a_stream_that_has_failed_comes_to_its_end() {
         s.begin_capture(&[]).unwrap();
         // SAFETY: the promises of the batch hold; the kernel touches nothing but what it owns.
         unsafe {
-            s.submit(&signal).unwrap();
+            s.submit(&signal, Location::caller()).unwrap();
             s.launch::<(), _>(counting(&calls, Some(3))).unwrap();
         }
         let graph = Arc::new(s.end_capture(&[]).unwrap());
@@ -363,7 +364,7 @@ fn what_is_given_up_is_not_touched_again() {
     // SAFETY: the promises of the batch hold; the kernels touch nothing but what they own.
     unsafe {
         s.launch::<(), _>(counting(&calls, Some(2))).unwrap();
-        s.submit(&signal).unwrap();
+        s.submit(&signal, Location::caller()).unwrap();
         t.wait_event(&s.record().unwrap()).unwrap();
         // The time in which it fails takes the first stream long.
         let waits = move || {
@@ -440,7 +441,7 @@ fn a_panic_in_a_replay_leaves_nobody_waiting() {
     unsafe { t.launch::<(), _>(holds) }.unwrap();
     s.wait_event(&t.record().unwrap()).unwrap();
     // SAFETY: the promises of the batch hold.
-    unsafe { s.submit(&batch) }.unwrap();
+    unsafe { s.submit(&batch, Location::caller()) }.unwrap();
     let graph = Arc::new(s.end_capture(&[&t]).unwrap());
     // SAFETY: as above.
     unsafe { s.replay(&[&t], &graph, 100) }.unwrap();
@@ -510,7 +511,7 @@ fn what_comes_back_to_its_inline_stream_is_refused() {
             let batch = Arc::new(unsafe { Batch::new([], Vec::new()) });
             refused(s.prepare(&batch, 1));
             // SAFETY: as above.
-            refused(unsafe { s.submit(&batch) });
+            refused(unsafe { s.submit(&batch, Location::caller()) });
         },
         |s| {
             s.begin_capture(&[]).unwrap();

@@ -1,6 +1,7 @@
 //! Graphs: recorded steps.
 
 use std::marker::PhantomData;
+use std::panic::Location;
 use std::sync::Arc;
 
 use tidegate_hal::device::{Device, Stream as _};
@@ -138,6 +139,7 @@ impl<'s, D: Device> Graph<'s, D> {
     /// assert_eq!(x.into_host(&s)?[0], 8.0);
     /// # Ok(()) });
     /// ```
+    #[track_caller]
     pub fn replay<R: Carry<'s, D>>(
         &self,
         stream: &Stream<'s, D>,
@@ -167,6 +169,7 @@ impl<'s, D: Device> Graph<'s, D> {
     /// assert_eq!(other[0], 2.0);
     /// # Ok(()) });
     /// ```
+    #[track_caller]
     pub fn try_replay<R: Carry<'s, D>>(
         &self,
         stream: &Stream<'s, D>,
@@ -181,9 +184,11 @@ impl<'s, D: Device> Graph<'s, D> {
                 lent,
             ));
         }
+        let site = Location::caller();
+        stream.called_at(site);
         let replayed = stream
             .healthy()
-            .and_then(|()| settle_tickets(&mut lent, stream))
+            .and_then(|()| settle_tickets(&mut lent, stream, site))
             .and_then(|()| {
                 // SAFETY: everything that the recording touches is in `lent` (its brand let in nothing else), which the
                 // caller holds, at home on this stream; it is given back on the same stream, so that what follows is
@@ -260,6 +265,7 @@ impl<'s, 't, D: Device> PairGraph<'s, 't, D> {
     /// assert_eq!(x.into_host(&s)?[0], 10);
     /// # Ok(()) });
     /// ```
+    #[track_caller]
     pub fn replay<R: Carry<'s, D>, Q: Carry<'t, D>>(
         &self,
         stream: &Stream<'s, D>,
@@ -290,6 +296,7 @@ impl<'s, 't, D: Device> PairGraph<'s, 't, D> {
     /// assert_eq!(x.into_host(&s)?[0], 1);
     /// # Ok(()) });
     /// ```
+    #[track_caller]
     pub fn try_replay<R: Carry<'s, D>, Q: Carry<'t, D>>(
         &self,
         stream: &Stream<'s, D>,
@@ -303,10 +310,12 @@ impl<'s, 't, D: Device> PairGraph<'s, 't, D> {
             let error = Error::Capture(CaptureError::OtherGraph { position, name });
             return Err(Rejected::new(error, (here, there)));
         }
+        let site = Location::caller();
+        stream.called_at(site);
         let replayed = (stream.healthy())
             .and_then(|()| other.healthy())
-            .and_then(|()| settle_tickets(&mut here, stream))
-            .and_then(|()| settle_tickets(&mut there, other))
+            .and_then(|()| settle_tickets(&mut here, stream, site))
+            .and_then(|()| settle_tickets(&mut there, other, site))
             // SAFETY: what was lent is in the two values, each at home on the stream that it was lent on; it is given
             // back there, so that what follows is ordered after the replay.
             .and_then(|()| unsafe { self.one.submit(stream, &[other.raw()], times) });

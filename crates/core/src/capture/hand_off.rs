@@ -1,5 +1,7 @@
 //! Handing things over to another stream.
 
+use std::panic::Location;
+
 use tidegate_hal::device::{Device, Stream as _};
 
 use super::lent::{settle, settle_tickets};
@@ -37,6 +39,7 @@ impl<'s, D: Device> Stream<'s, D> {
     /// assert_eq!(x.into_host(&t)?[0], 2.0);
     /// # Ok(()) });
     /// ```
+    #[track_caller]
     pub fn hand_off<'t, X: Carry<'s, D>>(&self, value: X, to: &Stream<'t, D>) -> Result<X::At<'t>> {
         self.try_hand_off(value, to).map_err(given_up)
     }
@@ -62,6 +65,7 @@ impl<'s, D: Device> Stream<'s, D> {
     /// assert_eq!(x[0], 1.0);
     /// # Ok(()) });
     /// ```
+    #[track_caller]
     pub fn try_hand_off<'t, X: Carry<'s, D>>(
         &self,
         mut value: X,
@@ -74,13 +78,16 @@ impl<'s, D: Device> Stream<'s, D> {
         if let Err(error) = self.world().process().check() {
             return Err(Rejected::new(error, value));
         }
+        let site = Location::caller();
+        self.called_at(site);
+        to.called_at(site);
         let own = own_halves(&mut value);
         let alive = [self.raw(), to.raw()].map(|stream| stream.fault().is_none());
         let admitted =
             (own.iter()).try_for_each(|(side, myself)| myself.admit_coming(*side, to, alive));
         // Tickets stay here: the other stream is ordered after the wait for them.
         let handed = admitted
-            .and_then(|()| settle_tickets(&mut value, self))
+            .and_then(|()| settle_tickets(&mut value, self, site))
             .and_then(|()| {
                 let event = self.raw().record()?;
                 Ok(to.raw().wait_event(&event)?)

@@ -1,6 +1,7 @@
 //! What is lent to a recording, or given to another stream.
 
 use tidegate_hal::device::{Device, Stream as _};
+use tidegate_hal::site::CallSite;
 
 use crate::carry::{self, Carry};
 use crate::error::Result;
@@ -19,13 +20,14 @@ pub(super) fn settle<'s, 't, D: Device, X: Carry<'s, D>>(
 pub(super) fn settle_tickets<'s, D: Device, X: Carry<'s, D>>(
     value: &mut X,
     stream: &Stream<'_, D>,
+    site: CallSite,
 ) -> Result<()> {
     if stream.world().nic().is_none() {
         return Ok(());
     }
     let lines = carry::lines(value);
     if !lines.is_empty() {
-        wait_for(stream, &lines)?;
+        wait_for(stream, &lines, site)?;
         carry::forget_tickets(value);
     }
     Ok(())

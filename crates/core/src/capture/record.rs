@@ -1,5 +1,7 @@
 //! Recording a step.
 
+use std::panic::Location;
+
 use tidegate_hal::device::{Device, DeviceError, Stream as _};
 
 use super::graph::{Graph, PairGraph, RawGraph, name_in_pair, same_pair};
@@ -70,6 +72,7 @@ impl<'s, D: Device> Stream<'s, D> {
     /// assert_eq!(x.into_host(&s)?[0], 2.0);
     /// # Ok(()) });
     /// ```
+    #[track_caller]
     pub fn capture<R, F>(&mut self, lent: R, step: F) -> Result<(Graph<'s, D>, R)>
     where
         R: Carry<'s, D>,
@@ -98,6 +101,7 @@ impl<'s, D: Device> Stream<'s, D> {
     /// assert!(refused.value.is_none()); // the step has not given it back
     /// # Ok(()) });
     /// ```
+    #[track_caller]
     pub fn try_capture<R, F>(&mut self, lent: R, step: F) -> Captured<Graph<'s, D>, R>
     where
         R: Carry<'s, D>,
@@ -106,8 +110,9 @@ impl<'s, D: Device> Stream<'s, D> {
     {
         let mut lent = lent;
         let (ids, stakes) = (identify(&mut lent), carry::stakes(&mut lent));
+        let site = Location::caller();
         let begun = (self.healthy())
-            .and_then(|()| settle_tickets(&mut lent, self))
+            .and_then(|()| settle_tickets(&mut lent, self, site))
             .and_then(|()| Ok(self.raw().begin_capture(&[])?));
         if let Err(error) = begun {
             return Err(Rejected::new(error, Some(lent)));
@@ -121,7 +126,7 @@ impl<'s, D: Device> Stream<'s, D> {
             // What is still under way at the end of the step must be over where the next replay writes it; no replay,
             // and nothing else, lies between. So the wait is recorded here, and no ticket leaves the recording.
             let mut value = step(rebrand_ref(stream), rebrand(lent))?;
-            settle_tickets(&mut value, stream)?;
+            settle_tickets(&mut value, stream, site)?;
             Ok(value)
         });
         let mut returned = returned.map_err(|error| lost(&stakes, error))?;
@@ -168,6 +173,7 @@ impl<'s, D: Device> Stream<'s, D> {
     /// assert_eq!((x.into_host(&s)?[0], y.into_host(&t)?[0]), (4.0, 8.0));
     /// # Ok(()) });
     /// ```
+    #[track_caller]
     pub fn capture_with<'t, R, Q, F>(
         &mut self,
         other: &mut Stream<'t, D>,
@@ -213,6 +219,7 @@ impl<'s, D: Device> Stream<'s, D> {
     /// }
     /// # Ok(()) });
     /// ```
+    #[track_caller]
     pub fn try_capture_with<'t, R, Q, F>(
         &mut self,
         other: &mut Stream<'t, D>,
@@ -241,11 +248,12 @@ impl<'s, D: Device> Stream<'s, D> {
         } else {
             Err(RegionError::OtherWorld.into())
         };
+        let site = Location::caller();
         let begun = (self.healthy())
             .and_then(|()| other.healthy())
             .and(one_world)
-            .and_then(|()| settle_tickets(&mut here, self))
-            .and_then(|()| settle_tickets(&mut there, other))
+            .and_then(|()| settle_tickets(&mut here, self, site))
+            .and_then(|()| settle_tickets(&mut there, other, site))
             .and_then(|()| Ok(self.raw().begin_capture(&[other.raw()])?));
         if let Err(error) = begun {
             return Err(Rejected::new(error, Some((here, there))));
@@ -258,8 +266,8 @@ impl<'s, D: Device> Stream<'s, D> {
         let (recorded, returned) = recording.run(|| {
             let lent = (rebrand(here), rebrand(there));
             let (mut here, mut there) = step(rebrand_ref(stream), rebrand_ref(side), lent)?;
-            settle_tickets(&mut here, stream)?;
-            settle_tickets(&mut there, side)?;
+            settle_tickets(&mut here, stream, site)?;
+            settle_tickets(&mut there, side, site)?;
             Ok((here, there))
         });
         let (mut here, mut there) = returned.map_err(|error| lost(&stakes, error))?;

@@ -26,6 +26,7 @@
 //! refuses the second batch, the epoch has been enqueued and the vector is not reduced; the others take this rank's part
 //! for given, so that a second try would be an epoch ahead of them. So the window is revoked.
 
+use std::panic::Location;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -247,6 +248,7 @@ impl<'s, T: Arithmetic, D: Device> AllReduce<'s, T, D> {
     /// assert_eq!(x.into_host(&s)?[..], [3.0, 3.0]);
     /// # Ok(()) });
     /// ```
+    #[track_caller]
     pub fn sum(&mut self, stream: &Stream<'s, D>, x: &mut Region<T, On<'s, D>>) -> Result<()> {
         self.reduce(stream, x, Op::Sum)
     }
@@ -269,6 +271,7 @@ impl<'s, T: Arithmetic, D: Device> AllReduce<'s, T, D> {
     /// assert_eq!(x.into_host(&s)?[0], 1 * 2 * 3);
     /// # Ok(()) });
     /// ```
+    #[track_caller]
     pub fn prod(&mut self, stream: &Stream<'s, D>, x: &mut Region<T, On<'s, D>>) -> Result<()> {
         self.reduce(stream, x, Op::Prod)
     }
@@ -291,6 +294,7 @@ impl<'s, T: Arithmetic, D: Device> AllReduce<'s, T, D> {
     /// assert_eq!(step.into_host(&s)?[0], 0.1);
     /// # Ok(()) });
     /// ```
+    #[track_caller]
     pub fn min(&mut self, stream: &Stream<'s, D>, x: &mut Region<T, On<'s, D>>) -> Result<()> {
         self.reduce(stream, x, Op::Min)
     }
@@ -313,6 +317,7 @@ impl<'s, T: Arithmetic, D: Device> AllReduce<'s, T, D> {
     /// assert_eq!(error.into_host(&s)?[0], 2.0);
     /// # Ok(()) });
     /// ```
+    #[track_caller]
     pub fn max(&mut self, stream: &Stream<'s, D>, x: &mut Region<T, On<'s, D>>) -> Result<()> {
         self.reduce(stream, x, Op::Max)
     }
@@ -340,6 +345,7 @@ impl<'s, T: Arithmetic, D: Device> AllReduce<'s, T, D> {
     /// assert_eq!(seed.into_host(&s)?[0], 7);
     /// # Ok(()) });
     /// ```
+    #[track_caller]
     pub fn reduce(
         &mut self,
         stream: &Stream<'s, D>,
@@ -389,12 +395,13 @@ impl<'s, T: Arithmetic, D: Device> AllReduce<'s, T, D> {
         let Some(batch) = batch else {
             return Ok(());
         };
-        let combined = x.body.settle(stream, Touch::Write).and_then(|()| {
+        let site = Location::caller();
+        let combined = x.body.settle(stream, Touch::Write, site).and_then(|()| {
             // SAFETY: the slots lie in blocks that the inbox holds and that are retired in stream order; the exchange that
             // this stream has been given before waits for all ranks, so that no other than this batch has the buffers
             // that the operands choose, until a post behind it; `x` is a region of this stream, exclusively borrowed, and
             // what a NIC reads of it has been waited for.
-            Ok(unsafe { stream.raw().submit(&batch) }?)
+            Ok(unsafe { stream.raw().submit(&batch, site) }?)
         });
         combined.inspect_err(|error| inbox.revoke(error))
     }
@@ -497,6 +504,7 @@ impl<T: Arithmetic, D: Device> std::fmt::Debug for AllReduce<'_, T, D> {
                 "name",
                 &self.halves.as_ref().map_or("", |halves| halves.0.name()),
             )
+            .field("id", &self.halves.as_ref().map(|halves| halves.0.id()))
             .field("element", &format_args!("{}", std::any::type_name::<T>()))
             .field("device", &D::NAME)
             .field("len", &self.len)

@@ -13,6 +13,8 @@
 //!
 //! As a window's: the wait ends with the death or departure of a rank, with an error that names the barrier as the window.
 
+use std::panic::Location;
+
 use tidegate_hal::device::Device;
 use tidegate_hal::ids::WindowId;
 
@@ -96,9 +98,10 @@ impl<'s, D: Device> Barrier<'s, D> {
     /// # assert_eq!(x.into_host(&s)?[0], 4.0);
     /// # Ok(()) });
     /// ```
+    #[track_caller]
     pub fn enqueue(&mut self, stream: &Stream<'s, D>) -> Result<()> {
         self.inbox.ready(stream)?;
-        self.rounds.submit(stream)
+        self.rounds.submit(stream, Location::caller())
     }
 }
 

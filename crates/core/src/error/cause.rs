@@ -3,6 +3,7 @@
 use std::fmt;
 
 use tidegate_hal::batch::Awaited;
+use tidegate_hal::site::CallSite;
 
 use super::window_name::WindowName;
 
@@ -32,13 +33,15 @@ use super::window_name::WindowName;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{}rank {waiting} waited for rank {rank}, {awaited}, in vain: {cause}",
-    of_epoch(.window.as_ref(), *.epoch)
+    said_before(.window.as_ref(), *.epoch, *.site)
 )]
 pub struct WaitFailed {
     /// The window, if the wait belongs to one.
     pub window: Option<WindowName>,
     /// The number of the epoch, from 0, counted for this peer and direction.
     pub epoch: u64,
+    /// Where the program has enqueued the wait, if that is known: a GPU does not say which of several calls it was.
+    pub site: Option<CallSite>,
     /// This rank, which waited.
     pub waiting: usize,
     /// The rank that was waited for.
@@ -49,11 +52,15 @@ pub struct WaitFailed {
     pub cause: Cause,
 }
 
-/// What a wait was for, before all that is said of it.
-fn of_epoch(window: Option<&WindowName>, epoch: u64) -> String {
-    window.map_or_else(String::new, |window| {
-        format!("window {window}, epoch {epoch}: ")
-    })
+/// Which wait it was.
+fn said_before(window: Option<&WindowName>, epoch: u64, site: Option<CallSite>) -> String {
+    let window = window.map(|window| format!("window {window}, epoch {epoch}"));
+    let site = site.map(|site| format!("enqueued at {site}"));
+    match (window, site) {
+        (Some(window), Some(site)) => format!("{window}, {site}: "),
+        (Some(one), None) | (None, Some(one)) => format!("{one}: "),
+        (None, None) => String::new(),
+    }
 }
 
 /// Why a wait failed or a window is revoked.

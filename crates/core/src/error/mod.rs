@@ -29,6 +29,7 @@ pub use tidegate_hal::batch::Awaited;
 use tidegate_hal::control::ControlError;
 use tidegate_hal::device::DeviceError;
 use tidegate_hal::process::Forked;
+pub use tidegate_hal::site::CallSite;
 
 /// A `Result` with this crate's [`Error`].
 ///

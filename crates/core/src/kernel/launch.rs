@@ -1,5 +1,7 @@
 //! Launching a kernel.
 
+use std::panic::Location;
+
 use tidegate_hal::device::Device;
 
 use super::Kernel;
@@ -45,8 +47,10 @@ impl<'s, D: Device> Stream<'s, D> {
     /// assert_eq!(y.into_host(s)?[..], [10.0, 20.0]);
     /// # Ok(()) });
     /// ```
+    #[track_caller]
     pub fn launch<A, K: Kernel<'s, D, A>>(&self, kernel: K, arguments: A) -> Result<()> {
         self.healthy()?;
+        self.called_at(Location::caller());
         kernel.enqueue(self, arguments)
     }
 }

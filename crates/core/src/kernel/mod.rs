@@ -77,6 +77,7 @@ pub trait Kernel<'s, D: Device, A> {
     /// # Errors
     ///
     /// If the device refuses.
+    #[track_caller]
     fn enqueue(self, stream: &Stream<'s, D>, arguments: A) -> Result<()>;
 }
 

@@ -4,6 +4,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use tidegate_hal::device::{Awaits, Call, Reclaim};
+use tidegate_hal::site::CallSite;
 
 use crate::ground::fresh_id;
 
@@ -13,6 +14,8 @@ pub(super) struct Passed<'a, R: Reclaim> {
     mark: u64,
     /// The future's own.
     number: u64,
+    /// Where the program has made the future.
+    site: CallSite,
     /// Whether the stream may hold a waker of it.
     asked: bool,
     /// From when it has to wait.
@@ -20,11 +23,12 @@ pub(super) struct Passed<'a, R: Reclaim> {
 }
 
 impl<'a, R: Reclaim> Passed<'a, R> {
-    pub(super) fn new(reclaim: &'a R, mark: u64) -> Self {
+    pub(super) fn new(reclaim: &'a R, mark: u64, site: CallSite) -> Self {
         Passed {
             reclaim,
             mark,
             number: fresh_id(),
+            site,
             asked: false,
             awaits: None,
         }
@@ -40,8 +44,9 @@ impl<R: Reclaim> Future for Passed<'_, R> {
         if reclaim.wake_at(self.mark, self.number, context.waker()) {
             return Poll::Ready(());
         }
+        let site = self.site;
         self.awaits
-            .get_or_insert_with(|| reclaim.calls().awaits(Call::Synchronized));
+            .get_or_insert_with(|| reclaim.calls().awaits(Call::Synchronized, site));
         Poll::Pending
     }
 }

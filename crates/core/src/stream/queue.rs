@@ -2,10 +2,12 @@
 
 use std::cell::RefCell;
 use std::marker::PhantomData;
+use std::panic::Location;
 use std::sync::Arc;
 
 use tidegate_hal::device::{Call, Device, Reclaim, Stream as _};
 use tidegate_hal::process::Process;
+use tidegate_hal::site::CallSite;
 
 use super::arm::Arm;
 use super::noted::Noted;
@@ -219,13 +221,21 @@ impl<'s, D: Device> Stream<'s, D> {
     /// assert!(s.is_idle());
     /// # Ok(()) });
     /// ```
+    #[track_caller]
     pub fn synchronize(&self) -> Result<()> {
-        self.synchronize_in(Call::Synchronize)
+        self.synchronize_in(Call::Synchronize, Location::caller())
+    }
+
+    /// Notes where the program makes a call that may block it.
+    #[inline]
+    pub(crate) fn called_at(&self, site: CallSite) {
+        self.raw().reclaim().calls().called_at(site);
     }
 
     /// As [`Stream::synchronize`], in a call that reports are to name.
-    pub(crate) fn synchronize_in(&self, call: Call) -> Result<()> {
+    pub(crate) fn synchronize_in(&self, call: Call, site: CallSite) -> Result<()> {
         let raw = self.raw();
+        self.called_at(site);
         (raw.reclaim().calls())
             .during(call, || raw.synchronize())?
             .map_err(|fault| self.world.explain(fault, &self.name))
@@ -264,12 +274,13 @@ impl<'s, D: Device> Stream<'s, D> {
     /// # Errors
     ///
     /// As [`Stream::synchronize`].
+    #[track_caller]
     pub fn synchronized<'a>(&'a self) -> impl Future<Output = Result<()>> + Send + use<'a, 's, D> {
         let begun = self.not_capturing("synchronisation");
         // The future borrows what it needs of the stream, and not the stream itself, which is not `Sync`.
         let (world, name, process) = (&self.world, &self.name, self.process);
         let (reclaim, followed) = (&**self.raw.0.reclaim(), self.raw.0.followed());
-        let passed = Passed::new(reclaim, self.raw.0.mark());
+        let passed = Passed::new(reclaim, self.raw.0.mark(), Location::caller());
         async move {
             begun?;
             passed.await;

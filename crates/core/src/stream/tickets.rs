@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use tidegate_hal::device::{Device, Stream as _};
+use tidegate_hal::site::CallSite;
 
 use super::queue::Stream;
 use crate::error::Result;
@@ -11,8 +12,13 @@ use crate::nic::{Line, Tickets, Touch, waits};
 impl Tickets {
     /// Enqueues the wait for what stands against `touch`.
     #[cold]
-    pub(crate) fn settle<D: Device>(&self, stream: &Stream<'_, D>, touch: Touch) -> Result<()> {
-        settle_all(stream, [(self, touch)])
+    pub(crate) fn settle<D: Device>(
+        &self,
+        stream: &Stream<'_, D>,
+        touch: Touch,
+        site: CallSite,
+    ) -> Result<()> {
+        settle_all(stream, [(self, touch)], site)
     }
 }
 
@@ -20,12 +26,13 @@ impl Tickets {
 pub(crate) fn settle_all<'a, D: Device>(
     stream: &Stream<'_, D>,
     touched: impl IntoIterator<Item = (&'a Tickets, Touch)> + Clone,
+    site: CallSite,
 ) -> Result<()> {
     let mut lines = Vec::new();
     for (tickets, touch) in touched.clone() {
         tickets.gather(touch, &mut lines);
     }
-    wait_for(stream, &lines)?;
+    wait_for(stream, &lines, site)?;
     for (tickets, touch) in touched {
         tickets.clear(touch);
     }
@@ -33,13 +40,17 @@ pub(crate) fn settle_all<'a, D: Device>(
 }
 
 /// Enqueues the wait for the tickets of some lines.
-pub(crate) fn wait_for<D: Device>(stream: &Stream<'_, D>, lines: &[Arc<Line>]) -> Result<()> {
+pub(crate) fn wait_for<D: Device>(
+    stream: &Stream<'_, D>,
+    lines: &[Arc<Line>],
+    site: CallSite,
+) -> Result<()> {
     if stream.world().ignores_tickets() {
         return Ok(());
     }
     waits(lines).try_for_each(|wait| {
         // SAFETY: as promised where the waits were made; a batch keeps its words alive.
-        Ok(unsafe { stream.raw().submit(&wait) }?)
+        Ok(unsafe { stream.raw().submit(&wait, site) }?)
     })
 }
 

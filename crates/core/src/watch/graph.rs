@@ -18,7 +18,7 @@ use tidegate_hal::ids::WindowId;
 use super::text::{self, Sentence, TEXT, Text};
 use crate::error::{Cause, listed};
 use crate::ground::shortened;
-use crate::message::{Answer, At, Inside, Waiting};
+use crate::message::{Answer, At, Enqueued, Inside, Waiting};
 use crate::side::Side;
 
 /// The most bytes of a report.
@@ -103,20 +103,27 @@ fn lines(
     let unsaid = answer.unsaid.then(|| UNSAID.to_owned());
     let calls = answer.calls.iter().map(|call| {
         format!(
-            "its own stream `{}`, in {} (for {} ms)",
-            call.stream, call.call, call.millis
+            "its own stream `{}`, in {}{} (for {} ms)",
+            call.stream,
+            call.call,
+            call.site
+                .iter()
+                .map(|site| format!(" at {site}"))
+                .collect::<String>(),
+            call.millis
         )
     });
     let first = [dropped, inside, unsaid].into_iter().flatten();
     let first = first.chain(calls);
     let waits = answer.waits.iter().map(|wait| {
         format!(
-            "rank {}, {} ({}, epoch {}, stream `{}`, for {} ms)",
+            "rank {}, {} ({}, epoch {}, stream `{}`{}, for {} ms)",
             wait.peer,
             wait.awaited,
             window(&wait.window, wait.id),
             wait.epoch,
             wait.stream,
+            enqueued(wait.enqueued.as_ref()),
             wait.millis
         )
     });
@@ -147,6 +154,15 @@ fn lines(
         .chain(more_waits)
         .chain(busy)
         .chain(more_busy)
+}
+
+/// Where a wait was enqueued, behind what else is said of it.
+fn enqueued(enqueued: Option<&Enqueued>) -> String {
+    match enqueued {
+        None => String::new(),
+        Some(Enqueued::At(place)) => format!(", enqueued at {place}"),
+        Some(Enqueued::LastAt(place)) => format!(", last enqueued at {place}"),
+    }
 }
 
 /// A window by name and id.
@@ -400,6 +416,7 @@ mod tests {
             id: Some(window(5)),
             side: Some(Side::Inbox),
             awaited: "its post".into(),
+            enqueued: Some(Enqueued::At("src/main.rs:12:5".into())),
             millis: 31_000,
         };
         Answer {
@@ -447,7 +464,7 @@ mod tests {
         let text = report_of(4, &answers);
         assert!(
             text.contains(
-                "rank 0: rank 1, its post (window `halo`, world#5, epoch 7, stream `s`, for 31000 ms)"
+                "rank 0: rank 1, its post (window `halo`, world#5, epoch 7, stream `s`, enqueued at src/main.rs:12:5, for 31000 ms)"
             ),
             "{text}"
         );
@@ -563,6 +580,7 @@ mod tests {
         let call = Calling {
             stream: stream.into(),
             call: call.into(),
+            site: Some("src/main.rs:13:5".into()),
             millis: 31_000,
         };
         Answer {
@@ -578,8 +596,8 @@ mod tests {
         let two = in_a_call_on("t", "`launch`", waits_for(0));
         let text = report_of(2, &BTreeMap::from([(0, one), (1, two.clone())]));
         for part in [
-            "rank 0: its own stream `s`, in `synchronize` (for 31000 ms)\n",
-            "rank 1: its own stream `t`, in `launch` (for 31000 ms)\n",
+            "rank 0: its own stream `s`, in `synchronize` at src/main.rs:13:5 (for 31000 ms)\n",
+            "rank 1: its own stream `t`, in `launch` at src/main.rs:13:5 (for 31000 ms)\n",
             "cycle: rank 0 -> rank 1 -> rank 0 (the program waits for a stream of its own on ranks 0, 1)",
         ] {
             assert!(text.contains(part), "{text}");
@@ -598,7 +616,7 @@ mod tests {
         let held = in_a_call_on("s", "`synchronize`", works.clone());
         let text = report_of(2, &BTreeMap::from([(0, waits_for(1)), (1, held)]));
         for part in [
-            "rank 1: its own stream `s`, in `synchronize` (for 31000 ms)\n",
+            "rank 1: its own stream `s`, in `synchronize` at src/main.rs:13:5 (for 31000 ms)\n",
             "rank 1: no rank, but its stream `s` runs the kernel `relax`: ",
             "no cycle: a kernel that may not end, on a stream that the program waits for, holds up rank 1",
         ] {

@@ -20,6 +20,7 @@ fn wait(stream: &str, peer: usize, millis: u64) -> Waiting {
         epoch: 7,
         peer: peer as u32,
         awaited: "its post".to_owned(),
+        enqueued: None,
         millis,
     }
 }
@@ -100,6 +101,7 @@ fn an_answer_is_a_message() {
     let named = |_| Waiting {
         window: name.clone(),
         epoch: u64::MAX,
+        enqueued: Some(Enqueued::LastAt(format!("{name}.rs:1:2"))),
         ..wait(&name, u32::MAX as usize, u64::MAX)
     };
     let mut answer = Answer {
@@ -109,6 +111,7 @@ fn an_answer_is_a_message() {
             Calling {
                 stream: name.clone(),
                 call: "`synchronize`".to_owned(),
+                site: Some(name.clone()),
                 millis: u64::MAX,
             };
             2 * CALLS

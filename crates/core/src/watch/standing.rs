@@ -1,6 +1,7 @@
 //! What is said of a stream that goes on while it is looked at.
 
 use std::any::Any;
+use std::panic::Location;
 use std::sync::atomic::AtomicUsize;
 use std::task::Waker;
 
@@ -31,6 +32,7 @@ impl GoesOn {
         Blocked {
             on: vec![(tag, 7)],
             more: false,
+            site: None,
             since: Instant::now(),
         }
     }
@@ -77,15 +79,31 @@ impl Reclaim for GoesOn {
 fn a_stream_that_goes_on_meanwhile_is_not_said_to_be_through() {
     let streams = [("main".to_owned(), Arc::new(GoesOn::default()))];
     let say = || {
-        let answer = look_at(&streams, |id| format!("the first, {id}"));
+        let answer = look_at(&streams, |id| format!("the first, {id}"), |_| None);
         graph::describe(2, &BTreeMap::from([(1, answer)]), &BTreeMap::new(), TICK)
     };
     for expected in [
         "rank 1: no rank, but its stream `main` runs a kernel: ",
-        "rank 1: rank 0, its complete (window `the first, world#0`, world#0, epoch 7, stream `main`, ",
+        "rank 1: rank 0, its complete (window `the first, world#0`, world#0, epoch 7, stream `main`, for ",
     ] {
         let text = say();
         assert!(text.contains(expected), "{text}");
         assert!(!text.contains("nothing"), "{text}");
+    }
+}
+
+/// Its device does not know where the wait was enqueued; the program's calls are known by the window.
+#[test]
+fn a_wait_in_one_of_several_places_is_said_to_be_in_the_last() {
+    let site = Location::caller();
+    for (several, how) in [(false, "enqueued"), (true, "last enqueued")] {
+        let stream = Arc::new(GoesOn::default());
+        assert!(!stream.is_at_its_wait());
+        let streams = [("main".to_owned(), stream)];
+        let last = |tag: Tag| (tag == GoesOn::wait().on[0].0).then_some((site, several));
+        let answer = look_at(&streams, |_| "w".to_owned(), last);
+        let text = graph::describe(2, &BTreeMap::from([(1, answer)]), &BTreeMap::new(), TICK);
+        let expected = format!("stream `main`, {how} at {site}, for ");
+        assert!(text.contains(&expected), "{text}");
     }
 }

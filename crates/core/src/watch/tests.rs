@@ -10,7 +10,7 @@ use crate::window::{Buffers, BySlot, Inbox, Outbox, SlotWindow};
 use crate::{Stream, World};
 
 /// A report that all ranks have seen.
-fn wait_for_report(world: &World<Host>, is_it: impl Fn(&str) -> bool) -> String {
+pub(super) fn wait_for_report(world: &World<Host>, is_it: impl Fn(&str) -> bool) -> String {
     let start = Instant::now();
     loop {
         match world.last_report() {
@@ -47,7 +47,7 @@ fn a_cycle_through_a_collective_call_is_reported() {
             let inbox = exposed.wait(&s).unwrap();
             let report = wait_for_report(&world, |report| report.contains("cycle: rank"));
             for part in [
-                "rank 0: rank 1, its complete (window `w`, world#0, epoch 0, stream `stream`, for ",
+                "rank 0: rank 1, its complete (window `w`, world#0, epoch 0, stream `stream`, enqueued at ",
                 "rank 1: rank 0, to come to all-gather `results` (for ",
                 "cycle: rank 0 -> rank 1 -> rank 0",
             ] {
@@ -153,7 +153,11 @@ fn a_call_that_waits_for_a_kernel_without_end_is_reported() {
             let over = Arc::new(AtomicBool::new(false));
             let (end, looks) = (over.clone(), world.clone());
             let seen = std::thread::spawn(move || {
-                let line = format!("rank 0: its own stream `a`, in {call} (for ");
+                let place = match call {
+                    "the drop of the stream" => "(for ".to_owned(),
+                    _ => format!("at {}:", file!()),
+                };
+                let line = format!("rank 0: its own stream `a`, in {call} {place}");
                 let report = wait_for_report(&looks, |report| report.contains(&line));
                 end.store(true, Ordering::Release);
                 report

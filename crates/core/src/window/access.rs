@@ -1,9 +1,11 @@
 //! The access epoch.
 
 use std::marker::PhantomData;
+use std::panic::Location;
 
 use tidegate_hal::batch::Op;
 use tidegate_hal::device::Device;
+use tidegate_hal::site::CallSite;
 
 use super::Typed;
 use super::handle::{Dest, IntoDest, Out, OutOnce};
@@ -19,6 +21,7 @@ use crate::layout::{Chosen, Layout};
 use crate::myself::Act;
 use crate::nic::Touch;
 use crate::region::Body;
+use crate::side::Side;
 use crate::stream::Stream;
 
 /// An epoch in which this rank accesses its targets' memory. Operations are only noted; [`Access::complete`] enqueues
@@ -246,6 +249,7 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, D, K> {
     /// # assert_eq!(inbox.read(s)?.slot(from), [7; 4]);
     /// # Ok(()) });
     /// ```
+    #[track_caller]
     pub fn complete(self, stream: &Stream<'s, D>) -> Result<Outbox<'s, T, D, K>> {
         self.try_complete(stream)
             .map_err(|Rejected { error, value }| {
@@ -282,11 +286,12 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, D, K> {
     /// # let _inbox = exposed.wait(s)?;
     /// # Ok(()) });
     /// ```
+    #[track_caller]
     pub fn try_complete(
         mut self,
         stream: &Stream<'s, D>,
     ) -> Result<Outbox<'s, T, D, K>, Rejected<Self>> {
-        match self.enqueue(stream) {
+        match self.enqueue(stream, Location::caller()) {
             Ok(()) => Ok(self.into_outbox()),
             Err(error) => Err(Rejected::new(error, self)),
         }
@@ -300,7 +305,7 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, D, K> {
         }
     }
 
-    fn enqueue(&mut self, stream: &Stream<'s, D>) -> Result<()> {
+    fn enqueue(&mut self, stream: &Stream<'s, D>, site: CallSite) -> Result<()> {
         let body = &mut *self.held;
         body.half.ready(stream)?;
         if let Some(myself) = body.own() {
@@ -311,8 +316,9 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, D, K> {
         let plan = body
             .plans
             .plan(&body.half, &body.edges, members, &body.touched)?;
-        settle(stream, &body.touched)?;
-        submit_armed(stream, &[&plan.arms], &plan.batch)?;
+        settle(stream, &body.touched, site)?;
+        submit_armed(stream, &[&plan.arms], &plan.batch, site)?;
+        body.half.window.waits_at(Side::Outbox, site);
         body.half.epochs.took(stream, body.some());
         body.leave_tickets();
         if let Some(myself) = body.own() {

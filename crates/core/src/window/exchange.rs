@@ -1,9 +1,11 @@
 //! Post, complete and wait in one.
 
+use std::panic::Location;
 use std::sync::Arc;
 
 use tidegate_hal::batch::Batch;
 use tidegate_hal::device::Device;
+use tidegate_hal::site::CallSite;
 
 use super::access::Access;
 use super::inbox::Inbox;
@@ -13,6 +15,7 @@ use crate::carry::given_up;
 use crate::element::Element;
 use crate::error::{Rejected, Result};
 use crate::myself::{Act, Myself};
+use crate::side::Side;
 use crate::stream::Stream;
 
 /// What a refused [`try_exchange`] gives back.
@@ -55,6 +58,7 @@ pub type Refused<'s, 'b, T, D, K> = Rejected<(Inbox<'s, T, D, K>, Access<'s, 'b,
 /// # Ok(()) });
 /// ```
 #[expect(clippy::type_complexity, reason = "the two halves, plainly")]
+#[track_caller]
 pub fn exchange<'s, T: Element, K: Discipline, D: Device>(
     stream: &Stream<'s, D>,
     inbox: Inbox<'s, T, D, K>,
@@ -93,12 +97,13 @@ pub fn exchange<'s, T: Element, K: Discipline, D: Device>(
 /// # Ok(()) });
 /// ```
 #[expect(clippy::type_complexity, reason = "the two halves, plainly")]
+#[track_caller]
 pub fn try_exchange<'s, 'b, T: Element, K: Discipline, D: Device>(
     stream: &Stream<'s, D>,
     mut inbox: Inbox<'s, T, D, K>,
     mut epoch: Access<'s, 'b, T, D, K>,
 ) -> Result<(Inbox<'s, T, D, K>, Outbox<'s, T, D, K>), Refused<'s, 'b, T, D, K>> {
-    match enqueue(stream, &mut inbox, &mut epoch) {
+    match enqueue(stream, &mut inbox, &mut epoch, Location::caller()) {
         Ok(()) => Ok((inbox, epoch.into_outbox())),
         Err(error) => Err(Rejected::new(error, (inbox, epoch))),
     }
@@ -108,6 +113,7 @@ fn enqueue<'s, T: Element, K: Discipline, D: Device>(
     stream: &Stream<'s, D>,
     inbox: &mut Inbox<'s, T, D, K>,
     epoch: &mut Access<'s, '_, T, D, K>,
+    site: CallSite,
 ) -> Result<()> {
     use tidegate_hal::device::Stream as _;
     let (inbox, outbox) = (inbox.body_mut(), epoch.body_mut());
@@ -137,8 +143,10 @@ fn enqueue<'s, T: Element, K: Discipline, D: Device>(
         plan.exchange = Some((key, Arc::new(batch)));
     }
     let (_, batch) = plan.exchange.as_ref().expect("it was just made");
-    settle(stream, touched)?;
-    submit_armed(stream, &[inbox.arms(), &plan.arms], batch)?;
+    settle(stream, touched, site)?;
+    submit_armed(stream, &[inbox.arms(), &plan.arms], batch, site)?;
+    inbox.half.window.waits_at(Side::Inbox, site);
+    outbox.half.window.waits_at(Side::Outbox, site);
     inbox.half.epochs.took(stream, None);
     outbox.half.epochs.took(stream, outbox.some());
     outbox.leave_tickets();

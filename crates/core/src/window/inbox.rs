@@ -1,12 +1,14 @@
 //! The target's half of a window.
 
 use std::marker::PhantomData;
+use std::panic::Location;
 use std::sync::{Arc, OnceLock};
 
 use tidegate_hal::batch::{Add, Awaited, Batch, Landed, Landing, QUANTUM, Step, Tag, Wait};
 use tidegate_hal::device::{Call, Device, HostAccess, Reclaim, Stream as _};
 use tidegate_hal::ids::WindowId;
 use tidegate_hal::nic::Program;
+use tidegate_hal::site::CallSite;
 use tidegate_words::State as Look;
 
 use super::Typed;
@@ -291,9 +293,9 @@ impl<D: Device> InboxBody<D> {
     }
 
     /// Submits a batch that posts.
-    fn submit(&self, stream: &Stream<'_, D>, batch: &Arc<Batch>) -> Result<()> {
+    fn submit(&self, stream: &Stream<'_, D>, batch: &Arc<Batch>, site: CallSite) -> Result<()> {
         self.half.epochs.enqueue(stream, self.some(), || {
-            submit_armed(stream, &[self.arms()], batch)
+            submit_armed(stream, &[self.arms()], batch, site)
         })
     }
 
@@ -303,10 +305,12 @@ impl<D: Device> InboxBody<D> {
     }
 
     /// Submits post and wait as one.
-    fn expose(&mut self, stream: &Stream<'_, D>) -> Result<()> {
+    fn expose(&mut self, stream: &Stream<'_, D>, site: CallSite) -> Result<()> {
         self.epochs[self.current].join();
         let whole = self.epochs[self.current].whole.as_ref();
-        self.submit(stream, whole.expect("it was just made"))
+        self.submit(stream, whole.expect("it was just made"), site)?;
+        self.half.window.waits_at(Side::Inbox, site);
+        Ok(())
     }
 
     pub(super) fn wait_batch(&self) -> &Arc<Batch> {
@@ -346,8 +350,9 @@ impl<D: Device> InboxBody<D> {
     }
 
     /// Enqueues the wait of the epoch that is open.
-    fn wait(&mut self, stream: &Stream<'_, D>) -> Result<()> {
-        submit(stream, self.wait_batch())?;
+    fn wait(&mut self, stream: &Stream<'_, D>, site: CallSite) -> Result<()> {
+        submit(stream, self.wait_batch(), site)?;
+        self.half.window.waits_at(Side::Inbox, site);
         self.done(stream, &[Act::Wait]);
         self.passed_at(stream.raw().mark());
         Ok(())
@@ -434,6 +439,7 @@ impl<'s, T: Element, K: Discipline, D: Device> Inbox<'s, T, D, K> {
     /// assert_eq!(inbox.read(s)?.slot(from), [7; 4]);
     /// # Ok(()) });
     /// ```
+    #[track_caller]
     pub fn post(self, stream: &Stream<'s, D>) -> Result<Exposed<'s, T, D, K>> {
         self.try_post(stream).map_err(given_up)
     }
@@ -460,6 +466,7 @@ impl<'s, T: Element, K: Discipline, D: Device> Inbox<'s, T, D, K> {
     /// # let (_outbox, _inbox) = (outbox.start().complete(s)?, exposed.wait(s)?);
     /// # Ok(()) });
     /// ```
+    #[track_caller]
     pub fn try_post(self, stream: &Stream<'s, D>) -> Result<Exposed<'s, T, D, K>, Rejected<Self>> {
         self.post_group(stream, None)
     }
@@ -481,6 +488,7 @@ impl<'s, T: Element, K: Discipline, D: Device> Inbox<'s, T, D, K> {
     /// let inbox = exposed.wait(s)?;
     /// # Ok(()) });
     /// ```
+    #[track_caller]
     pub fn post_to(self, stream: &Stream<'s, D>, group: &Group) -> Result<Exposed<'s, T, D, K>> {
         self.try_post_to(stream, group).map_err(given_up)
     }
@@ -501,6 +509,7 @@ impl<'s, T: Element, K: Discipline, D: Device> Inbox<'s, T, D, K> {
     /// # let (_outbox, _inbox) = (outbox.start().complete(s)?, exposed.wait(s)?);
     /// # Ok(()) });
     /// ```
+    #[track_caller]
     pub fn try_post_to(
         self,
         stream: &Stream<'s, D>,
@@ -509,17 +518,19 @@ impl<'s, T: Element, K: Discipline, D: Device> Inbox<'s, T, D, K> {
         self.post_group(stream, Some(group))
     }
 
+    #[track_caller]
     fn post_group(
         mut self,
         stream: &Stream<'s, D>,
         group: Option<&Group>,
     ) -> Result<Exposed<'s, T, D, K>, Rejected<Self>> {
+        let site = Location::caller();
         let body = &mut *self.held;
         let posted = body
             .half
             .ready(stream)
             .and_then(|()| body.choose(group))
-            .and_then(|()| body.submit(stream, body.post_batch()));
+            .and_then(|()| body.submit(stream, body.post_batch(), site));
         match posted {
             Ok(()) => {
                 body.done(stream, &[Act::Post]);
@@ -559,6 +570,7 @@ impl<'s, T: Element, K: Discipline, D: Device> Inbox<'s, T, D, K> {
     /// assert_eq!(inbox.read(s)?.slot(from), [7; 4]);
     /// # Ok(()) });
     /// ```
+    #[track_caller]
     pub fn expose(self, stream: &Stream<'s, D>) -> Result<Self> {
         self.try_expose(stream).map_err(given_up)
     }
@@ -581,6 +593,7 @@ impl<'s, T: Element, K: Discipline, D: Device> Inbox<'s, T, D, K> {
     /// };
     /// # Ok(()) });
     /// ```
+    #[track_caller]
     pub fn try_expose(self, stream: &Stream<'s, D>) -> Result<Self, Rejected<Self>> {
         self.expose_group(stream, None)
     }
@@ -601,6 +614,7 @@ impl<'s, T: Element, K: Discipline, D: Device> Inbox<'s, T, D, K> {
     /// let inbox = inbox.expose_to(s, &peer)?;
     /// # Ok(()) });
     /// ```
+    #[track_caller]
     pub fn expose_to(self, stream: &Stream<'s, D>, group: &Group) -> Result<Self> {
         self.try_expose_to(stream, group).map_err(given_up)
     }
@@ -621,6 +635,7 @@ impl<'s, T: Element, K: Discipline, D: Device> Inbox<'s, T, D, K> {
     /// let inbox = refused.value.expose(s)?;
     /// # Ok(()) });
     /// ```
+    #[track_caller]
     pub fn try_expose_to(
         self,
         stream: &Stream<'s, D>,
@@ -629,18 +644,20 @@ impl<'s, T: Element, K: Discipline, D: Device> Inbox<'s, T, D, K> {
         self.expose_group(stream, Some(group))
     }
 
+    #[track_caller]
     fn expose_group(
         mut self,
         stream: &Stream<'s, D>,
         group: Option<&Group>,
     ) -> Result<Self, Rejected<Self>> {
+        let site = Location::caller();
         let body = &mut *self.held;
         let exposed = body
             .half
             .ready(stream)
             .and_then(|()| body.choose(group))
             .and_then(|()| body.admit(stream, &WHOLE))
-            .and_then(|()| body.expose(stream));
+            .and_then(|()| body.expose(stream, site));
         match exposed {
             Ok(()) => {
                 body.done(stream, &WHOLE);
@@ -671,8 +688,9 @@ impl<'s, T: Element, D: HostAccess> Inbox<'s, T, D, BySlot> {
     /// assert_eq!(slots[from], [7; 4]);
     /// # Ok(()) });
     /// ```
+    #[track_caller]
     pub fn read<'b>(&'b mut self, stream: &Stream<'s, D>) -> Result<Slots<'b, T>> {
-        stream.synchronize_in(Call::Read)?;
+        stream.synchronize_in(Call::Read, Location::caller())?;
         // SAFETY: the stream has passed everything that was enqueued, the last wait included; the inbox is borrowed
         // exclusively, so nothing can be enqueued with it, or posted, while the slots are read.
         Ok(unsafe { Slots::new(self.held.table.slots(), self.held.half.declaration) })
@@ -701,8 +719,9 @@ macro_rules! host_memory {
             /// memory.fill(0);
             /// # Ok(()) });
             /// ```
+            #[track_caller]
             pub fn host_mut<'b>(&'b mut self, stream: &Stream<'s, D>) -> Result<&'b mut [T]> {
-                stream.synchronize_in(Call::HostMut)?;
+                stream.synchronize_in(Call::HostMut, Location::caller())?;
                 let table = &self.held.table;
                 let (memory, len) = (table.memory.0.cast::<T>(), table.len);
                 // SAFETY: `memory` has `len` elements for which all bytes are valid, aligned to a cache line; the
@@ -747,6 +766,7 @@ impl<'s, T: Element, K: Discipline, D: Device> Exposed<'s, T, D, K> {
     /// s.launch(add, (inbox.view(), &mut sum))?; // sees what came
     /// # Ok(()) });
     /// ```
+    #[track_caller]
     pub fn wait(self, stream: &Stream<'s, D>) -> Result<Inbox<'s, T, D, K>> {
         self.try_wait(stream).map_err(given_up)
     }
@@ -771,14 +791,16 @@ impl<'s, T: Element, K: Discipline, D: Device> Exposed<'s, T, D, K> {
     /// let inbox = refused.value.wait(&s)?;
     /// # Ok(()) });
     /// ```
+    #[track_caller]
     pub fn try_wait(
         mut self,
         stream: &Stream<'s, D>,
     ) -> Result<Inbox<'s, T, D, K>, Rejected<Self>> {
+        let site = Location::caller();
         let body = &mut *self.held;
         let waited = (body.half.ready(stream))
             .and_then(|()| body.admit(stream, &[Act::Wait]))
-            .and_then(|()| body.wait(stream));
+            .and_then(|()| body.wait(stream, site));
         self.closed(waited)
     }
 
@@ -818,6 +840,7 @@ impl<'s, T: Element, K: Discipline, D: Device> Exposed<'s, T, D, K> {
     /// }
     /// # Ok(()) });
     /// ```
+    #[track_caller]
     pub fn test(self, stream: &Stream<'s, D>) -> Result<Tested<'s, T, D, K>> {
         self.try_test(stream).map_err(given_up)
     }
@@ -844,6 +867,7 @@ impl<'s, T: Element, K: Discipline, D: Device> Exposed<'s, T, D, K> {
     /// };
     /// # Ok(()) });
     /// ```
+    #[track_caller]
     pub fn try_test(
         mut self,
         stream: &Stream<'s, D>,
@@ -885,7 +909,7 @@ impl<'s, T: Element, K: Discipline, D: Device> Exposed<'s, T, D, K> {
         // What will never come is for the stream to find out: then the error says what it was. So nothing is asked of
         // this rank's own complete: such a wait ends without.
         if all || in_vain {
-            let waited = self.held.wait(stream);
+            let waited = self.held.wait(stream, Location::caller());
             self.closed(waited).map(Tested::Done)
         } else {
             Ok(Tested::Pending(self))

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use tidegate_hal::device::Device;
 use tidegate_hal::ids::WindowId;
+use tidegate_hal::site::CallSite;
 
 use super::Typed;
 use super::discipline::BySlot;
@@ -130,12 +131,16 @@ impl<D: Device> OutboxBody<D> {
 
 /// Enqueues the wait for the tickets of earlier epochs that stand against what this one does with its regions.
 #[inline]
-pub(super) fn settle<D: Device>(stream: &Stream<'_, D>, touched: &[Touched]) -> Result<()> {
+pub(super) fn settle<D: Device>(
+    stream: &Stream<'_, D>,
+    touched: &[Touched],
+    site: CallSite,
+) -> Result<()> {
     if touched.is_empty() {
         return Ok(());
     }
     let each = touched.iter().map(|each| (&*each.tickets, each.touch));
-    settle_all(stream, each)
+    settle_all(stream, each, site)
 }
 
 impl<'s, T: Element, K: Discipline, D: Device> Outbox<'s, T, D, K> {

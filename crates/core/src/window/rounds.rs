@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use tidegate_hal::batch::{Awaited, Batch, QUANTUM, Step, Tag, Wait};
 use tidegate_hal::device::Device;
+use tidegate_hal::site::CallSite;
 
 use super::describe::rounds;
 use super::inbox::{signal_arms, signal_steps};
@@ -17,7 +18,9 @@ use super::shape::index_of;
 use super::{BySlot, Inbox, Outbox, Way, submit_armed};
 use crate::epochs::Epochs;
 use crate::error::Result;
+use crate::side::Side;
 use crate::stream::{Arm, Stream};
+use crate::world::Watched;
 
 /// All rounds of a barrier: one lane of one batch.
 pub(crate) struct Rounds<D: Device> {
@@ -25,6 +28,7 @@ pub(crate) struct Rounds<D: Device> {
     arms: Vec<Arm<D>>,
     /// Each barrier counts as an epoch.
     epochs: Arc<Epochs>,
+    window: Arc<Watched<D>>,
 }
 
 impl<D: Device> Rounds<D> {
@@ -68,13 +72,15 @@ impl<D: Device> Rounds<D> {
             batch: Arc::new(batch),
             arms,
             epochs: inbound.epochs.clone(),
+            window: inbound.window.clone(),
         })
     }
 
     /// Enqueues all rounds.
-    pub(crate) fn submit(&self, stream: &Stream<'_, D>) -> Result<()> {
+    pub(crate) fn submit(&self, stream: &Stream<'_, D>, site: CallSite) -> Result<()> {
+        self.window.waits_at(Side::Inbox, site);
         self.epochs.enqueue(stream, None, || {
-            submit_armed(stream, &[&self.arms], &self.batch)
+            submit_armed(stream, &[&self.arms], &self.batch, site)
         })
     }
 }

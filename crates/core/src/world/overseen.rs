@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidegate_hal::batch::Tag;
 use tidegate_hal::control::Control;
 use tidegate_hal::device::{Device, Reclaim as _};
 use tidegate_hal::ids::WindowId;
 use tidegate_hal::memory::Block as _;
+use tidegate_hal::site::CallSite;
 
 use super::inner::Inner;
 use super::watched::Watched;
@@ -24,6 +26,11 @@ impl<D: Device> Inner<D> {
         events.windows.get(id).map_or(("-".into(), None), |entry| {
             (entry.name.clone(), entry.window.upgrade())
         })
+    }
+
+    /// Where the program has last enqueued such a wait, and whether others of it in other places.
+    pub(super) fn last_wait(&self, tag: Tag) -> Option<(CallSite, bool)> {
+        self.window(tag.window?).1?.last_wait(tag.awaited)
     }
 }
 
@@ -92,6 +99,10 @@ impl<D: Device> Overseen for Inner<D> {
 
     fn window_name(&self, id: WindowId) -> Arc<str> {
         self.window(id).0
+    }
+
+    fn last_wait(&self, tag: Tag) -> Option<(CallSite, bool)> {
+        Inner::last_wait(self, tag)
     }
 
     fn limit(&self, window: WindowId) -> Option<Duration> {

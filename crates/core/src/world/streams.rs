@@ -63,7 +63,7 @@ impl<D: Device> World<D> {
     /// The error for a fault of a stream.
     #[cold]
     pub(crate) fn explain(&self, fault: Fault, stream: &str) -> Error {
-        let (tag, epoch) = match fault {
+        let (tag, epoch, site) = match fault {
             Fault::Kernel(ref message) => {
                 let (cause, message) = (self.inner.cause_of_fault(stream, &fault), message.clone());
                 cause
@@ -87,19 +87,21 @@ impl<D: Device> World<D> {
                     stream: stream.to_owned(),
                 });
             }
-            Fault::Wait { tag, epoch } => (tag, epoch),
+            Fault::Wait { tag, epoch, site } => (tag, epoch, site),
         };
         let cause = self.cause_of(tag);
         self.inner.tell_failed(cause.clone());
-        let name = lock(&self.inner.events)
-            .windows
-            .of(tag)
-            .map(|entry| entry.name.clone());
-        let name = name.unwrap_or_else(|| "-".into());
-        let window = tag.window.map(|id| WindowName { name, id });
+        let window = tag.window.map(|id| WindowName {
+            name: self.inner.window(id).0,
+            id,
+        });
+        // Of several places it is not known which.
+        let only = || self.inner.last_wait(tag).filter(|(_, several)| !several);
+        let site = site.or_else(|| Some(only()?.0));
         Error::Wait(Box::new(WaitFailed {
             window,
             epoch,
+            site,
             waiting: self.rank(),
             rank: tag.peer as usize,
             awaited: tag.awaited,

@@ -4,12 +4,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
+use tidegate_hal::batch::Awaited;
 use tidegate_hal::device::Device;
 use tidegate_hal::ids::WindowId;
 use tidegate_hal::memory::Ptr;
+use tidegate_hal::site::{CallSite, LastSite};
 
 use crate::error::{Cause, Error, Result, WindowName};
 use crate::nic::{Line, Throttle};
+use crate::side::Side;
 
 /// A window, as far as its waits go.
 pub(crate) struct Watched<D: Device> {
@@ -34,6 +37,8 @@ pub(crate) struct Watched<D: Device> {
     open: AtomicBool,
     revoked: AtomicBool,
     cause: OnceLock<Cause>,
+    /// Where the program has last enqueued waits of each half.
+    sites: [LastSite; 2],
 }
 
 impl<D: Device> Watched<D> {
@@ -59,6 +64,7 @@ impl<D: Device> Watched<D> {
             open: AtomicBool::new(false),
             revoked: AtomicBool::new(false),
             cause: OnceLock::new(),
+            sites: Default::default(),
         }
     }
 
@@ -109,6 +115,23 @@ impl<D: Device> Watched<D> {
     /// Whether a peer may have it.
     pub(crate) fn may_be_open(&self) -> bool {
         self.open.load(Ordering::Acquire)
+    }
+
+    /// A wait of one of its halves is enqueued there.
+    #[inline]
+    pub(crate) fn waits_at(&self, side: Side, site: CallSite) {
+        self.sites[side as usize].note(site);
+    }
+
+    /// Where the program has last enqueued a wait for what is awaited, and whether others of it in other places.
+    pub(crate) fn last_wait(&self, awaited: Awaited) -> Option<(CallSite, bool)> {
+        let side = match awaited {
+            Awaited::Exposure => Side::Outbox,
+            Awaited::Completion | Awaited::Barrier => Side::Inbox,
+            _ => return None,
+        };
+        let last = &self.sites[side as usize];
+        Some((last.get()?, last.is_one_of_several()))
     }
 
     /// What errors call it.

@@ -18,6 +18,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use crate::process::Process;
+use crate::site::{CallSite, LastSite};
 
 /// A call on a stream that may block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -90,6 +91,8 @@ pub struct Calls {
     /// The owner's call, and that of threads that release something. The lowest byte: the call that blocks a thread, 0
     /// while there is none. Above it: how many there were.
     at: [AtomicU64; 2],
+    /// Where the program makes the owner's calls.
+    site: LastSite,
     process: Process,
     looked: Mutex<Looked>,
 }
@@ -98,6 +101,7 @@ impl Default for Calls {
     fn default() -> Self {
         Calls {
             at: Default::default(),
+            site: LastSite::default(),
             process: Process::this(),
             looked: Mutex::default(),
         }
@@ -111,13 +115,27 @@ struct Looked {
     /// How far the stream was then.
     progress: u64,
     /// Futures that wait, with a number for each.
-    futures: Vec<(u64, Call, Instant)>,
+    futures: Vec<Future>,
     last: u64,
+}
+
+#[derive(Debug)]
+struct Future {
+    number: u64,
+    call: Call,
+    since: Instant,
+    site: CallSite,
 }
 
 const CALL: u64 = 0xff;
 
 impl Calls {
+    /// The owner is about to make a call that may block it, there in the program. (Not of [`Call::Drop`], which is nowhere.)
+    #[inline]
+    pub fn called_at(&self, site: CallSite) {
+        self.site.note(site);
+    }
+
     /// Does something that may block the caller. Inside of another call, that one counts.
     #[inline]
     pub fn during<R>(&self, call: Call, does: impl FnOnce() -> R) -> R {
@@ -131,27 +149,32 @@ impl Calls {
         does()
     }
 
-    /// A future waits, until what is returned is dropped.
+    /// A future that was made at `site` waits, until what is returned is dropped.
     #[must_use]
-    pub fn awaits(&self, call: Call) -> Awaits<'_> {
+    pub fn awaits(&self, call: Call, site: CallSite) -> Awaits<'_> {
         if !self.process.is_this() {
             return Awaits(self, 0);
         }
         let mut looked = self.looked();
         looked.last += 1;
         let number = looked.last;
-        looked.futures.push((number, call, Instant::now()));
+        looked.futures.push(Future {
+            number,
+            call,
+            since: Instant::now(),
+            site,
+        });
         Awaits(self, number)
     }
 
-    /// The call that is under way (of two, that which was found first), and since when it was found so. `progress`: a
-    /// number that changes when the stream goes on.
-    pub fn look(&self, progress: u64) -> Option<(Call, Instant)> {
+    /// The call that is under way (of two, that which was found first), since when it was found so, and where it was made,
+    /// if that is known. `progress`: a number that changes when the stream goes on.
+    pub fn look(&self, progress: u64) -> Option<(Call, Instant, Option<CallSite>)> {
         let mut looked = self.looked();
         let now = Instant::now();
         let goes_on = std::mem::replace(&mut looked.progress, progress) != progress;
         if goes_on {
-            looked.futures.iter_mut().for_each(|each| each.2 = now);
+            looked.futures.iter_mut().for_each(|each| each.since = now);
         }
         let places = self.at.iter().zip(&mut looked.at);
         let calls = places.filter_map(|(at, (found, since))| {
@@ -161,12 +184,14 @@ impl Calls {
                 *since = None;
             }
             let call = Call::of(at & CALL)?;
-            Some((call, *since.get_or_insert(now)))
+            let is_owners = !matches!(call, Call::Release | Call::Drop);
+            let site = self.site.get().filter(|_| is_owners);
+            Some((call, *since.get_or_insert(now), site))
         });
         // All are looked at. Of two that were found at once the owner's counts, which may be releasing something itself.
-        let call = calls.min_by_key(|(_, since)| *since);
+        let call = calls.min_by_key(|(_, since, _)| *since);
         let future = looked.futures.first();
-        call.or(future.map(|(_, call, since)| (*call, *since)))
+        call.or(future.map(|future| (future.call, future.since, Some(future.site))))
     }
 
     fn looked(&self) -> MutexGuard<'_, Looked> {
@@ -190,20 +215,20 @@ pub struct Awaits<'a>(&'a Calls, u64);
 impl Drop for Awaits<'_> {
     fn drop(&mut self) {
         if self.0.process.is_this() {
-            self.0.looked().futures.retain(|each| each.0 != self.1);
+            self.0.looked().futures.retain(|each| each.number != self.1);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::panic::{AssertUnwindSafe, Location, catch_unwind};
     use std::sync::Barrier;
 
     use super::*;
 
     fn call(calls: &Calls) -> Option<Call> {
-        calls.look(0).map(|(call, _)| call)
+        calls.look(0).map(|(call, ..)| call)
     }
 
     #[test]
@@ -226,9 +251,24 @@ mod tests {
     }
 
     #[test]
+    fn a_call_is_known_by_its_place_in_the_program() {
+        let calls = Calls::default();
+        let site = |calls: &Calls| calls.look(0).and_then(|(_, _, site)| site);
+        let (here, there) = (Location::caller(), Location::caller());
+        calls.called_at(here);
+        calls.during(Call::Launch, || assert_eq!(site(&calls), Some(here)));
+        // What has no place is not said to be where the last call was.
+        for each in [Call::Drop, Call::Release] {
+            calls.during(each, || assert_eq!(site(&calls), None));
+        }
+        let _future = calls.awaits(Call::Synchronized, there);
+        assert_eq!(site(&calls), Some(there));
+    }
+
+    #[test]
     fn time_counts_from_when_the_stream_went_on() {
         let calls = Calls::default();
-        let since = |progress| calls.look(progress).map(|(_, since)| since);
+        let since = |progress| calls.look(progress).map(|(_, since, _)| since);
         let first = calls.during(Call::Launch, || {
             let first = since(7);
             assert_eq!(since(7), first);
@@ -242,14 +282,14 @@ mod tests {
     #[test]
     fn futures_wait_beside_calls() {
         let calls = Calls::default();
-        let one = calls.awaits(Call::Synchronized);
+        let one = calls.awaits(Call::Synchronized, Location::caller());
         let first = calls.look(0);
-        let two = calls.awaits(Call::Synchronized);
+        let two = calls.awaits(Call::Synchronized, Location::caller());
         calls.during(Call::Launch, || {
             assert_eq!(call(&calls), Some(Call::Launch));
         });
         assert_eq!(calls.look(0), first);
-        assert!(calls.look(1).map(|(_, since)| since) > first.map(|(_, since)| since));
+        assert!(calls.look(1).map(|(_, since, _)| since) > first.map(|(_, since, _)| since));
         drop(one);
         assert_eq!(call(&calls), Some(Call::Synchronized));
         drop(two);
@@ -276,7 +316,7 @@ mod tests {
                 calls.during(Call::Batch, || seen.push(calls.look(0)));
             }
             ends.wait();
-            let first = seen[0].map(|(call, _)| call);
+            let first = seen[0].map(|(call, ..)| call);
             assert_eq!(first, Some(Call::Release));
             assert!(seen.iter().all(|each| *each == seen[0]), "{seen:?}");
         });
@@ -287,7 +327,7 @@ mod tests {
     #[test]
     fn a_child_drops_a_future_though_a_lock_is_held() {
         let calls = Calls::default();
-        let future = calls.awaits(Call::Synchronized);
+        let future = calls.awaits(Call::Synchronized, Location::caller());
         let held = calls.looked();
         // SAFETY: the child drops a value and makes two system calls.
         match unsafe { libc::fork() } {
@@ -295,7 +335,7 @@ mod tests {
                 // SAFETY: an alarm ends the child, which would wait for ever.
                 unsafe { libc::alarm(60) };
                 drop(future);
-                drop(calls.awaits(Call::Synchronized));
+                drop(calls.awaits(Call::Synchronized, Location::caller()));
                 // SAFETY: it ends this process.
                 unsafe { libc::_exit(0) }
             }

@@ -1,5 +1,7 @@
 //! What becomes of a stream when something of the program's panics.
 
+use std::panic::Location;
+
 use super::*;
 
 #[test]
@@ -16,7 +18,7 @@ fn a_panic_in_a_stream_fails_it_and_poisons_what_others_wait_for() {
         }
         for batch in &batches {
             // SAFETY: the promises of the batch hold.
-            unsafe { s.submit(batch) }.unwrap();
+            unsafe { s.submit(batch, Location::caller()) }.unwrap();
         }
         if recorded {
             let graph = Arc::new(s.end_capture(&[]).unwrap());

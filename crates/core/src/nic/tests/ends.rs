@@ -42,6 +42,7 @@ fn a_death_ends_the_wait_for_a_ticket() {
         let WaitFailed {
             window,
             epoch,
+            site: _,
             waiting,
             rank,
             awaited,

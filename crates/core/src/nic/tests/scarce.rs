@@ -12,6 +12,7 @@ use std::task::{Context, Poll, Waker};
 
 use tidegate_hal::batch::{Action, Batch, Move, Step};
 use tidegate_hal::device::{self, Blocked, DeviceError, Fault, Reclaim, Stand};
+use tidegate_hal::site::CallSite;
 use tidegate_host::HostStream;
 
 use super::hosted::{By, Over};
@@ -208,7 +209,7 @@ unsafe impl device::Stream for Scarce {
         self.host.prepare(batch, items)
     }
 
-    unsafe fn submit(&self, batch: &Arc<Batch>) -> Result<(), DeviceError> {
+    unsafe fn submit(&self, batch: &Arc<Batch>, site: CallSite) -> Result<(), DeviceError> {
         if !self.take(Some(batch))? {
             return Ok(());
         }
@@ -216,7 +217,7 @@ unsafe impl device::Stream for Scarce {
             noted.push(batch.clone());
         }
         // SAFETY: the caller's promise, here and below.
-        unsafe { self.host.submit(batch) }
+        unsafe { self.host.submit(batch, site) }
     }
 
     fn mark(&self) -> u64 {
