@@ -9,7 +9,8 @@
 // | `x: &mut [f64]`                | `double *x, unsigned long long len`                        |
 // | `x: Cells<f64>`, `CellsMut<…>` | the same, of the whole region that the part is of          |
 // | `inbox: Slots<f64>`            | `const tidegate::Slot *slots, unsigned long long count`    |
-// | `from: In<f64>`                | `unsigned from`: the slot is `slots[from]`                 |
+// | `from: In<f64>`                | `unsigned from`: the slot is `slots[from]`, in the table   |
+// |                                | before it (or behind it, where none stands before)         |
 // | `by: f64`, `Plain<T>`          | `double by`, a struct of the same layout                   |
 //
 // A kernel is `extern "C" __global__`. `nvcc -ptx -arch=compute_80 kernels.cu` makes the PTX that `Module::load` takes.

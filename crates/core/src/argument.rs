@@ -7,7 +7,7 @@ use tidegate_hal::device::{Device, Parameters};
 use tidegate_hal::memory::Ptr;
 
 use crate::element::Element;
-use crate::error::Result;
+use crate::error::{KernelError, Result};
 use crate::nic::Touch;
 use crate::place::On;
 use crate::region::Region;
@@ -71,9 +71,48 @@ pub unsafe trait Lowered: Copy + Send + 'static {
     /// the next work item. No other view of the same argument exists.
     unsafe fn view<'k>(self) -> Self::View<'k>;
 
+    /// What it has to do with the slots of a window.
+    #[doc(hidden)]
+    fn of_slots(&self) -> OfSlots {
+        OfSlots::Nothing
+    }
+
     /// Appends what device code gets in its place. A slice is two parameters: an address, and a length in elements (8
     /// bytes each).
     fn push(self, parameters: &mut Parameters);
+}
+
+/// What an argument has to do with the slots of a window. Windows are named by the numbers of their declarations.
+#[doc(hidden)]
+#[derive(Clone, Copy)]
+pub enum OfSlots {
+    Nothing,
+    /// It is the table of a window's slots.
+    Table(u64),
+    /// It is a handle: the window, and the number in its table.
+    Handle(u64, u32),
+}
+
+/// An error if a handle is not of the window whose slots stand before it among the arguments (or behind it, where none stand
+/// before): device code takes its number for a place in that table.
+pub(crate) fn check_handles(arguments: &[OfSlots]) -> Result<()> {
+    let tables = |of: &OfSlots| match of {
+        OfSlots::Table(window) => Some(*window),
+        _ => None,
+    };
+    let mut table = arguments.iter().find_map(tables);
+    for argument in arguments {
+        match *argument {
+            OfSlots::Nothing => {}
+            OfSlots::Table(window) => table = Some(window),
+            OfSlots::Handle(window, slot) => {
+                if table.is_some_and(|table| table != window) {
+                    return Err(KernelError::ForeignSlot { slot }.into());
+                }
+            }
+        }
+    }
+    Ok(())
 }
 
 /// A shared view to be.

@@ -260,6 +260,14 @@ pub enum KernelError {
         Parameters::MAX_BYTES
     )]
     TooManyArguments,
+    /// Device code would look for a slot in a table that it is not of.
+    #[error(
+        "the handle of inbound slot {slot} is of another window than the slots that it stands behind"
+    )]
+    ForeignSlot {
+        /// The number of the slot.
+        slot: u32,
+    },
 }
 
 /// A variable of the environment, or an option, cannot be read.

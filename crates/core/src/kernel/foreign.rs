@@ -12,6 +12,7 @@
 use tidegate_hal::device::{Call, Device, DeviceError, Parameters, Reclaim as _, Stream as _};
 
 use super::{Argument, Kernel, Lowered};
+use crate::argument::check_handles;
 use crate::error::Result;
 use crate::stream::Stream;
 
@@ -86,8 +87,10 @@ macro_rules! kernel_of {
             #[allow(non_snake_case)]
             fn enqueue(self, stream: &Stream<'s, Dev>, arguments: ($($name,)+)) -> Result<()> {
                 let ($($name,)+) = arguments;
+                let ($($name,)+) = ($($name.lower(stream)?,)+);
+                check_handles(&[$($name.of_slots()),+])?;
                 let mut parameters = Parameters::new();
-                $($name.lower(stream)?.push(&mut parameters);)+
+                $($name.push(&mut parameters);)+
                 if !parameters.fit() {
                     return Err(super::too_many());
                 }
@@ -108,10 +111,54 @@ for_tuples!(kernel_of);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::Error;
+    use crate::error::{Error, KernelError};
     use crate::kernel::Plain;
+    use crate::window::SlotWindow;
     use crate::{Region, World};
     use tidegate_host::{Host, HostStream};
+
+    /// Device code takes a handle for a place in the table before it: one of another window's might lie outside of that.
+    #[test]
+    fn handles_of_other_windows_are_an_error() {
+        World::<Host>::local(1, |world| {
+            crate::stream!(let s = world.stream().unwrap());
+            let open = |name: &str, slots: u64| {
+                let mut window = SlotWindow::<u64>::new(name);
+                let handles =
+                    (0..slots).map(|key| (window.slot_from(0, key, 1), window.slot_to(0, key)));
+                let last = handles.last().unwrap().0;
+                let (inbox, outbox) = window.open(&s).unwrap();
+                (inbox, outbox, last)
+            };
+            let ((one, _out, of_one), (two, _out_too, of_two)) = (open("one", 1), open("two", 7));
+            let called = std::cell::Cell::new(0);
+            let kernel = || {
+                let enqueue = |_: &HostStream, _: &Parameters| {
+                    called.set(called.get() + 1);
+                    Ok(())
+                };
+                // SAFETY: it enqueues nothing.
+                unsafe { foreign(enqueue) }
+            };
+            let refused = |result: Result<()>| match result {
+                Err(Error::Kernel(KernelError::ForeignSlot { slot })) => assert_eq!(slot, 6),
+                other => panic!("{other:?}"),
+            };
+            refused(s.launch(kernel(), (one.view(), of_two)));
+            refused(s.launch(kernel(), (of_two, one.view())));
+            refused(s.launch(kernel(), (two.view(), of_two, one.view(), of_one, of_two)));
+            let swapped = s.launch(kernel(), (two.view(), of_one, one.view(), of_two));
+            assert!(matches!(
+                swapped,
+                Err(Error::Kernel(KernelError::ForeignSlot { slot: 0 }))
+            ));
+            assert_eq!(called.get(), 0);
+            s.launch(kernel(), (of_one, one.view(), of_one, two.view(), of_two))
+                .unwrap();
+            s.launch(kernel(), (of_one, of_two)).unwrap();
+            assert_eq!(called.get(), 2);
+        });
+    }
 
     #[test]
     fn parameters_without_room_are_an_error() {

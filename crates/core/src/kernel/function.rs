@@ -17,6 +17,7 @@ use std::sync::Arc;
 use tidegate_hal::device::{DeviceError, Grid, LaunchDevice, Parameters};
 
 use super::{Argument, Exclusive, Kernel, Lowered, Shared};
+use crate::argument::check_handles;
 use crate::element::Element;
 use crate::error::{KernelError, Result};
 use crate::part::{Cells, CellsMut, LoweredPart};
@@ -270,7 +271,7 @@ impl<D: LaunchDevice, S: Signature> std::fmt::Debug for Function<D, S> {
 /// | `&mut [T]` | address, length | `&mut Region`, `inbox.memory_mut()` |
 /// | `Slots<T>` | address of the table of slots, number of slots | `inbox.view()` |
 /// | `Cells<T>`, `CellsMut<T>` | address, length of the whole region | `&Part`, `&mut Part` |
-/// | `In<T>` | the number of the slot (4 bytes), which is its place in that table | a handle |
+/// | `In<T>` | the number of the slot (4 bytes), which is its place in the table before it (or behind, where none stands before), and less than its number of slots | a handle |
 /// | a number, `Plain<T>` | the value | a number, `Plain(value)` |
 ///
 /// An entry of the table of slots is four times 8 bytes: the address of its memory, its length in elements, the bytes
@@ -426,8 +427,10 @@ macro_rules! signature {
                     return Err(DeviceError::Code("the function was loaded to another device".into()).into());
                 }
                 let ($($argument,)+) = arguments;
+                let ($($argument,)+) = ($($argument.lower(stream)?,)+);
+                check_handles(&[$($argument.of_slots()),+])?;
                 let mut parameters = Parameters::new();
-                $($argument.lower(stream)?.push(&mut parameters);)+
+                $($argument.push(&mut parameters);)+
                 // (Sizes were compared when it was bound, by what the types say of themselves.)
                 if !parameters.fit() {
                     return Err(super::too_many());

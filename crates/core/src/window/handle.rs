@@ -5,7 +5,7 @@ use std::hash::{Hash, Hasher};
 
 use tidegate_hal::device::{Device, Parameters};
 
-use crate::argument::{Argument, Lowered};
+use crate::argument::{Argument, Lowered, OfSlots};
 use crate::carry::{Carry, Visitor};
 use crate::element::Element;
 use crate::error::Result;
@@ -16,7 +16,9 @@ use crate::stream::Stream;
 /// An inbound slot of a window: what [`slot_from`](super::Window::slot_from) returns.
 ///
 /// It is plain data, to be copied, kept in structs, and captured by kernels. [`Slots::slot`](super::Slots::slot) takes
-/// it. A kernel's argument may be one, too: a closure gets the handle, and device code its number, as a `u32`.
+/// it. A kernel's argument may be one, too: a closure gets the handle, and device code its number, as a `u32`. It is then of
+/// the window whose view stands before it among the arguments (or behind it, where none stands before): the launch is
+/// refused ([`KernelError::ForeignSlot`](crate::error::KernelError::ForeignSlot)) where device code would look for it in another window's table.
 ///
 /// A handle fits the window that was declared with it and no other one, be it of the same name and type, or another
 /// rank's.
@@ -376,6 +378,10 @@ unsafe impl<T: Element> Lowered for In<T> {
 
     unsafe fn view<'k>(self) -> Self::View<'k> {
         self
+    }
+
+    fn of_slots(&self) -> OfSlots {
+        OfSlots::Handle(self.declaration, self.index)
     }
 
     fn push(self, parameters: &mut Parameters) {

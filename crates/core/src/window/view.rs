@@ -9,7 +9,7 @@ use tidegate_hal::memory::{Block, Ptr, Sharing};
 use tidegate_words::{Word, ahead};
 
 use super::handle::In;
-use crate::argument::Lowered;
+use crate::argument::{Lowered, OfSlots};
 use crate::element::Element;
 use crate::error::Result;
 
@@ -267,6 +267,10 @@ unsafe impl<T: Element> Lowered for LoweredSlots<T> {
             )
         }));
         slots
+    }
+
+    fn of_slots(&self) -> OfSlots {
+        OfSlots::Table(self.declaration)
     }
 
     fn push(self, parameters: &mut Parameters) {
