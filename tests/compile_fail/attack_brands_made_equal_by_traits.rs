@@ -1,7 +1,7 @@
 //! Every name of a method that `stream!` could call is also a method of a trait of the program's.
 #![forbid(unsafe_code)]
 
-use tidegate::generic::Stream;
+use tidegate::generic;
 use tidegate::__private::{Guard, Id, StreamsDoNotMix, brand};
 use tidegate::UnboundStream;
 use tidegate::hal::device::Device;
@@ -17,7 +17,7 @@ trait Other<'s>: Sized {
     fn brand(self) -> StreamsDoNotMix<'s> {
         loop {}
     }
-    fn bind<D: Device>(self, _: Guard<'s>) -> Stream<'s, D> {
+    fn bind<D: Device>(self, _: Guard<'s>) -> generic::Stream<'s, D> {
         loop {}
     }
 }

@@ -18,13 +18,22 @@ pub mod capture {
     impl<D> Visitor<'_, D> {
         pub fn enter(&mut self, _: &str) {}
         pub fn leave(&mut self) {}
-        pub fn field<S, X, F>(&mut self, _: &str, _: &mut X, _: F) {}
+        pub fn field<S, X>(
+            &mut self,
+            _: &str,
+            _: &mut X,
+            _: for<'a, 't> fn(&'a mut crate::Step<'t>, crate::Brand<'t>) -> [&'a mut crate::Src<'t>; 1],
+        ) {
+        }
     }
 }
 
+type Src<'s> = Box<Region<f64, On<'s>>>;
+type Brand<'s> = std::marker::PhantomData<fn(&'s ()) -> &'s ()>;
+
 #[derive(Carry)]
 struct Step<'s> {
-    src: Box<Region<f64, On<'s>>>,
+    src: Src<'s>,
 }
 
 fn main() {}

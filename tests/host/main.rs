@@ -10,6 +10,7 @@ mod expose;
 mod fabric;
 mod faces;
 mod failing;
+mod handles;
 mod layouts;
 mod nic;
 mod oneself;

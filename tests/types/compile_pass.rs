@@ -26,6 +26,7 @@ twins! {
     row01_get_outside_an_epoch
     row01_put_after_complete
     row01_put_by_an_atomic_window
+    row01_put_in_an_epoch_of_any_discipline
     row01_put_outside_an_epoch
     row02_host_keeps_memory_while_exposed
     row02_host_keeps_slots_while_exposed
@@ -39,8 +40,10 @@ twins! {
     row03_host_reads_after_the_wait_on_the_stream
     row03_host_reads_what_a_kernel_would_see
     row03_host_writes_a_region_of_a_stream
+    row03_vector_of_a_region_on_a_stream
     row04_complete_on_another_stream
     row04_count_of_another_stream
+    row04_generic_code_mixes_streams
     row04_inbox_viewed_on_another_stream
     row04_kernel_on_another_stream
     row04_put_from_a_region_of_another_stream
@@ -56,9 +59,11 @@ twins! {
     row05_destination_read_before_complete
     row05_layout_dropped_before_complete
     row05_source_handed_over_before_complete
+    row05_source_made_a_vector_before_complete
     row05_source_part_written_before_complete
     row05_source_reduced_before_complete
     row05_source_to_the_host_before_complete
+    row05_source_written_after_a_refused_complete
     row05_source_written_before_complete
     row06_inbox_memory_twice
     row06_one_part_twice
@@ -68,13 +73,16 @@ twins! {
     row06_two_exclusive_slices_of_the_rest
     row06_two_exclusive_views
     row07_completed_twice
+    row07_exchanged_again_after_a_try
     row07_exchanged_twice
     row07_exposed_whole_twice
+    row07_posted_again_after_a_try
     row07_posted_twice
     row07_region_in_two_places
     row07_started_twice
     row07_token_copied
     row07_waited_twice
+    row08_inbox_of_a_refused_wait
     row08_inbox_of_an_open_exposure
     row08_outbox_of_an_open_epoch
     row08_source_of_an_open_epoch
@@ -100,7 +108,9 @@ twins! {
     row12_lent_region_kept
     row12_outside_inbox_in_a_capture
     row12_outside_region_in_a_capture
+    row12_outside_region_in_a_tried_capture
     row12_region_lent_on_the_second_stream
+    row12_rest_of_an_outside_exposure
     row13_future_on_another_thread
     row13_inbox_outlives_its_stream
     row13_region_of_the_caller_on_a_stream_of_the_callee
@@ -111,6 +121,7 @@ twins! {
     row13_stream_kept_in_a_static
     row13_stream_shared_by_threads
     row14_carried_on_another_kind_of_device
+    row14_generic_code_mixes_devices
     row14_handed_over_to_another_kind_of_device
     row14_kernel_on_a_region_of_another_kind_of_device
     row14_layout_of_another_kind_of_device
@@ -142,6 +153,7 @@ twins! {
     row15_union
     row15_unit
     row15_usize
+    row15_vector_of_bool
     row15_window_of_bool
     row16_fetched_read_by_a_kernel_before_complete
     row16_fetched_read_by_the_host_before_complete
@@ -175,6 +187,7 @@ twins! {
     row17_too_few_arguments
     row17_too_many_arguments
     row17_untyped_closure
+    row17_vector_of_the_host
     row17_wrong_element_type
     stream_borrowed_for_as_long_as_it_lives
 }

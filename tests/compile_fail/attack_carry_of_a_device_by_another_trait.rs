@@ -1,0 +1,27 @@
+//! A trait of the program has the name of the devices' trait; and two parameters are devices.
+#![forbid(unsafe_code)]
+#![allow(dead_code)]
+
+use tidegate::generic::{Carry, On, Region};
+use tidegate::hal::device::Device as Real;
+
+trait Device: Real {}
+
+#[derive(tidegate::host::Carry)]
+struct Renamed<'s, D: Real> {
+    src: Region<f64, On<'s, D>>,
+}
+
+#[derive(tidegate::host::Carry)]
+struct Two<'s, D: Device, E: Real> {
+    src: Region<f64, On<'s, D>>,
+    other: Region<f64, On<'s, E>>,
+}
+
+fn carried<'s, D: Real, X: Carry<'s, D>>(_: X) {}
+
+fn is_carried<'s, D: Real>(other: Renamed<'s, D>) {
+    carried::<D, _>(other);
+}
+
+fn main() {}

@@ -1,0 +1,13 @@
+//! The attribute names another device than the region's.
+#![forbid(unsafe_code)]
+#![allow(dead_code)]
+
+use tidegate::host::prelude::*;
+
+#[derive(Carry)]
+#[carry(device = tidegate::cuda::Cuda)]
+struct Step<'s> {
+    src: Region<f64, On<'s>>,
+}
+
+fn main() {}

@@ -1,0 +1,12 @@
+//! Not all bytes are a `bool`, and a reference is more than its bytes.
+#![forbid(unsafe_code)]
+
+use tidegate::element::PodElement;
+use tidegate::host::prelude::*;
+
+fn main() {
+    World::local(1, |world: World| {
+        drop(Region::from_slice(&world, &[PodElement(true)]));
+        drop(Region::from_vec(&world, vec![PodElement(&7u64)]));
+    });
+}

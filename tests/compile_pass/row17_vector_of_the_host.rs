@@ -1,0 +1,10 @@
+use tidegate::host::prelude::*;
+
+pub fn main() -> Result<()> {
+    let world = World::init()?;
+    stream!(let s = world.stream()?);
+    let src = Region::from_vec(&world, vec![1.0; 4])?.on(&s)?;
+    let other = std::sync::Arc::new(vec![1.0; 4]);
+    s.launch(move |x: &[f64]| assert_eq!(x, &other[..]), &src)?;
+    Ok(())
+}
