@@ -1,4 +1,4 @@
-//! Not all bytes are a `bool`, and a reference is more than its bytes.
+//! Not all bytes are a `bool`.
 #![forbid(unsafe_code)]
 
 use tidegate::element::PodElement;
@@ -7,6 +7,6 @@ use tidegate::host::prelude::*;
 fn main() {
     World::local(1, |world: World| {
         drop(Region::from_slice(&world, &[PodElement(true)]));
-        drop(Region::from_vec(&world, vec![PodElement(&7u64)]));
+        drop(Region::from_vec(&world, vec![PodElement('a')]));
     });
 }

@@ -312,6 +312,10 @@ fn futures_that_nobody_ends() {
 
 /// Arrays that are larger than memory, boxes whose end is beyond it, and declarations far outside of a window.
 #[test]
+#[expect(
+    clippy::single_range_in_vec_init,
+    reason = "one dimension has one range"
+)]
 fn boxes_of_arrays_that_cannot_be() {
     alone(|world| {
         stream!(let s = world.stream()?);

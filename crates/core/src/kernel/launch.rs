@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::stream::Stream;
 
 impl<'s, D: Device> Stream<'s, D> {
-    /// Enqueues a kernel with its arguments: regions (`&` or `&mut`), views of inboxes, or a tuple of up to eight of them
+    /// Enqueues a kernel with its arguments: regions (`&` or `&mut`), views of inboxes, or a tuple of up to 16 of them
     /// and of numbers (integers and floats of a fixed size: `u64`, `f64`, and no `usize` or `bool`), which the kernel gets
     /// by value: `s.launch(|x: &mut [f64], dt: f64| x[0] += dt, (&mut x, 0.1))?`.
     ///
