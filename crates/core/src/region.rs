@@ -14,17 +14,20 @@
 //! A call that takes a region, and fails, has dropped it. If its contents are still wanted, the call's twin gives it back:
 //! [`Region::try_into_host`] on a stream that has failed, say. They are then whatever the last work that was done has left.
 
+mod debug;
+mod host;
 mod memory;
+mod split;
 
 use std::any::Any;
 use std::fmt;
 use std::marker::PhantomData;
 use std::mem::size_of;
-use std::ops::{Deref, DerefMut, Range};
+use std::ops::Range;
 use std::panic::Location;
 use std::sync::{Arc, OnceLock};
 
-use tidegate_hal::device::{Call, Device, HostAccess, Reclaim, Stream as _};
+use tidegate_hal::device::{Call, Device, Reclaim, Stream as _};
 use tidegate_hal::memory::{Block as _, Ptr, Sharing};
 use tidegate_hal::nic::Keep;
 use tidegate_hal::site::CallSite;
@@ -237,141 +240,6 @@ impl<T: Element, P: Place> Region<T, P> {
     pub fn is_empty(&self) -> bool {
         self.body.len == 0
     }
-
-    /// Splits it in two, the second beginning at element `at`. The parts may go to different streams.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Region`] if `at > len`. The region is gone then.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use tidegate::host::prelude::*;
-    /// # tidegate::doc::stream(|world, s| {
-    /// let (low, high) = Region::from_slice(world, &[1, 2, 3])?.split_at(1)?;
-    /// assert_eq!((&low[..], &high[..]), (&[1][..], &[2, 3][..]));
-    /// # Ok(()) });
-    /// ```
-    pub fn split_at(self, at: usize) -> Result<(Self, Self)> {
-        self.try_split_at(at).map_err(Rejected::into_error)
-    }
-
-    /// As [`Region::split_at`], but the region comes back if it fails.
-    ///
-    /// # Errors
-    ///
-    /// As [`Region::split_at`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use tidegate::host::prelude::*;
-    /// # tidegate::doc::stream(|world, s| {
-    /// let refused = Region::from_slice(world, &[1, 2, 3])?.try_split_at(4).unwrap_err();
-    /// assert_eq!(refused.value[..], [1, 2, 3]);
-    /// # Ok(()) });
-    /// ```
-    pub fn try_split_at(mut self, at: usize) -> Result<(Self, Self), Rejected<Self>> {
-        let len = self.len();
-        if at > len {
-            return Err(Rejected::new(bounds("a region", at..at, len), self));
-        }
-        let mut second = self.body.whole();
-        second.offset += at * size_of::<T>();
-        second.len = len - at;
-        self.body.len = at;
-        // Whoever remembers the whole must not take the first part for it.
-        self.body.id = fresh_id();
-        Ok((self, Self::from_body(second)))
-    }
-
-    /// Joins two parts that [`Region::split_at`] made, in their order.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Region`] if `next` does not begin where `self` ends. Both are gone then.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use tidegate::host::prelude::*;
-    /// # tidegate::doc::stream(|world, s| {
-    /// let (low, high) = Region::from_slice(world, &[1, 2, 3])?.split_at(1)?;
-    /// assert_eq!(low.join(high)?[..], [1, 2, 3]);
-    /// # Ok(()) });
-    /// ```
-    pub fn join(self, next: Self) -> Result<Self> {
-        self.try_join(next).map_err(Rejected::into_error)
-    }
-
-    /// As [`Region::join`], but both come back if it fails.
-    ///
-    /// # Errors
-    ///
-    /// As [`Region::join`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use tidegate::host::prelude::*;
-    /// # tidegate::doc::stream(|world, s| {
-    /// let (low, high) = Region::from_slice(world, &[1, 2, 3])?.split_at(1)?;
-    /// let (high, low) = high.try_join(low).unwrap_err().value; // the other way round
-    /// assert_eq!(low.join(high)?.len(), 3);
-    /// # Ok(()) });
-    /// ```
-    pub fn try_join(mut self, next: Self) -> Result<Self, Rejected<(Self, Self)>> {
-        let same = match (&self.body.block, &next.body.block) {
-            (Some(a), Some(b)) => Arc::ptr_eq(a, b),
-            // Regions of no elements have no memory, and their parts neither.
-            (None, None) => self.body.device.same(&next.body.device),
-            _ => false,
-        };
-        if !same || self.body.offset + self.len() * size_of::<T>() != next.body.offset {
-            return Err(Rejected::new(RegionError::NotNeighbours, (self, next)));
-        }
-        self.body.len += next.len();
-        self.body.id = fresh_id();
-        self.body.inherit(&next.body);
-        Ok(self)
-    }
-}
-
-/// How many elements `Debug` shows.
-const SHOWN: usize = 8;
-
-/// With its first elements, which are read for that.
-impl<T: Element + fmt::Debug, D: Device> fmt::Debug for Region<T, OnHost<D>> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        /// The first elements, and whether there are more.
-        struct Values<T>(Vec<T>, bool);
-        impl<T: fmt::Debug> fmt::Debug for Values<T> {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                let mut list = f.debug_list();
-                list.entries(&self.0);
-                match self.1 {
-                    true => list.finish_non_exhaustive(),
-                    false => list.finish(),
-                }
-            }
-        }
-        let mut said = self.body.debug::<T>("Region", "host", f);
-        said.field("len", &self.len());
-        // (Of a region of a device that cannot be read any more, all else is said.)
-        if let Ok(first) = self.first(SHOWN) {
-            said.field("values", &Values(first, self.len() > SHOWN));
-        }
-        said.finish()
-    }
-}
-
-/// Without its elements: it is not known when the stream will have done with them.
-impl<T, D: Device> fmt::Debug for Region<T, On<'_, D>> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut said = self.body.debug::<T>("Region", "stream", f);
-        said.field("len", &self.body.len).finish()
-    }
 }
 
 pub(crate) fn bounds(what: &'static str, range: Range<usize>, len: usize) -> Error {
@@ -482,82 +350,6 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
         Ok(Self::over(block, device, len))
     }
 
-    /// Copies `values` to elements `first..`.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Region`], [`Error::Device`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use tidegate::host::prelude::*;
-    /// # tidegate::doc::stream(|world, s| {
-    /// let mut x = Region::<u32>::zeroed(world, 4)?;
-    /// x.write(2, &[7, 8])?; // on the host `x[2..].copy_from_slice(&[7, 8])` does the same
-    /// assert_eq!(x[..], [0, 0, 7, 8]);
-    /// # Ok(()) });
-    /// ```
-    pub fn write(&mut self, first: usize, values: &[T]) -> Result<()> {
-        let end = first.saturating_add(values.len());
-        if end > self.len() {
-            return Err(bounds("a region", first..end, self.len()));
-        }
-        if values.is_empty() {
-            return Ok(());
-        }
-        // SAFETY: elements have no padding, so their bytes are initialised.
-        let bytes = unsafe {
-            std::slice::from_raw_parts(values.as_ptr().cast::<u8>(), size_of_val(values))
-        };
-        // SAFETY: the range was checked; the region is with the host, so no stream has work for it, and it is exclusive.
-        unsafe {
-            self.body
-                .device
-                .write(self.body.ptr().byte_add(first * size_of::<T>()), bytes)
-        }?;
-        Ok(())
-    }
-
-    /// Copies elements `first..` to `values`.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Region`], [`Error::Device`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use tidegate::host::prelude::*;
-    /// # tidegate::doc::stream(|world, s| {
-    /// let x = Region::from_slice(world, &[1, 2, 3])?;
-    /// let mut values = [0; 2];
-    /// x.read(1, &mut values)?; // on the host `x[1..3]` is the same
-    /// assert_eq!(values, [2, 3]);
-    /// # Ok(()) });
-    /// ```
-    pub fn read(&self, first: usize, values: &mut [T]) -> Result<()> {
-        let end = first.saturating_add(values.len());
-        if end > self.len() {
-            return Err(bounds("a region", first..end, self.len()));
-        }
-        if values.is_empty() {
-            return Ok(());
-        }
-        // SAFETY: any bytes are a valid element, so they may be written as bytes.
-        let bytes = unsafe {
-            std::slice::from_raw_parts_mut(values.as_mut_ptr().cast::<u8>(), size_of_val(values))
-        };
-        // SAFETY: the range was checked; the region is with the host, so no stream has work for it, and is not written
-        // while it is borrowed.
-        unsafe {
-            self.body
-                .device
-                .read(self.body.ptr().byte_add(first * size_of::<T>()), bytes)
-        }?;
-        Ok(())
-    }
-
     /// Hands the region to a stream: from now on, only work of that stream can touch it.
     ///
     /// # Errors
@@ -608,29 +400,6 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
             body: self.body,
             marker: PhantomData,
         })
-    }
-}
-
-impl<T: Element, D: HostAccess> Deref for Region<T, OnHost<D>> {
-    type Target = [T];
-
-    fn deref(&self) -> &[T] {
-        if self.body.block.is_none() {
-            return &[];
-        }
-        // SAFETY: the block is ordinary memory (`HostAccess`), live, aligned, of `len` elements for which all bytes are
-        // valid; it is with the host, so no stream has work for it.
-        unsafe { std::slice::from_raw_parts(self.body.ptr().0.cast::<T>(), self.body.len) }
-    }
-}
-
-impl<T: Element, D: HostAccess> DerefMut for Region<T, OnHost<D>> {
-    fn deref_mut(&mut self) -> &mut [T] {
-        if self.body.block.is_none() {
-            return &mut [];
-        }
-        // SAFETY: as for `deref`; split parts are disjoint, and this one is borrowed exclusively.
-        unsafe { std::slice::from_raw_parts_mut(self.body.ptr().0.cast::<T>(), self.body.len) }
     }
 }
 

@@ -1,0 +1,45 @@
+//! What `Debug` shows of a region.
+
+use std::fmt;
+
+use tidegate_hal::device::Device;
+
+use super::Region;
+use crate::element::Element;
+use crate::place::{On, OnHost};
+
+/// How many elements `Debug` shows.
+const SHOWN: usize = 8;
+
+/// With its first elements, which are read for that.
+impl<T: Element + fmt::Debug, D: Device> fmt::Debug for Region<T, OnHost<D>> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        /// The first elements, and whether there are more.
+        struct Values<T>(Vec<T>, bool);
+        impl<T: fmt::Debug> fmt::Debug for Values<T> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                let mut list = f.debug_list();
+                list.entries(&self.0);
+                match self.1 {
+                    true => list.finish_non_exhaustive(),
+                    false => list.finish(),
+                }
+            }
+        }
+        let mut said = self.body.debug::<T>("Region", "host", f);
+        said.field("len", &self.len());
+        // (Of a region of a device that cannot be read any more, all else is said.)
+        if let Ok(first) = self.first(SHOWN) {
+            said.field("values", &Values(first, self.len() > SHOWN));
+        }
+        said.finish()
+    }
+}
+
+/// Without its elements: it is not known when the stream will have done with them.
+impl<T, D: Device> fmt::Debug for Region<T, On<'_, D>> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut said = self.body.debug::<T>("Region", "stream", f);
+        said.field("len", &self.body.len).finish()
+    }
+}

@@ -1,0 +1,115 @@
+//! Parts of a region that lie side by side.
+
+use std::mem::size_of;
+use std::sync::Arc;
+
+use tidegate_hal::device::Device;
+
+use super::{Region, bounds};
+use crate::element::Element;
+#[cfg(doc)]
+use crate::error::Error;
+use crate::error::{RegionError, Rejected, Result};
+use crate::ground::fresh_id;
+use crate::place::Place;
+
+impl<T: Element, P: Place> Region<T, P> {
+    /// Splits it in two, the second beginning at element `at`. The parts may go to different streams.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Region`] if `at > len`. The region is gone then.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::stream(|world, s| {
+    /// let (low, high) = Region::from_slice(world, &[1, 2, 3])?.split_at(1)?;
+    /// assert_eq!((&low[..], &high[..]), (&[1][..], &[2, 3][..]));
+    /// # Ok(()) });
+    /// ```
+    pub fn split_at(self, at: usize) -> Result<(Self, Self)> {
+        self.try_split_at(at).map_err(Rejected::into_error)
+    }
+
+    /// As [`Region::split_at`], but the region comes back if it fails.
+    ///
+    /// # Errors
+    ///
+    /// As [`Region::split_at`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::stream(|world, s| {
+    /// let refused = Region::from_slice(world, &[1, 2, 3])?.try_split_at(4).unwrap_err();
+    /// assert_eq!(refused.value[..], [1, 2, 3]);
+    /// # Ok(()) });
+    /// ```
+    pub fn try_split_at(mut self, at: usize) -> Result<(Self, Self), Rejected<Self>> {
+        let len = self.len();
+        if at > len {
+            return Err(Rejected::new(bounds("a region", at..at, len), self));
+        }
+        let mut second = self.body.whole();
+        second.offset += at * size_of::<T>();
+        second.len = len - at;
+        self.body.len = at;
+        // Whoever remembers the whole must not take the first part for it.
+        self.body.id = fresh_id();
+        Ok((self, Self::from_body(second)))
+    }
+
+    /// Joins two parts that [`Region::split_at`] made, in their order.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Region`] if `next` does not begin where `self` ends. Both are gone then.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::stream(|world, s| {
+    /// let (low, high) = Region::from_slice(world, &[1, 2, 3])?.split_at(1)?;
+    /// assert_eq!(low.join(high)?[..], [1, 2, 3]);
+    /// # Ok(()) });
+    /// ```
+    pub fn join(self, next: Self) -> Result<Self> {
+        self.try_join(next).map_err(Rejected::into_error)
+    }
+
+    /// As [`Region::join`], but both come back if it fails.
+    ///
+    /// # Errors
+    ///
+    /// As [`Region::join`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::stream(|world, s| {
+    /// let (low, high) = Region::from_slice(world, &[1, 2, 3])?.split_at(1)?;
+    /// let (high, low) = high.try_join(low).unwrap_err().value; // the other way round
+    /// assert_eq!(low.join(high)?.len(), 3);
+    /// # Ok(()) });
+    /// ```
+    pub fn try_join(mut self, next: Self) -> Result<Self, Rejected<(Self, Self)>> {
+        let same = match (&self.body.block, &next.body.block) {
+            (Some(a), Some(b)) => Arc::ptr_eq(a, b),
+            // Regions of no elements have no memory, and their parts neither.
+            (None, None) => self.body.device.same(&next.body.device),
+            _ => false,
+        };
+        if !same || self.body.offset + self.len() * size_of::<T>() != next.body.offset {
+            return Err(Rejected::new(RegionError::NotNeighbours, (self, next)));
+        }
+        self.body.len += next.len();
+        self.body.id = fresh_id();
+        self.body.inherit(&next.body);
+        Ok(self)
+    }
+}
