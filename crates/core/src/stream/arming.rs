@@ -24,9 +24,6 @@ pub(crate) fn armed<D: Device>(
     batch: &Arc<Batch>,
     submit: impl FnOnce() -> Result<()>,
 ) -> Result<()> {
-    if sets.iter().all(|set| set.is_empty()) {
-        return submit();
-    }
     if stream.raw().capturing() {
         submit()?;
         sets.iter().for_each(|set| stream.note_arms(set));

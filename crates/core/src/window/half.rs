@@ -3,10 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use tidegate_hal::batch::{Batch, Landed};
+use tidegate_hal::batch::Landed;
 use tidegate_hal::device::{Device, Reclaim};
 use tidegate_hal::memory::Ptr;
-use tidegate_hal::site::CallSite;
 
 use super::group::Group;
 use super::through::Reach;
@@ -18,7 +17,7 @@ use crate::nic::Line;
 use crate::place::Brand;
 use crate::side::Side;
 use crate::stake::Stake;
-use crate::stream::{Arm, Stream, armed};
+use crate::stream::Stream;
 use crate::world::{Watched, World};
 
 /// A peer as one half of a window sees it.
@@ -201,29 +200,4 @@ impl<B: Body> Drop for Held<B> {
             home.retire(body);
         }
     }
-}
-
-/// Submits a batch of window halves that rings for what the NIC is to be armed with.
-#[inline]
-pub(super) fn submit_armed<D: Device>(
-    stream: &Stream<'_, D>,
-    arms: &[&[Arm<D>]],
-    batch: &Arc<Batch>,
-    site: CallSite,
-) -> Result<()> {
-    armed(stream, arms, batch, || submit(stream, batch, site))
-}
-
-/// Submits a batch of a window half, for a call of the program's that was made there.
-pub(super) fn submit<D: Device>(
-    stream: &Stream<'_, D>,
-    batch: &Arc<Batch>,
-    site: CallSite,
-) -> Result<()> {
-    use tidegate_hal::device::Stream as _;
-    // SAFETY: the batches of a half are made in this folder: words, bells and peers' memory lie in blocks that the half holds and
-    // that are retired in stream order; sources and results are regions of this stream, which are too; index tables are kept
-    // by the batch; epochs order the accesses of other ranks, and slots, ranges or atomicity keep origins apart.
-    unsafe { stream.raw().submit(batch, site) }?;
-    Ok(())
 }

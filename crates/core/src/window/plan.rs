@@ -1,4 +1,4 @@
-//! What an access epoch does: notes while it is open, a validated batch when it is complete.
+//! What an access epoch does: notes while it is open, a validated batch when it is complete, which goes to the stream.
 //!
 //! An epoch that notes the same as an earlier one uses that one's batch again, and costs one comparison a note: no
 //! validation, no allocation.
@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use tidegate_hal::batch::{Add, Awaited, Batch, Move, QUANTUM, Step, Tag, Wait};
 use tidegate_hal::device::Device;
+use tidegate_hal::site::CallSite;
 
 use super::edge::{Edge, Touched};
 use super::note::{Draft, Lanes, Note, What, lower_note, parts};
@@ -16,7 +17,7 @@ use super::{Half, Way};
 use crate::error::{EpochError, Error, Result, push};
 use crate::ground::visited;
 use crate::layout::Layout;
-use crate::stream::Arm;
+use crate::stream::{Arm, Stream, armed};
 
 /// How many different epochs an outbox remembers.
 const PLANS: usize = 8;
@@ -324,4 +325,32 @@ fn lower<D: Device>(
     // the epoch is complete; overlaps were refused above; the exposure that each lane waits for orders its moves with
     // the target, and slots, ranges or atomicity with other origins; tables are kept.
     unsafe { Batch::new(lanes, keep) }.helped(by_nic)
+}
+
+/// Submits a batch of window halves that rings for what the NIC is to be armed with.
+#[inline]
+pub(super) fn submit_armed<D: Device>(
+    stream: &Stream<'_, D>,
+    arms: &[&[Arm<D>]],
+    batch: &Arc<Batch>,
+    site: CallSite,
+) -> Result<()> {
+    match arms.iter().all(|set| set.is_empty()) {
+        true => submit(stream, batch, site),
+        false => armed(stream, arms, batch, || submit(stream, batch, site)),
+    }
+}
+
+/// Submits a batch of a window half, for a call of the program's that was made there.
+pub(super) fn submit<D: Device>(
+    stream: &Stream<'_, D>,
+    batch: &Arc<Batch>,
+    site: CallSite,
+) -> Result<()> {
+    use tidegate_hal::device::Stream as _;
+    // SAFETY: the batches of a half are made in this folder: words, bells and peers' memory lie in blocks that the half holds and
+    // that are retired in stream order; sources and results are regions of this stream, which are too; index tables are kept
+    // by the batch; epochs order the accesses of other ranks, and slots, ranges or atomicity keep origins apart.
+    unsafe { stream.raw().submit(batch, site) }?;
+    Ok(())
 }
