@@ -105,36 +105,6 @@ impl<'s, T: Element, D: Device> Inbox<'s, T, D, BySlot> {
     }
 }
 
-/// What an inbox is not. The error about it says how an inbox is seen.
-#[diagnostic::on_unimplemented(
-    message = "an inbox is looked at by a kernel of its stream, or by the host when it has waited for the stream",
-    label = "not a view of the inbox",
-    note = "a kernel gets `inbox.view()`: `s.launch(move |slots: Slots<'_, f64>| look(slots.slot(from)), inbox.view())?` (where it is no window by slot, `inbox.memory()`, as `&[T]`)",
-    note = "the host waits for the stream: `inbox.read(&s)?.slot(from)` (where it is no window by slot, `inbox.host_mut(&s)?`)",
-    note = "`from` is the handle that `slot_from` returned"
-)]
-pub trait SeenAsItIs {}
-
-/// A method that nobody can call: see [`SeenAsItIs`].
-macro_rules! no_slot_of {
-    ($($seen:ty;)*) => {$(
-        impl<'s, T: Element, D: Device> $seen {
-            #[doc(hidden)]
-            #[allow(missing_docs, clippy::unused_self, reason = "nobody can call it")]
-            pub fn slot(&self, _: In<T>) -> &[T]
-            where
-                Self: SeenAsItIs,
-            {
-                &[]
-            }
-        }
-    )*};
-}
-no_slot_of! {
-    Inbox<'s, T, D, BySlot>;
-    InboxView<'_, 's, T, D>;
-}
-
 macro_rules! memory_of {
     ($kind:ty) => {
         impl<'s, T: Element, D: Device> Inbox<'s, T, D, $kind> {

@@ -258,4 +258,32 @@ mod tests {
             assert_eq!(sum.into_host(&s).unwrap()[0], 4 * 6 + 2 * 3);
         });
     }
+
+    /// The program drops an exposure, and its window, before a kernel in the queue writes the rest of it: the memory, and
+    /// the set, stay until the stream is past that kernel. (Miri looks at it.)
+    #[test]
+    fn what_is_left_stays_until_the_stream_is_past() {
+        World::<Host>::local(1, |world| {
+            crate::stream!(let s = world.stream().unwrap());
+            let mut window = RangeWindow::<u32>::new("dropped", 64);
+            window.range_to(0, 0..8);
+            let (inbox, outbox) = window.open(&s).unwrap();
+            let mut exposed = inbox.post(&s).unwrap();
+            let (go, wait) = std::sync::mpsc::channel::<()>();
+            let wait = std::sync::Arc::new(std::sync::Mutex::new(wait));
+            let write = move |mut rest: CellsMut<'_, u32>, sum: &mut [u32]| {
+                wait.lock().unwrap().recv().unwrap();
+                for range in rest.ranges() {
+                    rest.slice_mut(range.clone()).fill(9);
+                    sum[0] += rest.slice(range.clone()).iter().sum::<u32>();
+                }
+            };
+            let mut sum = Region::<u32, _>::zeroed(&world, 1).unwrap().on(&s).unwrap();
+            s.launch(write, (exposed.rest_mut().unwrap(), &mut sum))
+                .unwrap();
+            drop((exposed, outbox));
+            go.send(()).unwrap();
+            assert_eq!(sum.into_host(&s).unwrap()[0], 9 * 56);
+        });
+    }
 }

@@ -1,0 +1,79 @@
+//! Calls that a token does not have: what the compiler says of them names the call that leads to what is wanted. Nobody can
+//! make them, because nothing implements the traits that they want.
+
+use tidegate_hal::device::Device;
+
+use super::argument::InboxView;
+use super::handle::In;
+use super::inbox::{Exposed, Inbox};
+use super::outbox::Outbox;
+use super::view::Slots;
+use super::{BySlot, Discipline};
+use crate::element::Element;
+use crate::error::Result;
+use crate::stream::Stream;
+
+/// What an inbox is not.
+#[diagnostic::on_unimplemented(
+    message = "an inbox is looked at by a kernel of its stream, or by the host when it has waited for the stream",
+    label = "not a view of the inbox",
+    note = "a kernel gets `inbox.view()`: `s.launch(move |slots: Slots<'_, f64>| look(slots.slot(from)), inbox.view())?` (where it is no window by slot, `inbox.memory()`, as `&[T]`)",
+    note = "the host waits for the stream: `inbox.read(&s)?.slot(from)` (where it is no window by slot, `inbox.host_mut(&s)?`)",
+    note = "`from` is the handle that `slot_from` returned"
+)]
+pub trait SeenAsItIs {}
+
+/// What an exposed inbox is not.
+#[diagnostic::on_unimplemented(
+    message = "exposed memory belongs to its origins until they are waited for",
+    label = "not a call of an exposed inbox",
+    note = "`let inbox = exposed.wait(&s)?;` gives the inbox back: then a kernel of the stream sees it through `inbox.view()`, and the host through `inbox.read(&s)?`",
+    note = "in a window by range a kernel may use what no origin has declared meanwhile: `exposed.rest()?`"
+)]
+pub trait WaitedFor {}
+
+/// What an outbox is not.
+#[diagnostic::on_unimplemented(
+    message = "an operation belongs to an epoch, and an outbox is between two",
+    label = "not a call of an outbox",
+    note = "`let mut epoch = outbox.start();` opens one, and `epoch.put(&x, to)?` notes an operation",
+    note = "`epoch.complete(&s)?` or `exchange(&s, inbox, epoch)?` enqueues what was noted, and gives the outbox back"
+)]
+pub trait InAnEpoch {}
+
+macro_rules! not_here {
+    ($(<$($parameter:ident: $bound:ident),*> $token:ty, $wanted:ident { $(fn $call:ident(&self $(, $argument:ty)*) -> $returned:ty;)* })*) => {$(
+        impl<'s, $($parameter: $bound),*> $token {
+            $(
+                #[doc(hidden)]
+                #[allow(missing_docs, clippy::missing_errors_doc, clippy::unused_self, reason = "nobody can call it")]
+                pub fn $call(&self, $(_: $argument),*) -> $returned
+                where
+                    Self: $wanted,
+                {
+                    unreachable!("nothing implements the trait")
+                }
+            )*
+        }
+    )*};
+}
+
+not_here! {
+    <T: Element, D: Device> Inbox<'s, T, D, BySlot>, SeenAsItIs {
+        fn slot(&self, In<T>) -> &[T];
+    }
+    <T: Element, D: Device> InboxView<'_, 's, T, D>, SeenAsItIs {
+        fn slot(&self, In<T>) -> &[T];
+    }
+    <T: Element, D: Device, K: Discipline> Exposed<'s, T, D, K>, WaitedFor {
+        fn slot(&self, In<T>) -> &[T];
+        fn view(&self) -> InboxView<'_, 's, T, D>;
+        fn read(&self, &Stream<'s, D>) -> Result<Slots<'_, T>>;
+        fn host_mut(&self, &Stream<'s, D>) -> Result<&mut [T]>;
+    }
+    <T: Element, D: Device, K: Discipline> Outbox<'s, T, D, K>, InAnEpoch {
+        fn put(&self, impl Sized, impl Sized) -> Result<()>;
+        fn get(&self, impl Sized, impl Sized) -> Result<()>;
+        fn accumulate(&self, impl Sized, impl Sized, super::Op) -> Result<()>;
+    }
+}
