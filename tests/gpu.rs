@@ -20,6 +20,7 @@ mod gpu {
     mod reduce;
     mod refused;
     mod registers;
+    mod roles;
     mod rules;
     mod schedules;
     mod sums;

@@ -20,15 +20,14 @@ use cudarc::driver::{
 };
 use cudarc::nvrtc::Ptx;
 use tidegate::cuda::Cuda;
-use tidegate::cuda::gpu::{COPY_ENGINE_FROM, GATES, QUEUES, SHARE, WAITING_STREAMS};
+use tidegate::cuda::gpu::{COPY_ENGINE_FROM, GATES, QUEUES, WAITING_STREAMS};
 use tidegate::cuda::prelude::*;
 use tidegate::kernel::Module;
 use tidegate::launch::{Job, Output};
 
 use super::common::{Kernels, O, S, W, ranks};
-use super::{early, mps, registers};
 
-const ROLE: &str = "TIDEGATE_GPU_RULE";
+pub(super) const ROLE: &str = "TIDEGATE_GPU_RULE";
 pub(super) const LOADING: &str = "CUDA_MODULE_LOADING";
 
 /// How long a child may do nothing after it said that it waits.
@@ -54,7 +53,7 @@ pub(super) struct Ended {
 /// Runs a role in a child.
 pub(super) fn child(role: &str, environment: &[(&str, &str)]) -> Ended {
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "gpu::rules::a_rank", "--ignored", "--nocapture"])
+        .args(["--exact", "gpu::roles::a_rank", "--ignored", "--nocapture"])
         .arg("--quiet")
         .env(ROLE, role)
         .envs(environment.iter().copied())
@@ -123,52 +122,6 @@ pub(super) fn ends(role: &str, environment: &[(&str, &str)]) {
     );
 }
 
-/// What the children do; nothing, if nobody has asked for it.
-#[test]
-#[ignore = "is started by the tests of this module"]
-fn a_rank() {
-    let Ok(role) = std::env::var(ROLE) else {
-        return;
-    };
-    match &*role {
-        "load raw" | "use raw" | "free raw" | "load" | "use" | "free" => {
-            ranks(1, |world, k| behind_a_wait(&world, &k, &role));
-        }
-        "register" | "unregister raw" => {
-            ranks(1, |world, _| {
-                registers::behind_a_wait(&world, role != "register")
-            });
-        }
-        "queues" => queues(false),
-        "queues, and a lie" => queues(true),
-        "fill" => {
-            ranks(1, |world, _| {
-                spin(&world, 2 * world.device().multiprocessors())
-            });
-        }
-        "share" => {
-            let share = |all: usize| all * SHARE.0 / SHARE.1;
-            ranks(1, |world, _| {
-                spin(&world, share(world.device().multiprocessors()))
-            });
-        }
-        "quota" => {
-            ranks(1, |world, _| quota(&world));
-        }
-        "to and fro" => to_and_fro(),
-        "all wait" => mps::all_wait(),
-        "early" | "early, by words" | "early, and a lie" => {
-            let len = if role == "early, by words" { 1024 } else { 8 };
-            let lie = role == "early, and a lie";
-            ranks(1, |world, k| early::behind_a_wait(&world, &k, len, lie));
-        }
-        "not exposed" => {
-            ranks(2, |world, k| not_exposed(&world, &k));
-        }
-        _ => panic!("no such role: {role}"),
-    }
-}
-
 pub(super) type Halves<'s> = (super::common::I<'s, u64>, O<'s, u64>);
 
 /// A window of a rank with itself.
@@ -184,7 +137,7 @@ fn samples() -> Ptx {
 }
 
 /// Does something while a stream waits for what the same thread does next.
-fn behind_a_wait(world: &W, k: &Kernels, what: &str) {
+pub(super) fn behind_a_wait(world: &W, k: &Kernels, what: &str) {
     let context = CudaContext::new(world.device().ordinal()).unwrap();
     let (raw, lazy): (_, Arc<CudaModule>) = (
         context.new_stream().unwrap(),
@@ -253,7 +206,7 @@ fn registers_are_mapped_and_let_go_behind_a_wait() {
 }
 
 /// Many streams that each wait, with a kernel behind it, for what one stream does that gets its work last.
-fn queues(lie: bool) {
+pub(super) fn queues(lie: bool) {
     if lie {
         // The driver reads the variable when it starts, and counts what it says then.
         let context = CudaContext::new(0).unwrap();
@@ -351,7 +304,7 @@ AGAIN:
 ";
 
 /// So many blocks, of half a multiprocessor each at most, wait for a kernel that comes after them.
-fn spin(world: &W, blocks: usize) {
+pub(super) fn spin(world: &W, blocks: usize) {
     let context = CudaContext::new(world.device().ordinal()).unwrap();
     // SAFETY: both streams use the word as the device does words: no events are needed.
     unsafe { context.disable_event_tracking() };
@@ -386,7 +339,7 @@ fn spin(world: &W, blocks: usize) {
 }
 
 /// One stream has the whole share: the next that would wait is refused.
-fn quota(world: &W) {
+pub(super) fn quota(world: &W) {
     stream!(let s = world.stream().unwrap());
     stream!(let t = world.stream().unwrap());
     let (inbox, outbox) = own_window("first", &s).unwrap();
@@ -419,7 +372,7 @@ fn blocks_that_wait_leave_room() {
 pub(super) const EPOCHS: u32 = 50;
 
 /// Two processes on one GPU: a message to and fro. Rank 0 says how many microseconds it took.
-fn to_and_fro() {
+pub(super) fn to_and_fro() {
     let world = W::init().unwrap();
     let (rank, other) = (world.rank(), 1 - world.rank());
     say(&format!("by MPS: {}", world.device().mps()));
@@ -465,7 +418,7 @@ fn to_and_fro() {
 pub(super) fn job(ranks: usize, role: &str, environment: &[(&str, &str)]) -> Ended {
     let mut job = Job::this_program(ranks)
         .unwrap()
-        .args(["--exact", "gpu::rules::a_rank", "--ignored", "--nocapture"])
+        .args(["--exact", "gpu::roles::a_rank", "--ignored", "--nocapture"])
         .arg("--quiet")
         .env(ROLE, role)
         .env("CUDA_VISIBLE_DEVICES", "0")
@@ -533,7 +486,7 @@ fn waits_on_a_shared_gpu_take_no_slices() {
 }
 
 /// A large put to a rank that never posts: by copy engines, if it were made.
-fn not_exposed(world: &W, k: &Kernels) {
+pub(super) fn not_exposed(world: &W, k: &Kernels) {
     const LEN: usize = 1 << 20;
     stream!(let s = world.stream().unwrap());
     let window = SlotWindow::<u64>::new("large").buffers(Buffers::Single);

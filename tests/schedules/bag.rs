@@ -8,12 +8,11 @@ use tidegate::hal::device::{Device, HostAccess};
 use tidegate::host::prelude::*;
 use tidegate::window::{Discipline, Memory, MemoryMut};
 
-use super::device::Bench;
-use super::job::{Job, Kind, Lay, Res, Win};
+use super::job::{Job, Res};
 use super::value::Ty;
 
 /// An element type.
-pub(crate) trait Elem: tidegate::Element + super::reduce::Reduce {
+pub(crate) trait Elem: tidegate::Element {
     const TY: Ty;
     fn of(bits: u64) -> Self;
     fn bits(self) -> u64;
@@ -153,19 +152,6 @@ pub(crate) trait Keep: Discipline + Sized {
     fn halves<'a, 's, T: Elem, D: Device>(
         shelf: &'a mut Shelf<'s, T, D>,
     ) -> &'a mut Halves<'s, T, Self, D>;
-
-    /// What the host sees: the slots, or the memory as one, which it changes after it has looked at it.
-    fn see<'s, T: Elem, D: Bench>(
-        kernels: &D::Kernels,
-        inbox: &mut Inbox<'s, T, D, Self>,
-        stream: &Stream<'s, D>,
-        win: &Win,
-        change: impl FnOnce(&mut [T]),
-    ) -> Result<Vec<Vec<u64>>>;
-}
-
-fn bits_of<T: Elem>(elements: &[T]) -> Vec<u64> {
-    elements.iter().map(|element| element.bits()).collect()
 }
 
 impl Keep for BySlot {
@@ -173,19 +159,6 @@ impl Keep for BySlot {
         shelf: &'a mut Shelf<'s, T, D>,
     ) -> &'a mut Halves<'s, T, Self, D> {
         &mut shelf.1
-    }
-
-    fn see<'s, T: Elem, D: Bench>(
-        kernels: &D::Kernels,
-        inbox: &mut Inbox<'s, T, D, Self>,
-        stream: &Stream<'s, D>,
-        win: &Win,
-        _: impl FnOnce(&mut [T]),
-    ) -> Result<Vec<Vec<u64>>> {
-        let rank = stream.world().rank();
-        let lens: Vec<_> = win.inbound(rank).map(|edge| edge.len).collect();
-        let slots = D::slots(kernels, stream, inbox, &lens)?;
-        Ok(slots.iter().map(|slot| bits_of(slot)).collect())
     }
 }
 
@@ -213,20 +186,6 @@ macro_rules! flat {
                 shelf: &'a mut Shelf<'s, T, D>,
             ) -> &'a mut Halves<'s, T, Self, D> {
                 &mut shelf.$place
-            }
-
-            fn see<'s, T: Elem, D: Bench>(
-                kernels: &D::Kernels,
-                inbox: &mut Inbox<'s, T, D, Self>,
-                stream: &Stream<'s, D>,
-                win: &Win,
-                change: impl FnOnce(&mut [T]),
-            ) -> Result<Vec<Vec<u64>>> {
-                D::memory(kernels, stream, inbox, win.memory, |memory| {
-                    let seen = vec![bits_of(memory)];
-                    change(memory);
-                    seen
-                })
             }
         }
 
@@ -297,77 +256,6 @@ impl<'s, D: Device> Bag<'s, D> {
         let mut lent = Bag::default();
         self.shift(job, rank, what, &mut lent);
         lent
-    }
-}
-
-impl<'s, D: Bench> Bag<'s, D> {
-    /// Opens a window on the stream, which is collective.
-    pub(crate) fn open(
-        &mut self,
-        kernels: &D::Kernels,
-        stream: &Stream<'s, D>,
-        job: &Job,
-        number: usize,
-        adjust: &Adjust,
-    ) -> Result<()> {
-        let (win, rank) = (&job.windows[number], stream.world().rank());
-        let name = format!("{number}: {:?} of {:?}", win.kind, win.ty);
-        macro_rules! keep {
-            ($T:ident, $K:ident, $window:expr) => {{
-                let window = match adjust.limit {
-                    Some(limit) => $window.fail_after(limit),
-                    None => $window,
-                };
-                let throttle = adjust.nic.map_or_else(Default::default, |nic| nic.throttle);
-                let window = window.throttle(throttle);
-                let (mut inbox, outbox) = window.open(stream)?;
-                let fill = |memory: &mut [$T]| {
-                    for (element, value) in memory.iter_mut().zip(win.first_memory(rank)) {
-                        *element = $T::of(value);
-                    }
-                };
-                <$K as Keep>::see(kernels, &mut inbox, stream, win, fill)?;
-                let halves = <$K as Keep>::halves($T::shelf(self));
-                put(&mut halves.0, number, inbox);
-                put(&mut halves.2, number, outbox);
-            }};
-        }
-        with_ty!(win.ty, T => match win.kind {
-            Kind::Slots { double } => {
-                let buffers = if double != adjust.swap_buffers {
-                    tidegate::Buffers::Double
-                } else {
-                    tidegate::Buffers::Single
-                };
-                let mut window = SlotWindow::<T>::new(&name).buffers(buffers);
-                for edge in win.inbound(rank) {
-                    window.slot_from(edge.origin, edge.key, edge.len);
-                }
-                for edge in win.outbound(rank) {
-                    window.slot_to(edge.target, edge.key);
-                }
-                keep!(T, BySlot, window);
-            }
-            Kind::Ranges => {
-                let mut window = RangeWindow::<T>::new(&name, win.memory);
-                for edge in win.outbound(rank) {
-                    let Some(Lay::Strided { first, loops }) = edge.layout() else {
-                        window.range_to(edge.target, edge.first..edge.first + edge.len);
-                        continue;
-                    };
-                    window.layout_to(edge.target, &Layout::<D>::strided(first, &loops)?);
-                }
-                keep!(T, ByRange, window);
-            }
-            Kind::Atomic { .. } => {
-                let mut window = AtomicWindow::<T>::new(&name, win.memory);
-                for target in win.targets(rank) {
-                    window.target(target);
-                }
-                keep!(T, Atomic, window);
-            }
-        });
-        Ok(())
     }
 }
 

@@ -1,30 +1,14 @@
 //! Enqueues one operation on one stream, eagerly or in a capture: all that it needs is in the stream's bag.
 
-use std::collections::HashMap;
-
-use tidegate::generic::{Access, Exposed, Inbox, On, Outbox, Region, Stream};
+use tidegate::generic::{Access, Exposed, Inbox, Stream};
 use tidegate::host::prelude::*;
-use tidegate::window::{Dest, Source, SourceMut, Tested};
+use tidegate::window::Tested;
 
-use super::bag::{Bag, Elem, Groups, Keep, Layouts, put, take, with_kind, with_ty};
+use super::bag::{Bag, Elem, Keep, put, take, with_kind, with_ty};
+use super::context::{Context, Lent, ways};
 use super::device::Bench;
-use super::job::{Act, Job, Kind, Lay, Op, Ranks, Verb, What, Win, log, sums};
-use super::value::Ty;
-
-/// What does not change while a rank runs.
-pub(crate) struct Context<'j, D: Bench> {
-    pub(crate) job: &'j Job,
-    pub(crate) rank: usize,
-    pub(crate) kernels: D::Kernels,
-    pub(crate) layouts: Layouts<D>,
-    pub(crate) groups: Groups,
-}
-
-impl<D: Bench> Context<'_, D> {
-    fn ty(&self, region: usize) -> Ty {
-        self.job.regions[self.rank][region].ty
-    }
-}
+use super::job::{Act, Kind, Op, Ranks, Verb, What, log, sums};
+use super::reduce::Reduce;
 
 /// Enqueues an operation that can be captured.
 pub(crate) fn enqueue<'s, D: Bench>(
@@ -155,89 +139,9 @@ fn consume<'s, D: Bench>(
     Ok(())
 }
 
-/// The regions of an epoch, each borrowed as its operations need it, and the ways to its targets, by what operations
-/// call them.
-pub(crate) struct Lent<'b, 's, T: Elem, D: Bench> {
-    loans: HashMap<usize, Loan<'b, 's, T, D>>,
-    ways: HashMap<usize, Out<T>>,
-}
-
-/// The ways of an outbox by what operations call them: targets of an atomic window by their ranks, edges of others by
-/// their numbers.
-pub(crate) fn ways<T: Elem, K: Keep, D: Bench>(
-    win: &Win,
-    rank: usize,
-    outbox: &Outbox<'_, T, D, K>,
-) -> HashMap<usize, Out<T>> {
-    match win.kind {
-        Kind::Atomic { .. } => win.targets(rank).into_iter().zip(outbox.slots()).collect(),
-        _ => outbox.slots().enumerate().collect(),
-    }
-}
-
-enum Loan<'b, 's, T: Elem, D: Bench> {
-    Shared(&'b Region<T, On<'s, D>>),
-    Own(Option<&'b mut Region<T, On<'s, D>>>),
-}
-
-impl<'b, 's, T: Elem, D: Bench> Lent<'b, 's, T, D> {
-    fn new(
-        regions: &'b mut [Option<Region<T, On<'s, D>>>],
-        acts: &[Act],
-        ways: HashMap<usize, Out<T>>,
-    ) -> Self {
-        let mut loans = HashMap::new();
-        for (id, region) in regions.iter_mut().enumerate() {
-            let Some(region) = region else { continue };
-            if acts.iter().any(|act| act.writes() == Some(id)) {
-                loans.insert(id, Loan::Own(Some(region)));
-            } else if acts.iter().any(|act| act.reads().any(|read| read == id)) {
-                loans.insert(id, Loan::Shared(region));
-            }
-        }
-        Lent { loans, ways }
-    }
-
-    pub(crate) fn shared(&self, id: usize) -> &'b Region<T, On<'s, D>> {
-        match self.loans[&id] {
-            Loan::Shared(region) => region,
-            Loan::Own(_) => panic!("region {id} is read and written in one epoch"),
-        }
-    }
-
-    pub(crate) fn own(&mut self, id: usize) -> &'b mut Region<T, On<'s, D>> {
-        match self.loans.get_mut(&id) {
-            Some(Loan::Own(region)) => region.take().expect("it is written once an epoch"),
-            _ => panic!("region {id} is not there"),
-        }
-    }
-
-    pub(crate) fn source(&self, cx: &'b Context<'_, D>, act: &Act) -> Result<Source<'b, 's, T, D>> {
-        let region = self.shared(act.local);
-        match &act.lay {
-            Lay::Whole => Ok(region.into()),
-            Lay::Run { first, count } => region.slice(*first..first + count),
-            lay => region.with(&cx.layouts[lay]),
-        }
-    }
-
-    pub(crate) fn remote(&self, cx: &'b Context<'_, D>, act: &Act) -> Dest<'b, T, D> {
-        remote(cx, self.ways[&act.edge], act)
-    }
-
-    fn dest(&mut self, cx: &'b Context<'_, D>, act: &Act) -> Result<SourceMut<'b, 's, T, D>> {
-        let region = self.own(act.local);
-        match &act.lay {
-            Lay::Whole => Ok(region.into()),
-            Lay::Run { first, count } => region.slice_mut(*first..first + count),
-            lay => region.with_mut(&cx.layouts[lay]),
-        }
-    }
-}
-
 /// Notes an operation of an epoch.
 pub(crate) trait Note: Keep {
-    fn note<'s, 'b, T: Elem, D: Bench>(
+    fn note<'s, 'b, T: Elem + Reduce, D: Bench>(
         cx: &'b Context<'_, D>,
         epoch: &mut Access<'s, 'b, T, D, Self>,
         lent: &mut Lent<'b, 's, T, D>,
@@ -245,20 +149,8 @@ pub(crate) trait Note: Keep {
     ) -> Result<()>;
 }
 
-pub(crate) fn remote<'b, T, D: Bench>(
-    cx: &'b Context<'_, D>,
-    way: Out<T>,
-    act: &Act,
-) -> Dest<'b, T, D> {
-    let dest = way.at(act.at);
-    match &act.remote {
-        Lay::Whole => dest,
-        lay => dest.with(&cx.layouts[lay]),
-    }
-}
-
 impl Note for BySlot {
-    fn note<'s, 'b, T: Elem, D: Bench>(
+    fn note<'s, 'b, T: Elem + Reduce, D: Bench>(
         cx: &'b Context<'_, D>,
         epoch: &mut Access<'s, 'b, T, D, Self>,
         lent: &mut Lent<'b, 's, T, D>,
@@ -269,7 +161,7 @@ impl Note for BySlot {
 }
 
 impl Note for ByRange {
-    fn note<'s, 'b, T: Elem, D: Bench>(
+    fn note<'s, 'b, T: Elem + Reduce, D: Bench>(
         cx: &'b Context<'_, D>,
         epoch: &mut Access<'s, 'b, T, D, Self>,
         lent: &mut Lent<'b, 's, T, D>,
@@ -284,7 +176,7 @@ impl Note for ByRange {
 }
 
 impl Note for Atomic {
-    fn note<'s, 'b, T: Elem, D: Bench>(
+    fn note<'s, 'b, T: Elem + Reduce, D: Bench>(
         cx: &'b Context<'_, D>,
         epoch: &mut Access<'s, 'b, T, D, Self>,
         lent: &mut Lent<'b, 's, T, D>,
@@ -294,7 +186,7 @@ impl Note for Atomic {
     }
 }
 
-fn epoch<'s, T: Elem, K: Note, D: Bench>(
+fn epoch<'s, T: Elem + Reduce, K: Note, D: Bench>(
     cx: &Context<'_, D>,
     s: &Stream<'s, D>,
     bag: &mut Bag<'s, D>,

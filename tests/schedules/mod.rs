@@ -4,12 +4,15 @@
 pub(crate) mod acts;
 pub(crate) mod bag;
 pub(crate) mod census;
+pub(crate) mod context;
 pub(crate) mod device;
 pub(crate) mod exec;
 pub(crate) mod genes;
 pub(crate) mod job;
 mod judge;
+pub(crate) mod lane;
 pub(crate) mod mutants;
+pub(crate) mod open;
 pub(crate) mod oracle;
 pub(crate) mod parts;
 pub(crate) mod plan;

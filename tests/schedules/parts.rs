@@ -5,10 +5,10 @@ use tidegate::generic::{On, Part, Region};
 use tidegate::host::prelude::*;
 
 use super::bag::{Elem, Keep, put, take};
+use super::context::{Context, remote, ways};
 use super::device::Bench;
-use super::exec::{Context, remote, ways};
 use super::job::{Act, Ranks};
-use super::rank::Lane;
+use super::lane::Lane;
 
 pub(crate) struct Surface<'a> {
     pub(crate) region: usize,

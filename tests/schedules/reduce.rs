@@ -5,8 +5,8 @@ use tidegate::generic::Access;
 use tidegate::host::prelude::*;
 
 use super::bag::{Elem, Pixel};
+use super::context::{Context, Lent};
 use super::device::Bench;
-use super::exec::{Context, Lent};
 use super::job::{Act, Verb};
 
 /// Notes accumulates and atomics, where the type has them.

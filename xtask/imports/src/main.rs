@@ -28,11 +28,6 @@ use crate::tree::{FileId, Tree};
 /// Packages that may have cycles, and why.
 const EXEMPT: &[(&str, &str)] = &[("tidegate-cuda", "one crate for all GPUs is to replace it")];
 
-/// Packages whose cycles are still to be dissolved: those of test programs (`tests/schedules`, `tests/gpu`). One that has none any more must leave this list.
-const NOT_YET: &[&str] = &["tidegate", "tidegate-mpi"];
-
-const HAS_CYCLES: &str = "has import cycles";
-
 const HOW_TO_MEND: &str = "\
 Move what two files of a cycle both need to a file of its own, which imports neither. Put an `impl` block beside the type
 that stands higher: `impl Lower { fn upper(&self) -> Upper }` belongs into the file of `Upper`. Let a `mod.rs` only declare,
@@ -71,16 +66,14 @@ fn run(names: &[String]) -> Result<bool, String> {
         }
         println!("{package}: {} cycles", report.cycles);
         print!("{}", report.text);
-        match (report.cycles > 0, NOT_YET.contains(&package.as_str())) {
-            (true, false) => bad.push(format!("{package} {HAS_CYCLES}")),
-            (false, true) => bad.push(format!("{package} has no cycles: take it out of NOT_YET")),
-            (true, true) | (false, false) => {}
+        if report.cycles > 0 {
+            bad.push(package);
         }
     }
-    for line in &bad {
-        println!("\n{line}");
+    for package in &bad {
+        println!("\n{package} has import cycles");
     }
-    if bad.iter().any(|line| line.ends_with(HAS_CYCLES)) {
+    if !bad.is_empty() {
         println!("\n{HOW_TO_MEND}");
     }
     Ok(bad.is_empty())
