@@ -5,6 +5,7 @@
 
 // From the ground up: a group needs what is above it, and no two files import each other.
 
+mod cartesian;
 pub mod element;
 mod epochs;
 pub mod error;
@@ -39,6 +40,7 @@ mod scarce;
 
 pub use capture::{Graph, PairGraph};
 pub use carry::Carry;
+pub use cartesian::Cartesian;
 pub use collective::{AllReduce, Barrier};
 pub use element::{Arithmetic, Element};
 pub use error::{Error, Rejected, Result};

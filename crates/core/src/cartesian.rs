@@ -1,0 +1,194 @@
+//! Ranks as the cells of a grid.
+//!
+//! # Model
+//!
+//! A [`Cartesian`] is arithmetic: ranks, coordinates, neighbours, and which part of an array is whose. It knows no world,
+//! and no call of it is collective.
+//!
+//! # Failure
+//!
+//! A rank or a dimension that the grid does not have is a panic, as an index out of bounds is.
+
+use std::ops::Range;
+
+/// Ranks that stand in a grid of `N` dimensions (MPI: `MPI_Dims_create` and `MPI_Cart_create`). The last coordinate is the
+/// fastest: ranks 0 and 1 differ in that, if it has more than one value.
+///
+/// ```
+/// # use tidegate_core::Cartesian;
+/// let grid = Cartesian::<3>::new(12);
+/// assert_eq!(grid.dims(), [3, 2, 2]);
+/// assert_eq!(grid.coordinates(7), [1, 1, 1]);
+/// assert_eq!(grid.shift(7, 0, 1), Some(11));
+/// assert_eq!(grid.shift(7, 1, 1), None); // the grid ends there
+/// assert_eq!(grid.shift_periodic(7, 1, 1), 5); // its ends meet
+/// // Of an array of 10 x 10 x 10 elements, rank 7 has:
+/// assert_eq!(grid.block(7, [10, 10, 10]), [3..6, 5..10, 5..10]);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cartesian<const N: usize> {
+    dims: [usize; N],
+}
+
+impl<const N: usize> Cartesian<N> {
+    /// A grid for so many ranks, as near to a cube as their prime factors allow; no dimension is longer than the one
+    /// before it.
+    ///
+    /// # Panics
+    ///
+    /// If there are no ranks, or no dimensions for more than one.
+    pub fn new(ranks: usize) -> Self {
+        assert!(ranks > 0, "a grid has ranks");
+        let (mut left, mut factors) = (ranks, Vec::new());
+        while left > 1 {
+            let least = (2..).take_while(|factor| factor * factor <= left);
+            let factor = least.into_iter().find(|factor| left % factor == 0);
+            factors.push(factor.unwrap_or(left));
+            left /= factor.unwrap_or(left);
+        }
+        let mut dims = [1; N];
+        for factor in factors.into_iter().rev() {
+            *dims.iter_mut().min().expect("a grid has dimensions") *= factor;
+        }
+        dims.sort_unstable_by(|a, b| b.cmp(a));
+        Cartesian { dims }
+    }
+
+    /// A grid of these sides, for as many ranks as their product.
+    pub fn with_dims(dims: [usize; N]) -> Self {
+        Cartesian { dims }
+    }
+
+    /// How many ranks stand in each dimension.
+    pub fn dims(&self) -> [usize; N] {
+        self.dims
+    }
+
+    /// Where a rank stands (MPI: `MPI_Cart_coords`).
+    ///
+    /// # Panics
+    ///
+    /// If the grid does not have the rank.
+    pub fn coordinates(&self, rank: usize) -> [usize; N] {
+        let ranks: usize = self.dims.iter().product();
+        assert!(rank < ranks, "rank {rank} in a grid of {ranks}");
+        let (mut rest, mut at) = (rank, [0; N]);
+        for (at, dim) in at.iter_mut().zip(self.dims).rev() {
+            (*at, rest) = (rest % dim, rest / dim);
+        }
+        at
+    }
+
+    /// The rank that stands there (MPI: `MPI_Cart_rank`).
+    ///
+    /// # Panics
+    ///
+    /// If a coordinate is beyond the grid.
+    pub fn rank(&self, coordinates: [usize; N]) -> usize {
+        self.dims
+            .iter()
+            .zip(coordinates)
+            .fold(0, |rank, (dim, at)| {
+                assert!(at < *dim, "{coordinates:?} in a grid of {:?}", self.dims);
+                rank * dim + at
+            })
+    }
+
+    /// The rank that stands `by` further in a dimension, or, with a negative number, before; `None` beyond the end
+    /// (MPI: `MPI_Cart_shift`).
+    ///
+    /// # Panics
+    ///
+    /// If the grid does not have the rank or the dimension.
+    pub fn shift(&self, rank: usize, dimension: usize, by: isize) -> Option<usize> {
+        let mut at = self.coordinates(rank);
+        at[dimension] = at[dimension].checked_add_signed(by)?;
+        (at[dimension] < self.dims[dimension]).then(|| self.rank(at))
+    }
+
+    /// As [`Cartesian::shift`], in a grid whose ends meet: behind the last rank of a dimension stands the first one. Where
+    /// the dimension has one rank, that is its own neighbour.
+    ///
+    /// # Panics
+    ///
+    /// As [`Cartesian::shift`].
+    pub fn shift_periodic(&self, rank: usize, dimension: usize, by: isize) -> usize {
+        let (mut at, dim) = (self.coordinates(rank), self.dims[dimension]);
+        let by = by.rem_euclid(dim as isize) as usize;
+        at[dimension] = (at[dimension] + by) % dim;
+        self.rank(at)
+    }
+
+    /// The elements of a rank, of an array of these sides that is cut along the grid: each element is one rank's, and of
+    /// two ranks none has more than one more in a dimension.
+    ///
+    /// # Panics
+    ///
+    /// If the grid does not have the rank.
+    pub fn block(&self, rank: usize, sides: [usize; N]) -> [Range<usize>; N] {
+        let at = self.coordinates(rank);
+        let begin = |k: usize, at: usize| sides[k] * at / self.dims[k];
+        std::array::from_fn(|k| begin(k, at[k])..begin(k, at[k] + 1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn grids_are_near_to_cubes() {
+        let dims = |ranks| Cartesian::<3>::new(ranks).dims();
+        assert_eq!(
+            [1, 2, 8, 7].map(dims),
+            [[1, 1, 1], [2, 1, 1], [2, 2, 2], [7, 1, 1]]
+        );
+        assert_eq!(
+            [12, 24, 30, 64].map(dims),
+            [[3, 2, 2], [4, 3, 2], [5, 3, 2], [4, 4, 4]]
+        );
+        assert_eq!(Cartesian::<2>::new(36).dims(), [6, 6]);
+        assert_eq!(Cartesian::<1>::new(5).dims(), [5]);
+        for ranks in 1..200 {
+            assert_eq!(dims(ranks).iter().product::<usize>(), ranks);
+        }
+    }
+
+    #[test]
+    fn coordinates_and_neighbours_go_both_ways() {
+        let grid = Cartesian::with_dims([3, 1, 4]);
+        for rank in 0..12 {
+            assert_eq!(grid.rank(grid.coordinates(rank)), rank);
+            for dimension in 0..3 {
+                let next = grid.shift_periodic(rank, dimension, 1);
+                assert_eq!(grid.shift_periodic(next, dimension, -1), rank);
+                let dim = grid.dims()[dimension] as isize;
+                assert_eq!(grid.shift_periodic(rank, dimension, -2 * dim), rank);
+                match grid.shift(rank, dimension, 1) {
+                    Some(next) => assert_eq!(grid.shift(next, dimension, -1), Some(rank)),
+                    None => assert_eq!(grid.coordinates(rank)[dimension] as isize, dim - 1),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn blocks_are_all_of_the_array_once() {
+        let (grid, sides) = (Cartesian::with_dims([3, 2]), [7, 5]);
+        let mut seen = [[0; 5]; 7];
+        for rank in 0..6 {
+            let [rows, columns] = grid.block(rank, sides);
+            assert!([2, 3].contains(&rows.len()) && [2, 3].contains(&columns.len()));
+            for row in rows {
+                columns.clone().for_each(|column| seen[row][column] += 1);
+            }
+        }
+        assert_eq!(seen, [[1; 5]; 7]);
+    }
+
+    #[test]
+    #[should_panic(expected = "rank 6 in a grid of 6")]
+    fn a_rank_that_there_is_not_panics() {
+        Cartesian::with_dims([3, 2]).coordinates(6);
+    }
+}
