@@ -16,6 +16,7 @@
 
 mod debug;
 mod host;
+mod look;
 mod memory;
 mod split;
 

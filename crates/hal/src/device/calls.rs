@@ -38,6 +38,8 @@ pub enum Call {
     Synchronize,
     /// So that the host may have a region.
     IntoHost,
+    /// So that the host may have a copy of a region.
+    ToVec,
     /// So that the host may read an inbox.
     Read,
     /// So that the host may write the memory of an inbox.
@@ -49,7 +51,7 @@ pub enum Call {
 }
 
 impl Call {
-    const ALL: [Call; 11] = [
+    const ALL: [Call; 12] = [
         Call::Launch,
         Call::Batch,
         Call::Replay,
@@ -57,6 +59,7 @@ impl Call {
         Call::Release,
         Call::Synchronize,
         Call::IntoHost,
+        Call::ToVec,
         Call::Read,
         Call::HostMut,
         Call::Drop,
@@ -77,6 +80,7 @@ impl Call {
             Call::Release => "the drop of a region or a window",
             Call::Synchronize => "`synchronize`",
             Call::IntoHost => "`into_host`",
+            Call::ToVec => "`to_vec`",
             Call::Read => "`read`",
             Call::HostMut => "`host_mut`",
             Call::Drop => "the drop of the stream",

@@ -1,0 +1,62 @@
+//! A look at what stays on its stream.
+
+use tidegate_hal::device::{Call, Device};
+
+use super::Region;
+use crate::element::Element;
+use crate::error::Result;
+use crate::place::{On, OnHost};
+use crate::stream::Stream;
+
+impl<'s, T: Element, D: Device> Region<T, On<'s, D>> {
+    /// Waits until the stream has passed all that was enqueued, and copies the elements to the host. The region stays on the
+    /// stream: for a look now and then, at a residual, say.
+    ///
+    /// ```
+    /// # use tidegate_core::{Region, World, stream};
+    /// # use tidegate_host::Host;
+    /// # World::<Host>::local(1, |world| {
+    /// stream!(let s = world.stream().unwrap());
+    /// let mut x = Region::from_slice(&world, &[1.0, 2.0]).unwrap().on(&s).unwrap();
+    /// s.launch(|x: &mut [f64]| x[0] = 7.0, &mut x).unwrap();
+    /// assert_eq!(x.to_vec(&s).unwrap(), [7.0, 2.0]);
+    /// s.launch(|x: &mut [f64]| x[0] += 1.0, &mut x).unwrap(); // it is still there
+    /// assert_eq!(x.to_vec(&s).unwrap()[0], 8.0);
+    /// # });
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// What made the stream fail; [`CaptureError::Inside`](crate::error::CaptureError::Inside) while it is captured;
+    /// [`Error::Device`](crate::Error::Device).
+    pub fn to_vec(&self, stream: &Stream<'s, D>) -> Result<Vec<T>> {
+        self.body.leave(stream)?;
+        stream.synchronize_in(Call::ToVec)?;
+        self.passed().first(self.len())
+    }
+
+    /// As [`Region::to_vec`], without blocking the thread; the future is `Send`, as that of [`Stream::synchronized`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Region::to_vec`].
+    pub fn to_vec_async<'a>(
+        &'a self,
+        stream: &'a Stream<'s, D>,
+    ) -> impl Future<Output = Result<Vec<T>>> + Send + use<'a, 's, T, D> {
+        let left = self.body.leave(stream).map(|()| stream.synchronized());
+        let passed = self.passed();
+        async move {
+            left?.await?;
+            passed.first(passed.len())
+        }
+    }
+
+    /// The same memory, as the host's: to be read when the stream has passed what may write it, and while `self` is
+    /// borrowed, so that nothing new may.
+    fn passed(&self) -> Region<T, OnHost<D>> {
+        let mut body = self.body.whole();
+        body.home = None;
+        Region::from_body(body)
+    }
+}
