@@ -143,6 +143,10 @@ unsafe impl Device for Cuda {
         self.gpu.shared_with(processes, portion);
     }
 
+    fn expect_waiting(&self, streams: usize) {
+        self.gpu.expect_waiting(streams);
+    }
+
     fn staged(&self) -> bool {
         true
     }

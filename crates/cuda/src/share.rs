@@ -60,7 +60,8 @@ pub const SHARE: (usize, usize) = (3, 4);
 /// The environment variable by which the driver is told how many hardware queues to use.
 pub const QUEUES: &str = "CUDA_DEVICE_MAX_CONNECTIONS";
 
-/// The environment variable that says how many streams of a device will wait for peers; 2 if it is not set.
+/// The environment variable that says how many streams of a device will wait for peers, whatever the program says; if
+/// neither says anything it is 2.
 pub const WAITING_STREAMS: &str = "TIDEGATE_CUDA_WAITING_STREAMS";
 
 /// How many connections all processes of a GPU have by MPS: older drivers; newer ones have 120.
@@ -88,6 +89,8 @@ pub(crate) struct Admitted {
     pub(crate) waiting_for_ever: usize,
     /// Whether ranks are threads: then many streams share the device.
     crowded: bool,
+    /// How many streams the program says will wait.
+    said: Option<usize>,
     /// How many other processes were seen to use the device at the same time.
     others: usize,
     /// How often all has been dealt anew.
@@ -106,6 +109,7 @@ impl Admitted {
             couriers: 0,
             waiting_for_ever: 0,
             crowded: false,
+            said: None,
             others: 0,
             dealing: 0,
         }
@@ -120,7 +124,10 @@ impl Admitted {
     /// How many streams are expected to wait.
     fn expected(&self) -> usize {
         let crowd = if self.crowded { 12 } else { 2 };
-        number(WAITING_STREAMS).unwrap_or(crowd).max(1)
+        number(WAITING_STREAMS)
+            .or(self.said)
+            .unwrap_or(crowd)
+            .max(1)
     }
 
     /// Gives a stream its quota, where so many are expected.
@@ -137,7 +144,7 @@ impl Admitted {
             return Err(DeviceError::Exhausted {
                 what: "blocks that may wait on the device",
                 detail: format!(
-                    "{} of {all} are granted{shared}, and a stream gets {quota}; {WAITING_STREAMS} says how many streams wait, and is {expected}",
+                    "{} of {all} are granted{shared}, and a stream gets {quota}, since {expected} streams are expected to wait; if more do, `WorldOptions::waiting_streams` says so, or {WAITING_STREAMS}",
                     self.granted
                 ),
             });
@@ -394,6 +401,12 @@ impl Gpu {
     /// Ranks are threads of this process, and share the device.
     pub(crate) fn crowd(&self) {
         lock(&self.admitted).crowded = true;
+    }
+
+    /// So many streams will wait; the most that anybody says.
+    pub(crate) fn expect_waiting(&self, streams: usize) {
+        let mut admitted = lock(&self.admitted);
+        admitted.said = admitted.said.max(Some(streams));
     }
 
     /// Gives a quota of blocks that may wait for one that is given back, with the number of the dealing.

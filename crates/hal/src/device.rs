@@ -220,6 +220,12 @@ pub unsafe trait Device: Clone + Send + Sync + 'static {
         let _ = (processes, portion);
     }
 
+    /// Hears, before streams are made, how many of them will wait for peers at a time: a device that has to share out room
+    /// for those deals by this number. Several worlds may say it; the most counts.
+    fn expect_waiting(&self, streams: usize) {
+        let _ = streams;
+    }
+
     /// Whether streams call the [`Helper`] that they are given: when batches have rung, and while they wait. Then
     /// nobody needs to sleep on the doorbells' bell.
     fn helps(&self) -> bool {

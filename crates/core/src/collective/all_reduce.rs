@@ -82,14 +82,13 @@ const WHOLE: &str = "a call that fails gives the halves back";
 /// *On a GPU* fewer: each rank takes three lanes of one batch, of which a block carries out 16, and all blocks of a batch
 /// must be there at a time. Of 132 multiprocessors 99 may have such a block, which the streams that wait share: so a
 /// stream of the two that are expected reduces over 261 ranks, one alone over 528, one of twelve over 42 (that many are
-/// expected where ranks are threads of one process; `TIDEGATE_CUDA_WAITING_STREAMS` says another number). Processes that
+/// expected where ranks are threads of one process; [`WorldOptions::waiting_streams`](crate::WorldOptions::waiting_streams) says another number). Processes that
 /// share a GPU by MPS divide that among them. Too many ranks are refused by [`AllReduce::open`].
 ///
 /// The first call for a region and a
 /// reduction makes a batch, which is remembered for eight of them.
 ///
-/// To look at the result on the host, `let x = x.into_host(&s)?` waits for it; `x.on(&s)?` takes the region back to the
-/// stream. Where the host need not know (the step length of a solver), kernels read it, and nobody waits.
+/// To look at the result on the host, `x.to_vec(&s)?` waits for it, and copies it. Where the host need not know (the step length of a solver), kernels read it, and nobody waits.
 ///
 /// ```
 /// # use tidegate::host::prelude::*;

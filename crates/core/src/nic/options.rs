@@ -149,6 +149,8 @@ pub struct WorldOptions {
     pub(crate) route: Option<Route>,
     pub(crate) staged: bool,
     pub(crate) chunks: Option<Chunks>,
+    /// How many streams will wait at a time.
+    pub(crate) waiting_streams: Option<usize>,
     /// The environment has named no job.
     pub(crate) started_alone: bool,
 }
@@ -268,6 +270,16 @@ impl WorldOptions {
     #[must_use]
     pub fn chunks(mut self, chunks: Chunks) -> Self {
         self.chunks = Some(chunks);
+        self
+    }
+
+    /// Says how many streams of this rank have epochs under way at a time. A GPU shares its room for waits out among so
+    /// many: if nothing is said 2, or 12 where ranks are threads of one process. One stream more than that is refused
+    /// ([`DeviceError::Exhausted`](tidegate_hal::device::DeviceError)), and each stream has less room the more there are.
+    /// (`TIDEGATE_CUDA_WAITING_STREAMS` counts instead, where it is set.) On the host it makes no difference.
+    #[must_use]
+    pub fn waiting_streams(mut self, streams: usize) -> Self {
+        self.waiting_streams = Some(streams);
         self
     }
 

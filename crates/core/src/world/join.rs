@@ -254,6 +254,9 @@ impl<D: Device> World<D> {
             let nic = options.nic.open(route.needs_nic(several_nodes(&*control)));
             meet(&*control, &device, nic, (failed, asks))?
         };
+        if let Some(streams) = options.waiting_streams {
+            device.expect_waiting(streams);
+        }
         let staged = options.staged || device.staged();
         // Streams that turn the NIC's engine themselves cannot fill a chunk meanwhile.
         let best = || match device.staged() {
