@@ -22,5 +22,6 @@ use crate::devices;
 pub use tidegate_cuda::*;
 
 devices::names!(Cuda, CarryCuda, prelude {
-    pub use crate::kernel::{self, Module};
+    pub use super::Cuda;
+    pub use crate::kernel::{self, Module, Plain};
 });

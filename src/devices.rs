@@ -26,6 +26,12 @@ macro_rules! names {
         pub type Layout = generic::Layout<$device>;
         /// The target's half of a window, as [`generic::Inbox`] describes it.
         pub type Inbox<'s, T, K = BySlot> = generic::Inbox<'s, T, $device, K>;
+        /// The slots of an inbox, as a kernel's argument; see [`generic::InboxView`].
+        pub type InboxView<'b, 's, T> = generic::InboxView<'b, 's, T, $device>;
+        /// The memory of an inbox by range (or atomic), as a kernel's argument that is read; see [`generic::Memory`].
+        pub type Memory<'b, 's, T> = generic::Memory<'b, 's, T, $device>;
+        /// The memory of an inbox by range (or atomic), as a kernel's argument that is written; see [`generic::MemoryMut`].
+        pub type MemoryMut<'b, 's, T> = generic::MemoryMut<'b, 's, T, $device>;
         /// An inbox that is exposed, as [`generic::Exposed`] describes it.
         pub type Exposed<'s, T, K = BySlot> = generic::Exposed<'s, T, $device, K>;
         /// The origin's half of a window, as [`generic::Outbox`] describes it.
@@ -44,12 +50,13 @@ macro_rules! names {
         /// What most programs for this device need.
         pub mod prelude {
             pub use super::{
-                Access, AllReduce, Barrier, Carry, Exposed, Graph, Inbox, Layout, On, OnHost,
-                Outbox, PairGraph, Part, Region, Stream, World,
+                Access, AllReduce, Barrier, Carry, Exposed, Graph, Inbox, InboxView, Layout, Memory,
+                MemoryMut, On, OnHost, Outbox, PairGraph, Part, Region, Stream, World,
             };
             pub use crate::{
-                Atomic, AtomicWindow, Buffers, ByRange, BySlot, Element, Error, Group, In, Init, Op,
-                Out, RangeWindow, Result, SlotWindow, Slots, exchange, stream,
+                Atomic, AtomicWindow, Buffers, ByRange, BySlot, Cartesian, Cells, CellsMut, Element,
+                Error, Group, In, Init, Op, Out, RangeWindow, Result, SlotWindow, Slots, WorldOptions,
+                exchange, stream,
             };
             #[cfg(feature = "mpi")]
             pub use tidegate_mpi::FromMpi;

@@ -161,8 +161,9 @@ pub mod varying_messages;
 pub use start::Init;
 pub use tidegate_boot::launch;
 pub use tidegate_core::{
-    Arithmetic, Cells, CellsMut, Chunks, Element, Error, IndexSet, Priority, Rejected, Result,
-    Route, StreamOptions, Throttle, WorldOptions, capture, element, error, kernel, stream, window,
+    Arithmetic, Cartesian, Cells, CellsMut, Chunks, Element, Error, IndexSet, Priority, Rejected,
+    Result, Route, StreamOptions, Throttle, WorldOptions, capture, element, error, kernel, stream,
+    window,
 };
 pub use tidegate_derive::Element;
 #[doc(inline)]

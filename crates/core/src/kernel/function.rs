@@ -486,8 +486,72 @@ for_tuples!(signature);
 ///     Ok(Kernels { scale })
 /// }
 /// ```
+///
+/// Several functions of one module make a struct, which binds all of them at once:
+///
+/// ```
+/// # use tidegate_core::kernel::Module;
+/// # use tidegate_core::place::On;
+/// # use tidegate_core::{Region, Result, Stream, World};
+/// # use tidegate_hal::device::LaunchDevice;
+/// tidegate_core::kernel! {
+///     /// Vector arithmetic.
+///     ///
+///     /// # Safety
+///     ///
+///     /// The module is `vectors.cu`.
+///     pub unsafe struct Kernels {
+///         /// `x *= by`
+///         fn scale = "scale"(x: &mut [f64], by: f64);
+///         /// `y += x`
+///         fn add = "add"(x: &[f64], y: &mut [f64]);
+///     }
+/// }
+///
+/// fn load<D: LaunchDevice>(world: &World<D>, code: &[u8]) -> Result<Kernels<D>> {
+///     let module = Module::load(world, code)?;
+///     // SAFETY: it is `vectors.cu`.
+///     unsafe { Kernels::bind(&module) }
+/// }
+///
+/// fn double<'s, D: LaunchDevice>(s: &Stream<'s, D>, k: &Kernels<D>, x: &mut Region<f64, On<'s, D>>) -> Result<()> {
+///     s.launch(k.scale.threads(x.len(), 256), (x, 2.0))
+/// }
+/// ```
 #[macro_export]
 macro_rules! kernel {
+    (
+        $(#[$meta:meta])* $vis:vis unsafe struct $name:ident {
+            $($(#[$of_one:meta])* fn $function:ident = $symbol:literal ( $($parameters:tt)* );)*
+        }
+    ) => {
+        $(#[$meta])*
+        #[allow(dead_code, reason = "perhaps only some are launched")]
+        $vis struct $name<D: $crate::__private::LaunchDevice> {
+            $($(#[$of_one])* $vis $function: $crate::kernel::Function<D, $crate::__signature!([] $($parameters)*)>,)*
+        }
+
+        impl<D: $crate::__private::LaunchDevice> $name<D> {
+            /// Binds all functions.
+            ///
+            /// # Errors
+            ///
+            /// As `Module::function`.
+            ///
+            /// # Safety
+            ///
+            /// What the declaration of the struct says.
+            $vis unsafe fn bind(module: &$crate::kernel::Module<D>) -> $crate::Result<Self> {
+                // The types are named once more, so that they are these whatever an attribute has made of the struct.
+                $(
+                    let $function: $crate::kernel::Function<D, $crate::__signature!([] $($parameters)*)> =
+                        // SAFETY: the caller's promise.
+                        unsafe { $crate::kernel::Module::function(module, $symbol) }?;
+                )*
+                $crate::Result::Ok($name { $($function),* })
+            }
+        }
+    };
     ($($(#[$meta:meta])* $vis:vis unsafe fn $name:ident = $symbol:literal ( $($parameters:tt)* );)*) => {$(
         $(#[$meta])*
         #[allow(unsafe_op_in_unsafe_fn, reason = "if an attribute removes `unsafe` from this function, its body must not compile")]
