@@ -161,3 +161,153 @@ extern "C" __global__ void turn(const double *r, u64 own, const double *now, u64
     for (EACH(i, own))
         if (i < len) p[i] = r[i] + beta * p[i];
 }
+
+// --- heat3d ---
+
+// The sides of a block, a layer of ghosts around it included.
+struct Sides {
+    u64 n[3];
+};
+
+// Whether an element is in a layer, of which number 0 are the ghosts.
+__device__ bool is_in_layer(Sides sides, u64 layer, u64 at) {
+    u64 z = at % sides.n[2], y = at / sides.n[2] % sides.n[1], x = at / sides.n[2] / sides.n[1];
+    return x == layer || y == layer || z == layer || x + layer + 1 == sides.n[0] || y + layer + 1 == sides.n[1] || z + layer + 1 == sides.n[2];
+}
+
+// What is in an element: of a ghost, what a neighbour has put there.
+__device__ double value(const double *ghosts, const double *u, Sides sides, u64 at) { return ghosts && is_in_layer(sides, 0, at) ? ghosts[at] : u[at]; }
+
+// A step of one element. Sums have the order that they have on the host; RATE is a power of 2, so no product is rounded.
+__device__ double heated(const double *ghosts, const double *u, Sides sides, u64 at) {
+    const double RATE = 1.0 / 8;
+    u64 strides[3] = {sides.n[1] * sides.n[2], sides.n[2], 1};
+    double here = u[at], sum = 0;
+    for (int k = 0; k < 3; k++) {
+        sum += value(ghosts, u, sides, at - strides[k]) - here;
+        sum += value(ghosts, u, sides, at + strides[k]) - here;
+    }
+    return here + RATE * sum;
+}
+
+// A step of the elements that have no ghost beside them.
+extern "C" __global__ void heat_inner(const double *u, u64 len, double *next, u64 room, Sides sides) {
+    if (sides.n[0] * sides.n[1] * sides.n[2] > len || len > room) return;
+    for (EACH(at, len))
+        if (!is_in_layer(sides, 0, at) && !is_in_layer(sides, 1, at)) next[at] = heated(0, u, sides, at);
+}
+
+// A step of those that have.
+extern "C" __global__ void heat_outer(const double *ghosts, u64 there, const double *u, u64 len, double *next, u64 room, Sides sides) {
+    if (sides.n[0] * sides.n[1] * sides.n[2] > len || len > room || len > there) return;
+    for (EACH(at, len))
+        if (!is_in_layer(sides, 0, at) && is_in_layer(sides, 1, at)) next[at] = heated(ghosts, u, sides, at);
+}
+
+// The largest difference of two arrays: one number for each block of 128 threads.
+extern "C" __global__ void largest_change(const double *u, u64 len, const double *before, u64 room, double *parts, u64 count) {
+    __shared__ double largest[BLOCK];
+    if (blockDim.x != BLOCK) return;
+    double own = 0;
+    for (EACH(at, len)) {
+        if (at >= room) break;
+        double change = u[at] < before[at] ? before[at] - u[at] : u[at] - before[at];
+        if (change > own) own = change;
+    }
+    largest[threadIdx.x] = own;
+    __syncthreads();
+    for (unsigned half = BLOCK / 2; half > 0; half /= 2) {
+        if (threadIdx.x < half && largest[threadIdx.x + half] > largest[threadIdx.x]) largest[threadIdx.x] = largest[threadIdx.x + half];
+        __syncthreads();
+    }
+    if (threadIdx.x == 0 && blockIdx.x < count) parts[blockIdx.x] = largest[0];
+    for (u64 k = gridDim.x + threadIdx.x; blockIdx.x == 0 && k < count; k += BLOCK) parts[k] = 0;
+}
+
+// --- particles ---
+
+// A particle; or the header of a list, whose `id` is how many particles are behind it.
+struct Particle {
+    double x, v;
+    u64 id;
+};
+
+// Adds a particle to a list. One that has no room is counted all the same: so it is missed.
+__device__ void append(Particle *list, u64 room, Particle particle) {
+    u64 place = 1 + atomicAdd(&list[0].id, 1ull);
+    if (place < room) list[place] = particle;
+}
+
+// How many particles a list has.
+__device__ u64 content(const Particle *list, u64 room) {
+    if (!room) return 0;
+    return list[0].id < room - 1 ? list[0].id : room - 1;
+}
+
+// Makes three lists empty.
+extern "C" __global__ void clear_lists(Particle *a, u64 a_room, Particle *b, u64 b_room, Particle *c, u64 c_room) {
+    if (blockIdx.x || threadIdx.x) return;
+    if (a_room) a[0].id = 0;
+    if (b_room) b[0].id = 0;
+    if (c_room) c[0].id = 0;
+}
+
+// Moves all particles of a list, to that of those that stay, or to one of those that leave.
+extern "C" __global__ void move_particles(const Particle *from, u64 len, Particle *stay, u64 room, Particle *left, u64 left_room, Particle *right,
+                                          u64 right_room) {
+    if (!room || !left_room || !right_room) return;
+    for (EACH(i, content(from, len))) {
+        Particle particle = from[1 + i];
+        particle.x += particle.v;
+        if (particle.x < 0) {
+            particle.x += 1;
+            append(left, left_room, particle);
+        } else if (particle.x >= 1) {
+            particle.x -= 1;
+            append(right, right_room, particle);
+        } else {
+            append(stay, room, particle);
+        }
+    }
+}
+
+// How long the two lists are that are put, their headers included.
+extern "C" __global__ void list_lengths(const Particle *left, u64 left_room, const Particle *right, u64 right_room, u64 *lengths, u64 count) {
+    if (blockIdx.x || threadIdx.x || count < 2) return;
+    lengths[0] = 1 + content(left, left_room);
+    lengths[1] = 1 + content(right, right_room);
+}
+
+// Takes in what came in all slots.
+extern "C" __global__ void take_particles(const Slot *slots, u64 count, Particle *own, u64 room) {
+    if (!room) return;
+    for (u64 k = 0; k < count; k++) {
+        const Particle *came = current<Particle>(slots[k]);
+        for (EACH(i, content(came, slots[k].len))) append(own, room, came[1 + i]);
+    }
+}
+
+// sums[0] = how many particles there are, sums[1] = the sum of their numbers; one block.
+extern "C" __global__ void count_particles(const Particle *own, u64 len, u64 *sums, u64 count) {
+    if (blockIdx.x || count < 2 || !len) return;
+    if (threadIdx.x == 0) {
+        sums[0] = own[0].id;
+        sums[1] = 0;
+    }
+    __syncthreads();
+    for (u64 i = threadIdx.x; i < content(own, len); i += blockDim.x) atomicAdd(&sums[1], own[1 + i].id);
+}
+
+// --- solvers_tokio ---
+
+// The ghosts of a rod of `cells` cells, one at each end, are what came in the first two slots; the heat of all cells then flows from
+// `from` to `to`.
+extern "C" __global__ void flow_along(const Slot *slots, u64 count, unsigned left, unsigned right, const double *from, u64 len, double *to, u64 room,
+                                      double flow) {
+    if (left >= count || right >= count || len < 2 || len > room) return;
+    double before = current<double>(slots[left])[0], behind = current<double>(slots[right])[0];
+    for (EACH(i, len)) {
+        double here = from[i], l = i ? from[i - 1] : before, r = i + 1 < len ? from[i + 1] : behind;
+        to[i] = here + flow * (l - 2 * here + r);
+    }
+}

@@ -1,11 +1,15 @@
-//! The examples run on 1, 2, 3 and 8 ranks that are processes. (Each checks its own result.) Those for GPUs run on 1,
-//! 2, and as many ranks as there are GPUs. And the commands of the README name what there is.
+//! The examples run on 1, 2, 3 and 8 ranks that are processes, and some as two nodes. (Each checks its own result.) Those
+//! for GPUs run on 1, 2, and as many ranks as there are GPUs: the step `cuda` has 8, of a driver without any. And the
+//! commands of the README name what there is.
 
 use std::path::PathBuf;
 use std::process::Command;
 
 use tidegate::cuda::Cuda;
-use tidegate::launch::{Job, Output};
+use tidegate::launch::{Job, Nodes, Output};
+use tidegate_fabric::wire::libfabric::Choice;
+
+use crate::common::skip::{provided, tcp};
 
 fn program(name: &str) -> PathBuf {
     // Cargo tells tests where the binaries are, but not the examples, which lie beside them.
@@ -21,8 +25,18 @@ fn program(name: &str) -> PathBuf {
 
 /// What each rank prints, in order of ranks.
 fn run(name: &str, ranks: usize) -> Vec<String> {
-    let job = Job::new(program(name), ranks).output(Output::Captured);
-    let outcome = job.run().unwrap();
+    outputs(name, Job::new(program(name), ranks))
+}
+
+/// The same, of ranks on two nodes, which reach each other by the loopback interface.
+fn run_between_nodes(name: &str, each: usize) -> Vec<String> {
+    let job = Job::new(program(name), 2 * each).nodes(Nodes::split(2, each));
+    outputs(name, job.env(Choice::PROVIDER, tcp()))
+}
+
+fn outputs(name: &str, job: Job) -> Vec<String> {
+    let outcome = job.output(Output::Captured).run().unwrap();
+    let ranks = outcome.ranks.len();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     for (rank, ended) in outcome.ranks.iter().enumerate() {
         let errors = text(&ended.stderr);
@@ -88,11 +102,36 @@ fn heat3d() {
 fn particles() {
     for ranks in SIZES {
         let texts = run("particles", ranks);
-        let begins = format!("{ranks} ranks, 2000 particles: 1000 steps, ");
+        let begins = format!("{ranks} ranks, 2000 particles: 200 steps, ");
         let rest = texts[0].strip_prefix(&begins).expect(&texts[0]);
         assert!(texts[1..].iter().all(String::is_empty));
         let changed: usize = rest.split(' ').next().unwrap().parse().unwrap();
         assert_eq!(changed > 0, ranks > 1, "{rest}");
+    }
+}
+
+#[test]
+fn solvers_tokio() {
+    for ranks in SIZES {
+        let texts = run("solvers_tokio", ranks);
+        assert_eq!(
+            texts[0],
+            format!("4 rods on {ranks} ranks: no heat is lost\n")
+        );
+        assert!(texts[1..].iter().all(String::is_empty));
+    }
+}
+
+/// What they print does not depend on how the ranks reach each other.
+#[test]
+fn between_two_nodes() {
+    if !provided("examples::between_two_nodes", tcp()) {
+        return;
+    }
+    for name in ["heat3d", "particles", "solvers_tokio"] {
+        for each in [1, 4] {
+            assert_eq!(run_between_nodes(name, each), run(name, 2 * each));
+        }
     }
 }
 
@@ -186,12 +225,70 @@ fn pipeline_on_gpus() {
 }
 
 #[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn heat3d_on_gpus() {
+    for ranks in sizes_on_gpus() {
+        // The same bits, and so the same steps.
+        assert_eq!(run("heat3d_cuda", ranks), run("heat3d", ranks));
+    }
+}
+
+#[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn particles_on_gpus() {
+    for ranks in sizes_on_gpus() {
+        assert_eq!(run("particles_cuda", ranks), run("particles", ranks));
+    }
+}
+
+#[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn solvers_on_gpus() {
+    for ranks in sizes_on_gpus() {
+        assert_eq!(
+            run("solvers_tokio_cuda", ranks),
+            run("solvers_tokio", ranks)
+        );
+    }
+}
+
+#[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn between_two_nodes_on_gpus() {
+    if !provided("examples::between_two_nodes_on_gpus", tcp()) {
+        return;
+    }
+    for name in ["particles", "solvers_tokio"] {
+        let on_gpus = format!("{name}_cuda");
+        assert_eq!(run_between_nodes(&on_gpus, 1), run(name, 2));
+    }
+    // Its window is by range, and memory of GPUs goes to NICs through memory of the host: an error says so, of each rank.
+    let job = Job::new(program("heat3d_cuda"), 2).nodes(Nodes::split(2, 1));
+    let job = job.env(Choice::PROVIDER, tcp()).output(Output::Captured);
+    for rank in job.run().unwrap().ranks {
+        let errors = String::from_utf8_lossy(&rank.stderr);
+        assert!(
+            !rank.status.success() && errors.contains("only windows by slot"),
+            "{errors}"
+        );
+    }
+}
+
+#[test]
 fn without_a_gpu_they_say_so() {
     if Cuda::count().is_ok_and(|gpus| gpus > 0) {
         println!("skipped: there is a GPU");
         return;
     }
-    for name in ["ring_cuda", "halo2d_cuda", "pipeline_cuda", "cg_cuda"] {
+    for name in [
+        "ring_cuda",
+        "halo2d_cuda",
+        "pipeline_cuda",
+        "cg_cuda",
+        "heat3d_cuda",
+        "particles_cuda",
+        "solvers_tokio_cuda",
+    ] {
         let ended = Command::new(program(name)).output().unwrap();
         let errors = String::from_utf8_lossy(&ended.stderr);
         assert_eq!(ended.status.code(), Some(1), "{name}: {errors}");

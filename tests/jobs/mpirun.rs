@@ -70,7 +70,7 @@ fn under(test: &str, mpirun: &str) {
         assert!(lines[0].starts_with(&begin), "{lines:?}");
         let lines = run(test, mpirun, "particles", ranks).expect("it was there");
         assert_eq!(lines.len(), 1, "{lines:?}");
-        let begin = format!("{ranks} ranks, 2000 particles: 1000 steps, ");
+        let begin = format!("{ranks} ranks, 2000 particles: 200 steps, ");
         assert!(lines[0].starts_with(&begin), "{lines:?}");
         let lines = run(test, mpirun, "pipeline", ranks).expect("it was there");
         assert_eq!(lines.len(), ranks, "{lines:?}");

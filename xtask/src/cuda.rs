@@ -7,7 +7,7 @@
 //! in `LD_LIBRARY_PATH` has eight GPUs. So the tests of GPUs run without one, all but those that show what only a GPU
 //! does ([`NEEDS_A_GPU`]), and Faces on every kind of GPU that the driver can say that it is ([`FACES`]).
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 use crate::args::Args;
@@ -35,9 +35,6 @@ const NEEDS_A_GPU: &[&str] = &[
 
 /// Those that take as long as all others together.
 const LONG: &[&str] = &["gpu::reduce::", "gpu::refused::", "gpu::schedules::"];
-
-/// Those for GPUs.
-const EXAMPLES: &[&str] = &["cg_cuda", "halo2d_cuda", "pipeline_cuda", "ring_cuda"];
 
 /// What the driver says that its GPUs are, and what Faces runs there: rank grid, and more; and the smallest run that
 /// includes it.
@@ -71,7 +68,7 @@ const FACES: &[(&str, &str, &str, Tier)] = &[
 /// The row of the table.
 pub(crate) const STEP: Step = Step {
     name: "cuda",
-    what: "what is for GPUs, over a driver without one: the tests of GPUs, and Faces on several kinds of GPU; each verifies its results",
+    what: "what is for GPUs, over a driver without one: the tests of GPUs, the examples, and Faces on several kinds of GPU; each verifies its results",
     tier: Tier::Full,
     needs: &[GXX, LIBFABRIC, IPROUTE],
     commands,
@@ -163,11 +160,10 @@ fn commands(scope: &Scope) -> Result<Vec<Cmd>, String> {
     let run_it = cmd(&format!("{FOLDER}/machine_test"));
     all.extend([machine_test, run_it, others, long, gated]);
     all.push(cmd("cargo build --bins --examples"));
-    all.extend(EXAMPLES.iter().map(|example| {
-        let target = std::env::var_os("CARGO_TARGET_DIR").map_or("target".into(), PathBuf::from);
-        let path = scope.root.join(target).join("debug/examples").join(example);
-        over(cmd("cargo run --quiet --bin tidegate -- run -n 3")).arg(path)
-    }));
+    // On 1, 2 and 8 ranks: each prints what its twin on the host does.
+    all.push(over(cmd(
+        "cargo test -p tidegate --test jobs -- --ignored examples::",
+    )));
     let rows = FACES.iter().filter(|(.., tier)| *tier <= scope.tier);
     all.extend(rows.map(|(gpus, grid, more, _)| {
         let faces = cmd("cargo bench --quiet --bench faces").args(PRODUCT);

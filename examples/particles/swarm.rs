@@ -1,0 +1,157 @@
+//! What `particles` does on any device: its steps, and where each particle ends, to compare with.
+
+use crate::Kernels;
+use crate::prelude::*;
+
+/// Particles in all. A list has room for every one of them.
+const PARTICLES: usize = 2000;
+const STEPS: u64 = 200;
+/// How many steps there are between two looks: an even number, since two lists change places in each.
+const LOOK: u64 = 10;
+
+/// A particle; or the header of a list, whose `id` is how many particles are behind it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Element)]
+#[repr(C)]
+pub(crate) struct Particle {
+    /// Where it is in its rank's slab: from 0 to 1.
+    pub(crate) x: f64,
+    /// How far it goes in a step: less than a slab.
+    pub(crate) v: f64,
+    pub(crate) id: u64,
+}
+
+impl Particle {
+    /// At first all particles are in the first two slabs, and some are fast. So the others have nothing to send for a
+    /// while.
+    fn new(id: u64) -> Self {
+        let x = (id as f64 + 0.5) / PARTICLES as f64;
+        let v = (id % 41) as f64 / 200.0 - 0.1;
+        Particle { x, v, id }
+    }
+
+    fn first_slab(id: u64, ranks: usize) -> usize {
+        (id % 2) as usize % ranks
+    }
+
+    /// The particle a step later, and how many slabs further it is then: -1, 0 or 1.
+    pub(crate) fn moved(self) -> (Self, i8) {
+        let x = self.x + self.v;
+        let (x, slabs) = match x {
+            x if x < 0.0 => (x + 1.0, -1),
+            x if x >= 1.0 => (x - 1.0, 1),
+            x => (x, 0),
+        };
+        (Particle { x, ..self }, slabs)
+    }
+
+    /// In which slab it ends, and as what: no particle feels another.
+    fn at_end(id: u64, ranks: usize) -> (usize, Self) {
+        let mut particle = Self::new(id);
+        let mut slab = Self::first_slab(id, ranks) as i64;
+        for _ in 0..STEPS {
+            let (moved, slabs) = particle.moved();
+            (particle, slab) = (moved, slab + i64::from(slabs));
+        }
+        (slab.rem_euclid(ranks as i64) as usize, particle)
+    }
+}
+
+/// What a step needs. All lists begin with a header.
+#[derive(Carry)]
+struct Swarm<'s> {
+    own: Region<Particle, On<'s>>,
+    /// What stays in a step: it becomes `own`.
+    stay: Region<Particle, On<'s>>,
+    left: Region<Particle, On<'s>>,
+    right: Region<Particle, On<'s>>,
+    /// How long `left` and `right` are, their headers included.
+    lengths: Region<u64, On<'s>>,
+    /// How many particles there are, and the sum of their numbers: first of this rank, then of all.
+    sums: Region<u64, On<'s>>,
+    total: AllReduce<'s, u64>,
+    inbox: Inbox<'s, Particle>,
+    outbox: Outbox<'s, Particle>,
+    to_left: Out<Particle>,
+    to_right: Out<Particle>,
+}
+
+/// One step; nothing here waits.
+fn step<'s>(s: &Stream<'s>, k: &Kernels, mut w: Swarm<'s>) -> Result<Swarm<'s>> {
+    let (left, right) = (&mut w.left, &mut w.right);
+    k.leave(s, &w.own, &mut w.stay, left, right, &mut w.lengths)?;
+    (w.own, w.stay) = (w.stay, w.own);
+    // In every step, also where nothing leaves: then it is a header alone.
+    let mut epoch = w.outbox.start();
+    epoch.put_counted(&w.left, w.lengths.slice(0..1)?, w.to_left)?;
+    epoch.put_counted(&w.right, w.lengths.slice(1..2)?, w.to_right)?;
+    (w.inbox, w.outbox) = exchange(s, w.inbox, epoch)?;
+    k.arrive(s, w.inbox.view(), &mut w.own)?;
+    Ok(w)
+}
+
+pub(crate) fn run() -> Result<()> {
+    let world = World::init()?;
+    let (rank, ranks) = (world.rank(), world.size());
+    let (left, right) = world.ring();
+    let kernels = Kernels::new(&world)?;
+
+    stream!(let s = world.stream()?);
+    // If left and right are the same rank, the key says which slot is which: 0 for what goes left, 1 for what goes right.
+    let mut window = SlotWindow::new("leaving");
+    window.slot_from(right, 0, 1 + PARTICLES);
+    window.slot_from(left, 1, 1 + PARTICLES);
+    let (to_left, to_right) = (window.slot_to(left, 0), window.slot_to(right, 1));
+    let (inbox, outbox) = window.open(&s)?;
+
+    let mut own = vec![Particle::default(); 1 + PARTICLES];
+    for id in (0..PARTICLES as u64).filter(|id| Particle::first_slab(*id, ranks) == rank) {
+        own[0].id += 1;
+        let last = own[0].id as usize;
+        own[last] = Particle::new(id);
+    }
+    let list = || -> Result<_> { Region::zeroed(&world, 1 + PARTICLES)?.on(&s) };
+    let swarm = Swarm {
+        own: Region::from_vec(&world, own)?.on(&s)?,
+        stay: list()?,
+        left: list()?,
+        right: list()?,
+        lengths: Region::zeroed(&world, 2)?.on(&s)?,
+        sums: Region::zeroed(&world, 2)?.on(&s)?,
+        total: AllReduce::open(&s, "particles", 2)?,
+        inbox,
+        outbox,
+        to_left,
+        to_right,
+    };
+    let (graph, mut swarm) = s.capture(swarm, |s, mut swarm| {
+        for _ in 0..LOOK {
+            swarm = step(s, &kernels, swarm)?;
+        }
+        kernels.count(s, &swarm.own, &mut swarm.sums)?;
+        swarm.total.sum(s, &mut swarm.sums)?;
+        Ok(swarm)
+    })?;
+
+    let all = [PARTICLES as u64, (0..PARTICLES as u64).sum()];
+    for _ in 0..STEPS / LOOK {
+        swarm = graph.replay(&s, swarm, 1)?;
+        let sums = swarm.sums.to_vec(&s)?;
+        assert_eq!(sums, all, "a particle is lost, or twice there");
+    }
+
+    let own = swarm.own.to_vec(&s)?;
+    let mut own = own[1..][..own[0].id as usize].to_vec();
+    own.sort_by_key(|particle| particle.id);
+    let ends = |id| Particle::at_end(id, ranks);
+    let expected = (0..PARTICLES as u64).map(ends);
+    let expected = expected.filter_map(|(slab, particle)| (slab == rank).then_some(particle));
+    assert!(own.into_iter().eq(expected), "a particle is elsewhere");
+    if rank == 0 {
+        let changed = |id: &u64| ends(*id).0 != Particle::first_slab(*id, ranks);
+        let changed = (0..PARTICLES as u64).filter(changed).count();
+        println!(
+            "{ranks} ranks, {PARTICLES} particles: {STEPS} steps, {changed} are in another slab"
+        );
+    }
+    Ok(())
+}
