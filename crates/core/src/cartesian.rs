@@ -15,7 +15,8 @@ use std::ops::Range;
 /// fastest: ranks 0 and 1 differ in that, if it has more than one value.
 ///
 /// ```
-/// # use tidegate_core::Cartesian;
+/// use tidegate::Cartesian;
+///
 /// let grid = Cartesian::<3>::new(12);
 /// assert_eq!(grid.dims(), [3, 2, 2]);
 /// assert_eq!(grid.coordinates(7), [1, 1, 1]);

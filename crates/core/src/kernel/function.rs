@@ -490,11 +490,9 @@ for_tuples!(signature);
 /// Several functions of one module make a struct, which binds all of them at once:
 ///
 /// ```
-/// # use tidegate_core::kernel::Module;
-/// # use tidegate_core::place::On;
-/// # use tidegate_core::{Region, Result, Stream, World};
-/// # use tidegate_hal::device::LaunchDevice;
-/// tidegate_core::kernel! {
+/// use tidegate::cuda::prelude::*;
+///
+/// tidegate::kernel! {
 ///     /// Vector arithmetic.
 ///     ///
 ///     /// # Safety
@@ -508,13 +506,13 @@ for_tuples!(signature);
 ///     }
 /// }
 ///
-/// fn load<D: LaunchDevice>(world: &World<D>, code: &[u8]) -> Result<Kernels<D>> {
+/// fn load(world: &World, code: &[u8]) -> Result<Kernels<Cuda>> {
 ///     let module = Module::load(world, code)?;
 ///     // SAFETY: it is `vectors.cu`.
 ///     unsafe { Kernels::bind(&module) }
 /// }
 ///
-/// fn double<'s, D: LaunchDevice>(s: &Stream<'s, D>, k: &Kernels<D>, x: &mut Region<f64, On<'s, D>>) -> Result<()> {
+/// fn double<'s>(s: &Stream<'s>, k: &Kernels<Cuda>, x: &mut Region<f64, On<'s>>) -> Result<()> {
 ///     s.launch(k.scale.threads(x.len(), 256), (x, 2.0))
 /// }
 /// ```

@@ -277,6 +277,15 @@ impl WorldOptions {
     /// many: if nothing is said 2, or 12 where ranks are threads of one process. One stream more than that is refused
     /// ([`DeviceError::Exhausted`](tidegate_hal::device::DeviceError)), and each stream has less room the more there are.
     /// (`TIDEGATE_CUDA_WAITING_STREAMS` counts instead, where it is set.) On the host it makes no difference.
+    ///
+    /// ```
+    /// use tidegate::cuda::prelude::*;
+    ///
+    /// /// For four solvers, each with a stream of its own.
+    /// fn join() -> Result<World> {
+    ///     World::init_with(WorldOptions::new().waiting_streams(4))
+    /// }
+    /// ```
     #[must_use]
     pub fn waiting_streams(mut self, streams: usize) -> Self {
         self.waiting_streams = Some(streams);

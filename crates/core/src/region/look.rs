@@ -13,16 +13,15 @@ impl<'s, T: Element, D: Device> Region<T, On<'s, D>> {
     /// stream: for a look now and then, at a residual, say.
     ///
     /// ```
-    /// # use tidegate_core::{Region, World, stream};
-    /// # use tidegate_host::Host;
-    /// # World::<Host>::local(1, |world| {
-    /// stream!(let s = world.stream().unwrap());
-    /// let mut x = Region::from_slice(&world, &[1.0, 2.0]).unwrap().on(&s).unwrap();
-    /// s.launch(|x: &mut [f64]| x[0] = 7.0, &mut x).unwrap();
-    /// assert_eq!(x.to_vec(&s).unwrap(), [7.0, 2.0]);
-    /// s.launch(|x: &mut [f64]| x[0] += 1.0, &mut x).unwrap(); // it is still there
-    /// assert_eq!(x.to_vec(&s).unwrap()[0], 8.0);
-    /// # });
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::ranks(1, |world| {
+    /// stream!(let s = world.stream()?);
+    /// let mut x = Region::from_slice(&world, &[1.0, 2.0])?.on(&s)?;
+    /// s.launch(|x: &mut [f64]| x[0] = 7.0, &mut x)?;
+    /// assert_eq!(x.to_vec(&s)?, [7.0, 2.0]);
+    /// s.launch(|x: &mut [f64]| x[0] += 1.0, &mut x)?; // it is still there
+    /// assert_eq!(x.to_vec(&s)?[0], 8.0);
+    /// # Ok(()) });
     /// ```
     ///
     /// # Errors
@@ -36,6 +35,29 @@ impl<'s, T: Element, D: Device> Region<T, On<'s, D>> {
     }
 
     /// As [`Region::to_vec`], without blocking the thread; the future is `Send`, as that of [`Stream::synchronized`].
+    ///
+    /// ```
+    /// use tidegate::host::prelude::*;
+    ///
+    /// async fn solve(world: World) -> Result<f64> {
+    ///     stream!(let s = world.stream()?);
+    ///     let mut x = Region::from_slice(&world, &[1.0])?.on(&s)?;
+    ///     while x.to_vec_async(&s).await?[0] < 100.0 {
+    ///         s.launch(|x: &mut [f64]| x[0] *= 2.0, &mut x)?;
+    ///     }
+    ///     Ok(x.to_vec_async(&s).await?[0])
+    /// }
+    ///
+    /// # use std::task::{Context, Poll, Waker};
+    /// # fn is_send<F: Send>(future: F) -> F { future }
+    /// # tidegate::doc::ranks(1, |world| {
+    /// # let mut solved = Box::pin(is_send(solve(world)));
+    /// # let mut context = Context::from_waker(Waker::noop());
+    /// # loop {
+    /// #     if let Poll::Ready(x) = solved.as_mut().poll(&mut context) { break assert_eq!(x?, 128.0) }
+    /// # }
+    /// # Ok(()) });
+    /// ```
     ///
     /// # Errors
     ///
