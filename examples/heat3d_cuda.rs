@@ -1,93 +1,19 @@
 //! `heat3d` on GPUs: the heat equation in a cube, with ghost faces that land in place.
 //!
-//! The solver is the same text (`heat3d/solver.rs`). Here are the prelude and the kernels, whose sources are in
-//! `kernels/examples.cu`. It comes to the same bits. Windows by range, as this one, are mapped: the ranks are of one node.
+//! The solver is the same text (`heat3d/solver.rs`); `heat3d/cuda.rs` has the prelude and the kernels. It comes to the same
+//! bits. With GPUs, windows by range do not go between nodes, so its ranks are of one.
 //!
 //! Run it with `cargo run --example heat3d_cuda`, or on 8 ranks:
 //! `cargo run --bin tidegate -- run -n 8 target/debug/examples/heat3d_cuda`.
 
+#[path = "heat3d/block.rs"]
+mod block;
+#[path = "heat3d/cuda.rs"]
+mod device;
 #[path = "heat3d/solver.rs"]
 mod solver;
 
-use prelude::*;
-use tidegate::cuda::prelude;
-
-const CODE: &[u8] = include_bytes!("../kernels/examples.ptx");
-
-tidegate::kernel! {
-    /// The device code.
-    ///
-    /// # Safety
-    ///
-    /// The module is `examples.cu`.
-    unsafe struct Code {
-        fn inner = "heat_inner"(u: &[f64], next: &mut [f64], sides: Plain<Sides>);
-        fn outer = "heat_outer"(ghosts: &[f64], u: &[f64], next: &mut [f64], sides: Plain<Sides>);
-        fn change = "largest_change"(u: &[f64], before: &[f64], parts: &mut [f64]);
-    }
-}
-
-/// The sides of a block, ghosts included.
-#[derive(Clone, Copy, Element)]
-#[repr(C)]
-struct Sides([u64; 3]);
-
-/// The kernels, for blocks of these sides.
-struct Kernels {
-    code: Code<Cuda>,
-    sides: Sides,
-    elements: usize,
-}
-
-impl Kernels {
-    /// How many numbers `change` leaves: one a block of threads.
-    const CHANGES: usize = 8;
-
-    fn new(world: &World, dims: [usize; 3]) -> Result<Self> {
-        let module = Module::load(world, CODE)?;
-        Ok(Kernels {
-            // SAFETY: it is `examples.cu`.
-            code: unsafe { Code::bind(&module) }?,
-            sides: Sides(dims.map(|dim| dim as u64)),
-            elements: dims.iter().product(),
-        })
-    }
-
-    /// A step of the elements that have no ghost beside them.
-    fn inner<'s>(
-        &self,
-        s: &Stream<'s>,
-        u: &Region<f64, On<'s>>,
-        next: &mut Region<f64, On<'s>>,
-    ) -> Result<()> {
-        let kernel = self.code.inner.threads(self.elements, 128);
-        s.launch(kernel, (u, next, Plain(self.sides)))
-    }
-
-    /// A step of the others.
-    fn outer<'s>(
-        &self,
-        s: &Stream<'s>,
-        ghosts: Memory<'_, 's, f64>,
-        u: &Region<f64, On<'s>>,
-        next: &mut Region<f64, On<'s>>,
-    ) -> Result<()> {
-        let kernel = self.code.outer.threads(self.elements, 128);
-        s.launch(kernel, (ghosts, u, next, Plain(self.sides)))
-    }
-
-    /// The largest differences between two arrays. (Ghosts of both are zero.)
-    fn change<'s>(
-        &self,
-        s: &Stream<'s>,
-        u: &Region<f64, On<'s>>,
-        before: &Region<f64, On<'s>>,
-        change: &mut Region<f64, On<'s>>,
-    ) -> Result<()> {
-        let kernel = self.code.change.threads(Self::CHANGES * 128, 128);
-        s.launch(kernel, (u, before, change))
-    }
-}
+use device::prelude::*;
 
 fn main() -> Result<()> {
     solver::run()

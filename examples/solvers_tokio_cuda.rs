@@ -1,56 +1,14 @@
 //! `solvers_tokio` on GPUs: several solvers as tokio tasks, each with a stream of its own.
 //!
-//! The solvers are the same text (`solvers_tokio/rods.rs`). Here are the prelude and the kernel, whose source is in
-//! `kernels/examples.cu`.
+//! The solvers are the same text (`solvers_tokio/rods.rs`); `solvers_tokio/cuda.rs` has the prelude and the kernel.
 //!
 //! Run it with `cargo run --example solvers_tokio_cuda`, or on 4 ranks:
 //! `cargo run --bin tidegate -- run -n 4 target/debug/examples/solvers_tokio_cuda`.
 
+#[path = "solvers_tokio/cuda.rs"]
+mod device;
 #[path = "solvers_tokio/rods.rs"]
 mod rods;
-
-use prelude::*;
-use tidegate::cuda::prelude;
-
-const CODE: &[u8] = include_bytes!("../kernels/examples.ptx");
-
-tidegate::kernel! {
-    /// The device code.
-    ///
-    /// # Safety
-    ///
-    /// The module is `examples.cu`.
-    unsafe struct Code {
-        fn flow = "flow_along"(came: Slots<f64>, left: In<f64>, right: In<f64>, heat: &[f64], next: &mut [f64], flow: f64);
-    }
-}
-
-struct Kernels {
-    code: Code<Cuda>,
-}
-
-impl Kernels {
-    fn new(world: &World) -> Result<Self> {
-        let module = Module::load(world, CODE)?;
-        // SAFETY: it is `examples.cu`.
-        let code = unsafe { Code::bind(&module) }?;
-        Ok(Kernels { code })
-    }
-
-    /// Heat flows between cells, and from those of the neighbours: left and right.
-    fn flow<'s>(
-        &self,
-        s: &Stream<'s>,
-        came: InboxView<'_, 's, f64>,
-        [left, right]: [In<f64>; 2],
-        heat: &Region<f64, On<'s>>,
-        next: &mut Region<f64, On<'s>>,
-        flow: f64,
-    ) -> Result<()> {
-        let kernel = self.code.flow.threads(heat.len(), 128);
-        s.launch(kernel, (came, left, right, heat, next, flow))
-    }
-}
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 1)]
 async fn main() -> anyhow::Result<()> {

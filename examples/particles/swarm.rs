@@ -1,60 +1,11 @@
-//! What `particles` does on any device: its steps, and where each particle ends, to compare with.
+//! What `particles` does on any device.
 
-use crate::Kernels;
-use crate::prelude::*;
+use crate::device::Kernels;
+use crate::device::prelude::*;
+use crate::particle::{PARTICLES, Particle, STEPS};
 
-/// Particles in all. A list has room for every one of them.
-const PARTICLES: usize = 2000;
-const STEPS: u64 = 200;
 /// How many steps there are between two looks: an even number, since two lists change places in each.
 const LOOK: u64 = 10;
-
-/// A particle; or the header of a list, whose `id` is how many particles are behind it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Element)]
-#[repr(C)]
-pub(crate) struct Particle {
-    /// Where it is in its rank's slab: from 0 to 1.
-    pub(crate) x: f64,
-    /// How far it goes in a step: less than a slab.
-    pub(crate) v: f64,
-    pub(crate) id: u64,
-}
-
-impl Particle {
-    /// At first all particles are in the first two slabs, and some are fast. So the others have nothing to send for a
-    /// while.
-    fn new(id: u64) -> Self {
-        let x = (id as f64 + 0.5) / PARTICLES as f64;
-        let v = (id % 41) as f64 / 200.0 - 0.1;
-        Particle { x, v, id }
-    }
-
-    fn first_slab(id: u64, ranks: usize) -> usize {
-        (id % 2) as usize % ranks
-    }
-
-    /// The particle a step later, and how many slabs further it is then: -1, 0 or 1.
-    pub(crate) fn moved(self) -> (Self, i8) {
-        let x = self.x + self.v;
-        let (x, slabs) = match x {
-            x if x < 0.0 => (x + 1.0, -1),
-            x if x >= 1.0 => (x - 1.0, 1),
-            x => (x, 0),
-        };
-        (Particle { x, ..self }, slabs)
-    }
-
-    /// In which slab it ends, and as what: no particle feels another.
-    fn at_end(id: u64, ranks: usize) -> (usize, Self) {
-        let mut particle = Self::new(id);
-        let mut slab = Self::first_slab(id, ranks) as i64;
-        for _ in 0..STEPS {
-            let (moved, slabs) = particle.moved();
-            (particle, slab) = (moved, slab + i64::from(slabs));
-        }
-        (slab.rem_euclid(ranks as i64) as usize, particle)
-    }
-}
 
 /// What a step needs. All lists begin with a header.
 #[derive(Carry)]

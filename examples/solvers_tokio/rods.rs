@@ -7,8 +7,8 @@ use anyhow::{Context as _, ensure};
 use tokio::io::AsyncWriteExt as _;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::Kernels;
-use crate::prelude::*;
+use crate::device::Kernels;
+use crate::device::prelude::*;
 
 /// Cells of a rod that a rank has.
 const CELLS: usize = 64;

@@ -366,3 +366,52 @@ fn a_local_task_beside_others() {
         assert_eq!(runtime.block_on(elsewhere).unwrap(), Ok(1));
     });
 }
+
+/// A look at a region leaves it on its stream, and waits for what was enqueued before, epochs among it.
+#[test]
+fn a_look_waits_and_leaves_the_region_where_it_is() {
+    async fn rank(world: World) -> Result<()> {
+        let peer = 1 - world.rank();
+        stream!(let s = world.stream()?);
+        let mut window = SlotWindow::<u64>::new("looked at");
+        let (from, to) = (window.slot_from(peer, 0, 1), window.slot_to(peer, 0));
+        let mut halves = window.open(&s)?;
+        let mut x = Region::from_slice(&world, &[world.rank() as u64])?.on(&s)?;
+        for round in 1..=20 {
+            let mut epoch = halves.1.start();
+            epoch.put(&x, to)?;
+            halves = exchange(&s, halves.0, epoch)?;
+            let add = move |came: Slots<'_, u64>, x: &mut [u64]| x[0] += came.slot(from)[0];
+            s.launch(add, (halves.0.view(), &mut x))?;
+            let sum = if round % 2 == 0 {
+                x.to_vec_async(&s).await?
+            } else {
+                x.to_vec(&s)?
+            };
+            assert_eq!(sum, [1 << (round - 1)]);
+        }
+        Ok(())
+    }
+    for outcome in World::local(2, |world| current_thread().block_on(rank(world))) {
+        outcome.unwrap();
+    }
+}
+
+/// It fails where the stream has, and inside a capture.
+#[test]
+fn a_look_that_fails() {
+    World::local(1, |world| {
+        stream!(let s = world.stream().unwrap());
+        let mut x = Region::<u64>::zeroed(&world, 1).unwrap().on(&s).unwrap();
+        let inside = s.capture(x, |s, x| x.to_vec(s).map(|_| x));
+        let inside = inside.expect_err("a recording executes nothing");
+        assert!(matches!(inside, Error::Capture(_)), "{inside}");
+        x = Region::zeroed(&world, 1).unwrap().on(&s).unwrap();
+        s.launch(|_: &mut [u64]| panic!("on purpose"), &mut x)
+            .unwrap();
+        let failed = x.to_vec(&s).expect_err("the kernel has panicked");
+        let failed_async = current_thread().block_on(x.to_vec_async(&s));
+        assert_eq!(failed.to_string(), failed_async.unwrap_err().to_string());
+        assert!(failed.to_string().contains("on purpose"), "{failed}");
+    });
+}

@@ -1,0 +1,44 @@
+//! The prelude and the kernel of GPUs, whose source is in `kernels/examples.cu`.
+
+use prelude::*;
+pub(crate) use tidegate::cuda::prelude;
+
+const CODE: &[u8] = include_bytes!("../../kernels/examples.ptx");
+
+tidegate::kernel! {
+    /// The device code.
+    ///
+    /// # Safety
+    ///
+    /// The module is `examples.cu`.
+    unsafe struct Code {
+        fn flow = "flow_along"(came: Slots<f64>, left: In<f64>, right: In<f64>, heat: &[f64], next: &mut [f64], flow: f64);
+    }
+}
+
+pub(crate) struct Kernels {
+    code: Code<Cuda>,
+}
+
+impl Kernels {
+    pub(crate) fn new(world: &World) -> Result<Self> {
+        let module = Module::load(world, CODE)?;
+        // SAFETY: it is `examples.cu`.
+        let code = unsafe { Code::bind(&module) }?;
+        Ok(Kernels { code })
+    }
+
+    /// Heat flows between cells, and from those of the neighbours: left and right.
+    pub(crate) fn flow<'s>(
+        &self,
+        s: &Stream<'s>,
+        came: InboxView<'_, 's, f64>,
+        [left, right]: [In<f64>; 2],
+        heat: &Region<f64, On<'s>>,
+        next: &mut Region<f64, On<'s>>,
+        flow: f64,
+    ) -> Result<()> {
+        let kernel = self.code.flow.threads(heat.len(), 128);
+        s.launch(kernel, (came, left, right, heat, next, flow))
+    }
+}
