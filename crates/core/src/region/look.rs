@@ -1,5 +1,7 @@
 //! A look at what stays on its stream.
 
+use std::panic::Location;
+
 use tidegate_hal::device::{Call, Device};
 
 use super::Region;
@@ -28,9 +30,11 @@ impl<'s, T: Element, D: Device> Region<T, On<'s, D>> {
     ///
     /// What made the stream fail; [`CaptureError::Inside`](crate::error::CaptureError::Inside) while it is captured;
     /// [`Error::Device`](crate::Error::Device).
+    #[track_caller]
     pub fn to_vec(&self, stream: &Stream<'s, D>) -> Result<Vec<T>> {
-        self.body.leave(stream)?;
-        stream.synchronize_in(Call::ToVec)?;
+        let site = Location::caller();
+        self.body.leave(stream, site)?;
+        stream.synchronize_in(Call::ToVec, site)?;
         self.passed().first(self.len())
     }
 
@@ -62,11 +66,15 @@ impl<'s, T: Element, D: Device> Region<T, On<'s, D>> {
     /// # Errors
     ///
     /// As [`Region::to_vec`].
+    #[track_caller]
     pub fn to_vec_async<'a>(
         &'a self,
         stream: &'a Stream<'s, D>,
     ) -> impl Future<Output = Result<Vec<T>>> + Send + use<'a, 's, T, D> {
-        let left = self.body.leave(stream).map(|()| stream.synchronized());
+        let left = match self.body.leave(stream, Location::caller()) {
+            Ok(()) => Ok(stream.synchronized()),
+            Err(error) => Err(error),
+        };
         let passed = self.passed();
         async move {
             left?.await?;
