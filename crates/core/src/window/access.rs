@@ -11,13 +11,14 @@ use super::Typed;
 use super::handle::{Dest, IntoDest, Out, OutOnce};
 use super::note::{Draft, What};
 use super::outbox::{Outbox, OutboxBody, settle};
+use super::refused::{fits_layout, foreign_slot, slot_expired, slot_taken, too_long};
 use super::source::{IntoSource, IntoSourceMut, Source};
-use super::{Atomic, ByRange, BySlot, Discipline, Held, Kind, submit_armed};
+use super::{ByRange, BySlot, Discipline, Held, submit_armed};
 use crate::element::{Arithmetic, Element};
 #[cfg(doc)]
 use crate::error::Cause;
 use crate::error::{EpochError, Error, Rejected, Result};
-use crate::layout::{Chosen, Layout};
+use crate::layout::Layout;
 use crate::myself::Act;
 use crate::nic::Touch;
 use crate::region::Body;
@@ -47,7 +48,7 @@ use crate::stream::Stream;
 /// ```
 #[must_use = "dropping an epoch half-done revokes the window; call `complete`"]
 pub struct Access<'s, 'b, T, D: Device, K: Discipline = BySlot> {
-    held: Held<OutboxBody<D>>,
+    pub(super) held: Held<OutboxBody<D>>,
     borrow: PhantomData<fn(&'b ()) -> &'b ()>,
     marker: Typed<'s, T, K>,
 }
@@ -120,7 +121,7 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, D, K> {
 
     /// Whether the device can have it at all.
     #[inline]
-    fn check_carried(&self, reduction: Option<Op>) -> Result<()>
+    pub(super) fn check_carried(&self, reduction: Option<Op>) -> Result<()>
     where
         T: Arithmetic,
     {
@@ -136,7 +137,7 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, D, K> {
 
     /// Checks what one operation can show, and notes it.
     #[inline]
-    fn note(
+    pub(super) fn note(
         &mut self,
         what: What,
         source: &Source<'b, 's, T, D>,
@@ -218,7 +219,7 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, D, K> {
 
     /// Notes what the epoch does with a region that a NIC has to do with.
     #[inline]
-    fn touch(&mut self, dest: &Dest<'b, T, D>, region: &Body<D>, touch: Touch) {
+    pub(super) fn touch(&mut self, dest: &Dest<'b, T, D>, region: &Body<D>, touch: Touch) {
         let body = &mut *self.held;
         if body.edges[dest.edge as usize].is_direct() || region.outstanding().is_some() {
             body.touch(dest.edge, region.tickets(), touch);
@@ -326,86 +327,6 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, D, K> {
         }
         Ok(())
     }
-}
-
-#[cold]
-fn foreign_slot<D: Device>(body: &OutboxBody<D>, slot: u32) -> Error {
-    let window = body.half.window.named();
-    Error::Epoch(EpochError::ForeignSlot { window, slot })
-}
-
-#[cold]
-fn slot_taken<D: Device>(body: &OutboxBody<D>, slot: u32) -> Error {
-    let window = body.half.window.named();
-    let rank = body.half.peers[body.edges[slot as usize].lane].rank;
-    Error::Epoch(EpochError::SlotTaken { window, rank, slot })
-}
-
-#[cold]
-fn slot_expired<D: Device>(body: &OutboxBody<D>, slot: u32) -> Error {
-    let window = body.half.window.named();
-    let rank = body.half.peers[body.edges[slot as usize].lane].rank;
-    Error::Epoch(EpochError::SlotExpired { window, rank, slot })
-}
-
-/// Whether an operation fits the layout that its edge is.
-#[cold]
-fn fits_layout<D: Device>(
-    body: &OutboxBody<D>,
-    layout: &Chosen,
-    draft: &Draft<'_, D>,
-) -> Result<()> {
-    let (window, slot) = (|| body.half.window.named(), draft.edge);
-    if draft.remote_layout.is_some() {
-        let window = window();
-        return Err(Error::Epoch(EpochError::LayoutOfLayout { window, slot }));
-    }
-    if matches!(draft.what, What::PutCounted { .. }) {
-        let window = window();
-        return Err(Error::Epoch(EpochError::CountedToLayout { window, slot }));
-    }
-    let (first, len) = (draft.first, layout.count);
-    if first > len || draft.count > len - first {
-        let rank = body.half.peers[body.edges[slot as usize].lane].rank;
-        return Err(Error::Epoch(EpochError::OutOfBounds {
-            window: window(),
-            what: format!("outbound slot {slot} (a layout of rank {rank})"),
-            first,
-            end: first.saturating_add(draft.count),
-            len,
-        }));
-    }
-    if draft.local_layout.is_some() && draft.count != len {
-        return Err(Error::Epoch(EpochError::CountMismatch {
-            window: window(),
-            src: draft.count,
-            dst: len,
-        }));
-    }
-    Ok(())
-}
-
-#[cold]
-fn too_long<D: Device>(
-    body: &OutboxBody<D>,
-    kind: Kind,
-    draft: &Draft<'_, D>,
-    extent: usize,
-) -> Error {
-    let edge = &body.edges[draft.edge as usize];
-    let (slot, rank) = (draft.edge, body.half.peers[edge.lane].rank);
-    let what = match kind {
-        Kind::Slot => format!("outbound slot {slot} (declared by rank {rank})"),
-        Kind::Range => format!("outbound slot {slot} (a range of rank {rank})"),
-        Kind::Atomic => format!("the memory of rank {rank}"),
-    };
-    Error::Epoch(EpochError::OutOfBounds {
-        window: body.half.window.named(),
-        what,
-        first: draft.first,
-        end: draft.first.saturating_add(extent),
-        len: edge.len,
-    })
 }
 
 macro_rules! put {
@@ -551,211 +472,11 @@ impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, D, ByRange> {
     }
 }
 
-impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, D, Atomic> {
-    /// Notes an atomic accumulate: each element becomes `op` of itself and the source's.
-    ///
-    /// In which order the origins of an epoch come to an element is not specified, and may be another one at each target
-    /// and in each run. For integers, [`Op::Max`] and [`Op::Min`] that makes no difference; a sum or product of floats
-    /// may differ in its last bits from one target to the next. So where all ranks are to act on one sum (does a solver
-    /// go on?), use an [`AllReduce`](crate::AllReduce), or [`Op::Max`]: ranks that each get a sum of their
-    /// own, and compare that with a tolerance, may come to different verdicts, and then wait for each other for ever.
-    ///
-    /// # Errors
-    ///
-    /// [`EpochError::ForeignSlot`](crate::error::EpochError::ForeignSlot), [`Error::Epoch`] for a bitwise operation on floats, for a
-    /// destination with a layout, and for what the transport cannot do; nothing was noted.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use tidegate::host::prelude::*;
-    /// # tidegate::doc::counters(|s, (inbox, outbox), counters, one| {
-    /// let mut epoch = outbox.start();
-    /// epoch.accumulate(&one, counters.at(1), Op::Sum)?; // both ranks, to one element
-    /// let (mut inbox, _outbox) = exchange(s, inbox, epoch)?;
-    /// if s.world().rank() == 0 {
-    ///     assert_eq!(inbox.host_mut(s)?[1], 2);
-    /// }
-    /// # Ok(()) });
-    /// ```
-    pub fn accumulate(
-        &mut self,
-        source: impl IntoSource<'b, 's, T, D>,
-        dest: impl IntoDest<'b, T, D>,
-        op: Op,
-    ) -> Result<()> {
-        check_op::<T>(op)?;
-        self.check_carried(Some(op))?;
-        let dest = without_layout(dest)?;
-        self.note(
-            What::Accumulate {
-                op,
-                scalar: T::SCALAR,
-                atomic: true,
-            },
-            &source.into(),
-            &dest,
-        )
-    }
-
-    /// Notes a fetch-and-op: as accumulate, and the old values go to `result`, which has as many elements as the
-    /// operand, side by side.
-    ///
-    /// # Errors
-    ///
-    /// As [`Access::accumulate`](Self::accumulate); [`EpochError::CountMismatch`](crate::error::EpochError::CountMismatch); [`Error::Epoch`] for a result with a
-    /// layout.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use tidegate::host::prelude::*;
-    /// # tidegate::doc::counters(|s, (inbox, outbox), counters, one| {
-    /// let mut ticket = Region::<u64>::zeroed(s.world(), 1)?.on(s)?;
-    /// let mut epoch = outbox.start();
-    /// epoch.fetch_and_op(&one, &mut ticket, counters, Op::Sum)?;
-    /// let (inbox, _outbox) = exchange(s, inbox, epoch)?;
-    /// println!("this rank came as number {}", ticket.into_host(s)?[0]);
-    /// # Ok(()) });
-    /// ```
-    pub fn fetch_and_op(
-        &mut self,
-        operand: impl IntoSource<'b, 's, T, D>,
-        result: impl IntoSourceMut<'b, 's, T, D>,
-        dest: impl IntoDest<'b, T, D>,
-        op: Op,
-    ) -> Result<()> {
-        check_op::<T>(op)?;
-        self.check_carried(Some(op))?;
-        let (operand, result) = (operand.into(), result.into().source);
-        let dest = without_layout(dest)?;
-        side_by_side(result.layout, "result")?;
-        same_count(&self.held.half, operand.count, result.count)?;
-        let what = What::FetchOp {
-            op,
-            scalar: T::SCALAR,
-            atomic: true,
-            result: result.local,
-        };
-        self.note(what, &operand, &dest)?;
-        self.touch(&dest, result.body, Touch::Write);
-        Ok(())
-    }
-
-    /// Notes an atomic read of elements into `result`, side by side.
-    ///
-    /// # Errors
-    ///
-    /// As [`Access::accumulate`](Self::accumulate); [`Error::Epoch`] for a result with a layout.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use tidegate::host::prelude::*;
-    /// # tidegate::doc::counters(|s, (inbox, outbox), counters, one| {
-    /// let mut both = Region::<u64>::zeroed(s.world(), 2)?.on(s)?;
-    /// let mut epoch = outbox.start();
-    /// epoch.get(&mut both, counters)?;
-    /// let (inbox, _outbox) = exchange(s, inbox, epoch)?;
-    /// assert_eq!(both.into_host(s)?[..], [0, 0]);
-    /// # Ok(()) });
-    /// ```
-    pub fn get(
-        &mut self,
-        result: impl IntoSourceMut<'b, 's, T, D>,
-        from: impl IntoDest<'b, T, D>,
-    ) -> Result<()> {
-        let (result, dest) = (result.into().source, without_layout(from)?);
-        side_by_side(result.layout, "result")?;
-        // The operand of a fetch that keeps the old value is read and ignored; the result itself will do.
-        let what = What::FetchOp {
-            op: Op::Keep,
-            scalar: T::SCALAR,
-            atomic: true,
-            result: result.local,
-        };
-        self.note(what, &result, &dest)?;
-        self.touch(&dest, result.body, Touch::Write);
-        Ok(())
-    }
-
-    /// Notes a compare-and-swap of each element: where its bits are those of `compare`, it becomes the element of
-    /// `desired`; the old values go to `result`. All have the same count, and their elements lie side by side.
-    ///
-    /// # Errors
-    ///
-    /// As [`Access::fetch_and_op`], also for the other two.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use tidegate::host::prelude::*;
-    /// # tidegate::doc::counters(|s, (inbox, outbox), counters, one| {
-    /// # let free = Region::<u64>::zeroed(s.world(), 1)?.on(s)?;
-    /// let mine = Region::from_slice(s.world(), &[s.world().rank() as u64 + 1])?.on(s)?;
-    /// let mut owner = Region::<u64>::zeroed(s.world(), 1)?.on(s)?;
-    /// let mut epoch = outbox.start();
-    /// epoch.compare_and_swap(&free, &mine, &mut owner, counters)?; // where it is 0, it becomes this rank's
-    /// let (inbox, _outbox) = exchange(s, inbox, epoch)?;
-    /// let won = owner.into_host(s)?[0] == 0; // on one of the ranks
-    /// # Ok(()) });
-    /// ```
-    pub fn compare_and_swap(
-        &mut self,
-        compare: impl IntoSource<'b, 's, T, D>,
-        desired: impl IntoSource<'b, 's, T, D>,
-        result: impl IntoSourceMut<'b, 's, T, D>,
-        dest: impl IntoDest<'b, T, D>,
-    ) -> Result<()> {
-        self.check_carried(None)?;
-        let (compare, desired, result) = (compare.into(), desired.into(), result.into().source);
-        let dest = without_layout(dest)?;
-        side_by_side(compare.layout, "comparand")?;
-        side_by_side(desired.layout, "desired value")?;
-        side_by_side(result.layout, "result")?;
-        same_count(&self.held.half, compare.count, desired.count)?;
-        same_count(&self.held.half, desired.count, result.count)?;
-        let what = What::CompareSwap {
-            scalar: T::SCALAR,
-            compare: compare.local,
-            result: result.local,
-        };
-        self.note(what, &desired, &dest)?;
-        self.touch(&dest, compare.body, Touch::Read);
-        self.touch(&dest, result.body, Touch::Write);
-        Ok(())
-    }
-}
-
 pub(crate) fn check_op<T: Arithmetic>(op: Op) -> Result<()> {
     if T::FLOAT && op.is_bitwise() {
         return Err(Error::Epoch(EpochError::NotForFloats { op }));
     }
     Ok(())
-}
-
-/// Devices find what is beside an operand by its first element alone.
-fn side_by_side<D: Device>(layout: Option<&Layout<D>>, what: &'static str) -> Result<()> {
-    match layout {
-        None => Ok(()),
-        Some(_) => Err(Error::Epoch(EpochError::NotSideBySide { what })),
-    }
-}
-
-/// The destination of an atomic operation.
-fn without_layout<'b, T, D: Device>(dest: impl IntoDest<'b, T, D>) -> Result<Dest<'b, T, D>> {
-    let dest = dest.into();
-    side_by_side(dest.layout, "destination")?;
-    Ok(dest)
-}
-
-fn same_count<D: Device>(half: &super::Half<D>, src: usize, dst: usize) -> Result<()> {
-    if src == dst {
-        Ok(())
-    } else {
-        let window = half.window.named();
-        Err(Error::Epoch(EpochError::CountMismatch { window, src, dst }))
-    }
 }
 
 impl<T, K: Discipline, D: Device> Access<'_, '_, T, D, K> {

@@ -13,7 +13,7 @@ use super::declare::Window;
 use super::describe::{Description, Purpose};
 use super::edge::{Edge, Staging};
 use super::edges::Edges;
-use super::inbox::InboxBody;
+use super::exposure::InboxBody;
 use super::outbox::OutboxBody;
 use super::routes::{Own, Routes};
 use super::shape::{Shape, index_of, words_of};

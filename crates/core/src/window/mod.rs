@@ -54,6 +54,7 @@
 
 mod access;
 mod argument;
+mod atomics;
 mod builder;
 mod check;
 mod cuts;
@@ -63,15 +64,18 @@ mod discipline;
 mod edge;
 mod edges;
 mod exchange;
+mod exposure;
 mod group;
 mod half;
 mod handle;
+mod host;
 mod inbox;
 mod not_here;
 mod note;
 mod outbox;
 mod plan;
 mod programs;
+mod refused;
 mod rest;
 mod rounds;
 mod routes;

@@ -18,7 +18,8 @@ use std::sync::Arc;
 use tidegate_hal::device::Device;
 
 use super::ByRange;
-use super::inbox::{Exposed, InboxBody};
+use super::exposure::InboxBody;
+use super::inbox::Exposed;
 use crate::element::Element;
 #[cfg(doc)]
 use crate::error::Error;

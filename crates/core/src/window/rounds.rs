@@ -13,7 +13,7 @@ use tidegate_hal::device::Device;
 use tidegate_hal::site::CallSite;
 
 use super::describe::rounds;
-use super::inbox::{signal_arms, signal_steps};
+use super::exposure::{signal_arms, signal_steps};
 use super::shape::index_of;
 use super::{BySlot, Inbox, Outbox, Way, submit_armed};
 use crate::epochs::Epochs;

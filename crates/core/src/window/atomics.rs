@@ -1,0 +1,214 @@
+//! The operations of an epoch of an atomic window.
+
+use tidegate_hal::batch::Op;
+use tidegate_hal::device::Device;
+
+use super::access::{Access, check_op};
+use super::handle::{Dest, IntoDest};
+use super::note::What;
+use super::source::{IntoSource, IntoSourceMut};
+use super::{Atomic, Half};
+use crate::element::Arithmetic;
+use crate::error::{EpochError, Error, Result};
+use crate::layout::Layout;
+use crate::nic::Touch;
+
+impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, D, Atomic> {
+    /// Notes an atomic accumulate: each element becomes `op` of itself and the source's.
+    ///
+    /// In which order the origins of an epoch come to an element is not specified, and may be another one at each target
+    /// and in each run. For integers, [`Op::Max`] and [`Op::Min`] that makes no difference; a sum or product of floats
+    /// may differ in its last bits from one target to the next. So where all ranks are to act on one sum (does a solver
+    /// go on?), use an [`AllReduce`](crate::AllReduce), or [`Op::Max`]: ranks that each get a sum of their
+    /// own, and compare that with a tolerance, may come to different verdicts, and then wait for each other for ever.
+    ///
+    /// # Errors
+    ///
+    /// [`EpochError::ForeignSlot`](crate::error::EpochError::ForeignSlot), [`Error::Epoch`] for a bitwise operation on floats, for a
+    /// destination with a layout, and for what the transport cannot do; nothing was noted.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::counters(|s, (inbox, outbox), counters, one| {
+    /// let mut epoch = outbox.start();
+    /// epoch.accumulate(&one, counters.at(1), Op::Sum)?; // both ranks, to one element
+    /// let (mut inbox, _outbox) = exchange(s, inbox, epoch)?;
+    /// if s.world().rank() == 0 {
+    ///     assert_eq!(inbox.host_mut(s)?[1], 2);
+    /// }
+    /// # Ok(()) });
+    /// ```
+    pub fn accumulate(
+        &mut self,
+        source: impl IntoSource<'b, 's, T, D>,
+        dest: impl IntoDest<'b, T, D>,
+        op: Op,
+    ) -> Result<()> {
+        check_op::<T>(op)?;
+        self.check_carried(Some(op))?;
+        let dest = without_layout(dest)?;
+        self.note(
+            What::Accumulate {
+                op,
+                scalar: T::SCALAR,
+                atomic: true,
+            },
+            &source.into(),
+            &dest,
+        )
+    }
+
+    /// Notes a fetch-and-op: as accumulate, and the old values go to `result`, which has as many elements as the
+    /// operand, side by side.
+    ///
+    /// # Errors
+    ///
+    /// As [`Access::accumulate`](Self::accumulate); [`EpochError::CountMismatch`](crate::error::EpochError::CountMismatch); [`Error::Epoch`] for a result with a
+    /// layout.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::counters(|s, (inbox, outbox), counters, one| {
+    /// let mut ticket = Region::<u64>::zeroed(s.world(), 1)?.on(s)?;
+    /// let mut epoch = outbox.start();
+    /// epoch.fetch_and_op(&one, &mut ticket, counters, Op::Sum)?;
+    /// let (inbox, _outbox) = exchange(s, inbox, epoch)?;
+    /// println!("this rank came as number {}", ticket.into_host(s)?[0]);
+    /// # Ok(()) });
+    /// ```
+    pub fn fetch_and_op(
+        &mut self,
+        operand: impl IntoSource<'b, 's, T, D>,
+        result: impl IntoSourceMut<'b, 's, T, D>,
+        dest: impl IntoDest<'b, T, D>,
+        op: Op,
+    ) -> Result<()> {
+        check_op::<T>(op)?;
+        self.check_carried(Some(op))?;
+        let (operand, result) = (operand.into(), result.into().source);
+        let dest = without_layout(dest)?;
+        side_by_side(result.layout, "result")?;
+        same_count(&self.held.half, operand.count, result.count)?;
+        let what = What::FetchOp {
+            op,
+            scalar: T::SCALAR,
+            atomic: true,
+            result: result.local,
+        };
+        self.note(what, &operand, &dest)?;
+        self.touch(&dest, result.body, Touch::Write);
+        Ok(())
+    }
+
+    /// Notes an atomic read of elements into `result`, side by side.
+    ///
+    /// # Errors
+    ///
+    /// As [`Access::accumulate`](Self::accumulate); [`Error::Epoch`] for a result with a layout.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::counters(|s, (inbox, outbox), counters, one| {
+    /// let mut both = Region::<u64>::zeroed(s.world(), 2)?.on(s)?;
+    /// let mut epoch = outbox.start();
+    /// epoch.get(&mut both, counters)?;
+    /// let (inbox, _outbox) = exchange(s, inbox, epoch)?;
+    /// assert_eq!(both.into_host(s)?[..], [0, 0]);
+    /// # Ok(()) });
+    /// ```
+    pub fn get(
+        &mut self,
+        result: impl IntoSourceMut<'b, 's, T, D>,
+        from: impl IntoDest<'b, T, D>,
+    ) -> Result<()> {
+        let (result, dest) = (result.into().source, without_layout(from)?);
+        side_by_side(result.layout, "result")?;
+        // The operand of a fetch that keeps the old value is read and ignored; the result itself will do.
+        let what = What::FetchOp {
+            op: Op::Keep,
+            scalar: T::SCALAR,
+            atomic: true,
+            result: result.local,
+        };
+        self.note(what, &result, &dest)?;
+        self.touch(&dest, result.body, Touch::Write);
+        Ok(())
+    }
+
+    /// Notes a compare-and-swap of each element: where its bits are those of `compare`, it becomes the element of
+    /// `desired`; the old values go to `result`. All have the same count, and their elements lie side by side.
+    ///
+    /// # Errors
+    ///
+    /// As [`Access::fetch_and_op`], also for the other two.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::counters(|s, (inbox, outbox), counters, one| {
+    /// # let free = Region::<u64>::zeroed(s.world(), 1)?.on(s)?;
+    /// let mine = Region::from_slice(s.world(), &[s.world().rank() as u64 + 1])?.on(s)?;
+    /// let mut owner = Region::<u64>::zeroed(s.world(), 1)?.on(s)?;
+    /// let mut epoch = outbox.start();
+    /// epoch.compare_and_swap(&free, &mine, &mut owner, counters)?; // where it is 0, it becomes this rank's
+    /// let (inbox, _outbox) = exchange(s, inbox, epoch)?;
+    /// let won = owner.into_host(s)?[0] == 0; // on one of the ranks
+    /// # Ok(()) });
+    /// ```
+    pub fn compare_and_swap(
+        &mut self,
+        compare: impl IntoSource<'b, 's, T, D>,
+        desired: impl IntoSource<'b, 's, T, D>,
+        result: impl IntoSourceMut<'b, 's, T, D>,
+        dest: impl IntoDest<'b, T, D>,
+    ) -> Result<()> {
+        self.check_carried(None)?;
+        let (compare, desired, result) = (compare.into(), desired.into(), result.into().source);
+        let dest = without_layout(dest)?;
+        side_by_side(compare.layout, "comparand")?;
+        side_by_side(desired.layout, "desired value")?;
+        side_by_side(result.layout, "result")?;
+        same_count(&self.held.half, compare.count, desired.count)?;
+        same_count(&self.held.half, desired.count, result.count)?;
+        let what = What::CompareSwap {
+            scalar: T::SCALAR,
+            compare: compare.local,
+            result: result.local,
+        };
+        self.note(what, &desired, &dest)?;
+        self.touch(&dest, compare.body, Touch::Read);
+        self.touch(&dest, result.body, Touch::Write);
+        Ok(())
+    }
+}
+
+/// Devices find what is beside an operand by its first element alone.
+fn side_by_side<D: Device>(layout: Option<&Layout<D>>, what: &'static str) -> Result<()> {
+    match layout {
+        None => Ok(()),
+        Some(_) => Err(Error::Epoch(EpochError::NotSideBySide { what })),
+    }
+}
+
+/// The destination of an atomic operation.
+fn without_layout<'b, T, D: Device>(dest: impl IntoDest<'b, T, D>) -> Result<Dest<'b, T, D>> {
+    let dest = dest.into();
+    side_by_side(dest.layout, "destination")?;
+    Ok(dest)
+}
+
+fn same_count<D: Device>(half: &Half<D>, src: usize, dst: usize) -> Result<()> {
+    if src == dst {
+        Ok(())
+    } else {
+        let window = half.window.named();
+        Err(Error::Epoch(EpochError::CountMismatch { window, src, dst }))
+    }
+}
