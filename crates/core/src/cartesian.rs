@@ -38,6 +38,15 @@ impl<const N: usize> Cartesian<N> {
     /// # Panics
     ///
     /// If there are no ranks, or no dimensions for more than one.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tidegate::Cartesian;
+    ///
+    /// assert_eq!(Cartesian::<3>::new(12).dims(), [3, 2, 2]);
+    /// assert_eq!(Cartesian::<2>::new(7).dims(), [7, 1]);
+    /// ```
     pub fn new(ranks: usize) -> Self {
         assert!(ranks > 0, "a grid has ranks");
         let (mut left, mut factors) = (ranks, Vec::new());
@@ -56,6 +65,15 @@ impl<const N: usize> Cartesian<N> {
     }
 
     /// A grid of these sides, for as many ranks as their product.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tidegate::Cartesian;
+    ///
+    /// let grid = Cartesian::with_dims([2, 4]); // of 8 ranks
+    /// assert_eq!(grid.coordinates(7), [1, 3]);
+    /// ```
     pub fn with_dims(dims: [usize; N]) -> Self {
         Cartesian { dims }
     }
@@ -70,6 +88,15 @@ impl<const N: usize> Cartesian<N> {
     /// # Panics
     ///
     /// If the grid does not have the rank.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tidegate::Cartesian;
+    ///
+    /// let grid = Cartesian::with_dims([2, 3]);
+    /// assert_eq!([0, 1, 3].map(|rank| grid.coordinates(rank)), [[0, 0], [0, 1], [1, 0]]);
+    /// ```
     pub fn coordinates(&self, rank: usize) -> [usize; N] {
         let ranks: usize = self.dims.iter().product();
         assert!(rank < ranks, "rank {rank} in a grid of {ranks}");
@@ -85,6 +112,15 @@ impl<const N: usize> Cartesian<N> {
     /// # Panics
     ///
     /// If a coordinate is beyond the grid.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tidegate::Cartesian;
+    ///
+    /// let grid = Cartesian::with_dims([2, 3]);
+    /// assert_eq!(grid.rank([1, 0]), 3);
+    /// ```
     pub fn rank(&self, coordinates: [usize; N]) -> usize {
         self.dims
             .iter()
@@ -101,6 +137,16 @@ impl<const N: usize> Cartesian<N> {
     /// # Panics
     ///
     /// If the grid does not have the rank or the dimension.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tidegate::Cartesian;
+    ///
+    /// let grid = Cartesian::with_dims([2, 3]);
+    /// assert_eq!(grid.shift(1, 1, 1), Some(2));
+    /// assert_eq!(grid.shift(2, 1, 1), None); // the grid ends there
+    /// ```
     pub fn shift(&self, rank: usize, dimension: usize, by: isize) -> Option<usize> {
         let mut at = self.coordinates(rank);
         at[dimension] = at[dimension].checked_add_signed(by)?;
@@ -113,6 +159,16 @@ impl<const N: usize> Cartesian<N> {
     /// # Panics
     ///
     /// As [`Cartesian::shift`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tidegate::Cartesian;
+    ///
+    /// let grid = Cartesian::with_dims([2, 3]);
+    /// assert_eq!(grid.shift_periodic(2, 1, 1), 0);
+    /// assert_eq!(grid.shift_periodic(0, 0, -1), 3);
+    /// ```
     pub fn shift_periodic(&self, rank: usize, dimension: usize, by: isize) -> usize {
         let (mut at, dim) = (self.coordinates(rank), self.dims[dimension]);
         let by = by.rem_euclid(dim as isize) as usize;
@@ -126,6 +182,15 @@ impl<const N: usize> Cartesian<N> {
     /// # Panics
     ///
     /// If the grid does not have the rank.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tidegate::Cartesian;
+    ///
+    /// let grid = Cartesian::with_dims([2, 3]);
+    /// assert_eq!(grid.block(4, [10, 10]), [5..10, 3..6]); // of a matrix of 10 x 10 elements
+    /// ```
     pub fn block(&self, rank: usize, sides: [usize; N]) -> [Range<usize>; N] {
         let at = self.coordinates(rank);
         let begin = |k: usize, at: usize| sides[k] * at / self.dims[k];

@@ -36,24 +36,15 @@ const HELD: usize = 64;
 /// # Examples
 ///
 /// ```
-/// use std::ffi::c_void;
-/// use tidegate::cuda::{CudaStream, prelude::*};
-/// use tidegate::hal::device::Parameters;
-/// use tidegate::kernel::foreign;
-///
-/// # fn fft(stream: *mut c_void, x: *mut f32) {}
-/// /// Lets another library enqueue its work.
-/// fn transform<'s>(s: &Stream<'s>, x: &mut Region<f32, On<'s>>) -> Result<()> {
-///     let enqueue = |stream: &CudaStream, parameters: &Parameters| {
-///         let first = parameters.addresses().next().expect("a slice is two parameters");
-///         // SAFETY: the first of them is its address.
-///         let x = unsafe { first.cast::<*mut f32>().read() };
-///         fft(stream.as_raw().cast(), x);
-///         Ok(())
-///     };
-///     // SAFETY: `fft` enqueues on that stream, keeps to `x`, and ends.
-///     s.launch(unsafe { foreign(enqueue) }, (x,))
-/// }
+/// # use tidegate::cuda::{CudaStream, prelude::*};
+/// # fn transform<'s>(s: &Stream<'s>, x: &mut Region<f32, On<'s>>, fft: fn(*mut u8, *mut f32)) -> Result<()> {
+/// // SAFETY: `fft` enqueues on that stream, keeps to `x`, and ends; the first parameter of a slice is its address.
+/// let kernel = unsafe { tidegate::kernel::foreign(|stream: &CudaStream, parameters: &tidegate::hal::device::Parameters| {
+///     let x = parameters.addresses().next().expect("it is there").cast::<*mut f32>().read();
+///     Ok(fft(stream.as_raw().cast(), x))
+/// }) };
+/// s.launch(kernel, (x,))
+/// # }
 /// ```
 pub struct CudaStream {
     pub(crate) shared: Arc<Shared>,
