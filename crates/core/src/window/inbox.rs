@@ -22,7 +22,7 @@ use crate::stream::Stream;
 /// The memory that others put into, while nobody does: the target's half of a window, at home on stream `'s`.
 ///
 /// Kernels of the stream see slots through [`Inbox::view`], the memory of other windows through [`Inbox::memory`] and
-/// [`Inbox::memory_mut`]. The host sees it where it has access to memory of the device ([`HostAccess`]): slots through
+/// [`Inbox::memory_mut`]. The host sees it where it has access to memory of the device ([`HostAccess`](tidegate_hal::device::HostAccess)): slots through
 /// [`Inbox::read`], other memory through [`Inbox::host_mut`]. On GPUs a kernel copies to a region what the host is to
 /// see, and [`Region::into_host`](crate::Region::into_host) brings it.
 ///
