@@ -1,12 +1,12 @@
 use tidegate::host::Host;
-use tidegate::kernel::{Argument, Shared};
+use tidegate::kernel::{Argument, LoweredShared};
 
 struct Mine;
 
 impl<'s> Argument<'s, Host> for Mine {
-    type Lowered = Shared<f64>;
+    type Lowered = LoweredShared<f64>;
 
-    fn lower(self) -> Shared<f64> {
+    fn lower(self) -> LoweredShared<f64> {
         unreachable!()
     }
 }

@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex};
 
 use tidegate::generic::{Inbox, On, OnHost, Part, Region, Stream, World};
 use tidegate::host::prelude::*;
-use tidegate::kernel::{Argument, Exclusive, Function, Module, Shared};
+use tidegate::kernel::{Argument, Function, LoweredExclusive, LoweredShared, Module};
 use tidegate::window::InboxView;
 use tidegate::{CellsMut, cuda::Cuda};
 
@@ -128,7 +128,7 @@ impl Bench for Cuda {
     fn change<'s, T: Elem>(
         kernels: &Self::Kernels,
         s: &Stream<'s, Self>,
-        all: impl Argument<'s, Self, Lowered = Exclusive<T>>,
+        all: impl Argument<'s, Self, Lowered = LoweredExclusive<T>>,
         salt: u64,
     ) -> Result<()> {
         let change = &kernels.of::<T>().change;
@@ -183,7 +183,7 @@ impl Bench for Cuda {
     fn sum<'s, T: Elem>(
         kernels: &Self::Kernels,
         s: &Stream<'s, Self>,
-        memory: impl Argument<'s, Self, Lowered = Shared<T>>,
+        memory: impl Argument<'s, Self, Lowered = LoweredShared<T>>,
         sums: &mut Region<u64, On<'s, Self>>,
     ) -> Result<()> {
         s.launch(kernels.of::<T>().sum.threads(1, 32), (memory, sums))
@@ -192,7 +192,7 @@ impl Bench for Cuda {
     fn harvest<'s, T: Elem>(
         kernels: &Self::Kernels,
         s: &Stream<'s, Self>,
-        memory: impl Argument<'s, Self, Lowered = Exclusive<T>>,
+        memory: impl Argument<'s, Self, Lowered = LoweredExclusive<T>>,
         locks: Range<usize>,
         sums: &mut Region<u64, On<'s, Self>>,
         log: &mut Region<u64, On<'s, Self>>,

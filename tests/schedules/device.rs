@@ -19,7 +19,7 @@ use tidegate::generic::{Inbox, On, OnHost, Part, Region, Stream, World};
 use tidegate::hal::device::Device;
 use tidegate::host::Host;
 use tidegate::host::prelude::*;
-use tidegate::kernel::{Argument, Exclusive, Shared};
+use tidegate::kernel::{Argument, LoweredExclusive, LoweredShared};
 use tidegate::window::InboxView;
 
 use super::bag::{Elem, Flat};
@@ -37,7 +37,7 @@ pub(crate) trait Bench: Device {
     fn change<'s, T: Elem>(
         kernels: &Self::Kernels,
         s: &Stream<'s, Self>,
-        all: impl Argument<'s, Self, Lowered = Exclusive<T>>,
+        all: impl Argument<'s, Self, Lowered = LoweredExclusive<T>>,
         salt: u64,
     ) -> Result<()>;
 
@@ -80,7 +80,7 @@ pub(crate) trait Bench: Device {
     fn sum<'s, T: Elem>(
         kernels: &Self::Kernels,
         s: &Stream<'s, Self>,
-        memory: impl Argument<'s, Self, Lowered = Shared<T>>,
+        memory: impl Argument<'s, Self, Lowered = LoweredShared<T>>,
         sums: &mut Region<u64, On<'s, Self>>,
     ) -> Result<()>;
 
@@ -88,7 +88,7 @@ pub(crate) trait Bench: Device {
     fn harvest<'s, T: Elem>(
         kernels: &Self::Kernels,
         s: &Stream<'s, Self>,
-        memory: impl Argument<'s, Self, Lowered = Exclusive<T>>,
+        memory: impl Argument<'s, Self, Lowered = LoweredExclusive<T>>,
         locks: Range<usize>,
         sums: &mut Region<u64, On<'s, Self>>,
         log: &mut Region<u64, On<'s, Self>>,
@@ -139,7 +139,7 @@ impl Bench for Host {
     fn change<'s, T: Elem>(
         (): &(),
         s: &Stream<'s, Self>,
-        all: impl Argument<'s, Self, Lowered = Exclusive<T>>,
+        all: impl Argument<'s, Self, Lowered = LoweredExclusive<T>>,
         salt: u64,
     ) -> Result<()> {
         s.launch(move |all: &mut [T]| change(all, salt), (all,))
@@ -209,7 +209,7 @@ impl Bench for Host {
     fn sum<'s, T: Elem>(
         (): &(),
         s: &Stream<'s, Self>,
-        memory: impl Argument<'s, Self, Lowered = Shared<T>>,
+        memory: impl Argument<'s, Self, Lowered = LoweredShared<T>>,
         sums: &mut Region<u64, On<'s, Self>>,
     ) -> Result<()> {
         let kernel = |memory: &[T], sums: &mut [u64]| {
@@ -221,7 +221,7 @@ impl Bench for Host {
     fn harvest<'s, T: Elem>(
         (): &(),
         s: &Stream<'s, Self>,
-        memory: impl Argument<'s, Self, Lowered = Exclusive<T>>,
+        memory: impl Argument<'s, Self, Lowered = LoweredExclusive<T>>,
         locks: Range<usize>,
         sums: &mut Region<u64, On<'s, Self>>,
         log: &mut Region<u64, On<'s, Self>>,

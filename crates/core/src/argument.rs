@@ -116,18 +116,18 @@ pub(crate) fn check_handles(arguments: &[OfSlots]) -> Result<()> {
 }
 
 /// A shared view to be.
-pub struct Shared<T> {
+pub struct LoweredShared<T> {
     ptr: Ptr,
     len: usize,
     marker: PhantomData<T>,
 }
 
 /// An exclusive view to be.
-pub struct Exclusive<T>(Shared<T>);
+pub struct LoweredExclusive<T>(LoweredShared<T>);
 
-impl<T> Shared<T> {
+impl<T> LoweredShared<T> {
     pub(crate) fn new(ptr: Ptr, len: usize) -> Self {
-        Shared {
+        LoweredShared {
             ptr,
             len,
             marker: PhantomData,
@@ -135,39 +135,39 @@ impl<T> Shared<T> {
     }
 }
 
-impl<T> Exclusive<T> {
+impl<T> LoweredExclusive<T> {
     pub(crate) fn new(ptr: Ptr, len: usize) -> Self {
-        Exclusive(Shared::new(ptr, len))
+        LoweredExclusive(LoweredShared::new(ptr, len))
     }
 }
 
-impl<T> Clone for Shared<T> {
+impl<T> Clone for LoweredShared<T> {
     fn clone(&self) -> Self {
         *self
     }
 }
-impl<T> Copy for Shared<T> {}
-impl<T> Clone for Exclusive<T> {
+impl<T> Copy for LoweredShared<T> {}
+impl<T> Clone for LoweredExclusive<T> {
     fn clone(&self) -> Self {
         *self
     }
 }
-impl<T> Copy for Exclusive<T> {}
+impl<T> Copy for LoweredExclusive<T> {}
 
-fn whole<T: Element, D: Device>(region: &Region<T, On<'_, D>>) -> Shared<T> {
+fn whole<T: Element, D: Device>(region: &Region<T, On<'_, D>>) -> LoweredShared<T> {
     let ptr = if region.is_empty() {
         Ptr(std::ptr::NonNull::<T>::dangling().as_ptr().cast())
     } else {
         region.body.ptr()
     };
-    Shared::new(ptr, region.len())
+    LoweredShared::new(ptr, region.len())
 }
 
 // SAFETY: the region is at home on the stream; a shared borrow gives a shared view.
 unsafe impl<'s, T: Element, D: Device> Argument<'s, D> for &Region<T, On<'s, D>> {
-    type Lowered = Shared<T>;
+    type Lowered = LoweredShared<T>;
     #[inline]
-    fn lower(self, stream: &Stream<'s, D>) -> Result<Shared<T>> {
+    fn lower(self, stream: &Stream<'s, D>) -> Result<LoweredShared<T>> {
         self.body.settle(stream, Touch::Read, Location::caller())?;
         Ok(whole(self))
     }
@@ -175,16 +175,16 @@ unsafe impl<'s, T: Element, D: Device> Argument<'s, D> for &Region<T, On<'s, D>>
 
 // SAFETY: the region is at home on the stream; an exclusive borrow gives the one exclusive view.
 unsafe impl<'s, T: Element, D: Device> Argument<'s, D> for &mut Region<T, On<'s, D>> {
-    type Lowered = Exclusive<T>;
+    type Lowered = LoweredExclusive<T>;
     #[inline]
-    fn lower(self, stream: &Stream<'s, D>) -> Result<Exclusive<T>> {
+    fn lower(self, stream: &Stream<'s, D>) -> Result<LoweredExclusive<T>> {
         self.body.settle(stream, Touch::Write, Location::caller())?;
-        Ok(Exclusive(whole(self)))
+        Ok(LoweredExclusive(whole(self)))
     }
 }
 
 // SAFETY: see `view`.
-unsafe impl<T: Element> Lowered for Shared<T> {
+unsafe impl<T: Element> Lowered for LoweredShared<T> {
     type View<'k> = &'k [T];
 
     unsafe fn view<'k>(self) -> &'k [T] {
@@ -200,7 +200,7 @@ unsafe impl<T: Element> Lowered for Shared<T> {
 }
 
 // SAFETY: see `view`.
-unsafe impl<T: Element> Lowered for Exclusive<T> {
+unsafe impl<T: Element> Lowered for LoweredExclusive<T> {
     type View<'k> = &'k mut [T];
 
     unsafe fn view<'k>(self) -> &'k mut [T] {

@@ -37,10 +37,10 @@ use crate::world::World;
 /// # Ok(()) });
 /// ```
 pub struct Layout<D: Device> {
-    inner: Arc<Inner<D>>,
+    inner: Arc<LayoutBody<D>>,
 }
 
-struct Inner<D: Device> {
+struct LayoutBody<D: Device> {
     /// The element that offset 0 of the shape stands for.
     first: usize,
     /// Linear, if it is one run.
@@ -56,7 +56,7 @@ struct Inner<D: Device> {
     table: Option<(D::Block, D)>,
 }
 
-impl<D: Device> Inner<D> {
+impl<D: Device> LayoutBody<D> {
     fn fits(&self, device: &D) -> bool {
         let table = self.table.as_ref();
         table.is_none_or(|(_, other)| other.same(device))
@@ -87,7 +87,8 @@ impl Chosen {
     /// Whether streams of a device can follow it.
     pub(crate) fn fits<D: Device>(&self, device: &D) -> bool {
         let is_nest = !matches!(self.shape, Shape::Indexed { .. });
-        is_nest || (self.keep.downcast_ref::<Inner<D>>()).is_some_and(|layout| layout.fits(device))
+        is_nest
+            || (self.keep.downcast_ref::<LayoutBody<D>>()).is_some_and(|layout| layout.fits(device))
     }
 }
 
@@ -319,7 +320,7 @@ impl<D: Device> Layout<D> {
             sorted.windows(2).all(apart)
         };
         let extent = *highest as usize + 1;
-        let layout = Inner {
+        let layout = LayoutBody {
             listed,
             table: Some((table, world.device().clone())),
             ..Self::inner(0, shape, indices.len(), extent, distinct)
@@ -335,8 +336,14 @@ impl<D: Device> Layout<D> {
         }
     }
 
-    fn inner(first: usize, shape: Shape, count: usize, extent: usize, distinct: bool) -> Inner<D> {
-        Inner {
+    fn inner(
+        first: usize,
+        shape: Shape,
+        count: usize,
+        extent: usize,
+        distinct: bool,
+    ) -> LayoutBody<D> {
+        LayoutBody {
             first,
             shape,
             count,
@@ -364,7 +371,7 @@ impl<D: Device> Layout<D> {
 
     /// The runs of neighbouring elements, in order: of what is regular they are counted out, and lie nowhere.
     pub(crate) fn runs(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
-        let Inner {
+        let LayoutBody {
             first,
             shape,
             count,
@@ -404,7 +411,7 @@ impl<D: Device> Layout<D> {
     /// [`EpochError::NotDistinct`] if an element occurs twice; [`Error::Device`] if memory is too short.
     pub(crate) fn footprint(&self) -> Result<Footprint> {
         self.as_destination()?;
-        let Inner {
+        let LayoutBody {
             first,
             shape,
             count,

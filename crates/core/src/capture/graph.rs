@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tidegate_hal::device::{Device, Stream as _};
 
 use super::lent::{settle_tickets, touch};
-use crate::carry::{Carry, State, compare, given_up, name_of, pair_given_up};
+use crate::carry::{Carry, LeafState, compare, given_up, name_of, pair_given_up};
 use crate::epochs::RecordedEpochs;
 #[cfg(doc)]
 use crate::error::Cause;
@@ -44,7 +44,7 @@ pub struct Graph<'s, D: Device> {
     script: Script<D>,
     /// The epochs of each replay.
     epochs: RecordedEpochs,
-    ids: Vec<(u64, State)>,
+    ids: Vec<(u64, LeafState)>,
     brand: Brand<'s>,
 }
 
@@ -81,7 +81,7 @@ pub struct PairGraph<'s, 't, D: Device> {
 pub(super) fn same_pair<'s, 't, D: Device>(
     here: &mut impl Carry<'s, D>,
     there: &mut impl Carry<'t, D>,
-    ids: &[(u64, State)],
+    ids: &[(u64, LeafState)],
     apart: usize,
 ) -> Result<(), (usize, usize)> {
     let (one, differs) = compare(here, &ids[..apart]);
@@ -104,7 +104,7 @@ pub(super) fn name_in_pair<'s, 't, D: Device>(
 }
 
 impl<'s, D: Device> Graph<'s, D> {
-    pub(super) fn new(raw: RawGraph<D>, noted: Noted<D>, ids: Vec<(u64, State)>) -> Self {
+    pub(super) fn new(raw: RawGraph<D>, noted: Noted<D>, ids: Vec<(u64, LeafState)>) -> Self {
         Graph {
             raw: Arc::new(raw),
             arms: RecordedArms::new(noted.arms),

@@ -8,7 +8,7 @@ mod visit;
 
 pub use visit::{Carry, Visitor};
 pub(crate) use visit::{
-    State, compare, forget_tickets, identify, lines, name_of, own_halves, settle_on, stakes,
+    LeafState, compare, forget_tickets, identify, lines, name_of, own_halves, settle_on, stakes,
 };
 
 use tidegate_hal::device::Device;

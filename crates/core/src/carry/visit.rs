@@ -6,7 +6,7 @@ use tidegate_hal::device::Device;
 
 use crate::ground::ReclaimOf;
 use crate::myself::Myself;
-use crate::nic::{Line, Tickets, Touch};
+use crate::nic::{NicLine, Tickets, Touch};
 use crate::place::Brand;
 use crate::side::Side;
 use crate::stake::Stake;
@@ -56,21 +56,21 @@ pub unsafe trait Carry<'s, D: Device>: Sized {
 }
 
 /// Goes through the regions and window halves in a [`Carry`] value. Only this crate can make one, or see what it meets.
-pub struct Visitor<'a, D: Device>(Purpose<'a, D>);
+pub struct Visitor<'a, D: Device>(VisitFor<'a, D>);
 
-enum Purpose<'a, D: Device> {
+enum VisitFor<'a, D: Device> {
     /// Lists their numbers, and in what state they are.
-    Identify(&'a mut Vec<(u64, State)>),
+    Identify(&'a mut Vec<(u64, LeafState)>),
     /// Compares them with such a list: how many there were, and the first that differs. (A replay allocates nothing.)
     Compare {
-        with: &'a [(u64, State)],
+        with: &'a [(u64, LeafState)],
         met: usize,
         differs: Option<usize>,
     },
     /// Makes them at home on a stream, which must come as far as the mark before their last work is done.
     Settle(&'a Arc<ReclaimOf<D>>, u64),
     /// Gathers the lines of their tickets.
-    Gather(&'a mut Vec<Arc<Line>>),
+    Gather(&'a mut Vec<Arc<NicLine>>),
     /// Forgets their tickets.
     Clear,
     /// Lists the window halves whose peer is this rank itself.
@@ -91,7 +91,7 @@ struct Name {
 /// Whether a window half is in an epoch. It is part of what a recording fits: one that begins with a post fits an
 /// inbox, and one that begins with a wait fits what is exposed to that very group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum LeafState {
     /// A region, or a window half between its epochs.
     Closed,
     /// An inbox that is exposed to the group with this number.
@@ -116,11 +116,11 @@ impl<D: Device> Visitor<'_, D> {
     /// Visits what a value has at the place of this name.
     #[inline]
     pub(super) fn within<'s>(&mut self, name: &str, value: &mut impl Carry<'s, D>) {
-        if let Purpose::Name(found) = &mut self.0 {
+        if let VisitFor::Name(found) = &mut self.0 {
             found.path.push(name.to_owned());
         }
         value.visit(self);
-        if let Purpose::Name(found) = &mut self.0 {
+        if let VisitFor::Name(found) = &mut self.0 {
             found.path.pop();
         }
     }
@@ -128,11 +128,11 @@ impl<D: Device> Visitor<'_, D> {
     /// Visits what a collection has, each by its place in it.
     pub(crate) fn each<'s, X: Carry<'s, D>>(&mut self, all: &mut [X]) {
         for (index, each) in all.iter_mut().enumerate() {
-            if let Purpose::Name(name) = &mut self.0 {
+            if let VisitFor::Name(name) = &mut self.0 {
                 name.path.push(index.to_string());
             }
             each.visit(self);
-            if let Purpose::Name(name) = &mut self.0 {
+            if let VisitFor::Name(name) = &mut self.0 {
                 name.path.pop();
             }
         }
@@ -141,26 +141,26 @@ impl<D: Device> Visitor<'_, D> {
     /// One region or window half: its number, the stream that it is at home on, and the mark of its last work there if
     /// it keeps one.
     pub(crate) fn leaf(&mut self, id: u64, home: &mut Arc<ReclaimOf<D>>, mark: Option<&mut u64>) {
-        self.leaf_in(State::Closed, id, home, mark);
+        self.leaf_in(LeafState::Closed, id, home, mark);
     }
 
     /// As [`Visitor::leaf`], of one that may be in an epoch.
     pub(crate) fn leaf_in(
         &mut self,
-        state: State,
+        state: LeafState,
         id: u64,
         home: &mut Arc<ReclaimOf<D>>,
         mark: Option<&mut u64>,
     ) {
         match &mut self.0 {
-            Purpose::Identify(ids) => ids.push((id, state)),
-            Purpose::Compare { with, met, differs } => {
+            VisitFor::Identify(ids) => ids.push((id, state)),
+            VisitFor::Compare { with, met, differs } => {
                 if with.get(*met) != Some(&(id, state)) {
                     differs.get_or_insert(*met);
                 }
                 *met += 1;
             }
-            Purpose::Settle(to, at) => {
+            VisitFor::Settle(to, at) => {
                 if !Arc::ptr_eq(home, to) {
                     *home = Arc::clone(to);
                 }
@@ -168,14 +168,14 @@ impl<D: Device> Visitor<'_, D> {
                     *mark = *at;
                 }
             }
-            Purpose::Name(name) => match name.before.checked_sub(1) {
+            VisitFor::Name(name) => match name.before.checked_sub(1) {
                 Some(before) => name.before = before,
                 None if name.path.is_empty() => {}
                 None => {
                     name.found.get_or_insert_with(|| name.path.join("."));
                 }
             },
-            Purpose::Gather(_) | Purpose::Clear | Purpose::Own(_) | Purpose::Stakes(_) => {}
+            VisitFor::Gather(_) | VisitFor::Clear | VisitFor::Own(_) | VisitFor::Stakes(_) => {}
         }
     }
 
@@ -183,15 +183,15 @@ impl<D: Device> Visitor<'_, D> {
     pub(crate) fn own(&mut self, side: Side, myself: Option<&Arc<Myself<D>>>) {
         let Some(myself) = myself else { return };
         match &mut self.0 {
-            Purpose::Settle(to, _) => myself.moved(side, Arc::as_ptr(to).addr()),
-            Purpose::Own(halves) => halves.push((side, myself.clone())),
+            VisitFor::Settle(to, _) => myself.moved(side, Arc::as_ptr(to).addr()),
+            VisitFor::Own(halves) => halves.push((side, myself.clone())),
             _ => {}
         }
     }
 
     /// A window half, and what peers have of it.
     pub(crate) fn stake(&mut self, stake: impl FnOnce() -> Stake<D>) {
-        if let Purpose::Stakes(stakes) = &mut self.0 {
+        if let VisitFor::Stakes(stakes) = &mut self.0 {
             stakes.push(stake());
         }
     }
@@ -199,8 +199,8 @@ impl<D: Device> Visitor<'_, D> {
     /// The tickets of a region that holds some.
     pub(crate) fn tickets(&mut self, tickets: &Tickets) {
         match &mut self.0 {
-            Purpose::Gather(lines) => tickets.gather(Touch::Write, lines),
-            Purpose::Clear => tickets.clear(Touch::Write),
+            VisitFor::Gather(lines) => tickets.gather(Touch::Write, lines),
+            VisitFor::Clear => tickets.clear(Touch::Write),
             _ => {}
         }
     }
@@ -211,27 +211,27 @@ pub(crate) fn own_halves<'s, D: Device, X: Carry<'s, D>>(
     value: &mut X,
 ) -> Vec<(Side, Arc<Myself<D>>)> {
     let mut halves = Vec::new();
-    value.visit(&mut Visitor(Purpose::Own(&mut halves)));
+    value.visit(&mut Visitor(VisitFor::Own(&mut halves)));
     halves
 }
 
 /// What peers have of the window halves in a value.
 pub(crate) fn stakes<'s, D: Device, X: Carry<'s, D>>(value: &mut X) -> Vec<Stake<D>> {
     let mut stakes = Vec::new();
-    value.visit(&mut Visitor(Purpose::Stakes(&mut stakes)));
+    value.visit(&mut Visitor(VisitFor::Stakes(&mut stakes)));
     stakes
 }
 
 /// The lines of all tickets in a value.
-pub(crate) fn lines<'s, D: Device, X: Carry<'s, D>>(value: &mut X) -> Vec<Arc<Line>> {
+pub(crate) fn lines<'s, D: Device, X: Carry<'s, D>>(value: &mut X) -> Vec<Arc<NicLine>> {
     let mut lines = Vec::new();
-    value.visit(&mut Visitor(Purpose::Gather(&mut lines)));
+    value.visit(&mut Visitor(VisitFor::Gather(&mut lines)));
     lines
 }
 
 /// Forgets all tickets in a value: the wait for them has been enqueued.
 pub(crate) fn forget_tickets<'s, D: Device, X: Carry<'s, D>>(value: &mut X) {
-    value.visit(&mut Visitor(Purpose::Clear));
+    value.visit(&mut Visitor(VisitFor::Clear));
 }
 
 /// Makes a value at home on a stream, which must come as far as the mark before its last work is done.
@@ -240,26 +240,26 @@ pub(crate) fn settle_on<'s, D: Device, X: Carry<'s, D>>(
     home: &Arc<ReclaimOf<D>>,
     mark: u64,
 ) {
-    value.visit(&mut Visitor(Purpose::Settle(home, mark)));
+    value.visit(&mut Visitor(VisitFor::Settle(home, mark)));
 }
 
 /// The numbers of the things in a value, and in what state they are.
-pub(crate) fn identify<'s, D: Device, X: Carry<'s, D>>(value: &mut X) -> Vec<(u64, State)> {
+pub(crate) fn identify<'s, D: Device, X: Carry<'s, D>>(value: &mut X) -> Vec<(u64, LeafState)> {
     let mut ids = Vec::new();
-    value.visit(&mut Visitor(Purpose::Identify(&mut ids)));
+    value.visit(&mut Visitor(VisitFor::Identify(&mut ids)));
     ids
 }
 
 /// How many things there are in a value, and the first that is not as listed, if there is one.
 pub(crate) fn compare<'s, D: Device, X: Carry<'s, D>>(
     value: &mut X,
-    with: &[(u64, State)],
+    with: &[(u64, LeafState)],
 ) -> (usize, Option<usize>) {
     let (met, differs) = (0, None);
-    let mut visitor = Visitor(Purpose::Compare { with, met, differs });
+    let mut visitor = Visitor(VisitFor::Compare { with, met, differs });
     value.visit(&mut visitor);
     match visitor.0 {
-        Purpose::Compare { met, differs, .. } => {
+        VisitFor::Compare { met, differs, .. } => {
             (met, differs.or((met < with.len()).then_some(met)))
         }
         _ => unreachable!("visits do not change the purpose"),
@@ -276,6 +276,6 @@ pub(crate) fn name_of<'s, D: Device, X: Carry<'s, D>>(
         path: Vec::new(),
         found: None,
     };
-    value.visit(&mut Visitor(Purpose::Name(&mut name)));
+    value.visit(&mut Visitor(VisitFor::Name(&mut name)));
     name.found
 }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use tidegate_hal::device::{DeviceError, Grid, LaunchDevice, Parameters};
 
-use super::{Argument, Exclusive, Kernel, Lowered, Shared};
+use super::{Argument, Kernel, Lowered, LoweredExclusive, LoweredShared};
 use crate::argument::check_handles;
 use crate::element::Element;
 use crate::error::{KernelError, Result};
@@ -389,8 +389,8 @@ macro_rules! parameters {
     )*};
 }
 parameters! {
-    &'static [T] => Shared<T>;
-    &'static mut [T] => Exclusive<T>;
+    &'static [T] => LoweredShared<T>;
+    &'static mut [T] => LoweredExclusive<T>;
     Slots<'static, T> => LoweredSlots<T>;
     Cells<'static, T> => LoweredPart<T, false>;
     CellsMut<'static, T> => LoweredPart<T, true>;

@@ -30,7 +30,7 @@ mod foreign;
 mod function;
 mod launch;
 
-pub use crate::argument::{Argument, Exclusive, Lowered, Shared};
+pub use crate::argument::{Argument, Lowered, LoweredExclusive, LoweredShared};
 pub use foreign::{Foreign, foreign};
 pub use function::{Function, Launch, Module, Parameter, Plain, Signature};
 

@@ -18,7 +18,7 @@ use crate::error::Result;
 use crate::ground::lock;
 
 /// The way of one window half to one peer behind the NIC.
-pub(crate) struct Line {
+pub(crate) struct NicLine {
     queue: Arc<dyn NicQueue>,
     /// Where streams store after each ring, if hardware fires then.
     strike: Option<Register>,
@@ -41,7 +41,7 @@ pub(crate) struct Line {
 /// What a line is made of.
 pub(crate) struct LineParts {
     pub(crate) peer: usize,
-    /// [`Line::BYTES`] of memory of this rank, zeroed but for what *sent* counts at first.
+    /// [`NicLine::BYTES`] of memory of this rank, zeroed but for what *sent* counts at first.
     pub(crate) words: Ptr,
     pub(crate) remote: RemoteMemory,
     /// Where the word is, in the peer's memory, that its programs signal to.
@@ -54,7 +54,7 @@ pub(crate) struct LineParts {
     pub(crate) keep: Keep,
 }
 
-impl Line {
+impl NicLine {
     /// Bytes of the words of a line: two cache lines, since the NIC adds to one and the stream to the other.
     pub(crate) const BYTES: usize = 128;
     const ISSUED: usize = 8;
@@ -122,7 +122,7 @@ impl Line {
         let there = nic.bells[parts.peer]
             .as_ref()
             .expect("a peer with a NIC has registered its bell");
-        Ok(Line {
+        Ok(NicLine {
             queue,
             strike,
             doorbell,
@@ -232,7 +232,7 @@ impl Line {
         armed == through && sent & POISON == 0
     }
 
-    pub(crate) fn is(&self, other: &Line) -> bool {
+    pub(crate) fn is(&self, other: &NicLine) -> bool {
         self.sent == other.sent
     }
 }
@@ -240,7 +240,7 @@ impl Line {
 /// A wait for several lines, which was made once: what a device makes of a batch, it keeps with it.
 struct Together {
     /// Without the first, which holds this. Gone or not, each is known by its address, which no other has meanwhile.
-    others: Vec<Weak<Line>>,
+    others: Vec<Weak<NicLine>>,
     wait: Arc<Batch>,
 }
 
@@ -248,7 +248,7 @@ struct Together {
 const TOGETHER: usize = 8;
 
 /// The waits for some lines, of each window one: so what is remembered keeps no other window's memory.
-pub(crate) fn waits(lines: &[Arc<Line>]) -> impl Iterator<Item = Arc<Batch>> {
+pub(crate) fn waits(lines: &[Arc<NicLine>]) -> impl Iterator<Item = Arc<Batch>> {
     let first_of_window = |index: &usize| {
         let before = &lines[..*index];
         before
@@ -257,7 +257,7 @@ pub(crate) fn waits(lines: &[Arc<Line>]) -> impl Iterator<Item = Arc<Batch>> {
     };
     (0..lines.len()).filter(first_of_window).map(|index| {
         let (first, behind) = (&lines[index], &lines[index + 1..]);
-        let of_window = |line: &&Arc<Line>| line.window == first.window;
+        let of_window = |line: &&Arc<NicLine>| line.window == first.window;
         let others: Vec<_> = behind.iter().filter(of_window).collect();
         match &others[..] {
             [] => first.wait.clone(),
@@ -267,7 +267,7 @@ pub(crate) fn waits(lines: &[Arc<Line>]) -> impl Iterator<Item = Arc<Batch>> {
 }
 
 /// The wait for some lines of one window, as it was made before, if it is remembered.
-fn together(first: &Line, others: &[&Arc<Line>]) -> Arc<Batch> {
+fn together(first: &NicLine, others: &[&Arc<NicLine>]) -> Arc<Batch> {
     let mut known = lock(&first.together);
     let is = |one: &Together| {
         let pairs = || one.others.iter().zip(others);

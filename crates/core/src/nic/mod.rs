@@ -4,7 +4,7 @@
 //!
 //! Each peer of a window is *mapped* (the stream itself moves the data and adds to the peer's words) or reached by a
 //! NIC; [`Route`] says which, once, when the window is created. One epoch may serve both kinds. Towards a peer behind
-//! the NIC a window half has a [`Line`]: a queue of armed programs, and three words of this rank:
+//! the NIC a window half has a [`NicLine`]: a queue of armed programs, and three words of this rank:
 //!
 //! - the *doorbell*: a stream adds a quantum to it where it would move and signal; each quantum fires the next armed program
 //!   (which long staged puts ring for in parts, as they are copied: `window/stages.rs`);
@@ -53,6 +53,6 @@ mod ticket;
 
 pub(crate) use attached::Attached;
 pub use chunks::Chunks;
-pub(crate) use line::{Line, LineParts, waits};
+pub(crate) use line::{LineParts, NicLine, waits};
 pub use options::{Route, Throttle, WorldOptions};
 pub(crate) use ticket::{Tickets, Touch};

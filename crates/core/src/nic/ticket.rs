@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use tidegate_hal::nic::Keep;
 
-use super::line::Line;
+use super::line::NicLine;
 use crate::ground::lock;
 
 /// What is about to be done to a region, or is still being done to it.
@@ -26,7 +26,7 @@ impl Touch {
 /// Not before the line has sent what its stream has issued.
 #[derive(Clone)]
 pub(crate) struct Ticket {
-    line: Arc<Line>,
+    line: Arc<NicLine>,
     /// What the NIC may still be doing.
     touch: Touch,
 }
@@ -77,7 +77,7 @@ impl Tickets {
     }
 
     /// Notes that a program is under way.
-    pub(crate) fn add(&self, line: &Arc<Line>, touch: Touch) {
+    pub(crate) fn add(&self, line: &Arc<NicLine>, touch: Touch) {
         // Dropped under no lock: the last of a line takes its register back, and calls the device.
         let mut over = Vec::new();
         let mut held = lock(&self.held);
@@ -96,7 +96,7 @@ impl Tickets {
     }
 
     /// Adds the lines that stand against `touch`.
-    pub(crate) fn gather(&self, touch: Touch, into: &mut Vec<Arc<Line>>) {
+    pub(crate) fn gather(&self, touch: Touch, into: &mut Vec<Arc<NicLine>>) {
         for ticket in lock(&self.held).iter() {
             if touch.collides(ticket.touch) && !into.iter().any(|line| line.is(&ticket.line)) {
                 into.push(ticket.line.clone());
@@ -105,7 +105,7 @@ impl Tickets {
     }
 
     /// The lines that read, in the order in which [`Tickets::gather`] finds them; those that are over are forgotten.
-    pub(crate) fn readers(&self) -> Vec<Arc<Line>> {
+    pub(crate) fn readers(&self) -> Vec<Arc<NicLine>> {
         let mut held = lock(&self.held);
         // Dropped under no lock, as where one is added.
         let over: Vec<_> = held

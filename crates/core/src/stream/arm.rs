@@ -5,12 +5,12 @@ use std::sync::Arc;
 use tidegate_hal::device::Device;
 use tidegate_hal::nic::Prepared;
 
-use crate::nic::Line;
+use crate::nic::NicLine;
 use crate::world::Watched;
 
 /// What the host must arm before a stream may ring.
 pub(crate) struct Arm<D: Device> {
-    pub(super) line: Arc<Line>,
+    pub(super) line: Arc<NicLine>,
     pub(super) programs: Arc<[Prepared]>,
     pub(super) window: Arc<Watched<D>>,
 }
@@ -26,7 +26,7 @@ impl<D: Device> Clone for Arm<D> {
 }
 
 impl<D: Device> Arm<D> {
-    pub(crate) fn new(line: &Arc<Line>, program: Prepared, window: &Arc<Watched<D>>) -> Self {
+    pub(crate) fn new(line: &Arc<NicLine>, program: Prepared, window: &Arc<Watched<D>>) -> Self {
         Arm {
             line: line.clone(),
             programs: [program].into(),

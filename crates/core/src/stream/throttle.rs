@@ -30,7 +30,7 @@ use tidegate_hal::nic::NicError;
 use super::arm::Arm;
 use super::queue::Stream;
 use crate::error::{Cause, Error, Result};
-use crate::nic::{Attached, Line, Throttle};
+use crate::nic::{Attached, NicLine, Throttle};
 use crate::world::Watched;
 
 /// How often a wait asks whether to go on.
@@ -121,7 +121,7 @@ fn wait_for_window<D: Device>(
     attached: &Attached<D>,
     window: &Arc<Watched<D>>,
 ) -> Result<()> {
-    let mut left: Vec<(Arc<Line>, u64)> = window
+    let mut left: Vec<(Arc<NicLine>, u64)> = window
         .lines()
         .map(|line| {
             let armed = line.queue().counts().0;

@@ -7,7 +7,7 @@ use tidegate_hal::site::CallSite;
 
 use super::queue::Stream;
 use crate::error::Result;
-use crate::nic::{Line, Tickets, Touch, waits};
+use crate::nic::{NicLine, Tickets, Touch, waits};
 
 impl Tickets {
     /// Enqueues the wait for what stands against `touch`.
@@ -42,7 +42,7 @@ pub(crate) fn settle_all<'a, D: Device>(
 /// Enqueues the wait for the tickets of some lines.
 pub(crate) fn wait_for<D: Device>(
     stream: &Stream<'_, D>,
-    lines: &[Arc<Line>],
+    lines: &[Arc<NicLine>],
     site: CallSite,
 ) -> Result<()> {
     if stream.world().ignores_tickets() {
@@ -58,12 +58,12 @@ pub(crate) fn wait_for<D: Device>(
 /// named again.
 pub(crate) fn prepare_wait<D: Device>(
     stream: &Stream<'_, D>,
-    lines: impl IntoIterator<Item = Arc<Line>>,
+    lines: impl IntoIterator<Item = Arc<NicLine>>,
 ) -> Result<usize> {
     if stream.world().ignores_tickets() {
         return Ok(0);
     }
-    let mut different: Vec<Arc<Line>> = Vec::new();
+    let mut different: Vec<Arc<NicLine>> = Vec::new();
     for line in lines {
         if !different.iter().any(|other| other.is(&line)) {
             different.push(line);

@@ -12,7 +12,7 @@ use super::view::LoweredSlots;
 #[cfg(doc)]
 use super::view::Slots;
 use super::{Atomic, ByRange, BySlot};
-use crate::argument::{Argument, Exclusive, Shared};
+use crate::argument::{Argument, LoweredExclusive, LoweredShared};
 use crate::element::Element;
 use crate::error::Result;
 use crate::stream::Stream;
@@ -157,16 +157,16 @@ unsafe impl<'s, T: Element, D: Device> Argument<'s, D> for InboxView<'_, 's, T, 
 
 // SAFETY: the inbox is at home on the stream; the view is shared, and so is the borrow.
 unsafe impl<'s, T: Element, D: Device> Argument<'s, D> for Memory<'_, 's, T, D> {
-    type Lowered = Shared<T>;
-    fn lower(self, _stream: &Stream<'s, D>) -> Result<Shared<T>> {
-        Ok(Shared::new(self.ptr, self.len))
+    type Lowered = LoweredShared<T>;
+    fn lower(self, _stream: &Stream<'s, D>) -> Result<LoweredShared<T>> {
+        Ok(LoweredShared::new(self.ptr, self.len))
     }
 }
 
 // SAFETY: the inbox is at home on the stream; the view is exclusive, and so is the borrow.
 unsafe impl<'s, T: Element, D: Device> Argument<'s, D> for MemoryMut<'_, 's, T, D> {
-    type Lowered = Exclusive<T>;
-    fn lower(self, _stream: &Stream<'s, D>) -> Result<Exclusive<T>> {
-        Ok(Exclusive::new(self.0.ptr, self.0.len))
+    type Lowered = LoweredExclusive<T>;
+    fn lower(self, _stream: &Stream<'s, D>) -> Result<LoweredExclusive<T>> {
+        Ok(LoweredExclusive::new(self.0.ptr, self.0.len))
     }
 }

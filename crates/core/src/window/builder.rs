@@ -29,7 +29,7 @@ use crate::footprint::Footprint;
 use crate::ground::{fresh_id, visited};
 use crate::layout::Chosen;
 use crate::myself::Myself;
-use crate::nic::{Line, LineParts};
+use crate::nic::{LineParts, NicLine};
 use crate::side::Side;
 use crate::stream::{Stream, home_number};
 use crate::world::{Agreement, Watched, Which};
@@ -213,10 +213,10 @@ impl<T: Element, K: Discipline> Window<T, K> {
         if let Some(lines) = &own.lines {
             let ranks = mine.targets.iter().chain(&mine.origins).enumerate();
             let by_nic = ranks.filter(|(_, rank)| routes.remotes[**rank].is_some());
-            let sent = by_nic.map(|(line, _)| Line::sent_of(words_of(lines.base(), line)));
+            let sent = by_nic.map(|(line, _)| NicLine::sent_of(words_of(lines.base(), line)));
             let sent: Vec<_> = sent.collect();
             if mine.is_staged() {
-                // All buffers of staged memory are free at first: see `Line::wait_for_buffer`.
+                // All buffers of staged memory are free at first: see `NicLine::wait_for_buffer`.
                 for word in &sent {
                     let free = u64::from(self.description.buffers) * QUANTUM;
                     // SAFETY: the word lies in the block of the lines, of which no line has been made yet.
@@ -311,7 +311,9 @@ impl<D: Device> Meeting<D> {
                         };
                         // SAFETY: the words are as `meet` made them, this line's alone, and kept by the window; the signal
                         // is the peer's word for this rank.
-                        Way::Nic(Arc::new(unsafe { Line::new(nic, world.device(), parts) }?))
+                        Way::Nic(Arc::new(unsafe {
+                            NicLine::new(nic, world.device(), parts)
+                        }?))
                     }
                 };
                 Ok(Peer {

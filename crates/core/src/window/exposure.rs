@@ -7,7 +7,7 @@ use tidegate_hal::device::{Device, Stream as _};
 use tidegate_hal::ids::WindowId;
 use tidegate_hal::nic::Program;
 use tidegate_hal::site::CallSite;
-use tidegate_words::State as Look;
+use tidegate_words::State;
 
 use super::view::Table;
 use super::{Body, Group, Half, Peer, Way, submit, submit_armed};
@@ -279,21 +279,21 @@ impl<D: Device> InboxBody<D> {
             // SAFETY: word and operand lie in the window's block, which the half holds.
             let (word, operand) = unsafe { (device.peek(peer.word), device.peek(peer.operand)) };
             match tidegate_words::Word::new(word).look(operand, QUANTUM) {
-                Look::Reached => Look::Reached,
+                State::Reached => State::Reached,
                 // What has landed counts, poisoned or not.
                 _ if peer
                     .landed
                     .is_some_and(|landed| has_landed(device, &landed, operand)) =>
                 {
-                    Look::Reached
+                    State::Reached
                 }
                 state => state,
             }
         });
         let (mut all, mut in_vain) = (true, false);
         for state in states {
-            all &= state == Look::Reached;
-            in_vain |= state == Look::Poisoned;
+            all &= state == State::Reached;
+            in_vain |= state == State::Poisoned;
         }
         all || in_vain
     }

@@ -13,7 +13,7 @@ use crate::epochs::Epochs;
 use crate::error::{Cause, EpochError, Error, Result};
 use crate::ground::ReclaimOf;
 use crate::myself::Myself;
-use crate::nic::Line;
+use crate::nic::NicLine;
 use crate::place::Brand;
 use crate::side::Side;
 use crate::stake::Stake;
@@ -38,7 +38,7 @@ pub(super) enum Way {
     /// They add to the peer's word themselves, and ring its bell.
     Mapped { word: Ptr, bell: Ptr },
     /// They ring for a program of the NIC.
-    Nic(Arc<Line>),
+    Nic(Arc<NicLine>),
 }
 
 impl Drop for Way {
@@ -52,7 +52,7 @@ impl Drop for Way {
 
 impl Peer {
     /// The way by the NIC, if that is it.
-    pub(super) fn line(&self) -> Option<&Arc<Line>> {
+    pub(super) fn line(&self) -> Option<&Arc<NicLine>> {
         match &self.way {
             Way::Mapped { .. } => None,
             Way::Nic(line) => Some(line),

@@ -10,7 +10,7 @@ use super::Typed;
 use super::exposure::{InboxBody, WHOLE};
 use super::view::Table;
 use super::{BySlot, Discipline, Group, Half, Held};
-use crate::carry::{Carry, State, Visitor, given_up};
+use crate::carry::{Carry, LeafState, Visitor, given_up};
 use crate::element::Element;
 #[cfg(doc)]
 use crate::error::Cause;
@@ -578,7 +578,7 @@ unsafe impl<'s, T: Element, K: Discipline, D: Device> Carry<'s, D> for Exposed<'
 
     fn visit(&mut self, visitor: &mut Visitor<'_, D>) {
         let body = &mut *self.held;
-        let state = State::Exposed(body.epochs[body.current].group);
+        let state = LeafState::Exposed(body.epochs[body.current].group);
         let (half, mark) = (&mut body.half, &mut body.mark);
         visitor.leaf_in(state, half.id, &mut half.home, Some(mark));
         visitor.own(Side::Inbox, half.myself.as_ref());

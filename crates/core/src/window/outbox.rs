@@ -17,7 +17,7 @@ use crate::carry::{Carry, Visitor};
 use crate::element::{Element, LARGEST};
 use crate::error::Result;
 use crate::myself::Myself;
-use crate::nic::{Line, Tickets, Touch};
+use crate::nic::{NicLine, Tickets, Touch};
 use crate::side::Side;
 use crate::stream::{Stream, settle_all};
 
@@ -189,7 +189,7 @@ impl<'s, T: Element, K: Discipline, D: Device> Outbox<'s, T, D, K> {
     }
 
     /// The lines by which a NIC itself reads what is put to its slots, in their order.
-    pub(crate) fn lines(&self) -> impl Iterator<Item = Arc<Line>> + '_ {
+    pub(crate) fn lines(&self) -> impl Iterator<Item = Arc<NicLine>> + '_ {
         let direct = self.held.edges.iter().filter(|edge| edge.is_direct());
         direct.filter_map(|edge| match &self.held.half.peers[edge.lane].way {
             Way::Nic(line) => Some(line.clone()),

@@ -19,11 +19,11 @@ use tidegate_hal::nic::{Direction, Keep, Program, RemoteMemory, RemotePtr, Remot
 
 use super::edge::{Edge, Touched};
 use super::note::{Lanes, Note, What, lower_note, parts};
-use super::stages::{Piece, stages};
+use super::stages::{StagePart, stages};
 use super::{Half, Way};
 use crate::error::{EpochError, Result};
 use crate::ground::visited;
-use crate::nic::Line;
+use crate::nic::NicLine;
 use crate::stream::Arm;
 
 /// Has the NIC prepare what it is to do for the targets behind it.
@@ -89,14 +89,14 @@ pub(super) fn programs<D: Device>(
 fn transfers<'a, D: Device>(
     note: &'a Note<D>,
     edge: &'a Edge,
-    line: &'a Line,
+    line: &'a NicLine,
     half: &Half<D>,
 ) -> impl Iterator<Item = Transfer> + 'a {
     let whole = lower_note(note, edge, Ptr::NULL, half.window.element_size);
     parts(whole, note, edge).map(|part| transfer(part, note, edge, line))
 }
 
-fn transfer<D: Device>(part: Move, note: &Note<D>, edge: &Edge, line: &Line) -> Transfer {
+fn transfer<D: Device>(part: Move, note: &Note<D>, edge: &Edge, line: &NicLine) -> Transfer {
     let Move {
         action,
         size,
@@ -134,7 +134,7 @@ fn transfer<D: Device>(part: Move, note: &Note<D>, edge: &Edge, line: &Line) -> 
 /// What the NIC sends of a staged lane, stage by stage: the streams have put it to copies of the target's slots, so what
 /// lies side by side goes as one.
 pub(super) fn staged_transfers<D: Device>(
-    stages: &[Vec<Piece<'_, D>>],
+    stages: &[Vec<StagePart<'_, D>>],
     edges: &[Edge],
     remote: &RemoteMemory,
     size: usize,

@@ -12,7 +12,7 @@ use tidegate_hal::nic::{
 use super::Kind;
 use super::shape::Shape;
 use crate::error::{Error, Result, WindowError};
-use crate::nic::Line;
+use crate::nic::NicLine;
 use crate::world::{Agreement, Brought, Which, World};
 
 /// This rank's memory of a window.
@@ -71,7 +71,7 @@ impl<D: Device> Own<D> {
             registration = Some(guard);
             key = Some((own.bytes, own.handle.is_some()));
             handles.extend(own.handle);
-            let bytes = (lines * Line::BYTES).max(1);
+            let bytes = (lines * NicLine::BYTES).max(1);
             words = Some(Arc::new(world.device().alloc(bytes, Sharing::Nics)?));
         }
         // Its handles are made. What a neighbour maps by them needs no descriptor of this rank.

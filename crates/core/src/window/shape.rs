@@ -23,7 +23,7 @@ use tidegate_hal::memory::{Ptr, Sharing};
 use super::describe::room;
 use super::edges::Edges;
 use crate::error::Result;
-use crate::nic::Line;
+use crate::nic::NicLine;
 
 /// The shape of one rank's memory.
 pub(super) struct Shape {
@@ -53,7 +53,7 @@ pub(super) struct Shape {
 
 /// The words of a line: the targets' first, then the origins'.
 pub(super) fn words_of(lines: Ptr, line: usize) -> Ptr {
-    lines.byte_add(line * Line::BYTES)
+    lines.byte_add(line * NicLine::BYTES)
 }
 
 /// Where a rank stands among others, which are ascending.

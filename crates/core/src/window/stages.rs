@@ -2,7 +2,7 @@
 //!
 //! # Model
 //!
-//! What an epoch puts to one target is a row of [`Piece`]s of its puts, in *stages* of about a chunk each. The stream
+//! What an epoch puts to one target is a row of [`StagePart`]s of its puts, in *stages* of about a chunk each. The stream
 //! copies the pieces of a stage to staged memory, and rings for a part; then those of the next. The NIC may send a stage
 //! from its part on. Both sides of this, the batch (`plan.rs`) and the program (`programs.rs`), are made of the same
 //! stages.
@@ -33,14 +33,14 @@ const MOST: usize = 256;
 const TOGETHER: usize = 16;
 
 /// Elements of a put that go together.
-pub(super) struct Piece<'a, D: Device> {
+pub(super) struct StagePart<'a, D: Device> {
     pub(super) note: &'a Note<D>,
     /// The first, of those that the put sends.
     pub(super) first: usize,
     pub(super) count: usize,
 }
 
-impl<D: Device> Piece<'_, D> {
+impl<D: Device> StagePart<'_, D> {
     /// The number of the edge that it goes to.
     pub(super) fn edge(&self) -> usize {
         self.note.edge as usize
@@ -62,11 +62,11 @@ pub(super) fn stages<'a, D: Device>(
     notes: &[&'a Note<D>],
     size: usize,
     chunks: Chunks,
-) -> Vec<Vec<Piece<'a, D>>> {
+) -> Vec<Vec<StagePart<'a, D>>> {
     let to_target = || notes.iter().copied();
     let bytes = to_target().map(|note| note.count * size).sum::<usize>();
     if bytes == 0 || bytes < chunks.from {
-        let whole = |note: &'a Note<D>| Piece {
+        let whole = |note: &'a Note<D>| StagePart {
             note,
             first: 0,
             count: note.count,
@@ -80,7 +80,7 @@ pub(super) fn stages<'a, D: Device>(
         let mut first = 0;
         while first < note.count {
             let count = cut.next(first);
-            stage.push(Piece { note, first, count });
+            stage.push(StagePart { note, first, count });
             first += count;
             filled += count * size;
             // Nearly: the last piece of a put is a little shorter.
@@ -151,7 +151,7 @@ impl Cut {
 }
 
 /// Of a put as a stream does it, what is one of its pieces.
-pub(super) fn cut<D: Device>(whole: Move, piece: &Piece<'_, D>) -> Move {
+pub(super) fn cut<D: Device>(whole: Move, piece: &StagePart<'_, D>) -> Move {
     let (first, count) = (piece.first, piece.count);
     if count == whole.count {
         return whole;

@@ -11,7 +11,7 @@ use tidegate_hal::memory::Ptr;
 use tidegate_hal::site::{CallSite, LastSite};
 
 use crate::error::{Cause, Error, Result, WindowName};
-use crate::nic::{Line, Throttle};
+use crate::nic::{NicLine, Throttle};
 use crate::side::Side;
 
 /// A window, as far as its waits go.
@@ -32,7 +32,7 @@ pub(crate) struct Watched<D: Device> {
     /// What it does where trigger slots are short.
     pub(crate) throttle: Throttle,
     /// Its ways by the NIC, once they are made. They hold this.
-    lines: OnceLock<Vec<Weak<Line>>>,
+    lines: OnceLock<Vec<Weak<NicLine>>>,
     /// Whether a peer may have it: this rank has done its part, and the ranks have not agreed that none has the window.
     open: AtomicBool,
     revoked: AtomicBool,
@@ -91,13 +91,13 @@ impl<D: Device> Watched<D> {
     }
 
     /// Its ways by the NIC are made.
-    pub(crate) fn has_lines(&self, lines: Vec<Weak<Line>>) {
+    pub(crate) fn has_lines(&self, lines: Vec<Weak<NicLine>>) {
         let set = self.lines.set(lines);
         debug_assert!(set.is_ok(), "a window is built once");
     }
 
     /// Those that are still in use.
-    pub(crate) fn lines(&self) -> impl Iterator<Item = Arc<Line>> + '_ {
+    pub(crate) fn lines(&self) -> impl Iterator<Item = Arc<NicLine>> + '_ {
         let lines = self.lines.get().into_iter().flatten();
         lines.filter_map(Weak::upgrade)
     }

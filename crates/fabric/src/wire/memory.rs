@@ -32,7 +32,7 @@ use super::{Event, LAST, Limits, Op, Posted, Sleeper, Wire};
 use crate::base::{Chair, lock};
 use carry::{Waiting, Work};
 pub use state::Faults;
-use state::{End, Region, State};
+use state::{Endpoint, Health, Region, State};
 
 const NAME: &str = "memory";
 
@@ -93,7 +93,7 @@ impl Net {
         let state = &mut lock(&self.0);
         let end = state.of(rank).nth(twin).expect("it has so many");
         let end = &mut state.ends[end];
-        end.broken = true;
+        end.health = Health::Broken;
         end.chair.call();
     }
 
@@ -108,12 +108,6 @@ impl Net {
     /// How many regions are registered, of all ranks.
     pub fn registered(&self) -> usize {
         lock(&self.0).regions.len()
-    }
-
-    /// Whether the endpoint of a rank, the last that it was given, has died.
-    pub fn is_dead(&self, rank: usize) -> bool {
-        let state = lock(&self.0);
-        state.of(rank).any(|end| state.ends[end].dead)
     }
 }
 
@@ -134,8 +128,10 @@ impl MemoryWire {
     /// A new endpoint: besides another, or by itself.
     fn open(net: &Net, state: &mut State, rank: usize, beside: Option<usize>) -> Self {
         let number = state.ends.len();
-        let mut end = End::of(rank, beside.unwrap_or(number));
-        end.dead = beside.is_some_and(|first| state.ends[first].dead);
+        let mut end = Endpoint::of(rank, beside.unwrap_or(number));
+        if beside.is_some_and(|first| state.ends[first].health == Health::Dead) {
+            end.health = Health::Dead;
+        }
         let chair = end.chair.clone();
         state.ends.push(end);
         MemoryWire {
@@ -203,7 +199,7 @@ unsafe impl Wire for MemoryWire {
     /// A rank that dies does with all of its endpoints.
     fn twin(&self) -> Result<Option<Self>, NicError> {
         let mut state = lock(&self.net.0);
-        let End { of, first, .. } = state.ends[self.end];
+        let Endpoint { of, first, .. } = state.ends[self.end];
         Ok(Some(Self::open(&self.net, &mut state, of, Some(first))))
     }
 
@@ -249,7 +245,8 @@ unsafe impl Wire for MemoryWire {
         if state.happens(faults.die) {
             let first = state.ends[self.end].first;
             let ends = state.ends.iter_mut().filter(|end| end.first == first);
-            ends.for_each(|end| end.dead = true);
+            let well = ends.filter(|end| end.health == Health::Well);
+            well.for_each(|end| end.health = Health::Dead);
         }
         let (work, notice) = match op {
             Op::Write {
@@ -304,14 +301,15 @@ unsafe impl Wire for MemoryWire {
         let net = self.net.clone();
         let mut state = lock(&net.0);
         let end = self.end;
-        if state.ends[end].broken {
-            return Err(NicError::System {
-                what: "polling",
-                detail: "the wire is broken".into(),
-            });
-        }
-        if state.ends[end].dead {
-            return Ok(());
+        match state.ends[end].health {
+            Health::Broken => {
+                return Err(NicError::System {
+                    what: "polling",
+                    detail: "the wire is broken".into(),
+                });
+            }
+            Health::Dead => return Ok(()),
+            Health::Well | Health::Gone => {}
         }
         events.append(&mut state.ends[end].arrived);
         let mut index = 0;
@@ -350,7 +348,7 @@ unsafe impl Wire for MemoryWire {
     fn may_sleep(&mut self) -> bool {
         let state = lock(&self.net.0);
         let end = &state.ends[self.end];
-        end.dead || (self.waiting.is_empty() && end.arrived.is_empty())
+        end.health == Health::Dead || (self.waiting.is_empty() && end.arrived.is_empty())
     }
 
     fn sleeper(&self) -> Box<dyn Sleeper> {
@@ -372,7 +370,7 @@ impl Drop for MemoryWire {
     fn drop(&mut self) {
         let mut state = lock(&self.net.0);
         let end = &mut state.ends[self.end];
-        end.gone = true;
+        end.health = Health::Gone;
         end.arrived = Vec::new();
     }
 }

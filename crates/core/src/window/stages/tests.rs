@@ -154,7 +154,7 @@ fn what_a_stage_sends_has_been_copied_with_it() {
             let Case { edges, notes } = case(&world, rng, size, staging, ptr(&mut source));
             let chunks = Chunks::of(rng.within(1, 200) * rng.within(1, size)).from(rng.below(2000));
             let remote = RemoteMemory(Arc::new(()));
-            let lower = |piece: &Piece<'_, Host>| {
+            let lower = |piece: &StagePart<'_, Host>| {
                 let edge = &edges[piece.note.edge as usize];
                 cut(lower_note(piece.note, edge, Ptr::NULL, size), piece)
             };

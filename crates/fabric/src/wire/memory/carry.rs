@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::state::State;
+use super::state::{Health, State};
 use crate::wire::Event;
 
 /// An operation that was posted, and lies at its origin.
@@ -136,7 +136,7 @@ impl State {
         }
         if let Some(notice) = from.notice.filter(|_| !lost) {
             let end = &mut self.ends[from.peer];
-            if !end.gone {
+            if end.health != Health::Gone {
                 end.arrived.push(Event::Notice(notice));
                 end.chair.call();
             }

@@ -33,33 +33,41 @@ pub(super) struct State {
     pub(super) faults: Faults,
     pub(super) random: u64,
     /// All that there ever were.
-    pub(super) ends: Vec<End>,
+    pub(super) ends: Vec<Endpoint>,
     pub(super) regions: HashMap<u64, Region>,
     pub(super) next_region: u64,
 }
 
+/// What has become of an endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Health {
+    Well,
+    /// Its polls fail.
+    Broken,
+    /// Its rank has died: nothing of it happens any more, and nobody is told.
+    Dead,
+    /// Nobody has it any more: nothing comes there.
+    Gone,
+}
+
 /// An endpoint.
-pub(super) struct End {
+pub(super) struct Endpoint {
     /// Whose it is.
     pub(super) of: usize,
     /// The one that [`Net::wire`](super::Net::wire) gave: this one, or the one that this one is besides.
     pub(super) first: usize,
-    pub(super) dead: bool,
-    pub(super) broken: bool,
-    pub(super) gone: bool,
+    pub(super) health: Health,
     pub(super) taken: usize,
     pub(super) arrived: Vec<Event>,
     pub(super) chair: Arc<Chair>,
 }
 
-impl End {
+impl Endpoint {
     pub(super) fn of(rank: usize, first: usize) -> Self {
-        End {
+        Endpoint {
             of: rank,
             first,
-            dead: false,
-            broken: false,
-            gone: false,
+            health: Health::Well,
             taken: 0,
             arrived: Vec::new(),
             chair: Arc::default(),
