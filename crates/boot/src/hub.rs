@@ -27,17 +27,15 @@
 //! does not read, is its rank's end: `Lost` to all others. Callers who do not prove that they belong to
 //! the job are logged and sent away. Before the job runs, a lost rank ends the rendezvous for all, with the reason.
 
-use tidegate_hal::limits::WithLimit;
 use tidegate_hal::tell;
 
 use crate::config::unheard;
-use crate::handshake::{Answer, Caller, PATIENCE, Refusal};
+use crate::handshake::{Caller, PATIENCE};
 use crate::link::{Body, Link};
 use crate::secret::Key;
 use crate::wire::{Message, NodeId};
 use rustix::event::PollFlags;
 use std::collections::VecDeque;
-use std::io::ErrorKind;
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
@@ -404,88 +402,6 @@ impl Hub {
         }
     }
 
-    fn accept(&mut self, now: Instant) {
-        (self.accept_after, self.not_accepted) = (None, None);
-        loop {
-            if self.crowded_until(now).is_some() {
-                return;
-            }
-            match self.listener.accept() {
-                Ok((stream, from)) => match Caller::greet(stream, from, now) {
-                    Ok(caller) => {
-                        if self.callers.len() >= MAX_CALLERS {
-                            // The oldest has had its time; a rank of the job needs milliseconds.
-                            let oldest = self.callers.remove(0);
-                            tell(
-                                || tracing::warn!(from = %oldest.from, "sent a caller away to make room for others"),
-                            );
-                        }
-                        self.callers.push(caller);
-                    }
-                    Err(reason) => tell(|| tracing::warn!(%from, %reason, "refused a caller")),
-                },
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-                Err(error)
-                    if matches!(
-                        error.kind(),
-                        ErrorKind::Interrupted | ErrorKind::ConnectionAborted
-                    ) => {}
-                Err(error) => {
-                    tell(
-                        || tracing::warn!(error = %WithLimit(&error), "cannot accept callers for a moment"),
-                    );
-                    self.accept_after = Some(now + Duration::from_millis(200));
-                    self.not_accepted = Some(error);
-                    return;
-                }
-            }
-        }
-    }
-
-    fn hear_caller(&mut self, index: usize) {
-        let from = self.callers[index].from;
-        let refusal = match self.callers[index].advance() {
-            Ok(false) => return,
-            Ok(true) => match self.callers.remove(index).check(&self.key, self.size) {
-                Ok(proved) => {
-                    let rank = proved.session.rank;
-                    if let Some(answer) = proved.other_generation(self.generation) {
-                        tell(
-                            || tracing::debug!(%from, rank, ?answer, "a rank of another generation"),
-                        );
-                        return proved.refuse(answer);
-                    }
-                    let free = self.phase == HubPhase::Gathering
-                        && (1..self.size).contains(&rank)
-                        && self.links[rank].is_none()
-                        && !self.gone[rank];
-                    match free {
-                        true => match proved.accept() {
-                            Ok((stream, session)) => {
-                                let limit = (2 * self.size + 64) << 20;
-                                let link =
-                                    Link::new(stream, session.to_rank, session.to_hub, limit);
-                                self.links[rank] = Some(link);
-                                return;
-                            }
-                            Err(refusal) => refusal,
-                        },
-                        false => {
-                            proved.refuse(Answer::Taken);
-                            Refusal::Taken(rank)
-                        }
-                    }
-                }
-                Err(refusal) => refusal,
-            },
-            Err(refusal) => {
-                self.callers.remove(index);
-                refusal
-            }
-        };
-        tell(|| tracing::warn!(%from, reason = %refusal, "refused a caller"));
-    }
-
     fn hear_rank(&mut self, rank: usize) {
         let Some(link) = &mut self.links[rank] else {
             return;
@@ -619,13 +535,6 @@ impl Hub {
             .flatten()
             .min()
     }
-
-    /// Until when nobody can be heard besides: there is no room, and nobody who could be sent away.
-    fn crowded_until(&self, now: Instant) -> Option<Instant> {
-        let oldest = self.callers.iter().map(|c| c.since).min();
-        let until = oldest.filter(|_| self.callers.len() >= MAX_CALLERS)? + YOUNG;
-        (now < until).then_some(until)
-    }
 }
 
 /// Numbers nodes in the order of their lowest ranks.
@@ -645,5 +554,6 @@ fn number_nodes(joined: &[Option<NodeId>]) -> Vec<u32> {
     numbers
 }
 
+mod callers;
 #[cfg(test)]
 pub(crate) mod tests;

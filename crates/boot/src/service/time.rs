@@ -1,0 +1,170 @@
+//! How long the service sleeps, and what is due by the clock.
+
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use tidegate_hal::tell;
+
+use super::{Ending, Role, START_MARGIN, Service, Token};
+use crate::config::unheard;
+use crate::error::BootError;
+use crate::lock::lock;
+use crate::wire::Message;
+
+impl Service {
+    pub(super) fn sleep(&self) -> Vec<(Token, PollFlags)> {
+        let mut tokens = Vec::new();
+        let mut fds = Vec::new();
+        self.interest(|token, fd, flags| {
+            tokens.push(token);
+            fds.push(PollFd::from_borrowed_fd(fd, flags));
+        });
+        let timeout = self.next_tick().map(|at| {
+            // Rounded up, or the loop would turn until the moment has come.
+            let wait = at.saturating_duration_since(Instant::now()) + Duration::from_micros(500);
+            Timespec {
+                tv_sec: wait.as_secs() as _,
+                tv_nsec: wait.subsec_nanos().into(),
+            }
+        });
+        match poll(&mut fds, timeout.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => {
+                tell(|| tracing::error!(%error, "the control plane cannot wait for its sockets"));
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        }
+        let flags: Vec<_> = fds.iter().map(PollFd::revents).collect();
+        let ready = tokens
+            .into_iter()
+            .zip(flags)
+            .filter(|(_, flags)| !flags.is_empty());
+        // From the last to the first: handling one may remove it from its list.
+        let mut ready: Vec<_> = ready.collect();
+        ready.reverse();
+        ready
+    }
+
+    /// How many intervals of silence are too many.
+    pub(super) fn patience(&self) -> u32 {
+        let intervals = self
+            .silence
+            .as_nanos()
+            .div_ceil(self.heartbeat.as_nanos().max(1));
+        u32::try_from(intervals).unwrap_or(u32::MAX).max(2)
+    }
+
+    pub(super) fn next_tick(&self) -> Option<Instant> {
+        let role = match &self.role {
+            Role::Hub(hub) if hub.has_backlog() => Some(Instant::now()),
+            Role::Hub(hub) => {
+                let beats = [self.next_beat, self.next_look];
+                let beats = beats.into_iter().flatten();
+                hub.next_tick().into_iter().chain(beats).min()
+            }
+            Role::Leaf(leaf) => leaf
+                .link
+                .as_ref()
+                .and_then(|_| leaf.looked.checked_add(self.look_after())),
+        };
+        let last_words = match &self.ending {
+            Some(Ending::Said {
+                since,
+                in_good_order: false,
+            }) => self.patient_until(*since),
+            _ => None,
+        };
+        let start = lock(&self.shared.state)
+            .phase
+            .is_joining()
+            .then(|| self.start_deadline())
+            .flatten();
+        [role, self.node.next_tick(), last_words, start]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// After how long a silence of the hub that is noted: a little more than an interval, so that a beat that comes in
+    /// time keeps this from happening at all.
+    pub(super) fn look_after(&self) -> Duration {
+        self.heartbeat.saturating_add(self.heartbeat / 2)
+    }
+
+    /// `None`: the others are waited for without end.
+    pub(super) fn start_deadline(&self) -> Option<Instant> {
+        let margin = match self.role {
+            Role::Hub(_) => Duration::ZERO,
+            Role::Leaf(_) => START_MARGIN,
+        };
+        self.started
+            .checked_add(self.timeout.saturating_add(margin))
+    }
+
+    pub(super) fn tick(&mut self, now: Instant) {
+        let patience = self.patience();
+        let deadline = self.start_deadline();
+        let late = deadline.is_some_and(|deadline| now >= deadline)
+            && lock(&self.shared.state).phase.is_joining();
+        let waited = self.started.elapsed();
+        let look_after = self.look_after();
+        match &mut self.role {
+            Role::Hub(hub) => {
+                hub.tick(now);
+                if self.next_beat.is_some_and(|at| now >= at) {
+                    self.next_beat = now.checked_add(self.heartbeat);
+                    hub.beat();
+                }
+                if self.next_look.is_some_and(|at| now >= at) {
+                    self.next_look = now.checked_add(self.heartbeat);
+                    hub.look(self.heartbeat, patience);
+                }
+                if self.ending.is_some() {
+                    self.shared.remain(hub.others());
+                }
+                if late {
+                    let missing = hub.missing();
+                    let error = match hub.not_accepted.take() {
+                        Some(error) => {
+                            let what = format!("letting ranks {missing:?} join, for {waited:.1?}");
+                            BootError::io(what, error)
+                        }
+                        None => BootError::MissingRanks { missing, waited },
+                    };
+                    let reason = match hub.is_gathering() {
+                        true => error.to_string(),
+                        false => format!("ranks could not connect within their nodes: {error}"),
+                    };
+                    hub.abort(&reason);
+                    self.shared.fail(error);
+                }
+            }
+            Role::Leaf(leaf) => {
+                if let Some(link) = &mut leaf.link
+                    && now.saturating_duration_since(leaf.looked) >= look_after
+                {
+                    leaf.looked = now;
+                    link.quiet += 1;
+                    // Each of these is one and a half intervals.
+                    let quiet = link.quiet;
+                    if u64::from(quiet) * 3 >= u64::from(patience) * 2 {
+                        // The hub may have spoken while this rank itself could not run.
+                        self.hear_hub();
+                        if matches!(&self.role, Role::Leaf(leaf) if leaf.is_silent()) {
+                            self.hub_lost(&unheard(look_after.saturating_mul(quiet)));
+                        }
+                    }
+                }
+                if late {
+                    let reason = format!("rank 0 did not start the job within {waited:.1?}");
+                    self.shared.fail(BootError::Aborted(reason));
+                }
+            }
+        }
+        if let Some(reason) = self.node.tick(now) {
+            self.shared.withdraw(&reason);
+            let rank = self.me() as u32;
+            self.tell_hub(Message::Withdrawn { rank, reason });
+        }
+    }
+}
