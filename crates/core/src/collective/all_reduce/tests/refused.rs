@@ -1,0 +1,194 @@
+//! Whom an all-reduce is refused, and what becomes of it where a rank ends.
+
+use super::super::check_size;
+use super::*;
+
+#[test]
+fn ranks_that_disagree_all_get_an_error() {
+    World::<Host>::local(3, |world| {
+        stream!(let s = world.stream().unwrap());
+        let last = world.rank() == 2;
+        let refused = |opened: Result<()>, said: [&str; 2]| {
+            let error = opened.unwrap_err();
+            assert!(
+                matches!(error, Error::Open(WindowError::Disagreement { .. })),
+                "{error}"
+            );
+            let text = error.to_string();
+            assert!(said.iter().all(|part| text.contains(part)), "{text}");
+        };
+        let one = |name: &str, len| AllReduce::<f64, Host>::open(&s, name, len).map(drop);
+        // The lesser and the greater one: neither fits.
+        for (mine, theirs) in [(1, 4), (4, 1)] {
+            let said = ["an all-reduce of 4 elements", "an all-reduce of 1 element"];
+            refused(one("energy", if last { theirs } else { mine }), said);
+        }
+        refused(
+            one(if last { "energy" } else { "norm" }, 1),
+            ["energy", "norm"],
+        );
+        let opened = match last {
+            true => AllReduce::<f32, Host>::open(&s, "energy", 1).map(drop),
+            false => one("energy", 1),
+        };
+        refused(opened, ["f32", "f64"]);
+        // A window of that name and shape is none.
+        let opened = match last {
+            true => {
+                let mut window = SlotWindow::<f64>::new("energy");
+                for rank in 0..3 {
+                    window.slot_from(rank, 0, 1);
+                    window.slot_to(rank, 0);
+                }
+                window.open(&s).map(drop)
+            }
+            false => one("energy", 1),
+        };
+        refused(opened, ["an all-reduce of 1 element", "a window"]);
+        // And a name is one all-reduce's at a time.
+        let held = open::<f64>(&s, 1);
+        let error = one("energy", 1).unwrap_err();
+        assert!(
+            matches!(error, Error::Open(WindowError::NameTaken { .. })),
+            "{error}"
+        );
+        drop(held);
+        one("energy", 1).unwrap();
+    });
+}
+
+#[test]
+fn what_should_not_be_reduced_so_is_refused() {
+    World::<Host>::local(1, |world| {
+        stream!(let s = world.stream().unwrap());
+        for len in [(1 << 17) + 1, usize::MAX / 8, usize::MAX] {
+            let error = AllReduce::<f64, Host>::open(&s, "energy", len)
+                .err()
+                .unwrap();
+            let is_named = error.to_string().contains("all-reduce `energy`: ");
+            assert!(
+                matches!(error, Error::Open(WindowError::AllReduce { .. })) && is_named,
+                "{error}"
+            );
+        }
+        // The longest that there is.
+        drop(AllReduce::<f64, Host>::open(&s, "energy", 1 << 17).unwrap());
+    });
+    assert!(check_size(1 << 17, 8, 512).is_ok());
+    assert!(check_size(1 << 17, 8, 513).is_err());
+    assert!(check_size(1, 8, 1024).is_ok());
+    assert!(check_size(1, 8, 1025).is_err());
+    assert!(check_size(1 << 20, 1, usize::MAX).is_err());
+}
+
+#[test]
+fn of_a_rank_that_is_lost_all_others_hear() {
+    let lost = std::panic::catch_unwind(|| {
+        World::<Host>::local(3, |world| {
+            stream!(let s = world.stream().unwrap());
+            let mut reduce = open::<f64>(&s, 1);
+            let mut x = OnHost1::<f64>::zeroed(&world, 1).unwrap().on(&s).unwrap();
+            for _ in 0..5 {
+                reduce.sum(&s, &mut x).unwrap();
+            }
+            s.synchronize().unwrap();
+            if world.rank() == 1 {
+                panic!("on purpose");
+            }
+            // Whether this is refused, or waits in vain, is a matter of time.
+            let error = match reduce.sum(&s, &mut x) {
+                Ok(()) => s.synchronize().unwrap_err(),
+                Err(error) => error,
+            };
+            let is_typed = match &error {
+                Error::Wait(failed) => failed
+                    .window
+                    .as_ref()
+                    .is_some_and(|window| &*window.name == "energy"),
+                Error::Revoked { window, .. } => &*window.name == "energy",
+                _ => false,
+            };
+            assert!(is_typed, "{error}");
+            // From some time on it is refused.
+            let begun = Instant::now();
+            while reduce.sum(&s, &mut x).is_ok() {
+                assert!(
+                    begun.elapsed() < Duration::from_secs(60),
+                    "it is not refused"
+                );
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        })
+    });
+    let panic = lost.expect_err("rank 1 panics");
+    assert_eq!(panic.downcast_ref::<&str>(), Some(&"on purpose"));
+}
+
+#[test]
+fn of_a_rank_that_leaves_all_others_hear() {
+    let results = World::<Host>::local(3, |world| {
+        stream!(let s = world.stream().unwrap());
+        let mut reduce = open::<f64>(&s, 1);
+        let mut x = OnHost1::<f64>::zeroed(&world, 1).unwrap().on(&s).unwrap();
+        let rounds = if world.rank() == 1 { 2 } else { 3 };
+        let mut enqueued = || (0..rounds).try_for_each(|_| reduce.sum(&s, &mut x));
+        enqueued().and_then(|()| s.synchronize())
+    });
+    assert!(results[1].is_ok());
+    for rank in [0, 2] {
+        let text = results[rank].as_ref().unwrap_err().to_string();
+        assert!(
+            text.contains("window `energy` (world#0), epoch 2"),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn who_is_refused_on_one_rank_is_heard_of_by_the_others() {
+    World::<Host>::local(3, |world| {
+        stream!(let s = world.stream().unwrap());
+        // More than 1 MiB of the one type, and not of the other.
+        let len = 200_000;
+        if world.rank() == 1 {
+            let error = AllReduce::<f64, Host>::open(&s, "energy", len)
+                .err()
+                .unwrap();
+            assert!(
+                matches!(error, Error::Open(WindowError::AllReduce { .. })),
+                "{error}"
+            );
+        } else {
+            let error = AllReduce::<f32, Host>::open(&s, "energy", len)
+                .err()
+                .unwrap();
+            assert!(
+                matches!(error, Error::Open(WindowError::Disagreement { .. })),
+                "{error}"
+            );
+            assert!(error.to_string().contains("rank 1"), "{error}");
+        }
+        let reduce = AllReduce::<f32, Host>::open(&s, "energy", 1).unwrap();
+        assert_eq!(reduce.elements(), 1);
+    });
+}
+
+#[test]
+fn a_limit_ends_calls_in_different_orders() {
+    World::<Host>::local(2, |world| {
+        stream!(let s = world.stream().unwrap());
+        let limit = Duration::from_millis(300);
+        let [mut a, mut b] = ["a", "b"]
+            .map(|name| AllReduce::<f64, Host>::open_with_limit(&s, name, 1, limit).unwrap());
+        let mut x = Region::from_slice(&world, &[1.0]).unwrap().on(&s).unwrap();
+        let (first, second) = match world.rank() {
+            0 => (&mut a, &mut b),
+            _ => (&mut b, &mut a),
+        };
+        first.sum(&s, &mut x).unwrap();
+        // The other one may be revoked by now.
+        let _ = second.sum(&s, &mut x);
+        let error = s.synchronize().unwrap_err();
+        assert!(matches!(error, Error::Wait(_)), "{error}");
+    });
+}
