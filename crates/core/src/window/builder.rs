@@ -114,7 +114,7 @@ impl<T: Element, K: Discipline> Window<T, K> {
         let refused = |(watched, ..): &(Arc<Watched<D>>, _, _)| watched.is_refused();
         let (watched, halves, made) = agreement.agree(&which, built, refused)?;
         let (name, id) = (&watched.name, watched.id);
-        tracing::debug!(window = %name, %id, "a window is open");
+        tidegate_hal::tell(|| tracing::debug!(window = %name, %id, "a window is open"));
         Ok((halves, made))
     }
 
