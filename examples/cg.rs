@@ -165,10 +165,7 @@ fn main() -> Result<()> {
     loop {
         c = graph.replay(&s, c, LOOK)?;
         iterations += LOOK;
-        let now = c.now.into_host(&s)?;
-        let done = now[0] <= enough || iterations >= VERTICES as u64;
-        c.now = now.on(&s)?;
-        if done {
+        if c.now.to_vec(&s)?[0] <= enough || iterations >= VERTICES as u64 {
             break; // on all ranks: they have compared the same bits
         }
     }

@@ -194,13 +194,7 @@ fn run() -> Result<()> {
     squared[0] = r.iter().map(|r| r * r).sum();
     let mut now = Region::from_slice(&world, &squared)?.on(&s)?;
     sum.sum(&s, &mut now)?;
-    let now = now.into_host(&s)?;
-    let total = |now: &Region<f64, OnHost>| -> Result<f64> {
-        let mut parts = [0.0; PARTS];
-        now.read(0, &mut parts)?;
-        Ok(parts.iter().sum())
-    };
-    let enough = SMALL * total(&now)?;
+    let enough = SMALL * now.to_vec(&s)?.iter().sum::<f64>();
     let residual = Region::from_slice(&world, &r)?.on(&s)?;
     r.resize(own + piece.foreign(), 0.0);
     let zeroed = |len| -> Result<_> { Region::zeroed(&world, len)?.on(&s) };
@@ -211,7 +205,7 @@ fn run() -> Result<()> {
         p: Region::from_slice(&world, &r)?.on(&s)?,
         q: zeroed(own)?,
         p_q: zeroed(PARTS)?,
-        now: now.on(&s)?,
+        now,
         before: zeroed(PARTS)?,
         inbox,
         outbox,
@@ -223,10 +217,8 @@ fn run() -> Result<()> {
     loop {
         c = graph.replay(&s, c, LOOK)?;
         iterations += LOOK;
-        let now = c.now.into_host(&s)?;
-        let done = total(&now)? <= enough || iterations >= VERTICES as u64;
-        c.now = now.on(&s)?;
-        if done {
+        let now: f64 = c.now.to_vec(&s)?.iter().sum();
+        if now <= enough || iterations >= VERTICES as u64 {
             break; // on all ranks: they have compared the same bits
         }
     }

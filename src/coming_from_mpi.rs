@@ -24,12 +24,13 @@
 //! | MPI | here | what is different |
 //! |---|---|---|
 //! | `MPI_Init`, `MPI_Comm_rank`, `size` | [`World::init`](crate::Init::init), [`rank`](crate::host::World::rank), [`size`](crate::host::World::size) | no MPI is needed; inside an MPI job, with the feature `mpi`, `World::from_mpi(&communicator)` |
+//! | `MPI_Dims_create`, `MPI_Cart_create`, `MPI_Cart_coords`, `MPI_Cart_shift` | [`Cartesian`](crate::Cartesian) | arithmetic: not collective, and no rank gets another number. [`World::ring`](crate::host::World::ring) is the periodic one of one dimension |
 //! | `MPI_Alloc_mem`, a buffer | [`Region`](crate::host::Region) | it belongs to the host, to one stream, or to an open epoch, and its type says which |
 //! | `MPI_Win_allocate`, `MPI_Win_create` | [`SlotWindow`](crate::SlotWindow), [`RangeWindow`](crate::RangeWindow), [`AtomicWindow`](crate::AtomicWindow), then `open(&stream)` | says beforehand who may write what; all ranks check that their declarations fit together |
 //! | `MPI_Win_free` | drop both halves | not collective; memory stays until the stream is past it |
 //! | `MPI_Win_post(group)` | [`inbox.post(&s)`](crate::window::Inbox::post), [`post_to(&s, &group)`](crate::window::Inbox::post_to) | the group is all declared origins, unless said otherwise |
 //! | `MPI_Win_start(group)` | [`outbox.start()`](crate::window::Outbox::start), [`start_with(&group)`](crate::window::Outbox::start_with) | never waits |
-//! | `MPI_Put(origin, …, target_rank, target_disp, …)` | [`epoch.put(&src, to_left)`](crate::window::Access::put) | the target is the handle of a slot or a range, which its declaration returned: no address, no datatype; a shorter source fills the beginning of the slot |
+//! | `MPI_Put(origin, …, target_rank, target_disp, …)` | [`epoch.put(&src, to_left)`](crate::window::Access::put) | the target is the handle of a slot or a range, which its declaration returned: no address, no datatype; a shorter source fills the beginning of the slot. The source is a region, never the memory of a window: `examples/heat3d.rs` has its arrays in regions, and in the window the ghosts |
 //! | memory that stays as the last epoch left it | [`.buffers(Buffers::Single)`](crate::window::Window::buffers) | what an epoch does not put is what the one *before last* left: put in every epoch. (Slots have two buffers at first, used by turns) |
 //! | `MPI_Put` with derived datatypes | `epoch.put(src.with(&layout)?, to_left.with(&layout))`, [`Layout`](crate::host::Layout) | |
 //! | `MPI_Type_create_subarray` (`MPI_ORDER_C`), as a target's datatype | [`Layout::subarray`](crate::host::Layout), [`window.layout_to(rank, &layout)`](crate::window::Window::layout_to) | is declared when the window is made, and all ranks check that no two origins write an element; what none has declared is lent to kernels while the memory is exposed: [`exposed.rest()`](crate::window::Exposed::rest) |

@@ -35,6 +35,7 @@ use tidegate_hal::device::Device;
 use tidegate_hal::ids::WindowId;
 
 use super::inner::World;
+use crate::element::Element;
 use crate::error::{Disagreement, Error, Result, WindowError};
 use crate::ground::{MOST_TEXT, lock, shortened};
 
@@ -120,6 +121,46 @@ impl<D: Device> World<D> {
         let label = format!("all-gather `{label}`");
         let packets = self.agreement(label.clone())?.exchange(&label, packet)?;
         Ok(packets.into_iter().map(|packet| packet.bytes).collect())
+    }
+
+    /// As [`World::all_gather`], of elements. Ranks may bring different numbers of them, all of one type.
+    ///
+    /// # Errors
+    ///
+    /// As [`World::all_gather`]; ranks that bring other elements are in another collective call.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::ranks(3, |world| {
+    /// let ids = vec![0.5; world.rank()];
+    /// let all = world.all_gather_elements("ids", &ids)?;
+    /// assert_eq!(all, [vec![], vec![0.5], vec![0.5; 2]]);
+    /// # Ok(()) });
+    /// ```
+    pub fn all_gather_elements<T: Element>(
+        &self,
+        label: &str,
+        elements: &[T],
+    ) -> Result<Vec<Vec<T>>> {
+        // (What has no size is no element; the call with none of it is made all the same.)
+        let size = size_of::<T>().max(1);
+        let kind = std::any::type_name::<T>();
+        let label = format!("{label}: {kind} of {size} bytes");
+        let mut bytes = vec![0; size_of_val(elements)];
+        // SAFETY: elements have no padding, so their bytes are initialised; there is room for all of them.
+        unsafe {
+            let from = elements.as_ptr().cast::<u8>();
+            std::ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), bytes.len());
+        }
+        let all = self.all_gather(&label, bytes)?;
+        let read = |bytes: &[u8]| {
+            // SAFETY: so many bytes are there, and any bytes are a valid element.
+            unsafe { bytes.as_ptr().cast::<T>().read_unaligned() }
+        };
+        let elements = |bytes: Vec<u8>| bytes.chunks_exact(size).map(read).collect();
+        Ok(all.into_iter().map(elements).collect())
     }
 
     /// Waits until this thread is the only one of the rank that makes exchanges. `what` says to people what for.
