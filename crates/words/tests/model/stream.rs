@@ -3,6 +3,7 @@
 //! This is the host device's own file, not a copy that could grow stale; only its queue, which is another crate's, is
 //! replaced by the count of what was submitted.
 
+use std::panic::Location;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::task::{Wake, Waker};
@@ -271,7 +272,7 @@ fn abort(stopper: Option<Mutant>) -> impl Fn() + Send + Sync + 'static {
                 |engine| {
                     let pending: Vec<(Tag, u64)> = engine.pending(&batch).collect();
                     assert_eq!((pending[0].0.peer, pending[0].1), (7, 0));
-                    shared.set_blocked(pending.into_iter());
+                    shared.set_blocked(pending.into_iter(), Location::caller());
                 },
             )
         };
