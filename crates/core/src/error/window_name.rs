@@ -23,9 +23,9 @@ use tidegate_hal::ids::WindowId;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WindowName {
-    /// The name.
+    /// What the program calls the window.
     pub name: Arc<str>,
-    /// The id.
+    /// Its team, and the number that all ranks of the team give it.
     pub id: WindowId,
 }
 
