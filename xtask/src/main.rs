@@ -7,6 +7,7 @@ mod args;
 mod changed;
 mod command;
 mod cuda;
+mod failure;
 mod kernels;
 mod launchers;
 mod miri;

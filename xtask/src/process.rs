@@ -15,6 +15,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::command::Cmd;
+use crate::failure::{Failure, excerpt};
 use crate::watch::{Limits, Watch, holders, kill_tree, table};
 
 /// How often it is looked whether a command has ended.
@@ -22,25 +23,32 @@ const POLL: Duration = Duration::from_millis(20);
 
 /// Runs the command to its end. The error says why it failed: its exit status, or that it hung, in which case it and all
 /// that it started are killed.
-pub(crate) fn run(command: &Cmd, dir: &Path) -> Result<(), String> {
+pub(crate) fn run(command: &Cmd, dir: &Path) -> Result<(), Failure> {
     run_aloud(command, dir, Limits::USUAL)
 }
 
 /// Runs a command that installs something: it may say nothing for longer.
-pub(crate) fn install(command: &Cmd, dir: &Path) -> Result<(), String> {
+pub(crate) fn install(command: &Cmd, dir: &Path) -> Result<(), Failure> {
     run_aloud(command, dir, Limits::INSTALL)
 }
 
-fn run_aloud(command: &Cmd, dir: &Path, limits: Limits) -> Result<(), String> {
+fn run_aloud(command: &Cmd, dir: &Path, limits: Limits) -> Result<(), Failure> {
     let mut screen = io::stdout();
-    // Best effort, as printing is.
-    let print = |said: &[u8]| drop(screen.write_all(said).and_then(|()| screen.flush()));
-    run_within(command, dir, limits, print)
+    let mut said = Vec::new();
+    let print = |more: &[u8]| {
+        said.extend_from_slice(more);
+        // Best effort, as printing is.
+        drop(screen.write_all(more).and_then(|()| screen.flush()));
+    };
+    run_within(command, dir, limits, print).map_err(|why| Failure {
+        why,
+        said: excerpt(&said),
+    })
 }
 
 /// Runs the commands at the same time, as many as there are processors. What one says is printed when it has ended, as one
-/// piece. All are run to their end; the error is that of the first that failed.
-pub(crate) fn run_beside(commands: &[Cmd], dir: &Path) -> Result<(), String> {
+/// piece. All are run to their end; the error is that of the first that failed, with what all that failed have said.
+pub(crate) fn run_beside(commands: &[Cmd], dir: &Path) -> Result<(), Failure> {
     let (next, failures) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let work = || {
         loop {
@@ -54,7 +62,11 @@ pub(crate) fn run_beside(commands: &[Cmd], dir: &Path) -> Result<(), String> {
             let mut failures = failures.lock().expect("nobody panics");
             println!("$ {command}");
             let _ = io::stdout().write_all(&said);
-            failures.extend(result.err().map(|why| (at, why)));
+            let failure = |why| Failure {
+                why,
+                said: excerpt(&said),
+            };
+            failures.extend(result.err().map(|why| (at, failure(why))));
         }
     };
     let workers = thread::available_parallelism().map_or(1, usize::from);
@@ -63,9 +75,18 @@ pub(crate) fn run_beside(commands: &[Cmd], dir: &Path) -> Result<(), String> {
             scope.spawn(work);
         }
     });
-    let failures = failures.into_inner().expect("nobody panics");
-    let first = failures.into_iter().min_by_key(|(at, _)| *at);
-    first.map_or(Ok(()), |(_, why)| Err(why))
+    let mut failures = failures.into_inner().expect("nobody panics");
+    failures.sort_by_key(|(at, _)| *at);
+    let all = failures.into_iter().map(|(_, failure)| failure);
+    let together = |first: Failure, next: Failure| {
+        let said = [first.said, next.said];
+        let said: Vec<_> = said.into_iter().filter(|said| !said.is_empty()).collect();
+        Failure {
+            why: first.why,
+            said: said.join("\n\n"),
+        }
+    };
+    all.reduce(together).map_or(Ok(()), Err)
 }
 
 /// Starts it, hands on what it says, and waits for its end.
@@ -190,13 +211,10 @@ mod tests {
         assert_eq!(run(&cmd("true"), Path::new(".")), Ok(()));
         assert_eq!(
             run(&cmd("false"), Path::new(".")),
-            Err("exit status: 1".to_owned())
+            Err("exit status: 1".to_owned().into())
         );
-        assert!(
-            run(&cmd("no-such-program-as-this"), Path::new("."))
-                .unwrap_err()
-                .contains("cannot start")
-        );
+        let absent = run(&cmd("no-such-program-as-this"), Path::new(".")).unwrap_err();
+        assert!(absent.why.contains("cannot start"));
     }
 
     fn within(script: &str, limits: Limits) -> (Result<(), String>, String) {
@@ -288,9 +306,16 @@ mod tests {
 
     #[test]
     fn several_end_each_in_its_way() {
-        let commands = ["true", "false", "no-such-program-as-this", "true"].map(cmd);
-        let error = run_beside(&commands, Path::new(".")).unwrap_err();
-        assert_eq!(error, "exit status: 1");
+        let fails = |said| cmd("sh -c").arg(format!("echo {said}; exit 1"));
+        let commands = [
+            cmd("true"),
+            fails("one"),
+            cmd("no-such-program-as-this"),
+            fails("two"),
+        ];
+        let failure = run_beside(&commands, Path::new(".")).unwrap_err();
+        assert_eq!(failure.why, "exit status: 1");
+        assert_eq!(failure.said, "one\n\ntwo");
         let commands = ["echo one", "echo two"].map(cmd);
         assert_eq!(run_beside(&commands, Path::new(".")), Ok(()));
     }

@@ -26,9 +26,10 @@ pub(crate) fn provide(needs: &[Need], root: &Path, install: bool) -> Result<(), 
             println!("$ {command}");
             process::install(command, root)
         });
-        if let Err(why) = result {
+        if let Err(failure) = result {
             missing.push(format!(
-                "needs {need}, which does not install ({why}): {how}"
+                "needs {need}, which does not install ({}): {how}",
+                failure.why
             ));
         } else if !need.is_present(root) {
             missing.push(format!(

@@ -24,6 +24,8 @@ pub(crate) struct Row {
     pub(crate) time: Duration,
     /// How much processor time its commands used. On two idle processors a step takes at least half as long as this.
     pub(crate) used: Duration,
+    /// What the command said that failed.
+    pub(crate) said: String,
     /// Its tests that did not run, each as `<test>: <why>`.
     pub(crate) skipped_tests: Vec<String>,
 }
@@ -31,7 +33,7 @@ pub(crate) struct Row {
 /// The last line of the table.
 const TOTAL: &str = "in all";
 
-/// What became of all of them. Its display ends with `N passed, N failed, N skipped`, alone on a line.
+/// What became of all of them. Its display begins with what failed commands said, and ends with `N passed, N failed, N skipped`, alone on a line.
 #[derive(Default)]
 pub(crate) struct Summary {
     /// One row a step, in the order in which they ran.
@@ -51,6 +53,9 @@ impl Summary {
 
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for row in self.rows.iter().filter(|row| !row.said.is_empty()) {
+            writeln!(f, "{} failed, and said:\n{}\n", row.name, row.said)?;
+        }
         let names = self.rows.iter().map(|row| row.name.len());
         let width = names.max().unwrap_or(0).max(TOTAL.len());
         writeln!(f, "{:width$}  {:7}  {:>7}  {:>7}", "", "", "time", "used")?;
@@ -104,9 +109,13 @@ mod tests {
     fn closes_with_the_counts_alone_on_a_line() {
         let row = |name, outcome, seconds, tests: &[&str]| Row {
             name,
-            outcome,
             time: Duration::from_secs(seconds),
             used: Duration::from_secs(2 * seconds),
+            said: match outcome {
+                Outcome::Failed(_) => "error: a lint".to_owned(),
+                _ => String::new(),
+            },
+            outcome,
             skipped_tests: tests.iter().map(|&test| test.to_owned()).collect(),
         };
         let summary = Summary {
@@ -129,7 +138,10 @@ mod tests {
         };
         assert_eq!(
             summary.to_string(),
-            "\x20                   time     used
+            "clippy failed, and said:
+error: a lint
+
+\x20                   time     used
 fmt     passed      1.0s     2.0s
 clippy  FAILED     1m05s    2m10s  exit status: 101
 miri    skipped     0.0s     0.0s  needs a

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::args::Args;
 use crate::command::Cmd;
+use crate::failure::Failure;
 use crate::need;
 use crate::process;
 use crate::provide::provide;
@@ -128,14 +129,22 @@ fn run(step: &'static Step, scope: &Scope, policy: &Policy) -> Row {
         ..scope.clone()
     };
     let skips = scope.scratch.join(format!("{}.skips", step.name));
+    let mut said = String::new();
     let mut outcome = match provide(step.needs, &scope.root, policy.install) {
         Err(missing) => Outcome::Skipped(missing),
         Ok(()) => {
             let noted = |command: Cmd| command.hidden_env("TIDEGATE_SKIPS", &skips);
             let commands = (step.commands)(scope);
             let commands = commands.map(|commands| commands.into_iter().map(noted).collect());
-            let result = commands.and_then(|commands: Vec<_>| run_all(&commands, scope));
-            result.map_or_else(Outcome::Failed, |()| Outcome::Passed)
+            let commands: Result<Vec<_>, _> = commands.map_err(Failure::from);
+            let result = commands.and_then(|commands| run_all(&commands, scope));
+            result.map_or_else(
+                |failure| {
+                    said = failure.said;
+                    Outcome::Failed(failure.why)
+                },
+                |()| Outcome::Passed,
+            )
         }
     };
     let skipped_tests = match fs::read_to_string(&skips) {
@@ -161,12 +170,13 @@ fn run(step: &'static Step, scope: &Scope, policy: &Policy) -> Row {
         outcome,
         time: cost.time(),
         used: cost.used(),
+        said,
         skipped_tests,
     }
 }
 
 /// Runs a step's commands up to the first that fails, and says what each has cost.
-fn run_all(commands: &[Cmd], scope: &Scope) -> Result<(), String> {
+fn run_all(commands: &[Cmd], scope: &Scope) -> Result<(), Failure> {
     if commands.is_empty() {
         println!("no package has changed");
     }
