@@ -81,8 +81,8 @@ pub(crate) struct Body<D: Device> {
     /// Shared with the other parts, if the region was split.
     block: Option<Arc<D::Block>>,
     device: D,
-    /// Bytes from the start of the block.
-    offset: usize,
+    /// Its first byte, in the block; kept here, since each operation of an epoch asks for it. Null if there is no block.
+    base: Ptr,
     /// Elements.
     len: usize,
     /// What kernels need beside the memory, and for as long.
@@ -98,9 +98,7 @@ pub(crate) struct Body<D: Device> {
 
 impl<D: Device> Body<D> {
     pub(crate) fn ptr(&self) -> Ptr {
-        self.block
-            .as_ref()
-            .map_or(Ptr::NULL, |block| block.base().byte_add(self.offset))
+        self.base
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -119,7 +117,7 @@ impl<D: Device> Body<D> {
         Body {
             block: self.block.clone(),
             device: self.device.clone(),
-            offset: self.offset,
+            base: self.base,
             len: self.len,
             keep: None,
             id: fresh_id(),
@@ -320,10 +318,11 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
             )
         };
         const { assert!(size_of::<T>() <= LARGEST, "elements have less than 4 GiB") };
+        let base = block.as_ref().map_or(Ptr::NULL, |block| block.base());
         Self::from_body(Body {
             block,
             device: device.clone(),
-            offset: 0,
+            base,
             len,
             keep: None,
             id: fresh_id(),

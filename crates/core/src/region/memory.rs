@@ -184,7 +184,9 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
     /// ```
     pub fn try_into_vec(mut self) -> Result<Vec<T>, Rejected<Self>> {
         let len = self.len();
-        if self.body.offset == 0 && self.body.outstanding().is_none() {
+        let block = self.body.block.as_ref();
+        let begins = block.is_none_or(|block| block.base() == self.body.base);
+        if begins && self.body.outstanding().is_none() {
             // They keep the memory, and stand for nothing any more.
             self.body.tickets = OnceLock::new();
             match self.body.block.take().map(Arc::try_unwrap) {

@@ -54,7 +54,7 @@ impl<T: Element, P: Place> Region<T, P> {
             return Err(Rejected::new(bounds("a region", at..at, len), self));
         }
         let mut second = self.body.whole();
-        second.offset += at * size_of::<T>();
+        second.base = second.base.byte_add(at * size_of::<T>());
         second.len = len - at;
         self.body.len = at;
         // Whoever remembers the whole must not take the first part for it.
@@ -104,7 +104,8 @@ impl<T: Element, P: Place> Region<T, P> {
             (None, None) => self.body.device.same(&next.body.device),
             _ => false,
         };
-        if !same || self.body.offset + self.len() * size_of::<T>() != next.body.offset {
+        let end = self.body.base.byte_add(self.len() * size_of::<T>());
+        if !same || end != next.body.base {
             return Err(Rejected::new(RegionError::NotNeighbours, (self, next)));
         }
         self.body.len += next.len();
