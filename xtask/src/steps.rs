@@ -249,7 +249,11 @@ pub(crate) static STEPS: &[Step] = &[
                 let tests = scope.quick_tests(&changed::packages(&scope.root)?)?;
                 return Ok(tests.into_iter().collect());
             }
-            let tests = |which: &str| cmd("cargo test --workspace").args(which);
+            // A test mostly waits for its ranks: with one test a processor, the machine would be idle half of the time.
+            let tests = |which: &str| {
+                let tests = cmd("cargo test --workspace").args(which);
+                tests.env("RUST_TEST_THREADS", "4")
+            };
             // Many tests wait for something most of the time, and one is at work: it goes beside the others.
             const AT_WORK: &str = "errors_in_the_kernel_are_found";
             let mut all = vec![
