@@ -76,6 +76,12 @@ pub struct Region<T, P: Place> {
     marker: PhantomData<(T, P)>,
 }
 
+/// The alignment of all memory of a device, and the greatest of an element.
+const ALIGN: usize = 64;
+
+/// Where the elements of an empty region lie: there is no memory, and a slice of no elements may begin there.
+const NOWHERE: Ptr = Ptr(std::ptr::without_provenance_mut(ALIGN));
+
 /// A region less its types.
 pub(crate) struct Body<D: Device> {
     /// Shared with the other parts, if the region was split.
@@ -97,10 +103,11 @@ pub(crate) struct Body<D: Device> {
 }
 
 impl<D: Device> Body<D> {
+    /// The first element. It is never null, and aligned as elements are, also where the region has none.
     pub(crate) fn ptr(&self) -> Ptr {
         self.block
             .as_ref()
-            .map_or(Ptr::NULL, |block| block.base().byte_add(self.offset))
+            .map_or(NOWHERE, |block| block.base().byte_add(self.offset))
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -315,7 +322,7 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
         const { assert!(size_of::<T>() != 0, "elements have a size other than 0") };
         const {
             assert!(
-                align_of::<T>() <= 64,
+                align_of::<T>() <= ALIGN,
                 "elements are aligned to 64 bytes at most"
             )
         };
