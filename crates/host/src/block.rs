@@ -290,9 +290,9 @@ fn system(what: &'static str, error: &dyn std::fmt::Display) -> DeviceError {
     }
 }
 
-// SAFETY: heap memory and mappings live until the block is dropped (the heap perhaps longer, if a peer shares it), are
-// aligned to `ALIGN` or a page, and are zero at first, unless they were adopted. So is a bus's, which it promises; far addresses are names, which streams
-// recognise.
+// SAFETY: heap memory and mappings live until the block is dropped (the heap perhaps longer, if a peer shares it). What was
+// allocated is aligned to `ALIGN` or a page, and zero at first; what was adopted is as it was. A bus promises the same of its
+// memory; far addresses are names, which streams recognise.
 unsafe impl Block for HostBlock {
     #[inline]
     fn base(&self) -> Ptr {

@@ -35,9 +35,17 @@ pub enum RegionError {
     /// Parts are joined that are not neighbours, or not of one region.
     #[error("only neighbouring parts of one region can be joined")]
     NotNeighbours,
-    /// Other parts of the region exist.
-    #[error("other parts of the region are about")]
+    /// Something else uses the region's memory: another part of the region, or a NIC that may send from there again.
+    #[error("another part of the region exists, or a NIC may send from it again")]
     Shared,
+    /// A block does not begin where an element may.
+    #[error("elements are aligned to {align} bytes, and the block begins at {address:#x}")]
+    Alignment {
+        /// The address of the block's first byte.
+        address: usize,
+        /// The alignment of an element, in bytes.
+        align: usize,
+    },
     /// An empty region has no memory.
     #[error("an empty region has no block")]
     Empty,
