@@ -362,8 +362,8 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
     ///
     /// # Errors
     ///
-    /// [`CaptureError::Inside`](crate::error::CaptureError::Inside) while the stream is captured, [`Error::Region`] if it is a stream of another device. The
-    /// region is gone then.
+    /// [`CaptureError::Inside`](crate::error::CaptureError::Inside) while the stream is captured;
+    /// [`RegionError::OtherDevice`] if it is a stream of another device; [`Error::Forked`]. The region is gone then.
     ///
     /// # Examples
     ///

@@ -29,7 +29,7 @@ impl IndexSet {
     ///
     /// # Errors
     ///
-    /// [`Error::Region`] if two of them overlap; [`Error::Device`] if memory is too short.
+    /// [`RegionError::Overlap`] if two of them overlap; [`Error::Device`] if memory is too short.
     ///
     /// # Examples
     ///
@@ -50,7 +50,8 @@ impl IndexSet {
     ///
     /// # Errors
     ///
-    /// [`Error::Region`] if one occurs twice, or is `usize::MAX`; [`Error::Device`] if memory is too short.
+    /// [`RegionError::Overlap`] if one occurs twice; [`RegionError::NoIndex`] if one is `usize::MAX`; [`Error::Device`] if
+    /// memory is too short.
     ///
     /// # Examples
     ///

@@ -17,7 +17,8 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
     ///
     /// # Errors
     ///
-    /// [`Error::Region`], [`Error::Device`].
+    /// [`RegionError::OutOfBounds`](crate::error::RegionError::OutOfBounds) if the region has not so many elements;
+    /// [`Error::Device`] if the device refuses. On the host it refuses nothing.
     ///
     /// # Examples
     ///
@@ -54,7 +55,8 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
     ///
     /// # Errors
     ///
-    /// [`Error::Region`], [`Error::Device`].
+    /// [`RegionError::OutOfBounds`](crate::error::RegionError::OutOfBounds) if the region has not so many elements;
+    /// [`Error::Device`] if the device refuses. On the host it refuses nothing.
     ///
     /// # Examples
     ///

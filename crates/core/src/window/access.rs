@@ -233,6 +233,8 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, D, K> {
     ///
     /// [`EpochError::Overlap`](crate::error::EpochError::Overlap), [`EpochError::NotInGroup`](crate::error::EpochError::NotInGroup); [`EpochError::SelfDeadlock`](crate::error::EpochError::SelfDeadlock) if this rank is a target itself, its inbox is at
     /// home on this stream, too, and its post has not been enqueued (or with two buffers, that of the epoch before);
+    /// [`EpochError::NotStaged`](crate::error::EpochError::NotStaged) and [`Error::Nic`] for what a NIC cannot do, or has no
+    /// room for; [`EpochError::OtherDevice`](crate::error::EpochError::OtherDevice) for a layout of another device;
     /// [`Error::Revoked`], [`EpochError::LastEpoch`](crate::error::EpochError::LastEpoch), [`Error::Device`], or what made the stream fail. The epoch is gone then,
     /// and the window is revoked for all ranks, so that no target waits for it ([`Cause::NotEnqueued`]).
     ///
@@ -339,7 +341,11 @@ macro_rules! put {
             /// # Errors
             ///
             /// [`EpochError::ForeignSlot`](crate::error::EpochError::ForeignSlot) for a handle of another window, [`EpochError::SlotExpired`](crate::error::EpochError::SlotExpired) for one that was taken in
-            /// another epoch, [`Error::Epoch`], [`EpochError::CountMismatch`](crate::error::EpochError::CountMismatch), [`Error::Epoch`]; nothing was noted.
+            /// another epoch; [`EpochError::OutOfBounds`](crate::error::EpochError::OutOfBounds) if the elements do not fit;
+            /// [`EpochError::CountMismatch`](crate::error::EpochError::CountMismatch) if a layout of the destination has
+            /// another number of elements than the source; [`EpochError::NotDistinct`](crate::error::EpochError::NotDistinct)
+            /// if an element occurs twice in it; [`EpochError::LayoutOfLayout`](crate::error::EpochError::LayoutOfLayout) if
+            /// the destination is a layout by itself. Nothing was noted then.
             ///
             /// # Examples
             ///
@@ -374,8 +380,11 @@ macro_rules! put {
             ///
             /// # Errors
             ///
-            /// As [`Access::put`](Self::put), as if all of the source were put; [`Error::Epoch`] also if `count` is not
-            /// one element, and where `source`, `count` or `dest` has a layout; nothing was noted.
+            /// As [`Access::put`](Self::put), as if all of the source were put;
+            /// [`EpochError::NotOneCount`](crate::error::EpochError::NotOneCount) if `count` is not one element;
+            /// [`EpochError::CountedLayout`](crate::error::EpochError::CountedLayout) if `source`, `count` or `dest` has a
+            /// layout, and [`EpochError::CountedToLayout`](crate::error::EpochError::CountedToLayout) if `dest` was declared
+            /// as one. Nothing was noted then.
             ///
             /// # Examples
             ///
@@ -438,8 +447,9 @@ impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, D, ByRange> {
     ///
     /// # Errors
     ///
-    /// As [`Access::put`](Self::put); [`Error::Epoch`] for a bitwise operation on floats, and for what the transport
-    /// cannot do.
+    /// As [`Access::put`](Self::put); [`EpochError::NotForFloats`](crate::error::EpochError::NotForFloats) for a bitwise
+    /// operation on floats; [`EpochError::NotByDevice`](crate::error::EpochError::NotByDevice) for what the device cannot do
+    /// with peers' memory.
     ///
     /// # Examples
     ///

@@ -24,8 +24,13 @@ impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, D, Atomic> {
     ///
     /// # Errors
     ///
-    /// [`EpochError::ForeignSlot`](crate::error::EpochError::ForeignSlot), [`Error::Epoch`] for a bitwise operation on floats, for a
-    /// destination with a layout, and for what the transport cannot do; nothing was noted.
+    /// [`EpochError::ForeignSlot`](crate::error::EpochError::ForeignSlot) for a handle of another window,
+    /// [`EpochError::SlotExpired`](crate::error::EpochError::SlotExpired) for one that was taken in another epoch;
+    /// [`EpochError::OutOfBounds`](crate::error::EpochError::OutOfBounds) if the elements do not fit;
+    /// [`EpochError::NotForFloats`](crate::error::EpochError::NotForFloats) for a bitwise operation on floats;
+    /// [`EpochError::NotSideBySide`](crate::error::EpochError::NotSideBySide) for a destination with a layout;
+    /// [`EpochError::NotByDevice`](crate::error::EpochError::NotByDevice) for what the device cannot do with peers' memory.
+    /// Nothing was noted then.
     ///
     /// # Examples
     ///
@@ -65,8 +70,9 @@ impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, D, Atomic> {
     ///
     /// # Errors
     ///
-    /// As [`Access::accumulate`](Self::accumulate); [`EpochError::CountMismatch`](crate::error::EpochError::CountMismatch); [`Error::Epoch`] for a result with a
-    /// layout.
+    /// As [`Access::accumulate`](Self::accumulate); [`EpochError::CountMismatch`](crate::error::EpochError::CountMismatch) if the
+    /// result has another length than the operand; [`EpochError::NotSideBySide`](crate::error::EpochError::NotSideBySide)
+    /// for a result with a layout.
     ///
     /// # Examples
     ///
@@ -108,7 +114,8 @@ impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, D, Atomic> {
     ///
     /// # Errors
     ///
-    /// As [`Access::accumulate`](Self::accumulate); [`Error::Epoch`] for a result with a layout.
+    /// As [`Access::accumulate`](Self::accumulate); [`EpochError::NotSideBySide`](crate::error::EpochError::NotSideBySide)
+    /// for a result with a layout.
     ///
     /// # Examples
     ///

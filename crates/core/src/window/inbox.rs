@@ -156,7 +156,8 @@ impl<'s, T: Element, K: Discipline, D: Device> Inbox<'s, T, D, K> {
     ///
     /// # Errors
     ///
-    /// [`Error::Revoked`], [`EpochError::LastEpoch`](crate::error::EpochError::LastEpoch), [`Error::Device`], or what made the stream fail. The inbox is gone then,
+    /// [`Error::Revoked`], [`EpochError::LastEpoch`](crate::error::EpochError::LastEpoch), [`Error::Device`], [`Error::Nic`], or
+    /// what made the stream fail. The inbox is gone then,
     /// and the window is revoked for all ranks, so that no origin waits for it ([`Cause::NotEnqueued`]).
     ///
     /// # Examples
@@ -204,7 +205,8 @@ impl<'s, T: Element, K: Discipline, D: Device> Inbox<'s, T, D, K> {
     ///
     /// # Errors
     ///
-    /// [`EpochError::NotInGroup`](crate::error::EpochError::NotInGroup), and as [`Inbox::post`].
+    /// [`EpochError::NotInGroup`](crate::error::EpochError::NotInGroup) if one of the group is no origin,
+    /// [`Error::NoSuchRank`] if the job does not have it; and as [`Inbox::post`].
     ///
     /// # Examples
     ///
