@@ -333,10 +333,9 @@ impl<T> Window<T, BySlot> {
 impl<T: Arithmetic> Window<T, BySlot> {
     /// What an all-reduce of `len` elements is made of: a slot from each rank, this one among them, and a way to each;
     /// slots, inbound and outbound, have the numbers of the ranks. No window of the program's fits it.
-    pub(crate) fn of_all_reduce(name: &str, len: usize, limit: Option<Duration>) -> Self {
+    pub(crate) fn of_all_reduce(name: &str, len: usize) -> Self {
         let mut window = Self::declare(name, Buffers::Double, 0);
         window.description.purpose = Purpose::AllReduce { len };
-        window.limit = limit;
         window
     }
 

@@ -2,6 +2,7 @@
 
 use std::marker::PhantomData;
 use std::panic::Location;
+use std::time::Duration;
 
 use tidegate_hal::device::{Device, Reclaim, Stream as _};
 use tidegate_hal::ids::WindowId;
@@ -125,6 +126,11 @@ impl<'s, T: Element, K: Discipline, D: Device> Inbox<'s, T, D, K> {
     /// What errors call the window.
     pub(crate) fn named(&self) -> WindowName {
         self.held.half.window.named()
+    }
+
+    /// From now on waits of the window last so long at most.
+    pub(crate) fn fail_after(&self, limit: Duration) {
+        self.held.half.window.fail_after(limit);
     }
 
     /// Whether an epoch could begin, as far as that is known.

@@ -1,7 +1,7 @@
 //! What the world must know of a window to end its waits.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
 use tidegate_hal::batch::Awaited;
@@ -11,6 +11,7 @@ use tidegate_hal::memory::Ptr;
 use tidegate_hal::site::{CallSite, LastSite};
 
 use crate::error::{Cause, Error, Result, WindowName};
+use crate::ground::lock;
 use crate::nic::{NicLine, Throttle};
 use crate::side::Side;
 
@@ -28,7 +29,9 @@ pub(crate) struct Watched<D: Device> {
     _lines: Vec<Arc<D::Block>>,
     /// Bytes of an element.
     pub(crate) element_size: usize,
-    pub(crate) limit: Option<Duration>,
+    /// How long its waits last at most: said by the declaration of a window, and for what is made of windows by whoever has
+    /// opened it.
+    limit: Mutex<Option<Duration>>,
     /// What it does where trigger slots are short.
     pub(crate) throttle: Throttle,
     /// Its ways by the NIC, once they are made. They hold this.
@@ -58,7 +61,7 @@ impl<D: Device> Watched<D> {
             block,
             _lines: Vec::new(),
             element_size,
-            limit,
+            limit: Mutex::new(limit),
             throttle: Throttle::default(),
             lines: OnceLock::new(),
             open: AtomicBool::new(false),
@@ -88,6 +91,16 @@ impl<D: Device> Watched<D> {
     pub(crate) fn with_throttle(mut self, throttle: Throttle) -> Self {
         self.throttle = throttle;
         self
+    }
+
+    /// How long its waits last at most.
+    pub(crate) fn limit(&self) -> Option<Duration> {
+        *lock(&self.limit)
+    }
+
+    /// From now on its waits last so long at most.
+    pub(crate) fn fail_after(&self, limit: Duration) {
+        *lock(&self.limit) = Some(limit);
     }
 
     /// Its ways by the NIC are made.
