@@ -4,11 +4,11 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use tidegate_hal::ids::WindowId;
-
 use super::listed::listed;
+use super::window_name::WindowName;
 
-/// A window (or barrier, or all-reduce) was not opened. Nobody has it.
+/// A window (or barrier, or all-reduce) was not opened. Nobody has it. Where the ranks had agreed on an id for it, the error
+/// names it by that, too: no other window gets the id.
 ///
 /// # Examples
 ///
@@ -27,19 +27,19 @@ use super::listed::listed;
 #[non_exhaustive]
 pub enum WindowError {
     /// Ranks disagree about what they create together.
-    #[error("window `{window}`: {disagreement}")]
+    #[error("window {window}: {disagreement}")]
     Disagreement {
-        /// The window, as this rank calls it.
-        window: Arc<str>,
+        /// The window, as this rank calls it: another may have named another one.
+        window: WindowName,
         /// Which ranks, about what.
         disagreement: Box<Disagreement>,
     },
     /// A rank is short of what its part of the window takes: memory, descriptors, queues of its NIC. All ranks get this,
     /// and no window. The job goes on: the window can be opened when something was freed.
-    #[error("window `{window}` was not created: rank {rank} could not create its part: {reason}")]
+    #[error("window {window} was not created: rank {rank} could not create its part: {reason}")]
     NotCreated {
         /// The window.
-        window: Arc<str>,
+        window: WindowName,
         /// Which rank; the lowest of several.
         rank: usize,
         /// What it has met, with the name of the limit.
@@ -48,13 +48,13 @@ pub enum WindowError {
     /// A window (or a barrier) of this name is still alive on some ranks. Ranks that open two of one name in different
     /// orders would take one for the other: so all get this, and no window.
     #[error(
-        "window `{window}`: one of this name is still open on {}; drop it there first (both halves), \
+        "window {window}: one of this name is still open on {}; drop it there first (both halves), \
          or give this one another name",
         listed(.ranks)
     )]
     NameTaken {
-        /// The name.
-        window: Arc<str>,
+        /// The window that is refused.
+        window: WindowName,
         /// The ranks that hold a half of the other one, or an epoch of it.
         ranks: Vec<usize>,
     },
@@ -77,24 +77,22 @@ pub enum WindowError {
         most: usize,
     },
     /// A rank is on another node, and the route to it is to be mapped.
-    #[error(
-        "window `{window}`: rank {rank} is on another node, and the route to it is to be mapped"
-    )]
+    #[error("window {window}: rank {rank} is on another node, and the route to it is to be mapped")]
     NotMapped {
         /// The window.
-        window: Arc<str>,
+        window: WindowName,
         /// The rank.
         rank: usize,
     },
     /// A rank is to be reached by a NIC, and one of the two has none.
     #[error(
-        "window `{window}`: rank {rank} is to be reached by a NIC, and {} has none \
+        "window {window}: rank {rank} is to be reached by a NIC, and {} has none \
          (`WorldOptions::nic` brings one)",
         if *.this_rank { "this rank" } else { "it" }
     )]
     NoNic {
         /// The window.
-        window: Arc<str>,
+        window: WindowName,
         /// The rank that is to be reached.
         rank: usize,
         /// Whether it is this rank that has none.
@@ -102,11 +100,11 @@ pub enum WindowError {
     },
     /// A rank has a NIC that it did not have when the ranks met.
     #[error(
-        "window `{window}`: rank {rank} has brought a key for its NIC, and said before that it has none"
+        "window {window}: rank {rank} has brought a key for its NIC, and said before that it has none"
     )]
     NewNic {
         /// The window.
-        window: Arc<str>,
+        window: WindowName,
         /// The rank.
         rank: usize,
     },
@@ -200,12 +198,12 @@ pub enum AllReduceLimit {
 pub enum Disagreement {
     /// Two ranks open different windows.
     Windows {
-        /// Name and id of rank 0's.
-        first: (String, WindowId),
-        /// The other rank.
+        /// The one that rank 0 opens.
+        first: WindowName,
+        /// Another rank.
         rank: usize,
-        /// Name and id of its.
-        other: (String, WindowId),
+        /// The one that this rank opens.
+        other: WindowName,
     },
     /// Two ranks say different things of the window.
     Differs {
@@ -419,8 +417,7 @@ impl fmt::Display for Disagreement {
         match self {
             Disagreement::Windows { first, rank, other } => write!(
                 f,
-                "ranks 0 and {rank} create different windows: `{}` ({}) and `{}` ({})",
-                first.0, first.1, other.0, other.1
+                "ranks 0 and {rank} create different windows: {first} and {other}"
             ),
             Disagreement::Differs {
                 what,

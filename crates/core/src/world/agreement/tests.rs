@@ -229,7 +229,7 @@ fn names_both<T>(opened: Result<T>, mine: &str) {
     else {
         panic!("{error}")
     };
-    assert_eq!(&**window, mine);
+    assert_eq!(&*window.name, mine);
     let said = disagreement.to_string();
     assert!(said.contains("`x`") && said.contains("`y`"), "{error}");
 }
@@ -332,6 +332,7 @@ fn who_does_not_come_is_named_with_what_takes_all_ranks() {
 /// Two windows of one name and shape, which rank 1 would open in the other order: each put would go to the wrong one.
 #[test]
 fn a_name_is_refused_as_long_as_a_rank_holds_a_window_of_it() {
+    let ids = Mutex::new(std::collections::HashSet::new());
     two([FREELY, FREELY], |world, _| {
         crate::stream!(let s = world.stream().unwrap());
         let again = |by: &[usize]| {
@@ -339,7 +340,12 @@ fn a_name_is_refused_as_long_as_a_rank_holds_a_window_of_it() {
             let Error::Open(WindowError::NameTaken { window, ranks }) = &error else {
                 panic!("{error}")
             };
-            assert_eq!((&**window, &ranks[..]), ("w", by), "{error}");
+            assert_eq!((&*window.name, &ranks[..]), ("w", by), "{error}");
+            // What is refused has an id of its own, which no other window gets.
+            assert!(
+                ids.lock().unwrap().insert((world.rank(), window.id)),
+                "{error}"
+            );
         };
         let (inbox, outbox) = open(&s, "w", Buffers::Double, 8).unwrap();
         again(&[0, 1]);
