@@ -6,6 +6,7 @@ use tidegate_hal::nic::{Nic, NicError};
 
 use super::chunks::Chunks;
 use crate::error::{Result, SettingError};
+use crate::ground::variable;
 
 /// Which peers are mapped, and which are reached by the NIC. Each rank may choose for itself; but where memory is
 /// [staged](WorldOptions::staged), two ranks reach each other by their NICs if either wants that.
@@ -68,11 +69,7 @@ impl Route {
     }
 
     pub(crate) fn from_env() -> Result<Self> {
-        match std::env::var(Self::VARIABLE) {
-            Ok(text) => Self::parse(&text),
-            Err(std::env::VarError::NotPresent) => Ok(Route::Auto),
-            Err(std::env::VarError::NotUnicode(_)) => Self::parse("\u{fffd}"),
-        }
+        variable(Self::VARIABLE).map_or(Ok(Route::Auto), |text| Self::parse(&text))
     }
 
     /// Whether it leads to some rank by the NIC, in a job of one node or of several.
