@@ -25,10 +25,14 @@ const ALIGN: usize = 4096;
 /// # Examples
 ///
 /// ```
-/// # mod tidegate { pub use {tidegate_hal as hal, tidegate_host as host}; }
+/// # mod tidegate {
+/// #     pub mod hal { pub use {tidegate_hal::*, tidegate_host as host}; }
+/// #     pub use tidegate_host as host;
+/// # }
 /// use tidegate::hal::device::Device;
+/// use tidegate::hal::host::HostBlock;
 /// use tidegate::hal::memory::{Block, Sharing};
-/// use tidegate::host::{Host, HostBlock};
+/// use tidegate::host::Host;
 ///
 /// let block: HostBlock = Host::for_threads().alloc(4096, Sharing::Private)?;
 /// assert!(block.bytes() >= 4096);
