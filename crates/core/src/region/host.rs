@@ -4,6 +4,7 @@ use std::mem::size_of;
 use std::ops::{Deref, DerefMut};
 
 use tidegate_hal::device::{Device, HostAccess};
+use tidegate_hal::memory::Ptr;
 
 use super::{Region, bounds};
 use crate::element::Element;
@@ -31,10 +32,7 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
     /// # Ok(()) });
     /// ```
     pub fn write(&mut self, first: usize, values: &[T]) -> Result<()> {
-        let end = first.saturating_add(values.len());
-        if end > self.len() {
-            return Err(bounds("a region", first..end, self.len()));
-        }
+        let at = self.at(first, values.len())?;
         if values.is_empty() {
             return Ok(());
         }
@@ -43,11 +41,7 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
             std::slice::from_raw_parts(values.as_ptr().cast::<u8>(), size_of_val(values))
         };
         // SAFETY: the range was checked; the region is with the host, so no stream has work for it, and it is exclusive.
-        unsafe {
-            self.body
-                .device
-                .write(self.body.ptr().byte_add(first * size_of::<T>()), bytes)
-        }?;
+        unsafe { self.body.device.write(at, bytes) }?;
         Ok(())
     }
 
@@ -70,10 +64,7 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
     /// # Ok(()) });
     /// ```
     pub fn read(&self, first: usize, values: &mut [T]) -> Result<()> {
-        let end = first.saturating_add(values.len());
-        if end > self.len() {
-            return Err(bounds("a region", first..end, self.len()));
-        }
+        let at = self.at(first, values.len())?;
         if values.is_empty() {
             return Ok(());
         }
@@ -83,12 +74,17 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
         };
         // SAFETY: the range was checked; the region is with the host, so no stream has work for it, and is not written
         // while it is borrowed.
-        unsafe {
-            self.body
-                .device
-                .read(self.body.ptr().byte_add(first * size_of::<T>()), bytes)
-        }?;
+        unsafe { self.body.device.read(at, bytes) }?;
         Ok(())
+    }
+
+    /// Where elements `first..` lie, if it has `count` of them.
+    fn at(&self, first: usize, count: usize) -> Result<Ptr> {
+        let end = first.saturating_add(count);
+        if end > self.len() {
+            return Err(bounds("a region", first..end, self.len()));
+        }
+        Ok(self.body.ptr().byte_add(first * size_of::<T>()))
     }
 }
 
