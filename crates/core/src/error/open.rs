@@ -38,7 +38,7 @@ pub enum WindowError {
     /// and no window. The job goes on: the window can be opened when something was freed.
     #[error("window {window} was not created: rank {rank} could not create its part: {reason}")]
     NotCreated {
-        /// The window.
+        /// The window that was not created.
         window: WindowName,
         /// Which rank; the lowest of several.
         rank: usize,
@@ -61,7 +61,7 @@ pub enum WindowError {
     /// An all-reduce would be too large.
     #[error("all-reduce `{name}`: {limit}")]
     AllReduce {
-        /// Its name.
+        /// The name of the all-reduce. It was refused before the ranks agreed on an id.
         name: Arc<str>,
         /// What it is beyond.
         limit: AllReduceLimit,
@@ -73,15 +73,15 @@ pub enum WindowError {
     TooManyRuns {
         /// How many runs they have.
         runs: usize,
-        /// The most.
+        /// The most runs of a rank's layouts together.
         most: usize,
     },
     /// A rank is on another node, and the route to it is to be mapped.
     #[error("window {window}: rank {rank} is on another node, and the route to it is to be mapped")]
     NotMapped {
-        /// The window.
+        /// The window that was not opened.
         window: WindowName,
-        /// The rank.
+        /// The rank that is on another node.
         rank: usize,
     },
     /// A rank is to be reached by a NIC, and one of the two has none.
@@ -91,7 +91,7 @@ pub enum WindowError {
         if *.this_rank { "this rank" } else { "it" }
     )]
     NoNic {
-        /// The window.
+        /// The window that was not opened.
         window: WindowName,
         /// The rank that is to be reached.
         rank: usize,
@@ -103,9 +103,9 @@ pub enum WindowError {
         "window {window}: rank {rank} has brought a key for its NIC, and said before that it has none"
     )]
     NewNic {
-        /// The window.
+        /// The window that was not opened.
         window: WindowName,
-        /// The rank.
+        /// The rank whose NIC is new.
         rank: usize,
     },
 }
@@ -143,9 +143,9 @@ pub enum AllReduceLimit {
     /// There are too many ranks.
     #[error("{ranks} ranks would each put to all: it is made for {most} at most")]
     Ranks {
-        /// How many.
+        /// How many ranks the job has.
         ranks: usize,
-        /// The most.
+        /// The most ranks of an all-reduce.
         most: usize,
     },
     /// The slots of all ranks take too much memory.
@@ -157,7 +157,7 @@ pub enum AllReduceLimit {
         len: usize,
         /// The bytes of each.
         size: usize,
-        /// How many ranks.
+        /// How many ranks the job has.
         ranks: usize,
         /// The most bytes of all of them.
         most: usize,
@@ -167,7 +167,7 @@ pub enum AllReduceLimit {
         "over {ranks} ranks it takes {lanes} lanes of one batch, and this stream carries out {most} at a time"
     )]
     Lanes {
-        /// How many ranks.
+        /// How many ranks the job has.
         ranks: usize,
         /// How many lanes that takes.
         lanes: usize,
@@ -218,30 +218,30 @@ pub enum Disagreement {
     },
     /// A rank could not create its part.
     Part {
-        /// Which.
+        /// The rank that could not.
         rank: usize,
         /// Its own error, in words.
         reason: String,
     },
     /// What a rank said could not be read.
     Unreadable {
-        /// Which.
+        /// The rank that said it.
         rank: usize,
-        /// Why.
+        /// What was wrong with it.
         reason: String,
     },
     /// It would have had too many epochs before the first.
     Epochs {
-        /// How many.
+        /// How many epochs that is.
         before: u64,
-        /// The most.
+        /// The most epochs of a window.
         most: u64,
     },
     /// Two ranks reach each other through staged memory, which only windows by slot have.
     Staged {
-        /// The one.
+        /// One of the two ranks.
         rank: usize,
-        /// The other.
+        /// The other rank.
         other: usize,
     },
     /// A rank names one that does not exist.
@@ -257,47 +257,47 @@ pub enum Disagreement {
     },
     /// A rank has two slots for one origin and key.
     TwoSlots {
-        /// The rank.
+        /// The rank that has the slots.
         rank: usize,
-        /// The origin.
+        /// The origin that both are for.
         origin: usize,
-        /// The key.
+        /// The key that both have.
         key: u64,
     },
     /// A rank has a slot that its origin does not name.
     NotNamed {
-        /// The rank.
+        /// The rank that has the slot.
         rank: usize,
-        /// The origin.
+        /// The origin that does not name it.
         origin: usize,
-        /// The key.
+        /// The key of the slot.
         key: u64,
     },
     /// A rank names a slot twice.
     NamedTwice {
-        /// The rank.
+        /// The rank that names it.
         rank: usize,
-        /// Whose slot.
+        /// The rank whose slot it is.
         target: usize,
-        /// The key.
+        /// The key of the slot.
         key: u64,
     },
     /// A rank names a slot that the target does not have.
     NoSlot {
-        /// The rank.
+        /// The rank that names it.
         rank: usize,
-        /// The target.
+        /// The rank that does not have it.
         target: usize,
-        /// The key.
+        /// The key that is named.
         key: u64,
     },
     /// A slot has another length than its origin expects.
     Length {
-        /// The origin.
+        /// The origin, which expects a length.
         rank: usize,
-        /// The target.
+        /// The target, which has the slot.
         target: usize,
-        /// The key.
+        /// The key of the slot.
         key: u64,
         /// How many elements the origin expects.
         expected: usize,
@@ -306,9 +306,9 @@ pub enum Disagreement {
     },
     /// A declared range or layout does not lie within the target's memory.
     Range {
-        /// The origin.
+        /// The origin, which has declared it.
         rank: usize,
-        /// The target.
+        /// The target, whose memory it is.
         target: usize,
         /// What it has declared.
         declared: Declared,
@@ -317,18 +317,18 @@ pub enum Disagreement {
     },
     /// Two ranges or layouts that are declared of one target overlap.
     Overlap {
-        /// The target.
+        /// The target whose memory they are of.
         target: usize,
         /// The one, and whose it is.
         one: (Declared, usize),
-        /// The other.
+        /// The other one, and whose it is.
         other: (Declared, usize),
         /// Elements that both have.
         at: Range<usize>,
     },
     /// The memory of a rank is more than can be addressed.
     Memory {
-        /// Which.
+        /// The rank whose memory it is.
         rank: usize,
     },
 }

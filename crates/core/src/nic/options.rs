@@ -320,8 +320,9 @@ impl WorldOptions {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Throttle {
-    /// Refuses: [`NicError::NoRoom`], at once, and the token comes back. The user sees to it that there is room, by
-    /// [`Stream::synchronize`](crate::Stream::synchronize) and [`World::nic_room`](crate::World::nic_room).
+    /// Refuses at once, with [`NicError::NoRoom`]: a `try_` call gives the token back, and its plain twin has lost it. The
+    /// program makes room first, by [`Stream::synchronize`](crate::Stream::synchronize) and
+    /// [`World::nic_room`](crate::World::nic_room).
     Application,
     /// Waits, on the host, until all earlier operations of the window are complete; but no longer than it takes to see
     /// that none of them is (20 ms): what they wait for may be still to be enqueued by this thread.
