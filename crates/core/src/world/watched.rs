@@ -37,7 +37,9 @@ pub(crate) struct Watched<D: Device> {
     /// Its ways by the NIC, once they are made. They hold this.
     lines: OnceLock<Vec<Weak<NicLine>>>,
     /// Whether a peer may have it: this rank has done its part, and the ranks have not agreed that none has the window.
+    /// Released by the thread that opens the window, and acquired by whoever drops the last of it, perhaps the NIC.
     open: AtomicBool,
+    /// Set with release when the cause is there: so whoever acquires it finds the cause.
     revoked: AtomicBool,
     cause: OnceLock<Cause>,
     /// Where the program has last enqueued waits of each half.
