@@ -127,7 +127,8 @@ impl<D: Device> World<D> {
     ///
     /// # Errors
     ///
-    /// As [`World::all_gather`]; ranks that bring other elements are in another collective call.
+    /// As [`World::all_gather`]; [`Error::Control`] if the ranks bring elements of different types, which are different
+    /// collective calls.
     ///
     /// # Examples
     ///
@@ -147,7 +148,8 @@ impl<D: Device> World<D> {
         // (What has no size is no element; the call with none of it is made all the same.)
         let size = size_of::<T>().max(1);
         let kind = std::any::type_name::<T>();
-        let label = format!("{label}: {kind} of {size} bytes");
+        // One name may stand for two types: of two versions of a program, say.
+        let label = format!("{label}: {kind} of {size} bytes, layout {:x}", T::LAYOUT);
         let mut bytes = vec![0; size_of_val(elements)];
         // SAFETY: elements have no padding, so their bytes are initialised; there is room for all of them.
         unsafe {

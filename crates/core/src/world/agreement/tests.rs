@@ -466,3 +466,35 @@ fn what_is_said_of_another_window_is_a_mismatch_for_all() {
     let own = heard::<()>(&x, all(&x, fails()), Err(Error::other("mine")));
     assert!(matches!(own, Err(Error::Other(_))));
 }
+
+/// Two types of one name and size, as two versions of a program have them.
+#[test]
+fn elements_of_another_layout_are_not_gathered() {
+    macro_rules! element {
+        ($layout:literal) => {{
+            #[derive(Clone, Copy)]
+            struct Element(#[expect(dead_code, reason = "nobody looks")] u64);
+            // SAFETY: plain data.
+            unsafe impl crate::Element for Element {
+                const LAYOUT: u64 = $layout;
+            }
+            Element(7)
+        }};
+    }
+    World::<Host>::local(2, |world| {
+        let (one, other) = (element!(1), element!(2));
+        let names = [
+            std::any::type_name_of_val(&one),
+            std::any::type_name_of_val(&other),
+        ];
+        assert_eq!(names[0], names[1]);
+        let all = world.all_gather_elements("same", &[one]).unwrap();
+        assert_eq!(all.len(), 2);
+        let error = match world.rank() {
+            0 => world.all_gather_elements("x", &[one]).err().unwrap(),
+            _ => world.all_gather_elements("x", &[other]).err().unwrap(),
+        };
+        let is_mismatch = matches!(error, Error::Control(ControlError::Mismatch { .. }));
+        assert!(is_mismatch, "{error}");
+    });
+}
