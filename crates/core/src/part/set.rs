@@ -3,6 +3,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use tidegate_hal::device::Device;
+
+use crate::carry::{Carry, Visitor};
 #[cfg(doc)]
 use crate::error::Error;
 use crate::error::{RegionError, Result, push, reserved};
@@ -22,6 +25,13 @@ use crate::error::{RegionError, Result, push, reserved};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexSet {
     ranges: Arc<Vec<Range<usize>>>,
+}
+
+// SAFETY: there is no leaf, and no brand.
+unsafe impl<'s, D: Device> Carry<'s, D> for IndexSet {
+    type At<'t> = IndexSet;
+
+    fn visit(&mut self, _visitor: &mut Visitor<'_, D>) {}
 }
 
 impl IndexSet {

@@ -172,3 +172,13 @@ fn touching_what_is_not_in_the_part_panics() {
         );
     });
 }
+
+/// What a solver keeps beside its regions is carried with them, whatever numbers and choices of elements it is.
+#[test]
+fn what_is_plain_is_carried() {
+    fn is_carried<'s, X: Carry<'s, Host>>() {}
+    is_carried::<(u128, i128, Vec<crate::Cartesian<3>>)>();
+    is_carried::<(Layout<Host>, Option<IndexSet>)>();
+    #[cfg(feature = "half")]
+    is_carried::<[half::f16; 2]>();
+}

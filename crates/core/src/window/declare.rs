@@ -187,8 +187,9 @@ impl<T: Element, K: Discipline> Window<T, K> {
         self
     }
 
-    /// Makes a wait of this window fail (and with it the window, on all ranks) when it has lasted so long. Without it,
-    /// waits last as long as the peers live.
+    /// Makes a wait of this window fail (and with it the window, on all ranks) when it has lasted so long. A rank looks at
+    /// its waits every 200 ms, so one may last that much longer. Without a limit, waits last as long as the peers live.
+    /// Each rank may choose for itself.
     ///
     /// # Examples
     ///
