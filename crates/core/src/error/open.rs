@@ -68,9 +68,11 @@ pub enum WindowError {
     },
     /// The layouts that a rank declares are too long for the other ranks.
     #[error(
-        "layouts of {runs} runs in all are too long to tell other ranks, {most} are the most: a box or a nest of strides can be of any size"
+        "window `{name}`: layouts of {runs} runs in all are too long to tell other ranks, {most} are the most: a box or a nest of strides can be of any size"
     )]
     TooManyRuns {
+        /// The name of the window. It was refused before the ranks agreed on an id.
+        name: Arc<str>,
         /// How many runs they have.
         runs: usize,
         /// The most runs of a rank's layouts together.

@@ -462,8 +462,8 @@ impl<T> Window<T, ByRange> {
         let ways = self.description.outbound.iter();
         let runs: usize = ways.map(|way| way.elements.listed()).sum();
         if runs > Footprint::MOST_RUNS {
-            let most = Footprint::MOST_RUNS;
-            self.refuse(WindowError::TooManyRuns { runs, most }.into());
+            let (name, most) = (self.name.clone(), Footprint::MOST_RUNS);
+            self.refuse(WindowError::TooManyRuns { name, runs, most }.into());
         }
         out
     }
