@@ -91,9 +91,11 @@ impl NicLine {
             // passed whatever stores there.
             let mapped = unsafe { device.map_register(&register) };
             mapped
-                .inspect_err(
-                    |error| tracing::debug!(%error, "streams only ring, and strike no NIC"),
-                )
+                .inspect_err(|error| {
+                    tidegate_hal::tell(
+                        || tracing::debug!(%error, "streams only ring, and strike no NIC"),
+                    )
+                })
                 .ok()
         });
         if strike.is_some() {
