@@ -335,7 +335,7 @@ impl<'s, T: Arithmetic, D: Device> AllReduce<'s, T, D> {
         x: &mut Region<T, On<'s, D>>,
         op: Op,
     ) -> Result<()> {
-        check_op::<T>(op)?;
+        check_op::<T>(op, || self.halves.as_ref().expect(WHOLE).0.named())?;
         if x.len() != self.len {
             let (src, dst) = (x.len(), self.len);
             let window = self.halves.as_ref().expect(WHOLE).0.named();

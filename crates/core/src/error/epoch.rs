@@ -107,15 +107,22 @@ pub enum EpochError {
     },
     /// The count of a put is not one element.
     #[error(
-        "a put is counted by one element, and the count has {count}: pass a region of one, or a slice of it"
+        "window {window}: a put is counted by one element, and the count has {count}: pass a region of one, or a slice of it"
     )]
     NotOneCount {
+        /// The window of the epoch.
+        window: WindowName,
         /// How many it has.
         count: usize,
     },
     /// A put whose elements are counted has a layout.
-    #[error("a put whose elements are counted has no layout: what is counted lies side by side")]
-    CountedLayout,
+    #[error(
+        "window {window}: a put whose elements are counted has no layout: what is counted lies side by side"
+    )]
+    CountedLayout {
+        /// The window of the epoch.
+        window: WindowName,
+    },
     /// The slot is a layout, and the operation chooses elements of it by another one.
     #[error(
         "window {window}: outbound slot {slot} is a layout, and there is no layout of its elements: declare that one"
@@ -138,9 +145,11 @@ pub enum EpochError {
     },
     /// An operand, the result or the destination of an atomic operation has a layout.
     #[error(
-        "the {what} of an atomic operation has a layout, and its elements must lie side by side: pass it whole, or a slice of it"
+        "window {window}: the {what} of an atomic operation has a layout, and its elements must lie side by side: pass it whole, or a slice of it"
     )]
     NotSideBySide {
+        /// The window of the epoch.
+        window: WindowName,
         /// Which of them: "result", "comparand", "desired value" or "destination".
         what: &'static str,
     },
@@ -151,8 +160,10 @@ pub enum EpochError {
     #[error("a layout's table is in memory of another device than the window")]
     OtherDevice,
     /// The operation is not defined for floats.
-    #[error("{op:?} is not defined for floats")]
+    #[error("window {window}: {op:?} is not defined for floats")]
     NotForFloats {
+        /// The window of the epoch, or the all-reduce.
+        window: WindowName,
         /// The operation that was asked for.
         op: Op,
     },

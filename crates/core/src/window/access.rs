@@ -17,7 +17,7 @@ use super::{ByRange, BySlot, Discipline, Held, submit_armed};
 use crate::element::{Arithmetic, Element};
 #[cfg(doc)]
 use crate::error::Cause;
-use crate::error::{EpochError, Error, Rejected, Result};
+use crate::error::{EpochError, Error, Rejected, Result, WindowName};
 use crate::layout::Layout;
 use crate::myself::Act;
 use crate::nic::Touch;
@@ -200,12 +200,13 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, D, K> {
         dest: &Dest<'b, T, D>,
     ) -> Result<()> {
         if count.count != 1 {
-            let count = count.count;
-            return Err(Error::Epoch(EpochError::NotOneCount { count }));
+            let (window, count) = (self.held.half.window.named(), count.count);
+            return Err(Error::Epoch(EpochError::NotOneCount { window, count }));
         }
         let layouts = [source.layout, count.layout, dest.layout];
         if layouts.iter().any(Option::is_some) {
-            return Err(Error::Epoch(EpochError::CountedLayout));
+            let window = self.held.half.window.named();
+            return Err(Error::Epoch(EpochError::CountedLayout { window }));
         }
         let count_at = count.local;
         self.note(What::PutCounted { count: count_at }, source, dest)?;
@@ -471,7 +472,7 @@ impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, D, ByRange> {
         dest: impl IntoDest<'b, T, D>,
         op: Op,
     ) -> Result<()> {
-        check_op::<T>(op)?;
+        check_op::<T>(op, || self.held.half.window.named())?;
         self.check_carried(Some(op))?;
         let what = What::Accumulate {
             op,
@@ -482,9 +483,11 @@ impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, D, ByRange> {
     }
 }
 
-pub(crate) fn check_op<T: Arithmetic>(op: Op) -> Result<()> {
+/// Refuses a bitwise operation on floats, for an error that names the window.
+pub(crate) fn check_op<T: Arithmetic>(op: Op, window: impl FnOnce() -> WindowName) -> Result<()> {
     if T::FLOAT && op.is_bitwise() {
-        return Err(Error::Epoch(EpochError::NotForFloats { op }));
+        let window = window();
+        return Err(Error::Epoch(EpochError::NotForFloats { window, op }));
     }
     Ok(())
 }

@@ -51,9 +51,9 @@ impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, D, Atomic> {
         dest: impl IntoDest<'b, T, D>,
         op: Op,
     ) -> Result<()> {
-        check_op::<T>(op)?;
+        check_op::<T>(op, || self.held.half.window.named())?;
         self.check_carried(Some(op))?;
-        let dest = without_layout(dest)?;
+        let dest = without_layout(&self.held.half, dest)?;
         self.note(
             What::Accumulate {
                 op,
@@ -93,11 +93,11 @@ impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, D, Atomic> {
         dest: impl IntoDest<'b, T, D>,
         op: Op,
     ) -> Result<()> {
-        check_op::<T>(op)?;
+        check_op::<T>(op, || self.held.half.window.named())?;
         self.check_carried(Some(op))?;
         let (operand, result) = (operand.into(), result.into().source);
-        let dest = without_layout(dest)?;
-        side_by_side(result.layout, "result")?;
+        let dest = without_layout(&self.held.half, dest)?;
+        side_by_side(&self.held.half, result.layout, "result")?;
         same_count(&self.held.half, operand.count, result.count)?;
         let what = What::FetchOp {
             op,
@@ -134,8 +134,8 @@ impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, D, Atomic> {
         result: impl IntoSourceMut<'b, 's, T, D>,
         from: impl IntoDest<'b, T, D>,
     ) -> Result<()> {
-        let (result, dest) = (result.into().source, without_layout(from)?);
-        side_by_side(result.layout, "result")?;
+        let (result, dest) = (result.into().source, without_layout(&self.held.half, from)?);
+        side_by_side(&self.held.half, result.layout, "result")?;
         // The operand of a fetch that keeps the old value is read and ignored; the result itself will do.
         let what = What::FetchOp {
             op: Op::Keep,
@@ -178,10 +178,10 @@ impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, D, Atomic> {
     ) -> Result<()> {
         self.check_carried(None)?;
         let (compare, desired, result) = (compare.into(), desired.into(), result.into().source);
-        let dest = without_layout(dest)?;
-        side_by_side(compare.layout, "comparand")?;
-        side_by_side(desired.layout, "desired value")?;
-        side_by_side(result.layout, "result")?;
+        let dest = without_layout(&self.held.half, dest)?;
+        side_by_side(&self.held.half, compare.layout, "comparand")?;
+        side_by_side(&self.held.half, desired.layout, "desired value")?;
+        side_by_side(&self.held.half, result.layout, "result")?;
         same_count(&self.held.half, compare.count, desired.count)?;
         same_count(&self.held.half, desired.count, result.count)?;
         let what = What::CompareSwap {
@@ -197,17 +197,25 @@ impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, D, Atomic> {
 }
 
 /// Devices find what is beside an operand by its first element alone.
-fn side_by_side<D: Device>(layout: Option<&Layout<D>>, what: &'static str) -> Result<()> {
-    match layout {
-        None => Ok(()),
-        Some(_) => Err(Error::Epoch(EpochError::NotSideBySide { what })),
+fn side_by_side<D: Device>(
+    half: &Half<D>,
+    layout: Option<&Layout<D>>,
+    what: &'static str,
+) -> Result<()> {
+    if layout.is_none() {
+        return Ok(());
     }
+    let window = half.window.named();
+    Err(Error::Epoch(EpochError::NotSideBySide { window, what }))
 }
 
 /// The destination of an atomic operation.
-fn without_layout<'b, T, D: Device>(dest: impl IntoDest<'b, T, D>) -> Result<Dest<'b, T, D>> {
+fn without_layout<'b, T, D: Device>(
+    half: &Half<D>,
+    dest: impl IntoDest<'b, T, D>,
+) -> Result<Dest<'b, T, D>> {
     let dest = dest.into();
-    side_by_side(dest.layout, "destination")?;
+    side_by_side(half, dest.layout, "destination")?;
     Ok(dest)
 }
 
