@@ -2,6 +2,7 @@
 //! interface.
 
 use crate::host::prelude::*;
+use crate::window::{Discipline, Window};
 
 /// Runs an example on so many ranks. It panics where one of them fails.
 pub fn ranks(n: usize, example: impl Fn(World) -> Result<()> + Sync) {
@@ -18,6 +19,23 @@ pub fn stream(example: impl for<'s> Fn(&World, &Stream<'s>) -> Result<()> + Sync
     });
 }
 
+/// The two halves of a window.
+type Halves<'s, K> = (Inbox<'s, u64, K>, Outbox<'s, u64, K>);
+
+/// Runs an example on two ranks, with a window, the handles that its declaration has returned, and a region of `values`.
+fn window<K: Discipline, H>(
+    declare: impl Fn(&World) -> (Window<u64, K>, H) + Sync,
+    values: &[u64],
+    example: impl for<'s> Fn(&Stream<'s>, Halves<'s, K>, H, Region<u64, On<'s>>) -> Result<()> + Sync,
+) {
+    ranks(2, |world| {
+        stream!(let s = world.stream()?);
+        let (window, handles) = declare(&world);
+        let src = Region::from_slice(&world, values)?.on(&s)?;
+        example(&s, window.open(&s)?, handles, src)
+    });
+}
+
 /// Runs an example on two ranks, with a window by slot: each has a slot of 4 elements for the other, and 4 elements to put.
 pub fn slots(
     example: impl for<'s> Fn(
@@ -28,14 +46,13 @@ pub fn slots(
     ) -> Result<()>
     + Sync,
 ) {
-    ranks(2, |world| {
-        stream!(let s = world.stream()?);
-        let peer = 1 - world.rank();
+    let declare = |world: &World| {
         let mut window = SlotWindow::new("slots");
+        let peer = 1 - world.rank();
         let handles = (window.slot_from(peer, 0, 4), window.slot_to(peer, 0));
-        let src = Region::from_slice(&world, &[7; 4])?.on(&s)?;
-        example(&s, window.open(&s)?, handles, src)
-    });
+        (window, handles)
+    };
+    window(declare, &[7; 4], example);
 }
 
 /// Runs an example on two ranks, with a window of 8 elements by range: each may access the first 4 elements of the
@@ -49,13 +66,12 @@ pub fn ranges(
     ) -> Result<()>
     + Sync,
 ) {
-    ranks(2, |world| {
-        stream!(let s = world.stream()?);
+    let declare = |world: &World| {
         let mut window = RangeWindow::new("ranges", 8);
         let to = window.range_to(1 - world.rank(), 0..4);
-        let src = Region::from_slice(&world, &[7; 4])?.on(&s)?;
-        example(&s, window.open(&s)?, to, src)
-    });
+        (window, to)
+    };
+    window(declare, &[7; 4], example);
 }
 
 /// Runs an example on two ranks, with an atomic window of 2 elements: each may access those of rank 0, and has the number
@@ -69,11 +85,10 @@ pub fn counters(
     ) -> Result<()>
     + Sync,
 ) {
-    ranks(2, |world| {
-        stream!(let s = world.stream()?);
+    let declare = |_: &World| {
         let mut window = AtomicWindow::new("counters", 2);
         let counters = window.target(0);
-        let one = Region::from_slice(&world, &[1])?.on(&s)?;
-        example(&s, window.open(&s)?, counters, one)
-    });
+        (window, counters)
+    };
+    window(declare, &[1], example);
 }

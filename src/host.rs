@@ -15,6 +15,7 @@
 
 use crate::devices;
 
-pub use tidegate_host::*;
+#[doc(inline)]
+pub use tidegate_host::{Host, HostStream};
 
 devices::names!(Host, CarryHost, prelude {});

@@ -150,6 +150,20 @@ pub mod doc;
 pub mod hal {
     #[doc(inline)]
     pub use tidegate_hal::*;
+
+    /// What the host device is made of, for devices and NICs that build on it.
+    pub mod host {
+        #[doc(inline)]
+        pub use tidegate_host::{
+            HostBlock, HostEvent, HostGraph, HostMover, StreamState, copy_row, for_each_run,
+        };
+    }
+
+    /// What CUDA devices are made of, for code that names the types that belong to a device.
+    pub mod cuda {
+        #[doc(inline)]
+        pub use tidegate_cuda::{CudaEvent, CudaFunction, CudaGraph, CudaModule, Shared};
+    }
 }
 
 pub mod coming_from_mpi;

@@ -679,7 +679,8 @@ fn results_of_atomic_operations_with_a_layout() -> Result<()> {
     for refused in refusals {
         let error = refused.unwrap_err();
         assert!(matches!(error, Error::Epoch(EpochError::NotSideBySide { .. })), "{error}");
-        assert!(error.to_string().contains("side by side"), "{error}");
+        let text = error.to_string();
+        assert!(text.starts_with("window `") && text.contains("side by side"), "{error}");
     }
     epoch.complete(&s)?;
     exposed.wait(&s)?;

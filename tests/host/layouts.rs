@@ -416,7 +416,7 @@ fn what_does_not_fit_is_refused() {
                 "a layout of elements 1..14 of rank 0, which has 13 elements",
                 13,
             ),
-            (&many, "too long to tell other ranks", 1 << 18),
+            (&many, "window `refused`: layouts of 65537 runs", 1 << 18),
         ] {
             let mut window = RangeWindow::<u64>::new("refused", len);
             if alone {

@@ -491,7 +491,7 @@ fn a_window_mismatch_is_the_same_error_on_all_ranks() {
     let first = error(&outcome.ranks[0]);
     assert!(
         is(&outcome.ranks[0], "window mismatch")
-            && first.starts_with("window `odd`: ")
+            && first.starts_with("window `odd` (world#0): ")
             && first.contains("rank 1 names rank 0 with key 42"),
         "{first}"
     );

@@ -52,7 +52,7 @@ fn look(name: &str, folder: &Path) -> Option<String> {
     let root = env!("CARGO_MANIFEST_DIR");
     let found = said(&String::from_utf8_lossy(&output.stderr), &path, root);
     let kept = Path::new(root).join(&path).with_extension("stderr");
-    if std::env::var_os("TIDEGATE_BLESS").is_some() {
+    if std::env::var_os("TIDEGATE_BLESS").is_some_and(|text| !text.is_empty()) {
         fs::write(&kept, found).expect("the expected errors can be written");
         return None;
     }

@@ -14,7 +14,7 @@ pub enum BootError {
         "{name} is not set, but {because}; a starter sets RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT and TIDEGATE_SECRET"
     )]
     MissingVariable {
-        /// The variable.
+        /// The name of the variable.
         name: &'static str,
         /// What requires it.
         because: String,
@@ -22,7 +22,7 @@ pub enum BootError {
     /// A variable has a value that means nothing.
     #[error("{name}={value:?} is not valid: {expected}")]
     BadVariable {
-        /// The variable.
+        /// The name of the variable.
         name: &'static str,
         /// Its value (of a secret: only its length).
         value: String,
@@ -35,7 +35,7 @@ pub enum BootError {
          (streams and windows hold clones of it)"
     )]
     Joined {
-        /// Its rank.
+        /// The rank that has joined.
         rank: usize,
     },
     /// This process was made by `fork` from one that has joined the job.

@@ -66,6 +66,10 @@ impl<const N: usize> Cartesian<N> {
 
     /// A grid of these sides, for as many ranks as their product.
     ///
+    /// # Panics
+    ///
+    /// If a side is 0, or the product is more than `isize::MAX`.
+    ///
     /// # Examples
     ///
     /// ```
@@ -75,6 +79,11 @@ impl<const N: usize> Cartesian<N> {
     /// assert_eq!(grid.coordinates(7), [1, 3]);
     /// ```
     pub fn with_dims(dims: [usize; N]) -> Self {
+        let ranks = dims
+            .iter()
+            .try_fold(1usize, |ranks, dim| ranks.checked_mul(*dim));
+        let is_grid = ranks.is_some_and(|ranks| ranks > 0 && isize::try_from(ranks).is_ok());
+        assert!(is_grid, "a grid of {dims:?} has no ranks, or too many");
         Cartesian { dims }
     }
 
@@ -193,7 +202,9 @@ impl<const N: usize> Cartesian<N> {
     /// ```
     pub fn block(&self, rank: usize, sides: [usize; N]) -> [Range<usize>; N] {
         let at = self.coordinates(rank);
-        let begin = |k: usize, at: usize| sides[k] * at / self.dims[k];
+        // The product may be more than an array can have elements.
+        let begin =
+            |k: usize, at: usize| (sides[k] as u128 * at as u128 / self.dims[k] as u128) as usize;
         std::array::from_fn(|k| begin(k, at[k])..begin(k, at[k] + 1))
     }
 }
@@ -250,6 +261,23 @@ mod tests {
             }
         }
         assert_eq!(seen, [[1; 5]; 7]);
+    }
+
+    #[test]
+    fn blocks_of_the_longest_array_are_all_of_it() {
+        let (grid, side) = (Cartesian::with_dims([3]), usize::MAX);
+        let blocks = [0, 1, 2].map(|rank| grid.block(rank, [side])[0].clone());
+        let third = side / 3;
+        assert_eq!(blocks, [0..third, third..2 * third, 2 * third..side]);
+    }
+
+    #[test]
+    fn what_is_no_grid_panics() {
+        for dims in [[2, 0], [usize::MAX, 2], [1 << 62, 2]] {
+            let made = std::panic::catch_unwind(|| Cartesian::with_dims(dims));
+            assert!(made.is_err(), "{dims:?}");
+        }
+        assert_eq!(Cartesian::with_dims([]).coordinates(0), []);
     }
 
     #[test]

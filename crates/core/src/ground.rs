@@ -14,6 +14,12 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// What a variable of the environment says, if it is set. What is no text has marks in the place of what cannot be read: so
+/// it is refused by whoever reads it, and not taken for a variable that is not set.
+pub(crate) fn variable(name: &str) -> Option<String> {
+    std::env::var_os(name).map(|text| text.to_string_lossy().into_owned())
+}
+
 /// A number that is not used twice in this process.
 pub(crate) fn fresh_id() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);

@@ -8,6 +8,7 @@ use tidegate_hal::device::Device;
 use tidegate_hal::memory::{Block as _, Sharing};
 use tidegate_hal::nic::Keep;
 
+use crate::carry::{Carry, Visitor};
 #[cfg(doc)]
 use crate::error::Error;
 use crate::error::{EpochError, LayoutFault, RegionError, Result, reserved};
@@ -61,6 +62,13 @@ impl<D: Device> LayoutBody<D> {
         let table = self.table.as_ref();
         table.is_none_or(|(_, other)| other.same(device))
     }
+}
+
+// SAFETY: there is no leaf, and no brand: a layout is of no stream, and batches keep it for as long as they need it.
+unsafe impl<'s, D: Device> Carry<'s, D> for Layout<D> {
+    type At<'t> = Layout<D>;
+
+    fn visit(&mut self, _visitor: &mut Visitor<'_, D>) {}
 }
 
 impl<D: Device> Clone for Layout<D> {

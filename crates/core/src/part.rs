@@ -86,8 +86,9 @@ impl<T: Element, P: Place> Region<T, P> {
     ///
     /// # Errors
     ///
-    /// [`Error::Region`] if two sets overlap, or [`Error::Device`] if memory is too short (a part
-    /// has a bit for each element of the whole region). The region is gone then.
+    /// [`RegionError::Overlap`] if two sets overlap; [`RegionError::OutOfBounds`] if one reaches beyond the region;
+    /// [`Error::Device`] if memory is too short (a part has a bit for each element of the whole region). The region is gone
+    /// then.
     ///
     /// # Examples
     ///
@@ -157,11 +158,7 @@ impl<T: Element, P: Place> Region<T, P> {
     ///
     /// # Errors
     ///
-    /// [`Error::Region`] if they are not the parts of one partition, in their order. They are gone then.
-    ///
-    /// # Panics
-    ///
-    /// If `N` is 0.
+    /// [`RegionError::NotOnePartition`] if they are not the parts of one partition, in their order. They are gone then.
     ///
     /// # Examples
     ///
@@ -176,7 +173,13 @@ impl<T: Element, P: Place> Region<T, P> {
     /// assert_eq!(x[..], [1.0, 2.0]);
     /// # Ok(()) });
     /// ```
-    #[track_caller]
+    ///
+    /// No parts are no region: that does not compile.
+    ///
+    /// ```compile_fail,E0080
+    /// # use tidegate::host::prelude::*;
+    /// let none = Region::<f64>::reunite([]);
+    /// ```
     pub fn reunite<const N: usize>(parts: [Part<T, P>; N]) -> Result<Self> {
         Self::try_reunite(parts).map_err(Rejected::into_error)
     }
@@ -186,10 +189,6 @@ impl<T: Element, P: Place> Region<T, P> {
     /// # Errors
     ///
     /// As [`Region::reunite`].
-    ///
-    /// # Panics
-    ///
-    /// If `N` is 0.
     ///
     /// # Examples
     ///
@@ -205,10 +204,10 @@ impl<T: Element, P: Place> Region<T, P> {
     /// let x = Region::reunite([one, two])?;
     /// # Ok(()) });
     /// ```
-    #[track_caller]
     pub fn try_reunite<const N: usize>(
         parts: [Part<T, P>; N],
     ) -> Result<Self, Rejected<[Part<T, P>; N]>> {
+        const { assert!(N != 0, "a region has parts") };
         let whole = &parts[0].whole;
         let fits = |(index, part): (usize, &Part<T, P>)| {
             part.index == index && Arc::ptr_eq(&part.whole, whole)
@@ -277,8 +276,8 @@ impl<T: Element, D: Device> Part<T, OnHost<D>> {
     ///
     /// # Errors
     ///
-    /// [`CaptureError::Inside`](crate::error::CaptureError::Inside) while the stream is captured, [`Error::Region`] if it is a stream of another device. The
-    /// part is gone then.
+    /// [`CaptureError::Inside`](crate::error::CaptureError::Inside) while the stream is captured;
+    /// [`RegionError::OtherDevice`] if it is a stream of another device; [`Error::Forked`]. The part is gone then.
     ///
     /// # Examples
     ///
@@ -392,7 +391,8 @@ impl<'s, T: Element, D: Device> Part<T, On<'s, D>> {
     ///
     /// # Errors
     ///
-    /// [`Error::Region`] if the part does not hold all of them.
+    /// [`RegionError::NotInPart`] if the part does not hold all of them; [`RegionError::OutOfBounds`] if the whole region does
+    /// not.
     ///
     /// # Examples
     ///

@@ -76,12 +76,18 @@ pub struct Region<T, P: Place> {
     marker: PhantomData<(T, P)>,
 }
 
+/// The alignment of all memory of a device, and the greatest of an element.
+const ALIGN: usize = 64;
+
+/// Where the elements of an empty region lie: there is no memory, and a slice of no elements may begin there.
+const NOWHERE: Ptr = Ptr(std::ptr::without_provenance_mut(ALIGN));
+
 /// A region less its types.
 pub(crate) struct Body<D: Device> {
     /// Shared with the other parts, if the region was split.
     block: Option<Arc<D::Block>>,
     device: D,
-    /// Its first byte, in the block; kept here, since each operation of an epoch asks for it. Null if there is no block.
+    /// Its first byte, in the block, or [`NOWHERE`]. (Each operation of an epoch asks for it.)
     base: Ptr,
     /// Elements.
     len: usize,
@@ -97,6 +103,7 @@ pub(crate) struct Body<D: Device> {
 }
 
 impl<D: Device> Body<D> {
+    /// The first element. It is never null, and aligned as elements are, also where the region has none.
     pub(crate) fn ptr(&self) -> Ptr {
         self.base
     }
@@ -313,12 +320,12 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
         const { assert!(size_of::<T>() != 0, "elements have a size other than 0") };
         const {
             assert!(
-                align_of::<T>() <= 64,
+                align_of::<T>() <= ALIGN,
                 "elements are aligned to 64 bytes at most"
             )
         };
         const { assert!(size_of::<T>() <= LARGEST, "elements have less than 4 GiB") };
-        let base = block.as_ref().map_or(Ptr::NULL, |block| block.base());
+        let base = block.as_ref().map_or(NOWHERE, |block| block.base());
         Self::from_body(Body {
             block,
             device: device.clone(),
@@ -354,8 +361,8 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
     ///
     /// # Errors
     ///
-    /// [`CaptureError::Inside`](crate::error::CaptureError::Inside) while the stream is captured, [`Error::Region`] if it is a stream of another device. The
-    /// region is gone then.
+    /// [`CaptureError::Inside`](crate::error::CaptureError::Inside) while the stream is captured;
+    /// [`RegionError::OtherDevice`] if it is a stream of another device; [`Error::Forked`]. The region is gone then.
     ///
     /// # Examples
     ///

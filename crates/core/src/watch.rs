@@ -468,6 +468,7 @@ fn end_round(rank: &impl Overseen) {
     send(rank, None, WatchMessage::Report(text.clone()));
     lock(&rank.watch().state).heard(text.clone());
     // By a thread of its own: where nobody empties what is printed to, that must not hold up the limits of windows.
+    // (Relaxed: the flag keeps a second such thread away, and hands nothing over.)
     if rank.watch().speaks.swap(true, Ordering::Relaxed) {
         return;
     }

@@ -160,10 +160,12 @@ impl Couriers {
         // One was counted when they were given up.
         let counted = usize::from(self.broken.load(Ordering::Relaxed));
         if self.ended.set(ends).is_ok() && waiting > counted {
-            tracing::warn!(
-                waiting,
-                "large puts of a stream that failed were not made: the device is never idle any more"
-            );
+            tidegate_hal::tell(|| {
+                tracing::warn!(
+                    waiting,
+                    "large puts of a stream that failed were not made: the device is never idle any more"
+                );
+            });
             self.gpu.leave_waiting(waiting - counted);
         }
         true

@@ -203,7 +203,7 @@ unsafe impl Device for Cuda {
         }
         // SAFETY: the caller's promise.
         if let Err(error) = unsafe { self.write(word, &value.to_ne_bytes()) } {
-            tracing::error!(%error, "a word could not be set");
+            tidegate_hal::tell(|| tracing::error!(%error, "a word could not be set"));
         }
     }
 

@@ -136,7 +136,7 @@ impl Registers {
             let ended = end(base);
             let page = lock(&self.0).0.remove(&first);
             if let Err(error) = ended {
-                tracing::warn!(%error, "a page of a NIC stays registered");
+                tidegate_hal::tell(|| tracing::warn!(%error, "a page of a NIC stays registered"));
                 std::mem::forget(page);
             }
             // Else who hears that it is let go may be a NIC, which is called under no lock.

@@ -363,12 +363,14 @@ impl Gpu {
         };
         let terms = terms(self.gates, users, self.memory_operations);
         if others > 0 {
-            tracing::info!(
-                others,
-                mps = self.mps,
-                ?terms,
-                "other processes use the GPU"
-            );
+            tidegate_hal::tell(|| {
+                tracing::info!(
+                    others,
+                    mps = self.mps,
+                    ?terms,
+                    "other processes use the GPU"
+                );
+            });
             self.set_waits(terms.waits, "other processes of the job use the GPU");
         }
         let mut admitted = lock(&self.admitted);
@@ -388,7 +390,9 @@ impl Gpu {
                     device: "cuda",
                     what: format!("stream memory operations on 64 bits, on {}", self.name),
                 };
-                tracing::warn!(%error, why, "waits take the time slices of other processes");
+                tidegate_hal::tell(
+                    || tracing::warn!(%error, why, "waits take the time slices of other processes"),
+                );
             }
         }
     }

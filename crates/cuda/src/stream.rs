@@ -187,8 +187,10 @@ impl CudaStream {
         let mut arguments = [std::ptr::from_mut(&mut parameter).cast::<c_void>()];
         // SAFETY: as above, and one parameter of this type is given; the node is not asked of again here.
         let set = unsafe { gpu.driver.graph_set_arguments(&kernel, &mut arguments) };
-        set.inspect_err(|error| tracing::debug!(%error, "a recorded batch is not changed"))
-            .is_ok()
+        set.inspect_err(|error| {
+            tidegate_hal::tell(|| tracing::debug!(%error, "a recorded batch is not changed"))
+        })
+        .is_ok()
     }
 
     /// What was recorded on this stream; none if that is not known.

@@ -136,12 +136,14 @@ impl Gpu {
                 Ok((copy, false)) => {
                     static SAID: Once = Once::new();
                     SAID.call_once(|| {
-                        tracing::warn!("the driver makes other edges of graphs than it is asked for: recordings are replayed more slowly");
+                        tidegate_hal::tell(|| tracing::warn!("the driver makes other edges of graphs than it is asked for: recordings are replayed more slowly"));
                     });
                     // SAFETY: it was just made.
                     let _ = unsafe { self.driver.graph_destroy(copy) };
                 }
-                Err(error) => tracing::debug!(%error, "a recording is not copied"),
+                Err(error) => {
+                    tidegate_hal::tell(|| tracing::debug!(%error, "a recording is not copied"))
+                }
             }
         }
         self.new_graph(|parent| {

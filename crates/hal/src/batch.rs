@@ -116,7 +116,7 @@ pub struct Wait {
 /// 2^32. Zero at first, and aligned to 16 bytes; its length is a multiple of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Landing {
-    /// Its beginning.
+    /// Its first byte, in even epochs.
     pub base: Ptr,
     /// Bytes to add to `base` in odd epochs; 0 where the slot has one buffer.
     pub flip: usize,
@@ -141,7 +141,7 @@ impl Landing {
 pub struct Landed {
     /// Where it lands, in memory of this device.
     pub from: Landing,
-    /// The slot.
+    /// The first byte of the slot, in even epochs.
     pub slot: Ptr,
     /// Bytes to add to `slot` in odd epochs.
     pub flip: usize,
@@ -175,7 +175,7 @@ pub struct Add {
 pub struct Store {
     /// Where, as the device's streams find it ([`map_register`](crate::device::Device::map_register)); 8-byte aligned.
     pub to: Ptr,
-    /// What.
+    /// The value that is stored.
     pub value: u64,
 }
 
@@ -281,7 +281,7 @@ pub enum Shape {
     /// Elements at `table[0..count]` (`u32`, in elements), a table in memory of this device that has been written before
     /// the batch is submitted, whatever is enqueued, and is not written again: it may be read ahead of the stream's order.
     Indexed {
-        /// The table.
+        /// The first entry of the table.
         table: Ptr,
     },
 }
@@ -298,7 +298,7 @@ pub struct Side {
     pub base: Ptr,
     /// Bytes to add to `base` in odd epochs (see [`Move::parity`]); 0 where the side has one buffer.
     pub flip: usize,
-    /// Which elements.
+    /// Which elements, counted from `base`.
     pub shape: Shape,
 }
 
@@ -324,7 +324,7 @@ pub enum Action {
     /// touch the same elements that is promised where both are atomic, and else not: a device may spread one over many
     /// threads, and the next over others.)
     Accumulate {
-        /// The reduction.
+        /// The reduction that is made.
         op: Op,
         /// The elements' type.
         scalar: Scalar,
@@ -333,7 +333,7 @@ pub enum Action {
     },
     /// `result = dst; dst = op(dst, src)`, each element atomically if `atomic`. `result` is linear.
     FetchOp {
-        /// The reduction.
+        /// The reduction that is made.
         op: Op,
         /// The elements' type.
         scalar: Scalar,
@@ -360,7 +360,7 @@ pub struct Move {
     pub action: Action,
     /// Bytes of an element.
     pub size: u32,
-    /// How many elements.
+    /// How many elements are moved.
     pub count: usize,
     /// Where they come from.
     pub src: Side,
@@ -523,7 +523,7 @@ impl Batch {
         self.moves
     }
 
-    /// The lanes.
+    /// The lanes, each by its steps.
     pub fn lanes(&self) -> &[Lane] {
         &self.lanes
     }

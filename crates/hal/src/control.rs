@@ -52,14 +52,14 @@ impl Packet {
 pub enum Event {
     /// The peer is gone without having said so: killed, crashed, or cut off.
     Lost {
-        /// Which rank.
+        /// The rank that is lost.
         rank: usize,
         /// How it was noticed, for people.
         reason: String,
     },
     /// The peer ended its part of the job in good order.
     Left {
-        /// Which rank.
+        /// The rank that has left.
         rank: usize,
     },
     /// A message sent by [`Control::notify`].
@@ -85,7 +85,7 @@ pub enum ControlError {
     /// A rank ended, or withdrew, before it had contributed to the collective call.
     #[error("rank {rank} will not come ({reason}); {label} takes all ranks")]
     PeerLost {
-        /// Which rank.
+        /// The rank that will not come.
         rank: usize,
         /// The collective call, as this rank names it.
         label: String,

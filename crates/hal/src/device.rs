@@ -93,9 +93,9 @@ pub struct StreamConfig {
 /// A wait in which a stream is at the moment, for the wait-for graph.
 #[derive(Clone, Debug)]
 pub struct Blocked {
-    /// What the current batch still waits for, with the number of the epoch: all of it, unless there may be
+    /// What the current batch still waits for, each with the number of its epoch.
     pub on: Vec<(Tag, u64)>,
-    /// more than the device can say at a time.
+    /// Whether the batch may wait for more than that: a device may not be able to say all of it at a time.
     pub more: bool,
     /// Where the batch was enqueued, if the device knows: it may be one that was submitted from several places.
     pub site: Option<CallSite>,
@@ -177,9 +177,9 @@ pub trait Reclaim: Send + Sync + 'static {
 /// Implementations must execute batches as [`crate::batch`] describes, keep the order of each stream, and provide
 /// memory as [`Block`] promises. Values that a stream's wait has acquired are visible to all later work of it.
 pub unsafe trait Device: Clone + Send + Sync + 'static {
-    /// Its memory.
+    /// The memory that it allocates, or maps.
     type Block: Block;
-    /// Its streams.
+    /// The streams that it makes.
     type Stream: Stream;
     /// The name by which users choose it (`host`, `cuda`).
     const NAME: &'static str;
@@ -342,12 +342,21 @@ pub unsafe trait Device: Clone + Send + Sync + 'static {
 
     /// Copies from device memory to the host.
     ///
+    /// # Errors
+    ///
+    /// [`DeviceError::System`] if the device cannot be read any more; [`DeviceError::Forked`]. What is in `dst` is not
+    /// specified then.
+    ///
     /// # Safety
     ///
     /// `src .. src + dst.len()` is live and initialised, and nothing writes it concurrently.
     unsafe fn read(&self, src: Ptr, dst: &mut [u8]) -> Result<(), DeviceError>;
 
     /// Copies from the host to device memory.
+    ///
+    /// # Errors
+    ///
+    /// As [`Device::read`]; what is in device memory is not specified then.
     ///
     /// # Safety
     ///
@@ -472,10 +481,13 @@ pub unsafe trait Stream: Send + 'static {
         usize::MAX
     }
 
-    /// Has everything ready for a batch that the device could refuse: room for it as the last of so many `items`, the
-    /// stream's part of what streams share. While the stream is captured, nothing is queued, and no room is asked for. For who must do what cannot be undone before a batch is submitted (arm a NIC, submit another that peers act
-    /// upon): submitted next, or behind others that need not have been prepared, it is refused only if the device is of no
-    /// more use, or if others have changed what there is meanwhile. Submits nothing.
+    /// Makes everything ready for a batch that the device could refuse: room for it as the last of so many `items`, and
+    /// the stream's part of what streams share. It submits nothing. While the stream is captured nothing is queued, so no
+    /// room is asked for.
+    ///
+    /// A caller needs this if it must do something first that cannot be undone: arm a NIC, or submit another batch that
+    /// peers act upon. If the batch is submitted next, or behind others that need not have been prepared, the device
+    /// refuses it only if it is of no more use, or if others have changed meanwhile what there is.
     ///
     /// # Errors
     ///

@@ -45,7 +45,7 @@ pub const MAILBOX: usize = 32;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{bus}: {detail}")]
 pub struct BusError {
-    /// Which bus.
+    /// The name of the bus.
     pub bus: &'static str,
     /// What was being done, and what was said.
     pub detail: String,

@@ -27,7 +27,7 @@ impl TeamId {
         }
     }
 
-    /// Its number.
+    /// The number of the team.
     pub const fn number(self) -> u32 {
         self.0
     }

@@ -50,10 +50,10 @@ pub enum Sharing {
 ///
 /// # Safety
 ///
-/// `base..base + bytes` is memory that the device's streams can read and write until the block is dropped, aligned
-/// to at least 64 bytes, zero when it was allocated (one that was [adopted](crate::device::Device::adopt): as it was);
-/// dropping it while a stream may still touch it is prevented by the holder (core retires blocks through
-/// [`crate::device::Reclaim`]).
+/// `base..base + bytes` is memory that the device's streams can read and write until the block is dropped. Memory that the
+/// device has allocated is aligned to at least 64 bytes, and zero at first. What was
+/// [adopted](crate::device::Device::adopt) is aligned, and filled, as it was before. The holder does not drop a block while
+/// a stream may still touch it (core retires blocks through [`crate::device::Reclaim`]).
 pub unsafe trait Block: Send + Sync + 'static {
     /// Its first byte.
     fn base(&self) -> Ptr;

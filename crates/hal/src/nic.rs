@@ -164,7 +164,7 @@ pub enum Signalled {
     /// Words, which they add to or poison: `count` of them, the first at its beginning, each `step` bytes behind the one
     /// before. A step is a multiple of 8.
     Words {
-        /// How many.
+        /// How many words there are.
         count: usize,
         /// Bytes from one to the next.
         step: usize,
@@ -175,7 +175,7 @@ pub enum Signalled {
 pub struct Memory<'a> {
     /// Its first byte.
     pub base: Ptr,
-    /// Its length.
+    /// Its length in bytes.
     pub bytes: usize,
     /// What signals may name of it. An engine whose signals are carried out by this end drops all others.
     pub signalled: Signalled,
@@ -209,7 +209,7 @@ pub struct RemoteMemory(pub Keep);
 /// A place in a peer's memory.
 #[derive(Clone)]
 pub struct RemotePtr {
-    /// The memory.
+    /// The memory that the place is in.
     pub memory: RemoteMemory,
     /// Bytes from its beginning.
     pub offset: usize,
@@ -303,11 +303,11 @@ pub enum Direction {
 pub struct Transfer {
     /// What is done; the action's other addresses are of this end.
     pub action: Action,
-    /// Which way.
+    /// Which way a copy goes.
     pub direction: Direction,
     /// Bytes of an element.
     pub size: u32,
-    /// How many elements.
+    /// How many elements are moved.
     pub count: usize,
     /// This end's elements; in firings of odd number its `flip` counts.
     pub local: Side,
@@ -321,7 +321,7 @@ pub struct Transfer {
 /// counts them alone.
 #[derive(Clone)]
 pub struct Signal {
-    /// The word.
+    /// The word that is added to.
     pub word: RemotePtr,
     /// How many quanta it counts before the queue's first firing.
     pub first: u64,

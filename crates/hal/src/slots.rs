@@ -31,7 +31,8 @@ use std::time::Duration;
 pub struct Slots {
     state: Mutex<State>,
     /// A program that had been rung for has got a slot. Set and taken by who turns the engine; not under the lock,
-    /// since it is asked at every turn.
+    /// since it is asked at every turn. It is only a hint to look: what has changed is read under the lock, by whoever
+    /// takes the hint. The swap acquires what the store releases, so that the look is not made too early.
     again: AtomicBool,
     /// Signalled when few enough programs are armed for somebody who waits for that.
     back: Condvar,

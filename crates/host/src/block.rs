@@ -25,10 +25,14 @@ const ALIGN: usize = 4096;
 /// # Examples
 ///
 /// ```
-/// # mod tidegate { pub use {tidegate_hal as hal, tidegate_host as host}; }
+/// # mod tidegate {
+/// #     pub mod hal { pub use {tidegate_hal::*, tidegate_host as host}; }
+/// #     pub use tidegate_host as host;
+/// # }
 /// use tidegate::hal::device::Device;
+/// use tidegate::hal::host::HostBlock;
 /// use tidegate::hal::memory::{Block, Sharing};
-/// use tidegate::host::{Host, HostBlock};
+/// use tidegate::host::Host;
 ///
 /// let block: HostBlock = Host::for_threads().alloc(4096, Sharing::Private)?;
 /// assert!(block.bytes() >= 4096);
@@ -290,9 +294,9 @@ fn system(what: &'static str, error: &dyn std::fmt::Display) -> DeviceError {
     }
 }
 
-// SAFETY: heap memory and mappings live until the block is dropped (the heap perhaps longer, if a peer shares it), are
-// aligned to `ALIGN` or a page, and are zero at first, unless they were adopted. So is a bus's, which it promises; far addresses are names, which streams
-// recognise.
+// SAFETY: heap memory and mappings live until the block is dropped (the heap perhaps longer, if a peer shares it). What was
+// allocated is aligned to `ALIGN` or a page, and zero at first; what was adopted is as it was. A bus promises the same of its
+// memory; far addresses are names, which streams recognise.
 unsafe impl Block for HostBlock {
     #[inline]
     fn base(&self) -> Ptr {

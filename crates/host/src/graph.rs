@@ -89,7 +89,8 @@ pub(crate) struct Link {
     bell: Bell,
     /// Why the signalling stream has failed, if it has.
     fault: OnceLock<Fault>,
-    /// It has given up its part of the recording, and touches nothing of it any more, whatever the word says.
+    /// It has given up its part of the recording, and touches nothing of it any more, whatever the word says. Released
+    /// when that is so; whoever acquires it may free what the part named.
     over: AtomicBool,
     /// The recording that it belongs to.
     pub(crate) recording: u64,

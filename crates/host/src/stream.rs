@@ -200,6 +200,8 @@ impl HostStream {
         self.shared.process.check()?;
         // Counted before it is executed: an inline executor may retire things meanwhile.
         let count = || {
+            // The owner alone writes it, so it reads its own by `mark`. Release: a thread that retires something, and
+            // acquires this count, does it behind what the owner had done before.
             let submitted = self.mark() + 1;
             self.shared.submitted.store(submitted, Ordering::Release);
         };

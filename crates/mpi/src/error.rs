@@ -57,7 +57,7 @@ pub enum MpiError {
     /// A call of MPI failed.
     #[error("{call}: {text} (code {code})")]
     Call {
-        /// Which.
+        /// The name of the function.
         call: &'static str,
         /// MPI's error code.
         code: i32,
@@ -67,9 +67,9 @@ pub enum MpiError {
     /// Another rank could not take part, so nobody does.
     #[error("rank {rank} of the communicator cannot take part: {reason}")]
     Peer {
-        /// Which.
+        /// The rank that cannot take part.
         rank: usize,
-        /// Why.
+        /// Why it cannot.
         reason: String,
     },
     /// The communicator was good, and the world failed.

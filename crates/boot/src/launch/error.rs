@@ -37,7 +37,7 @@ pub enum LaunchError {
     Nodes {
         /// How many ranks the job has.
         ranks: usize,
-        /// The nodes.
+        /// The nodes, with the ranks of each.
         nodes: Nodes,
     },
     /// There are more nodes than the bed has.
@@ -60,7 +60,7 @@ pub enum LaunchError {
     /// The list of hosts cannot be read.
     #[error("the list of hosts {}: {source}", path.display())]
     NoHostsFile {
-        /// The file.
+        /// The path of the list.
         path: PathBuf,
         /// What the system said.
         #[source]
@@ -90,7 +90,7 @@ pub enum LaunchError {
     /// The ranks of a host could not be started.
     #[error("host {host}: {reason}")]
     Host {
-        /// The host.
+        /// The name of the host.
         host: String,
         /// Why, with what ssh has said.
         reason: String,
@@ -102,7 +102,7 @@ pub enum LaunchError {
         "{host} has no address here ({source}); --address says which the first host has for the others"
     )]
     Unknown {
-        /// The name.
+        /// The name of the host whose address was asked for.
         host: String,
         /// What the system said.
         #[source]
@@ -111,7 +111,7 @@ pub enum LaunchError {
     /// The folder that the ranks are to run in is not there.
     #[error("the working directory {}: {source}", path.display())]
     Directory {
-        /// The folder.
+        /// The path of the folder.
         path: PathBuf,
         /// What the system said.
         #[source]
@@ -123,9 +123,9 @@ pub enum LaunchError {
     /// A rank could not be started.
     #[error("cannot start rank {rank} ({program:?}): {}", WithLimit(source))]
     Spawn {
-        /// Which rank.
+        /// The rank that was to be started.
         rank: usize,
-        /// The program.
+        /// The program that it was to run.
         program: OsString,
         /// What the system said.
         #[source]

@@ -54,8 +54,8 @@ impl<'s, D: Device> Stream<'s, D> {
     ///
     /// # Errors
     ///
-    /// What `step` returns; [`CaptureError::NotReplayable`](crate::error::CaptureError::NotReplayable); [`Error::Device`] if the device cannot make a recording. What was
-    /// lent is gone then, and the windows that it had halves of are revoked for all ranks ([`Cause::NotEnqueued`]).
+    /// What `step` returns; [`CaptureError::NotReplayable`](crate::error::CaptureError::NotReplayable); [`Error::Device`] if the device cannot make a recording; what made
+    /// the stream fail. What was lent is gone then, and the windows that it had halves of are revoked for all ranks ([`Cause::NotEnqueued`]).
     ///
     /// # Examples
     ///
@@ -153,7 +153,8 @@ impl<'s, D: Device> Stream<'s, D> {
     ///
     /// # Errors
     ///
-    /// As [`Stream::capture`].
+    /// As [`Stream::capture`]; [`RegionError::OtherWorld`] if the two streams belong to different worlds;
+    /// [`CaptureError::Inside`] if both are inline streams.
     ///
     /// # Examples
     ///

@@ -3,6 +3,7 @@
 use tidegate_hal::device::Device;
 
 use super::visit::{Carry, Visitor};
+use crate::cartesian::Cartesian;
 
 macro_rules! carry_tuple {
     ($($name:ident $index:literal),*) => {
@@ -40,7 +41,16 @@ macro_rules! carry_plain {
     )*};
 }
 
-carry_plain!(bool usize isize u8 u16 u32 u64 i8 i16 i32 i64 f32 f64);
+carry_plain!(bool usize isize u8 u16 u32 u64 u128 i8 i16 i32 i64 i128 f32 f64);
+#[cfg(feature = "half")]
+carry_plain!(half::f16 half::bf16);
+
+// SAFETY: there is no leaf, and no brand.
+unsafe impl<'s, D: Device, const N: usize> Carry<'s, D> for Cartesian<N> {
+    type At<'t> = Cartesian<N>;
+
+    fn visit(&mut self, _visitor: &mut Visitor<'_, D>) {}
+}
 
 // SAFETY: the elements are carried and visited once, in order.
 unsafe impl<'s, D: Device, X: Carry<'s, D>, const N: usize> Carry<'s, D> for [X; N] {

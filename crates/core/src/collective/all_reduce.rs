@@ -109,7 +109,7 @@ const WHOLE: &str = "a call that fails gives the halves back";
 /// All ranks make the same calls in the same order, as with a [`Barrier`](crate::Barrier): nobody can see that one of
 /// them has asked for another reduction than the others. Where they do not (two all-reduces in different orders, a call
 /// that was refused on one rank alone), they wait for each other, which is reported as all long waits are, and ends if
-/// there is a limit ([`AllReduce::open_with_limit`]).
+/// there is a limit ([`AllReduce::fail_after`]).
 ///
 /// If a rank is lost, the last call may come to its end on some ranks and fail on others: what that rank has put before
 /// counts. Where the call fails the vector is as it was.
@@ -160,15 +160,24 @@ impl<'s, T: Arithmetic, D: Device> AllReduce<'s, T, D> {
     /// # Ok(()) });
     /// ```
     pub fn open(stream: &Stream<'s, D>, name: &str, len: usize) -> Result<Self> {
-        Self::open_by(stream, name, len, None)
+        let ranks = stream.world().size();
+        let fits = check_size(len, size_of::<T>(), ranks)
+            .and_then(|()| check_lanes(ranks, stream.raw().most_lanes()));
+        let window = match fits {
+            Ok(()) => Window::of_all_reduce(name, len),
+            Err(limit) => Window::refused(name, limit),
+        };
+        let halves = window.open(stream)?;
+        Ok(AllReduce {
+            halves: Some(halves),
+            len,
+            combinations: Vec::new(),
+        })
     }
 
-    /// As [`AllReduce::open`]; a call fails when it has waited so long for another rank's, and with it the all-reduce, on
-    /// all ranks (as [`Window::fail_after`] says). Without a limit it waits as long as the peers live.
-    ///
-    /// # Errors
-    ///
-    /// As [`AllReduce::open`].
+    /// Makes a call fail (and with it the all-reduce, on all ranks) when this rank has waited so long for another rank's
+    /// call, as [`Window::fail_after`] does. Without it, calls wait as long as the peers live. Each rank may choose for
+    /// itself.
     ///
     /// # Examples
     ///
@@ -179,39 +188,14 @@ impl<'s, T: Arithmetic, D: Device> AllReduce<'s, T, D> {
     /// # tidegate::doc::ranks(3, |world| {
     /// # stream!(let s = world.stream()?);
     /// # let mut x = Region::from_slice(&world, &[world.rank() as u64])?.on(&s)?;
-    /// let mut votes = AllReduce::open_with_limit(&s, "votes", 1, Duration::from_secs(60))?;
+    /// let mut votes = AllReduce::open(&s, "votes", 1)?.fail_after(Duration::from_secs(60));
     /// votes.max(&s, &mut x)?;
     /// assert_eq!(x.into_host(&s)?[0], 2);
     /// # Ok(()) });
     /// ```
-    pub fn open_with_limit(
-        stream: &Stream<'s, D>,
-        name: &str,
-        len: usize,
-        limit: Duration,
-    ) -> Result<Self> {
-        Self::open_by(stream, name, len, Some(limit))
-    }
-
-    fn open_by(
-        stream: &Stream<'s, D>,
-        name: &str,
-        len: usize,
-        limit: Option<Duration>,
-    ) -> Result<Self> {
-        let ranks = stream.world().size();
-        let fits = check_size(len, size_of::<T>(), ranks)
-            .and_then(|()| check_lanes(ranks, stream.raw().most_lanes()));
-        let window = match fits {
-            Ok(()) => Window::of_all_reduce(name, len, limit),
-            Err(limit) => Window::refused(name, limit),
-        };
-        let halves = window.open(stream)?;
-        Ok(AllReduce {
-            halves: Some(halves),
-            len,
-            combinations: Vec::new(),
-        })
+    pub fn fail_after(self, limit: Duration) -> Self {
+        self.halves.as_ref().expect(WHOLE).0.fail_after(limit);
+        self
     }
 
     /// Its name, which errors call the window's.
@@ -326,7 +310,7 @@ impl<'s, T: Arithmetic, D: Device> AllReduce<'s, T, D> {
     ///
     /// # Errors
     ///
-    /// [`EpochError::CountMismatch`](crate::error::EpochError::CountMismatch) if `x` has another length; [`Error::Epoch`] for a bitwise operation on floats;
+    /// [`EpochError::CountMismatch`](crate::error::EpochError::CountMismatch) if `x` has another length; [`EpochError::NotForFloats`] for a bitwise operation on floats;
     /// [`Error::Revoked`], or what made the stream fail; [`Error::Device`], where the ranks are too many
     /// for this stream, too (another than it was opened on, or other processes use the GPU by now); [`Error::Nic`]. Nothing has
     /// been enqueued then, unless the all-reduce is revoked by it: the device has refused the second of two batches, against
@@ -351,7 +335,7 @@ impl<'s, T: Arithmetic, D: Device> AllReduce<'s, T, D> {
         x: &mut Region<T, On<'s, D>>,
         op: Op,
     ) -> Result<()> {
-        check_op::<T>(op)?;
+        check_op::<T>(op, || self.halves.as_ref().expect(WHOLE).0.named())?;
         if x.len() != self.len {
             let (src, dst) = (x.len(), self.len);
             let window = self.halves.as_ref().expect(WHOLE).0.named();

@@ -11,9 +11,11 @@
 //!
 //! # Failure
 //!
-//! As a window's: the wait ends with the death or departure of a rank, with an error that names the barrier as the window.
+//! As a window's: the wait ends with the death or departure of a rank, or by the barrier's limit, with an error that names
+//! the barrier as the window.
 
 use std::panic::Location;
+use std::time::Duration;
 
 use tidegate_hal::device::Device;
 use tidegate_hal::ids::WindowId;
@@ -72,6 +74,32 @@ impl<'s, D: Device> Barrier<'s, D> {
         })
     }
 
+    /// Makes the wait in a barrier fail (and with it the barrier, on all ranks) when it has lasted so long, as
+    /// [`Window::fail_after`] does. Without it, barriers wait as long as the peers live. Each rank may choose for itself.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// use std::time::Duration;
+    ///
+    /// # tidegate::doc::ranks(2, |world| {
+    /// # stream!(let s = world.stream()?);
+    /// let mut barrier = Barrier::open(&s, "output")?.fail_after(Duration::from_secs(60));
+    /// barrier.enqueue(&s)?;
+    /// # Ok(()) });
+    /// ```
+    #[must_use]
+    pub fn fail_after(self, limit: Duration) -> Self {
+        self.inbox.fail_after(limit);
+        self
+    }
+
+    /// Its name, which errors call the window's.
+    pub fn name(&self) -> &str {
+        self.inbox.name()
+    }
+
     /// Its id, the same on all ranks.
     pub fn id(&self) -> WindowId {
         self.inbox.id()
@@ -118,7 +146,7 @@ unsafe impl<'s, D: Device> Carry<'s, D> for Barrier<'s, D> {
 impl<D: Device> std::fmt::Debug for Barrier<'_, D> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Barrier")
-            .field("name", &self.inbox.name())
+            .field("name", &self.name())
             .field("id", &self.id())
             .field("device", &D::NAME)
             .finish_non_exhaustive()
@@ -128,9 +156,29 @@ impl<D: Device> std::fmt::Debug for Barrier<'_, D> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::{Cause, Error};
     use crate::{Region, World};
     use std::sync::atomic::{AtomicUsize, Ordering};
     use tidegate_host::Host;
+
+    #[test]
+    fn a_limit_ends_a_barrier_that_a_rank_does_not_come_to() {
+        World::<Host>::local(2, |world| {
+            crate::stream!(let s = world.stream().unwrap());
+            let limit = Duration::from_millis(100);
+            let mut barrier = Barrier::open(&s, "b").unwrap().fail_after(limit);
+            assert_eq!(barrier.name(), "b");
+            if world.rank() == 0 {
+                barrier.enqueue(&s).unwrap();
+                let Err(Error::Wait(failed)) = s.synchronize() else {
+                    panic!("rank 1 does not come");
+                };
+                assert_eq!(failed.cause, Cause::Limit { rank: 0, limit });
+            }
+            // Rank 1 is there until rank 0 has seen it.
+            world.all_gather("seen", Vec::new()).unwrap();
+        });
+    }
 
     #[test]
     fn nobody_passes_before_everybody_has_come() {

@@ -82,26 +82,26 @@ fn said_before(window: Option<&WindowName>, epoch: u64, site: Option<CallSite>) 
 pub enum Cause {
     /// A rank died.
     PeerLost {
-        /// Which.
+        /// The rank that died.
         rank: usize,
         /// How that was noticed.
         reason: String,
     },
     /// A rank ended its part of the job.
     PeerLeft {
-        /// Which.
+        /// The rank that has left.
         rank: usize,
     },
     /// A rank dropped a token of an open epoch of this window.
     Dropped {
-        /// Which rank.
+        /// The rank that dropped it.
         rank: usize,
         /// Which token, and before what.
         token: String,
     },
     /// The thread of a rank that held a token of an open epoch of this window has panicked.
     Panicked {
-        /// Which rank.
+        /// The rank whose thread it was.
         rank: usize,
         /// Which token was dropped by that, and before what.
         token: String,
@@ -110,12 +110,12 @@ pub enum Cause {
     Limit {
         /// The rank that had waited that long.
         rank: usize,
-        /// The limit.
+        /// How long the limit is.
         limit: std::time::Duration,
     },
     /// A kernel on a stream of a rank has failed: what is behind it there is not done, nor what waits for that.
     StreamFailed {
-        /// Which rank.
+        /// The rank whose stream it is.
         rank: usize,
         /// The stream's name.
         stream: String,
@@ -125,20 +125,20 @@ pub enum Cause {
     /// What was waited for will not come, and nobody has said more: a stream of the peer failed before it came to this,
     /// or a transfer between the two ranks failed.
     PeerFailed {
-        /// Which rank.
+        /// The peer that was waited for.
         rank: usize,
     },
     /// A call of a rank has failed, and has lost a token that others reckon with; or its stream has not taken the end of an
     /// all-reduce whose beginning it has, or what its NIC was armed for.
     NotEnqueued {
-        /// Which rank.
+        /// The rank whose call has failed.
         rank: usize,
-        /// Why.
+        /// The error of that call, in words.
         reason: String,
     },
     /// A rank's NIC is of no more use.
     NicFailed {
-        /// Whose.
+        /// The rank whose NIC it is.
         rank: usize,
         /// What it said.
         reason: String,

@@ -25,9 +25,9 @@ pub enum EpochError {
     /// A rank is not a neighbour of this rank in the window, in the direction asked for.
     #[error("rank {rank} is not {role} of this rank in window {window}")]
     NotInGroup {
-        /// The window.
+        /// The window of the group.
         window: WindowName,
-        /// The rank.
+        /// The rank that is no neighbour.
         rank: usize,
         /// "an origin" or "a target".
         role: &'static str,
@@ -45,9 +45,9 @@ pub enum EpochError {
     /// A handle was taken twice in one epoch.
     #[error("window {window}: outbound slot {slot}, to rank {rank}, is taken twice in one epoch")]
     SlotTaken {
-        /// The window.
+        /// The window of the epoch.
         window: WindowName,
-        /// The target.
+        /// The rank that the slot leads to.
         rank: usize,
         /// The slot's number.
         slot: u32,
@@ -57,9 +57,9 @@ pub enum EpochError {
         "window {window}: outbound slot {slot}, to rank {rank}, was taken in another epoch, and is used in that one alone"
     )]
     SlotExpired {
-        /// The window.
+        /// The window of the epoch.
         window: WindowName,
-        /// The target.
+        /// The rank that the slot leads to.
         rank: usize,
         /// The slot's number.
         slot: u32,
@@ -67,7 +67,7 @@ pub enum EpochError {
     /// More elements than there is room for.
     #[error("window {window}: elements {first}..{end} do not fit in {what} of {len} elements")]
     OutOfBounds {
-        /// The window.
+        /// The window of the epoch.
         window: WindowName,
         /// What was addressed: which slot, or whose memory.
         what: String,
@@ -94,9 +94,9 @@ pub enum EpochError {
         "window {window}: outbound slot {slot}, to rank {rank}, is used twice in one epoch: two operations touch its elements {first}..{end}"
     )]
     Overlap {
-        /// The window.
+        /// The window of the epoch.
         window: WindowName,
-        /// The target.
+        /// The rank that the slot leads to.
         rank: usize,
         /// The slot's number.
         slot: u32,
@@ -107,21 +107,28 @@ pub enum EpochError {
     },
     /// The count of a put is not one element.
     #[error(
-        "a put is counted by one element, and the count has {count}: pass a region of one, or a slice of it"
+        "window {window}: a put is counted by one element, and the count has {count}: pass a region of one, or a slice of it"
     )]
     NotOneCount {
+        /// The window of the epoch.
+        window: WindowName,
         /// How many it has.
         count: usize,
     },
     /// A put whose elements are counted has a layout.
-    #[error("a put whose elements are counted has no layout: what is counted lies side by side")]
-    CountedLayout,
+    #[error(
+        "window {window}: a put whose elements are counted has no layout: what is counted lies side by side"
+    )]
+    CountedLayout {
+        /// The window of the epoch.
+        window: WindowName,
+    },
     /// The slot is a layout, and the operation chooses elements of it by another one.
     #[error(
         "window {window}: outbound slot {slot} is a layout, and there is no layout of its elements: declare that one"
     )]
     LayoutOfLayout {
-        /// The window.
+        /// The window of the epoch.
         window: WindowName,
         /// The slot's number.
         slot: u32,
@@ -131,16 +138,18 @@ pub enum EpochError {
         "window {window}: outbound slot {slot} is a layout, and what is counted goes side by side: declare a range"
     )]
     CountedToLayout {
-        /// The window.
+        /// The window of the epoch.
         window: WindowName,
         /// The slot's number.
         slot: u32,
     },
     /// An operand, the result or the destination of an atomic operation has a layout.
     #[error(
-        "the {what} of an atomic operation has a layout, and its elements must lie side by side: pass it whole, or a slice of it"
+        "window {window}: the {what} of an atomic operation has a layout, and its elements must lie side by side: pass it whole, or a slice of it"
     )]
     NotSideBySide {
+        /// The window of the epoch.
+        window: WindowName,
         /// Which of them: "result", "comparand", "desired value" or "destination".
         what: &'static str,
     },
@@ -151,15 +160,17 @@ pub enum EpochError {
     #[error("a layout's table is in memory of another device than the window")]
     OtherDevice,
     /// The operation is not defined for floats.
-    #[error("{op:?} is not defined for floats")]
+    #[error("window {window}: {op:?} is not defined for floats")]
     NotForFloats {
-        /// The operation.
+        /// The window of the epoch, or the all-reduce.
+        window: WindowName,
+        /// The operation that was asked for.
         op: Op,
     },
     /// The device cannot carry the operation out on elements of this type.
     #[error("window {window}: {reason}")]
     NotByDevice {
-        /// The window.
+        /// The window of the epoch.
         window: WindowName,
         /// What the device says.
         reason: String,
@@ -167,9 +178,9 @@ pub enum EpochError {
     /// What the operation does cannot be staged, and the target is reached by a NIC through staged memory.
     #[error("window {window}: only puts can be staged for the NIC to rank {rank}")]
     NotStaged {
-        /// The window.
+        /// The window of the epoch.
         window: WindowName,
-        /// The target.
+        /// The rank that the operation goes to.
         rank: usize,
     },
     /// A rank that is its own peer would wait for ever: what it waits for could only come behind the wait, on the same
@@ -178,7 +189,7 @@ pub enum EpochError {
         "window {window}: this rank waits for itself, {awaited}, which could only come behind that wait, if at all"
     )]
     SelfDeadlock {
-        /// The window.
+        /// The window of the epoch.
         window: WindowName,
         /// What would be waited for in vain.
         awaited: Awaited,
@@ -190,7 +201,7 @@ pub enum EpochError {
         "window {window} can have {most} epochs, the most that its counters hold, and this call would go beyond: replay fewer times, or drop it on all ranks and open it anew"
     )]
     LastEpoch {
-        /// The window.
+        /// The window that can have no more epochs.
         window: WindowName,
         /// How many there can be.
         most: u64,

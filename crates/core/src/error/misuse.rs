@@ -35,9 +35,17 @@ pub enum RegionError {
     /// Parts are joined that are not neighbours, or not of one region.
     #[error("only neighbouring parts of one region can be joined")]
     NotNeighbours,
-    /// Other parts of the region exist.
-    #[error("other parts of the region are about")]
+    /// Something else uses the region's memory: another part of the region, or a NIC that may send from there again.
+    #[error("another part of the region exists, or a NIC may send from it again")]
     Shared,
+    /// A block does not begin where an element may.
+    #[error("elements are aligned to {align} bytes, and the block begins at {address:#x}")]
+    Alignment {
+        /// The address of the block's first byte.
+        address: usize,
+        /// The alignment of an element, in bytes.
+        align: usize,
+    },
     /// An empty region has no memory.
     #[error("an empty region has no block")]
     Empty,
@@ -46,7 +54,7 @@ pub enum RegionError {
     Overlap {
         /// The one range.
         one: Range<usize>,
-        /// The other.
+        /// The range that overlaps with it.
         other: Range<usize>,
     },
     /// `usize::MAX` is no index.
@@ -68,7 +76,7 @@ pub enum RegionError {
     Layout {
         /// Its first element.
         first: usize,
-        /// Its loops.
+        /// Its loops: how often each is made, and its stride in elements.
         loops: Box<[(u32, i32)]>,
         /// What is wrong with it.
         fault: Box<LayoutFault>,
@@ -108,7 +116,7 @@ pub enum LayoutFault {
     /// It has no loop, or too many.
     #[error("it has 1 to {most} loops")]
     Loops {
-        /// The most.
+        /// The most loops of a layout.
         most: usize,
     },
     /// The array has no dimension.
@@ -117,17 +125,17 @@ pub enum LayoutFault {
     /// There is not one range for each dimension.
     #[error("{ranges} ranges for {dims} dimensions")]
     Ranges {
-        /// How many dimensions.
+        /// How many dimensions the array has.
         dims: usize,
-        /// How many ranges.
+        /// How many ranges were given.
         ranges: usize,
     },
     /// A range does not lie within its dimension.
     #[error("range {k}, {range:?}, does not lie within 0..{dim}")]
     NotWithin {
-        /// Which dimension.
+        /// The number of the dimension, from 0.
         k: usize,
-        /// The range.
+        /// The range that does not fit.
         range: Range<usize>,
         /// The elements of the dimension.
         dim: usize,
@@ -138,9 +146,9 @@ pub enum LayoutFault {
     /// It is a nest of too many loops.
     #[error("it is {deep} loops deep, and {most} is the most: make a layout of the indices")]
     Deep {
-        /// How many.
+        /// How many loops it is deep.
         deep: usize,
-        /// The most.
+        /// The most loops of a layout.
         most: usize,
     },
     /// Its elements lie too far apart.
@@ -165,13 +173,13 @@ pub enum LayoutFault {
     TooMany {
         /// How many elements it has.
         count: u128,
-        /// The highest.
+        /// The number of its highest element.
         high: i128,
     },
     /// It has too many pieces.
     #[error("it has {pieces} pieces: 2^26 is the most")]
     Pieces {
-        /// How many.
+        /// How many pieces it has.
         pieces: usize,
     },
 }
@@ -248,7 +256,7 @@ pub enum KernelError {
         .sizes.len(), Parameters::MAX, Parameters::MAX_BYTES
     )]
     Signature {
-        /// Its name.
+        /// The name of the function.
         function: String,
         /// The bytes of each parameter.
         sizes: Vec<usize>,
@@ -303,7 +311,7 @@ pub enum SettingError {
     /// It is no number.
     #[error("{variable} is `{text}`: a number is wanted")]
     Number {
-        /// The variable.
+        /// The name of the variable.
         variable: &'static str,
         /// What it says.
         text: String,
@@ -331,9 +339,9 @@ pub enum MeetError {
     /// A rank has another kind of device.
     #[error("rank {rank} uses the device `{theirs}`, this rank `{mine}`")]
     OtherDevice {
-        /// The rank.
+        /// The rank that differs.
         rank: usize,
-        /// Its device.
+        /// The device of that rank.
         theirs: String,
         /// This rank's.
         mine: &'static str,
@@ -341,7 +349,7 @@ pub enum MeetError {
     /// A rank has another kind of NIC.
     #[error("rank {rank} uses the NIC `{theirs}`, this rank `{mine}`")]
     OtherNic {
-        /// The rank.
+        /// The rank that differs.
         rank: usize,
         /// Its NIC.
         theirs: String,
@@ -351,9 +359,9 @@ pub enum MeetError {
     /// What a rank said could not be read: it has another version of tidegate, perhaps.
     #[error("what rank {rank} said: {reason}")]
     Unreadable {
-        /// The rank.
+        /// The rank that said it.
         rank: usize,
-        /// Why.
+        /// What was wrong with it.
         reason: String,
     },
     /// The ranks are on several nodes, or a rank's route asks for a NIC, and a rank could not open its NIC. All ranks get
@@ -391,7 +399,7 @@ pub enum StreamError {
     KernelPanicked {
         /// This rank: who sees only what is printed by all cannot know.
         rank: usize,
-        /// The stream.
+        /// The name of the stream.
         stream: String,
         /// The panic's message.
         message: String,
@@ -399,9 +407,9 @@ pub enum StreamError {
     /// What carries messages to peers has failed.
     #[error("stream `{stream}` of rank {rank} cannot reach its peers any more: {detail}")]
     Transport {
-        /// This rank.
+        /// This rank, whose stream it is.
         rank: usize,
-        /// The stream.
+        /// The name of the stream.
         stream: String,
         /// What was being done, and what was said.
         detail: String,
@@ -409,7 +417,7 @@ pub enum StreamError {
     /// The stream was told to stop, or another stream that it waited for had failed.
     #[error("stream `{stream}` was aborted")]
     Aborted {
-        /// The stream.
+        /// The name of the stream.
         stream: String,
     },
 }

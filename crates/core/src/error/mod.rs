@@ -77,9 +77,9 @@ pub enum Error {
     /// The window was revoked: a peer died, a limit was passed, or an epoch was dropped half-done, perhaps by a panic.
     #[error("window {window} is revoked: {cause}")]
     Revoked {
-        /// The window.
+        /// The window that is revoked.
         window: WindowName,
-        /// Why.
+        /// Why it is revoked: the first cause.
         cause: Cause,
     },
     /// A stream has failed, and everything behind that was passed over.
@@ -109,7 +109,7 @@ pub enum Error {
     /// A rank is outside of the job.
     #[error("rank {rank} does not exist: the job has {size} {}", if *.size == 1 { "rank" } else { "ranks" })]
     NoSuchRank {
-        /// The rank.
+        /// The rank that was named.
         rank: usize,
         /// The size of the job.
         size: usize,

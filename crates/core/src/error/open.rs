@@ -4,11 +4,11 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use tidegate_hal::ids::WindowId;
-
 use super::listed::listed;
+use super::window_name::WindowName;
 
-/// A window (or barrier, or all-reduce) was not opened. Nobody has it.
+/// A window (or barrier, or all-reduce) was not opened. Nobody has it. Where the ranks had agreed on an id for it, the error
+/// names it by that, too: no other window gets the id.
 ///
 /// # Examples
 ///
@@ -27,19 +27,19 @@ use super::listed::listed;
 #[non_exhaustive]
 pub enum WindowError {
     /// Ranks disagree about what they create together.
-    #[error("window `{window}`: {disagreement}")]
+    #[error("window {window}: {disagreement}")]
     Disagreement {
-        /// The window, as this rank calls it.
-        window: Arc<str>,
+        /// The window, as this rank calls it: another may have named another one.
+        window: WindowName,
         /// Which ranks, about what.
         disagreement: Box<Disagreement>,
     },
     /// A rank is short of what its part of the window takes: memory, descriptors, queues of its NIC. All ranks get this,
     /// and no window. The job goes on: the window can be opened when something was freed.
-    #[error("window `{window}` was not created: rank {rank} could not create its part: {reason}")]
+    #[error("window {window} was not created: rank {rank} could not create its part: {reason}")]
     NotCreated {
-        /// The window.
-        window: Arc<str>,
+        /// The window that was not created.
+        window: WindowName,
         /// Which rank; the lowest of several.
         rank: usize,
         /// What it has met, with the name of the limit.
@@ -48,53 +48,53 @@ pub enum WindowError {
     /// A window (or a barrier) of this name is still alive on some ranks. Ranks that open two of one name in different
     /// orders would take one for the other: so all get this, and no window.
     #[error(
-        "window `{window}`: one of this name is still open on {}; drop it there first (both halves), \
+        "window {window}: one of this name is still open on {}; drop it there first (both halves), \
          or give this one another name",
         listed(.ranks)
     )]
     NameTaken {
-        /// The name.
-        window: Arc<str>,
+        /// The window that is refused.
+        window: WindowName,
         /// The ranks that hold a half of the other one, or an epoch of it.
         ranks: Vec<usize>,
     },
     /// An all-reduce would be too large.
     #[error("all-reduce `{name}`: {limit}")]
     AllReduce {
-        /// Its name.
+        /// The name of the all-reduce. It was refused before the ranks agreed on an id.
         name: Arc<str>,
         /// What it is beyond.
         limit: AllReduceLimit,
     },
     /// The layouts that a rank declares are too long for the other ranks.
     #[error(
-        "layouts of {runs} runs in all are too long to tell other ranks, {most} are the most: a box or a nest of strides can be of any size"
+        "window `{name}`: layouts of {runs} runs in all are too long to tell other ranks, {most} are the most: a box or a nest of strides can be of any size"
     )]
     TooManyRuns {
+        /// The name of the window. It was refused before the ranks agreed on an id.
+        name: Arc<str>,
         /// How many runs they have.
         runs: usize,
-        /// The most.
+        /// The most runs of a rank's layouts together.
         most: usize,
     },
     /// A rank is on another node, and the route to it is to be mapped.
-    #[error(
-        "window `{window}`: rank {rank} is on another node, and the route to it is to be mapped"
-    )]
+    #[error("window {window}: rank {rank} is on another node, and the route to it is to be mapped")]
     NotMapped {
-        /// The window.
-        window: Arc<str>,
-        /// The rank.
+        /// The window that was not opened.
+        window: WindowName,
+        /// The rank that is on another node.
         rank: usize,
     },
     /// A rank is to be reached by a NIC, and one of the two has none.
     #[error(
-        "window `{window}`: rank {rank} is to be reached by a NIC, and {} has none \
+        "window {window}: rank {rank} is to be reached by a NIC, and {} has none \
          (`WorldOptions::nic` brings one)",
         if *.this_rank { "this rank" } else { "it" }
     )]
     NoNic {
-        /// The window.
-        window: Arc<str>,
+        /// The window that was not opened.
+        window: WindowName,
         /// The rank that is to be reached.
         rank: usize,
         /// Whether it is this rank that has none.
@@ -102,12 +102,12 @@ pub enum WindowError {
     },
     /// A rank has a NIC that it did not have when the ranks met.
     #[error(
-        "window `{window}`: rank {rank} has brought a key for its NIC, and said before that it has none"
+        "window {window}: rank {rank} has brought a key for its NIC, and said before that it has none"
     )]
     NewNic {
-        /// The window.
-        window: Arc<str>,
-        /// The rank.
+        /// The window that was not opened.
+        window: WindowName,
+        /// The rank whose NIC is new.
         rank: usize,
     },
 }
@@ -145,9 +145,9 @@ pub enum AllReduceLimit {
     /// There are too many ranks.
     #[error("{ranks} ranks would each put to all: it is made for {most} at most")]
     Ranks {
-        /// How many.
+        /// How many ranks the job has.
         ranks: usize,
-        /// The most.
+        /// The most ranks of an all-reduce.
         most: usize,
     },
     /// The slots of all ranks take too much memory.
@@ -159,7 +159,7 @@ pub enum AllReduceLimit {
         len: usize,
         /// The bytes of each.
         size: usize,
-        /// How many ranks.
+        /// How many ranks the job has.
         ranks: usize,
         /// The most bytes of all of them.
         most: usize,
@@ -169,7 +169,7 @@ pub enum AllReduceLimit {
         "over {ranks} ranks it takes {lanes} lanes of one batch, and this stream carries out {most} at a time"
     )]
     Lanes {
-        /// How many ranks.
+        /// How many ranks the job has.
         ranks: usize,
         /// How many lanes that takes.
         lanes: usize,
@@ -200,12 +200,12 @@ pub enum AllReduceLimit {
 pub enum Disagreement {
     /// Two ranks open different windows.
     Windows {
-        /// Name and id of rank 0's.
-        first: (String, WindowId),
-        /// The other rank.
+        /// The one that rank 0 opens.
+        first: WindowName,
+        /// Another rank.
         rank: usize,
-        /// Name and id of its.
-        other: (String, WindowId),
+        /// The one that this rank opens.
+        other: WindowName,
     },
     /// Two ranks say different things of the window.
     Differs {
@@ -220,30 +220,30 @@ pub enum Disagreement {
     },
     /// A rank could not create its part.
     Part {
-        /// Which.
+        /// The rank that could not.
         rank: usize,
         /// Its own error, in words.
         reason: String,
     },
     /// What a rank said could not be read.
     Unreadable {
-        /// Which.
+        /// The rank that said it.
         rank: usize,
-        /// Why.
+        /// What was wrong with it.
         reason: String,
     },
     /// It would have had too many epochs before the first.
     Epochs {
-        /// How many.
+        /// How many epochs that is.
         before: u64,
-        /// The most.
+        /// The most epochs of a window.
         most: u64,
     },
     /// Two ranks reach each other through staged memory, which only windows by slot have.
     Staged {
-        /// The one.
+        /// One of the two ranks.
         rank: usize,
-        /// The other.
+        /// The other rank.
         other: usize,
     },
     /// A rank names one that does not exist.
@@ -259,47 +259,47 @@ pub enum Disagreement {
     },
     /// A rank has two slots for one origin and key.
     TwoSlots {
-        /// The rank.
+        /// The rank that has the slots.
         rank: usize,
-        /// The origin.
+        /// The origin that both are for.
         origin: usize,
-        /// The key.
+        /// The key that both have.
         key: u64,
     },
     /// A rank has a slot that its origin does not name.
     NotNamed {
-        /// The rank.
+        /// The rank that has the slot.
         rank: usize,
-        /// The origin.
+        /// The origin that does not name it.
         origin: usize,
-        /// The key.
+        /// The key of the slot.
         key: u64,
     },
     /// A rank names a slot twice.
     NamedTwice {
-        /// The rank.
+        /// The rank that names it.
         rank: usize,
-        /// Whose slot.
+        /// The rank whose slot it is.
         target: usize,
-        /// The key.
+        /// The key of the slot.
         key: u64,
     },
     /// A rank names a slot that the target does not have.
     NoSlot {
-        /// The rank.
+        /// The rank that names it.
         rank: usize,
-        /// The target.
+        /// The rank that does not have it.
         target: usize,
-        /// The key.
+        /// The key that is named.
         key: u64,
     },
     /// A slot has another length than its origin expects.
     Length {
-        /// The origin.
+        /// The origin, which expects a length.
         rank: usize,
-        /// The target.
+        /// The target, which has the slot.
         target: usize,
-        /// The key.
+        /// The key of the slot.
         key: u64,
         /// How many elements the origin expects.
         expected: usize,
@@ -308,9 +308,9 @@ pub enum Disagreement {
     },
     /// A declared range or layout does not lie within the target's memory.
     Range {
-        /// The origin.
+        /// The origin, which has declared it.
         rank: usize,
-        /// The target.
+        /// The target, whose memory it is.
         target: usize,
         /// What it has declared.
         declared: Declared,
@@ -319,18 +319,18 @@ pub enum Disagreement {
     },
     /// Two ranges or layouts that are declared of one target overlap.
     Overlap {
-        /// The target.
+        /// The target whose memory they are of.
         target: usize,
         /// The one, and whose it is.
         one: (Declared, usize),
-        /// The other.
+        /// The other one, and whose it is.
         other: (Declared, usize),
         /// Elements that both have.
         at: Range<usize>,
     },
     /// The memory of a rank is more than can be addressed.
     Memory {
-        /// Which.
+        /// The rank whose memory it is.
         rank: usize,
     },
 }
@@ -419,8 +419,7 @@ impl fmt::Display for Disagreement {
         match self {
             Disagreement::Windows { first, rank, other } => write!(
                 f,
-                "ranks 0 and {rank} create different windows: `{}` ({}) and `{}` ({})",
-                first.0, first.1, other.0, other.1
+                "ranks 0 and {rank} create different windows: {first} and {other}"
             ),
             Disagreement::Differs {
                 what,

@@ -219,7 +219,8 @@ impl<D: LaunchDevice, S> Function<D, S> {
         }
     }
 
-    /// The kernel that runs it with at least `threads` threads, in one dimension, in blocks of `block`.
+    /// The kernel that runs it with at least `threads` threads, in one dimension, in blocks of `block`. It has one block at
+    /// least, also for no threads. If `block` is 0, or the device takes no grid of so many blocks, the launch is refused.
     ///
     /// # Examples
     ///

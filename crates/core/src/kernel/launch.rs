@@ -5,9 +5,9 @@ use std::panic::Location;
 use tidegate_hal::device::Device;
 
 use super::Kernel;
-#[cfg(doc)]
-use crate::error::Error;
 use crate::error::Result;
+#[cfg(doc)]
+use crate::error::{Error, KernelError};
 use crate::stream::Stream;
 
 impl<'s, D: Device> Stream<'s, D> {
@@ -29,7 +29,9 @@ impl<'s, D: Device> Stream<'s, D> {
     ///
     /// # Errors
     ///
-    /// What made the stream fail; [`Error::Device`]; [`Error::Forked`].
+    /// What made the stream fail; [`Error::Device`] if the device refuses, as it does a grid that is too large, or has no
+    /// threads; [`Error::Forked`]. Where the kernel is device code, [`KernelError::TooManyArguments`] if its parameters have no
+    /// room, and [`KernelError::ForeignSlot`] for a handle of another window than the slots that it stands behind.
     ///
     /// # Examples
     ///

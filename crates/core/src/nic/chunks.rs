@@ -1,6 +1,7 @@
 //! In how large chunks staged puts go to the NIC.
 
 use crate::error::{Result, SettingError};
+use crate::ground::variable;
 
 /// How staged puts are cut: while the NIC sends one chunk, the stream fills the next.
 ///
@@ -101,11 +102,9 @@ impl Chunks {
     }
 
     pub(crate) fn from_env() -> Result<Option<Self>> {
-        match std::env::var(Self::VARIABLE) {
-            Ok(text) => Self::parse(&text).map(Some),
-            Err(std::env::VarError::NotPresent) => Ok(None),
-            Err(std::env::VarError::NotUnicode(_)) => Self::parse("\u{fffd}").map(Some),
-        }
+        variable(Self::VARIABLE)
+            .map(|text| Self::parse(&text))
+            .transpose()
     }
 }
 

@@ -91,9 +91,11 @@ impl NicLine {
             // passed whatever stores there.
             let mapped = unsafe { device.map_register(&register) };
             mapped
-                .inspect_err(
-                    |error| tracing::debug!(%error, "streams only ring, and strike no NIC"),
-                )
+                .inspect_err(|error| {
+                    tidegate_hal::tell(
+                        || tracing::debug!(%error, "streams only ring, and strike no NIC"),
+                    )
+                })
                 .ok()
         });
         if strike.is_some() {
@@ -217,13 +219,14 @@ impl NicLine {
 
     /// Hears that its window half is gone.
     pub(crate) fn end(&self) {
-        self.ended.store(true, Ordering::Relaxed);
+        // Release: whoever sees it sees all that was armed before.
+        self.ended.store(true, Ordering::Release);
     }
 
     /// Whether no more will be armed, and all that was is through: a ticket for it stands for nothing then. Not if it
     /// was given up. (While the half is there, a ticket may stand for what a recording will arm.)
     pub(super) fn is_over(&self) -> bool {
-        if !self.ended.load(Ordering::Relaxed) {
+        if !self.ended.load(Ordering::Acquire) {
             return false;
         }
         let (armed, through) = self.queue.counts();

@@ -6,6 +6,7 @@ use tidegate_hal::nic::{Nic, NicError};
 
 use super::chunks::Chunks;
 use crate::error::{Result, SettingError};
+use crate::ground::variable;
 
 /// Which peers are mapped, and which are reached by the NIC. Each rank may choose for itself; but where memory is
 /// [staged](WorldOptions::staged), two ranks reach each other by their NICs if either wants that.
@@ -68,11 +69,7 @@ impl Route {
     }
 
     pub(crate) fn from_env() -> Result<Self> {
-        match std::env::var(Self::VARIABLE) {
-            Ok(text) => Self::parse(&text),
-            Err(std::env::VarError::NotPresent) => Ok(Route::Auto),
-            Err(std::env::VarError::NotUnicode(_)) => Self::parse("\u{fffd}"),
-        }
+        variable(Self::VARIABLE).map_or(Ok(Route::Auto), |text| Self::parse(&text))
     }
 
     /// Whether it leads to some rank by the NIC, in a job of one node or of several.
@@ -323,8 +320,9 @@ impl WorldOptions {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Throttle {
-    /// Refuses: [`NicError::NoRoom`], at once, and the token comes back. The user sees to it that there is room, by
-    /// [`Stream::synchronize`](crate::Stream::synchronize) and [`World::nic_room`](crate::World::nic_room).
+    /// Refuses at once, with [`NicError::NoRoom`]: a `try_` call gives the token back, and its plain twin has lost it. The
+    /// program makes room first, by [`Stream::synchronize`](crate::Stream::synchronize) and
+    /// [`World::nic_room`](crate::World::nic_room).
     Application,
     /// Waits, on the host, until all earlier operations of the window are complete; but no longer than it takes to see
     /// that none of them is (20 ms): what they wait for may be still to be enqueued by this thread.

@@ -122,7 +122,12 @@ impl Tickets {
     /// Forgets what [`Tickets::gather`] has found: the wait has been enqueued.
     pub(crate) fn clear(&self, touch: Touch) {
         let mut held = lock(&self.held);
-        held.retain(|ticket| !touch.collides(ticket.touch));
+        // Dropped under no lock, as where one is added.
+        let found: Vec<_> = held
+            .extract_if(.., |ticket| touch.collides(ticket.touch))
+            .collect();
         self.any.store(!held.is_empty(), Ordering::Relaxed);
+        drop(held);
+        drop(found);
     }
 }

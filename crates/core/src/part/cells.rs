@@ -111,7 +111,8 @@ impl<'k, T: Element> Cells<'k, T> {
         let len = range.len();
         let first = self.from(range);
         // SAFETY: `from` points to `len` elements of this part, live and written by nobody for `'k`: see `get`. All bytes
-        // of an element are valid.
+        // of an element are valid. Of no elements it is an address that is aligned and not null (`Body::ptr`; a window's
+        // memory has one, too).
         unsafe { std::slice::from_raw_parts(first, len) }
     }
 

@@ -3,6 +3,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use tidegate_hal::device::Device;
+
+use crate::carry::{Carry, Visitor};
 #[cfg(doc)]
 use crate::error::Error;
 use crate::error::{RegionError, Result, push, reserved};
@@ -24,12 +27,19 @@ pub struct IndexSet {
     ranges: Arc<Vec<Range<usize>>>,
 }
 
+// SAFETY: there is no leaf, and no brand.
+unsafe impl<'s, D: Device> Carry<'s, D> for IndexSet {
+    type At<'t> = IndexSet;
+
+    fn visit(&mut self, _visitor: &mut Visitor<'_, D>) {}
+}
+
 impl IndexSet {
     /// The union of these ranges, in any order; empty ones are left out.
     ///
     /// # Errors
     ///
-    /// [`Error::Region`] if two of them overlap; [`Error::Device`] if memory is too short.
+    /// [`RegionError::Overlap`] if two of them overlap; [`Error::Device`] if memory is too short.
     ///
     /// # Examples
     ///
@@ -50,7 +60,8 @@ impl IndexSet {
     ///
     /// # Errors
     ///
-    /// [`Error::Region`] if one occurs twice, or is `usize::MAX`; [`Error::Device`] if memory is too short.
+    /// [`RegionError::Overlap`] if one occurs twice; [`RegionError::NoIndex`] if one is `usize::MAX`; [`Error::Device`] if
+    /// memory is too short.
     ///
     /// # Examples
     ///

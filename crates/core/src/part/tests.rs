@@ -28,6 +28,28 @@ fn the_largest_number_is_in_no_set() {
     assert!(IndexSet::from_indices([usize::MAX]).is_err());
 }
 
+/// A slice of no elements has an address, too, which is not null.
+#[test]
+fn a_part_of_an_empty_region_is_an_empty_slice() {
+    World::<Host>::local(1, |world| {
+        crate::stream!(let s = world.stream().unwrap());
+        let none = Region::<u64, _>::zeroed(&world, 0).unwrap();
+        let [part] = none.partition([set(&[])]).unwrap();
+        let mut part = part.on(&s).unwrap();
+        let look = |mut part: CellsMut<'_, u64>| {
+            assert!(part.slice(0..0).is_empty() && part.slice_mut(0..0).is_empty());
+        };
+        s.launch(look, &mut part).unwrap();
+        s.launch(
+            |part: Cells<'_, u64>| assert!(part.slice(0..0).is_empty()),
+            &part,
+        )
+        .unwrap();
+        let mut none = Region::reunite([part.into_host(&s).unwrap()]).unwrap();
+        assert!(none.is_empty() && none.iter_mut().next().is_none());
+    });
+}
+
 #[test]
 fn parts_are_checked_used_and_put_together() {
     World::<Host>::local(1, |world| {
@@ -149,4 +171,14 @@ fn touching_what_is_not_in_the_part_panics() {
             "{error}"
         );
     });
+}
+
+/// What a solver keeps beside its regions is carried with them, whatever numbers and choices of elements it is.
+#[test]
+fn what_is_plain_is_carried() {
+    fn is_carried<'s, X: Carry<'s, Host>>() {}
+    is_carried::<(u128, i128, Vec<crate::Cartesian<3>>)>();
+    is_carried::<(Layout<Host>, Option<IndexSet>)>();
+    #[cfg(feature = "half")]
+    is_carried::<[half::f16; 2]>();
 }

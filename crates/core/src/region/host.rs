@@ -4,6 +4,7 @@ use std::mem::size_of;
 use std::ops::{Deref, DerefMut};
 
 use tidegate_hal::device::{Device, HostAccess};
+use tidegate_hal::memory::Ptr;
 
 use super::{Region, bounds};
 use crate::element::Element;
@@ -17,7 +18,8 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
     ///
     /// # Errors
     ///
-    /// [`Error::Region`], [`Error::Device`].
+    /// [`RegionError::OutOfBounds`](crate::error::RegionError::OutOfBounds) if the region has not so many elements;
+    /// [`Error::Device`] if the device refuses. On the host it refuses nothing.
     ///
     /// # Examples
     ///
@@ -30,10 +32,7 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
     /// # Ok(()) });
     /// ```
     pub fn write(&mut self, first: usize, values: &[T]) -> Result<()> {
-        let end = first.saturating_add(values.len());
-        if end > self.len() {
-            return Err(bounds("a region", first..end, self.len()));
-        }
+        let at = self.at(first, values.len())?;
         if values.is_empty() {
             return Ok(());
         }
@@ -42,11 +41,7 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
             std::slice::from_raw_parts(values.as_ptr().cast::<u8>(), size_of_val(values))
         };
         // SAFETY: the range was checked; the region is with the host, so no stream has work for it, and it is exclusive.
-        unsafe {
-            self.body
-                .device
-                .write(self.body.ptr().byte_add(first * size_of::<T>()), bytes)
-        }?;
+        unsafe { self.body.device.write(at, bytes) }?;
         Ok(())
     }
 
@@ -54,7 +49,8 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
     ///
     /// # Errors
     ///
-    /// [`Error::Region`], [`Error::Device`].
+    /// [`RegionError::OutOfBounds`](crate::error::RegionError::OutOfBounds) if the region has not so many elements;
+    /// [`Error::Device`] if the device refuses. On the host it refuses nothing.
     ///
     /// # Examples
     ///
@@ -68,10 +64,7 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
     /// # Ok(()) });
     /// ```
     pub fn read(&self, first: usize, values: &mut [T]) -> Result<()> {
-        let end = first.saturating_add(values.len());
-        if end > self.len() {
-            return Err(bounds("a region", first..end, self.len()));
-        }
+        let at = self.at(first, values.len())?;
         if values.is_empty() {
             return Ok(());
         }
@@ -81,12 +74,17 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
         };
         // SAFETY: the range was checked; the region is with the host, so no stream has work for it, and is not written
         // while it is borrowed.
-        unsafe {
-            self.body
-                .device
-                .read(self.body.ptr().byte_add(first * size_of::<T>()), bytes)
-        }?;
+        unsafe { self.body.device.read(at, bytes) }?;
         Ok(())
+    }
+
+    /// Where elements `first..` lie, if it has `count` of them.
+    fn at(&self, first: usize, count: usize) -> Result<Ptr> {
+        let end = first.saturating_add(count);
+        if end > self.len() {
+            return Err(bounds("a region", first..end, self.len()));
+        }
+        Ok(self.body.ptr().byte_add(first * size_of::<T>()))
     }
 }
 
@@ -94,20 +92,15 @@ impl<T: Element, D: HostAccess> Deref for Region<T, OnHost<D>> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
-        if self.body.block.is_none() {
-            return &[];
-        }
         // SAFETY: the block is ordinary memory (`HostAccess`), live, aligned, of `len` elements for which all bytes are
-        // valid; it is with the host, so no stream has work for it.
+        // valid; it is with the host, so no stream has work for it. (Without a block, `len` is 0, and the address is still
+        // one of a slice.)
         unsafe { std::slice::from_raw_parts(self.body.ptr().0.cast::<T>(), self.body.len) }
     }
 }
 
 impl<T: Element, D: HostAccess> DerefMut for Region<T, OnHost<D>> {
     fn deref_mut(&mut self) -> &mut [T] {
-        if self.body.block.is_none() {
-            return &mut [];
-        }
         // SAFETY: as for `deref`; split parts are disjoint, and this one is borrowed exclusively.
         unsafe { std::slice::from_raw_parts_mut(self.body.ptr().0.cast::<T>(), self.body.len) }
     }

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use tidegate_hal::device::Device;
 use tidegate_hal::memory::{Allocation, Block as _};
 
-use super::{Region, bounds};
+use super::{Body, Region, bounds};
 use crate::element::Element;
 #[cfg(doc)]
 use crate::error::Error;
@@ -62,7 +62,8 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
     ///
     /// # Errors
     ///
-    /// [`Error::Region`] if the block has not so many. The block is dropped then.
+    /// [`RegionError::OutOfBounds`] if the block has not so many; [`RegionError::Alignment`] if it does not begin where
+    /// such an element may, as one that was a vector of smaller elements. The block is dropped then.
     ///
     /// # Safety
     ///
@@ -88,6 +89,10 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
         if len > room {
             return Err(bounds("a block", 0..len, room));
         }
+        let (address, align) = (block.base().0.addr(), align_of::<T>());
+        if !address.is_multiple_of(align) {
+            return Err(RegionError::Alignment { address, align }.into());
+        }
         Ok(Self::over(
             (len != 0).then(|| Arc::new(block)),
             world.device(),
@@ -99,7 +104,8 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
     ///
     /// # Errors
     ///
-    /// [`Error::Region`] if other parts of it are about, or the region is empty. The region is gone then.
+    /// [`RegionError::Shared`] if something else uses the block (another part of the region, or a NIC that may send from
+    /// there again), [`RegionError::Empty`] if the region has no elements. The region is gone then.
     ///
     /// # Examples
     ///
@@ -133,14 +139,12 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
     /// # Ok(()) });
     /// ```
     pub fn try_into_block(mut self) -> Result<D::Block, Rejected<Self>> {
-        let block = self.body.block.take().map(Arc::try_unwrap);
-        match block {
-            Some(Ok(block)) => Ok(block),
-            Some(Err(shared)) => {
-                self.body.block = Some(shared);
-                Err(Rejected::new(RegionError::Shared, self))
-            }
-            None => Err(Rejected::new(RegionError::Empty, self)),
+        if self.body.block.is_none() {
+            return Err(Rejected::new(RegionError::Empty, self));
+        }
+        match self.body.take_block() {
+            Some(block) => Ok(block),
+            None => Err(Rejected::new(RegionError::Shared, self)),
         }
     }
 
@@ -184,31 +188,47 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
     /// ```
     pub fn try_into_vec(mut self) -> Result<Vec<T>, Rejected<Self>> {
         let len = self.len();
-        let block = self.body.block.as_ref();
-        let begins = block.is_none_or(|block| block.base() == self.body.base);
-        if begins && self.body.outstanding().is_none() {
-            // They keep the memory, and stand for nothing any more.
-            self.body.tickets = OnceLock::new();
-            match self.body.block.take().map(Arc::try_unwrap) {
-                Some(Ok(block)) => match D::into_allocation(block) {
-                    // SAFETY: the block begins with the region's elements; all bytes are valid ones.
-                    Ok(memory) => match unsafe { memory.into_vec(len) } {
-                        Ok(values) => return Ok(values),
-                        // It was allocated by the device, or adopted as other elements.
-                        Err(memory) => {
-                            // SAFETY: as above; it is aligned as the region was, and lives until the end of this block.
-                            let values = unsafe {
-                                std::slice::from_raw_parts(memory.base().0.cast::<T>(), len)
-                            };
-                            return Ok(values.to_vec());
-                        }
-                    },
-                    Err(block) => self.body.block = Some(Arc::new(block)),
+        if self.body.begins_its_block()
+            && let Some(block) = self.body.take_block()
+        {
+            match D::into_allocation(block) {
+                // SAFETY: the block begins with the region's elements; all bytes are valid ones.
+                Ok(memory) => match unsafe { memory.into_vec(len) } {
+                    Ok(values) => return Ok(values),
+                    // It was allocated by the device, or adopted as other elements.
+                    Err(memory) => {
+                        // SAFETY: as above; it is aligned as the region was, and lives until the end of this block.
+                        let values =
+                            unsafe { std::slice::from_raw_parts(memory.base().0.cast::<T>(), len) };
+                        return Ok(values.to_vec());
+                    }
                 },
-                Some(Err(shared)) => self.body.block = Some(shared),
-                None => {}
+                Err(block) => self.body.block = Some(Arc::new(block)),
             }
         }
         self.first(len).map_err(|error| Rejected::new(error, self))
+    }
+}
+
+impl<D: Device> Body<D> {
+    /// Whether there is a block that has its first element first.
+    fn begins_its_block(&self) -> bool {
+        let block = self.block.as_ref();
+        block.is_some_and(|block| block.base() == self.base)
+    }
+
+    /// The block, if there is one, and nothing else uses it.
+    fn take_block(&mut self) -> Option<D::Block> {
+        if self.outstanding().is_none() {
+            // Tickets keep the memory. These stand for nothing any more.
+            self.tickets = OnceLock::new();
+        }
+        match Arc::try_unwrap(self.block.take()?) {
+            Ok(block) => Some(block),
+            Err(shared) => {
+                self.block = Some(shared);
+                None
+            }
+        }
     }
 }

@@ -7,8 +7,6 @@ use tidegate_hal::device::Device;
 
 use super::{Region, bounds};
 use crate::element::Element;
-#[cfg(doc)]
-use crate::error::Error;
 use crate::error::{RegionError, Rejected, Result};
 use crate::ground::fresh_id;
 use crate::place::Place;
@@ -18,7 +16,7 @@ impl<T: Element, P: Place> Region<T, P> {
     ///
     /// # Errors
     ///
-    /// [`Error::Region`] if `at > len`. The region is gone then.
+    /// [`RegionError::OutOfBounds`] if `at > len`. The region is gone then.
     ///
     /// # Examples
     ///
@@ -66,7 +64,7 @@ impl<T: Element, P: Place> Region<T, P> {
     ///
     /// # Errors
     ///
-    /// [`Error::Region`] if `next` does not begin where `self` ends. Both are gone then.
+    /// [`RegionError::NotNeighbours`] if `next` does not begin where `self` ends. Both are gone then.
     ///
     /// # Examples
     ///

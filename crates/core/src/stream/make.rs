@@ -118,7 +118,7 @@ impl<D: Device> World<D> {
     ///
     /// # Errors
     ///
-    /// [`Error::Device`].
+    /// [`Error::Device`] if the device has no room for another stream; [`Error::Forked`].
     ///
     /// # Examples
     ///
@@ -138,7 +138,7 @@ impl<D: Device> World<D> {
     ///
     /// # Errors
     ///
-    /// [`Error::Device`] if the device has no such streams.
+    /// [`Error::Device`] if the device has no such streams; [`Error::Forked`].
     ///
     /// # Examples
     ///
@@ -159,7 +159,7 @@ impl<D: Device> World<D> {
     ///
     /// # Errors
     ///
-    /// [`Error::Device`].
+    /// [`Error::Device`] if the device has no room for another stream; [`Error::Forked`].
     ///
     /// # Examples
     ///
@@ -178,7 +178,7 @@ impl<D: Device> World<D> {
     ///
     /// # Errors
     ///
-    /// [`Error::Device`], from `make`.
+    /// [`Error::Device`], from `make`; [`Error::Forked`].
     ///
     /// # Safety
     ///
@@ -210,7 +210,7 @@ impl<D: Device> World<D> {
     ///
     /// # Errors
     ///
-    /// [`Error::Device`], if the device has no such streams.
+    /// [`Error::Device`] if the device has no such streams; [`Error::Forked`].
     ///
     /// # Examples
     ///

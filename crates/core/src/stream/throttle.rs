@@ -160,7 +160,7 @@ fn patience<D: Device>(
     window: &Arc<Watched<D>>,
     begun: Instant,
 ) -> Result<()> {
-    if let Some(limit) = window.limit
+    if let Some(limit) = window.limit()
         && begun.elapsed() >= limit
     {
         let (world, rank) = (stream.world(), stream.world().rank());

@@ -17,7 +17,7 @@ use super::{ByRange, BySlot, Discipline, Held, submit_armed};
 use crate::element::{Arithmetic, Element};
 #[cfg(doc)]
 use crate::error::Cause;
-use crate::error::{EpochError, Error, Rejected, Result};
+use crate::error::{EpochError, Error, Rejected, Result, WindowName};
 use crate::layout::Layout;
 use crate::myself::Act;
 use crate::nic::Touch;
@@ -200,12 +200,13 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, D, K> {
         dest: &Dest<'b, T, D>,
     ) -> Result<()> {
         if count.count != 1 {
-            let count = count.count;
-            return Err(Error::Epoch(EpochError::NotOneCount { count }));
+            let (window, count) = (self.held.half.window.named(), count.count);
+            return Err(Error::Epoch(EpochError::NotOneCount { window, count }));
         }
         let layouts = [source.layout, count.layout, dest.layout];
         if layouts.iter().any(Option::is_some) {
-            return Err(Error::Epoch(EpochError::CountedLayout));
+            let window = self.held.half.window.named();
+            return Err(Error::Epoch(EpochError::CountedLayout { window }));
         }
         let count_at = count.local;
         self.note(What::PutCounted { count: count_at }, source, dest)?;
@@ -233,6 +234,8 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, D, K> {
     ///
     /// [`EpochError::Overlap`](crate::error::EpochError::Overlap), [`EpochError::NotInGroup`](crate::error::EpochError::NotInGroup); [`EpochError::SelfDeadlock`](crate::error::EpochError::SelfDeadlock) if this rank is a target itself, its inbox is at
     /// home on this stream, too, and its post has not been enqueued (or with two buffers, that of the epoch before);
+    /// [`EpochError::NotStaged`](crate::error::EpochError::NotStaged) and [`Error::Nic`] for what a NIC cannot do, or has no
+    /// room for; [`EpochError::OtherDevice`](crate::error::EpochError::OtherDevice) for a layout of another device;
     /// [`Error::Revoked`], [`EpochError::LastEpoch`](crate::error::EpochError::LastEpoch), [`Error::Device`], or what made the stream fail. The epoch is gone then,
     /// and the window is revoked for all ranks, so that no target waits for it ([`Cause::NotEnqueued`]).
     ///
@@ -339,7 +342,11 @@ macro_rules! put {
             /// # Errors
             ///
             /// [`EpochError::ForeignSlot`](crate::error::EpochError::ForeignSlot) for a handle of another window, [`EpochError::SlotExpired`](crate::error::EpochError::SlotExpired) for one that was taken in
-            /// another epoch, [`Error::Epoch`], [`EpochError::CountMismatch`](crate::error::EpochError::CountMismatch), [`Error::Epoch`]; nothing was noted.
+            /// another epoch; [`EpochError::OutOfBounds`](crate::error::EpochError::OutOfBounds) if the elements do not fit;
+            /// [`EpochError::CountMismatch`](crate::error::EpochError::CountMismatch) if a layout of the destination has
+            /// another number of elements than the source; [`EpochError::NotDistinct`](crate::error::EpochError::NotDistinct)
+            /// if an element occurs twice in it; [`EpochError::LayoutOfLayout`](crate::error::EpochError::LayoutOfLayout) if
+            /// the destination is a layout by itself. Nothing was noted then.
             ///
             /// # Examples
             ///
@@ -374,8 +381,11 @@ macro_rules! put {
             ///
             /// # Errors
             ///
-            /// As [`Access::put`](Self::put), as if all of the source were put; [`Error::Epoch`] also if `count` is not
-            /// one element, and where `source`, `count` or `dest` has a layout; nothing was noted.
+            /// As [`Access::put`](Self::put), as if all of the source were put;
+            /// [`EpochError::NotOneCount`](crate::error::EpochError::NotOneCount) if `count` is not one element;
+            /// [`EpochError::CountedLayout`](crate::error::EpochError::CountedLayout) if `source`, `count` or `dest` has a
+            /// layout, and [`EpochError::CountedToLayout`](crate::error::EpochError::CountedToLayout) if `dest` was declared
+            /// as one. Nothing was noted then.
             ///
             /// # Examples
             ///
@@ -438,8 +448,9 @@ impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, D, ByRange> {
     ///
     /// # Errors
     ///
-    /// As [`Access::put`](Self::put); [`Error::Epoch`] for a bitwise operation on floats, and for what the transport
-    /// cannot do.
+    /// As [`Access::put`](Self::put); [`EpochError::NotForFloats`](crate::error::EpochError::NotForFloats) for a bitwise
+    /// operation on floats; [`EpochError::NotByDevice`](crate::error::EpochError::NotByDevice) for what the device cannot do
+    /// with peers' memory.
     ///
     /// # Examples
     ///
@@ -461,7 +472,7 @@ impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, D, ByRange> {
         dest: impl IntoDest<'b, T, D>,
         op: Op,
     ) -> Result<()> {
-        check_op::<T>(op)?;
+        check_op::<T>(op, || self.held.half.window.named())?;
         self.check_carried(Some(op))?;
         let what = What::Accumulate {
             op,
@@ -472,9 +483,11 @@ impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, D, ByRange> {
     }
 }
 
-pub(crate) fn check_op<T: Arithmetic>(op: Op) -> Result<()> {
+/// Refuses a bitwise operation on floats, for an error that names the window.
+pub(crate) fn check_op<T: Arithmetic>(op: Op, window: impl FnOnce() -> WindowName) -> Result<()> {
     if T::FLOAT && op.is_bitwise() {
-        return Err(Error::Epoch(EpochError::NotForFloats { op }));
+        let window = window();
+        return Err(Error::Epoch(EpochError::NotForFloats { window, op }));
     }
     Ok(())
 }

@@ -24,8 +24,13 @@ impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, D, Atomic> {
     ///
     /// # Errors
     ///
-    /// [`EpochError::ForeignSlot`](crate::error::EpochError::ForeignSlot), [`Error::Epoch`] for a bitwise operation on floats, for a
-    /// destination with a layout, and for what the transport cannot do; nothing was noted.
+    /// [`EpochError::ForeignSlot`](crate::error::EpochError::ForeignSlot) for a handle of another window,
+    /// [`EpochError::SlotExpired`](crate::error::EpochError::SlotExpired) for one that was taken in another epoch;
+    /// [`EpochError::OutOfBounds`](crate::error::EpochError::OutOfBounds) if the elements do not fit;
+    /// [`EpochError::NotForFloats`](crate::error::EpochError::NotForFloats) for a bitwise operation on floats;
+    /// [`EpochError::NotSideBySide`](crate::error::EpochError::NotSideBySide) for a destination with a layout;
+    /// [`EpochError::NotByDevice`](crate::error::EpochError::NotByDevice) for what the device cannot do with peers' memory.
+    /// Nothing was noted then.
     ///
     /// # Examples
     ///
@@ -46,9 +51,9 @@ impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, D, Atomic> {
         dest: impl IntoDest<'b, T, D>,
         op: Op,
     ) -> Result<()> {
-        check_op::<T>(op)?;
+        check_op::<T>(op, || self.held.half.window.named())?;
         self.check_carried(Some(op))?;
-        let dest = without_layout(dest)?;
+        let dest = without_layout(&self.held.half, dest)?;
         self.note(
             What::Accumulate {
                 op,
@@ -65,8 +70,9 @@ impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, D, Atomic> {
     ///
     /// # Errors
     ///
-    /// As [`Access::accumulate`](Self::accumulate); [`EpochError::CountMismatch`](crate::error::EpochError::CountMismatch); [`Error::Epoch`] for a result with a
-    /// layout.
+    /// As [`Access::accumulate`](Self::accumulate); [`EpochError::CountMismatch`](crate::error::EpochError::CountMismatch) if the
+    /// result has another length than the operand; [`EpochError::NotSideBySide`](crate::error::EpochError::NotSideBySide)
+    /// for a result with a layout.
     ///
     /// # Examples
     ///
@@ -87,11 +93,11 @@ impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, D, Atomic> {
         dest: impl IntoDest<'b, T, D>,
         op: Op,
     ) -> Result<()> {
-        check_op::<T>(op)?;
+        check_op::<T>(op, || self.held.half.window.named())?;
         self.check_carried(Some(op))?;
         let (operand, result) = (operand.into(), result.into().source);
-        let dest = without_layout(dest)?;
-        side_by_side(result.layout, "result")?;
+        let dest = without_layout(&self.held.half, dest)?;
+        side_by_side(&self.held.half, result.layout, "result")?;
         same_count(&self.held.half, operand.count, result.count)?;
         let what = What::FetchOp {
             op,
@@ -108,7 +114,8 @@ impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, D, Atomic> {
     ///
     /// # Errors
     ///
-    /// As [`Access::accumulate`](Self::accumulate); [`Error::Epoch`] for a result with a layout.
+    /// As [`Access::accumulate`](Self::accumulate); [`EpochError::NotSideBySide`](crate::error::EpochError::NotSideBySide)
+    /// for a result with a layout.
     ///
     /// # Examples
     ///
@@ -127,8 +134,8 @@ impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, D, Atomic> {
         result: impl IntoSourceMut<'b, 's, T, D>,
         from: impl IntoDest<'b, T, D>,
     ) -> Result<()> {
-        let (result, dest) = (result.into().source, without_layout(from)?);
-        side_by_side(result.layout, "result")?;
+        let (result, dest) = (result.into().source, without_layout(&self.held.half, from)?);
+        side_by_side(&self.held.half, result.layout, "result")?;
         // The operand of a fetch that keeps the old value is read and ignored; the result itself will do.
         let what = What::FetchOp {
             op: Op::Keep,
@@ -171,10 +178,10 @@ impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, D, Atomic> {
     ) -> Result<()> {
         self.check_carried(None)?;
         let (compare, desired, result) = (compare.into(), desired.into(), result.into().source);
-        let dest = without_layout(dest)?;
-        side_by_side(compare.layout, "comparand")?;
-        side_by_side(desired.layout, "desired value")?;
-        side_by_side(result.layout, "result")?;
+        let dest = without_layout(&self.held.half, dest)?;
+        side_by_side(&self.held.half, compare.layout, "comparand")?;
+        side_by_side(&self.held.half, desired.layout, "desired value")?;
+        side_by_side(&self.held.half, result.layout, "result")?;
         same_count(&self.held.half, compare.count, desired.count)?;
         same_count(&self.held.half, desired.count, result.count)?;
         let what = What::CompareSwap {
@@ -190,17 +197,25 @@ impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, D, Atomic> {
 }
 
 /// Devices find what is beside an operand by its first element alone.
-fn side_by_side<D: Device>(layout: Option<&Layout<D>>, what: &'static str) -> Result<()> {
-    match layout {
-        None => Ok(()),
-        Some(_) => Err(Error::Epoch(EpochError::NotSideBySide { what })),
+fn side_by_side<D: Device>(
+    half: &Half<D>,
+    layout: Option<&Layout<D>>,
+    what: &'static str,
+) -> Result<()> {
+    if layout.is_none() {
+        return Ok(());
     }
+    let window = half.window.named();
+    Err(Error::Epoch(EpochError::NotSideBySide { window, what }))
 }
 
 /// The destination of an atomic operation.
-fn without_layout<'b, T, D: Device>(dest: impl IntoDest<'b, T, D>) -> Result<Dest<'b, T, D>> {
+fn without_layout<'b, T, D: Device>(
+    half: &Half<D>,
+    dest: impl IntoDest<'b, T, D>,
+) -> Result<Dest<'b, T, D>> {
     let dest = dest.into();
-    side_by_side(dest.layout, "destination")?;
+    side_by_side(half, dest.layout, "destination")?;
     Ok(dest)
 }
 

@@ -54,8 +54,10 @@ impl<T: Element, K: Discipline> Window<T, K> {
     /// - [`WindowError::NameTaken`](crate::error::WindowError::NameTaken), on all ranks alike, if one of them holds a window of this name.
     /// - [`WindowError::NotCreated`](crate::error::WindowError::NotCreated), on all ranks alike, if one of them is short of memory, descriptors, or queues of its NIC: it
     ///   names the rank and the limit.
-    /// - [`Error::Nic`] and [`Error::Open`] if this rank cannot reach a peer. The others get [`WindowError::Disagreement`](crate::error::WindowError::Disagreement), which
-    ///   names this rank and its error.
+    /// - [`Error::Nic`], [`WindowError::NotMapped`](crate::error::WindowError::NotMapped),
+    ///   [`WindowError::NoNic`](crate::error::WindowError::NoNic) and [`WindowError::NewNic`](crate::error::WindowError::NewNic)
+    ///   if this rank cannot reach a peer. The others get
+    ///   [`WindowError::Disagreement`](crate::error::WindowError::Disagreement), which names this rank and its error.
     /// - [`Error::Control`] if a rank ends meanwhile.
     /// - [`CaptureError::Inside`](crate::error::CaptureError::Inside), and [`Error::Control`] where the declaration is too long (on this rank alone: the others
     ///   wait for its next one).

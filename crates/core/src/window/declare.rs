@@ -187,8 +187,9 @@ impl<T: Element, K: Discipline> Window<T, K> {
         self
     }
 
-    /// Makes a wait of this window fail (and with it the window, on all ranks) when it has lasted so long. Without it,
-    /// waits last as long as the peers live.
+    /// Makes a wait of this window fail (and with it the window, on all ranks) when it has lasted so long. A rank looks at
+    /// its waits every 200 ms, so one may last that much longer. Without a limit, waits last as long as the peers live.
+    /// Each rank may choose for itself.
     ///
     /// # Examples
     ///
@@ -333,10 +334,9 @@ impl<T> Window<T, BySlot> {
 impl<T: Arithmetic> Window<T, BySlot> {
     /// What an all-reduce of `len` elements is made of: a slot from each rank, this one among them, and a way to each;
     /// slots, inbound and outbound, have the numbers of the ranks. No window of the program's fits it.
-    pub(crate) fn of_all_reduce(name: &str, len: usize, limit: Option<Duration>) -> Self {
+    pub(crate) fn of_all_reduce(name: &str, len: usize) -> Self {
         let mut window = Self::declare(name, Buffers::Double, 0);
         window.description.purpose = Purpose::AllReduce { len };
-        window.limit = limit;
         window
     }
 
@@ -462,8 +462,8 @@ impl<T> Window<T, ByRange> {
         let ways = self.description.outbound.iter();
         let runs: usize = ways.map(|way| way.elements.listed()).sum();
         if runs > Footprint::MOST_RUNS {
-            let most = Footprint::MOST_RUNS;
-            self.refuse(WindowError::TooManyRuns { runs, most }.into());
+            let (name, most) = (self.name.clone(), Footprint::MOST_RUNS);
+            self.refuse(WindowError::TooManyRuns { name, runs, most }.into());
         }
         out
     }

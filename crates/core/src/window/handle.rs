@@ -272,7 +272,7 @@ impl<T> fmt::Debug for OutOnce<T> {
 }
 
 impl<'b, T, D: Device> Dest<'b, T, D> {
-    /// Goes to element `first` on.
+    /// The same, from element `first` of the slot (or range) on, whatever an earlier call has said.
     ///
     /// # Examples
     ///

@@ -2,6 +2,7 @@
 
 use std::marker::PhantomData;
 use std::panic::Location;
+use std::time::Duration;
 
 use tidegate_hal::device::{Device, Reclaim, Stream as _};
 use tidegate_hal::ids::WindowId;
@@ -127,6 +128,11 @@ impl<'s, T: Element, K: Discipline, D: Device> Inbox<'s, T, D, K> {
         self.held.half.window.named()
     }
 
+    /// From now on waits of the window last so long at most.
+    pub(crate) fn fail_after(&self, limit: Duration) {
+        self.held.half.window.fail_after(limit);
+    }
+
     /// Whether an epoch could begin, as far as that is known.
     pub(crate) fn ready(&self, stream: &Stream<'_, D>) -> Result<()> {
         self.held.half.ready(stream)
@@ -156,7 +162,8 @@ impl<'s, T: Element, K: Discipline, D: Device> Inbox<'s, T, D, K> {
     ///
     /// # Errors
     ///
-    /// [`Error::Revoked`], [`EpochError::LastEpoch`](crate::error::EpochError::LastEpoch), [`Error::Device`], or what made the stream fail. The inbox is gone then,
+    /// [`Error::Revoked`], [`EpochError::LastEpoch`](crate::error::EpochError::LastEpoch), [`Error::Device`], [`Error::Nic`], or
+    /// what made the stream fail. The inbox is gone then,
     /// and the window is revoked for all ranks, so that no origin waits for it ([`Cause::NotEnqueued`]).
     ///
     /// # Examples
@@ -204,7 +211,8 @@ impl<'s, T: Element, K: Discipline, D: Device> Inbox<'s, T, D, K> {
     ///
     /// # Errors
     ///
-    /// [`EpochError::NotInGroup`](crate::error::EpochError::NotInGroup), and as [`Inbox::post`].
+    /// [`EpochError::NotInGroup`](crate::error::EpochError::NotInGroup) if one of the group is no origin,
+    /// [`Error::NoSuchRank`] if the job does not have it; and as [`Inbox::post`].
     ///
     /// # Examples
     ///

@@ -105,13 +105,19 @@ impl<D: Device> Routes<D> {
         };
         let said = agreement.tell("sharing a window's memory", which, offer)?;
         let own = own.expect("who has failed gets its own error");
-        let (world, name) = (agreement.world(), &*which.name);
-        Ok(Self::reach(world, name, kind, own, said, neighbour))
+        Ok(Self::reach(
+            agreement.world(),
+            which,
+            kind,
+            own,
+            said,
+            neighbour,
+        ))
     }
 
     fn reach(
         world: &World<D>,
-        name: &str,
+        which: &Which,
         kind: Kind,
         own: Own<D>,
         said: Vec<Brought<Offer>>,
@@ -130,11 +136,19 @@ impl<D: Device> Routes<D> {
                     world.by_nic(rank, handle.is_some()).then_some(bytes)
                 };
                 if let Some(bytes) = by_nic {
-                    remote = Some(import(world, name, kind, rank, key, handles.next(), bytes)?);
+                    remote = Some(import(
+                        world,
+                        which,
+                        kind,
+                        rank,
+                        key,
+                        handles.next(),
+                        bytes,
+                    )?);
                 } else if let Some(handle) = handle {
                     block = Some(world.device().map(handle, bytes)?);
                 } else {
-                    let window = name.into();
+                    let window = which.named();
                     return Err(WindowError::NotMapped { window, rank }.into());
                 }
             }
@@ -152,7 +166,7 @@ impl<D: Device> Routes<D> {
 
 fn import<D: Device>(
     world: &World<D>,
-    name: &str,
+    which: &Which,
     kind: Kind,
     rank: usize,
     key: Option<(Vec<u8>, bool)>,
@@ -161,21 +175,24 @@ fn import<D: Device>(
 ) -> Result<RemoteMemory> {
     let (Some(attached), Some((key, has_handle))) = (world.nic(), key) else {
         return Err(Error::Open(WindowError::NoNic {
-            window: name.into(),
+            window: which.named(),
             rank,
             this_rank: world.nic().is_none(),
         }));
     };
     let nic = &attached.nic;
     if attached.bells[rank].is_none() {
-        let window = name.into();
+        let window = which.named();
         return Err(WindowError::NewNic { window, rank }.into());
     }
     if kind == Kind::Atomic && nic.atomics() != Atomics::Coherent {
         // One executor of atomics a window: what the NIC did would not be atomic with what mapped peers do.
         return Err(Error::Nic(NicError::Unsupported {
             nic: nic.name(),
-            what: format!("atomic operations on rank {rank}, for window `{name}`"),
+            what: format!(
+                "atomic operations on rank {rank}, for window {}",
+                which.named()
+            ),
         }));
     }
     let key = Key {

@@ -7,8 +7,6 @@ use tidegate_hal::device::Device;
 use tidegate_hal::memory::Ptr;
 
 use crate::element::Element;
-#[cfg(doc)]
-use crate::error::Error;
 use crate::error::Result;
 use crate::layout::Layout;
 use crate::place::{Brand, On};
@@ -147,7 +145,8 @@ impl<'s, T: Element, D: Device> Region<T, On<'s, D>> {
     ///
     /// # Errors
     ///
-    /// [`Error::Region`].
+    /// [`RegionError::OutOfBounds`](crate::error::RegionError::OutOfBounds) if the range does not lie within
+    /// the region.
     ///
     /// # Examples
     ///
@@ -168,7 +167,8 @@ impl<'s, T: Element, D: Device> Region<T, On<'s, D>> {
     ///
     /// # Errors
     ///
-    /// [`Error::Region`] if the layout reaches further than the region.
+    /// [`RegionError::OutOfBounds`](crate::error::RegionError::OutOfBounds) if the layout reaches
+    /// further than the region.
     ///
     /// # Examples
     ///
@@ -190,7 +190,8 @@ impl<'s, T: Element, D: Device> Region<T, On<'s, D>> {
     ///
     /// # Errors
     ///
-    /// [`Error::Region`].
+    /// [`RegionError::OutOfBounds`](crate::error::RegionError::OutOfBounds) if the range does not lie within
+    /// the region.
     ///
     /// # Examples
     ///
@@ -217,7 +218,8 @@ impl<'s, T: Element, D: Device> Region<T, On<'s, D>> {
     ///
     /// # Errors
     ///
-    /// [`Error::Region`], [`Error::Epoch`].
+    /// As [`Region::with`]; [`EpochError::NotDistinct`](crate::error::EpochError::NotDistinct) if an element
+    /// occurs twice.
     ///
     /// # Examples
     ///

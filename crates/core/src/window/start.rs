@@ -34,7 +34,8 @@ impl<'s, T: Element, K: Discipline, D: Device> Outbox<'s, T, D, K> {
     ///
     /// # Errors
     ///
-    /// [`EpochError::NotInGroup`](crate::error::EpochError::NotInGroup), [`Error::NoSuchRank`]. The outbox is gone then, and the window is revoked for all ranks
+    /// [`EpochError::NotInGroup`](crate::error::EpochError::NotInGroup) if one of the group is no target,
+    /// [`Error::NoSuchRank`] if the job does not have it. The outbox is gone then, and the window is revoked for all ranks
     /// ([`Cause::NotEnqueued`]).
     ///
     /// # Examples

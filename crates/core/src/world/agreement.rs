@@ -36,7 +36,7 @@ use tidegate_hal::ids::WindowId;
 
 use super::inner::World;
 use crate::element::Element;
-use crate::error::{Disagreement, Error, Result, WindowError};
+use crate::error::{Disagreement, Error, Result, WindowError, WindowName};
 use crate::ground::{MOST_TEXT, lock, shortened};
 
 /// What a rank says, and the handles that go with it.
@@ -89,7 +89,7 @@ impl Failure {
             return which.disagreement(Disagreement::Part { rank, reason });
         }
         Error::Open(WindowError::NotCreated {
-            window: which.name.as_str().into(),
+            window: which.named(),
             rank,
             reason,
         })
@@ -127,7 +127,8 @@ impl<D: Device> World<D> {
     ///
     /// # Errors
     ///
-    /// As [`World::all_gather`]; ranks that bring other elements are in another collective call.
+    /// As [`World::all_gather`]; [`Error::Control`] if the ranks bring elements of different types, which are different
+    /// collective calls.
     ///
     /// # Examples
     ///
@@ -147,7 +148,8 @@ impl<D: Device> World<D> {
         // (What has no size is no element; the call with none of it is made all the same.)
         let size = size_of::<T>().max(1);
         let kind = std::any::type_name::<T>();
-        let label = format!("{label}: {kind} of {size} bytes");
+        // One name may stand for two types: of two versions of a program, say.
+        let label = format!("{label}: {kind} of {size} bytes, layout {:x}", T::LAYOUT);
         let mut bytes = vec![0; size_of_val(elements)];
         // SAFETY: elements have no padding, so their bytes are initialised; there is room for all of them.
         unsafe {
@@ -266,9 +268,17 @@ impl<'w, D: Device> Agreement<'w, D> {
 }
 
 impl Which {
+    /// What errors call it.
+    pub(crate) fn named(&self) -> WindowName {
+        WindowName {
+            name: self.name.as_str().into(),
+            id: self.id,
+        }
+    }
+
     pub(crate) fn disagreement(&self, disagreement: Disagreement) -> Error {
         Error::Open(WindowError::Disagreement {
-            window: self.name.as_str().into(),
+            window: self.named(),
             disagreement: Box::new(disagreement),
         })
     }
@@ -329,15 +339,15 @@ fn heard<T: DeserializeOwned>(
     if let Some(rank) = other {
         let other = &all[rank].0.which;
         return Err(mine.disagreement(Disagreement::Windows {
-            first: (first.name, first.id),
+            first: first.named(),
             rank,
-            other: (other.name.clone(), other.id),
+            other: other.named(),
         }));
     }
     let taken = all.iter().enumerate().filter(|(_, (said, _))| said.taken);
     let ranks: Vec<_> = taken.map(|(rank, _)| rank).collect();
     if !ranks.is_empty() {
-        let window = mine.name.as_str().into();
+        let window = mine.named();
         return Err(Error::Open(WindowError::NameTaken { window, ranks }));
     }
     let _ = own_first(failed)?;

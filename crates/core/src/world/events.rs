@@ -298,14 +298,15 @@ impl<D: Device> Inner<D> {
             Event::Left { rank } => self.on_left(rank),
             Event::Message { from, bytes } => match Message::decode(&bytes) {
                 Some(Message::Revoke { window, cause }) => {
-                    let window = {
+                    let revoked = {
                         let mut events = lock(&self.events);
                         events.windows.get_mut(window).and_then(|entry| {
-                            entry.cause.get_or_insert_with(|| cause.clone());
-                            entry.window.upgrade()
+                            // What counts is the first cause.
+                            let first = entry.cause.get_or_insert(cause).clone();
+                            Some((entry.window.upgrade()?, first))
                         })
                     };
-                    if let Some(window) = window {
+                    if let Some((window, cause)) = revoked {
                         self.end_waits(&window, &cause);
                     }
                 }
@@ -385,12 +386,17 @@ impl<D: Device> Inner<D> {
             events.left_first.insert(rank);
         }
         events.gone.insert(rank, cause.clone());
+        let (device, bell) = (&self.device, self.own_bell.base());
         for entry in events.windows.all_mut() {
-            if matches!(cause, Cause::PeerLost { .. }) {
-                entry.cause.get_or_insert_with(|| cause.clone());
-            }
-            if let Some(window) = entry.window.upgrade() {
-                window.gone(&self.device, self.own_bell.base(), &cause);
+            // A loss revokes the window, and what counts is the first cause, which may be another one.
+            let revoked =
+                is_lost(&cause).then(|| &*entry.cause.get_or_insert_with(|| cause.clone()));
+            let Some(window) = entry.window.upgrade() else {
+                continue;
+            };
+            match revoked {
+                Some(first) => window.revoke(device, bell, first),
+                None => window.gone(device, bell, &cause),
             }
         }
         drop(events);

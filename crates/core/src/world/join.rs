@@ -15,6 +15,7 @@ use super::meet::{Met, meet};
 #[cfg(doc)]
 use crate::error::Error;
 use crate::error::{Result, SettingError};
+use crate::ground::variable;
 use crate::nic::{Chunks, Route, WorldOptions};
 use crate::watch::Watch;
 
@@ -89,9 +90,9 @@ impl<D: Device> World<D> {
         let local_rank = (0..control.rank())
             .filter(|rank| control.node(*rank) == node)
             .count();
-        let number = match std::env::var(Self::DEVICE) {
-            Err(_) => local_rank,
-            Ok(text) => match text.trim().parse() {
+        let number = match variable(Self::DEVICE) {
+            None => local_rank,
+            Some(text) => match text.trim().parse() {
                 Ok(number) => number,
                 Err(_) => {
                     let variable = Self::DEVICE;
@@ -321,6 +322,38 @@ impl<D: Device> Drop for OnPanic<D> {
         {
             let (rank, reason) = (self.0.rank(), PANICKED.into());
             inner.on_event(Event::Lost { rank, reason });
+        }
+    }
+}
+
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt as _;
+    use std::process::Command;
+
+    use tidegate_host::Host;
+
+    use super::*;
+    use crate::error::Error;
+
+    /// It starts itself, since a process with threads does not change its environment.
+    #[test]
+    fn a_variable_that_is_no_text_is_refused() {
+        const CHILD: &str = "TEST_VARIABLE_NO_TEXT";
+        let name = "world::join::tests::a_variable_that_is_no_text_is_refused";
+        if std::env::var_os(CHILD).is_none() {
+            let mut child = Command::new(std::env::current_exe().unwrap());
+            child.args(["--exact", name]).env(CHILD, "1");
+            child.env(World::<Host>::DEVICE, OsStr::from_bytes(b"\xff"));
+            assert!(child.status().unwrap().success());
+            return;
+        }
+        match World::<Host>::join(WorldOptions::new()) {
+            Err(Error::Setting(SettingError::Number { variable, .. })) => {
+                assert_eq!(variable, World::<Host>::DEVICE);
+            }
+            other => panic!("{other:?}"),
         }
     }
 }

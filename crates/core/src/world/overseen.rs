@@ -106,7 +106,7 @@ impl<D: Device> Overseen for Inner<D> {
     }
 
     fn limit(&self, window: WindowId) -> Option<Duration> {
-        self.window(window).1?.limit
+        self.window(window).1?.limit()
     }
 
     fn limit_has_passed(&self, window: WindowId, limit: Duration) {

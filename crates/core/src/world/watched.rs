@@ -1,7 +1,7 @@
 //! What the world must know of a window to end its waits.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
 use tidegate_hal::batch::Awaited;
@@ -11,6 +11,7 @@ use tidegate_hal::memory::Ptr;
 use tidegate_hal::site::{CallSite, LastSite};
 
 use crate::error::{Cause, Error, Result, WindowName};
+use crate::ground::lock;
 use crate::nic::{NicLine, Throttle};
 use crate::side::Side;
 
@@ -28,13 +29,17 @@ pub(crate) struct Watched<D: Device> {
     _lines: Vec<Arc<D::Block>>,
     /// Bytes of an element.
     pub(crate) element_size: usize,
-    pub(crate) limit: Option<Duration>,
+    /// How long its waits last at most: said by the declaration of a window, and for what is made of windows by whoever has
+    /// opened it.
+    limit: Mutex<Option<Duration>>,
     /// What it does where trigger slots are short.
     pub(crate) throttle: Throttle,
     /// Its ways by the NIC, once they are made. They hold this.
     lines: OnceLock<Vec<Weak<NicLine>>>,
     /// Whether a peer may have it: this rank has done its part, and the ranks have not agreed that none has the window.
+    /// Released by the thread that opens the window, and acquired by whoever drops the last of it, perhaps the NIC.
     open: AtomicBool,
+    /// Set with release when the cause is there: so whoever acquires it finds the cause.
     revoked: AtomicBool,
     cause: OnceLock<Cause>,
     /// Where the program has last enqueued waits of each half.
@@ -58,7 +63,7 @@ impl<D: Device> Watched<D> {
             block,
             _lines: Vec::new(),
             element_size,
-            limit,
+            limit: Mutex::new(limit),
             throttle: Throttle::default(),
             lines: OnceLock::new(),
             open: AtomicBool::new(false),
@@ -88,6 +93,16 @@ impl<D: Device> Watched<D> {
     pub(crate) fn with_throttle(mut self, throttle: Throttle) -> Self {
         self.throttle = throttle;
         self
+    }
+
+    /// How long its waits last at most.
+    pub(crate) fn limit(&self) -> Option<Duration> {
+        *lock(&self.limit)
+    }
+
+    /// From now on its waits last so long at most.
+    pub(crate) fn fail_after(&self, limit: Duration) {
+        *lock(&self.limit) = Some(limit);
     }
 
     /// Its ways by the NIC are made.

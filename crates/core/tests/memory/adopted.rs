@@ -167,6 +167,30 @@ fn what_was_no_vector_comes_out_as_a_copy() {
     });
 }
 
+/// A block that was a vector is aligned as the vector's elements were.
+#[test]
+fn a_block_is_adopted_only_as_elements_that_may_begin_there() {
+    #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+    #[repr(C, align(64))]
+    struct Line([u64; 8]);
+
+    local(|world| {
+        let regions = [(); 8].map(|()| Region::from_vec(world, vec![0u8; 80]).unwrap());
+        let refused = regions.map(|bytes| {
+            let address = bytes.as_ptr().addr();
+            let block = bytes.into_block().unwrap();
+            // SAFETY: the block is of this device, and nothing else has it.
+            let adopted = unsafe { Region::<PodElement<Line>, _>::adopt(world, block, 1) };
+            assert_eq!(adopted.is_ok(), address.is_multiple_of(64));
+            adopted.err().map(|error| error.to_string())
+        });
+        let said = "elements are aligned to 64 bytes, and the block begins at 0x";
+        // Vectors of so few bytes do not all begin at a cache line.
+        let refused: Vec<_> = refused.into_iter().flatten().collect();
+        assert!(!refused.is_empty() && refused.iter().all(|text| text.starts_with(said)));
+    });
+}
+
 #[test]
 fn it_is_put_and_got_as_any_other() {
     World::<Host>::local(2, |world| {

@@ -15,7 +15,8 @@ use crate::memory::Ptr;
 
 use super::Forked;
 
-/// How often this process and those before it have been made by `fork`.
+/// How often this process and those before it have been made by `fork`. It changes in a child only, before the child's one
+/// thread returns from `fork`: so relaxed accesses will do.
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
 /// A process, as its values remember it.

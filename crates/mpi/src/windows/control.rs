@@ -71,7 +71,9 @@ impl Control for Keyed {
                         bus.failed_at(from, &detail);
                     }
                 }
-                Err(error) => tracing::error!("rank {from} says what nobody understands: {error}"),
+                Err(error) => tidegate_hal::tell(|| {
+                    tracing::error!("rank {from} says what nobody understands: {error}")
+                }),
             },
             other => sink(other),
         }));

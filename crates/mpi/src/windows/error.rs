@@ -46,9 +46,9 @@ pub enum JoinError {
     /// A rank cannot take part.
     #[error("rank {rank} cannot take part: {reason}")]
     Peer {
-        /// Which rank.
+        /// The rank that cannot take part.
         rank: usize,
-        /// Why.
+        /// Why it cannot.
         reason: String,
     },
     /// MPI refused something.

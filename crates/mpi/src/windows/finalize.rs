@@ -85,7 +85,7 @@ fn free(machine: &mut Machine) {
     // What this rank does not come to, others would wait for.
     let note = |outcome: Result<(), BusError>| {
         if let Err(error) = outcome {
-            tracing::debug!("at the end of MPI: {error}");
+            tidegate_hal::tell(|| tracing::debug!("at the end of MPI: {error}"));
         }
     };
     note(machine.messages.close());

@@ -101,7 +101,7 @@ impl Inner {
     #[cold]
     pub(super) fn fail(&self, error: &BusError) {
         if self.failure.set(error.clone()).is_ok() {
-            tracing::error!("{error}");
+            tidegate_hal::tell(|| tracing::error!("{error}"));
             if self.met.load(Ordering::Acquire) {
                 self.tell_all(error);
             }

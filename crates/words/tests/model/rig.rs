@@ -29,7 +29,7 @@ pub(crate) fn check(bound: impl Into<Option<usize>>, f: impl Fn() + Send + Sync 
         model::begin();
         f();
     });
-    if std::env::var_os("TIDEGATE_LOOM_COUNT").is_some() {
+    if std::env::var_os("TIDEGATE_LOOM_COUNT").is_some_and(|text| !text.is_empty()) {
         let thread = std::thread::current();
         eprintln!(
             "{}: {} executions, {:.2} s",

@@ -48,7 +48,7 @@ pub enum BindError {
         "--bind device: the processors near {device} are {near}, and this process may use only processors {allowed}"
     )]
     NotAllowed {
-        /// The device.
+        /// The name of the device.
         device: String,
         /// The processors near it.
         near: NumberSet,
@@ -58,7 +58,7 @@ pub enum BindError {
     /// A file that describes the machine cannot be read.
     #[error("--bind needs {}: {reason}", path.display())]
     Unread {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
         /// Why it cannot be read.
         reason: String,

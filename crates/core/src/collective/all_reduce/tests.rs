@@ -428,10 +428,12 @@ fn what_is_refused_leaves_it_as_it_was() {
             assert!(error.to_string().starts_with(&named), "{error}");
         }
         let error = reduce.reduce(&s, &mut x, Op::BitOr).unwrap_err();
+        let text = error.to_string();
+        assert!(text.starts_with("window `energy` (world#0): "), "{text}");
         assert!(
             matches!(
                 error,
-                Error::Epoch(EpochError::NotForFloats { op: Op::BitOr })
+                Error::Epoch(EpochError::NotForFloats { op: Op::BitOr, .. })
             ),
             "{error}"
         );

@@ -469,3 +469,32 @@ fn recordings_wait_for_what_was_before_and_for_themselves() {
     });
     assert_eq!(came[1], [1, 2, 3, 4, 5, 6]);
 }
+
+/// A NIC has sent from a region, and the window is gone: so the memory is the region's alone again.
+#[test]
+fn a_block_comes_back_when_no_nic_sends_from_it_any_more() {
+    let gate = Gate::closed();
+    gate.open();
+    two(&gate, |world| {
+        crate::stream!(let s = world.stream().unwrap());
+        let mut window = SlotWindow::<u64>::new("w");
+        if world.rank() == 1 {
+            window.slot_from(0, 0, LEN);
+            let (inbox, _outbox) = window.open(&s).unwrap();
+            inbox.expose(&s).map(drop).unwrap();
+            return s.synchronize().unwrap();
+        }
+        window.slot_to(1, 0);
+        let (inbox, outbox) = window.open(&s).unwrap();
+        let src = ones(&s);
+        drop((inbox, put(&s, &src, outbox)));
+        let mut src = src.into_host(&s).unwrap();
+        let begun = Instant::now();
+        // The NIC lets go of its queue when it is through.
+        while let Err(refused) = src.try_into_block() {
+            assert!(begun.elapsed() < LONG, "{}", refused.error);
+            src = refused.value;
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    });
+}

@@ -229,7 +229,7 @@ fn names_both<T>(opened: Result<T>, mine: &str) {
     else {
         panic!("{error}")
     };
-    assert_eq!(&**window, mine);
+    assert_eq!(&*window.name, mine);
     let said = disagreement.to_string();
     assert!(said.contains("`x`") && said.contains("`y`"), "{error}");
 }
@@ -332,6 +332,7 @@ fn who_does_not_come_is_named_with_what_takes_all_ranks() {
 /// Two windows of one name and shape, which rank 1 would open in the other order: each put would go to the wrong one.
 #[test]
 fn a_name_is_refused_as_long_as_a_rank_holds_a_window_of_it() {
+    let ids = Mutex::new(std::collections::HashSet::new());
     two([FREELY, FREELY], |world, _| {
         crate::stream!(let s = world.stream().unwrap());
         let again = |by: &[usize]| {
@@ -339,7 +340,12 @@ fn a_name_is_refused_as_long_as_a_rank_holds_a_window_of_it() {
             let Error::Open(WindowError::NameTaken { window, ranks }) = &error else {
                 panic!("{error}")
             };
-            assert_eq!((&**window, &ranks[..]), ("w", by), "{error}");
+            assert_eq!((&*window.name, &ranks[..]), ("w", by), "{error}");
+            // What is refused has an id of its own, which no other window gets.
+            assert!(
+                ids.lock().unwrap().insert((world.rank(), window.id)),
+                "{error}"
+            );
         };
         let (inbox, outbox) = open(&s, "w", Buffers::Double, 8).unwrap();
         again(&[0, 1]);
@@ -459,4 +465,36 @@ fn what_is_said_of_another_window_is_a_mismatch_for_all() {
     // Who has failed gets its own error, if they speak of one window.
     let own = heard::<()>(&x, all(&x, fails()), Err(Error::other("mine")));
     assert!(matches!(own, Err(Error::Other(_))));
+}
+
+/// Two types of one name and size, as two versions of a program have them.
+#[test]
+fn elements_of_another_layout_are_not_gathered() {
+    macro_rules! element {
+        ($layout:literal) => {{
+            #[derive(Clone, Copy)]
+            struct Element(#[expect(dead_code, reason = "nobody looks")] u64);
+            // SAFETY: plain data.
+            unsafe impl crate::Element for Element {
+                const LAYOUT: u64 = $layout;
+            }
+            Element(7)
+        }};
+    }
+    World::<Host>::local(2, |world| {
+        let (one, other) = (element!(1), element!(2));
+        let names = [
+            std::any::type_name_of_val(&one),
+            std::any::type_name_of_val(&other),
+        ];
+        assert_eq!(names[0], names[1]);
+        let all = world.all_gather_elements("same", &[one]).unwrap();
+        assert_eq!(all.len(), 2);
+        let error = match world.rank() {
+            0 => world.all_gather_elements("x", &[one]).err().unwrap(),
+            _ => world.all_gather_elements("x", &[other]).err().unwrap(),
+        };
+        let is_mismatch = matches!(error, Error::Control(ControlError::Mismatch { .. }));
+        assert!(is_mismatch, "{error}");
+    });
 }

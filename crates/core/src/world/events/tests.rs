@@ -7,6 +7,7 @@ use tidegate_boot::LocalControl;
 use tidegate_hal::control::{Control, ControlError, Packet, Sink};
 use tidegate_host::Host;
 
+use super::{Event, Message, WindowId};
 use crate::error::{Cause, WindowError};
 use crate::window::{Group, SlotWindow};
 use crate::*;
@@ -207,4 +208,35 @@ fn the_first_of_a_departure_and_a_loss_is_the_cause() {
         cause([lost(), left()]),
         Cause::PeerLost { rank: 2, .. }
     ));
+}
+
+/// A window is revoked, and before its waits have ended this rank hears of another cause: errors name the first one.
+#[test]
+fn what_counts_is_the_first_cause() {
+    let hears: [fn(WindowId) -> Event; 2] = [
+        |window| {
+            let cause = Cause::PeerFailed { rank: 1 };
+            let bytes = Message::Revoke { window, cause }.encode();
+            Event::Message { from: 1, bytes }
+        },
+        |_| Event::Lost {
+            rank: 1,
+            reason: "a test".into(),
+        },
+    ];
+    for hear in hears {
+        World::<Host>::local(1, |world| {
+            crate::stream!(let s = world.stream().unwrap());
+            let (inbox, _outbox) = SlotWindow::<u64>::new("w").open(&s).unwrap();
+            let inner = world.downgrade().upgrade().unwrap();
+            let (rank, token) = (1, "the first".into());
+            let first = Cause::Dropped { rank, token };
+            inner.note(inbox.id(), first.clone());
+            inner.on_event(hear(inbox.id()));
+            match inbox.post(&s) {
+                Err(Error::Revoked { cause, .. }) => assert_eq!(cause, first),
+                other => panic!("{other:?}"),
+            }
+        });
+    }
 }

@@ -179,7 +179,8 @@ fn a_limit_ends_calls_in_different_orders() {
         stream!(let s = world.stream().unwrap());
         let limit = Duration::from_millis(300);
         let [mut a, mut b] = ["a", "b"]
-            .map(|name| AllReduce::<f64, Host>::open_with_limit(&s, name, 1, limit).unwrap());
+            .map(|name| AllReduce::<f64, Host>::open(&s, name, 1).unwrap())
+            .map(|reduce| reduce.fail_after(limit));
         let mut x = Region::from_slice(&world, &[1.0]).unwrap().on(&s).unwrap();
         let (first, second) = match world.rank() {
             0 => (&mut a, &mut b),

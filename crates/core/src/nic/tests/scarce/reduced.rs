@@ -20,7 +20,8 @@ fn both_ways(program: impl Fn(World<Strapped>, bool) + Sync) {
 
 /// A limit only so that a test which fails does not hang.
 fn open<'s>(s: &Stream<'s, Strapped>) -> Reduce<'s> {
-    AllReduce::open_with_limit(s, "energy", LEN, Duration::from_secs(30)).unwrap()
+    let reduce = AllReduce::open(s, "energy", LEN).unwrap();
+    reduce.fail_after(Duration::from_secs(30))
 }
 
 #[test]
