@@ -8,6 +8,7 @@ use tidegate_hal::device::Device;
 use tidegate_hal::memory::{Block as _, Sharing};
 use tidegate_hal::nic::Keep;
 
+use crate::carry::{Carry, Visitor};
 #[cfg(doc)]
 use crate::error::Error;
 use crate::error::{EpochError, LayoutFault, RegionError, Result, reserved};
@@ -69,6 +70,13 @@ impl<D: Device> Clone for Layout<D> {
             inner: self.inner.clone(),
         }
     }
+}
+
+// SAFETY: there is no leaf, and no brand.
+unsafe impl<'s, D: Device> Carry<'s, D> for Layout<D> {
+    type At<'t> = Layout<D>;
+
+    fn visit(&mut self, _visitor: &mut Visitor<'_, D>) {}
 }
 
 /// A layout without the type of its device, so that the declaration of a window can hold it.
