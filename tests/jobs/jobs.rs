@@ -95,8 +95,8 @@ fn a_killed_rank_is_named_by_all_others() {
                 error.contains("window `ring`") && error.contains(&cause),
                 "{error}"
             );
-            let waited = format!(": rank {rank} waited for rank ");
-            let wait = [", epoch ", &waited, ", in vain: "];
+            let waited = format!(": rank {rank} waited in vain for rank ");
+            let wait = [", epoch ", &waited, "): "];
             assert!(
                 is(end, "revoked")
                     || is(end, "wait") && wait.iter().all(|part| error.contains(part)),
@@ -374,7 +374,7 @@ fn a_limit_ends_all_ranks() {
     for end in &outcome.ranks {
         let error = error(end);
         assert!(
-            error.contains("window `limited`") && error.contains(" had waited for the limit of "),
+            error.contains("window `limited`") && error.contains(", the limit of the window"),
             "{error}"
         );
     }

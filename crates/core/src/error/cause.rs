@@ -32,7 +32,7 @@ use super::window_name::WindowName;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{}rank {waiting} waited for rank {rank}, {awaited}, in vain: {cause}",
+    "{}rank {waiting} waited in vain for rank {rank} ({awaited}): {cause}",
     said_before(.window.as_ref(), *.epoch, *.site)
 )]
 pub struct WaitFailed {
@@ -106,10 +106,12 @@ pub enum Cause {
         /// Which token was dropped by that, and before what.
         token: String,
     },
-    /// The limit that was set for the window passed.
+    /// A wait lasted longer than the limit of its window.
     Limit {
-        /// The rank that had waited that long.
+        /// The rank that waited.
         rank: usize,
+        /// The rank that it waited for; none if it waited for room in its own NIC.
+        peer: Option<usize>,
         /// The limit.
         limit: std::time::Duration,
     },
@@ -128,8 +130,7 @@ pub enum Cause {
         /// Which rank.
         rank: usize,
     },
-    /// A call of a rank has failed, and has lost a token that others reckon with; or its stream has not taken the end of an
-    /// all-reduce whose beginning it has, or what its NIC was armed for.
+    /// A call of a rank failed, so the rank could not enqueue its part of an epoch. Its peers would wait for that part.
     NotEnqueued {
         /// Which rank.
         rank: usize,
@@ -157,8 +158,13 @@ impl fmt::Display for Cause {
                     "a thread of rank {rank} panicked, and so dropped {token}"
                 )
             }
-            Cause::Limit { rank, limit } => {
-                write!(f, "rank {rank} had waited for the limit of {limit:?}")
+            Cause::Limit { rank, peer, limit } => {
+                write!(f, "rank {rank} had waited ")?;
+                match peer {
+                    Some(peer) => write!(f, "for rank {peer}"),
+                    None => f.write_str("for its NIC"),
+                }?;
+                write!(f, " for {limit:?}, the limit of the window")
             }
             Cause::StreamFailed {
                 rank,
@@ -174,7 +180,7 @@ impl fmt::Display for Cause {
             Cause::NotEnqueued { rank, reason } => {
                 write!(
                     f,
-                    "rank {rank} could not enqueue what others reckon with: {reason}"
+                    "rank {rank} could not enqueue its part of an epoch: {reason}"
                 )
             }
             Cause::NicFailed { rank, reason } => {

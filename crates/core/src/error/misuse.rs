@@ -36,13 +36,13 @@ pub enum RegionError {
     #[error("only neighbouring parts of one region can be joined")]
     NotNeighbours,
     /// Other parts of the region exist.
-    #[error("other parts of the region are about")]
+    #[error("other parts of the region still exist")]
     Shared,
     /// An empty region has no memory.
     #[error("an empty region has no block")]
     Empty,
     /// Two sets of indices overlap, or an index is in one set twice.
-    #[error("index sets are disjoint: {one:?} and {other:?} overlap")]
+    #[error("index sets must be disjoint, but {one:?} and {other:?} overlap")]
     Overlap {
         /// The one range.
         one: Range<usize>,
@@ -106,13 +106,13 @@ pub enum RegionError {
 #[non_exhaustive]
 pub enum LayoutFault {
     /// It has no loop, or too many.
-    #[error("it has 1 to {most} loops")]
+    #[error("a strided layout has 1 to {most} loops")]
     Loops {
         /// The most.
         most: usize,
     },
     /// The array has no dimension.
-    #[error("an array has a dimension")]
+    #[error("an array has at least one dimension")]
     NoDimension,
     /// There is not one range for each dimension.
     #[error("{ranges} ranges for {dims} dimensions")]

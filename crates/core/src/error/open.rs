@@ -419,7 +419,7 @@ impl fmt::Display for Disagreement {
         match self {
             Disagreement::Windows { first, rank, other } => write!(
                 f,
-                "ranks 0 and {rank} create different windows: `{}` ({}) and `{}` ({})",
+                "ranks 0 and {rank} open different windows: `{}` ({}) and `{}` ({}); all ranks open their windows in the same order",
                 first.0, first.1, other.0, other.1
             ),
             Disagreement::Differs {
@@ -483,7 +483,7 @@ impl fmt::Display for Disagreement {
                 len,
             } => write!(
                 f,
-                "rank {rank} expects the slot of rank {target} with key {key} to have {expected} elements, and it has {len}"
+                "rank {rank} expects the slot of rank {target} with key {key} to have {expected} elements, but it has {len}"
             ),
             Disagreement::Range {
                 rank,

@@ -99,7 +99,7 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
     ///
     /// # Errors
     ///
-    /// [`Error::Region`] if other parts of it are about, or the region is empty. The region is gone then.
+    /// [`Error::Region`] if other parts of it still exist, or the region is empty. The region is gone then.
     ///
     /// # Examples
     ///

@@ -71,9 +71,9 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, D, K> {
         Outbox::from_held(self.held.take())
     }
 
-    /// Makes of each handle one that is used once: the compiler sees to it that no operation of the epoch has the same
-    /// slot. (A plain [`Out`] may be used several times; [`Access::complete`] refuses what overlaps.) What is taken and not
-    /// used is not put.
+    /// Turns each handle into one that the compiler lets you use only once, so that no two operations of the epoch have the
+    /// same slot. (A plain [`Out`] may be used several times; [`Access::complete`] refuses operations that overlap.) A handle
+    /// that is taken and not used puts nothing.
     ///
     /// ```
     /// # use tidegate::host::prelude::*;
@@ -114,7 +114,7 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, D, K> {
             for earlier in &slots[..position] {
                 body.edges[earlier.index as usize].taken = 0;
             }
-            return Err(refused);
+            return Err(body.refuse(refused));
         }
         Ok(slots.map(|slot| slot.once(epoch)))
     }
@@ -138,6 +138,17 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, D, K> {
     /// Checks what one operation can show, and notes it.
     #[inline]
     pub(super) fn note(
+        &mut self,
+        what: What,
+        source: &Source<'b, 's, T, D>,
+        dest: &Dest<'b, T, D>,
+    ) -> Result<()> {
+        let noted = self.try_note(what, source, dest);
+        noted.map_err(|error| self.held.refuse(error))
+    }
+
+    #[inline]
+    fn try_note(
         &mut self,
         what: What,
         source: &Source<'b, 's, T, D>,
@@ -201,11 +212,12 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, D, K> {
     ) -> Result<()> {
         if count.count != 1 {
             let count = count.count;
-            return Err(Error::Epoch(EpochError::NotOneCount { count }));
+            let error = EpochError::NotOneCount { count };
+            return Err(self.held.refuse(error.into()));
         }
         let layouts = [source.layout, count.layout, dest.layout];
         if layouts.iter().any(Option::is_some) {
-            return Err(Error::Epoch(EpochError::CountedLayout));
+            return Err(self.held.refuse(EpochError::CountedLayout.into()));
         }
         let count_at = count.local;
         self.note(What::PutCounted { count: count_at }, source, dest)?;
@@ -231,10 +243,13 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, D, K> {
     ///
     /// # Errors
     ///
-    /// [`EpochError::Overlap`](crate::error::EpochError::Overlap), [`EpochError::NotInGroup`](crate::error::EpochError::NotInGroup); [`EpochError::SelfDeadlock`](crate::error::EpochError::SelfDeadlock) if this rank is a target itself, its inbox is at
-    /// home on this stream, too, and its post has not been enqueued (or with two buffers, that of the epoch before);
-    /// [`Error::Revoked`], [`EpochError::LastEpoch`](crate::error::EpochError::LastEpoch), [`Error::Device`], or what made the stream fail. The epoch is gone then,
-    /// and the window is revoked for all ranks, so that no target waits for it ([`Cause::NotEnqueued`]).
+    /// [`EpochError::Overlap`](crate::error::EpochError::Overlap) if two operations touch the same elements,
+    /// [`EpochError::NotInGroup`](crate::error::EpochError::NotInGroup) if an operation goes to a rank outside of the epoch's group,
+    /// [`EpochError::OtherDevice`](crate::error::EpochError::OtherDevice) if a layout's table is in memory of another device, and
+    /// [`EpochError::SelfDeadlock`](crate::error::EpochError::SelfDeadlock) if this rank is its own target, its inbox is at home on this stream, and its
+    /// post has not been enqueued (with two buffers: the post of the epoch before);
+    /// [`Error::Revoked`], [`EpochError::LastEpoch`](crate::error::EpochError::LastEpoch), [`Error::Device`], or the error by which the stream failed. The epoch is
+    /// then gone, and the window is revoked on all ranks, so that no target waits for it ([`Cause::NotEnqueued`]).
     ///
     /// # Examples
     ///
@@ -332,14 +347,17 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, D, K> {
 macro_rules! put {
     ($kind:ty) => {
         impl<'s, 'b, T: Element, D: Device> Access<'s, 'b, T, D, $kind> {
-            /// Notes a put: the elements of `source` will replace those of `dest`, from its first element on. What an
-            /// epoch does not put stays as an earlier one left it, and the target is not told: where messages vary, put
-            /// a header in every epoch ([`Slots`](super::Slots)).
+            /// Notes a put: the elements of `source` will replace those of `dest`, from its first element on. Elements that
+            /// an epoch does not put keep what an earlier epoch left there, and the target is not told. If messages vary,
+            /// put a header in every epoch ([`Slots`](super::Slots)).
             ///
             /// # Errors
             ///
-            /// [`EpochError::ForeignSlot`](crate::error::EpochError::ForeignSlot) for a handle of another window, [`EpochError::SlotExpired`](crate::error::EpochError::SlotExpired) for one that was taken in
-            /// another epoch, [`Error::Epoch`], [`EpochError::CountMismatch`](crate::error::EpochError::CountMismatch), [`Error::Epoch`]; nothing was noted.
+            /// [`Error::Epoch`], and nothing was noted: [`EpochError::ForeignSlot`](crate::error::EpochError::ForeignSlot) for a handle of another window,
+            /// [`EpochError::SlotExpired`](crate::error::EpochError::SlotExpired) for a handle that was taken in another epoch,
+            /// [`EpochError::OutOfBounds`](crate::error::EpochError::OutOfBounds) if the slot or range is too short, and
+            /// [`EpochError::CountMismatch`](crate::error::EpochError::CountMismatch), [`EpochError::NotDistinct`](crate::error::EpochError::NotDistinct) or
+            /// [`EpochError::LayoutOfLayout`](crate::error::EpochError::LayoutOfLayout) for a layout that does not fit as the destination's.
             ///
             /// # Examples
             ///
@@ -362,20 +380,21 @@ macro_rules! put {
                 self.note(What::Put, &source.into(), &dest.into())
             }
 
-            /// Notes a put of the first elements of `source`, as many as `count` says: a region of one `u64`, which a
-            /// kernel that was enqueued before has written, and which stays borrowed until the epoch is complete. So a
-            /// message is as long as the kernel that packs it has found, the host needs not know, and in a recording
-            /// each replay sends its own number. Where the count is greater than the source, all of it is put.
+            /// Notes a put of the first elements of `source`. `count` says how many: it is a region of one `u64`, which a
+            /// kernel writes that was enqueued before, and which stays borrowed until the epoch is complete. So the kernel
+            /// that packs the message decides how long it is, and the host need not know. Each replay of a recording
+            /// reads the number again. If the count is greater than the source, the whole source is put.
             ///
-            /// The target is not told the number: let the first element say it (see
-            /// `tidegate::varying_messages`). What is behind the last element that was counted, as far as the source
-            /// would have filled it, is not specified: it may be as it was, or what this rank has now, or had, in a
-            /// source of it. (A NIC does not ask for the number, and sends as much as there may be.)
+            /// The target is not told the number: let the first element say it (see `tidegate::varying_messages`). After
+            /// the counted elements, the part of the slot that the whole source would have filled is not specified: it
+            /// may keep its old data, or get data of this or an earlier source. (A NIC ignores the number, and sends
+            /// the whole source.)
             ///
             /// # Errors
             ///
-            /// As [`Access::put`](Self::put), as if all of the source were put; [`Error::Epoch`] also if `count` is not
-            /// one element, and where `source`, `count` or `dest` has a layout; nothing was noted.
+            /// As [`Access::put`](Self::put), as if all of the source were put. Also
+            /// [`EpochError::NotOneCount`](crate::error::EpochError::NotOneCount) if `count` is not one element, and
+            /// [`EpochError::CountedLayout`](crate::error::EpochError::CountedLayout) if `source`, `count` or `dest` has a layout.
             ///
             /// # Examples
             ///
@@ -438,8 +457,8 @@ impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, D, ByRange> {
     ///
     /// # Errors
     ///
-    /// As [`Access::put`](Self::put); [`Error::Epoch`] for a bitwise operation on floats, and for what the transport
-    /// cannot do.
+    /// As [`Access::put`](Self::put); [`EpochError::NotForFloats`](crate::error::EpochError::NotForFloats) for a bitwise operation on floats, and
+    /// [`EpochError::NotByDevice`](crate::error::EpochError::NotByDevice) if the device cannot do it.
     ///
     /// # Examples
     ///
@@ -489,7 +508,12 @@ impl<T, K: Discipline, D: Device> Access<'_, '_, T, D, K> {
 impl<T, K: Discipline, D: Device> Drop for Access<'_, '_, T, D, K> {
     fn drop(&mut self) {
         if !self.held.is_taken() && self.is_awaited() {
-            self.held.half.revoke("an `Access` before its complete");
+            let mut token = String::from("an `Access` before its complete");
+            if let Some(refused) = &self.held.refused {
+                token.push_str(", after an operation was refused: ");
+                token.push_str(refused);
+            }
+            self.held.half.revoke(&token);
         }
     }
 }
