@@ -17,15 +17,17 @@ impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, D, Atomic> {
     /// Notes an atomic accumulate: each element becomes `op` of itself and the source's.
     ///
     /// In which order the origins of an epoch come to an element is not specified, and may be another one at each target
-    /// and in each run. For integers, [`Op::Max`] and [`Op::Min`] that makes no difference; a sum or product of floats
-    /// may differ in its last bits from one target to the next. So where all ranks are to act on one sum (does a solver
-    /// go on?), use an [`AllReduce`](crate::AllReduce), or [`Op::Max`]: ranks that each get a sum of their
-    /// own, and compare that with a tolerance, may come to different verdicts, and then wait for each other for ever.
+    /// and in each run. For integers, [`Op::Max`] and [`Op::Min`] that makes no difference. A sum or product of floats
+    /// may differ in its last bits from one target to the next. So if all ranks must decide alike by a sum (does a solver
+    /// go on?), use an [`AllReduce`](crate::AllReduce), or [`Op::Max`]. If each rank compares a sum of its own with a
+    /// tolerance, the ranks may decide differently, and then wait for each other for ever.
     ///
     /// # Errors
     ///
-    /// [`EpochError::ForeignSlot`](crate::error::EpochError::ForeignSlot), [`Error::Epoch`] for a bitwise operation on floats, for a
-    /// destination with a layout, and for what the transport cannot do; nothing was noted.
+    /// [`EpochError::ForeignSlot`](crate::error::EpochError::ForeignSlot) for a handle of another window;
+    /// [`EpochError::NotForFloats`](crate::error::EpochError::NotForFloats) for a bitwise operation on floats;
+    /// [`EpochError::NotSideBySide`](crate::error::EpochError::NotSideBySide) for a destination with a layout; and
+    /// [`EpochError::NotByDevice`](crate::error::EpochError::NotByDevice) if the device cannot do it. Nothing was noted then.
     ///
     /// # Examples
     ///
@@ -65,8 +67,8 @@ impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, D, Atomic> {
     ///
     /// # Errors
     ///
-    /// As [`Access::accumulate`](Self::accumulate); [`EpochError::CountMismatch`](crate::error::EpochError::CountMismatch); [`Error::Epoch`] for a result with a
-    /// layout.
+    /// As [`Access::accumulate`](Self::accumulate); [`EpochError::CountMismatch`](crate::error::EpochError::CountMismatch) if result and operand differ in
+    /// length; [`EpochError::NotSideBySide`](crate::error::EpochError::NotSideBySide) for a result with a layout.
     ///
     /// # Examples
     ///
@@ -108,7 +110,7 @@ impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, D, Atomic> {
     ///
     /// # Errors
     ///
-    /// As [`Access::accumulate`](Self::accumulate); [`Error::Epoch`] for a result with a layout.
+    /// As [`Access::accumulate`](Self::accumulate); [`EpochError::NotSideBySide`](crate::error::EpochError::NotSideBySide) for a result with a layout.
     ///
     /// # Examples
     ///

@@ -217,7 +217,8 @@ impl<'s, T: Element, D: Device> Region<T, On<'s, D>> {
     ///
     /// # Errors
     ///
-    /// [`Error::Region`], [`Error::Epoch`].
+    /// [`Error::Region`] if the layout reaches beyond the region; [`EpochError::NotDistinct`](crate::error::EpochError::NotDistinct) if an element
+    /// occurs twice.
     ///
     /// # Examples
     ///
