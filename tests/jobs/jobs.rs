@@ -492,7 +492,7 @@ fn a_window_mismatch_is_the_same_error_on_all_ranks() {
     assert!(
         is(&outcome.ranks[0], "window mismatch")
             && first.starts_with("window `odd`: ")
-            && first.contains("rank 1 names rank 0 with key 42"),
+            && first.contains("rank 1 names the slot of rank 0 with key 42"),
         "{first}"
     );
     assert!(outcome.ranks.iter().all(|end| error(end) == first));

@@ -38,9 +38,9 @@ use super::window_name::WindowName;
 pub struct WaitFailed {
     /// The window, if the wait belongs to one.
     pub window: Option<WindowName>,
-    /// The number of the epoch, from 0, counted for this peer and direction.
+    /// The number of the epoch, counted from 0 for this peer and direction.
     pub epoch: u64,
-    /// Where the program has enqueued the wait, if that is known: a GPU does not say which of several calls it was.
+    /// Where the program enqueued the wait, if that is known. (A GPU does not say which of several calls it was.)
     pub site: Option<CallSite>,
     /// This rank, which waited.
     pub waiting: usize,
@@ -96,14 +96,14 @@ pub enum Cause {
     Dropped {
         /// Which rank.
         rank: usize,
-        /// Which token, and before what.
+        /// Which token, before which call, and the error of an operation that was refused in this epoch, if there was one.
         token: String,
     },
     /// The thread of a rank that held a token of an open epoch of this window has panicked.
     Panicked {
         /// Which rank.
         rank: usize,
-        /// Which token was dropped by that, and before what.
+        /// Which token the panic dropped, before which call.
         token: String,
     },
     /// A wait lasted longer than the limit of its window.
@@ -115,17 +115,17 @@ pub enum Cause {
         /// The limit.
         limit: std::time::Duration,
     },
-    /// A kernel on a stream of a rank has failed: what is behind it there is not done, nor what waits for that.
+    /// A kernel on a stream of a rank has failed. That stream skips its later work, and other ranks may wait for it.
     StreamFailed {
         /// Which rank.
         rank: usize,
         /// The stream's name.
         stream: String,
-        /// What the kernel said: of very much, the beginning.
+        /// The kernel's message; only its beginning, if it is long.
         reason: String,
     },
-    /// What was waited for will not come, and nobody has said more: a stream of the peer failed before it came to this,
-    /// or a transfer between the two ranks failed.
+    /// The peer's signal will not come, and no rank has told why: a stream of the peer failed before the signal, or a
+    /// transfer between the two ranks failed.
     PeerFailed {
         /// Which rank.
         rank: usize,
@@ -137,11 +137,11 @@ pub enum Cause {
         /// Why.
         reason: String,
     },
-    /// A rank's NIC is of no more use.
+    /// A rank's NIC has failed.
     NicFailed {
-        /// Whose.
+        /// Which rank.
         rank: usize,
-        /// What it said.
+        /// Its error.
         reason: String,
     },
 }
@@ -174,7 +174,7 @@ impl fmt::Display for Cause {
             Cause::PeerFailed { rank } => {
                 write!(
                     f,
-                    "a stream of rank {rank} had failed, or a transfer to or from it"
+                    "a stream of rank {rank} has failed, or a transfer to or from that rank"
                 )
             }
             Cause::NotEnqueued { rank, reason } => {

@@ -25,11 +25,10 @@ use crate::region::Body;
 use crate::side::Side;
 use crate::stream::Stream;
 
-/// An epoch in which this rank accesses its targets' memory. Operations are only noted; [`Access::complete`] enqueues
-/// them.
+/// An epoch in which this rank accesses its targets' memory. It only notes operations; [`Access::complete`] enqueues them.
 ///
-/// `'b` is the borrow of the sources and destinations: until the epoch is complete, they can be neither written nor
-/// freed. Dropping the epoch revokes the window, for the targets wait for its completion.
+/// `'b` is the borrow of the sources and destinations: the program can neither write nor free them until the epoch is
+/// complete. Dropping the epoch revokes the window on all ranks, since the targets wait for its completion.
 ///
 /// # Examples
 ///
@@ -260,7 +259,7 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, D, K> {
     /// let mut epoch = outbox.start();
     /// epoch.put(&src, to)?;
     /// let _outbox = epoch.complete(s)?; // enqueued
-    /// s.launch(|src: &mut [u64]| src.fill(8), &mut src)?; // what was put is 7 all the same
+    /// s.launch(|src: &mut [u64]| src.fill(8), &mut src)?; // the target still gets 7
     /// # let mut inbox = exposed.wait(s)?;
     /// # assert_eq!(inbox.read(s)?.slot(from), [7; 4]);
     /// # Ok(()) });
