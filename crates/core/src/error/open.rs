@@ -419,7 +419,7 @@ impl fmt::Display for Disagreement {
         match self {
             Disagreement::Windows { first, rank, other } => write!(
                 f,
-                "ranks 0 and {rank} open different windows: `{}` ({}) and `{}` ({}); all ranks open their windows in the same order",
+                "ranks 0 and {rank} open different windows: `{}` ({}) and `{}` ({}); all ranks must open their windows in the same order",
                 first.0, first.1, other.0, other.1
             ),
             Disagreement::Differs {

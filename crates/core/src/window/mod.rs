@@ -13,7 +13,7 @@
 //!   validates them, enqueues them, and returns the outbox.
 //!
 //! The k-th post that names an origin belongs to the k-th complete of that origin that names this rank. All of these calls
-//! enqueue, and the host does not wait, unless a queue is full: the [stream's](crate::stream#how-far-the-host-may-run-ahead),
+//! enqueue, and the host does not wait, unless a queue is full: the [stream's](mod@crate::stream#how-far-the-host-may-run-ahead),
 //! or a NIC's. A program that has the inbox on one stream and the outbox on another must not fill the queue of one before it
 //! enqueues on the other.
 //!
