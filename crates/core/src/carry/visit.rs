@@ -11,7 +11,7 @@ use crate::place::Brand;
 use crate::side::Side;
 use crate::stake::Stake;
 
-/// Things that are at home on one stream and can be carried over to another, or into a capture: regions and their parts,
+/// Values that are at home on one stream and can be handed over to another, or lent to a capture: regions and their parts,
 /// window halves, epochs that are open on the target's side, barriers and all-reduces, and structs of them
 /// (`#[derive(Carry)]`). Numbers, layouts and handles of slots belong to no stream, and may stand beside them.
 ///

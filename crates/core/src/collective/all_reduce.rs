@@ -322,7 +322,7 @@ impl<'s, T: Arithmetic, D: Device> AllReduce<'s, T, D> {
     /// # Errors
     ///
     /// [`EpochError::CountMismatch`](crate::error::EpochError::CountMismatch) if `x` has another length; [`EpochError::NotForFloats`](crate::error::EpochError::NotForFloats) for a bitwise operation on floats;
-    /// [`Error::Revoked`], or what made the stream fail; [`Error::Device`], where the ranks are too many
+    /// [`Error::Revoked`], or the error that made the stream fail; [`Error::Device`], where the ranks are too many
     /// for this stream, too (another than it was opened on, or other processes use the GPU by now); [`Error::Nic`]. Nothing has
     /// been enqueued then, unless the all-reduce is revoked by it: the device has refused the second of two batches, against
     /// what it had said before, and the other ranks take this one's part for given.

@@ -29,7 +29,7 @@ impl<'s, D: Device> Stream<'s, D> {
     ///
     /// # Errors
     ///
-    /// What made the stream fail; [`Error::Device`]; [`Error::Forked`].
+    /// The error that made the stream fail; [`Error::Device`]; [`Error::Forked`].
     ///
     /// # Examples
     ///

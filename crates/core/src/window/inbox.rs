@@ -157,7 +157,7 @@ impl<'s, T: Element, K: Discipline, D: Device> Inbox<'s, T, D, K> {
     ///
     /// # Errors
     ///
-    /// [`Error::Revoked`], [`EpochError::LastEpoch`](crate::error::EpochError::LastEpoch), [`Error::Device`], or what made the stream fail. The inbox is gone then,
+    /// [`Error::Revoked`], [`EpochError::LastEpoch`](crate::error::EpochError::LastEpoch), [`Error::Device`], or the error that made the stream fail. The inbox is gone then,
     /// and the window is revoked for all ranks, so that no origin waits for it ([`Cause::NotEnqueued`]).
     ///
     /// # Examples
@@ -412,7 +412,7 @@ impl<'s, T: Element, K: Discipline, D: Device> Exposed<'s, T, D, K> {
     ///
     /// [`EpochError::SelfDeadlock`](crate::error::EpochError::SelfDeadlock) if this rank is an origin itself, its outbox is at home on this stream, too, and its
     /// complete has not been enqueued: that could only come behind the wait. [`Error::Revoked`], [`Error::Device`], or
-    /// what made the stream fail. The exposure is gone then, and the window is revoked for all ranks
+    /// the error that made the stream fail. The exposure is gone then, and the window is revoked for all ranks
     /// ([`Cause::NotEnqueued`]).
     ///
     /// # Examples
