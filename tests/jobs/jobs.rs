@@ -312,7 +312,7 @@ fn leaves(world: &World, steps: u64) -> Result<()> {
 
 #[test]
 fn a_rank_that_leaves_while_it_is_needed_is_an_error() {
-    const LEFT: &str = "in vain: rank 1 has left the job";
+    const LEFT: &str = "): rank 1 has left the job";
     let outcome = run("left needed", 3);
     assert!(outcome.ranks[1].status.success());
     for rank in [0, 2] {
@@ -320,8 +320,8 @@ fn a_rank_that_leaves_while_it_is_needed_is_an_error() {
         assert!(is(&outcome.ranks[rank], "wait"), "{error}");
         // Which of the two the wait is for depends on which poisoning came first.
         let other = 2 - rank;
-        let first = error.contains("for rank 1,") && error.contains(LEFT);
-        let second = error.contains(&format!("for rank {other},"));
+        let first = error.contains("for rank 1 (") && error.contains(LEFT);
+        let second = error.contains(&format!("for rank {other} ("));
         assert!(first || second, "{error}");
     }
     let named = [0, 2].map(|rank| error(&outcome.ranks[rank]).contains(LEFT));
