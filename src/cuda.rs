@@ -1,19 +1,19 @@
 //! NVIDIA GPUs: the same names as [`host`](crate::host), and what only CUDA has.
 //!
-//! A program for GPUs differs from one for the host by its prelude and its kernels: `examples/ring.rs` and
-//! `examples/ring_cuda.rs`. What must differ can stand in one file for each device, and all else in one text for both:
-//! `examples/heat3d/solver.rs`, with `host.rs` and `cuda.rs` beside it. Such a text keeps to what both devices have:
+//! A program for GPUs differs from one for the host by its prelude and its kernels: compare `examples/ring.rs` with
+//! `examples/ring_cuda.rs`. To write a program for both, put what differs into one file for each device, as
+//! `examples/heat3d/host.rs` and `cuda.rs` do. The rest, `examples/heat3d/solver.rs`, uses only what both devices have:
 //!
-//! | the host alone | both |
+//! | on the host only | on both |
 //! |---|---|
-//! | `x[0]`, of a region that is with the host | [`to_vec`](crate::generic::Region::to_vec) of one on its stream; `read`, `into_vec` of one with the host |
+//! | `x[0]`, of a region at home with the host | [`to_vec`](crate::generic::Region::to_vec) of a region on its stream; `read` or `into_vec` of a region at home with the host |
 //! | `x[0] = 1.0` | `write`, or `Region::from_vec` |
 //! | [`Inbox::read`](crate::generic::Inbox::read), `host_mut` | a kernel that gets `inbox.view()` or `inbox.memory()`, and writes a region |
 //! | `s.launch(move \|x: &mut [f64]\| …, &mut x)` | a method of the device's file: `kernels.fill(s, &mut x)` |
 //!
-//! And what only GPUs ask for does no harm on the host: [`waiting_streams`](crate::WorldOptions::waiting_streams) where
-//! more than two streams have epochs, code that is loaded and steps that are recorded before any stream waits, numbers of
-//! a fixed size for kernels, and windows by slot where ranks are on several nodes.
+//! Such a program also follows the rules that only GPUs have; on the host they do no harm. Set
+//! [`waiting_streams`](crate::WorldOptions::waiting_streams) if more than two streams have epochs. Load code and record steps
+//! before any stream waits. Pass kernels only numbers of a fixed size. Use windows by slot between nodes.
 //!
 //! ```no_run
 //! use tidegate::cuda::prelude::*;

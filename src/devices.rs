@@ -1,4 +1,4 @@
-//! One module for each device, with the same names in all of them: a program for another device takes another prelude.
+//! One module for each device. All of them have the same names, so a program for another device uses another prelude.
 
 /// Defines the names of a device's module, and its prelude.
 macro_rules! names {

@@ -1,15 +1,15 @@
 //! The types as they are defined: generic over the device.
 //!
-//! The modules of the devices ([`host`](crate::host), [`cuda`](crate::cuda)) name these types with the device filled in. Code
-//! that serves every device names them from here. The device comes before the discipline of a window, which is
-//! [`BySlot`](crate::BySlot) unless it is named.
+//! The modules of the devices ([`host`](crate::host), [`cuda`](crate::cuda)) define aliases of these types with the device filled
+//! in. Code for any device uses the types of this module. Their device parameter comes before the discipline of the window,
+//! which defaults to [`BySlot`](crate::BySlot).
 //!
 //! ```
 //! use tidegate::generic::{Inbox, On, Outbox, Region, Stream};
 //! use tidegate::hal::device::Device;
 //! use tidegate::{Out, Result, exchange};
 //!
-//! /// What a solver has between its steps, on any device.
+//! /// What a solver keeps between its steps, on any device.
 //! #[derive(tidegate::host::Carry)]
 //! struct Halo<'s, D: Device> {
 //!     x: Region<f64, On<'s, D>>,

@@ -1,4 +1,4 @@
-//! Ranks whose streams are threads, and whose memory the processors share. Nothing but this crate is needed.
+//! The host as a device: streams are threads, and regions are ordinary memory. It needs no hardware and no other library.
 //!
 //! ```
 //! use tidegate::host::prelude::*;

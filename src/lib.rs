@@ -2,18 +2,19 @@
 //!
 //! # Model
 //!
-//! The processes of a job are the *ranks* of a [`World`](host::World). Work is enqueued on [`Stream`](host::Stream)s, which do it in order: kernels,
-//! and epochs. A [`Region`](host::Region) is memory that is at home on one stream (or on the host), and its type says which. All
-//! ranks together create a [`Window`], and each gets two tokens:
+//! The processes of a job are the *ranks* of a [`World`](host::World). A program enqueues kernels and epochs on
+//! [`Stream`](host::Stream)s, and each stream executes them in order. A [`Region`](host::Region) is memory that is *at home* on
+//! one stream or with the host: only that one may touch it, and the region's type says which it is. All ranks open a
+//! [`Window`] together, and each rank gets two tokens:
 //!
 //! ```text
-//! Inbox  --post-->  Exposed  --wait-->      Inbox       others put into it between the two
-//! Outbox --start->  Access   --complete-->  Outbox      this rank puts into others' between the two
+//! Inbox  --post-->  Exposed  --wait-->      Inbox       in between, others put into it
+//! Outbox --start->  Access   --complete-->  Outbox      in between, this rank puts into others' inboxes
 //! ```
 //!
-//! Every arrow takes the token and gives the next one, so that what is not allowed in a state does not exist in it; and
-//! what is put is borrowed until its epoch is complete. `post`, `complete` and `wait` are *enqueued*: the stream opens and
-//! closes the epochs by itself, and the host waits once, when it wants to see a result.
+//! Each call takes the token and returns the next one. A token has only the methods that are allowed in its state. The
+//! source of a put stays borrowed until its epoch is complete. `post`, `complete` and `wait` are *enqueued*: the stream
+//! opens and closes the epochs by itself, and the host waits once, when it needs a result.
 //!
 //! ```
 //! use tidegate::host::prelude::*;
@@ -22,7 +23,7 @@
 //!     let peer = 1 - world.rank();
 //!     stream!(let s = world.stream()?);
 //!     let mut window = SlotWindow::<u64>::new("swap");
-//!     let from_peer = window.slot_from(peer, 0, 4); // handles: kernels and epochs speak of slots by them
+//!     let from_peer = window.slot_from(peer, 0, 4); // a handle: kernels and the host find the slot by it
 //!     let to_peer = window.slot_to(peer, 0);
 //!     let (inbox, outbox) = window.open(&s)?;
 //!     let src = Region::from_slice(&world, &[world.rank() as u64; 4])?.on(&s)?;
@@ -37,7 +38,7 @@
 //!     Ok(())
 //! }
 //!
-//! // Two ranks, as threads of this process; `World::init` joins a job of processes.
+//! // Two ranks, as threads of this process. (`World::init` joins a job of processes.)
 //! for outcome in World::local(2, swap) {
 //!     outcome.expect("both ranks are there");
 //! }
@@ -47,30 +48,31 @@
 //!
 //! | to | look at |
 //! |---|---|
-//! | start, and find the others | [`World::init`](Init::init), [`World::local`](host::World::local), [`launch`] |
+//! | join a job | [`World::init`](Init::init), [`World::local`](host::World::local), [`launch`] |
 //! | say who may write what | [`window`]: by slot, by range, atomic |
 //! | compute between epochs | [`Stream::launch`](generic::Stream::launch), on GPUs [`kernel!`] and [`cuda`] |
-//! | do all of an epoch as one work item | [`exchange`]; who only receives [`Inbox::expose`](host::Inbox::expose) |
+//! | enqueue a whole epoch as one work item | [`exchange`]; on a rank that only receives, [`Inbox::expose`](host::Inbox::expose) |
 //! | record a step once, and replay it | [`capture`] |
 //! | lend parts of one region to two streams | [`Region::partition`](generic::Region::partition), [`Part`](generic::Part), [`IndexSet`] |
-//! | put what does not lie side by side | [`Layout`](host::Layout) |
-//! | put complex or half numbers, structs, types of other crates | [`Element`], and the features `half`, `complex`, `bytemuck` |
-//! | send messages whose length is known at run time only | [`varying_messages`] |
+//! | put elements that do not lie side by side | [`Layout`](host::Layout) |
+//! | let a face land in the neighbour's array, without a kernel that unpacks it | [`RangeWindow`], and its `layout_to` |
+//! | put complex or half-precision numbers, structs, types of other crates | [`Element`], and the features `half`, `complex`, `bytemuck` |
+//! | send messages whose length is only known at run time | [`varying_messages`] |
 //! | wait in async code | [`Stream::synchronized`](generic::Stream::synchronized), [`Region::into_host_async`](generic::Region::into_host_async) |
 //! | use streams and memory of another CUDA library | [`cuda::interop`] |
-//! | reach other nodes | [`World::init`](Init::init) does; [`fabric`] has the options |
-//! | run inside an MPI job, or over nothing but an MPI | the feature `mpi`: `tidegate::mpi`, and [`coming_from_mpi`] |
-//! | write a device or a NIC of one's own | [`hal`] |
+//! | reach other nodes | [`World::init`](Init::init) does it; [`fabric`] has the options |
+//! | run inside an MPI job, or with MPI as the only transport | the feature `mpi`: `tidegate::mpi`, and [`coming_from_mpi`] |
+//! | support another device or NIC | [`hal`] |
 //!
 //! # Lifetimes, and solvers that are objects
 //!
-//! A stream's lifetime parameter is its *brand*: what is at home on it has the same. A function takes
-//! `s: &Stream<'s>`, borrowed for the call, and never `&'s Stream<'s>`: the compiler may suggest that, and it borrows the
-//! stream for as long as it lives, so that it can be captured no more (E0502). What other errors about lifetimes mean:
-//! [`guide::when_the_compiler_says_no`].
+//! A stream's lifetime parameter is its *brand*. Everything that is at home on the stream has the same brand. A function
+//! takes `s: &Stream<'s>`, which borrows the stream for the call. Never write `&'s Stream<'s>`, though the compiler may
+//! suggest it: it borrows the stream for as long as the stream lives, and then you can no longer capture (E0502).
+//! [`guide::when_the_compiler_says_no`] explains the other errors about lifetimes.
 //!
-//! For the same reason a struct that has regions and window halves has no stream: whoever makes the solver makes the
-//! stream, and hands it to each call.
+//! A struct that holds regions and window halves does not hold their stream, since the brand cannot leave the block that
+//! made the stream. The caller makes the stream, and passes it to each call.
 //!
 //! ```
 //! use tidegate::host::prelude::*;
@@ -79,7 +81,7 @@
 //!     x: Region<f64, On<'s>>,
 //!     from_left: In<f64>,
 //!     to_right: Out<f64>,
-//!     halves: Option<(Inbox<'s, f64>, Outbox<'s, f64>)>, // of which a call takes both, and gives both back
+//!     halves: Option<(Inbox<'s, f64>, Outbox<'s, f64>)>, // `None` only while a step runs, and after one failed
 //! }
 //!
 //! impl<'s> Solver<'s> {
@@ -117,35 +119,38 @@
 //! # World::local(3, run).into_iter().for_each(|outcome| outcome.unwrap());
 //! ```
 //!
-//! (A step that is to be recorded takes the struct by value and gives it back, as in the README: then the halves need
-//! no `Option`, and the struct is `#[derive(Carry)]`.)
+//! (A step that is to be recorded takes the struct by value and returns it, as in the README. Then the halves need no
+//! `Option`, and the struct has `#[derive(Carry)]`.)
 //!
 //! # Async
 //!
-//! A solver can be a task of tokio: see [`guide::asynchronous`].
+//! A solver can be a tokio task: see [`guide::asynchronous`].
 //!
 //! # Failure
 //!
-//! Every wait can end: by its event, by the limit of its window, or by the death of whom it waits for, which is noticed and
-//! named. Calls fail with an [`Error`], so `?` works with `anyhow`, `eyre` and `Box<dyn Error>`. A call that takes a token and
-//! fails has lost the token, and revokes its window for all ranks: so no peer waits in vain. Each such call has a twin
-//! that has no effect if it fails, and gives the token back in a [`Rejected`]: `inbox.try_post(&s)`, say, where a queue may be full
-//! and the program can wait until it is not. A stream that fails passes over
-//! what stands behind; what it would have signalled is poisoned, so that ranks that wait for it fail too, and whoever
-//! synchronises with it gets the error. A token that is dropped half-way through its epoch revokes the window, for
-//! everybody, with that as the cause.
+//! A wait ends when its event comes, when the limit of its window has passed, or when the rank that it waits for dies.
+//! tidegate notices the death, and the error names the rank.
 //!
-//! After a loss all windows and barriers of the job are revoked ([`Error::Revoked`] with the lost rank as its cause),
-//! those between other ranks, too, and none can be opened ([`Error::Control`]). There is no shrink: end, and start anew.
-//! What survives is a rank's own: regions of the host, and those of streams that have waited for nothing in vain, so
-//! that it can save what it has. When a rank *leaves*, open windows serve on, but for waits for that rank; none can be
-//! opened any more then, either.
+//! Calls fail with an [`Error`], so `?` works with `anyhow`, `eyre` and `Box<dyn Error>`. A call that takes a token loses it
+//! when it fails; it then revokes the window on all ranks, so that no peer waits for ever. Each such call has a twin that has no
+//! effect if it fails, and returns the token in a [`Rejected`]. Use `inbox.try_post(&s)`, say, if a queue may be full and the
+//! program can wait until it has room. A token that is dropped in the middle of its epoch revokes the window on all ranks,
+//! too.
+//!
+//! A stream that has failed skips all later work. It poisons the signals that it would have sent, so the ranks that wait
+//! for them fail, too. A call that synchronises with the stream returns the error.
+//!
+//! After a rank is lost, all windows and barriers of the job are revoked ([`Error::Revoked`], with the lost rank as its
+//! cause), also those between other ranks, and no new ones can be opened ([`Error::Control`]). A job cannot shrink: end it, and
+//! start a new one. Each rank can still save its own data: the host's regions, and the regions of streams on which no wait
+//! failed. When a rank *leaves* the job, open windows still work for the other ranks; only waits for that rank end with an
+//! error. No new window can be opened then, either.
 
 mod devices;
 #[doc(hidden)]
 pub mod doc;
 
-/// What a device is: for code that serves any, and for new ones.
+/// What a device is: for code that works with any device, and for new devices.
 // (Not `pub use tidegate_hal as hal`: the compiler would write the paths of both in what it suggests.)
 pub mod hal {
     #[doc(inline)]

@@ -1,13 +1,13 @@
-//! Joining a job, with the NIC that it needs.
+//! Joining a job, and opening a NIC if the job needs one.
 
 use tidegate_core::{Result, World, WorldOptions};
 use tidegate_fabric::{Fabric, Options};
 use tidegate_hal::device::Device;
 use tidegate_hal::nic::NicError;
 
-/// How a rank joins its job: `World::init()`. The preludes have this trait.
+/// Adds `World::init()`, by which a rank joins its job. The preludes contain this trait.
 ///
-/// It is a trait because the crate that defines [`World`](crate::generic::World) does not know libfabric.
+/// It is a trait because the crate that defines [`World`](crate::generic::World) does not depend on libfabric.
 ///
 /// # Examples
 ///
@@ -20,16 +20,16 @@ use tidegate_hal::nic::NicError;
 /// # Ok(()) }
 /// ```
 pub trait Init: Sized {
-    /// Joins the job that the environment describes (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, as `tidegate run` sets
-    /// them), or that of the `mpirun` or `srun` that has started this process; without any of these, a job of one rank.
+    /// Joins the job that the environment describes (`RANK`, `WORLD_SIZE`, `MASTER_ADDR`, `MASTER_PORT`, as `tidegate run` sets
+    /// them), or the job of the `mpirun` or `srun` that started this process. If there is none of these, the process is a job
+    /// of one rank.
     ///
-    /// If the ranks are on several nodes, it opens a NIC by libfabric, as the environment says
-    /// ([`Fabric::from_env`]): the program need not bring one.
+    /// If the ranks are on several nodes, it opens a NIC by libfabric, as the environment says ([`Fabric::from_env`]).
     ///
     /// # Errors
     ///
     /// [`Error::Join`](crate::Error::Join) if the job cannot be joined; [`Error::Device`](crate::Error::Device) if there is
-    /// no device; [`MeetError::NoNic`](crate::error::MeetError::NoNic), on all ranks alike, if one of them has no libfabric or no provider.
+    /// no device; [`MeetError::NoNic`](crate::error::MeetError::NoNic), on all ranks, if one of them has no libfabric or no provider.
     ///
     /// # Examples
     ///
@@ -46,7 +46,7 @@ pub trait Init: Sized {
         Self::init_with(WorldOptions::new())
     }
 
-    /// As [`init`](Self::init), with options. A NIC that they bring is taken instead of libfabric's.
+    /// As [`init`](Self::init), with options. If the options contain a NIC, it is used instead of libfabric's.
     ///
     /// # Errors
     ///
@@ -59,7 +59,7 @@ pub trait Init: Sized {
     /// use tidegate::{Route, WorldOptions};
     ///
     /// # fn main() -> Result<()> {
-    /// // Ranks of other nodes are refused, where a window would need them.
+    /// // A window that needs a rank of another node is refused.
     /// let world: World = World::init_with(WorldOptions::new().route(Route::Mapped))?;
     /// # Ok(())
     /// # }

@@ -1,26 +1,26 @@
-//! Messages whose length is only known at run time: particles that leave, lists of what has changed.
+//! Messages whose length is only known at run time: particles that leave a block, lists of changes.
 //!
 //! # Model
 //!
-//! **Put a header in every epoch, also where nothing is behind it.** A slot has room for the longest message; nothing tells
-//! the receiver how much of it has come, nor whether anything has. What an epoch does not put is not empty: it is what
-//! the epoch *before last* left there (the last one, with [`Buffers::Single`](crate::Buffers)). So after
-//! `if n > 0 { epoch.put(…)? }` the receiver reads an old message once more, and nothing can notice that.
+//! **Put a header in every epoch, even if nothing follows it.** A slot has room for the longest message. Nothing tells the
+//! receiver how much of it came, or whether anything came. A slot you skip is not empty: it keeps the data from two epochs
+//! ago (from the last epoch, with [`Buffers::Single`](crate::Buffers)). So after `if n > 0 { epoch.put(…)? }` the receiver
+//! reads an old message again, and nothing can notice it.
 //!
-//! All elements of a window have one type, so the header has it, too: an element with a field for the number, or a
-//! number among numbers (`f64` counts to 2^53). There are three ways to send one.
+//! All elements of a window have one type, so the header has that type, too. It is an element with a field for the number,
+//! or one number among others (`f64` counts to 2^53). There are three ways to send a message.
 //!
-//! | | whole slots | counted | header and payload |
+//! | | whole slot | counted | header and payload |
 //! |---|---|---|---|
-//! | what is put | one region as long as the slot, header first, by [`put`](crate::window::Access::put) | the beginning of such a region, by [`put_counted`](crate::window::Access::put_counted) | the header always, then a slice as long as the payload |
-//! | who knows the number | the kernel that packs | the kernel that packs; it writes the number of elements, header included, to a region of one `u64` as well | the host, before it calls `put` |
-//! | in a recording | yes | yes | no: the lengths are recorded, too |
-//! | what moves | the whole slot, each time | what there is; where a NIC carries it, all of the region | what there is |
-//! | what it costs besides | nothing | on GPUs 0.2 to 0.6 us up to 1 MiB, measured where two ranks share one; a slot of up to 256 bytes is quicker whole; no copy engine takes it, nor what else goes to that rank | the host must know the number: where a kernel finds it, a [`synchronize`](crate::generic::Stream::synchronize) in each epoch, so that the stream stands still meanwhile; and an epoch of other lengths than those before is made anew, instead of being submitted again |
+//! | the program puts | one region as long as the slot, header first, by [`put`](crate::window::Access::put) | the beginning of such a region, by [`put_counted`](crate::window::Access::put_counted) | always the header, then a slice as long as the payload |
+//! | the number is known to | the kernel that packs | the kernel that packs; it also writes the number of elements, with the header, to a region of one `u64` | the host, before it calls `put` |
+//! | can be recorded | yes | yes | no: a recording fixes the lengths |
+//! | moves | the whole slot, each time | the message; over a NIC the whole region | the message |
+//! | further costs | none | on GPUs 0.2 to 0.6 us up to 1 MiB (measured with two ranks on one GPU); a slot of up to 256 bytes is faster whole; no copy engine is used for that rank | the host must know the number. If a kernel finds it, each epoch needs a [`synchronize`](crate::generic::Stream::synchronize), and the stream idles meanwhile. An epoch with new lengths is prepared anew |
 //!
-//! Whole slots are the way for messages of up to a hundred kilobytes, or whose room is mostly used; counted ones for rooms
-//! that are much larger than what usually comes; header and payload for numbers that the host has anyway.
-//! `examples/particles.rs` is a whole program, with counted messages.
+//! Put whole slots if messages have up to a hundred kilobytes, or mostly fill the slot. Use counted puts if the slot is much
+//! larger than most messages. Use header and payload if the host knows the number anyway. `examples/particles.rs` is a whole
+//! program with counted messages.
 //!
 //! # All three
 //!
@@ -32,7 +32,7 @@
 //!
 //! type Halves<'s> = (Inbox<'s, f64>, Outbox<'s, f64>);
 //!
-//! /// The kernel of the receiver, the same for all ways.
+//! /// The kernel of the receiver. It is the same in all three cases.
 //! fn add_up(came: Slots<'_, f64>, from: In<f64>, sum: &mut [f64]) {
 //!     let message = came.slot(from);
 //!     sum[0] += message[1..][..message[0] as usize].iter().sum::<f64>();
@@ -45,7 +45,7 @@
 //!     message[1..][..n].fill(1.0);
 //! }
 //!
-//! /// The whole slot is put.
+//! /// Puts the whole slot.
 //! fn whole<'s>(
 //!     s: &Stream<'s>,
 //!     (inbox, outbox): Halves<'s>,
@@ -58,7 +58,7 @@
 //!     exchange(s, inbox, epoch)
 //! }
 //!
-//! /// As much of it as there is.
+//! /// Puts as much as the kernel has packed.
 //! fn counted<'s>(
 //!     s: &Stream<'s>,
 //!     (inbox, outbox): Halves<'s>,
@@ -76,7 +76,7 @@
 //!     exchange(s, inbox, epoch)
 //! }
 //!
-//! /// The host knows how long it is: two puts into one slot.
+//! /// The host knows how long the message is, and puts twice into one slot.
 //! fn in_two<'s>(
 //!     s: &Stream<'s>,
 //!     (inbox, outbox): Halves<'s>,
@@ -123,6 +123,5 @@
 //!
 //! # Failure
 //!
-//! A payload that does not fit is refused by `put` ([`EpochError::OutOfBounds`](crate::error::EpochError::OutOfBounds)); where a kernel packs, it is
-//! the kernel that must look: of a count that is greater than its source, all of the source is put, and no more. This
-//! module has nothing else that could fail: it is a text.
+//! `put` refuses a payload that does not fit ([`EpochError::OutOfBounds`](crate::error::EpochError::OutOfBounds)). A kernel that packs must check the
+//! length itself: if the count is greater than the source, the whole source is put, and no more.

@@ -602,8 +602,8 @@ fn outbound_slots_of_another_window() -> Result<()> {
     let mut epoch = outbox.start();
     let error = epoch.put(&src, earlier).expect_err("it is another window's");
     let words = format!(
-        "window `earlier` ({id}): the handle of outbound slot 0 is of another window: \
-         an epoch takes what its own window's declaration has returned, on this rank"
+        "window `earlier` ({id}): the handle of outbound slot 0 belongs to another window: \
+         use a handle that this window's declaration returned on this rank"
     );
     assert_eq!(error.to_string(), words);
     assert!(matches!(epoch.put(&src, earlier.at(1)), Err(Error::Epoch(EpochError::ForeignSlot { slot: 0, .. }))));

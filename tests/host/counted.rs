@@ -226,7 +226,10 @@ fn what_cannot_be_counted_is_refused_and_the_epoch_goes_on() {
         for many in [0, 2] {
             let refused = epoch.put_counted(src.slice(0..4)?, counts.slice(0..many)?, to);
             let error = refused.unwrap_err().to_string();
-            assert!(error.contains(&format!("the count has {many}")), "{error}");
+            assert!(
+                error.contains(&format!("one element, but has {many}")),
+                "{error}"
+            );
         }
         // The most that there may be is what must fit.
         let refused = epoch.put_counted(&src, count()?, to);

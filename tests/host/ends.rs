@@ -14,7 +14,7 @@ fn is_last(error: &Error) -> bool {
     matches!(error, Error::Epoch(EpochError::LastEpoch { .. }))
         && said.contains("`last` (world#")
         && said.contains("can have 68718428160 epochs")
-        && said.contains("open it anew")
+        && said.contains("open a new one")
 }
 
 /// From each of two ranks to the other.

@@ -416,7 +416,11 @@ fn what_does_not_fit_is_refused() {
                 "a layout of elements 1..14 of rank 0, which has 13 elements",
                 13,
             ),
-            (&many, "window `refused`: layouts of 65537 runs", 1 << 18),
+            (
+                &many,
+                "window `refused`: the declared layouts have 65537 runs",
+                1 << 18,
+            ),
         ] {
             let mut window = RangeWindow::<u64>::new("refused", len);
             if alone {
@@ -457,7 +461,9 @@ fn what_does_not_fit_is_refused() {
         );
         let error = epoch.put(src.slice(0..2)?, column.with(&pair)).unwrap_err();
         assert!(
-            error.to_string().contains("no layout of its elements"),
+            error
+                .to_string()
+                .contains("cannot choose elements by another layout"),
             "{error}"
         );
         let error = epoch

@@ -135,7 +135,7 @@ fn a_route_needs_its_nic() {
             .to_string()
     }) {
         assert!(
-            error.contains("rank 0 is to be reached by a NIC, and this rank has none"),
+            error.contains("rank 0 must be reached by a NIC, but this rank has none"),
             "{error}"
         );
     }

@@ -95,8 +95,8 @@ fn a_killed_rank_is_named_by_all_others() {
                 error.contains("window `ring`") && error.contains(&cause),
                 "{error}"
             );
-            let waited = format!(": rank {rank} waited for rank ");
-            let wait = [", epoch ", &waited, ", in vain: "];
+            let waited = format!(": rank {rank} waited in vain for rank ");
+            let wait = [", epoch ", &waited, "): "];
             assert!(
                 is(end, "revoked")
                     || is(end, "wait") && wait.iter().all(|part| error.contains(part)),
@@ -312,7 +312,7 @@ fn leaves(world: &World, steps: u64) -> Result<()> {
 
 #[test]
 fn a_rank_that_leaves_while_it_is_needed_is_an_error() {
-    const LEFT: &str = "in vain: rank 1 has left the job";
+    const LEFT: &str = "): rank 1 has left the job";
     let outcome = run("left needed", 3);
     assert!(outcome.ranks[1].status.success());
     for rank in [0, 2] {
@@ -320,8 +320,8 @@ fn a_rank_that_leaves_while_it_is_needed_is_an_error() {
         assert!(is(&outcome.ranks[rank], "wait"), "{error}");
         // Which of the two the wait is for depends on which poisoning came first.
         let other = 2 - rank;
-        let first = error.contains("for rank 1,") && error.contains(LEFT);
-        let second = error.contains(&format!("for rank {other},"));
+        let first = error.contains("for rank 1 (") && error.contains(LEFT);
+        let second = error.contains(&format!("for rank {other} ("));
         assert!(first || second, "{error}");
     }
     let named = [0, 2].map(|rank| error(&outcome.ranks[rank]).contains(LEFT));
@@ -374,7 +374,7 @@ fn a_limit_ends_all_ranks() {
     for end in &outcome.ranks {
         let error = error(end);
         assert!(
-            error.contains("window `limited`") && error.contains(" had waited for the limit of "),
+            error.contains("window `limited`") && error.contains(", the limit of the window"),
             "{error}"
         );
     }
@@ -492,7 +492,7 @@ fn a_window_mismatch_is_the_same_error_on_all_ranks() {
     assert!(
         is(&outcome.ranks[0], "window mismatch")
             && first.starts_with("window `odd` (world#0): ")
-            && first.contains("rank 1 names rank 0 with key 42"),
+            && first.contains("rank 1 names the slot of rank 0 with key 42"),
         "{first}"
     );
     assert!(outcome.ranks.iter().all(|end| error(end) == first));

@@ -1,4 +1,4 @@
-//! What windows and regions hold: plain data.
+//! Element types: the plain data that regions and windows hold.
 
 use std::marker::PhantomData;
 

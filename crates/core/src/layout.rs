@@ -16,11 +16,11 @@ use crate::footprint::Footprint;
 use crate::ground::{keep, visited};
 use crate::world::World;
 
-/// A choice of elements, in order: a nest of strides, or a list of indices; perhaps of none. Checked once, when it is made;
-/// immutable; cheap to clone.
+/// A choice of elements, in order: a nest of strides, or a list of indices. It may be empty. A layout is checked once, when
+/// it is made; it is immutable, and cheap to clone.
 ///
-/// With a layout on its source a put gathers while it sends, with one on its destination it scatters: a face of an array needs
-/// no packing by hand.
+/// A put whose source has a layout gathers while it sends. A put whose destination has a layout scatters. So a face of an
+/// array needs no packing by hand. Make layouts before the steps, since making one checks it.
 ///
 /// # Examples
 ///
@@ -145,8 +145,8 @@ impl<D: Device> Layout<D> {
     }
 
     /// A box of an array: the elements of an array of `dims[0]` x `dims[1]` x … whose index in each dimension `k` lies in
-    /// `ranges[k]`. There may be any number of dimensions. The array is stored row by row, so that the last index is the
-    /// fastest; the elements of the box have the same order (MPI: `MPI_Type_create_subarray` with `MPI_ORDER_C`). Sizes
+    /// `ranges[k]`. There may be any number of dimensions. The array is stored row by row, so the last index varies
+    /// fastest. The elements of the box have the same order (MPI: `MPI_Type_create_subarray` with `MPI_ORDER_C`). Sizes
     /// and ranges count elements. An empty range makes a layout of no elements.
     ///
     /// The ghost faces of a block, for example, are boxes:
@@ -162,9 +162,9 @@ impl<D: Device> Layout<D> {
     /// # Ok(()) }
     /// ```
     ///
-    /// A box needs no table of indices: devices count its rows out, as those of [`Layout::strided`]. Dimensions that are
-    /// taken whole go together with the one before them. So a range of planes is one piece, like any linear memory, and a
-    /// face is two loops at most. What is left may be five loops deep.
+    /// A box needs no table of indices, and neither does [`Layout::strided`]. A dimension that is taken whole is merged with the one
+    /// before it. So a range of planes is one piece of linear memory, and a face has at most two loops. After merging, a box
+    /// may be five loops deep.
     ///
     /// # Errors
     ///

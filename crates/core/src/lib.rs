@@ -1,9 +1,9 @@
 //! Regions, windows and typed epochs over streams.
 //!
-//! This crate knows no vendor: it is generic over a device of `tidegate-hal`. The facade `tidegate` re-exports it for the devices
-//! that are built in.
+//! This crate knows no vendor: it is generic over the devices of `tidegate-hal`. Programs use the facade `tidegate`, which
+//! re-exports this crate for each built-in device.
 
-// From the ground up: a group needs what is above it, and no two files import each other.
+// From the ground up: each group may import only from itself and from the groups above it, and no two files import each other.
 
 mod cartesian;
 pub mod element;
@@ -54,8 +54,8 @@ pub use tidegate_hal::device::Priority;
 pub use window::{AtomicWindow, In, Out, RangeWindow, SlotWindow, Window};
 pub use world::World;
 
-/// What the macros reach. They name nothing else: a program may put a crate of its own in the place of `::core`, and
-/// macros, traits and constants of its own in the place of names without a path.
+/// What the macros use. They use no other names, because a program may replace `::core` by a crate of its own, and may define
+/// macros, traits and constants with any name that has no path.
 #[doc(hidden)]
 pub mod __private {
     pub use crate::place::{Guard, Id, StreamsDoNotMix, brand};

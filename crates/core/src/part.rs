@@ -2,18 +2,17 @@
 //!
 //! # Model
 //!
-//! [`Region::partition`] takes a region apart by [`IndexSet`]s, which it checks to be disjoint and within the region.
-//! Each [`Part`] is then at home with the host or on a stream of its own: the surface of a block can be packed and
-//! exchanged on one stream while the interior is computed on another. [`Region::reunite`] puts the parts together
-//! again.
+//! [`Region::partition`] splits a region by [`IndexSet`]s. It checks that they are disjoint and lie within the region. Each
+//! [`Part`] can then be at home with the host or on a stream of its own. So one stream can pack and exchange the surface of
+//! a block while another computes the interior. [`Region::reunite`] joins the parts again.
 //!
-//! Kernels see a part as [`Cells`] (read) or [`CellsMut`]: the elements by their index in the region, read and written
-//! one at a time, or as slices of neighbouring ones. Each access of one element asks a bit map whether the part holds it (a
-//! load and a test), since another stream may be writing the others; each slice asks the part's ranges.
+//! Kernels see a part as [`Cells`] (to read) or [`CellsMut`] (to write). They access elements by their index in the region, one
+//! at a time or as slices. Each access is checked, because another stream may be writing the other elements: a single
+//! element by a bit map (a load and a test), a slice by the part's ranges.
 //!
 //! # Failure
 //!
-//! Overlapping sets, or indices outside of the region, are refused.
+//! `partition` refuses sets that overlap or have indices outside of the region.
 
 mod cells;
 mod set;
@@ -330,7 +329,7 @@ impl<'s, T: Element, D: Device> Part<T, On<'s, D>> {
     ///
     /// # Errors
     ///
-    /// What made the stream fail; [`CaptureError::Inside`](crate::error::CaptureError::Inside). The part is gone then.
+    /// The error that made the stream fail; [`CaptureError::Inside`](crate::error::CaptureError::Inside). The part is gone then.
     ///
     /// # Examples
     ///

@@ -2,17 +2,18 @@
 //!
 //! # Model
 //!
-//! A [`Region`] is a run of elements in memory of a device. Its second parameter says where it is at home: with the host
-//! ([`OnHost`]: the CPU reads and writes it), or on a stream ([`On`]: kernels and epochs of that stream do, and the CPU
-//! cannot). It moves between the two by value: [`Region::on`] costs nothing, [`Region::into_host`] waits for the stream.
+//! A [`Region`] is a contiguous run of elements in the memory of a device. Its second type parameter says where it is at
+//! home. A region with [`OnHost`] is at home with the host: the CPU reads and writes it. A region with [`On`] is at home on a
+//! stream: only kernels and epochs of that stream can use it. A region moves between the two by value: [`Region::on`] costs
+//! nothing, and [`Region::into_host`] waits for the stream.
 //!
-//! A region that is dropped, in whatever state, gives its memory back only when its stream has passed all that
-//! was enqueued by then; one that is forgotten leaks.
+//! A program can drop a region at any time. Its memory is freed when its stream has done all work that was enqueued before
+//! the drop. A region that is forgotten leaks.
 //!
 //! # Failure
 //!
-//! A call that takes a region, and fails, has dropped it. If its contents are still wanted, the call's twin gives it back:
-//! [`Region::try_into_host`] on a stream that has failed, say. They are then whatever the last work that was done has left.
+//! A call that takes a region drops it when it fails. To keep the contents, use the call's twin, which returns the region:
+//! [`Region::try_into_host`] on a stream that has failed, say. The region then holds what the last finished work left in it.
 
 mod debug;
 mod host;
@@ -42,9 +43,9 @@ use crate::place::{On, OnHost, Place};
 use crate::stream::Stream;
 use crate::world::World;
 
-/// A run of `len` elements; `P` says who may touch it now.
+/// A contiguous run of elements. `P` says who may touch it now: [`OnHost`] or [`On`].
 ///
-/// Where it is at home with the host, `Debug` shows the first 8 elements:
+/// `Debug` shows the first 8 elements of a region that is at home with the host:
 ///
 /// ```
 /// # use tidegate::host::prelude::*;
@@ -411,11 +412,11 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
 }
 
 impl<'s, T: Element, D: Device> Region<T, On<'s, D>> {
-    /// Waits until the stream has passed all that was enqueued, and gives the region to the host.
+    /// Waits until the stream has done everything that was enqueued, and gives the region to the host.
     ///
     /// # Errors
     ///
-    /// What made the stream fail; [`CaptureError::Inside`](crate::error::CaptureError::Inside) while it is captured. The region is gone then: its memory is freed
+    /// The error that made the stream fail; [`CaptureError::Inside`](crate::error::CaptureError::Inside) while it is captured. The region is gone then: its memory is freed
     /// when the stream has passed.
     ///
     /// # Examples

@@ -99,8 +99,8 @@ pub(crate) trait Overseen: Send + Sync + 'static {
     /// How long a wait of a window may last, if there is a limit.
     fn limit(&self, window: WindowId) -> Option<Duration>;
 
-    /// A wait of a window has lasted longer than that: the window is revoked.
-    fn limit_has_passed(&self, window: WindowId, limit: Duration);
+    /// A wait of a window, for a peer, has lasted longer than that: the window is revoked.
+    fn limit_has_passed(&self, window: WindowId, peer: usize, limit: Duration);
 
     /// The rank that reports long waits: the lowest of those that have not ended.
     fn reporter(&self) -> usize;
@@ -277,13 +277,13 @@ fn tick<R: Overseen>(rank: &R, streams: &[Arc<R::Stream>]) {
                     && let Some(limit) = rank.limit(window)
                     && elapsed >= limit
                 {
-                    expired.push((window, limit));
+                    expired.push((window, tag.peer as usize, limit));
                 }
             }
         });
     }
-    for (window, limit) in expired {
-        rank.limit_has_passed(window, limit);
+    for (window, peer, limit) in expired {
+        rank.limit_has_passed(window, peer, limit);
     }
     if overdue {
         let mut state = lock(&rank.watch().state);

@@ -31,8 +31,8 @@ pub(super) enum RankPlacement {
     There(usize),
 }
 
-/// Who had ended without an error when the first rank failed. That is in order where they have left the job, and is what
-/// the failure comes from where they have not: `process::exit(0)` drops no world.
+/// The ranks that had ended without an error when the first rank failed. They may have caused the failure: by returning
+/// too early, or by `process::exit(0)`, which drops no world.
 pub(super) fn ended_before(ranks: &[Rank]) -> String {
     let ended = |rank: &Rank| rank.ended.is_some_and(|(status, _)| status.success());
     let ranks = ranks.iter().enumerate();
@@ -43,13 +43,13 @@ pub(super) fn ended_before(ranks: &[Rank]) -> String {
 }
 
 fn by_then(ended: &[usize]) -> String {
-    let lost = match ended.len() {
+    let them = match ended.len() {
         0 => return String::new(),
-        1 => "if others call it lost",
-        _ => "those that others call lost",
+        1 => "it",
+        _ => "one of them",
     };
     let ranks = in_words(ended);
-    format!("; by then {ranks} had ended (exit status: 0; without leaving the job, {lost})")
+    format!("; by then {ranks} had ended (exit status: 0; too early, if others waited for {them})")
 }
 
 #[cfg(test)]
@@ -61,7 +61,7 @@ mod tests {
         assert_eq!(by_then(&[]), "");
         let one = by_then(&[2]);
         assert!(
-            one.starts_with("; by then rank 2 had ended (") && one.ends_with("call it lost)"),
+            one.starts_with("; by then rank 2 had ended (") && one.ends_with("waited for it)"),
             "{one}"
         );
         let some = by_then(&[0, 2, 3, 9]);
@@ -69,9 +69,6 @@ mod tests {
             some.starts_with("; by then ranks 0, 2, 3, 9 had ended ("),
             "{some}"
         );
-        assert!(
-            some.ends_with("those that others call lost)") && !some.contains(" it "),
-            "{some}"
-        );
+        assert!(some.ends_with("waited for one of them)"), "{some}");
     }
 }

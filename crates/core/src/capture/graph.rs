@@ -121,7 +121,7 @@ impl<'s, D: Device> Graph<'s, D> {
     ///
     /// [`CaptureError::OtherGraph`](crate::error::CaptureError::OtherGraph) if `lent` is something else; [`EpochError::LastEpoch`](crate::error::EpochError::LastEpoch) if a window in it would have more epochs than its
     /// counters hold; [`EpochError::SelfDeadlock`](crate::error::EpochError::SelfDeadlock) if one of the replays would wait for what
-    /// this rank could only do behind it; [`Error::Device`]; what made the stream fail. `lent` is gone then, and the windows
+    /// this rank could only do behind it; [`Error::Device`]; the error that made the stream fail. `lent` is gone then, and the windows
     /// that it has halves of are revoked for all ranks ([`Cause::NotEnqueued`]).
     ///
     /// # Examples

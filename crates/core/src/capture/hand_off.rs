@@ -1,4 +1,4 @@
-//! Handing things over to another stream.
+//! Handing regions and window halves over to another stream.
 
 use std::panic::Location;
 

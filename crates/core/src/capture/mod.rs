@@ -2,33 +2,33 @@
 //!
 //! # Model
 //!
-//! [`Stream::capture`] lends what a step needs (regions, inboxes, outboxes, structs of them) under a brand that exists
-//! only inside, runs the step once to record what it enqueues, executes nothing, and gives everything back. The
-//! [`Graph`] can then be replayed with the *same* regions and window halves, mixed with eager steps.
+//! [`Stream::capture`] lends to a step everything that it needs: regions, inboxes, outboxes, and structs of them. It runs the
+//! step once to record what the step enqueues, executes nothing, and returns everything that was lent. The program can then
+//! replay the [`Graph`] with the *same* regions and window halves. It can also run steps that are not recorded in between.
 //!
-//! Because the brand inside is new, the step can use nothing that is at home on a stream and was not lent to it (layouts
-//! and the program's own memory are at home on none, and may be borrowed); because the stream is taken exclusively, it
-//! can be used by nobody else meanwhile.
+//! Inside, the stream has a new brand. So the step can use only what was lent to it, and things that belong to no stream,
+//! such as layouts and the program's own memory. The capture borrows the stream exclusively, so nobody else can use it
+//! meanwhile.
 //!
-//! [`Stream::capture_with`] records on two streams, and lends to both. What is recorded on a stream comes, at each
-//! replay, after what that stream was given before, and before what it is given later: the last replay's part on *that*
-//! stream, too. Between the two streams nothing is ordered but by the hand-offs that the step makes. So what stays with
-//! the second stream (an interior that is computed while the surface is exchanged) goes on by itself, from replay to
-//! replay.
+//! [`Stream::capture_with`] records on two streams, and lends to both. At each replay, the recorded work of a stream comes
+//! after the earlier work of that stream, including its part of the last replay, and before its later work. The two
+//! streams are ordered only by the hand-offs that the step makes. So work that stays on the second stream (an interior that
+//! is computed while the surface is exchanged) can run ahead from replay to replay.
 //!
-//! Where a NIC reaches a peer, what the host arms for an epoch belongs to the recording, and is armed again at each
-//! replay before that is submitted (a full queue makes a replay of many times wait in between). Reads and writes of a
-//! NIC that are under way when the capture or a replay begins are waited for first; those that the step leaves under
-//! way are waited for at its end.
+//! If a NIC reaches a peer, each replay arms the NIC again for the epochs of the recording before it is submitted. (If a
+//! queue is full, a replay of many times waits in between.) A capture or replay first waits for the NIC's earlier reads and
+//! writes of what was lent. Those that the step starts are waited for at its end.
 //!
 //! # Failure
 //!
-//! A step that ends with other things than it was lent, or with the same in other places (swapped buffers) or in
-//! another state (an inbox that was posted), is refused as [`CaptureError::NotReplayable`](crate::error::CaptureError::NotReplayable): record two steps in one capture
-//! instead. A replay with other regions than those recorded, or with an inbox that is exposed where it was not then (or
-//! to another group), is refused as [`CaptureError::OtherGraph`](crate::error::CaptureError::OtherGraph). Where a rank is its own origin, a step may wait for what is
-//! enqueued before the replay; so it is the replay that is refused as [`EpochError::SelfDeadlock`](crate::error::EpochError::SelfDeadlock), and not the recording.
-//! Synchronisation, bringing regions to the stream, and creating windows on it are errors inside.
+//! A step must return what was lent to it, in the same places and in the same state. If it swaps buffers or returns an
+//! exposed inbox, the capture fails with [`CaptureError::NotReplayable`](crate::error::CaptureError::NotReplayable): record two steps in one capture instead.
+//!
+//! A replay with other regions than those recorded, or with an inbox in another state, fails with
+//! [`CaptureError::OtherGraph`](crate::error::CaptureError::OtherGraph). If a rank is its own origin, a step may wait for something that is enqueued
+//! before the replay. So the replay, not the capture, checks this, and fails with [`EpochError::SelfDeadlock`](crate::error::EpochError::SelfDeadlock).
+//!
+//! A step cannot synchronise, bring regions to the stream, or open windows on it.
 
 mod graph;
 mod hand_off;

@@ -11,9 +11,9 @@ use crate::place::Brand;
 use crate::side::Side;
 use crate::stake::Stake;
 
-/// Things that are at home on one stream and can be carried over to another, or into a capture: regions and their parts,
+/// Values that are at home on one stream and can be handed over to another, or lent to a capture: regions and their parts,
 /// window halves, epochs that are open on the target's side, barriers and all-reduces, and structs of them
-/// (`#[derive(Carry)]`).
+/// (`#[derive(Carry)]`). Numbers, layouts and handles of slots belong to no stream, and may stand beside them.
 ///
 /// # Safety
 ///
@@ -44,7 +44,7 @@ use crate::stake::Stake;
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be lent to a capture or handed over to another stream",
     label = "neither at home on a stream, nor plain",
-    note = "what can be: regions and parts that are on the stream, inboxes (exposed or not), outboxes, barriers, all-reduces, numbers, and tuples, arrays, `Vec`s, `Option`s and structs of them with `#[derive(Carry)]`",
+    note = "what can be: regions and parts that are on the stream, inboxes (exposed or not), outboxes, barriers, all-reduces, numbers, layouts, handles of slots, and tuples, arrays, `Vec`s, `Option`s and structs of them with `#[derive(Carry)]`",
     note = "a struct of one device derives the `Carry` of that device's prelude (`tidegate::host::prelude`, `tidegate::cuda::prelude`); one that is generic names the device as a parameter, `D: Device`"
 )]
 pub unsafe trait Carry<'s, D: Device>: Sized {

@@ -72,23 +72,21 @@ const WHOLE: &str = "a call that fails gives the halves back";
 /// The result has the same bits on all ranks and in every run of a program: each element is reduced in the order of the
 /// ranks, from rank 0 on.
 ///
-/// Made for short vectors (dot products, energies, norms, time steps): each call puts the vector to every rank, so it
-/// costs as many puts as there are ranks, on each of them, and one journey; a rank keeps two slots of the vector's length
-/// for each rank; and one lane of the device goes through all of them, by as many blocks as there are elements for where
-/// it is a GPU. What it
-/// takes to open one, time and memory, grows on each rank with the square of the number of ranks.
-/// At most a vector has 1 MiB, a rank's slots have 1 GiB, and a job has 1024 ranks.
+/// It is made for short vectors: dot products, energies, norms, time steps. Each call puts the vector to every rank, so each
+/// rank pays for as many puts as there are ranks, and for one trip of the data. A rank keeps two slots of the vector's length
+/// for each rank, and reduces them in one pass. Opening an all-reduce takes time and memory on each rank that grow with the
+/// square of the number of ranks. A vector may have at most 1 MiB, the slots of a rank 1 GiB, and a job 1024 ranks.
 ///
-/// *On a GPU* fewer: each rank takes three lanes of one batch, of which a block carries out 16, and all blocks of a batch
-/// must be there at a time. Of 132 multiprocessors 99 may have such a block, which the streams that wait share: so a
-/// stream of the two that are expected reduces over 261 ranks, one alone over 528, one of twelve over 42 (that many are
-/// expected where ranks are threads of one process; [`WorldOptions::waiting_streams`](crate::WorldOptions::waiting_streams) says another number). Processes that
-/// share a GPU by MPS divide that among them. Too many ranks are refused by [`AllReduce::open`].
+/// *On a GPU* there can be fewer ranks. Each rank takes three lanes of one batch, a block carries out 16 lanes, and all blocks of
+/// a batch must be resident together. On a GPU of 132 multiprocessors, 99 blocks may wait, and the waiting streams share
+/// them. With two such streams (the default) an all-reduce spans 261 ranks; with one stream, 528; with twelve, 42. Twelve is
+/// the default if ranks are threads of one process; [`WorldOptions::waiting_streams`](crate::WorldOptions::waiting_streams) sets another number. Processes that
+/// share a GPU by MPS divide the blocks further. [`AllReduce::open`] refuses too many ranks.
 ///
-/// The first call for a region and a
-/// reduction makes a batch, which is remembered for eight of them.
+/// The first call for a region and a reduction prepares a batch. The last eight batches are kept.
 ///
-/// To look at the result on the host, `x.to_vec(&s)?` waits for it, and copies it. Where the host need not know (the step length of a solver), kernels read it, and nobody waits.
+/// To read the result on the host, call `x.to_vec(&s)?`, which waits and copies. If only kernels need the result, as a
+/// solver's step length, nobody waits.
 ///
 /// ```
 /// # use tidegate::host::prelude::*;
@@ -100,26 +98,24 @@ const WHOLE: &str = "a call that fails gives the halves back";
 /// # let mut dot = Region::<f64>::zeroed(&world, 1)?.on(&s)?;
 /// let mut dots = AllReduce::open(&s, "dots", 1)?;
 /// let product = |x: &[f64], y: &[f64], dot: &mut [f64]| dot[0] = x.iter().zip(y).map(|(x, y)| x * y).sum();
-/// s.launch(product, (&x, &y, &mut dot))?; // of this rank's parts of x and y
-/// dots.sum(&s, &mut dot)?; // enqueued: whatever comes next on the stream has the dot product of all
+/// s.launch(product, (&x, &y, &mut dot))?; // this rank's part of the dot product
+/// dots.sum(&s, &mut dot)?; // enqueued: later work of the stream sees the dot product of all ranks
 /// # assert_eq!(dot.into_host(&s)?[0], 7.5);
 /// # Ok(()) });
 /// ```
 ///
-/// All ranks make the same calls in the same order, as with a [`Barrier`](crate::Barrier): nobody can see that one of
-/// them has asked for another reduction than the others. Where they do not (two all-reduces in different orders, a call
-/// that was refused on one rank alone), they wait for each other, which is reported as all long waits are, and ends if
-/// there is a limit ([`AllReduce::fail_after`]).
+/// All ranks must make the same calls in the same order, as with a [`Barrier`](crate::Barrier). tidegate does not notice if a
+/// rank asks for another reduction than the others. If ranks call two all-reduces in different orders, or a call was
+/// refused on one rank only, they wait for each other. Like all long waits this is reported, and a limit can end it
+/// ([`AllReduce::fail_after`]).
 ///
-/// If a rank is lost, the last call may come to its end on some ranks and fail on others: what that rank has put before
-/// counts. Where the call fails the vector is as it was.
+/// If a rank is lost, the last call may succeed on some ranks and fail on others. Where it fails, the vector is unchanged.
 ///
 /// *Integers*, with a sign or without, wrap in sums and products.
 ///
-/// *Floats.* For [`Op::Min`] and [`Op::Max`] a NaN loses against a number, and the result is one rank's value, to the bit,
-/// on every device: the last one's of several zeros, whatever their signs, and where all have NaNs the first one's. Of a
-/// sum or product it is the same on all ranks, and on devices of every kind, whether it is NaN; which bits it has then is
-/// the device's affair.
+/// *Floats.* For [`Op::Min`] and [`Op::Max`] a NaN loses against a number. The result has the bits of one rank's value, on every
+/// device: the last rank's value if several zeros tie, whatever their signs, and the first rank's if all values are NaN. A
+/// sum or product is NaN on all ranks and on every kind of device or on none, but the bits of that NaN depend on the device.
 #[must_use = "the other ranks' calls wait for this one's"]
 pub struct AllReduce<'s, T: Arithmetic, D: Device> {
     /// None only while a call has them.
@@ -137,14 +133,13 @@ struct Combination {
 }
 
 impl<'s, T: Arithmetic, D: Device> AllReduce<'s, T, D> {
-    /// Creates an all-reduce of vectors of `len` elements (of none, it only makes the ranks meet). Collective over all ranks of the job. Its name is no open
-    /// window's.
+    /// Opens an all-reduce of vectors of `len` elements. (With `len` 0, a call only makes the ranks meet.) The call is collective
+    /// over all ranks of the job. No open window may have this name.
     ///
     /// # Errors
     ///
-    /// [`WindowError::AllReduce`] for vectors of more than 1 MiB, for more than 1024 ranks or more than the stream may
-    /// carry out the lanes of at a time (a GPU: three for each rank, 16 a block), and where the slots of all ranks would
-    /// have more than 1 GiB: the other ranks hear of it, if theirs would do.
+    /// [`WindowError::AllReduce`] for vectors of more than 1 MiB, for more than 1024 ranks, for more ranks than the stream has
+    /// lanes for, and if the slots of all ranks would have more than 1 GiB.
     /// [`WindowError::Disagreement`](crate::error::WindowError::Disagreement), on all ranks alike, if their lengths, types or names differ; and as [`Window::open`].
     ///
     /// # Examples
@@ -175,9 +170,9 @@ impl<'s, T: Arithmetic, D: Device> AllReduce<'s, T, D> {
         })
     }
 
-    /// Makes a call fail (and with it the all-reduce, on all ranks) when this rank has waited so long for another rank's
-    /// call, as [`Window::fail_after`] does. Without it, calls wait as long as the peers live. Each rank may choose for
-    /// itself.
+    /// Sets a limit for each wait, as [`Window::fail_after`] does. A call that waits longer for another rank fails, and the
+    /// all-reduce is revoked on all ranks. Without a limit, a call waits as long as the peers live. Each rank may choose a
+    /// limit of its own.
     ///
     /// # Examples
     ///
@@ -305,13 +300,13 @@ impl<'s, T: Arithmetic, D: Device> AllReduce<'s, T, D> {
         self.reduce(stream, x, Op::Max)
     }
 
-    /// Enqueues any reduction: `op(…op(op(x of rank 0, x of rank 1), x of rank 2)…)`. ([`Op::Keep`] gives all ranks what
-    /// rank 0 has, [`Op::Replace`] what the last one has.)
+    /// Enqueues any reduction: `op(…op(op(x of rank 0, x of rank 1), x of rank 2)…)`. ([`Op::Keep`] gives all ranks the vector of
+    /// rank 0, [`Op::Replace`] that of the last rank.)
     ///
     /// # Errors
     ///
     /// [`EpochError::CountMismatch`](crate::error::EpochError::CountMismatch) if `x` has another length; [`EpochError::NotForFloats`] for a bitwise operation on floats;
-    /// [`Error::Revoked`], or what made the stream fail; [`Error::Device`], where the ranks are too many
+    /// [`Error::Revoked`], or the error that made the stream fail; [`Error::Device`], where the ranks are too many
     /// for this stream, too (another than it was opened on, or other processes use the GPU by now); [`Error::Nic`]. Nothing has
     /// been enqueued then, unless the all-reduce is revoked by it: the device has refused the second of two batches, against
     /// what it had said before, and the other ranks take this one's part for given.

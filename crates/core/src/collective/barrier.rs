@@ -1,18 +1,18 @@
-//! A barrier on the stream.
+//! A barrier that is enqueued on a stream.
 //!
 //! # Model
 //!
-//! What is enqueued behind a barrier on any rank comes after what was enqueued before it on every rank. The host does
-//! not wait. It is a dissemination barrier: in round k a rank tells the rank 2^k further on, and waits for the one 2^k
-//! before; after `log2(size)` rounds, rounded up, everybody has heard of everybody. All rounds are one lane of one
-//! batch, over a window whose slots have no elements. So ranks of other nodes take part wherever a window reaches them.
+//! Work that a rank enqueues after a barrier starts only when every rank has done the work that it enqueued before the
+//! barrier. The host does not wait. It is a dissemination barrier: in round k a rank signals the rank 2^k further on, and
+//! waits for the rank 2^k before it. After `log2(size)` rounds, rounded up, each rank has heard of all others. All rounds are
+//! one lane of one batch, over a window of empty slots. So a barrier reaches every rank that a window can reach.
 //!
-//! A barrier orders work; it moves no data, and it does not say that puts have arrived: epochs say that.
+//! A barrier orders work. It moves no data, and does not tell that puts have arrived; only epochs do.
 //!
 //! # Failure
 //!
-//! As a window's: the wait ends with the death or departure of a rank, or by the barrier's limit, with an error that names
-//! the barrier as the window.
+//! As with a window, a wait ends with an error if a rank dies or leaves, or when the barrier's limit has passed. The error
+//! names the barrier as the window.
 
 use std::panic::Location;
 use std::time::Duration;
@@ -109,7 +109,7 @@ impl<'s, D: Device> Barrier<'s, D> {
     ///
     /// # Errors
     ///
-    /// [`Error::Revoked`], or what made the stream fail; [`Error::Nic`] where another node's rank cannot be told;
+    /// [`Error::Revoked`], or the error that made the stream fail; [`Error::Nic`] where another node's rank cannot be told;
     /// [`EpochError::LastEpoch`](crate::error::EpochError::LastEpoch) behind 2^36 - 2^20 of them, on all ranks alike if they replay recordings alike. Nothing has been enqueued then.
     ///
     /// # Examples

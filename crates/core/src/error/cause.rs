@@ -32,15 +32,15 @@ use super::window_name::WindowName;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{}rank {waiting} waited for rank {rank}, {awaited}, in vain: {cause}",
+    "{}rank {waiting} waited in vain for rank {rank} ({awaited}): {cause}",
     said_before(.window.as_ref(), *.epoch, *.site)
 )]
 pub struct WaitFailed {
     /// The window, if the wait belongs to one.
     pub window: Option<WindowName>,
-    /// The number of the epoch, from 0, counted for this peer and direction.
+    /// The number of the epoch, counted from 0 for this peer and direction.
     pub epoch: u64,
-    /// Where the program has enqueued the wait, if that is known: a GPU does not say which of several calls it was.
+    /// Where the program enqueued the wait, if that is known. (A GPU does not say which of several calls it was.)
     pub site: Option<CallSite>,
     /// This rank, which waited.
     pub waiting: usize,
@@ -96,51 +96,52 @@ pub enum Cause {
     Dropped {
         /// The rank that dropped it.
         rank: usize,
-        /// Which token, and before what.
+        /// Which token, before which call, and the error of an operation that was refused in this epoch, if there was one.
         token: String,
     },
     /// The thread of a rank that held a token of an open epoch of this window has panicked.
     Panicked {
         /// The rank whose thread it was.
         rank: usize,
-        /// Which token was dropped by that, and before what.
+        /// Which token the panic dropped, before which call.
         token: String,
     },
-    /// The limit that was set for the window passed.
+    /// A wait lasted longer than the limit of its window.
     Limit {
-        /// The rank that had waited that long.
+        /// The rank that waited.
         rank: usize,
+        /// The rank that it waited for; none if it waited for room in its own NIC.
+        peer: Option<usize>,
         /// How long the limit is.
         limit: std::time::Duration,
     },
-    /// A kernel on a stream of a rank has failed: what is behind it there is not done, nor what waits for that.
+    /// A kernel on a stream of a rank has failed. That stream skips its later work, and other ranks may wait for it.
     StreamFailed {
         /// The rank whose stream it is.
         rank: usize,
         /// The stream's name.
         stream: String,
-        /// What the kernel said: of very much, the beginning.
+        /// The kernel's message; only its beginning, if it is long.
         reason: String,
     },
-    /// What was waited for will not come, and nobody has said more: a stream of the peer failed before it came to this,
-    /// or a transfer between the two ranks failed.
+    /// The peer's signal will not come, and no rank has told why: a stream of the peer failed before the signal, or a
+    /// transfer between the two ranks failed.
     PeerFailed {
         /// The peer that was waited for.
         rank: usize,
     },
-    /// A call of a rank has failed, and has lost a token that others reckon with; or its stream has not taken the end of an
-    /// all-reduce whose beginning it has, or what its NIC was armed for.
+    /// A call of a rank failed, so the rank could not enqueue its part of an epoch. Its peers would wait for that part.
     NotEnqueued {
         /// The rank whose call has failed.
         rank: usize,
         /// The error of that call, in words.
         reason: String,
     },
-    /// A rank's NIC is of no more use.
+    /// A rank's NIC has failed.
     NicFailed {
         /// The rank whose NIC it is.
         rank: usize,
-        /// What it said.
+        /// Its error.
         reason: String,
     },
 }
@@ -157,8 +158,13 @@ impl fmt::Display for Cause {
                     "a thread of rank {rank} panicked, and so dropped {token}"
                 )
             }
-            Cause::Limit { rank, limit } => {
-                write!(f, "rank {rank} had waited for the limit of {limit:?}")
+            Cause::Limit { rank, peer, limit } => {
+                write!(f, "rank {rank} had waited ")?;
+                match peer {
+                    Some(peer) => write!(f, "for rank {peer}"),
+                    None => f.write_str("for its NIC"),
+                }?;
+                write!(f, " for {limit:?}, the limit of the window")
             }
             Cause::StreamFailed {
                 rank,
@@ -168,13 +174,13 @@ impl fmt::Display for Cause {
             Cause::PeerFailed { rank } => {
                 write!(
                     f,
-                    "a stream of rank {rank} had failed, or a transfer to or from it"
+                    "a stream of rank {rank} has failed, or a transfer to or from that rank"
                 )
             }
             Cause::NotEnqueued { rank, reason } => {
                 write!(
                     f,
-                    "rank {rank} could not enqueue what others reckon with: {reason}"
+                    "rank {rank} could not enqueue its part of an epoch: {reason}"
                 )
             }
             Cause::NicFailed { rank, reason } => {

@@ -4,8 +4,8 @@ use tidegate_hal::batch::{Awaited, Op};
 
 use super::window_name::WindowName;
 
-/// An epoch, or an operation of one, is not as its window was declared, or cannot be enqueued. The program is to be changed;
-/// but for [`EpochError::LastEpoch`].
+/// An epoch, or an operation of one, does not fit the declaration of its window, or cannot be enqueued. Correct the program,
+/// except for [`EpochError::LastEpoch`].
 ///
 /// # Examples
 ///
@@ -32,9 +32,9 @@ pub enum EpochError {
         /// "an origin" or "a target".
         role: &'static str,
     },
-    /// A handle is of another window than the epoch's, or of another rank's part of it.
+    /// A handle belongs to another window than the epoch's, or to another rank.
     #[error(
-        "window {window}: the handle of outbound slot {slot} is of another window: an epoch takes what its own window's declaration has returned, on this rank"
+        "window {window}: the handle of outbound slot {slot} belongs to another window: use a handle that this window's declaration returned on this rank"
     )]
     ForeignSlot {
         /// The window of the epoch.
@@ -52,9 +52,9 @@ pub enum EpochError {
         /// The slot's number.
         slot: u32,
     },
-    /// What one epoch has taken is used in another one.
+    /// A handle that was taken in one epoch is used in another one.
     #[error(
-        "window {window}: outbound slot {slot}, to rank {rank}, was taken in another epoch, and is used in that one alone"
+        "window {window}: outbound slot {slot}, to rank {rank}, was taken in another epoch: take it again in each epoch"
     )]
     SlotExpired {
         /// The window of the epoch.
@@ -107,7 +107,7 @@ pub enum EpochError {
     },
     /// The count of a put is not one element.
     #[error(
-        "window {window}: a put is counted by one element, and the count has {count}: pass a region of one, or a slice of it"
+        "window {window}: the count of a put must be one element, but has {count}: pass a region of one element, or a slice"
     )]
     NotOneCount {
         /// The window of the epoch.
@@ -115,17 +115,17 @@ pub enum EpochError {
         /// How many it has.
         count: usize,
     },
-    /// A put whose elements are counted has a layout.
+    /// A counted put has a layout.
     #[error(
-        "window {window}: a put whose elements are counted has no layout: what is counted lies side by side"
+        "window {window}: a counted put cannot have a layout: counted elements lie side by side"
     )]
     CountedLayout {
         /// The window of the epoch.
         window: WindowName,
     },
-    /// The slot is a layout, and the operation chooses elements of it by another one.
+    /// The slot was declared as a layout, and the operation chooses elements of it by another layout.
     #[error(
-        "window {window}: outbound slot {slot} is a layout, and there is no layout of its elements: declare that one"
+        "window {window}: outbound slot {slot} was declared as a layout, so a put to it cannot choose elements by another layout: declare that layout instead"
     )]
     LayoutOfLayout {
         /// The window of the epoch.
@@ -133,9 +133,9 @@ pub enum EpochError {
         /// The slot's number.
         slot: u32,
     },
-    /// The slot is a layout, and the elements of the put are counted.
+    /// The slot was declared as a layout, and the put is counted.
     #[error(
-        "window {window}: outbound slot {slot} is a layout, and what is counted goes side by side: declare a range"
+        "window {window}: outbound slot {slot} was declared as a layout, but counted elements lie side by side: declare a range"
     )]
     CountedToLayout {
         /// The window of the epoch.
@@ -145,7 +145,7 @@ pub enum EpochError {
     },
     /// An operand, the result or the destination of an atomic operation has a layout.
     #[error(
-        "window {window}: the {what} of an atomic operation has a layout, and its elements must lie side by side: pass it whole, or a slice of it"
+        "window {window}: the {what} of an atomic operation has a layout, but its elements must lie side by side: pass the whole, or a slice"
     )]
     NotSideBySide {
         /// The window of the epoch.
@@ -175,7 +175,7 @@ pub enum EpochError {
         /// What the device says.
         reason: String,
     },
-    /// What the operation does cannot be staged, and the target is reached by a NIC through staged memory.
+    /// The target is reached by a NIC through staged memory, and the operation is no put.
     #[error("window {window}: only puts can be staged for the NIC to rank {rank}")]
     NotStaged {
         /// The window of the epoch.
@@ -183,22 +183,22 @@ pub enum EpochError {
         /// The rank that the operation goes to.
         rank: usize,
     },
-    /// A rank that is its own peer would wait for ever: what it waits for could only come behind the wait, on the same
-    /// stream, or not at all, since the half of the window that would do it was dropped.
+    /// A rank that is its own peer would wait for ever. The call that it waits for could only come later on the same stream,
+    /// or not at all, because the other half of the window was dropped.
     #[error(
-        "window {window}: this rank waits for itself, {awaited}, which could only come behind that wait, if at all"
+        "window {window}: this rank would wait for itself for ever ({awaited}): on this stream that could only come after the wait"
     )]
     SelfDeadlock {
         /// The window of the epoch.
         window: WindowName,
-        /// What would be waited for in vain.
+        /// What the rank would wait for.
         awaited: Awaited,
     },
-    /// A window (or a barrier) has had as many epochs with a peer as its counters hold, or would have more by this call. All
-    /// that were enqueued are carried out. Ranks that enqueue the same epochs, in the same calls and groups, are refused at
-    /// the same one.
+    /// A window (or a barrier) has had as many epochs with a peer as its counters hold, or would have more after this call.
+    /// Epochs that were enqueued before are carried out. Ranks that enqueue the same epochs, in the same calls and groups, are
+    /// refused at the same epoch.
     #[error(
-        "window {window} can have {most} epochs, the most that its counters hold, and this call would go beyond: replay fewer times, or drop it on all ranks and open it anew"
+        "window {window} can have {most} epochs, and this call would begin more: replay fewer times, or drop the window on all ranks and open a new one"
     )]
     LastEpoch {
         /// The window that can have no more epochs.

@@ -1,10 +1,10 @@
-//! What is wrong with regions, recordings, kernels and settings.
+//! Errors about regions, recordings, kernels and settings.
 
 use std::ops::Range;
 
 use tidegate_hal::device::Parameters;
 
-/// A region, a part of one, a set of indices or a layout is not as it must be.
+/// A region, a part of one, a set of indices or a layout is not valid.
 ///
 /// # Examples
 ///
@@ -20,7 +20,7 @@ use tidegate_hal::device::Parameters;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RegionError {
-    /// More elements than there are.
+    /// A range reaches beyond the region or block.
     #[error("elements {first}..{end} do not fit in {what} of {len} elements")]
     OutOfBounds {
         /// What was addressed: "a region" or "a block".
@@ -32,10 +32,10 @@ pub enum RegionError {
         /// How many there are.
         len: usize,
     },
-    /// Parts are joined that are not neighbours, or not of one region.
+    /// Two parts cannot be joined: they are not neighbours, or belong to different regions.
     #[error("only neighbouring parts of one region can be joined")]
     NotNeighbours,
-    /// Something else uses the region's memory: another part of the region, or a NIC that may send from there again.
+    /// The region's memory is still in use: by another part of the region, or by a NIC that may send from it again.
     #[error("another part of the region exists, or a NIC may send from it again")]
     Shared,
     /// A block does not begin where an element may.
@@ -50,7 +50,7 @@ pub enum RegionError {
     #[error("an empty region has no block")]
     Empty,
     /// Two sets of indices overlap, or an index is in one set twice.
-    #[error("index sets are disjoint: {one:?} and {other:?} overlap")]
+    #[error("index sets must be disjoint, but {one:?} and {other:?} overlap")]
     Overlap {
         /// The one range.
         one: Range<usize>,
@@ -60,7 +60,7 @@ pub enum RegionError {
     /// `usize::MAX` is no index.
     #[error("usize::MAX is no index")]
     NoIndex,
-    /// Parts are put together that are not all parts of one partition, in their order.
+    /// The parts are not all parts of one partition, in their order.
     #[error("only all parts of one partition, in their order, make a region")]
     NotOnePartition,
     /// A layout chooses elements that the part does not hold.
@@ -71,7 +71,7 @@ pub enum RegionError {
         /// One past the last of its run.
         end: usize,
     },
-    /// A strided layout cannot be.
+    /// A strided layout is not valid.
     #[error("strided layout {first} {loops:?}: {fault}")]
     Layout {
         /// Its first element.
@@ -81,7 +81,7 @@ pub enum RegionError {
         /// What is wrong with it.
         fault: Box<LayoutFault>,
     },
-    /// A box of an array cannot be.
+    /// A box of an array is not valid.
     #[error("subarray {ranges:?} of {dims:?}: {fault}")]
     Subarray {
         /// The elements of the array in each dimension.
@@ -91,8 +91,8 @@ pub enum RegionError {
         /// What is wrong with it.
         fault: Box<LayoutFault>,
     },
-    /// The stream is one of another device than the memory.
-    #[error("the stream is one of another device than the memory")]
+    /// The stream and the memory belong to different devices.
+    #[error("the stream and the memory belong to different devices")]
     OtherDevice,
     /// The two streams belong to different worlds.
     #[error("the two streams belong to different worlds")]
@@ -114,13 +114,13 @@ pub enum RegionError {
 #[non_exhaustive]
 pub enum LayoutFault {
     /// It has no loop, or too many.
-    #[error("it has 1 to {most} loops")]
+    #[error("a strided layout has 1 to {most} loops")]
     Loops {
         /// The most loops of a layout.
         most: usize,
     },
     /// The array has no dimension.
-    #[error("an array has a dimension")]
+    #[error("an array has at least one dimension")]
     NoDimension,
     /// There is not one range for each dimension.
     #[error("{ranges} ranges for {dims} dimensions")]
@@ -144,7 +144,7 @@ pub enum LayoutFault {
     #[error("the array is larger than memory can be")]
     ArrayTooLarge,
     /// It is a nest of too many loops.
-    #[error("it is {deep} loops deep, and {most} is the most: make a layout of the indices")]
+    #[error("it is {deep} loops deep, and at most {most} are allowed: use `Layout::indexed`")]
     Deep {
         /// How many loops it is deep.
         deep: usize,
@@ -152,7 +152,7 @@ pub enum LayoutFault {
         most: usize,
     },
     /// Its elements lie too far apart.
-    #[error("its elements lie {stride} apart, and 2^31 - 1 is the most")]
+    #[error("its elements lie {stride} apart, and at most 2^31 - 1 is allowed")]
     Apart {
         /// How far.
         stride: i64,
@@ -166,9 +166,9 @@ pub enum LayoutFault {
     /// It reaches beyond what can be addressed.
     #[error("it reaches beyond what can be addressed")]
     TooFar,
-    /// It has too many elements, or reaches too far, for one of several pieces.
+    /// It has several pieces, and too many elements or too high an index for that.
     #[error(
-        "it has {count} elements up to number {high}, and where these are not one piece, a layout has fewer than 2^32 elements below number 2^32 - 1"
+        "it has {count} elements up to number {high}, but a layout of several pieces has fewer than 2^32 elements, all below number 2^32 - 1"
     )]
     TooMany {
         /// How many elements it has.
@@ -177,7 +177,7 @@ pub enum LayoutFault {
         high: i128,
     },
     /// It has too many pieces.
-    #[error("it has {pieces} pieces: 2^26 is the most")]
+    #[error("it has {pieces} pieces, and at most 2^26 are allowed")]
     Pieces {
         /// How many pieces it has.
         pieces: usize,
@@ -201,11 +201,11 @@ pub enum LayoutFault {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CaptureError {
-    /// The steps of a recording do not end with what they began with, in the same places.
+    /// The step did not return what was lent to it, in the same places.
     #[error(
-        "not replayable: the step got {lent} things and gave back {returned}; {} differs \
-         (a captured step gives back all that it was lent, in the same places; \
-         where buffers are swapped, capture two steps)",
+        "not replayable: the step was lent {lent} things and returned {returned}; {} differs \
+         (a captured step returns everything that was lent to it, in the same places; \
+         if it swaps buffers, capture two steps)",
         named(.name, *.position)
     )]
     NotReplayable {
@@ -218,7 +218,7 @@ pub enum CaptureError {
         /// The field there, as in `energy.inbox`, if there is one.
         name: Option<String>,
     },
-    /// What is replayed is not what was recorded.
+    /// A replay got other things than the recording.
     #[error(
         "this recording was made with other regions or windows ({} differs)",
         named(.name, *.position)
@@ -250,7 +250,7 @@ pub enum CaptureError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KernelError {
-    /// There is no room for the parameters of a function.
+    /// A function has too many parameters, or too large ones.
     #[error(
         "function `{function}`: {} parameters of {sizes:?} bytes: there is room for {} of {} bytes in all, each rounded up to 16",
         .sizes.len(), Parameters::MAX, Parameters::MAX_BYTES
@@ -261,16 +261,16 @@ pub enum KernelError {
         /// The bytes of each parameter.
         sizes: Vec<usize>,
     },
-    /// There is no room for the arguments.
+    /// A kernel has too many arguments.
     #[error(
-        "the arguments are too much for a kernel: there is room for {} parameters (a slice is two) of {} bytes in all",
+        "a kernel has too many arguments: there is room for {} parameters (a slice counts as two) of {} bytes in all",
         Parameters::MAX,
         Parameters::MAX_BYTES
     )]
     TooManyArguments,
-    /// Device code would look for a slot in a table that it is not of.
+    /// The handle of a slot was passed to device code with the slots of another window.
     #[error(
-        "the handle of inbound slot {slot} is of another window than the slots that it stands behind"
+        "the handle of inbound slot {slot} belongs to another window than the slots that were passed before it"
     )]
     ForeignSlot {
         /// The number of the slot.
@@ -292,24 +292,24 @@ pub enum KernelError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SettingError {
-    /// It does not say how staged puts are cut.
-    #[error("`{text}` is no length of chunks: {variable} is never, BYTES, or BYTES:FROM")]
+    /// A length of chunks cannot be read.
+    #[error("`{text}` is no length of chunks: set {variable} to never, BYTES, or BYTES:FROM")]
     Chunks {
-        /// The variable that says it.
+        /// The variable.
         variable: &'static str,
-        /// What it says.
+        /// Its value.
         text: String,
     },
-    /// It does not say which ranks are reached by the NIC.
-    #[error("`{text}` is no route: {variable} is auto, mapped, nic, or nic:RANK,RANK,…")]
+    /// A route cannot be read.
+    #[error("`{text}` is no route: set {variable} to auto, mapped, nic, or nic:RANK,RANK,…")]
     Route {
-        /// The variable that says it.
+        /// The variable.
         variable: &'static str,
-        /// What it says.
+        /// Its value.
         text: String,
     },
-    /// It is no number.
-    #[error("{variable} is `{text}`: a number is wanted")]
+    /// A number cannot be read.
+    #[error("{variable} is `{text}`, which is not a number")]
     Number {
         /// The name of the variable.
         variable: &'static str,
@@ -356,8 +356,8 @@ pub enum MeetError {
         /// This rank's.
         mine: String,
     },
-    /// What a rank said could not be read: it has another version of tidegate, perhaps.
-    #[error("what rank {rank} said: {reason}")]
+    /// The message of a rank could not be read. Perhaps the rank has another version of tidegate.
+    #[error("the message of rank {rank} could not be read: {reason}")]
     Unreadable {
         /// The rank that said it.
         rank: usize,
@@ -370,12 +370,12 @@ pub enum MeetError {
     NoNic {
         /// The lowest such rank.
         rank: usize,
-        /// What it has met.
+        /// Its error.
         reason: String,
     },
 }
 
-/// A stream has failed, and everything behind that was passed over.
+/// A stream has failed. It skips all later work.
 ///
 /// # Examples
 ///
@@ -397,21 +397,21 @@ pub enum StreamError {
     /// A kernel panicked.
     #[error("a kernel of rank {rank} on stream `{stream}` panicked: {message}")]
     KernelPanicked {
-        /// This rank: who sees only what is printed by all cannot know.
+        /// This rank, so that the message names it among the output of all ranks.
         rank: usize,
         /// The name of the stream.
         stream: String,
         /// The panic's message.
         message: String,
     },
-    /// What carries messages to peers has failed.
+    /// The transport to the peers has failed.
     #[error("stream `{stream}` of rank {rank} cannot reach its peers any more: {detail}")]
     Transport {
         /// This rank, whose stream it is.
         rank: usize,
         /// The name of the stream.
         stream: String,
-        /// What was being done, and what was said.
+        /// What was being done, and the error.
         detail: String,
     },
     /// The stream was told to stop, or another stream that it waited for had failed.

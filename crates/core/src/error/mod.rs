@@ -1,7 +1,7 @@
 //! Errors.
 //!
-//! Calls fail with an [`Error`]. Of those that take a token by value each has a twin, as `try_post` is one of `post`, which
-//! gives the token back beside the error, in a [`Rejected`].
+//! Calls fail with an [`Error`]. A call that takes a token by value has a twin, as `try_post` is the twin of `post`. The twin
+//! returns the token together with the error, in a [`Rejected`].
 
 mod cause;
 mod epoch;
@@ -46,8 +46,8 @@ pub use tidegate_hal::site::CallSite;
 /// ```
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What went wrong. Its variants say what a program can do about it; most have an enum inside that says what it was. Its
-/// `Debug` is its `Display`: to print the parts, match the variant.
+/// What went wrong. The variant tells what a program can do about it, and most variants contain an enum with the details.
+/// `Debug` prints the same text as `Display`: to print the parts, match the variant.
 ///
 /// # Examples
 ///
@@ -57,9 +57,9 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// fn advice(error: &Error) -> &'static str {
 ///     match error {
 ///         Error::Wait(_) | Error::Revoked { .. } => "another rank is gone: save what there is, and end",
-///         Error::Stream(_) => "the stream is of no more use",
-///         Error::Device(_) | Error::Nic(_) => "something is short: free it, or ask for less",
-///         _ => "the program, or its environment, is to be changed",
+///         Error::Stream(_) => "the stream cannot be used any more",
+///         Error::Device(_) | Error::Nic(_) => "a resource is exhausted: free some, or ask for less",
+///         _ => "correct the program, or its environment",
 ///     }
 /// }
 /// # tidegate::doc::stream(|world, s| {
@@ -74,7 +74,8 @@ pub enum Error {
     /// A wait ended without what it waited for.
     #[error(transparent)]
     Wait(Box<WaitFailed>),
-    /// The window was revoked: a peer died, a limit was passed, or an epoch was dropped half-done, perhaps by a panic.
+    /// The window was revoked: a rank died, a limit passed, a call failed, or a token was dropped in the middle of its epoch,
+    /// perhaps by a panic.
     #[error("window {window} is revoked: {cause}")]
     Revoked {
         /// The window that is revoked.
@@ -82,13 +83,13 @@ pub enum Error {
         /// Why it is revoked: the first cause.
         cause: Cause,
     },
-    /// A stream has failed, and everything behind that was passed over.
+    /// A stream has failed. It skips all later work.
     #[error(transparent)]
     Stream(#[from] StreamError),
     /// An epoch, or an operation of one, is not as its window was declared, or cannot be enqueued.
     #[error(transparent)]
     Epoch(#[from] EpochError),
-    /// A region, a part, a set of indices or a layout is not as it must be, or on another stream or device.
+    /// A region, a part, a set of indices or a layout is not valid, or belongs to another stream or device.
     #[error(transparent)]
     Region(#[from] RegionError),
     /// A window, a barrier or an all-reduce was not opened.
@@ -106,7 +107,7 @@ pub enum Error {
     /// The ranks have met, and cannot make a job together.
     #[error(transparent)]
     Meet(#[from] MeetError),
-    /// A rank is outside of the job.
+    /// The job has no such rank.
     #[error("rank {rank} does not exist: the job has {size} {}", if *.size == 1 { "rank" } else { "ranks" })]
     NoSuchRank {
         /// The rank that was named.
@@ -114,7 +115,8 @@ pub enum Error {
         /// The size of the job.
         size: usize,
     },
-    /// This process was made by `fork` from the one that joined the job. Nothing was done; that one goes on undisturbed.
+    /// This process was made by `fork` from the process that joined the job. The call did nothing, and the parent goes on
+    /// undisturbed.
     #[error(transparent)]
     Forked(#[from] Forked),
     /// The device refused.
@@ -126,10 +128,10 @@ pub enum Error {
     /// The job could not be joined.
     #[error(transparent)]
     Join(#[from] tidegate_boot::BootError),
-    /// The control plane failed.
+    /// The control plane failed: in a collective call, mostly because a rank has ended.
     #[error(transparent)]
     Control(ControlError),
-    /// The job could not be joined by another bootstrap than the library's own: its error is inside.
+    /// The job could not be joined by a bootstrap of another library (MPI, say): its error is inside.
     #[error(transparent)]
     Bootstrap(Box<dyn std::error::Error + Send + Sync>),
     /// An error of the program's own: see [`Error::other`].
@@ -137,7 +139,7 @@ pub enum Error {
     Other(Box<dyn std::error::Error + Send + Sync>),
 }
 
-/// In words, too: it is what `fn main() -> Result<()>`, `unwrap` and `expect` print.
+/// The same words as `Display`, since `fn main() -> Result<()>`, `unwrap` and `expect` print this.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
@@ -145,8 +147,8 @@ impl fmt::Debug for Error {
 }
 
 impl Error {
-    /// An error of the program's own, or of another library, for what must return this crate's: a step that
-    /// [`capture`](crate::Stream::capture) runs, say.
+    /// Wraps an error of the program's own, or of another library. Use it in a function that must return this crate's error,
+    /// such as a step that [`capture`](crate::Stream::capture) runs.
     ///
     /// ```
     /// # use tidegate::Error;

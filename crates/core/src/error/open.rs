@@ -7,8 +7,8 @@ use std::sync::Arc;
 use super::listed::listed;
 use super::window_name::WindowName;
 
-/// A window (or barrier, or all-reduce) was not opened. Nobody has it. Where the ranks had agreed on an id for it, the error
-/// names it by that, too: no other window gets the id.
+/// A window (or barrier, or all-reduce) was not opened, on any rank. If the ranks had agreed on an id for it, the error
+/// names that, too: no other window gets the id.
 ///
 /// # Examples
 ///
@@ -26,7 +26,7 @@ use super::window_name::WindowName;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WindowError {
-    /// Ranks disagree about what they create together.
+    /// The ranks' declarations do not fit together.
     #[error("window {window}: {disagreement}")]
     Disagreement {
         /// The window, as this rank calls it: another may have named another one.
@@ -34,19 +34,19 @@ pub enum WindowError {
         /// Which ranks, about what.
         disagreement: Box<Disagreement>,
     },
-    /// A rank is short of what its part of the window takes: memory, descriptors, queues of its NIC. All ranks get this,
-    /// and no window. The job goes on: the window can be opened when something was freed.
+    /// A rank does not have the resources for its part of the window: memory, descriptors, or queues of its NIC. All ranks get
+    /// this error. The job goes on: the window can be opened when the rank has freed some.
     #[error("window {window} was not created: rank {rank} could not create its part: {reason}")]
     NotCreated {
         /// The window that was not created.
         window: WindowName,
         /// Which rank; the lowest of several.
         rank: usize,
-        /// What it has met, with the name of the limit.
+        /// Its error, with the name of the limit.
         reason: String,
     },
-    /// A window (or a barrier) of this name is still alive on some ranks. Ranks that open two of one name in different
-    /// orders would take one for the other: so all get this, and no window.
+    /// A window (or a barrier) of this name is still open on some ranks. If two of one name were open, tidegate could not see
+    /// that ranks open them in different orders. All ranks get this error.
     #[error(
         "window {window}: one of this name is still open on {}; drop it there first (both halves), \
          or give this one another name",
@@ -63,12 +63,12 @@ pub enum WindowError {
     AllReduce {
         /// The name of the all-reduce. It was refused before the ranks agreed on an id.
         name: Arc<str>,
-        /// What it is beyond.
+        /// The limit that it exceeds.
         limit: AllReduceLimit,
     },
-    /// The layouts that a rank declares are too long for the other ranks.
+    /// The layouts that a rank declares have too many runs.
     #[error(
-        "window `{name}`: layouts of {runs} runs in all are too long to tell other ranks, {most} are the most: a box or a nest of strides can be of any size"
+        "window `{name}`: the declared layouts have {runs} runs in all, and at most {most} are allowed: use a box or a nest of strides, which can have any size"
     )]
     TooManyRuns {
         /// The name of the window. It was refused before the ranks agreed on an id.
@@ -78,17 +78,19 @@ pub enum WindowError {
         /// The most runs of a rank's layouts together.
         most: usize,
     },
-    /// A rank is on another node, and the route to it is to be mapped.
-    #[error("window {window}: rank {rank} is on another node, and the route to it is to be mapped")]
+    /// A rank is on another node, but the program or `TIDEGATE_ROUTE` asks that its memory be mapped.
+    #[error(
+        "window {window}: rank {rank} is on another node, so its memory cannot be mapped, as the route `mapped` asks"
+    )]
     NotMapped {
         /// The window that was not opened.
         window: WindowName,
         /// The rank that is on another node.
         rank: usize,
     },
-    /// A rank is to be reached by a NIC, and one of the two has none.
+    /// A rank must be reached by a NIC, but one of the two ranks has none.
     #[error(
-        "window {window}: rank {rank} is to be reached by a NIC, and {} has none \
+        "window {window}: rank {rank} must be reached by a NIC, but {} has none \
          (`WorldOptions::nic` brings one)",
         if *.this_rank { "this rank" } else { "it" }
     )]
@@ -112,7 +114,7 @@ pub enum WindowError {
     },
 }
 
-/// What an all-reduce is beyond.
+/// The limit that an all-reduce exceeds.
 ///
 /// # Examples
 ///
@@ -178,7 +180,7 @@ pub enum AllReduceLimit {
     },
 }
 
-/// What ranks have said of a window that does not fit together. All of them find the same.
+/// How the ranks' declarations of a window do not fit together. All ranks find the same.
 ///
 /// # Examples
 ///
@@ -207,15 +209,15 @@ pub enum Disagreement {
         /// The one that this rank opens.
         other: WindowName,
     },
-    /// Two ranks say different things of the window.
+    /// Two ranks declare a property of the window differently.
     Differs {
-        /// Of what.
+        /// Which property.
         what: Property,
-        /// What rank 0 says.
+        /// What rank 0 declares.
         first: String,
         /// The other rank.
         rank: usize,
-        /// What it says.
+        /// What it declares.
         other: String,
     },
     /// A rank could not create its part.
@@ -257,7 +259,7 @@ pub enum Disagreement {
         /// Whether the process was started without a job.
         alone: bool,
     },
-    /// A rank has two slots for one origin and key.
+    /// A rank declares two slots for one origin and key.
     TwoSlots {
         /// The rank that has the slots.
         rank: usize,
@@ -266,7 +268,7 @@ pub enum Disagreement {
         /// The key that both have.
         key: u64,
     },
-    /// A rank has a slot that its origin does not name.
+    /// A rank declares a slot (`slot_from`), and its origin does not put into it (`slot_to`).
     NotNamed {
         /// The rank that has the slot.
         rank: usize,
@@ -284,7 +286,7 @@ pub enum Disagreement {
         /// The key of the slot.
         key: u64,
     },
-    /// A rank names a slot that the target does not have.
+    /// A rank puts into a slot (`slot_to`) that the target does not declare (`slot_from`).
     NoSlot {
         /// The rank that names it.
         rank: usize,
@@ -364,7 +366,7 @@ pub enum Declared {
     Nothing,
 }
 
-/// What ranks say of a window that must be the same on all of them.
+/// A property of a window that must be the same on all ranks.
 ///
 /// # Examples
 ///
@@ -419,7 +421,7 @@ impl fmt::Display for Disagreement {
         match self {
             Disagreement::Windows { first, rank, other } => write!(
                 f,
-                "ranks 0 and {rank} create different windows: {first} and {other}"
+                "ranks 0 and {rank} open different windows: {first} and {other}; all ranks must open their windows in the same order"
             ),
             Disagreement::Differs {
                 what,
@@ -465,14 +467,17 @@ impl fmt::Display for Disagreement {
             }
             Disagreement::NotNamed { rank, origin, key } => write!(
                 f,
-                "rank {rank} has a slot for rank {origin} with key {key}, which rank {origin} does not name"
+                "rank {rank} has a slot for rank {origin} with key {key} (`slot_from`), but rank {origin} has no `slot_to` for it"
             ),
             Disagreement::NamedTwice { rank, target, key } => {
-                write!(f, "rank {rank} names rank {target} with key {key} twice")
+                write!(
+                    f,
+                    "rank {rank} names the slot of rank {target} with key {key} twice"
+                )
             }
             Disagreement::NoSlot { rank, target, key } => write!(
                 f,
-                "rank {rank} names rank {target} with key {key}, which has no such slot for it"
+                "rank {rank} names the slot of rank {target} with key {key} (`slot_to`), but rank {target} has no such `slot_from`"
             ),
             Disagreement::Length {
                 rank,
@@ -482,7 +487,7 @@ impl fmt::Display for Disagreement {
                 len,
             } => write!(
                 f,
-                "rank {rank} expects the slot of rank {target} with key {key} to have {expected} elements, and it has {len}"
+                "rank {rank} expects the slot of rank {target} with key {key} to have {expected} elements, but it has {len}"
             ),
             Disagreement::Range {
                 rank,

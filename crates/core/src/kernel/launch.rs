@@ -29,7 +29,7 @@ impl<'s, D: Device> Stream<'s, D> {
     ///
     /// # Errors
     ///
-    /// What made the stream fail; [`Error::Device`] if the device refuses, as it does a grid that is too large, or has no
+    /// The error that made the stream fail; [`Error::Device`] if the device refuses, as it does a grid that is too large, or has no
     /// threads; [`Error::Forked`]. Where the kernel is device code, [`KernelError::TooManyArguments`] if its parameters have no
     /// room, and [`KernelError::ForeignSlot`] for a handle of another window than the slots that it stands behind.
     ///

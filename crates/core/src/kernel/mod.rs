@@ -1,14 +1,14 @@
-//! Kernels, and what they are called with.
+//! Kernels, and their arguments.
 //!
 //! # Model
 //!
-//! [`Stream::launch`] takes a kernel and its arguments. Arguments are borrowed for the call only: what the kernel sees
-//! later are *views* of the same memory (`&[T]`, `&mut [T]`, [`Slots`](crate::window::Slots)), for as long as it runs.
-//! That is sound because a region on a stream can be touched by work of that stream alone, which is executed in order;
-//! the borrow checker sees to it that one kernel does not get two exclusive views of one region.
+//! [`Stream::launch`] takes a kernel and its arguments. It borrows the arguments for the call only. When the kernel runs later,
+//! it sees *views* of the same memory: `&[T]`, `&mut [T]`, or [`Slots`](crate::window::Slots). This is sound because only work of
+//! its own stream can touch a region, and the stream executes its work in order. The borrow checker makes sure that no
+//! kernel gets two exclusive views of one region.
 //!
-//! A kernel has up to 16 arguments. More of them are put into one region, whose parts the kernel knows; or a closure
-//! captures an `Arc` of what it reads on the host.
+//! A kernel has up to 16 arguments. If it needs more, put several arrays into one region, and let the kernel find its parts.
+//! A closure on the host can also capture an `Arc` of data that it only reads.
 
 /// Calls a macro once for each number of arguments that a kernel may have, each time with as many pairs of names.
 macro_rules! for_tuples {

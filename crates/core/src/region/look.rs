@@ -28,7 +28,7 @@ impl<'s, T: Element, D: Device> Region<T, On<'s, D>> {
     ///
     /// # Errors
     ///
-    /// What made the stream fail; [`CaptureError::Inside`](crate::error::CaptureError::Inside) while it is captured;
+    /// The error that made the stream fail; [`CaptureError::Inside`](crate::error::CaptureError::Inside) while it is captured;
     /// [`Error::Device`](crate::Error::Device).
     #[track_caller]
     pub fn to_vec(&self, stream: &Stream<'s, D>) -> Result<Vec<T>> {

@@ -2,24 +2,24 @@
 //!
 //! # Model
 //!
-//! A [`Stream`] executes what is enqueued on it, in order, while the host goes on. Its lifetime parameter is a
-//! *brand*: it belongs to this stream alone, so that a region, a window half or an epoch of one stream cannot be used
-//! on another by mistake: that does not compile. [`stream!`](crate::stream!) makes a stream with a brand of its own.
+//! A [`Stream`] executes the work that is enqueued on it, in order, while the host goes on. Its lifetime parameter is a
+//! *brand* that no other stream has. So a program that uses a region, a window half or an epoch of one stream on another
+//! does not compile. [`stream!`](crate::stream!) makes a stream with a brand of its own.
 //!
 //! # How far the host may run ahead
 //!
-//! The queue of a host stream holds up to 2^20 items that have not been done. Most calls that enqueue take one item; an
-//! all-reduce, and a call that waits for what a NIC still reads, take a few. A replay takes one, however many times it
-//! replays. An item takes 112 bytes, beside what a large closure needs. A call beyond the limit returns [`DeviceError::QueueFull`](tidegate_hal::device::DeviceError::QueueFull);
-//! [`Stream::synchronize`] makes room.
+//! The queue of a host stream holds up to 2^20 items that are not done yet. Most calls enqueue one item. An all-reduce
+//! enqueues a few, and so does a call that first has to wait for a NIC's reads. A replay is one item, however many times it
+//! replays. An item takes 112 bytes, and more for a large closure. If the queue is full, a call returns
+//! [`DeviceError::QueueFull`](tidegate_hal::device::DeviceError::QueueFull); [`Stream::synchronize`] makes room.
 //!
-//! The driver of a GPU takes about 1,024 launches a stream. The call after that blocks until the stream has gone on. If
-//! it blocks for long, the report of long waits says so.
+//! The driver of a GPU takes about 1,024 launches a stream. The next call then blocks until the stream has done some of
+//! its work. If it blocks for long, the report of long waits says so.
 //!
 //! # Failure
 //!
-//! A stream whose wait failed, or whose kernel panicked, does no more work: everything behind the failure depends on it
-//! by order. Every later call reports what happened.
+//! A stream does no more work after one of its waits failed or one of its kernels panicked, because later work may depend
+//! on what failed. Every later call returns the error.
 
 mod arm;
 mod arming;
@@ -40,13 +40,13 @@ pub use queue::{Stream, UnboundStream};
 pub(crate) use tickets::{prepare_wait, settle_all, wait_for};
 
 /// Declares a stream with a brand of its own: `stream!(let s = world.stream()?);`. Without the
-/// macro (`let s = world.stream()?`) it is an [`UnboundStream`], which no call takes.
+/// macro, `let s = world.stream()?` is an [`UnboundStream`], which no call takes.
 ///
-/// `s` is then a [`Stream`], alive until the end of the block, and so is all that is at home on it: a function that makes
-/// a stream cannot return it, nor a struct that holds it ("cannot return value referencing local variable", E0515). Whoever
-/// calls makes the stream, and hands in `&s`. (`tidegate::guide::when_the_compiler_says_no` has an example.)
+/// `s` is then a [`Stream`]. It lives until the end of the block, and so does everything that is at home on it. So a function
+/// that makes a stream cannot return it, and cannot return a struct that holds it ("cannot return value referencing local
+/// variable", E0515). Let the caller make the stream and pass `&s`. (`tidegate::guide::when_the_compiler_says_no` has an example.)
 ///
-/// The expression is evaluated where the macro stands, so `?` and `.await` work in it.
+/// The expression is evaluated in the function that contains the macro, so `?` and `.await` work in it.
 ///
 /// # Examples
 ///
@@ -57,7 +57,7 @@ pub(crate) use tickets::{prepare_wait, settle_all, wait_for};
 /// stream!(let s = world.stream()?);
 /// stream!(let t = world.named_stream("interior")?);
 /// let x = Region::from_slice(&world, &[1.0])?.on(&s)?;
-/// let x = s.hand_off(x, &t)?; // `t.launch(kernel, &x)?` does not compile before
+/// let x = s.hand_off(x, &t)?; // before this, `t.launch(kernel, &x)?` does not compile
 /// # drop(x);
 /// # Ok(()) });
 /// ```

@@ -19,9 +19,8 @@ use crate::myself::RecordedAct;
 use crate::place::{Brand, Guard};
 use crate::world::World;
 
-/// A stream before it has a brand: what `world.stream()` gives, for [`stream!`](crate::stream!) to make a [`Stream`]
-/// of. (An error that expects `&Stream` and has found `&UnboundStream` wants `stream!(let s = …);` where `let s = …;`
-/// is.)
+/// A stream before it has a brand. `world.stream()` returns it, and [`stream!`](crate::stream!) makes a [`Stream`] of it. (If the
+/// compiler expects `&Stream` and finds `&UnboundStream`, write `stream!(let s = …);` instead of `let s = …;`.)
 ///
 /// # Examples
 ///
@@ -81,10 +80,10 @@ where
 )]
 pub trait HasABrand {}
 
-/// A queue of work that is executed in order. Dropping it executes what is left (while the thread is unwinding: ends
-/// the waits instead).
+/// A queue of work that is executed in order. Dropping it waits until the remaining work is done. (If the thread is
+/// unwinding, dropping ends the stream's waits with an error instead.)
 ///
-/// Streams can be moved to another thread, but not shared: enqueueing takes no lock.
+/// A stream can move to another thread, but threads cannot share it, since enqueueing takes no lock.
 ///
 /// # Examples
 ///
@@ -94,8 +93,8 @@ pub trait HasABrand {}
 /// # tidegate::doc::ranks(1, |world| {
 /// stream!(let s = world.stream()?);
 /// let mut x = Region::from_slice(&world, &[1.0, 2.0])?.on(&s)?;
-/// s.launch(|x: &mut [f64]| x[0] += 1.0, &mut x)?; // enqueued: the thread of the stream does it
-/// s.launch(|x: &mut [f64]| x[0] *= x[1], &mut x)?; // behind the first
+/// s.launch(|x: &mut [f64]| x[0] += 1.0, &mut x)?; // enqueued: the stream's thread executes it
+/// s.launch(|x: &mut [f64]| x[0] *= x[1], &mut x)?; // executed after the first
 /// assert_eq!(x.into_host(&s)?[0], 4.0);
 /// # Ok(()) });
 /// ```
@@ -208,7 +207,7 @@ impl<'s, D: Device> Stream<'s, D> {
     ///
     /// # Errors
     ///
-    /// What made the stream fail; [`CaptureError::Inside`](crate::error::CaptureError::Inside) while it is captured; [`Error::Forked`].
+    /// The error that made the stream fail; [`CaptureError::Inside`](crate::error::CaptureError::Inside) while it is captured; [`Error::Forked`].
     ///
     /// # Examples
     ///
@@ -268,8 +267,8 @@ impl<'s, D: Device> Stream<'s, D> {
     /// # Ok(()) });
     /// ```
     ///
-    /// What the task holds while it awaits must be `Send`, too. A stream of its own is; a `&Stream` in a variable is not, since
-    /// a stream is not `Sync`.
+    /// Everything that a task holds while it awaits must be `Send`, too. A stream that the task owns is `Send`; a `&Stream` in a
+    /// variable is not, since a stream is not `Sync`.
     ///
     /// # Errors
     ///

@@ -164,7 +164,8 @@ fn patience<D: Device>(
         && begun.elapsed() >= limit
     {
         let (world, rank) = (stream.world(), stream.world().rank());
-        world.revoke(window, Cause::Limit { rank, limit });
+        let peer = None;
+        world.revoke(window, Cause::Limit { rank, peer, limit });
     }
     window.usable()?;
     match stream.raw().fault() {

@@ -25,11 +25,10 @@ use crate::region::Body;
 use crate::side::Side;
 use crate::stream::Stream;
 
-/// An epoch in which this rank accesses its targets' memory. Operations are only noted; [`Access::complete`] enqueues
-/// them.
+/// An epoch in which this rank accesses its targets' memory. It only notes operations; [`Access::complete`] enqueues them.
 ///
-/// `'b` is the borrow of the sources and destinations: until the epoch is complete, they can be neither written nor
-/// freed. Dropping the epoch revokes the window, for the targets wait for its completion.
+/// `'b` is the borrow of the sources and destinations: the program can neither write nor free them until the epoch is
+/// complete. Dropping the epoch revokes the window on all ranks, since the targets wait for its completion.
 ///
 /// # Examples
 ///
@@ -71,9 +70,9 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, D, K> {
         Outbox::from_held(self.held.take())
     }
 
-    /// Makes of each handle one that is used once: the compiler sees to it that no operation of the epoch has the same
-    /// slot. (A plain [`Out`] may be used several times; [`Access::complete`] refuses what overlaps.) What is taken and not
-    /// used is not put.
+    /// Turns each handle into one that the compiler lets you use only once, so that no two operations of the epoch have the
+    /// same slot. (A plain [`Out`] may be used several times; [`Access::complete`] refuses operations that overlap.) A handle
+    /// that is taken and not used puts nothing.
     ///
     /// ```
     /// # use tidegate::host::prelude::*;
@@ -114,7 +113,7 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, D, K> {
             for earlier in &slots[..position] {
                 body.edges[earlier.index as usize].taken = 0;
             }
-            return Err(refused);
+            return Err(body.refuse(refused));
         }
         Ok(slots.map(|slot| slot.once(epoch)))
     }
@@ -138,6 +137,17 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, D, K> {
     /// Checks what one operation can show, and notes it.
     #[inline]
     pub(super) fn note(
+        &mut self,
+        what: What,
+        source: &Source<'b, 's, T, D>,
+        dest: &Dest<'b, T, D>,
+    ) -> Result<()> {
+        let noted = self.try_note(what, source, dest);
+        noted.map_err(|error| self.held.refuse(error))
+    }
+
+    #[inline]
+    fn try_note(
         &mut self,
         what: What,
         source: &Source<'b, 's, T, D>,
@@ -201,12 +211,14 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, D, K> {
     ) -> Result<()> {
         if count.count != 1 {
             let (window, count) = (self.held.half.window.named(), count.count);
-            return Err(Error::Epoch(EpochError::NotOneCount { window, count }));
+            let error = EpochError::NotOneCount { window, count };
+            return Err(self.held.refuse(error.into()));
         }
         let layouts = [source.layout, count.layout, dest.layout];
         if layouts.iter().any(Option::is_some) {
             let window = self.held.half.window.named();
-            return Err(Error::Epoch(EpochError::CountedLayout { window }));
+            let error = EpochError::CountedLayout { window };
+            return Err(self.held.refuse(error.into()));
         }
         let count_at = count.local;
         self.note(What::PutCounted { count: count_at }, source, dest)?;
@@ -232,12 +244,15 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, D, K> {
     ///
     /// # Errors
     ///
-    /// [`EpochError::Overlap`](crate::error::EpochError::Overlap), [`EpochError::NotInGroup`](crate::error::EpochError::NotInGroup); [`EpochError::SelfDeadlock`](crate::error::EpochError::SelfDeadlock) if this rank is a target itself, its inbox is at
-    /// home on this stream, too, and its post has not been enqueued (or with two buffers, that of the epoch before);
-    /// [`EpochError::NotStaged`](crate::error::EpochError::NotStaged) and [`Error::Nic`] for what a NIC cannot do, or has no
-    /// room for; [`EpochError::OtherDevice`](crate::error::EpochError::OtherDevice) for a layout of another device;
-    /// [`Error::Revoked`], [`EpochError::LastEpoch`](crate::error::EpochError::LastEpoch), [`Error::Device`], or what made the stream fail. The epoch is gone then,
-    /// and the window is revoked for all ranks, so that no target waits for it ([`Cause::NotEnqueued`]).
+    /// [`EpochError::Overlap`](crate::error::EpochError::Overlap) if two operations touch the same elements,
+    /// [`EpochError::NotInGroup`](crate::error::EpochError::NotInGroup) if an operation goes to a rank outside of the epoch's group,
+    /// [`EpochError::OtherDevice`](crate::error::EpochError::OtherDevice) if a layout's table is in memory of another device,
+    /// [`EpochError::NotStaged`](crate::error::EpochError::NotStaged) or [`Error::Nic`] for what a NIC cannot do, or has no
+    /// room for, and
+    /// [`EpochError::SelfDeadlock`](crate::error::EpochError::SelfDeadlock) if this rank is its own target, its inbox is at home on this stream, and its
+    /// post has not been enqueued (with two buffers: the post of the epoch before);
+    /// [`Error::Revoked`], [`EpochError::LastEpoch`](crate::error::EpochError::LastEpoch), [`Error::Device`], or the error by which the stream failed. The epoch is
+    /// then gone, and the window is revoked on all ranks, so that no target waits for it ([`Cause::NotEnqueued`]).
     ///
     /// # Examples
     ///
@@ -248,7 +263,7 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, D, K> {
     /// let mut epoch = outbox.start();
     /// epoch.put(&src, to)?;
     /// let _outbox = epoch.complete(s)?; // enqueued
-    /// s.launch(|src: &mut [u64]| src.fill(8), &mut src)?; // what was put is 7 all the same
+    /// s.launch(|src: &mut [u64]| src.fill(8), &mut src)?; // the target still gets 7
     /// # let mut inbox = exposed.wait(s)?;
     /// # assert_eq!(inbox.read(s)?.slot(from), [7; 4]);
     /// # Ok(()) });
@@ -335,18 +350,17 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, D, K> {
 macro_rules! put {
     ($kind:ty) => {
         impl<'s, 'b, T: Element, D: Device> Access<'s, 'b, T, D, $kind> {
-            /// Notes a put: the elements of `source` will replace those of `dest`, from its first element on. What an
-            /// epoch does not put stays as an earlier one left it, and the target is not told: where messages vary, put
-            /// a header in every epoch ([`Slots`](super::Slots)).
+            /// Notes a put: the elements of `source` will replace those of `dest`, from its first element on. Elements that
+            /// an epoch does not put keep what an earlier epoch left there, and the target is not told. If messages vary,
+            /// put a header in every epoch ([`Slots`](super::Slots)).
             ///
             /// # Errors
             ///
-            /// [`EpochError::ForeignSlot`](crate::error::EpochError::ForeignSlot) for a handle of another window, [`EpochError::SlotExpired`](crate::error::EpochError::SlotExpired) for one that was taken in
-            /// another epoch; [`EpochError::OutOfBounds`](crate::error::EpochError::OutOfBounds) if the elements do not fit;
-            /// [`EpochError::CountMismatch`](crate::error::EpochError::CountMismatch) if a layout of the destination has
-            /// another number of elements than the source; [`EpochError::NotDistinct`](crate::error::EpochError::NotDistinct)
-            /// if an element occurs twice in it; [`EpochError::LayoutOfLayout`](crate::error::EpochError::LayoutOfLayout) if
-            /// the destination is a layout by itself. Nothing was noted then.
+            /// [`Error::Epoch`], and nothing was noted: [`EpochError::ForeignSlot`](crate::error::EpochError::ForeignSlot) for a handle of another window,
+            /// [`EpochError::SlotExpired`](crate::error::EpochError::SlotExpired) for a handle that was taken in another epoch,
+            /// [`EpochError::OutOfBounds`](crate::error::EpochError::OutOfBounds) if the slot or range is too short, and
+            /// [`EpochError::CountMismatch`](crate::error::EpochError::CountMismatch), [`EpochError::NotDistinct`](crate::error::EpochError::NotDistinct) or
+            /// [`EpochError::LayoutOfLayout`](crate::error::EpochError::LayoutOfLayout) for a layout that does not fit as the destination's.
             ///
             /// # Examples
             ///
@@ -369,23 +383,22 @@ macro_rules! put {
                 self.note(What::Put, &source.into(), &dest.into())
             }
 
-            /// Notes a put of the first elements of `source`, as many as `count` says: a region of one `u64`, which a
-            /// kernel that was enqueued before has written, and which stays borrowed until the epoch is complete. So a
-            /// message is as long as the kernel that packs it has found, the host needs not know, and in a recording
-            /// each replay sends its own number. Where the count is greater than the source, all of it is put.
+            /// Notes a put of the first elements of `source`. `count` says how many: it is a region of one `u64`, which a
+            /// kernel writes that was enqueued before, and which stays borrowed until the epoch is complete. So the kernel
+            /// that packs the message decides how long it is, and the host need not know. Each replay of a recording
+            /// reads the number again. If the count is greater than the source, the whole source is put.
             ///
-            /// The target is not told the number: let the first element say it (see
-            /// `tidegate::varying_messages`). What is behind the last element that was counted, as far as the source
-            /// would have filled it, is not specified: it may be as it was, or what this rank has now, or had, in a
-            /// source of it. (A NIC does not ask for the number, and sends as much as there may be.)
+            /// The target is not told the number: let the first element say it (see `tidegate::varying_messages`). After
+            /// the counted elements, the part of the slot that the whole source would have filled is not specified: it
+            /// may keep its old data, or get data of this or an earlier source. (A NIC ignores the number, and sends
+            /// the whole source.)
             ///
             /// # Errors
             ///
-            /// As [`Access::put`](Self::put), as if all of the source were put;
-            /// [`EpochError::NotOneCount`](crate::error::EpochError::NotOneCount) if `count` is not one element;
-            /// [`EpochError::CountedLayout`](crate::error::EpochError::CountedLayout) if `source`, `count` or `dest` has a
-            /// layout, and [`EpochError::CountedToLayout`](crate::error::EpochError::CountedToLayout) if `dest` was declared
-            /// as one. Nothing was noted then.
+            /// As [`Access::put`](Self::put), as if all of the source were put. Also
+            /// [`EpochError::NotOneCount`](crate::error::EpochError::NotOneCount) if `count` is not one element,
+            /// [`EpochError::CountedLayout`](crate::error::EpochError::CountedLayout) if `source`, `count` or `dest` has a layout, and
+            /// [`EpochError::CountedToLayout`](crate::error::EpochError::CountedToLayout) if `dest` was declared as a layout.
             ///
             /// # Examples
             ///
@@ -502,7 +515,12 @@ impl<T, K: Discipline, D: Device> Access<'_, '_, T, D, K> {
 impl<T, K: Discipline, D: Device> Drop for Access<'_, '_, T, D, K> {
     fn drop(&mut self) {
         if !self.held.is_taken() && self.is_awaited() {
-            self.held.half.revoke("an `Access` before its complete");
+            let mut token = String::from("an `Access` before its complete");
+            if let Some(refused) = &self.held.refused {
+                token.push_str(", after an operation was refused: ");
+                token.push_str(refused);
+            }
+            self.held.half.revoke(&token);
         }
     }
 }

@@ -17,10 +17,10 @@ impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, D, Atomic> {
     /// Notes an atomic accumulate: each element becomes `op` of itself and the source's.
     ///
     /// In which order the origins of an epoch come to an element is not specified, and may be another one at each target
-    /// and in each run. For integers, [`Op::Max`] and [`Op::Min`] that makes no difference; a sum or product of floats
-    /// may differ in its last bits from one target to the next. So where all ranks are to act on one sum (does a solver
-    /// go on?), use an [`AllReduce`](crate::AllReduce), or [`Op::Max`]: ranks that each get a sum of their
-    /// own, and compare that with a tolerance, may come to different verdicts, and then wait for each other for ever.
+    /// and in each run. For integers, [`Op::Max`] and [`Op::Min`] that makes no difference. A sum or product of floats
+    /// may differ in its last bits from one target to the next. So if all ranks must decide alike by a sum (does a solver
+    /// go on?), use an [`AllReduce`](crate::AllReduce), or [`Op::Max`]. If each rank compares a sum of its own with a
+    /// tolerance, the ranks may decide differently, and then wait for each other for ever.
     ///
     /// # Errors
     ///

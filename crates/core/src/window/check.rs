@@ -375,8 +375,8 @@ mod tests {
             })
             .contains("discipline")
         );
-        assert!(verdict(plain(&[(0, 0, 4)], &[])).contains("does not name"));
-        assert!(verdict(plain(&[], &[(0, 0)])).contains("no such slot"));
+        assert!(verdict(plain(&[(0, 0, 4)], &[])).contains("has no `slot_to` for it"));
+        assert!(verdict(plain(&[], &[(0, 0)])).contains("no such `slot_from`"));
         // A slot of no elements is one.
         check(&[fits.clone(), plain(&[(0, 0, 0)], &[(0, 0)])]).unwrap();
         assert!(verdict(plain(&[(0, 0, 4), (7, 0, 1)], &[(0, 0)])).contains("the job has 2 ranks"));
@@ -402,7 +402,7 @@ mod tests {
         check(&empty).unwrap();
         for wrong in [0, 4, 7] {
             let error = expects(Some(wrong)).unwrap_err();
-            let both = format!("key 0 to have {wrong} elements, and it has 6");
+            let both = format!("key 0 to have {wrong} elements, but it has 6");
             assert!(
                 error.starts_with("rank 0 expects") && error.ends_with(&both),
                 "{error}"

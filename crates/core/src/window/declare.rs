@@ -19,8 +19,8 @@ use crate::ground::fresh_id;
 use crate::layout::{Chosen, Layout};
 use crate::nic::Throttle;
 
-/// How many buffers a window by slot has. What an epoch does not put is what the epoch before left in *its* buffer: the
-/// last epoch, of one buffer, and the one before last, of two.
+/// How many buffers each slot of a window has. A slot you skip keeps the data from two epochs ago if it has two buffers, and
+/// from the last epoch if it has one.
 ///
 /// # Examples
 ///
@@ -31,23 +31,23 @@ use crate::nic::Throttle;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Buffers {
-    /// One: a complete waits for the post of the same epoch.
+    /// One buffer. A complete waits for the post of the same epoch.
     Single = 1,
-    /// Two, used by turns: a complete waits for the post of the epoch before, which is nearly always there already.
+    /// Two buffers, used in turn. A complete waits for the post of the epoch before, which has nearly always come already.
     Double = 2,
 }
 
-/// The declaration of a window, before it is created. All ranks create their windows in the same order; threads of one
-/// rank that create several at once do so one after the other, and it is the program that sees to their order.
+/// The declaration of a window, before it is opened. All ranks must open their windows in the same order. If threads of one
+/// rank open windows, the program must make sure that they do so in that order, too.
 ///
-/// It is by the *name* that a wrong order is found. So no two windows that are open at a time have the same one: a name
-/// can be taken again when every rank has dropped both halves of the window that had it (one that is forgotten is not
-/// dropped).
+/// tidegate finds a wrong order by the windows' *names*. So two windows that are open at the same time must have different
+/// names. A name can be used again when every rank has dropped both halves of the window that had it. (A half that is
+/// forgotten counts as open.)
 ///
 /// `T` is the element type, `K` the [discipline](crate::window#disciplines): programs write [`SlotWindow`], [`RangeWindow`]
-/// or [`AtomicWindow`]. What is said by a method that takes the declaration by value (as [`Window::fail_after`]) is said right
-/// behind `new`. Slots and ranges are declared afterwards, and each such call returns a handle ([`In`], [`Out`]), by which
-/// epochs and kernels speak of it.
+/// or [`AtomicWindow`]. Methods that take the declaration by value, such as [`Window::fail_after`], come right after `new`.
+/// Then the program declares slots or ranges. Each such call returns a handle ([`In`], [`Out`]), by which epochs and kernels
+/// find the slot.
 ///
 /// ```
 /// # use tidegate::host::prelude::*;
@@ -106,7 +106,7 @@ pub struct Window<T, K> {
 /// ```
 pub type SlotWindow<T> = Window<T, BySlot>;
 
-/// The declaration of a window of which origins declare ranges: see [`Window`].
+/// The declaration of a window whose memory origins access by ranges or layouts that they declare: see [`Window`].
 ///
 /// ```
 /// # use tidegate::host::prelude::*;
@@ -187,9 +187,9 @@ impl<T: Element, K: Discipline> Window<T, K> {
         self
     }
 
-    /// Makes a wait of this window fail (and with it the window, on all ranks) when it has lasted so long. A rank looks at
-    /// its waits every 200 ms, so one may last that much longer. Without a limit, waits last as long as the peers live.
-    /// Each rank may choose for itself.
+    /// Sets a limit for each wait of this window. A wait that lasts longer fails, and the window is revoked on all ranks. A rank
+    /// looks at its waits every 200 ms, so a wait may last that much longer. Without a limit, a wait lasts as long as the
+    /// peer that it waits for lives. Each rank may choose a limit of its own.
     ///
     /// # Examples
     ///
@@ -233,7 +233,7 @@ impl<T, K> Window<T, K> {
 }
 
 impl<T> Window<T, BySlot> {
-    /// A window whose memory is slots, each for one origin and key. Its name is no other open window's.
+    /// A window whose memory is slots, each for one origin and key. No other open window may have this name.
     ///
     /// # Examples
     ///
@@ -250,7 +250,7 @@ impl<T> Window<T, BySlot> {
         Self::declare(name, Buffers::Double, 0)
     }
 
-    /// Whether slots have one buffer or (at first) two. The same on all ranks.
+    /// Sets whether slots have one buffer or two (the default). All ranks must choose the same.
     ///
     /// # Examples
     ///
@@ -265,11 +265,11 @@ impl<T> Window<T, BySlot> {
         self
     }
 
-    /// Adds an inbound slot of `len` elements that `origin` puts into, and returns its handle: see
-    /// [`Slots::slot`](super::Slots::slot). `key` tells several slots of one origin apart.
+    /// Declares a slot of `len` elements on this rank that `origin` puts into, and returns its handle: see
+    /// [`Slots::slot`](super::Slots::slot). If an origin has several slots, `key` says which slot is which.
     ///
-    /// A slot may have no elements. It takes no memory, and each epoch of its origin is still waited for: that is a
-    /// signal without data.
+    /// A slot may have no elements. It then takes no memory, but this rank still waits for each epoch of the origin: that is
+    /// a signal without data.
     ///
     /// # Examples
     ///
@@ -286,12 +286,11 @@ impl<T> Window<T, BySlot> {
         In::new(self.id, slots.len() - 1)
     }
 
-    /// Adds a way to the slot that `target` has for this rank and `key`, and returns its handle: see
+    /// Declares that this rank puts into the slot that `target` has for it with this `key`, and returns the handle: see
     /// [`Access::put`](super::Access::put).
     ///
-    /// How long the slot is, `target` alone says: a put of more elements is refused when it is noted, one of fewer fills
-    /// the slot's beginning. Where both ranks know the length, [`Window::slot_to_with_len`] finds out at once if they
-    /// disagree.
+    /// Only `target` says how long the slot is. A put of more elements is refused; a put of fewer elements fills the slot's
+    /// beginning. If both ranks know the length, use [`Window::slot_to_with_len`]: then `open` fails if they disagree.
     ///
     /// # Examples
     ///
@@ -310,8 +309,8 @@ impl<T> Window<T, BySlot> {
         })
     }
 
-    /// As [`Window::slot_to`], to a slot that is expected to have `len` elements: if it has not, the window is not opened,
-    /// and all ranks get [`WindowError::Disagreement`](crate::error::WindowError::Disagreement). Puts may be shorter still.
+    /// As [`Window::slot_to`], for a slot that must have `len` elements. If it has not, the window is not opened, and all
+    /// ranks get [`WindowError::Disagreement`](crate::error::WindowError::Disagreement). Puts may still be shorter.
     ///
     /// # Examples
     ///
@@ -360,8 +359,8 @@ impl Window<u8, BySlot> {
 }
 
 impl<T> Window<T, ByRange> {
-    /// A window of `len` elements of memory (perhaps none), of which origins declare ranges. Its name is no other open
-    /// window's.
+    /// A window of `len` elements of memory on this rank. `len` may be 0, and each rank may have another length. No other open
+    /// window may have this name.
     ///
     /// # Examples
     ///
@@ -378,9 +377,8 @@ impl<T> Window<T, ByRange> {
         Self::declare(name, Buffers::Single, len)
     }
 
-    /// Declares that this rank accesses a range of the target's memory, and no other origin does; returns its handle. A range may
-    /// be empty, anywhere from 0 to the end of the target's memory: the target waits for the epochs of this rank, which can
-    /// put nothing there.
+    /// Declares that this rank, and no other origin, accesses a range of the target's memory, and returns the handle. The range
+    /// may be empty. The target then still waits for this rank's epochs, which put nothing: that is a signal without data.
     ///
     /// # Examples
     ///
@@ -401,27 +399,26 @@ impl<T> Window<T, ByRange> {
 }
 
 impl<T> Window<T, ByRange> {
-    /// Declares that this rank accesses the elements of the target's memory that a layout chooses, and no other origin does;
-    /// returns its handle. So several origins can write elements of one array that interleave: the ghost faces of a block,
-    /// the columns of a matrix.
+    /// Declares that this rank, and no other origin, accesses the elements of the target's memory that a layout chooses, and
+    /// returns the handle. So several origins can write to one array even if their elements interleave, as the ghost faces
+    /// of a block or the columns of a matrix do.
     ///
-    /// An operation with the handle goes to the elements in the order of the layout: `count` elements of a source go to the
-    /// first `count` of them, and [`Out::at`] says at which one it begins. The source has a layout of its own only if it
-    /// has as many elements as the layout; [`Out::with`] and counted puts are refused. (A layout of one run is a range: see
-    /// [`Window::range_to`].)
+    /// A put with the handle writes the elements in the order of the layout: a source of `count` elements goes to the first
+    /// `count` of them, or to those from [`Out::at`] on. The source may have a layout of its own if it has as many elements as
+    /// this layout. [`Out::with`] and counted puts are refused. (A layout of one run is a range: see [`Window::range_to`].)
     ///
-    /// All ranks check that no two declarations of one target have an element in common. What travels is short for boxes
-    /// ([`Layout::subarray`]) and nests of strides of any size; boxes of one array are compared by their sides. Of other layouts
-    /// the runs travel, and a rank may declare 2^16 of them; a target's runs are compared one by one where one of the
-    /// declarations is no box. A NIC that reaches the target's memory directly sends each run of elements that lie side by
-    /// side on both sides as one message; if its hardware has room for fewer, [`Access::complete`](super::Access::complete) says so. Where NICs
-    /// need staged memory, ranges and layouts are refused alike.
+    /// All ranks check that no two declarations for one target have an element in common. Boxes ([`Layout::subarray`]) and
+    /// nests of strides cost little, however large they are. Of other layouts the ranks exchange and compare all runs, and a
+    /// rank may declare at most 2^16 of them. A NIC that accesses the target's memory directly sends each run of elements
+    /// that lie side by side in source and target as one message; if its hardware has no room for so many,
+    /// [`Access::complete`](super::Access::complete) returns an error. Where NICs need staged memory, windows by range are refused.
     ///
     /// # Errors
     ///
-    /// None here. [`Window::open`] gives the error on this rank, and [`WindowError::Disagreement`] on the others, for a
-    /// layout in which an element occurs twice, for too many runs, and for a table in memory of another device;
-    /// [`WindowError::Disagreement`] on all for a layout that reaches beyond the target's memory, and where declarations overlap.
+    /// This call does not fail, but [`Window::open`] may. If an element occurs twice in the layout, if there are too many runs,
+    /// or if the layout's table is in memory of another device, this rank gets that error, and the others get
+    /// [`WindowError::Disagreement`]. If the layout reaches beyond the target's memory, or declarations overlap, all ranks get
+    /// [`WindowError::Disagreement`].
     ///
     /// ```
     /// # use tidegate::host::prelude::*;
@@ -474,10 +471,10 @@ impl<T> Window<T, ByRange> {
 }
 
 impl<T> Window<T, Atomic> {
-    /// A window of `len` elements of memory that origins update atomically. Each access epoch needs a matching post of
-    /// its target (active target), so that a counter is asked for in rounds, as many on all ranks. Rank and element of an
-    /// operation are said by the host, when it is noted, and a recording keeps them: a kernel cannot choose them. The
-    /// window's name is no other open window's.
+    /// A window of `len` elements of memory that origins update atomically. Each access epoch needs a matching post of its
+    /// target, so ranks ask for a counter in rounds, and all ranks need the same number of rounds. The host chooses the rank
+    /// and the element of an operation when it notes it. A kernel cannot choose them, and a recording keeps them. No other open
+    /// window may have this name.
     ///
     /// # Examples
     ///
@@ -494,8 +491,7 @@ impl<T> Window<T, Atomic> {
         Self::declare(name, Buffers::Single, len)
     }
 
-    /// Declares that this rank accesses the target's memory, and returns the handle for it: [`Out::at`] says from which
-    /// element on.
+    /// Declares that this rank accesses the memory of `rank`, and returns the handle. [`Out::at`] chooses the first element.
     ///
     /// # Examples
     ///

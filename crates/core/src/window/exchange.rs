@@ -43,8 +43,8 @@ pub type Refused<'s, 'b, T, D, K> = Rejected<(Inbox<'s, T, D, K>, Access<'s, 'b,
 /// # Errors
 ///
 /// As [`Inbox::post`], [`Access::complete`] and [`Exposed::wait`](super::Exposed::wait) (an epoch that leaves this
-/// rank out where it is an origin itself completes nothing towards it). Both are gone then, nothing has been enqueued, and
-/// the window is revoked for all ranks ([`Cause::NotEnqueued`](crate::error::Cause::NotEnqueued)).
+/// rank out where it is an origin itself completes nothing towards it). Then inbox and epoch are gone, nothing has been
+/// enqueued, and the window is revoked on all ranks ([`Cause::NotEnqueued`](crate::error::Cause::NotEnqueued)).
 ///
 /// # Examples
 ///

@@ -54,9 +54,9 @@ pub struct In<T> {
 /// Where an origin may put: what [`slot_to`](super::Window::slot_to), [`range_to`](super::Window::range_to) and
 /// [`target`](super::Window::target) return.
 ///
-/// It is plain data, as [`In`] is, and fits one window alone. [`Access::put`](super::Access::put) and the other operations take it:
-/// as it is, from a later element on ([`Out::at`]), or with the elements that a layout chooses ([`Out::with`]).
-/// [`Access::take`](super::Access::take) makes handles of it that are used once.
+/// It is plain data, as [`In`] is, and works with its own window only. [`Access::put`](super::Access::put) and the other operations
+/// take it as it is, from a later element on ([`Out::at`]), or with the elements that a layout chooses ([`Out::with`]).
+/// [`Access::take`](super::Access::take) turns it into a handle that can be used only once.
 ///
 /// # Examples
 ///

@@ -16,7 +16,7 @@ impl<'s, T: Element, D: HostAccess> Inbox<'s, T, D, BySlot> {
     ///
     /// # Errors
     ///
-    /// What made the stream fail; [`CaptureError::Inside`](crate::error::CaptureError::Inside).
+    /// The error that made the stream fail; [`CaptureError::Inside`](crate::error::CaptureError::Inside).
     ///
     /// # Examples
     ///
@@ -46,7 +46,7 @@ macro_rules! host_memory {
             ///
             /// # Errors
             ///
-            /// What made the stream fail; [`CaptureError::Inside`](crate::error::CaptureError::Inside).
+            /// The error that made the stream fail; [`CaptureError::Inside`](crate::error::CaptureError::Inside).
             ///
             /// # Examples
             ///

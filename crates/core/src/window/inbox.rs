@@ -20,12 +20,13 @@ use crate::myself::Act;
 use crate::side::Side;
 use crate::stream::Stream;
 
-/// The memory that others put into, while nobody does: the target's half of a window, at home on stream `'s`.
+/// The target's half of a window: the memory that others put into, at a time when nobody puts. It is at home on stream
+/// `'s`.
 ///
-/// Kernels of the stream see slots through [`Inbox::view`], the memory of other windows through [`Inbox::memory`] and
-/// [`Inbox::memory_mut`]. The host sees it where it has access to memory of the device ([`HostAccess`](tidegate_hal::device::HostAccess)): slots through
-/// [`Inbox::read`], other memory through [`Inbox::host_mut`]. On GPUs a kernel copies to a region what the host is to
-/// see, and [`Region::into_host`](crate::Region::into_host) brings it.
+/// Kernels of the stream get slots by [`Inbox::view`], and the memory of other windows by [`Inbox::memory`] and
+/// [`Inbox::memory_mut`]. If the host can access the device's memory ([`HostAccess`](tidegate_hal::device::HostAccess)), it reads slots by
+/// [`Inbox::read`], and other memory by [`Inbox::host_mut`]. On GPUs it cannot: let a kernel copy the data to a region, and
+/// read that by [`Region::to_vec`](crate::Region::to_vec) or [`Region::into_host`](crate::Region::into_host).
 ///
 /// # Examples
 ///
@@ -33,9 +34,9 @@ use crate::stream::Stream;
 /// use tidegate::host::prelude::*;
 ///
 /// # tidegate::doc::slots(|s, (inbox, outbox), (from, to), mut src| {
-/// let exposed = inbox.post(s)?; // origins may write the slots
+/// let exposed = inbox.post(s)?; // from here on origins may write the slots
 /// # let _outbox = outbox.start().complete(s)?;
-/// let mut inbox = exposed.wait(s)?; // they have
+/// let mut inbox = exposed.wait(s)?; // now they have written them
 /// assert_eq!(inbox.read(s)?.slot(from), [0; 4]);
 /// # Ok(()) });
 /// ```
@@ -45,9 +46,9 @@ pub struct Inbox<'s, T, D: Device, K: Discipline = BySlot> {
     marker: Typed<'s, T, K>,
 }
 
-/// An inbox whose memory is exposed to a group of origins: nothing here can touch it until [`Exposed::wait`].
+/// An inbox whose memory is exposed to a group of origins. This rank cannot touch it until [`Exposed::wait`].
 ///
-/// Dropping it revokes the window.
+/// Dropping it revokes the window on all ranks.
 ///
 /// # Examples
 ///
@@ -163,7 +164,7 @@ impl<'s, T: Element, K: Discipline, D: Device> Inbox<'s, T, D, K> {
     /// # Errors
     ///
     /// [`Error::Revoked`], [`EpochError::LastEpoch`](crate::error::EpochError::LastEpoch), [`Error::Device`], [`Error::Nic`], or
-    /// what made the stream fail. The inbox is gone then,
+    /// the error that made the stream fail. The inbox is gone then,
     /// and the window is revoked for all ranks, so that no origin waits for it ([`Cause::NotEnqueued`]).
     ///
     /// # Examples
@@ -419,7 +420,7 @@ impl<'s, T: Element, K: Discipline, D: Device> Exposed<'s, T, D, K> {
     ///
     /// [`EpochError::SelfDeadlock`](crate::error::EpochError::SelfDeadlock) if this rank is an origin itself, its outbox is at home on this stream, too, and its
     /// complete has not been enqueued: that could only come behind the wait. [`Error::Revoked`], [`Error::Device`], or
-    /// what made the stream fail. The exposure is gone then, and the window is revoked for all ranks
+    /// the error that made the stream fail. The exposure is gone then, and the window is revoked for all ranks
     /// ([`Cause::NotEnqueued`]).
     ///
     /// # Examples

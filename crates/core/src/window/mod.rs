@@ -2,55 +2,59 @@
 //!
 //! # Model
 //!
-//! Each rank declares what it takes part in: a [`SlotWindow`], a [`RangeWindow`] or an [`AtomicWindow`] ([`Window`] has what they share).
-//! The declaration returns a *handle* for each slot or range: an [`In`] for memory that others put into, an [`Out`] for
-//! memory of others. Then all ranks open the window together. Each gets two halves of it, which are independent of each other:
+//! Each rank declares its part of the window: a [`SlotWindow`], a [`RangeWindow`] or an [`AtomicWindow`]. ([`Window`] documents what
+//! they have in common.) The declaration returns a *handle* for each slot or range: an [`In`] for memory that others put
+//! into, an [`Out`] for memory of others. Then all ranks open the window together. Each rank gets two halves, which it can
+//! use independently:
 //!
-//! - an [`Inbox`]: the memory that others put into. [`Inbox::post`] exposes it: the result is an [`Exposed`], and nobody
-//!   here can touch the memory until [`Exposed::wait`] gives the inbox back.
-//! - an [`Outbox`]: the way to others. [`Outbox::start`] opens an [`Access`] epoch, in which puts are noted; [`Access::complete`]
-//!   validates them, enqueues them, and gives the outbox back.
+//! - The [`Inbox`] is the memory that others put into. [`Inbox::post`] exposes it and returns an [`Exposed`]. This rank cannot
+//!   touch the memory until [`Exposed::wait`] returns the inbox.
+//! - The [`Outbox`] is the way to others. [`Outbox::start`] opens an [`Access`] epoch, which notes puts. [`Access::complete`]
+//!   validates them, enqueues them, and returns the outbox.
 //!
-//! The k-th post that names an origin belongs to the k-th complete of that origin that names this rank. All of it is
-//! enqueued on streams; the host waits for nothing, unless a queue is full: the stream's own, which holds about a
-//! thousand items on the host device, or a NIC's. A program with an inbox on one stream and an outbox on another must
-//! not enqueue so many epochs on the one before it comes to the other.
+//! The k-th post that names an origin belongs to the k-th complete of that origin that names this rank. All of these calls
+//! enqueue, and the host does not wait, unless a queue is full: the [stream's](mod@crate::stream#how-far-the-host-may-run-ahead),
+//! or a NIC's. A program that has the inbox on one stream and the outbox on another must not fill the queue of one before it
+//! enqueues on the other.
 //!
-//! Which peers are mapped and which are reached by a NIC is decided when the window is created
-//! ([`Route`](crate::Route)), and makes no difference to the program.
+//! When the window is opened, tidegate decides which peers are mapped and which are reached by a NIC ([`Route`](crate::Route)). The
+//! program is the same for both.
 //!
 //! # Disciplines
 //!
-//! What keeps two origins from writing the same memory is the window's *discipline*:
+//! The *discipline* of a window keeps two origins from writing the same memory:
 //!
-//! - [`BySlot`]: each inbound slot belongs to one origin and one key; two slots never share memory. Slots are
-//!   double-buffered unless told otherwise: an origin may fill one buffer while the target still reads the other, so
-//!   that a complete rarely waits for a post.
-//! - [`ByRange`]: plain displacements; each origin declares ranges or layouts of its targets' memory, checked to be
-//!   disjoint when the window is created. What no origin has declared, the target may use even while its memory is exposed
+//! - [`BySlot`]: each inbound slot belongs to one origin and one key; two slots never share memory. A slot has two buffers
+//!   unless the program asks for one. An origin may fill one buffer while the target still reads the other, so a complete
+//!   rarely waits for a post.
+//! - [`ByRange`]: plain memory. Each origin declares ranges or layouts of its targets' memory, and [`Window::open`] checks that
+//!   they are disjoint. The target may use elements that no origin has declared even while its memory is exposed
 //!   ([`Exposed::rest`]).
-//! - [`Atomic`]: any origin may update any element of its targets, by atomic operations only. Those of one epoch come to
-//!   each element in the order in which their origin has noted them (MPI 4.1, section 12.7.2, says so of accumulates).
+//! - [`Atomic`]: any origin may update any element of its targets, but only by atomic operations. Each element sees the
+//!   operations of one origin's epoch in the order in which the origin noted them (as accumulates in MPI 4.1,
+//!   section 12.7.2).
 //!
-//! # Nothing
+//! # Windows without data
 //!
-//! Slots, ranges, memory and operations may have no elements. An operation on none does nothing, and its epoch is
-//! complete as ever: so a window of empty slots is a way to give signals. Each epoch is one, and the next one waits, as
-//! ever, until its target has posted.
+//! Slots, ranges, memory and operations may have no elements. An operation on no elements does nothing, and its epoch
+//! completes as usual. So a window of empty slots can send signals: each epoch is one signal, and the next epoch waits, as
+//! usual, until its target has posted.
 //!
 //! # Failure
 //!
-//! A call that takes a token by value, and fails, has lost it. So it revokes the window for all ranks, with
-//! [`Cause::NotEnqueued`] and its error in words, and no peer waits for that token in vain. If the window was revoked before, or
-//! the stream has failed, that stays the cause. Behind the last epoch nothing is revoked. Each such call has a twin, as
-//! [`Inbox::try_post`] is one of [`Inbox::post`]: it has no effect if it fails, and gives the token back. Dropping an [`Exposed`] or an [`Access`] half-done revokes the window for everybody,
-//! since the peers' counts would never fit again; forgetting one leaves the peers waiting until they run into their limit.
+//! A call that takes a token by value loses it when it fails. So it revokes the window on all ranks, with
+//! [`Cause::NotEnqueued`] and its error in words, and no peer waits for that token for ever. If the window was revoked before, or the
+//! stream had failed, that remains the cause. After a window's last epoch (below) nothing is revoked. Each such call has a
+//! twin, as [`Inbox::try_post`] is the twin of [`Inbox::post`]: it has no effect if it fails, and returns the token.
 //!
-//! A rank has at most 2^36 - 2^20 epochs with a peer (38 hours of epochs of 2 us). Every call that would begin another one is refused
-//! with [`EpochError::LastEpoch`](crate::error::EpochError::LastEpoch), and has enqueued nothing. Replays count as many epochs as they have.
-//! Ranks that enqueue the same epochs, in the same calls and groups, are refused at the same one. Where the calls differ,
-//! one rank may be refused while another waits for it, until its limit: a group is refused if one member is at its end, and
-//! a replay if its last epoch is one too many. Drop the window on all ranks, and open it anew.
+//! Dropping an [`Exposed`] or an [`Access`] in the middle of its epoch revokes the window on all ranks, since the ranks' counters would
+//! never agree again. After `std::mem::forget` the peers wait until the limit of the window, if it has one.
+//!
+//! A rank has at most 2^36 - 2^20 epochs with a peer (38 hours of epochs of 2 us). A call that would begin one more fails
+//! with [`EpochError::LastEpoch`](crate::error::EpochError::LastEpoch), and enqueues nothing. A replay counts all epochs that it contains.
+//! Ranks that enqueue the same epochs, in the same calls and groups, are refused at the same epoch. If their calls differ,
+//! one rank may be refused while another waits for it until the limit: a group is refused if one of its members has had its
+//! last epoch, and a replay is refused if it contains one epoch too many. Drop the window on all ranks, and open a new one.
 
 mod access;
 mod argument;

@@ -15,7 +15,7 @@ use super::plan::Plans;
 use super::{Body, Discipline, Half, Held, Way};
 use crate::carry::{Carry, Visitor};
 use crate::element::{Element, LARGEST};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::myself::Myself;
 use crate::nic::{NicLine, Tickets, Touch};
 use crate::side::Side;
@@ -52,6 +52,8 @@ pub(super) struct OutboxBody<D: Device> {
     pub(super) epoch: u64,
     /// The regions of the open epoch that a NIC has to do with.
     pub(super) touched: Vec<Touched>,
+    /// The error of the last operation of the open epoch that was not noted.
+    pub(super) refused: Option<Box<str>>,
     /// Which peer is this rank itself.
     myself: Option<usize>,
 }
@@ -79,6 +81,7 @@ impl<D: Device> OutboxBody<D> {
             current: 0,
             epoch: 0,
             touched: Vec::new(),
+            refused: None,
             myself,
         }
     }
@@ -88,6 +91,14 @@ impl<D: Device> OutboxBody<D> {
         self.plans.begin(self.groups[self.current].0);
         self.epoch += 1;
         self.touched.clear();
+        self.refused = None;
+    }
+
+    /// Keeps the error of an operation that is not noted: where the program drops the epoch because of it, peers are told.
+    #[cold]
+    pub(super) fn refuse(&mut self, error: Error) -> Error {
+        self.refused = Some(error.to_string().into());
+        error
     }
 
     /// Notes a region that has tickets, or will have them when the epoch is complete.

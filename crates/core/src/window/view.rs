@@ -102,12 +102,12 @@ impl SlotEntry {
     }
 }
 
-/// The inbound slots of a window, as the last wait has left them: what each origin put in its last epoch.
+/// The inbound slots of a window after the last wait: the data that each origin put in its last epoch.
 ///
-/// **What an epoch did not put is not empty.** It is what the epoch before last left (slots have two buffers, used by
-/// turns), the last one with [`Buffers::Single`](super::Buffers), or zero at first; and nothing says how much has come. So
-/// where messages vary, their origin puts a header in *every* epoch that says how much is behind it, be it nothing:
-/// after `if n > 0 { epoch.put(…)? }` an old message is read again. `tidegate::varying_messages` has all ways to do it.
+/// **A slot that the origin skipped is not empty.** It keeps the data from two epochs ago (from the last epoch, with
+/// [`Buffers::Single`](super::Buffers)), or zeros at first, and nothing says how much came. So if messages vary, their
+/// origin puts a header in *every* epoch that says how much follows, even if nothing does. After `if n > 0 { epoch.put(…)? }` the
+/// target reads an old message again. `tidegate::varying_messages` shows all ways to do it.
 ///
 /// # Examples
 ///

@@ -109,10 +109,11 @@ impl<D: Device> Overseen for Inner<D> {
         self.window(window).1?.limit()
     }
 
-    fn limit_has_passed(&self, window: WindowId, limit: Duration) {
+    fn limit_has_passed(&self, window: WindowId, peer: usize, limit: Duration) {
         if let Some(window) = self.window(window).1 {
             let rank = self.control.rank();
-            self.revoke(&window, Cause::Limit { rank, limit });
+            let peer = Some(peer);
+            self.revoke(&window, Cause::Limit { rank, peer, limit });
         }
     }
 

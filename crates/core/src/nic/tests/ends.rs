@@ -114,7 +114,7 @@ fn a_kernel_that_panics_is_heard_of_behind_the_nic() {
     });
     assert!(errors[0].contains("on purpose"), "{}", errors[0]);
     assert!(
-        errors[1].contains("waited for rank 0, its complete, in vain"),
+        errors[1].contains("waited in vain for rank 0 (its complete)"),
         "{}",
         errors[1]
     );

@@ -1,5 +1,6 @@
-//! Windows of no elements, and of very many slots; and how ranks call them.
+//! Windows of no elements, and of very many slots; how ranks call them; and what ranks are told of mistakes.
 
 mod ids;
 mod many;
 mod nothing;
+mod told;

@@ -120,7 +120,11 @@ fn a_cause_that_comes_late_is_named() {
                 "-",
                 "here nobody can ask for it"
             );
-            let cause = Cause::Limit { rank: 1, limit };
+            let cause = Cause::Limit {
+                rank: 1,
+                peer: Some(0),
+                limit,
+            };
             for window in [id, q] {
                 let cause = cause.clone();
                 let message = Message::Revoke { window, cause };
