@@ -155,12 +155,7 @@ impl<T> Clone for LoweredExclusive<T> {
 impl<T> Copy for LoweredExclusive<T> {}
 
 fn whole<T: Element, D: Device>(region: &Region<T, On<'_, D>>) -> LoweredShared<T> {
-    let ptr = if region.is_empty() {
-        Ptr(std::ptr::NonNull::<T>::dangling().as_ptr().cast())
-    } else {
-        region.body.ptr()
-    };
-    LoweredShared::new(ptr, region.len())
+    LoweredShared::new(region.body.ptr(), region.len())
 }
 
 // SAFETY: the region is at home on the stream; a shared borrow gives a shared view.

@@ -159,10 +159,6 @@ impl<T: Element, P: Place> Region<T, P> {
     ///
     /// [`Error::Region`] if they are not the parts of one partition, in their order. They are gone then.
     ///
-    /// # Panics
-    ///
-    /// If `N` is 0.
-    ///
     /// # Examples
     ///
     /// ```
@@ -187,10 +183,6 @@ impl<T: Element, P: Place> Region<T, P> {
     ///
     /// As [`Region::reunite`].
     ///
-    /// # Panics
-    ///
-    /// If `N` is 0.
-    ///
     /// # Examples
     ///
     /// ```
@@ -209,6 +201,7 @@ impl<T: Element, P: Place> Region<T, P> {
     pub fn try_reunite<const N: usize>(
         parts: [Part<T, P>; N],
     ) -> Result<Self, Rejected<[Part<T, P>; N]>> {
+        const { assert!(N != 0, "a region has one part at least") };
         let whole = &parts[0].whole;
         let fits = |(index, part): (usize, &Part<T, P>)| {
             part.index == index && Arc::ptr_eq(&part.whole, whole)

@@ -96,11 +96,14 @@ pub(crate) struct Body<D: Device> {
     tickets: OnceLock<Arc<Tickets>>,
 }
 
+/// Where a region of no elements begins: a slice of nothing, too, is neither null nor badly aligned.
+const NOWHERE: Ptr = Ptr(std::ptr::without_provenance_mut(64));
+
 impl<D: Device> Body<D> {
     pub(crate) fn ptr(&self) -> Ptr {
         self.block
             .as_ref()
-            .map_or(Ptr::NULL, |block| block.base().byte_add(self.offset))
+            .map_or(NOWHERE, |block| block.base().byte_add(self.offset))
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -94,20 +94,14 @@ impl<T: Element, D: HostAccess> Deref for Region<T, OnHost<D>> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
-        if self.body.block.is_none() {
-            return &[];
-        }
         // SAFETY: the block is ordinary memory (`HostAccess`), live, aligned, of `len` elements for which all bytes are
-        // valid; it is with the host, so no stream has work for it.
+        // valid; it is with the host, so no stream has work for it. Where there is no block, there are no elements.
         unsafe { std::slice::from_raw_parts(self.body.ptr().0.cast::<T>(), self.body.len) }
     }
 }
 
 impl<T: Element, D: HostAccess> DerefMut for Region<T, OnHost<D>> {
     fn deref_mut(&mut self) -> &mut [T] {
-        if self.body.block.is_none() {
-            return &mut [];
-        }
         // SAFETY: as for `deref`; split parts are disjoint, and this one is borrowed exclusively.
         unsafe { std::slice::from_raw_parts_mut(self.body.ptr().0.cast::<T>(), self.body.len) }
     }
