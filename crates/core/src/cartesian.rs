@@ -193,7 +193,9 @@ impl<const N: usize> Cartesian<N> {
     /// ```
     pub fn block(&self, rank: usize, sides: [usize; N]) -> [Range<usize>; N] {
         let at = self.coordinates(rank);
-        let begin = |k: usize, at: usize| sides[k] * at / self.dims[k];
+        // The product may be larger than any length.
+        let begin =
+            |k: usize, at: usize| (sides[k] as u128 * at as u128 / self.dims[k] as u128) as usize;
         std::array::from_fn(|k| begin(k, at[k])..begin(k, at[k] + 1))
     }
 }
@@ -250,6 +252,15 @@ mod tests {
             }
         }
         assert_eq!(seen, [[1; 5]; 7]);
+    }
+
+    #[test]
+    fn blocks_of_the_longest_array_have_its_ends() {
+        let grid = Cartesian::with_dims([3]);
+        let [first] = grid.block(0, [usize::MAX]);
+        let [last] = grid.block(2, [usize::MAX]);
+        assert_eq!(first, 0..usize::MAX / 3);
+        assert_eq!(last, usize::MAX / 3 * 2..usize::MAX);
     }
 
     #[test]
