@@ -304,3 +304,30 @@ fn a_stream_s_thread_has_streams_of_its_own_when_it_ends() {
     });
     assert_eq!(count.load(Ordering::Relaxed), 4);
 }
+
+/// Larger than the stack of a thread, and not to be cloned.
+#[derive(Copy, Element)]
+#[repr(C)]
+struct Large([[u64; 1024]; 512]);
+
+#[expect(clippy::non_canonical_clone_impl, reason = "it is the attack")]
+impl Clone for Large {
+    fn clone(&self) -> Self {
+        panic!("elements are copied")
+    }
+}
+
+#[test]
+fn elements_larger_than_a_stack_are_copied_where_they_lie() {
+    alone(|world| {
+        stream!(let s = world.stream()?);
+        let mut x = Region::<Large, _>::zeroed(&world, 2)?;
+        x[1].0[511][1023] = 7;
+        let x = x.on(&s)?;
+        let values = x.to_vec(&s)?;
+        assert_eq!(values[1].0[511][1023], 7);
+        let (first, _second) = x.into_host(&s)?.split_at(1)?;
+        assert_eq!(first.into_vec()?[0].0[511][1023], 0);
+        Ok(())
+    });
+}

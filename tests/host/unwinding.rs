@@ -86,6 +86,56 @@ fn a_panic_that_drops_a_token_is_named_with_it() {
     );
 }
 
+/// An error of the program's that has no text.
+#[derive(Debug)]
+struct Silent {
+    panics: bool,
+}
+
+impl std::fmt::Display for Silent {
+    fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        assert!(!self.panics, "on purpose");
+        Err(std::fmt::Error)
+    }
+}
+
+impl std::error::Error for Silent {}
+
+/// What a rank is told that waits for one whose captured step ends like this, and which goes on.
+fn told_of_a_step(ends: impl Fn() -> Error + Sync) -> String {
+    let told = Mutex::new(None);
+    World::local(2, |world| -> Result<()> {
+        stream!(let s = world.stream()?);
+        let (inbox, outbox) = halves(&s, 1 - world.rank())?;
+        if world.rank() == 1 {
+            let capture = || s.capture((inbox, outbox), |_, _| Err(ends())).map(drop);
+            let captured = catch_unwind(AssertUnwindSafe(capture));
+            assert!(!matches!(captured, Ok(Ok(()))));
+            return s.synchronize();
+        }
+        let waited = inbox.post(&s).and_then(|exposed| exposed.wait(&s));
+        let read = waited.and_then(|mut inbox| inbox.read(&s).map(drop));
+        *told.lock().unwrap() = read.err().map(|error| error.to_string());
+        Ok(())
+    })
+    .into_iter()
+    .for_each(Result::unwrap);
+    let told = told.into_inner().unwrap();
+    told.expect("nobody completes")
+}
+
+#[test]
+fn a_step_that_panics_or_cannot_say_why_it_fails_is_waited_for_by_nobody() {
+    let told = told_of_a_step(|| panic!("on purpose"));
+    let cause = "a thread of rank 1 panicked, and so dropped what a capture had been lent";
+    assert!(told.contains(cause), "{told}");
+    for panics in [false, true] {
+        let told = told_of_a_step(|| Error::other(Silent { panics }));
+        let cause = "reckon with: an error that cannot be displayed";
+        assert!(told.contains(cause), "{told}");
+    }
+}
+
 #[test]
 fn a_test_for_a_peer_that_has_left_comes_to_an_end() {
     let results = World::local(2, |world| -> Result<()> {

@@ -190,4 +190,5 @@ twins! {
     row17_vector_of_the_host
     row17_wrong_element_type
     stream_borrowed_for_as_long_as_it_lives
+    streams_of_any_names
 }

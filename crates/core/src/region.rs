@@ -30,13 +30,13 @@ use std::panic::Location;
 use std::sync::{Arc, OnceLock};
 
 use tidegate_hal::device::{Call, Device, Reclaim, Stream as _};
-use tidegate_hal::memory::{Block as _, Ptr, Sharing};
+use tidegate_hal::memory::{Allocation, Block as _, Ptr, Sharing};
 use tidegate_hal::nic::Keep;
 use tidegate_hal::site::CallSite;
 
 use crate::carry::{Carry, Visitor};
 use crate::element::{Element, LARGEST};
-use crate::error::{Error, RegionError, Rejected, Result};
+use crate::error::{Error, RegionError, Rejected, Result, no_memory};
 use crate::ground::{ReclaimOf, fresh_id};
 use crate::nic::{Tickets, Touch};
 use crate::place::{On, OnHost, Place};
@@ -311,8 +311,17 @@ impl<T, D: Device> Region<T, OnHost<D>> {
 impl<T: Element, D: Device> Region<T, OnHost<D>> {
     /// A copy of the first elements, at most so many.
     fn first(&self, most: usize) -> Result<Vec<T>> {
-        // SAFETY: all bytes are a valid element.
-        let mut values = vec![unsafe { std::mem::zeroed::<T>() }; most.min(self.len())];
+        let len = most.min(self.len());
+        if len == 0 {
+            return Ok(Vec::new());
+        }
+        // Not as copies of one element: that may be larger than a stack, and its `Clone` is the program's.
+        let layout = std::alloc::Layout::array::<T>(len).ok();
+        let memory = layout.and_then(Allocation::zeroed);
+        let memory = memory.ok_or_else(|| no_memory::<T>(len))?;
+        // SAFETY: there is room for so many elements, and all bytes are valid ones.
+        let values = unsafe { memory.into_vec(len) };
+        let mut values = values.expect("it was allocated for these");
         self.read(0, &mut values)?;
         Ok(values)
     }

@@ -1,5 +1,6 @@
 //! What peers have of this rank's tokens.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use tidegate_hal::device::{Device, Fault, Reclaim as _};
@@ -36,8 +37,17 @@ impl<D: Device> Stake<D> {
     #[cold]
     pub(crate) fn give_up(&self, error: &Error) {
         if self.awaited {
-            let reason = error.to_string();
+            let reason = said(error);
             self.revoke(|rank| Cause::NotEnqueued { rank, reason });
+        }
+    }
+
+    /// The half is gone, since the step that it was lent to has panicked: no peer is to wait for it in vain.
+    #[cold]
+    pub(crate) fn panicked(&self) {
+        if self.awaited {
+            let token = "what a capture had been lent".to_owned();
+            self.revoke(|rank| Cause::Panicked { rank, token });
         }
     }
 
@@ -53,5 +63,15 @@ impl<D: Device> Stake<D> {
             _ => cause(self.world.rank()),
         };
         self.world.revoke(&self.window, cause);
+    }
+}
+
+/// What an error says. One of the program's may panic when it is asked, or fail, and peers are to hear of it all the same.
+fn said(error: &Error) -> String {
+    let (mut text, mut whole) = (String::new(), false);
+    tidegate_hal::tell(|| whole = write!(text, "{error}").is_ok());
+    match whole {
+        true => text,
+        false => "an error that cannot be displayed".to_owned(),
     }
 }

@@ -121,6 +121,7 @@ impl<'s, D: Device> Stream<'s, D> {
         let recording = Recording {
             stream,
             side: None::<&Stream<'s, D>>,
+            stakes: &stakes,
         };
         let (recorded, returned) = recording.run(|| {
             // What is still under way at the end of the step must be over where the next replay writes it; no replay,
@@ -263,6 +264,7 @@ impl<'s, D: Device> Stream<'s, D> {
         let recording = Recording {
             stream,
             side: Some(side),
+            stakes: &stakes,
         };
         let (recorded, returned) = recording.run(|| {
             let lent = (rebrand(here), rebrand(there));
@@ -295,6 +297,8 @@ impl<'s, D: Device> Stream<'s, D> {
 struct Recording<'a, 's, 't, D: Device> {
     stream: &'a Stream<'s, D>,
     side: Option<&'a Stream<'t, D>>,
+    /// Of what was lent.
+    stakes: &'a [Stake<D>],
 }
 
 /// What came of a capture: the recording, with what NICs must be armed with, and what the step gave back.
@@ -321,7 +325,8 @@ impl<D: Device> Recording<'_, '_, '_, D> {
 
 impl<D: Device> Drop for Recording<'_, '_, '_, D> {
     fn drop(&mut self) {
-        // Only when the step panics.
+        // Only when the step panics. What it was lent is gone, as if it had failed.
         drop(self.end());
+        self.stakes.iter().for_each(Stake::panicked);
     }
 }

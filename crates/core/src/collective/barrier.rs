@@ -173,7 +173,8 @@ mod tests {
                 let Err(Error::Wait(failed)) = s.synchronize() else {
                     panic!("rank 1 does not come");
                 };
-                assert_eq!(failed.cause, Cause::Limit { rank: 0, limit });
+                let (rank, peer) = (0, Some(1));
+                assert_eq!(failed.cause, Cause::Limit { rank, peer, limit });
             }
             // Rank 1 is there until rank 0 has seen it.
             world.all_gather("seen", Vec::new()).unwrap();

@@ -20,7 +20,7 @@ pub use misuse::{
 };
 pub use open::{AllReduceLimit, Declared, Disagreement, Property, WindowError};
 pub use rejected::Rejected;
-pub(crate) use room::{push, reserved};
+pub(crate) use room::{no_memory, push, reserved};
 pub use window_name::WindowName;
 
 use std::fmt;

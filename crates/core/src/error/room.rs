@@ -25,7 +25,7 @@ pub(crate) fn push<T>(list: &mut Vec<T>, entry: T) -> Result<()> {
 
 /// What is said where a list of so many elements has no room.
 #[cold]
-fn no_memory<T>(len: usize) -> Error {
+pub(crate) fn no_memory<T>(len: usize) -> Error {
     let detail = format!("a list of {len} entries of {} bytes", size_of::<T>());
     Error::Device(DeviceError::Exhausted {
         what: "memory",

@@ -114,6 +114,22 @@ fn a_part_of_nothing_lives_as_long_as_its_kernels() {
 }
 
 #[test]
+fn a_part_of_nothing_has_slices_of_nothing() {
+    World::<Host>::local(1, |world| {
+        let region = Region::<u64, _>::zeroed(&world, 0).unwrap();
+        let [part] = region.partition([set(&[])]).unwrap();
+        crate::stream!(let s = world.stream().unwrap());
+        let mut part = part.on(&s).unwrap();
+        let read = |part: Cells<'_, u64>| assert!(part.slice(0..0).is_empty());
+        s.launch(read, &part).unwrap();
+        let write = |mut part: CellsMut<'_, u64>| part.slice_mut(0..0).fill(1);
+        s.launch(write, &mut part).unwrap();
+        let region = Region::reunite([part.into_host(&s).unwrap()]).unwrap();
+        assert!(region.is_empty() && region.into_vec().unwrap().is_empty());
+    });
+}
+
+#[test]
 fn slices_are_within_the_part() {
     World::<Host>::local(1, |world| {
         let region = Region::from_slice(&world, &[0u32, 1, 2, 3, 4, 5]).unwrap();

@@ -115,6 +115,8 @@ impl<T: Element, K: Discipline> Window<T, K> {
         });
         let refused = |(watched, ..): &(Arc<Watched<D>>, _, _)| watched.is_refused();
         let (watched, halves, made) = agreement.agree(&which, built, refused)?;
+        // Who hears of the window may open others.
+        drop(agreement);
         let (name, id) = (&watched.name, watched.id);
         tidegate_hal::tell(|| tracing::debug!(window = %name, %id, "a window is open"));
         Ok((halves, made))

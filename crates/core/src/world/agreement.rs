@@ -36,7 +36,7 @@ use tidegate_hal::ids::WindowId;
 
 use super::inner::World;
 use crate::element::Element;
-use crate::error::{Disagreement, Error, Result, WindowError, WindowName};
+use crate::error::{Disagreement, Error, Result, WindowError, WindowName, reserved};
 use crate::ground::{MOST_TEXT, lock, shortened};
 
 /// What a rank says, and the handles that go with it.
@@ -157,12 +157,18 @@ impl<D: Device> World<D> {
             std::ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), bytes.len());
         }
         let all = self.all_gather(&label, bytes)?;
-        let read = |bytes: &[u8]| {
-            // SAFETY: so many bytes are there, and any bytes are a valid element.
-            unsafe { bytes.as_ptr().cast::<T>().read_unaligned() }
+        let elements = |bytes: Vec<u8>| {
+            let count = bytes.len() / size;
+            let mut elements = reserved::<T>(count)?;
+            // SAFETY: there is room for so many elements, so many bytes are there, and any bytes are a valid element.
+            unsafe {
+                let to = elements.as_mut_ptr().cast::<u8>();
+                std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, count * size_of::<T>());
+                elements.set_len(count);
+            }
+            Ok(elements)
         };
-        let elements = |bytes: Vec<u8>| bytes.chunks_exact(size).map(read).collect();
-        Ok(all.into_iter().map(elements).collect())
+        all.into_iter().map(elements).collect()
     }
 
     /// Waits until this thread is the only one of the rank that makes exchanges. `what` says to people what for.
