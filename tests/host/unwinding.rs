@@ -131,7 +131,7 @@ fn a_step_that_panics_or_cannot_say_why_it_fails_is_waited_for_by_nobody() {
     assert!(told.contains(cause), "{told}");
     for panics in [false, true] {
         let told = told_of_a_step(|| Error::other(Silent { panics }));
-        let cause = "reckon with: an error that cannot be displayed";
+        let cause = "its part of an epoch: an error that cannot be displayed";
         assert!(told.contains(cause), "{told}");
     }
 }
