@@ -273,9 +273,9 @@ if wanted ours; then
             for bytes in 4194304 16777216; do
                 puts="--pair --puts 16 --bytes $bytes --buffers single --counts 1,3,20 --rounds 2"
                 # shellcheck disable=SC2086 # words are meant
-                measure "puts-$bytes" 2 5 30 $puts
+                measure "puts-$bytes" 2 5 90 $puts
                 # shellcheck disable=SC2086
-                TIDEGATE_CUDA_COPY_ENGINE_FROM=never measure "puts-$bytes-blocks" 2 5 30 $puts
+                TIDEGATE_CUDA_COPY_ENGINE_FROM=never measure "puts-$bytes-blocks" 2 5 90 $puts
             done
         fi
     fi
