@@ -141,7 +141,7 @@ pub enum Cause {
     NicFailed {
         /// The rank whose NIC it is.
         rank: usize,
-        /// Its error.
+        /// The error that the NIC gave.
         reason: String,
     },
 }

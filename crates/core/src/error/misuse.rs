@@ -295,25 +295,25 @@ pub enum SettingError {
     /// A length of chunks cannot be read.
     #[error("`{text}` is no length of chunks: set {variable} to never, BYTES, or BYTES:FROM")]
     Chunks {
-        /// The variable.
+        /// The name of the environment variable.
         variable: &'static str,
-        /// Its value.
+        /// What the variable is set to.
         text: String,
     },
     /// A route cannot be read.
     #[error("`{text}` is no route: set {variable} to auto, mapped, nic, or nic:RANK,RANK,…")]
     Route {
-        /// The variable.
+        /// The name of the environment variable.
         variable: &'static str,
-        /// Its value.
+        /// What the variable is set to.
         text: String,
     },
     /// A number cannot be read.
     #[error("{variable} is `{text}`, which is not a number")]
     Number {
-        /// The name of the variable.
+        /// The name of the environment variable.
         variable: &'static str,
-        /// What it says.
+        /// What the variable is set to.
         text: String,
     },
 }
