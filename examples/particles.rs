@@ -3,7 +3,7 @@
 //!
 //! So each message has a header that says how many particles are behind it, and as much is put as the kernel has counted,
 //! in every step, also where nothing leaves: what a step does not put would be what the one before last left
-//! (`tidegate::varying_messages`). And so many steps can be recorded, and the host waits now and then only: to see that no
+//! (`tidegate::guide::messages`). And so many steps can be recorded, and the host waits now and then only: to see that no
 //! particle is lost, by two sums over all ranks. At the end each rank compares its particles, bit by bit, with where they
 //! should be.
 //!

@@ -57,11 +57,11 @@
 //! | put elements that do not lie side by side | [`Layout`](host::Layout) |
 //! | let a face land in the neighbour's array, without a kernel that unpacks it | [`RangeWindow`], and its `layout_to` |
 //! | put complex or half-precision numbers, structs, types of other crates | [`Element`], and the features `half`, `complex`, `bytemuck` |
-//! | send messages whose length is only known at run time | [`varying_messages`] |
+//! | send messages whose length is only known at run time | [`guide::messages`] |
 //! | wait in async code | [`Stream::synchronized`](generic::Stream::synchronized), [`Region::into_host_async`](generic::Region::into_host_async) |
 //! | use streams and memory of another CUDA library | [`cuda::interop`] |
 //! | reach other nodes | [`World::init`](Init::init) does it; [`fabric`] has the options |
-//! | run inside an MPI job, or with MPI as the only transport | the feature `mpi`: `tidegate::mpi`, and [`coming_from_mpi`] |
+//! | run inside an MPI job, or with MPI as the only transport | the feature `mpi`: `tidegate::mpi`, and [`guide::from_mpi`] |
 //! | support another device or NIC | [`hal`] |
 //!
 //! # Lifetimes, and solvers that are objects
@@ -124,7 +124,7 @@
 //!
 //! # Async
 //!
-//! A solver can be a tokio task: see [`guide::asynchronous`].
+//! A solver can be a tokio task: see [`guide::in_async_programs`].
 //!
 //! # Failure
 //!
@@ -171,11 +171,9 @@ pub mod hal {
     }
 }
 
-pub mod coming_from_mpi;
 pub mod generic;
 pub mod guide;
 mod start;
-pub mod varying_messages;
 
 pub use start::Init;
 pub use tidegate_boot::launch;

@@ -131,7 +131,7 @@ struct OneThreadAtATime<D>(PhantomData<fn(D)>);
     message = "a stream is used by one thread at a time",
     label = "not shared between threads",
     note = "a stream can be moved to another thread, and each thread can have one of its own: `stream!(let s = world.stream()?);`",
-    note = "a task that moves between threads (`tokio::spawn`) makes its streams itself, and holds no `&Stream` across an `.await`: `tidegate::guide::asynchronous` has both"
+    note = "a task that moves between threads (`tokio::spawn`) makes its streams itself, and holds no `&Stream` across an `.await`: `tidegate::guide::in_async_programs` has both"
 )]
 trait SharedByThreads {}
 

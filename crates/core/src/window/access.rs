@@ -388,7 +388,7 @@ macro_rules! put {
             /// that packs the message decides how long it is, and the host need not know. Each replay of a recording
             /// reads the number again. If the count is greater than the source, the whole source is put.
             ///
-            /// The target is not told the number: let the first element say it (see `tidegate::varying_messages`). After
+            /// The target is not told the number: let the first element say it (see `tidegate::guide::messages`). After
             /// the counted elements, the part of the slot that the whole source would have filled is not specified: it
             /// may keep its old data, or get data of this or an earlier source. (A NIC ignores the number, and sends
             /// the whole source.)

@@ -107,7 +107,7 @@ impl SlotEntry {
 /// **A slot that the origin skipped is not empty.** It keeps the data from two epochs ago (from the last epoch, with
 /// [`Buffers::Single`](super::Buffers)), or zeros at first, and nothing says how much came. So if messages vary, their
 /// origin puts a header in *every* epoch that says how much follows, even if nothing does. After `if n > 0 { epoch.put(…)? }` the
-/// target reads an old message again. `tidegate::varying_messages` shows all ways to do it.
+/// target reads an old message again. `tidegate::guide::messages` shows all ways to do it.
 ///
 /// # Examples
 ///

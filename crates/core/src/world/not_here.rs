@@ -27,7 +27,7 @@ not_here! {
         label = "not a call of a world",
         note = "the receiver declares `let from = window.slot_from(sender, key, len)`, the sender `let to = window.slot_to(receiver, key)`; then `let (inbox, outbox) = window.open(&s)?`",
         note = "a message is `epoch.put(&x, to)?` between `outbox.start()` and `exchange(&s, inbox, epoch)?`, and `slots.slot(from)` is what has come",
-        note = "`tidegate::coming_from_mpi` has each call of MPI beside what it is here"
+        note = "`tidegate::guide::from_mpi` has each call of MPI beside what it is here"
     )]
     MovesData: send recv isend irecv sendrecv put get broadcast bcast gather scatter all_to_all alltoall;
 
