@@ -10,6 +10,7 @@ mod cuda;
 mod failure;
 mod kernels;
 mod launchers;
+mod lines;
 mod miri;
 mod mpi;
 mod need;
@@ -56,6 +57,9 @@ tasks:
             --to DIR         where they go (`benches/charts` if not said)
     imports [PACKAGE...]
         list the cycles in which the files of a package (of all, if none is named) import each other; fail where there are some
+    lines [--all]
+        count the lines of code, package by package, without comments and empty lines; tests and generated files apart
+            --all            each file, too, the longest first
     help
         print this
 ";
@@ -69,6 +73,7 @@ fn main() -> ExitCode {
         Some("soak") => soak::main(args),
         Some("charts") => programs::charts(args),
         Some("imports") => programs::imports(args),
+        Some("lines") => lines::main(args),
         Some("help") | None => {
             print!("{USAGE}");
             Ok(ExitCode::SUCCESS)
