@@ -69,6 +69,10 @@ const NIGHTLY: Need = Need::Component {
     toolchain: Toolchain::Nightly,
     name: "cargo",
 };
+const PYTHON: Need = Need::Apt {
+    program: "python3",
+    package: "python3",
+};
 const SSH: Need = Need::Apt {
     program: "ssh",
     package: "openssh-client",
@@ -177,6 +181,13 @@ pub(crate) static STEPS: &[Step] = &[
         tier: Tier::Quick,
         needs: &[],
         commands: |_| Ok(vec![programs::imports_command()]),
+    },
+    Step {
+        name: "diagrams",
+        what: "the diagrams in docs/img are what scripts/diagrams.py draws",
+        tier: Tier::Quick,
+        needs: &[PYTHON],
+        commands: |_| Ok(vec![cmd("python3 scripts/diagrams.py --check")]),
     },
     Step {
         name: "clippy",
