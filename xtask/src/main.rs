@@ -8,6 +8,8 @@ mod changed;
 mod command;
 mod cuda;
 mod failure;
+#[cfg(test)]
+mod guide;
 mod kernels;
 mod launchers;
 mod lines;

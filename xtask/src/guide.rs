@@ -1,0 +1,164 @@
+//! The guide says what the code says: its list of variables is complete, and the messages that it quotes exist.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Tests use these to name a variable that has no meaning.
+const NO_VARIABLES: [&str; 2] = ["TIDEGATE_DEFAULT", "TIDEGATE_NO_SUCH_VARIABLE"];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn page(name: &str) -> String {
+    fs::read_to_string(root().join("docs").join(name)).expect("the page can be read")
+}
+
+/// The sources in a folder.
+fn sources(folder: &Path, found: &mut Vec<String>) {
+    let entries = fs::read_dir(folder).expect("the folder can be read");
+    for path in entries.map(|entry| entry.expect("it can be read").path()) {
+        if path.is_dir() && path.file_name().is_some_and(|name| name != "target") {
+            sources(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(fs::read_to_string(&path).expect("the source can be read"));
+        }
+    }
+}
+
+/// The texts of all string literals of a source.
+fn literals(source: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut rest = source.chars().peekable();
+    while let Some(char) = rest.next() {
+        match char {
+            '/' if rest.peek() == Some(&'/') => {
+                while rest.next_if(|char| *char != '\n').is_some() {}
+            }
+            // A quote as a character; a lifetime has none behind it.
+            '\'' if rest.peek() == Some(&'"') => drop(rest.next()),
+            '"' => found.push(literal(&mut rest)),
+            _ => {}
+        }
+    }
+    found
+}
+
+/// The text of a literal behind its first quote. An escape at the end of a line takes along the spaces of the next one.
+fn literal(rest: &mut std::iter::Peekable<std::str::Chars<'_>>) -> String {
+    let mut text = String::new();
+    while let Some(char) = rest.next_if(|char| *char != '"') {
+        match char {
+            '\\' => match rest.next() {
+                Some('\n') => while rest.next_if(|char| char.is_whitespace()).is_some() {},
+                Some('n') => text.push('\n'),
+                Some(other) => text.push(other),
+                None => {}
+            },
+            other => text.push(other),
+        }
+    }
+    rest.next();
+    text
+}
+
+/// A text whose parts in braces are each a `…`.
+fn with_gaps(text: &str) -> String {
+    let mut outside = String::new();
+    let mut depth = 0usize;
+    for char in text.chars() {
+        match char {
+            '{' => depth += 1,
+            '}' => {
+                depth = depth.saturating_sub(1);
+                if depth == 0 {
+                    outside.push('…');
+                }
+            }
+            other if depth == 0 => outside.push(other),
+            _ => {}
+        }
+    }
+    outside
+}
+
+/// The texts of all literals of the workspace, but for those of this file.
+fn all_literals() -> Vec<String> {
+    let mut files = Vec::new();
+    for folder in ["crates", "src", "tests", "benches", "examples", "xtask"] {
+        sources(&root().join(folder), &mut files);
+    }
+    let others = files
+        .iter()
+        .filter(|file| !file.contains("const NO_VARIABLES"));
+    others.flat_map(|file| literals(file)).collect()
+}
+
+/// The variables that a text names.
+fn variables(text: &str) -> BTreeSet<String> {
+    let is_of_a_name =
+        |char: char| char.is_ascii_uppercase() || char.is_ascii_digit() || char == '_';
+    let named = text.match_indices("TIDEGATE_").map(|(at, _)| {
+        let behind = &text[at..];
+        let end = behind.find(|char| !is_of_a_name(char));
+        behind[..end.unwrap_or(behind.len())].to_owned()
+    });
+    named.filter(|name| !name.ends_with('_')).collect()
+}
+
+#[test]
+fn the_page_on_variables_names_each_that_is_read() {
+    let is_one = |text: &String| variables(text).contains(text);
+    let mut read: BTreeSet<String> = all_literals().into_iter().filter(is_one).collect();
+    read.retain(|name| !NO_VARIABLES.contains(&&**name));
+    let named = variables(&page("environment.md"));
+    let missing: Vec<_> = read.difference(&named).collect();
+    assert!(missing.is_empty(), "docs/environment.md lacks {missing:?}");
+    let unread: Vec<_> = named.difference(&read).collect();
+    assert!(
+        unread.is_empty(),
+        "docs/environment.md names {unread:?}, which nothing reads"
+    );
+}
+
+/// The messages that a page quotes: what stands first in a row of a table, or in a heading, as code.
+fn quotes(page: &str) -> Vec<&str> {
+    let quoted = page.lines().filter_map(|line| {
+        let behind = line.strip_prefix("| `").or(line.strip_prefix("### `"))?;
+        behind.split_once('`')
+    });
+    quoted.map(|(quote, _)| quote).collect()
+}
+
+#[test]
+fn the_messages_that_the_page_on_trouble_quotes_exist() {
+    let said: Vec<_> = all_literals().iter().map(|text| with_gaps(text)).collect();
+    let page = page("troubleshooting.md");
+    let quotes = quotes(&page);
+    assert!(quotes.len() > 50, "{} messages", quotes.len());
+    let is_said = |quote: &&str| {
+        let quote = quote.trim_matches('…');
+        said.iter().any(|text| text.contains(quote))
+    };
+    let unsaid: Vec<_> = quotes
+        .iter()
+        .filter(|quote| quote.len() < 8 || !is_said(quote))
+        .collect();
+    assert!(
+        unsaid.is_empty(),
+        "docs/troubleshooting.md quotes what no literal of the code says: {unsaid:#?}"
+    );
+}
+
+#[test]
+fn literals_are_found() {
+    let source =
+        "a(\"one {x:?} \\\n   two\"); // no \"literal\"\nlet c = '\"'; b::<'a>(\"TIDEGATE_X\")";
+    let found: Vec<_> = literals(source)
+        .iter()
+        .map(|text| with_gaps(text))
+        .collect();
+    assert_eq!(found, ["one … two", "TIDEGATE_X"]);
+    assert!(variables("TIDEGATE_X=1, TIDEGATE_…").contains("TIDEGATE_X"));
+}
