@@ -1,26 +1,13 @@
-//! The guide: one module for each page of `docs/`. Its programs are doc tests.
-//!
-//! Start with the [tutorial].
+#![doc = include_str!("guide.md")]
+#![doc = ""]
+#![doc = include_str!("../docs/README.md")]
+// Pages link to each other by references. A page ends with definitions that are file names, for readers of the repository.
+// In front of it stand those of `guide.md`, which are modules: the first definition of a name counts.
 
-/// Makes a module of each page. Pages link to each other by references: the definitions at a page's end are file names, for
-/// readers of the repository; those in front of it are modules, and the first definition of a name counts.
+/// Makes a module of each page of the guide, whose programs are doc tests.
 macro_rules! pages {
     ($($module:ident = $file:literal $({ $item:item })?;)*) => {$(
-        #[doc = "[contents]: crate::guide"]
-        #[doc = "[tutorial]: crate::guide::tutorial"]
-        #[doc = "[messages]: crate::guide::messages"]
-        #[doc = "[async]: crate::guide::in_async_programs"]
-        #[doc = "[when-the-compiler-says-no]: crate::guide::when_the_compiler_says_no"]
-        #[doc = "[from-mpi]: crate::guide::from_mpi"]
-        #[doc = "[from-nvshmem]: crate::guide::from_nvshmem"]
-        #[doc = "[from-nccl]: crate::guide::from_nccl"]
-        #[doc = "[from-cudarc]: crate::guide::from_cudarc"]
-        #[doc = "[gpus]: crate::guide::gpus"]
-        #[doc = "[nodes]: crate::guide::nodes"]
-        #[doc = "[clusters]: crate::guide::clusters"]
-        #[doc = "[environment]: crate::guide::environment"]
-        #[doc = "[troubleshooting]: crate::guide::troubleshooting"]
-        #[doc = "[internals]: crate::guide::internals"]
+        #[doc = include_str!("guide.md")]
         #[doc = ""]
         #[doc = include_str!(concat!("../docs/", $file))]
         pub mod $module { $($item)? }

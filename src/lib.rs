@@ -4,8 +4,8 @@
 //!
 //! The processes of a job are the *ranks* of a [`World`](host::World). A program enqueues kernels and epochs on
 //! [`Stream`](host::Stream)s, and each stream executes them in order. A [`Region`](host::Region) is memory that is *at home* on
-//! one stream or with the host: only that one may touch it, and the region's type says which it is. All ranks open a
-//! [`Window`] together, and each rank gets two tokens:
+//! one stream or with the host: only that one may touch it, and the type of the region says which it is. A [`Window`] is
+//! memory that other ranks put into. All ranks open it together, and each rank gets two tokens:
 //!
 //! ```text
 //! Inbox  --post-->  Exposed  --wait-->      Inbox       in between, others put into it
@@ -34,117 +34,66 @@
 //!     let _outbox = epoch.complete(&s)?;
 //!     let mut inbox = exposed.wait(&s)?;
 //!
-//!     assert_eq!(inbox.read(&s)?.slot(from_peer), [peer as u64; 4]);
+//!     assert_eq!(inbox.read(&s)?.slot(from_peer), [peer as u64; 4]); // `read` waits for the stream
 //!     Ok(())
 //! }
 //!
-//! // Two ranks, as threads of this process. (`World::init` joins a job of processes.)
-//! for outcome in World::local(2, swap) {
-//!     outcome.expect("both ranks are there");
+//! fn main() -> Result<()> {
+//!     // Two ranks, as threads of this process. (`World::init` joins a job of processes.)
+//!     World::local(2, swap).into_iter().collect()
 //! }
 //! ```
+//!
+//! The [tutorial](guide::tutorial) explains this step by step. [`guide`] has a page for each further topic.
 //!
 //! # Where to look
 //!
 //! | to | look at |
 //! |---|---|
-//! | join a job | [`World::init`](Init::init), [`World::local`](host::World::local), [`launch`] |
+//! | join a job | [`World::init`](Init::init), [`World::local`](host::World::local) |
 //! | say who may write what | [`window`]: by slot, by range, atomic |
-//! | compute between epochs | [`Stream::launch`](generic::Stream::launch), on GPUs [`kernel!`] and [`cuda`] |
+//! | compute between epochs | [`Stream::launch`](generic::Stream::launch); on GPUs [`kernel!`], [`cuda`], [`guide::gpus`] |
 //! | enqueue a whole epoch as one work item | [`exchange`]; on a rank that only receives, [`Inbox::expose`](host::Inbox::expose) |
 //! | record a step once, and replay it | [`capture`] |
-//! | lend parts of one region to two streams | [`Region::partition`](generic::Region::partition), [`Part`](generic::Part), [`IndexSet`] |
-//! | put elements that do not lie side by side | [`Layout`](host::Layout) |
-//! | let a face land in the neighbour's array, without a kernel that unpacks it | [`RangeWindow`], and its `layout_to` |
-//! | put complex or half-precision numbers, structs, types of other crates | [`Element`], and the features `half`, `complex`, `bytemuck` |
+//! | compute a sum over all ranks | [`AllReduce`](host::AllReduce) |
+//! | put elements that do not lie side by side, or let them land so | [`Layout`](host::Layout), [`RangeWindow`] |
+//! | lend parts of one region to two streams | [`Region::partition`](generic::Region::partition), [`IndexSet`] |
 //! | send messages whose length is only known at run time | [`guide::messages`] |
-//! | wait in async code | [`Stream::synchronized`](generic::Stream::synchronized), [`Region::into_host_async`](generic::Region::into_host_async) |
-//! | use streams and memory of another CUDA library | [`cuda::interop`] |
-//! | reach other nodes | [`World::init`](Init::init) does it; [`fabric`] has the options |
-//! | run inside an MPI job, or with MPI as the only transport | the feature `mpi`: `tidegate::mpi`, and [`guide::from_mpi`] |
+//! | wait in async code | [`guide::in_async_programs`] |
+//! | write code for any device | [`generic`] |
+//! | use streams and memory of another CUDA library | [`cuda::interop`], [`guide::from_cudarc`] |
+//! | reach other nodes | [`World::init`](Init::init) does it; [`fabric`] has the options, [`guide::nodes`] the commands |
+//! | run inside an MPI job, or with MPI as the only transport | [`guide::from_mpi`] |
+//! | correct an error about lifetimes | [`guide::when_the_compiler_says_no`] |
 //! | support another device or NIC | [`hal`] |
 //!
-//! # Lifetimes, and solvers that are objects
+//! # Features
 //!
-//! A stream's lifetime parameter is its *brand*. Everything that is at home on the stream has the same brand. A function
-//! takes `s: &Stream<'s>`, which borrows the stream for the call. Never write `&'s Stream<'s>`, though the compiler may
-//! suggest it: it borrows the stream for as long as the stream lives, and then you can no longer capture (E0502).
-//! [`guide::when_the_compiler_says_no`] explains the other errors about lifetimes.
+//! | feature | adds |
+//! |---|---|
+//! | `half` | elements of the crate `half`: `f16`, `bf16` |
+//! | `complex` | elements of the crate `num-complex` |
+//! | `bytemuck` | elements of any type that is `Pod` for the crate `bytemuck` |
+//! | `mpi` | jobs that MPI starts and programs that use MPI, too; to build it you need an MPI and libclang |
 //!
-//! A struct that holds regions and window halves does not hold their stream, since the brand cannot leave the block that
-//! made the stream. The caller makes the stream, and passes it to each call.
-//!
-//! ```
-//! use tidegate::host::prelude::*;
-//!
-//! struct Solver<'s> {
-//!     x: Region<f64, On<'s>>,
-//!     from_left: In<f64>,
-//!     to_right: Out<f64>,
-//!     halves: Option<(Inbox<'s, f64>, Outbox<'s, f64>)>, // `None` only while a step runs, and after one failed
-//! }
-//!
-//! impl<'s> Solver<'s> {
-//!     fn new(world: &World, s: &Stream<'s>) -> Result<Self> {
-//!         let (left, right) = world.ring();
-//!         let mut window = SlotWindow::new("solver");
-//!         let (from_left, to_right) = (window.slot_from(left, 0, 8), window.slot_to(right, 0));
-//!         let halves = Some(window.open(s)?);
-//!         let x = Region::from_slice(world, &[world.rank() as f64; 8])?.on(s)?;
-//!         Ok(Solver { x, from_left, to_right, halves })
-//!     }
-//!
-//!     fn step(&mut self, s: &Stream<'s>) -> Result<()> {
-//!         let (inbox, outbox) = self.halves.take().expect("no step has failed");
-//!         let mut epoch = outbox.start();
-//!         epoch.put(&self.x, self.to_right)?;
-//!         let (inbox, outbox) = exchange(s, inbox, epoch)?;
-//!         let from_left = self.from_left;
-//!         let take = move |came: Slots<'_, f64>, x: &mut [f64]| x.copy_from_slice(came.slot(from_left));
-//!         s.launch(take, (inbox.view(), &mut self.x))?;
-//!         self.halves = Some((inbox, outbox));
-//!         Ok(())
-//!     }
-//! }
-//!
-//! # fn run(world: World) -> Result<()> {
-//! stream!(let s = world.stream()?);
-//! let mut solver = Solver::new(&world, &s)?;
-//! for _ in 0..world.size() {
-//!     solver.step(&s)?;
-//! }
-//! assert_eq!(solver.x.into_host(&s)?[0], world.rank() as f64); // once round
-//! # Ok(())
-//! # }
-//! # World::local(3, run).into_iter().for_each(|outcome| outcome.unwrap());
-//! ```
-//!
-//! (A step that is to be recorded takes the struct by value and returns it, as in the README. Then the halves need no
-//! `Option`, and the struct has `#[derive(Carry)]`.)
-//!
-//! # Async
-//!
-//! A solver can be a tokio task: see [`guide::in_async_programs`].
+//! CUDA and libfabric need no feature: they are loaded at run time, if a program uses them.
 //!
 //! # Failure
 //!
-//! A wait ends when its event comes, when the limit of its window has passed, or when the rank that it waits for dies.
-//! tidegate notices the death, and the error names the rank.
+//! Calls fail with an [`Error`], so `?` works with `anyhow`, `eyre` and `Box<dyn Error>`.
 //!
-//! Calls fail with an [`Error`], so `?` works with `anyhow`, `eyre` and `Box<dyn Error>`. A call that takes a token loses it
-//! when it fails; it then revokes the window on all ranks, so that no peer waits for ever. Each such call has a twin that has no
-//! effect if it fails, and returns the token in a [`Rejected`]. Use `inbox.try_post(&s)`, say, if a queue may be full and the
-//! program can wait until it has room. A token that is dropped in the middle of its epoch revokes the window on all ranks,
-//! too.
-//!
-//! A stream that has failed skips all later work. It poisons the signals that it would have sent, so the ranks that wait
-//! for them fail, too. A call that synchronises with the stream returns the error.
-//!
-//! After a rank is lost, all windows and barriers of the job are revoked ([`Error::Revoked`], with the lost rank as its
-//! cause), also those between other ranks, and no new ones can be opened ([`Error::Control`]). A job cannot shrink: end it, and
-//! start a new one. Each rank can still save its own data: the host's regions, and the regions of streams on which no wait
-//! failed. When a rank *leaves* the job, open windows still work for the other ranks; only waits for that rank end with an
-//! error. No new window can be opened then, either.
+//! - *A call that takes a token* loses it when it fails. It then revokes the window on all ranks, so that no peer waits for
+//!   ever. Each such call has a twin that has no effect if it fails, and returns the token in a [`Rejected`]: use
+//!   `inbox.try_post(&s)` if a queue may be full, say. Dropping a token in the middle of its epoch revokes the window, too.
+//! - *A wait* ends when its event comes, when the limit of its window has passed, or when the rank that it waits for dies. The
+//!   error names that rank.
+//! - *A stream* that has failed skips all later work, and the next call that synchronises with it returns the error. Ranks
+//!   that wait for a signal of that stream fail, too.
+//! - *A lost rank* ends the job. All its windows and barriers are revoked ([`Error::Revoked`]), and no new one can be opened
+//!   ([`Error::Control`]). Each rank can still save its own data: the host's regions, and the regions of streams on which no
+//!   wait failed. A job cannot shrink: end it, and start a new one.
+//! - *A rank that leaves* drops its world, or ends. Open windows still work for the other ranks; only waits for that rank end
+//!   with an error. No new window can be opened then, either.
 
 mod devices;
 #[doc(hidden)]
@@ -200,7 +149,7 @@ pub mod host;
 
 pub mod cuda;
 
-/// The README's programs, compiled.
+/// The program of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
