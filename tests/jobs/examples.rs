@@ -1,6 +1,6 @@
 //! The examples run on 1, 2, 3 and 8 ranks that are processes, and some as two nodes. (Each checks its own result.) Those
 //! for GPUs run on 1, 2, and as many ranks as there are GPUs: the step `cuda` has 8, of a driver without any. And the
-//! commands of the README name what there is.
+//! commands of the README, the guide and CONTRIBUTING name what there is.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -299,42 +299,39 @@ fn without_a_gpu_they_say_so() {
     }
 }
 
-/// What stands behind a word in the README's commands: `example` for each `--example example`.
-fn named<'a>(readme: &'a str, word: &str) -> Vec<&'a str> {
+/// What stands behind a word in commands: `example` for each `--example example`.
+fn named<'a>(text: &'a str, word: &str) -> Vec<&'a str> {
     let ends = |c: char| !(c.is_ascii_alphanumeric() || "_-.".contains(c));
-    readme
-        .split(word)
+    text.split(word)
         .skip(1)
         .map(|rest| rest.split(ends).next().unwrap_or_default())
         .collect()
 }
 
-/// The README's commands name what there is. (Its programs are documentation tests.)
+/// The commands of the README, the guide and CONTRIBUTING name what there is. (Their programs are documentation tests.)
 #[test]
-fn the_commands_of_the_readme_name_what_there_is() {
+fn the_commands_of_the_documentation_name_what_there_is() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
-    let readme = std::fs::read_to_string(root.join("README.md")).unwrap();
+    let pages = std::fs::read_dir(root.join("docs")).unwrap();
+    let pages = pages.map(|page| page.unwrap().path());
+    let pages = pages.filter(|page| page.extension().is_some_and(|kind| kind == "md"));
+    let others = ["README.md", "CONTRIBUTING.md"].map(|name| root.join(name));
+    let texts = pages.chain(others);
+    let text: String = texts
+        .map(|page| std::fs::read_to_string(page).unwrap())
+        .collect();
     for (word, folder, ending) in [
         ("--example ", "examples", ".rs"),
         ("release/examples/", "examples", ".rs"),
+        ("`examples/", "examples", ""),
         ("--bench ", "benches", ".rs"),
         ("`scripts/", "scripts", ""),
     ] {
-        let names = named(&readme, word);
+        let names = named(&text, word);
         assert!(!names.is_empty(), "nothing behind {word}");
         for name in names {
             let path = root.join(folder).join(format!("{name}{ending}"));
             assert!(path.exists(), "{word}{name}: no {}", path.display());
         }
     }
-    // Several packages of the workspace have programs: `cargo run` says so, unless it is told which one is meant.
-    assert!(readme.contains("cargo run --release -- run -n "));
-    let metadata = Command::new(env!("CARGO"))
-        .args(["metadata", "--offline", "--no-deps", "--format-version=1"])
-        .current_dir(root)
-        .output()
-        .unwrap();
-    let metadata = String::from_utf8(metadata.stdout).unwrap();
-    let is_default = metadata.matches("\"default_run\":\"tidegate\"").count();
-    assert_eq!(is_default, 1, "{metadata}");
 }
