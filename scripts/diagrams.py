@@ -202,7 +202,7 @@ def faces():
 
     def legend(y, kind, count, first, second):
         name, fill, line, letter = KINDS[kind]
-        x, size = 600, 46
+        x, size = 580, 46
         deep = size * 0.45
         cube(d, x, y, size, GREY, GREY_LINE)
         far, up = x + size, y - size
@@ -213,17 +213,18 @@ def faces():
         else:
             d.circle(far, up, 5, fill, line)
             d.circle(far, up, 3, line, line)
-        d.text(690, y - 44, f"{count} {name}s ({letter})", 15, "bold", "start", line)
-        d.text(690, y - 24, first, 13, anchor="start")
-        d.text(690, y - 7, second, 13, anchor="start")
+        d.text(670, y - 44, f"{count} {name}s ({letter})", 15, "bold", "start", line)
+        d.text(670, y - 24, first, 13, anchor="start")
+        if second:
+            d.text(670, y - 7, second, 13, anchor="start")
 
-    d.text(600, 44, "What a rank sends to a neighbour", 15, "bold", "start")
-    d.text(600, 63, "A block has elements of n x n x n points.", 13, anchor="start", fill=FAINT)
+    d.text(580, 44, "What a rank sends to a neighbour", 15, "bold", "start")
+    d.text(580, 63, "A block has elements of n x n x n points.", 13, anchor="start", fill=FAINT)
     legend(164, 1, 6, "n x n values", "for each element there")
     legend(264, 2, 12, "n values", "for each element there")
     legend(364, 3, 8, "one value", "")
-    d.text(600, 410, "26 messages, from 8 bytes", 13, anchor="start", fill=FAINT)
-    d.text(600, 428, "to hundreds of kilobytes.", 13, anchor="start", fill=FAINT)
+    d.text(580, 410, "26 messages, from 8 bytes", 13, anchor="start", fill=FAINT)
+    d.text(580, 428, "to hundreds of kilobytes.", 13, anchor="start", fill=FAINT)
     return d.done()
 
 
