@@ -1,10 +1,10 @@
-//! What the examples of the documentation do before their first line: ranks, a stream, a window. It is no part of the
-//! interface.
+//! What the examples of the documentation do before their first line: they make ranks, a stream, a window. This module is
+//! not part of the interface.
 
 use crate::host::prelude::*;
 use crate::window::{Discipline, Window};
 
-/// Runs an example on so many ranks. It panics where one of them fails.
+/// Runs an example on `n` ranks, and panics if it fails on one of them.
 pub fn ranks(n: usize, example: impl Fn(World) -> Result<()> + Sync) {
     for outcome in World::local(n, example) {
         outcome.expect("the example runs");
@@ -22,7 +22,7 @@ pub fn stream(example: impl for<'s> Fn(&World, &Stream<'s>) -> Result<()> + Sync
 /// The two halves of a window.
 type Halves<'s, K> = (Inbox<'s, u64, K>, Outbox<'s, u64, K>);
 
-/// Runs an example on two ranks, with a window, the handles that its declaration has returned, and a region of `values`.
+/// Runs an example on two ranks, with a window, the handles that its declaration returned, and a region of `values`.
 fn window<K: Discipline, H>(
     declare: impl Fn(&World) -> (Window<u64, K>, H) + Sync,
     values: &[u64],

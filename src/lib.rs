@@ -51,7 +51,7 @@
 //! | to | look at |
 //! |---|---|
 //! | join a job | [`World::init`](Init::init), [`World::local`](host::World::local) |
-//! | say who may write what | [`window`]: by slot, by range, atomic |
+//! | say which rank may write which memory | [`window`]: by slot, by range, atomic |
 //! | compute between epochs | [`Stream::launch`](generic::Stream::launch); on GPUs [`kernel!`], [`cuda`], [`guide::gpus`] |
 //! | enqueue a whole epoch as one work item | [`exchange`]; on a rank that only receives, [`Inbox::expose`](host::Inbox::expose) |
 //! | record a step once, and replay it | [`capture`] |
@@ -73,8 +73,8 @@
 //! |---|---|
 //! | `half` | elements of the crate `half`: `f16`, `bf16` |
 //! | `complex` | elements of the crate `num-complex` |
-//! | `bytemuck` | elements of any type that is `Pod` for the crate `bytemuck` |
-//! | `mpi` | jobs that MPI starts and programs that use MPI, too; to build it you need an MPI and libclang |
+//! | `bytemuck` | elements of any type that is `bytemuck::Pod` |
+//! | `mpi` | worlds made of MPI communicators, and MPI's windows as a transport; to build it you need an MPI and libclang |
 //!
 //! CUDA and libfabric need no feature: they are loaded at run time, if a program uses them.
 //!
@@ -83,17 +83,17 @@
 //! Calls fail with an [`Error`], so `?` works with `anyhow`, `eyre` and `Box<dyn Error>`.
 //!
 //! - *A call that takes a token* loses it when it fails. It then revokes the window on all ranks, so that no peer waits for
-//!   ever. Each such call has a twin that has no effect if it fails, and returns the token in a [`Rejected`]: use
-//!   `inbox.try_post(&s)` if a queue may be full, say. Dropping a token in the middle of its epoch revokes the window, too.
+//!   ever. Each such call has a twin: `try_post` is that of `post`. If the twin fails, it has no effect, and returns the token
+//!   in a [`Rejected`]. Dropping a token in the middle of its epoch revokes the window, too.
 //! - *A wait* ends when its event comes, when the limit of its window has passed, or when the rank that it waits for dies. The
 //!   error names that rank.
-//! - *A stream* that has failed skips all later work, and the next call that synchronises with it returns the error. Ranks
-//!   that wait for a signal of that stream fail, too.
-//! - *A lost rank* ends the job. All its windows and barriers are revoked ([`Error::Revoked`]), and no new one can be opened
+//! - *A stream* that has failed skips all later work, and each later call on it returns the error. Ranks that wait for a signal
+//!   of that stream fail, too.
+//! - *If a rank dies*, all windows and barriers of the job are revoked ([`Error::Revoked`]), and no new one can be opened
 //!   ([`Error::Control`]). Each rank can still save its own data: the host's regions, and the regions of streams on which no
 //!   wait failed. A job cannot shrink: end it, and start a new one.
-//! - *A rank that leaves* drops its world, or ends. Open windows still work for the other ranks; only waits for that rank end
-//!   with an error. No new window can be opened then, either.
+//! - *If a rank leaves* (it drops its world, or its program ends), open windows still work for the other ranks. Only waits for
+//!   that rank end with an error. No new window can be opened then, either.
 
 mod devices;
 #[doc(hidden)]
