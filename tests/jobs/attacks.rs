@@ -64,7 +64,7 @@ fn pair<'s>(s: &Stream<'s>, ranks: [usize; 2]) -> Result<Halves<'s>> {
     window.open(s)
 }
 
-/// The deadlock that the README names: completes first. Once the cycle is reported, the first of the two says so, and ends.
+/// The deadlock that the tutorial names: completes first. Once the cycle is reported, the first of the two says so, and ends.
 fn deadlock<'s>(s: &Stream<'s>, (inbox, outbox): Halves<'s>, ranks: [usize; 2]) -> Result<()> {
     let world = s.world().clone();
     let cycle = format!("cycle: rank {} -> rank {}", ranks[0], ranks[1]);
