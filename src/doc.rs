@@ -55,8 +55,8 @@ pub fn slots(
     window(declare, &[7; 4], example);
 }
 
-/// Runs an example on two ranks, with a window of 8 elements by range: each may access the first 4 elements of the
-/// other's, and has 4 elements to put.
+/// Runs an example on two ranks, with a window by range of 8 elements. Each rank may access the first 4 elements of
+/// the other rank's memory, and has 4 elements to put.
 pub fn ranges(
     example: impl for<'s> Fn(
         &Stream<'s>,

@@ -4,8 +4,8 @@
 //!
 //! The processes of a job are the *ranks* of a [`World`](host::World). A program enqueues kernels and epochs on
 //! [`Stream`](host::Stream)s, and each stream executes them in order. A [`Region`](host::Region) is memory that is *at home* on
-//! one stream or with the host: only that one may touch it, and the type of the region says which it is. A [`Window`] is
-//! memory that other ranks put into. All ranks open it together, and each rank gets two tokens:
+//! one stream or with the host. Only that one may touch it, and the type of the region names it. A [`Window`] is memory that
+//! other ranks put into. All ranks open it together, and each rank gets two tokens:
 //!
 //! ```text
 //! Inbox  --post-->  Exposed  --wait-->      Inbox       in between, others put into it
