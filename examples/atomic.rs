@@ -1,28 +1,28 @@
-//! Counters on rank 0 that all ranks add to: work is dealt by fetch-and-add, and a prize goes to the one rank whose
+//! Counters on rank 0 that all ranks add to. Work is handed out by fetch-and-add, and a prize goes to the rank whose
 //! compare-and-swap comes first.
 //!
-//! Each access epoch needs a matching post of its target (active target): rank 0 cannot be asked for more work whenever a
-//! rank has done some. So work is dealt in *rounds*, as many as there are blocks of tasks, on all ranks alike: in each, rank 0
-//! posts once, and every rank opens one epoch. Which rank gets which tasks is not specified, and may differ from run to
-//! run; that each task is dealt once is checked here.
+//! Each access epoch needs a matching post of its target (active target), so a rank cannot ask rank 0 for more work at
+//! any time. Instead, work is handed out in *rounds*, as many as there are blocks of tasks, on all ranks. In each round
+//! rank 0 posts once, and every rank opens one epoch. It is not specified which rank gets which tasks, and it may
+//! differ from run to run. The program checks that each task is handed out once.
 //!
 //! Run it with `cargo run --example atomic`, or on 8 ranks:
 //! `cargo run --bin tidegate -- run -n 8 target/debug/examples/atomic`.
 
 use tidegate::host::prelude::*;
 
-/// Tasks that a rank takes at a time.
+/// How many tasks a rank takes at a time.
 const BLOCK: u64 = 5;
-/// Rounds in all.
+/// The number of rounds.
 const ROUNDS: u64 = 20;
 
-/// The elements of rank 0's memory: the next task, who has the prize (rank + 1), and how many tasks were done, with the
-/// sum of their numbers.
+/// The elements of rank 0's memory: the next task, the winner of the prize (rank + 1), the number of tasks that were
+/// done, and the sum of their numbers.
 const NEXT: usize = 0;
 const PRIZE: usize = 1;
 const DONE: usize = 2;
 
-/// What a rank adds or compares with, in one region: of these elements slices are taken.
+/// The values that a rank adds or compares with, in one region. Operations use slices of it.
 const TAKE: usize = 0;
 const NOBODY: usize = 1;
 const MYSELF: usize = 2;
@@ -32,13 +32,13 @@ fn main() -> Result<()> {
     let (rank, size) = (world.rank() as u64, world.size() as u64);
     stream!(let s = world.stream()?);
 
-    // All ranks access rank 0's memory, rank 0 too; the others have none that is accessed.
+    // All ranks access rank 0's memory, including rank 0. Nobody accesses the memory of the others.
     let len = if rank == 0 { 4 } else { 0 };
     let mut window = AtomicWindow::<u64>::new("counters", len);
     let counters = window.target(0);
     let (mut inbox, mut outbox) = window.open(&s)?;
     let constants = Region::from_slice(&world, &[BLOCK, 0, rank + 1])?.on(&s)?;
-    // What comes back: the first task of this round, and who had the prize before.
+    // The results: the first task of this round, and the winner before.
     let mut old = Region::<u64>::zeroed(&world, 1)?.on(&s)?;
     let mut holder = Region::<u64>::zeroed(&world, 1)?.on(&s)?;
     let mut done = Region::<u64>::zeroed(&world, 2)?.on(&s)?;
@@ -67,7 +67,7 @@ fn main() -> Result<()> {
         s.launch(work, (&old, &holder, &mut done, &mut wins))?;
     }
 
-    // A last round: what was done is added up.
+    // A last round adds up what was done.
     let exposed = inbox.post(&s)?;
     let mut epoch = outbox.start();
     epoch.accumulate(&done, counters.at(DONE), Op::Sum)?;

@@ -1,11 +1,11 @@
-//! Conjugate gradients on an unstructured mesh, cut in pieces of any shape: each rank puts to each neighbour the values
-//! of the vertices that the neighbour's rows refer to, a list of indices ([`Layout::indexed`]), and the two sums of an
-//! iteration are reductions over all ranks that are enqueued as well ([`AllReduce`]).
+//! Conjugate gradients on an unstructured mesh that is cut into pieces of any shape.
 //!
-//! So an iteration can be recorded, and the host looks at the residual once in 20 iterations. The sums have the same
-//! bits on all ranks, so that all of them leave the loop at the same iteration.
+//! Each rank puts to each neighbour the values of the vertices that the neighbour's rows refer to, which is a list of
+//! indices ([`Layout::indexed`]). The two sums of an iteration are reductions over all ranks, and are enqueued as well
+//! ([`AllReduce`]). So an iteration can be recorded, and the host looks at the residual once in 20 iterations. The sums
+//! have the same bits on all ranks, so all ranks leave the loop at the same iteration.
 //!
-//! What is solved: the Laplacian of a graph, shifted a little (`cg/mesh.rs`). Rank 0 knows the whole mesh, and checks the
+//! The matrix is the Laplacian of a graph, shifted a little (`cg/mesh.rs`). Rank 0 knows the whole mesh, and checks the
 //! solution. `cg_cuda` is the same on GPUs.
 //!
 //! Run it with `cargo run --example cg`, or on 8 ranks:
@@ -29,13 +29,13 @@ impl Rows {
     }
 }
 
-/// What an iteration needs. The last four regions are of one number each, the same on all ranks.
+/// What an iteration needs. Each of the last four regions is one number, which is the same on all ranks.
 #[derive(Carry)]
 struct Solver<'s> {
     x: Region<f64, On<'s>>,
     /// The residual.
     r: Region<f64, On<'s>>,
-    /// The direction, with room for others' vertices behind this rank's.
+    /// The direction. Behind this rank's vertices there is room for those of others.
     p: Region<f64, On<'s>>,
     /// The matrix times `p`.
     q: Region<f64, On<'s>>,
@@ -52,13 +52,13 @@ fn square(v: &[f64]) -> f64 {
     v.iter().map(|v| v * v).sum()
 }
 
-/// A quotient for an iteration after the exact solution was found, which then changes nothing.
+/// A quotient that is 0 if the exact solution has been found, so that further iterations change nothing.
 fn ratio(a: f64, b: f64) -> f64 {
     if b == 0.0 { 0.0 } else { a / b }
 }
 
-/// One iteration; nothing here waits. The lists and the rows are the program's own memory, and only borrowed: what must
-/// be lent to a recording is what is at home on a stream.
+/// One iteration. Nothing here waits. The lists and the rows are the program's own memory, and only borrowed: a
+/// recording must be lent only what is at home on a stream.
 fn iterate<'s>(
     s: &Stream<'s>,
     rows: &Arc<Rows>,
@@ -138,7 +138,7 @@ fn main() -> Result<()> {
     let (inbox, outbox) = window.open(&s)?;
     let mut sum = AllReduce::open(&s, "dots", 1)?;
 
-    // The first guess is zero, so that the residual is the right-hand side.
+    // The first guess is zero, so the residual is the right-hand side.
     let mut r = piece.right_hand_side();
     let mut before = Region::from_slice(&world, &[square(&r)])?.on(&s)?;
     sum.sum(&s, &mut before)?;

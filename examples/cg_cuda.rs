@@ -1,8 +1,8 @@
 //! `cg` on GPUs: conjugate gradients on an unstructured mesh that is cut in pieces.
 //!
-//! An iteration is recorded as a whole: what crosses between pieces, which the puts gather by lists of indices; four
-//! kernels; and both sums over all ranks. So the host waits once in 20 iterations, to look at the residual. See
-//! `ring_cuda` for how kernels are declared.
+//! The whole iteration is recorded: the puts between pieces, which gather by lists of indices; four kernels; and both
+//! sums over all ranks. So the host waits once in 20 iterations, to look at the residual. `ring_cuda` explains how
+//! kernels are declared.
 //!
 //! Run it with `cargo run --example cg_cuda`, or on 8 ranks:
 //! `cargo run --bin tidegate -- run -n 8 target/debug/examples/cg_cuda`.
@@ -19,14 +19,14 @@ use tidegate::kernel::Module;
 
 const CODE: &[u8] = include_bytes!("../kernels/examples.ptx");
 
-/// Threads of a block, as the kernels have it.
+/// The threads of a block, as in the kernels.
 const BLOCK: usize = 128;
-/// Blocks of a kernel. What it sums up are as many numbers, one a block: the sum over all ranks is made of each, and who
-/// needs a sum adds them up.
+/// The blocks of a kernel. A kernel's sum is one number for each block. The sum over all ranks is made of each number,
+/// and a kernel that needs the total adds them up.
 const PARTS: usize = 32;
 
 tidegate::kernel! {
-    /// Puts what came behind this rank's `own` elements of `p`.
+    /// Puts the values that came behind this rank's `own` elements of `p`.
     ///
     /// # Safety
     ///
@@ -62,7 +62,7 @@ struct Kernels {
 impl Kernels {
     fn load(world: &World) -> Result<Self> {
         let module = Module::load(world, CODE)?;
-        // SAFETY: the module is `examples.cu`; its functions take what is declared above, and keep to the lengths.
+        // SAFETY: the module is `examples.cu`. Its functions take the declared parameters, and keep to the lengths.
         unsafe {
             Ok(Kernels {
                 take_foreign: take_foreign(&module)?,
@@ -96,14 +96,14 @@ impl<'s> Matrix<'s> {
     }
 }
 
-/// What an iteration needs. Those of [`PARTS`] numbers are sums, the same on all ranks.
+/// What an iteration needs. Regions of [`PARTS`] numbers are sums, which are the same on all ranks.
 #[derive(Carry)]
 struct Solver<'s> {
     a: Matrix<'s>,
     x: Region<f64, On<'s>>,
     /// The residual.
     r: Region<f64, On<'s>>,
-    /// The direction, with room for others' vertices behind this rank's.
+    /// The direction. Behind this rank's vertices there is room for those of others.
     p: Region<f64, On<'s>>,
     /// The matrix times `p`.
     q: Region<f64, On<'s>>,
@@ -116,7 +116,7 @@ struct Solver<'s> {
     sum: AllReduce<'s, f64>,
 }
 
-/// One iteration; nothing here waits.
+/// One iteration. Nothing here waits.
 fn iterate<'s>(
     s: &Stream<'s>,
     k: &Kernels,
@@ -188,7 +188,7 @@ fn run() -> Result<()> {
     let (inbox, outbox) = window.open(&s)?;
     let mut sum = AllReduce::open(&s, "dots", PARTS)?;
 
-    // The first guess is zero, so that the residual is the right-hand side.
+    // The first guess is zero, so the residual is the right-hand side.
     let mut r = piece.right_hand_side();
     let mut squared = [0.0; PARTS];
     squared[0] = r.iter().map(|r| r * r).sum();
@@ -239,7 +239,7 @@ fn run() -> Result<()> {
 }
 
 fn main() {
-    // Without a driver or a GPU this says so.
+    // Without a driver or a GPU, the program says so.
     if let Err(error) = run() {
         eprintln!("{error}");
         std::process::exit(1);

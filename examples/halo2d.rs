@@ -1,7 +1,8 @@
-//! A Jacobi solver on a two-dimensional grid that is spread over all ranks: the smallest real halo exchange.
+//! A Jacobi solver on a two-dimensional grid that is distributed over all ranks: the smallest real halo exchange.
 //!
-//! It solves Laplace's equation in a square whose border has the values of `x^2 - y^2`. That function solves the equation,
-//! and the usual five-point average too, without any error: so the answer is known, and the program checks it.
+//! It solves Laplace's equation in a square whose border has the values of `x^2 - y^2`. That function solves the
+//! equation, and also the usual five-point average, without any error. So the answer is known, and the program checks
+//! it.
 //!
 //! Run it with `cargo run --example halo2d`, or on 8 ranks: `cargo run --bin tidegate -- run -n 8 target/debug/examples/halo2d`.
 //! `halo2d_cuda` is the same on GPUs.
@@ -12,7 +13,7 @@ mod block;
 use block::{Block, N, TOLERANCE};
 use tidegate::host::prelude::*;
 
-/// Two arrays, used by turns.
+/// Two arrays, used in turn.
 #[derive(Carry)]
 struct Jacobi<'s> {
     u: Region<f64, On<'s>>,
@@ -21,7 +22,7 @@ struct Jacobi<'s> {
     outbox: Outbox<'s, f64>,
 }
 
-/// The kernel: fills the ghosts of `from` with what came, and averages into `to`.
+/// The kernel: fills the ghosts of `from` with the values that came, and writes the averages to `to`.
 fn sweep(block: &Block, halo: Slots<'_, f64>, from: &mut [f64], to: &mut [f64]) {
     for (side, received) in block.sides.iter().zip(halo.iter()) {
         for (k, value) in received.iter().enumerate() {
@@ -37,7 +38,7 @@ fn sweep(block: &Block, halo: Slots<'_, f64>, from: &mut [f64], to: &mut [f64]) 
     }
 }
 
-/// One sweep from `u` to `v`; then they change places.
+/// One sweep from `u` to `v`. Then the two are swapped.
 fn half<'s>(
     s: &Stream<'s>,
     block: &Block,
@@ -68,7 +69,7 @@ fn half<'s>(
 fn main() -> Result<()> {
     let world = World::init()?;
     let block = Block::new(world.rank(), world.size());
-    // The outermost unknowns along each side: made once, since making one checks it.
+    // The outermost unknowns along each side. These layouts are made once, since making one checks it.
     let edge =
         |side: &block::Side| Layout::strided(side.edge, &[(side.count as u32, side.stride as i32)]);
     let edges = block.sides.iter().map(edge).collect::<Result<Vec<_>>>()?;
@@ -76,7 +77,7 @@ fn main() -> Result<()> {
     stream!(let s = world.stream()?);
     let mut window = SlotWindow::new("halo");
     for side in &block.sides {
-        // What comes from a neighbour in the west was sent by it to the east: keys 0 and 1, 2 and 3 belong together.
+        // Data from the west neighbour was sent by it to its east: keys 0 and 1 belong together, and so do 2 and 3.
         window.slot_from(side.neighbour, side.key ^ 1, side.count);
         window.slot_to(side.neighbour, side.key);
     }
@@ -90,8 +91,8 @@ fn main() -> Result<()> {
         outbox,
     };
 
-    // A step that ends with its arrays swapped could not be replayed (capture would say so): record two halves, after
-    // which everything is where it was.
+    // A step that returns its arrays swapped could not be replayed (capture would say so). So two sweeps are recorded,
+    // after which everything is in its place again.
     let (graph, back) = s.capture(j, |s, j| {
         half(s, &block, &edges, half(s, &block, &edges, j)?)
     })?;
@@ -100,7 +101,7 @@ fn main() -> Result<()> {
     let error = loop {
         j = graph.replay(&s, j, 100)?;
         sweeps += 200;
-        // Looking at the result costs a synchronisation and a copy, so it is done only now and then.
+        // Looking at the result takes a synchronisation and a copy, so it is done only now and then.
         let error = block.error(&j.u.to_vec(&s)?);
         // All ranks must stop together.
         let errors = world.all_gather_elements("error", &[error])?;

@@ -1,7 +1,7 @@
-//! `halo2d` on GPUs: a Jacobi solver on a two-dimensional grid that is spread over all ranks.
+//! `halo2d` on GPUs: a Jacobi solver on a two-dimensional grid that is distributed over all ranks.
 //!
-//! It comes to the same numbers as on the host, bit for bit, and checks them against the known answer. See `ring_cuda`
-//! for how kernels are declared.
+//! Its numbers have the same bits as on the host. It compares them with the known answer. `ring_cuda` explains how
+//! kernels are declared.
 //!
 //! Run it with `cargo run --example halo2d_cuda`, or on 8 ranks:
 //! `cargo run --bin tidegate -- run -n 8 target/debug/examples/halo2d_cuda`.
@@ -16,7 +16,8 @@ use tidegate::kernel::Module;
 
 const CODE: &[u8] = include_bytes!("../kernels/examples.ptx");
 
-/// Where what a neighbour sends belongs, as the kernel reads it: the first ghost cell, and from each to the next.
+/// Where a neighbour's data belongs, in the form that the kernel reads: the first ghost cell, and the distance from
+/// each to the next.
 #[derive(Clone, Copy, Element)]
 #[repr(C)]
 struct Ghosts {
@@ -25,7 +26,7 @@ struct Ghosts {
 }
 
 tidegate::kernel! {
-    /// Fills the ghosts of `u` with what came.
+    /// Fills the ghosts of `u` with the values that came.
     ///
     /// # Safety
     ///
@@ -47,7 +48,7 @@ struct Kernels {
 impl Kernels {
     fn load(world: &World) -> Result<Self> {
         let module = Module::load(world, CODE)?;
-        // SAFETY: the module is `examples.cu`; its functions take what is declared above, and keep to the lengths.
+        // SAFETY: the module is `examples.cu`. Its functions take the declared parameters, and keep to the lengths.
         unsafe {
             Ok(Kernels {
                 fill_ghosts: fill_ghosts(&module)?,
@@ -57,7 +58,7 @@ impl Kernels {
     }
 }
 
-/// Two arrays, used by turns.
+/// Two arrays, used in turn.
 #[derive(Carry)]
 struct Jacobi<'s> {
     u: Region<f64, On<'s>>,
@@ -74,20 +75,20 @@ struct Plan {
     edges: Vec<Layout>,
 }
 
-/// One sweep from `u` to `v`; then they change places.
+/// One sweep from `u` to `v`. Then the two are swapped.
 fn half<'s>(s: &Stream<'s>, plan: &Plan, mut j: Jacobi<'s>) -> Result<Jacobi<'s>> {
     let (k, block) = (&plan.kernels, &plan.block);
     let exposed = j.inbox.post(s)?;
     let slots = j.outbox.slots(); // one for each side
     let mut epoch = j.outbox.start();
     for (to, edge) in slots.zip(&plan.edges) {
-        // The put gathers the edge while it sends: a column needs no packing, and no kernel for that.
+        // The put gathers the edge while it sends, so a column needs no packing kernel.
         epoch.put(j.u.with(edge)?, to)?;
     }
     let outbox = epoch.complete(s)?;
     let inbox = exposed.wait(s)?;
     let (width, height) = (block.width as u64, block.height as u64);
-    // Two kernels, since blocks of one could not wait for each other's ghosts.
+    // There are two kernels, because the blocks of one kernel could not wait for each other's ghosts.
     let (along, all) = (block.width.max(block.height), block.width * block.height);
     s.launch(
         k.fill_ghosts.threads(along, 128),
@@ -118,7 +119,7 @@ fn run() -> Result<()> {
     stream!(let s = world.stream()?);
     let mut window = SlotWindow::new("halo");
     for side in &block.sides {
-        // What comes from a neighbour in the west was sent by it to the east: keys 0 and 1, 2 and 3 belong together.
+        // Data from the west neighbour was sent by it to its east: keys 0 and 1 belong together, and so do 2 and 3.
         window.slot_from(side.neighbour, side.key ^ 1, side.count);
         window.slot_to(side.neighbour, side.key);
     }
@@ -138,15 +139,15 @@ fn run() -> Result<()> {
         outbox,
     };
 
-    // A step that ends with its arrays swapped could not be replayed (capture would say so): record two halves, after
-    // which everything is where it was.
+    // A step that returns its arrays swapped could not be replayed (capture would say so). So two sweeps are recorded,
+    // after which everything is in its place again.
     let (graph, back) = s.capture(j, |s, j| half(s, &plan, half(s, &plan, j)?))?;
     j = back;
     let mut sweeps = 0;
     let error = loop {
         j = graph.replay(&s, j, 100)?;
         sweeps += 200;
-        // Looking at the result costs a synchronisation and a copy, so it is done only now and then.
+        // Looking at the result takes a synchronisation and a copy, so it is done only now and then.
         let error = block.error(&j.u.to_vec(&s)?);
         // All ranks must stop together.
         let errors = world.all_gather_elements("error", &[error])?;
@@ -169,7 +170,7 @@ fn run() -> Result<()> {
 }
 
 fn main() {
-    // Without a driver or a GPU this says so.
+    // Without a driver or a GPU, the program says so.
     if let Err(error) = run() {
         eprintln!("{error}");
         std::process::exit(1);

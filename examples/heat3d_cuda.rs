@@ -1,7 +1,8 @@
 //! `heat3d` on GPUs: the heat equation in a cube, with ghost faces that land in place.
 //!
-//! The solver is the same text (`heat3d/solver.rs`); `heat3d/cuda.rs` has the prelude and the kernels. It comes to the same
-//! bits. With GPUs, windows by range do not go between nodes, so its ranks are of one.
+//! The solver is the same file (`heat3d/solver.rs`), and `heat3d/cuda.rs` has the prelude and the kernels. The results
+//! have the same bits as on the host. With GPUs, windows by range do not reach other nodes, so all ranks must be on one
+//! node.
 //!
 //! Run it with `cargo run --example heat3d_cuda`, or on 8 ranks:
 //! `cargo run --bin tidegate -- run -n 8 target/debug/examples/heat3d_cuda`.

@@ -1,15 +1,15 @@
-//! Particles that move along a closed line, which is cut in slabs, one a rank: how many leave a slab in a step is known
-//! on the stream only, differs from step to step, and is often none.
+//! Particles that move along a closed line. The line is cut into slabs, one for each rank. How many particles leave a
+//! slab in a step is known only on the stream, differs from step to step, and is often 0.
 //!
-//! So each message has a header that says how many particles are behind it, and as much is put as the kernel has counted,
-//! in every step, also where nothing leaves: what a step does not put would be what the one before last left
-//! (`tidegate::guide::messages`). And so many steps can be recorded, and the host waits now and then only: to see that no
-//! particle is lost, by two sums over all ranks. At the end each rank compares its particles, bit by bit, with where they
-//! should be.
+//! So each message has a header that says how many particles follow, and the put sends as many as the kernel has
+//! counted. It does so in every step, even if no particle leaves: a slot that a step skips would keep the data from two
+//! steps ago (`tidegate::guide::messages`). Many steps can be recorded. The host waits only now and then, to check by
+//! two sums over all ranks that no particle is lost. At the end each rank compares its particles, bit by bit, with
+//! where they should be.
 //!
-//! Run it with `cargo run --example particles`, or on 8 ranks:
-//! `cargo run --bin tidegate -- run -n 8 target/debug/examples/particles`. `particles_cuda` is the same on GPUs: the steps
-//! are one text for both (`particles/swarm.rs`), and each device has a file with its prelude and its kernels.
+//! Run it with `cargo run --example particles`, or on 8 ranks: `cargo run --bin tidegate -- run -n 8
+//! target/debug/examples/particles`. `particles_cuda` is the same on GPUs. Both share the steps (`particles/swarm.rs`),
+//! and each device has a file with its prelude and its kernels.
 
 #[path = "particles/host.rs"]
 mod device;

@@ -1,7 +1,8 @@
-//! `particles` on GPUs: particles that move along a closed line, which is cut in slabs.
+//! `particles` on GPUs: particles that move along a closed line, which is cut into slabs.
 //!
-//! The steps are the same text (`particles/swarm.rs`); `particles/cuda.rs` has the prelude and the kernels. Threads take places in a list by an atomic counter, which is the list's header: so particles come
-//! in any order, and go to the same places all the same.
+//! The steps are the same file (`particles/swarm.rs`), and `particles/cuda.rs` has the prelude and the kernels. Threads
+//! take places in a list by an atomic counter, which is the list's header. So the particles of a list come in any
+//! order, but they still end at the same places.
 //!
 //! Run it with `cargo run --example particles_cuda`, or on 8 ranks:
 //! `cargo run --bin tidegate -- run -n 8 target/debug/examples/particles_cuda`.

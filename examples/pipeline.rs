@@ -1,21 +1,21 @@
-//! Two streams that work at the same time: one makes blocks of numbers and puts them to the right neighbour, the other
-//! digests what the left neighbour has put, together with the block that was made here.
+//! Two streams that work at the same time. One makes blocks of numbers and puts them to the right neighbour. The other
+//! digests the blocks of the left neighbour, together with the block that was made here.
 //!
 //! A region belongs to one stream at a time, and its type says to which. So a block is *handed off* from the stream
-//! that made it to the stream that digests it, and back; the host waits for neither. The two halves of a window may be
-//! at home on different streams as well: here blocks leave from one and arrive on the other.
+//! that made it to the stream that digests it, and back. The host waits for neither. The two halves of a window may be
+//! at home on different streams, too: here blocks leave from one stream and arrive on the other.
 //!
 //! Run it with `cargo run --example pipeline`, or on 8 ranks:
 //! `cargo run --bin tidegate -- run -n 8 target/debug/examples/pipeline`. `pipeline_cuda` is the same on GPUs.
 
 use tidegate::host::prelude::*;
 
-/// Numbers a block.
+/// Numbers in a block.
 const LEN: usize = 4096;
-/// Blocks in all.
+/// The number of blocks.
 const BLOCKS: u64 = 200;
 
-/// What rank `rank` puts into its block number `k`, at every place.
+/// The number that rank `rank` puts at every place of its block number `k`.
 fn value(rank: usize, k: u64) -> u64 {
     (rank as u64 + 1) * (k + 1)
 }
@@ -35,7 +35,7 @@ fn main() -> Result<()> {
     let mut inbox = make.hand_off(inbox, &digest)?; // the outbox stays
     let mut sum = Region::<u64>::zeroed(&world, 1)?.on(&digest)?;
 
-    // Two blocks: one is made while the other is digested.
+    // There are two blocks: one is made while the other is digested.
     let mut free = Region::<u64>::zeroed(&world, LEN)?.on(&make)?;
     let mut digested = Region::<u64>::zeroed(&world, LEN)?.on(&digest)?;
 
@@ -47,9 +47,9 @@ fn main() -> Result<()> {
         epoch.put(&free, to_right)?;
         outbox = epoch.complete(&make)?;
 
-        // The second gets it, in order after all that the first has got to do by now ...
+        // The second stream gets it, behind everything that is enqueued on the first one by now ...
         let made = make.hand_off(free, &digest)?;
-        // ... and gives back the one before, so that the first goes on as soon as that one is digested.
+        // ... and returns the block before it, so that the first stream goes on as soon as that one is digested.
         free = digest.hand_off(digested, &make)?;
 
         inbox = inbox.expose(&digest)?;

@@ -1,8 +1,8 @@
 //! `pipeline` on GPUs: two streams that work at the same time. One makes blocks of numbers and puts them to the right
-//! neighbour, the other digests what the left neighbour has put, together with the block that was made here.
+//! neighbour. The other digests the blocks of the left neighbour, together with the block that was made here.
 //!
-//! A block is *handed off* from the stream that made it to the stream that digests it, and back: an event between two
-//! CUDA streams, and the host waits for neither. See `ring_cuda` for how kernels are declared.
+//! A block is *handed off* from the stream that made it to the stream that digests it, and back. That is an event
+//! between two CUDA streams, and the host waits for neither. `ring_cuda` explains how kernels are declared.
 //!
 //! Run it with `cargo run --example pipeline_cuda`, or on 8 ranks:
 //! `cargo run --bin tidegate -- run -n 8 target/debug/examples/pipeline_cuda`.
@@ -10,9 +10,9 @@
 use tidegate::cuda::prelude::*;
 use tidegate::kernel::Module;
 
-/// Numbers a block.
+/// Numbers in a block.
 const LEN: usize = 4096;
-/// Blocks in all.
+/// The number of blocks.
 const BLOCKS: u64 = 200;
 
 const CODE: &[u8] = include_bytes!("../kernels/examples.ptx");
@@ -24,7 +24,7 @@ tidegate::kernel! {
     ///
     /// The module is `examples.cu`.
     unsafe fn fill = "fill"(x: &mut [u64], value: u64);
-    /// Adds the products of what came and `mine` to `sum[0]`.
+    /// Adds the products of the numbers that came and `mine` to `sum[0]`.
     ///
     /// # Safety
     ///
@@ -32,7 +32,7 @@ tidegate::kernel! {
     unsafe fn multiply = "multiply"(came: Slots<u64>, from: In<u64>, mine: &[u64], sum: &mut [u64]);
 }
 
-/// What rank `rank` puts into its block number `k`, at every place.
+/// The number that rank `rank` puts at every place of its block number `k`.
 fn value(rank: usize, k: u64) -> u64 {
     (rank as u64 + 1) * (k + 1)
 }
@@ -42,7 +42,7 @@ fn run() -> Result<()> {
     let (rank, size) = (world.rank(), world.size());
     let (left, right) = world.ring();
     let module = Module::load(&world, CODE)?;
-    // SAFETY: the module is `examples.cu`; its functions take what is declared above, and keep to the lengths.
+    // SAFETY: the module is `examples.cu`. Its functions take the declared parameters, and keep to the lengths.
     let (fill, multiply) = unsafe { (fill(&module)?, multiply(&module)?) };
 
     stream!(let make = world.named_stream("make")?);
@@ -55,7 +55,7 @@ fn run() -> Result<()> {
     let mut inbox = make.hand_off(inbox, &digest)?; // the outbox stays
     let mut sum = Region::zeroed(&world, 1)?.on(&digest)?;
 
-    // Two blocks: one is made while the other is digested.
+    // There are two blocks: one is made while the other is digested.
     let mut free = Region::zeroed(&world, LEN)?.on(&make)?;
     let mut digested = Region::zeroed(&world, LEN)?.on(&digest)?;
 
@@ -66,9 +66,9 @@ fn run() -> Result<()> {
         epoch.put(&free, to_right)?;
         outbox = epoch.complete(&make)?;
 
-        // The second gets it, in order after all that the first has got to do by now ...
+        // The second stream gets it, behind everything that is enqueued on the first one by now ...
         let made = make.hand_off(free, &digest)?;
-        // ... and gives back the one before, so that the first goes on as soon as that one is digested.
+        // ... and returns the block before it, so that the first stream goes on as soon as that one is digested.
         free = digest.hand_off(digested, &make)?;
 
         let exposed = inbox.post(&digest)?;
@@ -90,7 +90,7 @@ fn run() -> Result<()> {
 }
 
 fn main() {
-    // Without a driver or a GPU this says so.
+    // Without a driver or a GPU, the program says so.
     if let Err(error) = run() {
         eprintln!("{error}");
         std::process::exit(1);

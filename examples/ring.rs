@@ -1,14 +1,15 @@
-//! Every rank adds one to its numbers, puts them to its left and right neighbours, and compares what came.
+//! Every rank adds one to its numbers, puts them to its left and right neighbours, and compares its own with those that
+//! came.
 //!
 //! Run it with `cargo run --example ring`, or on 8 ranks: `cargo run --bin tidegate -- run -n 8 target/debug/examples/ring`.
 //! `ring_cuda` is the same on GPUs.
 
 use tidegate::host::prelude::*;
 
-/// Numbers a rank.
+/// Numbers of each rank.
 const LEN: usize = 1000;
 
-/// Everything that a step needs; `'s` is the stream that it is at home on.
+/// Everything that a step needs. `'s` is the brand of the stream that it is at home on.
 #[derive(Carry)]
 struct Ring<'s> {
     src: Region<f64, On<'s>>,
@@ -23,14 +24,14 @@ fn increment(src: &mut [f64]) {
     src.iter_mut().for_each(|x| *x += 1.0);
 }
 
-/// A kernel that looks at what the neighbours put.
+/// A kernel that checks what the neighbours put.
 fn compare(inbox: Slots<'_, f64>, src: &[f64]) {
     for slot in inbox.iter() {
         assert_eq!(slot, src, "all ranks count alike");
     }
 }
 
-/// One step: nothing here waits; everything is enqueued on the stream.
+/// One step. Nothing here waits: everything is enqueued on the stream.
 fn step<'s>(s: &Stream<'s>, mut r: Ring<'s>) -> Result<Ring<'s>> {
     let exposed = r.inbox.post(s)?; // the inbox is moved: nobody here can touch it now
     s.launch(increment, &mut r.src)?;

@@ -1,8 +1,9 @@
-//! `ring` on GPUs: every rank adds one to its numbers, puts them to its left and right neighbours, and compares what came.
+//! `ring` on GPUs: every rank adds one to its numbers, puts them to its left and right neighbours, and compares its own
+//! with those that came.
 //!
-//! The step is the same. What differs: types name the device; a kernel is a function of device code
-//! (`kernels/examples.cu`), declared once, with the contract that lets safe code launch it; and the host reads a region
-//! by copying it. Ranks take the GPUs by turns.
+//! The step is the same. Three things differ. Types name the device. A kernel is a function of device code
+//! (`kernels/examples.cu`), declared once, with the contract that lets safe code launch it. And the host reads a region
+//! by copying it. The ranks take the GPUs in turn.
 //!
 //! Run it with `cargo run --example ring_cuda`, or on 8 ranks:
 //! `cargo run --bin tidegate -- run -n 8 target/debug/examples/ring_cuda`.
@@ -11,10 +12,10 @@ use tidegate::cuda::Cuda;
 use tidegate::cuda::prelude::*;
 use tidegate::kernel::Module;
 
-/// Numbers a rank.
+/// Numbers of each rank.
 const LEN: usize = 1000;
 
-/// The device code, as text that the driver compiles. It is made by `cargo xtask kernels`; any PTX will do.
+/// The device code, as text that the driver compiles. `cargo xtask kernels` makes it; any PTX will do.
 const CODE: &[u8] = include_bytes!("../kernels/examples.ptx");
 
 tidegate::kernel! {
@@ -24,7 +25,7 @@ tidegate::kernel! {
     ///
     /// The module is `examples.cu`.
     unsafe fn increment = "increment"(x: &mut [f64]);
-    /// Counts what differs from `src` in all slots.
+    /// Counts the numbers in all slots that differ from `src`.
     ///
     /// # Safety
     ///
@@ -32,7 +33,7 @@ tidegate::kernel! {
     unsafe fn compare = "compare"(inbox: Slots<f64>, src: &[f64], errors: &mut [u64]);
 }
 
-/// What is declared above, bound: launching it with other arguments does not compile.
+/// The bound functions: launching one with other arguments does not compile.
 struct Kernels {
     increment: increment<Cuda>,
     compare: compare<Cuda>,
@@ -41,7 +42,7 @@ struct Kernels {
 impl Kernels {
     fn load(world: &World) -> Result<Self> {
         let module = Module::load(world, CODE)?;
-        // SAFETY: the module is `examples.cu`; its functions take what is declared above, and keep to the lengths.
+        // SAFETY: the module is `examples.cu`. Its functions take the declared parameters, and keep to the lengths.
         unsafe {
             Ok(Kernels {
                 increment: increment(&module)?,
@@ -51,11 +52,11 @@ impl Kernels {
     }
 }
 
-/// Everything that a step needs; `'s` is the stream that it is at home on.
+/// Everything that a step needs. `'s` is the brand of the stream that it is at home on.
 #[derive(Carry)]
 struct Ring<'s> {
     src: Region<f64, On<'s>>,
-    /// A kernel cannot panic on a GPU: it counts what is wrong, for the host to look at.
+    /// A kernel on a GPU cannot panic, so it counts the errors for the host.
     errors: Region<u64, On<'s>>,
     inbox: Inbox<'s, f64>,
     outbox: Outbox<'s, f64>,
@@ -63,7 +64,7 @@ struct Ring<'s> {
     to_right: Out<f64>,
 }
 
-/// One step: nothing here waits; everything is enqueued on the stream.
+/// One step. Nothing here waits: everything is enqueued on the stream.
 fn step<'s>(k: &Kernels, s: &Stream<'s>, mut r: Ring<'s>) -> Result<Ring<'s>> {
     let exposed = r.inbox.post(s)?; // the inbox is moved: nobody here can touch it now
     s.launch(k.increment.threads(LEN, 128), (&mut r.src,))?; // with at least so many threads, in blocks of 128
@@ -115,7 +116,7 @@ fn run() -> Result<()> {
 }
 
 fn main() {
-    // Without a driver or a GPU this says so.
+    // Without a driver or a GPU, the program says so.
     if let Err(error) = run() {
         eprintln!("{error}");
         std::process::exit(1);

@@ -1,4 +1,4 @@
-//! The ring inside an MPI job: MPI is initialised by the program and goes on being used; the epochs are enqueued on a stream.
+//! The ring inside an MPI job. The program initialises MPI and goes on using it. The epochs are enqueued on a stream.
 //!
 //! ```sh
 //! MPICC=mpicc.openmpi cargo build --release --features mpi --example ring_mpi
@@ -23,7 +23,7 @@ struct Ring<'s> {
     to: [Out<f64>; 2],
 }
 
-/// Adds what came from both sides to one's own numbers, and halves the sum: all numbers approach each other.
+/// Adds the numbers from both sides to the rank's own numbers, and halves the sum. So all numbers approach each other.
 fn average(inbox: Slots<'_, f64>, from: [In<f64>; 2], src: &mut [f64]) {
     let [right, left] = from.map(|from| inbox.slot(from));
     for (at, x) in src.iter_mut().enumerate() {
@@ -71,7 +71,7 @@ fn main() -> Result<()> {
     let ring = graph.replay(&s, ring, STEPS)?;
     let src = ring.src.into_host(&s)?; // the one synchronisation
 
-    // The mean stays what it was, and MPI can say so.
+    // The mean stays the same, and MPI can check it.
     let mut sum = 0.0;
     comm.all_reduce_into(&src[0], &mut sum, SystemOperation::sum());
     let (mean, expected) = (sum / size as f64, (size - 1) as f64 / 2.0);

@@ -1,6 +1,6 @@
 //! `solvers_tokio` on GPUs: several solvers as tokio tasks, each with a stream of its own.
 //!
-//! The solvers are the same text (`solvers_tokio/rods.rs`); `solvers_tokio/cuda.rs` has the prelude and the kernel.
+//! The solvers are the same file (`solvers_tokio/rods.rs`), and `solvers_tokio/cuda.rs` has the prelude and the kernel.
 //!
 //! Run it with `cargo run --example solvers_tokio_cuda`, or on 4 ranks:
 //! `cargo run --bin tidegate -- run -n 4 target/debug/examples/solvers_tokio_cuda`.

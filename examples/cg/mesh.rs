@@ -1,26 +1,26 @@
-//! What `cg` and `cg_cuda` solve: the mesh, one rank's piece of it, and when the solution is good enough.
+//! The problem of `cg` and `cg_cuda`: the mesh, one rank's piece of it, and the required accuracy.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 pub(crate) const VERTICES: usize = 1500;
-/// Vertices on the average that a vertex is joined to.
+/// The average number of edges of a vertex.
 const DEGREE: f64 = 8.0;
-/// What makes the matrix positive definite.
+/// The shift that makes the matrix positive definite.
 const SHIFT: f64 = 1e-3;
-/// Iterations between two looks at the residual.
+/// The number of iterations between two looks at the residual.
 pub(crate) const LOOK: u64 = 20;
-/// The squared residual, relative to that of the beginning, at which the loop ends.
+/// The loop ends at this squared residual, relative to the first one.
 pub(crate) const SMALL: f64 = 1e-20;
 
-/// The whole mesh, the same on all ranks: who is joined to whom, and which rank each vertex belongs to.
+/// The whole mesh, which is the same on all ranks: the neighbours of each vertex, and the rank that it belongs to.
 pub(crate) struct Mesh {
     joined: Vec<Vec<usize>>,
     owner: Vec<usize>,
 }
 
 impl Mesh {
-    /// Points strewn over the unit square. Those that are near each other are joined, and each belongs to the rank whose
-    /// centre is nearest.
+    /// Random points in the unit square. Points that are near each other are joined. Each point belongs to the rank
+    /// with the nearest centre.
     pub(crate) fn new(ranks: usize) -> Self {
         let mut seed = 88_172_645_463_325_252_u64; // of a xorshift generator
         let mut coordinate = || {
@@ -56,7 +56,7 @@ impl Mesh {
         (vertex as f64 * 0.37).sin()
     }
 
-    /// Checks what all ranks have found, each of its own vertices.
+    /// Checks the solution: each rank brings the values of its own vertices.
     pub(crate) fn check(&self, found: &[Vec<u8>]) {
         let mut pieces: Vec<_> = found.iter().map(|piece| piece.chunks_exact(8)).collect();
         let mut next = |&owner: &usize| {
@@ -65,14 +65,14 @@ impl Mesh {
         };
         let x: Vec<f64> = self.owner.iter().map(&mut next).collect();
         let (left, zero) = self.residuals(&x);
-        // What is updated from iteration to iteration drifts away from the true residual by rounding.
+        // The residual that is updated in each iteration drifts away from the true one by rounding.
         assert!(
             left <= 100.0 * SMALL * zero,
             "squared residual {left:e} of {zero:e}"
         );
     }
 
-    /// The squared residual of a solution of all vertices, and that of zero.
+    /// The squared residual of a solution, and that of zero.
     fn residuals(&self, x: &[f64]) -> (f64, f64) {
         let row = |i: usize| {
             let others: f64 = self.joined[i].iter().map(|&j| x[j]).sum();
@@ -90,20 +90,20 @@ impl Mesh {
     }
 }
 
-/// The rows of this rank's vertices, in compressed form. A column is a place in `p`: this rank's vertices come first,
-/// and then those of others, neighbour by neighbour, as the slots of the inbox.
+/// The rows of this rank's vertices, in compressed form. A column is an index into `p`. This rank's vertices come
+/// first, and then those of others, neighbour by neighbour, like the slots of the inbox.
 pub(crate) struct Rows {
     pub(crate) start: Vec<usize>,
     pub(crate) columns: Vec<usize>,
     pub(crate) values: Vec<f64>,
 }
 
-/// What is exchanged with one neighbour.
+/// The exchange with one neighbour.
 pub(crate) struct Link {
     pub(crate) rank: usize,
-    /// Places in `p` of what the neighbour needs of ours.
+    /// The indices in `p` of the vertices that the neighbour needs.
     pub(crate) sent: Vec<u32>,
-    /// How many of the neighbour's vertices our rows refer to.
+    /// How many of the neighbour's vertices this rank's rows refer to.
     pub(crate) received: usize,
 }
 
@@ -116,7 +116,7 @@ pub(crate) struct Piece {
 }
 
 impl Piece {
-    /// How many vertices of others its rows refer to.
+    /// How many vertices of other ranks its rows refer to.
     pub(crate) fn foreign(&self) -> usize {
         self.links.iter().map(|link| link.received).sum()
     }
@@ -129,7 +129,7 @@ impl Piece {
 
     pub(crate) fn new(mesh: &Mesh, rank: usize) -> Self {
         let vertices: Vec<usize> = (0..VERTICES).filter(|&i| mesh.owner[i] == rank).collect();
-        // By neighbour, in the order of the vertices' numbers: so both ranks list what crosses between them alike.
+        // Vertices are sorted by neighbour and then by number, so both ranks list them in the same order.
         let mut crossing: BTreeMap<usize, (BTreeSet<usize>, BTreeSet<usize>)> = BTreeMap::new();
         for &i in &vertices {
             for &j in mesh.joined[i].iter().filter(|&&j| mesh.owner[j] != rank) {

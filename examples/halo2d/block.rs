@@ -1,9 +1,9 @@
-//! The part of the problem that has nothing to do with communication: which cells a rank has, where they are in the
-//! square, and what the answer is.
+//! The part of the problem that does not communicate: the cells of a rank, their places in the square, and the known
+//! answer.
 
-/// Unknowns along each side of the whole square.
+/// The number of unknowns along each side of the whole square.
 pub(crate) const N: usize = 24;
-/// How wrong the answer may be.
+/// The error that the answer may have.
 pub(crate) const TOLERANCE: f64 = 1e-9;
 
 /// A rank's block of the square, with a frame of ghost cells around it.
@@ -11,26 +11,26 @@ pub(crate) const TOLERANCE: f64 = 1e-9;
 pub(crate) struct Block {
     pub(crate) width: usize,
     pub(crate) height: usize,
-    /// Where its first unknown is in the whole square.
+    /// The place of its first unknown in the whole square.
     x: usize,
     y: usize,
-    /// The sides at which there is a neighbour, in the order of their slots.
+    /// The sides with a neighbour, in the order of their slots.
     pub(crate) sides: Vec<Side>,
 }
 
-/// A side at which there is a neighbour.
+/// A side with a neighbour.
 #[derive(Clone)]
 pub(crate) struct Side {
     pub(crate) neighbour: usize,
-    /// Tells the sides apart: the key of a slot is the side of the one who *sends*.
+    /// The number of the side. The key of a slot is the side of the rank that *sends*.
     pub(crate) key: u64,
-    /// The first of the outermost unknowns along this side, which is what the neighbour needs.
+    /// The first of the outermost unknowns along this side, which the neighbour needs.
     pub(crate) edge: usize,
-    /// The first of the ghost cells beyond them, where what the neighbour sends belongs.
+    /// The first of the ghost cells beyond them, where the neighbour's data belongs.
     pub(crate) ghosts: usize,
-    /// How many there are of each.
+    /// The number of each.
     pub(crate) count: usize,
-    /// From each to the next: 1 along a row, and a row's length along a column.
+    /// The distance from each to the next: 1 along a row, and the length of a row along a column.
     pub(crate) stride: usize,
 }
 
@@ -53,7 +53,8 @@ impl Block {
         };
         let (w, h) = (width, height);
         let side = |key: u64, neighbour: usize, edge: (usize, usize), ghosts: (usize, usize)| {
-            // West and east are columns: their elements lie a row apart. South and north are rows, contiguous.
+            // West and east are columns, whose elements lie one row apart. South and north are rows, which are
+            // contiguous.
             let (count, stride) = if key < 2 { (h, block.at(0, 1)) } else { (w, 1) };
             Side {
                 neighbour,
@@ -88,7 +89,7 @@ impl Block {
         x * x - y * y
     }
 
-    /// Zero everywhere but on the border of the whole square.
+    /// Zero everywhere except on the border of the whole square.
     pub(crate) fn start(&self) -> Vec<f64> {
         let mut u = vec![0.0; (self.width + 2) * (self.height + 2)];
         for y in 0..self.height + 2 {

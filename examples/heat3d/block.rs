@@ -1,19 +1,19 @@
-//! The cube, the ranks' blocks of it, and a step of all of it in one loop, to compare with.
+//! The cube, the blocks of the ranks, and a serial step of the whole cube, for comparison.
 
 use std::ops::Range;
 
 use tidegate::Cartesian;
 
-/// Elements along an edge of the cube.
+/// The number of elements along an edge of the cube.
 pub(crate) const N: usize = 18;
-/// How much of the difference to a neighbour an element takes over in a step. It is a power of 2, so that the product is not
-/// rounded: GPUs may make one operation of it and the sum.
+/// The fraction of the difference to a neighbour that an element takes over in a step. It is a power of 2, so that the
+/// product is not rounded: a GPU may fuse it with the sum.
 const RATE: f64 = 1.0 / 8.0;
 /// A block of the cube, with a layer of ghosts around it.
 pub(crate) struct Block {
-    /// The elements of the cube, in each dimension.
+    /// The elements of the cube that the block has, in each dimension.
     of_cube: [Range<usize>; 3],
-    /// The size with ghosts.
+    /// The size of the block, including ghosts.
     pub(crate) dims: [usize; 3],
 }
 
@@ -32,14 +32,14 @@ impl Block {
         (x * self.dims[1] + y) * self.dims[2] + z
     }
 
-    /// A layer: all elements that are no ghosts in the other two dimensions, at `at` in dimension `k`.
+    /// A layer at index `at` in dimension `k`: all elements that are not ghosts in the other two dimensions.
     pub(crate) fn layer(&self, k: usize, at: usize) -> [Range<usize>; 3] {
         let mut ranges = self.dims.map(|dim| 1..dim - 1);
         ranges[k] = at..at + 1;
         ranges
     }
 
-    /// The elements that are no ghosts: where each is in the block, and in the cube.
+    /// For each element that is not a ghost, its place in the block and in the cube.
     pub(crate) fn own(&self) -> impl Iterator<Item = (usize, [usize; 3])> {
         let [xs, ys, zs] = self.dims.map(|dim| 1..dim - 1);
         let places = xs.flat_map(move |x| {
@@ -52,17 +52,18 @@ impl Block {
     }
 }
 
-/// The temperature at first.
+/// The temperature at the beginning.
 pub(crate) fn start([x, y, z]: [usize; 3]) -> f64 {
     ((x * 7 + y * 5 + z * 3) % 11) as f64 - 5.0 + if x < N / 2 { 4.0 } else { 0.0 }
 }
 
-/// What an element becomes in a step, from what it is and its neighbours are. The sums have one order everywhere.
+/// The value of an element after a step, from its own value and those of its neighbours. The order of the sums is the
+/// same everywhere.
 pub(crate) fn heated(here: f64, around: [f64; 6]) -> f64 {
     here + RATE * around.iter().fold(0.0, |sum, beside| sum + (beside - here))
 }
 
-/// So many steps of the whole cube, one element after the other.
+/// Makes `steps` steps of the whole cube, one element after the other.
 pub(crate) fn serial(steps: usize) -> Vec<f64> {
     let at = |[x, y, z]: [usize; 3]| (x % N * N + y % N) * N + z % N;
     let cells = || (0..N * N * N).map(|i| [i / (N * N), i / N % N, i % N]);

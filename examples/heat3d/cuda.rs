@@ -1,4 +1,4 @@
-//! The prelude and the kernels of GPUs, whose sources are in `kernels/examples.cu`.
+//! The prelude and the kernels for GPUs, with sources in `kernels/examples.cu`.
 
 use prelude::*;
 pub(crate) use tidegate::cuda::prelude;
@@ -18,7 +18,7 @@ tidegate::kernel! {
     }
 }
 
-/// The sides of a block, ghosts included.
+/// The sides of a block, including ghosts.
 #[derive(Clone, Copy, Element)]
 #[repr(C)]
 struct Sides([u64; 3]);
@@ -31,7 +31,7 @@ pub(crate) struct Kernels {
 }
 
 impl Kernels {
-    /// How many numbers `change` leaves: one a block of threads.
+    /// How many numbers `change` writes: one for each block of threads.
     pub(crate) const CHANGES: usize = 8;
 
     pub(crate) fn new(world: &World, dims: [usize; 3]) -> Result<Self> {
@@ -44,7 +44,7 @@ impl Kernels {
         })
     }
 
-    /// A step of the elements that have no ghost beside them.
+    /// A step of the elements without a ghost beside them.
     pub(crate) fn inner<'s>(
         &self,
         s: &Stream<'s>,
@@ -55,7 +55,7 @@ impl Kernels {
         s.launch(kernel, (u, next, Plain(self.sides)))
     }
 
-    /// A step of the others.
+    /// A step of the other elements.
     pub(crate) fn outer<'s>(
         &self,
         s: &Stream<'s>,
@@ -67,7 +67,7 @@ impl Kernels {
         s.launch(kernel, (ghosts, u, next, Plain(self.sides)))
     }
 
-    /// The largest differences between two arrays. (Ghosts of both are zero.)
+    /// The largest differences between two arrays. (The ghosts of both are zero.)
     pub(crate) fn change<'s>(
         &self,
         s: &Stream<'s>,

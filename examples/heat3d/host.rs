@@ -1,24 +1,24 @@
-//! The prelude and the kernels of host streams.
+//! The prelude and the kernels for host streams.
 
 use prelude::*;
 pub(crate) use tidegate::host::prelude;
 
 use crate::block::heated;
 
-/// The kernels, for blocks of these sides (ghosts included).
+/// The kernels, for blocks of these sides (including ghosts).
 pub(crate) struct Kernels {
     dims: [usize; 3],
 }
 
 impl Kernels {
-    /// How many numbers `change` leaves.
+    /// How many numbers `change` writes.
     pub(crate) const CHANGES: usize = 1;
 
     pub(crate) fn new(_: &World, dims: [usize; 3]) -> Result<Self> {
         Ok(Kernels { dims })
     }
 
-    /// A step of the elements that have no ghost beside them.
+    /// A step of the elements without a ghost beside them.
     pub(crate) fn inner<'s>(
         &self,
         s: &Stream<'s>,
@@ -34,7 +34,7 @@ impl Kernels {
         s.launch(kernel, (u, next))
     }
 
-    /// A step of the others.
+    /// A step of the other elements.
     pub(crate) fn outer<'s>(
         &self,
         s: &Stream<'s>,
@@ -55,7 +55,7 @@ impl Kernels {
         s.launch(kernel, (ghosts, u, next))
     }
 
-    /// The largest difference between two arrays. (Ghosts of both are zero.)
+    /// The largest difference between two arrays. (The ghosts of both are zero.)
     pub(crate) fn change<'s>(
         &self,
         s: &Stream<'s>,
@@ -71,14 +71,14 @@ impl Kernels {
     }
 }
 
-/// The elements of a block that are no ghosts, and those beside each.
+/// The elements of a block that are not ghosts, each with its neighbours.
 fn elements([a, b, c]: [usize; 3]) -> impl Iterator<Item = (usize, [usize; 6])> {
     let rows = (1..a - 1).flat_map(move |x| (1..b - 1).map(move |y| (x * b + y) * c));
     rows.flat_map(move |row| row + 1..row + c - 1)
         .map(move |at| (at, [at - b * c, at + b * c, at - c, at + c, at - 1, at + 1]))
 }
 
-/// Whether an element is in a layer, of which number 0 are the ghosts.
+/// Whether an element lies in a layer. The ghosts are layer 0.
 fn is_in_layer([a, b, c]: [usize; 3], layer: usize, at: usize) -> bool {
     let place = [(at / (b * c), a), (at / c % b, b), (at % c, c)];
     place

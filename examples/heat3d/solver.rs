@@ -1,35 +1,35 @@
-//! What `heat3d` does on any device.
+//! The solver of `heat3d`, for any device.
 
 use crate::block::{Block, N, serial, start};
 use crate::device::Kernels;
 use crate::device::prelude::*;
 
-/// The steps end when no element changes by more.
+/// The steps end when no element changes by more than this.
 const SMALL: f64 = 1e-3;
-/// How many steps there are between two looks at the change: an even number, since two arrays change places in each.
+/// The number of steps between two looks at the change. It is even, since each step swaps the two arrays.
 const LOOK: usize = 20;
 
-/// What a step needs; `'s` is the stream that it is at home on.
+/// What a step needs. `'s` is the brand of the stream that it is at home on.
 #[derive(Carry)]
 struct Heat<'s> {
-    /// The newest values, and where a step writes the next ones.
+    /// The newest values, and the array that a step writes.
     u: Region<f64, On<'s>>,
     next: Region<f64, On<'s>>,
-    /// How much the last step has changed, at most: one number, or several of which the largest is meant.
+    /// The largest change of the last step: one number, or several of which the largest counts.
     change: Region<f64, On<'s>>,
     largest: AllReduce<'s, f64>,
-    /// Its memory are the ghosts: a block, of which the neighbours write the outermost layer.
+    /// Its memory is a block, of which the neighbours write the outermost layer: the ghosts.
     inbox: Inbox<'s, f64, ByRange>,
     outbox: Outbox<'s, f64, ByRange>,
 }
 
-/// A face of the block: this rank's outermost layer, and the ghosts of the neighbour that are its copy.
+/// A face of the block: this rank's outermost layer, and the neighbour's ghosts that copy it.
 struct Face {
     layer: Layout,
     ghosts: Out<f64>,
 }
 
-/// One step; nothing here waits.
+/// One step. Nothing here waits.
 fn step<'s>(s: &Stream<'s>, k: &Kernels, faces: &[Face], mut h: Heat<'s>) -> Result<Heat<'s>> {
     let exposed = h.inbox.post(s)?;
     let mut epoch = h.outbox.start();
@@ -60,7 +60,8 @@ pub(crate) fn run() -> Result<()> {
         for up in [false, true] {
             let beside = grid.shift_periodic(rank, k, if up { 1 } else { -1 });
             let there = Block::of(grid, beside);
-            // What goes up is the last layer here, and the first one there; what goes down, the other way round.
+            // Upwards goes this rank's last layer, which lands before the neighbour's first one; downwards it is the
+            // other way round.
             let (mine, its) = if up {
                 (block.dims[k] - 2, 0)
             } else {
@@ -100,7 +101,7 @@ pub(crate) fn run() -> Result<()> {
     let last = loop {
         heat = graph.replay(&s, heat, 1)?;
         steps += LOOK;
-        // The same numbers on all ranks, so that all of them stop here.
+        // All ranks have the same number, so all stop here.
         let change = heat.change.to_vec(&s)?.into_iter().fold(0.0, f64::max);
         if change < SMALL {
             break change;

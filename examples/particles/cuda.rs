@@ -1,4 +1,4 @@
-//! The prelude and the kernels of GPUs, whose sources are in `kernels/examples.cu`.
+//! The prelude and the kernels for GPUs, with sources in `kernels/examples.cu`.
 
 use prelude::*;
 pub(crate) use tidegate::cuda::prelude;
@@ -7,7 +7,7 @@ use crate::particle::Particle;
 
 const CODE: &[u8] = include_bytes!("../../kernels/examples.ptx");
 
-/// Threads that go through a list.
+/// The number of threads that go through a list.
 const THREADS: usize = 1024;
 
 tidegate::kernel! {
@@ -21,11 +21,11 @@ tidegate::kernel! {
         fn clear = "clear_lists"(stay: &mut [Particle], left: &mut [Particle], right: &mut [Particle]);
         /// Moves each particle to one of three lists.
         fn advance = "move_particles"(own: &[Particle], stay: &mut [Particle], left: &mut [Particle], right: &mut [Particle]);
-        /// How long the lists are that are put.
+        /// Writes the lengths of the lists that are put.
         fn lengths = "list_lengths"(left: &[Particle], right: &[Particle], lengths: &mut [u64]);
-        /// Takes in what came.
+        /// Adds the particles that came.
         fn arrive = "take_particles"(came: Slots<Particle>, own: &mut [Particle]);
-        /// How many there are, and the sum of their numbers, by one block.
+        /// Computes the number of particles and the sum of their ids, in one block.
         fn count = "count_particles"(own: &[Particle], sums: &mut [u64]);
     }
 }
@@ -42,7 +42,8 @@ impl Kernels {
         Ok(Kernels { code })
     }
 
-    /// Moves all particles to the list of those that stay, or to one of those that leave; and says how long these are.
+    /// Moves each particle to the list of those that stay or to one of those that leave, and writes the lengths of the
+    /// latter.
     pub(crate) fn leave<'s>(
         &self,
         s: &Stream<'s>,
@@ -60,7 +61,7 @@ impl Kernels {
         s.launch(self.code.lengths.threads(1, 32), said)
     }
 
-    /// Takes in what came.
+    /// Adds the particles that came.
     pub(crate) fn arrive<'s>(
         &self,
         s: &Stream<'s>,
@@ -70,7 +71,7 @@ impl Kernels {
         s.launch(self.code.arrive.threads(THREADS, 128), (came, own))
     }
 
-    /// How many there are, and the sum of their numbers.
+    /// Computes the number of particles and the sum of their ids.
     pub(crate) fn count<'s>(
         &self,
         s: &Stream<'s>,

@@ -1,4 +1,4 @@
-//! The prelude and the kernels of host streams.
+//! The prelude and the kernels for host streams.
 
 use prelude::*;
 pub(crate) use tidegate::host::prelude;
@@ -24,7 +24,8 @@ impl Kernels {
         Ok(Kernels)
     }
 
-    /// Moves all particles to the list of those that stay, or to one of those that leave; and says how long these are.
+    /// Moves each particle to the list of those that stay or to one of those that leave, and writes the lengths of the
+    /// latter.
     pub(crate) fn leave<'s>(
         &self,
         s: &Stream<'s>,
@@ -56,7 +57,7 @@ impl Kernels {
         s.launch(kernel, (own, stay, left, right, lengths))
     }
 
-    /// Takes in what came.
+    /// Adds the particles that came.
     pub(crate) fn arrive<'s>(
         &self,
         s: &Stream<'s>,
@@ -73,7 +74,7 @@ impl Kernels {
         s.launch(kernel, (came, own))
     }
 
-    /// How many there are, and the sum of their numbers.
+    /// Computes the number of particles and the sum of their ids.
     pub(crate) fn count<'s>(
         &self,
         s: &Stream<'s>,

@@ -1,25 +1,25 @@
-//! A particle, and where each one ends, to compare with.
+//! A particle, and where each particle must end.
 
 use tidegate::Element;
 
-/// Particles in all. A list has room for every one of them.
+/// The number of particles. A list has room for all of them.
 pub(crate) const PARTICLES: usize = 2000;
 pub(crate) const STEPS: u64 = 200;
 
-/// A particle; or the header of a list, whose `id` is how many particles are behind it.
+/// A particle, or the header of a list: then `id` is the number of particles that follow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Element)]
 #[repr(C)]
 pub(crate) struct Particle {
-    /// Where it is in its rank's slab: from 0 to 1.
+    /// The place in its rank's slab, from 0 to 1.
     pub(crate) x: f64,
-    /// How far it goes in a step: less than a slab.
+    /// The distance of a step, which is less than a slab.
     pub(crate) v: f64,
     pub(crate) id: u64,
 }
 
 impl Particle {
-    /// At first all particles are in the first two slabs, and some are fast. So the others have nothing to send for a
-    /// while.
+    /// At first all particles are in the first two slabs, and some are fast. So for a while the other ranks have
+    /// nothing to send.
     pub(crate) fn new(id: u64) -> Self {
         let x = (id as f64 + 0.5) / PARTICLES as f64;
         let v = (id % 41) as f64 / 200.0 - 0.1;
@@ -30,7 +30,7 @@ impl Particle {
         (id % 2) as usize % ranks
     }
 
-    /// The particle a step later, and how many slabs further it is then: -1, 0 or 1.
+    /// The particle one step later, and by how many slabs it has moved: -1, 0 or 1.
     pub(crate) fn moved(self) -> (Self, i8) {
         let x = self.x + self.v;
         let (x, slabs) = match x {
@@ -41,7 +41,7 @@ impl Particle {
         (Particle { x, ..self }, slabs)
     }
 
-    /// In which slab it ends, and as what: no particle feels another.
+    /// The slab in which it ends, and the particle as it is then. Particles do not affect each other.
     pub(crate) fn at_end(id: u64, ranks: usize) -> (usize, Self) {
         let mut particle = Self::new(id);
         let mut slab = Self::first_slab(id, ranks) as i64;

@@ -1,23 +1,23 @@
-//! What `particles` does on any device.
+//! The steps of `particles`, for any device.
 
 use crate::device::Kernels;
 use crate::device::prelude::*;
 use crate::particle::{PARTICLES, Particle, STEPS};
 
-/// How many steps there are between two looks: an even number, since two lists change places in each.
+/// The number of steps between two looks. It is even, since each step swaps two lists.
 const LOOK: u64 = 10;
 
 /// What a step needs. All lists begin with a header.
 #[derive(Carry)]
 struct Swarm<'s> {
     own: Region<Particle, On<'s>>,
-    /// What stays in a step: it becomes `own`.
+    /// The particles that stay in a step. This list becomes `own`.
     stay: Region<Particle, On<'s>>,
     left: Region<Particle, On<'s>>,
     right: Region<Particle, On<'s>>,
-    /// How long `left` and `right` are, their headers included.
+    /// The lengths of `left` and `right`, including their headers.
     lengths: Region<u64, On<'s>>,
-    /// How many particles there are, and the sum of their numbers: first of this rank, then of all.
+    /// The number of particles and the sum of their ids: first for this rank, then for all.
     sums: Region<u64, On<'s>>,
     total: AllReduce<'s, u64>,
     inbox: Inbox<'s, Particle>,
@@ -26,12 +26,12 @@ struct Swarm<'s> {
     to_right: Out<Particle>,
 }
 
-/// One step; nothing here waits.
+/// One step. Nothing here waits.
 fn step<'s>(s: &Stream<'s>, k: &Kernels, mut w: Swarm<'s>) -> Result<Swarm<'s>> {
     let (left, right) = (&mut w.left, &mut w.right);
     k.leave(s, &w.own, &mut w.stay, left, right, &mut w.lengths)?;
     (w.own, w.stay) = (w.stay, w.own);
-    // In every step, also where nothing leaves: then it is a header alone.
+    // This happens in every step, even if no particle leaves; then only a header is put.
     let mut epoch = w.outbox.start();
     epoch.put_counted(&w.left, w.lengths.slice(0..1)?, w.to_left)?;
     epoch.put_counted(&w.right, w.lengths.slice(1..2)?, w.to_right)?;

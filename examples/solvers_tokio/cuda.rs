@@ -1,4 +1,4 @@
-//! The prelude and the kernel of GPUs, whose source is in `kernels/examples.cu`.
+//! The prelude and the kernel for GPUs, with its source in `kernels/examples.cu`.
 
 use prelude::*;
 pub(crate) use tidegate::cuda::prelude;
@@ -28,7 +28,7 @@ impl Kernels {
         Ok(Kernels { code })
     }
 
-    /// Heat flows between cells, and from those of the neighbours: left and right.
+    /// Lets heat flow between the cells, and from the neighbours' cells to the left and to the right.
     pub(crate) fn flow<'s>(
         &self,
         s: &Stream<'s>,

@@ -1,4 +1,4 @@
-//! The prelude and the kernel of host streams.
+//! The prelude and the kernel for host streams.
 
 use prelude::*;
 pub(crate) use tidegate::host::prelude;
@@ -10,7 +10,7 @@ impl Kernels {
         Ok(Kernels)
     }
 
-    /// Heat flows between cells, and from those of the neighbours: left and right.
+    /// Lets heat flow between the cells, and from the neighbours' cells to the left and to the right.
     pub(crate) fn flow<'s>(
         &self,
         s: &Stream<'s>,

@@ -1,4 +1,4 @@
-//! What `solvers_tokio` does on any device.
+//! The solvers of `solvers_tokio`, for any device.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,14 +10,14 @@ use tokio::sync::{mpsc, oneshot, watch};
 use crate::device::Kernels;
 use crate::device::prelude::*;
 
-/// Cells of a rod that a rank has.
+/// The number of cells of a rod that a rank has.
 const CELLS: usize = 64;
 const SOLVERS: usize = 4;
-/// Replays between two looks, of two steps each.
+/// The number of replays between two looks. Each replay is two steps.
 const REPLAYS: u64 = 25;
 const LOOKS: usize = 20;
 
-/// What a step needs; `'s` is the stream that it is at home on.
+/// What a step needs. `'s` is the brand of the stream that it is at home on.
 #[derive(Carry)]
 struct Rod<'s> {
     heat: Region<f64, On<'s>>,
@@ -31,7 +31,7 @@ struct Rod<'s> {
 }
 
 impl<'s> Rod<'s> {
-    /// Collective, as the opening of a window is.
+    /// This call is collective, because it opens a window.
     fn open(world: &World, s: &Stream<'s>, number: usize) -> Result<Self> {
         let (left, right) = world.ring();
         let mut window = SlotWindow::new(&format!("rod {number}"));
@@ -57,8 +57,8 @@ impl<'s> Rod<'s> {
         })
     }
 
-    /// One step: the heat of the outermost cells goes to the neighbours, then all heat flows. It waits for nothing, so it
-    /// may borrow the stream.
+    /// One step: the heat of the outermost cells goes to the neighbours, and then all heat flows. This waits for
+    /// nothing, so it may borrow the stream.
     fn step(mut self, s: &Stream<'s>, k: &Kernels, flow: f64) -> Result<Self> {
         let mut epoch = self.outbox.start();
         epoch.put(self.heat.slice(0..1)?, self.to_left)?;
@@ -72,15 +72,15 @@ impl<'s> Rod<'s> {
     }
 }
 
-/// When a solver may do what.
+/// Tells a solver when it may go on.
 struct Turn {
-    /// It says that it is ready: all that is collective is behind it, and its step is recorded.
+    /// The solver sends this when it is ready: it has made all collective calls, and its step is recorded.
     ready: oneshot::Sender<()>,
-    /// It is told that all are.
+    /// The solver receives this when all solvers are ready.
     start: watch::Receiver<()>,
 }
 
-/// Runs one solver, and says after each look how hot its hottest cell is. Returns the heat of this rank's cells.
+/// Runs one solver. After each look it reports the heat of its hottest cell. Returns the heat of this rank's cells.
 async fn solve(
     world: World,
     kernels: Arc<Kernels>,
@@ -91,7 +91,7 @@ async fn solve(
     stream!(let s = world.named_stream(&format!("rod {number}"))?);
     let rod = Rod::open(&world, &s, number)?;
     let flow = 0.1 * (number + 1) as f64;
-    // Two steps, behind which the arrays are in their places again.
+    // Two steps, after which the arrays are in their places again.
     let (graph, mut rod) = s.capture(rod, |s, rod| {
         rod.step(s, &kernels, flow)?.step(s, &kernels, flow)
     })?;
@@ -110,7 +110,7 @@ async fn solve(
 }
 
 pub(crate) async fn run() -> anyhow::Result<()> {
-    // Each solver has a stream that waits: a GPU shares its room out among them.
+    // Each solver has a stream that waits, and a GPU divides its room for waits among them.
     let world = World::init_with(WorldOptions::new().waiting_streams(SOLVERS))?;
     let name = format!("solvers-{}-{}.log", std::process::id(), world.rank());
     let path = std::env::temp_dir().join(name);
@@ -135,7 +135,7 @@ pub(crate) async fn run() -> anyhow::Result<()> {
         }
     });
 
-    // All ranks open their windows in the same order: so a solver begins when the one before it is ready.
+    // All ranks open their windows in the same order, so a solver begins when the one before it is ready.
     let kernels = Arc::new(Kernels::new(&world)?);
     let (all_are_ready, start) = watch::channel(());
     let mut solvers = Vec::new();
@@ -168,7 +168,7 @@ pub(crate) async fn run() -> anyhow::Result<()> {
     ensure!(written == SOLVERS * LOOKS, "{written} lines were written");
     tokio::fs::remove_file(&path).await?;
 
-    // No heat is lost: over all ranks, each rod has what it began with.
+    // No heat is lost: over all ranks, each rod still has its first amount.
     let all = world.all_gather_elements("heat", &sums)?;
     for number in 0..SOLVERS {
         let total: f64 = all.iter().map(|sums| sums[number]).sum();

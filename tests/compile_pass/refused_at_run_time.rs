@@ -397,7 +397,7 @@ fn an_inbound_slot_of_another_window() -> Result<()> {
         _ => before(info),
     }));
     catch_unwind(AssertUnwindSafe(|| slots.slot(foreign)[0])).expect_err("there is one");
-    let text = "the handle of inbound slot 0 is of another window than this one of 1 inbound slot";
+    let text = "the handle of inbound slot 0 belongs to another window: this one has 1 inbound slot";
     // Not locked while it is compared: the hook would wait for itself.
     let said = said.lock().unwrap().clone();
     assert_eq!(said, format!("{text}, in {}", file!()));

@@ -58,7 +58,7 @@ fn a_rank_whose_stream_is_at_work_is_reported() {
         // Who has done all, and is late, says so.
         if world.rank() == 1 {
             let begin = Instant::now();
-            let part = "rank 1: nothing: its streams are through with all";
+            let part = "rank 1: nothing: its streams have done all";
             let is_late = || begin.elapsed() > Duration::from_secs(60);
             assert!(
                 reports(&world, &[part], is_late),

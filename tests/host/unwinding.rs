@@ -127,7 +127,7 @@ fn told_of_a_step(ends: impl Fn() -> Error + Sync) -> String {
 #[test]
 fn a_step_that_panics_or_cannot_say_why_it_fails_is_waited_for_by_nobody() {
     let told = told_of_a_step(|| panic!("on purpose"));
-    let cause = "a thread of rank 1 panicked, and so dropped what a capture had been lent";
+    let cause = "a thread of rank 1 panicked, and so dropped something that was lent to a capture";
     assert!(told.contains(cause), "{told}");
     for panics in [false, true] {
         let told = told_of_a_step(|| Error::other(Silent { panics }));

@@ -95,8 +95,8 @@ fn a_killed_rank_is_named_by_all_others() {
                 error.contains("window `ring`") && error.contains(&cause),
                 "{error}"
             );
-            let waited = format!(": rank {rank} waited in vain for rank ");
-            let wait = [", epoch ", &waited, "): "];
+            let waited = format!(": rank {rank}'s wait for rank ");
+            let wait = [", epoch ", &waited, ") failed: "];
             assert!(
                 is(end, "revoked")
                     || is(end, "wait") && wait.iter().all(|part| error.contains(part)),

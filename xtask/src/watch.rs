@@ -435,7 +435,7 @@ mod tests {
     fn what_says_nothing_new_hangs() {
         let slow = "test a::b has been running for over 60 seconds\n";
         let report =
-            "tidegate: some waits last\n  rank 0: rank 1, its post\n  no cycle: somebody is late\n";
+            "tidegate: some waits last\n  rank 0: rank 1, its post\n  no cycle: a rank is late\n";
         let labelled = "[3] tidegate: some waits last\n[3]   rank 0: rank 1, its post\n";
         let of_one_thread = format!("test a::b ... {labelled}");
         for text in ["", slow, report, labelled, &of_one_thread] {

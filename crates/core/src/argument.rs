@@ -1,4 +1,4 @@
-//! What kernels are called with, and what they see of it.
+//! The arguments of kernels, and the views that kernels get.
 
 use std::marker::PhantomData;
 use std::panic::Location;
@@ -13,12 +13,12 @@ use crate::place::On;
 use crate::region::Region;
 use crate::stream::Stream;
 
-/// An argument of a kernel, of stream `'s`.
+/// An argument of a kernel on stream `'s`.
 ///
 /// # Safety
 ///
-/// What it is lowered to may be viewed by work of stream `'s`, in order; and two arguments that exist at a time are not
-/// lowered to views of the same memory unless both are shared.
+/// The lowered argument may be viewed by work of stream `'s`, in stream order. Two arguments that exist at the same
+/// time must not be lowered to views of the same memory, unless both are shared.
 ///
 /// # Examples
 ///
@@ -42,10 +42,11 @@ use crate::stream::Stream;
     note = "kernels take `&region`, `&mut region` (`Region<T, On<'s>>`, or a `Part`), `inbox.view()`, or a tuple of them and of numbers of a fixed size: `u64` instead of `usize`, `u8` instead of `bool`"
 )]
 pub unsafe trait Argument<'s, D: Device> {
-    /// What is enqueued in its place.
+    /// The form in which it is enqueued.
     type Lowered: Lowered;
-    /// Lowers it for a kernel that is about to be enqueued on `stream`; first enqueues the wait for whatever still stands
-    /// against what the kernel does with it (a NIC's reads of a region that will be written).
+    /// Lowers the argument for a kernel that is about to be enqueued on `stream`. First it enqueues the wait for
+    /// everything that conflicts with the kernel's use of the argument, such as a NIC's reads of a region that the
+    /// kernel will write.
     ///
     /// # Errors
     ///
@@ -54,47 +55,47 @@ pub unsafe trait Argument<'s, D: Device> {
     fn lower(self, stream: &Stream<'s, D>) -> Result<Self::Lowered>;
 }
 
-/// An argument in the queue: addresses.
+/// An argument in the queue: addresses and numbers.
 ///
 /// # Safety
 ///
 /// `view` may be called while the kernel runs on the stream that the argument came from.
 pub unsafe trait Lowered: Copy + Send + 'static {
-    /// What a closure kernel sees.
+    /// The view that a closure gets.
     type View<'k>;
 
     /// Makes the view.
     ///
     /// # Safety
     ///
-    /// Called by the stream's executor, for a kernel that was enqueued with this argument; the view is dropped before
-    /// the next work item. No other view of the same argument exists.
+    /// Only the stream's executor calls this, for a kernel that was enqueued with this argument. The view is dropped
+    /// before the next work item. No other view of the same argument exists.
     unsafe fn view<'k>(self) -> Self::View<'k>;
 
-    /// What it has to do with the slots of a window.
+    /// The argument's relation to the slots of a window.
     #[doc(hidden)]
     fn of_slots(&self) -> OfSlots {
         OfSlots::Nothing
     }
 
-    /// Appends what device code gets in its place. A slice is two parameters: an address, and a length in elements (8
-    /// bytes each).
+    /// Appends the parameters that device code gets. A slice is two parameters of 8 bytes: an address, and a length in
+    /// elements.
     fn push(self, parameters: &mut Parameters);
 }
 
-/// What an argument has to do with the slots of a window. Windows are named by the numbers of their declarations.
+/// How an argument relates to the slots of a window. A window is named by the number of its declaration.
 #[doc(hidden)]
 #[derive(Clone, Copy)]
 pub enum OfSlots {
     Nothing,
-    /// It is the table of a window's slots.
+    /// The argument is the table of a window's slots.
     Table(u64),
-    /// It is a handle: the window, and the number in its table.
+    /// The argument is a handle. It has the window and the number of a slot in that window's table.
     Handle(u64, u32),
 }
 
-/// An error if a handle is not of the window whose slots stand before it among the arguments (or behind it, where none stand
-/// before): device code takes its number for a place in that table.
+/// Checks that each handle belongs to the table before it among the arguments (or to the first one behind it if none is
+/// before). Device code uses the handle's number as an index into that table.
 pub(crate) fn check_handles(arguments: &[OfSlots]) -> Result<()> {
     let tables = |of: &OfSlots| match of {
         OfSlots::Table(window) => Some(*window),
@@ -115,14 +116,14 @@ pub(crate) fn check_handles(arguments: &[OfSlots]) -> Result<()> {
     Ok(())
 }
 
-/// A shared view to be.
+/// A shared slice as it is enqueued.
 pub struct LoweredShared<T> {
     ptr: Ptr,
     len: usize,
     marker: PhantomData<T>,
 }
 
-/// An exclusive view to be.
+/// An exclusive slice as it is enqueued.
 pub struct LoweredExclusive<T>(LoweredShared<T>);
 
 impl<T> LoweredShared<T> {
@@ -158,7 +159,7 @@ fn whole<T: Element, D: Device>(region: &Region<T, On<'_, D>>) -> LoweredShared<
     LoweredShared::new(region.body.ptr(), region.len())
 }
 
-// SAFETY: the region is at home on the stream; a shared borrow gives a shared view.
+// SAFETY: the region is at home on the stream, and a shared borrow gives a shared view.
 unsafe impl<'s, T: Element, D: Device> Argument<'s, D> for &Region<T, On<'s, D>> {
     type Lowered = LoweredShared<T>;
     #[inline]
@@ -168,7 +169,7 @@ unsafe impl<'s, T: Element, D: Device> Argument<'s, D> for &Region<T, On<'s, D>>
     }
 }
 
-// SAFETY: the region is at home on the stream; an exclusive borrow gives the one exclusive view.
+// SAFETY: the region is at home on the stream, and the exclusive borrow gives the only view.
 unsafe impl<'s, T: Element, D: Device> Argument<'s, D> for &mut Region<T, On<'s, D>> {
     type Lowered = LoweredExclusive<T>;
     #[inline]
@@ -183,8 +184,9 @@ unsafe impl<T: Element> Lowered for LoweredShared<T> {
     type View<'k> = &'k [T];
 
     unsafe fn view<'k>(self) -> &'k [T] {
-        // SAFETY: `ptr` and `len` are of a region on the stream: live until the stream has passed, aligned, all bytes valid;
-        // what writes it is work of this stream, in order, and no exclusive view was borrowed for the same kernel.
+        // SAFETY: `ptr` and `len` belong to a region on the stream: it lives until the stream has passed, is aligned,
+        // and all bytes are valid. Only work of this stream writes it, in order. No exclusive view was borrowed for the
+        // same kernel.
         unsafe { std::slice::from_raw_parts(self.ptr.0.cast::<T>(), self.len) }
     }
 
@@ -199,7 +201,7 @@ unsafe impl<T: Element> Lowered for LoweredExclusive<T> {
     type View<'k> = &'k mut [T];
 
     unsafe fn view<'k>(self) -> &'k mut [T] {
-        // SAFETY: as for the shared view; this one was borrowed exclusively, so the kernel has no other.
+        // SAFETY: as for the shared view. This one was borrowed exclusively, so the kernel has no other.
         unsafe { std::slice::from_raw_parts_mut(self.0.ptr.0.cast::<T>(), self.0.len) }
     }
 

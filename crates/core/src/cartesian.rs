@@ -1,18 +1,18 @@
-//! Ranks as the cells of a grid.
+//! Grids of ranks.
 //!
 //! # Model
 //!
-//! A [`Cartesian`] is arithmetic: ranks, coordinates, neighbours, and which part of an array is whose. It knows no world,
-//! and no call of it is collective.
+//! A [`Cartesian`] is only arithmetic: ranks, coordinates, neighbours, and the block of an array that each rank has. It
+//! knows no world, and none of its calls is collective.
 //!
 //! # Failure
 //!
-//! A rank or a dimension that the grid does not have is a panic, as an index out of bounds is.
+//! A rank or a dimension that the grid does not have is a panic, like an index out of bounds.
 
 use std::ops::Range;
 
-/// Ranks that stand in a grid of `N` dimensions (MPI: `MPI_Dims_create` and `MPI_Cart_create`). The last coordinate is the
-/// fastest: ranks 0 and 1 differ in that, if it has more than one value.
+/// A grid of ranks with `N` dimensions (MPI: `MPI_Dims_create` and `MPI_Cart_create`). The last coordinate changes
+/// fastest: ranks 0 and 1 differ in it, if that dimension has more than one rank.
 ///
 /// ```
 /// use tidegate::Cartesian;
@@ -32,12 +32,12 @@ pub struct Cartesian<const N: usize> {
 }
 
 impl<const N: usize> Cartesian<N> {
-    /// A grid for so many ranks, as near to a cube as their prime factors allow; no dimension is longer than the one
+    /// A grid for `ranks` ranks, as near to a cube as their prime factors allow. No dimension is longer than the one
     /// before it.
     ///
     /// # Panics
     ///
-    /// If there are no ranks, or no dimensions for more than one.
+    /// If `ranks` is 0, or if there are several ranks and no dimensions.
     ///
     /// # Examples
     ///
@@ -64,11 +64,11 @@ impl<const N: usize> Cartesian<N> {
         Cartesian { dims }
     }
 
-    /// A grid of these sides, for as many ranks as their product.
+    /// A grid with the given number of ranks in each dimension.
     ///
     /// # Panics
     ///
-    /// If a side is 0, or the product is more than `isize::MAX`.
+    /// If a dimension is 0, or if the product is more than `isize::MAX`.
     ///
     /// # Examples
     ///
@@ -87,12 +87,12 @@ impl<const N: usize> Cartesian<N> {
         Cartesian { dims }
     }
 
-    /// How many ranks stand in each dimension.
+    /// The number of ranks in each dimension.
     pub fn dims(&self) -> [usize; N] {
         self.dims
     }
 
-    /// Where a rank stands (MPI: `MPI_Cart_coords`).
+    /// The coordinates of a rank (MPI: `MPI_Cart_coords`).
     ///
     /// # Panics
     ///
@@ -116,7 +116,7 @@ impl<const N: usize> Cartesian<N> {
         at
     }
 
-    /// The rank that stands there (MPI: `MPI_Cart_rank`).
+    /// The rank at these coordinates (MPI: `MPI_Cart_rank`).
     ///
     /// # Panics
     ///
@@ -140,8 +140,8 @@ impl<const N: usize> Cartesian<N> {
             })
     }
 
-    /// The rank that stands `by` further in a dimension, or, with a negative number, before; `None` beyond the end
-    /// (MPI: `MPI_Cart_shift`).
+    /// The rank that is `by` steps further in a dimension, or before if `by` is negative. `None` if the grid ends
+    /// before that (MPI: `MPI_Cart_shift`).
     ///
     /// # Panics
     ///
@@ -162,12 +162,12 @@ impl<const N: usize> Cartesian<N> {
         (at[dimension] < self.dims[dimension]).then(|| self.rank(at))
     }
 
-    /// As [`Cartesian::shift`], in a grid whose ends meet: behind the last rank of a dimension stands the first one. Where
-    /// the dimension has one rank, that is its own neighbour.
+    /// Like [`Cartesian::shift`], in a grid whose ends meet: the first rank of a dimension follows the last one. In a
+    /// dimension with one rank, that rank is its own neighbour.
     ///
     /// # Panics
     ///
-    /// As [`Cartesian::shift`].
+    /// Like [`Cartesian::shift`].
     ///
     /// # Examples
     ///
@@ -185,8 +185,8 @@ impl<const N: usize> Cartesian<N> {
         self.rank(at)
     }
 
-    /// The elements of a rank, of an array of these sides that is cut along the grid: each element is one rank's, and of
-    /// two ranks none has more than one more in a dimension.
+    /// The elements of a rank, if an array with these sides is distributed over the grid. Each element belongs to one
+    /// rank. In each dimension, the blocks of two ranks differ by at most one element in length.
     ///
     /// # Panics
     ///
@@ -202,7 +202,7 @@ impl<const N: usize> Cartesian<N> {
     /// ```
     pub fn block(&self, rank: usize, sides: [usize; N]) -> [Range<usize>; N] {
         let at = self.coordinates(rank);
-        // The product may be more than an array can have elements.
+        // The product can be larger than the number of elements of any array.
         let begin =
             |k: usize, at: usize| (sides[k] as u128 * at as u128 / self.dims[k] as u128) as usize;
         std::array::from_fn(|k| begin(k, at[k])..begin(k, at[k] + 1))

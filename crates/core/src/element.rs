@@ -6,12 +6,12 @@ use tidegate_hal::batch::Scalar;
 
 use crate::place::Of;
 
-/// A type of plain data: any bytes of its size are a valid value, and it has no padding.
+/// A type of plain data: it has no padding, and any bytes of its size are a valid value.
 ///
 /// Implemented for the integers and floats whose size is the same everywhere (`i8` to `i128`, `u8` to `u128`, `f32`,
-/// `f64`: put `u64` for `usize`, and `u8` for `bool`, of which not all bytes are a value), and for arrays of elements;
-/// for structs of elements by `#[derive(Element)]`, which checks all of the below at compile time. Features add types of
-/// other crates:
+/// `f64`), and for arrays of elements. `#[derive(Element)]` implements it for a struct of elements, and checks
+/// everything below at compile time. Use `u64` instead of `usize`, and `u8` instead of `bool`, for which not all bytes
+/// are valid. Features add types of other crates:
 ///
 /// | feature | elements |
 /// |---|---|
@@ -19,11 +19,11 @@ use crate::place::Of;
 /// | `complex` | `num_complex::Complex<T>` of an element `T` |
 /// | `bytemuck` | `element::PodElement<T>` of any `bytemuck::Pod` |
 ///
-/// A tuple is no element: Rust does not say in which order its fields lie, so that a kernel on a GPU could not read it,
-/// and ranks of two builds might not agree. A struct with `#[repr(C)]` says it.
+/// A tuple is not an element, because Rust does not fix the order of its fields: a kernel on a GPU could not read it,
+/// and the ranks of two builds might disagree. Use a struct with `#[repr(C)]`.
 ///
-/// An element has less than 4 GiB, and is aligned to 64 bytes at most: a region or a window of others does not compile.
-/// (A kernel on a GPU takes by value what is aligned to 16 bytes at most.)
+/// An element has less than 4 GiB, and is aligned to at most 64 bytes; with other types a region or a window does not
+/// compile. (A kernel on a GPU takes by value only elements that are aligned to at most 16 bytes.)
 ///
 /// ```
 /// use tidegate::host::prelude::*;
@@ -42,25 +42,25 @@ use crate::place::Of;
 ///
 /// # Safety
 ///
-/// The type has a size other than 0, an alignment of at most 64 (that of every block of memory), no padding, no bytes
-/// that are invalid, no interior mutability, no pointers; `LAYOUT` differs (as far as a hash can) between types whose
-/// bytes mean different things.
+/// The type has a size other than 0, and an alignment of at most 64, which is the alignment of every block of memory.
+/// It has no padding, no invalid bytes, no interior mutability, and no pointers. `LAYOUT` differs, as far as a hash
+/// can, between types whose bytes mean different things.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be put into a region or window",
     label = "not plain data",
     note = "elements are integers and floats of a fixed size (`u64` instead of `usize`, `u8` instead of `bool`), arrays of elements, and structs of them (not tuples) with `#[derive(Clone, Copy, Element)] #[repr(C)]`"
 )]
 pub unsafe trait Element: Copy + Send + Sync + 'static {
-    /// A hash of the layout, compared between ranks when a window is created.
+    /// A hash of the layout. The ranks compare it when they open a window.
     const LAYOUT: u64;
 
-    /// Where the derive begins to check the fields. It is a member of the trait, because a program may put another
-    /// crate in the place of each path that the derive could write instead.
+    /// The derive begins its check of the fields here. This is a member of the trait, because a program may put another
+    /// crate in the place of every path that the derive could write.
     #[doc(hidden)]
     const FIELDS: Fields<Self> = Fields::none();
 }
 
-/// The most bytes that an element may have: moves, on streams and by NICs, say its size in 32 bits.
+/// The most bytes that an element may have. Moves on streams and by NICs have 32 bits for its size.
 ///
 /// ```compile_fail,E0080
 /// # use tidegate_core::{Element, Region, World, stream, window::SlotWindow};
@@ -92,16 +92,16 @@ pub unsafe trait Element: Copy + Send + Sync + 'static {
 /// ```
 pub(crate) const LARGEST: usize = u32::MAX as usize;
 
-/// The fields of a struct that the derive has gone through; the rest of its check.
+/// The state of the derive's check: the fields that it has gone through.
 ///
-/// The derive names no types: each field comes as a function that borrows it, and the compiler infers its type. So a type
-/// that a macro writes is written once, in the struct.
+/// The derive names no types. Each field comes as a function that borrows it, and the compiler infers the type. So a
+/// type that a macro produces is expanded only once, in the struct.
 #[doc(hidden)]
 pub struct Fields<S> {
-    /// Bytes of the fields so far, which is where the next one begins.
+    /// The size of the fields so far, which is where the next field begins.
     end: usize,
     layout: u64,
-    /// The name of the last one.
+    /// The name of the last field.
     last: &'static str,
     of: Of<S>,
 }
@@ -116,7 +116,7 @@ impl<S: Element> Fields<S> {
         }
     }
 
-    /// The next field, by name and by what borrows it.
+    /// Checks the next field, given its name and a function that borrows it.
     #[track_caller]
     pub const fn field<T: Element>(self, name: &'static str, _: fn(&mut S) -> &mut T) -> Self {
         let begin = self.end.next_multiple_of(align_of::<T>());
@@ -131,7 +131,7 @@ impl<S: Element> Fields<S> {
         }
     }
 
-    /// The hash of the struct, which has no other fields: the function names all.
+    /// The hash of the struct. The function's pattern names all fields, so there are no others.
     #[track_caller]
     pub const fn layout(self, _: fn(&mut S)) -> u64 {
         assert!(self.end != 0, "an element has a size other than 0");
@@ -147,7 +147,7 @@ impl<S: Element> Fields<S> {
     }
 }
 
-/// Says that so many bytes stand empty behind a field, and what fills them.
+/// Fails the compilation, and says which field has padding behind it, and how to fill it.
 #[track_caller]
 const fn padding(field: &str, count: usize) -> ! {
     let digits = &mut [0; 20];
@@ -186,7 +186,7 @@ const fn padding(field: &str, count: usize) -> ! {
     }
 }
 
-/// A number in decimal digits, in a constant.
+/// A number in decimal digits, computed at compile time.
 const fn decimal(number: usize, digits: &mut [u8; 20]) -> &str {
     let (mut left, mut begin) = (number, digits.len());
     loop {
@@ -206,7 +206,7 @@ const fn decimal(number: usize, digits: &mut [u8; 20]) -> &str {
 /// Combines layout hashes.
 #[doc(hidden)]
 pub const fn mix(hash: u64, with: u64) -> u64 {
-    // FNV-1a, a byte at a time.
+    // This is FNV-1a, byte by byte.
     let bytes = with.to_le_bytes();
     let mut hash = hash;
     let mut i = 0;
@@ -217,11 +217,11 @@ pub const fn mix(hash: u64, with: u64) -> u64 {
     hash
 }
 
-/// The hash of nothing.
+/// The hash before anything is mixed in.
 #[doc(hidden)]
 pub const LAYOUT_START: u64 = 0xcbf2_9ce4_8422_2325;
 
-/// A type that accumulates, fetch-and-ops and compare-and-swaps work on.
+/// A number that can be accumulated, and that fetch-and-ops and compare-and-swaps work on.
 ///
 /// # Examples
 ///
@@ -255,7 +255,7 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// Elements that are numbers, each with a code that no other has.
+/// Implements `Element` for numbers, each with a code that no other type has.
 macro_rules! numbers {
     ($($ty:ty, $code:literal;)*) => {$(
         // SAFETY: a number of a fixed size: no padding, all bytes valid.
@@ -292,20 +292,20 @@ numbers! {
     i128, 11;
     u128, 12;
 }
-// (Both are `#[repr(transparent)]`, of a `u16`.)
+// Both are `#[repr(transparent)]` over a `u16`.
 #[cfg(feature = "half")]
 numbers! {
     half::f16, 13;
     half::bf16, 14;
 }
 
-/// What [`Element::LAYOUT`] of a type of one parameter begins with. (That of an array begins with 11, and its length.)
+/// The hashes of types with one parameter begin with these. (The hash of an array begins with 11 and the length.)
 #[cfg(feature = "complex")]
 const COMPLEX: u64 = u64::MAX;
 #[cfg(feature = "bytemuck")]
 const POD: u64 = u64::MAX - 1;
 
-// SAFETY: it is `#[repr(C)]`, of two values of one type: so there is no padding, and all bytes are valid.
+// SAFETY: it is `#[repr(C)]` and has two values of one type, so there is no padding, and all bytes are valid.
 #[cfg(feature = "complex")]
 unsafe impl<T: Element> Element for num_complex::Complex<T> {
     const LAYOUT: u64 = {
@@ -317,12 +317,12 @@ unsafe impl<T: Element> Element for num_complex::Complex<T> {
     };
 }
 
-/// An element that is made of any `bytemuck::Pod`, for types of other crates.
+/// Makes an element of any `bytemuck::Pod`, for types of other crates.
 ///
-/// Ranks compare no more of it than its size and its alignment: two different types of one size are taken for the same.
-/// For a struct of one's own, `#[derive(Element)]` compares the fields.
+/// Ranks compare only its size and its alignment, so two different types of the same size are taken for the same. For a
+/// struct of your own use `#[derive(Element)]`, which compares the fields.
 ///
-/// `bytemuck::TransparentWrapper` makes one slice of the other, without a copy.
+/// `bytemuck::TransparentWrapper` turns a slice of `T` into a slice of `PodElement<T>` and back, without a copy.
 ///
 /// ```
 /// use bytemuck::{Pod, TransparentWrapper, Zeroable};
@@ -344,7 +344,8 @@ unsafe impl<T: Element> Element for num_complex::Complex<T> {
 /// # Ok(()) });
 /// ```
 ///
-/// What is no `Pod` is no element, either: here there is padding behind `small`, and not all bytes are a `char`.
+/// A type that is not `Pod` does not compile. Here there is padding behind `small`, and not all bytes are a valid
+/// `char`.
 ///
 /// ```compile_fail,E0277
 /// # use tidegate_core::{Region, World, element::PodElement};
@@ -372,13 +373,13 @@ unsafe impl<T: Element> Element for num_complex::Complex<T> {
 #[repr(transparent)]
 pub struct PodElement<T>(pub T);
 
-// SAFETY: it is `#[repr(transparent)]`, of a `T`.
+// SAFETY: it is `#[repr(transparent)]` over a `T`.
 #[cfg(feature = "bytemuck")]
 unsafe impl<T> bytemuck::TransparentWrapper<T> for PodElement<T> {}
 
-// SAFETY: it has the layout of `T`, and `Pod` promises that all bytes of a `T` are valid, that there is no padding, no
-// interior mutability and no pointer. A size of 0, which it allows, and larger alignments do not evaluate, here and
-// where a region is made.
+// SAFETY: it has the layout of `T`, and `Pod` promises that all bytes of a `T` are valid, and that there is no padding,
+// no interior mutability and no pointer. `Pod` allows a size of 0 and larger alignments, but with these the constant
+// does not evaluate, here and where a region is made.
 #[cfg(feature = "bytemuck")]
 unsafe impl<T: bytemuck::Pod + Send + Sync> Element for PodElement<T> {
     const LAYOUT: u64 = {
@@ -393,12 +394,12 @@ unsafe impl<T: bytemuck::Pod + Send + Sync> Element for PodElement<T> {
     };
 }
 
-// SAFETY: an array of N elements is N times its element, without padding in between; N is not 0, or the constant does
-// not evaluate.
+// SAFETY: an array is its `N` elements one behind the other, without padding between them. If `N` is 0, the constant
+// does not evaluate.
 unsafe impl<T: Element, const N: usize> Element for [T; N] {
     const LAYOUT: u64 = {
         assert!(N != 0, "elements have a size other than 0");
-        // Sooner than where they are used, which is found when code is made.
+        // This reports the error earlier than the check at the place of use, which happens when code is generated.
         assert!(
             size_of::<Self>() <= LARGEST,
             "elements have less than 4 GiB"

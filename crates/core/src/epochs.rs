@@ -1,13 +1,15 @@
-//! How many epochs a window half or a barrier has had, and where that ends.
+//! How many epochs a window half or a barrier has had, and the limit of that number.
 //!
 //! # Model
 //!
-//! The words that ranks wait for count epochs in quanta of 2^20, and are never reset. A word holds 2^36 epochs below the
-//! byte of [`POISON`](tidegate_hal::batch::POISON), which a device may write as a whole; that is 38 hours of epochs of 2 us. So
-//! no rank begins more than [`MOST`] epochs with a peer. Each rank counts them on its host, when they are enqueued or
-//! replayed. Ranks that enqueue the same epochs, in the same calls and groups, refuse the same one, and all before it are
-//! carried out. Where the calls differ one rank may refuse earlier: a group is refused if one of its members is at its
-//! end, and a replay if one of its epochs would be too many. The program opens the window anew.
+//! The words that ranks wait for count epochs in quanta of 2^20, and are never reset. A device may write the byte of
+//! [`POISON`](tidegate_hal::batch::POISON) as a whole, so a word may only count to 2^36 epochs, below that byte. That
+//! is 38 hours of epochs of 2 us. So no rank begins more than [`MOST`] epochs with a peer.
+//!
+//! Each rank counts on its host, when epochs are enqueued or replayed. Ranks that enqueue the same epochs, in the same
+//! calls and groups, refuse the same epoch, and all epochs before it are carried out. If the calls differ, one rank may
+//! refuse earlier: a group is refused if one of its members has no epochs left, and a replay if one of its epochs would
+//! be too many. The program then has to open a new window.
 //!
 //! # Failure
 //!
@@ -20,32 +22,32 @@ use tidegate_hal::batch::{POISON, QUANTUM};
 
 use crate::error::{EpochError, Error, Result, WindowName};
 
-/// The most epochs that a rank has with a peer: nearly as many as fit.
+/// The most epochs that a rank has with a peer: nearly as many as a word can count.
 pub(crate) const MOST: u64 = (1 << 36) - (1 << 20);
 
-/// A word counts as many as there were epochs, and an exposure more with two buffers. That stays below the byte of poison.
+/// A word counts the epochs, and with two buffers one exposure more. This stays below the byte of poison.
 const _: () = {
     assert!(POISON == 0x40 << 56);
     assert!((MOST + 2) * QUANTUM < 1 << 56);
 };
 
-/// The epochs that one half has had.
+/// The number of epochs that one half has had.
 pub(crate) struct Epochs {
     window: WindowName,
-    /// Those with all peers.
+    /// Epochs with all peers.
     all: AtomicU64,
-    /// Those with some of the peers, for each.
+    /// For each peer, epochs with some of the peers, including this one.
     some: Box<[AtomicU64]>,
     /// The largest of `some`.
     most: AtomicU64,
 }
 
-/// Epochs that a recording has, each time that it is replayed.
+/// The epochs of a recording in one replay.
 #[derive(Default)]
 pub(crate) struct RecordedEpochs(Vec<(Arc<Epochs>, u64, Vec<u64>)>);
 
 impl Epochs {
-    /// Those of a half with so many peers, which has had `before` already.
+    /// The count for a half with so many peers. It begins at `before`.
     pub(crate) fn new(window: WindowName, peers: usize, before: u64) -> Arc<Self> {
         Arc::new(Epochs {
             window,
@@ -74,8 +76,8 @@ impl Epochs {
         }
     }
 
-    /// Whether this rank can have no more epochs with any of these peers (of all, if none are named). They have none with it
-    /// either, so none of them waits for another one.
+    /// Whether this rank has no epochs left with any of these peers (with all of them if `members` is `None`). They
+    /// have none left with this rank either, so none of them waits for another.
     pub(crate) fn are_over(&self, members: Option<&[usize]>) -> bool {
         let fewest = match members {
             None => self.some.iter().map(|some| some.load(Relaxed)).min(),
@@ -108,7 +110,7 @@ impl Epochs {
     }
 }
 
-/// Adds to a number of epochs. Each half has one owner at a time, so nobody else adds meanwhile.
+/// Adds to a number of epochs. Each half has one owner at a time, so there is only one writer.
 fn more(epochs: &AtomicU64, more: u64) {
     epochs.store(epochs.load(Relaxed) + more, Relaxed);
 }
@@ -145,7 +147,7 @@ impl RecordedEpochs {
         (all, some)
     }
 
-    /// Refuses so many replays if that were too many epochs of one of the halves.
+    /// Refuses `times` replays if a half would have too many epochs by them.
     pub(crate) fn admit(&self, times: u64) -> Result<()> {
         for (epochs, all, some) in &self.0 {
             let all = (epochs.all.load(Relaxed)).saturating_add(all.saturating_mul(times));
@@ -158,7 +160,7 @@ impl RecordedEpochs {
         Ok(())
     }
 
-    /// Counts so many replays, which have been submitted.
+    /// Counts `times` replays, which have been submitted.
     pub(crate) fn took(&self, times: u64) {
         for (epochs, all, some) in &self.0 {
             more(&epochs.all, all * times);

@@ -1,20 +1,23 @@
-//! Which elements of a target's memory an origin may access: what ranks tell each other of ranges and layouts.
+//! Footprints: the elements of a target's memory that an origin may access. Ranks exchange them for ranges and layouts.
 //!
 //! # Model
 //!
-//! A [`Footprint`] is a set, without an order. It travels as what it was made of: a range, a nest of loops, or, of a table
-//! of indices, its runs. All ranks look whether the footprints in a target's memory are disjoint ([`find_overlap`]):
+//! A [`Footprint`] is a set, without an order. It is sent in the form that the program declared: a range, a nest of
+//! loops, or, for a table of indices, its runs. All ranks check that the footprints in a target's memory are disjoint
+//! ([`find_overlap`]):
 //!
-//! 1. Those whose extents are apart are disjoint. That settles plain ranges, and several arrays in one memory.
-//! 2. Of the others, the strides often divide each other, as those of one array do. Then each is a *box* of that array: a
-//!    range of indices in each dimension, counted from the beginning of the memory or, if that cuts one in two, from where none
-//!    is cut. Boxes meet if their ranges meet in all dimensions. Only those are compared whose ranges meet in the dimension in which fewest do.
-//! 3. Otherwise the runs of all are merged, in ascending order. The runs lie nowhere: each is counted out when its turn
-//!    comes. So memory is bounded by the number of footprints, but time is not.
+//! 1. Footprints whose extents do not overlap are disjoint. That is enough for plain ranges, and for several arrays in
+//!    one memory.
+//! 2. The strides of the others often divide each other, like those of one array. Then each footprint is a *box* of
+//!    that array: a range of indices in each dimension. Indices count from the beginning of the memory; if that would
+//!    cut a box in two, they count from a place where no box is cut. Boxes overlap if their ranges overlap in all
+//!    dimensions. Only pairs that overlap in the dimension with the fewest overlaps are compared.
+//! 3. Otherwise the runs of all footprints are merged in ascending order. Runs are not stored: each is computed when
+//!    its turn comes. So memory is bounded by the number of footprints, but time is not.
 //!
 //! # Failure
 //!
-//! A footprint that comes from a peer may be nonsense: [`Footprint::extent`] is none then.
+//! A footprint from a peer may be invalid. [`Footprint::extent`] is then `None`.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -25,36 +28,36 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Result, push};
 use crate::ground::visited;
 
-/// A set of elements. Its elements ascend in the order in which it lists them.
+/// A set of elements, listed in ascending order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Footprint {
-    /// Neighbouring elements, as the program has named them: perhaps from a number down to a lower one.
+    /// A run of elements, as the program declared it. It may be invalid, with an end before its start.
     Range(Range<usize>),
-    /// A nest of loops from `first` on: counts and strides, the first fastest. Each stride is longer than all of the loops
-    /// before it reach.
+    /// A nest of loops from `first` on: counts and strides, the first loop fastest. Each stride is longer than the
+    /// reach of all loops before it.
     Nest {
         first: usize,
         loops: Vec<(usize, usize)>,
     },
-    /// Runs: how far each begins behind the end of the one before (the first one: behind element 0), and its length.
+    /// Runs: for each, the gap behind the end of the run before it (for the first, behind element 0), and its length.
     Runs(Vec<(usize, usize)>),
 }
 
-/// Two footprints have elements in common.
+/// Elements that two footprints have in common.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Overlap {
-    /// Their numbers, ascending.
+    /// The numbers of the footprints, in ascending order.
     pub(crate) of: [usize; 2],
-    /// Some of these elements.
+    /// Some of the common elements.
     pub(crate) at: Range<usize>,
 }
 
 impl Footprint {
-    /// How many runs a footprint that is no nest may have: each takes a few bytes of a message to all ranks.
+    /// How many runs a footprint may have that is not a nest. Each takes a few bytes of a message to all ranks.
     pub(crate) const MOST_RUNS: usize = 1 << 16;
 
-    /// That of a nest of loops from `first` on, of which [it is known](crate::layout) that no element occurs twice since
-    /// each loop is wider than those with shorter strides; none of one turn.
+    /// The footprint of a nest of loops from `first` on. [It is known](crate::layout) that no element occurs twice,
+    /// since each loop is wider than the loops with shorter strides. No loop has only one round.
     pub(crate) fn of_nest(mut first: usize, loops: impl Iterator<Item = (usize, isize)>) -> Self {
         let upwards = |(times, stride): (usize, isize)| {
             if stride < 0 {
@@ -78,7 +81,7 @@ impl Footprint {
         }
     }
 
-    /// That of these runs, in any order, of which none is empty and no two overlap.
+    /// The footprint of these runs, in any order. None of them is empty, and no two overlap.
     pub(crate) fn of_runs(mut runs: Vec<(usize, usize)>) -> Self {
         runs.sort_unstable();
         runs.dedup_by(|next, before| {
@@ -98,7 +101,7 @@ impl Footprint {
         Footprint::Runs(runs)
     }
 
-    /// How many runs travel with it.
+    /// How many runs are sent with it.
     pub(crate) fn listed(&self) -> usize {
         match self {
             Footprint::Runs(runs) => runs.len(),
@@ -106,7 +109,8 @@ impl Footprint {
         }
     }
 
-    /// From its first element to behind its last one; none if it is no footprint, or reaches further than memory can.
+    /// The range from its first element to its last. `None` if the footprint is invalid, or reaches beyond the largest
+    /// memory.
     pub(crate) fn extent(&self) -> Option<Range<usize>> {
         let extent = match self {
             Footprint::Range(range) => (range.start <= range.end).then(|| range.clone())?,
@@ -124,7 +128,7 @@ impl Footprint {
             Footprint::Runs(runs) => {
                 let (mut first, mut end) = (None, 0usize);
                 for &(gap, len) in runs {
-                    // Only the first one may begin where nothing is before it.
+                    // Only the first run may begin without a gap.
                     if len == 0 || (gap == 0 && first.is_some()) {
                         return None;
                     }
@@ -138,7 +142,7 @@ impl Footprint {
         (extent.end <= isize::MAX as usize).then_some(extent)
     }
 
-    /// Its runs, ascending, if it has an extent. Those of a nest are its rows.
+    /// Its runs, in ascending order, if it has an extent. The runs of a nest are its rows.
     fn runs(&self) -> Runs<'_> {
         match self {
             Footprint::Range(range) => Runs::One(range.clone()),
@@ -214,10 +218,10 @@ impl Iterator for Runs<'_> {
     }
 }
 
-/// The runs of several footprints, ascending by where they begin, each with the number of its footprint.
+/// The runs of several footprints, sorted by their first element, each with the number of its footprint.
 struct Merged<'a> {
     each: Vec<Runs<'a>>,
-    /// The next run of each that has one: where it begins and ends, and the number.
+    /// For each footprint that has a next run: its beginning, its end, and the footprint's number.
     heads: BinaryHeap<Reverse<(usize, usize, usize)>>,
 }
 
@@ -246,7 +250,7 @@ impl Iterator for Merged<'_> {
     fn next(&mut self) -> Option<(Range<usize>, usize)> {
         let Reverse((first, end, number)) = *self.heads.peek()?;
         match self.head(number) {
-            // In its place: that is one walk through the heap instead of two.
+            // The new run takes the place of the old one. That is one walk through the heap instead of two.
             Some(next) => *self.heads.peek_mut()? = next,
             None => _ = self.heads.pop(),
         }
@@ -254,8 +258,8 @@ impl Iterator for Merged<'_> {
     }
 }
 
-/// Two footprints that have elements in common, if there are any; all have an extent. The answer is the same wherever it
-/// is asked.
+/// Two footprints that have elements in common, if there are any. All footprints must have an extent. All ranks get the
+/// same answer.
 pub(crate) fn find_overlap(all: &[&Footprint]) -> Option<Overlap> {
     let extent = |number: usize| all[number].extent().unwrap_or(0..0);
     let mut order: Vec<_> = (0..all.len()).filter(|n| !extent(*n).is_empty()).collect();
@@ -281,7 +285,7 @@ pub(crate) fn find_overlap(all: &[&Footprint]) -> Option<Overlap> {
     None
 }
 
-/// The same of some of them.
+/// The same, for some of the footprints.
 fn overlap_of(all: &[&Footprint], these: &[usize]) -> Option<Overlap> {
     let runs = |these: &[usize]| {
         let mut before: Option<(Range<usize>, usize)> = None;
@@ -300,23 +304,23 @@ fn overlap_of(all: &[&Footprint], these: &[usize]) -> Option<Overlap> {
         None
     };
     match boxes(all, these) {
-        // Which elements two boxes have in common, their runs say.
+        // The runs of the two boxes tell which elements they have in common.
         Some(boxes) => pair(&boxes).and_then(|[a, b]| runs(&[these[a.min(b)], these[a.max(b)]])),
         None => runs(these),
     }
 }
 
-/// Some footprints as boxes of one array, if they are such.
+/// The footprints as boxes of one array, if they can be that.
 fn boxes(all: &[&Footprint], these: &[usize]) -> Option<Vec<Vec<Range<usize>>>> {
     let mut strides = vec![1];
     for number in these {
         if let Footprint::Nest { loops, .. } = all[*number] {
             strides.extend(loops.iter().map(|(_, stride)| *stride));
-            // Most footprints have the strides of others.
+            // Most footprints have strides that others have, too.
             if strides.len() > 64 {
                 strides.sort_unstable();
                 strides.dedup();
-                // More do not divide each other.
+                // More different strides cannot divide each other.
                 if strides.len() > 64 {
                     return None;
                 }
@@ -328,12 +332,12 @@ fn boxes(all: &[&Footprint], these: &[usize]) -> Option<Vec<Vec<Range<usize>>>> 
     if !strides.windows(2).all(|pair| pair[1] % pair[0] == 0) {
         return None;
     }
-    // Most arrays begin with the memory, or whole strides behind it.
+    // Most arrays begin at the beginning of the memory, or whole strides behind it.
     let begins = fold(all, these, &strides, |_, _, _| Some(0));
     begins.or_else(|| fold(all, these, &strides, seam))
 }
 
-/// The boxes, if each dimension begins where `seam` says.
+/// The boxes, if each dimension begins at the place that `seam` returns.
 fn fold(
     all: &[&Footprint],
     these: &[usize],
@@ -358,12 +362,12 @@ fn fold(
     Some(boxes.into_iter().map(|each| each.sides).collect())
 }
 
-/// A footprint that is being made a box, from the fastest dimension on.
+/// A footprint that is being turned into a box, from the fastest dimension on.
 struct Unfolded<'a> {
     sides: Vec<Range<usize>>,
     /// Where it begins, counted in the stride of the next dimension.
     at: usize,
-    /// How often a loop goes around that has filled the dimensions so far.
+    /// How many rounds a loop makes that has filled the dimensions so far.
     times: usize,
     loops: &'a [(usize, usize)],
 }
@@ -383,7 +387,7 @@ impl<'a> Unfolded<'a> {
         })
     }
 
-    /// How long it is in the next dimension, which has this stride.
+    /// Its length in the next dimension, which has this stride.
     fn along(&self, stride: usize) -> Option<usize> {
         match self.loops.first() {
             Some((times, of)) if *of == stride => (self.times == 1).then_some(*times),
@@ -391,7 +395,7 @@ impl<'a> Unfolded<'a> {
         }
     }
 
-    /// Takes the next dimension, which has this stride and size, and begins at `seam`.
+    /// Adds the next dimension, which has this stride and size, and begins at `seam`.
     fn fold(&mut self, stride: usize, size: Option<usize>, seam: usize) -> Option<()> {
         let times = self.along(stride)?;
         if self.loops.first().is_some_and(|(_, of)| *of == stride) {
@@ -416,8 +420,8 @@ impl<'a> Unfolded<'a> {
     }
 }
 
-/// Where a dimension of this stride and size may begin, so that no footprint goes across. If there is such a place, one
-/// of the footprints begins there. (If there are several, another one might do better in the next dimension. Then the runs
+/// A place where a dimension of this stride and size can begin, so that no footprint crosses it. If there is one, a
+/// footprint begins there. (If there are several, another one might be better for the next dimension. Then the runs
 /// have to be compared.)
 fn seam(boxes: &[Unfolded<'_>], stride: usize, size: usize) -> Option<usize> {
     let mut arcs = Vec::with_capacity(boxes.len());
@@ -438,14 +442,15 @@ fn seam(boxes: &[Unfolded<'_>], stride: usize, size: usize) -> Option<usize> {
     None
 }
 
-/// The numbers of two boxes that meet, if there are any.
+/// The numbers of two boxes that overlap, if there are any.
 fn pair(boxes: &[Vec<Range<usize>>]) -> Option<[usize; 2]> {
     let along = |k: usize| {
         let mut order: Vec<_> = (0..boxes.len()).collect();
         order.sort_by_key(|number| boxes[*number][k].start);
         order
     };
-    // How many pairs meet in a dimension: for each box, those that begin before its end, less those before itself.
+    // How many pairs overlap in a dimension: for each box, those that begin before its end, minus those before the box
+    // itself.
     let meeting = |k: usize| {
         let order = along(k);
         let mut pairs = 0;
@@ -458,7 +463,7 @@ fn pair(boxes: &[Vec<Range<usize>>]) -> Option<[usize; 2]> {
         pairs
     };
     let k = (0..boxes[0].len()).min_by_key(|k| meeting(*k))?;
-    // Those that have not ended where the next one begins.
+    // The boxes that have not ended where the next one begins.
     let mut open: Vec<usize> = Vec::new();
     for number in along(k) {
         let this = &boxes[number];
@@ -475,11 +480,11 @@ fn pair(boxes: &[Vec<Range<usize>>]) -> Option<[usize; 2]> {
     None
 }
 
-/// What none of the footprints holds of `0..len`, ascending. All lie within, and are disjoint.
+/// The elements of `0..len` that are in no footprint, in ascending order. All footprints lie within, and are disjoint.
 ///
 /// # Errors
 ///
-/// As [`push`].
+/// The same as [`push`].
 pub(crate) fn complement<'a>(
     all: impl Iterator<Item = &'a Footprint>,
     len: usize,

@@ -1,4 +1,4 @@
-//! Small things on which everything else rests. They need nothing of this crate.
+//! Small things that the whole crate uses, and that use nothing of the crate.
 
 use std::any::Any;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,35 +6,35 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidegate_hal::device::{Device, Stream};
 
-/// The outliving part of a device's streams.
+/// The part of a device's streams that outlives them.
 pub(crate) type ReclaimOf<D> = <<D as Device>::Stream as Stream>::Reclaim;
 
-/// Locks a mutex. A thread that panicked with it held has left nothing half-done.
+/// Locks a mutex. If a thread panicked while it held the lock, it has left nothing half-done, so poisoning is ignored.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a variable of the environment says, if it is set. What is no text has marks in the place of what cannot be read: so
-/// it is refused by whoever reads it, and not taken for a variable that is not set.
+/// The value of an environment variable, if it is set. Invalid UTF-8 is replaced by marks: the parser then refuses the
+/// value, and does not take the variable for one that is not set.
 pub(crate) fn variable(name: &str) -> Option<String> {
     std::env::var_os(name).map(|text| text.to_string_lossy().into_owned())
 }
 
-/// A number that is not used twice in this process.
+/// A number that is used only once in this process.
 pub(crate) fn fresh_id() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// Keeps something alive in a batch.
+/// Keeps `value` alive for as long as a batch holds the result.
 pub(crate) fn keep<T: Send + Sync + 'static>(value: &Arc<T>) -> Arc<dyn Any + Send + Sync> {
     value.clone()
 }
 
-/// How many bytes of a text go into a message of the control plane: a panic may say very much.
+/// The most bytes of a text in a message of the control plane. A panic's message may be much longer.
 pub(crate) const MOST_TEXT: usize = 4096;
 
-/// The beginning of a text, `most` bytes or less.
+/// The beginning of a text, at most `most` bytes.
 pub(crate) fn shortened(text: &str, most: usize) -> String {
     let end = (0..=most.min(text.len()))
         .rev()
@@ -44,7 +44,7 @@ pub(crate) fn shortened(text: &str, most: usize) -> String {
     format!("{kept}{more}")
 }
 
-/// The end of a text, `most` bytes or less.
+/// The end of a text, at most `most` bytes.
 pub(crate) fn ending(text: &str, most: usize) -> String {
     let first = text.len().saturating_sub(most);
     let begin = (first..=text.len()).find(|begin| text.is_char_boundary(*begin));
@@ -55,11 +55,11 @@ pub(crate) fn ending(text: &str, most: usize) -> String {
 
 #[cfg(test)]
 std::thread_local! {
-    /// How often this thread has looked at a slot, a way to one, an operation of an epoch, or a piece of a layout.
+    /// How often this thread has looked at a slot, a route to one, an operation of an epoch, or a piece of a layout.
     pub(crate) static VISITS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
-/// Counts a look at a slot, a way, an operation, or a piece of a layout, for tests of what many of them take.
+/// Counts such a look. Tests use it to limit the work for large numbers of them.
 #[inline(always)]
 pub(crate) fn visited() {
     #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Which elements of a region or slot a put, get or accumulate touches.
+//! Layouts: the elements of a region or slot that an operation touches.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,11 +16,13 @@ use crate::footprint::Footprint;
 use crate::ground::{keep, visited};
 use crate::world::World;
 
-/// A choice of elements, in order: a nest of strides, or a list of indices. It may be empty. A layout is checked once, when
-/// it is made; it is immutable, and cheap to clone.
+/// An ordered choice of elements: a nest of strides, or a list of indices. It may be empty.
 ///
-/// A put whose source has a layout gathers while it sends. A put whose destination has a layout scatters. So a face of an
-/// array needs no packing by hand. Make layouts before the steps, since making one checks it.
+/// A put whose source has a layout gathers while it sends. A put whose destination has a layout scatters. So a face of
+/// an array needs no packing by hand.
+///
+/// A layout is checked once, when it is made. It is immutable and cheap to clone. Make layouts before the steps that
+/// use them.
 ///
 /// # Examples
 ///
@@ -42,18 +44,19 @@ pub struct Layout<D: Device> {
 }
 
 struct LayoutBody<D: Device> {
-    /// The element that offset 0 of the shape stands for.
+    /// The element at offset 0 of the shape.
     first: usize,
-    /// Linear, if it is one run.
+    /// The shape, which is linear if the layout is one run.
     shape: Shape,
     count: usize,
-    /// One more than the highest element that is touched.
+    /// One more than the highest element.
     extent: usize,
     /// Whether no element occurs twice.
     distinct: bool,
-    /// The pieces of a list of indices: runs of neighbouring elements, in its order. A nest of strides finds its own again.
+    /// For a list of indices, its runs of neighbouring elements, in order. The runs of a nest of strides are computed
+    /// when they are needed.
     listed: Vec<(usize, usize)>,
-    /// The index table, and the device in whose memory it is.
+    /// The table of indices, and the device in whose memory it is.
     table: Option<(D::Block, D)>,
 }
 
@@ -64,7 +67,8 @@ impl<D: Device> LayoutBody<D> {
     }
 }
 
-// SAFETY: there is no leaf, and no brand: a layout is of no stream, and batches keep it for as long as they need it.
+// SAFETY: there is no leaf and no brand. A layout belongs to no stream, and batches keep it for as long as they need
+// it.
 unsafe impl<'s, D: Device> Carry<'s, D> for Layout<D> {
     type At<'t> = Layout<D>;
 
@@ -79,20 +83,20 @@ impl<D: Device> Clone for Layout<D> {
     }
 }
 
-/// A layout without the type of its device, so that the declaration of a window can hold it.
+/// A layout without the type of its device, for the declaration of a window.
 #[derive(Clone, Debug)]
 pub(crate) struct Chosen {
-    /// The element that offset 0 of the shape stands for.
+    /// The element at offset 0 of the shape.
     pub(crate) first: usize,
     pub(crate) shape: Shape,
-    /// Elements.
+    /// The number of elements.
     pub(crate) count: usize,
-    /// The layout, with its table.
+    /// Keeps the layout with its table alive.
     pub(crate) keep: Keep,
 }
 
 impl Chosen {
-    /// Whether streams of a device can follow it.
+    /// Whether streams of a device can read its table.
     pub(crate) fn fits<D: Device>(&self, device: &D) -> bool {
         let is_nest = !matches!(self.shape, Shape::Indexed { .. });
         is_nest
@@ -100,22 +104,21 @@ impl Chosen {
     }
 }
 
-/// The most pieces of a layout with strides: where several operations of an epoch go to one target, the pieces of all are
-/// listed for the check of overlaps, 24 bytes each.
+/// The most pieces of a layout with strides. If several operations of an epoch go to one target, the check of overlaps
+/// lists the pieces of all of them, at 24 bytes each.
 const MAX_PIECES: usize = 1 << 26;
 
 impl<D: Device> Layout<D> {
-    /// Elements `first + i0*stride0 + i1*stride1 + …` for `ik` in `0..countk`, `i0` fastest; `loops` are `(count, stride)`,
-    /// at most [`Shape::MAX_DIMS`]. With a count of 0 it chooses no element.
+    /// The elements `first + i0*stride0 + i1*stride1 + …` for `ik` in `0..countk`, with `i0` fastest. `loops` are pairs
+    /// `(count, stride)`, at most [`Shape::MAX_DIMS`] of them. If a count is 0, the layout has no elements.
     ///
-    /// Neighbouring elements that follow each other are one piece, however many: `[(n, 1)]` is one, and `[(n, 1), (m, n)]`
-    /// is, too. What is one piece may be as long as memory is. Of more pieces there are 2^26 at most, with fewer than 2^32
-    /// elements, all below number 2^32 - 1.
+    /// Consecutive neighbouring elements are one piece, however many they are: `[(n, 1)]` is one piece, and so is `[(n,
+    /// 1), (m, n)]`. A single piece may be as long as memory is. A layout of several pieces has at most 2^26 of them,
+    /// and fewer than 2^32 elements, all below number 2^32 - 1.
     ///
     /// # Errors
     ///
-    /// [`RegionError::Layout`] for no or too many loops, for negative elements, and beyond these limits;
-    /// [`Error::Device`] if memory is too short to find out whether an element occurs twice.
+    /// [`RegionError::Layout`] if there is no loop or too many, if an element is negative, or beyond these limits. [`Error::Device`] if there is not enough memory to find out whether an element occurs twice.
     ///
     /// # Examples
     ///
@@ -144,17 +147,17 @@ impl<D: Device> Layout<D> {
         Self::nest(first, &loops, &invalid)
     }
 
-    /// A box of an array: the elements of an array of `dims[0]` x `dims[1]` x … whose index in each dimension `k` lies in
-    /// `ranges[k]`. There may be any number of dimensions. The array is stored row by row, so the last index varies
+    /// A box of an array: the elements of an array of `dims[0]` x `dims[1]` x … whose index in each dimension `k` lies
+    /// in `ranges[k]`. There may be any number of dimensions. The array is stored row by row, so the last index varies
     /// fastest. The elements of the box have the same order (MPI: `MPI_Type_create_subarray` with `MPI_ORDER_C`). Sizes
-    /// and ranges count elements. An empty range makes a layout of no elements.
+    /// and ranges count elements. If a range is empty, the layout has no elements.
     ///
     /// The ghost faces of a block, for example, are boxes:
     ///
     /// ```
     /// # use tidegate::host::prelude::*;
     /// # fn main() -> Result<()> {
-    /// // A block of 4 x 5 x 6 elements, a layer of ghosts around it included.
+    /// // A block of 4 x 5 x 6 elements, including a layer of ghosts around it.
     /// let below = Layout::subarray(&[4, 5, 6], &[0..1, 1..4, 1..5])?;
     /// assert_eq!(below.count(), 12);
     /// // Element [0, 3, 4] is the last one.
@@ -162,15 +165,13 @@ impl<D: Device> Layout<D> {
     /// # Ok(()) }
     /// ```
     ///
-    /// A box needs no table of indices, and neither does [`Layout::strided`]. A dimension that is taken whole is merged with the one
-    /// before it. So a range of planes is one piece of linear memory, and a face has at most two loops. After merging, a box
-    /// may be five loops deep.
+    /// A box needs no table of indices, and neither does [`Layout::strided`]. A dimension that is taken whole is merged
+    /// with the one before it. So a range of planes is one piece of linear memory, and a face has at most two loops.
+    /// After merging, a box may be five loops deep.
     ///
     /// # Errors
     ///
-    /// [`RegionError::Subarray`] without a dimension, for other than one range a dimension, for a range that does not lie within
-    /// its dimension, for an array that is larger than memory can be, for a box that is six loops deep or more (use
-    /// [`Layout::indexed`]), and beyond the limits of [`Layout::strided`].
+    /// [`RegionError::Subarray`] in these cases: there is no dimension; the number of ranges is not the number of dimensions; a range does not lie within its dimension; the array is larger than memory can be; after merging, the box is six or more loops deep (use [`Layout::indexed`]); or a limit of [`Layout::strided`] is exceeded.
     pub fn subarray(dims: &[usize], ranges: &[Range<usize>]) -> Result<Self> {
         let invalid = |fault| RegionError::Subarray {
             dims: dims.into(),
@@ -190,7 +191,8 @@ impl<D: Device> Layout<D> {
             let (range, dim) = (ranges[k].clone(), dims[k]);
             return Err(invalid(LayoutFault::NotWithin { k, range, dim }).into());
         }
-        // The array of a dimension of no elements is as large as the others make it, so that strides do not overflow.
+        // An array with a dimension of 0 counts as if that dimension were 1, so that the strides of the others are
+        // checked for overflow.
         let size = dims.iter().try_fold(1usize, |size, dim| {
             let size = size.checked_mul((*dim).max(1))?;
             (size <= isize::MAX as usize).then_some(size)
@@ -208,7 +210,7 @@ impl<D: Device> Layout<D> {
         Self::nest(first, &loops, &invalid)
     }
 
-    /// A nest of any number of loops, the first fastest.
+    /// A nest of any number of loops, the first one fastest.
     fn nest(
         first: usize,
         loops: &[(u64, i64)],
@@ -221,7 +223,7 @@ impl<D: Device> Layout<D> {
         for &(times, stride) in loops {
             let reach = i128::from(times - 1) * i128::from(stride);
             (low, high) = (low + reach.min(0), high + reach.max(0));
-            // Five times 32 bits may be too many; these are refused below.
+            // The product of five 32-bit numbers may overflow; such layouts are refused below.
             count = count.saturating_mul(u128::from(times));
         }
         if low < 0 {
@@ -229,7 +231,7 @@ impl<D: Device> Layout<D> {
         }
         let nest = merged(loops)?;
         if let [] | [(_, 1)] = nest[..] {
-            // Counted in bytes, as it is further down, no region reaches further.
+            // Sizes are counted in bytes further down, so no region reaches beyond this.
             if high >= isize::MAX as i128 {
                 return Err(invalid(LayoutFault::TooFar).into());
             }
@@ -255,7 +257,7 @@ impl<D: Device> Layout<D> {
             let Ok(stride) = i32::try_from(stride) else {
                 return Err(invalid(LayoutFault::Apart { stride }).into());
             };
-            // No loop has more turns than there are elements.
+            // A loop has at most as many rounds as there are elements.
             *dim = (times as u32, stride);
         }
         let rank = nest.len();
@@ -281,11 +283,11 @@ impl<D: Device> Layout<D> {
         Ok(Self::new(first, shape, count, high as usize + 1, distinct))
     }
 
-    /// The elements with these indices; perhaps none.
+    /// The elements with these indices, in this order. There may be none.
     ///
     /// # Errors
     ///
-    /// [`Error::Device`] if there is no memory for the table, or for the list of pieces.
+    /// [`Error::Device`] if there is no memory for the table or for the list of pieces.
     ///
     /// # Examples
     ///
@@ -317,7 +319,7 @@ impl<D: Device> Layout<D> {
             let elements = indices.iter().map(|index| *index as usize);
             Joined::of(elements.map(|element| (element, element + 1)))
         };
-        // Counted first: what grows takes twice as much.
+        // The pieces are counted first, since a growing list could take twice the memory.
         let mut listed = reserved(elements().count())?;
         listed.extend(elements());
         let apart = |pair: &[(usize, usize)]| pair[0].1 <= pair[1].0;
@@ -362,22 +364,22 @@ impl<D: Device> Layout<D> {
         }
     }
 
-    /// How many elements it chooses.
+    /// The number of elements.
     pub fn count(&self) -> usize {
         self.inner.count
     }
 
-    /// One more than the highest element: a region must have at least so many.
+    /// One more than the highest element. A region must have at least this many elements.
     pub fn extent(&self) -> usize {
         self.inner.extent
     }
 
-    /// Whether no element occurs twice, as a destination requires.
+    /// Whether no element occurs twice. A destination requires that.
     pub fn is_distinct(&self) -> bool {
         self.inner.distinct
     }
 
-    /// The runs of neighbouring elements, in order: of what is regular they are counted out, and lie nowhere.
+    /// The runs of neighbouring elements, in order. For a nest of strides they are computed, and not stored.
     pub(crate) fn runs(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
         let LayoutBody {
             first,
@@ -404,7 +406,7 @@ impl<D: Device> Layout<D> {
             .chain(listed.iter().copied())
     }
 
-    /// Refuses one in which an element occurs twice.
+    /// Refuses a layout in which an element occurs twice.
     pub(crate) fn as_destination(&self) -> Result<()> {
         if self.is_distinct() {
             return Ok(());
@@ -412,11 +414,11 @@ impl<D: Device> Layout<D> {
         Err(EpochError::NotDistinct.into())
     }
 
-    /// Its elements without their order, as ranks tell them to each other.
+    /// The set of its elements, without their order, in the form that ranks exchange.
     ///
     /// # Errors
     ///
-    /// [`EpochError::NotDistinct`] if an element occurs twice; [`Error::Device`] if memory is too short.
+    /// [`EpochError::NotDistinct`] if an element occurs twice, and [`Error::Device`] if there is not enough memory.
     pub(crate) fn footprint(&self) -> Result<Footprint> {
         self.as_destination()?;
         let LayoutBody {
@@ -455,12 +457,12 @@ impl<D: Device> Layout<D> {
         }
     }
 
-    /// The shape, and how many elements further on its base lies.
+    /// The shape, and the element at its offset 0.
     pub(crate) fn shape(&self) -> (usize, Shape) {
         (self.inner.first, self.inner.shape)
     }
 
-    /// Whether streams of a device can follow it.
+    /// Whether streams of a device can read its table.
     pub(crate) fn fits(&self, device: &D) -> bool {
         self.inner.fits(device)
     }
@@ -474,7 +476,7 @@ impl<D: Device> Layout<D> {
     }
 }
 
-/// Runs of elements of which each that goes on where the one before ends is one with that.
+/// Joins each run to the run before it if it continues that one.
 struct Joined<I: Iterator>(std::iter::Peekable<I>);
 
 impl<I: Iterator<Item = (usize, usize)>> Joined<I> {
@@ -495,7 +497,7 @@ impl<I: Iterator<Item = (usize, usize)>> Iterator for Joined<I> {
     }
 }
 
-/// The turns of a nest of loops, the first fastest: elements, none of which is negative.
+/// The elements of a nest of loops, the first loop fastest. None of them is negative.
 struct Turns<'a> {
     loops: &'a [(u32, i32)],
     at: [u32; Shape::MAX_DIMS],
@@ -543,7 +545,8 @@ impl<D: Device> std::fmt::Debug for Layout<D> {
     }
 }
 
-/// A nest of loops without those of one turn, and with those that go on where the loop inside them ends as one with that.
+/// A nest of loops without loops of one round, in which each loop that continues the loop inside it is merged with
+/// that.
 fn merged(loops: &[(u64, i64)]) -> Result<Vec<(u64, i64)>> {
     let mut nest: Vec<(u64, i64)> = reserved(loops.len())?;
     for &(times, stride) in loops.iter().filter(|(times, _)| *times != 1) {
@@ -559,8 +562,8 @@ fn merged(loops: &[(u64, i64)]) -> Result<Vec<(u64, i64)>> {
     Ok(nest)
 }
 
-/// Whether no element of a nest of loops occurs twice, if that can be seen: when no loop is so wide as one turn of the
-/// next wider one, or when a loop stands still.
+/// Whether the elements of a nest of loops are distinct, if that is easy to see. They are if no loop is wider than one
+/// round of the next wider loop. They are not if a loop has stride 0.
 fn nested(nest: &[(u64, i64)]) -> Option<bool> {
     let mut loops = nest.to_vec();
     loops.sort_unstable_by_key(|(_, stride)| stride.unsigned_abs());
@@ -578,7 +581,7 @@ fn nested(nest: &[(u64, i64)]) -> Option<bool> {
     Some(true)
 }
 
-/// How many elements lie side by side in a [merged](merged) nest of loops, and the loops over these.
+/// The number of elements that lie side by side in a [merged](merged) nest of loops, and the loops over these rows.
 fn rows(nest: &[(u32, i32)]) -> (usize, &[(u32, i32)]) {
     match nest {
         [(times, 1), outer @ ..] => (*times as usize, outer),

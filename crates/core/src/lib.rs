@@ -3,7 +3,8 @@
 //! This crate knows no vendor: it is generic over the devices of `tidegate-hal`. Programs use the facade `tidegate`, which
 //! re-exports this crate for each built-in device.
 
-// From the ground up: each group may import only from itself and from the groups above it, and no two files import each other.
+// From the ground up: each group imports only from itself and from the groups above it, and no two files import each
+// other.
 
 mod cartesian;
 pub mod element;
@@ -54,8 +55,8 @@ pub use tidegate_hal::device::Priority;
 pub use window::{AtomicWindow, In, Out, RangeWindow, SlotWindow, Window};
 pub use world::World;
 
-/// What the macros use. They use no other names, because a program may replace `::core` by a crate of its own, and may define
-/// macros, traits and constants with any name that has no path.
+/// The names that the macros use. They use no others, because a program may replace `::core` by a crate of its own, and
+/// may define macros, traits and constants with any name that has no path.
 #[doc(hidden)]
 pub mod __private {
     pub use crate::place::{Guard, Id, StreamsDoNotMix, brand};

@@ -1,4 +1,4 @@
-//! What ranks say to each other over the control plane.
+//! The messages that ranks send each other over the control plane.
 
 use serde::{Deserialize, Serialize};
 use tidegate_hal::ids::WindowId;
@@ -8,22 +8,22 @@ use crate::side::Side;
 
 #[derive(Serialize, Deserialize)]
 pub(crate) enum Message {
-    /// A window is of no more use.
+    /// The window is revoked.
     Revoke { window: WindowId, cause: Cause },
-    /// The sender's NIC has nothing more to do with its peers' memory of a window.
+    /// The sender's NIC will no longer access its peers' memory of this window.
     Through { window: WindowId },
     /// The sender's thread is unwinding.
     Panicked,
-    /// A stream of the sender has failed, by a kernel of its own or of another rank.
+    /// A stream of the sender has failed, through a kernel of its own or of another rank.
     Failed { cause: Cause },
-    /// The sender leaves in good order, and keeps its NIC's endpoint until this is answered, by the same or by
-    /// `Prepared`, or for a while.
+    /// The sender leaves in good order. It keeps its NIC's endpoint until this is answered, by `Leaves` or by
+    /// `Prepared`, or for a limited time.
     Leaves,
-    /// The answer: whatever fails towards the receiver from here on is taken for its departure.
+    /// The answer to `Leaves`: from now on a failure towards the receiver counts as its departure.
     Prepared,
-    /// Is the receiver there? Something that the sender's NIC sent it has failed.
+    /// Asks whether the receiver is alive, because an operation of the sender's NIC towards it has failed.
     Ask { number: u64 },
-    /// The answer to the question of that number.
+    /// The answer to the question with that number.
     There { number: u64 },
     /// About long waits.
     Watch(WatchMessage),
@@ -31,59 +31,61 @@ pub(crate) enum Message {
 
 #[derive(Serialize, Deserialize)]
 pub(crate) enum WatchMessage {
-    /// To the reporter: a wait here has passed the deadline, and `asked` rounds of questions had come here till then.
+    /// To the reporter: a wait of the sender has passed the deadline. `asked` is the number of rounds of questions that
+    /// had arrived here before.
     Stuck { asked: u32 },
-    /// From the reporter: tell me what you wait for. Rounds count from 1.
+    /// From the reporter: asks what the receiver waits for. Rounds count from 1.
     Query { round: u32 },
     /// To the reporter.
     Answer { round: u32, answer: Answer },
-    /// From the reporter: what came out. Short enough for a message.
+    /// From the reporter: the text of the report, short enough for a message.
     Report(String),
 }
 
-/// What a rank waits for.
+/// What a rank waits for, and what it does.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Answer {
-    /// Those that have lasted longest, longest first.
+    /// Its longest waits, the longest first.
     pub(crate) waits: Vec<Waiting>,
-    /// How many more there are.
+    /// How many more waits there are.
     pub(crate) more_waits: u64,
-    /// Whether there may be others of which its devices do not say anything.
+    /// Whether there may be more waits that its devices do not tell.
     pub(crate) unsaid: bool,
-    /// What its streams are at that wait for no peer, and have not done all that was enqueued: of some,
+    /// What some of its streams do that have work left but wait for no peer.
     pub(crate) busy: Vec<(String, At)>,
-    /// and how many more there are.
+    /// How many more such streams there are.
     pub(crate) more_busy: u64,
-    /// The calls on its own streams that its program is in: those that have lasted longest, longest first.
+    /// The calls in which the program waits for its own streams: those that have lasted longest, the longest first.
     pub(crate) calls: Vec<Calling>,
     /// How many more there are.
     pub(crate) more_calls: u64,
-    /// How many exchanges it has come to: they are matched in order, so who has come to fewer is lacking where this one is.
+    /// How many exchanges the rank has come to. Exchanges are matched in order, so a rank that has come to fewer is
+    /// missing in the exchange where this one waits.
     pub(crate) come: u64,
-    /// The collective call that its program is in.
+    /// The collective call that the program is in.
     pub(crate) inside: Option<Inside>,
-    /// The halves of windows that it has dropped: of the last ones.
+    /// The halves of windows that the program dropped last.
     pub(crate) dropped: Vec<(WindowId, Side)>,
 }
 
-/// What a stream is at: a [`Work`](tidegate_hal::device::Work).
+/// What a stream does: a [`Work`](tidegate_hal::device::Work).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum At {
-    /// With its name, if that is known.
+    /// A kernel, with its name if it is known.
     Kernel(Option<String>),
     Stream,
     Something,
 }
 
-/// A call on a stream of its own that a program is in.
+/// A call in which a program waits for a stream of its own.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Calling {
     pub(crate) stream: String,
-    /// Which call, for people.
+    /// The name of the call, for people.
     pub(crate) call: String,
-    /// Where it was made, a place in the program's source.
+    /// The place in the program's source.
     pub(crate) site: Option<String>,
-    /// Since when the stream has not gone on, as far as is known.
+    /// For how long the stream has made no progress, as far as is known.
     pub(crate) millis: u64,
 }
 
@@ -93,7 +95,7 @@ pub(crate) struct Inside {
     /// What it does, for people.
     pub(crate) what: String,
     pub(crate) millis: u64,
-    /// Whether it waits in an exchange; between two it works.
+    /// Whether the rank waits in an exchange. Between two exchanges it works.
     pub(crate) waits: bool,
 }
 
@@ -101,24 +103,24 @@ pub(crate) struct Inside {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Waiting {
     pub(crate) stream: String,
-    /// The window's name, and its id, if the wait belongs to one.
+    /// The window's name and id, if the wait belongs to a window.
     pub(crate) window: String,
     pub(crate) id: Option<WindowId>,
-    /// The peer's half that is waited for.
+    /// The half of the peer's window that is waited for.
     pub(crate) side: Option<Side>,
     pub(crate) epoch: u64,
     pub(crate) peer: u32,
     pub(crate) awaited: String,
-    /// Where it was enqueued.
+    /// Where the wait was enqueued.
     pub(crate) enqueued: Option<Enqueued>,
     pub(crate) millis: u64,
 }
 
-/// Where a program has enqueued a wait: a place in its source.
+/// The place in a program's source that enqueued a wait.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Enqueued {
     At(String),
-    /// The device does not say in which of several places: the last of them.
+    /// The last of several places: the device does not tell which of them it is.
     LastAt(String),
 }
 

@@ -1,28 +1,29 @@
-//! A rank that is its own origin: its halves on one stream must not wait for what can only come behind that wait.
+//! A rank that is its own origin: its halves on one stream must not wait for work that can come only behind the wait.
 //!
 //! # Model
 //!
-//! A stream executes in order. A complete towards this rank itself waits for a post; if the inbox is at home on the
-//! same stream, a post that has not been enqueued can only come behind the complete, which never ends then. In the
-//! same way a wait for this rank itself needs a complete in front of it, if the outbox is at home on the same stream.
-//! And where the two halves come together by a hand-off, neither may be waiting for the other already, for what comes
-//! later comes behind both streams. If the other half is at home on another stream nothing is refused: it may do its
-//! part at any time, unless it has been dropped.
+//! A stream executes in order. A complete towards this rank itself waits for a post. If the inbox is at home on the
+//! same stream, and the post has not been enqueued, it can come only behind the complete, which then never ends. In the
+//! same way, a wait for this rank itself needs a complete before it, if the outbox is at home on the same stream. And
+//! when the two halves come together by a hand-off, neither may be waiting for the other, because all later work comes
+//! behind both streams. If the other half is at home on another stream, nothing is refused: it may do its part at any
+//! time, unless it has been dropped.
 //!
-//! A half that goes to another stream while it waits leaves that wait behind: the other half must not come there either
-//! before it has done what is waited for. So the streams that were left so are kept, each with what would end its wait.
+//! A half that goes to another stream while it waits leaves that wait behind. The other half must not come to that
+//! stream before it has done what is waited for. So the streams that were left are kept, each with the number that ends
+//! its wait.
 //!
-//! Three numbers say it all, whatever the buffers: how many posts there were (the exposures given in advance count), how
-//! many completes, each of which uses a post, and how many waits, each of which uses a complete. All are of what has been
-//! *enqueued*.
+//! Three numbers suffice, for one buffer and for two: how many posts there were (including the exposures given in
+//! advance), how many completes, each of which uses a post, and how many waits, each of which uses a complete. All of
+//! them count what has been *enqueued*.
 //!
 //! # Recordings
 //!
-//! What is recorded does nothing yet, and what it needs may be enqueued eagerly before it is replayed. So it is noted,
-//! and a [`Script`] of it is checked and counted at each replay, for all its times.
+//! A recorded act does nothing yet, and what it needs may be enqueued eagerly before the replay. So recorded acts are
+//! noted in a [`Script`], and each replay checks and counts them, for all its repetitions.
 //!
-//! A half that was lent to the step is in the same places at each replay; where one is that was not lent is looked at
-//! then.
+//! A half that was lent to the step is at the same places in each replay. The place of a half that was not lent is
+//! looked up at the replay.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU64, AtomicUsize};
@@ -38,51 +39,52 @@ use crate::world::Watched;
 
 /// What the two halves of a window know of each other, if this rank is its own origin there.
 ///
-/// Each number is changed by one half, and never falls. Relaxed accesses suffice: what is refused is refused for two
-/// halves that are at home on one stream, hence in the hands of one thread, which has got both with all that was done to
-/// them before. (Of halves elsewhere differences may be torn, and are not asked for.) What is asked of a stream that was
-/// left is whether this half, in the hands of who asks, has done enough: that is one number, its own. Only that a half was
-/// dropped may come from another thread, with all that it has done.
+/// Each number is changed by one half only, and never falls. Relaxed accesses suffice. Refusals concern two halves that
+/// are at home on one stream. Such halves are in the hands of one thread, which got both with everything that was done
+/// to them before. (If a half is elsewhere, a difference of the numbers may be inconsistent, but it is not used.) About
+/// a stream that was left, only one question is asked: has this half done enough? The thread that asks holds the half,
+/// and the answer is one number, which this half alone changes. Only the news that a half was dropped may come from
+/// another thread, together with everything that the half has done.
 pub(crate) struct Myself<D: Device> {
     window: Arc<Watched<D>>,
     inbox: Home<D>,
     outbox: Home<D>,
-    /// What the inbox has given: exposures.
+    /// How many exposures the inbox has given.
     posts: AtomicU64,
-    /// How many of them the outbox has used, each for a completion.
+    /// How many of the exposures the outbox has used, each for a completion.
     completes: AtomicU64,
-    /// How many of these the inbox has used.
+    /// How many of the completions the inbox has used.
     waits: AtomicU64,
 }
 
 /// Where a half is at home.
 struct Home<D: Device> {
-    /// The half's number.
+    /// The number of the half.
     id: u64,
     /// The number of the stream, or [`GONE`].
     stream: AtomicUsize,
-    /// The streams that it has left while it waited there.
+    /// The streams that the half left while it waited there.
     left: Mutex<Vec<Left<D>>>,
 }
 
-/// Where a half is that was dropped.
+/// The place of a half that was dropped.
 const GONE: usize = usize::MAX;
 
-/// A stream where a half has left a wait.
+/// A stream on which a half has left a wait.
 struct Left<D: Device> {
-    /// Keeps the number from being another stream's.
+    /// The stream. As long as this is held, no other stream gets its number.
     stream: Weak<ReclaimOf<D>>,
     /// How many posts, or completes, end that wait.
     ends_at: u128,
 }
 
-/// What is done towards this rank itself.
+/// An act towards this rank itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Act {
     Post,
     Complete,
     Wait,
-    /// This half comes to another stream.
+    /// The half comes to another stream.
     Come(Side),
 }
 
@@ -96,14 +98,15 @@ impl Act {
         }
     }
 
-    /// Whether the [other](Act::other) half, which is at home `at`, could do what is missing for this act on stream
-    /// `home` only behind it, or not at all. (To come to a stream is no wait: there is no hurry.)
+    /// Whether the [other](Act::other) half, which is at home `at`, could do what is missing for this act only behind
+    /// it on stream `home`, or not at all. (Coming to a stream is not a wait, so a half that is gone does not matter
+    /// then.)
     fn is_in_vain(self, at: usize, home: usize) -> bool {
         at == home || (at == GONE && !matches!(self, Act::Come(_)))
     }
 }
 
-/// What there is: [`Myself`]'s numbers, or how they change.
+/// The numbers of [`Myself`], or a change to them.
 #[derive(Clone, Copy, Debug, Default)]
 struct Count {
     posts: u128,
@@ -112,7 +115,7 @@ struct Count {
 }
 
 impl Count {
-    /// Changes it as an act does.
+    /// Adds an act.
     fn act(&mut self, act: Act) {
         match act {
             Act::Post => self.posts += 1,
@@ -122,7 +125,7 @@ impl Count {
         }
     }
 
-    /// So many times as much.
+    /// The change that `times` such changes make.
     fn times(self, times: u64) -> Count {
         let times = u128::from(times);
         Count {
@@ -140,7 +143,7 @@ impl Count {
         }
     }
 
-    /// What an act waits for that has been counted.
+    /// What an act that has been counted still waits for.
     fn missing(self, act: Act) -> Option<Awaited> {
         match act {
             Act::Post => None,
@@ -150,7 +153,7 @@ impl Count {
         }
     }
 
-    /// How many posts, or completes, there must be until a half waits no more.
+    /// The number of posts, or completes, at which a half no longer waits.
     fn ends_at(self, side: Side) -> u128 {
         match side {
             Side::Inbox => self.waits,
@@ -158,7 +161,7 @@ impl Count {
         }
     }
 
-    /// Whether a half that has gone on still waits there for so many of them.
+    /// Whether a wait that a half has left, and that ends at `ends_at`, still goes on.
     fn waits(self, side: Side, ends_at: u128) -> bool {
         let there = match side {
             Side::Inbox => self.completes,
@@ -169,7 +172,7 @@ impl Count {
 }
 
 impl<D: Device> Myself<D> {
-    /// Of a window whose halves, with these numbers, are both made on `home`, and whose inbox has given so many
+    /// For a window whose halves have these numbers and are both made on `home`, and whose inbox has given so many
     /// exposures in advance.
     pub(crate) fn new(
         window: &Arc<Watched<D>>,
@@ -199,16 +202,16 @@ impl<D: Device> Myself<D> {
         }
     }
 
-    /// Notes where a half is now: what it does next it does there, whatever its old stream has still to do.
+    /// Notes where a half is now. Its next acts happen there, whatever its old stream has still to do.
     pub(crate) fn moved(&self, side: Side, home: usize) {
         self.home(side).stream.store(home, Relaxed);
     }
 
-    /// Notes that a half leaves a stream, where it may be waiting.
+    /// Notes that a half leaves a stream, on which it may be waiting.
     pub(crate) fn leaves(&self, side: Side, stream: &Arc<ReclaimOf<D>>) {
         let count = self.count();
         let ends_at = count.ends_at(side);
-        // On a stream that has failed nothing waits.
+        // Nothing waits on a stream that has failed.
         if count.waits(side, ends_at) && stream.fault().is_none() {
             let stream = Arc::downgrade(stream);
             let mut left = lock(&self.home(side).left);
@@ -217,18 +220,19 @@ impl<D: Device> Myself<D> {
         }
     }
 
-    /// Notes that a half was dropped, at home on a stream.
+    /// Notes that a half was dropped while it was at home on a stream.
     pub(crate) fn dropped(&self, side: Side, stream: &Arc<ReclaimOf<D>>) {
         self.leaves(side, stream);
         self.home(side).stream.store(GONE, Release);
     }
 
-    /// Where the halves are, to be looked at before the counts are: what one that is gone has done is in these then.
+    /// Where the halves are. This must be read before the counts: then the counts include everything that a dropped
+    /// half has done.
     fn homes(&self) -> [usize; 2] {
         [Side::Inbox, Side::Outbox].map(|side| self.home(side).stream.load(Acquire))
     }
 
-    /// Whether what is missing for an act could only be done behind it, on this stream.
+    /// Whether what is missing for an act could be done only behind it, on this stream.
     fn is_in_vain(&self, act: Act, (homes, home): ([usize; 2], usize), count: Count) -> bool {
         let Some(side) = act.other() else {
             return false;
@@ -237,7 +241,7 @@ impl<D: Device> Myself<D> {
             || (matches!(act, Act::Come(_)) && self.has_left_a_wait(side, home, count))
     }
 
-    /// Whether a half that has gone on still waits on this stream.
+    /// Whether a half that has moved on still waits on this stream.
     fn has_left_a_wait(&self, side: Side, home: usize, count: Count) -> bool {
         let left = lock(&self.home(side).left);
         let mut there = left.iter().filter(|one| one.stream.as_ptr().addr() == home);
@@ -263,7 +267,7 @@ impl<D: Device> Myself<D> {
         add(&self.waits, change.waits);
     }
 
-    /// Refuses it, unless the window is revoked: then all that waits for it ends.
+    /// Refuses an act, unless the window is revoked: then every wait ends.
     fn refuse(&self, awaited: Awaited) -> Result<()> {
         if self.window.usable().is_err() {
             return Ok(());
@@ -274,8 +278,8 @@ impl<D: Device> Myself<D> {
         }))
     }
 
-    /// Refuses what would wait for ever if it were enqueued now, in this order, on the stream with this number; counts
-    /// nothing.
+    /// Refuses acts that would wait for ever if they were enqueued now, in this order, on the stream with this number.
+    /// It counts nothing.
     pub(crate) fn admit_on(&self, home: usize, acts: &[Act]) -> Result<()> {
         let at = (self.homes(), home);
         let mut count = self.count();
@@ -290,9 +294,10 @@ impl<D: Device> Myself<D> {
         Ok(())
     }
 
-    /// Refuses to let a half come to another stream, with the number `home`, if one of the two streams would wait for ever:
-    /// for what the other half, there, has still to do, or for what this one has. `alive`: whether anything waits on the
-    /// stream that it comes from, and on that which it comes to; on one that has failed nothing does.
+    /// Refuses to let a half come to the stream with the number `home`, if one of the two streams would then wait for
+    /// ever: for what the other half, on that stream, has still to do, or for what this half has. `alive` says for the
+    /// stream that it leaves, and for the stream that it comes to, whether anything waits there. (Nothing waits on a
+    /// stream that has failed.)
     pub(crate) fn admit_coming_to(&self, side: Side, home: usize, alive: [bool; 2]) -> Result<()> {
         let homes = self.homes();
         let (count, other) = (self.count(), side.other());
@@ -305,14 +310,14 @@ impl<D: Device> Myself<D> {
             .map_or(Ok(()), |awaited| self.refuse(awaited))
     }
 
-    /// Counts what has been enqueued.
+    /// Counts acts that have been enqueued.
     pub(crate) fn count_acts(&self, acts: &[Act]) {
         let mut change = Count::default();
         acts.iter().for_each(|act| change.act(*act));
         self.add(change);
     }
 
-    /// What has been recorded on the stream with this number.
+    /// The acts that were recorded on the stream with this number.
     pub(crate) fn recorded<'a>(
         self: &'a Arc<Self>,
         home: usize,
@@ -337,7 +342,7 @@ pub(crate) struct RecordedAct<D: Device> {
     act: Act,
     /// The stream that it was recorded on.
     home: usize,
-    /// Whether the other half was at home there, too.
+    /// Whether the other half was at home on the same stream.
     together: bool,
 }
 
@@ -348,7 +353,7 @@ pub(crate) struct Script<D: Device>(Vec<WindowActs<D>>);
 struct WindowActs<D: Device> {
     myself: Arc<Myself<D>>,
     acts: Vec<Scripted>,
-    /// What all of them change.
+    /// The change that all acts together make.
     change: Count,
 }
 
@@ -362,12 +367,13 @@ struct Scripted {
 enum Beside {
     Always,
     Never,
-    /// If it is at home on this stream when the recording is replayed, or waits there still, or is gone.
+    /// If it is at home on this stream at the replay, still waits there, or is gone.
     If(usize),
 }
 
 impl<D: Device> Script<D> {
-    /// Sorts what was noted (with a number that says in which order) by windows. `lent` says which halves were lent.
+    /// Sorts recorded acts by windows. The number of each one tells their order. `lent` returns whether a half was
+    /// lent.
     pub(crate) fn new(mut noted: Vec<(u64, RecordedAct<D>)>, lent: impl Fn(u64) -> bool) -> Self {
         noted.sort_by_key(|(number, _)| *number);
         let mut parts: Vec<WindowActs<D>> = Vec::new();
@@ -399,7 +405,7 @@ impl<D: Device> Script<D> {
         Script(parts)
     }
 
-    /// Refuses so many replays if one of them would wait for ever.
+    /// Refuses `times` replays if one of them would wait for ever.
     pub(crate) fn admit(&self, times: u64) -> Result<()> {
         let Some(last) = times.checked_sub(1) else {
             return Ok(());
@@ -407,7 +413,7 @@ impl<D: Device> Script<D> {
         self.0.iter().try_for_each(|part| part.admit(last))
     }
 
-    /// Counts so many replays.
+    /// Counts `times` replays.
     pub(crate) fn done(&self, times: u64) {
         for part in &self.0 {
             part.myself.add(part.change.times(times));
@@ -416,8 +422,8 @@ impl<D: Device> Script<D> {
 }
 
 impl<D: Device> WindowActs<D> {
-    /// Refuses it if the first replay would wait for ever, or the one after `last` others. What changes from one to the
-    /// next does so by the same amount each time: those between are no worse than the worse of these two.
+    /// Refuses if the first replay would wait for ever, or the one after `last` others. From each replay to the next
+    /// the counts change by the same amount. So no replay between is worse than both of these.
     fn admit(&self, last: u64) -> Result<()> {
         let homes = self.myself.homes();
         let first = self.myself.count();

@@ -1,10 +1,8 @@
-//! Disjoint parts of a region, on different streams.
+//! Disjoint parts of a region, which can be on different streams.
 //!
 //! # Model
 //!
-//! [`Region::partition`] splits a region by [`IndexSet`]s. It checks that they are disjoint and lie within the region. Each
-//! [`Part`] can then be at home with the host or on a stream of its own. So one stream can pack and exchange the surface of
-//! a block while another computes the interior. [`Region::reunite`] joins the parts again.
+//! [`Region::partition`] splits a region by [`IndexSet`]s. It checks that they are disjoint and lie within the region. Each [`Part`] can then be at home on the host or on a stream of its own. So one stream can pack and exchange the surface of a block while another computes the interior. [`Region::reunite`] joins the parts again.
 //!
 //! Kernels see a part as [`Cells`] (to read) or [`CellsMut`] (to write). They access elements by their index in the region, one
 //! at a time or as slices. Each access is checked, because another stream may be writing the other elements: a single
@@ -65,11 +63,11 @@ pub(crate) use set::Members;
 pub struct Part<T, P: Place> {
     body: Body<P::Device>,
     set: IndexSet,
-    /// The set as kernels ask it; also kept by the body, until the stream has passed.
+    /// The set in the form that kernels use. The body keeps it, too, until the stream has passed.
     members: Arc<Members>,
-    /// What the partition was made of, so that only its own parts are put together.
+    /// The partition that this part belongs to. Only parts of one partition can be reunited.
     whole: Arc<Whole>,
-    /// Which of them this is.
+    /// The number of this part in the partition.
     index: usize,
     /// Layouts that were found to lie within the set.
     admitted: RefCell<Vec<Layout<P::Device>>>,
@@ -81,13 +79,11 @@ struct Whole {
 }
 
 impl<T: Element, P: Place> Region<T, P> {
-    /// Takes the region apart. Elements that no set holds are out of reach until [`Region::reunite`].
+    /// Splits the region into parts. Elements that no set contains cannot be reached until [`Region::reunite`].
     ///
     /// # Errors
     ///
-    /// [`RegionError::Overlap`] if two sets overlap; [`RegionError::OutOfBounds`] if one reaches beyond the region;
-    /// [`Error::Device`] if memory is too short (a part has a bit for each element of the whole region). The region is gone
-    /// then.
+    /// [`RegionError::Overlap`] if two sets overlap. [`RegionError::OutOfBounds`] if a set reaches beyond the region. [`Error::Device`] if there is not enough memory; a part takes a bit for each element of the whole region. The region is then lost.
     ///
     /// # Examples
     ///
@@ -105,11 +101,11 @@ impl<T: Element, P: Place> Region<T, P> {
         self.try_partition(sets).map_err(Rejected::into_error)
     }
 
-    /// As [`Region::partition`], but the region comes back if it fails.
+    /// Like [`Region::partition`], but returns the region if it fails.
     ///
     /// # Errors
     ///
-    /// As [`Region::partition`].
+    /// The same as [`Region::partition`].
     ///
     /// # Examples
     ///
@@ -153,11 +149,11 @@ impl<T: Element, P: Place> Region<T, P> {
         }))
     }
 
-    /// Puts all parts of one partition together again, in their order.
+    /// Joins all parts of one partition, in their order.
     ///
     /// # Errors
     ///
-    /// [`RegionError::NotOnePartition`] if they are not the parts of one partition, in their order. They are gone then.
+    /// [`RegionError::NotOnePartition`] if they are not all parts of one partition, in their order. They are then lost.
     ///
     /// # Examples
     ///
@@ -173,7 +169,7 @@ impl<T: Element, P: Place> Region<T, P> {
     /// # Ok(()) });
     /// ```
     ///
-    /// No parts are no region: that does not compile.
+    /// Without parts it does not compile:
     ///
     /// ```compile_fail,E0080
     /// # use tidegate::host::prelude::*;
@@ -183,11 +179,11 @@ impl<T: Element, P: Place> Region<T, P> {
         Self::try_reunite(parts).map_err(Rejected::into_error)
     }
 
-    /// As [`Region::reunite`], but the parts come back if it fails.
+    /// Like [`Region::reunite`], but returns the parts if it fails.
     ///
     /// # Errors
     ///
-    /// As [`Region::reunite`].
+    /// The same as [`Region::reunite`].
     ///
     /// # Examples
     ///
@@ -221,7 +217,7 @@ impl<T: Element, P: Place> Region<T, P> {
     }
 }
 
-/// All sets within `0..len`, and disjoint.
+/// Checks that all sets lie within `0..len` and are disjoint.
 fn check(sets: &[IndexSet], len: usize) -> Result<()> {
     if let Some(range) = sets
         .iter()
@@ -234,12 +230,12 @@ fn check(sets: &[IndexSet], len: usize) -> Result<()> {
 }
 
 impl<T: Element, P: Place> Part<T, P> {
-    /// The elements that it holds.
+    /// The set of its elements.
     pub fn set(&self) -> &IndexSet {
         &self.set
     }
 
-    /// How many elements the whole region has.
+    /// The number of elements of the whole region.
     pub fn whole_len(&self) -> usize {
         self.body.len()
     }
@@ -271,12 +267,11 @@ impl<T: Element, P: Place> Part<T, P> {
 }
 
 impl<T: Element, D: Device> Part<T, OnHost<D>> {
-    /// Hands the part to a stream; see [`Region::on`].
+    /// Hands the part to a stream: see [`Region::on`].
     ///
     /// # Errors
     ///
-    /// [`CaptureError::Inside`](crate::error::CaptureError::Inside) while the stream is captured;
-    /// [`RegionError::OtherDevice`] if it is a stream of another device; [`Error::Forked`]. The part is gone then.
+    /// [`CaptureError::Inside`](crate::error::CaptureError::Inside) while the stream is captured, [`RegionError::OtherDevice`] if the stream belongs to another device, or [`Error::Forked`]. The part is then lost.
     ///
     /// # Examples
     ///
@@ -295,11 +290,11 @@ impl<T: Element, D: Device> Part<T, OnHost<D>> {
         self.try_on(stream).map_err(Rejected::into_error)
     }
 
-    /// As [`Part::on`], but the part comes back if it fails.
+    /// Like [`Part::on`], but returns the part if it fails.
     ///
     /// # Errors
     ///
-    /// As [`Part::on`].
+    /// The same as [`Part::on`].
     ///
     /// # Examples
     ///
@@ -325,11 +320,13 @@ impl<T: Element, D: Device> Part<T, OnHost<D>> {
 }
 
 impl<'s, T: Element, D: Device> Part<T, On<'s, D>> {
-    /// Waits until the stream has passed, and gives the part to the host; see [`Region::into_host`].
+    /// Waits until the stream has done everything that is enqueued, and gives the part to the host: see
+    /// [`Region::into_host`].
     ///
     /// # Errors
     ///
-    /// The error that made the stream fail; [`CaptureError::Inside`](crate::error::CaptureError::Inside). The part is gone then.
+    /// The error that made the stream fail, or [`CaptureError::Inside`](crate::error::CaptureError::Inside) while the
+    /// stream is captured. The part is then lost.
     ///
     /// # Examples
     ///
@@ -351,11 +348,11 @@ impl<'s, T: Element, D: Device> Part<T, On<'s, D>> {
         self.try_into_host(stream).map_err(Rejected::into_error)
     }
 
-    /// As [`Part::into_host`], but the part comes back if it fails, still on the stream.
+    /// Like [`Part::into_host`], but if it fails it returns the part, still on the stream.
     ///
     /// # Errors
     ///
-    /// As [`Part::into_host`].
+    /// The same as [`Part::into_host`].
     ///
     /// # Examples
     ///
@@ -385,13 +382,12 @@ impl<'s, T: Element, D: Device> Part<T, On<'s, D>> {
         }
     }
 
-    /// The elements of the region that a layout chooses, as the source of a put. All of them must be in the part; that
-    /// is checked the first time that the layout is used with it.
+    /// The elements of the region that a layout chooses, as the source of a put. All of them must be in the part, which
+    /// is checked when the layout is first used with it.
     ///
     /// # Errors
     ///
-    /// [`RegionError::NotInPart`] if the part does not hold all of them; [`RegionError::OutOfBounds`] if the whole region does
-    /// not.
+    /// [`RegionError::NotInPart`] if the part does not hold all of them, and [`RegionError::OutOfBounds`] if the layout reaches beyond the whole region.
     ///
     /// # Examples
     ///
@@ -427,7 +423,7 @@ impl<'s, T: Element, D: Device> Part<T, On<'s, D>> {
     }
 }
 
-// SAFETY: the one leaf is visited; `On<'s, D>` is the only mention of the brand.
+// SAFETY: the one leaf is visited, and only `On<'s, D>` mentions the brand.
 unsafe impl<'s, T: Element, D: Device> Carry<'s, D> for Part<T, On<'s, D>> {
     type At<'t> = Part<T, On<'t, D>>;
 
@@ -456,7 +452,7 @@ impl<T: Element, const WRITE: bool> LoweredPart<T, WRITE> {
     }
 }
 
-// SAFETY: the part is at home on the stream; a shared borrow gives a shared view.
+// SAFETY: the part is at home on the stream, and a shared borrow gives a shared view.
 unsafe impl<'s, T: Element, D: Device> Argument<'s, D> for &Part<T, On<'s, D>> {
     type Lowered = LoweredPart<T, false>;
     #[inline]
@@ -466,7 +462,7 @@ unsafe impl<'s, T: Element, D: Device> Argument<'s, D> for &Part<T, On<'s, D>> {
     }
 }
 
-// SAFETY: the part is at home on the stream; an exclusive borrow gives the one exclusive view.
+// SAFETY: the part is at home on the stream, and the exclusive borrow gives the only view.
 unsafe impl<'s, T: Element, D: Device> Argument<'s, D> for &mut Part<T, On<'s, D>> {
     type Lowered = LoweredPart<T, true>;
     #[inline]

@@ -1,10 +1,10 @@
-//! Where a region is at home: with the host, or on one stream.
+//! Where a region is at home: on the host, or on one stream.
 
 use std::marker::PhantomData;
 
 use tidegate_hal::device::Device;
 
-/// Who may touch a region now. Sealed: [`OnHost`] and [`On`].
+/// Says who may touch a region now: the host ([`OnHost`]), or one stream ([`On`]). Sealed.
 ///
 /// # Examples
 ///
@@ -22,11 +22,11 @@ use tidegate_hal::device::Device;
 /// # Ok(()) });
 /// ```
 pub trait Place: sealed::Sealed {
-    /// The kind of device whose memory it is.
+    /// The kind of device whose memory the region is in.
     type Device: Device;
 }
 
-/// At home with the host: no stream has work for it.
+/// At home on the host: no stream has work for the region.
 ///
 /// # Examples
 ///
@@ -39,7 +39,7 @@ pub trait Place: sealed::Sealed {
 /// ```
 pub struct OnHost<D>(Of<D>);
 
-/// At home on the stream with the brand `'s`: whatever touches it is in that stream's order.
+/// At home on the stream with the brand `'s`: the region is used in the order of that stream's work.
 ///
 /// The lifetime is invariant, and belongs to one stream alone: see [`stream!`](crate::stream!).
 ///
@@ -61,35 +61,39 @@ pub struct On<'s, D>(Brand<'s>, Of<D>);
 /// A lifetime that stands for a stream; invariant.
 pub(crate) type Brand<'s> = PhantomData<fn(&'s ()) -> &'s ()>;
 
-/// A type that is spoken of and not held; invariant.
+/// Marks a type parameter that is named but not held; invariant.
 pub(crate) type Of<T> = PhantomData<fn(T) -> T>;
 
-/// A variable in a stream's block that marks where its brand must have ended: part of [`stream!`](crate::stream!).
+/// A variable in a stream's block. It marks the place where the stream's brand must have ended. Part of
+/// [`stream!`](crate::stream!).
 ///
-/// The brand has to last until [`StreamsDoNotMix`] is dropped, and to end before the `Id` below it is. Any two streams
-/// have two such places, one of which comes first, so no lifetime fits both.
+/// The brand has to last until [`StreamsDoNotMix`] is dropped, and to end before the `Id` below it is dropped. Two
+/// streams have two such places, one before the other, so no lifetime fits both.
 #[doc(hidden)]
 pub struct Id<'s>(Brand<'s>);
 
-/// The right to give a stream the brand `'s`; there is one for each brand.
+/// The right to give a stream the brand `'s`. Each brand has one guard.
 #[doc(hidden)]
 pub struct Guard<'s>(Brand<'s>);
 
-/// A mark of [`stream!`](crate::stream!) that is dropped at the end of the stream's block, so that its brand is no other stream's.
+/// A mark that [`stream!`](crate::stream!) drops at the end of the stream's block, so that no other stream has the same
+/// brand.
 ///
-/// Programs do not use it, but errors about lifetimes name it. Such an error says one of these:
+/// Programs do not use it, but compiler errors about lifetimes name it. Such an error means one of these:
 ///
-/// - *It names two streams*: something that is at home on the one was given to the other. It does not say in which call.
-///   Hand it over ([`Stream::hand_off`](crate::Stream::hand_off)), or make it on the stream that uses it.
-/// - *It names one stream*: a reference to the stream lasts as long as the stream itself, because somewhere
-///   `&'s Stream<'s>` is written. Write `&Stream<'s>`.
+/// - *The error names two streams*: a thing that is at home on one stream was given to the other. (The error does not
+///   say in which call.) Hand the thing over by [`Stream::hand_off`](crate::Stream::hand_off), or make it on the stream
+///   that uses it.
+/// - *The error names one stream*: somewhere `&'s Stream<'s>` is written, which borrows the stream for as long as it
+///   lives. Write `&Stream<'s>`.
 pub struct StreamsDoNotMix<'s>(PhantomData<&'s Id<'s>>);
 
 impl Id<'_> {
     /// # Safety
     ///
-    /// It stays where it is, in a variable, until the end of the block, and a [`StreamsDoNotMix`] with the same lifetime
-    /// is dropped there before it. The compiler sees a way through the program that comes to that end.
+    /// The caller keeps the `Id` in a variable, does not move it, and drops a [`StreamsDoNotMix`] with the same
+    /// lifetime before it, at the end of the block. The compiler must see a path through the program that reaches that
+    /// end.
     pub unsafe fn new() -> Self {
         Id(PhantomData)
     }
@@ -105,11 +109,11 @@ impl<'s> Guard<'s> {
 }
 
 impl Drop for StreamsDoNotMix<'_> {
-    // Without this the compiler would not ask the brand to last until here.
+    // Because of this impl, the compiler requires that the brand lasts until here.
     fn drop(&mut self) {}
 }
 
-/// Ties a brand to the place where its `Id` is.
+/// Ties a brand to the place of its `Id`.
 #[doc(hidden)]
 pub fn brand<'s>(_: &'s Id<'s>) -> StreamsDoNotMix<'s> {
     StreamsDoNotMix(PhantomData)

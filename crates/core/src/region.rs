@@ -2,18 +2,19 @@
 //!
 //! # Model
 //!
-//! A [`Region`] is a contiguous run of elements in the memory of a device. Its second type parameter says where it is at
-//! home. A region with [`OnHost`] is at home with the host: the CPU reads and writes it. A region with [`On`] is at home on a
-//! stream: only kernels and epochs of that stream can use it. A region moves between the two by value: [`Region::on`] costs
-//! nothing, and [`Region::into_host`] waits for the stream.
+//! A [`Region`] is a contiguous run of elements in the memory of a device. Its second type parameter says where it is
+//! at home. The CPU reads and writes a region with [`OnHost`]. Only kernels and epochs of one stream can use a region
+//! with [`On`]. A region moves between the two by value: [`Region::on`] costs nothing, and [`Region::into_host`] waits
+//! for the stream.
 //!
-//! A program can drop a region at any time. Its memory is freed when its stream has done all work that was enqueued before
-//! the drop. A region that is forgotten leaks.
+//! A program can drop a region at any time. Its memory is freed when its stream has done all work that was enqueued
+//! before the drop. A region that is forgotten (`std::mem::forget`) leaks.
 //!
 //! # Failure
 //!
-//! A call that takes a region drops it when it fails. To keep the contents, use the call's twin, which returns the region:
-//! [`Region::try_into_host`] on a stream that has failed, say. The region then holds what the last finished work left in it.
+//! A call that takes a region drops it when it fails. To keep the contents, use the twin whose name begins with `try_`,
+//! which returns the region: [`Region::try_into_host`] on a stream that has failed, say. The region then holds what the
+//! last finished work left in it.
 
 mod debug;
 mod host;
@@ -45,7 +46,7 @@ use crate::world::World;
 
 /// A contiguous run of elements. `P` says who may touch it now: [`OnHost`] or [`On`].
 ///
-/// `Debug` shows the first 8 elements of a region that is at home with the host:
+/// `Debug` shows the first 8 elements of a region that is at home on the host:
 ///
 /// ```
 /// # use tidegate::host::prelude::*;
@@ -77,34 +78,34 @@ pub struct Region<T, P: Place> {
     marker: PhantomData<(T, P)>,
 }
 
-/// The alignment of all memory of a device, and the greatest of an element.
+/// The alignment of all device memory, and the greatest alignment of an element.
 const ALIGN: usize = 64;
 
-/// Where the elements of an empty region lie: there is no memory, and a slice of no elements may begin there.
+/// The address of an empty region, which has no memory. A slice of no elements may begin there.
 const NOWHERE: Ptr = Ptr(std::ptr::without_provenance_mut(ALIGN));
 
-/// A region less its types.
+/// A region without its types.
 pub(crate) struct Body<D: Device> {
-    /// Shared with the other parts, if the region was split.
+    /// The memory, shared with the other parts if the region was split.
     block: Option<Arc<D::Block>>,
     device: D,
-    /// Its first byte, in the block, or [`NOWHERE`]. (Each operation of an epoch asks for it.)
+    /// The address of the first element, or [`NOWHERE`]. It is kept here because each operation of an epoch needs it.
     base: Ptr,
-    /// Elements.
+    /// The number of elements.
     len: usize,
-    /// What kernels need beside the memory, and for as long.
+    /// Something that kernels need beside the memory, for as long as they need the memory.
     keep: Option<Arc<dyn Any + Send + Sync>>,
-    /// Never used twice in a process, so that a recording and a cached plan know a region again.
+    /// A number that is used once in a process. By it a recording and a cached plan recognise the region.
     pub(crate) id: u64,
     /// The stream that it is at home on.
     pub(crate) home: Option<Arc<ReclaimOf<D>>>,
-    /// What a NIC may still be doing with it; nothing, as long as no NIC has had to do with it. None of another stream
-    /// than its home's.
+    /// The operations of a NIC that may still access the region; unset until a NIC first does. All of them belong to
+    /// the region's home stream.
     tickets: OnceLock<Arc<Tickets>>,
 }
 
 impl<D: Device> Body<D> {
-    /// The first element. It is never null, and aligned as elements are, also where the region has none.
+    /// The address of the first element. It is never null and always aligned, even if the region is empty.
     pub(crate) fn ptr(&self) -> Ptr {
         self.base
     }
@@ -113,14 +114,14 @@ impl<D: Device> Body<D> {
         self.len
     }
 
-    /// The same memory once more, for a part of it; `keep` lives as long as the memory.
+    /// A second handle to the same memory, for a part of it. `keep` lives as long as the memory.
     pub(crate) fn share(&self, keep: Arc<dyn Any + Send + Sync>) -> Self {
         let mut body = self.whole();
         body.keep = Some(keep);
         body
     }
 
-    /// The same memory once more. Whoever calls this sees to it that the two do not both give access to an element.
+    /// A second handle to the same memory. The caller makes sure that only one of the two gives access to an element.
     pub(crate) fn whole(&self) -> Self {
         Body {
             block: self.block.clone(),
@@ -130,7 +131,7 @@ impl<D: Device> Body<D> {
             keep: None,
             id: fresh_id(),
             home: self.home.clone(),
-            // Not shared: each part waits on its own, perhaps on another stream.
+            // Tickets are not shared: each part waits for its own, perhaps on another stream.
             tickets: match self.outstanding() {
                 Some(tickets) => OnceLock::from(Arc::new(tickets.copy())),
                 None => OnceLock::new(),
@@ -138,7 +139,7 @@ impl<D: Device> Body<D> {
         }
     }
 
-    /// Its tickets, made the first time.
+    /// The tickets, which are made on first use.
     pub(crate) fn tickets(&self) -> &Arc<Tickets> {
         self.tickets.get_or_init(|| {
             let memory: Keep = match &self.block {
@@ -149,13 +150,13 @@ impl<D: Device> Body<D> {
         })
     }
 
-    /// Its tickets, if it holds any.
+    /// The tickets, if there are any.
     #[inline]
     pub(crate) fn outstanding(&self) -> Option<&Arc<Tickets>> {
         self.tickets.get().filter(|tickets| tickets.any())
     }
 
-    /// Enqueues the wait for tickets that stand against `touch`, if there are any.
+    /// Enqueues the wait for those tickets that conflict with `touch`.
     #[inline]
     pub(crate) fn settle(
         &self,
@@ -169,7 +170,7 @@ impl<D: Device> Body<D> {
         }
     }
 
-    /// An error if it cannot be brought to a stream, now or at all.
+    /// Checks whether the region can move to this stream.
     pub(crate) fn may_be_on(&self, stream: &Stream<'_, D>) -> Result<()> {
         stream.not_capturing("bringing memory to the stream")?;
         if self.device.same(stream.world().device()) {
@@ -179,7 +180,7 @@ impl<D: Device> Body<D> {
         }
     }
 
-    /// Enqueues all that must be over before the host may have it.
+    /// Enqueues the waits for everything that must end before the host may have the region.
     pub(crate) fn leave(&self, stream: &Stream<'_, D>, site: CallSite) -> Result<()> {
         stream.not_capturing("synchronisation")?;
         self.settle(stream, Touch::Write, site)
@@ -192,7 +193,7 @@ impl<D: Device> Body<D> {
         }
     }
 
-    /// What `Debug` says of what is made of it, of elements `T`.
+    /// The `Debug` text of a value that consists of this region with elements `T`.
     pub(crate) fn debug<'a, 'b, T>(
         &self,
         name: &str,
@@ -219,8 +220,8 @@ impl<D: Device> Body<D> {
 
 impl<D: Device> Drop for Body<D> {
     fn drop(&mut self) {
-        // Work of the stream may still touch the memory; the host's own memory nobody touches. Of a part of an empty
-        // region there is no memory, but its kernels look at what it keeps all the same.
+        // Work of the stream may still use the memory, so it is retired in stream order. At home on the host nothing
+        // uses it. A part of an empty region has no memory, but its kernels may still use what it keeps.
         let (block, keep) = (self.block.take(), self.keep.take());
         if let Some(home) = &self.home
             && (block.is_some() || keep.is_some())
@@ -238,12 +239,12 @@ impl<T: Element, P: Place> Region<T, P> {
         }
     }
 
-    /// How many elements it has.
+    /// The number of elements.
     pub fn len(&self) -> usize {
         self.body.len
     }
 
-    /// Whether it has none.
+    /// Whether it has no elements.
     pub fn is_empty(&self) -> bool {
         self.body.len == 0
     }
@@ -259,13 +260,13 @@ pub(crate) fn bounds(what: &'static str, range: Range<usize>, len: usize) -> Err
     })
 }
 
-// The bound is on each function, so that an error about it says what an element is.
+// The bound is on each function, so that the compiler's error about it explains what an element is.
 impl<T, D: Device> Region<T, OnHost<D>> {
-    /// Allocates `len` elements, all bytes zero. A region may have none.
+    /// Allocates `len` elements, which may be 0. All bytes are zero.
     ///
     /// # Errors
     ///
-    /// [`Error::Device`] if there is not enough memory (an overflow of the size counts as that).
+    /// [`Error::Device`] if there is not enough memory, also if the size overflows.
     ///
     /// # Examples
     ///
@@ -287,7 +288,7 @@ impl<T, D: Device> Region<T, OnHost<D>> {
     ///
     /// # Errors
     ///
-    /// As [`Region::zeroed`].
+    /// The same as [`Region::zeroed`].
     ///
     /// # Examples
     ///
@@ -309,17 +310,17 @@ impl<T, D: Device> Region<T, OnHost<D>> {
 }
 
 impl<T: Element, D: Device> Region<T, OnHost<D>> {
-    /// A copy of the first elements, at most so many.
+    /// Copies the first elements, at most `most`.
     fn first(&self, most: usize) -> Result<Vec<T>> {
         let len = most.min(self.len());
         if len == 0 {
             return Ok(Vec::new());
         }
-        // Not as copies of one element: that may be larger than a stack, and its `Clone` is the program's.
+        // This does not clone an element: it may be larger than a stack, and `Clone` is the program's code.
         let layout = std::alloc::Layout::array::<T>(len).ok();
         let memory = layout.and_then(Allocation::zeroed);
         let memory = memory.ok_or_else(|| no_memory::<T>(len))?;
-        // SAFETY: there is room for so many elements, and all bytes are valid ones.
+        // SAFETY: there is room for `len` elements, and any bytes are valid elements.
         let values = unsafe { memory.into_vec(len) };
         let mut values = values.expect("it was allocated for these");
         self.read(0, &mut values)?;
@@ -371,8 +372,7 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
     ///
     /// # Errors
     ///
-    /// [`CaptureError::Inside`](crate::error::CaptureError::Inside) while the stream is captured;
-    /// [`RegionError::OtherDevice`] if it is a stream of another device; [`Error::Forked`]. The region is gone then.
+    /// [`CaptureError::Inside`](crate::error::CaptureError::Inside) while the stream is captured, [`RegionError::OtherDevice`] if the stream belongs to another device, or [`Error::Forked`]. The region is then lost.
     ///
     /// # Examples
     ///
@@ -387,11 +387,11 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
         self.try_on(stream).map_err(Rejected::into_error)
     }
 
-    /// As [`Region::on`], but the region comes back if it fails.
+    /// Like [`Region::on`], but returns the region if it fails.
     ///
     /// # Errors
     ///
-    /// As [`Region::on`].
+    /// The same as [`Region::on`].
     ///
     /// # Examples
     ///
@@ -421,12 +421,12 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
 }
 
 impl<'s, T: Element, D: Device> Region<T, On<'s, D>> {
-    /// Waits until the stream has done everything that was enqueued, and gives the region to the host.
+    /// Waits until the stream has done everything that is enqueued, and gives the region to the host.
     ///
     /// # Errors
     ///
-    /// The error that made the stream fail; [`CaptureError::Inside`](crate::error::CaptureError::Inside) while it is captured. The region is gone then: its memory is freed
-    /// when the stream has passed.
+    /// The error that made the stream fail, or [`CaptureError::Inside`](crate::error::CaptureError::Inside) while the
+    /// stream is captured. The region is then lost, and its memory is freed when the stream has passed.
     ///
     /// # Examples
     ///
@@ -444,11 +444,11 @@ impl<'s, T: Element, D: Device> Region<T, On<'s, D>> {
         self.try_into_host(stream).map_err(Rejected::into_error)
     }
 
-    /// As [`Region::into_host`], but the region comes back if it fails, still on the stream.
+    /// Like [`Region::into_host`], but if it fails it returns the region, still on the stream.
     ///
     /// # Errors
     ///
-    /// As [`Region::into_host`].
+    /// The same as [`Region::into_host`].
     ///
     /// # Examples
     ///
@@ -474,12 +474,13 @@ impl<'s, T: Element, D: Device> Region<T, On<'s, D>> {
         }
     }
 
-    /// As [`Region::into_host`], without blocking the thread; the future is `Send`, as that of [`Stream::synchronized`]. If
-    /// it is dropped before its end, the region goes with it: its memory is freed when the stream has passed.
+    /// Like [`Region::into_host`], without blocking the thread. The future is `Send`, like that of
+    /// [`Stream::synchronized`]. If it is dropped early, the region is dropped with it, and its memory is freed when
+    /// the stream has passed.
     ///
     /// # Errors
     ///
-    /// As [`Region::into_host`].
+    /// The same as [`Region::into_host`].
     ///
     /// # Examples
     ///
@@ -510,11 +511,11 @@ impl<'s, T: Element, D: Device> Region<T, On<'s, D>> {
         async move { host.await.map_err(Rejected::into_error) }
     }
 
-    /// As [`Region::into_host_async`], but the region comes back if it fails, still on the stream.
+    /// Like [`Region::into_host_async`], but if it fails it returns the region, still on the stream.
     ///
     /// # Errors
     ///
-    /// As [`Region::into_host`].
+    /// The same as [`Region::into_host`].
     ///
     /// # Examples
     ///
@@ -559,7 +560,7 @@ impl<'s, T: Element, D: Device> Region<T, On<'s, D>> {
     }
 }
 
-// SAFETY: the one leaf is visited; `On<'s, D>` is the only mention of the brand.
+// SAFETY: the one leaf is visited, and only `On<'s, D>` mentions the brand.
 unsafe impl<'s, T: Element, D: Device> Carry<'s, D> for Region<T, On<'s, D>> {
     type At<'t> = Region<T, On<'t, D>>;
 

@@ -1,4 +1,4 @@
-//! An allocator for tests that gives a thread no large pieces while it is told so.
+//! An allocator for tests. On request it refuses large pieces of memory to a thread.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -10,20 +10,20 @@ std::thread_local! {
 struct Scarce;
 
 fn refuses(bytes: usize) -> bool {
-    // A thread that ends has no such cell any more, and no limit.
+    // A thread that is ending no longer has this cell, and no limit.
     MOST.try_with(|most| bytes > most.get()).unwrap_or(false)
 }
 
 #[global_allocator]
 static SCARCE: Scarce = Scarce;
 
-// SAFETY: all is the system's, or refused, which an allocator may do.
+// SAFETY: each call goes to the system's allocator, or is refused, which an allocator may do.
 unsafe impl GlobalAlloc for Scarce {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if refuses(layout.size()) {
             return std::ptr::null_mut();
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises what the system's allocator requires.
         unsafe { System.alloc(layout) }
     }
 
@@ -31,7 +31,7 @@ unsafe impl GlobalAlloc for Scarce {
         if refuses(layout.size()) {
             return std::ptr::null_mut();
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises what the system's allocator requires.
         unsafe { System.alloc_zeroed(layout) }
     }
 
@@ -39,12 +39,12 @@ unsafe impl GlobalAlloc for Scarce {
         if refuses(bytes) {
             return std::ptr::null_mut();
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises what the system's allocator requires.
         unsafe { System.realloc(ptr, layout, bytes) }
     }
 
     unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises what the system's allocator requires.
         unsafe { System.dealloc(ptr, layout) }
     }
 }
@@ -68,7 +68,7 @@ mod tests {
     use tidegate_hal::device::DeviceError;
     use tidegate_host::Host;
 
-    /// More than all that is not of the size that a test chooses.
+    /// More than everything whose size the test does not choose.
     const MOST: usize = 32 << 10;
 
     #[track_caller]
@@ -109,12 +109,12 @@ mod tests {
 
             let indices: Vec<_> = spread().map(|index| index as u32).rev().collect();
             short(&mut || is_short(Layout::indexed(&world, &indices)));
-            // Rows of two loops that cross each other: whether an element occurs twice is to be looked for.
+            // The rows of two loops cross each other, so the layout must search for elements that occur twice.
             let crossing = [(3000, 5), (5, 7)];
             short(&mut || is_short(Layout::<Host>::strided(0, &crossing)));
             Layout::<Host>::strided(0, &crossing).unwrap();
 
-            // The pieces of two operations are listed: the epoch stays open, and can be completed when there is memory.
+            // The pieces of two operations are listed. The epoch stays open, and can be completed when there is memory.
             let mut window = SlotWindow::<u8>::new("w");
             window.slot_from(0, 0, 1 << 16);
             let way = window.slot_to(0, 0);

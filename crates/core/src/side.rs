@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use tidegate_hal::batch::Awaited;
 
-/// A half of a window. As a number it is a place in lists of both.
+/// A half of a window. Its number is its index in lists with an entry for each half.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Side {
     Inbox,
@@ -22,7 +22,7 @@ impl Side {
         }
     }
 
-    /// What users call it.
+    /// The name that users know.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Side::Inbox => "inbox",

@@ -1,4 +1,4 @@
-//! What peers have of this rank's tokens.
+//! What peers may wait for from this rank's tokens.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -9,12 +9,13 @@ use crate::error::{Cause, Error};
 use crate::ground::ReclaimOf;
 use crate::world::{Watched, World};
 
-/// What peers have of one half of a window: for calls that fail, and do not give the half back.
+/// What peers may wait for from one half of a window. A call that fails, and does not return the half, uses it to
+/// revoke the window.
 pub(crate) struct Stake<D: Device> {
     world: World<D>,
     window: Arc<Watched<D>>,
     home: Arc<ReclaimOf<D>>,
-    /// Whether a peer may wait for an epoch that this rank would go on with.
+    /// Whether a peer may wait for an epoch that this rank would continue.
     awaited: bool,
 }
 
@@ -33,7 +34,7 @@ impl<D: Device> Stake<D> {
         }
     }
 
-    /// The half is gone, since a call has failed with this error: no peer is to wait for it in vain.
+    /// Revokes the window if peers may wait: the half is lost, because a call failed with this error.
     #[cold]
     pub(crate) fn give_up(&self, error: &Error) {
         if self.awaited {
@@ -42,16 +43,16 @@ impl<D: Device> Stake<D> {
         }
     }
 
-    /// The half is gone, since the step that it was lent to has panicked: no peer is to wait for it in vain.
+    /// Revokes the window if peers may wait: the half is lost, because the step that it was lent to panicked.
     #[cold]
     pub(crate) fn panicked(&self) {
         if self.awaited {
-            let token = "what a capture had been lent".to_owned();
+            let token = "something that was lent to a capture".to_owned();
             self.revoke(|rank| Cause::Panicked { rank, token });
         }
     }
 
-    /// Revokes the window: by what made the stream fail, if it has, since that came first.
+    /// Revokes the window. If the stream has failed, the cause is that failure, since it came first.
     #[cold]
     pub(crate) fn revoke(&self, cause: impl FnOnce(usize) -> Cause) {
         if !self.world.process().is_this() {
@@ -66,7 +67,8 @@ impl<D: Device> Stake<D> {
     }
 }
 
-/// What an error says. One of the program's may panic when it is asked, or fail, and peers are to hear of it all the same.
+/// The text of an error. An error of the program may panic or fail when it is displayed; peers must hear of it even
+/// then.
 fn said(error: &Error) -> String {
     let (mut text, mut whole) = (String::new(), false);
     tidegate_hal::tell(|| whole = write!(text, "{error}").is_ok());

@@ -1,23 +1,23 @@
-//! Looks after waits that last long.
+//! Watches for waits that last long.
 //!
 //! # Model
 //!
-//! One thread a rank looks at what the rank's streams wait for, and its program in a collective call, a few times a
-//! second. A wait of a window with a *limit* that has passed revokes the window. A wait that lasts longer than the
-//! *deadline* (30 s at first) is *reported*, not failed: an imbalanced program is not an error. The lowest rank that is
-//! still in the job, the *reporter*, then asks all ranks what they wait for. It makes of the answers a wait-for graph that
-//! names its cycles (`graph.rs`), prints it (`say`), and sends it to all ranks
+//! On each rank one thread looks a few times a second at what the rank's streams wait for, and at its program in a
+//! collective call. If a window has a *limit*, and a wait exceeds it, the window is revoked. A wait that exceeds the
+//! *deadline* (30 s by default) is *reported*, but does not fail: an imbalanced program is not an error. The lowest
+//! rank that is still in the job is the *reporter*. It asks all ranks what they wait for. From the answers it makes a
+//! wait-for graph, which names its cycles (`graph.rs`). It prints the graph, and sends it to all ranks
 //! ([`World::last_report`](crate::World::last_report)).
 //!
-//! All ranks hear of ends in one order, so they agree on the reporter. A rank that was promised a report and hears that
-//! the reporter is gone asks the next one.
+//! All ranks hear of the ends of ranks in the same order, so they agree on the reporter. A rank that was promised a
+//! report, and hears that the reporter is gone, asks the next one.
 //!
-//! What a rank waits for is what its streams wait for, and what its program does: a collective call (opening a window, a
-//! gather) takes all ranks, and a call on a stream (`synchronize`, a launch for which the driver has no room) lasts as
-//! long as the stream does not go on. Such a call counts from when the stream was last seen to go on.
+//! A rank waits for what its streams wait for, and for what its program waits for. A collective call (opening a window,
+//! a gather) needs all ranks. A call on a stream (`synchronize`, a launch for which the driver has no room) lasts until
+//! the stream makes progress. The time of such a call counts from when the stream was last seen to make progress.
 //!
-//! Answers and reports are messages, which have a greatest length. So neither says everything where that is much; but
-//! each says then that there is more, and nothing is concluded from what it does not say.
+//! Answers and reports are messages, whose length is limited. If there is more to say, they say so, and nothing is
+//! concluded from what they leave out.
 
 mod graph;
 mod text;
@@ -41,74 +41,75 @@ use crate::ground::{ending, lock, shortened};
 use crate::message::{Answer, At, Calling, Enqueued, Inside, Message, Waiting, WatchMessage};
 use crate::side::Side;
 
-/// How often waits are looked at, at most.
+/// How often waits are checked, at most.
 pub(crate) const TICK: Duration = Duration::from_millis(200);
-/// How long the reporter waits for the answers of the others.
+/// How long the reporter waits for the answers of other ranks.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Of how many windows, of the last ones that it remembers, a rank says that it has dropped them: an answer is a message.
+/// A rank's answer names dropped halves only for this many of the last windows that it remembers, because an answer is
+/// a message.
 const DROPPED: usize = 1000;
 /// The most bytes of a name in an answer.
 const NAME: usize = 200;
-/// The most bytes of a place in a program, of which the end says most.
+/// The most bytes of a place in a program. The end of a longer one is kept, since it says most.
 const PLACE: usize = 120;
-/// The most waits, and the most streams at work, in an answer.
+/// The most waits, and the most busy streams, in an answer.
 const LINES: usize = 1000;
 /// The most calls on streams in an answer.
 const CALLS: usize = 100;
-/// How long a call has to last to be in an answer: shorter ones are the program at work.
+/// How long a call must last to be in an answer. Shorter calls are normal work of the program.
 const CALL: Duration = TICK.checked_div(2).expect("2 is not 0");
-// A report, with what else is in its message.
+// A report and the rest of its message must fit in a packet.
 const _: () = assert!(graph::MOST + 64 <= Packet::MAX_BYTES);
 
 /// A rank, as its watch sees it.
 pub(crate) trait Overseen: Send + Sync + 'static {
-    /// What is known of its streams.
+    /// The part of a stream that outlives it.
     type Stream: Reclaim;
 
-    /// The state of its watch.
+    /// The state of the rank's watch.
     fn watch(&self) -> &Watch;
 
-    /// The way to the other ranks.
+    /// The control plane.
     fn control(&self) -> &dyn Control;
 
-    /// Its streams that are alive, into a list that may be used again.
+    /// Fills a list, which may be reused, with the rank's streams that are alive.
     fn streams(&self, into: &mut Vec<Arc<Self::Stream>>);
 
-    /// The same, with their names.
+    /// The same streams with their names.
     fn named_streams(&self) -> Vec<(String, Arc<Self::Stream>)>;
 
-    /// Tells the others if this stream has failed by a kernel, though nobody here may have asked it yet.
+    /// If a kernel made this stream fail, tells the other ranks, even if the program has not asked the stream yet.
     fn look_at_fault(&self, stream: &Arc<Self::Stream>);
 
-    /// Where peers' NICs add to words of this rank, a poison can be lost to an add that is on its way; it comes to its
-    /// end soon, and then the next one is not.
+    /// Poisons words again. If peers' NICs add to words of this rank, an add on its way can overwrite a poison. That
+    /// add ends soon, and then a second poison remains.
     fn poison_again(&self);
 
-    /// Whether its program has been in a collective call for so long.
+    /// Whether the program has been in a collective call for at least this time.
     fn is_in_a_call_for(&self, long: Duration) -> bool;
 
-    /// How many exchanges it has come to, and the collective call that its program is in.
+    /// How many exchanges the rank has come to, and the collective call that its program is in.
     fn progress(&self) -> (u64, Option<Inside>);
 
     /// The name of a window.
     fn window_name(&self, id: WindowId) -> Arc<str>;
 
-    /// Where its program has last enqueued such a wait, and whether others of it in other places.
+    /// Where the program last enqueued such a wait, and whether it enqueued others in other places.
     fn last_wait(&self, tag: Tag) -> Option<(CallSite, bool)>;
 
-    /// How long a wait of a window may last, if there is a limit.
+    /// The limit of a window's waits, if it has one.
     fn limit(&self, window: WindowId) -> Option<Duration>;
 
-    /// A wait of a window, for a peer, has lasted longer than that: the window is revoked.
+    /// Revokes a window, because a wait for a peer exceeded its limit.
     fn limit_has_passed(&self, window: WindowId, peer: usize, limit: Duration);
 
-    /// The rank that reports long waits: the lowest of those that have not ended.
+    /// The rank that reports long waits: the lowest one that has not ended.
     fn reporter(&self) -> usize;
 
     /// The ranks that have ended, and how.
     fn gone(&self) -> BTreeMap<usize, Cause>;
 
-    /// The halves that its program has dropped, of the last `most` windows that are remembered.
+    /// The halves that the program has dropped, of the last `most` windows that are remembered.
     fn dropped(&self, most: usize) -> Vec<(WindowId, Side)>;
 }
 
@@ -124,23 +125,23 @@ struct State {
     asked: Asked,
     /// The last report.
     report: Option<String>,
-    /// On the reporter: the round of questions under way.
+    /// On the reporter: the current round of questions.
     round: Option<Round>,
-    /// The last round of questions that this rank knows of; 0 before the first.
+    /// The last round of questions that this rank knows of, or 0 before the first.
     rounds: u32,
 }
 
-/// Whether a report that is to name this rank's waits was asked for, and when.
+/// Whether, and when, a report was requested that will name this rank's waits.
 enum Asked {
     Never,
-    /// It has not come.
+    /// The report has not arrived yet.
     Promised(Instant),
     Heard(Instant),
 }
 
 impl State {
-    /// Whether this rank should have a round of questions begun: one report a wait; and again if it lasts a deadline
-    /// longer.
+    /// Whether this rank should request a round of questions: once for each wait, and again whenever the wait lasts
+    /// another deadline.
     fn is_due(&self) -> bool {
         match self.asked {
             Asked::Never => true,
@@ -148,7 +149,8 @@ impl State {
         }
     }
 
-    /// Round `number` asks this rank what it waits for: that will be in the report, and needs no other.
+    /// Notes that round `number` asks this rank what it waits for. The report will have the answer, so no other report
+    /// is needed.
     fn is_asked(&mut self, number: u32) {
         self.rounds = number;
         self.promise();
@@ -165,8 +167,9 @@ impl State {
         }
     }
 
-    /// On the reporter: begins a round for a rank that knew of the first `known` ones, and gives its number. None if a later
-    /// one has asked, or asks, that rank: the two have crossed, and a second report would say the same.
+    /// On the reporter: begins a round for a rank that knew of the first `known` rounds, and returns its number. `None`
+    /// if a later round has asked that rank already, or is asking it: then the request and the question have crossed,
+    /// and a second report would say the same.
     fn begin(&mut self, known: u32, rank: usize, answer: Answer) -> Option<u32> {
         if self.round.is_some() || known != self.rounds {
             return None;
@@ -230,7 +233,7 @@ impl Watch {
         lock(&self.state).report.clone()
     }
 
-    /// The reporter has ended: what it has promised is for the next one to do.
+    /// Called when the reporter has ended: the next reporter must keep its promises.
     pub(crate) fn reporter_gone(&self) {
         let mut state = lock(&self.state);
         if matches!(state.asked, Asked::Promised(_)) {
@@ -244,10 +247,10 @@ impl Watch {
 }
 
 fn look<R: Overseen>(weak: &Weak<R>) {
-    // Used again each time: looking at what is in order allocates nothing.
+    // The list is reused, so that a check without findings allocates nothing.
     let mut streams = Vec::new();
     loop {
-        // Not held while sleeping: the last holder of the world ends it.
+        // The world is not held while sleeping, because the last holder ends it.
         let Some(rank) = weak.upgrade() else { return };
         if lock(&rank.watch().state).stop {
             return;
@@ -305,17 +308,18 @@ fn send(rank: &impl Overseen, to: Option<&[usize]>, message: WatchMessage) {
     heed(rank.control().notify(to, &message));
 }
 
-/// Says what was not said to others.
+/// Logs which news could not be sent.
 fn heed(sent: std::result::Result<(), ControlError>) {
     match sent {
-        // The control plane's end is noticed elsewhere.
+        // The end of the control plane is noticed elsewhere.
         Ok(()) | Err(ControlError::Closed(_)) => {}
-        // Reports are a help, and their loss is not worth a failure. But who misses one is to find out why.
+        // A lost report is not worth a failure, because reports only help. But a user who misses one must be able to
+        // find out why.
         Err(error) => tell(|| tracing::warn!("ranks were not told of long waits: {error}")),
     }
 }
 
-/// What this rank says when it is asked.
+/// This rank's answer to the reporter.
 fn answer(rank: &impl Overseen) -> Answer {
     let name = |id| rank.window_name(id).to_string();
     let mut answer = look_at(&rank.named_streams(), name, |tag| rank.last_wait(tag));
@@ -325,8 +329,8 @@ fn answer(rank: &impl Overseen) -> Answer {
     answer
 }
 
-/// What these streams wait for, in windows that are called so, or are at. `last` says where such a wait was last enqueued,
-/// and whether others in other places, for devices that do not know.
+/// What these streams wait for, or do. `called` returns the names of windows. `last` says where a wait was last
+/// enqueued, and whether others were enqueued elsewhere; it serves devices that do not know that.
 fn look_at<R: Reclaim>(
     streams: &[(String, Arc<R>)],
     window: impl Fn(WindowId) -> String,
@@ -380,8 +384,8 @@ fn look_at<R: Reclaim>(
     answer
 }
 
-/// Names may be long, and streams many; a message may not, and one that is not sent would leave the rank out. What has
-/// lasted longest is said first: it is what the others ask for.
+/// Shortens an answer. Names may be long and streams many, but a message is limited, and if it is not sent the report
+/// lacks this rank. What has lasted longest comes first, since the other ranks ask for it.
 fn brief(answer: &mut Answer) {
     let shorten = |name: &mut String| *name = shortened(name, NAME);
     let shorten_place = |place: &mut String| *place = ending(place, PLACE);
@@ -435,7 +439,7 @@ pub(crate) fn on_message(rank: &impl Overseen, from: usize, message: WatchMessag
 }
 
 fn begin_round(rank: &impl Overseen, known: u32) {
-    // Before the state is locked: streams are looked at, which takes locks of their own.
+    // This is done before the state is locked, because looking at streams takes locks of their own.
     let own = answer(rank);
     let number = rank.control().rank();
     let begun = lock(&rank.watch().state).begin(known, number, own);
@@ -467,12 +471,12 @@ fn end_round(rank: &impl Overseen) {
     let text = graph::describe(size, &round.answers, &gone, deadline);
     send(rank, None, WatchMessage::Report(text.clone()));
     lock(&rank.watch().state).heard(text.clone());
-    // By a thread of its own: where nobody empties what is printed to, that must not hold up the limits of windows.
-    // (Relaxed: the flag keeps a second such thread away, and hands nothing over.)
+    // A thread of its own prints the report: if nobody reads the output, that must not delay the check of limits.
+    // (Relaxed is enough: the flag only keeps a second such thread away, and hands nothing over.)
     if rank.watch().speaks.swap(true, Ordering::Relaxed) {
         return;
     }
-    // (Nor the world open.)
+    // The thread does not keep the world open, either.
     let speaks = rank.watch().speaks.clone();
     let speak = move || {
         say!(text, std::io::stderr());
@@ -480,7 +484,7 @@ fn end_round(rank: &impl Overseen) {
     };
     let name = "tidegate-report".to_owned();
     if std::thread::Builder::new().name(name).spawn(speak).is_err() {
-        // The next one may find a thread.
+        // The next report may find a thread.
         rank.watch().speaks.store(false, Ordering::Relaxed);
     }
 }

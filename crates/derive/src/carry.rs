@@ -10,7 +10,7 @@ use syn::{
 
 use crate::field::Field;
 
-/// Derives it for a struct of things of this device, unless the struct says otherwise.
+/// Derives the trait for a struct of things of this device, unless the struct names another.
 pub(crate) fn derive(input: &DeriveInput, mut device: Type) -> Result<TokenStream> {
     let Data::Struct(data) = &input.data else {
         return Err(Error::new_spanned(
@@ -20,7 +20,7 @@ pub(crate) fn derive(input: &DeriveInput, mut device: Type) -> Result<TokenStrea
     };
     let mut params = input.generics.params.iter();
     let Some(GenericParam::Lifetime(brand)) = params.next() else {
-        let message = "`Carry` wants the lifetime of the stream's brand, as in `struct State<'s>`";
+        let message = "`Carry` needs the lifetime of the stream's brand, as in `struct State<'s>`";
         return Err(Error::new_spanned(&input.ident, message));
     };
     let clause = &input.generics.where_clause;
@@ -29,13 +29,13 @@ pub(crate) fn derive(input: &DeriveInput, mut device: Type) -> Result<TokenStrea
     if !brand.bounds.is_empty() || predicates().any(is_of_lifetime) {
         return Err(Error::new_spanned(
             &input.generics,
-            "`Carry` wants a lifetime without bounds",
+            "`Carry` needs a lifetime without bounds",
         ));
     }
     let mut types = Vec::new();
     for param in params {
         let GenericParam::Type(param) = param else {
-            let message = "`Carry` wants one lifetime, that of the stream's brand, and types";
+            let message = "`Carry` needs one lifetime, that of the stream's brand, and types";
             return Err(Error::new_spanned(param, message));
         };
         let name = &param.ident;
@@ -68,7 +68,7 @@ pub(crate) fn derive(input: &DeriveInput, mut device: Type) -> Result<TokenStrea
         })?;
     }
     let (name, brand) = (&input.ident, &brand.lifetime);
-    // A lifetime with another name, whatever the struct's is called.
+    // This lifetime has another name than the struct's, whatever that is.
     let other = Lifetime::new(&format!("'{}_other", brand.ident), Span::mixed_site());
     let fields = Field::all(&data.fields);
     let members = fields.iter().map(|field| &field.member);
@@ -94,10 +94,10 @@ pub(crate) fn derive(input: &DeriveInput, mut device: Type) -> Result<TokenStrea
         quote_spanned!(*begin=> #visitor.field::<Self, _>(#called, #value, #other);)
     });
     Ok(quote! {
-        // SAFETY: `At` is the same struct with another brand; every field is `Carry`, so nothing else mentions the
-        // brand, and is visited once, in order. The function compiles only if the struct has these fields and no
-        // others (an attribute macro may change it after the derive has seen it), and if each field with another brand
-        // is what its `Carry` says.
+        // SAFETY: `At` is the same struct with another brand. Every field is `Carry`, so only fields mention the brand,
+        // and each is visited once, in order. The function compiles only if the struct has exactly these fields (an
+        // attribute macro may change it after the derive has seen it), and if each field with another brand is what its
+        // `Carry` says.
         unsafe impl<#brand, #(#types),*> ::tidegate::Carry<#brand, #device>
             for #name<#brand, #(#names),*>
         #clause
@@ -117,7 +117,7 @@ fn is_named(bounded: &Type, name: &Ident) -> bool {
     matches!(bounded, Type::Path(path) if path.path.is_ident(name))
 }
 
-/// Whether bounds say that a type is a device, by the names of the traits. A wrong guess does not compile.
+/// Whether bounds make a type a device, judging by the names of the traits. A wrong guess does not compile.
 fn name_a_device(bounds: &Punctuated<TypeParamBound, Token![+]>) -> bool {
     bounds.iter().any(|bound| {
         let TypeParamBound::Trait(bound) = bound else {

@@ -27,7 +27,7 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
     {
         attribute.parse_nested_meta(|meta| {
             if meta.path.is_ident("packed") {
-                return Err(meta.error("fields of an element are aligned"));
+                return Err(meta.error("an element cannot be packed: its fields must be aligned"));
             }
             fixed |= meta.path.is_ident("C") || meta.path.is_ident("transparent");
             if meta.input.peek(syn::token::Paren) {
@@ -62,16 +62,16 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
         let Self { #(#members: _,)* } = whole;
     });
     Ok(quote! {
-        // SAFETY: the constant evaluates only if each field is an element, there are no other fields (an attribute
-        // macro may change the struct after the derive has seen it), and there is no padding, a size other than 0, and
-        // no larger alignment than that of memory. `Fields` checks it, which comes from the trait itself.
+        // SAFETY: the constant evaluates only if each field is an element, if there are no other fields (an attribute
+        // macro may change the struct after the derive has seen it), and if there is no padding, a size other than 0,
+        // and no larger alignment than that of memory. `Fields` checks this, and it comes from the trait itself.
         unsafe impl ::tidegate::Element for #name {
             const LAYOUT: u64 = <Self as ::tidegate::Element>::FIELDS
                 #(#checks)*
                 .layout(#whole);
         }
 
-        // Evaluated even where the constant is not used.
+        // This is evaluated even if the constant is not used.
         const _: u64 = <#name as ::tidegate::Element>::LAYOUT;
     })
 }

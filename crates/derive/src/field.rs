@@ -1,17 +1,17 @@
-//! Fields, as both derives need them.
+//! Fields, in the form that both derives need.
 
 use proc_macro2::{Delimiter, Group, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote_spanned};
 use syn::ext::IdentExt;
 use syn::{Fields, Member};
 
-/// One field of a struct, for what the derives emit.
+/// The facts about one field of a struct from which the derives emit code.
 pub(crate) struct Field {
     pub(crate) member: Member,
-    /// What it is called in messages.
+    /// The name of the field in messages.
     pub(crate) name: String,
-    /// Where the text of its type begins and ends, so that errors about the field point there. Of the type itself nothing
-    /// is emitted: a macro that stands for one may make another of it each time.
+    /// The beginning and the end of the type's text, so that errors about the field point there. The type itself is not
+    /// emitted, because a macro in its place may expand to another type each time.
     pub(crate) type_begin: Span,
     pub(crate) type_end: Span,
 }
@@ -46,7 +46,7 @@ impl Field {
             .collect()
     }
 
-    /// A closure, as an expression that stands where the type does.
+    /// A closure expression with the span of the type.
     pub(crate) fn closure(&self, argument: TokenStream, body: TokenStream) -> TokenStream {
         let mut body = Group::new(Delimiter::Brace, body);
         body.set_span(self.type_end);

@@ -1,13 +1,15 @@
 //! `#[derive(Element)]` and `#[derive(Carry)]` for tidegate.
 //!
-//! Both emit an `unsafe impl` into a program that may be hostile, and keep to this:
+//! Both emit an `unsafe impl` into a program that may be hostile. So they follow these rules:
 //!
-//! - The trait is the only path that matters. A program may put a crate of its own in the place of `::core` and
-//!   `::tidegate`; an impl of another trait does no harm. All checks are methods and constants that the trait itself leads to.
-//! - No type of a field is emitted: a macro that stands for one may make another of it each time. The compiler infers the
+//! - The impl names only one path that matters, that of the trait. A program may put a crate of its own in the place of
+//!   `::core` or `::tidegate`; then the impl is for another trait, which does no harm. All checks are methods and
+//!   constants that the trait itself leads to.
+//! - They emit no type of a field: a macro in its place may expand to another type each time. The compiler infers the
 //!   types from values.
-//! - Each name that is bound is `name @ _`, or it might be a constant of the program's.
-//! - An attribute macro may change the struct after the derive has seen it: so a pattern names all fields.
+//! - Each name is bound as `name @ _`, because a plain name could be a constant of the program.
+//! - A pattern names all fields of the struct, because an attribute macro may change the struct after the derive has
+//!   seen it.
 
 mod carry;
 mod element;
@@ -18,9 +20,10 @@ use proc_macro2::{Span, TokenTree};
 use quote::quote;
 use syn::{DeriveInput, Type, parse_macro_input, parse_quote};
 
-/// Derives `tidegate::Element` for a struct of elements (`u64`, not `usize`; `u8`, not `bool`): it must be `#[repr(C)]` or
-/// `#[repr(transparent)]`, `Copy`, without padding and without generics. All of it is checked at compile time; where there
-/// is padding the error says behind which field, and how much of it to make a field.
+/// Derives `tidegate::Element` for a struct of elements (`u64`, not `usize`; `u8`, not `bool`). The struct must be
+/// `Copy` and `#[repr(C)]` or `#[repr(transparent)]`, without padding and without generics. All of this is checked at
+/// compile time. If there is padding, the error names the field before it, and the size of the field that would fill
+/// it.
 ///
 /// # Examples
 ///
@@ -48,11 +51,12 @@ pub fn derive_element(input: TokenStream) -> TokenStream {
         .into()
 }
 
-/// Derives `tidegate::Carry` for a struct of things of the host: `Carry` of `tidegate::host`.
+/// Derives `tidegate::Carry` for a struct of the host's regions and window halves: `Carry` of `tidegate::host`.
 ///
-/// The struct's first parameter is a lifetime: the brand of the stream that its fields are at home on. The fields are
-/// carried themselves (regions, window halves, barriers, all-reduces, other such structs), or plain values. Types may
-/// follow: one with a bound `Device` is the device. `#[carry(device = …)]` names the device where the derive cannot know it.
+/// The struct's first parameter is a lifetime: the brand of the stream that its fields are at home on. The fields can
+/// be carried themselves (regions, window halves, barriers, all-reduces, other such structs), or are plain values. Type
+/// parameters may follow; one with a bound `Device` is the device. If the derive cannot find the device, name it by
+/// `#[carry(device = …)]`.
 ///
 /// # Examples
 ///
@@ -82,7 +86,7 @@ pub fn derive_carry_host(input: TokenStream) -> TokenStream {
     derive_carry(input, parse_quote!(::tidegate::host::Host))
 }
 
-/// As `CarryHost`, for things of a CUDA device: `Carry` of `tidegate::cuda`.
+/// Like `CarryHost`, for a CUDA device: `Carry` of `tidegate::cuda`.
 ///
 /// # Examples
 ///
@@ -101,8 +105,8 @@ pub fn derive_carry_cuda(input: TokenStream) -> TokenStream {
     derive_carry(input, parse_quote!(::tidegate::cuda::Cuda))
 }
 
-/// `named!(s = value)` declares a variable with the name `s` that the caller's program does not see, and
-/// `named!(mut s = value)` one that it sees: errors name it, since `mut` stands where the program has the name.
+/// `named!(s = value)` declares a variable with the name `s` that the caller's program does not see. `named!(mut s =
+/// value)` declares one that it sees. The token `mut` has the span of the program's name, so errors name the variable.
 #[doc(hidden)]
 #[proc_macro]
 pub fn named(input: TokenStream) -> TokenStream {

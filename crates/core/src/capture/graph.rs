@@ -1,4 +1,4 @@
-//! Graphs: recorded steps.
+//! Graphs: recorded steps, and their replay.
 
 use std::marker::PhantomData;
 use std::panic::Location;
@@ -18,7 +18,7 @@ use crate::stream::{Noted, RecordedArms, Stream};
 
 pub(super) type RawGraph<D> = <<D as Device>::Stream as tidegate_hal::device::Stream>::Graph;
 
-/// A recorded step. It belongs to the stream with the brand `'s` (and the second one, if it was recorded with two).
+/// A recorded step. It belongs to the stream with the brand `'s`.
 ///
 /// # Examples
 ///
@@ -38,7 +38,7 @@ pub(super) type RawGraph<D> = <<D as Device>::Stream as tidegate_hal::device::St
 /// ```
 pub struct Graph<'s, D: Device> {
     raw: Arc<RawGraph<D>>,
-    /// What must be armed at NICs for each replay.
+    /// The NIC's programs, which must be armed for each replay.
     arms: RecordedArms<D>,
     /// What each replay does towards this rank itself.
     script: Script<D>,
@@ -48,7 +48,7 @@ pub struct Graph<'s, D: Device> {
     brand: Brand<'s>,
 }
 
-/// A recorded step of two streams.
+/// A step that was recorded on two streams.
 ///
 /// # Examples
 ///
@@ -71,13 +71,13 @@ pub struct Graph<'s, D: Device> {
 /// ```
 pub struct PairGraph<'s, 't, D: Device> {
     one: Graph<'s, D>,
-    /// How many of the listed things are at home on the first stream.
+    /// How many of the listed things are at home on the first stream. The others are on the second one.
     apart: usize,
     other: Brand<'t>,
 }
 
-/// Compares two values with one list, of which the first's part ends `apart`. If they differ: how many things there are
-/// in both, and where the first is that differs.
+/// Compares two values with one list; the first `apart` entries belong to the first value. If they differ: the number
+/// of things in both values, and the index of the first difference.
 pub(super) fn same_pair<'s, 't, D: Device>(
     here: &mut impl Carry<'s, D>,
     there: &mut impl Carry<'t, D>,
@@ -90,7 +90,7 @@ pub(super) fn same_pair<'s, 't, D: Device>(
     position.map_or(Ok(()), |position| Err((one + two, position)))
 }
 
-/// As [`name_of`], of two values of which the first's part ends `apart`.
+/// Like [`name_of`], for two values; the first `apart` things belong to the first one.
 pub(super) fn name_in_pair<'s, 't, D: Device>(
     here: &mut impl Carry<'s, D>,
     there: &mut impl Carry<'t, D>,
@@ -115,14 +115,18 @@ impl<'s, D: Device> Graph<'s, D> {
         }
     }
 
-    /// Enqueues the recorded step, `times` times, with what it was recorded with.
+    /// Enqueues the recorded step `times` times, with the things that it was recorded with.
     ///
     /// # Errors
     ///
-    /// [`CaptureError::OtherGraph`](crate::error::CaptureError::OtherGraph) if `lent` is something else; [`EpochError::LastEpoch`](crate::error::EpochError::LastEpoch) if a window in it would have more epochs than its
-    /// counters hold; [`EpochError::SelfDeadlock`](crate::error::EpochError::SelfDeadlock) if one of the replays would wait for what
-    /// this rank could only do behind it; [`Error::Device`]; the error that made the stream fail. `lent` is gone then, and the windows
-    /// that it has halves of are revoked for all ranks ([`Cause::NotEnqueued`]).
+    /// - [`CaptureError::OtherGraph`](crate::error::CaptureError::OtherGraph) if `lent` contains other things.
+    /// - [`EpochError::LastEpoch`](crate::error::EpochError::LastEpoch) if a window in it would have more epochs than
+    ///   its counters hold.
+    /// - [`EpochError::SelfDeadlock`](crate::error::EpochError::SelfDeadlock) if a replay would wait for a call of this
+    ///   rank that could only come behind it.
+    /// - [`Error::Device`], or the error that made the stream fail.
+    ///
+    /// `lent` is then lost, and the windows whose halves it contains are revoked on all ranks ([`Cause::NotEnqueued`]).
     ///
     /// # Examples
     ///
@@ -149,11 +153,11 @@ impl<'s, D: Device> Graph<'s, D> {
         self.try_replay(stream, lent, times).map_err(given_up)
     }
 
-    /// As [`Graph::replay`], but has no effect if it fails: `lent` comes back.
+    /// Like [`Graph::replay`], but has no effect if it fails, and returns `lent`.
     ///
     /// # Errors
     ///
-    /// As [`Graph::replay`].
+    /// The same as [`Graph::replay`].
     ///
     /// # Examples
     ///
@@ -191,7 +195,7 @@ impl<'s, D: Device> Graph<'s, D> {
             .and_then(|()| settle_tickets(&mut lent, stream, site))
             .and_then(|()| {
                 // SAFETY: everything that the recording touches is in `lent` (its brand let in nothing else), which the
-                // caller holds, at home on this stream; it is given back on the same stream, so that what follows is
+                // caller holds, at home on this stream. The caller gets it back on the same stream, so later work is
                 // ordered after the replay.
                 unsafe { self.submit(stream, &[], times) }
             });
@@ -206,8 +210,7 @@ impl<'s, D: Device> Graph<'s, D> {
 
     /// # Safety
     ///
-    /// What was lent to the recording is held by the caller, at home on the streams that it was lent on, which are
-    /// these.
+    /// The caller holds what was lent to the recording, at home on the streams that it was lent on, which are these.
     unsafe fn submit(
         &self,
         stream: &Stream<'_, D>,
@@ -218,9 +221,9 @@ impl<'s, D: Device> Graph<'s, D> {
         self.epochs.admit(times)?;
         let prepare = || Ok(stream.raw().prepare_replay(others, &self.raw)?);
         self.arms.replay(stream, times, prepare, |times| {
-            // SAFETY: the recording touches what was lent to it and nothing else (its brands let in nothing), each
-            // thing ordered by the stream that it is at home on or by hand-offs that are recorded; the caller's
-            // promise. What it rings for has been armed.
+            // SAFETY: the recording touches only what was lent to it, since its brands let in nothing else. Each thing
+            // is ordered by the stream that it is at home on, or by hand-offs that are recorded. The caller holds it,
+            // as promised. The NIC has been armed for what the recording rings for.
             unsafe { stream.raw().replay(others, &self.raw, times) }?;
             self.script.done(times);
             self.epochs.took(times);
@@ -238,15 +241,15 @@ impl<'s, 't, D: Device> PairGraph<'s, 't, D> {
         }
     }
 
-    /// As [`Graph::replay`], on both streams.
+    /// Like [`Graph::replay`], on both streams.
     ///
-    /// A device may let neither stream go on before both are through a replay, or through one of its times (GPUs do).
-    /// So nothing that one stream does in a step may depend, by way of a peer, on what the other does in a later one, nor
-    /// on what is enqueued behind the replay on either: a device may hold that back until the recording is over.
+    /// A device may hold both streams until both have finished a replay, or one of its repetitions (GPUs do). So the
+    /// work of one stream in a step must not depend, through a peer, on work of the other stream in a later step. It
+    /// must not depend on work behind the replay on either stream, either.
     ///
     /// # Errors
     ///
-    /// As [`Graph::replay`].
+    /// The same as [`Graph::replay`].
     ///
     /// # Examples
     ///
@@ -276,11 +279,11 @@ impl<'s, 't, D: Device> PairGraph<'s, 't, D> {
         (self.try_replay(stream, other, lent, times)).map_err(pair_given_up)
     }
 
-    /// As [`PairGraph::replay`], but has no effect if it fails: `lent` comes back.
+    /// Like [`PairGraph::replay`], but has no effect if it fails, and returns `lent`.
     ///
     /// # Errors
     ///
-    /// As [`Graph::replay`].
+    /// The same as [`Graph::replay`].
     ///
     /// # Examples
     ///
@@ -316,8 +319,8 @@ impl<'s, 't, D: Device> PairGraph<'s, 't, D> {
             .and_then(|()| other.healthy())
             .and_then(|()| settle_tickets(&mut here, stream, site))
             .and_then(|()| settle_tickets(&mut there, other, site))
-            // SAFETY: what was lent is in the two values, each at home on the stream that it was lent on; it is given
-            // back there, so that what follows is ordered after the replay.
+            // SAFETY: what was lent is in the two values, each at home on the stream that it was lent on. The caller
+            // gets it back there, so later work is ordered after the replay.
             .and_then(|()| unsafe { self.one.submit(stream, &[other.raw()], times) });
         match replayed {
             Ok(()) => {

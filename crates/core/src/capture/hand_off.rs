@@ -15,15 +15,20 @@ use crate::myself::Act;
 use crate::stream::Stream;
 
 impl<'s, D: Device> Stream<'s, D> {
-    /// Hands regions and window halves over to another stream: its later work on them comes after all that is
-    /// enqueued here by now. Neither the host nor this stream waits.
+    /// Hands regions and window halves over to another stream. The later work of that stream comes after everything
+    /// that is enqueued on this stream now. Neither the host nor this stream waits.
     ///
     /// # Errors
     ///
-    /// [`Error::Device`]; [`CaptureError::Inside`](crate::error::CaptureError::Inside) if one of the two is being captured without the other; [`RegionError::OtherWorld`] if they
-    /// belong to different worlds; [`EpochError::SelfDeadlock`](crate::error::EpochError::SelfDeadlock) if one half of a window joins the other on its stream, and
-    /// one of the two streams waits for what the other half has still to do, or if it comes where the other half has
-    /// left such a wait behind. The value is gone then, and the windows that it has halves of are revoked for all ranks
+    /// - [`CaptureError::Inside`](crate::error::CaptureError::Inside) if one of the two streams is being captured
+    ///   without the other.
+    /// - [`RegionError::OtherWorld`] if the streams belong to different worlds.
+    /// - [`EpochError::SelfDeadlock`](crate::error::EpochError::SelfDeadlock) for a window of this rank to itself.
+    ///   Either both halves come to one stream, and one of the two streams waits for what the other half has still to
+    ///   do. Or a half comes to a stream where the other half has left such a wait behind.
+    /// - [`Error::Device`].
+    ///
+    /// The value is then lost, and the windows whose halves it contains are revoked on all ranks
     /// ([`Cause::NotEnqueued`]).
     ///
     /// # Examples
@@ -44,11 +49,11 @@ impl<'s, D: Device> Stream<'s, D> {
         self.try_hand_off(value, to).map_err(given_up)
     }
 
-    /// As [`Stream::hand_off`], but has no effect if it fails: the value comes back.
+    /// Like [`Stream::hand_off`], but has no effect if it fails, and returns the value.
     ///
     /// # Errors
     ///
-    /// As [`Stream::hand_off`].
+    /// The same as [`Stream::hand_off`].
     ///
     /// # Examples
     ///
@@ -72,7 +77,7 @@ impl<'s, D: Device> Stream<'s, D> {
         to: &Stream<'t, D>,
     ) -> Result<X::At<'t>, Rejected<X>> {
         if !self.world().is(to.world()) {
-            // Whoever adds to a word rings the bell of one rank, and the other stream listens to another.
+            // A rank that adds to a word rings one rank's bell, and a stream of another world listens to another bell.
             return Err(Rejected::new(RegionError::OtherWorld, value));
         }
         if let Err(error) = self.world().process().check() {
@@ -85,7 +90,7 @@ impl<'s, D: Device> Stream<'s, D> {
         let alive = [self.raw(), to.raw()].map(|stream| stream.fault().is_none());
         let admitted =
             (own.iter()).try_for_each(|(side, myself)| myself.admit_coming(*side, to, alive));
-        // Tickets stay here: the other stream is ordered after the wait for them.
+        // The tickets stay here: the other stream is ordered after the wait for them.
         let handed = admitted
             .and_then(|()| settle_tickets(&mut value, self, site))
             .and_then(|()| {
@@ -97,7 +102,8 @@ impl<'s, D: Device> Stream<'s, D> {
         }
         for (side, myself) in own {
             myself.done(to, &[Act::Come(side)]);
-            // What is recorded ends where it began.
+            // A thing that is handed off in a recording is at home on its first stream again at the end of the
+            // recording.
             if !self.raw().capturing() {
                 myself.leaves(side, self.raw().reclaim());
             }

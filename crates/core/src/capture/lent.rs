@@ -1,4 +1,4 @@
-//! What is lent to a recording, or given to another stream.
+//! Changing the stream of values that are lent to a recording or handed over.
 
 use tidegate_hal::device::{Device, Stream as _};
 use tidegate_hal::site::CallSite;
@@ -7,7 +7,7 @@ use crate::carry::{self, Carry};
 use crate::error::Result;
 use crate::stream::{Stream, wait_for};
 
-/// Takes a value from one brand to another, at home with `to`.
+/// Changes the brand of a value, and makes it at home on `to`.
 pub(super) fn settle<'s, 't, D: Device, X: Carry<'s, D>>(
     mut value: X,
     to: &Stream<'t, D>,
@@ -16,7 +16,7 @@ pub(super) fn settle<'s, 't, D: Device, X: Carry<'s, D>>(
     rebrand(value)
 }
 
-/// Enqueues the wait for all tickets of a value, so that it can be given away.
+/// Enqueues the wait for all tickets of a value, so that it can leave the stream.
 pub(super) fn settle_tickets<'s, D: Device, X: Carry<'s, D>>(
     value: &mut X,
     stream: &Stream<'_, D>,
@@ -33,7 +33,7 @@ pub(super) fn settle_tickets<'s, D: Device, X: Carry<'s, D>>(
     Ok(())
 }
 
-/// Notes that the stream has got work with the value.
+/// Notes that the stream has work with the value.
 pub(super) fn touch<'s, D: Device, X: Carry<'s, D>>(value: &mut X, stream: &Stream<'_, D>) {
     let raw = stream.raw();
     carry::settle_on(value, raw.reclaim(), raw.mark());
@@ -46,12 +46,12 @@ pub(super) fn rebrand<'s, 't, D: Device, X: Carry<'s, D>>(value: X) -> X::At<'t>
         "types that differ in a lifetime have one size"
     );
     let value = std::mem::ManuallyDrop::new(value);
-    // SAFETY: `Carry` promises that the two types are the same but for a lifetime, which nothing at run time depends
-    // on; the original is not dropped.
+    // SAFETY: `Carry` promises that the two types differ only in a lifetime, on which nothing at run time depends. The
+    // original is not dropped.
     unsafe { std::mem::transmute_copy(&*value) }
 }
 
 pub(super) fn rebrand_ref<'a, 't, D: Device>(stream: &'a Stream<'_, D>) -> &'a Stream<'t, D> {
-    // SAFETY: the two types are the same but for a brand, which nothing at run time depends on.
+    // SAFETY: the two types differ only in a brand, on which nothing at run time depends.
     unsafe { std::mem::transmute(stream) }
 }

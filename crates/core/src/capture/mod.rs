@@ -2,9 +2,7 @@
 //!
 //! # Model
 //!
-//! [`Stream::capture`] lends to a step everything that it needs: regions, inboxes, outboxes, and structs of them. It runs the
-//! step once to record what the step enqueues, executes nothing, and returns everything that was lent. The program can then
-//! replay the [`Graph`] with the *same* regions and window halves. It can also run steps that are not recorded in between.
+//! [`Stream::capture`] lends everything that a step needs to the step: regions, inboxes, outboxes, and structs of them. It runs the step once to record what it enqueues, without executing anything, and returns everything that was lent. The program can then replay the [`Graph`] with the *same* regions and window halves. Between replays it can run steps that are not recorded.
 //!
 //! Inside, the stream has a new brand. So the step can use only what was lent to it, and things that belong to no stream,
 //! such as layouts and the program's own memory. The capture borrows the stream exclusively, so nobody else can use it
@@ -15,14 +13,15 @@
 //! streams are ordered only by the hand-offs that the step makes. So work that stays on the second stream (an interior that
 //! is computed while the surface is exchanged) can run ahead from replay to replay.
 //!
-//! If a NIC reaches a peer, each replay arms the NIC again for the epochs of the recording before it is submitted. (If a
-//! queue is full, a replay of many times waits in between.) A capture or replay first waits for the NIC's earlier reads and
-//! writes of what was lent. Those that the step starts are waited for at its end.
+//! If a NIC reaches a peer, each replay first arms the NIC for the epochs of the recording. (If a queue is full, a
+//! replay of many times waits in between.) A capture or replay first waits for the NIC's earlier reads and writes of
+//! the things that are lent. The recording ends with a wait for those that the step starts.
 //!
 //! # Failure
 //!
 //! A step must return what was lent to it, in the same places and in the same state. If it swaps buffers or returns an
-//! exposed inbox, the capture fails with [`CaptureError::NotReplayable`](crate::error::CaptureError::NotReplayable): record two steps in one capture instead.
+//! exposed inbox, the capture fails with [`CaptureError::NotReplayable`](crate::error::CaptureError::NotReplayable).
+//! Record two steps in one capture instead.
 //!
 //! A replay with other regions than those recorded, or with an inbox in another state, fails with
 //! [`CaptureError::OtherGraph`](crate::error::CaptureError::OtherGraph). If a rank is its own origin, a step may wait for something that is enqueued

@@ -13,7 +13,8 @@ use crate::error::{CaptureError, Error, RegionError, Rejected, Result};
 use crate::stake::Stake;
 use crate::stream::{Noted, Stream};
 
-/// A recording, and what was lent to it; or an error, and what was lent, if it has come back.
+/// The result of a `try_capture`: the recording and what was lent, or an error and what was lent, unless the step lost
+/// it.
 ///
 /// # Examples
 ///
@@ -33,29 +34,31 @@ use crate::stream::{Noted, Stream};
 /// ```
 pub type Captured<G, R> = Result<(G, R), Rejected<Option<R>>>;
 
-/// What a capture has failed by whose step has not given back what it was lent: the windows of that are revoked.
+/// The error of a capture whose step did not return what it was lent. The windows of the lost things are revoked.
 fn lost<D: Device, R>(stakes: &[Stake<D>], error: Error) -> Rejected<Option<R>> {
     stakes.iter().for_each(|stake| stake.give_up(&error));
     Rejected::new(error, None)
 }
 
 impl<'s, D: Device> Stream<'s, D> {
-    /// Records one step: runs `step` with what it is lent, executing nothing. What `step` does besides (counting, say)
-    /// is done once, and not by replays.
+    /// Records a step: runs `step` with what it is lent, and executes nothing. Other effects of `step` (counting, say)
+    /// happen once, and not in replays.
     ///
-    /// What a step uses it must be lent, and give back. "Borrowed data escapes outside of closure" (E0521), and "does not
-    /// live long enough" (E0597), say that it uses something that it was not lent, or the stream that records instead of
-    /// the one that it is given. The closure stands in the call itself: of one that is bound to a name first the
-    /// compiler does not see that it fits all streams. (`tidegate::guide::when_the_compiler_says_no` has both errors, with a mend.)
+    /// Lend the step everything that it uses; it must return everything. The compiler errors "borrowed data escapes
+    /// outside of closure" (E0521) and "does not live long enough" (E0597) mean one of two things: the step uses
+    /// something that it was not lent, or it uses the stream that records instead of the stream that it is given. Write
+    /// the closure in the call itself: if it is bound to a name first, the compiler does not see that it fits all
+    /// streams. `tidegate::guide::when_the_compiler_says_no` shows both errors, and how to correct them.
     ///
-    /// A step returns this crate's [`Result`], and no type of the caller's choice: with such a choice the compiler could not
-    /// tell what `?` makes of an error in the closure, and each step would have to write its type out. Another error goes
-    /// through by [`Error::other`]: `read_table().map_err(Error::other)?`, also where it is an `anyhow::Error`.
+    /// A step returns this crate's [`Result`]. If the error type were generic, the compiler could not infer it from
+    /// `?`, and each step would have to name it. Wrap other errors by [`Error::other`]:
+    /// `read_table().map_err(Error::other)?`. This also works with `anyhow::Error`.
     ///
     /// # Errors
     ///
-    /// What `step` returns; [`CaptureError::NotReplayable`](crate::error::CaptureError::NotReplayable); [`Error::Device`] if the device cannot make a recording; what made
-    /// the stream fail. What was lent is gone then, and the windows that it had halves of are revoked for all ranks ([`Cause::NotEnqueued`]).
+    /// The error that `step` returns, [`CaptureError::NotReplayable`](crate::error::CaptureError::NotReplayable),
+    /// [`Error::Device`] if the device cannot make a recording, or the error that made the stream fail. What was lent
+    /// is then lost, and the windows whose halves it contained are revoked on all ranks ([`Cause::NotEnqueued`]).
     ///
     /// # Examples
     ///
@@ -82,12 +85,12 @@ impl<'s, D: Device> Stream<'s, D> {
         self.try_capture(lent, step).map_err(given_up)
     }
 
-    /// As [`Stream::capture`], but what was lent comes back with the error, and no window is revoked; unless `step` has not
-    /// given it back, or not as it was: that is lost, as it is by `capture`.
+    /// Like [`Stream::capture`], but if it fails it returns what was lent, and revokes no window. Things that `step`
+    /// did not return, or returned changed, are lost, as with `capture`.
     ///
     /// # Errors
     ///
-    /// As [`Stream::capture`].
+    /// The same as [`Stream::capture`].
     ///
     /// # Examples
     ///
@@ -124,8 +127,9 @@ impl<'s, D: Device> Stream<'s, D> {
             stakes: &stakes,
         };
         let (recorded, returned) = recording.run(|| {
-            // What is still under way at the end of the step must be over where the next replay writes it; no replay,
-            // and nothing else, lies between. So the wait is recorded here, and no ticket leaves the recording.
+            // Operations of a NIC that have not ended at the end of the step must end before the next replay writes
+            // their regions. Nothing but that replay comes between. So the wait is recorded here, and no ticket leaves
+            // the recording.
             let mut value = step(rebrand_ref(stream), rebrand(lent))?;
             settle_tickets(&mut value, stream, site)?;
             Ok(value)
@@ -141,7 +145,7 @@ impl<'s, D: Device> Stream<'s, D> {
             });
             return Err(lost(&stakes, error));
         }
-        // Nothing has been executed, and all is as it was lent.
+        // Nothing has been executed, so everything is as it was when it was lent.
         let returned = rebrand(returned);
         match recorded {
             Ok((graph, noted)) => Ok((Graph::new(graph, noted, ids), returned)),
@@ -149,12 +153,12 @@ impl<'s, D: Device> Stream<'s, D> {
         }
     }
 
-    /// As [`Stream::capture`], on two streams: a pair is lent, of what is at home on the one and on the other. The step
-    /// may hand things over between them; each must be back at its end.
+    /// Like [`Stream::capture`], on two streams. It lends a pair: things at home on the first stream, and things at
+    /// home on the second. The step may hand things over between the streams, and must return each to its place.
     ///
     /// # Errors
     ///
-    /// As [`Stream::capture`]; [`RegionError::OtherWorld`] if the two streams belong to different worlds;
+    /// Those of [`Stream::capture`], [`RegionError::OtherWorld`] if the two streams belong to different worlds, and
     /// [`CaptureError::Inside`] if both are inline streams.
     ///
     /// # Examples
@@ -200,11 +204,11 @@ impl<'s, D: Device> Stream<'s, D> {
         })
     }
 
-    /// As [`Stream::capture_with`], but what was lent comes back with the error, as by [`Stream::try_capture`].
+    /// Like [`Stream::capture_with`], but if it fails it returns what was lent, like [`Stream::try_capture`].
     ///
     /// # Errors
     ///
-    /// As [`Stream::capture`].
+    /// The same as [`Stream::capture`].
     ///
     /// # Examples
     ///
@@ -293,15 +297,15 @@ impl<'s, D: Device> Stream<'s, D> {
     }
 }
 
-/// A capture under way: ends it whatever the step does.
+/// A capture in progress. Dropping it ends the capture, whatever the step does.
 struct Recording<'a, 's, 't, D: Device> {
     stream: &'a Stream<'s, D>,
     side: Option<&'a Stream<'t, D>>,
-    /// Of what was lent.
+    /// What peers may wait for from the things that were lent.
     stakes: &'a [Stake<D>],
 }
 
-/// What came of a capture: the recording, with what NICs must be armed with, and what the step gave back.
+/// The results of a capture: the recording with the programs that NICs must be armed with, and what the step returned.
 type Outcome<D, X> = (Result<(RawGraph<D>, Noted<D>), DeviceError>, Result<X>);
 
 impl<D: Device> Recording<'_, '_, '_, D> {
@@ -325,7 +329,7 @@ impl<D: Device> Recording<'_, '_, '_, D> {
 
 impl<D: Device> Drop for Recording<'_, '_, '_, D> {
     fn drop(&mut self) {
-        // Only when the step panics. What it was lent is gone, as if it had failed.
+        // This runs only if the step panicked. What it was lent is lost, as if the step had failed.
         drop(self.end());
         self.stakes.iter().for_each(Stake::panicked);
     }

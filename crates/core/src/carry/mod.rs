@@ -1,7 +1,7 @@
-//! What can be lent to a recording, or handed over to another stream.
+//! Values that can be lent to a recording or handed over to another stream.
 //!
-//! A [`Carry`] value is a tree whose leaves are regions and window halves. Everything that is asked of such a value (which
-//! things are in it, where they are at home, what a NIC still does with them) is one visit to its leaves.
+//! A [`Carry`] value is a tree whose leaves are regions and window halves. Every question about it is answered by one
+//! visit to its leaves: what it contains, where that is at home, and which operations of a NIC still use it.
 
 mod plain;
 mod visit;
@@ -15,8 +15,8 @@ use tidegate_hal::device::Device;
 
 use crate::error::{Error, Rejected};
 
-/// What the plain form of a call makes of what its `try_` form has refused: the error. The windows of what is lost are
-/// revoked, so that no peer waits in vain.
+/// Turns the refusal of a `try_` call into the error of the plain call. It revokes the windows of the values that are
+/// lost, so that no peer waits for them.
 #[cold]
 pub(crate) fn given_up<'s, D: Device, X: Carry<'s, D>>(mut rejected: Rejected<X>) -> Error {
     let stakes = stakes(&mut rejected.value);
@@ -26,7 +26,7 @@ pub(crate) fn given_up<'s, D: Device, X: Carry<'s, D>>(mut rejected: Rejected<X>
     rejected.error
 }
 
-/// As [`given_up`], of things on two streams.
+/// Like [`given_up`], for things on two streams.
 #[cold]
 pub(crate) fn pair_given_up<'s, 't, D, R, Q>(rejected: Rejected<(R, Q)>) -> Error
 where

@@ -1,4 +1,4 @@
-//! What is carried with the things that it holds: tuples, collections, numbers.
+//! `Carry` for tuples, collections and plain data.
 
 use tidegate_hal::device::Device;
 
@@ -32,7 +32,7 @@ carry_tuple!(A "0", B "1", C "2", E "3", F "4", G "5", H "6", I "7");
 
 macro_rules! carry_plain {
     ($($plain:ty)*) => {$(
-        // SAFETY: there is no leaf, and no brand.
+        // SAFETY: there is no leaf and no brand.
         unsafe impl<'s, D: Device> Carry<'s, D> for $plain {
             type At<'t> = $plain;
 
@@ -45,7 +45,7 @@ carry_plain!(bool usize isize u8 u16 u32 u64 u128 i8 i16 i32 i64 i128 f32 f64);
 #[cfg(feature = "half")]
 carry_plain!(half::f16 half::bf16);
 
-// SAFETY: there is no leaf, and no brand.
+// SAFETY: there is no leaf and no brand.
 unsafe impl<'s, D: Device, const N: usize> Carry<'s, D> for Cartesian<N> {
     type At<'t> = Cartesian<N>;
 
@@ -70,7 +70,7 @@ unsafe impl<'s, D: Device, X: Carry<'s, D>> Carry<'s, D> for Vec<X> {
     }
 }
 
-// SAFETY: what there is is carried and visited once.
+// SAFETY: the value, if there is one, is carried and visited once.
 unsafe impl<'s, D: Device, X: Carry<'s, D>> Carry<'s, D> for Option<X> {
     type At<'t> = Option<X::At<'t>>;
 

@@ -1,4 +1,4 @@
-//! What can be carried, and what goes through the things in it.
+//! The trait `Carry`, and the visitor that goes through the things in a value.
 
 use std::sync::Arc;
 
@@ -11,16 +11,16 @@ use crate::place::Brand;
 use crate::side::Side;
 use crate::stake::Stake;
 
-/// Values that are at home on one stream and can be handed over to another, or lent to a capture: regions and their parts,
-/// window halves, epochs that are open on the target's side, barriers and all-reduces, and structs of them
-/// (`#[derive(Carry)]`). Numbers, layouts and handles of slots belong to no stream, and may stand beside them.
+/// A value that is at home on one stream, and can be handed over to another stream or lent to a capture. Regions and
+/// their parts, window halves, exposed inboxes, barriers and all-reduces implement it, and structs of them derive it
+/// (`#[derive(Carry)]`). Numbers, layouts and handles of slots belong to no stream, and may be fields beside them.
 ///
 /// # Safety
 ///
-/// - `At<'t>` is `Self` with `'s` replaced by `'t`: the same type but for that lifetime.
-/// - `visit` visits every region and window half in it exactly once, in an order that depends on nothing but the type and the
-///   lengths of its collections.
-/// - Nothing in it but those leaves mentions `'s`.
+/// - `At<'t>` is `Self` with `'s` replaced by `'t`: the types differ only in that lifetime.
+/// - `visit` visits every region and window half in the value exactly once. The order depends only on the type and on
+///   the lengths of its collections.
+/// - Nothing but these leaves mentions `'s`.
 ///
 /// # Examples
 ///
@@ -48,48 +48,50 @@ use crate::stake::Stake;
     note = "a struct of one device derives the `Carry` of that device's prelude (`tidegate::host::prelude`, `tidegate::cuda::prelude`); one that is generic names the device as a parameter, `D: Device`"
 )]
 pub unsafe trait Carry<'s, D: Device>: Sized {
-    /// The same on another stream.
+    /// The same type on another stream.
     type At<'t>: Carry<'t, D>;
 
-    /// Visits the regions and window halves.
+    /// Visits all regions and window halves.
     fn visit(&mut self, visitor: &mut Visitor<'_, D>);
 }
 
-/// Goes through the regions and window halves in a [`Carry`] value. Only this crate can make one, or see what it meets.
+/// Goes through the regions and window halves in a [`Carry`] value. Only this crate can make a visitor, or see what it
+/// visits.
 pub struct Visitor<'a, D: Device>(VisitFor<'a, D>);
 
 enum VisitFor<'a, D: Device> {
-    /// Lists their numbers, and in what state they are.
+    /// Lists the numbers of the things, and their states.
     Identify(&'a mut Vec<(u64, LeafState)>),
-    /// Compares them with such a list: how many there were, and the first that differs. (A replay allocates nothing.)
+    /// Compares the things with such a list: counts them, and finds the first that differs. A replay uses this because
+    /// it allocates nothing.
     Compare {
         with: &'a [(u64, LeafState)],
         met: usize,
         differs: Option<usize>,
     },
-    /// Makes them at home on a stream, which must come as far as the mark before their last work is done.
+    /// Makes the things at home on a stream. Their last work is done when the stream reaches the mark.
     Settle(&'a Arc<ReclaimOf<D>>, u64),
-    /// Gathers the lines of their tickets.
+    /// Collects the lines of their tickets.
     Gather(&'a mut Vec<Arc<NicLine>>),
     /// Forgets their tickets.
     Clear,
-    /// Lists the window halves whose peer is this rank itself.
+    /// Lists the window halves that have this rank itself as a peer.
     Own(&'a mut Vec<(Side, Arc<Myself<D>>)>),
-    /// Lists what peers have of its window halves.
+    /// Lists what peers may wait for from the window halves.
     Stakes(&'a mut Vec<Stake<D>>),
-    /// Looks for the name of one of them, for an error.
+    /// Finds the name of one thing, for an error.
     Name(&'a mut Name),
 }
 
-/// The name of the thing that so many others come before, and the names of what it is in, while it is looked for.
+/// The search for the name of the thing at index `before`, and the names of the fields that contain the current one.
 struct Name {
     before: usize,
     path: Vec<String>,
     found: Option<String>,
 }
 
-/// Whether a window half is in an epoch. It is part of what a recording fits: one that begins with a post fits an
-/// inbox, and one that begins with a wait fits what is exposed to that very group.
+/// Whether a window half is in an epoch. A recording requires the same state: one that begins with a post needs an
+/// inbox, and one that begins with a wait needs an inbox that is exposed to the same group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LeafState {
     /// A region, or a window half between its epochs.
@@ -99,9 +101,9 @@ pub(crate) enum LeafState {
 }
 
 impl<D: Device> Visitor<'_, D> {
-    /// Visits a field of the struct `S`; the derive calls it. The function borrows the same field of the struct with any
-    /// other brand, so that the compiler sees that it is what the field's `Carry` says. (It does so in an array, since a
-    /// bare reference would be coerced: one to a `Box` would do for one to its contents.)
+    /// Visits a field of the struct `S`; the derive calls this. The function borrows the same field of the struct with
+    /// any other brand, so the compiler checks that the field has the type that its `Carry` says. (It borrows it in an
+    /// array, because a bare reference would be coerced: a reference to a `Box` would pass for one to its contents.)
     #[doc(hidden)]
     #[inline]
     pub fn field<'s, S: Carry<'s, D>, X: Carry<'s, D>>(
@@ -113,7 +115,7 @@ impl<D: Device> Visitor<'_, D> {
         self.within(name, field);
     }
 
-    /// Visits what a value has at the place of this name.
+    /// Visits the part of a value that has this name.
     #[inline]
     pub(super) fn within<'s>(&mut self, name: &str, value: &mut impl Carry<'s, D>) {
         if let VisitFor::Name(found) = &mut self.0 {
@@ -125,7 +127,7 @@ impl<D: Device> Visitor<'_, D> {
         }
     }
 
-    /// Visits what a collection has, each by its place in it.
+    /// Visits the elements of a collection, each with its index as its name.
     pub(crate) fn each<'s, X: Carry<'s, D>>(&mut self, all: &mut [X]) {
         for (index, each) in all.iter_mut().enumerate() {
             if let VisitFor::Name(name) = &mut self.0 {
@@ -138,13 +140,13 @@ impl<D: Device> Visitor<'_, D> {
         }
     }
 
-    /// One region or window half: its number, the stream that it is at home on, and the mark of its last work there if
-    /// it keeps one.
+    /// Visits a region or window half: its number, the stream that it is at home on, and the mark of its last work
+    /// there, if it keeps one.
     pub(crate) fn leaf(&mut self, id: u64, home: &mut Arc<ReclaimOf<D>>, mark: Option<&mut u64>) {
         self.leaf_in(LeafState::Closed, id, home, mark);
     }
 
-    /// As [`Visitor::leaf`], of one that may be in an epoch.
+    /// Like [`Visitor::leaf`], for a thing that may be in an epoch.
     pub(crate) fn leaf_in(
         &mut self,
         state: LeafState,
@@ -179,7 +181,7 @@ impl<D: Device> Visitor<'_, D> {
         }
     }
 
-    /// A window half, and what it knows of the other one, if this rank is its own peer.
+    /// Visits a window half that may have this rank itself as a peer; then `myself` is what it knows of the other half.
     pub(crate) fn own(&mut self, side: Side, myself: Option<&Arc<Myself<D>>>) {
         let Some(myself) = myself else { return };
         match &mut self.0 {
@@ -189,14 +191,14 @@ impl<D: Device> Visitor<'_, D> {
         }
     }
 
-    /// A window half, and what peers have of it.
+    /// Visits a window half, with what peers may wait for from it.
     pub(crate) fn stake(&mut self, stake: impl FnOnce() -> Stake<D>) {
         if let VisitFor::Stakes(stakes) = &mut self.0 {
             stakes.push(stake());
         }
     }
 
-    /// The tickets of a region that holds some.
+    /// Visits the tickets of a region.
     pub(crate) fn tickets(&mut self, tickets: &Tickets) {
         match &mut self.0 {
             VisitFor::Gather(lines) => tickets.gather(Touch::Write, lines),
@@ -206,7 +208,7 @@ impl<D: Device> Visitor<'_, D> {
     }
 }
 
-/// The window halves in a value whose peer is this rank itself.
+/// The window halves in a value that have this rank itself as a peer.
 pub(crate) fn own_halves<'s, D: Device, X: Carry<'s, D>>(
     value: &mut X,
 ) -> Vec<(Side, Arc<Myself<D>>)> {
@@ -215,7 +217,7 @@ pub(crate) fn own_halves<'s, D: Device, X: Carry<'s, D>>(
     halves
 }
 
-/// What peers have of the window halves in a value.
+/// What peers may wait for from the window halves in a value.
 pub(crate) fn stakes<'s, D: Device, X: Carry<'s, D>>(value: &mut X) -> Vec<Stake<D>> {
     let mut stakes = Vec::new();
     value.visit(&mut Visitor(VisitFor::Stakes(&mut stakes)));
@@ -229,12 +231,12 @@ pub(crate) fn lines<'s, D: Device, X: Carry<'s, D>>(value: &mut X) -> Vec<Arc<Ni
     lines
 }
 
-/// Forgets all tickets in a value: the wait for them has been enqueued.
+/// Forgets all tickets in a value, because the wait for them has been enqueued.
 pub(crate) fn forget_tickets<'s, D: Device, X: Carry<'s, D>>(value: &mut X) {
     value.visit(&mut Visitor(VisitFor::Clear));
 }
 
-/// Makes a value at home on a stream, which must come as far as the mark before its last work is done.
+/// Makes a value at home on a stream. Its last work is done when the stream reaches the mark.
 pub(crate) fn settle_on<'s, D: Device, X: Carry<'s, D>>(
     value: &mut X,
     home: &Arc<ReclaimOf<D>>,
@@ -243,14 +245,14 @@ pub(crate) fn settle_on<'s, D: Device, X: Carry<'s, D>>(
     value.visit(&mut Visitor(VisitFor::Settle(home, mark)));
 }
 
-/// The numbers of the things in a value, and in what state they are.
+/// The numbers of the things in a value, and their states.
 pub(crate) fn identify<'s, D: Device, X: Carry<'s, D>>(value: &mut X) -> Vec<(u64, LeafState)> {
     let mut ids = Vec::new();
     value.visit(&mut Visitor(VisitFor::Identify(&mut ids)));
     ids
 }
 
-/// How many things there are in a value, and the first that is not as listed, if there is one.
+/// The number of things in a value, and the index of the first that differs from the list.
 pub(crate) fn compare<'s, D: Device, X: Carry<'s, D>>(
     value: &mut X,
     with: &[(u64, LeafState)],
@@ -266,7 +268,7 @@ pub(crate) fn compare<'s, D: Device, X: Carry<'s, D>>(
     }
 }
 
-/// How a value names the thing at this place, as in `energy.inbox`, if it has one there, and names it.
+/// The name of the thing at this index in a value, such as `energy.inbox`, if it has one.
 pub(crate) fn name_of<'s, D: Device, X: Carry<'s, D>>(
     value: &mut X,
     position: usize,

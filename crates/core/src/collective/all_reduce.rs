@@ -1,30 +1,32 @@
-//! Sums and the like over all ranks, on the stream.
+//! Sums and other reductions over all ranks, on the stream.
 //!
 //! # Model
 //!
-//! Every rank has a vector, and gets the sum (or product, minimum, maximum) of the vectors of all ranks in its place:
-//! [`AllReduce`]. The host enqueues and does not wait. Each element is reduced in the order of the ranks, on every
-//! rank: so the result has the same bits on all ranks, and in every run, and control flow that depends on it (does a
-//! solver go on?) does not diverge.
+//! Every rank has a vector, which is replaced by the sum (or product, minimum, maximum) of the vectors of all ranks:
+//! [`AllReduce`]. The host enqueues and does not wait. Every rank reduces each element in the order of the ranks. So
+//! the result has the same bits on all ranks and in every run, and all ranks take the same branch if a decision depends
+//! on it (whether a solver goes on, say).
 //!
-//! It is an epoch of a window by slot, in which each rank puts its vector to a slot of every rank, its own among them;
-//! then a batch of one lane, which goes through the slots in the order of the ranks: the first replaces the vector, the
-//! others are accumulated. Nothing else is needed: the slots have two buffers, and that which the next epoch but one
-//! writes is exposed by a post behind this batch. Which of them a move reads is said by the operand of the wait for the
-//! rank, in device memory, as for the window's views; so the two batches can be recorded, and replayed between eager
-//! calls. All moves of the lane are accumulates of one linear destination, the first, too, since a device keeps the
-//! order of those for each element ([`Action::Accumulate`]), and not that of an accumulate behind a copy.
+//! It consists of two batches. The first is an epoch of a window by slot, in which each rank puts its vector to a slot
+//! of every rank, including itself. The second has one lane, which goes through the slots in the order of the ranks:
+//! the first slot replaces the vector, and the others are accumulated.
 //!
-//! The result is written once the epoch is over, for this rank: all have been put, and put to all. Over a NIC that
-//! reads the vector itself its ticket is waited for.
+//! The slots have two buffers. The next epoch but one writes the same buffer, and a post behind the second batch
+//! exposes it, so nothing else has to protect it. The operand of the wait for a rank, in device memory, says which
+//! buffer a move reads, as in the window's views. So both batches can be recorded, and replayed between eager calls.
+//! All moves of the lane are accumulates to one linear destination, including the first. A device keeps the order of
+//! accumulates for each element ([`Action::Accumulate`]), but not the order of an accumulate behind a copy.
+//!
+//! The vector is written when the epoch is over for this rank: all ranks have put to it, and it has put to all. If a
+//! NIC reads the vector directly, its ticket is waited for.
 //!
 //! # Failure
 //!
-//! As a window's of that name; what users must know stands with [`AllReduce`].
+//! An all-reduce fails like a window with its name. [`AllReduce`] documents what users need to know.
 //!
-//! A call that is refused has enqueued nothing, but for one case. If, against what the device has said before, it
-//! refuses the second batch, the epoch has been enqueued and the vector is not reduced; the others take this rank's part
-//! for given, so that a second try would be an epoch ahead of them. So the window is revoked.
+//! A refused call has enqueued nothing, except in one case: the device refuses the second batch after it said that it
+//! would take it. Then the epoch has been enqueued, but the vector is not reduced. The other ranks count on this rank's
+//! part, and a second try would be one epoch ahead of them. So the window is revoked.
 
 use std::panic::Location;
 use std::sync::Arc;
@@ -49,22 +51,23 @@ use crate::window::{BySlot, Inbox, Outbox, Window, check_op, try_exchange};
 /// The most bytes of a vector.
 const LONGEST: usize = 1 << 20;
 
-/// The most bytes of a rank's slots, both buffers together.
+/// The most bytes of a rank's slots, including both buffers.
 const MOST: usize = 1 << 30;
 
-/// The most ranks: each checks what all say of their slots for all when it is opened, which takes the square of this.
+/// The most ranks. Opening takes time that grows with the square of their number, because each rank checks what all
+/// ranks say about their slots for all others.
 const RANKS: usize = 1024;
 
-/// Lanes of an exchange for each rank: the post, the put, the wait.
+/// The lanes of an exchange for each rank: the post, the put, the wait.
 const LANES: usize = 3;
 
-/// How many batches are remembered: one for each reduction of each region.
+/// How many second batches are remembered, for different regions and reductions.
 const COMBINATIONS: usize = 8;
 
-/// The window's.
+/// The halves of the window.
 type Halves<'s, T, D> = (Inbox<'s, T, D, BySlot>, Outbox<'s, T, D, BySlot>);
 
-/// What is said of an all-reduce whose halves a call has not given back.
+/// Why the halves are always there between calls.
 const WHOLE: &str = "a call that fails gives the halves back";
 
 /// Sums, products, minima and maxima over all ranks, of vectors of one length, at home on stream `'s`.
@@ -72,21 +75,22 @@ const WHOLE: &str = "a call that fails gives the halves back";
 /// The result has the same bits on all ranks and in every run of a program: each element is reduced in the order of the
 /// ranks, from rank 0 on.
 ///
-/// It is made for short vectors: dot products, energies, norms, time steps. Each call puts the vector to every rank, so each
-/// rank pays for as many puts as there are ranks, and for one trip of the data. A rank keeps two slots of the vector's length
-/// for each rank, and reduces them in one pass. Opening an all-reduce takes time and memory on each rank that grow with the
-/// square of the number of ranks. A vector may have at most 1 MiB, the slots of a rank 1 GiB, and a job 1024 ranks.
+/// It is made for short vectors: dot products, energies, norms, time steps. In each call a rank puts its vector to
+/// every rank, and waits for one trip of the data. A rank keeps two slots of the vector's length for each rank, and
+/// reduces them in one pass. Opening an all-reduce takes time and memory on each rank that grow with the square of the
+/// number of ranks. The limits are 1 MiB for a vector, 1 GiB for the slots of a rank, and 1024 ranks.
 ///
-/// *On a GPU* there can be fewer ranks. Each rank takes three lanes of one batch, a block carries out 16 lanes, and all blocks of
-/// a batch must be resident together. On a GPU of 132 multiprocessors, 99 blocks may wait, and the waiting streams share
-/// them. With two such streams (the default) an all-reduce spans 261 ranks; with one stream, 528; with twelve, 42. Twelve is
-/// the default if ranks are threads of one process; [`WorldOptions::waiting_streams`](crate::WorldOptions::waiting_streams) sets another number. Processes that
-/// share a GPU by MPS divide the blocks further. [`AllReduce::open`] refuses too many ranks.
+/// *On a GPU* there can be fewer ranks. Each rank takes three lanes of one batch, a block carries out 16 lanes, and all
+/// blocks of a batch must be resident together. On a GPU with 132 multiprocessors, 99 blocks may wait, and the waiting
+/// streams share them. With two such streams (the default) an all-reduce spans 261 ranks; with one stream, 528; with
+/// twelve, 42. Twelve is the default if ranks are threads of one process;
+/// [`WorldOptions::waiting_streams`](crate::WorldOptions::waiting_streams) sets another number. Processes that share a
+/// GPU by MPS divide the blocks further. [`AllReduce::open`] refuses too many ranks.
 ///
 /// The first call for a region and a reduction prepares a batch. The last eight batches are kept.
 ///
-/// To read the result on the host, call `x.to_vec(&s)?`, which waits and copies. If only kernels need the result, as a
-/// solver's step length, nobody waits.
+/// To read the result on the host, call `x.to_vec(&s)?`, which waits and copies. If only kernels need the result (a
+/// solver's step length, say), nobody waits.
 ///
 /// ```
 /// # use tidegate::host::prelude::*;
@@ -104,29 +108,29 @@ const WHOLE: &str = "a call that fails gives the halves back";
 /// # Ok(()) });
 /// ```
 ///
-/// All ranks must make the same calls in the same order, as with a [`Barrier`](crate::Barrier). tidegate does not notice if a
-/// rank asks for another reduction than the others. If ranks call two all-reduces in different orders, or a call was
-/// refused on one rank only, they wait for each other. Like all long waits this is reported, and a limit can end it
-/// ([`AllReduce::fail_after`]).
+/// All ranks must make the same calls in the same order, as with a [`Barrier`](crate::Barrier). tidegate does not
+/// notice if a rank asks for another reduction than the others. If ranks call two all-reduces in different orders, or
+/// if a call was refused on only one rank, they wait for each other. Like all long waits this is reported, and a limit
+/// can end it ([`AllReduce::fail_after`]).
 ///
 /// If a rank is lost, the last call may succeed on some ranks and fail on others. Where it fails, the vector is unchanged.
 ///
-/// *Integers*, with a sign or without, wrap in sums and products.
+/// *Integers*, signed or unsigned, wrap in sums and products.
 ///
 /// *Floats.* For [`Op::Min`] and [`Op::Max`] a NaN loses against a number. The result has the bits of one rank's value, on every
 /// device: the last rank's value if several zeros tie, whatever their signs, and the first rank's if all values are NaN. A
 /// sum or product is NaN on all ranks and on every kind of device or on none, but the bits of that NaN depend on the device.
 #[must_use = "the other ranks' calls wait for this one's"]
 pub struct AllReduce<'s, T: Arithmetic, D: Device> {
-    /// None only while a call has them.
+    /// The halves, unless a call is just using them.
     halves: Option<Halves<'s, T, D>>,
     len: usize,
     combinations: Vec<Combination>,
 }
 
-/// The second batch, for a region and a reduction.
+/// The second batch, for one region and reduction.
 struct Combination {
-    /// Where the region is, and its number, so that another region at the same address is another region.
+    /// The region's address and its number, which tells it from a later region at the same address.
     local: (Ptr, u64),
     op: Op,
     batch: Arc<Batch>,
@@ -138,9 +142,11 @@ impl<'s, T: Arithmetic, D: Device> AllReduce<'s, T, D> {
     ///
     /// # Errors
     ///
-    /// [`WindowError::AllReduce`] for vectors of more than 1 MiB, for more than 1024 ranks, for more ranks than the stream has
-    /// lanes for, and if the slots of all ranks would have more than 1 GiB.
-    /// [`WindowError::Disagreement`](crate::error::WindowError::Disagreement), on all ranks alike, if their lengths, types or names differ; and as [`Window::open`].
+    /// - [`WindowError::AllReduce`] for vectors of more than 1 MiB, for more than 1024 ranks, for more ranks than the
+    ///   stream has lanes for, and if the slots of all ranks would have more than 1 GiB.
+    /// - [`WindowError::Disagreement`](crate::error::WindowError::Disagreement), on all ranks, if their lengths, types
+    ///   or names differ.
+    /// - The other errors of [`Window::open`].
     ///
     /// # Examples
     ///
@@ -170,9 +176,9 @@ impl<'s, T: Arithmetic, D: Device> AllReduce<'s, T, D> {
         })
     }
 
-    /// Sets a limit for each wait, as [`Window::fail_after`] does. A call that waits longer for another rank fails, and the
-    /// all-reduce is revoked on all ranks. Without a limit, a call waits as long as the peers live. Each rank may choose a
-    /// limit of its own.
+    /// Sets a limit for each wait, like [`Window::fail_after`]. A call that waits longer for another rank fails, and
+    /// the all-reduce is revoked on all ranks. Without a limit, a call waits as long as the peers live. Each rank may
+    /// choose a limit of its own.
     ///
     /// # Examples
     ///
@@ -193,26 +199,26 @@ impl<'s, T: Arithmetic, D: Device> AllReduce<'s, T, D> {
         self
     }
 
-    /// Its name, which errors call the window's.
+    /// The name. Errors give it as the window's name.
     pub fn name(&self) -> &str {
         self.halves.as_ref().expect(WHOLE).0.name()
     }
 
-    /// Its id, the same on all ranks.
+    /// The id, which is the same on all ranks.
     pub fn id(&self) -> WindowId {
         self.halves.as_ref().expect(WHOLE).0.id()
     }
 
-    /// How many elements the vectors have.
+    /// The number of elements of the vectors.
     pub fn elements(&self) -> usize {
         self.len
     }
 
-    /// Enqueues: each element of `x` becomes the sum of those of all ranks. Integers wrap.
+    /// Enqueues a sum: each element of `x` is replaced by the sum of that element over all ranks. Integers wrap.
     ///
     /// # Errors
     ///
-    /// As [`AllReduce::reduce`].
+    /// The same as [`AllReduce::reduce`].
     ///
     /// # Examples
     ///
@@ -231,11 +237,12 @@ impl<'s, T: Arithmetic, D: Device> AllReduce<'s, T, D> {
         self.reduce(stream, x, Op::Sum)
     }
 
-    /// Enqueues: each element of `x` becomes the product of those of all ranks. Integers wrap.
+    /// Enqueues a product: each element of `x` is replaced by the product of that element over all ranks. Integers
+    /// wrap.
     ///
     /// # Errors
     ///
-    /// As [`AllReduce::reduce`].
+    /// The same as [`AllReduce::reduce`].
     ///
     /// # Examples
     ///
@@ -254,11 +261,11 @@ impl<'s, T: Arithmetic, D: Device> AllReduce<'s, T, D> {
         self.reduce(stream, x, Op::Prod)
     }
 
-    /// Enqueues: each element of `x` becomes the least of those of all ranks; a NaN loses.
+    /// Enqueues a minimum: each element of `x` is replaced by the least value of that element on any rank. A NaN loses.
     ///
     /// # Errors
     ///
-    /// As [`AllReduce::reduce`].
+    /// The same as [`AllReduce::reduce`].
     ///
     /// # Examples
     ///
@@ -277,11 +284,12 @@ impl<'s, T: Arithmetic, D: Device> AllReduce<'s, T, D> {
         self.reduce(stream, x, Op::Min)
     }
 
-    /// Enqueues: each element of `x` becomes the greatest of those of all ranks; a NaN loses.
+    /// Enqueues a maximum: each element of `x` is replaced by the greatest value of that element on any rank. A NaN
+    /// loses.
     ///
     /// # Errors
     ///
-    /// As [`AllReduce::reduce`].
+    /// The same as [`AllReduce::reduce`].
     ///
     /// # Examples
     ///
@@ -300,16 +308,20 @@ impl<'s, T: Arithmetic, D: Device> AllReduce<'s, T, D> {
         self.reduce(stream, x, Op::Max)
     }
 
-    /// Enqueues any reduction: `op(…op(op(x of rank 0, x of rank 1), x of rank 2)…)`. ([`Op::Keep`] gives all ranks the vector of
-    /// rank 0, [`Op::Replace`] that of the last rank.)
+    /// Enqueues any reduction: `op(…op(op(x of rank 0, x of rank 1), x of rank 2)…)`. [`Op::Keep`] gives all ranks the
+    /// vector of rank 0, and [`Op::Replace`] that of the last rank.
     ///
     /// # Errors
     ///
-    /// [`EpochError::CountMismatch`](crate::error::EpochError::CountMismatch) if `x` has another length; [`EpochError::NotForFloats`] for a bitwise operation on floats;
-    /// [`Error::Revoked`], or the error that made the stream fail; [`Error::Device`], where the ranks are too many
-    /// for this stream, too (another than it was opened on, or other processes use the GPU by now); [`Error::Nic`]. Nothing has
-    /// been enqueued then, unless the all-reduce is revoked by it: the device has refused the second of two batches, against
-    /// what it had said before, and the other ranks take this one's part for given.
+    /// - [`EpochError::CountMismatch`](crate::error::EpochError::CountMismatch) if `x` has another length.
+    /// - [`EpochError::NotForFloats`] for a bitwise operation on floats.
+    /// - [`Error::Revoked`], or the error that made the stream fail.
+    /// - [`Error::Device`], also if there are too many ranks for this stream: another stream than the all-reduce was
+    ///   opened on, or one whose GPU other processes use by now.
+    /// - [`Error::Nic`].
+    ///
+    /// The call has then enqueued nothing, except in one case: the device refuses the second of two batches after it
+    /// said that it would take it. Because the other ranks count on this rank's part, the all-reduce is then revoked.
     ///
     /// # Examples
     ///
@@ -336,18 +348,20 @@ impl<'s, T: Arithmetic, D: Device> AllReduce<'s, T, D> {
             let window = self.halves.as_ref().expect(WHOLE).0.named();
             return Err(Error::Epoch(EpochError::CountMismatch { window, src, dst }));
         }
-        // Of no elements there is nothing to reduce.
+        // Without elements there is nothing to reduce.
         let batch = (self.len != 0).then(|| self.combination(x, op));
-        // What is known to be refused is refused before the other ranks can have heard of this epoch.
+        // Calls that will be refused are refused here, before the other ranks can hear of this epoch.
         let (inbox, outbox) = self.halves.as_ref().expect(WHOLE);
         inbox.ready(stream)?;
-        // What reads the vector already, and what will: it is written when they are through.
+        // Some operations of a NIC read the vector already, and this epoch's will. The vector is written when they have
+        // ended.
         let tickets = x.body.outstanding();
         let readers = tickets.map(|tickets| tickets.readers());
         let readers = readers.into_iter().flatten().chain(outbox.lines());
         let waits = prepare_wait(stream, readers)?;
         if let Some(batch) = &batch {
-            // The exchange waits for what writes the vector: for each window once, which is no more often than for each line.
+            // The exchange waits for operations that write the vector: once for each window, which is at most once for
+            // each line.
             let mut writers = Vec::new();
             if let Some(tickets) = tickets {
                 tickets.gather(Touch::Read, &mut writers);
@@ -356,7 +370,7 @@ impl<'s, T: Arithmetic, D: Device> AllReduce<'s, T, D> {
             stream.raw().prepare(batch, exchange + waits + 1)?;
         }
         let (inbox, outbox) = self.halves.take().expect(WHOLE);
-        // They have the numbers of the ranks.
+        // The slots have the numbers of the ranks.
         let mut slots = outbox.slots();
         let mut epoch = outbox.start();
         let exchanged = match slots.try_for_each(|slot| epoch.put(&*x, slot)) {
@@ -375,16 +389,16 @@ impl<'s, T: Arithmetic, D: Device> AllReduce<'s, T, D> {
         };
         let site = Location::caller();
         let combined = x.body.settle(stream, Touch::Write, site).and_then(|()| {
-            // SAFETY: the slots lie in blocks that the inbox holds and that are retired in stream order; the exchange that
-            // this stream has been given before waits for all ranks, so that no other than this batch has the buffers
-            // that the operands choose, until a post behind it; `x` is a region of this stream, exclusively borrowed, and
-            // what a NIC reads of it has been waited for.
+            // SAFETY: the slots lie in blocks that the inbox holds and that are retired in stream order. The exchange
+            // before this batch on the stream waits for all ranks. So until a post behind this batch, only this batch
+            // uses the buffers that the operands choose. `x` is a region of this stream, exclusively borrowed, and a
+            // NIC's reads of it have been waited for.
             Ok(unsafe { stream.raw().submit(&batch, site) }?)
         });
         combined.inspect_err(|error| inbox.revoke(error))
     }
 
-    /// The second batch, made the first time.
+    /// The second batch, which is made on first use.
     fn combination(&mut self, x: &Region<T, On<'s, D>>, op: Op) -> Arc<Batch> {
         let local = (x.body.ptr(), x.body.id);
         let known = |one: &&Combination| (one.local, one.op) == (local, op);
@@ -414,15 +428,15 @@ impl<'s, T: Arithmetic, D: Device> AllReduce<'s, T, D> {
                 landing: None,
             })
         };
-        // Slots have the numbers of the ranks.
+        // The slots have the numbers of the ranks.
         let slots = (0..inbox.origins().count()).map(|rank| inbox.side(rank));
         let steps: Vec<_> = slots.enumerate().map(take).collect();
-        // SAFETY: each slot has as many elements as the region, both buffers, and its operand lies in the window's block;
-        // the region is not that memory; bitwise operations on floats were refused. What else must hold when the batch is
-        // executed is argued where it is submitted, which is only done with that region.
+        // SAFETY: both buffers of each slot have as many elements as the region, and the slot's operand lies in the
+        // window's block. The region is other memory. Bitwise operations on floats were refused. The other conditions
+        // of executing the batch are argued where it is submitted, which happens only with that region.
         let batch = Arc::new(unsafe { Batch::new([steps], Vec::new()) });
         if self.combinations.len() == COMBINATIONS {
-            // The queue holds what of it is still to run.
+            // The queue keeps the batch if some of its work is still to be carried out.
             self.combinations.remove(0);
         }
         self.combinations.push(Combination {
@@ -434,7 +448,7 @@ impl<'s, T: Arithmetic, D: Device> AllReduce<'s, T, D> {
     }
 }
 
-/// Why what should not be reduced so is not.
+/// Refuses vectors and numbers of ranks beyond the limits.
 fn check_size(len: usize, size: usize, ranks: usize) -> Result<(), AllReduceLimit> {
     if len.checked_mul(size).is_none_or(|bytes| bytes > LONGEST) {
         let most = LONGEST;
@@ -455,7 +469,7 @@ fn check_size(len: usize, size: usize, ranks: usize) -> Result<(), AllReduceLimi
     Ok(())
 }
 
-/// Why a stream that carries out so many lanes at a time cannot reduce over so many ranks, if it cannot.
+/// Refuses so many ranks on a stream that carries out at most `most` lanes at a time, if they need more.
 fn check_lanes(ranks: usize, most: usize) -> Result<(), AllReduceLimit> {
     let lanes = LANES.saturating_mul(ranks);
     match lanes > most {
@@ -464,7 +478,7 @@ fn check_lanes(ranks: usize, most: usize) -> Result<(), AllReduceLimit> {
     }
 }
 
-// SAFETY: the leaves are those of the halves, which are visited; these are the only mention of the brand.
+// SAFETY: the leaves are those of the halves, which are visited. Only the halves mention the brand.
 unsafe impl<'s, T: Arithmetic, D: Device> Carry<'s, D> for AllReduce<'s, T, D> {
     type At<'t> = AllReduce<'t, T, D>;
 

@@ -11,8 +11,8 @@
 //!
 //! # Failure
 //!
-//! As with a window, a wait ends with an error if a rank dies or leaves, or when the barrier's limit has passed. The error
-//! names the barrier as the window.
+//! Like a window's wait, a barrier's wait ends with an error if a rank dies or leaves, or when the barrier's limit has
+//! passed. The error gives the barrier's name as the window's.
 
 use std::panic::Location;
 use std::time::Duration;
@@ -48,12 +48,12 @@ pub struct Barrier<'s, D: Device> {
 }
 
 impl<'s, D: Device> Barrier<'s, D> {
-    /// Creates a barrier. Collective over all ranks of the job. Its name is no other open barrier's; windows have names of
-    /// their own.
+    /// Opens a barrier. The call is collective over all ranks of the job. No other open barrier may have this name; a
+    /// window may.
     ///
     /// # Errors
     ///
-    /// As [`Window::open`]: the barrier is open on all ranks or on none.
+    /// Those of [`Window::open`]: the barrier is open on all ranks or on none.
     ///
     /// # Examples
     ///
@@ -74,8 +74,8 @@ impl<'s, D: Device> Barrier<'s, D> {
         })
     }
 
-    /// Makes the wait in a barrier fail (and with it the barrier, on all ranks) when it has lasted so long, as
-    /// [`Window::fail_after`] does. Without it, barriers wait as long as the peers live. Each rank may choose for itself.
+    /// Sets a limit for each wait, like [`Window::fail_after`]. A barrier that waits longer fails, and is revoked on
+    /// all ranks. Without a limit, it waits as long as the peers live. Each rank may choose a limit of its own.
     ///
     /// # Examples
     ///
@@ -95,12 +95,12 @@ impl<'s, D: Device> Barrier<'s, D> {
         self
     }
 
-    /// Its name, which errors call the window's.
+    /// The name. Errors give it as the window's name.
     pub fn name(&self) -> &str {
         self.inbox.name()
     }
 
-    /// Its id, the same on all ranks.
+    /// The id, which is the same on all ranks.
     pub fn id(&self) -> WindowId {
         self.inbox.id()
     }
@@ -109,8 +109,7 @@ impl<'s, D: Device> Barrier<'s, D> {
     ///
     /// # Errors
     ///
-    /// [`Error::Revoked`], or the error that made the stream fail; [`Error::Nic`] where another node's rank cannot be told;
-    /// [`EpochError::LastEpoch`](crate::error::EpochError::LastEpoch) behind 2^36 - 2^20 of them, on all ranks alike if they replay recordings alike. Nothing has been enqueued then.
+    /// [`Error::Revoked`], or the error that made the stream fail. [`Error::Nic`] if the NIC cannot signal a rank on another node. [`EpochError::LastEpoch`](crate::error::EpochError::LastEpoch) after 2^36 - 2^20 barriers, on all ranks at the same one if they replay recordings alike. Nothing has been enqueued then.
     ///
     /// # Examples
     ///
@@ -133,7 +132,7 @@ impl<'s, D: Device> Barrier<'s, D> {
     }
 }
 
-// SAFETY: the leaves are those of the halves, which are visited; these are the only mention of the brand.
+// SAFETY: the leaves are those of the halves, which are visited. Only the halves mention the brand.
 unsafe impl<'s, D: Device> Carry<'s, D> for Barrier<'s, D> {
     type At<'t> = Barrier<'t, D>;
 
@@ -176,7 +175,7 @@ mod tests {
                 let (rank, peer) = (0, Some(1));
                 assert_eq!(failed.cause, Cause::Limit { rank, peer, limit });
             }
-            // Rank 1 is there until rank 0 has seen it.
+            // Rank 1 stays until rank 0 has seen the error.
             world.all_gather("seen", Vec::new()).unwrap();
         });
     }

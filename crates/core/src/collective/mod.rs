@@ -1,7 +1,7 @@
-//! What all ranks do together on the stream.
+//! Operations of all ranks together, on the stream.
 //!
-//! Each collective is a file here. It is made of a window by slot, or of an epoch's parts, and knows no device: so it runs,
-//! is captured and replayed, and fails as windows do.
+//! Each collective is a file here. It consists of a window by slot, or of parts of an epoch, and knows no device. So it
+//! runs, is captured and replayed, and fails like a window.
 
 mod all_reduce;
 mod barrier;

@@ -1,4 +1,4 @@
-//! Why a wait failed or a window is revoked.
+//! Why a wait failed, or why a window is revoked.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use tidegate_hal::site::CallSite;
 
 use super::window_name::WindowName;
 
-/// A wait that ended without what it waited for.
+/// A wait that ended before the peer did what was awaited.
 ///
 /// # Examples
 ///
@@ -32,27 +32,28 @@ use super::window_name::WindowName;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{}rank {waiting} waited in vain for rank {rank} ({awaited}): {cause}",
+    "{}rank {waiting}'s wait for rank {rank} ({awaited}) failed: {cause}",
     said_before(.window.as_ref(), *.epoch, *.site)
 )]
 pub struct WaitFailed {
     /// The window, if the wait belongs to one.
     pub window: Option<WindowName>,
-    /// The number of the epoch, counted from 0 for this peer and direction.
+    /// The number of the epoch. Each pair of ranks counts its epochs from 0, in each direction.
     pub epoch: u64,
-    /// Where the program enqueued the wait, if that is known. (A GPU does not say which of several calls it was.)
+    /// The place in the program that enqueued the wait, if it is known. (A GPU does not tell apart the waits of several
+    /// calls.)
     pub site: Option<CallSite>,
-    /// This rank, which waited.
+    /// This rank, which was waiting.
     pub waiting: usize,
     /// The rank that was waited for.
     pub rank: usize,
-    /// What it was expected to do.
+    /// What the other rank was expected to do.
     pub awaited: Awaited,
-    /// Why it did not.
+    /// Why it did not do it.
     pub cause: Cause,
 }
 
-/// Which wait it was.
+/// The beginning of the message: the window, the epoch and the place in the program.
 fn said_before(window: Option<&WindowName>, epoch: u64, site: Option<CallSite>) -> String {
     let window = window.map(|window| format!("window {window}, epoch {epoch}"));
     let site = site.map(|site| format!("enqueued at {site}"));
@@ -63,7 +64,7 @@ fn said_before(window: Option<&WindowName>, epoch: u64, site: Option<CallSite>) 
     }
 }
 
-/// Why a wait failed or a window is revoked.
+/// The reason why a wait failed, or why a window is revoked.
 ///
 /// # Examples
 ///
@@ -84,7 +85,7 @@ pub enum Cause {
     PeerLost {
         /// The rank that died.
         rank: usize,
-        /// How that was noticed.
+        /// How the loss was noticed.
         reason: String,
     },
     /// A rank ended its part of the job.
@@ -96,23 +97,24 @@ pub enum Cause {
     Dropped {
         /// The rank that dropped it.
         rank: usize,
-        /// Which token, before which call, and the error of an operation that was refused in this epoch, if there was one.
+        /// The token, the call that should have taken it, and the error of an operation that was refused in this epoch,
+        /// if there was one.
         token: String,
     },
-    /// The thread of a rank that held a token of an open epoch of this window has panicked.
+    /// A thread of a rank panicked while it held a token of an open epoch of this window.
     Panicked {
         /// The rank whose thread it was.
         rank: usize,
-        /// Which token the panic dropped, before which call.
+        /// The token that the panic dropped, and the call that should have taken it.
         token: String,
     },
     /// A wait lasted longer than the limit of its window.
     Limit {
         /// The rank that waited.
         rank: usize,
-        /// The rank that it waited for; none if it waited for room in its own NIC.
+        /// The rank that it waited for, or `None` if it waited for room in its own NIC.
         peer: Option<usize>,
-        /// How long the limit is.
+        /// The limit: see [`Window::fail_after`](crate::window::Window::fail_after).
         limit: std::time::Duration,
     },
     /// A kernel on a stream of a rank has failed. That stream skips its later work, and other ranks may wait for it.
@@ -121,27 +123,28 @@ pub enum Cause {
         rank: usize,
         /// The stream's name.
         stream: String,
-        /// The kernel's message; only its beginning, if it is long.
+        /// The kernel's message. If it is long, only its beginning.
         reason: String,
     },
-    /// The peer's signal will not come, and no rank has told why: a stream of the peer failed before the signal, or a
+    /// The peer's signal will not come, but no rank has said why. A stream of the peer failed before the signal, or a
     /// transfer between the two ranks failed.
     PeerFailed {
         /// The peer that was waited for.
         rank: usize,
     },
-    /// A call of a rank failed, so the rank could not enqueue its part of an epoch. Its peers would wait for that part.
+    /// A call of a rank failed, so that the rank could not enqueue its part of an epoch. The window is revoked, because
+    /// its peers would wait for that part.
     NotEnqueued {
         /// The rank whose call has failed.
         rank: usize,
-        /// The error of that call, in words.
+        /// The message of that call's error.
         reason: String,
     },
     /// A rank's NIC has failed.
     NicFailed {
         /// The rank whose NIC it is.
         rank: usize,
-        /// The error that the NIC gave.
+        /// The NIC's error.
         reason: String,
     },
 }

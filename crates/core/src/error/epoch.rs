@@ -1,4 +1,4 @@
-//! What is wrong with how an epoch is used.
+//! Errors about the use of an epoch.
 
 use tidegate_hal::batch::{Awaited, Op};
 
@@ -22,27 +22,27 @@ use super::window_name::WindowName;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EpochError {
-    /// A rank is not a neighbour of this rank in the window, in the direction asked for.
+    /// The rank is not a neighbour of this rank in the window, in that direction.
     #[error("rank {rank} is not {role} of this rank in window {window}")]
     NotInGroup {
-        /// The window of the group.
+        /// The window in which the group was to be made.
         window: WindowName,
-        /// The rank that is no neighbour.
+        /// The rank that is not a neighbour.
         rank: usize,
-        /// "an origin" or "a target".
+        /// The role it should have: "an origin" or "a target".
         role: &'static str,
     },
-    /// A handle belongs to another window than the epoch's, or to another rank.
+    /// The handle belongs to another window, or was declared on another rank.
     #[error(
         "window {window}: the handle of outbound slot {slot} belongs to another window: use a handle that this window's declaration returned on this rank"
     )]
     ForeignSlot {
         /// The window of the epoch.
         window: WindowName,
-        /// The number that the slot has in the other window.
+        /// The number of the handle's slot in its own window.
         slot: u32,
     },
-    /// A handle was taken twice in one epoch.
+    /// One epoch takes a handle twice.
     #[error("window {window}: outbound slot {slot}, to rank {rank}, is taken twice in one epoch")]
     SlotTaken {
         /// The window of the epoch.
@@ -52,7 +52,7 @@ pub enum EpochError {
         /// The slot's number.
         slot: u32,
     },
-    /// A handle that was taken in one epoch is used in another one.
+    /// A handle that was taken in one epoch is used in another.
     #[error(
         "window {window}: outbound slot {slot}, to rank {rank}, was taken in another epoch: take it again in each epoch"
     )]
@@ -64,18 +64,18 @@ pub enum EpochError {
         /// The slot's number.
         slot: u32,
     },
-    /// More elements than there is room for.
+    /// The operation has more elements than fit.
     #[error("window {window}: elements {first}..{end} do not fit in {what} of {len} elements")]
     OutOfBounds {
         /// The window of the epoch.
         window: WindowName,
-        /// What was addressed: which slot, or whose memory.
+        /// The memory that was addressed: a slot, or the memory of a rank.
         what: String,
-        /// The first element.
+        /// The first element of the operation.
         first: usize,
-        /// One past the last.
+        /// One past the last element of the operation.
         end: usize,
-        /// How many there are.
+        /// How many elements the memory has.
         len: usize,
     },
     /// Source and destination differ in the number of elements.
@@ -83,13 +83,13 @@ pub enum EpochError {
     CountMismatch {
         /// The window, or the all-reduce.
         window: WindowName,
-        /// Elements of the source.
+        /// How many elements the source has.
         src: usize,
-        /// Elements of the destination.
+        /// How many elements the destination has.
         dst: usize,
     },
-    /// One epoch uses a slot (or range) twice: two operations touch the same elements, and not both only read or
-    /// accumulate alike.
+    /// Two operations of one epoch touch the same elements. That is allowed only if both read, or if both accumulate
+    /// with the same operation.
     #[error(
         "window {window}: outbound slot {slot}, to rank {rank}, is used twice in one epoch: two operations touch its elements {first}..{end}"
     )]
@@ -102,7 +102,7 @@ pub enum EpochError {
         slot: u32,
         /// The first element of the overlap, in elements of the slot.
         first: usize,
-        /// One past the last.
+        /// One past the last element of the overlap.
         end: usize,
     },
     /// The count of a put is not one element.
@@ -112,7 +112,7 @@ pub enum EpochError {
     NotOneCount {
         /// The window of the epoch.
         window: WindowName,
-        /// How many it has.
+        /// How many elements it has.
         count: usize,
     },
     /// A counted put has a layout.
@@ -123,7 +123,7 @@ pub enum EpochError {
         /// The window of the epoch.
         window: WindowName,
     },
-    /// The slot was declared as a layout, and the operation chooses elements of it by another layout.
+    /// The slot was declared as a layout, and the operation has a second layout for its destination.
     #[error(
         "window {window}: outbound slot {slot} was declared as a layout, so a put to it cannot choose elements by another layout: declare that layout instead"
     )]
@@ -143,23 +143,24 @@ pub enum EpochError {
         /// The slot's number.
         slot: u32,
     },
-    /// An operand, the result or the destination of an atomic operation has a layout.
+    /// An operand, the result or the destination of an atomic operation has a layout. Their elements must lie side by
+    /// side.
     #[error(
         "window {window}: the {what} of an atomic operation has a layout, but its elements must lie side by side: pass the whole, or a slice"
     )]
     NotSideBySide {
         /// The window of the epoch.
         window: WindowName,
-        /// Which of them: "result", "comparand", "desired value" or "destination".
+        /// The one that has the layout: "result", "comparand", "desired value" or "destination".
         what: &'static str,
     },
-    /// An element occurs twice in what is to be written.
+    /// A destination contains an element twice.
     #[error("a layout in which an element occurs twice cannot be a destination")]
     NotDistinct,
-    /// A layout is of another device than the window.
+    /// A layout's table lies in memory of another device than the window.
     #[error("a layout's table is in memory of another device than the window")]
     OtherDevice,
-    /// The operation is not defined for floats.
+    /// The operation is not defined for floating-point numbers.
     #[error("window {window}: {op:?} is not defined for floats")]
     NotForFloats {
         /// The window of the epoch, or the all-reduce.
@@ -172,10 +173,10 @@ pub enum EpochError {
     NotByDevice {
         /// The window of the epoch.
         window: WindowName,
-        /// What the device says.
+        /// The device's reason.
         reason: String,
     },
-    /// The target is reached by a NIC through staged memory, and the operation is no put.
+    /// The NIC reaches this target through staged memory, which serves only puts. The operation is not a put.
     #[error("window {window}: only puts can be staged for the NIC to rank {rank}")]
     NotStaged {
         /// The window of the epoch.
@@ -183,20 +184,20 @@ pub enum EpochError {
         /// The rank that the operation goes to.
         rank: usize,
     },
-    /// A rank that is its own peer would wait for ever. The call that it waits for could only come later on the same stream,
-    /// or not at all, because the other half of the window was dropped.
+    /// A rank that is its own peer would wait for ever: the call that it waits for could come only later on the same
+    /// stream, or not at all, because the other half of the window was dropped.
     #[error(
         "window {window}: this rank would wait for itself for ever ({awaited}): on this stream that could only come after the wait"
     )]
     SelfDeadlock {
         /// The window of the epoch.
         window: WindowName,
-        /// What the rank would wait for.
+        /// The call that the rank would wait for.
         awaited: Awaited,
     },
-    /// A window (or a barrier) has had as many epochs with a peer as its counters hold, or would have more after this call.
-    /// Epochs that were enqueued before are carried out. Ranks that enqueue the same epochs, in the same calls and groups, are
-    /// refused at the same epoch.
+    /// A window (or a barrier) has had all the epochs with a peer that its counters hold, or would exceed them by this
+    /// call. Epochs that were enqueued before are still carried out. Ranks that enqueue the same epochs, in the same
+    /// calls and groups, are refused at the same epoch.
     #[error(
         "window {window} can have {most} epochs, and this call would begin more: replay fewer times, or drop the window on all ranks and open a new one"
     )]

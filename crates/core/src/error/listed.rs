@@ -1,6 +1,6 @@
-//! Ranks, in words.
+//! Lists of ranks, for messages.
 
-/// Ranks that are listed at most.
+/// How many ranks a list names; it counts the others.
 const LISTED: usize = 8;
 
 /// "rank 3", "ranks 1, 3 and 9 more".

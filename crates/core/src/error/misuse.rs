@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use tidegate_hal::device::Parameters;
 
-/// A region, a part of one, a set of indices or a layout is not valid.
+/// A region, a part, a set of indices or a layout is invalid.
 ///
 /// # Examples
 ///
@@ -23,13 +23,13 @@ pub enum RegionError {
     /// A range reaches beyond the region or block.
     #[error("elements {first}..{end} do not fit in {what} of {len} elements")]
     OutOfBounds {
-        /// What was addressed: "a region" or "a block".
+        /// The memory that was addressed: "a region" or "a block".
         what: &'static str,
-        /// The first element.
+        /// The first element of the range.
         first: usize,
-        /// One past the last.
+        /// One past the last element of the range.
         end: usize,
-        /// How many there are.
+        /// How many elements the memory has.
         len: usize,
     },
     /// Two parts cannot be joined: they are not neighbours, or belong to different regions.
@@ -38,7 +38,7 @@ pub enum RegionError {
     /// The region's memory is still in use: by another part of the region, or by a NIC that may send from it again.
     #[error("another part of the region exists, or a NIC may send from it again")]
     Shared,
-    /// A block does not begin where an element may.
+    /// The block's first byte has an address where no element may begin.
     #[error("elements are aligned to {align} bytes, and the block begins at {address:#x}")]
     Alignment {
         /// The address of the block's first byte.
@@ -52,15 +52,15 @@ pub enum RegionError {
     /// Two sets of indices overlap, or an index is in one set twice.
     #[error("index sets must be disjoint, but {one:?} and {other:?} overlap")]
     Overlap {
-        /// The one range.
+        /// One range.
         one: Range<usize>,
-        /// The range that overlaps with it.
+        /// The other range, which overlaps the first.
         other: Range<usize>,
     },
-    /// `usize::MAX` is no index.
-    #[error("usize::MAX is no index")]
+    /// `usize::MAX` was given as an index.
+    #[error("usize::MAX is not an index")]
     NoIndex,
-    /// The parts are not all parts of one partition, in their order.
+    /// The parts are not all the parts of one partition, in their order.
     #[error("only all parts of one partition, in their order, make a region")]
     NotOnePartition,
     /// A layout chooses elements that the part does not hold.
@@ -68,23 +68,23 @@ pub enum RegionError {
     NotInPart {
         /// The first such element.
         first: usize,
-        /// One past the last of its run.
+        /// One past the last element of its run.
         end: usize,
     },
-    /// A strided layout is not valid.
+    /// A strided layout is invalid.
     #[error("strided layout {first} {loops:?}: {fault}")]
     Layout {
-        /// Its first element.
+        /// The layout's first element.
         first: usize,
-        /// Its loops: how often each is made, and its stride in elements.
+        /// For each loop the number of rounds, and the stride in elements.
         loops: Box<[(u32, i32)]>,
         /// What is wrong with it.
         fault: Box<LayoutFault>,
     },
-    /// A box of an array is not valid.
+    /// A box of an array is invalid.
     #[error("subarray {ranges:?} of {dims:?}: {fault}")]
     Subarray {
-        /// The elements of the array in each dimension.
+        /// The size of the array in each dimension.
         dims: Box<[usize]>,
         /// The ranges of the box.
         ranges: Box<[Range<usize>]>,
@@ -99,7 +99,7 @@ pub enum RegionError {
     OtherWorld,
 }
 
-/// What is wrong with a strided layout, or with a box of an array.
+/// The fault of a strided layout, or of a box of an array.
 ///
 /// # Examples
 ///
@@ -113,16 +113,16 @@ pub enum RegionError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LayoutFault {
-    /// It has no loop, or too many.
+    /// The layout has no loop, or too many.
     #[error("a strided layout has 1 to {most} loops")]
     Loops {
-        /// The most loops of a layout.
+        /// The most loops that a layout may have.
         most: usize,
     },
     /// The array has no dimension.
     #[error("an array has at least one dimension")]
     NoDimension,
-    /// There is not one range for each dimension.
+    /// The number of ranges is not the number of dimensions.
     #[error("{ranges} ranges for {dims} dimensions")]
     Ranges {
         /// How many dimensions the array has.
@@ -137,36 +137,36 @@ pub enum LayoutFault {
         k: usize,
         /// The range that does not fit.
         range: Range<usize>,
-        /// The elements of the dimension.
+        /// The size of the array in that dimension.
         dim: usize,
     },
-    /// The array has more elements than memory can have.
+    /// The array has more elements than memory can hold.
     #[error("the array is larger than memory can be")]
     ArrayTooLarge,
-    /// It is a nest of too many loops.
+    /// The loops are nested too deeply.
     #[error("it is {deep} loops deep, and at most {most} are allowed: use `Layout::indexed`")]
     Deep {
-        /// How many loops it is deep.
+        /// How deeply they are nested.
         deep: usize,
-        /// The most loops of a layout.
+        /// The deepest nest that is allowed.
         most: usize,
     },
-    /// Its elements lie too far apart.
+    /// Two neighbouring elements of the layout lie too far apart.
     #[error("its elements lie {stride} apart, and at most 2^31 - 1 is allowed")]
     Apart {
-        /// How far.
+        /// Their distance, in elements.
         stride: i64,
     },
-    /// It reaches below element 0.
+    /// The layout reaches below element 0.
     #[error("it reaches down to element {low}")]
     Negative {
-        /// Down to which.
+        /// The lowest element, as a negative number.
         low: i128,
     },
-    /// It reaches beyond what can be addressed.
+    /// The layout reaches beyond the addresses of this machine.
     #[error("it reaches beyond what can be addressed")]
     TooFar,
-    /// It has several pieces, and too many elements or too high an index for that.
+    /// A layout of several pieces has too many elements, or an element with too high a number.
     #[error(
         "it has {count} elements up to number {high}, but a layout of several pieces has fewer than 2^32 elements, all below number 2^32 - 1"
     )]
@@ -176,7 +176,7 @@ pub enum LayoutFault {
         /// The number of its highest element.
         high: i128,
     },
-    /// It has too many pieces.
+    /// The layout has too many pieces.
     #[error("it has {pieces} pieces, and at most 2^26 are allowed")]
     Pieces {
         /// How many pieces it has.
@@ -184,7 +184,7 @@ pub enum LayoutFault {
     },
 }
 
-/// A recording was not made, or does not fit.
+/// A recording could not be made, or was replayed with other things.
 ///
 /// # Examples
 ///
@@ -209,16 +209,16 @@ pub enum CaptureError {
         named(.name, *.position)
     )]
     NotReplayable {
-        /// How many regions and window halves went in.
+        /// How many regions and window halves the step was lent.
         lent: usize,
-        /// How many came out.
+        /// How many the step returned.
         returned: usize,
         /// The first place in which they differ, from 0.
         position: usize,
-        /// The field there, as in `energy.inbox`, if there is one.
+        /// The name of the field there, such as `energy.inbox`, if it has one.
         name: Option<String>,
     },
-    /// A replay got other things than the recording.
+    /// A replay was given other regions or window halves than those of the recording.
     #[error(
         "this recording was made with other regions or windows ({} differs)",
         named(.name, *.position)
@@ -226,18 +226,18 @@ pub enum CaptureError {
     OtherGraph {
         /// The first place that differs, from 0.
         position: usize,
-        /// The field there, as in `energy.inbox`, if there is one.
+        /// The name of the field there, such as `energy.inbox`, if it has one.
         name: Option<String>,
     },
     /// The call is not possible while its stream is captured.
     #[error("not possible inside a capture: {what}")]
     Inside {
-        /// What was to be done.
+        /// What the call would do.
         what: &'static str,
     },
 }
 
-/// A kernel was not bound or launched.
+/// A kernel could not be bound or launched.
 ///
 /// # Examples
 ///
@@ -258,7 +258,7 @@ pub enum KernelError {
     Signature {
         /// The name of the function.
         function: String,
-        /// The bytes of each parameter.
+        /// The size of each parameter, in bytes.
         sizes: Vec<usize>,
     },
     /// A kernel has too many arguments.
@@ -278,7 +278,7 @@ pub enum KernelError {
     },
 }
 
-/// A variable of the environment, or an option, cannot be read.
+/// An environment variable or an option cannot be parsed.
 ///
 /// # Examples
 ///
@@ -292,23 +292,23 @@ pub enum KernelError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SettingError {
-    /// A length of chunks cannot be read.
-    #[error("`{text}` is no length of chunks: set {variable} to never, BYTES, or BYTES:FROM")]
+    /// The text is not a length of chunks.
+    #[error("`{text}` is not a length of chunks: set {variable} to never, BYTES, or BYTES:FROM")]
     Chunks {
         /// The name of the environment variable.
         variable: &'static str,
         /// What the variable is set to.
         text: String,
     },
-    /// A route cannot be read.
-    #[error("`{text}` is no route: set {variable} to auto, mapped, nic, or nic:RANK,RANK,…")]
+    /// The text is not a route.
+    #[error("`{text}` is not a route: set {variable} to auto, mapped, nic, or nic:RANK,RANK,…")]
     Route {
         /// The name of the environment variable.
         variable: &'static str,
         /// What the variable is set to.
         text: String,
     },
-    /// A number cannot be read.
+    /// The text is not a number.
     #[error("{variable} is `{text}`, which is not a number")]
     Number {
         /// The name of the environment variable.
@@ -318,7 +318,7 @@ pub enum SettingError {
     },
 }
 
-/// The ranks have met, and cannot make a job together.
+/// The ranks have met, but cannot form a job together.
 ///
 /// # Examples
 ///
@@ -343,7 +343,7 @@ pub enum MeetError {
         rank: usize,
         /// The device of that rank.
         theirs: String,
-        /// This rank's.
+        /// The device of this rank.
         mine: &'static str,
     },
     /// A rank has another kind of NIC.
@@ -353,24 +353,24 @@ pub enum MeetError {
         rank: usize,
         /// Its NIC.
         theirs: String,
-        /// This rank's.
+        /// The NIC of this rank.
         mine: String,
     },
     /// The message of a rank could not be read. Perhaps the rank has another version of tidegate.
     #[error("the message of rank {rank} could not be read: {reason}")]
     Unreadable {
-        /// The rank that said it.
+        /// The rank that sent the message.
         rank: usize,
-        /// What was wrong with it.
+        /// What is wrong with the message.
         reason: String,
     },
-    /// The ranks are on several nodes, or a rank's route asks for a NIC, and a rank could not open its NIC. All ranks get
-    /// this.
+    /// A rank could not open its NIC, and the job needs NICs: the ranks are on several nodes, or the route of a rank
+    /// asks for one. All ranks get this error.
     #[error("rank {rank} could not open the NIC that the job needs: {reason}")]
     NoNic {
-        /// The lowest such rank.
+        /// The lowest rank that has no NIC.
         rank: usize,
-        /// Its error.
+        /// The error of that rank.
         reason: String,
     },
 }
@@ -397,7 +397,7 @@ pub enum StreamError {
     /// A kernel panicked.
     #[error("a kernel of rank {rank} on stream `{stream}` panicked: {message}")]
     KernelPanicked {
-        /// This rank, so that the message names it among the output of all ranks.
+        /// This rank. The message names it, because the output of all ranks may be mixed.
         rank: usize,
         /// The name of the stream.
         stream: String,
@@ -411,10 +411,10 @@ pub enum StreamError {
         rank: usize,
         /// The name of the stream.
         stream: String,
-        /// What was being done, and the error.
+        /// What the stream was doing, and the error.
         detail: String,
     },
-    /// The stream was told to stop, or another stream that it waited for had failed.
+    /// The stream was told to stop, or it waited for a stream that failed.
     #[error("stream `{stream}` was aborted")]
     Aborted {
         /// The name of the stream.
@@ -422,7 +422,7 @@ pub enum StreamError {
     },
 }
 
-/// "`energy.inbox` (place 3)", or "place 3".
+/// "`energy.inbox` (place 3)", or "place 3" if there is no name.
 fn named(name: &Option<String>, position: usize) -> String {
     match name {
         Some(name) => format!("`{name}` (place {position})"),

@@ -1,7 +1,7 @@
 //! Errors.
 //!
-//! Calls fail with an [`Error`]. A call that takes a token by value has a twin, as `try_post` is the twin of `post`. The twin
-//! returns the token together with the error, in a [`Rejected`].
+//! Calls fail with an [`Error`]. Each call that takes a token by value has a twin whose name begins with `try_`, such
+//! as `post` and `try_post`. The twin returns the token together with the error, in a [`Rejected`].
 
 mod cause;
 mod epoch;
@@ -46,8 +46,8 @@ pub use tidegate_hal::site::CallSite;
 /// ```
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What went wrong. The variant tells what a program can do about it, and most variants contain an enum with the details.
-/// `Debug` prints the same text as `Display`: to print the parts, match the variant.
+/// The error of every call. The variant tells what a program can do about it. Most variants contain an enum with the
+/// details. `Debug` prints the same text as `Display`; to print the parts, match the variant.
 ///
 /// # Examples
 ///
@@ -71,7 +71,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A wait ended without what it waited for.
+    /// A wait ended before the peer did what was awaited.
     #[error(transparent)]
     Wait(Box<WaitFailed>),
     /// The window was revoked: a rank died, a limit passed, a call failed, or a token was dropped in the middle of its epoch,
@@ -86,25 +86,25 @@ pub enum Error {
     /// A stream has failed. It skips all later work.
     #[error(transparent)]
     Stream(#[from] StreamError),
-    /// An epoch, or an operation of one, is not as its window was declared, or cannot be enqueued.
+    /// An epoch, or an operation in it, does not fit the declaration of its window, or cannot be enqueued.
     #[error(transparent)]
     Epoch(#[from] EpochError),
-    /// A region, a part, a set of indices or a layout is not valid, or belongs to another stream or device.
+    /// A region, a part, a set of indices or a layout is invalid, or belongs to another stream or device.
     #[error(transparent)]
     Region(#[from] RegionError),
     /// A window, a barrier or an all-reduce was not opened.
     #[error(transparent)]
     Open(#[from] WindowError),
-    /// A recording was not made, does not fit, or does not allow the call.
+    /// A recording could not be made, was replayed with other things, or does not allow the call.
     #[error(transparent)]
     Capture(#[from] CaptureError),
     /// A kernel was not bound or launched.
     #[error(transparent)]
     Kernel(#[from] KernelError),
-    /// A variable of the environment, or an option, cannot be read.
+    /// An environment variable or an option cannot be parsed.
     #[error(transparent)]
     Setting(#[from] SettingError),
-    /// The ranks have met, and cannot make a job together.
+    /// The ranks have met, but cannot form a job together.
     #[error(transparent)]
     Meet(#[from] MeetError),
     /// The job has no such rank.
@@ -115,31 +115,31 @@ pub enum Error {
         /// The size of the job.
         size: usize,
     },
-    /// This process was made by `fork` from the process that joined the job. The call did nothing, and the parent goes on
-    /// undisturbed.
+    /// This process is a child that `fork` made of the process that joined the job. The call did nothing, and does not
+    /// affect the parent.
     #[error(transparent)]
     Forked(#[from] Forked),
-    /// The device refused.
+    /// The device refused the call.
     #[error(transparent)]
     Device(DeviceError),
-    /// The NIC refused.
+    /// The NIC refused the call.
     #[error(transparent)]
     Nic(#[from] tidegate_hal::nic::NicError),
     /// The job could not be joined.
     #[error(transparent)]
     Join(#[from] tidegate_boot::BootError),
-    /// The control plane failed: in a collective call, mostly because a rank has ended.
+    /// The control plane failed. In a collective call, the usual reason is that a rank has ended.
     #[error(transparent)]
     Control(ControlError),
-    /// The job could not be joined by a bootstrap of another library (MPI, say): its error is inside.
+    /// Another library (MPI, say) should have started the job, and failed. Its error is inside.
     #[error(transparent)]
     Bootstrap(Box<dyn std::error::Error + Send + Sync>),
-    /// An error of the program's own: see [`Error::other`].
+    /// An error of the program's own, wrapped by [`Error::other`].
     #[error(transparent)]
     Other(Box<dyn std::error::Error + Send + Sync>),
 }
 
-/// The same words as `Display`, since `fn main() -> Result<()>`, `unwrap` and `expect` print this.
+/// Prints the same text as `Display`, since `fn main() -> Result<()>`, `unwrap` and `expect` print `Debug`.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
@@ -162,7 +162,7 @@ impl Error {
         Error::Other(error.into())
     }
 
-    /// Whether it is one that goes when something is freed, on this rank.
+    /// Whether the call may succeed once this rank has freed something.
     pub(crate) fn is_shortage(&self) -> bool {
         use tidegate_hal::nic::NicError;
         matches!(

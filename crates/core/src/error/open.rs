@@ -7,8 +7,8 @@ use std::sync::Arc;
 use super::listed::listed;
 use super::window_name::WindowName;
 
-/// A window (or barrier, or all-reduce) was not opened, on any rank. If the ranks had agreed on an id for it, the error
-/// names that, too: no other window gets the id.
+/// A window (or a barrier, or an all-reduce) was not opened, on any rank. If the ranks had agreed on an id for it, the
+/// error contains the id; no other window gets the same one.
 ///
 /// # Examples
 ///
@@ -29,24 +29,24 @@ pub enum WindowError {
     /// The ranks' declarations do not fit together.
     #[error("window {window}: {disagreement}")]
     Disagreement {
-        /// The window, as this rank calls it: another may have named another one.
+        /// The window, by this rank's name for it: other ranks may have given other names.
         window: WindowName,
-        /// Which ranks, about what.
+        /// Which ranks disagree, and about what.
         disagreement: Box<Disagreement>,
     },
-    /// A rank does not have the resources for its part of the window: memory, descriptors, or queues of its NIC. All ranks get
-    /// this error. The job goes on: the window can be opened when the rank has freed some.
+    /// A rank does not have the resources for its part of the window: memory, descriptors, or queues of its NIC. All
+    /// ranks get this error. The job goes on, and the window can be opened once the rank has freed some.
     #[error("window {window} was not created: rank {rank} could not create its part: {reason}")]
     NotCreated {
         /// The window that was not created.
         window: WindowName,
-        /// Which rank; the lowest of several.
+        /// That rank, or the lowest one if there are several.
         rank: usize,
-        /// Its error, with the name of the limit.
+        /// The error of that rank, with the name of the limit.
         reason: String,
     },
-    /// A window (or a barrier) of this name is still open on some ranks. If two of one name were open, tidegate could not see
-    /// that ranks open them in different orders. All ranks get this error.
+    /// A window (or a barrier) with this name is still open on some ranks. All ranks get this error. If two windows
+    /// could have one name, tidegate would not notice when ranks open them in different orders.
     #[error(
         "window {window}: one of this name is still open on {}; drop it there first (both halves), \
          or give this one another name",
@@ -55,7 +55,7 @@ pub enum WindowError {
     NameTaken {
         /// The window that is refused.
         window: WindowName,
-        /// The ranks that hold a half of the other one, or an epoch of it.
+        /// The ranks that still hold a half or an epoch of the earlier window.
         ranks: Vec<usize>,
     },
     /// An all-reduce would be too large.
@@ -73,12 +73,12 @@ pub enum WindowError {
     TooManyRuns {
         /// The name of the window. It was refused before the ranks agreed on an id.
         name: Arc<str>,
-        /// How many runs they have.
+        /// How many runs the layouts have.
         runs: usize,
-        /// The most runs of a rank's layouts together.
+        /// The most runs that the layouts of a rank may have together.
         most: usize,
     },
-    /// A rank is on another node, but the program or `TIDEGATE_ROUTE` asks that its memory be mapped.
+    /// A rank is on another node, but the program or `TIDEGATE_ROUTE` asks to map its memory.
     #[error(
         "window {window}: rank {rank} is on another node, so its memory cannot be mapped, as the route `mapped` asks"
     )]
@@ -88,7 +88,7 @@ pub enum WindowError {
         /// The rank that is on another node.
         rank: usize,
     },
-    /// A rank must be reached by a NIC, but one of the two ranks has none.
+    /// Two ranks can reach each other only by NICs, but one of them has none.
     #[error(
         "window {window}: rank {rank} must be reached by a NIC, but {} has none \
          (`WorldOptions::nic` brings one)",
@@ -99,10 +99,10 @@ pub enum WindowError {
         window: WindowName,
         /// The rank that is to be reached.
         rank: usize,
-        /// Whether it is this rank that has none.
+        /// Whether this rank is the one without a NIC.
         this_rank: bool,
     },
-    /// A rank has a NIC that it did not have when the ranks met.
+    /// A rank has a NIC, but said that it had none when the ranks met.
     #[error(
         "window {window}: rank {rank} has brought a key for its NIC, and said before that it has none"
     )]
@@ -132,55 +132,55 @@ pub enum WindowError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AllReduceLimit {
-    /// Its vectors are too long.
+    /// The vectors are too long.
     #[error(
-        "vectors of {len} elements of {size} bytes have more than {most}: it is made for short ones"
+        "vectors of {len} elements of {size} bytes have more than {most}: an all-reduce is made for short vectors"
     )]
     Vector {
-        /// How many elements they have.
+        /// How many elements a vector has.
         len: usize,
-        /// The bytes of each.
+        /// The size of an element, in bytes.
         size: usize,
-        /// The most bytes of a vector.
+        /// The most bytes that a vector may have.
         most: usize,
     },
     /// There are too many ranks.
-    #[error("{ranks} ranks would each put to all: it is made for {most} at most")]
+    #[error("{ranks} ranks would each put to all others: an all-reduce is made for at most {most}")]
     Ranks {
         /// How many ranks the job has.
         ranks: usize,
-        /// The most ranks of an all-reduce.
+        /// The most ranks that an all-reduce may have.
         most: usize,
     },
-    /// The slots of all ranks take too much memory.
+    /// The slots for all ranks take too much memory.
     #[error(
         "vectors of {len} elements of {size} bytes, twice from each of {ranks} ranks, have more than {most} bytes"
     )]
     Memory {
-        /// How many elements the vectors have.
+        /// How many elements a vector has.
         len: usize,
-        /// The bytes of each.
+        /// The size of an element, in bytes.
         size: usize,
         /// How many ranks the job has.
         ranks: usize,
-        /// The most bytes of all of them.
+        /// The most bytes that all slots may have together.
         most: usize,
     },
-    /// The stream does not carry out so many lanes at a time.
+    /// The all-reduce needs more lanes than the stream carries out at a time.
     #[error(
-        "over {ranks} ranks it takes {lanes} lanes of one batch, and this stream carries out {most} at a time"
+        "an all-reduce over {ranks} ranks takes {lanes} lanes of one batch, and this stream carries out {most} at a time"
     )]
     Lanes {
         /// How many ranks the job has.
         ranks: usize,
-        /// How many lanes that takes.
+        /// How many lanes the all-reduce needs.
         lanes: usize,
-        /// The most of this stream.
+        /// The most lanes of this stream.
         most: usize,
     },
 }
 
-/// How the ranks' declarations of a window do not fit together. All ranks find the same.
+/// How the ranks' declarations of a window do not fit together. All ranks come to the same result.
 ///
 /// # Examples
 ///
@@ -202,97 +202,97 @@ pub enum AllReduceLimit {
 pub enum Disagreement {
     /// Two ranks open different windows.
     Windows {
-        /// The one that rank 0 opens.
+        /// The window that rank 0 opens.
         first: WindowName,
-        /// Another rank.
+        /// The lowest rank that opens another one.
         rank: usize,
-        /// The one that this rank opens.
+        /// The window that this rank opens.
         other: WindowName,
     },
     /// Two ranks declare a property of the window differently.
     Differs {
-        /// Which property.
+        /// The property.
         what: Property,
         /// What rank 0 declares.
         first: String,
         /// The other rank.
         rank: usize,
-        /// What it declares.
+        /// What the other rank declares.
         other: String,
     },
     /// A rank could not create its part.
     Part {
         /// The rank that could not.
         rank: usize,
-        /// Its own error, in words.
+        /// The message of its error.
         reason: String,
     },
-    /// What a rank said could not be read.
+    /// The message of a rank could not be read.
     Unreadable {
-        /// The rank that said it.
+        /// The rank that sent the message.
         rank: usize,
-        /// What was wrong with it.
+        /// What is wrong with the message.
         reason: String,
     },
-    /// It would have had too many epochs before the first.
+    /// The window would have had too many epochs before its first.
     Epochs {
-        /// How many epochs that is.
+        /// How many epochs it would have had.
         before: u64,
-        /// The most epochs of a window.
+        /// The most epochs that a window can have.
         most: u64,
     },
-    /// Two ranks reach each other through staged memory, which only windows by slot have.
+    /// Two ranks reach each other through staged memory, which only windows by slot can use.
     Staged {
         /// One of the two ranks.
         rank: usize,
         /// The other rank.
         other: usize,
     },
-    /// A rank names one that does not exist.
+    /// A rank names a rank that does not exist.
     NoSuchRank {
         /// The rank that names it.
         rank: usize,
-        /// Which it names.
+        /// The rank that it names.
         named: usize,
         /// The size of the job.
         size: usize,
-        /// Whether the process was started without a job.
+        /// Whether the process was started without a launcher, as a job of one rank.
         alone: bool,
     },
     /// A rank declares two slots for one origin and key.
     TwoSlots {
         /// The rank that has the slots.
         rank: usize,
-        /// The origin that both are for.
+        /// The origin that both slots are for.
         origin: usize,
-        /// The key that both have.
+        /// The key of both slots.
         key: u64,
     },
-    /// A rank declares a slot (`slot_from`), and its origin does not put into it (`slot_to`).
+    /// A rank declares a slot (`slot_from`), but the origin does not declare a put into it (`slot_to`).
     NotNamed {
         /// The rank that has the slot.
         rank: usize,
-        /// The origin that does not name it.
+        /// The origin without a `slot_to`.
         origin: usize,
         /// The key of the slot.
         key: u64,
     },
-    /// A rank names a slot twice.
+    /// A rank declares `slot_to` twice for one slot.
     NamedTwice {
-        /// The rank that names it.
+        /// The rank that declares it twice.
         rank: usize,
         /// The rank whose slot it is.
         target: usize,
         /// The key of the slot.
         key: u64,
     },
-    /// A rank puts into a slot (`slot_to`) that the target does not declare (`slot_from`).
+    /// A rank declares a put into a slot (`slot_to`), but the target does not declare the slot (`slot_from`).
     NoSlot {
-        /// The rank that names it.
+        /// The rank that declares the put.
         rank: usize,
-        /// The rank that does not have it.
+        /// The target without such a slot.
         target: usize,
-        /// The key that is named.
+        /// The key of the put.
         key: u64,
     },
     /// A slot has another length than its origin expects.
@@ -305,39 +305,39 @@ pub enum Disagreement {
         key: u64,
         /// How many elements the origin expects.
         expected: usize,
-        /// How many there are.
+        /// How many elements the slot has.
         len: usize,
     },
     /// A declared range or layout does not lie within the target's memory.
     Range {
-        /// The origin, which has declared it.
+        /// The origin, which declared it.
         rank: usize,
         /// The target, whose memory it is.
         target: usize,
-        /// What it has declared.
+        /// The range or layout.
         declared: Declared,
         /// How many elements the target has.
         len: usize,
     },
-    /// Two ranges or layouts that are declared of one target overlap.
+    /// Two ranges or layouts that origins declared overlap in one target's memory.
     Overlap {
-        /// The target whose memory they are of.
+        /// The target.
         target: usize,
-        /// The one, and whose it is.
+        /// One of them, and its origin.
         one: (Declared, usize),
-        /// The other one, and whose it is.
+        /// The other one, and its origin.
         other: (Declared, usize),
-        /// Elements that both have.
+        /// Elements that lie in both.
         at: Range<usize>,
     },
-    /// The memory of a rank is more than can be addressed.
+    /// The memory of a rank is larger than its addresses reach.
     Memory {
         /// The rank whose memory it is.
         rank: usize,
     },
 }
 
-/// The elements of a target's memory that a rank has declared.
+/// The elements of a target's memory that an origin has declared.
 ///
 /// # Examples
 ///
@@ -360,9 +360,9 @@ pub enum Disagreement {
 pub enum Declared {
     /// A range.
     Range(Range<usize>),
-    /// A layout of elements from within this range.
+    /// A layout, whose elements lie within this range.
     Layout(Range<usize>),
-    /// A layout that is none: it was not read as it was sent.
+    /// The declaration arrived damaged, and is not a layout.
     Nothing,
 }
 
@@ -385,17 +385,17 @@ pub enum Declared {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Property {
-    /// How it keeps origins apart.
+    /// How the window keeps origins apart.
     Discipline,
-    /// The type of its elements.
+    /// The element type.
     Elements,
     /// Whether it is a window, a barrier or an all-reduce.
     Purpose,
     /// How many buffers its slots have.
     Buffers,
-    /// How many epochs it counts as having had.
+    /// How many epochs it counts as having had before its first.
     Epochs,
-    /// Whether what goes by NICs is staged.
+    /// Whether data that goes through NICs is staged.
     Staging,
 }
 
@@ -412,7 +412,7 @@ impl fmt::Display for Property {
     }
 }
 
-/// What is said to a user who has perhaps forgotten the launcher.
+/// A hint for a user who may have forgotten the launcher.
 const ALONE: &str =
     " (this process was started alone: `tidegate run -n N PROGRAM` starts a job of N ranks)";
 
@@ -436,11 +436,11 @@ impl fmt::Display for Disagreement {
                 write!(f, "rank {rank} could not create its part: {reason}")
             }
             Disagreement::Unreadable { rank, reason } => {
-                write!(f, "what rank {rank} said could not be read: {reason}")
+                write!(f, "the message of rank {rank} could not be read: {reason}")
             }
             Disagreement::Epochs { before, most } => write!(
                 f,
-                "it would have had {before} epochs, and no window has more than {most}"
+                "the window would have had {before} epochs, and can have no more than {most}"
             ),
             Disagreement::Staged { rank, other } => write!(
                 f,
@@ -499,7 +499,7 @@ impl fmt::Display for Disagreement {
                 match declared {
                     Declared::Range(range) => write!(f, "{range:?}"),
                     Declared::Layout(extent) => write!(f, "a layout of elements {extent:?}"),
-                    Declared::Nothing => f.write_str("what is no layout"),
+                    Declared::Nothing => f.write_str("a damaged layout"),
                 }?;
                 write!(f, " of rank {target}, which has {len} elements")
             }

@@ -1,12 +1,13 @@
-//! An error with the value that a call had taken.
+//! An error together with the value that the call had taken.
 
 use std::fmt;
 
 use super::Error;
 
-/// An error, and the value that the call had taken: what the calls fail with whose names begin with `try_`. (It is no
-/// [`std::error::Error`]: it can hold what is at home on a stream, and that cannot leave the function that `?` leaves. So
-/// where the value is not wanted, call the twin without `try_`.)
+/// The error of a call whose name begins with `try_`, and the value that the call had taken.
+///
+/// It does not implement [`std::error::Error`]: the value may belong to a stream, and then cannot leave the function
+/// that `?` would leave. If you do not want the value back, call the twin without `try_`.
 ///
 /// # Examples
 ///
@@ -23,9 +24,9 @@ use super::Error;
 /// # Ok(()) });
 /// ```
 pub struct Rejected<T> {
-    /// What went wrong.
+    /// The error.
     pub error: Error,
-    /// What the call was given, as it was.
+    /// The value, unchanged.
     pub value: T,
 }
 
@@ -37,7 +38,7 @@ impl<T> Rejected<T> {
         }
     }
 
-    /// The error; the value is dropped.
+    /// Drops the value, and returns the error.
     ///
     /// # Examples
     ///
@@ -73,7 +74,8 @@ impl<T> Rejected<T> {
     }
 }
 
-/// What no [`Rejected`] is: it holds what belongs to a stream.
+/// A bound that no [`Rejected`] fulfils, because it may hold a value that belongs to a stream. Its error message
+/// explains why `?` does not take a `Rejected`.
 #[diagnostic::on_unimplemented(
     label = "a call named `try_…` gives back what it was given: match it, call the twin without `try_`, or `.map_err(Rejected::into_error)?`"
 )]
@@ -81,7 +83,7 @@ pub trait PlainError {}
 
 impl<T> std::error::Error for Rejected<T> where Rejected<T>: PlainError {}
 
-/// The error, in words.
+/// Prints the error, without the value.
 impl<T> fmt::Debug for Rejected<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&self.error, f)

@@ -1,12 +1,12 @@
-//! A window in words.
+//! The name of a window in messages.
 
 use std::fmt;
 use std::sync::Arc;
 
 use tidegate_hal::ids::WindowId;
 
-/// A window (or a barrier, or an all-reduce), by its name and by its id. The name is the program's, and may be taken again
-/// when the window is gone; the id is no other window's, and the same on all ranks.
+/// The name and the id of a window, a barrier or an all-reduce. The program chooses the name, and may use it again when
+/// the window is gone. No other window gets the same id. The id is the same on all ranks.
 ///
 /// # Examples
 ///
@@ -25,7 +25,7 @@ use tidegate_hal::ids::WindowId;
 pub struct WindowName {
     /// What the program calls the window.
     pub name: Arc<str>,
-    /// Its team, and the number that all ranks of the team give it.
+    /// The window's team, and the number that all ranks of the team give the window.
     pub id: WindowId,
 }
 

@@ -1,4 +1,4 @@
-//! Footprints against sets of elements that are written out.
+//! Compares footprints with sets of elements that are listed in full.
 
 use std::collections::BTreeSet;
 
@@ -18,14 +18,14 @@ impl Random {
         (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % bound
     }
 
-    /// A range within `0..len`, seldom an empty one.
+    /// A range within `0..len`, rarely an empty one.
     fn range(&mut self, len: usize) -> Range<usize> {
         let first = self.below(len);
         first..(first + self.below(len - first + 1).max(1))
     }
 }
 
-/// The elements of a box of an array, in order, as the definition says.
+/// The elements of a box of an array, in order, from the definition.
 fn elements(dims: &[usize], ranges: &[Range<usize>]) -> Vec<usize> {
     let rows = dims.iter().zip(ranges);
     rows.fold(vec![0], |at, (dim, range)| {
@@ -42,7 +42,7 @@ fn set(footprint: &Footprint) -> Vec<usize> {
     footprint.runs().flatten().collect()
 }
 
-/// Something declared: its elements, and what is said of them.
+/// A declaration: its elements, and the footprint that describes them.
 fn random(random: &mut Random, dims: &[usize]) -> (BTreeSet<usize>, Footprint) {
     let len: usize = dims.iter().product();
     match random.below(8) {
@@ -55,7 +55,7 @@ fn random(random: &mut Random, dims: &[usize]) -> (BTreeSet<usize>, Footprint) {
             let runs = all.iter().map(|element| (*element, element + 1)).collect();
             (all, Footprint::of_runs(runs))
         }
-        // Of an array that is another one.
+        // The array may be a different one.
         2 => {
             let dims = [1 + random.below(4), 1 + random.below(4)];
             let ranges = dims.map(|dim| random.range(dim));
@@ -126,7 +126,7 @@ fn boxes_of_one_array_are_found_to_be_boxes() {
         let dims: Vec<_> = (0..1 + source.below(5))
             .map(|_| 1 + source.below(4))
             .collect();
-        // Behind another array of these dimensions.
+        // The array comes behind another array with the same dimensions.
         let begin = source.below(2) * dims.iter().product::<usize>();
         let all: Vec<_> = (0..1 + source.below(5))
             .map(|_| {
@@ -146,7 +146,7 @@ fn boxes_of_one_array_are_found_to_be_boxes() {
     }
 }
 
-/// The same further on.
+/// The same footprint, further on.
 fn shift(footprint: &mut Footprint, by: usize) {
     match footprint {
         Footprint::Nest { first, .. } => *first += by,
@@ -155,7 +155,7 @@ fn shift(footprint: &mut Footprint, by: usize) {
     }
 }
 
-/// The six ghost faces of a block, each a layer deep, without edges and corners.
+/// The six ghost faces of a block, each one layer deep, without edges and corners.
 fn faces(side: usize) -> Vec<Footprint> {
     let dims = [side; 3];
     let inner = 1..side - 1;
@@ -178,7 +178,7 @@ fn boxes_of_one_array_are_compared_without_their_runs() {
         VISITS.get()
     };
     assert_eq!(looks(&faces(16)), looks(&faces(1024)));
-    // A block of each of 24 x 24 ranks: compared with those beside it, not with all.
+    // Each of 24 x 24 ranks has a block. It is compared with those beside it, and not with all.
     let blocks = |many: usize| -> Vec<_> {
         let dims = [many * 3, many * 5];
         let block = |at: usize| {
@@ -192,13 +192,13 @@ fn boxes_of_one_array_are_compared_without_their_runs() {
             .collect()
     };
     assert!(looks(&blocks(24)) < 24 * 24 * 30);
-    // A transpose: each origin has a column.
+    // In a transpose each origin has a column.
     let columns = |many: usize| -> Vec<_> {
         let column = |k: usize| subarray(&[many, many], &[0..many, k..k + 1]);
         (0..many).map(|k| column(k).footprint().unwrap()).collect()
     };
     assert!(looks(&columns(512)) < 512 * 8);
-    // Where there are arrays of two sizes beside each other, as well.
+    // Arrays of two sizes lie beside each other.
     let beside = |side| {
         let (mut all, mut others) = (faces(side), faces(side + 3));
         for footprint in &mut others {

@@ -11,7 +11,7 @@ use crate::region::Region;
 use crate::stream::Stream;
 use crate::window::{Discipline, Inbox, InboxView, Memory, MemoryMut, Rest, RestMut, SeenAsItIs};
 
-/// A kernel of one argument that is not in a tuple.
+/// Kernels with one argument that is not in a tuple.
 macro_rules! kernel_of_one {
     ($($argument:ty;)*) => {$(
         impl<'s, 'b, T, D, F> Kernel<'s, D, $argument> for F
@@ -39,7 +39,7 @@ kernel_of_one! {
     RestMut<'b, 's, T, D>;
 }
 
-/// Not kernels: for the sake of what the compiler says.
+/// Kernels that do not exist. They are declared for the compiler's error, which says what to pass instead.
 macro_rules! no_kernel_of {
     ($($inbox:ty;)*) => {$(
         impl<'s, T: Element, K: Discipline, D: Device, F> Kernel<'s, D, $inbox> for F
@@ -65,8 +65,8 @@ where
     L: Lowered,
     F: for<'k> Fn(L::View<'k>) + Clone + Send + 'static,
 {
-    // SAFETY: the view is of this stream's own memory (brand), live until it has passed (regions and halves are retired in
-    // stream order), and accessed only in stream order.
+    // SAFETY: the view covers memory of this stream only (by the brand). It is alive until the stream has passed, since
+    // regions and halves are retired in stream order. It is accessed only in stream order.
     unsafe { D::launch::<F, _>(stream.raw(), move || kernel(lowered.view())) }?;
     Ok(())
 }

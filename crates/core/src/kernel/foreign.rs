@@ -2,12 +2,11 @@
 //!
 //! # Model
 //!
-//! What enqueues on a stream by other means (a library's own launch, a copy) becomes a kernel by [`foreign`]: it is
-//! launched with regions like any other, and gets their addresses.
+//! [`foreign`] makes a kernel of code that enqueues by other means (a library's own launch, a copy). It is launched with regions like any other kernel, and gets their addresses.
 //!
 //! # Failure
 //!
-//! Its error is the launch's. What it would get too many parameters for is not called.
+//! An error of the code is the error of the launch. If there are too many parameters, the code is not called.
 
 use tidegate_hal::device::{Call, Device, DeviceError, Parameters, Reclaim as _, Stream as _};
 
@@ -16,7 +15,7 @@ use crate::argument::check_handles;
 use crate::error::Result;
 use crate::stream::Stream;
 
-/// A kernel that enqueues by other means; see [`foreign`].
+/// A kernel that enqueues by other means: see [`foreign`].
 ///
 /// # Examples
 ///
@@ -34,19 +33,26 @@ use crate::stream::Stream;
 /// ```
 pub struct Foreign<F>(F);
 
-/// Makes a kernel of what enqueues by other means on a device's stream: it gets the stream, and the parameters that a
-/// function of a module would get (see [`Parameter`](super::Parameter)). It is called once, by the launch that it is
-/// given to, if there is room for its parameters: the launch is refused ([`KernelError::TooManyArguments`](crate::error::KernelError::TooManyArguments)) where they are more than
-/// [`Parameters::MAX`], or of more than [`Parameters::MAX_BYTES`] in all.
+/// Makes a kernel of a function that enqueues work on a device's stream by other means. The function gets the stream,
+/// and the parameters that a function of a module would get (see [`Parameter`](super::Parameter)). The launch calls it
+/// once.
+///
+/// There is room for [`Parameters::MAX`] parameters, of [`Parameters::MAX_BYTES`] in all. If there are more, the launch
+/// is refused ([`KernelError::TooManyArguments`](crate::error::KernelError::TooManyArguments)), and the function is not
+/// called.
 ///
 /// # Safety
 ///
-/// What it enqueues, it enqueues on that very stream; that accesses no memory but what the parameters name, each slice
-/// within its length; it writes through exclusive ones only; and it ends, no earlier than what stands before it on the
-/// stream (so a kernel that is launched programmatically waits for that, in each thread; and it is not launched so
-/// behind an epoch's call). It is launched with arguments of the types that it is written for, which nothing checks:
-/// whoever calls this keeps the kernel to itself, or sees to it. What it needs beside the arguments lives until the
-/// stream has passed it, and as long as any recording that it was launched in.
+/// - The function enqueues its work on this stream and no other.
+/// - The work accesses only memory that the parameters name, each slice within its length, and writes only through
+///   exclusive ones.
+/// - The work ends, and not before the work that precedes it on the stream. (So in a kernel that is launched
+///   programmatically, each thread waits for the preceding work; and directly behind a call of an epoch, no kernel is
+///   launched programmatically.)
+/// - The kernel is launched with arguments of the types that the function is written for. Nothing checks that, so the
+///   caller keeps the kernel to itself, or documents it.
+/// - Whatever the work needs beside the arguments lives until the stream has passed it, and as long as any recording of
+///   it.
 ///
 /// # Examples
 ///
@@ -94,11 +100,11 @@ macro_rules! kernel_of {
                 if !parameters.fit() {
                     return Err(super::too_many());
                 }
-                // Its library may have to wait for room on the stream.
+                // The library may have to wait for room on the stream.
                 let calls = stream.raw().reclaim().calls();
                 let launch = || (self.0)(stream.raw(), &parameters);
                 let launched = calls.during(Call::Launch, launch);
-                // Also if it failed: a part may have been enqueued.
+                // This is needed even if the function failed, since it may have enqueued a part of its work.
                 stream.raw().enqueued()?;
                 Ok(launched?)
             }
@@ -117,7 +123,8 @@ mod tests {
     use crate::{Region, World};
     use tidegate_host::{Host, HostStream};
 
-    /// Device code takes a handle for a place in the table before it: one of another window's might lie outside of that.
+    /// Device code uses a handle's number as an index into the table before it. With the handle of another window it
+    /// might read beyond that table.
     #[test]
     fn handles_of_other_windows_are_an_error() {
         World::<Host>::local(1, |world| {
@@ -182,7 +189,7 @@ mod tests {
             let refused = s.launch(kernel(), (&region, half, half)).unwrap_err();
             assert!(matches!(refused, Error::Kernel(_)), "{refused}");
             assert!(refused.to_string().contains("32764 bytes"), "{refused}");
-            // Nothing was enqueued, and what it was to be launched with is as it was.
+            // Nothing was enqueued, and the arguments are unchanged.
             assert_eq!(called.get(), 3);
             s.launch(kernel(), (&region, half)).unwrap();
             assert_eq!(&*region.into_host(&s).unwrap(), [0]);

@@ -2,14 +2,12 @@
 //!
 //! # Model
 //!
-//! [`Module::load`] loads code; [`kernel!`](crate::kernel!) declares what a function of it takes, once, with the
-//! contract that makes it safe: the only `unsafe` step. The [`Function`] that comes of it is launched, over a grid,
-//! with regions, inboxes and plain values of just those types, by safe code: anything else does not compile.
+//! [`Module::load`] loads code. [`kernel!`](crate::kernel!) declares the parameters of a function of that code, and the contract that makes it safe; binding the function is the only `unsafe` step. The resulting [`Function`] is launched by safe code, over a grid, with regions, inboxes and plain values of exactly those types. Anything else does not compile.
 //!
 //! # Failure
 //!
-//! A function that the module does not have, or whose parameters have other sizes (where the driver can tell), is
-//! refused when it is bound.
+//! Binding fails if the module does not have the function, or if its parameters have other sizes (where the driver can
+//! tell).
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -26,7 +24,7 @@ use crate::stream::Stream;
 use crate::window::{In, LoweredSlots, Slots};
 use crate::world::World;
 
-/// Code loaded to a device.
+/// Code that is loaded to a device.
 ///
 /// # Examples
 ///
@@ -76,7 +74,7 @@ pub struct Function<D: LaunchDevice, S> {
     signature: Of<S>,
 }
 
-/// A function over a grid: a kernel.
+/// A function together with a grid: a kernel.
 ///
 /// # Examples
 ///
@@ -95,8 +93,8 @@ pub struct Launch<'f, D: LaunchDevice, S> {
 }
 
 impl<D: LaunchDevice> Module<D> {
-    /// Loads code, in a form that the device takes: for CUDA, PTX (text; a NUL may stand behind it), a cubin or a fatbin.
-    /// Part of setting up: it is refused while a stream of the device may be waiting.
+    /// Loads code in a form that the device accepts. For CUDA that is PTX (text, with or without a final NUL), a cubin
+    /// or a fatbin. Load modules while setting up: the call is refused while a stream of the device may be waiting.
     ///
     /// ```
     /// # use tidegate::cuda::{Cuda, prelude::*};
@@ -110,9 +108,7 @@ impl<D: LaunchDevice> Module<D> {
     ///
     /// # Errors
     ///
-    /// [`Error::Device`](crate::Error::Device), if the bytes are no code (it says what they look like), or code that
-    /// the device or its driver does not take (PTX of a newer toolkit, a cubin for other GPUs), or while a stream may be
-    /// waiting.
+    /// [`Error::Device`](crate::Error::Device) if the bytes are not code (the error says what they look like), if the device or its driver does not accept the code (PTX of a newer toolkit, a cubin for other GPUs), or while a stream may be waiting.
     pub fn load(world: &World<D>, code: &[u8]) -> Result<Self> {
         let device = world.device().clone();
         Ok(Module {
@@ -121,21 +117,24 @@ impl<D: LaunchDevice> Module<D> {
         })
     }
 
-    /// The function `name`, bound to a signature: a tuple of [`Parameter`]s. [`kernel!`](crate::kernel!) writes this call.
+    /// Binds the function `name` to a signature, which is a tuple of [`Parameter`]s. [`kernel!`](crate::kernel!) writes
+    /// this call.
     ///
     /// # Errors
     ///
-    /// [`Error::Device`](crate::Error::Device) if there is none, or it takes other parameters; [`KernelError::Signature`] for a
-    /// signature of more than [`Parameters::MAX`] parameters (a slice is two), or of more than
-    /// [`Parameters::MAX_BYTES`] in all, each rounded up to 16.
+    /// [`Error::Device`](crate::Error::Device) if there is no such function, or if it has other parameters. [`KernelError::Signature`] if the signature has more than [`Parameters::MAX`] parameters (a slice counts as two), or more than [`Parameters::MAX_BYTES`] in all, each rounded up to 16.
     ///
     /// # Safety
     ///
-    /// Whatever the grid, the function takes parameters of these types, in this order, as [`Parameter`] says; it
-    /// accesses no memory but what they name, each slice within its length; it writes through exclusive ones only; and
-    /// it ends. On a stream that has failed, what an inbox names may change while it runs. Of a part it is told the
-    /// whole region, and not which elements are the part's: one that takes parts is launched only with parts that hold
-    /// what it accesses, and whoever binds it sees to that.
+    /// For every grid:
+    ///
+    /// - The function takes parameters of these types, in this order, as [`Parameter`] describes.
+    /// - It accesses only memory that they name, each slice within its length, and writes only through exclusive ones.
+    /// - It ends. On a stream that has failed, the memory of an inbox may change while the function runs.
+    ///
+    /// For a part, the function gets the address and length of the whole region, and not the set of the part's
+    /// elements. The caller makes sure that a function with parts is launched only with parts that hold the elements
+    /// that it accesses.
     ///
     /// # Examples
     ///
@@ -164,19 +163,23 @@ impl<D: LaunchDevice> Module<D> {
 }
 
 impl<D: LaunchDevice, S> Function<D, S> {
-    /// Lets it begin while the kernel that stands before it on a stream is at work, where the device can (programmatic
-    /// dependent launch, from compute capability 9.0 on): what it does before it waits, and its launch, cost no time
-    /// then. Behind an epoch's call it never begins before all that waits for peers there has ended.
+    /// Lets the function begin while the preceding kernel of the stream still runs, if the device can (programmatic
+    /// dependent launch, from compute capability 9.0 on). Then its launch, and what it does before it waits, cost no
+    /// time. Behind a call of an epoch it never begins before all waits for peers there have ended.
     ///
     /// # Safety
     ///
-    /// In the code that was loaded, every thread of the function waits for the end of what stands before it
-    /// (`cudaGridDependencySynchronize()` in CUDA C++, `griddepcontrol.wait` in PTX, and nothing else: what comes next
-    /// relies on it), on every way through the function, before it accesses memory that others reach, and before it ends.
-    /// What it may read earlier are its parameters, and the table of an inbox: the entries, which nobody writes once the
-    /// window is open; not what they name, the count of epochs among it. And it reads nothing that what stands before it
-    /// may write through the non-coherent path (`__ldg`, `const __restrict__`): for as long as it runs that is not
-    /// read-only. (Code for less than 9.0 cannot.)
+    /// In the loaded code:
+    ///
+    /// - Every thread of the function waits for the end of the preceding work, on every path through the function,
+    ///   before it accesses memory that others use, and before it ends. It waits by `cudaGridDependencySynchronize()`
+    ///   in CUDA C++, or `griddepcontrol.wait` in PTX, and by nothing else, because later work relies on it.
+    /// - Before that it reads at most its parameters and the entries of an inbox's table, which nobody writes once the
+    ///   window is open. It does not read what the entries point to, including the count of epochs.
+    /// - It does not read data that the preceding work may write through the non-coherent path (`__ldg`, `const
+    ///   __restrict__`): such data is not read-only while the function runs.
+    ///
+    /// Code for less than 9.0 cannot wait in this way.
     ///
     /// # Examples
     ///
@@ -191,12 +194,12 @@ impl<D: LaunchDevice, S> Function<D, S> {
     /// }
     /// ```
     pub unsafe fn waits_itself(mut self) -> Self {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises what `begin_early` requires.
         self.raw = unsafe { D::begin_early(self.raw) };
         self
     }
 
-    /// The kernel that runs it over a grid.
+    /// The kernel that runs the function over a grid.
     ///
     /// # Examples
     ///
@@ -219,8 +222,9 @@ impl<D: LaunchDevice, S> Function<D, S> {
         }
     }
 
-    /// The kernel that runs it with at least `threads` threads, in one dimension, in blocks of `block`. It has one block at
-    /// least, also for no threads. If `block` is 0, or the device takes no grid of so many blocks, the launch is refused.
+    /// The kernel that runs the function with at least `threads` threads, in one dimension, in blocks of `block`
+    /// threads. It has at least one block, even for 0 threads. The launch is refused if `block` is 0, or if the device
+    /// does not support a grid of so many blocks.
     ///
     /// # Examples
     ///
@@ -264,7 +268,7 @@ impl<D: LaunchDevice, S: Signature> std::fmt::Debug for Function<D, S> {
     }
 }
 
-/// The type of a parameter of a function, by the view that a closure would get in its place.
+/// The type of a function's parameter, named by the view that a closure would get.
 ///
 /// | parameter | the function gets | launched with |
 /// |---|---|---|
@@ -272,13 +276,18 @@ impl<D: LaunchDevice, S: Signature> std::fmt::Debug for Function<D, S> {
 /// | `&mut [T]` | address, length | `&mut Region`, `inbox.memory_mut()` |
 /// | `Slots<T>` | address of the table of slots, number of slots | `inbox.view()` |
 /// | `Cells<T>`, `CellsMut<T>` | address, length of the whole region | `&Part`, `&mut Part` |
-/// | `In<T>` | the number of the slot (4 bytes), which is its place in the table before it (or behind, where none stands before), and less than its number of slots | a handle |
+/// | `In<T>` | the number of the slot (4 bytes): an index into the table before it (or behind it, if there is none before), less than its number of slots | a handle |
 /// | a number, `Plain<T>` | the value | a number, `Plain(value)` |
 ///
-/// An entry of the table of slots is four times 8 bytes: the address of its memory, its length in elements, the bytes
-/// to add to the address after epochs of odd number, and the address of the word that counts epochs, in quanta of 2^20:
-/// the last epoch's number is that count less one. `kernels/tidegate.cuh` in the repository has it as a struct, with what
-/// finds the memory of the last epoch, to be included or copied.
+/// An entry of the table of slots has four fields of 8 bytes each:
+///
+/// - the address of the slot's memory
+/// - its length in elements
+/// - the bytes to add to the address after epochs with odd numbers
+/// - the address of the word that counts epochs in quanta of 2^20; the last epoch's number is one less than that count
+///
+/// `kernels/tidegate.cuh` in the repository declares it as a struct, with a function that finds the memory of the last
+/// epoch. Include it or copy it.
 ///
 /// # Examples
 ///
@@ -289,13 +298,13 @@ impl<D: LaunchDevice, S: Signature> std::fmt::Debug for Function<D, S> {
 /// assert_eq!(f32::SIZES, [4]);
 /// ```
 pub trait Parameter: 'static {
-    /// What arguments for it are lowered to.
+    /// The lowered form of arguments for this parameter.
     type Lowered: Lowered;
-    /// Bytes of what the function gets.
+    /// The sizes of what the function gets, in bytes.
     const SIZES: &'static [usize];
 }
 
-/// The types of all parameters of a function: a tuple of [`Parameter`]s, of which there are 16 at most.
+/// The types of all parameters of a function: a tuple of at most 16 [`Parameter`]s.
 ///
 /// # Examples
 ///
@@ -310,7 +319,7 @@ pub trait Parameter: 'static {
     note = "each is `&[T]`, `&mut [T]`, `Slots<T>`, `Cells<T>`, `CellsMut<T>`, `Plain<T>`, or a number of a fixed size"
 )]
 pub trait Signature: 'static {
-    /// Bytes of what the function gets.
+    /// The sizes of what the function gets, in bytes.
     fn sizes() -> Vec<usize>;
 }
 
@@ -338,7 +347,7 @@ pub trait Signature: 'static {
 #[derive(Clone, Copy, Debug)]
 pub struct Plain<T>(pub T);
 
-// SAFETY: a value is a copy of its own.
+// SAFETY: a value is a copy of its own, and names no memory.
 unsafe impl<T: Element> Lowered for Plain<T> {
     type View<'k> = T;
 
@@ -351,7 +360,7 @@ unsafe impl<T: Element> Lowered for Plain<T> {
     }
 }
 
-// SAFETY: it names no memory.
+// SAFETY: a value names no memory.
 unsafe impl<'s, T: Element, D: tidegate_hal::device::Device> Argument<'s, D> for Plain<T> {
     type Lowered = Plain<T>;
 
@@ -362,7 +371,7 @@ unsafe impl<'s, T: Element, D: tidegate_hal::device::Device> Argument<'s, D> for
 
 macro_rules! numbers {
     ($($number:ty)*) => {$(
-        // SAFETY: it names no memory.
+        // SAFETY: a number names no memory.
         unsafe impl<'s, D: tidegate_hal::device::Device> Argument<'s, D> for $number {
             type Lowered = Plain<$number>;
 
@@ -432,13 +441,13 @@ macro_rules! signature {
                 check_handles(&[$($argument.of_slots()),+])?;
                 let mut parameters = Parameters::new();
                 $($argument.push(&mut parameters);)+
-                // (Sizes were compared when it was bound, by what the types say of themselves.)
+                // The sizes were compared when the function was bound.
                 if !parameters.fit() {
                     return Err(super::too_many());
                 }
-                // SAFETY: the parameters have the types that whoever bound the function promised it takes; they name
-                // memory of this stream (brand), live until it has passed (regions and halves are retired in stream
-                // order), exclusive where the function may write.
+                // SAFETY: the binding of the function promised that it takes parameters of these types. They name
+                // memory of this stream only (by the brand). It is alive until the stream has passed, since regions and
+                // halves are retired in stream order. It is exclusive where the function may write.
                 unsafe { Dev::launch(stream.raw(), &function.raw, grid, &parameters) }?;
                 Ok(())
             }
@@ -448,7 +457,7 @@ macro_rules! signature {
 
 for_tuples!(signature);
 
-/// Declares functions of device code: what each takes, and, as its `# Safety` section, what it must keep to.
+/// Declares functions of device code: their parameters, and in a `# Safety` section the contract that they must keep.
 ///
 /// ```
 /// tidegate::kernel! {
@@ -461,13 +470,12 @@ for_tuples!(signature);
 /// }
 /// ```
 ///
-/// makes an `unsafe fn scale<D>(module: &Module<D>) -> Result<scale<D>>`, to be called once; the
-/// [`Function`](crate::kernel::Function) is launched by safe code:
-/// `stream.launch(scale.threads(n, 256), (&mut x, 2.0))`. Types of parameters are those of
-/// [`Parameter`](crate::kernel::Parameter).
+/// This makes an `unsafe fn scale<D>(module: &Module<D>) -> Result<scale<D>>`, to be called once. Safe code launches
+/// the [`Function`](crate::kernel::Function): `stream.launch(scale.threads(n, 256), (&mut x, 2.0))`. The types of
+/// parameters are those of [`Parameter`](crate::kernel::Parameter).
 ///
-/// The type `scale<D>` is a name for the bound function, `Function<D, (&'static mut [f64], f64)>`, to keep it in a struct
-/// (so no other type, and no module, has the name there):
+/// The type `scale<D>` is another name for the bound function's type, `Function<D, (&'static mut [f64], f64)>`. Use it
+/// to keep the function in a struct. (No other type or module may have the same name there.)
 ///
 /// ```
 /// # use tidegate::cuda::{Cuda, prelude::*};
@@ -488,7 +496,7 @@ for_tuples!(signature);
 /// }
 /// ```
 ///
-/// Several functions of one module make a struct, which binds all of them at once:
+/// A struct binds several functions of one module at once:
 ///
 /// ```
 /// use tidegate::cuda::prelude::*;
@@ -535,16 +543,17 @@ macro_rules! kernel {
             ///
             /// # Errors
             ///
-            /// As `Module::function`.
+            /// The same as `Module::function`.
             ///
             /// # Safety
             ///
-            /// What the declaration of the struct says.
+            /// The contract in the documentation of this struct.
             $vis unsafe fn bind(module: &$crate::kernel::Module<D>) -> $crate::Result<Self> {
-                // The types are named once more, so that they are these whatever an attribute has made of the struct.
+                // The types are named once more, so that they are as declared even if an attribute has changed the
+                // struct.
                 $(
                     let $function: $crate::kernel::Function<D, $crate::__signature!([] $($parameters)*)> =
-                        // SAFETY: the caller's promise.
+                        // SAFETY: the caller promises the struct's contract.
                         unsafe { $crate::kernel::Module::function(module, $symbol) }?;
                 )*
                 $crate::Result::Ok($name { $($function),* })

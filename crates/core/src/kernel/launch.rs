@@ -12,26 +12,28 @@ use crate::stream::Stream;
 
 impl<'s, D: Device> Stream<'s, D> {
     /// Enqueues a kernel with its arguments: regions (`&` or `&mut`), views of inboxes, or a tuple of up to 16 of them
-    /// and of numbers (integers and floats of a fixed size: `u64`, `f64`, and no `usize` or `bool`), which the kernel gets
-    /// by value: `s.launch(|x: &mut [f64], dt: f64| x[0] += dt, (&mut x, 0.1))?`.
+    /// and of numbers. The kernel gets numbers by value: `s.launch(|x: &mut [f64], dt: f64| x[0] += dt, (&mut x,
+    /// 0.1))?`. They are integers and floats of a fixed size (`u64` and `f64`, but not `usize` or `bool`).
     ///
-    /// On the host a kernel is any `Fn` over the arguments' views: `fn increment(src: &mut [f64])` for one
-    /// `&mut Region<f64, _>`, `fn compare(inbox: Slots<'_, f64>, src: &[f64])` for `(inbox.view(), &src)`. It may be
-    /// called again when it is recorded and replayed, and on another thread: so it is `Clone + Send + 'static`. What is large
-    /// and only read (a table, a sparse matrix) is captured in an `Arc`, as `examples/cg.rs` does.
+    /// On the host a kernel is any `Fn` over the views of the arguments: `fn increment(src: &mut [f64])` for one `&mut
+    /// Region<f64, _>`, or `fn compare(inbox: Slots<'_, f64>, src: &[f64])` for `(inbox.view(), &src)`. A recording
+    /// calls it again for each replay, and on another thread, so it must be `Clone + Send + 'static`. Capture large
+    /// data that is only read (a table, a sparse matrix) in an `Arc`, like `examples/cg.rs`.
     ///
-    /// A closure writes the types of its arguments (else "implementation of `FnOnce` is not general enough"), and moves
-    /// what it captures: `s.launch(move |x: &mut [f64]| x[0] = dt, &mut src)?`. One of two or more arguments that a
-    /// function has returned as `impl Fn(&[f64], &mut [f64]) + Clone + Send + 'static` is refused as it is, and goes inside
-    /// another: `let k = axpy(dt); s.launch(move |x: &[f64], y: &mut [f64]| k(x, y), (&x, &mut y))?`.
+    /// Write the types of a closure's arguments (or the compiler says "implementation of `FnOnce` is not general
+    /// enough"), and move what it captures: `s.launch(move |x: &mut [f64]| x[0] = dt, &mut src)?`. A closure of two or
+    /// more arguments that a function has returned as `impl Fn(&[f64], &mut [f64]) + Clone + Send + 'static` must be
+    /// wrapped in another closure: `let k = axpy(dt); s.launch(move |x: &[f64], y: &mut [f64]| k(x, y), (&x, &mut
+    /// y))?`.
     ///
     /// On GPUs a kernel is a function of [`kernel!`](crate::kernel!), over a grid.
     ///
     /// # Errors
     ///
-    /// The error that made the stream fail; [`Error::Device`] if the device refuses, as it does a grid that is too large, or has no
-    /// threads; [`Error::Forked`]. Where the kernel is device code, [`KernelError::TooManyArguments`] if its parameters have no
-    /// room, and [`KernelError::ForeignSlot`] for a handle of another window than the slots that it stands behind.
+    /// The error that made the stream fail; [`Error::Forked`]; or [`Error::Device`] if the device refuses, for a grid
+    /// that is too large or has no threads, say. For device code also [`KernelError::TooManyArguments`] if there is no
+    /// room for its parameters, and [`KernelError::ForeignSlot`] if a handle belongs to another window than the slots
+    /// before it.
     ///
     /// # Examples
     ///

@@ -7,10 +7,10 @@
 //! its own stream can touch a region, and the stream executes its work in order. The borrow checker makes sure that no
 //! kernel gets two exclusive views of one region.
 //!
-//! A kernel has up to 16 arguments. If it needs more, put several arrays into one region, and let the kernel find its parts.
-//! A closure on the host can also capture an `Arc` of data that it only reads.
+//! A kernel has up to 16 arguments. If it needs more, put several arrays into one region, and let the kernel find its
+//! parts. A closure on the host can also capture an `Arc` of data that it only reads.
 
-/// Calls a macro once for each number of arguments that a kernel may have, each time with as many pairs of names.
+/// Calls a macro once for each number of arguments that a kernel may have, with that many pairs of names.
 macro_rules! for_tuples {
     ($each:ident) => {
         for_tuples! {
@@ -72,7 +72,7 @@ use crate::stream::Stream;
     note = "a function of `kernel!` takes exactly the declared types, in that order: `&mut [T]` from `&mut region`, `&[T]` from `&region`, `Slots<T>` from `inbox.view()`, numbers of the same type"
 )]
 pub trait Kernel<'s, D: Device, A> {
-    /// Enqueues it.
+    /// Enqueues the kernel.
     ///
     /// # Errors
     ///
@@ -81,7 +81,7 @@ pub trait Kernel<'s, D: Device, A> {
     fn enqueue(self, stream: &Stream<'s, D>, arguments: A) -> Result<()>;
 }
 
-/// What has no room among the parameters of a kernel is not launched.
+/// The error for arguments that do not fit the parameters of a kernel.
 #[cold]
 fn too_many() -> Error {
     KernelError::TooManyArguments.into()

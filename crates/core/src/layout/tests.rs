@@ -1,4 +1,4 @@
-//! What layouts choose, in how few pieces, and what is refused.
+//! The elements of layouts, their pieces, and what is refused.
 
 use super::Layout;
 use crate::World;
@@ -14,7 +14,7 @@ fn layouts_of_very_many_pieces_are_refused() {
         assert!(matches!(refused, Error::Region(_)), "{refused}");
         assert!(refused.to_string().contains("pieces"), "{refused}");
     }
-    // A row is one piece, however long, and behind loops that go nowhere, too.
+    // A row is one piece, however long it is, even inside loops of one round.
     let row = Layout::<Host>::strided(0, &[(1, 7), ((1 << 26) + 1, 1)]).unwrap();
     assert_eq!(row.runs().collect::<Vec<_>>(), [(0, (1 << 26) + 1)]);
     let one = Layout::<Host>::strided(3, &[(1, 7), (1, 9)]).unwrap();
@@ -23,7 +23,7 @@ fn layouts_of_very_many_pieces_are_refused() {
     assert_eq!((rows.count(), rows.runs().count()), (3 << 20, 3));
 }
 
-/// Element by element, as the words of `strided` say it.
+/// The elements one by one, as the documentation of `strided` defines them.
 fn elements(first: usize, loops: &[(u32, i32)]) -> Vec<usize> {
     let mut elements = vec![first as i64];
     for &(times, stride) in loops.iter().rev() {
@@ -39,7 +39,7 @@ fn elements(first: usize, loops: &[(u32, i32)]) -> Vec<usize> {
 
 #[test]
 fn a_box_is_its_elements_row_by_row() {
-    // All boxes of an array, and what their indices say.
+    // All boxes of an array, compared with their indices.
     let dims = [3, 2, 1, 4];
     let ranges = |dim: usize| (0..=dim).flat_map(move |end| (0..=end).map(move |at| at..end));
     let mut looked = 0;
@@ -107,11 +107,11 @@ fn a_box_has_as_few_loops_as_can_be() {
         loops(&dims, &[inner.clone(), inner, 0..1]),
         (side * side + side, vec![(rows, side as i32), (rows, plane)])
     );
-    // Dimensions of one element, and those that are whole, are no loops of their own.
+    // Dimensions of one element, and dimensions that are taken whole, are not loops of their own.
     let many = [2, 1, 3, 4, 1, 1, 5, 2, 2];
     let ranges = [0..1, 0..1, 1..3, 0..4, 0..1, 0..1, 2..4, 0..2, 0..2];
     assert_eq!(loops(&many, &ranges), (80 + 8, vec![(8, 1), (8, 20)]));
-    // An array may be longer than a layout reaches, if what is of it is one piece.
+    // An array may be longer than a layout reaches, if the box is one piece.
     assert_eq!(loops(&[1 << 40], &[7..1 << 39]), (7, vec![]));
 }
 
@@ -162,7 +162,7 @@ fn what_is_one_piece_is_looked_at_once() {
         (&[(1 << 16, 1), (1 << 16, 1 << 16)], all),
         (&[(1, -5), (1 << 16, 1), (1, 9), (1 << 16, 1 << 16)], all),
         (&[(2, 1), (1 << 31, 2)], all),
-        // As far as strides reach.
+        // The largest strides that are allowed.
         (&[(1 << 30, 1), (1 << 30, 1 << 30)], 1 << 60),
         (&[(1, 3), (1, 0)], 1),
     ];
@@ -172,7 +172,7 @@ fn what_is_one_piece_is_looked_at_once() {
         assert!(layout.is_distinct() && layout.shape().1 == Shape::Linear);
         assert_eq!(layout.runs().collect::<Vec<_>>(), [(7, count + 7)]);
     }
-    // Rows beside others, and elements apart, are nested: nobody need look whether one occurs twice.
+    // Rows beside other rows, and separate elements, are nested. So no search for repeated elements is needed.
     let rows = Layout::<Host>::strided(0, &[(1 << 15, 1), (1 << 15, 1 << 16)]).unwrap();
     let apart = Layout::<Host>::strided(u32::MAX as usize - 10, &[(1 << 26, -3)]).unwrap();
     assert!(rows.is_distinct() && apart.is_distinct());
@@ -208,7 +208,7 @@ fn beyond_its_limits_a_layout_says_them() {
 
 #[test]
 fn elements_that_occur_twice_are_found() {
-    // All nests of three loops of these.
+    // All nests of three of these loops.
     let loops = [
         (2, 1),
         (3, 1),

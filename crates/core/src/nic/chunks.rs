@@ -1,12 +1,12 @@
-//! In how large chunks staged puts go to the NIC.
+//! The size of the chunks in which staged puts go to the NIC.
 
 use crate::error::{Result, SettingError};
 use crate::ground::variable;
 
 /// How staged puts are cut: while the NIC sends one chunk, the stream fills the next.
 ///
-/// What an epoch puts to one target is cut if it is long enough. Without anything said, that is done where streams are
-/// those of a GPU: a stream that is a thread has nobody else to send a chunk while it fills the next.
+/// Only long data is cut: what an epoch puts to one target counts as a whole. By default data is cut only for GPU
+/// streams. A host stream is a thread, which would have to send a chunk itself while it fills the next.
 ///
 /// # Examples
 ///
@@ -17,14 +17,14 @@ use crate::ground::variable;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chunks {
-    /// Bytes of a chunk.
+    /// The size of a chunk in bytes.
     pub(crate) bytes: usize,
-    /// How many bytes go to a target before they are cut.
+    /// How many bytes an epoch must put to a target before they are cut.
     pub(crate) from: usize,
 }
 
 impl Default for Chunks {
-    /// Chunks of 1 MiB, from 2 MiB on. Shorter ones were no faster, or slower (BENCHMARKS.md).
+    /// Chunks of 1 MiB, for 2 MiB or more. Shorter chunks were no faster, or slower (BENCHMARKS.md).
     fn default() -> Self {
         Chunks::of(1 << 20).from(2 << 20)
     }
@@ -34,14 +34,14 @@ impl Chunks {
     /// The name of the environment variable that [`World::join`](crate::World::join) reads.
     pub const VARIABLE: &'static str = "TIDEGATE_CHUNKS";
 
-    /// Everything goes whole.
+    /// Nothing is cut.
     pub const NEVER: Chunks = Chunks {
         bytes: usize::MAX,
         from: usize::MAX,
     };
 
-    /// Chunks of so many bytes, more or less: of what is as long as two or longer. Of very much, at most some hundred
-    /// larger ones.
+    /// Chunks of about `bytes` bytes. Data is cut if it fills at least two chunks. Very large data is cut into a few
+    /// hundred larger chunks instead.
     ///
     /// # Examples
     ///
@@ -57,7 +57,7 @@ impl Chunks {
         }
     }
 
-    /// The same chunks, but only of what is so long.
+    /// The same chunks, but only for data of at least `from` bytes.
     ///
     /// # Examples
     ///
@@ -71,12 +71,12 @@ impl Chunks {
         Chunks { from, ..self }
     }
 
-    /// Reads `never`, the bytes of a chunk (`262144`), or these and from how many bytes on there are any
+    /// Parses `never`, the size of a chunk in bytes (`262144`), or that and the least size of data to cut
     /// (`262144:1048576`).
     ///
     /// # Errors
     ///
-    /// [`SettingError::Chunks`] for anything else.
+    /// [`SettingError::Chunks`] for any other text.
     ///
     /// # Examples
     ///

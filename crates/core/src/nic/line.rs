@@ -1,4 +1,4 @@
-//! The way of a window half to a peer behind the NIC.
+//! The line of a window half to a peer behind the NIC.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
@@ -17,10 +17,10 @@ use super::chunks::Chunks;
 use crate::error::Result;
 use crate::ground::lock;
 
-/// The way of one window half to one peer behind the NIC.
+/// The line of one window half to one peer behind the NIC: a queue of armed programs, and the words that go with it.
 pub(crate) struct NicLine {
     queue: Arc<dyn NicQueue>,
-    /// Where streams store after each ring, if hardware fires then.
+    /// The register that streams store to after each ring, if hardware fires the programs.
     strike: Option<Register>,
     doorbell: Ptr,
     bell: Ptr,
@@ -28,39 +28,39 @@ pub(crate) struct NicLine {
     sent: Ptr,
     remote: RemoteMemory,
     signal: Signal,
-    /// The window whose it is.
+    /// The window that the line belongs to.
     window: Option<WindowId>,
-    /// The wait for its tickets.
+    /// The wait for the line's tickets.
     wait: Arc<Batch>,
-    /// Waits for them together with those of other lines of the window.
+    /// Waits for these tickets together with those of other lines of the window.
     together: Mutex<Vec<Together>>,
-    /// The window half is gone: no more will be armed.
+    /// Whether the window half is gone. Then nothing more will be armed.
     ended: AtomicBool,
 }
 
-/// What a line is made of.
+/// The parts of a line.
 pub(crate) struct LineParts {
     pub(crate) peer: usize,
-    /// [`NicLine::BYTES`] of memory of this rank, zeroed but for what *sent* counts at first.
+    /// [`NicLine::BYTES`] of memory of this rank. They are zero, except for the first count of *sent*.
     pub(crate) words: Ptr,
     pub(crate) remote: RemoteMemory,
-    /// Where the word is, in the peer's memory, that its programs signal to.
+    /// The offset, in the peer's memory, of the word that the line's programs signal.
     pub(crate) signal: usize,
-    /// What that word counts at first, in quanta.
+    /// The first count of that word, in quanta.
     pub(crate) first: u64,
-    /// Of the waits for its tickets.
+    /// The tag of the waits for its tickets.
     pub(crate) tag: Tag,
     /// Keeps the words alive, and their waits watched.
     pub(crate) keep: Keep,
 }
 
 impl NicLine {
-    /// Bytes of the words of a line: two cache lines, since the NIC adds to one and the stream to the other.
+    /// The size of a line's words: two cache lines, since the NIC adds to one and the stream to the other.
     pub(crate) const BYTES: usize = 128;
     const ISSUED: usize = 8;
     const SENT: usize = 64;
 
-    /// Where the sent word is among the words of a line.
+    /// The address of the *sent* word among the words of a line.
     pub(crate) fn sent_of(words: Ptr) -> Ptr {
         words.byte_add(Self::SENT)
     }
@@ -69,7 +69,8 @@ impl NicLine {
     ///
     /// # Safety
     ///
-    /// The words and the signalled word are as said, and are used by this line alone (and whoever waits for the signal).
+    /// The words and the signalled word are as [`LineParts`] says, and only this line uses them (and the waits for the
+    /// signal).
     pub(crate) unsafe fn new<D: Device>(
         nic: &Attached<D>,
         device: &D,
@@ -83,12 +84,12 @@ impl NicLine {
             sent_bell: nic.rung.base(),
             keep: Arc::new((parts.keep.clone(), nic.rung.clone())),
         };
-        // SAFETY: the words are zeroed and this line's alone, by the caller's promise; words and bell are kept.
+        // SAFETY: the caller promises that the words are zeroed and belong to this line alone. Words and bell are kept.
         let queue = unsafe { nic.nic.queue(parts.peer, config) }?;
         nic.parting.reaches(parts.peer);
         let strike = queue.register().and_then(|register| {
-            // SAFETY: the NIC vouches for its register as long as that is kept; the line keeps it until the streams have
-            // passed whatever stores there.
+            // SAFETY: the NIC vouches for its register as long as the registration is kept. The line keeps it until the
+            // streams have passed everything that stores there.
             let mapped = unsafe { device.map_register(&register) };
             mapped
                 .inspect_err(|error| {
@@ -100,7 +101,7 @@ impl NicLine {
         });
         if strike.is_some() {
             queue.struck_by_streams();
-            // Nobody strikes for a part.
+            // No stream strikes for a part of a ring.
             debug_assert!(
                 !queue.takes_parts(),
                 "streams strike for whole rings, and the queue takes parts"
@@ -113,9 +114,9 @@ impl NicLine {
             tag: parts.tag,
             landed: None,
         });
-        // SAFETY: both words live as long as `keep`; the wait does not write its operand, whose other accesses are
-        // atomic: should the outbox have gone to another stream and issue more there, then it waits for that too, which
-        // needs nothing of this stream.
+        // SAFETY: both words live as long as `keep`. The wait does not write its operand, and all other accesses to the
+        // operand are atomic. If the outbox has moved to another stream and issues more there, the wait includes that,
+        // and it needs nothing from this stream.
         let wait = unsafe { Batch::new([vec![wait]], vec![parts.keep]) }.helped(true);
         let place = |memory: &RemoteMemory, offset| RemotePtr {
             memory: memory.clone(),
@@ -144,8 +145,8 @@ impl NicLine {
         })
     }
 
-    /// The steps that fire the next program. Nothing that can block stands between the two, so a stream that fails
-    /// skips both, and poisons the doorbell, or none.
+    /// The steps that fire the next program. No step that can block stands between them. So a stream that fails skips
+    /// both and poisons the doorbell, or it skips neither.
     pub(crate) fn ring(&self) -> impl Iterator<Item = Step> {
         let add = Step::Add(Add {
             word: self.doorbell,
@@ -161,8 +162,8 @@ impl NicLine {
         std::iter::once(add).chain(strike)
     }
 
-    /// One of the parts of a ring, where rings come in [several](Self::chunks): nobody strikes there. Nothing that can
-    /// block stands between the parts.
+    /// One part of a ring, if rings come in [several parts](Self::chunks). Parts do not strike. No step that can block
+    /// stands between the parts.
     pub(crate) fn ring_part(&self, index: usize, parts: usize) -> Step {
         Step::Add(Add {
             word: self.doorbell,
@@ -171,8 +172,8 @@ impl NicLine {
         })
     }
 
-    /// How staged puts are cut, of which `wanted` says how they are where that is of use: where a program is begun with
-    /// when a part of its ring has come.
+    /// How staged puts are cut. It is `wanted` if the queue can begin a program when a part of its ring has come;
+    /// otherwise nothing is cut.
     pub(crate) fn chunks(&self, wanted: Chunks) -> Chunks {
         match self.queue.takes_parts() {
             true => wanted,
@@ -180,8 +181,8 @@ impl NicLine {
         }
     }
 
-    /// The step that comes before a ring whose program leaves tickets. Nobody sleeps on that word, so a stream that
-    /// fails does not poison it.
+    /// The step before a ring whose program leaves tickets. No thread sleeps on that word, so a stream that fails does
+    /// not poison it.
     pub(crate) fn issue(&self) -> Step {
         Step::Add(Add {
             word: self.issued,
@@ -190,8 +191,8 @@ impl NicLine {
         })
     }
 
-    /// The wait for a buffer of staged memory: with `buffers` of them, all firings but the last `buffers - 1` are
-    /// through. *Sent* counted as many quanta at first.
+    /// The wait for a staging buffer. With `buffers` buffers, all firings but the last `buffers - 1` must have ended.
+    /// The first count of *sent* was as many quanta.
     pub(crate) fn wait_for_buffer(&self, operand: Ptr, tag: Tag) -> Step {
         Step::Wait(Wait {
             word: self.sent,
@@ -217,20 +218,21 @@ impl NicLine {
         &self.signal
     }
 
-    /// Hears that its window half is gone.
+    /// Notes that the window half is gone.
     pub(crate) fn end(&self) {
-        // Release: whoever sees it sees all that was armed before.
+        // Release: a thread that sees this flag sees everything that was armed before.
         self.ended.store(true, Ordering::Release);
     }
 
-    /// Whether no more will be armed, and all that was is through: a ticket for it stands for nothing then. Not if it
-    /// was given up. (While the half is there, a ticket may stand for what a recording will arm.)
+    /// Whether nothing more will be armed and everything that was armed has ended; then a ticket for the line has no
+    /// meaning. It is false if the queue gave up. (While the half exists, a ticket may stand for programs that a
+    /// recording will arm.)
     pub(super) fn is_over(&self) -> bool {
         if !self.ended.load(Ordering::Acquire) {
             return false;
         }
         let (armed, through) = self.queue.counts();
-        // SAFETY: the batch of its waits keeps the word, which is in memory of the host.
+        // SAFETY: the batch of the line's waits keeps the word, which lies in host memory.
         let sent = unsafe { &*self.sent.0.cast::<Word>() }.load();
         armed == through && sent & POISON == 0
     }
@@ -240,17 +242,18 @@ impl NicLine {
     }
 }
 
-/// A wait for several lines, which was made once: what a device makes of a batch, it keeps with it.
+/// A joined wait for several lines. It is made once, because a device keeps its own form of a batch with the batch.
 struct Together {
-    /// Without the first, which holds this. Gone or not, each is known by its address, which no other has meanwhile.
+    /// All lines but the first, which holds this. A line is known by its address, which no other line gets while this
+    /// reference exists.
     others: Vec<Weak<NicLine>>,
     wait: Arc<Batch>,
 }
 
-/// How many of them are remembered with one line.
+/// How many joined waits are remembered with one line.
 const TOGETHER: usize = 8;
 
-/// The waits for some lines, of each window one: so what is remembered keeps no other window's memory.
+/// The waits for some lines, one for each window. So a remembered wait keeps no other window's memory.
 pub(crate) fn waits(lines: &[Arc<NicLine>]) -> impl Iterator<Item = Arc<Batch>> {
     let first_of_window = |index: &usize| {
         let before = &lines[..*index];
@@ -269,7 +272,7 @@ pub(crate) fn waits(lines: &[Arc<NicLine>]) -> impl Iterator<Item = Arc<Batch>> 
     })
 }
 
-/// The wait for some lines of one window, as it was made before, if it is remembered.
+/// The wait for some lines of one window. It is reused if it is remembered.
 fn together(first: &NicLine, others: &[&Arc<NicLine>]) -> Arc<Batch> {
     let mut known = lock(&first.together);
     let is = |one: &Together| {
@@ -281,7 +284,7 @@ fn together(first: &NicLine, others: &[&Arc<NicLine>]) -> Arc<Batch> {
         return one.wait.clone();
     }
     let all = std::iter::once(&first.wait).chain(others.iter().map(|line| &line.wait));
-    // SAFETY: each batch's own promise; they only read different words.
+    // SAFETY: each batch was made safely, and they only read different words.
     let wait = Arc::new(unsafe { Batch::join(&all.collect::<Vec<_>>()) });
     let oldest = (known.len() == TOGETHER).then(|| known.remove(0));
     known.push(Together {
@@ -289,7 +292,7 @@ fn together(first: &NicLine, others: &[&Arc<NicLine>]) -> Arc<Batch> {
         wait: wait.clone(),
     });
     drop(known);
-    // Under no lock: what the device has made of it goes, too.
+    // This is dropped without the lock, because the device's form of the batch is dropped, too.
     drop(oldest);
     wait
 }

@@ -1,4 +1,4 @@
-//! What the program chooses: which way leads to which peer, and what windows do when the NIC is short of slots.
+//! Options of a world: the routes to peers, and what windows do when the NIC is short of slots.
 
 use std::sync::Arc;
 
@@ -8,8 +8,8 @@ use super::chunks::Chunks;
 use crate::error::{Result, SettingError};
 use crate::ground::variable;
 
-/// Which peers are mapped, and which are reached by the NIC. Each rank may choose for itself; but where memory is
-/// [staged](WorldOptions::staged), two ranks reach each other by their NICs if either wants that.
+/// Says which peers are mapped, and which are reached by the NIC. Each rank may choose for itself. But with
+/// [staged](WorldOptions::staged) memory, two ranks reach each other by their NICs if either of them wants that.
 ///
 /// # Examples
 ///
@@ -21,14 +21,14 @@ use crate::ground::variable;
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Route {
-    /// Those of the same node are mapped, others are reached by the NIC.
+    /// Peers on the same node are mapped, and others are reached by the NIC.
     #[default]
     Auto,
-    /// All are mapped; windows that would need a NIC are refused.
+    /// All peers are mapped. Windows that would need a NIC are refused.
     Mapped,
-    /// All are reached by the NIC, this rank itself too. For tests: it is no faster.
+    /// All peers are reached by the NIC, including this rank itself. This is for tests, and no faster.
     Nic,
-    /// These are reached by the NIC, and the others as in [`Route::Auto`].
+    /// These peers are reached by the NIC, and the others as with [`Route::Auto`].
     NicTo(Arc<[usize]>),
 }
 
@@ -36,11 +36,11 @@ impl Route {
     /// The name of the environment variable that [`World::join`](crate::World::join) reads.
     pub const VARIABLE: &'static str = "TIDEGATE_ROUTE";
 
-    /// Reads `auto`, `mapped`, `nic`, or `nic:` and ranks with commas between (`nic:1,3`).
+    /// Parses `auto`, `mapped`, `nic`, or `nic:` and a list of ranks with commas (`nic:1,3`).
     ///
     /// # Errors
     ///
-    /// [`SettingError::Route`] for anything else.
+    /// [`SettingError::Route`] for any other text.
     ///
     /// # Examples
     ///
@@ -72,7 +72,7 @@ impl Route {
         variable(Self::VARIABLE).map_or(Ok(Route::Auto), |text| Self::parse(&text))
     }
 
-    /// Whether it leads to some rank by the NIC, in a job of one node or of several.
+    /// Whether this rank needs a NIC, in a job on one node or on several.
     pub(crate) fn needs_nic(&self, several_nodes: bool) -> bool {
         match self {
             Route::Auto => several_nodes,
@@ -81,7 +81,7 @@ impl Route {
         }
     }
 
-    /// Whether a peer is reached by the NIC, where `near` says whether it could be mapped.
+    /// Whether a peer is reached by the NIC. `near` says whether it could be mapped.
     pub(crate) fn by_nic(&self, peer: usize, near: bool) -> bool {
         match self {
             Route::Auto => !near,
@@ -95,7 +95,7 @@ impl Route {
 /// Where the NIC of a world comes from.
 #[derive(Clone, Default)]
 pub(crate) enum NicSource {
-    /// There is none.
+    /// The world has no NIC.
     #[default]
     None,
     /// The program has opened it.
@@ -104,7 +104,7 @@ pub(crate) enum NicSource {
     WhenNeeded(Arc<Opener>),
 }
 
-/// Opens a NIC.
+/// A function that opens a NIC.
 type Opener = dyn Fn() -> Result<Arc<dyn Nic>, NicError> + Send + Sync;
 
 impl std::fmt::Debug for NicSource {
@@ -118,7 +118,7 @@ impl std::fmt::Debug for NicSource {
 }
 
 impl NicSource {
-    /// The NIC, if there is to be one.
+    /// The NIC, if there is one. `needed` says whether the job needs it.
     pub(crate) fn open(self, needed: bool) -> Result<Option<Arc<dyn Nic>>, NicError> {
         match self {
             NicSource::Opened(nic) => Ok(Some(nic)),
@@ -128,7 +128,7 @@ impl NicSource {
     }
 }
 
-/// What a world is made with, beside a control plane and a device.
+/// Options for making a world.
 ///
 /// # Examples
 ///
@@ -146,14 +146,14 @@ pub struct WorldOptions {
     pub(crate) route: Option<Route>,
     pub(crate) staged: bool,
     pub(crate) chunks: Option<Chunks>,
-    /// How many streams will wait at a time.
+    /// How many streams wait at the same time.
     pub(crate) waiting_streams: Option<usize>,
-    /// The environment has named no job.
+    /// Whether the environment names no job.
     pub(crate) started_alone: bool,
 }
 
 impl WorldOptions {
-    /// No NIC, and the route that the environment says (with [`World::join`](crate::World::join); elsewhere
+    /// Options without a NIC, with the route from the environment (for [`World::join`](crate::World::join); otherwise
     /// [`Route::Auto`]).
     ///
     /// # Examples
@@ -170,7 +170,7 @@ impl WorldOptions {
         WorldOptions::default()
     }
 
-    /// Leaves to the environment what the program leaves open.
+    /// Reads from the environment what the program has not set.
     pub(crate) fn complete_from_env(&mut self) -> Result<()> {
         if self.route.is_none() {
             self.route = Some(Route::from_env()?);
@@ -181,7 +181,7 @@ impl WorldOptions {
         Ok(())
     }
 
-    /// Brings a NIC; one endpoint serves one world.
+    /// Sets the NIC. One endpoint serves one world.
     ///
     /// # Examples
     ///
@@ -201,9 +201,9 @@ impl WorldOptions {
         self
     }
 
-    /// Says how to open a NIC if the job needs one: if its ranks are on several nodes, or if the route of this rank asks
-    /// for it. It makes no difference where [`WorldOptions::nic`] has brought a NIC. If it fails, joining the job fails on
-    /// all ranks with [`MeetError::NoNic`](crate::error::MeetError::NoNic).
+    /// Sets a function that opens a NIC if the job needs one: if its ranks are on several nodes, or if the route of
+    /// this rank asks for it. If [`WorldOptions::nic`] has set a NIC, this has no effect. If the function fails,
+    /// joining the job fails on all ranks with [`MeetError::NoNic`](crate::error::MeetError::NoNic).
     ///
     /// `World::init` of the crate `tidegate` opens the libfabric endpoint that the environment describes.
     ///
@@ -235,9 +235,10 @@ impl WorldOptions {
         self
     }
 
-    /// Stages what goes by the NIC in memory of its own, as is done anyway where NICs cannot work with the device's
-    /// memory (GPUs, for now). A stream copies a put's elements there itself, so the source is free again as soon as
-    /// the stream has passed the epoch; large ones are faster without. The same on all ranks.
+    /// Makes data that goes through the NIC pass through staging memory. (That always happens if NICs cannot access the
+    /// device's memory, which is so for GPUs at present.) The stream itself copies the elements of a put there, so the
+    /// source is free again as soon as the stream has passed the epoch. Large puts are faster without it. All ranks
+    /// must choose the same.
     ///
     /// # Examples
     ///
@@ -255,7 +256,7 @@ impl WorldOptions {
         self
     }
 
-    /// Says how staged puts are cut, whatever the environment says: at first as is best for the device.
+    /// Sets how staged puts are cut, whatever the environment says. The default is what suits the device.
     ///
     /// # Examples
     ///
@@ -270,10 +271,10 @@ impl WorldOptions {
         self
     }
 
-    /// Says how many streams of this rank have epochs under way at a time. A GPU shares its room for waits out among so
-    /// many: if nothing is said 2, or 12 where ranks are threads of one process. One stream more than that is refused
-    /// ([`DeviceError::Exhausted`](tidegate_hal::device::DeviceError)), and each stream has less room the more there are.
-    /// (`TIDEGATE_CUDA_WAITING_STREAMS` counts instead, where it is set.) On the host it makes no difference.
+    /// Sets how many streams of this rank have epochs in progress at the same time. A GPU divides its room for waits
+    /// among that many streams. The default is 2, or 12 if ranks are threads of one process. One more stream is refused
+    /// ([`DeviceError::Exhausted`](tidegate_hal::device::DeviceError)), and with more streams each has less room. If
+    /// `TIDEGATE_CUDA_WAITING_STREAMS` is set, it has precedence. The host device ignores this.
     ///
     /// ```
     /// use tidegate::cuda::prelude::*;
@@ -289,7 +290,7 @@ impl WorldOptions {
         self
     }
 
-    /// Chooses the route, whatever the environment says.
+    /// Sets the route, whatever the environment says.
     ///
     /// # Examples
     ///
@@ -305,10 +306,10 @@ impl WorldOptions {
     }
 }
 
-/// What a call that has operations armed does if the NIC has not got a trigger slot for each of them.
+/// What a call with NIC operations does if the NIC does not have a trigger slot for each of them.
 ///
-/// Slots are shared by all windows of a rank; a window of peers that are mapped needs none. An epoch that needs more
-/// than there are has room when all are free.
+/// All windows of a rank share its slots. A window whose peers are mapped needs none. If an epoch needs more slots than
+/// there are, it has room when all slots are free.
 ///
 /// # Examples
 ///
@@ -320,14 +321,14 @@ impl WorldOptions {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Throttle {
-    /// Refuses at once, with [`NicError::NoRoom`]: a `try_` call gives the token back, and its plain twin has lost it. The
-    /// program makes room first, by [`Stream::synchronize`](crate::Stream::synchronize) and
+    /// The call fails at once, with [`NicError::NoRoom`]. A `try_` call returns the token; the plain call has lost it.
+    /// The program makes room before the next call, by [`Stream::synchronize`](crate::Stream::synchronize) and
     /// [`World::nic_room`](crate::World::nic_room).
     Application,
-    /// Waits, on the host, until all earlier operations of the window are complete; but no longer than it takes to see
-    /// that none of them is (20 ms): what they wait for may be still to be enqueued by this thread.
+    /// The call waits on the host until all earlier operations of the window are complete. It stops waiting if none of
+    /// them completes within 20 ms: they may wait for work that this thread has still to enqueue.
     Static,
-    /// Goes on: the operations stand in line, and the NIC takes each slot again as soon as its operation is complete.
+    /// The call goes on. Its operations queue up, and the NIC reuses each slot as soon as its operation is complete.
     #[default]
     Adaptive,
 }

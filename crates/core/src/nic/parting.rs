@@ -2,15 +2,15 @@
 //!
 //! # Model
 //!
-//! A rank's endpoint ends with it, and what a peer sends there after that fails. So a rank says that it *leaves*
-//! ([`Message::Leaves`]) when all that it has sent has come, and keeps its endpoint until the peers have heard that, or
-//! have said the same. From then on a peer takes no failed transfer to this rank for a failure. Only then does the rank
-//! leave the control plane.
+//! A rank's endpoint ends with the rank, and then transfers to it fail. So when everything that it sent has arrived, a
+//! rank says that it *leaves* ([`Message::Leaves`]). It keeps its endpoint until the peers have heard that, or have
+//! said the same. From then on a peer does not count a failed transfer to this rank as a failure. Only then does the
+//! rank leave the control plane.
 //!
 //! # Failure
 //!
-//! A peer that is stopped does not answer, so a rank waits for [a while](WHILE) and no longer. The peer's NIC then sees
-//! transfers fail, and asks the control plane about it ([`tidegate_hal::nic::Connection::asks`]).
+//! A peer that is stopped does not answer, so a rank waits only for [a limited time](WHILE). Then the peer's NIC sees
+//! transfers fail, and asks the control plane about the rank ([`tidegate_hal::nic::Connection::asks`]).
 
 use std::collections::BTreeSet;
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -36,19 +36,19 @@ pub(crate) struct Parting {
 #[derive(Default)]
 struct Reaching {
     all: BTreeSet<usize>,
-    /// Those that may see this rank's endpoint end: they have heard that it leaves, or do not reach it any more.
+    /// The peers for which this rank's endpoint may end: they have heard that this rank leaves, or no longer reach it.
     prepared: BTreeSet<usize>,
-    /// This rank has said that it leaves, to all that were not prepared by then.
+    /// Whether this rank has told all peers that were not prepared that it leaves.
     leaves: bool,
 }
 
 impl Parting {
-    /// This rank and a peer reach each other.
+    /// Notes that this rank and a peer reach each other.
     pub(crate) fn reaches(&self, peer: usize) {
         lock(&self.reaching).all.insert(peer);
     }
 
-    /// Those peers, in words.
+    /// The names of those peers.
     pub(crate) fn peers(&self, control: &dyn Control) -> String {
         let reaching = lock(&self.reaching);
         let others = reaching.all.iter().copied();
@@ -56,13 +56,14 @@ impl Parting {
         listed(&others)
     }
 
-    /// A peer has heard that this rank leaves, or it leaves itself, or is gone.
+    /// Notes that a peer has heard that this rank leaves, or leaves itself, or is gone.
     pub(crate) fn prepares(&self, peer: usize) {
         lock(&self.reaching).prepared.insert(peer);
         self.changed.notify_all();
     }
 
-    /// A peer leaves. Whether it needs an answer: not where this rank tells it the same, as at the end of most jobs.
+    /// Notes that a peer leaves, and returns whether it needs an answer. It needs none if this rank tells it the same,
+    /// as at the end of most jobs.
     pub(crate) fn is_to_answer(&self, peer: usize) -> bool {
         let mut reaching = lock(&self.reaching);
         reaching.prepared.insert(peer);
@@ -79,7 +80,7 @@ impl Parting {
         }
     }
 
-    /// Whether they have.
+    /// Returns whether they have heard it within the limit.
     fn leave_within(&self, limit: Duration, control: &dyn Control) -> bool {
         let me = control.rank();
         let waits = |reaching: &mut Reaching| {
@@ -95,7 +96,7 @@ impl Parting {
         let to: Vec<_> = reaching.all.difference(&reaching.prepared).collect();
         let to: Vec<_> = to.into_iter().copied().filter(|peer| *peer != me).collect();
         drop(reaching);
-        // If the control plane is closed, the peers are told by its end.
+        // If the control plane is closed, its end tells the peers.
         if control
             .notify(Some(&to), &Message::Leaves.encode())
             .is_err()
@@ -116,7 +117,7 @@ mod tests {
 
     use super::*;
 
-    /// Three ranks; 0 reaches both others, and leaves. Whether each of these answers.
+    /// Rank 0 of three reaches both others, and leaves. `answers` says which of them answer.
     fn leaves(answers: [bool; 2], limit: Duration) -> bool {
         let controls = tidegate_boot::local(3);
         let parting = Arc::new(Parting::default());
@@ -152,7 +153,7 @@ mod tests {
         assert!(!parting.leave_within(Duration::ZERO, &controls[0]));
         assert!(!parting.is_to_answer(1), "it was told");
         assert!(parting.leave_within(Duration::ZERO, &controls[0]));
-        // One that was not is told by the answer.
+        // A peer that was not told hears it by the answer.
         assert!(parting.is_to_answer(2));
     }
 

@@ -1,4 +1,4 @@
-//! Tickets: what a region waits for before it may be touched again.
+//! Tickets: the operations of a NIC that a region must wait for.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -8,34 +8,34 @@ use tidegate_hal::nic::Keep;
 use super::line::NicLine;
 use crate::ground::lock;
 
-/// What is about to be done to a region, or is still being done to it.
+/// How a region is about to be used, or is still being used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Touch {
     Read,
-    /// Or given away, to somebody who may write it.
+    /// The region is written, or given away to a user that may write it.
     Write,
 }
 
 impl Touch {
-    /// Whether one must wait for the other.
+    /// Whether one use must wait for the other.
     fn collides(self, other: Touch) -> bool {
         self == Touch::Write || other == Touch::Write
     }
 }
 
-/// Not before the line has sent what its stream has issued.
+/// A ticket: a use of the region that ends when the line has sent what its stream has issued.
 #[derive(Clone)]
 pub(crate) struct Ticket {
     line: Arc<NicLine>,
-    /// What the NIC may still be doing.
+    /// How the NIC may still use the region.
     touch: Touch,
 }
 
-/// The tickets of one region. Made when a NIC first has to do with it.
+/// The tickets of one region, made when a NIC first uses it.
 pub(crate) struct Tickets {
-    /// The region's memory, for programs.
+    /// The region's memory, which programs keep alive.
     memory: Keep,
-    /// Whether there are any. Regions are enqueued by one thread at a time, which sees what it wrote.
+    /// Whether there are any tickets. Only one thread at a time enqueues with a region, and it sees what it wrote.
     any: AtomicBool,
     held: Mutex<Vec<Ticket>>,
 }
@@ -49,7 +49,7 @@ impl Tickets {
         }
     }
 
-    /// The same tickets for another part of the memory, to be waited for (and forgotten) on its own.
+    /// The same tickets for another part of the memory, which waits for them and forgets them on its own.
     pub(crate) fn copy(&self) -> Self {
         let held = lock(&self.held).clone();
         Tickets {
@@ -59,7 +59,7 @@ impl Tickets {
         }
     }
 
-    /// Takes over those of another part of the memory.
+    /// Takes over the tickets of another part of the memory.
     pub(crate) fn merge(&self, other: &Tickets) {
         let others = lock(&other.held).clone();
         for ticket in others {
@@ -76,16 +76,17 @@ impl Tickets {
         self.any.load(Ordering::Relaxed)
     }
 
-    /// Notes that a program is under way.
+    /// Notes that a program has been enqueued.
     pub(crate) fn add(&self, line: &Arc<NicLine>, touch: Touch) {
-        // Dropped under no lock: the last of a line takes its register back, and calls the device.
+        // These are dropped without the lock: the last holder of a line returns its register, which calls the device.
         let mut over = Vec::new();
         let mut held = lock(&self.held);
         if !held
             .iter()
             .any(|ticket| ticket.touch == touch && ticket.line.is(line))
         {
-            // Of a region that is only ever put, nobody asks for its tickets: those of windows that are gone must not pile up.
+            // If a region is only ever put, nothing asks for its tickets. Those of windows that are gone must not pile
+            // up.
             over.extend(held.extract_if(.., |ticket| ticket.line.is_over()));
             let line = line.clone();
             held.push(Ticket { line, touch });
@@ -95,7 +96,7 @@ impl Tickets {
         drop(over);
     }
 
-    /// Adds the lines that stand against `touch`.
+    /// Adds the lines whose tickets conflict with `touch`.
     pub(crate) fn gather(&self, touch: Touch, into: &mut Vec<Arc<NicLine>>) {
         for ticket in lock(&self.held).iter() {
             if touch.collides(ticket.touch) && !into.iter().any(|line| line.is(&ticket.line)) {
@@ -104,10 +105,10 @@ impl Tickets {
         }
     }
 
-    /// The lines that read, in the order in which [`Tickets::gather`] finds them; those that are over are forgotten.
+    /// The lines that read the region, in the order of [`Tickets::gather`]. Lines that are over are forgotten.
     pub(crate) fn readers(&self) -> Vec<Arc<NicLine>> {
         let mut held = lock(&self.held);
-        // Dropped under no lock, as where one is added.
+        // These are dropped without the lock, as in `add`.
         let over: Vec<_> = held
             .extract_if(.., |ticket| ticket.line.is_over())
             .collect();
@@ -119,10 +120,10 @@ impl Tickets {
         readers
     }
 
-    /// Forgets what [`Tickets::gather`] has found: the wait has been enqueued.
+    /// Forgets the tickets that [`Tickets::gather`] found, because the wait for them has been enqueued.
     pub(crate) fn clear(&self, touch: Touch) {
         let mut held = lock(&self.held);
-        // Dropped under no lock, as where one is added.
+        // These are dropped without the lock, as in `add`.
         let found: Vec<_> = held
             .extract_if(.., |ticket| touch.collides(ticket.touch))
             .collect();

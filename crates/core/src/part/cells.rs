@@ -1,4 +1,4 @@
-//! What kernels see of a part.
+//! The views of a part that kernels get.
 
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -13,7 +13,8 @@ use super::set::Members;
 use crate::argument::Lowered;
 use crate::element::Element;
 
-/// A part of a region, or the [rest](crate::window::Exposed::rest) of a window's memory, as a kernel that only reads sees it.
+/// The view of a kernel that only reads a part of a region, or the [rest](crate::window::Exposed::rest) of a window's
+/// memory.
 ///
 /// # Examples
 ///
@@ -41,7 +42,8 @@ pub struct Cells<'k, T> {
     marker: PhantomData<&'k T>,
 }
 
-/// A part of a region, or the [rest](crate::window::Exposed::rest_mut) of a window's memory, as a kernel that writes sees it.
+/// The view of a kernel that writes a part of a region, or the [rest](crate::window::Exposed::rest_mut) of a window's
+/// memory.
 ///
 /// # Examples
 ///
@@ -80,17 +82,17 @@ impl<T> std::fmt::Debug for CellsMut<'_, T> {
 }
 
 impl<'k, T: Element> Cells<'k, T> {
-    /// How many elements the whole region has.
+    /// The number of elements of the whole region.
     pub fn whole_len(&self) -> usize {
         self.members.whole_len
     }
 
-    /// The elements that it holds, as [`IndexSet::ranges`].
+    /// The ranges of its elements: see [`IndexSet::ranges`].
     pub fn ranges(&self) -> &'k [Range<usize>] {
         self.members.set().ranges()
     }
 
-    /// Neighbouring elements of the region.
+    /// A run of elements of the region.
     ///
     /// # Panics
     ///
@@ -110,13 +112,13 @@ impl<'k, T: Element> Cells<'k, T> {
     pub fn slice(&self, range: Range<usize>) -> &'k [T] {
         let len = range.len();
         let first = self.from(range);
-        // SAFETY: `from` points to `len` elements of this part, live and written by nobody for `'k`: see `get`. All bytes
-        // of an element are valid. Of no elements it is an address that is aligned and not null (`Body::ptr`; a window's
-        // memory has one, too).
+        // SAFETY: `from` points to `len` elements of this part, which are alive and not written during `'k`: see `get`.
+        // All bytes of an element are valid. If `len` is 0, the address is aligned and not null (`Body::ptr`; a
+        // window's memory has such an address, too).
         unsafe { std::slice::from_raw_parts(first, len) }
     }
 
-    /// Where a range begins, all of which it holds.
+    /// The address of the first element of a range. Panics if the part does not hold the whole range.
     #[inline]
     #[track_caller]
     fn from(&self, range: Range<usize>) -> *const T {
@@ -127,7 +129,7 @@ impl<'k, T: Element> Cells<'k, T> {
         self.ptr.wrapping_add(range.start)
     }
 
-    /// Element `index` of the region.
+    /// The element with this index in the region.
     ///
     /// # Panics
     ///
@@ -146,9 +148,9 @@ impl<'k, T: Element> Cells<'k, T> {
     #[inline(always)]
     #[track_caller]
     pub fn get(&self, index: usize) -> T {
-        // SAFETY: `at` points to an element of this part, live while the kernel runs; other parts do not hold it (nor do
-        // origins access it, if this is the rest of a window's memory), and what else uses this one is ordered with the
-        // kernel.
+        // SAFETY: `at` points to an element of this part, which is alive while the kernel runs. Other parts do not hold
+        // it. (If this is the rest of a window's memory, origins do not access it.) Every other use of this part is
+        // ordered with the kernel.
         unsafe { self.at(index).read() }
     }
 
@@ -177,16 +179,16 @@ fn not_in_part(index: usize) -> ! {
 }
 
 impl<'k, T: Element> CellsMut<'k, T> {
-    /// How many elements the whole region has.
+    /// The number of elements of the whole region.
     pub fn whole_len(&self) -> usize {
         self.0.whole_len()
     }
 
-    /// Element `index` of the region.
+    /// The element with this index in the region.
     ///
     /// # Panics
     ///
-    /// As [`Cells::get`].
+    /// Like [`Cells::get`].
     ///
     /// # Examples
     ///
@@ -203,16 +205,16 @@ impl<'k, T: Element> CellsMut<'k, T> {
         self.0.get(index)
     }
 
-    /// The elements that it holds, as [`IndexSet::ranges`].
+    /// The ranges of its elements: see [`IndexSet::ranges`].
     pub fn ranges(&self) -> &'k [Range<usize>] {
         self.0.ranges()
     }
 
-    /// Neighbouring elements of the region.
+    /// A run of elements of the region.
     ///
     /// # Panics
     ///
-    /// As [`Cells::slice`].
+    /// Like [`Cells::slice`].
     ///
     /// # Examples
     ///
@@ -229,11 +231,11 @@ impl<'k, T: Element> CellsMut<'k, T> {
         self.0.slice(range)
     }
 
-    /// Neighbouring elements of the region, to be written.
+    /// A run of elements of the region, for writing.
     ///
     /// # Panics
     ///
-    /// As [`Cells::slice`].
+    /// Like [`Cells::slice`].
     ///
     /// # Examples
     ///
@@ -251,16 +253,16 @@ impl<'k, T: Element> CellsMut<'k, T> {
     pub fn slice_mut(&mut self, range: Range<usize>) -> &mut [T] {
         let len = range.len();
         let first = self.0.from(range).cast_mut();
-        // SAFETY: as for `Cells::slice`; the kernel has the part exclusively, and the view is borrowed exclusively for as
-        // long as the slice lives.
+        // SAFETY: as for `Cells::slice`. The kernel has the part exclusively, and the view is borrowed exclusively for
+        // as long as the slice lives.
         unsafe { std::slice::from_raw_parts_mut(first, len) }
     }
 
-    /// Sets element `index` of the region.
+    /// Sets the element with this index in the region.
     ///
     /// # Panics
     ///
-    /// As [`Cells::get`].
+    /// Like [`Cells::get`].
     ///
     /// # Examples
     ///
@@ -276,12 +278,12 @@ impl<'k, T: Element> CellsMut<'k, T> {
     #[inline(always)]
     #[track_caller]
     pub fn set(&mut self, index: usize, value: T) {
-        // SAFETY: as for `get`; the kernel has the part exclusively.
+        // SAFETY: as for `get`. The kernel has the part exclusively.
         unsafe { self.0.at(index).cast_mut().write(value) }
     }
 }
 
-/// A view of a part to be; `WRITE` if it is exclusive.
+/// A part as it is enqueued; `WRITE` if the kernel's view is exclusive.
 pub struct LoweredPart<T, const WRITE: bool> {
     ptr: Ptr,
     whole_len: usize,
@@ -297,7 +299,7 @@ impl<T, const WRITE: bool> Clone for LoweredPart<T, WRITE> {
 impl<T, const WRITE: bool> Copy for LoweredPart<T, WRITE> {}
 
 impl<T: Element, const WRITE: bool> LoweredPart<T, WRITE> {
-    /// A view of some of the `whole_len` elements at `ptr`.
+    /// Some of the `whole_len` elements at `ptr`.
     pub(crate) fn of(ptr: Ptr, whole_len: usize, members: &Arc<Members>) -> Self {
         let members: *const Members = &**members;
         LoweredPart {
@@ -308,7 +310,7 @@ impl<T: Element, const WRITE: bool> LoweredPart<T, WRITE> {
         }
     }
 
-    /// Device code gets the whole region, and whoever binds it promises that it keeps to the part.
+    /// Device code gets the whole region. The binding of its function promises that it keeps to the part.
     fn push_whole(self, parameters: &mut Parameters) {
         parameters.push(&self.ptr);
         parameters.push(&(self.whole_len as u64));
@@ -316,9 +318,9 @@ impl<T: Element, const WRITE: bool> LoweredPart<T, WRITE> {
 
     /// # Safety
     ///
-    /// As [`Lowered::view`].
+    /// The same as [`Lowered::view`].
     unsafe fn cells<'k>(self) -> Cells<'k, T> {
-        // SAFETY: the members are retired in stream order, with the memory (`Body::keep`, or the inbox).
+        // SAFETY: the members are retired in stream order, like the memory (by `Body::keep`, or by the inbox).
         let members = unsafe { &*self.members.0.cast::<Members>() };
         Cells {
             ptr: self.ptr.0.cast(),
@@ -332,7 +334,7 @@ impl<T: Element, const WRITE: bool> LoweredPart<T, WRITE> {
 unsafe impl<T: Element> Lowered for LoweredPart<T, false> {
     type View<'k> = Cells<'k, T>;
     unsafe fn view<'k>(self) -> Cells<'k, T> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises what `cells` requires.
         unsafe { self.cells() }
     }
 
@@ -345,7 +347,7 @@ unsafe impl<T: Element> Lowered for LoweredPart<T, false> {
 unsafe impl<T: Element> Lowered for LoweredPart<T, true> {
     type View<'k> = CellsMut<'k, T>;
     unsafe fn view<'k>(self) -> CellsMut<'k, T> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises what `cells` requires.
         CellsMut(unsafe { self.cells() })
     }
 

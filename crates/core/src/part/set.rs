@@ -10,7 +10,8 @@ use crate::carry::{Carry, Visitor};
 use crate::error::Error;
 use crate::error::{RegionError, Result, push, reserved};
 
-/// A set of indices, perhaps of none: sorted, disjoint ranges, of which none is empty. Immutable; cheap to clone.
+/// A set of indices, as sorted, disjoint ranges that are not empty. The set may be empty. It is immutable and cheap to
+/// clone.
 ///
 /// # Examples
 ///
@@ -27,7 +28,7 @@ pub struct IndexSet {
     ranges: Arc<Vec<Range<usize>>>,
 }
 
-// SAFETY: there is no leaf, and no brand.
+// SAFETY: there is no leaf and no brand.
 unsafe impl<'s, D: Device> Carry<'s, D> for IndexSet {
     type At<'t> = IndexSet;
 
@@ -35,11 +36,11 @@ unsafe impl<'s, D: Device> Carry<'s, D> for IndexSet {
 }
 
 impl IndexSet {
-    /// The union of these ranges, in any order; empty ones are left out.
+    /// The union of ranges, in any order. Empty ranges are ignored.
     ///
     /// # Errors
     ///
-    /// [`RegionError::Overlap`] if two of them overlap; [`Error::Device`] if memory is too short.
+    /// [`RegionError::Overlap`] if two ranges overlap, and [`Error::Device`] if there is not enough memory.
     ///
     /// # Examples
     ///
@@ -60,8 +61,7 @@ impl IndexSet {
     ///
     /// # Errors
     ///
-    /// [`RegionError::Overlap`] if one occurs twice; [`RegionError::NoIndex`] if one is `usize::MAX`; [`Error::Device`] if
-    /// memory is too short.
+    /// [`RegionError::Overlap`] if an index occurs twice, [`RegionError::NoIndex`] if one is `usize::MAX`, and [`Error::Device`] if there is not enough memory.
     ///
     /// # Examples
     ///
@@ -87,7 +87,7 @@ impl IndexSet {
             let range = range?;
             match ranges.last_mut() {
                 _ if range.is_empty() => {}
-                // Most come in order, and many beside each other: so they take no room.
+                // Most indices come in order, and many are neighbours. Such neighbours take no memory of their own.
                 Some(last) if range.start == last.end => last.end = range.end,
                 _ => push(&mut ranges, range)?,
             }
@@ -109,12 +109,12 @@ impl IndexSet {
         })
     }
 
-    /// Its ranges, ascending; neighbouring ones are merged.
+    /// The ranges of the set, in ascending order. Neighbouring ranges are merged.
     pub fn ranges(&self) -> &[Range<usize>] {
         &self.ranges
     }
 
-    /// Whether it holds an index.
+    /// Whether the set contains an index.
     ///
     /// # Examples
     ///
@@ -127,20 +127,20 @@ impl IndexSet {
     /// # Ok(()) }
     /// ```
     pub fn contains(&self, index: usize) -> bool {
-        // No range holds `usize::MAX`: it would have to end behind it.
+        // No range contains `usize::MAX`, since it would have to end behind that.
         index
             .checked_add(1)
             .is_some_and(|end| self.covers(index, end))
     }
 
-    /// Whether it holds all of `first..end`.
+    /// Whether the set contains all of `first..end`.
     pub(super) fn covers(&self, first: usize, end: usize) -> bool {
         let after = self.ranges.partition_point(|range| range.start <= first);
         after > 0 && self.ranges[after - 1].end >= end
     }
 }
 
-/// A set of elements of a region (or of a window's memory), as kernels ask it: also as a bit map.
+/// A set of elements of a region (or of a window's memory), in the form that kernels use: with a bit map.
 pub(crate) struct Members {
     set: IndexSet,
     pub(super) whole_len: usize,
@@ -148,7 +148,7 @@ pub(crate) struct Members {
 }
 
 impl Members {
-    /// The set lies within `0..whole_len`.
+    /// `set` must lie within `0..whole_len`.
     pub(crate) fn new(set: IndexSet, whole_len: usize) -> Result<Self> {
         let words = whole_len.div_ceil(64);
         let mut bits = reserved(words)?;

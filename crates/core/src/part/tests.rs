@@ -1,4 +1,4 @@
-//! Parts of a region: what they hold, what is refused, and what comes together again.
+//! Parts of a region: what they hold, what is refused, and how they are joined.
 
 use super::*;
 use crate::World;
@@ -28,7 +28,7 @@ fn the_largest_number_is_in_no_set() {
     assert!(IndexSet::from_indices([usize::MAX]).is_err());
 }
 
-/// A slice of no elements has an address, too, which is not null.
+/// A slice without elements has an address, too, which is not null.
 #[test]
 fn a_part_of_an_empty_region_is_an_empty_slice() {
     World::<Host>::local(1, |world| {
@@ -145,7 +145,7 @@ fn slices_are_within_the_part() {
         let read = |part: Cells<'_, u32>| {
             assert_eq!(part.ranges(), [0..2, 3..6]);
             assert_eq!(part.slice(3..6), [7, 0, 1]);
-            // Nothing is anywhere, up to the end.
+            // There is nothing at any index, up to the end.
             for at in 0..=6 {
                 assert!(part.slice(at..at).is_empty());
             }
@@ -154,7 +154,7 @@ fn slices_are_within_the_part() {
         s.synchronize().unwrap();
         #[allow(clippy::reversed_empty_ranges, reason = "it is what is refused")]
         let outside = [1..4, 2..3, 5..7, 7..7, 2..1, 0..usize::MAX];
-        // It takes Miri a minute to print where a thread has panicked.
+        // Miri takes a minute to print where a thread has panicked.
         for outside in outside.into_iter().filter(|_| !cfg!(miri)) {
             crate::stream!(let s = world.stream().unwrap());
             let region = Region::from_slice(&world, &[0u32; 6]).unwrap();
@@ -189,7 +189,7 @@ fn touching_what_is_not_in_the_part_panics() {
     });
 }
 
-/// What a solver keeps beside its regions is carried with them, whatever numbers and choices of elements it is.
+/// The data that a solver keeps beside its regions is carried with them: numbers, layouts and index sets.
 #[test]
 fn what_is_plain_is_carried() {
     fn is_carried<'s, X: Carry<'s, Host>>() {}

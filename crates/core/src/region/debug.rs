@@ -1,4 +1,4 @@
-//! What `Debug` shows of a region.
+//! The `Debug` text of regions.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use crate::place::{On, OnHost};
 /// How many elements `Debug` shows.
 const SHOWN: usize = 8;
 
-/// With its first elements, which are read for that.
+/// Shows the first elements, which are read from the device.
 impl<T: Element + fmt::Debug, D: Device> fmt::Debug for Region<T, OnHost<D>> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         /// The first elements, and whether there are more.
@@ -28,7 +28,7 @@ impl<T: Element + fmt::Debug, D: Device> fmt::Debug for Region<T, OnHost<D>> {
         }
         let mut said = self.body.debug::<T>("Region", "host", f);
         said.field("len", &self.len());
-        // (Of a region of a device that cannot be read any more, all else is said.)
+        // If the device cannot be read any more, the text has all fields but the values.
         if let Ok(first) = self.first(SHOWN) {
             said.field("values", &Values(first, self.len() > SHOWN));
         }
@@ -36,7 +36,7 @@ impl<T: Element + fmt::Debug, D: Device> fmt::Debug for Region<T, OnHost<D>> {
     }
 }
 
-/// Without its elements: it is not known when the stream will have done with them.
+/// Shows no elements, since the stream may still have work that changes them.
 impl<T, D: Device> fmt::Debug for Region<T, On<'_, D>> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut said = self.body.debug::<T>("Region", "stream", f);

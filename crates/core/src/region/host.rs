@@ -1,4 +1,4 @@
-//! What the host reads and writes of a region that is at home there.
+//! Access of the host to the elements of a region.
 
 use std::mem::size_of;
 use std::ops::{Deref, DerefMut};
@@ -14,12 +14,11 @@ use crate::error::Result;
 use crate::place::OnHost;
 
 impl<T: Element, D: Device> Region<T, OnHost<D>> {
-    /// Copies `values` to elements `first..`.
+    /// Copies `values` to the elements from `first` on.
     ///
     /// # Errors
     ///
-    /// [`RegionError::OutOfBounds`](crate::error::RegionError::OutOfBounds) if the region has not so many elements;
-    /// [`Error::Device`] if the device refuses. On the host it refuses nothing.
+    /// [`RegionError::OutOfBounds`](crate::error::RegionError::OutOfBounds) if the region has too few elements, and [`Error::Device`] if the device refuses. The host device never refuses.
     ///
     /// # Examples
     ///
@@ -36,21 +35,21 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
         if values.is_empty() {
             return Ok(());
         }
-        // SAFETY: elements have no padding, so their bytes are initialised.
+        // SAFETY: elements have no padding, so all their bytes are initialised.
         let bytes = unsafe {
             std::slice::from_raw_parts(values.as_ptr().cast::<u8>(), size_of_val(values))
         };
-        // SAFETY: the range was checked; the region is with the host, so no stream has work for it, and it is exclusive.
+        // SAFETY: the range was checked. The region is at home on the host, so no stream has work for it. It is
+        // borrowed exclusively.
         unsafe { self.body.device.write(at, bytes) }?;
         Ok(())
     }
 
-    /// Copies elements `first..` to `values`.
+    /// Copies the elements from `first` on to `values`.
     ///
     /// # Errors
     ///
-    /// [`RegionError::OutOfBounds`](crate::error::RegionError::OutOfBounds) if the region has not so many elements;
-    /// [`Error::Device`] if the device refuses. On the host it refuses nothing.
+    /// [`RegionError::OutOfBounds`](crate::error::RegionError::OutOfBounds) if the region has too few elements, and [`Error::Device`] if the device refuses. The host device never refuses.
     ///
     /// # Examples
     ///
@@ -68,17 +67,17 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
         if values.is_empty() {
             return Ok(());
         }
-        // SAFETY: any bytes are a valid element, so they may be written as bytes.
+        // SAFETY: any bytes are a valid element, so an element may be written as bytes.
         let bytes = unsafe {
             std::slice::from_raw_parts_mut(values.as_mut_ptr().cast::<u8>(), size_of_val(values))
         };
-        // SAFETY: the range was checked; the region is with the host, so no stream has work for it, and is not written
-        // while it is borrowed.
+        // SAFETY: the range was checked. The region is at home on the host, so no stream has work for it. It is not
+        // written while it is borrowed.
         unsafe { self.body.device.read(at, bytes) }?;
         Ok(())
     }
 
-    /// Where elements `first..` lie, if it has `count` of them.
+    /// The address of element `first`, if the region has `count` elements from there on.
     fn at(&self, first: usize, count: usize) -> Result<Ptr> {
         let end = first.saturating_add(count);
         if end > self.len() {
@@ -92,16 +91,16 @@ impl<T: Element, D: HostAccess> Deref for Region<T, OnHost<D>> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
-        // SAFETY: the block is ordinary memory (`HostAccess`), live, aligned, of `len` elements for which all bytes are
-        // valid; it is with the host, so no stream has work for it. (Without a block, `len` is 0, and the address is still
-        // one of a slice.)
+        // SAFETY: the block is ordinary memory (`HostAccess`), alive and aligned, with `len` elements for which all
+        // bytes are valid. The region is at home on the host, so no stream has work for it. (Without a block, `len` is
+        // 0, and the address is valid for an empty slice.)
         unsafe { std::slice::from_raw_parts(self.body.ptr().0.cast::<T>(), self.body.len) }
     }
 }
 
 impl<T: Element, D: HostAccess> DerefMut for Region<T, OnHost<D>> {
     fn deref_mut(&mut self) -> &mut [T] {
-        // SAFETY: as for `deref`; split parts are disjoint, and this one is borrowed exclusively.
+        // SAFETY: as for `deref`. Split parts are disjoint, and this one is borrowed exclusively.
         unsafe { std::slice::from_raw_parts_mut(self.body.ptr().0.cast::<T>(), self.body.len) }
     }
 }

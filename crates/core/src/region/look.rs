@@ -1,4 +1,4 @@
-//! A look at what stays on its stream.
+//! Copying a region to the host while it stays on its stream.
 
 use std::panic::Location;
 
@@ -11,8 +11,8 @@ use crate::place::{On, OnHost};
 use crate::stream::Stream;
 
 impl<'s, T: Element, D: Device> Region<T, On<'s, D>> {
-    /// Waits until the stream has passed all that was enqueued, and copies the elements to the host. The region stays on the
-    /// stream: for a look now and then, at a residual, say.
+    /// Waits until the stream has passed everything that is enqueued, and copies the elements to the host. The region
+    /// stays on the stream. Use it to look at a value now and then, such as a residual.
     ///
     /// ```
     /// # use tidegate::host::prelude::*;
@@ -28,8 +28,8 @@ impl<'s, T: Element, D: Device> Region<T, On<'s, D>> {
     ///
     /// # Errors
     ///
-    /// The error that made the stream fail; [`CaptureError::Inside`](crate::error::CaptureError::Inside) while it is captured;
-    /// [`Error::Device`](crate::Error::Device).
+    /// The error that made the stream fail, [`CaptureError::Inside`](crate::error::CaptureError::Inside) while the
+    /// stream is captured, or [`Error::Device`](crate::Error::Device).
     #[track_caller]
     pub fn to_vec(&self, stream: &Stream<'s, D>) -> Result<Vec<T>> {
         let site = Location::caller();
@@ -38,7 +38,8 @@ impl<'s, T: Element, D: Device> Region<T, On<'s, D>> {
         self.passed().first(self.len())
     }
 
-    /// As [`Region::to_vec`], without blocking the thread; the future is `Send`, as that of [`Stream::synchronized`].
+    /// Like [`Region::to_vec`], without blocking the thread. The future is `Send`, like that of
+    /// [`Stream::synchronized`].
     ///
     /// ```
     /// use tidegate::host::prelude::*;
@@ -65,7 +66,7 @@ impl<'s, T: Element, D: Device> Region<T, On<'s, D>> {
     ///
     /// # Errors
     ///
-    /// As [`Region::to_vec`].
+    /// The same as [`Region::to_vec`].
     #[track_caller]
     pub fn to_vec_async<'a>(
         &'a self,
@@ -82,8 +83,8 @@ impl<'s, T: Element, D: Device> Region<T, On<'s, D>> {
         }
     }
 
-    /// The same memory, as the host's: to be read when the stream has passed what may write it, and while `self` is
-    /// borrowed, so that nothing new may.
+    /// The same memory as a region of the host. It may be read when the stream has passed all work that may write it,
+    /// and while `self` is borrowed, so that no new work can.
     fn passed(&self) -> Region<T, OnHost<D>> {
         let mut body = self.body.whole();
         body.home = None;

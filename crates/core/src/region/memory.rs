@@ -1,4 +1,4 @@
-//! Regions of memory that was there before: a block's, or a vector's.
+//! Regions over existing memory: a block, or a vector.
 
 use std::sync::{Arc, OnceLock};
 
@@ -14,11 +14,11 @@ use crate::place::OnHost;
 use crate::world::World;
 
 impl<T, D: Device> Region<T, OnHost<D>> {
-    /// Makes a region of a vector's elements. On the host it takes over the vector's memory, without a copy, and
-    /// [`Region::into_vec`] gives that back; on devices with memory of their own it copies.
+    /// Makes a region of a vector's elements. On the host it takes over the vector's memory without a copy, and
+    /// [`Region::into_vec`] returns that memory. On devices with memory of their own it copies.
     ///
-    /// (Memory that [`Region::zeroed`] allocates begins at a page; a vector's is aligned as its elements need. A vector
-    /// without elements is dropped, its spare room, too.)
+    /// Memory that [`Region::zeroed`] allocates begins at a page; a vector's memory has only the alignment of its
+    /// elements. A vector without elements is dropped, together with its spare capacity.
     ///
     /// ```
     /// # use tidegate::host::prelude::*;
@@ -36,7 +36,7 @@ impl<T, D: Device> Region<T, OnHost<D>> {
     ///
     /// # Errors
     ///
-    /// As [`Region::zeroed`]; on the host none.
+    /// The same as [`Region::zeroed`]. There are none on the host.
     pub fn from_vec(world: &World<D>, values: Vec<T>) -> Result<Self>
     where
         T: Element,
@@ -49,7 +49,7 @@ impl<T, D: Device> Region<T, OnHost<D>> {
         match world.device().adopt(memory) {
             Ok(block) => Ok(Self::over(Some(Arc::new(block)), world.device(), len)),
             Err(memory) => {
-                // SAFETY: these are its elements.
+                // SAFETY: the memory holds these elements.
                 let values = unsafe { memory.into_vec(len) };
                 Self::from_slice(world, &values.expect("it was a vector of these"))
             }
@@ -58,17 +58,16 @@ impl<T, D: Device> Region<T, OnHost<D>> {
 }
 
 impl<T: Element, D: Device> Region<T, OnHost<D>> {
-    /// A region of the first `len` elements of a block that was made by other means.
+    /// Makes a region of the first `len` elements of a block that was allocated by other means.
     ///
     /// # Errors
     ///
-    /// [`RegionError::OutOfBounds`] if the block has not so many; [`RegionError::Alignment`] if it does not begin where
-    /// such an element may, as one that was a vector of smaller elements. The block is dropped then.
+    /// [`RegionError::OutOfBounds`] if the block has fewer elements. [`RegionError::Alignment`] if the block's address is not aligned for the elements, because it was a vector of smaller elements, say. The block is then dropped.
     ///
     /// # Safety
     ///
-    /// The block is of the world's device, and nothing else accesses its memory as long as the region, or a stream's
-    /// work with it, lasts.
+    /// The block belongs to the world's device. Nothing else accesses its memory while the region, or a stream's work
+    /// with it, exists.
     ///
     /// # Examples
     ///
@@ -100,12 +99,11 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
         ))
     }
 
-    /// The block that the region is of.
+    /// Returns the block of the region.
     ///
     /// # Errors
     ///
-    /// [`RegionError::Shared`] if something else uses the block (another part of the region, or a NIC that may send from
-    /// there again), [`RegionError::Empty`] if the region has no elements. The region is gone then.
+    /// [`RegionError::Shared`] if something else uses the block (another part of the region, or a NIC that may send from it again), and [`RegionError::Empty`] if the region has no elements. The region is then lost.
     ///
     /// # Examples
     ///
@@ -122,11 +120,11 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
         self.try_into_block().map_err(Rejected::into_error)
     }
 
-    /// As [`Region::into_block`], but the region comes back if it fails.
+    /// Like [`Region::into_block`], but returns the region if it fails.
     ///
     /// # Errors
     ///
-    /// As [`Region::into_block`].
+    /// The same as [`Region::into_block`].
     ///
     /// # Examples
     ///
@@ -148,9 +146,9 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
         }
     }
 
-    /// The elements as a vector. It is the one that [`Region::from_vec`] took, with its memory and capacity, if the region
-    /// is the whole of it or its first part, and nothing else uses the memory any more (another part of it, or a NIC
-    /// that may send from there again); otherwise it is a copy.
+    /// Returns the elements as a vector. If the region came from [`Region::from_vec`], this is the same vector, with
+    /// its memory and capacity. That needs the whole region or its first part, and that nothing else uses the memory
+    /// (another part, or a NIC that may send from it again). Otherwise it is a copy.
     ///
     /// ```
     /// # use tidegate::host::prelude::*;
@@ -163,16 +161,16 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
     ///
     /// # Errors
     ///
-    /// [`Error::Device`], if the device cannot be read. The region is gone then. On the host none.
+    /// [`Error::Device`] if the device cannot be read. The region is then lost. There are no errors on the host.
     pub fn into_vec(self) -> Result<Vec<T>> {
         self.try_into_vec().map_err(Rejected::into_error)
     }
 
-    /// As [`Region::into_vec`], but the region comes back if it fails.
+    /// Like [`Region::into_vec`], but returns the region if it fails.
     ///
     /// # Errors
     ///
-    /// As [`Region::into_vec`].
+    /// The same as [`Region::into_vec`].
     ///
     /// # Examples
     ///
@@ -192,12 +190,13 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
             && let Some(block) = self.body.take_block()
         {
             match D::into_allocation(block) {
-                // SAFETY: the block begins with the region's elements; all bytes are valid ones.
+                // SAFETY: the block begins with the region's elements, for which all bytes are valid.
                 Ok(memory) => match unsafe { memory.into_vec(len) } {
                     Ok(values) => return Ok(values),
-                    // It was allocated by the device, or adopted as other elements.
+                    // The device allocated this memory, or it was adopted as other elements.
                     Err(memory) => {
-                        // SAFETY: as above; it is aligned as the region was, and lives until the end of this block.
+                        // SAFETY: as above. The memory is aligned like the region, and lives until the end of this
+                        // block.
                         let values =
                             unsafe { std::slice::from_raw_parts(memory.base().0.cast::<T>(), len) };
                         return Ok(values.to_vec());
@@ -211,16 +210,16 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
 }
 
 impl<D: Device> Body<D> {
-    /// Whether there is a block that has its first element first.
+    /// Whether there is a block that begins with this region's first element.
     fn begins_its_block(&self) -> bool {
         let block = self.block.as_ref();
         block.is_some_and(|block| block.base() == self.base)
     }
 
-    /// The block, if there is one, and nothing else uses it.
+    /// Takes the block, if there is one and nothing else uses it.
     fn take_block(&mut self) -> Option<D::Block> {
         if self.outstanding().is_none() {
-            // Tickets keep the memory. These stand for nothing any more.
+            // Tickets keep the memory alive. All of these have ended.
             self.tickets = OnceLock::new();
         }
         match Arc::try_unwrap(self.block.take()?) {

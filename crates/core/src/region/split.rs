@@ -1,4 +1,4 @@
-//! Parts of a region that lie side by side.
+//! Splitting a region into two, and joining the parts.
 
 use std::mem::size_of;
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use crate::ground::fresh_id;
 use crate::place::Place;
 
 impl<T: Element, P: Place> Region<T, P> {
-    /// Splits it in two, the second beginning at element `at`. The parts may go to different streams.
+    /// Splits the region in two; the second part begins at element `at`. The parts may move to different streams.
     ///
     /// # Errors
     ///
-    /// [`RegionError::OutOfBounds`] if `at > len`. The region is gone then.
+    /// [`RegionError::OutOfBounds`] if `at > len`. The region is then lost.
     ///
     /// # Examples
     ///
@@ -31,11 +31,11 @@ impl<T: Element, P: Place> Region<T, P> {
         self.try_split_at(at).map_err(Rejected::into_error)
     }
 
-    /// As [`Region::split_at`], but the region comes back if it fails.
+    /// Like [`Region::split_at`], but returns the region if it fails.
     ///
     /// # Errors
     ///
-    /// As [`Region::split_at`].
+    /// The same as [`Region::split_at`].
     ///
     /// # Examples
     ///
@@ -55,7 +55,7 @@ impl<T: Element, P: Place> Region<T, P> {
         second.base = second.base.byte_add(at * size_of::<T>());
         second.len = len - at;
         self.body.len = at;
-        // Whoever remembers the whole must not take the first part for it.
+        // The first part gets a new number, so that a recording or plan of the whole does not take it for the whole.
         self.body.id = fresh_id();
         Ok((self, Self::from_body(second)))
     }
@@ -64,7 +64,7 @@ impl<T: Element, P: Place> Region<T, P> {
     ///
     /// # Errors
     ///
-    /// [`RegionError::NotNeighbours`] if `next` does not begin where `self` ends. Both are gone then.
+    /// [`RegionError::NotNeighbours`] if `next` does not begin where `self` ends. Both are then lost.
     ///
     /// # Examples
     ///
@@ -79,11 +79,11 @@ impl<T: Element, P: Place> Region<T, P> {
         self.try_join(next).map_err(Rejected::into_error)
     }
 
-    /// As [`Region::join`], but both come back if it fails.
+    /// Like [`Region::join`], but returns both parts if it fails.
     ///
     /// # Errors
     ///
-    /// As [`Region::join`].
+    /// The same as [`Region::join`].
     ///
     /// # Examples
     ///
@@ -98,7 +98,7 @@ impl<T: Element, P: Place> Region<T, P> {
     pub fn try_join(mut self, next: Self) -> Result<Self, Rejected<(Self, Self)>> {
         let same = match (&self.body.block, &next.body.block) {
             (Some(a), Some(b)) => Arc::ptr_eq(a, b),
-            // Regions of no elements have no memory, and their parts neither.
+            // Empty regions and their parts have no memory.
             (None, None) => self.body.device.same(&next.body.device),
             _ => false,
         };

@@ -1,4 +1,4 @@
-//! What the host must arm the NIC with.
+//! The programs that the host arms the NIC with.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use tidegate_hal::nic::Prepared;
 use crate::nic::NicLine;
 use crate::world::Watched;
 
-/// What the host must arm before a stream may ring.
+/// Programs of one line that must be armed before a stream may ring for them.
 pub(crate) struct Arm<D: Device> {
     pub(super) line: Arc<NicLine>,
     pub(super) programs: Arc<[Prepared]>,
@@ -35,11 +35,11 @@ impl<D: Device> Arm<D> {
     }
 }
 
-/// The arms of a recorded step, line by line.
+/// The arms of a recorded step, sorted by line.
 pub(crate) struct RecordedArms<D: Device>(pub(super) Vec<Arm<D>>);
 
 impl<D: Device> RecordedArms<D> {
-    /// Sorts what was noted (with a number that says in which order) by lines.
+    /// Sorts noted arms by line. The number of each one tells their order.
     pub(crate) fn new(mut noted: Vec<(u64, Arm<D>)>) -> Self {
         noted.sort_by_key(|(number, _)| *number);
         let mut lines: Vec<(Arm<D>, Vec<Prepared>)> = Vec::new();

@@ -1,8 +1,8 @@
 //! Arming the NIC before a stream rings.
 //!
-//! What is armed cannot be taken back: the next ring would fire it, whatever that is for. So the order is: the device is
-//! asked whether it can have the batch, the NIC is armed, the batch is submitted. If that breaks behind the arms all the
-//! same, the windows are revoked.
+//! An armed program cannot be taken back: the next ring would fire it, even if that ring is meant for another program.
+//! So the device is first asked whether it can take the batch, then the NIC is armed, and then the batch is submitted.
+//! If the submission fails after all, the windows are revoked.
 
 use std::sync::Arc;
 
@@ -15,8 +15,8 @@ use super::throttle;
 use crate::error::{Cause, Error, Result};
 use crate::ground::lock;
 
-/// Calls `submit`, which submits the batch, when the NIC has been armed with what that will ring, all of it or nothing;
-/// notes it, if the batch is recorded.
+/// Arms the NIC with all programs that a batch rings for, or with none, and then calls `submit`, which submits the
+/// batch. If the batch is recorded, notes the programs for the replays.
 #[inline]
 pub(crate) fn armed<D: Device>(
     stream: &Stream<'_, D>,
@@ -34,8 +34,8 @@ pub(crate) fn armed<D: Device>(
     submit_armed(stream, sets, submit).map(drop)
 }
 
-/// Calls `submit` for what was armed. Says whether all of it rings, or poisons: what counts as submitted may have been
-/// broken off in its middle, and of what was not launched nobody hears.
+/// Calls `submit` for a batch whose programs are armed. Returns whether the whole batch will ring or poison. A batch
+/// that counts as submitted may have been broken off halfway, and then no peer hears of the part that was not launched.
 fn submit_armed<D: Device>(
     stream: &Stream<'_, D>,
     sets: &[&[Arm<D>]],
@@ -44,7 +44,8 @@ fn submit_armed<D: Device>(
     let not_rung = |error: &Error| sets.iter().for_each(|set| disarm(stream, set, error));
     submit().inspect_err(not_rung)?;
     match stream.raw().fault() {
-        // What is behind another failure is given up, and poisons its doorbells.
+        // Work behind another failure is given up, and poisons its doorbells. So only this failure leaves programs
+        // without a ring.
         Some(fault @ Fault::Transport(_)) => {
             not_rung(&stream.world().explain(fault, stream.name()));
             Ok(false)
@@ -55,7 +56,7 @@ fn submit_armed<D: Device>(
 
 fn arm_times<D: Device>(stream: &Stream<'_, D>, sets: &[&[Arm<D>]], times: u64) -> Result<()> {
     let attached = stream.world().nic().expect("a NIC is armed");
-    // Not on the other side of a wait: what is waited for may need the lock.
+    // This happens before the lock is taken, because the operations that it waits for may need the lock.
     throttle::wait(stream, attached, sets, times)?;
     let _arming = lock(&attached.arming);
     throttle::check(attached, sets, times)?;
@@ -65,7 +66,7 @@ fn arm_times<D: Device>(stream: &Stream<'_, D>, sets: &[&[Arm<D>]], times: u64) 
             arms()
                 .take(index)
                 .for_each(|armed| disarm(stream, std::slice::from_ref(armed), &error));
-            // The reason behind it says more.
+            // If the stream has failed or the window is revoked, that error explains more.
             stream.healthy()?;
             arm.window.usable()?;
             return Err(Error::Nic(error));
@@ -74,7 +75,8 @@ fn arm_times<D: Device>(stream: &Stream<'_, D>, sets: &[&[Arm<D>]], times: u64) 
     Ok(())
 }
 
-/// What was armed will not be rung for. The next ring would fire it instead of its own, so there must be none.
+/// Revokes the windows of arms that will not be rung for. The next ring would fire these arms instead of its own
+/// programs, so there must be no next ring.
 #[cold]
 fn disarm<D: Device>(stream: &Stream<'_, D>, arms: &[Arm<D>], error: &impl std::fmt::Display) {
     let rank = stream.world().rank();
@@ -86,8 +88,8 @@ fn disarm<D: Device>(stream: &Stream<'_, D>, arms: &[Arm<D>], error: &impl std::
 }
 
 impl<D: Device> RecordedArms<D> {
-    /// Calls `submit` with numbers of replays that add up to `times`, each armed for; before that `prepare`, if anything
-    /// is armed.
+    /// Splits `times` replays into turns. For each turn it arms the NIC and calls `submit` with the number of replays.
+    /// If there is anything to arm, it calls `prepare` first.
     pub(crate) fn replay(
         &self,
         stream: &Stream<'_, D>,
@@ -98,19 +100,19 @@ impl<D: Device> RecordedArms<D> {
         if self.0.is_empty() {
             return submit(times);
         }
-        // What was armed in vain for a window that is revoked must not be fired by the rings of this recording.
+        // Programs that are still armed for a revoked window must not be fired by the rings of this recording.
         for arm in &self.0 {
             arm.window.usable()?;
         }
         prepare()?;
-        // Of a later turn nobody asks again: those before it have been enqueued.
+        // The device is asked only once: when it comes to a later turn, the turns before are already enqueued.
         let most = throttle::turn(stream, &self.0);
         let mut left = times;
         while left > 0 {
             let turn = left.min(most);
             arm_times(stream, &[&self.0], turn)?;
             if !submit_armed(stream, &[&self.0], || submit(turn))? {
-                // It counts as submitted, and nobody waits for it any more.
+                // The turn counts as submitted, but nobody waits for it any more.
                 break;
             }
             left -= turn;

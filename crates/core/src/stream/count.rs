@@ -1,5 +1,5 @@
-//! Counting what is enqueued: epochs, and what a rank does towards itself. What is recorded is noted instead, and counted
-//! by each replay.
+//! Counts what is enqueued: epochs, and what a rank does towards itself. While the stream is captured, it notes them
+//! instead, and each replay counts them.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::myself::{Act, Myself};
 use crate::side::Side;
 
 impl Epochs {
-    /// Enqueues an epoch with some of the peers, or with all; refuses it if it would be one too many.
+    /// Enqueues an epoch with some of the peers, or with all. Refuses an epoch that would be one too many.
     pub(crate) fn enqueue<D: Device>(
         self: &Arc<Self>,
         stream: &Stream<'_, D>,
@@ -25,7 +25,7 @@ impl Epochs {
         Ok(())
     }
 
-    /// Counts an epoch that has been enqueued; if it was recorded, with each replay.
+    /// Counts an epoch that has been enqueued. If it was recorded, it counts with each replay.
     pub(crate) fn took<D: Device>(
         self: &Arc<Self>,
         stream: &Stream<'_, D>,
@@ -38,14 +38,14 @@ impl Epochs {
     }
 }
 
-/// A number for a stream that is not another's while it lives.
+/// A number that no other stream has while this one lives.
 pub(crate) fn home_number<D: Device>(stream: &Stream<'_, D>) -> usize {
     Arc::as_ptr(stream.raw().reclaim()).addr()
 }
 
 impl<D: Device> Myself<D> {
-    /// Refuses what would wait for ever if it were enqueued here now, in this order; counts nothing. What is recorded
-    /// is refused by the replay.
+    /// Refuses acts that would wait for ever if they were enqueued here now, in this order. It counts nothing. For
+    /// recorded acts the replay makes this check.
     pub(crate) fn admit(&self, stream: &Stream<'_, D>, acts: &[Act]) -> Result<()> {
         if stream.raw().capturing() {
             return Ok(());
@@ -53,7 +53,7 @@ impl<D: Device> Myself<D> {
         self.admit_on(home_number(stream), acts)
     }
 
-    /// Refuses to let a half come to another stream if one of the two streams would wait for ever: see
+    /// Refuses to let a half come to another stream if one of the two streams would then wait for ever: see
     /// [`Myself::admit_coming_to`].
     pub(crate) fn admit_coming(
         &self,
@@ -67,7 +67,7 @@ impl<D: Device> Myself<D> {
         self.admit_coming_to(side, home_number(to), alive)
     }
 
-    /// Counts what has been enqueued; notes what has been recorded.
+    /// Counts acts that have been enqueued, and notes acts that have been recorded.
     pub(crate) fn done(self: &Arc<Self>, stream: &Stream<'_, D>, acts: &[Act]) {
         if stream.raw().capturing() {
             let recorded = self.recorded(home_number(stream), acts);

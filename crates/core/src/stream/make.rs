@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::error::Result;
 use crate::world::World;
 
-/// How a stream is to be, for [`World::stream_with`].
+/// The properties of a stream, for [`World::stream_with`].
 ///
 /// # Examples
 ///
@@ -39,7 +39,7 @@ impl Default for StreamOptions {
 }
 
 impl StreamOptions {
-    /// A stream like that of [`World::stream`].
+    /// Options for a stream like that of [`World::stream`].
     ///
     /// # Examples
     ///
@@ -55,7 +55,7 @@ impl StreamOptions {
         StreamOptions::default()
     }
 
-    /// A name for threads, errors and reports.
+    /// Sets the name that threads, errors and reports use.
     ///
     /// # Examples
     ///
@@ -73,7 +73,7 @@ impl StreamOptions {
         self
     }
 
-    /// What is enqueued is done by the calling thread at once: see [`World::inline_stream`].
+    /// Makes the calling thread carry out all work at once: see [`World::inline_stream`].
     ///
     /// # Examples
     ///
@@ -94,7 +94,7 @@ impl StreamOptions {
         self
     }
 
-    /// What its work is worth against that of other streams. Host streams, which are threads, have none.
+    /// Sets the priority of the stream's work over that of other streams. Host streams, which are threads, ignore it.
     ///
     /// # Examples
     ///
@@ -114,11 +114,11 @@ impl StreamOptions {
 }
 
 impl<D: Device> World<D> {
-    /// Makes a stream; give it a brand with [`stream!`](crate::stream!).
+    /// Makes a stream. Give it a brand with [`stream!`](crate::stream!).
     ///
     /// # Errors
     ///
-    /// [`Error::Device`] if the device has no room for another stream; [`Error::Forked`].
+    /// [`Error::Device`] if the device has no room for another stream, or [`Error::Forked`].
     ///
     /// # Examples
     ///
@@ -133,12 +133,13 @@ impl<D: Device> World<D> {
         self.stream_with(StreamOptions::new())
     }
 
-    /// A stream without a queue: what is enqueued is done by the calling thread at once, waits included. For host-synchronised
-    /// communication; enqueueing a wait for oneself before what it waits for blocks.
+    /// Makes a stream without a queue: the calling thread carries out all work at once, including waits. Use it for
+    /// communication that the host synchronises. If you enqueue a wait for this rank itself before the work that it
+    /// waits for, the call blocks for ever.
     ///
     /// # Errors
     ///
-    /// [`Error::Device`] if the device has no such streams; [`Error::Forked`].
+    /// [`Error::Device`] if the device has no inline streams, or [`Error::Forked`].
     ///
     /// # Examples
     ///
@@ -155,11 +156,11 @@ impl<D: Device> World<D> {
         self.stream_with(StreamOptions::new().name("inline").inline())
     }
 
-    /// As [`World::stream`], with a name for threads, errors and reports.
+    /// Like [`World::stream`], with a name for threads, errors and reports.
     ///
     /// # Errors
     ///
-    /// [`Error::Device`] if the device has no room for another stream; [`Error::Forked`].
+    /// [`Error::Device`] if the device has no room for another stream, or [`Error::Forked`].
     ///
     /// # Examples
     ///
@@ -174,17 +175,18 @@ impl<D: Device> World<D> {
         self.stream_with(StreamOptions::new().name(name))
     }
 
-    /// Takes a stream that was made by other means (one of another library, say).
+    /// Adopts a stream that was made by other means, by another library, say.
     ///
     /// # Errors
     ///
-    /// [`Error::Device`], from `make`; [`Error::Forked`].
+    /// [`Error::Device`] from `make`, or [`Error::Forked`].
     ///
     /// # Safety
     ///
-    /// `make` returns a stream of the device that it is given, with that configuration; as long as the result lives,
-    /// what else is done with the stream beneath leaves alone the memory that is at home on it, or is ordered with what
-    /// is enqueued here as if it were enqueued here; and it is over no earlier than what stands before it on the stream.
+    /// `make` returns a stream of the given device, with the given configuration. As long as the result lives, all
+    /// other work on the underlying stream does one of two things: it leaves alone the memory that is at home on the
+    /// stream, or it is ordered with the work that is enqueued here, as if it were enqueued here. No such work ends
+    /// before the work that precedes it on the stream.
     ///
     /// # Examples
     ///
@@ -206,11 +208,11 @@ impl<D: Device> World<D> {
         self.make_stream(StreamOptions::new().name(name), make)
     }
 
-    /// As [`World::stream`], with options.
+    /// Like [`World::stream`], with options.
     ///
     /// # Errors
     ///
-    /// [`Error::Device`] if the device has no such streams; [`Error::Forked`].
+    /// [`Error::Device`] if the device has no such streams, or [`Error::Forked`].
     ///
     /// # Examples
     ///
@@ -224,7 +226,7 @@ impl<D: Device> World<D> {
     /// # Ok(()) });
     /// ```
     pub fn stream_with(&self, options: StreamOptions) -> Result<UnboundStream<D>> {
-        // SAFETY: the block that the configuration keeps was allocated for a bell.
+        // SAFETY: the configuration keeps a block that was allocated for the bell.
         self.make_stream(options, |device, config| unsafe { device.stream(config) })
     }
 

@@ -63,35 +63,38 @@ pub(crate) use tickets::{prepare_wait, settle_all, wait_for};
 /// ```
 #[macro_export]
 macro_rules! stream {
-    // Whoever sees that `capture` takes `&mut s` may write `mut`; `s` is, anyway.
+    // `mut` is allowed, because `capture` takes `&mut s`. `s` is mutable anyway.
     (let mut $name:tt = $unbound:expr $(;)?) => {
         $crate::stream!(let $name = $unbound);
     };
     (let ($($pattern:tt)*) = $unbound:expr $(;)?) => {
         $crate::__private::compile_error!("`stream!` declares one stream: `stream!(let s = world.stream()?);`")
     };
-    // A token tree, not an identifier: it keeps its place in the caller's program, and errors point there.
+    // This is a token tree and not an identifier, so that it keeps its place in the caller's program, and errors point
+    // there.
     (let $name:tt = $unbound:expr $(;)?) => {
-        // But it is one: a macro could make another name of it each time.
+        // But it must be an identifier: a macro could expand to another name each time.
         $crate::stream!(@identifier $name);
-        // (`@ _` makes a name in any case: without, it could be a constant of the program's. Of the type of the first
-        // `$name` there are no constants; and an error names a variable only if all of its pattern is the program's.)
+        // (`unbound @ _` always declares a variable; plain `unbound` could be a constant of the program. The first
+        // `$name` needs no `@ _`, because no constant has its type. And errors name a variable only if the whole
+        // pattern is the program's.)
         #[allow(clippy::redundant_pattern)]
         let unbound @ _ = $unbound;
-        // SAFETY: it is a variable, which nothing can move once it is borrowed below, and that borrow lasts until the end
-        // of the block: there what `brand` returns is dropped before it. The `return` below is a way to that end.
+        // SAFETY: it is a variable that nothing can move once it is borrowed below. That borrow lasts until the end of
+        // the block, where the value that `brand` returns is dropped before it. The `return` below is a path to that
+        // end.
         let $name = unsafe { $crate::__private::Id::new() };
         #[allow(clippy::redundant_pattern)]
         let id @ _ = &$name;
-        // SAFETY: it is the only guard of this `Id`, which nobody else can name.
+        // SAFETY: it is the only guard of this `Id`, which nothing else can name.
         #[allow(clippy::redundant_pattern)]
         let guard @ _ = unsafe { $crate::__private::Guard::of(id) };
         $crate::__private::named!(mut $name = $crate::UnboundStream::bind(unbound, guard));
-        // Dropped before the stream: so the stream may be borrowed for as long as its brand lasts. It has the stream's
-        // name, which the caller's program does not see, for the sake of errors: one about two streams that are mixed up
-        // names both.
+        // This is dropped before the stream, so the stream may be borrowed for as long as its brand lasts. It has the
+        // stream's name, which the caller's program cannot see. So an error about two streams that are mixed up names
+        // both.
         $crate::__private::named!($name = $crate::__private::brand(id));
-        // However the block goes on, there is a way to its end, so that the compiler looks at the drop there.
+        // However the block goes on, this is a path to its end, so that the compiler checks the drop there.
         #[allow(clippy::redundant_pattern)]
         if let $crate::__private::Some(x @ _) = $crate::__private::None {
             return x;

@@ -6,7 +6,7 @@ use super::arm::Arm;
 use crate::epochs::RecordedEpochs;
 use crate::myself::RecordedAct;
 
-/// What replays must arm, and count, each numbered in order.
+/// What each replay must arm and count. The numbers tell the order.
 pub(crate) struct Noted<D: Device> {
     pub(crate) arms: Vec<(u64, Arm<D>)>,
     pub(crate) acts: Vec<(u64, RecordedAct<D>)>,
@@ -24,7 +24,7 @@ impl<D: Device> Default for Noted<D> {
 }
 
 impl<D: Device> Noted<D> {
-    /// Adds what was noted on another stream of the same capture.
+    /// Adds the notes of another stream of the same capture.
     pub(crate) fn extend(&mut self, other: Self) {
         self.arms.extend(other.arms);
         self.acts.extend(other.acts);

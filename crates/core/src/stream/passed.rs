@@ -1,4 +1,4 @@
-//! The future in which a stream is awaited.
+//! The future that waits for a stream.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -8,17 +8,17 @@ use tidegate_hal::site::CallSite;
 
 use crate::ground::fresh_id;
 
-/// Waits until a stream has passed a mark.
+/// Becomes ready when a stream has passed a mark.
 pub(super) struct Passed<'a, R: Reclaim> {
     reclaim: &'a R,
     mark: u64,
-    /// The future's own.
+    /// The number of this future, which is used once.
     number: u64,
-    /// Where the program has made the future.
+    /// The place where the program made the future.
     site: CallSite,
-    /// Whether the stream may hold a waker of it.
+    /// Whether the stream may hold a waker of the future.
     asked: bool,
-    /// From when it has to wait.
+    /// Set when the future first has to wait.
     awaits: Option<Awaits<'a>>,
 }
 

@@ -1,4 +1,4 @@
-//! The stream itself: a device's queue, with a brand and a world.
+//! The stream: a device's queue with a brand and a world.
 
 use std::cell::RefCell;
 use std::marker::PhantomData;
@@ -72,11 +72,11 @@ where
     pub fn synchronize(&self) {}
 }
 
-/// What an [`UnboundStream`] is not. The error about it says how it gets a brand.
+/// A bound that no [`UnboundStream`] fulfils. Its error message says how to give the stream a brand.
 #[diagnostic::on_unimplemented(
     message = "a stream has no calls before it has a brand",
-    label = "this is what `world.stream()` gives, before it is bound to a name",
-    note = "write `stream!(let s = world.stream()?);` in the place of `let s = world.stream()?;`"
+    label = "`world.stream()` returns this; it has no brand yet",
+    note = "write `stream!(let s = world.stream()?);` instead of `let s = world.stream()?;`"
 )]
 pub trait HasABrand {}
 
@@ -99,20 +99,20 @@ pub trait HasABrand {}
 /// # Ok(()) });
 /// ```
 pub struct Stream<'s, D: Device> {
-    /// First, so that it is dropped first.
+    /// The first field, so that it is dropped first.
     _unwinding: Unwinding<D>,
     raw: Unshared<D::Stream>,
     process: Process,
     world: World<D>,
     name: String,
-    /// What replays must arm and count, while the stream is captured.
+    /// What replays must arm and count. It is filled while the stream is captured.
     noted: Unshared<RefCell<Noted<D>>>,
     brand: Brand<'s>,
     _not_sync: OneThreadAtATime<D>,
 }
 
-/// Ends the waits of all streams of the rank when a panic unwinds past one of them: that one may be waiting for
-/// another, which is dropped only after it.
+/// When a panic unwinds past one stream of the rank, this ends the waits of all its streams. The stream may wait for
+/// another one, which is dropped only after it.
 struct Unwinding<D: Device>(World<D>);
 
 impl<D: Device> Drop for Unwinding<D> {
@@ -126,7 +126,7 @@ impl<D: Device> Drop for Unwinding<D> {
 /// Makes a stream `!Sync`, since nothing implements [`SharedByThreads`].
 struct OneThreadAtATime<D>(PhantomData<fn(D)>);
 
-/// What a stream is not. The error about it says what to do instead.
+/// A bound that no stream fulfils. Its error message says what to do instead of sharing one.
 #[diagnostic::on_unimplemented(
     message = "a stream is used by one thread at a time",
     label = "not shared between threads",
@@ -135,14 +135,14 @@ struct OneThreadAtATime<D>(PhantomData<fn(D)>);
 )]
 trait SharedByThreads {}
 
-// SAFETY: there is no such stream.
+// SAFETY: no type fulfils the bound, so this implements nothing.
 unsafe impl<D> Sync for OneThreadAtATime<D> where OneThreadAtATime<D>: SharedByThreads {}
 
-/// Not shared, since it is in a [`Stream`].
+/// A cell that threads do not share, because it is in a [`Stream`].
 struct Unshared<S>(S);
 
-// SAFETY: there is one in a `Stream` only, which `OneThreadAtATime` makes `!Sync`. So an error about that is one, and
-// not one for each cell inside of a device's stream.
+// SAFETY: it is used only in a `Stream`, which `OneThreadAtATime` makes `!Sync`. So the compiler reports one error
+// about sharing a stream, and not one for each cell in a device's stream.
 unsafe impl<S: Send> Sync for Unshared<S> {}
 
 impl<'s, D: Device> Stream<'s, D> {
@@ -150,17 +150,17 @@ impl<'s, D: Device> Stream<'s, D> {
         &self.raw.0
     }
 
-    /// The job that the stream was made for.
+    /// The world that the stream was made for.
     pub fn world(&self) -> &World<D> {
         &self.world
     }
 
-    /// The name given to it.
+    /// The stream's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// An error if the stream is captured, or is not this process's.
+    /// Refuses a call if the stream is being captured, or belongs to another process.
     pub(crate) fn not_capturing(&self, what: &'static str) -> Result<()> {
         self.process.check()?;
         if self.raw.0.capturing() {
@@ -170,30 +170,30 @@ impl<'s, D: Device> Stream<'s, D> {
         }
     }
 
-    /// Notes, while the stream is captured, what must be armed for each replay.
+    /// Notes the arms for each replay, while the stream is captured.
     pub(crate) fn note_arms(&self, arms: &[Arm<D>]) {
-        // The numbers tell the order from that of another stream of the same capture.
+        // The numbers order the arms with those of another stream of the same capture.
         let numbered = arms.iter().map(|arm| (fresh_id(), arm.clone()));
         self.noted.0.borrow_mut().arms.extend(numbered);
     }
 
-    /// Notes, while the stream is captured, what each replay does towards this rank itself.
+    /// Notes an act of each replay towards this rank itself, while the stream is captured.
     pub(crate) fn note_act(&self, act: RecordedAct<D>) {
         let number = fresh_id();
         self.noted.0.borrow_mut().acts.push((number, act));
     }
 
-    /// Notes, while the stream is captured, an epoch that each replay has.
+    /// Notes an epoch of each replay, while the stream is captured.
     pub(crate) fn note_epoch(&self, epochs: &Arc<Epochs>, members: Option<&[usize]>) {
         self.noted.0.borrow_mut().epochs.note(epochs, members);
     }
 
-    /// What was noted since the last call.
+    /// Takes what was noted since the last call.
     pub(crate) fn noted(&self) -> Noted<D> {
         self.noted.0.take()
     }
 
-    /// An error if the stream has failed, or is not this process's.
+    /// Refuses a call if the stream has failed, or belongs to another process.
     #[inline]
     pub(crate) fn healthy(&self) -> Result<()> {
         self.process.check()?;
@@ -203,11 +203,12 @@ impl<'s, D: Device> Stream<'s, D> {
         }
     }
 
-    /// Blocks until everything enqueued so far has been done.
+    /// Blocks until the stream has done everything that is enqueued.
     ///
     /// # Errors
     ///
-    /// The error that made the stream fail; [`CaptureError::Inside`](crate::error::CaptureError::Inside) while it is captured; [`Error::Forked`].
+    /// The error that made the stream fail, [`CaptureError::Inside`](crate::error::CaptureError::Inside) while the
+    /// stream is captured, or [`Error::Forked`].
     ///
     /// # Examples
     ///
@@ -225,13 +226,13 @@ impl<'s, D: Device> Stream<'s, D> {
         self.synchronize_in(Call::Synchronize, Location::caller())
     }
 
-    /// Notes where the program makes a call that may block it.
+    /// Notes the place of a call of the program that may block on the stream.
     #[inline]
     pub(crate) fn called_at(&self, site: CallSite) {
         self.raw().reclaim().calls().called_at(site);
     }
 
-    /// As [`Stream::synchronize`], in a call that reports are to name.
+    /// Like [`Stream::synchronize`], for a call that reports can name.
     pub(crate) fn synchronize_in(&self, call: Call, site: CallSite) -> Result<()> {
         let raw = self.raw();
         self.called_at(site);
@@ -240,9 +241,9 @@ impl<'s, D: Device> Stream<'s, D> {
             .map_err(|fault| self.world.explain(fault, &self.name))
     }
 
-    /// As [`Stream::synchronize`], without blocking the thread: waits for everything that was enqueued before this call.
-    /// Works on any executor. The future is `Send`, so a task that awaits its streams may move between threads
-    /// (`tokio::spawn`). Dropping the future changes nothing for the stream.
+    /// Like [`Stream::synchronize`], without blocking the thread: waits for everything that was enqueued before this
+    /// call. It works on any executor. The future is `Send`, so a task that awaits its streams may move between threads
+    /// (`tokio::spawn`). Dropping the future has no effect on the stream.
     ///
     /// ```
     /// # use tidegate::host::prelude::*;
@@ -272,11 +273,11 @@ impl<'s, D: Device> Stream<'s, D> {
     ///
     /// # Errors
     ///
-    /// As [`Stream::synchronize`].
+    /// The same as [`Stream::synchronize`].
     #[track_caller]
     pub fn synchronized<'a>(&'a self) -> impl Future<Output = Result<()>> + Send + use<'a, 's, D> {
         let begun = self.not_capturing("synchronisation");
-        // The future borrows what it needs of the stream, and not the stream itself, which is not `Sync`.
+        // The future borrows parts of the stream, and not the stream itself, which is not `Sync`.
         let (world, name, process) = (&self.world, &self.name, self.process);
         let (reclaim, followed) = (&**self.raw.0.reclaim(), self.raw.0.followed());
         let passed = Passed::new(reclaim, self.raw.0.mark(), Location::caller());
@@ -292,7 +293,16 @@ impl<'s, D: Device> Stream<'s, D> {
         }
     }
 
-    /// Whether everything enqueued so far has been done.
+    /// Whether the stream has done everything that is enqueued.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::stream(|world, s| {
+    /// assert!(s.is_idle());
+    /// # Ok(()) });
+    /// ```
     pub fn is_idle(&self) -> bool {
         self.raw.0.reclaim().passed() >= self.raw.0.mark()
     }

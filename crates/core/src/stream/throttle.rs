@@ -1,25 +1,22 @@
-//! What a window does when the NIC is short of trigger slots.
+//! What a window does if the NIC is short of trigger slots.
 //!
 //! # Model
 //!
-//! Programs that are armed without a slot stand in line, and the NIC takes them from there by itself
-//! ([`tidegate_hal::slots`]); that never blocks a job, whatever the budget is. So a policy decides only how far the
-//! *host* runs ahead. All arms of a batch (or of a turn of replays) are made at once, under a lock of the rank: two
+//! Programs that are armed without a slot queue up, and the NIC takes them from there by itself
+//! ([`tidegate_hal::slots`]). That never blocks a job, however small the budget. So a policy decides only how far the
+//! *host* runs ahead. All arms of a batch (or of a turn of replays) are made together, under a lock of the rank: two
 //! streams that are short of slots are served one after the other.
 //!
-//! Why a batch is not split into parts that fit: its lanes are independent, and parts would not be. A lane to one
-//! target may wait for a post that comes only after another lane of the same epoch has been carried out; and of two
-//! streams each could wait for the slots that the other holds while its peer does the same the other way round. No
-//! order of the parts helps against that; the kept slot does.
+//! A batch is not split into parts that fit. Its lanes are independent, but parts would not be. A lane to one target
+//! may wait for a post that comes only after another lane of the same epoch has been carried out. And each of two
+//! streams could wait for slots that the other holds, while its peer does the same the other way round. No order of the
+//! parts prevents that; the kept slot does.
 //!
-//! [`Throttle::Static`] waits for operations of its own window, and not for all of the NIC: those of another may wait
-//! for a peer that waits for this one. Even of its own some may (its two halves can be on two streams), so the wait
-//! ends when nothing goes on, and the rest stands in line: it costs time then, and never a hang.
+//! [`Throttle::Static`] waits for operations of its own window, and not for all operations of the NIC: those of another window may wait for a peer that waits for this one. Even operations of its own window may do so, since its two halves can be on two streams. So the wait ends when it makes no progress, and the remaining programs queue up. That costs time, but cannot hang.
 //!
 //! # Failure
 //!
-//! [`NicError::NoRoom`], before anything is armed; waits end with the window's patience (revocation, limit, failure of
-//! the stream).
+//! [`NicError::NoRoom`], before anything is armed. A wait ends if the window is revoked, if its limit passes, or if the stream fails.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -33,13 +30,13 @@ use crate::error::{Cause, Error, Result};
 use crate::nic::{Attached, NicLine, Throttle};
 use crate::world::Watched;
 
-/// How often a wait asks whether to go on.
+/// How often a wait checks whether it should go on.
 const ASK: Duration = Duration::from_millis(5);
-/// How long no operation of the window becomes complete, before a wait for them goes on without.
+/// How long a wait goes on if no operation of the window completes.
 const STALL: Duration = Duration::from_millis(20);
 
-/// How many programs are to be armed, and how many more of them there is room for; `None` if there is room for all.
-/// More than there are slots have room when all are free.
+/// If there is no room to arm all programs: how many there are, how much room there is, and the budget. If there are
+/// more programs than slots, they have room when all slots are free.
 fn missing<D: Device>(
     attached: &Attached<D>,
     sets: &[&[Arm<D>]],
@@ -63,7 +60,7 @@ fn arms_of<'a, D: Device>(
     arms.filter(move |arm| arm.window.throttle == throttle)
 }
 
-/// Waits, for windows that want it, if there is no room to arm all of `sets` so many times.
+/// Waits, for windows with [`Throttle::Static`], if there is no room to arm all of `sets` `times` times.
 pub(super) fn wait<D: Device>(
     stream: &Stream<'_, D>,
     attached: &Attached<D>,
@@ -84,7 +81,7 @@ pub(super) fn wait<D: Device>(
     Ok(())
 }
 
-/// Refuses, for windows that want it, if there is no room. Under the lock of all who arm.
+/// Refuses, for windows with [`Throttle::Application`], if there is no room. The caller holds the lock for arming.
 pub(super) fn check<D: Device>(
     attached: &Attached<D>,
     sets: &[&[Arm<D>]],
@@ -103,7 +100,8 @@ pub(super) fn check<D: Device>(
     }
 }
 
-/// How many replays are armed at a time: as many as there are slots for, where they are waited for; else any number.
+/// How many replays are armed at a time. If a window waits for slots, as many as there are slots for; otherwise any
+/// number.
 pub(super) fn turn<D: Device>(stream: &Stream<'_, D>, arms: &[Arm<D>]) -> u64 {
     let Some(attached) = stream.world().nic() else {
         return u64::MAX;
@@ -115,7 +113,7 @@ pub(super) fn turn<D: Device>(stream: &Stream<'_, D>, arms: &[Arm<D>]) -> u64 {
     (attached.nic.budget() / programs.max(1)).max(1) as u64
 }
 
-/// Waits until what is armed for a window by now is through, or does not go on.
+/// Waits until all programs that are armed for a window now have completed, or until they make no progress.
 fn wait_for_window<D: Device>(
     stream: &Stream<'_, D>,
     attached: &Attached<D>,
@@ -131,9 +129,9 @@ fn wait_for_window<D: Device>(
     let begun = Instant::now();
     let (mut before, mut since) = (None, begun);
     loop {
-        // Before the look at the lines: what comes between is more than is waited for.
+        // This is read before the lines, so that the wait below does not miss what happens in between.
         let armed = attached.nic.armed();
-        // Of these: what is armed meanwhile, by another thread, is not waited for.
+        // Only these programs are waited for, and not those that another thread arms meanwhile.
         let mut missing = 0;
         left.retain(|(line, armed)| {
             let more = armed.saturating_sub(line.queue().counts().1);
@@ -154,7 +152,7 @@ fn wait_for_window<D: Device>(
     }
 }
 
-/// An error if the wait is to end.
+/// Returns an error if the wait must end.
 fn patience<D: Device>(
     stream: &Stream<'_, D>,
     window: &Arc<Watched<D>>,

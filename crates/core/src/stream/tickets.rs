@@ -1,4 +1,4 @@
-//! Waiting for what a NIC still does with a region.
+//! Waiting for operations of a NIC that still use a region.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::nic::{NicLine, Tickets, Touch, waits};
 
 impl Tickets {
-    /// Enqueues the wait for what stands against `touch`.
+    /// Enqueues the wait for the tickets that conflict with `touch`.
     #[cold]
     pub(crate) fn settle<D: Device>(
         &self,
@@ -22,7 +22,7 @@ impl Tickets {
     }
 }
 
-/// Enqueues the wait for what stands against several touches.
+/// Enqueues the wait for the tickets that conflict with several touches.
 pub(crate) fn settle_all<'a, D: Device>(
     stream: &Stream<'_, D>,
     touched: impl IntoIterator<Item = (&'a Tickets, Touch)> + Clone,
@@ -49,13 +49,13 @@ pub(crate) fn wait_for<D: Device>(
         return Ok(());
     }
     waits(lines).try_for_each(|wait| {
-        // SAFETY: as promised where the waits were made; a batch keeps its words alive.
+        // SAFETY: the words are valid, as promised where the waits were made, and a batch keeps its words alive.
         Ok(unsafe { stream.raw().submit(&wait, site) }?)
     })
 }
 
-/// Has the device refuse that wait now, if it would, and says how many items it takes. A line that is there already may be
-/// named again.
+/// Lets the device refuse that wait now, if it would, and returns how many items the wait takes. A line may be named
+/// more than once.
 pub(crate) fn prepare_wait<D: Device>(
     stream: &Stream<'_, D>,
     lines: impl IntoIterator<Item = Arc<NicLine>>,

@@ -1,13 +1,14 @@
-//! The wait-for graph in words.
+//! The text of the wait-for graph.
 //!
 //! # Model
 //!
-//! Ranks are its nodes. A stream that waits for a peer is an edge, and so is a program in a collective call, to each rank
-//! that has not come to it: [`Answer::come`] tells. A rank that has ended waits for nobody. A cycle is claimed where one is seen, and that there is none only if
-//! every rank has answered, and it is known for whom it waits.
+//! The nodes are ranks. A stream that waits for a peer is an edge. A program in a collective call is an edge to each
+//! rank that has not come to that call, which [`Answer::come`] tells. A rank that has ended waits for nobody. The
+//! report claims a cycle if it sees one. It says that there is no cycle only if every rank has answered, and if it is
+//! known which ranks each one waits for.
 //!
-//! A rank's streams and its program are one node here. So a cycle through a collective call is a deadlock only if the program
-//! does not come to that call as long as its streams wait, which is said.
+//! The streams and the program of a rank are one node. So a cycle through a collective call is a deadlock only if the
+//! program does not come to that call while its streams wait. The report says so.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -23,30 +24,30 @@ use crate::side::Side;
 
 /// The most bytes of a report.
 pub(super) const MOST: usize = text::LINES + text::CYCLES + text::REST;
-/// How many streams are named where it may be any of them,
+/// How many streams are named if any of them may be meant.
 const NAMED: usize = 8;
-/// how many bytes of the reason why a rank is lost,
+/// How many bytes of the reason are quoted if a rank is lost.
 const ENDED: usize = 200;
-/// how many ranks of a cycle,
+/// How many ranks of a cycle are named.
 const RANKS: usize = 32;
-/// and how many cycles.
+/// How many cycles are named.
 const CYCLES: usize = 64;
 
-/// Who waits for whom, by what all have answered.
+/// The waits between ranks, from all answers.
 #[derive(Default)]
 struct WaitGraph {
     edges: BTreeMap<usize, BTreeSet<usize>>,
-    /// Those of them that stand for collective calls.
+    /// The edges that stand for collective calls.
     collective: BTreeSet<(usize, usize)>,
-    /// Ranks whose programs wait for streams of their own: they enqueue nothing that others wait for.
+    /// Ranks whose programs wait for streams of their own, and meanwhile enqueue nothing that others wait for.
     held: BTreeSet<usize>,
-    /// Those of them that have waited for a deadline, and whose stream runs a kernel.
+    /// The ranks among these whose program has waited for at least the deadline, and whose stream runs a kernel.
     held_by_work: BTreeSet<usize>,
-    /// Ranks of which it is not known for whom they wait, or not for whom else, and why.
+    /// Ranks whose waits are not all known, and why.
     unknown: BTreeMap<usize, &'static str>,
 }
 
-/// What each rank waits for, or how it has ended, and what follows from that: no longer than [`MOST`] bytes. A call that
+/// What each rank waits for, or how it has ended, and what follows from that, in at most [`MOST`] bytes. A call that
 /// has lasted `deadline` counts as one that may not end.
 pub(super) fn describe(
     size: usize,
@@ -84,7 +85,7 @@ pub(super) fn describe(
     text
 }
 
-/// What is said of a rank. What there is one of comes first: who cuts the rest does not cut that.
+/// The sentences about a rank. Those of which there is only one come first, so that they are not cut off.
 fn lines(
     rank: usize,
     inside: Option<String>,
@@ -131,7 +132,7 @@ fn lines(
         let what = format!("and {of} more {what}");
         (of > 0).then_some(Sentence { what, of })
     };
-    let more_waits = more(answer.more_waits, "waits, of which none has lasted longer");
+    let more_waits = more(answer.more_waits, "waits, none of them longer");
     let others = streams(answer);
     let busy = answer.busy.iter();
     let busy = busy.map(move |(stream, at)| at_work(stream, at, &others, answer));
@@ -141,7 +142,7 @@ fn lines(
     );
     let more_calls = more(
         answer.more_calls,
-        "calls on its own streams, of which none has lasted longer",
+        "calls on its own streams, none of them longer",
     );
     let (first, waits, busy) = (
         first.map(Sentence::from),
@@ -156,7 +157,7 @@ fn lines(
         .chain(more_busy)
 }
 
-/// Where a wait was enqueued, behind what else is said of it.
+/// Where a wait was enqueued, to follow the other facts about it.
 fn enqueued(enqueued: Option<&Enqueued>) -> String {
     match enqueued {
         None => String::new(),
@@ -173,29 +174,28 @@ fn window(name: &str, id: Option<WindowId>) -> String {
     )
 }
 
-/// What is said of a rank whose streams and program wait for nobody. It may hold up others by being late.
-const NOTHING: &str = "nothing: its streams are through with all that its program has enqueued";
+/// The sentence for a rank whose streams and program wait for nobody. Such a rank may hold up others by being late.
+const NOTHING: &str = "nothing: its streams have done all that its program has enqueued";
 
-/// What is said of a rank whose devices cannot say everything.
-const UNSAID: &str =
-    "perhaps more than is said here: a stream may wait for more than its device can say at a time";
+/// The sentence for a rank whose devices cannot report all of its waits.
+const UNSAID: &str = "perhaps more than this report says: a stream may wait for more than its device can report at a time";
 
-/// The streams of a rank that are not through, as far as it has said.
+/// The streams of a rank that have work left, as far as the rank has told.
 fn streams(answer: &Answer) -> BTreeSet<&str> {
     let waiting = answer.waits.iter().map(|wait| &*wait.stream);
     let busy = answer.busy.iter().map(|(stream, _)| &**stream);
     waiting.chain(busy).collect()
 }
 
-/// What is said of a stream that others may wait for, though it waits for no peer.
+/// The sentence for a stream that waits for no peer, but that others may wait for.
 fn at_work(stream: &str, at: &At, streams: &BTreeSet<&str>, answer: &Answer) -> String {
-    let behind = "what is enqueued behind that has not been done";
+    let behind = "the work behind it is not done yet";
     match at {
         At::Kernel(None) => format!("no rank, but its stream `{stream}` runs a kernel: {behind}"),
         At::Kernel(Some(kernel)) => {
             format!("no rank, but its stream `{stream}` runs the kernel `{kernel}`: {behind}")
         }
-        // What that other stream is at has a line of its own; where it has none, it has just come to its end.
+        // What that other stream does is in a line of its own. If it has none, it has just finished.
         At::Stream => {
             let others = streams.iter().filter(|other| **other != stream);
             let mut named: Vec<_> = others
@@ -222,7 +222,7 @@ fn at_work(stream: &str, at: &At, streams: &BTreeSet<&str>, answer: &Answer) -> 
     }
 }
 
-/// Of the halves that a rank has dropped, the first that others wait for. What it has enqueued before comes still.
+/// The first half that a rank has dropped and that others wait for. What the rank enqueued before still comes.
 fn dropped(rank: usize, answers: &BTreeMap<usize, Answer>) -> Option<String> {
     let waits = answers.values().flat_map(|answer| &answer.waits);
     let mut for_it = waits.filter(|wait| wait.peer as usize == rank);
@@ -237,12 +237,12 @@ fn dropped(rank: usize, answers: &BTreeMap<usize, Answer>) -> Option<String> {
 }
 
 impl WaitGraph {
-    /// It is not known for whom a rank waits, or not for whom else.
+    /// Notes that the waits of a rank are not all known.
     fn is_unknown(&mut self, rank: usize, why: &'static str) {
         self.unknown.entry(rank).or_insert(why);
     }
 
-    /// Notes for whom the streams of a rank wait.
+    /// Notes which ranks the streams of a rank wait for.
     fn note(&mut self, rank: usize, answer: &Answer, deadline: Duration) {
         let peers = answer.waits.iter().map(|wait| wait.peer as usize);
         let mut peers = peers.peekable();
@@ -262,14 +262,18 @@ impl WaitGraph {
             self.held_by_work.insert(rank);
         }
         if answer.more_waits > 0 {
-            self.is_unknown(rank, "has more waits than it could say");
+            self.is_unknown(rank, "has more waits than its answer had room for");
         }
         if answer.unsaid {
-            self.is_unknown(rank, "may wait for more than its device can say at a time");
+            self.is_unknown(
+                rank,
+                "may wait for more than its device can report at a time",
+            );
         }
     }
 
-    /// Notes that the program of a rank is in a collective call; says for whom it waits there.
+    /// Notes that the program of a rank is in a collective call. Returns the text about the ranks that it waits for
+    /// there.
     fn enter(&mut self, rank: usize, inside: &Inside, answers: &BTreeMap<usize, Answer>) -> String {
         let Inside { what, millis, .. } = inside;
         if !inside.waits {
@@ -280,10 +284,10 @@ impl WaitGraph {
         let lacking = answers.iter().filter(|(_, other)| other.come < come);
         let lacking: Vec<_> = lacking.map(|(other, _)| *other).collect();
         if lacking.is_empty() {
-            // It is over soon, or somebody who has not answered lacks.
-            let why = "is in a collective call to which all who answered have come";
+            // The call ends soon, or a rank that has not answered is missing.
+            let why = "is in a collective call to which all ranks that answered have come";
             self.is_unknown(rank, why);
-            return format!("{what}, to which all who answered have come (for {millis} ms)");
+            return format!("{what}, to which all ranks that answered have come (for {millis} ms)");
         }
         self.edges.entry(rank).or_default().extend(&lacking);
         let edges = lacking.iter().map(|other| (rank, *other));
@@ -297,7 +301,7 @@ impl WaitGraph {
         if let (true, Some((rank, why))) = (cycles.is_empty(), unknown) {
             let more = match self.unknown.len() - 1 {
                 0 => String::new(),
-                more => format!(", and of {more} more it is not known either for whom they wait"),
+                more => format!(", and there are {more} more ranks whose waits are not all known"),
             };
             write!(
                 text,
@@ -313,14 +317,16 @@ impl WaitGraph {
             )
             .expect(TEXT);
         } else if cycles.is_empty() {
-            text.push_str("  no cycle: somebody is late, or never posts, completes or comes");
+            text.push_str(
+                "  no cycle: a rank is late, or never posts, completes or makes its call",
+            );
         }
         for cycle in cycles.iter().take(CYCLES) {
             let path: Vec<_> = cycle.iter().chain(cycle.first()).collect();
             let of_calls = |pair: &[&usize]| self.collective.contains(&(*pair[0], *pair[1]));
             let unless = match path.windows(2).any(of_calls) {
                 true => {
-                    " (unless who is to come to the collective call does so before its streams are through)"
+                    " (unless the program that is missing in the collective call makes it while its streams still wait)"
                 }
                 false => "",
             };
@@ -342,7 +348,7 @@ impl WaitGraph {
     }
 }
 
-/// The ranks of a cycle, and its first again. Of a long one those in the middle are counted.
+/// The ranks of a cycle, ending with its first rank again. In a long cycle the ranks in the middle are only counted.
 fn named(cycle: &[usize]) -> String {
     let rank = |rank: &usize| format!("rank {rank}");
     let mut path: Vec<_> = cycle.iter().take(RANKS).map(rank).collect();
@@ -358,14 +364,14 @@ fn named(cycle: &[usize]) -> String {
     path.join(" -> ")
 }
 
-/// For each set of ranks that wait for each other, one shortest cycle through its lowest rank.
+/// For each set of ranks that wait for each other, a shortest cycle through its lowest rank.
 fn cycles(edges: &BTreeMap<usize, BTreeSet<usize>>) -> Vec<Vec<usize>> {
     let mut found: Vec<Vec<usize>> = Vec::new();
     for &start in edges.keys() {
         if found.iter().any(|cycle| cycle.contains(&start)) {
             continue;
         }
-        // Breadth first from `start`, until an edge leads back to it.
+        // A breadth-first search from `start`, until an edge leads back to it.
         let mut from: BTreeMap<usize, usize> = BTreeMap::new();
         let mut queue = std::collections::VecDeque::from([start]);
         'search: while let Some(rank) = queue.pop_front() {

@@ -1,4 +1,4 @@
-//! What answers and reports say where there is more to be said than goes into a message.
+//! What answers and reports say if there is more than fits into a message.
 
 use tidegate_hal::ids::TeamId;
 
@@ -32,7 +32,7 @@ fn waits(waits: impl IntoIterator<Item = Waiting>) -> Answer {
     }
 }
 
-/// What the ranks' answers come to, as they are when they have been sent.
+/// The report from the ranks' answers, after they have been sent as messages.
 fn report(answers: impl IntoIterator<Item = Answer>) -> String {
     let answers = answers.into_iter().map(|mut answer| {
         brief(&mut answer);
@@ -50,7 +50,7 @@ fn report(answers: impl IntoIterator<Item = Answer>) -> String {
     text
 }
 
-/// The rest of the lines about a rank.
+/// What follows the rank in each line about it.
 fn of(rank: usize, text: &str) -> Vec<&str> {
     let begin = format!("  rank {rank}: ");
     text.lines()
@@ -94,7 +94,7 @@ fn who_misses_a_report_can_find_out_why() {
     assert_eq!(told(Err(ControlError::Closed("left".into()))), "");
 }
 
-/// Names of any length, and as many streams as one likes.
+/// Names may have any length, and there may be any number of streams.
 #[test]
 fn an_answer_is_a_message() {
     let name = "ä".repeat(1 << 20);
@@ -130,12 +130,12 @@ fn an_answer_is_a_message() {
     answer.busy = vec![answer.busy[0].clone(); 2 * LINES];
     let text = report([answer]);
     assert!(
-        of(0, &text)[0].contains("which all who answered have come"),
+        of(0, &text)[0].contains("which all ranks that answered have come"),
         "{text}"
     );
 }
 
-/// The streams that wait longest may be those that were made last.
+/// The streams that have waited longest may have been made last.
 #[test]
 fn the_longest_wait_is_said_whatever_else_is() {
     let short = (0..3 * LINES).map(|_| wait("short", 0, 5));
@@ -153,23 +153,20 @@ fn the_longest_wait_is_said_whatever_else_is() {
         of_it[1]
     );
     let last = of_it.last().unwrap();
-    let more = format!(
-        "and {} more waits, of which none has lasted longer",
-        2 * LINES + 2
-    );
+    let more = format!("and {} more waits, none of them longer", 2 * LINES + 2);
     assert_eq!(*last, more);
     assert_eq!(of_it.len(), LINES + 1);
 }
 
-/// Rank 1 waits for rank 0, too, but does not come to say so.
+/// Rank 1 waits for rank 0, too, but its answer has no room for that.
 #[test]
 fn there_may_be_a_cycle_through_a_wait_that_is_not_said() {
     let many = (0..LINES).map(|_| wait("s", 2, 50_000));
     let all = waits(many.chain([wait("s", 0, 40_000)]));
     let text = report([waits([wait("s", 1, 31_000)]), all, Answer::default()]);
-    let may_be = "no cycle is seen, but there may be one: rank 1 has more waits than it could say";
+    let may_be = "no cycle is seen, but there may be one: rank 1 has more waits than its answer had room for";
     assert!(text.contains(may_be), "{text}");
-    // A cycle that is seen is one.
+    // A cycle that is seen is reported.
     let back = waits((0..=LINES).map(|_| wait("s", 0, 50_000)));
     let text = report([waits([wait("s", 1, 31_000)]), back]);
     assert!(
@@ -187,7 +184,7 @@ fn there_may_be_a_cycle_through_a_wait_that_a_device_does_not_say() {
     };
     let text = report([waits([wait("s", 1, 31_000)]), some, Answer::default()]);
     assert!(
-        of(1, &text)[0].starts_with("perhaps more than is said here: "),
+        of(1, &text)[0].starts_with("perhaps more than this report says: "),
         "{text}"
     );
     assert!(
@@ -196,7 +193,7 @@ fn there_may_be_a_cycle_through_a_wait_that_a_device_does_not_say() {
     );
 }
 
-/// Each waits for another one; which, is not known.
+/// Each stream waits for another one, but it is not known for which.
 #[test]
 fn of_the_streams_that_another_may_wait_for_some_are_named() {
     let busy = |count| Answer {
@@ -212,14 +209,14 @@ fn of_the_streams_that_another_may_wait_for_some_are_named() {
     let text = report([busy(20)]);
     let some = " or `s0007` or `s0008` or another one): ";
     assert!(of(0, &text)[0].contains(some), "{text}");
-    // The device says that it is at work, and does not come to say which is.
+    // The device says that it is at work, and the answer has no room for the streams.
     let text = report([busy(LINES + 5)]);
     assert!(text.len() < 300 * LINES, "{} bytes", text.len());
     let text = report([busy(LINES + 5), Answer::default()]);
     assert!(of(0, &text).last().unwrap().starts_with("and "), "{text}");
 }
 
-/// What there is no room for is counted, and what is concluded has room always.
+/// Whatever has no room is counted, and there is always room for the conclusion.
 #[test]
 fn a_report_of_many_ranks_is_short_and_ends_with_its_cycles() {
     const RANKS: usize = 3000;
@@ -232,7 +229,7 @@ fn a_report_of_many_ranks_is_short_and_ends_with_its_cycles() {
     };
     let text = report((0..RANKS).map(ring));
     assert!(
-        text.contains(" more ranks: there is no room here"),
+        text.contains(" more ranks, for which this report has no room"),
         "{}",
         text.len()
     );

@@ -1,4 +1,4 @@
-//! Where in the program a call was made: in reports, and in errors.
+//! Reports and errors name the place in the program that made a call.
 
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
@@ -12,7 +12,7 @@ use crate::{AllReduce, Barrier, Region, Stream, World};
 
 type Halves<'s> = (Inbox<'s, u8, Host, BySlot>, Outbox<'s, u8, Host, BySlot>);
 
-/// A window of one slot each way between two ranks.
+/// A window with one slot in each direction between two ranks.
 fn open<'s>(s: &Stream<'s, Host>, buffers: Buffers) -> Halves<'s> {
     let other = 1 - s.world().rank();
     let mut window = SlotWindow::new("w").buffers(buffers);
@@ -21,12 +21,12 @@ fn open<'s>(s: &Stream<'s, Host>, buffers: Buffers) -> Halves<'s> {
     window.open(s).unwrap()
 }
 
-/// How a report names a wait that was enqueued in a line of this file.
+/// The words of a report about a wait that was enqueued in a line of this file.
 fn enqueued(line: u32) -> String {
     format!("stream `stream`, enqueued at {}:{line}:", file!())
 }
 
-/// How it names a call on a stream that was made there.
+/// The words of a report about a call on a stream that was made in a line of this file.
 fn made(call: &str, line: u32) -> String {
     format!(
         "rank 0: its own stream `stream`, in {call} at {}:{line}:",
@@ -34,7 +34,8 @@ fn made(call: &str, line: u32) -> String {
     )
 }
 
-/// Both ranks do the same, but rank 1 stops at the gate until a report says what the gate is given.
+/// Both ranks make the same calls, but rank 1 stops at the gate until a report contains the text that the gate is
+/// given.
 fn is_reported(call: impl Fn(&mut Stream<'_, Host>, &dyn Fn(String)) + Sync) {
     World::<Host>::local(2, |world| {
         crate::stream!(let s = world.stream().unwrap());
@@ -71,7 +72,7 @@ fn a_report_names_the_line_of_a_complete() {
     });
 }
 
-/// The host has enqueued more by then, elsewhere.
+/// By then the host has enqueued more work, in other places.
 #[test]
 fn a_report_names_the_line_of_the_epoch_that_is_late() {
     is_reported(|s, gate| {
@@ -84,7 +85,7 @@ fn a_report_names_the_line_of_the_epoch_that_is_late() {
     });
 }
 
-/// A recorded wait is named where it was recorded.
+/// A recorded wait is named by the place where it was recorded.
 #[test]
 fn a_report_names_the_line_in_a_recorded_step() {
     is_reported(|s, gate| {
@@ -139,7 +140,7 @@ fn a_report_names_the_line_in_which_the_program_waits() {
     });
 }
 
-/// Futures are named where they were made, and not where they are awaited.
+/// Futures are named by the place where they were made, and not where they are awaited.
 #[test]
 fn a_report_names_the_line_in_which_a_future_was_made() {
     fn wait_for<F: Future>(future: F) -> F::Output {

@@ -1,4 +1,4 @@
-//! What is said of a stream that goes on while it is looked at.
+//! What a report says about a stream that makes progress while it is checked.
 
 use std::any::Any;
 use std::panic::Location;
@@ -11,7 +11,7 @@ use tidegate_hal::ids::TeamId;
 
 use super::*;
 
-/// A stream that runs a kernel, and waits for rank 0 behind it: by the second look it has come there.
+/// A stream that runs a kernel, and then waits for rank 0. At the second look it has come to the wait.
 #[derive(Default)]
 struct GoesOn {
     looks: AtomicUsize,
@@ -92,7 +92,7 @@ fn a_stream_that_goes_on_meanwhile_is_not_said_to_be_through() {
     }
 }
 
-/// Its device does not know where the wait was enqueued; the program's calls are known by the window.
+/// The device does not know where the wait was enqueued, but the window knows the program's calls.
 #[test]
 fn a_wait_in_one_of_several_places_is_said_to_be_in_the_last() {
     let site = Location::caller();

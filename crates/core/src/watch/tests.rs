@@ -1,4 +1,4 @@
-//! Who asks for a report, and what it says of ranks that are in collective calls.
+//! Which rank asks for a report, and what the report says about ranks in collective calls.
 
 use std::sync::Barrier;
 use std::sync::atomic::AtomicUsize;
@@ -9,7 +9,7 @@ use super::*;
 use crate::window::{Buffers, BySlot, Inbox, Outbox, SlotWindow};
 use crate::{Stream, World};
 
-/// A report that all ranks have seen.
+/// Waits until all ranks have seen such a report.
 pub(super) fn wait_for_report(world: &World<Host>, is_it: impl Fn(&str) -> bool) -> String {
     let start = Instant::now();
     loop {
@@ -26,7 +26,7 @@ pub(super) fn wait_for_report(world: &World<Host>, is_it: impl Fn(&str) -> bool)
 
 type Halves<'s> = (Inbox<'s, u8, Host, BySlot>, Outbox<'s, u8, Host, BySlot>);
 
-/// A window of one slot each way between two ranks.
+/// A window with one slot in each direction between two ranks.
 fn open<'s>(s: &Stream<'s, Host>, name: &str) -> Result<Halves<'s>> {
     let other = 1 - s.world().rank();
     let mut window = SlotWindow::new(name).buffers(Buffers::Single);
@@ -35,7 +35,7 @@ fn open<'s>(s: &Stream<'s, Host>, name: &str) -> Result<Halves<'s>> {
     window.open(s)
 }
 
-/// Rank 0 waits for rank 1's complete, and rank 1 is in an all-gather, which rank 0 comes to behind that wait.
+/// Rank 0 waits for rank 1's complete. Rank 1 is in an all-gather, which rank 0 comes to only behind that wait.
 #[test]
 fn a_cycle_through_a_collective_call_is_reported() {
     World::<Host>::local(2, |world| {
@@ -70,7 +70,7 @@ fn a_cycle_through_a_collective_call_is_reported() {
 
 type Call = fn(&World<Host>);
 
-/// No stream waits for anything: it is the program that does.
+/// No stream waits for anything; only a program waits.
 #[test]
 fn a_rank_that_does_not_come_to_a_collective_call_is_reported() {
     let calls: [(&str, Call); 3] = [
@@ -108,7 +108,7 @@ fn a_rank_that_does_not_come_to_a_collective_call_is_reported() {
 fn busy(over: &Arc<AtomicBool>) -> impl Fn(&mut [u8]) + Clone + Send + 'static {
     let over = over.clone();
     move |_: &mut [u8]| {
-        // Where the test fails nobody ends it.
+        // If the test fails, nothing else ends the kernel.
         let begun = Instant::now();
         while !over.load(Ordering::Acquire) && begun.elapsed() < Duration::from_secs(25) {
             std::thread::sleep(Duration::from_millis(1));
@@ -136,7 +136,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-/// Nobody else waits for this rank: its program waits for its own stream, whose kernel does not end.
+/// No other rank waits for this one: its program waits for its own stream, whose kernel does not end.
 #[test]
 fn a_call_that_waits_for_a_kernel_without_end_is_reported() {
     let calls = [
@@ -195,7 +195,8 @@ fn a_call_that_waits_for_a_kernel_without_end_is_reported() {
     }
 }
 
-/// Rank 0 waits for a complete of rank 1, whose stream has a kernel in front of it; and behind it stands another stream.
+/// Rank 0 waits for a complete of rank 1. The stream of rank 1 has a kernel in front of that complete, and another
+/// stream waits behind it.
 #[test]
 fn a_rank_whose_stream_runs_a_kernel_is_reported() {
     World::<Host>::local(2, |world| {
@@ -232,7 +233,7 @@ fn a_rank_whose_stream_runs_a_kernel_is_reported() {
     });
 }
 
-/// As by `epoch.complete(&s)?;`, whose outbox nobody has taken.
+/// A statement such as `epoch.complete(&s)?;` drops the outbox that it returns.
 #[test]
 fn a_rank_that_has_dropped_a_half_is_reported() {
     World::<Host>::local(2, |world| {
@@ -256,13 +257,14 @@ fn ranks_that_ask_for_one_report_get_one() {
     let watch = Watch::default();
     let mut zero = lock(&watch.state);
     assert!(zero.is_due(), "nothing was reported before");
-    // Rank 1 asks; then rank 2, which does not know of that: once while the round is under way, once when it is over.
+    // Rank 1 requests a report. Rank 2, which does not know of that, requests one while the round is running, and one
+    // after it.
     assert_eq!(zero.begin(0, 0, Answer::default()), Some(1));
     assert_eq!(zero.begin(0, 0, Answer::default()), None);
     zero.round = None;
     assert_eq!(zero.begin(0, 0, Answer::default()), None);
     assert!(!zero.is_due(), "rank 0's own waits are in the report, too");
-    // A deadline later it lasts still, and who asks has been asked before.
+    // A deadline later the wait still lasts, and the rank that requests a report has been asked before.
     zero.deadline = Duration::ZERO;
     assert!(zero.is_due());
     assert_eq!(zero.begin(1, 0, Answer::default()), Some(2));
@@ -275,7 +277,7 @@ fn the_next_reporter_makes_the_report_that_the_last_one_owed() {
     assert!(!lock(&watch.state).is_due());
     watch.reporter_gone();
     assert!(lock(&watch.state).is_due(), "nobody else will report it");
-    // One that has come is not made twice.
+    // A report that has arrived is not made twice.
     lock(&watch.state).is_asked(1);
     lock(&watch.state).heard("a report".into());
     watch.reporter_gone();
@@ -307,11 +309,11 @@ fn the_lowest_rank_that_remains_reports() {
             }
             world.report_waits_after(Duration::from_millis(200));
             let outbox = outbox.start().complete(&s).unwrap();
-            // A first one may come before the other rank waits, too.
+            // A first report may come before the other rank waits, too.
             let says_all = |report: &str| parts.iter().all(|part| report.contains(part));
             wait_for_report(&world, says_all);
             said.fetch_add(1, Ordering::Relaxed);
-            // Whoever goes first would change what the other one sees.
+            // The rank that goes first would change what the other one sees, so they wait for each other.
             both.wait();
             // Nothing else ends these waits.
             drop((inbox, outbox));
@@ -331,7 +333,7 @@ fn who_was_asked_does_not_ask() {
     assert_eq!(state.rounds, 1);
 }
 
-/// What a report puts on the screen of a program whose subscriber has this filter.
+/// What a report prints for a program whose subscriber has this filter.
 fn on_the_screen(filter: &str) -> String {
     let subscriber = tracing_subscriber::fmt()
         .with_env_filter(tracing_subscriber::EnvFilter::new(filter))
@@ -342,7 +344,7 @@ fn on_the_screen(filter: &str) -> String {
     String::from_utf8(screen).unwrap()
 }
 
-/// Of a hang: a program that has a subscriber, and has not thought of this library, hangs in silence else.
+/// A program that has a subscriber, but no filter for this library, would otherwise hang in silence.
 #[test]
 fn a_report_that_the_subscriber_drops_is_on_the_screen() {
     for drops in ["", "mine=info", "tidegate=error", "off"] {

@@ -1,31 +1,31 @@
-//! A report's text: as much as a message may carry, and what there is no room for is counted.
+//! The text of a report. It is as long as a message may be, and counts what does not fit.
 
 use std::fmt::Write as _;
 
-/// How many bytes there may be in what is said of the ranks,
+/// The most bytes about the ranks.
 pub(super) const LINES: usize = 256 << 10;
-/// and of the cycles.
+/// The most bytes about the cycles.
 pub(super) const CYCLES: usize = 64 << 10;
-/// For how many bytes there is always room: the first line, and what was left out.
+/// The bytes that are always available, for the first line and for the counts of what does not fit.
 pub(super) const REST: usize = 1 << 10;
-/// At most so many bytes take the words that something of a rank was left out.
+/// The most bytes of the note that some sentences about a rank do not fit.
 const LEFT_OUT: usize = 100;
 
-/// A text, with what is said of ranks.
+/// A text under construction, with sentences about ranks.
 pub(super) struct Text {
     said: String,
-    /// How many bytes there are still for the ranks to come,
+    /// How many bytes are left for the ranks to come.
     room: usize,
-    /// and how many they are.
+    /// How many ranks are still to come.
     ranks: usize,
-    /// Ranks of which it says nothing at all.
+    /// How many ranks have no room at all.
     left_out: usize,
 }
 
-/// Something to be said of a rank.
+/// A sentence about a rank.
 pub(super) struct Sentence {
     pub(super) what: String,
-    /// For how many things it stands.
+    /// How many things it covers.
     pub(super) of: u64,
 }
 
@@ -36,7 +36,7 @@ impl From<String> for Sentence {
 }
 
 impl Text {
-    /// Begins with a line, for so many ranks.
+    /// Begins with a line. Sentences about `ranks` ranks will follow.
     pub(super) fn new(first: &str, ranks: usize) -> Self {
         Text {
             said: format!("{first}\n"),
@@ -46,9 +46,9 @@ impl Text {
         }
     }
 
-    /// Says this of the next rank, as far as its share goes: what is first is said first.
+    /// Adds the sentences about the next rank, in their order, as far as its share of the room allows.
     pub(super) fn say(&mut self, rank: usize, lines: impl IntoIterator<Item = Sentence>) {
-        // What a rank does not need, those behind it share.
+        // The room that a rank does not need is shared by those behind it.
         let share = self.room / self.ranks.max(1);
         self.ranks = self.ranks.saturating_sub(1);
         let begin = self.said.len();
@@ -69,20 +69,20 @@ impl Text {
         } else if left_out > 0 {
             writeln!(
                 self.said,
-                "  rank {rank}: and {left_out} more, for which there is no room here"
+                "  rank {rank}: and {left_out} more, for which this report has no room"
             )
             .expect(TEXT);
         }
         self.room = self.room.saturating_sub(self.said.len() - begin);
     }
 
-    /// Everything has been said of the ranks: what is written now comes behind it, by who minds its length.
+    /// Ends the part about the ranks. The caller adds what follows, and limits its length.
     pub(super) fn end(mut self) -> String {
         if self.left_out > 0 {
             let left_out = self.left_out;
             writeln!(
                 self.said,
-                "  {left_out} more ranks: there is no room here for what they wait for"
+                "  {left_out} more ranks, for which this report has no room"
             )
             .expect(TEXT);
         }
@@ -131,7 +131,7 @@ mod tests {
             let more = format!("and {} more, ", 1000 - said.len());
             assert!(last.starts_with(&more), "{last}");
         }
-        // What the first do not need, the last has.
+        // The last rank gets the room that the first ones do not need.
         let mut uneven = Text::new("first", 100);
         (0..99).for_each(|rank| uneven.say(rank, [String::from("nothing").into()]));
         uneven.say(99, (0..200).map(|_| "x".repeat(1000).into()));
@@ -145,7 +145,7 @@ mod tests {
             .collect();
         let left_out = 100_000 - (said.len() - 1);
         assert!(
-            last.contains(&format!("  {left_out} more ranks: ")),
+            last.contains(&format!("  {left_out} more ranks, ")),
             "{last}"
         );
     }

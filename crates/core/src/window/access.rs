@@ -70,9 +70,9 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, D, K> {
         Outbox::from_held(self.held.take())
     }
 
-    /// Turns each handle into one that the compiler lets you use only once, so that no two operations of the epoch have the
-    /// same slot. (A plain [`Out`] may be used several times; [`Access::complete`] refuses operations that overlap.) A handle
-    /// that is taken and not used puts nothing.
+    /// Turns each handle into one that the compiler lets you use only once, so that no two operations of the epoch use
+    /// the same slot. (You can use a plain [`Out`] several times; [`Access::complete`] refuses operations that
+    /// overlap.) A handle that is taken and not used puts nothing.
     ///
     /// ```
     /// # use tidegate::host::prelude::*;
@@ -96,8 +96,7 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, D, K> {
     ///
     /// # Errors
     ///
-    /// [`EpochError::ForeignSlot`](crate::error::EpochError::ForeignSlot) for a handle of another window; [`EpochError::SlotTaken`](crate::error::EpochError::SlotTaken) for one that occurs twice, or was
-    /// taken before in this epoch. Nothing was taken.
+    /// [`EpochError::ForeignSlot`](crate::error::EpochError::ForeignSlot) for a handle of another window, and [`EpochError::SlotTaken`](crate::error::EpochError::SlotTaken) for one that occurs twice or was taken before in this epoch. Nothing is taken then.
     pub fn take<const N: usize>(&mut self, slots: [Out<T>; N]) -> Result<[OutOnce<T>; N]> {
         let body = &mut *self.held;
         let epoch = body.epoch;
@@ -118,7 +117,7 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, D, K> {
         Ok(slots.map(|slot| slot.once(epoch)))
     }
 
-    /// Whether the device can have it at all.
+    /// Refuses what the device cannot do with this element type at all.
     #[inline]
     pub(super) fn check_carried(&self, reduction: Option<Op>) -> Result<()>
     where
@@ -134,7 +133,7 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, D, K> {
         }
     }
 
-    /// Checks what one operation can show, and notes it.
+    /// Checks what a single operation shows, and notes the operation.
     #[inline]
     pub(super) fn note(
         &mut self,
@@ -161,7 +160,7 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, D, K> {
             return Err(slot_expired(body, dest.edge));
         }
         let edge = &body.edges[dest.edge as usize];
-        // Made where it is needed: then it is not in memory where the epoch repeats a plan.
+        // This is built only where it is needed, so that an epoch that repeats a plan does not write it to memory.
         let draft = || Draft {
             what,
             edge: dest.edge,
@@ -202,7 +201,7 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, D, K> {
         Ok(())
     }
 
-    /// As [`note`](Self::note), of a put whose elements are counted.
+    /// Like [`note`](Self::note), for a put whose elements are counted.
     fn note_counted(
         &mut self,
         source: &Source<'b, 's, T, D>,
@@ -222,7 +221,7 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, D, K> {
         }
         let count_at = count.local;
         self.note(What::PutCounted { count: count_at }, source, dest)?;
-        // No NIC reads it: but one may be writing it still.
+        // A NIC does not read the count. But an earlier operation of a NIC may still write it.
         let body = &mut *self.held;
         if !body.edges[dest.edge as usize].is_direct() && count.body.outstanding().is_some() {
             body.touch(dest.edge, count.body.tickets(), Touch::Read);
@@ -230,7 +229,7 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, D, K> {
         Ok(())
     }
 
-    /// Notes what the epoch does with a region that a NIC has to do with.
+    /// Notes how the epoch uses a region that a NIC reads or writes.
     #[inline]
     pub(super) fn touch(&mut self, dest: &Dest<'b, T, D>, region: &Body<D>, touch: Touch) {
         let body = &mut *self.held;
@@ -244,15 +243,21 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, D, K> {
     ///
     /// # Errors
     ///
-    /// [`EpochError::Overlap`](crate::error::EpochError::Overlap) if two operations touch the same elements,
-    /// [`EpochError::NotInGroup`](crate::error::EpochError::NotInGroup) if an operation goes to a rank outside of the epoch's group,
-    /// [`EpochError::OtherDevice`](crate::error::EpochError::OtherDevice) if a layout's table is in memory of another device,
-    /// [`EpochError::NotStaged`](crate::error::EpochError::NotStaged) or [`Error::Nic`] for what a NIC cannot do, or has no
-    /// room for, and
-    /// [`EpochError::SelfDeadlock`](crate::error::EpochError::SelfDeadlock) if this rank is its own target, its inbox is at home on this stream, and its
-    /// post has not been enqueued (with two buffers: the post of the epoch before);
-    /// [`Error::Revoked`], [`EpochError::LastEpoch`](crate::error::EpochError::LastEpoch), [`Error::Device`], or the error by which the stream failed. The epoch is
-    /// then gone, and the window is revoked on all ranks, so that no target waits for it ([`Cause::NotEnqueued`]).
+    /// - [`EpochError::Overlap`](crate::error::EpochError::Overlap) if two operations touch the same elements.
+    /// - [`EpochError::NotInGroup`](crate::error::EpochError::NotInGroup) if an operation goes to a rank outside of the
+    ///   epoch's group.
+    /// - [`EpochError::OtherDevice`](crate::error::EpochError::OtherDevice) if a layout's table is in memory of another
+    ///   device.
+    /// - [`EpochError::NotStaged`](crate::error::EpochError::NotStaged) or [`Error::Nic`] if a NIC cannot carry out an
+    ///   operation, or has no room for it.
+    /// - [`EpochError::SelfDeadlock`](crate::error::EpochError::SelfDeadlock) if this rank is its own target, its inbox
+    ///   is at home on this stream, and its post has not been enqueued (with two buffers: the post of the epoch
+    ///   before).
+    /// - [`Error::Revoked`], [`EpochError::LastEpoch`](crate::error::EpochError::LastEpoch), [`Error::Device`], or the
+    ///   error that made the stream fail.
+    ///
+    /// The epoch is then lost, and the window is revoked on all ranks, so that no target waits for it
+    /// ([`Cause::NotEnqueued`]).
     ///
     /// # Examples
     ///
@@ -277,12 +282,12 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, D, K> {
             })
     }
 
-    /// As [`Access::complete`], but has no effect if it fails: the epoch comes back, still open (and dropping it revokes the
-    /// window).
+    /// Like [`Access::complete`], but has no effect if it fails, and returns the epoch, which is still open. (Dropping
+    /// that revokes the window.)
     ///
     /// # Errors
     ///
-    /// As [`Access::complete`].
+    /// The same as [`Access::complete`].
     ///
     /// # Examples
     ///
@@ -316,7 +321,7 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, D, K> {
         }
     }
 
-    /// A call has failed with this error, and does not give the epoch back.
+    /// Revokes the window, because a call failed with this error and does not return the epoch.
     #[cold]
     pub(super) fn give_up(self, error: &Error) {
         if self.is_awaited() {
@@ -350,17 +355,22 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, D, K> {
 macro_rules! put {
     ($kind:ty) => {
         impl<'s, 'b, T: Element, D: Device> Access<'s, 'b, T, D, $kind> {
-            /// Notes a put: the elements of `source` will replace those of `dest`, from its first element on. Elements that
-            /// an epoch does not put keep what an earlier epoch left there, and the target is not told. If messages vary,
-            /// put a header in every epoch ([`Slots`](super::Slots)).
+            /// Notes a put: the elements of `source` replace those of `dest`, from the first element of `dest` on.
+            /// Elements that an epoch does not put keep the data of an earlier epoch, and the target is not told. If
+            /// messages vary, put a header in every epoch ([`Slots`](super::Slots)).
             ///
             /// # Errors
             ///
-            /// [`Error::Epoch`], and nothing was noted: [`EpochError::ForeignSlot`](crate::error::EpochError::ForeignSlot) for a handle of another window,
-            /// [`EpochError::SlotExpired`](crate::error::EpochError::SlotExpired) for a handle that was taken in another epoch,
-            /// [`EpochError::OutOfBounds`](crate::error::EpochError::OutOfBounds) if the slot or range is too short, and
-            /// [`EpochError::CountMismatch`](crate::error::EpochError::CountMismatch), [`EpochError::NotDistinct`](crate::error::EpochError::NotDistinct) or
-            /// [`EpochError::LayoutOfLayout`](crate::error::EpochError::LayoutOfLayout) for a layout that does not fit as the destination's.
+            /// Nothing is noted if the call fails. Its errors are:
+            ///
+            /// - [`EpochError::ForeignSlot`](crate::error::EpochError::ForeignSlot) for a handle of another window.
+            /// - [`EpochError::SlotExpired`](crate::error::EpochError::SlotExpired) for a handle that was taken in
+            ///   another epoch.
+            /// - [`EpochError::OutOfBounds`](crate::error::EpochError::OutOfBounds) if the slot or range is too short.
+            /// - [`EpochError::CountMismatch`](crate::error::EpochError::CountMismatch),
+            ///   [`EpochError::NotDistinct`](crate::error::EpochError::NotDistinct) or
+            ///   [`EpochError::LayoutOfLayout`](crate::error::EpochError::LayoutOfLayout) for a layout that does not
+            ///   fit the destination.
             ///
             /// # Examples
             ///
@@ -383,10 +393,10 @@ macro_rules! put {
                 self.note(What::Put, &source.into(), &dest.into())
             }
 
-            /// Notes a put of the first elements of `source`. `count` says how many: it is a region of one `u64`, which a
-            /// kernel writes that was enqueued before, and which stays borrowed until the epoch is complete. So the kernel
-            /// that packs the message decides how long it is, and the host need not know. Each replay of a recording
-            /// reads the number again. If the count is greater than the source, the whole source is put.
+            /// Notes a put of the first elements of `source`, as many as `count` says. `count` is a region of one
+            /// `u64`. A kernel that was enqueued before writes it, and it stays borrowed until the epoch is complete.
+            /// So the kernel that packs the message decides how long it is, and the host need not know. Each replay of
+            /// a recording reads the number again. If the count is greater than the source, the whole source is put.
             ///
             /// The target is not told the number: let the first element say it (see `tidegate::guide::messages`). After
             /// the counted elements, the part of the slot that the whole source would have filled is not specified: it
@@ -395,10 +405,13 @@ macro_rules! put {
             ///
             /// # Errors
             ///
-            /// As [`Access::put`](Self::put), as if all of the source were put. Also
-            /// [`EpochError::NotOneCount`](crate::error::EpochError::NotOneCount) if `count` is not one element,
-            /// [`EpochError::CountedLayout`](crate::error::EpochError::CountedLayout) if `source`, `count` or `dest` has a layout, and
-            /// [`EpochError::CountedToLayout`](crate::error::EpochError::CountedToLayout) if `dest` was declared as a layout.
+            /// The errors of [`Access::put`](Self::put) for the whole source, and:
+            ///
+            /// - [`EpochError::NotOneCount`](crate::error::EpochError::NotOneCount) if `count` is not one element.
+            /// - [`EpochError::CountedLayout`](crate::error::EpochError::CountedLayout) if `source`, `count` or `dest`
+            ///   has a layout.
+            /// - [`EpochError::CountedToLayout`](crate::error::EpochError::CountedToLayout) if `dest` was declared as a
+            ///   layout.
             ///
             /// # Examples
             ///
@@ -429,11 +442,11 @@ put!(BySlot);
 put!(ByRange);
 
 impl<'s, 'b, T: Element, D: Device> Access<'s, 'b, T, D, ByRange> {
-    /// Notes a get: the elements of the range will be copied to `into`, which has as many.
+    /// Notes a get: the elements of the range are copied to `into`, which must have as many.
     ///
     /// # Errors
     ///
-    /// As [`Access::put`](Self::put).
+    /// The same as [`Access::put`](Self::put).
     ///
     /// # Examples
     ///
@@ -457,13 +470,15 @@ impl<'s, 'b, T: Element, D: Device> Access<'s, 'b, T, D, ByRange> {
 }
 
 impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, D, ByRange> {
-    /// Notes an accumulate: each element of the range becomes `op` of itself and the source's.
+    /// Notes an accumulate: each element of the range is replaced by `op` of itself and the element of the source.
     ///
     /// # Errors
     ///
-    /// As [`Access::put`](Self::put); [`EpochError::NotForFloats`](crate::error::EpochError::NotForFloats) for a bitwise
-    /// operation on floats; [`EpochError::NotByDevice`](crate::error::EpochError::NotByDevice) for what the device cannot do
-    /// with peers' memory.
+    /// The errors of [`Access::put`](Self::put), and:
+    ///
+    /// - [`EpochError::NotForFloats`](crate::error::EpochError::NotForFloats) for a bitwise operation on floats.
+    /// - [`EpochError::NotByDevice`](crate::error::EpochError::NotByDevice) if the device cannot carry the operation
+    ///   out in peers' memory.
     ///
     /// # Examples
     ///
@@ -496,7 +511,7 @@ impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, D, ByRange> {
     }
 }
 
-/// Refuses a bitwise operation on floats, for an error that names the window.
+/// Refuses a bitwise operation on floats. The error names the window.
 pub(crate) fn check_op<T: Arithmetic>(op: Op, window: impl FnOnce() -> WindowName) -> Result<()> {
     if T::FLOAT && op.is_bitwise() {
         let window = window();
@@ -506,7 +521,8 @@ pub(crate) fn check_op<T: Arithmetic>(op: Op, window: impl FnOnce() -> WindowNam
 }
 
 impl<T, K: Discipline, D: Device> Access<'_, '_, T, D, K> {
-    /// Whether a target may wait for it: behind the last epoch with all of its targets none of them waits for another one.
+    /// Whether a target may wait for this epoch. Behind the last epoch with all of its targets, none of them waits any
+    /// more.
     fn is_awaited(&self) -> bool {
         !self.held.half.epochs.are_over(self.held.some())
     }

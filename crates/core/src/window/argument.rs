@@ -17,7 +17,7 @@ use crate::element::Element;
 use crate::error::Result;
 use crate::stream::Stream;
 
-/// An inbox as a kernel's argument: [`Slots`] for the kernel. See [`Inbox::view`].
+/// An inbox as a kernel's argument. The kernel sees [`Slots`]. See [`Inbox::view`].
 ///
 /// # Examples
 ///
@@ -36,7 +36,7 @@ pub struct InboxView<'b, 's, T, D: Device> {
     marker: PhantomData<(&'b Inbox<'s, T, D, BySlot>, T)>,
 }
 
-/// The memory of an inbox by range (or atomic) as a kernel's argument: `&[T]`. See [`Inbox::memory`].
+/// The memory of an inbox by range (or atomic) as a kernel's argument. The kernel sees `&[T]`. See [`Inbox::memory`].
 ///
 /// # Examples
 ///
@@ -55,7 +55,8 @@ pub struct Memory<'b, 's, T, D: Device> {
     marker: PhantomData<(&'b T, &'s D, crate::place::Brand<'s>)>,
 }
 
-/// The memory of an inbox by range (or atomic) as a kernel's argument: `&mut [T]`. See [`Inbox::memory_mut`].
+/// The memory of an inbox by range (or atomic) as a kernel's argument. The kernel sees `&mut [T]`. See
+/// [`Inbox::memory_mut`].
 ///
 /// # Examples
 ///
@@ -89,7 +90,17 @@ impl<'s, T: Element, D: Device> Inbox<'s, T, D, BySlot> {
         (0..self.table().slots().1).map(each)
     }
 
-    /// The inbox as an argument of a kernel on its stream; the kernel sees [`Slots`].
+    /// The inbox as an argument of a kernel on its stream. The kernel sees [`Slots`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::slots(|s, (inbox, outbox), (from, to), mut src| {
+    /// let (inbox, _outbox) = exchange(s, inbox, outbox.start())?;
+    /// s.launch(move |came: Slots<'_, u64>| assert_eq!(came[from].len(), 4), inbox.view())?;
+    /// # Ok(()) });
+    /// ```
     pub fn view(&self) -> InboxView<'_, 's, T, D> {
         InboxView {
             slots: self.table().slots(),
@@ -98,8 +109,8 @@ impl<'s, T: Element, D: Device> Inbox<'s, T, D, BySlot> {
         }
     }
 
-    /// A slot as moves of the inbox's stream find it, as views do: the operand, which is the move's parity, says which
-    /// buffer the last epoch was in when they come to it.
+    /// A slot as the moves of the inbox's stream find it, and as views do: the operand is the move's parity. It tells
+    /// which buffer the last epoch used at the time of the move.
     pub(crate) fn side(&self, slot: usize) -> (Side, Ptr) {
         self.table().side(slot)
     }
@@ -108,7 +119,16 @@ impl<'s, T: Element, D: Device> Inbox<'s, T, D, BySlot> {
 macro_rules! memory_of {
     ($kind:ty) => {
         impl<'s, T: Element, D: Device> Inbox<'s, T, D, $kind> {
-            /// The memory as an argument of a kernel on the inbox's stream; the kernel sees `&[T]`.
+            /// The memory as an argument of a kernel on the inbox's stream. The kernel sees `&[T]`.
+            ///
+            /// # Examples
+            ///
+            /// ```
+            /// # use tidegate::host::prelude::*;
+            /// # tidegate::doc::ranges(|s, (inbox, outbox), to, src| {
+            /// s.launch(|memory: &[u64]| assert_eq!(memory.len(), 8), inbox.memory())?;
+            /// # Ok(()) });
+            /// ```
             pub fn memory(&self) -> Memory<'_, 's, T, D> {
                 Memory {
                     ptr: self.table().memory,
@@ -117,7 +137,7 @@ macro_rules! memory_of {
                 }
             }
 
-            /// The memory as an argument of a kernel on the inbox's stream; the kernel sees `&mut [T]`.
+            /// The memory as an argument of a kernel on the inbox's stream. The kernel sees `&mut [T]`.
             ///
             /// # Examples
             ///
@@ -143,7 +163,7 @@ macro_rules! memory_of {
 memory_of!(ByRange);
 memory_of!(Atomic);
 
-// SAFETY: the inbox is at home on the stream; the view is shared, and so is the borrow.
+// SAFETY: the inbox is at home on the stream. The view is shared, and so is the borrow of the inbox.
 unsafe impl<'s, T: Element, D: Device> Argument<'s, D> for InboxView<'_, 's, T, D> {
     type Lowered = LoweredSlots<T>;
     fn lower(self, _stream: &Stream<'s, D>) -> Result<LoweredSlots<T>> {
@@ -155,7 +175,7 @@ unsafe impl<'s, T: Element, D: Device> Argument<'s, D> for InboxView<'_, 's, T, 
     }
 }
 
-// SAFETY: the inbox is at home on the stream; the view is shared, and so is the borrow.
+// SAFETY: the inbox is at home on the stream. The view is shared, and so is the borrow of the inbox.
 unsafe impl<'s, T: Element, D: Device> Argument<'s, D> for Memory<'_, 's, T, D> {
     type Lowered = LoweredShared<T>;
     fn lower(self, _stream: &Stream<'s, D>) -> Result<LoweredShared<T>> {
@@ -163,7 +183,7 @@ unsafe impl<'s, T: Element, D: Device> Argument<'s, D> for Memory<'_, 's, T, D> 
     }
 }
 
-// SAFETY: the inbox is at home on the stream; the view is exclusive, and so is the borrow.
+// SAFETY: the inbox is at home on the stream. The view is exclusive, and so is the borrow of the inbox.
 unsafe impl<'s, T: Element, D: Device> Argument<'s, D> for MemoryMut<'_, 's, T, D> {
     type Lowered = LoweredExclusive<T>;
     fn lower(self, _stream: &Stream<'s, D>) -> Result<LoweredExclusive<T>> {

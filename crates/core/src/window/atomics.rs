@@ -14,23 +14,26 @@ use crate::layout::Layout;
 use crate::nic::Touch;
 
 impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, D, Atomic> {
-    /// Notes an atomic accumulate: each element becomes `op` of itself and the source's.
+    /// Notes an atomic accumulate: each element is replaced by `op` of itself and the element of the source.
     ///
-    /// In which order the origins of an epoch come to an element is not specified, and may be another one at each target
-    /// and in each run. For integers, [`Op::Max`] and [`Op::Min`] that makes no difference. A sum or product of floats
-    /// may differ in its last bits from one target to the next. So if all ranks must decide alike by a sum (does a solver
-    /// go on?), use an [`AllReduce`](crate::AllReduce), or [`Op::Max`]. If each rank compares a sum of its own with a
-    /// tolerance, the ranks may decide differently, and then wait for each other for ever.
+    /// The order in which the operations of several origins come to an element is not specified. It may differ between
+    /// targets and between runs. That makes no difference for integers, [`Op::Max`] and [`Op::Min`]. But a sum or
+    /// product of floats may differ in its last bits from one target to the next. If all ranks must decide alike by a
+    /// sum (whether a solver goes on, say), use an [`AllReduce`](crate::AllReduce) or [`Op::Max`]. If each rank
+    /// compares its own sum with a tolerance, the ranks may decide differently, and then wait for each other for ever.
     ///
     /// # Errors
     ///
-    /// [`EpochError::ForeignSlot`](crate::error::EpochError::ForeignSlot) for a handle of another window,
-    /// [`EpochError::SlotExpired`](crate::error::EpochError::SlotExpired) for one that was taken in another epoch;
-    /// [`EpochError::OutOfBounds`](crate::error::EpochError::OutOfBounds) if the elements do not fit;
-    /// [`EpochError::NotForFloats`](crate::error::EpochError::NotForFloats) for a bitwise operation on floats;
-    /// [`EpochError::NotSideBySide`](crate::error::EpochError::NotSideBySide) for a destination with a layout;
-    /// [`EpochError::NotByDevice`](crate::error::EpochError::NotByDevice) for what the device cannot do with peers' memory.
-    /// Nothing was noted then.
+    /// Nothing is noted if the call fails. Its errors are:
+    ///
+    /// - [`EpochError::ForeignSlot`](crate::error::EpochError::ForeignSlot) for a handle of another window.
+    /// - [`EpochError::SlotExpired`](crate::error::EpochError::SlotExpired) for a handle that was taken in another
+    ///   epoch.
+    /// - [`EpochError::OutOfBounds`](crate::error::EpochError::OutOfBounds) if the elements do not fit.
+    /// - [`EpochError::NotForFloats`](crate::error::EpochError::NotForFloats) for a bitwise operation on floats.
+    /// - [`EpochError::NotSideBySide`](crate::error::EpochError::NotSideBySide) for a destination with a layout.
+    /// - [`EpochError::NotByDevice`](crate::error::EpochError::NotByDevice) if the device cannot carry the operation
+    ///   out in peers' memory.
     ///
     /// # Examples
     ///
@@ -65,14 +68,16 @@ impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, D, Atomic> {
         )
     }
 
-    /// Notes a fetch-and-op: as accumulate, and the old values go to `result`, which has as many elements as the
-    /// operand, side by side.
+    /// Notes a fetch-and-op: an accumulate that also returns the old values. They go to `result`, which must have as
+    /// many elements as the operand, side by side.
     ///
     /// # Errors
     ///
-    /// As [`Access::accumulate`](Self::accumulate); [`EpochError::CountMismatch`](crate::error::EpochError::CountMismatch) if the
-    /// result has another length than the operand; [`EpochError::NotSideBySide`](crate::error::EpochError::NotSideBySide)
-    /// for a result with a layout.
+    /// The errors of [`Access::accumulate`](Self::accumulate), and:
+    ///
+    /// - [`EpochError::CountMismatch`](crate::error::EpochError::CountMismatch) if the result has another length than
+    ///   the operand.
+    /// - [`EpochError::NotSideBySide`](crate::error::EpochError::NotSideBySide) for a result with a layout.
     ///
     /// # Examples
     ///
@@ -110,12 +115,12 @@ impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, D, Atomic> {
         Ok(())
     }
 
-    /// Notes an atomic read of elements into `result`, side by side.
+    /// Notes an atomic read of elements. They go to `result`, side by side.
     ///
     /// # Errors
     ///
-    /// As [`Access::accumulate`](Self::accumulate); [`EpochError::NotSideBySide`](crate::error::EpochError::NotSideBySide)
-    /// for a result with a layout.
+    /// The errors of [`Access::accumulate`](Self::accumulate), and
+    /// [`EpochError::NotSideBySide`](crate::error::EpochError::NotSideBySide) for a result with a layout.
     ///
     /// # Examples
     ///
@@ -136,7 +141,7 @@ impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, D, Atomic> {
     ) -> Result<()> {
         let (result, dest) = (result.into().source, without_layout(&self.held.half, from)?);
         side_by_side(&self.held.half, result.layout, "result")?;
-        // The operand of a fetch that keeps the old value is read and ignored; the result itself will do.
+        // The operation keeps the old value, so its operand is read and ignored. The result itself can be the operand.
         let what = What::FetchOp {
             op: Op::Keep,
             scalar: T::SCALAR,
@@ -148,12 +153,12 @@ impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, D, Atomic> {
         Ok(())
     }
 
-    /// Notes a compare-and-swap of each element: where its bits are those of `compare`, it becomes the element of
-    /// `desired`; the old values go to `result`. All have the same count, and their elements lie side by side.
+    /// Notes a compare-and-swap of each element. Where its bits equal those of `compare`, it is replaced by the element
+    /// of `desired`. The old values go to `result`. All three must have the same number of elements, side by side.
     ///
     /// # Errors
     ///
-    /// As [`Access::fetch_and_op`], also for the other two.
+    /// The same as [`Access::fetch_and_op`], for each of the three.
     ///
     /// # Examples
     ///
@@ -196,7 +201,7 @@ impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, D, Atomic> {
     }
 }
 
-/// Devices find what is beside an operand by its first element alone.
+/// Refuses an operand with a layout: devices find the elements of an operand by its first one alone.
 fn side_by_side<D: Device>(
     half: &Half<D>,
     layout: Option<&Layout<D>>,
@@ -209,7 +214,7 @@ fn side_by_side<D: Device>(
     Err(Error::Epoch(EpochError::NotSideBySide { window, what }))
 }
 
-/// The destination of an atomic operation.
+/// The destination of an atomic operation, which may not have a layout.
 fn without_layout<'b, T, D: Device>(
     half: &Half<D>,
     dest: impl IntoDest<'b, T, D>,

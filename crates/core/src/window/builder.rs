@@ -1,4 +1,4 @@
-//! Creating windows.
+//! Opening windows.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ use crate::side::Side;
 use crate::stream::{Stream, home_number};
 use crate::world::{Agreement, Watched, Which};
 
-// What a bus keeps beside a word must not meet the operands.
+// The operands must lie outside of the memory that a bus keeps beside a word.
 const _: () =
     assert!(Shape::CELL == far::CELL && Shape::BUFFERS + size_of::<u64>() <= far::MAILBOX);
 
@@ -43,24 +43,31 @@ impl<T: Element, K: Discipline> Window<T, K> {
         self.description.purpose
     }
 
-    /// Creates the window. Agreement over all ranks of the job.
+    /// Opens the window. All ranks of the job call this, and they open their windows in the same order.
     ///
     /// # Errors
     ///
-    /// The window is open on all ranks or on none:
+    /// The window is open on all ranks or on none.
     ///
-    /// - [`WindowError::Disagreement`](crate::error::WindowError::Disagreement), on all ranks alike, if the declarations do not fit together, or are of different
-    ///   windows.
-    /// - [`WindowError::NameTaken`](crate::error::WindowError::NameTaken), on all ranks alike, if one of them holds a window of this name.
-    /// - [`WindowError::NotCreated`](crate::error::WindowError::NotCreated), on all ranks alike, if one of them is short of memory, descriptors, or queues of its NIC: it
-    ///   names the rank and the limit.
-    /// - [`Error::Nic`], [`WindowError::NotMapped`](crate::error::WindowError::NotMapped),
-    ///   [`WindowError::NoNic`](crate::error::WindowError::NoNic) and [`WindowError::NewNic`](crate::error::WindowError::NewNic)
-    ///   if this rank cannot reach a peer. The others get
-    ///   [`WindowError::Disagreement`](crate::error::WindowError::Disagreement), which names this rank and its error.
-    /// - [`Error::Control`] if a rank ends meanwhile.
-    /// - [`CaptureError::Inside`](crate::error::CaptureError::Inside), and [`Error::Control`] where the declaration is too long (on this rank alone: the others
-    ///   wait for its next one).
+    /// All ranks get the same error in these cases:
+    ///
+    /// - [`WindowError::Disagreement`](crate::error::WindowError::Disagreement): the declarations do not fit together,
+    ///   or belong to different windows.
+    /// - [`WindowError::NameTaken`](crate::error::WindowError::NameTaken): a rank still holds a window with this name.
+    /// - [`WindowError::NotCreated`](crate::error::WindowError::NotCreated): a rank is short of memory, descriptors, or
+    ///   queues of its NIC. The error names the rank and the limit.
+    ///
+    /// If this rank cannot reach a peer, it gets [`Error::Nic`],
+    /// [`WindowError::NotMapped`](crate::error::WindowError::NotMapped),
+    /// [`WindowError::NoNic`](crate::error::WindowError::NoNic) or
+    /// [`WindowError::NewNic`](crate::error::WindowError::NewNic). The others get
+    /// [`WindowError::Disagreement`](crate::error::WindowError::Disagreement), which names this rank and its error.
+    ///
+    /// If a rank ends meanwhile, the error is [`Error::Control`].
+    ///
+    /// Two errors concern this rank alone, and the others wait for its next attempt:
+    /// [`CaptureError::Inside`](crate::error::CaptureError::Inside), and [`Error::Control`] if the declaration is too
+    /// long for a message.
     ///
     /// # Examples
     ///
@@ -83,8 +90,7 @@ impl<T: Element, K: Discipline> Window<T, K> {
         Ok(halves)
     }
 
-    /// As [`Window::open`], with something that is made of the two halves: if one rank cannot make it, no rank has the
-    /// window.
+    /// Like [`Window::open`], and makes a value of the two halves. If one rank cannot make it, no rank has the window.
     #[expect(clippy::type_complexity, reason = "the two halves, plainly")]
     pub(crate) fn open_with<'s, D: Device, R>(
         self,
@@ -100,7 +106,7 @@ impl<T: Element, K: Discipline> Window<T, K> {
         };
         stream.not_capturing("creating a window")?;
         let world = stream.world();
-        // Till all exchanges about this window are made: see `Agreement`.
+        // This is held until all exchanges about this window are made: see `Agreement`.
         let agreement = world.agreement(format!("{} `{}`", self.purpose().opening(), self.name))?;
         let declaration = self.id;
         let (which, met) = self.meet(&agreement)?;
@@ -115,15 +121,15 @@ impl<T: Element, K: Discipline> Window<T, K> {
         });
         let refused = |(watched, ..): &(Arc<Watched<D>>, _, _)| watched.is_refused();
         let (watched, halves, made) = agreement.agree(&which, built, refused)?;
-        // Who hears of the window may open others.
+        // A program that hears of the window may open others.
         drop(agreement);
         let (name, id) = (&watched.name, watched.id);
         tidegate_hal::tell(|| tracing::debug!(window = %name, %id, "a window is open"));
         Ok((halves, made))
     }
 
-    /// Exchanges descriptions and memory. The inner error is this rank's own failure, of which the others have still to
-    /// hear.
+    /// Exchanges descriptions and memory. The inner error is a failure of this rank that the others have not heard of
+    /// yet.
     fn meet<D: Device>(
         mut self,
         agreement: &Agreement<'_, D>,
@@ -165,11 +171,11 @@ impl<T: Element, K: Discipline> Window<T, K> {
         let edges = Edges::new(&all);
         check(&edges).map_err(|found| which.disagreement(found))?;
 
-        // Now every rank knows how large every rank's block is; each allocates its own.
+        // Now every rank knows the size of every block, and allocates its own.
         let shapes: Vec<_> = (0..all.len()).map(|rank| Shape::of(&edges, rank)).collect();
         let mine = &shapes[rank];
         let own = mine.allocate(world.device()).and_then(|(block, far)| {
-            // Both buffers are free at first: the exposure for epoch 0 has been given.
+            // Both buffers are free at first, so the exposure for epoch 0 has been given already.
             let before = self.description.before;
             let exposed = before + exposed_at_first::<K>(&self.description);
             let exposed = (mine.targets.iter().enumerate())
@@ -182,7 +188,7 @@ impl<T: Element, K: Discipline> Window<T, K> {
                 let operand = (block.base().byte_add(cell + Shape::OPERAND), before);
                 for (at, count) in [word, operand].into_iter().filter(|(_, count)| *count != 0) {
                     // All ranks have checked that `before` is no more than `MOST`, so this does not overflow.
-                    // SAFETY: the cells lie in the blocks, which nobody else knows yet.
+                    // SAFETY: the cells lie in this rank's blocks, which no other rank knows yet.
                     unsafe { world.device().init_word(at, count * QUANTUM) };
                 }
             }
@@ -198,8 +204,8 @@ impl<T: Element, K: Discipline> Window<T, K> {
             Ok(routes) => routes,
             Err(error) => return Ok((which, Err(error))),
         };
-        // Nobody may add to a word of ours before we are ready to hear of failures: the caller's thread registers the window
-        // before it can enqueue anything, and words only wait to be read.
+        // No peer may add to a word of this rank before the rank hears of failures. That holds, because words are only
+        // waited for by what this thread enqueues, and it registers the window first.
         let own = &routes.own;
         let word = |(index, peer): (usize, &usize), at: fn(&Shape, usize) -> usize| {
             let block = mine.of_rank(*peer, &own.block, own.far.as_ref());
@@ -248,17 +254,17 @@ impl<T: Element, K: Discipline> Window<T, K> {
     }
 }
 
-/// How many exposures every origin has from the beginning: both buffers are free then.
+/// How many exposures every origin has from the beginning, when its buffers are free.
 fn exposed_at_first<K: Discipline>(description: &Description) -> u64 {
     u64::from(K::KIND == Kind::Slot && description.buffers == 2)
 }
 
-/// All that the ranks have told each other.
+/// What the ranks have told each other.
 struct Meeting<D: Device> {
     all: Vec<Description>,
-    /// For each of this rank's ways to a slot, the number of the slot at its target.
+    /// For each outbound slot of this rank, the number of the slot at its target.
     ways: Vec<Option<usize>>,
-    /// Those of this rank's ways that are layouts, by number.
+    /// The outbound slots of this rank that are layouts, by number.
     layouts: BTreeMap<u32, Chosen>,
     shapes: Vec<Shape>,
     watched: Arc<Watched<D>>,
@@ -282,7 +288,7 @@ impl<D: Device> Meeting<D> {
         let farewell = world
             .nic()
             .map(|_| Farewell::new(world, &self.watched, neighbours.clone()));
-        // Words and data that NICs work on lie in the staged block, operands in the device's own.
+        // Words and data that a NIC accesses lie in the staged block, and operands in the device's own block.
         let of = |other: usize| if shape.is_far(other) { far } else { own };
         let base = |other: usize| match &routes.blocks[other] {
             _ if routes.remotes[other].is_some() => Ptr::NULL,
@@ -313,8 +319,8 @@ impl<D: Device> Meeting<D> {
                             },
                             keep: Arc::new((self.watched.clone(), farewell.clone())),
                         };
-                        // SAFETY: the words are as `meet` made them, this line's alone, and kept by the window; the signal
-                        // is the peer's word for this rank.
+                        // SAFETY: the words are as `meet` made them, belong to this line alone, and are kept by the
+                        // window. The signal is the peer's word for this rank.
                         Way::Nic(Arc::new(unsafe {
                             NicLine::new(nic, world.device(), parts)
                         }?))
@@ -329,7 +335,7 @@ impl<D: Device> Meeting<D> {
                     way,
                 })
             };
-        // A rank that has a landing has that one slot, and is near.
+        // A rank that has a landing has only that one slot, and is near.
         let mine = &self.all[rank];
         let mut landed = vec![None; shape.origins.len()];
         for (index, slot) in mine.inbound.iter().enumerate() {

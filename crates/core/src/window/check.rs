@@ -1,4 +1,4 @@
-//! Whether what the ranks say about a window fits together.
+//! Checks whether the ranks' descriptions of a window fit together.
 //!
 //! Every rank gets every rank's description and checks all of them, so that all ranks come to the same verdict.
 
@@ -48,7 +48,8 @@ pub(super) fn check(edges: &Edges<'_>) -> Result<(), Disagreement> {
         if let Some(&other) = each.far.iter().find(|_| each.kind != Kind::Slot) {
             return Err(Disagreement::Staged { rank, other });
         }
-        // Where the slots follow from the purpose they fit, and the memory of all ranks can be addressed if that of one can.
+        // If the slots follow from the purpose, they fit. And if the memory of one rank can be addressed, that of all
+        // can.
         if each.purpose == Purpose::Program || rank == 0 {
             check_rank(edges, rank, each)?;
         }
@@ -60,7 +61,7 @@ pub(super) fn check(edges: &Edges<'_>) -> Result<(), Disagreement> {
     }
 }
 
-/// One name may stand for two types: of two versions of a program, say.
+/// Two types may have the same name, in two versions of a program, say.
 fn elements_differ(first: &Description, rank: usize, each: &Description) -> Disagreement {
     let said = |each: &Description| format!("`{}` ({} bytes)", each.element, each.size);
     let but = match (first.element == each.element, first.size == each.size) {
@@ -75,7 +76,8 @@ fn elements_differ(first: &Description, rank: usize, each: &Description) -> Disa
     }
 }
 
-/// Slots do not say so: what is put may be shorter than a slot.
+/// Refuses windows of different purposes. The slots alone would not show that, since a put may be shorter than its
+/// slot.
 fn purposes_differ(first: Purpose, rank: usize, each: Purpose) -> Disagreement {
     let what = |purpose: Purpose| match purpose {
         Purpose::Program => "a window".to_owned(),
@@ -177,7 +179,7 @@ fn check_rank(edges: &Edges<'_>, rank: usize, each: &Description) -> Result<(), 
     Ok(())
 }
 
-/// What a rank has declared, for an error.
+/// The elements that a rank has declared, for an error.
 fn declared(elements: &Footprint) -> Declared {
     match (elements, elements.extent()) {
         (Footprint::Range(range), _) => Declared::Range(range.clone()),
@@ -186,7 +188,7 @@ fn declared(elements: &Footprint) -> Declared {
     }
 }
 
-/// No two ranges or layouts that are declared of one target overlap.
+/// Checks that no two ranges or layouts overlap that were declared for one target.
 fn check_disjoint(all: &[Description]) -> Result<(), Disagreement> {
     let mut of_targets: Vec<Vec<(usize, &Footprint)>> = vec![Vec::new(); all.len()];
     for (origin, each) in all.iter().enumerate() {
@@ -292,10 +294,10 @@ mod tests {
                 .map(|rank| barrier.clone().in_full(rank, ranks))
                 .collect();
             let edges = Edges::new(&all);
-            // Each as if it were the program's own, which takes nothing for granted.
+            // This describes the same slots as a window of the program, which is sent in full.
             for (rank, each) in all.iter().enumerate() {
                 check_rank(&edges, rank, each).unwrap();
-                // One round for each power of two, each with ranks of its own.
+                // There is one round for each power of two, and the rounds have different ranks.
                 let expected = ranks.next_power_of_two().trailing_zeros() as usize;
                 assert_eq!(each.targets().len(), expected);
                 assert_eq!(edges.origins(rank).len(), expected);
@@ -313,7 +315,7 @@ mod tests {
         };
         let all = [staged(&[1], 1), staged(&[], 0)];
         check(&all).unwrap();
-        // One of them wants it: so both have it.
+        // One of them wants staging, so both have it.
         let edges = Edges::new(&all);
         assert!(edges.far(0, 1) && edges.far(1, 0) && !edges.far(0, 0));
         let plainly = plain(&[(0, 0, 4)], &[(0, 0)]);
@@ -366,7 +368,7 @@ mod tests {
         check(&[after(MOST, &fits), after(MOST, &other)]).unwrap();
         for many in [MOST + 1, u64::MAX] {
             let refused = check(&[after(many, &fits), after(many, &other)]).unwrap_err();
-            assert!(refused.contains("no window has more"), "{refused}");
+            assert!(refused.contains("can have no more than"), "{refused}");
         }
         assert!(
             verdict(Description {
@@ -377,7 +379,7 @@ mod tests {
         );
         assert!(verdict(plain(&[(0, 0, 4)], &[])).contains("has no `slot_to` for it"));
         assert!(verdict(plain(&[], &[(0, 0)])).contains("no such `slot_from`"));
-        // A slot of no elements is one.
+        // A slot without elements is a slot.
         check(&[fits.clone(), plain(&[(0, 0, 0)], &[(0, 0)])]).unwrap();
         assert!(verdict(plain(&[(0, 0, 4), (7, 0, 1)], &[(0, 0)])).contains("the job has 2 ranks"));
         assert!(verdict(plain(&[(0, 0, usize::MAX)], &[(0, 0)])).contains("exceeds"));
@@ -433,7 +435,7 @@ mod tests {
                 .unwrap_err()
                 .contains("overlap")
         );
-        // Empty ones overlap with nothing, in the middle of another, at its ends, and at the end of the memory.
+        // Empty ranges overlap with nothing: in the middle of another range, at its ends, and at the end of the memory.
         let empty = [(1, 3..3), (1, 0..0), (1, 5..5), (1, 10..10), (1, 3..3)];
         check(&[ranged(&[(1, 0..10)]), ranged(&empty)]).unwrap();
         check(&[ranged(&empty), ranged(&[(1, 0..10)])]).unwrap();
@@ -482,6 +484,6 @@ mod tests {
             "{far}"
         );
         let nothing = error(Footprint::Range(0..0), Footprint::Runs(vec![(0, 0)]));
-        assert!(nothing.contains("declares what is no layout"), "{nothing}");
+        assert!(nothing.contains("declares a damaged layout"), "{nothing}");
     }
 }

@@ -1,10 +1,10 @@
-//! Some of the elements of a shape, as shapes again.
+//! Cuts a run of elements out of a shape, as pieces that are shapes again.
 
 use tidegate_hal::batch::{Shape, Side};
 use tidegate_hal::memory::Ptr;
 
-/// Some elements of a shape, in order, as pieces that are shapes again: of a nest of loops, turns of one of them, in one
-/// turn of all that are further out, and whole ones further in.
+/// Some elements of a shape, in order, as pieces that are shapes again. A piece of a nest of loops consists of rounds
+/// of one loop, within one round of all outer loops; its inner loops are whole.
 pub(super) struct Cuts {
     shape: Shape,
     at: usize,
@@ -22,7 +22,7 @@ impl Cuts {
 }
 
 impl Iterator for Cuts {
-    /// The first element of the piece, and how many it has.
+    /// The first element of the piece, and its number of elements.
     type Item = (usize, usize);
 
     fn next(&mut self) -> Option<(usize, usize)> {
@@ -32,7 +32,7 @@ impl Iterator for Cuts {
         }
         let mut count = left;
         if let Shape::Strided { dims, rank } = self.shape {
-            // The widest loop that begins a turn here, and has one left.
+            // Finds the outermost loop that begins a round here, and of which a whole round is left.
             let mut inner = 1;
             for (turns, _) in &dims[..rank as usize] {
                 if at % inner != 0 || inner > left {
@@ -48,8 +48,8 @@ impl Iterator for Cuts {
     }
 }
 
-/// So many elements of a side, from `first` on. Of a nest of loops, these are turns of one of them, in one turn of all
-/// that are further out, and whole ones further in.
+/// `count` elements of a side, from `first` on. In a nest of loops these must be rounds of one loop, within one round
+/// of all outer loops; the inner loops are whole.
 pub(super) fn side(whole: Side, size: u32, first: usize, count: usize) -> Side {
     let at = |elements: isize| {
         let bytes = elements * size as isize;
@@ -89,7 +89,7 @@ pub(super) fn side(whole: Side, size: u32, first: usize, count: usize) -> Side {
 mod tests {
     use super::*;
 
-    /// Elements that a side touches, as offsets in elements of 4 bytes.
+    /// The elements that a side touches, as offsets in elements of 4 bytes.
     fn elements(side: &Side) -> Vec<isize> {
         let Shape::Strided { dims, rank } = side.shape else {
             unreachable!("it is a nest");
@@ -126,7 +126,7 @@ mod tests {
             for first in 0..=all.len() {
                 for count in 0..=all.len() - first {
                     let pieces: Vec<_> = Cuts::new(whole.shape, first, count).collect();
-                    // Up to the widest loop, and down again.
+                    // The pieces grow up to the outermost loop, and shrink again.
                     assert!(pieces.len() < 2 * loops.len(), "{pieces:?} of {loops:?}");
                     let mut found = Vec::new();
                     for (at, count) in pieces {

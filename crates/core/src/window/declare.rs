@@ -33,7 +33,8 @@ use crate::nic::Throttle;
 pub enum Buffers {
     /// One buffer. A complete waits for the post of the same epoch.
     Single = 1,
-    /// Two buffers, used in turn. A complete waits for the post of the epoch before, which has nearly always come already.
+    /// Two buffers, used in turn. A complete waits for the post of the epoch before, which has nearly always come by
+    /// then.
     Double = 2,
 }
 
@@ -44,10 +45,10 @@ pub enum Buffers {
 /// names. A name can be used again when every rank has dropped both halves of the window that had it. (A half that is
 /// forgotten counts as open.)
 ///
-/// `T` is the element type, `K` the [discipline](crate::window#disciplines): programs write [`SlotWindow`], [`RangeWindow`]
-/// or [`AtomicWindow`]. Methods that take the declaration by value, such as [`Window::fail_after`], come right after `new`.
-/// Then the program declares slots or ranges. Each such call returns a handle ([`In`], [`Out`]), by which epochs and kernels
-/// find the slot.
+/// `T` is the element type, and `K` the [discipline](crate::window#disciplines): programs write [`SlotWindow`],
+/// [`RangeWindow`] or [`AtomicWindow`]. Methods that take the declaration by value, such as [`Window::fail_after`],
+/// come right after `new`. Then the program declares slots or ranges. Each such call returns a handle ([`In`],
+/// [`Out`]), by which epochs and kernels find the slot.
 ///
 /// ```
 /// # use tidegate::host::prelude::*;
@@ -76,20 +77,21 @@ pub enum Buffers {
 /// ```
 #[derive(Debug)]
 pub struct Window<T, K> {
-    /// The number of the declaration, which its handles have. So it has no clone.
+    /// The number of the declaration. Its handles contain it, so a declaration cannot be cloned.
     pub(super) id: u64,
     pub(super) name: Arc<str>,
     pub(super) description: Description,
     pub(super) limit: Option<Duration>,
     pub(super) throttle: Throttle,
-    /// Why this rank does not want it after all: said where the ranks meet, so that none of them waits for it.
+    /// The error because of which this rank does not want the window after all. It is told where the ranks meet, so
+    /// that none of them waits for this rank.
     pub(super) refused: Option<Error>,
-    /// Of the ways that are layouts, by their numbers: which elements, in which order.
+    /// For outbound slots that are layouts, by their numbers: the elements, in their order.
     pub(super) layouts: BTreeMap<u32, Chosen>,
     marker: PhantomData<fn(T, K)>,
 }
 
-/// The declaration of a window whose memory is slots, each for one origin and key: see [`Window`].
+/// The declaration of a window of slots, each for one origin and key: see [`Window`].
 ///
 /// # Examples
 ///
@@ -106,7 +108,7 @@ pub struct Window<T, K> {
 /// ```
 pub type SlotWindow<T> = Window<T, BySlot>;
 
-/// The declaration of a window whose memory origins access by ranges or layouts that they declare: see [`Window`].
+/// The declaration of a window that origins access by ranges or layouts, which they declare: see [`Window`].
 ///
 /// ```
 /// # use tidegate::host::prelude::*;
@@ -178,8 +180,9 @@ impl<T: Element, K: Discipline> Window<T, K> {
         }
     }
 
-    /// As if the window had had so many epochs already: for tests of what is far away. All ranks say the same, and no
-    /// more than a window can have: otherwise it is not opened ([`WindowError::Disagreement`](crate::error::WindowError::Disagreement)).
+    /// Makes the window count as if it had had `before` epochs already, so that tests reach the limit. All ranks must
+    /// say the same number, and no more than a window can have; otherwise the window is not opened
+    /// ([`WindowError::Disagreement`](crate::error::WindowError::Disagreement)).
     #[doc(hidden)]
     #[must_use]
     pub fn after_epochs(mut self, before: u64) -> Self {
@@ -205,8 +208,8 @@ impl<T: Element, K: Discipline> Window<T, K> {
         self
     }
 
-    /// What epochs of this window do where a NIC has not got enough trigger slots ([`Throttle::Adaptive`] at first).
-    /// Each rank may choose for itself.
+    /// Sets what an epoch of this window does if a NIC does not have enough trigger slots. The default is
+    /// [`Throttle::Adaptive`]. Each rank may choose for itself.
     ///
     /// # Examples
     ///
@@ -224,7 +227,7 @@ impl<T: Element, K: Discipline> Window<T, K> {
 }
 
 impl<T, K> Window<T, K> {
-    /// Adds a way to another rank's memory.
+    /// Adds an outbound slot, which leads to another rank's memory.
     fn outbound(&mut self, outbound: Outbound) -> Out<T> {
         let ways = &mut self.description.outbound;
         ways.push(outbound);
@@ -309,8 +312,9 @@ impl<T> Window<T, BySlot> {
         })
     }
 
-    /// As [`Window::slot_to`], for a slot that must have `len` elements. If it has not, the window is not opened, and all
-    /// ranks get [`WindowError::Disagreement`](crate::error::WindowError::Disagreement). Puts may still be shorter.
+    /// Like [`Window::slot_to`], for a slot that must have `len` elements. If it has another length, the window is not
+    /// opened, and all ranks get [`WindowError::Disagreement`](crate::error::WindowError::Disagreement). Puts may still
+    /// be shorter.
     ///
     /// # Examples
     ///
@@ -331,15 +335,16 @@ impl<T> Window<T, BySlot> {
 }
 
 impl<T: Arithmetic> Window<T, BySlot> {
-    /// What an all-reduce of `len` elements is made of: a slot from each rank, this one among them, and a way to each;
-    /// slots, inbound and outbound, have the numbers of the ranks. No window of the program's fits it.
+    /// The window of an all-reduce of `len` elements. It has an inbound slot from each rank (this one too), and an
+    /// outbound slot to each. The number of each slot is the number of the rank. No window that a program declares
+    /// matches it.
     pub(crate) fn of_all_reduce(name: &str, len: usize) -> Self {
         let mut window = Self::declare(name, Buffers::Double, 0);
         window.description.purpose = Purpose::AllReduce { len };
         window
     }
 
-    /// One that this rank does not want after all: the others hear of it when it is opened.
+    /// A window that this rank does not want after all. The other ranks hear of it when they open theirs.
     pub(crate) fn refused(name: &str, limit: AllReduceLimit) -> Self {
         let mut window = Self::declare(name, Buffers::Double, 0);
         let name = name.into();
@@ -349,8 +354,8 @@ impl<T: Arithmetic> Window<T, BySlot> {
 }
 
 impl Window<u8, BySlot> {
-    /// What a barrier is made of: for each round a slot of no elements from the rank that tells this one, and a way to the
-    /// one that it tells. No window of the program's fits it.
+    /// The window of a barrier. For each round it has an empty inbound slot from the rank that signals this one, and an
+    /// outbound slot to the rank that this one signals. No window that a program declares matches it.
     pub(crate) fn of_barrier(name: &str) -> Self {
         let mut window = Self::declare(name, Buffers::Single, 0);
         window.description.purpose = Purpose::Barrier;
@@ -399,19 +404,21 @@ impl<T> Window<T, ByRange> {
 }
 
 impl<T> Window<T, ByRange> {
-    /// Declares that this rank, and no other origin, accesses the elements of the target's memory that a layout chooses, and
-    /// returns the handle. So several origins can write to one array even if their elements interleave, as the ghost faces
-    /// of a block or the columns of a matrix do.
+    /// Declares that this rank, and no other origin, accesses the elements of the target's memory that a layout
+    /// chooses, and returns the handle. So several origins can write to one array even if their elements interleave,
+    /// like the ghost faces of a block or the columns of a matrix.
     ///
-    /// A put with the handle writes the elements in the order of the layout: a source of `count` elements goes to the first
-    /// `count` of them, or to those from [`Out::at`] on. The source may have a layout of its own if it has as many elements as
-    /// this layout. [`Out::with`] and counted puts are refused. (A layout of one run is a range: see [`Window::range_to`].)
+    /// A put with the handle writes the elements in the order of the layout: a source of `count` elements goes to the
+    /// first `count` of them, or to those from [`Out::at`] on. The source may have a layout of its own if it has as
+    /// many elements as this layout. [`Out::with`] and counted puts are refused. (A layout of one run is a range: see
+    /// [`Window::range_to`].)
     ///
-    /// All ranks check that no two declarations for one target have an element in common. Boxes ([`Layout::subarray`]) and
-    /// nests of strides cost little, however large they are. Of other layouts the ranks exchange and compare all runs, and a
-    /// rank may declare at most 2^16 of them. A NIC that accesses the target's memory directly sends each run of elements
-    /// that lie side by side in source and target as one message; if its hardware has no room for so many,
-    /// [`Access::complete`](super::Access::complete) returns an error. Where NICs need staged memory, windows by range are refused.
+    /// All ranks check that no two declarations for one target have an element in common. Boxes ([`Layout::subarray`])
+    /// and nests of strides cost little, however large they are. For other layouts the ranks exchange and compare all
+    /// runs, and a rank may declare at most 2^16 runs. A NIC that accesses the target's memory directly sends one
+    /// message for each run of elements that lie side by side in source and target. If its hardware has no room for so
+    /// many, [`Access::complete`](super::Access::complete) returns an error. Where NICs need staged memory, windows by
+    /// range are refused.
     ///
     /// # Errors
     ///
@@ -452,7 +459,7 @@ impl<T> Window<T, ByRange> {
             expected: None,
         });
         let chosen = layout.chosen();
-        // (The elements of one in another order may be a range as well.)
+        // Elements of one run in another order may form a range as well.
         if chosen.shape != Shape::Linear {
             self.layouts.insert(out.index, chosen);
         }
@@ -471,10 +478,11 @@ impl<T> Window<T, ByRange> {
 }
 
 impl<T> Window<T, Atomic> {
-    /// A window of `len` elements of memory that origins update atomically. Each access epoch needs a matching post of its
-    /// target, so ranks ask for a counter in rounds, and all ranks need the same number of rounds. The host chooses the rank
-    /// and the element of an operation when it notes it. A kernel cannot choose them, and a recording keeps them. No other open
-    /// window may have this name.
+    /// A window of `len` elements of memory that origins update atomically. No other open window may have this name.
+    ///
+    /// Each access epoch needs a matching post of its target, so ranks ask for a counter in rounds, and all ranks need
+    /// the same number of rounds. The host chooses the rank and the element of an operation when it notes the
+    /// operation. A kernel cannot choose them, and a recording keeps them.
     ///
     /// # Examples
     ///
@@ -502,7 +510,7 @@ impl<T> Window<T, Atomic> {
     /// let of_rank_0 = window.target(0); // `of_rank_0.at(3)` is its element 3
     /// ```
     pub fn target(&mut self, rank: usize) -> Out<T> {
-        // All of its memory: the edge gets the length that the target says.
+        // The handle covers all of the memory. Its length is known when the target has told it.
         self.outbound(Outbound {
             target: rank,
             key: 0,

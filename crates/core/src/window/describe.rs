@@ -1,4 +1,4 @@
-//! What each rank says about a window when it is created.
+//! The description of a window that each rank sends when it opens the window.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,33 +11,33 @@ pub(super) const SLOT_ALIGN: usize = 64;
 /// One rank's description.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Description {
-    /// The element type's name, for people: what is compared is its layout.
+    /// The name of the element type, for messages. The ranks compare the type's layout.
     pub(super) element: String,
     pub(super) layout: u64,
     pub(super) size: usize,
     pub(super) kind: Kind,
     pub(super) buffers: u32,
-    /// Elements of memory (ranges and atomics).
+    /// How many elements of memory this rank has, in windows by range and atomic windows.
     pub(super) memory: usize,
     pub(super) purpose: Purpose,
     pub(super) inbound: Vec<Inbound>,
     pub(super) outbound: Vec<Outbound>,
-    /// Whether what goes by NICs is staged.
+    /// Whether data that goes through NICs is staged.
     pub(super) staged: bool,
-    /// The ranks that this one reaches by its NIC, if it is staged.
+    /// If data is staged, the ranks that this one reaches by its NIC.
     pub(super) far: Vec<usize>,
-    /// Bytes of slots up to which its device makes something of landings.
+    /// The largest slot, in bytes, for which the device uses a landing.
     pub(super) land_up_to: usize,
     /// Whether the rank is alone because its process was started without a job: see [`check`](super::check::check).
     pub(super) started_alone: bool,
-    /// How many epochs it counts as having had.
+    /// How many epochs the window counts as having had.
     pub(super) before: u64,
 }
 
-/// What a window is made for.
+/// The use of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Purpose {
-    /// The program's own use.
+    /// The program declared it.
     Program,
     /// An all-reduce of vectors of so many elements.
     AllReduce {
@@ -47,7 +47,7 @@ pub(super) enum Purpose {
 }
 
 impl Purpose {
-    /// The label of the exchange that begins its creation.
+    /// The label of the exchange that opens such a window.
     pub(super) fn label(self) -> &'static str {
         match self {
             Purpose::Barrier => "opening a barrier",
@@ -55,7 +55,7 @@ impl Purpose {
         }
     }
 
-    /// What is done when one is created, for people.
+    /// The name of the call that opens one, for messages.
     pub(super) fn opening(self) -> &'static str {
         match self {
             Purpose::Barrier => "opening barrier",
@@ -64,7 +64,7 @@ impl Purpose {
     }
 }
 
-/// The rounds of a barrier of so many ranks: how much further on the rank is that is told.
+/// The rounds of a barrier of `ranks` ranks. In each round a rank signals the one that is so many ranks further on.
 pub(crate) fn rounds(ranks: usize) -> impl Iterator<Item = usize> {
     std::iter::successors(Some(1), |step| Some(2 * step)).take_while(move |step| *step < ranks)
 }
@@ -77,20 +77,20 @@ pub(super) struct Inbound {
     pub(super) len: usize,
 }
 
-/// A way to a target: a slot by its key, or elements of its memory.
+/// What a rank puts to: a slot with a key, or elements of a target's memory.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Outbound {
     pub(super) target: usize,
     pub(super) key: u64,
-    /// Of a window by range: which elements.
+    /// In a window by range, the elements.
     pub(super) elements: Footprint,
-    /// How many elements the slot is expected to have, if this rank has said so.
+    /// The expected number of elements in the slot, if this rank has said it.
     pub(super) expected: Option<usize>,
 }
 
 impl Description {
-    /// As it is sent: where the purpose says what the slots are, without them. What all ranks of an all-reduce would tell
-    /// all of them would grow with the cube of their number.
+    /// The description as it is sent. If the purpose determines the slots, it is sent without them: the descriptions of
+    /// all ranks of an all-reduce, sent to all ranks, would grow with the cube of their number.
     pub(super) fn in_short(&self) -> Self {
         let mut short = self.clone();
         if short.purpose != Purpose::Program {
@@ -99,9 +99,9 @@ impl Description {
         short
     }
 
-    /// What a rank [sent in short](Self::in_short), in a job of so many ranks. For an all-reduce that is a slot from each
-    /// rank, and a way to each; for a barrier a slot of no elements from the rank that tells this one in each round, and a
-    /// way to the one that it tells.
+    /// Restores what a rank [sent in short](Self::in_short), in a job of `ranks` ranks. An all-reduce has an inbound
+    /// slot from each rank, and an outbound one to each. In each round of a barrier, a rank has an empty inbound slot
+    /// from the rank that signals it, and an outbound slot to the rank that it signals.
     pub(super) fn in_full(mut self, rank: usize, ranks: usize) -> Self {
         let slot = |(origin, len)| Inbound {
             origin,
@@ -130,18 +130,19 @@ impl Description {
         self
     }
 
-    /// The ranks that this one puts to or gets puts from, ascending.
+    /// The ranks that this one puts to or gets puts from, in ascending order.
     pub(super) fn neighbours(&self) -> Vec<usize> {
         let targets = self.outbound.iter().map(|out| out.target);
         sorted(targets.chain(self.inbound.iter().map(|slot| slot.origin)))
     }
 
-    /// The ranks that this one puts to, ascending.
+    /// The ranks that this one puts to, in ascending order.
     pub(super) fn targets(&self) -> Vec<usize> {
         sorted(self.outbound.iter().map(|out| out.target))
     }
 
-    /// The byte offset of each inbound slot within one buffer of its block (near or far), and the bytes of a buffer of each.
+    /// The byte offset of each inbound slot within one buffer of its block (near or far), and the size of one buffer of
+    /// each block.
     pub(super) fn slots(&self, far: impl Fn(usize) -> bool) -> Option<(Vec<usize>, [usize; 2])> {
         if self.kind != Kind::Slot {
             let bytes = self
@@ -161,7 +162,7 @@ impl Description {
     }
 }
 
-/// Where the next one begins, when `len` elements of `size` bytes begin at `from`.
+/// The offset at which the next slot begins, if `len` elements of `size` bytes begin at `from`.
 pub(super) fn room(from: usize, len: usize, size: usize) -> Option<usize> {
     from.checked_add(len.checked_mul(size)?)?
         .checked_next_multiple_of(SLOT_ALIGN)

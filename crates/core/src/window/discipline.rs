@@ -1,4 +1,4 @@
-//! How a window keeps origins apart.
+//! The disciplines: how a window keeps its origins apart.
 
 /// How a window keeps origins apart. Sealed.
 ///
@@ -28,14 +28,14 @@ pub trait Discipline: sealed::Sealed + Send + 'static {
     const KIND: Kind;
 }
 
-/// One slot an origin (and key), disjoint by construction.
+/// Each origin has slots of its own, one for each key. Slots never share memory.
 ///
 /// # Examples
 ///
 /// ```
 /// use tidegate::host::prelude::*;
 ///
-/// /// `Inbox<'s, f64>` says the same: it is the discipline where none is named.
+/// /// `Inbox<'s, f64>` is the same type: `BySlot` is the default.
 /// struct Halo<'s> {
 ///     inbox: Inbox<'s, f64, BySlot>,
 /// }
@@ -43,7 +43,7 @@ pub trait Discipline: sealed::Sealed + Send + 'static {
 #[derive(Clone, Copy, Debug)]
 pub struct BySlot;
 
-/// Ranges of displacements, declared by the origins and checked to be disjoint.
+/// Each origin declares ranges or layouts of its targets' memory. All ranks check that they are disjoint.
 ///
 /// # Examples
 ///
@@ -58,7 +58,8 @@ pub struct BySlot;
 #[derive(Clone, Copy, Debug)]
 pub struct ByRange;
 
-/// Any displacement, atomic operations only: each origin's in the order in which it notes them.
+/// Any origin may update any element, by atomic operations only. Those of one origin take effect in the order in which
+/// it notes them.
 ///
 /// # Examples
 ///

@@ -1,4 +1,4 @@
-//! The ways of an outbox: the slots, ranges and layouts that it leads to, and the regions that an epoch sends along them.
+//! The outbound slots, ranges and layouts of an outbox, and the regions that an open epoch sends to them.
 
 use std::sync::Arc;
 
@@ -8,49 +8,50 @@ use tidegate_hal::memory::Ptr;
 use crate::layout::Chosen;
 use crate::nic::{Tickets, Touch};
 
-/// A slot, range or layout of a target.
+/// An outbound slot, range or layout: memory of a target that this rank may access.
 pub(super) struct Edge {
-    /// The target, among the peers.
+    /// The index of the target among the peers.
     pub(super) lane: usize,
-    /// Its first byte, if the target is mapped.
+    /// The address of the first byte, if the target is mapped.
     pub(super) base: Ptr,
-    /// The same, in bytes from the beginning of the target's block.
+    /// The offset of the first byte in the target's block.
     pub(super) offset: usize,
     /// Whether the target is reached by the NIC.
     pub(super) by_nic: bool,
     /// The landing of the slot, if it has one and the target is mapped.
     pub(super) landing: Option<Landing>,
-    /// Where this rank's streams put what the NIC is to send, if that is staged.
+    /// If the NIC sends staged data: the memory where this rank's streams put it.
     pub(super) staging: Option<Staging>,
-    /// Bytes from the buffer of even epochs to that of odd ones.
+    /// The distance in bytes from the buffer of even epochs to that of odd ones.
     pub(super) flip: usize,
-    /// Elements; 0 if it is a layout, so that every operation on one is looked at twice, and others are not.
+    /// The number of elements, or 0 for a layout. So every operation on a layout takes the slow path of the length
+    /// check, and other operations need no second check.
     pub(super) len: usize,
-    /// Which elements of the target's memory they are, if it is a layout.
+    /// For a layout, the elements of the target's memory that it chooses.
     pub(super) layout: Option<Box<Chosen>>,
-    /// The last epoch that has taken it, to use it once.
+    /// The last epoch that took the handle, to use it once.
     pub(super) taken: u64,
 }
 
-/// Staged memory of an edge: as long as the edge, with as many buffers.
+/// The staged memory of an edge: as long as the edge, with the same number of buffers.
 #[derive(Clone, Copy)]
 pub(super) struct Staging {
     pub(super) base: Ptr,
-    /// Bytes from the buffer of even epochs to that of odd ones.
+    /// The distance in bytes from the buffer of even epochs to that of odd ones.
     pub(super) flip: usize,
 }
 
 impl Edge {
-    /// Whether the NIC works on the program's own regions.
+    /// Whether the NIC accesses the program's own regions.
     pub(super) fn is_direct(&self) -> bool {
         self.by_nic && self.staging.is_none()
     }
 }
 
-/// A region of the open epoch.
+/// A region that the open epoch uses.
 pub(super) struct Touched {
     pub(super) tickets: Arc<Tickets>,
     pub(super) touch: Touch,
-    /// The target, if the NIC reaches it directly from the region.
+    /// The target's index, if the NIC accesses the region directly for it.
     pub(super) lane: Option<usize>,
 }

@@ -1,21 +1,22 @@
-//! What all ranks have said of a window, so that what one says of another is found at once.
+//! The descriptions of all ranks, with indices that find quickly what one rank says about another.
 //!
 //! # Model
 //!
-//! A window in which each of n ranks puts to each has n² slots, and each rank checks all of them against what their origins
-//! say, and works out where all lie. To look through a list of n for each of them would take the cube of n. So lists are
-//! sorted once, where they are not ([`Order`]), and each rank takes the square (and a logarithm).
+//! If each of n ranks puts to all ranks, a window has n² slots. Each rank checks all of them against the descriptions
+//! of their origins, and computes where all of them lie. Searching a list of n entries for each slot would take n³
+//! steps. So each list is sorted once, unless it already is ([`Order`]), and each rank takes n² steps (times a
+//! logarithm).
 
 use std::cmp::Ordering;
 
 use super::describe::{Description, Inbound, Outbound};
 use crate::ground::visited;
 
-/// The entries of a list in the order of what they are looked up by; of those that are equal, the first one first. None if
-/// the list has that order itself.
+/// The indices of a list's entries in the order of a key. Entries with equal keys keep their order. `None` if the list
+/// itself is in that order.
 struct Order(Option<Vec<u32>>);
 
-/// An entry, as it is looked up.
+/// The key of an entry; counts the look.
 fn look<T, K>(list: &[T], by: &impl Fn(&T) -> K, index: usize) -> K {
     visited();
     by(&list[index])
@@ -32,7 +33,8 @@ impl Order {
         Order(Some(order.into_iter().map(narrow).collect()))
     }
 
-    /// The first entry that `by` says `wanted` of, and how many there are. The entry `guess` is often the only one.
+    /// The first entry with the key `wanted`, and the number of entries that have it. `guess` is the index that is
+    /// often right.
     fn find<T, K: Ord>(
         &self,
         list: &[T],
@@ -68,13 +70,13 @@ impl Order {
 /// The descriptions of all ranks.
 pub(super) struct Edges<'a> {
     pub(super) all: &'a [Description],
-    /// Of each rank, the slots by origin and key.
+    /// For each rank, its inbound slots by origin and key.
     inbound: Vec<Order>,
-    /// Of each rank, the ways to others by target and key.
+    /// For each rank, its outbound slots by target and key.
     outbound: Vec<Order>,
-    /// Of each rank, those that it reaches by its NIC.
+    /// For each rank, the ranks that it reaches by its NIC.
     far: Vec<Order>,
-    /// Of each rank, those that put to it, ascending.
+    /// For each rank, the ranks that put to it, in ascending order.
     origins: Vec<Vec<usize>>,
 }
 
@@ -87,7 +89,7 @@ fn by_target(out: &Outbound) -> (usize, u64) {
 }
 
 impl<'a> Edges<'a> {
-    /// Sorts descriptions, of which nothing has been checked.
+    /// Sorts the descriptions, which have not been checked yet.
     pub(super) fn new(all: &'a [Description]) -> Self {
         let mut origins = vec![Vec::new(); all.len()];
         for (rank, each) in all.iter().enumerate() {
@@ -116,21 +118,21 @@ impl<'a> Edges<'a> {
         }
     }
 
-    /// The number of the slot that a rank has for an origin and a key: the first, if it says so of several.
+    /// The number of the slot that a rank has for an origin and a key. If it declares several, the first.
     pub(super) fn slot(&self, rank: usize, origin: usize, key: u64) -> Option<usize> {
         let (order, list) = (&self.inbound[rank], &self.all[rank].inbound);
         let found = order.find(list, by_origin, &(origin, key), origin);
         found.map(|(first, _)| first)
     }
 
-    /// The same for the way that a rank names to a target's slot.
+    /// The number of the outbound slot that a rank has for a target and a key. If it declares several, the first.
     pub(super) fn way(&self, rank: usize, target: usize, key: u64) -> Option<usize> {
         let (order, list) = (&self.outbound[rank], &self.all[rank].outbound);
         let found = order.find(list, by_target, &(target, key), target);
         found.map(|(first, _)| first)
     }
 
-    /// The ranks that put to `rank`, ascending.
+    /// The ranks that put to `rank`, in ascending order.
     pub(super) fn origins(&self, rank: usize) -> &[usize] {
         &self.origins[rank]
     }
@@ -144,8 +146,9 @@ impl<'a> Edges<'a> {
         says(a, b) || says(b, a)
     }
 
-    /// Whether an inbound slot of `rank` has a landing: it has bytes (those of an empty one would always be there), both
-    /// ends make something of it, and the slot alone is what the word of its origin stands for.
+    /// Whether an inbound slot of `rank` has a landing. It must have bytes (an empty landing would always count as
+    /// filled), in a multiple of four, and no more than both ends take for landings. It must be the only slot of its
+    /// origin, because the landing stands for the origin's word, and the origin must be near.
     pub(super) fn has_landing(&self, rank: usize, slot: &Inbound) -> bool {
         let (mine, origin) = (&self.all[rank], &self.all[slot.origin]);
         let (order, list) = (&self.inbound[rank], &mine.inbound);
@@ -169,7 +172,7 @@ mod tests {
     use crate::footprint::Footprint;
     use crate::ground::VISITS;
 
-    /// What ranks say that all put to all others, in some order: of which half are not where they would be guessed.
+    /// The descriptions of ranks that all put to all others. Half of the entries are not at the index that is guessed.
     fn all_to_all(ranks: usize, kind: Kind, far: bool) -> Vec<Description> {
         let slots = if kind == Kind::Slot { ranks } else { 0 };
         let describe = |rank: usize| Description {
@@ -213,7 +216,8 @@ mod tests {
         for ranks in [1, 4, 11] {
             for far in [false, true] {
                 let mut all = all_to_all(ranks, Kind::Slot, far);
-                // A second slot of one origin, one twice, and one of a rank that is none.
+                // There is a second slot of one origin, a slot that occurs twice, and one for a rank that does not
+                // exist.
                 let slot = |origin, key| Inbound {
                     origin,
                     key,
@@ -254,7 +258,8 @@ mod tests {
         }
     }
 
-    /// Of 16 times as many ranks it takes 256 times as many looks at entries, and a logarithm more: the cube would be 4096.
+    /// With 16 times as many ranks it takes 256 times as many looks at entries, times a logarithm. The cube would be
+    /// 4096.
     #[test]
     fn a_window_of_all_with_all_takes_the_square_of_the_ranks() {
         let looks = |ranks: usize, kind, far| {

@@ -1,4 +1,4 @@
-//! Post, complete and wait in one.
+//! Post, complete and wait in one call.
 
 use std::panic::Location;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::myself::{Act, Myself};
 use crate::side::Side;
 use crate::stream::Stream;
 
-/// What a refused [`try_exchange`] gives back.
+/// The error of a refused [`try_exchange`], which contains the inbox and the epoch.
 ///
 /// # Examples
 ///
@@ -28,7 +28,7 @@ use crate::stream::Stream;
 /// use tidegate::window::{Refused, try_exchange};
 ///
 /// # tidegate::doc::slots(|s, (inbox, outbox), (from, to), mut src| {
-/// /// Why there was no exchange; the epoch and the inbox go with it.
+/// /// Returns the error, and drops the epoch and the inbox.
 /// fn why(refused: Refused<'_, '_, u64, Host, BySlot>) -> Error {
 ///     refused.error
 /// }
@@ -37,14 +37,17 @@ use crate::stream::Stream;
 /// ```
 pub type Refused<'s, 'b, T, D, K> = Rejected<(Inbox<'s, T, D, K>, Access<'s, 'b, T, D, K>)>;
 
-/// Posts the inbox to all its origins, completes the epoch, and waits for the origins, as *one* batch: on a GPU one
-/// kernel.
+/// Posts the inbox to all its origins, completes the epoch, and waits for the origins, as *one* batch. On a GPU that is
+/// one kernel.
 ///
 /// # Errors
 ///
-/// As [`Inbox::post`], [`Access::complete`] and [`Exposed::wait`](super::Exposed::wait) (an epoch that leaves this
-/// rank out where it is an origin itself completes nothing towards it). Then inbox and epoch are gone, nothing has been
-/// enqueued, and the window is revoked on all ranks ([`Cause::NotEnqueued`](crate::error::Cause::NotEnqueued)).
+/// The errors of [`Inbox::post`], [`Access::complete`] and [`Exposed::wait`](super::Exposed::wait). Then the inbox and
+/// the epoch are lost, nothing has been enqueued, and the window is revoked on all ranks
+/// ([`Cause::NotEnqueued`](crate::error::Cause::NotEnqueued)).
+///
+/// If this rank is an origin itself, and the epoch's group leaves this rank out, the epoch does not complete towards
+/// this rank.
 ///
 /// # Examples
 ///
@@ -71,11 +74,11 @@ pub fn exchange<'s, T: Element, K: Discipline, D: Device>(
     })
 }
 
-/// As [`exchange`], but has no effect if it fails: both come back.
+/// Like [`exchange`], but has no effect if it fails, and returns the inbox and the epoch.
 ///
 /// # Errors
 ///
-/// As [`exchange`].
+/// The same as [`exchange`].
 ///
 /// # Examples
 ///
@@ -135,10 +138,10 @@ fn enqueue<'s, T: Element, K: Discipline, D: Device>(
         .as_ref()
         .is_none_or(|(other, _)| *other != key)
     {
-        // SAFETY: the three batches touch different words, and different memory: the outbox's moves write peers' slots
-        // or landings, and the waits, where data lands, this rank's slots, for the epoch that is exposed (if a peer is
-        // this rank itself, the exposure that they wait for and the completion that the inbox waits for order them).
-        // Posts come first, so that none of them is behind a wait.
+        // SAFETY: the three batches touch different words and different memory. The moves of the outbox write slots or
+        // landings of peers. The waits write slots of this rank, where data lands, for the epoch that is exposed. If a
+        // peer is this rank itself, the moves and the waits are ordered by the exposure that the moves wait for, and by
+        // the completion that the inbox waits for. Posts come first, so that none of them is behind a wait.
         let batch = unsafe { Batch::join(&[inbox.post_batch(), &plan.batch, inbox.wait_batch()]) };
         plan.exchange = Some((key, Arc::new(batch)));
     }
@@ -157,10 +160,11 @@ fn enqueue<'s, T: Element, K: Discipline, D: Device>(
     Ok(())
 }
 
-/// A window in which this rank is its own peer, and what is done there.
+/// A window in which this rank is its own peer, and what the batch does in it towards this rank.
 type Own<D> = (Arc<Myself<D>>, &'static [Act]);
 
-/// What is done towards this rank itself: in one window, or, if the two halves are of two windows, in each.
+/// What the batch does towards this rank itself: in one window, or in each of two if the halves belong to different
+/// windows.
 fn own_acts<D: Device>(
     inbox: Option<&Arc<Myself<D>>>,
     outbox: Option<&Arc<Myself<D>>>,

@@ -1,4 +1,4 @@
-//! What an inbox is made of: its memory, and the batches of its epochs.
+//! The state of an inbox: its memory, and the batches of its epochs.
 
 use std::sync::{Arc, OnceLock};
 
@@ -20,35 +20,35 @@ use crate::stream::{Arm, Stream};
 
 pub(super) struct InboxBody<D: Device> {
     pub(super) half: Half<D>,
-    /// Kernels in the queue point to it, while this token goes on being changed.
+    /// The table of the slots. Kernels in the queue point to it, so it must not move while the token moves.
     pub(super) table: Table<D>,
-    /// Of a window by range: what origins may access of the memory.
+    /// In a window by range, the elements that origins may access.
     pub(super) footprints: Vec<Footprint>,
-    /// What no origin may access, once that was asked for. Kernels in the queue point to it, too.
+    /// The elements that no origin may access, computed on first use. Kernels in the queue point to this, too.
     pub(super) rest: OnceLock<Arc<Members>>,
-    /// Post and wait for all origins, then for each group that was used.
+    /// The batches for all origins, then those for each group that was used.
     pub(super) epochs: Vec<Epoch<D>>,
-    /// The epoch that is open, or was last.
+    /// The index of the epoch that is open, or was last.
     pub(super) current: usize,
-    /// How far the stream must have come for the operands to be those of the last epoch.
+    /// The position that the stream must reach before the operands are those of the last epoch.
     pub(super) mark: u64,
 }
 
-/// What an exposure epoch that is enqueued whole does towards this rank itself.
+/// The acts towards this rank itself of an exposure epoch that is enqueued whole.
 pub(super) const WHOLE: [Act; 2] = [Act::Post, Act::Wait];
 
-/// The batches of a group of origins.
+/// The batches for a group of origins.
 pub(super) struct Epoch<D: Device> {
     /// The group's number; 0 for all origins.
     pub(super) group: u64,
     pub(super) members: Vec<usize>,
-    /// Whether this rank is one of them.
+    /// Whether this rank is a member.
     names_myself: bool,
     post: Arc<Batch>,
     wait: Arc<Batch>,
-    /// Both as one, once that was asked for.
+    /// Both batches as one, made on first use.
     whole: Option<Arc<Batch>>,
-    /// What the NIC is armed with for the post.
+    /// The programs that the NIC is armed with for the post.
     arms: Vec<Arm<D>>,
 }
 
@@ -66,8 +66,8 @@ impl<D: Device> Epoch<D> {
         let post = peers().map(signal_steps);
         let wait = peers().map(|peer| vec![wait_step(peer, half.window.id)]);
         let arms = signal_arms(half, peers())?;
-        // SAFETY: all words lie in blocks that the half holds; this inbox's stream alone advances the operands. A wait
-        // whose data may land writes the slot of its origin alone, which is exposed to that origin until the wait is
+        // SAFETY: all words lie in blocks that the half holds, and only this inbox's stream advances the operands. If
+        // data may land, the wait writes only the slot of its origin, which is exposed to that origin until the wait is
         // over.
         let (post, wait) = unsafe { (Batch::new(post, Vec::new()), Batch::new(wait, Vec::new())) };
         let by_nic = !arms.is_empty();
@@ -84,21 +84,21 @@ impl<D: Device> Epoch<D> {
         })
     }
 
-    /// Makes post and wait one batch, the first time.
+    /// Joins post and wait to one batch, on first use.
     fn join(&mut self) {
         let (post, wait) = (&self.post, &self.wait);
         self.whole.get_or_insert_with(|| {
-            // SAFETY: the two batches touch different words: the posts the origins' or this half's doorbells, the
-            // waits this inbox's own. A wait, where data lands, writes the slot and looks at the landing of the epoch
-            // that it waits for. With two buffers the post exposes the other ones, and who is to write these again
-            // needs the next post, which is behind this batch; with one buffer the wait cannot be over before the
-            // post.
+            // SAFETY: the two batches touch different words: posts add to words of the origins or to this half's
+            // doorbells, and waits read this inbox's own words. If data lands, a wait writes the slot and reads the
+            // landing of the epoch that it waits for. With two buffers, the post exposes the other buffers. An origin
+            // can write this epoch's buffers again only after the next post, which comes behind this batch. With one
+            // buffer, the wait cannot end before the post.
             Arc::new(unsafe { Batch::join(&[post, wait]) })
         });
     }
 }
 
-/// What the NIC does for signals without data to some peers of a half.
+/// The NIC's programs for signals without data to some peers of a half.
 pub(super) fn signal_arms<'a, D: Device>(
     half: &Half<D>,
     peers: impl Iterator<Item = &'a Peer>,
@@ -111,7 +111,8 @@ pub(super) fn signal_arms<'a, D: Device>(
                 signal: line.signal().clone(),
                 keep: Vec::new(),
             };
-            // SAFETY: the word is the peer's for what this half tells it, in registered memory; the bell is the peer's.
+            // SAFETY: the word is the one of the peer that this half signals. It lies in registered memory. The bell is
+            // the peer's.
             let program = unsafe { line.queue().prepare(program) }?;
             arms.push(Arm::new(line, program, &half.window));
         }
@@ -119,7 +120,7 @@ pub(super) fn signal_arms<'a, D: Device>(
     Ok(arms)
 }
 
-/// Tells a peer without data: an origin that the memory is exposed to it, say.
+/// The steps that signal a peer without data: tell an origin that the memory is exposed to it, say.
 pub(super) fn signal_steps(peer: &Peer) -> Vec<Step> {
     match peer.way {
         Way::Mapped { word, bell } => vec![Step::Add(Add {
@@ -131,12 +132,14 @@ pub(super) fn signal_steps(peer: &Peer) -> Vec<Step> {
     }
 }
 
-/// Whether all that the epoch after `operand` puts to a slot has landed. (What cannot be read never comes.)
+/// Whether all data has landed that the epoch after `operand` puts to a slot. Memory that cannot be read counts as
+/// empty.
 fn has_landed<D: Device>(device: &D, landed: &Landed, operand: u64) -> bool {
     let (at, tag) = landed.from.of_epoch(operand);
     let mut bytes = vec![0; Landing::room(landed.bytes)];
-    // SAFETY: the landing lies in the window's block, which the half holds. Its origin may be writing it: four bytes
-    // and their tag by one store, and a copy of an aligned word is not torn; nothing but the tags is looked at.
+    // SAFETY: the landing lies in the window's block, which the half holds. Its origin may be writing it. One store
+    // writes four bytes together with their tag, and a copy of an aligned word is not torn. Only the tags are looked
+    // at.
     let read = unsafe { device.read(at, &mut bytes) };
     read.is_ok()
         && bytes
@@ -144,7 +147,7 @@ fn has_landed<D: Device>(device: &D, landed: &Landed, operand: u64) -> bool {
             .all(|unit| unit[4..] == tag.to_ne_bytes())
 }
 
-/// Waits until an origin has completed.
+/// The step that waits until an origin has completed.
 fn wait_step(peer: &Peer, window: WindowId) -> Step {
     let tag = Tag {
         window: Some(window),
@@ -174,7 +177,7 @@ impl<D: Device> InboxBody<D> {
         })
     }
 
-    /// Chooses the batches of a group, making them the first time.
+    /// Chooses the batches of a group. They are made on first use.
     pub(super) fn choose(&mut self, group: Option<&Group>) -> Result<()> {
         let id = group.map_or(0, |group| group.id);
         if let Some(index) = self.epochs.iter().position(|epoch| epoch.group == id) {
@@ -185,7 +188,7 @@ impl<D: Device> InboxBody<D> {
             group.expect("all origins are known from the start"),
             "an origin",
         )?;
-        // A group that was made again is not another one.
+        // Two groups with the same members are the same group.
         self.current = match self.epochs[1..]
             .iter()
             .position(|epoch| epoch.members == members)
@@ -203,7 +206,7 @@ impl<D: Device> InboxBody<D> {
         &self.epochs[self.current].post
     }
 
-    /// What the NIC is armed with before the post is submitted.
+    /// The programs that the NIC is armed with before the post is submitted.
     pub(super) fn arms(&self) -> &[Arm<D>] {
         &self.epochs[self.current].arms
     }
@@ -220,12 +223,12 @@ impl<D: Device> InboxBody<D> {
         })
     }
 
-    /// The origins of the current group, unless it is all of them.
+    /// The origins of the current group, or `None` if it is all origins.
     pub(super) fn some(&self) -> Option<&[usize]> {
         (self.current != 0).then(|| &self.epochs[self.current].members[..])
     }
 
-    /// Submits post and wait as one.
+    /// Submits post and wait as one batch.
     pub(super) fn expose(&mut self, stream: &Stream<'_, D>, site: CallSite) -> Result<()> {
         self.epochs[self.current].join();
         let whole = self.epochs[self.current].whole.as_ref();
@@ -238,7 +241,7 @@ impl<D: Device> InboxBody<D> {
         &self.epochs[self.current].wait
     }
 
-    /// What identifies the pair of batches that is current.
+    /// Identifies the current pair of batches.
     pub(super) fn epoch_key(&self) -> (u64, u64) {
         (self.half.id, self.epochs[self.current].group)
     }
@@ -251,26 +254,27 @@ impl<D: Device> InboxBody<D> {
         self.mark = mark;
     }
 
-    /// What is known of this rank's own halves, if the epoch names this rank itself.
+    /// What this rank's halves know of each other, if the epoch names this rank itself.
     pub(super) fn own(&self) -> Option<&Arc<Myself<D>>> {
         let myself = self.half.myself.as_ref()?;
         self.epochs[self.current].names_myself.then_some(myself)
     }
 
-    /// Refuses what would wait for this rank itself for ever, if it were enqueued now.
+    /// Refuses work that would wait for this rank itself for ever, if it were enqueued now.
     pub(super) fn admit(&self, stream: &Stream<'_, D>, acts: &[Act]) -> Result<()> {
         self.own()
             .map_or(Ok(()), |myself| myself.admit(stream, acts))
     }
 
-    /// Counts what has been enqueued towards this rank itself.
+    /// Counts the acts towards this rank itself that have been enqueued.
     pub(super) fn done(&self, stream: &Stream<'_, D>, acts: &[Act]) {
         if let Some(myself) = self.own() {
             myself.done(stream, acts);
         }
     }
 
-    /// Whether a wait for the origins of the epoch that is open would end at once: all have completed, or one never will.
+    /// Whether a wait for the origins of the open epoch would end at once, because all have completed, or because one
+    /// never will.
     pub(super) fn is_decided(&self) -> bool {
         let (half, epoch) = (&self.half, &self.epochs[self.current]);
         let device = half.world.device();
@@ -280,7 +284,7 @@ impl<D: Device> InboxBody<D> {
             let (word, operand) = unsafe { (device.peek(peer.word), device.peek(peer.operand)) };
             match tidegate_words::Word::new(word).look(operand, QUANTUM) {
                 State::Reached => State::Reached,
-                // What has landed counts, poisoned or not.
+                // Data that has landed counts, even if the word is poisoned.
                 _ if peer
                     .landed
                     .is_some_and(|landed| has_landed(device, &landed, operand)) =>
@@ -298,7 +302,7 @@ impl<D: Device> InboxBody<D> {
         all || in_vain
     }
 
-    /// Enqueues the wait of the epoch that is open.
+    /// Enqueues the wait of the open epoch.
     pub(super) fn wait(&mut self, stream: &Stream<'_, D>, site: CallSite) -> Result<()> {
         submit(stream, self.wait_batch(), site)?;
         self.half.window.waits_at(Side::Inbox, site);

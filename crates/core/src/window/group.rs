@@ -1,4 +1,4 @@
-//! Some of the neighbours.
+//! Groups: some of the neighbours.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub struct Group {
 }
 
 impl Group {
-    /// The group of these ranks; order and repetition do not matter.
+    /// The group of these ranks. Their order does not matter, and repetitions are ignored.
     ///
     /// # Examples
     ///
@@ -43,7 +43,7 @@ impl Group {
         }
     }
 
-    /// The ranks, ascending.
+    /// The ranks, in ascending order.
     pub fn ranks(&self) -> &[usize] {
         &self.ranks
     }

@@ -1,4 +1,4 @@
-//! What both halves of a window have.
+//! The state that both halves of a window have.
 
 use std::fmt;
 use std::sync::Arc;
@@ -23,27 +23,27 @@ use crate::world::{Watched, World};
 /// A peer as one half of a window sees it.
 pub(super) struct Peer {
     pub(super) rank: usize,
-    /// The word that this rank waits on for the peer, with the operand beside it.
+    /// The word that this rank waits on for the peer. The operand lies beside it.
     pub(super) word: Ptr,
     pub(super) operand: Ptr,
-    /// The operand of the wait for a buffer of staging, if the peer is far.
+    /// The operand of the wait for a staging buffer, if the peer is far.
     pub(super) buffers: Ptr,
-    /// Of an origin, where what it puts may be found before its word has come.
+    /// If the peer is an origin: where its data may land before its word has come.
     pub(super) landed: Option<Landed>,
     pub(super) way: Way,
 }
 
 /// How this rank's streams reach a peer.
 pub(super) enum Way {
-    /// They add to the peer's word themselves, and ring its bell.
+    /// The stream adds to the peer's word and rings its bell.
     Mapped { word: Ptr, bell: Ptr },
-    /// They ring for a program of the NIC.
+    /// The stream rings for a program of the NIC.
     Nic(Arc<NicLine>),
 }
 
 impl Drop for Way {
     fn drop(&mut self) {
-        // Regions may hold the line still, for what is under way.
+        // Regions may still hold the line, for operations of the NIC that have not ended.
         if let Way::Nic(line) = self {
             line.end();
         }
@@ -51,7 +51,7 @@ impl Drop for Way {
 }
 
 impl Peer {
-    /// The way by the NIC, if that is it.
+    /// The line, if the NIC reaches the peer.
     pub(super) fn line(&self) -> Option<&Arc<NicLine>> {
         match &self.way {
             Way::Mapped { .. } => None,
@@ -60,22 +60,22 @@ impl Peer {
     }
 }
 
-/// What the tokens of a half are typed by.
+/// The type parameters of a half's tokens.
 pub(super) type Typed<'s, T, K> = std::marker::PhantomData<(Brand<'s>, fn(T, K) -> T)>;
 
-/// What both halves have, and what must outlive all work of the stream with them.
+/// The state of a half. It must outlive all work of the stream that uses the half.
 pub(super) struct Half<D: Device> {
     pub(super) id: u64,
-    /// The number of the window's declaration, which its handles have.
+    /// The number of the window's declaration, which its handles contain.
     pub(super) declaration: u64,
     pub(super) home: Arc<ReclaimOf<D>>,
     pub(super) world: World<D>,
     pub(super) window: Arc<Watched<D>>,
-    /// The windows' blocks of all ranks that this one exchanges with.
+    /// This window's blocks, on all ranks that this one exchanges data with.
     pub(super) _blocks: Arc<Vec<Option<D::Block>>>,
     /// Lets peers reach this rank's block through the NIC.
     pub(super) _reach: Arc<Reach<D>>,
-    /// Ascending.
+    /// In ascending order.
     pub(super) peers: Vec<Peer>,
     /// What both halves know of each other, if this rank is its own peer.
     pub(super) myself: Option<Arc<Myself<D>>>,
@@ -88,19 +88,20 @@ impl<D: Device> Half<D> {
         stream.healthy()
     }
 
-    /// A token of an open epoch is being dropped: `token` says which, and before what.
+    /// Revokes the window, because a token of an open epoch is being dropped. `token` names it, and the call that
+    /// should have taken it.
     pub(super) fn revoke(&self, token: &str) {
         self.stake(true).revoke(|rank| {
             let token = token.to_owned();
             match std::thread::panicking() {
-                // Nobody has dropped it on purpose.
+                // The token was not dropped on purpose.
                 true => Cause::Panicked { rank, token },
                 false => Cause::Dropped { rank, token },
             }
         });
     }
 
-    /// What peers have of this half; `open` if it is in an epoch, in which they may wait for it.
+    /// What peers may wait for from this half. `open` says whether it is in an epoch, for which they may wait.
     pub(super) fn stake(&self, open: bool) -> Stake<D> {
         let awaited = open || !self.peers.is_empty() && !self.epochs.are_over(None);
         Stake::new(&self.world, &self.window, &self.home, awaited)
@@ -127,10 +128,10 @@ impl<D: Device> Half<D> {
     }
 }
 
-/// Owns the body of a half; gives it to the stream's reclaimer when dropped.
+/// Owns the body of a half. When it is dropped, the stream's reclaimer gets the body.
 pub(super) struct Held<B: Body>(Option<Box<B>>);
 
-/// The body of a half.
+/// The body of a half, which its tokens hand on.
 pub(super) trait Body: Send + 'static {
     type Device: Device;
     const SIDE: Side;
@@ -142,7 +143,7 @@ impl<B: Body> Held<B> {
         Held(Some(Box::new(body)))
     }
 
-    /// What `Debug` says of a token of elements `T`: of which window it is, whose, and for which peers.
+    /// The `Debug` text of a token of elements `T`: its window, its rank, and its peers.
     pub(super) fn debug<T>(&self, token: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let half = self.half();
         let peers: Vec<_> = half.peers.iter().map(|peer| peer.rank).collect();
@@ -156,7 +157,7 @@ impl<B: Body> Held<B> {
             .finish_non_exhaustive()
     }
 
-    /// Moves the body out, to another token.
+    /// Moves the body to another token.
     pub(super) fn take(&mut self) -> Held<B> {
         Held(self.0.take())
     }

@@ -13,15 +13,17 @@ use crate::layout::Layout;
 use crate::place::Of;
 use crate::stream::Stream;
 
-/// An inbound slot of a window: what [`slot_from`](super::Window::slot_from) returns.
+/// An inbound slot of a window, returned by [`slot_from`](super::Window::slot_from).
 ///
-/// It is plain data, to be copied, kept in structs, and captured by kernels. [`Slots::slot`](super::Slots::slot) takes
-/// it. A kernel's argument may be one, too: a closure gets the handle, and device code its number, as a `u32`. It is then of
-/// the window whose view stands before it among the arguments (or behind it, where none stands before): the launch is
-/// refused ([`KernelError::ForeignSlot`](crate::error::KernelError::ForeignSlot)) where device code would look for it in another window's table.
+/// It is plain data: copy it, keep it in structs, capture it in kernels. [`Slots::slot`](super::Slots::slot) takes it.
 ///
-/// A handle fits the window that was declared with it and no other one, be it of the same name and type, or another
-/// rank's.
+/// A handle can also be an argument of a kernel. A closure gets the handle, and device code gets its number, as a
+/// `u32`. The handle must belong to the window whose view is the last one before it among the arguments, or the first
+/// one behind it if there is none before. Otherwise device code would look it up in another window's table, and the
+/// launch is refused ([`KernelError::ForeignSlot`](crate::error::KernelError::ForeignSlot)).
+///
+/// A handle works only with the window that was declared with it. A window of the same name and type, or the same
+/// window on another rank, refuses it.
 ///
 /// ```
 /// # use tidegate::host::prelude::*;
@@ -51,12 +53,13 @@ pub struct In<T> {
     of: Of<T>,
 }
 
-/// Where an origin may put: what [`slot_to`](super::Window::slot_to), [`range_to`](super::Window::range_to) and
-/// [`target`](super::Window::target) return.
+/// An outbound slot: memory of a target that this rank may access. [`slot_to`](super::Window::slot_to),
+/// [`range_to`](super::Window::range_to), [`layout_to`](super::Window::layout_to) and [`target`](super::Window::target)
+/// return it.
 ///
-/// It is plain data, as [`In`] is, and works with its own window only. [`Access::put`](super::Access::put) and the other operations
-/// take it as it is, from a later element on ([`Out::at`]), or with the elements that a layout chooses ([`Out::with`]).
-/// [`Access::take`](super::Access::take) turns it into a handle that can be used only once.
+/// It is plain data, like [`In`], and works with its own window only. [`Access::put`](super::Access::put) and the other
+/// operations take the handle itself, a later element of its slot ([`Out::at`]), or the elements that a layout chooses
+/// ([`Out::with`]). [`Access::take`](super::Access::take) turns it into a handle that can be used only once.
 ///
 /// # Examples
 ///
@@ -76,7 +79,7 @@ pub struct Out<T> {
     of: Of<T>,
 }
 
-/// An [`Out`] for one operation of one epoch: what [`Access::take`](super::Access::take) returns.
+/// An [`Out`] for one operation of one epoch, returned by [`Access::take`](super::Access::take).
 ///
 /// # Examples
 ///
@@ -94,7 +97,7 @@ pub struct OutOnce<T> {
     epoch: u64,
 }
 
-/// Where an operation goes: a slot, from its first element on unless [`Dest::at`] says otherwise.
+/// The destination of an operation: a slot, from its first element on, or from the element that [`Dest::at`] names.
 ///
 /// # Examples
 ///
@@ -115,7 +118,7 @@ pub struct Dest<'b, T, D: Device> {
     pub(super) declaration: u64,
     pub(super) edge: u32,
     pub(super) first: usize,
-    /// The only epoch in which it may be used; 0 for all.
+    /// The only epoch in which it may be used, or 0 for all epochs.
     pub(super) epoch: u64,
     pub(super) layout: Option<&'b Layout<D>>,
     of: Of<T>,
@@ -124,7 +127,8 @@ pub struct Dest<'b, T, D: Device> {
 macro_rules! handle {
     ($handle:ident) => {
         impl<T> $handle<T> {
-            /// The number of the slot in a window's declaration, which exceeds all numbers.
+            /// The handle of a slot. `declaration` is the number of the window's declaration, which no other
+            /// declaration in the process has.
             pub(super) fn new(declaration: u64, index: usize) -> Self {
                 $handle {
                     declaration,
@@ -133,8 +137,8 @@ macro_rules! handle {
                 }
             }
 
-            /// Its number among those of its kind, from 0 in the order of their declaration: for tables that a program
-            /// keeps, and for device code.
+            /// The number of the slot among those of its kind, from 0, in the order of declaration. Use it for tables
+            /// that the program keeps, and for device code.
             pub fn index(self) -> u32 {
                 self.index
             }
@@ -171,7 +175,7 @@ macro_rules! handle {
             }
         }
 
-        // SAFETY: there is no leaf, and no brand.
+        // SAFETY: a handle has no leaf and no brand.
         unsafe impl<'s, T: 'static, D: Device> Carry<'s, D> for $handle<T> {
             type At<'t> = $handle<T>;
 
@@ -224,7 +228,7 @@ impl<T> Out<T> {
 }
 
 impl<T> OutOnce<T> {
-    /// As [`Out::at`].
+    /// Like [`Out::at`].
     ///
     /// # Examples
     ///
@@ -242,7 +246,7 @@ impl<T> OutOnce<T> {
         Dest::from(self).at(first)
     }
 
-    /// As [`Out::with`].
+    /// Like [`Out::with`].
     ///
     /// # Examples
     ///
@@ -272,7 +276,7 @@ impl<T> fmt::Debug for OutOnce<T> {
 }
 
 impl<'b, T, D: Device> Dest<'b, T, D> {
-    /// The same, from element `first` of the slot (or range) on, whatever an earlier call has said.
+    /// The same slot (or range), from element `first` on. It replaces the element that an earlier call named.
     ///
     /// # Examples
     ///
@@ -292,7 +296,7 @@ impl<'b, T, D: Device> Dest<'b, T, D> {
         self
     }
 
-    /// Goes to the elements that a layout chooses (counted from where [`Dest::at`] says).
+    /// The elements of the slot that a layout chooses. The layout counts from the element that [`Dest::at`] names.
     ///
     /// # Examples
     ///
@@ -313,8 +317,8 @@ impl<'b, T, D: Device> Dest<'b, T, D> {
     }
 }
 
-/// The destination of an operation on a window of elements `T`: an [`Out`], an [`OutOnce`], or the [`Dest`] that `at` and `with`
-/// make of them.
+/// The destination of an operation on a window of elements `T`: an [`Out`], an [`OutOnce`], or a [`Dest`], which their
+/// methods `at` and `with` return.
 ///
 /// # Examples
 ///
@@ -372,7 +376,7 @@ impl<T, D: Device> From<OutOnce<T>> for Dest<'_, T, D> {
     }
 }
 
-// SAFETY: it names no memory.
+// SAFETY: a handle names no memory.
 unsafe impl<T: Element> Lowered for In<T> {
     type View<'k> = In<T>;
 
@@ -389,7 +393,7 @@ unsafe impl<T: Element> Lowered for In<T> {
     }
 }
 
-// SAFETY: it names no memory.
+// SAFETY: a handle names no memory.
 unsafe impl<'s, T: Element, D: Device> Argument<'s, D> for In<T> {
     type Lowered = In<T>;
 

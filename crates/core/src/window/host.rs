@@ -1,4 +1,4 @@
-//! What the host sees of an inbox.
+//! Access of the host to an inbox.
 
 use std::panic::Location;
 
@@ -12,11 +12,11 @@ use crate::error::Result;
 use crate::stream::Stream;
 
 impl<'s, T: Element, D: HostAccess> Inbox<'s, T, D, BySlot> {
-    /// Waits until the stream has passed, and lets the host read the slots.
+    /// Waits until the stream has carried out everything that is enqueued, and lends the host the slots for reading.
     ///
     /// # Errors
     ///
-    /// The error that made the stream fail; [`CaptureError::Inside`](crate::error::CaptureError::Inside).
+    /// The error that made the stream fail, or [`CaptureError::Inside`](crate::error::CaptureError::Inside).
     ///
     /// # Examples
     ///
@@ -33,8 +33,8 @@ impl<'s, T: Element, D: HostAccess> Inbox<'s, T, D, BySlot> {
     #[track_caller]
     pub fn read<'b>(&'b mut self, stream: &Stream<'s, D>) -> Result<Slots<'b, T>> {
         stream.synchronize_in(Call::Read, Location::caller())?;
-        // SAFETY: the stream has passed everything that was enqueued, the last wait included; the inbox is borrowed
-        // exclusively, so nothing can be enqueued with it, or posted, while the slots are read.
+        // SAFETY: the stream has passed everything that was enqueued, including the last wait. The inbox is borrowed
+        // exclusively, so while the slots are read nothing can be enqueued with it, and it cannot be posted.
         Ok(unsafe { Slots::new(self.held.table.slots(), self.held.half.declaration) })
     }
 }
@@ -42,11 +42,12 @@ impl<'s, T: Element, D: HostAccess> Inbox<'s, T, D, BySlot> {
 macro_rules! host_memory {
     ($kind:ty) => {
         impl<'s, T: Element, D: HostAccess> Inbox<'s, T, D, $kind> {
-            /// Waits until the stream has passed, and lets the host read and write the memory.
+            /// Waits until the stream has carried out everything that is enqueued, and lends the host the memory for
+            /// reading and writing.
             ///
             /// # Errors
             ///
-            /// The error that made the stream fail; [`CaptureError::Inside`](crate::error::CaptureError::Inside).
+            /// The error that made the stream fail, or [`CaptureError::Inside`](crate::error::CaptureError::Inside).
             ///
             /// # Examples
             ///
@@ -66,10 +67,10 @@ macro_rules! host_memory {
                 stream.synchronize_in(Call::HostMut, Location::caller())?;
                 let table = &self.held.table;
                 let (memory, len) = (table.memory.0.cast::<T>(), table.len);
-                // SAFETY: `memory` has `len` elements for which all bytes are valid, aligned to a cache line; the
-                // stream has passed everything that was enqueued, the last wait included; the inbox is borrowed
-                // exclusively, so nothing can be enqueued with it, or posted, meanwhile; origins access it only while
-                // it is exposed.
+                // SAFETY: `memory` has `len` elements, for which all bytes are valid, and is aligned to a cache line.
+                // The stream has passed everything that was enqueued, including the last wait. The inbox is borrowed
+                // exclusively, so meanwhile nothing can be enqueued with it, and it cannot be posted. Origins access
+                // the memory only while it is exposed.
                 let memory = unsafe { std::slice::from_raw_parts_mut(memory, len) };
                 Ok(memory)
             }

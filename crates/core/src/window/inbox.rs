@@ -24,9 +24,10 @@ use crate::stream::Stream;
 /// `'s`.
 ///
 /// Kernels of the stream get slots by [`Inbox::view`], and the memory of other windows by [`Inbox::memory`] and
-/// [`Inbox::memory_mut`]. If the host can access the device's memory ([`HostAccess`](tidegate_hal::device::HostAccess)), it reads slots by
-/// [`Inbox::read`], and other memory by [`Inbox::host_mut`]. On GPUs it cannot: let a kernel copy the data to a region, and
-/// read that by [`Region::to_vec`](crate::Region::to_vec) or [`Region::into_host`](crate::Region::into_host).
+/// [`Inbox::memory_mut`]. If the host can access the device's memory
+/// ([`HostAccess`](tidegate_hal::device::HostAccess)), it reads slots by [`Inbox::read`], and other memory by
+/// [`Inbox::host_mut`]. On GPUs it cannot: let a kernel copy the data to a region, and read that by
+/// [`Region::to_vec`](crate::Region::to_vec) or [`Region::into_host`](crate::Region::into_host).
 ///
 /// # Examples
 ///
@@ -40,13 +41,14 @@ use crate::stream::Stream;
 /// assert_eq!(inbox.read(s)?.slot(from), [0; 4]);
 /// # Ok(()) });
 /// ```
-#[must_use = "an inbox that is dropped posts no more: its origins wait for the next epoch in vain"]
+#[must_use = "a dropped inbox posts no more epochs: an origin that waits for the next post waits for ever"]
 pub struct Inbox<'s, T, D: Device, K: Discipline = BySlot> {
     pub(super) held: Held<InboxBody<D>>,
     marker: Typed<'s, T, K>,
 }
 
-/// An inbox whose memory is exposed to a group of origins. This rank cannot touch it until [`Exposed::wait`].
+/// An inbox whose memory is exposed to a group of origins. This rank cannot touch the memory until [`Exposed::wait`]
+/// returns the inbox.
 ///
 /// Dropping it revokes the window on all ranks.
 ///
@@ -67,7 +69,7 @@ pub struct Exposed<'s, T, D: Device, K: Discipline = BySlot> {
     marker: Typed<'s, T, K>,
 }
 
-/// What [`Exposed::test`] found.
+/// The result of [`Exposed::test`].
 ///
 /// # Examples
 ///
@@ -88,9 +90,9 @@ pub struct Exposed<'s, T, D: Device, K: Discipline = BySlot> {
 /// ```
 #[derive(Debug)]
 pub enum Tested<'s, T, D: Device, K: Discipline = BySlot> {
-    /// All origins have completed: the inbox is back.
+    /// All origins have completed. Contains the inbox.
     Done(Inbox<'s, T, D, K>),
-    /// Not all of them have.
+    /// Some origins have not completed yet. Contains the exposure.
     Pending(Exposed<'s, T, D, K>),
 }
 
@@ -119,32 +121,32 @@ impl<'s, T: Element, K: Discipline, D: Device> Inbox<'s, T, D, K> {
         &self.held.half.window.name
     }
 
-    /// The window's id, the same on all ranks: reports and errors name it.
+    /// The window's id, which is the same on all ranks. Reports and errors name it.
     pub fn id(&self) -> WindowId {
         self.held.half.window.id
     }
 
-    /// What errors call the window.
+    /// The name and id that errors contain.
     pub(crate) fn named(&self) -> WindowName {
         self.held.half.window.named()
     }
 
-    /// From now on waits of the window last so long at most.
+    /// Sets a limit for all later waits of the window.
     pub(crate) fn fail_after(&self, limit: Duration) {
         self.held.half.window.fail_after(limit);
     }
 
-    /// Whether an epoch could begin, as far as that is known.
+    /// Whether an epoch could begin, as far as this rank knows.
     pub(crate) fn ready(&self, stream: &Stream<'_, D>) -> Result<()> {
         self.held.half.ready(stream)
     }
 
-    /// Revokes the window: this rank could not enqueue what belongs to an epoch that it has enqueued.
+    /// Revokes the window, because this rank could not enqueue the rest of an epoch that it has begun.
     pub(crate) fn revoke(&self, error: &Error) {
         self.held.half.stake(true).give_up(error);
     }
 
-    /// The ranks that put into it, ascending.
+    /// The ranks that put into this inbox, in ascending order.
     ///
     /// # Examples
     ///
@@ -158,14 +160,12 @@ impl<'s, T: Element, K: Discipline, D: Device> Inbox<'s, T, D, K> {
         self.held.half.peers.iter().map(|peer| peer.rank)
     }
 
-    /// Enqueues the exposure of the memory to all origins (MPI: `MPI_Win_post`). What is enqueued before may still
-    /// read it.
+    /// Enqueues the exposure of the memory to all origins (MPI: `MPI_Win_post`). Work that was enqueued before may
+    /// still read the memory: the exposure comes after it.
     ///
     /// # Errors
     ///
-    /// [`Error::Revoked`], [`EpochError::LastEpoch`](crate::error::EpochError::LastEpoch), [`Error::Device`], [`Error::Nic`], or
-    /// the error that made the stream fail. The inbox is gone then,
-    /// and the window is revoked for all ranks, so that no origin waits for it ([`Cause::NotEnqueued`]).
+    /// [`Error::Revoked`], [`EpochError::LastEpoch`](crate::error::EpochError::LastEpoch), [`Error::Device`], [`Error::Nic`], or the error that made the stream fail. The inbox is then lost, and the window is revoked on all ranks, so that no origin waits for this rank ([`Cause::NotEnqueued`]).
     ///
     /// # Examples
     ///
@@ -185,11 +185,11 @@ impl<'s, T: Element, K: Discipline, D: Device> Inbox<'s, T, D, K> {
         self.try_post(stream).map_err(given_up)
     }
 
-    /// As [`Inbox::post`], but has no effect if it fails: the inbox comes back.
+    /// Like [`Inbox::post`], but has no effect if it fails, and returns the inbox.
     ///
     /// # Errors
     ///
-    /// As [`Inbox::post`].
+    /// The same as [`Inbox::post`].
     ///
     /// # Examples
     ///
@@ -208,12 +208,11 @@ impl<'s, T: Element, K: Discipline, D: Device> Inbox<'s, T, D, K> {
         self.post_group(stream, None)
     }
 
-    /// As [`Inbox::post`], to some of the origins only. Each of them must start an epoch that names this rank.
+    /// Like [`Inbox::post`], for some of the origins. Each of them must start an epoch that names this rank.
     ///
     /// # Errors
     ///
-    /// [`EpochError::NotInGroup`](crate::error::EpochError::NotInGroup) if one of the group is no origin,
-    /// [`Error::NoSuchRank`] if the job does not have it; and as [`Inbox::post`].
+    /// [`EpochError::NotInGroup`](crate::error::EpochError::NotInGroup) if a member of the group is not an origin, [`Error::NoSuchRank`] if the job does not have that rank, and the errors of [`Inbox::post`].
     ///
     /// # Examples
     ///
@@ -231,11 +230,11 @@ impl<'s, T: Element, K: Discipline, D: Device> Inbox<'s, T, D, K> {
         self.try_post_to(stream, group).map_err(given_up)
     }
 
-    /// As [`Inbox::post_to`], but has no effect if it fails: the inbox comes back.
+    /// Like [`Inbox::post_to`], but has no effect if it fails, and returns the inbox.
     ///
     /// # Errors
     ///
-    /// As [`Inbox::post_to`].
+    /// The same as [`Inbox::post_to`].
     ///
     /// # Examples
     ///
@@ -281,20 +280,24 @@ impl<'s, T: Element, K: Discipline, D: Device> Inbox<'s, T, D, K> {
         }
     }
 
-    /// Enqueues an exposure epoch whole, [`post`](Inbox::post) and [`wait`](Exposed::wait) as *one* batch: on a GPU one
-    /// kernel instead of two. For who only receives, or has nothing to do between the two; what sends on the same
-    /// stream as well has [`exchange`](super::exchange).
+    /// Enqueues a whole exposure epoch, [`post`](Inbox::post) and [`wait`](Exposed::wait), as *one* batch. On a GPU
+    /// that is one kernel instead of two. Use it on a rank that only receives, or that has nothing to do between the
+    /// two calls. To send on the same stream as well, use [`exchange`](super::exchange).
     ///
-    /// Nothing that is enqueued later on this stream, or behind a hand-off from it, begins before all origins have
-    /// completed: none of their completes may depend on it. So where this rank is an origin itself, that epoch is
-    /// completed before (which takes two buffers), or on another stream; and where two ranks send to each other, at
-    /// least one of them completes before it exposes.
+    /// No later work on this stream, or behind a hand-off from it, begins before all origins have completed. So their
+    /// completes must not depend on such work:
+    ///
+    /// - If this rank is an origin itself, enqueue its complete before (which takes two buffers), or on another stream.
+    /// - If two ranks send to each other, at least one of them must complete before it exposes.
     ///
     /// # Errors
     ///
-    /// As [`Inbox::post`]; [`EpochError::SelfDeadlock`](crate::error::EpochError::SelfDeadlock) if this rank is an origin itself, and its outbox is at home on this
-    /// stream, too, without such a complete; and [`Error::Device`] where the batch has more lanes than the stream may
-    /// carry out at a time (post and wait apart need half as many).
+    /// The errors of [`Inbox::post`], and:
+    ///
+    /// - [`EpochError::SelfDeadlock`](crate::error::EpochError::SelfDeadlock) if this rank is an origin itself, its
+    ///   outbox is also at home on this stream, and the complete has not been enqueued.
+    /// - [`Error::Device`] if the batch has more lanes than the stream can carry out at a time. Post and wait apart
+    ///   need half as many.
     ///
     /// # Examples
     ///
@@ -313,11 +316,11 @@ impl<'s, T: Element, K: Discipline, D: Device> Inbox<'s, T, D, K> {
         self.try_expose(stream).map_err(given_up)
     }
 
-    /// As [`Inbox::expose`], but has no effect if it fails: the inbox comes back.
+    /// Like [`Inbox::expose`], but has no effect if it fails, and returns the inbox.
     ///
     /// # Errors
     ///
-    /// As [`Inbox::expose`].
+    /// The same as [`Inbox::expose`].
     ///
     /// # Examples
     ///
@@ -336,11 +339,11 @@ impl<'s, T: Element, K: Discipline, D: Device> Inbox<'s, T, D, K> {
         self.expose_group(stream, None)
     }
 
-    /// As [`Inbox::expose`], to some of the origins only, as [`Inbox::post_to`].
+    /// Like [`Inbox::expose`], for some of the origins: see [`Inbox::post_to`].
     ///
     /// # Errors
     ///
-    /// As [`Inbox::post_to`] and [`Inbox::expose`].
+    /// Those of [`Inbox::post_to`] and [`Inbox::expose`].
     ///
     /// # Examples
     ///
@@ -357,11 +360,11 @@ impl<'s, T: Element, K: Discipline, D: Device> Inbox<'s, T, D, K> {
         self.try_expose_to(stream, group).map_err(given_up)
     }
 
-    /// As [`Inbox::expose_to`], but has no effect if it fails: the inbox comes back.
+    /// Like [`Inbox::expose_to`], but has no effect if it fails, and returns the inbox.
     ///
     /// # Errors
     ///
-    /// As [`Inbox::expose_to`].
+    /// The same as [`Inbox::expose_to`].
     ///
     /// # Examples
     ///
@@ -412,16 +415,13 @@ impl<'s, T: Element, K: Discipline, D: Device> Exposed<'s, T, D, K> {
         &self.held
     }
 
-    /// Enqueues the wait until all origins of the epoch have completed (MPI: `MPI_Win_wait`). What is enqueued
-    /// later sees what they put; and where they put nothing, or less than the slot, what an earlier epoch left there (see
-    /// [`Slots`](super::Slots): a header in every epoch says how much has come).
+    /// Enqueues the wait until all origins of the epoch have completed (MPI: `MPI_Win_wait`). Work that is enqueued
+    /// later sees what the origins put. Where they put nothing, or less than the slot, it sees what an earlier epoch
+    /// left there. (With a header in every epoch, the reader knows how much has come: see [`Slots`](super::Slots).)
     ///
     /// # Errors
     ///
-    /// [`EpochError::SelfDeadlock`](crate::error::EpochError::SelfDeadlock) if this rank is an origin itself, its outbox is at home on this stream, too, and its
-    /// complete has not been enqueued: that could only come behind the wait. [`Error::Revoked`], [`Error::Device`], or
-    /// the error that made the stream fail. The exposure is gone then, and the window is revoked for all ranks
-    /// ([`Cause::NotEnqueued`]).
+    /// [`EpochError::SelfDeadlock`](crate::error::EpochError::SelfDeadlock) if this rank is an origin itself, its outbox is also at home on this stream, and its complete has not been enqueued: the complete would then come behind the wait. [`Error::Revoked`], [`Error::Device`], or the error that made the stream fail. The exposure is then lost, and the window is revoked on all ranks ([`Cause::NotEnqueued`]).
     ///
     /// # Examples
     ///
@@ -441,11 +441,12 @@ impl<'s, T: Element, K: Discipline, D: Device> Exposed<'s, T, D, K> {
         self.try_wait(stream).map_err(given_up)
     }
 
-    /// As [`Exposed::wait`], but has no effect if it fails: the exposure comes back (and dropping it revokes the window).
+    /// Like [`Exposed::wait`], but has no effect if it fails, and returns the exposure. (Dropping that revokes the
+    /// window.)
     ///
     /// # Errors
     ///
-    /// As [`Exposed::wait`].
+    /// The same as [`Exposed::wait`].
     ///
     /// # Examples
     ///
@@ -474,7 +475,7 @@ impl<'s, T: Element, K: Discipline, D: Device> Exposed<'s, T, D, K> {
         self.closed(waited)
     }
 
-    /// The inbox, if the wait was enqueued.
+    /// Returns the inbox if the wait was enqueued, and otherwise the exposure.
     fn closed(mut self, waited: Result<()>) -> Result<Inbox<'s, T, D, K>, Rejected<Self>> {
         match waited {
             Ok(()) => Ok(Inbox {
@@ -485,12 +486,12 @@ impl<'s, T: Element, K: Discipline, D: Device> Exposed<'s, T, D, K> {
         }
     }
 
-    /// Looks whether all origins have completed, without waiting (MPI: `MPI_Win_test`); if so, the inbox is back as
-    /// after [`Exposed::wait`]. Pending as long as the stream has not come to the end of this inbox's last epoch.
+    /// Tests whether all origins have completed, without waiting (MPI: `MPI_Win_test`). If they have, it returns the
+    /// inbox, like [`Exposed::wait`]. The result is pending until the stream has passed this inbox's last epoch.
     ///
     /// # Errors
     ///
-    /// [`CaptureError::Inside`](crate::error::CaptureError::Inside), and as [`Exposed::wait`].
+    /// [`CaptureError::Inside`](crate::error::CaptureError::Inside), and the errors of [`Exposed::wait`].
     ///
     /// # Examples
     ///
@@ -512,11 +513,11 @@ impl<'s, T: Element, K: Discipline, D: Device> Exposed<'s, T, D, K> {
         self.try_test(stream).map_err(given_up)
     }
 
-    /// As [`Exposed::test`], but has no effect if it fails: the exposure comes back.
+    /// Like [`Exposed::test`], but has no effect if it fails, and returns the exposure.
     ///
     /// # Errors
     ///
-    /// As [`Exposed::test`].
+    /// The same as [`Exposed::test`].
     ///
     /// # Examples
     ///
@@ -546,12 +547,12 @@ impl<'s, T: Element, K: Discipline, D: Device> Exposed<'s, T, D, K> {
         {
             return Err(Rejected::new(error, self));
         }
-        // Until the stream has passed the last wait, the operands are those of an earlier epoch.
+        // Until the stream has passed the last wait, the operands belong to an earlier epoch.
         if half.home.passed() < self.held.mark {
             return Ok(Tested::Pending(self));
         }
-        // What will never come is for the stream to find out: then the error says what it was. So nothing is asked of
-        // this rank's own complete: such a wait ends without.
+        // A wait that can never be satisfied is enqueued, so that the stream fails and its error names the reason. So
+        // this does not check whether this rank's own complete can still come: such a wait ends by itself.
         if self.held.is_decided() {
             let waited = self.held.wait(stream, Location::caller());
             self.closed(waited).map(Tested::Done)

@@ -1,4 +1,4 @@
-//! Windows: memory that peers put into, and the epochs in which they do.
+//! Windows: memory that other ranks put into, and the epochs in which they do so.
 //!
 //! # Model
 //!
@@ -7,10 +7,10 @@
 //! into, an [`Out`] for memory of others. Then all ranks open the window together. Each rank gets two halves, which it can
 //! use independently:
 //!
-//! - The [`Inbox`] is the memory that others put into. [`Inbox::post`] exposes it and returns an [`Exposed`]. This rank cannot
-//!   touch the memory until [`Exposed::wait`] returns the inbox.
-//! - The [`Outbox`] is the way to others. [`Outbox::start`] opens an [`Access`] epoch, which notes puts. [`Access::complete`]
-//!   validates them, enqueues them, and returns the outbox.
+//! - The [`Inbox`] is the memory that others put into. [`Inbox::post`] exposes it and returns an [`Exposed`]. This rank
+//!   cannot touch the memory until [`Exposed::wait`] returns the inbox.
+//! - The [`Outbox`] leads to the memory of others. [`Outbox::start`] opens an [`Access`] epoch, which notes puts.
+//!   [`Access::complete`] validates them, enqueues them, and returns the outbox.
 //!
 //! The k-th post that names an origin belongs to the k-th complete of that origin that names this rank. All of these calls
 //! enqueue, and the host does not wait, unless a queue is full: the [stream's](mod@crate::stream#how-far-the-host-may-run-ahead),
@@ -31,8 +31,8 @@
 //!   they are disjoint. The target may use elements that no origin has declared even while its memory is exposed
 //!   ([`Exposed::rest`]).
 //! - [`Atomic`]: any origin may update any element of its targets, but only by atomic operations. Each element sees the
-//!   operations of one origin's epoch in the order in which the origin noted them (as accumulates in MPI 4.1,
-//!   section 12.7.2).
+//!   operations of one origin's epoch in the order in which the origin noted them (like accumulates in MPI 4.1, section
+//!   12.7.2).
 //!
 //! # Windows without data
 //!
@@ -42,10 +42,11 @@
 //!
 //! # Failure
 //!
-//! A call that takes a token by value loses it when it fails. So it revokes the window on all ranks, with
-//! [`Cause::NotEnqueued`] and its error in words, and no peer waits for that token for ever. If the window was revoked before, or the
-//! stream had failed, that remains the cause. After a window's last epoch (below) nothing is revoked. Each such call has a
-//! twin, as [`Inbox::try_post`] is the twin of [`Inbox::post`]: it has no effect if it fails, and returns the token.
+//! A call that takes a token by value loses it when it fails, and a peer could wait for that token for ever. So the
+//! call revokes the window on all ranks, with [`Cause::NotEnqueued`] and the text of its error. If the window was
+//! revoked before, or the stream had failed, that remains the cause. After a window's last epoch (below) nothing is
+//! revoked. Each such call has a twin whose name begins with `try_`, such as [`Inbox::post`] and [`Inbox::try_post`].
+//! The twin has no effect if it fails, and returns the token.
 //!
 //! Dropping an [`Exposed`] or an [`Access`] in the middle of its epoch revokes the window on all ranks, since the ranks' counters would
 //! never agree again. After `std::mem::forget` the peers wait until the limit of the window, if it has one.

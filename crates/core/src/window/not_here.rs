@@ -1,5 +1,5 @@
-//! Calls that a token does not have: what the compiler says of them names the call that leads to what is wanted. Nobody can
-//! make them, because nothing implements the traits that they want.
+//! Calls that a token does not have. The compiler's error names the call to use instead. Nobody can make these calls,
+//! because no type implements the traits that they require.
 
 use tidegate_hal::device::Device;
 
@@ -13,31 +13,31 @@ use crate::element::Element;
 use crate::error::Result;
 use crate::stream::Stream;
 
-/// What an inbox is not.
+/// A bound that no inbox fulfils.
 #[diagnostic::on_unimplemented(
-    message = "an inbox is looked at by a kernel of its stream, or by the host when it has waited for the stream",
+    message = "an inbox is read by a kernel of its stream, or by the host after it has waited for the stream",
     label = "not a view of the inbox",
-    note = "a kernel gets `inbox.view()`: `s.launch(move |slots: Slots<'_, f64>| look(slots.slot(from)), inbox.view())?` (where it is no window by slot, `inbox.memory()`, as `&[T]`)",
-    note = "the host waits for the stream: `inbox.read(&s)?.slot(from)` (where it is no window by slot, `inbox.host_mut(&s)?`)",
+    note = "pass `inbox.view()` to a kernel: `s.launch(move |slots: Slots<'_, f64>| look(slots.slot(from)), inbox.view())?` (if the window is not by slot, `inbox.memory()`, as `&[T]`)",
+    note = "the host waits for the stream: `inbox.read(&s)?.slot(from)` (if the window is not by slot, `inbox.host_mut(&s)?`)",
     note = "`from` is the handle that `slot_from` returned"
 )]
 pub trait SeenAsItIs {}
 
-/// What an exposed inbox is not.
+/// A bound that no exposed inbox fulfils.
 #[diagnostic::on_unimplemented(
     message = "exposed memory belongs to its origins until they are waited for",
     label = "not a call of an exposed inbox",
-    note = "`let inbox = exposed.wait(&s)?;` gives the inbox back: then a kernel of the stream sees it through `inbox.view()`, and the host through `inbox.read(&s)?`",
-    note = "in a window by range a kernel may use what no origin has declared meanwhile: `exposed.rest()?`"
+    note = "`let inbox = exposed.wait(&s)?;` returns the inbox: then a kernel of the stream can see it through `inbox.view()`, and the host through `inbox.read(&s)?`",
+    note = "in a window by range, a kernel may meanwhile use the elements that no origin has declared: `exposed.rest()?`"
 )]
 pub trait WaitedFor {}
 
-/// What an outbox is not.
+/// A bound that no outbox fulfils.
 #[diagnostic::on_unimplemented(
-    message = "an operation belongs to an epoch, and an outbox is between two",
+    message = "an operation belongs to an epoch, and this outbox has none open",
     label = "not a call of an outbox",
-    note = "`let mut epoch = outbox.start();` opens one, and `epoch.put(&x, to)?` notes an operation",
-    note = "`epoch.complete(&s)?` or `exchange(&s, inbox, epoch)?` enqueues what was noted, and gives the outbox back"
+    note = "`let mut epoch = outbox.start();` opens an epoch, and `epoch.put(&x, to)?` notes an operation",
+    note = "`epoch.complete(&s)?` or `exchange(&s, inbox, epoch)?` enqueues what was noted, and returns the outbox"
 )]
 pub trait InAnEpoch {}
 

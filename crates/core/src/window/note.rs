@@ -1,4 +1,4 @@
-//! The operations that an epoch notes, and each as a stream carries it out.
+//! The operations that an epoch notes, and the moves by which a stream carries them out.
 
 use tidegate_hal::batch::{Action, Move, Op, Scalar, Shape, Side};
 use tidegate_hal::device::Device;
@@ -10,15 +10,15 @@ use super::edge::Edge;
 use crate::ground::visited;
 use crate::layout::{Chosen, Layout};
 
-/// One operation, as `put` and its like note it.
+/// One operation, as `put` and the like note it.
 #[derive(Clone)]
 pub(super) struct Note<D: Device> {
     pub(super) what: What,
     pub(super) edge: u32,
-    /// First element of the edge's memory.
+    /// The first element, counted in the edge's memory.
     pub(super) first: usize,
     pub(super) count: usize,
-    /// The region at this end: its address and its number, so that another region at the same address is another region.
+    /// The region at this end: its address and its number. The number tells it from a later region at the same address.
     pub(super) local: (Ptr, u64),
     pub(super) local_layout: Option<Layout<D>>,
     pub(super) remote_layout: Option<Layout<D>>,
@@ -28,7 +28,7 @@ pub(super) struct Note<D: Device> {
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum What {
     Put,
-    /// Of as many elements as a word of the stream's says.
+    /// A put of as many elements as a word of the stream says.
     PutCounted {
         count: (Ptr, u64),
     },
@@ -51,7 +51,7 @@ pub(super) enum What {
     },
 }
 
-/// A note whose layouts are borrowed.
+/// A note that borrows its layouts. It is compared with the notes of a plan without copying them.
 pub(super) struct Draft<'a, D: Device> {
     pub(super) what: What,
     pub(super) edge: u32,
@@ -93,13 +93,13 @@ impl<D: Device> Draft<'_, D> {
 }
 
 impl<D: Device> Note<D> {
-    /// Keeps its index tables alive.
+    /// The tables of the note's own layouts, to be kept alive.
     pub(super) fn layouts(&self) -> impl Iterator<Item = Keep> + '_ {
         let layouts = self.local_layout.iter().chain(&self.remote_layout);
         layouts.map(Layout::keep)
     }
 
-    /// The same, with that of the edge that it goes to.
+    /// The tables of the note's layouts and of the edge's layout, to be kept alive.
     pub(super) fn keeps<'a>(&'a self, edges: &'a [Edge]) -> impl Iterator<Item = Keep> + 'a {
         let edge = &edges[self.edge as usize];
         let of_edge = edge.layout.iter().map(|chosen| chosen.keep.clone());
@@ -118,7 +118,7 @@ impl<D: Device> Note<D> {
         }
     }
 
-    /// The elements of the edge that it touches, in runs.
+    /// The elements of the edge that the operation touches, in runs.
     pub(super) fn extents(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
         let linear = self.remote_layout.is_none();
         let linear = linear.then_some((self.first, self.first + self.count));
@@ -128,11 +128,11 @@ impl<D: Device> Note<D> {
     }
 }
 
-/// The notes of an open epoch, by lane: an epoch may have many notes and many lanes, so nobody looks through all notes
-/// for each lane.
+/// The notes of an open epoch, sorted by lane. An epoch may have many notes and many lanes, so no code may look through
+/// all notes for each lane.
 pub(super) struct Lanes<'a, D: Device> {
     notes: Vec<Vec<&'a Note<D>>>,
-    /// Whether what goes to the target is staged.
+    /// For each lane, whether data to its target is staged.
     staged: Vec<bool>,
 }
 
@@ -148,7 +148,8 @@ impl<'a, D: Device> Lanes<'a, D> {
         }
         for note in notes {
             visited();
-            // An operation on nothing is no step of a batch, and no transfer: the epoch's signal goes without it.
+            // An operation on no elements is neither a step of a batch nor a transfer. The epoch's signal goes without
+            // it.
             if note.count != 0 {
                 by_lane.notes[edges[note.edge as usize].lane].push(note);
             }
@@ -156,18 +157,18 @@ impl<'a, D: Device> Lanes<'a, D> {
         by_lane
     }
 
-    /// The notes of a lane that touch something, in their order.
+    /// The notes of a lane that have elements, in their order.
     pub(super) fn notes(&self, lane: usize) -> &[&'a Note<D>] {
         &self.notes[lane]
     }
 
-    /// Whether what goes to the target of a lane is staged.
+    /// Whether data to the target of a lane is staged.
     pub(super) fn is_staged(&self, lane: usize) -> bool {
         self.staged[lane]
     }
 }
 
-/// The moves of a note: one, unless it is about some elements of a layout.
+/// The moves of a note: one, unless it covers only some elements of a layout.
 pub(super) fn parts<D: Device>(
     whole: Move,
     note: &Note<D>,
@@ -182,7 +183,7 @@ pub(super) fn parts<D: Device>(
         let here = |local| side(local, whole.size, at - first, count);
         let there = |remote| side(remote, whole.size, at, count);
         let (src, dst) = match whole.action {
-            // Of a get the source is the remote side. No other operation on a layout than these has two.
+            // The source of a get is the remote side. Only puts, gets and accumulates on a layout have two sides.
             Action::Copy if note.what == What::Get => (there(whole.src), here(whole.dst)),
             _ => (here(whole.src), there(whole.dst)),
         };
@@ -196,7 +197,8 @@ pub(super) fn parts<D: Device>(
     one.into_iter().chain(pieces)
 }
 
-/// An operation on elements of `size` bytes as a stream does it; where its edge is a layout, on all elements of it.
+/// An operation on elements of `size` bytes, as a stream carries it out. If its edge is a layout, the move covers all
+/// elements of the layout.
 pub(super) fn lower_note<D: Device>(note: &Note<D>, edge: &Edge, parity: Ptr, size: usize) -> Move {
     let side = |base: Ptr, flip: usize, layout: Option<&Layout<D>>| match layout {
         None => Side {
@@ -214,7 +216,7 @@ pub(super) fn lower_note<D: Device>(note: &Note<D>, edge: &Edge, parity: Ptr, si
         }
     };
     let local = side(note.local.0, 0, note.local_layout.as_ref());
-    // A staged put goes to a copy of the target's slot, for the NIC to send.
+    // A staged put goes to a copy of the target's slot, from which the NIC sends.
     let (base, flip) = match edge.staging {
         Some(staging) => (staging.base, staging.flip),
         None => (edge.base, edge.flip),
@@ -275,10 +277,11 @@ pub(super) fn lower_note<D: Device>(note: &Note<D>, edge: &Edge, parity: Ptr, si
         src,
         dst,
         parity,
-        // What a put or an accumulate sends is this stream's own, and borrowed until the epoch is complete; a get's
-        // source is the target's.
+        // The source of a put or an accumulate belongs to this stream, and is borrowed until the epoch is complete. So
+        // it can be read before the exposure has come. The source of a get belongs to the target.
         early: note.what != What::Get,
-        // A slot that is filled by one put. (What is only a part of it would leave the rest of the landing behind.)
+        // A landing is used only if one put fills the whole slot: a partial one would leave the rest of the landing
+        // behind.
         landing: edge.landing.filter(|_| {
             let whole = note.first == 0 && note.count == edge.len;
             let linear = note.local_layout.is_none() && note.remote_layout.is_none();

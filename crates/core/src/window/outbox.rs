@@ -21,7 +21,7 @@ use crate::nic::{NicLine, Tickets, Touch};
 use crate::side::Side;
 use crate::stream::{Stream, settle_all};
 
-/// The way to others: the origin's half of a window, at home on stream `'s`.
+/// The origin's half of a window, which leads to the memory of other ranks. It is at home on stream `'s`.
 ///
 /// # Examples
 ///
@@ -35,7 +35,7 @@ use crate::stream::{Stream, settle_all};
 /// assert!(outbox.targets().eq([1 - s.world().rank()]));
 /// # Ok(()) });
 /// ```
-#[must_use = "an outbox that is dropped completes no more: its targets wait for the next epoch in vain"]
+#[must_use = "a dropped outbox completes no more epochs: a target that waits for the next complete waits for ever"]
 pub struct Outbox<'s, T, D: Device, K: Discipline = BySlot> {
     pub(super) held: Held<OutboxBody<D>>,
     marker: Typed<'s, T, K>,
@@ -45,16 +45,16 @@ pub(super) struct OutboxBody<D: Device> {
     pub(super) half: Half<D>,
     pub(super) edges: Box<[Edge]>,
     pub(super) plans: Plans<D>,
-    /// The members of all targets, then of each group that was used, with its number.
+    /// The members of all targets, then of each group that was used, each with its number.
     pub(super) groups: Vec<(u64, Vec<usize>)>,
     pub(super) current: usize,
-    /// The number of the epoch, from 1, so that what was taken for it fits no other.
+    /// The number of the epoch, from 1. A handle that was taken for this epoch is refused in any other.
     pub(super) epoch: u64,
-    /// The regions of the open epoch that a NIC has to do with.
+    /// The regions of the open epoch that a NIC reads or writes.
     pub(super) touched: Vec<Touched>,
-    /// The error of the last operation of the open epoch that was not noted.
+    /// The error of the last operation of the open epoch that was refused.
     pub(super) refused: Option<Box<str>>,
-    /// Which peer is this rank itself.
+    /// The index of the peer that is this rank itself.
     myself: Option<usize>,
 }
 
@@ -94,7 +94,8 @@ impl<D: Device> OutboxBody<D> {
         self.refused = None;
     }
 
-    /// Keeps the error of an operation that is not noted: where the program drops the epoch because of it, peers are told.
+    /// Keeps the error of an operation that was refused. If the program drops the epoch because of it, the peers are
+    /// told.
     #[cold]
     pub(super) fn refuse(&mut self, error: Error) -> Error {
         self.refused = Some(error.to_string().into());
@@ -112,7 +113,7 @@ impl<D: Device> OutboxBody<D> {
         });
     }
 
-    /// The epoch has been submitted: its regions now wait for the NIC.
+    /// The epoch has been submitted: its regions get the tickets of the NIC.
     pub(super) fn leave_tickets(&mut self) {
         for touched in self.touched.drain(..) {
             if let Some(lane) = touched.lane
@@ -123,7 +124,7 @@ impl<D: Device> OutboxBody<D> {
         }
     }
 
-    /// The targets of the current group, unless it is all of them.
+    /// The targets of the current group, or `None` if it is all targets.
     pub(super) fn some(&self) -> Option<&[usize]> {
         (self.current != 0).then(|| self.members())
     }
@@ -132,7 +133,7 @@ impl<D: Device> OutboxBody<D> {
         &self.groups[self.current].1
     }
 
-    /// What is known of this rank's own halves, if the epoch names this rank itself.
+    /// What this rank's halves know of each other, if the epoch names this rank itself.
     pub(super) fn own(&self) -> Option<&Arc<Myself<D>>> {
         let myself = self.half.myself.as_ref()?;
         let index = self.myself?;
@@ -140,7 +141,7 @@ impl<D: Device> OutboxBody<D> {
     }
 }
 
-/// Enqueues the wait for the tickets of earlier epochs that stand against what this one does with its regions.
+/// Enqueues the wait for those tickets of earlier epochs that conflict with this epoch's use of its regions.
 #[inline]
 pub(super) fn settle<D: Device>(
     stream: &Stream<'_, D>,
@@ -167,7 +168,7 @@ impl<'s, T: Element, K: Discipline, D: Device> Outbox<'s, T, D, K> {
         }
     }
 
-    /// The word by which a target exposes its memory.
+    /// The word by which a target exposes its memory to this rank.
     #[cfg(test)]
     pub(crate) fn exposed_word(&self, index: usize) -> tidegate_hal::memory::Ptr {
         self.held.half.peers[index].word
@@ -178,12 +179,12 @@ impl<'s, T: Element, K: Discipline, D: Device> Outbox<'s, T, D, K> {
         &self.held.half.window.name
     }
 
-    /// The window's id, the same on all ranks: reports and errors name it.
+    /// The window's id, which is the same on all ranks. Reports and errors name it.
     pub fn id(&self) -> WindowId {
         self.held.half.window.id
     }
 
-    /// The ranks that it leads to, ascending.
+    /// The ranks that this outbox leads to, in ascending order.
     ///
     /// # Examples
     ///
@@ -199,7 +200,7 @@ impl<'s, T: Element, K: Discipline, D: Device> Outbox<'s, T, D, K> {
         self.held.half.peers.iter().map(|peer| peer.rank)
     }
 
-    /// The lines by which a NIC itself reads what is put to its slots, in their order.
+    /// The lines of the slots whose data a NIC reads directly, in the order of the slots.
     pub(crate) fn lines(&self) -> impl Iterator<Item = Arc<NicLine>> + '_ {
         let direct = self.held.edges.iter().filter(|edge| edge.is_direct());
         direct.filter_map(|edge| match &self.held.half.peers[edge.lane].way {

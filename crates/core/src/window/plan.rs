@@ -1,7 +1,8 @@
-//! What an access epoch does: notes while it is open, a validated batch when it is complete, which goes to the stream.
+//! The plans of an outbox. An open epoch collects notes; a complete makes of them a validated batch, which goes to the
+//! stream.
 //!
-//! An epoch that notes the same as an earlier one uses that one's batch again, and costs one comparison a note: no
-//! validation, no allocation.
+//! An epoch with the same notes as an earlier one uses that batch again. It costs one comparison for each note, without
+//! validation and without allocation.
 
 use std::sync::Arc;
 
@@ -22,25 +23,25 @@ use crate::stream::{Arm, Stream, armed};
 /// How many different epochs an outbox remembers.
 const PLANS: usize = 8;
 
-/// An epoch that was validated.
+/// A validated epoch.
 pub(super) struct Plan<D: Device> {
-    /// The group's number; 0 for all targets.
+    /// The number of the group, or 0 for all targets.
     pub(super) group: u64,
     notes: Vec<Note<D>>,
     pub(super) batch: Arc<Batch>,
-    /// What the NIC is armed with before the batch is submitted.
+    /// The programs that the NIC is armed with before the batch is submitted.
     pub(super) arms: Vec<Arm<D>>,
-    /// Joined with the post and wait of an inbox epoch, by what identifies that.
+    /// The batch joined with the post and wait of an exposure epoch, which the key identifies.
     pub(super) exchange: Option<((u64, u64), Arc<Batch>)>,
 }
 
-/// The plans of an outbox, and the epoch that is open.
+/// The plans of an outbox, and the notes of the open epoch.
 pub(super) struct Plans<D: Device> {
     plans: Vec<Plan<D>>,
-    /// The plan whose notes the open epoch has repeated so far, and how many.
+    /// The index of the plan that the open epoch has repeated so far.
     following: Option<usize>,
     followed: usize,
-    /// The notes of the open epoch, if it follows no plan.
+    /// The notes of the open epoch, if it does not repeat a plan.
     notes: Vec<Note<D>>,
     group: u64,
 }
@@ -56,13 +57,13 @@ impl<D: Device> Plans<D> {
         }
     }
 
-    /// What the plans submit, in the order in which they were made.
+    /// The batches of the plans, in the order in which they were made.
     #[cfg(test)]
     pub(super) fn batches(&self) -> impl Iterator<Item = &Arc<Batch>> {
         self.plans.iter().map(|plan| &plan.batch)
     }
 
-    /// Opens an epoch of a group.
+    /// Opens an epoch for a group.
     pub(super) fn begin(&mut self, group: u64) {
         self.group = group;
         self.followed = 0;
@@ -70,7 +71,7 @@ impl<D: Device> Plans<D> {
         self.following = self.plans.iter().position(|plan| plan.group == group);
     }
 
-    /// Notes an operation, if it is the next one of the plan that the open epoch has repeated so far.
+    /// Notes an operation if it is the next one of the plan that the open epoch repeats. Returns whether it is.
     #[inline]
     pub(super) fn repeats(&mut self, draft: &Draft<'_, D>) -> bool {
         let next = self
@@ -81,7 +82,8 @@ impl<D: Device> Plans<D> {
         repeats
     }
 
-    /// Notes an operation with which the open epoch is not the plan that it seemed to be: another one, or a new one.
+    /// Notes an operation that differs from the plan that the open epoch seemed to repeat. The epoch may repeat another
+    /// plan, or be a new one.
     #[cold]
     pub(super) fn departs(&mut self, draft: &Draft<'_, D>) {
         if let Some(index) = self.following {
@@ -103,14 +105,14 @@ impl<D: Device> Plans<D> {
         self.notes.push(draft.to_note());
     }
 
-    /// The plan that the open epoch has repeated to the end.
+    /// The plan whose notes the open epoch has repeated completely.
     fn repeated(&self) -> Option<usize> {
         let index = self.following?;
         let whole = |plan: &Plan<D>| plan.notes.len() == self.followed;
         if whole(&self.plans[index]) {
             return Some(index);
         }
-        // An epoch that stops where another went on may still be a plan of its own.
+        // An epoch that ends before the plan that it repeated may still equal a shorter plan.
         let begun = &self.plans[index].notes[..self.followed];
         self.plans.iter().position(|plan| {
             plan.group == self.group
@@ -119,7 +121,7 @@ impl<D: Device> Plans<D> {
         })
     }
 
-    /// The plan of the open epoch, made if it is new. The epoch stays open.
+    /// The plan of the open epoch, which is made if it is new. The epoch stays open.
     pub(super) fn plan(
         &mut self,
         half: &Half<D>,
@@ -139,7 +141,7 @@ impl<D: Device> Plans<D> {
         let arms = programs(half, edges, members, &lanes, touched)?;
         let batch = Arc::new(lower(half, edges, members, &lanes));
         if self.plans.len() == PLANS {
-            // The queue holds what of it is still to run.
+            // The queue keeps the batch if some of its work is still to be carried out.
             self.plans.remove(0);
         }
         self.plans.push(Plan {
@@ -156,7 +158,7 @@ impl<D: Device> Plans<D> {
     }
 }
 
-/// Checks what only the whole epoch can show: targets outside of the group, and overlaps.
+/// Checks what only the whole epoch shows: targets outside of the group, and overlaps.
 fn validate<D: Device>(
     half: &Half<D>,
     edges: &[Edge],
@@ -181,13 +183,15 @@ fn validate<D: Device>(
         }
     }
     for &lane in members {
-        // One that touches no element twice overlaps with nothing: its pieces, which may be many, are not listed.
+        // An operation that touches no element twice overlaps with nothing if it is the only one. So its pieces, of
+        // which there may be many, are not listed.
         if let [note] = lanes.notes(lane)
             && note.remote_layout.as_ref().is_none_or(Layout::is_distinct)
         {
             continue;
         }
-        // Of each edge, since no two of a target share memory; with the number of the operation, of those of the lane.
+        // Runs are compared for each edge, since two edges of one target never share memory. Each run has the number of
+        // its operation within the lane.
         let mut runs: Vec<(u32, usize, usize, u32)> = Vec::new();
         let notes = lanes.notes(lane);
         for (number, note) in (0u32..).zip(notes) {
@@ -199,7 +203,7 @@ fn validate<D: Device>(
             }
         }
         runs.sort_unstable();
-        // The furthest end of an edge so far, and which operation reaches it.
+        // The furthest end of an edge so far, and the operation that reaches it.
         let mut reach: Option<(u32, usize, What)> = None;
         for (edge, first, end, number) in runs {
             let what = notes[number as usize].what;
@@ -208,7 +212,7 @@ fn validate<D: Device>(
                 && first < until
                 && !compatible(what, other)
             {
-                // No two slots or ranges of a target share memory: it is one that was used twice.
+                // No two slots or ranges of a target share memory, so one of them was used twice.
                 return Err(Error::Epoch(EpochError::Overlap {
                     window: half.window.named(),
                     rank: half.peers[lane].rank,
@@ -233,8 +237,9 @@ fn is_atomic(what: What) -> bool {
     }
 }
 
-/// Whether two operations may touch the same elements: reads, and accumulates with one reduction. A lane does them
-/// in order, but a device may spread one move over many threads, and the next over others.
+/// Whether two operations may touch the same elements: both read, or both accumulate with the same operation. A lane
+/// carries operations out in order, but a device may spread one move over several threads, and the next move over
+/// others.
 fn compatible(a: What, b: What) -> bool {
     matches!((a, b), (What::Get, What::Get)) || (matches!(a, What::Accumulate { .. }) && a == b)
 }
@@ -279,7 +284,8 @@ fn lower<D: Device>(
                         visited();
                         let edge = &edges[note.edge as usize];
                         let mv = lower_note(note, edge, peer.operand, size);
-                        // Nothing is signalled for what lands, nor for what else the epoch does.
+                        // A landing takes the place of the signal, so it is used only if the epoch does nothing else to
+                        // this target.
                         let landing = mv.landing.filter(|_| alone);
                         let whole = Move { landing, ..mv };
                         steps.extend(parts(whole, note, edge).map(Step::Move));
@@ -287,8 +293,8 @@ fn lower<D: Device>(
                     steps.extend([Step::Flush, Step::Add(add)]);
                 }
                 Way::Nic(line) if by_lane.is_staged(lane) => {
-                    // The exposure last: a device may make much of the operand that chooses the buffer being that of
-                    // the wait just before the moves.
+                    // The wait for the exposure comes last. A device may profit if the operand that chooses the buffer
+                    // is the operand of the wait just before the moves.
                     if !half.world.ignores_tickets() {
                         steps.push(line.wait_for_buffer(peer.buffers, tag));
                     }
@@ -320,14 +326,15 @@ fn lower<D: Device>(
     let by_nic = members
         .iter()
         .any(|lane| matches!(half.peers[*lane].way, Way::Nic(_)));
-    // SAFETY: words, operands, bells and remote memory lie in blocks that the half holds; counts were checked against
-    // regions, slots and layouts when the operations were noted; regions are of the outbox's stream and borrowed until
-    // the epoch is complete; overlaps were refused above; the exposure that each lane waits for orders its moves with
-    // the target, and slots, ranges or atomicity with other origins; tables are kept.
+    // SAFETY: words, operands, bells and remote memory lie in blocks that the half holds. Counts were checked against
+    // regions, slots and layouts when the operations were noted. Regions belong to the outbox's stream, and are
+    // borrowed until the epoch is complete. Overlaps were refused above. The exposure that each lane waits for orders
+    // its moves with the target; slots, ranges or atomicity keep them apart from other origins. Tables are kept by the
+    // batch.
     unsafe { Batch::new(lanes, keep) }.helped(by_nic)
 }
 
-/// Submits a batch of window halves that rings for what the NIC is to be armed with.
+/// Submits a batch of window halves, and arms the NIC with the programs that the batch rings for.
 #[inline]
 pub(super) fn submit_armed<D: Device>(
     stream: &Stream<'_, D>,
@@ -341,16 +348,17 @@ pub(super) fn submit_armed<D: Device>(
     }
 }
 
-/// Submits a batch of a window half, for a call of the program's that was made there.
+/// Submits a batch of a window half. `site` is the place of the program's call.
 pub(super) fn submit<D: Device>(
     stream: &Stream<'_, D>,
     batch: &Arc<Batch>,
     site: CallSite,
 ) -> Result<()> {
     use tidegate_hal::device::Stream as _;
-    // SAFETY: the batches of a half are made in this folder: words, bells and peers' memory lie in blocks that the half holds and
-    // that are retired in stream order; sources and results are regions of this stream, which are too; index tables are kept
-    // by the batch; epochs order the accesses of other ranks, and slots, ranges or atomicity keep origins apart.
+    // SAFETY: the batches of a half are made in this folder. Words, bells and peers' memory lie in blocks that the half
+    // holds, and that are retired in stream order. Sources and results are regions of this stream, which are retired in
+    // stream order, too. The batch keeps index tables. Epochs order the accesses of other ranks, and slots, ranges or
+    // atomicity keep origins apart.
     unsafe { stream.raw().submit(batch, site) }?;
     Ok(())
 }

@@ -1,16 +1,19 @@
-//! What the NIC does for an epoch.
+//! The NIC's programs for an epoch.
 //!
 //! # Model
 //!
-//! For each target behind the NIC an epoch has one program: the operations of its lane, then the signal. Either the NIC
-//! works on the program's own regions, and these get tickets; or what it sends is *staged*: the stream has copied a
-//! put's elements to a copy of the target's slot, and the NIC sends from there. Then what lies side by side goes as one
-//! transfer, however many puts it came from; but not what is of two stages ([`stages`](super::stages)), of which the NIC
-//! sends the one while the stream copies the other.
+//! An epoch has one program for each target behind the NIC: the operations of the target's lane, then the signal. There
+//! are two kinds:
+//!
+//! - The NIC accesses the program's own regions, and these get tickets.
+//! - The data is *staged*. The stream copies the elements of a put to a copy of the target's slot, and the NIC sends
+//!   from there. Data that lies side by side goes as one transfer, even if it comes from several puts. But data of two
+//!   stages ([`stages`](super::stages)) stays apart, because the NIC sends one stage while the stream copies the next.
+//!   Only puts are staged.
 //!
 //! # Failure
 //!
-//! A NIC refuses what it cannot do when the program is prepared; nothing has been enqueued then. Only puts are staged.
+//! A NIC refuses what it cannot do when the program is prepared. At that time nothing has been enqueued.
 
 use tidegate_hal::batch::{Action, Move, Shape, Side};
 use tidegate_hal::device::Device;
@@ -26,7 +29,7 @@ use crate::ground::visited;
 use crate::nic::NicLine;
 use crate::stream::Arm;
 
-/// Has the NIC prepare what it is to do for the targets behind it.
+/// Lets the NIC prepare the programs for the targets behind it.
 pub(super) fn programs<D: Device>(
     half: &Half<D>,
     edges: &[Edge],
@@ -74,18 +77,18 @@ pub(super) fn programs<D: Device>(
                 .chain([half.window.clone() as Keep])
                 .collect(),
         };
-        // SAFETY: as for the batch: sides were checked when the operations were noted, and lie in the target's
-        // registered block and in regions whose memory the program keeps, or in staged memory, which the window keeps;
-        // the stream rings (for each stage, when it has copied that) after the target's exposure has come; until the NIC
-        // has sent, tickets keep everybody off the regions (the wait for a buffer keeps the stream off staged ones), and
-        // the target waits for the signal.
+        // SAFETY: as for the batch, sides were checked when the operations were noted. They lie in the target's
+        // registered block, and in regions whose memory the program keeps, or in staged memory, which the window keeps.
+        // The stream rings after the target's exposure has come; for a stage, when it has copied the stage. Until the
+        // NIC has sent, tickets keep every other use off the regions, and the wait for a buffer keeps the stream off
+        // staged memory. The target waits for the signal.
         let program = unsafe { line.queue().prepare(program) }?;
         arms.push(Arm::new(line, program, &half.window));
     }
     Ok(arms)
 }
 
-/// An operation as the NIC does it: as one transfer, or several, where it is about some elements of a layout.
+/// The transfers of an operation: one, or several if it covers only some elements of a layout.
 fn transfers<'a, D: Device>(
     note: &'a Note<D>,
     edge: &'a Edge,
@@ -107,11 +110,12 @@ fn transfer<D: Device>(part: Move, note: &Note<D>, edge: &Edge, line: &NicLine) 
     } = part;
     let (action, direction, local, remote) = match note.what {
         What::Get => (action, Direction::Get, dst, src),
-        // How many elements are counted, no NIC asks: it sends as many as there may be.
+        // A NIC does not look at the count: it sends the whole source.
         What::PutCounted { .. } => (Action::Copy, Direction::Put, src, dst),
         _ => (action, Direction::Put, src, dst),
     };
-    // The edge has no address here, so what the side has in its place is how far the layout's first element lies into it.
+    // The edge has no address here. The side's base is instead the distance from the edge's beginning to the first
+    // element of the layout.
     let offset = edge.offset + remote.base.0.addr();
     Transfer {
         action,
@@ -131,8 +135,8 @@ fn transfer<D: Device>(part: Move, note: &Note<D>, edge: &Edge, line: &NicLine) 
     }
 }
 
-/// What the NIC sends of a staged lane, stage by stage: the streams have put it to copies of the target's slots, so what
-/// lies side by side goes as one.
+/// The transfers of a staged lane, stage by stage. The streams have put the data to copies of the target's slots, so
+/// data that lies side by side goes as one transfer.
 pub(super) fn staged_transfers<D: Device>(
     stages: &[Vec<StagePart<'_, D>>],
     edges: &[Edge],
@@ -141,7 +145,7 @@ pub(super) fn staged_transfers<D: Device>(
 ) -> Vec<Transfer> {
     let mut transfers = Vec::new();
     for (stage, pieces) in stages.iter().enumerate() {
-        // By edges, and what lies side by side as one.
+        // Runs are sorted by edge, and neighbouring ones are joined.
         let mut runs = Vec::new();
         for piece in pieces {
             visited();

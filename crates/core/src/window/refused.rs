@@ -1,4 +1,4 @@
-//! Why an operation of an access epoch is refused.
+//! The errors of refused operations of an access epoch.
 
 use tidegate_hal::device::Device;
 
@@ -28,7 +28,7 @@ pub(super) fn slot_expired<D: Device>(body: &OutboxBody<D>, slot: u32) -> Error 
     Error::Epoch(EpochError::SlotExpired { window, rank, slot })
 }
 
-/// Whether an operation fits the layout that its edge is.
+/// Checks whether an operation fits an edge that is a layout.
 #[cold]
 pub(super) fn fits_layout<D: Device>(
     body: &OutboxBody<D>,

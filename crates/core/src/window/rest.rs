@@ -1,16 +1,16 @@
-//! What an exposed inbox keeps for its own rank: the elements that no origin may access.
+//! The elements of an exposed inbox that no origin may access. The rank that owns the memory may use them meanwhile.
 //!
 //! # Model
 //!
-//! The footprints of all origins were checked to be disjoint when the window was opened, and operations keep to them: a put,
-//! a get or an accumulate beyond its own range or layout is refused when it is noted. So what no footprint holds is this
-//! rank's alone, even while the memory is exposed, to read and to write. Kernels see it through [`Cells`](crate::Cells) and
-//! [`CellsMut`](crate::CellsMut), which give access to one element or one run of them: there is never a reference to
-//! memory that an origin may be writing.
+//! When the window was opened, all ranks checked that the footprints of the origins are disjoint. Operations keep to
+//! them: a put, a get or an accumulate outside of its own range or layout is refused when it is noted. So elements in
+//! no footprint belong to this rank alone, for reading and writing, even while the memory is exposed. Kernels see them
+//! through [`Cells`](crate::Cells) and [`CellsMut`](crate::CellsMut), which give access to one element or one run.
+//! There is never a reference to memory that an origin may be writing.
 //!
 //! # Failure
 //!
-//! The set and its bit map are made when they are first asked for. If there is no memory for them, the call fails.
+//! The set and its bit map are made on first use. If there is no memory for them, the call fails.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -30,8 +30,8 @@ use crate::part::{IndexSet, LoweredPart, Members};
 use crate::place::Brand;
 use crate::stream::Stream;
 
-/// What no origin may access of an exposed memory, as a kernel's argument: [`Cells`](crate::Cells) for the kernel. See
-/// [`Exposed::rest`].
+/// The elements of an exposed inbox that no origin may access, as a kernel's argument. The kernel sees
+/// [`Cells`](crate::Cells). See [`Exposed::rest`].
 ///
 /// # Examples
 ///
@@ -54,7 +54,8 @@ pub struct Rest<'b, 's, T, D: Device> {
     marker: PhantomData<(&'b T, &'s D, Brand<'s>)>,
 }
 
-/// The same to write to: [`CellsMut`](crate::CellsMut) for the kernel. See [`Exposed::rest_mut`].
+/// The elements of an exposed inbox that no origin may access, as a kernel's argument for writing. The kernel sees
+/// [`CellsMut`](crate::CellsMut). See [`Exposed::rest_mut`].
 ///
 /// # Examples
 ///
@@ -75,7 +76,7 @@ pub struct RestMut<'b, 's, T, D: Device> {
 }
 
 impl<D: Device> InboxBody<D> {
-    /// What no footprint holds, made the first time.
+    /// The elements in no footprint, computed on first use.
     fn rest(&self) -> Result<&Arc<Members>> {
         if let Some(rest) = self.rest.get() {
             return Ok(rest);
@@ -88,16 +89,17 @@ impl<D: Device> InboxBody<D> {
 }
 
 impl<'s, T: Element, D: Device> Exposed<'s, T, D, ByRange> {
-    /// The elements that no origin may access, as an argument of a kernel on the inbox's stream: so that it computes with
-    /// them while the others are being written. The kernel sees [`Cells`](crate::Cells), with indices of the whole memory; the set is
-    /// that of [`Rest::set`].
+    /// The elements that no origin may access, as an argument of a kernel on the inbox's stream. So the kernel computes
+    /// with them while origins write the others. It sees [`Cells`](crate::Cells), whose indices count in the whole
+    /// memory. [`Rest::set`] has the set of elements.
     ///
-    /// It is what remains of this rank's memory without all that any rank has declared by
-    /// [`range_to`](super::Window::range_to) and [`layout_to`](super::Window::layout_to), be it an origin of this epoch or
-    /// not. The set is made once, at the first call: 16 bytes a range of it, and a bit for each element of the memory.
+    /// The set is this rank's memory without the elements that any rank has declared by
+    /// [`range_to`](super::Window::range_to) or [`layout_to`](super::Window::layout_to), even a rank that is not an
+    /// origin of this epoch. It is made once, at the first call, and takes 16 bytes for each of its ranges and a bit
+    /// for each element of the memory.
     ///
-    /// Device code gets the address and the length of all of the memory: binding it promises that the kernel keeps to
-    /// the set.
+    /// Device code gets the address and the length of the whole memory. The `unsafe` binding of its kernel promises
+    /// that the kernel keeps to the set.
     ///
     /// ```
     /// # use tidegate::host::prelude::*;
@@ -118,7 +120,7 @@ impl<'s, T: Element, D: Device> Exposed<'s, T, D, ByRange> {
     /// let mut epoch = outbox.start();
     /// epoch.put(&src, column)?;
     /// let _outbox = epoch.complete(&s)?;
-    /// // Meanwhile the other columns.
+    /// // Meanwhile this rank uses the other columns.
     /// let add = |rest: Cells<'_, f64>, sum: &mut [f64]| {
     ///     for range in rest.ranges() {
     ///         sum[0] += rest.slice(range.clone()).iter().sum::<f64>();
@@ -144,11 +146,11 @@ impl<'s, T: Element, D: Device> Exposed<'s, T, D, ByRange> {
         })
     }
 
-    /// As [`Exposed::rest`], to be written as well: the kernel sees [`CellsMut`](crate::CellsMut).
+    /// Like [`Exposed::rest`], for writing as well. The kernel sees [`CellsMut`](crate::CellsMut).
     ///
     /// # Errors
     ///
-    /// As [`Exposed::rest`].
+    /// The same as [`Exposed::rest`].
     ///
     /// # Examples
     ///
@@ -180,7 +182,7 @@ impl<'s, T: Element, D: Device> Exposed<'s, T, D, ByRange> {
 macro_rules! rest {
     ($rest:ident) => {
         impl<'b, T, D: Device> $rest<'b, '_, T, D> {
-            /// The elements that it holds, by their numbers in the whole memory.
+            /// The set of its elements, numbered as in the whole memory.
             pub fn set(&self) -> &'b IndexSet {
                 self.set
             }
@@ -190,8 +192,8 @@ macro_rules! rest {
 rest!(Rest);
 rest!(RestMut);
 
-// SAFETY: the inbox is at home on the stream, and borrowed until the kernel has been enqueued, so that its wait comes later;
-// no origin accesses the elements, and the view is shared, as the borrow is.
+// SAFETY: the inbox is at home on the stream, and borrowed until the kernel has been enqueued, so its wait comes later.
+// No origin accesses the elements. The view is shared, and so is the borrow.
 unsafe impl<'s, T: Element, D: Device> Argument<'s, D> for Rest<'_, 's, T, D> {
     type Lowered = LoweredPart<T, false>;
 
@@ -200,7 +202,7 @@ unsafe impl<'s, T: Element, D: Device> Argument<'s, D> for Rest<'_, 's, T, D> {
     }
 }
 
-// SAFETY: as for `Rest`; the view is exclusive, as the borrow is.
+// SAFETY: as for `Rest`; the view is exclusive, and so is the borrow.
 unsafe impl<'s, T: Element, D: Device> Argument<'s, D> for RestMut<'_, 's, T, D> {
     type Lowered = LoweredPart<T, true>;
 
@@ -215,8 +217,8 @@ mod tests {
     use crate::{Cells, CellsMut, Layout, Region, World};
     use tidegate_host::Host;
 
-    /// Each rank writes what is its own, of every row, while the other one writes the elements between. The kernel reads
-    /// and writes them one at a time, and as slices; nothing overlaps, which Miri looks at.
+    /// Each rank writes its own elements of every row while the other rank writes the elements between them. The kernel
+    /// reads and writes single elements and slices. Miri checks that nothing overlaps.
     #[test]
     fn what_is_left_is_used_while_others_write() {
         World::<Host>::local(2, |world| {
@@ -260,8 +262,8 @@ mod tests {
         });
     }
 
-    /// The program drops an exposure, and its window, before a kernel in the queue writes the rest of it: the memory, and
-    /// the set, stay until the stream is past that kernel. (Miri looks at it.)
+    /// The program drops an exposure and its window before a queued kernel writes the rest. The memory and the set stay
+    /// until the stream has passed that kernel, which Miri checks.
     #[test]
     fn what_is_left_stays_until_the_stream_is_past() {
         World::<Host>::local(1, |world| {

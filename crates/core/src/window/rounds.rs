@@ -2,9 +2,9 @@
 //!
 //! # Model
 //!
-//! A barrier is made of a window without elements. In each round a rank tells its target of the round as a complete does,
-//! by adding to that rank's *done* word, itself or by the NIC; and waits for its origin of the round as an inbox does. No
-//! epoch is opened: nothing is written, so nothing need be exposed.
+//! A barrier uses a window without data. In each round a rank signals its target like a complete: the stream or the NIC
+//! adds to the target's *done* word. Then the rank waits for its origin of the round, like an inbox. No epoch is
+//! opened: nothing is written, so nothing has to be exposed.
 
 use std::sync::Arc;
 
@@ -22,17 +22,17 @@ use crate::side::Side;
 use crate::stream::{Arm, Stream};
 use crate::world::Watched;
 
-/// All rounds of a barrier: one lane of one batch.
+/// All rounds of a barrier, as one lane of one batch.
 pub(crate) struct Rounds<D: Device> {
     batch: Arc<Batch>,
     arms: Vec<Arm<D>>,
-    /// Each barrier counts as an epoch.
+    /// The count of epochs; each barrier is one.
     epochs: Arc<Epochs>,
     window: Arc<Watched<D>>,
 }
 
 impl<D: Device> Rounds<D> {
-    /// The rounds over the halves of a [window that was made for it](super::Window::of_barrier).
+    /// Makes the rounds from the halves of a [window for a barrier](super::Window::of_barrier).
     pub(crate) fn new(
         inbox: &Inbox<'_, u8, D, BySlot>,
         outbox: &Outbox<'_, u8, D, BySlot>,
@@ -64,9 +64,9 @@ impl<D: Device> Rounds<D> {
                 .any(|way| matches!(way, Way::Nic(_)));
         }
         let arms = signal_arms(outbound, outbound.peers.iter())?;
-        // SAFETY: words, operands and bells lie in blocks that the halves hold, and these are retired in stream order; the
-        // peers' done words and the doorbells are this rank's alone to add to; no epoch of these halves is ever opened, so
-        // this batch alone advances the operands, on the stream that the barrier is at home on.
+        // SAFETY: words, operands and bells lie in blocks that the halves hold, and these are retired in stream order.
+        // Only this rank adds to the peers' done words and to the doorbells. No epoch of these halves is ever opened,
+        // so only this batch advances the operands, on the stream that the barrier is at home on.
         let batch = unsafe { Batch::new([steps], Vec::new()) }.helped(by_nic);
         Ok(Rounds {
             batch: Arc::new(batch),

@@ -1,4 +1,4 @@
-//! How the ranks of a window come to reach each other's memory.
+//! How the ranks of a window reach each other's memory.
 
 use std::sync::Arc;
 
@@ -18,29 +18,29 @@ use crate::world::{Agreement, Brought, Which, World};
 /// This rank's memory of a window.
 pub(super) struct Own<D: Device> {
     pub(super) block: Arc<D::Block>,
-    /// What its NIC and those of far ranks work on, if that is staged.
+    /// If data is staged: the memory that this rank's NIC and those of far ranks access.
     pub(super) far: Option<Arc<D::Block>>,
-    /// The words of its lines, if there is a NIC.
+    /// The words of the lines, if there is a NIC.
     pub(super) lines: Option<Arc<D::Block>>,
     pub(super) registration: Option<Keep>,
 }
 
-/// What a rank says of its memory, with which a handle goes: the key for NICs, and whether another handle goes with that.
+/// What a rank sends about its memory: the key for NICs, and whether a second handle follows.
 pub(super) type Offer = Option<(Vec<u8>, bool)>;
 
-/// The ways to the memory of the neighbours.
+/// The routes to the memory of the neighbours.
 pub(super) struct Routes<D: Device> {
     pub(super) own: Own<D>,
-    /// The blocks of those that are mapped.
+    /// The blocks of the neighbours that are mapped.
     pub(super) blocks: Vec<Option<D::Block>>,
-    /// Those that are reached by the NIC.
+    /// The memory of the neighbours that the NIC reaches.
     pub(super) remotes: Vec<Option<RemoteMemory>>,
     /// The neighbours that have a NIC.
     pub(super) with_nic: Vec<usize>,
 }
 
 impl<D: Device> Own<D> {
-    /// Makes a block reachable (or, for NICs, a staged one in its place), and says how.
+    /// Makes a block (or, for NICs, a staged block in its place) reachable, and returns what to tell the others.
     pub(super) fn offer(
         world: &World<D>,
         block: D::Block,
@@ -66,7 +66,7 @@ impl<D: Device> Own<D> {
                 share: &|| block.share(),
                 keep: block.clone(),
             };
-            // SAFETY: the block is kept; what peers do there is ordered by the words of the window's epochs.
+            // SAFETY: the block is kept, and the words of the window's epochs order what peers do there.
             let Registration { key: own, guard } = unsafe { attached.nic.register(memory) }?;
             registration = Some(guard);
             key = Some((own.bytes, own.handle.is_some()));
@@ -74,7 +74,7 @@ impl<D: Device> Own<D> {
             let bytes = (lines * NicLine::BYTES).max(1);
             words = Some(Arc::new(world.device().alloc(bytes, Sharing::Nics)?));
         }
-        // Its handles are made. What a neighbour maps by them needs no descriptor of this rank.
+        // The handles have been made. A neighbour that maps the memory by them does not need this rank's descriptors.
         for block in far.iter().chain(&words).chain([&block]) {
             block.share_no_more();
         }
@@ -89,9 +89,9 @@ impl<D: Device> Own<D> {
 }
 
 impl<D: Device> Routes<D> {
-    /// Exchanges what the ranks say of their memory, and chooses the way to each neighbour: `neighbour` says how many
-    /// bytes its block has, and its staged one. Agreement. That a neighbour cannot be reached only this rank knows: it is
-    /// the error within.
+    /// Exchanges what the ranks say about their memory, and chooses the route to each neighbour. `neighbour` returns
+    /// the size of its block, and of its staged block. All ranks call this together. If this rank cannot reach a
+    /// neighbour, no other rank knows it yet: this is the inner error.
     pub(super) fn find(
         agreement: &Agreement<'_, D>,
         which: &Which,
@@ -104,7 +104,7 @@ impl<D: Device> Routes<D> {
             Err(error) => (None, Err(error)),
         };
         let said = agreement.tell("sharing a window's memory", which, offer)?;
-        let own = own.expect("who has failed gets its own error");
+        let own = own.expect("a rank that failed got its own error");
         Ok(Self::reach(
             agreement.world(),
             which,
@@ -186,7 +186,7 @@ fn import<D: Device>(
         return Err(WindowError::NewNic { window, rank }.into());
     }
     if kind == Kind::Atomic && nic.atomics() != Atomics::Coherent {
-        // One executor of atomics a window: what the NIC did would not be atomic with what mapped peers do.
+        // A window has one executor of atomics: the NIC's operations would not be atomic with those of mapped peers.
         return Err(Error::Nic(NicError::Unsupported {
             nic: nic.name(),
             what: format!(

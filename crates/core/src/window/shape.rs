@@ -1,20 +1,20 @@
-//! What is where in the memory of one rank of a window.
+//! Where everything lies in the memory of one rank of a window.
 //!
 //! # Model
 //!
-//! A rank has a block of the device's memory, which peers of the node map:
+//! A rank has a block of the device's memory, which peers of the same node map:
 //!
 //! ```text
 //! a cell for each target (its exposures) | a cell for each origin (its completions) | data, in one buffer or two
-//!   | landings of small slots, in as many
+//!   | landings of small slots, in as many buffers
 //! ```
 //!
-//! Where NICs cannot work with that, it has a second block in memory of the host, the *far* one, for the ranks that it
-//! reaches by the NIC: cells at the same places, the slots of far origins, and *staging*: a place for each slot of a
-//! far target, which the streams fill and the NIC sends from. The words of a far rank lie there; the operands stay in
-//! the device's own memory, where its waits find them fast.
+//! If NICs cannot access that memory, the rank has a second block in host memory, the *far* one, for the ranks that it
+//! reaches by the NIC. It contains cells at the same offsets, the slots of far origins, and *staging*: for each slot of
+//! a far target a copy, which the streams fill and the NIC sends from. The words of a far rank lie in the far block.
+//! The operands stay in the device's own memory, where its waits read them quickly.
 //!
-//! All ranks know all ranks' shapes, from their descriptions.
+//! All ranks know the shapes of all ranks, from their descriptions.
 
 use tidegate_hal::batch::Landing;
 use tidegate_hal::device::Device;
@@ -27,36 +27,36 @@ use crate::nic::NicLine;
 
 /// The shape of one rank's memory.
 pub(super) struct Shape {
-    /// Ascending, as the origins.
+    /// In ascending order, like the origins.
     pub(super) targets: Vec<usize>,
     pub(super) origins: Vec<usize>,
-    /// Where each inbound slot lies in a buffer of its block.
+    /// For each inbound slot, its offset in a buffer of its block.
     pub(super) slots: Vec<usize>,
-    /// Where in the block the landing of each inbound slot lies that has one.
+    /// For each inbound slot with a landing, the offset of the landing in the block.
     pub(super) landings: Vec<Option<usize>>,
-    /// For each outbound slot of a far target, where its staging begins in the far block.
+    /// For each outbound slot of a far target, the offset of its staging in the far block.
     pub(super) staging: Vec<Option<usize>>,
-    /// Bytes of the block.
+    /// The size of the block, in bytes.
     pub(super) bytes: usize,
-    /// Bytes of the far block.
+    /// The size of the far block, in bytes.
     pub(super) far_bytes: usize,
-    /// The far ones of both, ascending.
+    /// The far targets and origins, in ascending order.
     far: Vec<usize>,
-    /// Bytes of one buffer of data, near and far.
+    /// The size of one buffer of data, near and far, in bytes.
     buffer: [usize; 2],
-    /// Bytes of one buffer of landings.
+    /// The size of one buffer of landings, in bytes.
     landing_buffer: usize,
-    /// Bytes of one buffer of staging.
+    /// The size of one buffer of staging, in bytes.
     staging_buffer: usize,
     double: bool,
 }
 
-/// The words of a line: the targets' first, then the origins'.
+/// The words of a line. Lines of targets come first, then those of origins.
 pub(super) fn words_of(lines: Ptr, line: usize) -> Ptr {
     lines.byte_add(line * NicLine::BYTES)
 }
 
-/// Where a rank stands among others, which are ascending.
+/// The index of a rank in an ascending list.
 pub(super) fn index_of(rank: usize, ranks: &[usize]) -> usize {
     ranks
         .binary_search(&rank)
@@ -64,14 +64,14 @@ pub(super) fn index_of(rank: usize, ranks: &[usize]) -> usize {
 }
 
 impl Shape {
-    /// Bytes of a word with its operands: a cache line, since different peers add to neighbouring words.
+    /// The size of a word with its operands: one cache line, since different peers add to neighbouring words.
     pub(super) const CELL: usize = 64;
-    /// Where the operand lies in a cell.
+    /// The offset of the operand in a cell.
     pub(super) const OPERAND: usize = 8;
-    /// Where that of the wait for a buffer of staging does.
+    /// The offset of the operand for the wait for a staging buffer.
     pub(super) const BUFFERS: usize = 16;
 
-    /// That of a rank, of descriptions that fit together.
+    /// The shape of a rank's memory, from descriptions that fit together.
     pub(super) fn of(edges: &Edges<'_>, rank: usize) -> Self {
         const CHECKED: &str = "sizes were checked";
         let mine = &edges.all[rank];
@@ -102,13 +102,13 @@ impl Shape {
             let landing = edges.has_landing(rank, slot).then(|| {
                 let at = shape.landing_buffer;
                 let bytes = Landing::room(slot.len * mine.size);
-                // Each in lines of its own, as slots are: others write beside it.
+                // Each landing has cache lines of its own, like a slot, since other origins write beside it.
                 shape.landing_buffer = room(at, bytes, 1).expect(CHECKED);
                 end + at
             });
             shape.landings.push(landing);
         }
-        // Never empty, so that every rank has a block to share.
+        // A block is never empty, so that every rank has one to share.
         shape.bytes = (end + shape.landing_buffer * buffers).max(Self::CELL);
         let begin = shape.data() + buffer[1] * buffers;
         for out in &mine.outbound {
@@ -137,7 +137,7 @@ impl Shape {
         Ok((near, far))
     }
 
-    /// Whether this rank puts to another, or gets puts from it.
+    /// Whether this rank puts to the other, or gets puts from it.
     pub(super) fn is_neighbour(&self, other: usize) -> bool {
         let among = |ranks: &[usize]| ranks.binary_search(&other).is_ok();
         among(&self.targets) || among(&self.origins)
@@ -153,7 +153,7 @@ impl Shape {
         self.far.binary_search(&other).is_ok()
     }
 
-    /// The block that a rank's words and data lie in.
+    /// The block with the words and data of another rank.
     pub(super) fn of_rank<'a, B>(&self, other: usize, near: &'a B, far: Option<&'a B>) -> &'a B {
         far.filter(|_| self.is_far(other)).unwrap_or(near)
     }
@@ -166,7 +166,7 @@ impl Shape {
         (self.targets.len() + origin) * Self::CELL
     }
 
-    /// How many ways there are to other ranks.
+    /// The number of lines to other ranks.
     pub(super) fn lines(&self) -> usize {
         self.targets.len() + self.origins.len()
     }
@@ -175,13 +175,13 @@ impl Shape {
         self.lines() * Self::CELL
     }
 
-    /// Bytes from the buffer of even epochs to that of odd ones, for the data of a rank.
+    /// The distance in bytes from the buffer of even epochs to that of odd ones, for the data of a rank.
     pub(super) fn flip(&self, other: usize) -> usize {
         let buffer = self.buffer[usize::from(self.is_far(other))];
         if self.double { buffer } else { 0 }
     }
 
-    /// Where the landing of an inbound slot lies, in the block as it is mapped at `base`, if it has one.
+    /// The landing of an inbound slot, if it has one, in the block that is mapped at `base`.
     pub(super) fn landing(&self, slot: usize, base: Ptr) -> Option<Landing> {
         self.landings[slot].map(|at| Landing {
             base: base.byte_add(at),
@@ -189,7 +189,7 @@ impl Shape {
         })
     }
 
-    /// The same for staging.
+    /// The distance in bytes between the two buffers of staging.
     pub(super) fn staging_flip(&self) -> usize {
         if self.double { self.staging_buffer } else { 0 }
     }
@@ -202,7 +202,8 @@ mod tests {
     use super::*;
     use crate::footprint::Footprint;
 
-    /// Ranks of which each has a slot of so many bytes for each other, and which are all far from `far`.
+    /// The descriptions of ranks that each have a slot of so many bytes for every other. All of them are far from rank
+    /// `far`.
     fn all(ranks: usize, buffers: u32, far: Option<usize>) -> Vec<Description> {
         let others = |rank: usize| (0..ranks).filter(move |other| *other != rank);
         let describe = |rank: usize| Description {
@@ -237,7 +238,7 @@ mod tests {
         (0..ranks).map(describe).collect()
     }
 
-    /// What lies where, of everything that a rank's blocks hold: `(far, from, to)`.
+    /// Where everything lies in a rank's blocks: `(far, from, to)`.
     fn places(shape: &Shape, all: &[Description], rank: usize) -> Vec<(bool, usize, usize)> {
         let buffers = all[rank].buffers as usize;
         let mut places = vec![(false, 0, shape.data())];
@@ -292,7 +293,7 @@ mod tests {
 
     #[test]
     fn what_is_small_for_both_ends_and_near_has_a_landing() {
-        // Of origin 0 a slot of 8 bytes, of origin 1 one of 16, and so on.
+        // There is a slot of 8 bytes for origin 0, one of 16 bytes for origin 1, and so on.
         let mut all = all(4, 1, None);
         for each in &mut all {
             for slot in &mut each.inbound {
@@ -307,13 +308,13 @@ mod tests {
                 .map(|(slot, _)| slot.origin)
                 .collect()
         };
-        // Ranks 0 to 2 take 24 bytes, rank 3 takes 16.
+        // Ranks 0 to 2 accept landings of up to 24 bytes, rank 3 of up to 16.
         assert_eq!(landed(&all, 0), [1, 2]);
         assert_eq!(landed(&all, 3), [0, 1]);
-        // What comes by a NIC has none.
+        // Data that comes by a NIC has no landing.
         all[1].far = vec![0];
         assert_eq!(landed(&all, 0), [2]);
-        // Nor has what shares its word with another slot.
+        // A slot that shares its word with another slot has no landing either.
         let slot = Inbound {
             origin: 2,
             key: 1,
@@ -330,7 +331,7 @@ mod tests {
         assert!(shape.is_far(0) && !shape.is_far(2));
         let staged: Vec<_> = shape.staging.iter().map(Option::is_some).collect();
         assert_eq!(staged, [true, false]);
-        // To rank 0 all are far.
+        // All ranks are far from rank 0.
         let shape = Shape::of(&Edges::new(&all), 0);
         assert!(shape.is_far(1) && shape.is_far(2));
         assert_eq!(*shape.of_rank(1, &"near", Some(&"far")), "far");

@@ -1,4 +1,4 @@
-//! What an epoch reads and writes at this end.
+//! The regions that an epoch reads and writes on this rank.
 
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -12,7 +12,8 @@ use crate::layout::Layout;
 use crate::place::{Brand, On};
 use crate::region::{Body, Region, bounds};
 
-/// What is sent: a region of the stream, or some of its elements. Borrowed until the epoch is complete.
+/// The source of an operation: a region of the stream, or some of its elements. It is borrowed until the epoch is
+/// complete.
 ///
 /// # Examples
 ///
@@ -33,7 +34,8 @@ pub struct Source<'b, 's, T, D: Device> {
     marker: PhantomData<(&'b T, Brand<'s>)>,
 }
 
-/// Where what is fetched goes: a region of the stream, or some of its elements. Borrowed exclusively until the epoch is complete.
+/// The destination of a get or fetch: a region of the stream, or some of its elements. It is borrowed exclusively until
+/// the epoch is complete.
 ///
 /// # Examples
 ///
@@ -52,7 +54,7 @@ pub struct SourceMut<'b, 's, T, D: Device> {
     marker: PhantomData<&'b mut T>,
 }
 
-/// What can be the source of an operation: `&region`, or what [`Region::slice`] and [`Region::with`] make of it.
+/// A value that can be the source of an operation: `&region`, or what [`Region::slice`] or [`Region::with`] returns.
 ///
 /// # Examples
 ///
@@ -85,7 +87,8 @@ pub trait IntoSource<'b, 's, T: Element, D: Device>: Into<Source<'b, 's, T, D>> 
 impl<'b, 's, T: Element, D: Device> IntoSource<'b, 's, T, D> for &'b Region<T, On<'s, D>> {}
 impl<'b, 's, T: Element, D: Device> IntoSource<'b, 's, T, D> for Source<'b, 's, T, D> {}
 
-/// What a get or an atomic fetch can write to: `&mut region`, or what [`Region::slice_mut`] and [`Region::with_mut`] make of it.
+/// A value that a get or an atomic fetch can write to: `&mut region`, or what [`Region::slice_mut`] or
+/// [`Region::with_mut`] returns.
 ///
 /// # Examples
 ///
@@ -112,7 +115,7 @@ impl<'b, 's, T: Element, D: Device> IntoSource<'b, 's, T, D> for Source<'b, 's, 
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the destination of a get or fetch of this epoch",
     label = "not at home on the epoch's stream, or not of the window's elements",
-    note = "what is fetched goes to `&mut region`, `region.slice_mut(range)?` or `region.with_mut(&layout)?`, where the region has the window's elements and is at home on its stream (`region.on(&stream)?`)"
+    note = "a get or fetch writes to `&mut region`, `region.slice_mut(range)?` or `region.with_mut(&layout)?`, where the region has the window's elements and is at home on its stream (`region.on(&stream)?`)"
 )]
 pub trait IntoSourceMut<'b, 's, T: Element, D: Device>: Into<SourceMut<'b, 's, T, D>> {}
 
@@ -141,7 +144,7 @@ impl<'b, 's, T: Element, D: Device> From<&'b mut Region<T, On<'s, D>>> for Sourc
 }
 
 impl<'s, T: Element, D: Device> Region<T, On<'s, D>> {
-    /// Some neighbouring elements, as the source of a put.
+    /// A run of elements, as the source of a put.
     ///
     /// # Errors
     ///
@@ -167,8 +170,7 @@ impl<'s, T: Element, D: Device> Region<T, On<'s, D>> {
     ///
     /// # Errors
     ///
-    /// [`RegionError::OutOfBounds`](crate::error::RegionError::OutOfBounds) if the layout reaches
-    /// further than the region.
+    /// [`RegionError::OutOfBounds`](crate::error::RegionError::OutOfBounds) if the layout reaches beyond the region.
     ///
     /// # Examples
     ///
@@ -186,7 +188,7 @@ impl<'s, T: Element, D: Device> Region<T, On<'s, D>> {
         Source::from(self).with(layout, self.len())
     }
 
-    /// Some neighbouring elements, as the destination of a get or fetch.
+    /// A run of elements, as the destination of a get or fetch.
     ///
     /// # Errors
     ///
@@ -218,7 +220,7 @@ impl<'s, T: Element, D: Device> Region<T, On<'s, D>> {
     ///
     /// # Errors
     ///
-    /// As [`Region::with`]; [`EpochError::NotDistinct`](crate::error::EpochError::NotDistinct) if an element
+    /// Those of [`Region::with`], and [`EpochError::NotDistinct`](crate::error::EpochError::NotDistinct) if an element
     /// occurs twice.
     ///
     /// # Examples
@@ -246,7 +248,7 @@ impl<'s, T: Element, D: Device> Region<T, On<'s, D>> {
 }
 
 impl<'b, T: Element, D: Device> Source<'b, '_, T, D> {
-    /// The elements that a layout chooses of a part; whether the part holds them has been checked.
+    /// The elements of a part that a layout chooses. The caller has checked that the part holds them.
     pub(crate) fn of(body: &'b Body<D>, layout: &'b Layout<D>) -> Self {
         Source {
             local: (body.ptr(), body.id),

@@ -1,22 +1,22 @@
-//! Staged puts, cut so that the NIC can send what there is while the stream fills the rest.
+//! Staged puts, cut so that the NIC sends one stage while the stream fills the next.
 //!
 //! # Model
 //!
-//! What an epoch puts to one target is a row of [`StagePart`]s of its puts, in *stages* of about a chunk each. The stream
-//! copies the pieces of a stage to staged memory, and rings for a part; then those of the next. The NIC may send a stage
-//! from its part on. Both sides of this, the batch (`plan.rs`) and the program (`programs.rs`), are made of the same
-//! stages.
+//! The puts of an epoch to one target are a sequence of [`StagePart`]s, in *stages* of about one chunk each. The stream
+//! copies the pieces of a stage to staged memory, rings for that part of the program, and goes on with the next stage.
+//! From then on the NIC may send the stage. The batch (`plan.rs`) and the program (`programs.rs`) are made from the
+//! same stages.
 //!
-//! A put is cut where each piece is a put again: into slots in a row anywhere, if what is sent lies in a row or in a
-//! table; where it is a nest of loops, at turns of one of them. One that is scattered into its slot stays whole. Pieces
-//! of a put are as even as that, so that no small one is left at the end.
+//! A put is cut only where each piece is a put again. If the source is a run or an index table, and the slot is filled
+//! in order, that is anywhere. If the source is a nest of loops, it is between rounds of one of them. A put that is
+//! scattered into its slot stays whole. The pieces are as even as that allows, so that no small one remains at the end.
 //!
-//! Of a put whose elements are counted each piece is one as well, with the same count: it copies as many of its own elements,
-//! and so at least those that were counted.
+//! Each piece of a counted put is a counted put with the same count. It copies that many of its own elements if it has
+//! them, so the pieces together copy at least the counted elements.
 //!
 //! # Failure
 //!
-//! None: what is short, or cannot be cut, is one stage.
+//! None: a put that is short or cannot be cut is one stage.
 
 use tidegate_hal::batch::{Move, Shape};
 use tidegate_hal::device::Device;
@@ -25,39 +25,39 @@ use super::cuts::side;
 use super::note::Note;
 use crate::nic::Chunks;
 
-/// How many stages there are at most, more or less: beyond that, chunks are larger.
+/// The approximate limit for the number of stages. Larger data gets larger chunks.
 const MOST: usize = 256;
 
-/// So many neighbours are not parted, where pieces have more: together they are a multiple of what a device moves at a
-/// time, so that what is aligned stays so.
+/// Cuts are made only at multiples of this many elements, where pieces have more. It is a multiple of what a device
+/// moves at a time, so aligned data stays aligned.
 const TOGETHER: usize = 16;
 
 /// Elements of a put that go together.
 pub(super) struct StagePart<'a, D: Device> {
     pub(super) note: &'a Note<D>,
-    /// The first, of those that the put sends.
+    /// The first element, counted in the source of the put.
     pub(super) first: usize,
     pub(super) count: usize,
 }
 
 impl<D: Device> StagePart<'_, D> {
-    /// The number of the edge that it goes to.
+    /// The number of the edge that they go to.
     pub(super) fn edge(&self) -> usize {
         self.note.edge as usize
     }
 
-    /// The elements of the edge that it touches, in runs.
+    /// The elements of the edge that they fill, in runs.
     pub(super) fn extents(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
         let whole = self.count == self.note.count;
         let some = self.note.first + self.first;
-        // What is not whole goes into its slot in a row.
+        // A put that was cut fills its slot in order.
         let part = (!whole).then_some((some, some + self.count));
         let runs = whole.then(|| self.note.extents());
         part.into_iter().chain(runs.into_iter().flatten())
     }
 }
 
-/// The puts to a target, in stages: one, if they are not cut.
+/// The puts to a target, in stages. If they are not cut, that is one stage.
 pub(super) fn stages<'a, D: Device>(
     notes: &[&'a Note<D>],
     size: usize,
@@ -83,7 +83,7 @@ pub(super) fn stages<'a, D: Device>(
             stage.push(StagePart { note, first, count });
             first += count;
             filled += count * size;
-            // Nearly: the last piece of a put is a little shorter.
+            // Nearly a chunk is enough, because the last piece of a put is a little shorter.
             if filled >= chunk - chunk / 8 {
                 stages.push(std::mem::take(&mut stage));
                 filled = 0;
@@ -91,21 +91,21 @@ pub(super) fn stages<'a, D: Device>(
         }
     }
     match stages.last_mut() {
-        // Not worth an operation of its own.
+        // This rest is not worth an operation of its own.
         Some(last) if stage.is_empty() || filled < chunk / 2 => last.append(&mut stage),
         _ => stages.push(stage),
     }
     stages
 }
 
-/// Where a put is cut: into pieces of `piece` elements, and where a run of `run` ends.
+/// Where a put is cut: into pieces of `piece` elements, and also at each multiple of `run`.
 struct Cut {
     piece: usize,
     run: usize,
 }
 
 impl Cut {
-    /// `least` elements of a put or more in a piece; nowhere, if these are not two.
+    /// Cuts a put into pieces of at least `least` elements. It stays whole if there would not be two.
     fn of<D: Device>(note: &Note<D>, least: usize) -> Self {
         let nowhere = Cut {
             piece: note.count,
@@ -115,7 +115,7 @@ impl Cut {
             return nowhere;
         }
         let along = |inner: usize, turns: usize| {
-            // Evenly, as far as loops and neighbours let it.
+            // The pieces are as even as loops and alignment allow.
             let pieces = (turns * inner / least).clamp(1, turns);
             let each = turns.div_ceil(pieces);
             let each = match inner {
@@ -131,7 +131,7 @@ impl Cut {
         let Some(Shape::Strided { dims, rank }) = layout else {
             return along(1, note.count);
         };
-        // The first loop that is longer than a piece, with what one turn of it is.
+        // Finds the first loop that is longer than a piece. `inner` is the number of elements in one of its rounds.
         let mut inner = 1;
         for (turns, _) in &dims[..rank as usize] {
             let turns = *turns as usize;
@@ -143,14 +143,14 @@ impl Cut {
         nowhere
     }
 
-    /// How many elements the piece has that begins with `first`.
+    /// The number of elements of the piece that begins with `first`.
     fn next(&self, first: usize) -> usize {
         let into = first % self.run;
         self.piece.min(self.run - into)
     }
 }
 
-/// Of a put as a stream does it, what is one of its pieces.
+/// The move of one piece, from the move of the whole put.
 pub(super) fn cut<D: Device>(whole: Move, piece: &StagePart<'_, D>) -> Move {
     let (first, count) = (piece.first, piece.count);
     if count == whole.count {

@@ -12,7 +12,7 @@ use crate::error::{Cause, Error};
 use crate::error::{Rejected, Result};
 
 impl<'s, T: Element, K: Discipline, D: Device> Outbox<'s, T, D, K> {
-    /// Opens an epoch that names all targets (MPI: `MPI_Win_start`). Nothing is enqueued before [`Access::complete`].
+    /// Opens an epoch for all targets (MPI: `MPI_Win_start`). Nothing is enqueued before [`Access::complete`].
     ///
     /// # Examples
     ///
@@ -30,13 +30,11 @@ impl<'s, T: Element, K: Discipline, D: Device> Outbox<'s, T, D, K> {
         Access::new(self.held.take())
     }
 
-    /// As [`Outbox::start`], naming some of the targets only. Each of them must post to this rank.
+    /// Like [`Outbox::start`], for some of the targets. Each of them must post to this rank.
     ///
     /// # Errors
     ///
-    /// [`EpochError::NotInGroup`](crate::error::EpochError::NotInGroup) if one of the group is no target,
-    /// [`Error::NoSuchRank`] if the job does not have it. The outbox is gone then, and the window is revoked for all ranks
-    /// ([`Cause::NotEnqueued`]).
+    /// [`EpochError::NotInGroup`](crate::error::EpochError::NotInGroup) if a member of the group is not a target, and [`Error::NoSuchRank`] if the job does not have that rank. The outbox is then lost, and the window is revoked on all ranks ([`Cause::NotEnqueued`]).
     ///
     /// # Examples
     ///
@@ -55,11 +53,11 @@ impl<'s, T: Element, K: Discipline, D: Device> Outbox<'s, T, D, K> {
         self.try_start_with(group).map_err(given_up)
     }
 
-    /// As [`Outbox::start_with`], but has no effect if it fails: the outbox comes back.
+    /// Like [`Outbox::start_with`], but has no effect if it fails, and returns the outbox.
     ///
     /// # Errors
     ///
-    /// As [`Outbox::start_with`].
+    /// The same as [`Outbox::start_with`].
     ///
     /// # Examples
     ///
@@ -80,7 +78,7 @@ impl<'s, T: Element, K: Discipline, D: Device> Outbox<'s, T, D, K> {
             Some(index) => index,
             None => match body.half.members(group, "a target") {
                 Ok(members) => {
-                    // A group that was made again is not another one.
+                    // Two groups with the same members are the same group.
                     let known = |held: &(u64, Vec<usize>)| held.1 == members;
                     match body.groups[1..].iter().position(known) {
                         Some(index) => index + 1,

@@ -1,22 +1,23 @@
-//! When memory that peers' NICs have written to may go.
+//! When memory that peers' NICs write to may be unregistered.
 //!
 //! # Model
 //!
-//! That the halves of a window are gone at one rank says nothing of its peers' NICs: an exposure that was given in
-//! advance is still one, a stream that has failed has waited for nothing, and to end a registration does not end a
-//! write that has begun (what `tcp;ofi_rxm` has begun to receive it goes on to write). So a block stays registered,
-//! behind the halves' backs ([`Reach`]), until each neighbour with a NIC has said that it is *through* with the window:
-//! its own halves are gone, its NIC has let go of all queues towards its neighbours, and all that was fired there has
-//! come. It says so once, by the control plane, when the last queue goes ([`Farewell`]).
+//! Peers' NICs may still write to a window's block after its halves are gone on this rank: an exposure may have been
+//! given in advance, and a stream that failed has not waited. And ending a registration does not end a write that has
+//! begun (`tcp;ofi_rxm` writes on what it has begun to receive). So a block stays registered after its halves are
+//! dropped ([`Reach`]), until each neighbour with a NIC has said that it is *through* with the window. That means: the
+//! neighbour's halves are gone, its NIC has given up all queues towards its own neighbours, and everything that was
+//! fired there has arrived. A rank says so once, over the control plane, when its last queue goes ([`Farewell`]).
 //!
 //! # Failure
 //!
 //! If all ranks have agreed that a window is not open, nobody has put anything, and its memory goes at once. If the
-//! agreement itself failed, a peer may have the window, and the memory stays until the endpoint is closed, or the
-//! neighbours are through. (Memory that a peer has mapped needs no such care: the peer's mapping keeps it.)
+//! agreement itself failed, a peer may have the window. Then the memory stays until the neighbours are through, or
+//! until the endpoint is closed. (Memory that a peer has mapped needs no such care, because the peer's mapping keeps
+//! it.)
 //!
-//! A rank says nothing of a window that is revoked, nor if a queue has given up: an operation that is reported as
-//! failed may still be on its way. Then the block stays until the endpoint is closed.
+//! A rank does not say that it is through with a window that is revoked, or whose queue has given up: an operation that
+//! was reported as failed may still be on its way. Then the block stays until the endpoint is closed.
 
 use std::sync::{Arc, Weak};
 
@@ -29,11 +30,11 @@ use tidegate_words::Word;
 use crate::message::Message;
 use crate::world::{Inner, Watched, World};
 
-/// What lets peers reach this rank's block through the NIC; both halves hold it.
+/// Lets peers reach this rank's block through the NIC. Both halves hold it.
 pub(super) struct Reach<D: Device> {
     pub(super) world: World<D>,
     pub(super) window: Arc<Watched<D>>,
-    /// Who may: the neighbours with a NIC.
+    /// The neighbours with a NIC, which may access the block.
     pub(super) neighbours: Vec<usize>,
     pub(super) registration: Option<Keep>,
 }
@@ -49,7 +50,8 @@ impl<D: Device> Drop for Reach<D> {
     }
 }
 
-/// Says that this rank is through with a window, when nobody holds it any more: neither a half, nor the NIC for a queue.
+/// Tells the neighbours that this rank is through with a window, when it is dropped. The halves hold it, and the NIC's
+/// queues do.
 pub(super) struct Farewell<D: Device> {
     world: Weak<Inner<D>>,
     window: Arc<Watched<D>>,
@@ -72,12 +74,12 @@ impl<D: Device> Farewell<D> {
 
 impl<D: Device> Drop for Farewell<D> {
     fn drop(&mut self) {
-        // A world that is gone has left the job.
+        // If the world is gone, this rank has left the job.
         let Some(world) = self.world.upgrade() else {
             return;
         };
         let gave_up = |sent: &Ptr| {
-            // SAFETY: the window keeps the words, which are in memory of the host, as the NIC wants them.
+            // SAFETY: the window keeps the words. They lie in memory of the host, as NICs require.
             unsafe { &*sent.0.cast::<Word>() }.load() & POISON != 0
         };
         if !self.window.may_be_open()
@@ -92,7 +94,7 @@ impl<D: Device> Drop for Farewell<D> {
         let others: Vec<_> = others.filter(|other| *other != rank).collect();
         if !others.is_empty() {
             let message = Message::Through { window };
-            // If the control plane is closed, this rank has left.
+            // If the control plane is closed, this rank has left the job.
             let _ = world.control().notify(Some(&others), &message.encode());
         }
         if others.len() < self.neighbours.len() {

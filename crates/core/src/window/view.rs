@@ -1,4 +1,4 @@
-//! What kernels and the host see of an inbox.
+//! The views of an inbox that kernels and the host get.
 
 use std::marker::PhantomData;
 use std::ops::Index;
@@ -13,28 +13,28 @@ use crate::argument::{Lowered, OfSlots};
 use crate::element::Element;
 use crate::error::Result;
 
-/// Where an inbox's memory is.
+/// Where an inbox's memory lies.
 pub(super) struct Table<D: Device> {
     /// The slots, in the order of their declaration: [`SlotEntry`]s in memory of the device, where kernels read them.
-    /// None without slots.
+    /// `None` if there are no slots.
     entries: Option<D::Block>,
-    /// The same, for the host.
+    /// The same entries, for the host.
     slots: Box<[SlotEntry]>,
-    /// The memory of a window by range, or atomic.
+    /// The memory of a window by range, or of an atomic one.
     pub(super) memory: Ptr,
     pub(super) len: usize,
 }
 
-/// One inbound slot, as kernels of any device read it.
+/// An inbound slot, as kernels of any device read it.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(super) struct SlotEntry {
     pub(super) base: Ptr,
-    /// Elements.
+    /// The number of elements.
     pub(super) len: u64,
-    /// Bytes from the buffer of even epochs to that of odd ones; 0 if there is one buffer.
+    /// The distance in bytes from the buffer of even epochs to that of odd ones, or 0 if there is one buffer.
     pub(super) flip: u64,
-    /// The operand of the wait for the origin: how many epochs have come.
+    /// The operand of the wait for the origin. It counts the epochs that have come.
     pub(super) operand: Ptr,
 }
 
@@ -45,7 +45,7 @@ impl<D: Device> Table<D> {
             0 => None,
             bytes => {
                 let block = device.alloc(bytes, Sharing::Private)?;
-                // SAFETY: an entry is four times eight bytes, without padding.
+                // SAFETY: an entry has four fields of eight bytes each, without padding.
                 let bytes =
                     unsafe { std::slice::from_raw_parts(entries.as_ptr().cast::<u8>(), bytes) };
                 // SAFETY: the block has just been allocated with this size.
@@ -61,13 +61,13 @@ impl<D: Device> Table<D> {
         })
     }
 
-    /// Where the entries are, and how many.
+    /// The address and the number of the entries.
     pub(super) fn slots(&self) -> (Ptr, usize) {
         let entries = self.entries.as_ref().map_or(Ptr::NULL, Block::base);
         (entries, self.slots.len())
     }
 
-    /// A slot as a side of a move, and the move's parity.
+    /// A slot as a side of a move, and the parity of that move.
     pub(super) fn side(&self, index: usize) -> (Side, Ptr) {
         let slot = &self.slots[index];
         let side = Side {
@@ -89,11 +89,11 @@ impl SlotEntry {
         if self.flip == 0 {
             return self.base;
         }
-        // SAFETY: the operand lies in the window's block, which lives as long as the table; this is only called where
-        // both are memory of the host.
+        // SAFETY: the operand lies in the window's block, which lives as long as the table. This is called only if both
+        // lie in memory of the host.
         let epoch = unsafe { &*self.operand.0.cast::<Word>() }.epoch();
-        // Before the first epoch this is `u64::MAX`, and odd: the even buffer is exposed from the start, and may be
-        // being written.
+        // Before the first epoch this is `u64::MAX`, which is odd. The even buffer is exposed from the start, so an
+        // origin may be writing it.
         if epoch & 1 == 1 {
             self.base.byte_add(self.flip as usize)
         } else {
@@ -105,9 +105,10 @@ impl SlotEntry {
 /// The inbound slots of a window after the last wait: the data that each origin put in its last epoch.
 ///
 /// **A slot that the origin skipped is not empty.** It keeps the data from two epochs ago (from the last epoch, with
-/// [`Buffers::Single`](super::Buffers)), or zeros at first, and nothing says how much came. So if messages vary, their
-/// origin puts a header in *every* epoch that says how much follows, even if nothing does. After `if n > 0 { epoch.put(…)? }` the
-/// target reads an old message again. `tidegate::guide::messages` shows all ways to do it.
+/// [`Buffers::Single`](super::Buffers)), or zeros at first. The reader cannot see how much came. So if messages vary,
+/// the origin must put a header in *every* epoch that says how much follows, even if that is nothing. If it writes `if
+/// n > 0 { epoch.put(…)? }`, the target reads an old message again. `tidegate::guide::messages` shows all ways to do
+/// it.
 ///
 /// # Examples
 ///
@@ -140,14 +141,14 @@ impl<T> Copy for Slots<'_, T> {}
 impl<'k, T: Element> Slots<'k, T> {
     /// # Safety
     ///
-    /// The entries (as [`Table::slots`] gives them) are those of an inbox of elements `T` that is not exposed, and
-    /// stays so for `'k`; what its stream waited for has come. They, and the slots, are memory of the host. (`window`
-    /// is the number of its declaration.)
+    /// `entries` and `count` are what [`Table::slots`] returns for an inbox of elements `T`. The inbox is not exposed,
+    /// and stays so for `'k`. What its stream waited for has come. The entries and the slots lie in memory of the host.
+    /// `declaration` is the number of the window's declaration.
     pub(super) unsafe fn new((entries, count): (Ptr, usize), declaration: u64) -> Self {
         let entries = if count == 0 {
             &[]
         } else {
-            // SAFETY: the caller's promise; blocks are aligned.
+            // SAFETY: the caller promises that the entries are there; blocks are aligned.
             unsafe { std::slice::from_raw_parts(entries.0.cast::<SlotEntry>(), count) }
         };
         Slots {
@@ -157,22 +158,22 @@ impl<'k, T: Element> Slots<'k, T> {
         }
     }
 
-    /// How many there are.
+    /// The number of slots.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no slots.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// The slot of this handle. What its origin did not put in the last epoch is what an earlier one left: see [`Slots`].
-    /// `slots[handle]` is the same.
+    /// The slot of a handle; `slots[handle]` is the same. Elements that the origin did not put in the last epoch keep
+    /// older data: see [`Slots`].
     ///
     /// # Panics
     ///
-    /// If the handle is of another window.
+    /// If the handle belongs to another window.
     ///
     /// # Examples
     ///
@@ -212,8 +213,9 @@ impl<'k, T: Element> Slots<'k, T> {
     }
 
     fn memory(&self, entry: &SlotEntry) -> &'k [T] {
-        // SAFETY: the buffer has `len` elements for which all bytes are valid, aligned to a cache line; while the inbox is
-        // not exposed no origin writes this one (with two buffers, the other may be written); see `Slots::new`.
+        // SAFETY: the buffer has `len` elements, for which all bytes are valid, and is aligned to a cache line. While
+        // the inbox is not exposed, no origin writes this buffer. (With two buffers, an origin may write the other
+        // one.) See also `Slots::new`.
         unsafe { std::slice::from_raw_parts(entry.current().0.cast::<T>(), entry.len as usize) }
     }
 }
@@ -233,11 +235,11 @@ impl<T: Element> Index<In<T>> for Slots<'_, T> {
 fn foreign_slot(index: u32, slots: usize) -> ! {
     let plural = if slots == 1 { "" } else { "s" };
     panic!(
-        "the handle of inbound slot {index} is of another window than this one of {slots} inbound slot{plural}"
+        "the handle of inbound slot {index} belongs to another window: this one has {slots} inbound slot{plural}"
     )
 }
 
-/// An inbox view to be.
+/// The slots of an inbox as they are enqueued, before the kernel sees them.
 pub struct LoweredSlots<T> {
     pub(super) slots: (Ptr, usize),
     pub(super) declaration: u64,
@@ -256,8 +258,8 @@ unsafe impl<T: Element> Lowered for LoweredSlots<T> {
     type View<'k> = Slots<'k, T>;
 
     unsafe fn view<'k>(self) -> Slots<'k, T> {
-        // SAFETY: the table belongs to a half, which is retired in stream order; it was not exposed when the kernel was
-        // enqueued, and a post that came later is later in stream order too.
+        // SAFETY: the table belongs to a half, which is retired in stream order. The inbox was not exposed when the
+        // kernel was enqueued, and a later post comes later in stream order, too.
         let slots = unsafe { Slots::new(self.slots, self.declaration) };
         let entries = slots.entries.iter();
         ahead::fetch(entries.map(|slot| {

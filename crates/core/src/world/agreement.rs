@@ -1,30 +1,33 @@
-//! What all ranks do together: one thing at a time.
+//! Agreements: what all ranks do together, one thing at a time.
 //!
 //! # Model
 //!
-//! The control plane matches the exchanges of the ranks in order, and knows of each no more than its label. To create a
-//! window takes several (descriptions, then memory, then whether all has gone well; that of a bus has its own), and threads of a rank may want to create
-//! two at once. So whoever makes exchanges holds the world's one [`Agreement`] for as long as they belong together, and in
-//! each that is about a window every rank says [`Which`] one it means: id and name, compared by all ranks alike.
+//! The control plane matches the exchanges of the ranks in order, and knows only the label of each. Opening a window
+//! takes several exchanges: descriptions, then memory, then whether all has gone well. A NIC has one of its own. And
+//! several threads of a rank may want to open windows at once. So the thread that makes exchanges holds the world's
+//! only [`Agreement`] for as long as they belong together. In each exchange about a window, every rank says [`Which`]
+//! window it means, by id and name, and all ranks compare them.
 //!
-//! The id is what ranks call a window in their messages. It is taken before the first exchange, since a peer whose
-//! exchange is done may speak of the window at once; and given back if that exchange fails, since then no peer has
+//! Ranks use the id in their messages about a window. It is taken before the first exchange, because a peer whose
+//! exchange is done may mention the window at once. If that exchange fails, the id is given back: then no peer has
 //! counted it (or there will be no exchange any more).
 //!
-//! Where the rank is among all that is its [`Progress`](super::progress::Progress): who reports long waits asks for it. Exchanges are matched
-//! in order; so of two ranks the one that has come to fewer of them is what the other waits for, if that is in one.
+//! [`Progress`](super::progress::Progress) tells how far the rank has come in all this, for reports of long waits. Exchanges are matched in order. So if a rank is in an exchange, it waits for those that have come to fewer exchanges.
 //!
 //! # Failure
 //!
-//! - Ranks that create different windows, or the same in different orders, all get [`WindowError::Disagreement`](crate::error::WindowError::Disagreement), which names
-//!   both. All have made the same exchanges then, so the next one finds them in step.
-//! - Id and name tell windows apart that ranks open in different orders, unless both have one name: then each rank
-//!   would take one for the other, and nothing would look wrong. So a name is refused ([`WindowError::NameTaken`](crate::error::WindowError::NameTaken)) as long as
-//!   any rank's program holds a half of a window of that name. Each rank says so of itself: by the order of its own
-//!   program, which has dropped the half by then or has not; and all come to one verdict, in the first exchange.
-//! - A rank that has failed says so in the exchange that comes next, instead of leaving the others waiting in it. The
-//!   last exchange about a window is for that alone: a window is open on all ranks or on none.
-//! - A thread that waits for its turn waits for the one before it, which waits for the peers: their ends end both.
+//! - If ranks open different windows, or the same windows in different orders, all get
+//!   [`WindowError::Disagreement`](crate::error::WindowError::Disagreement), which names both. All have then made the
+//!   same exchanges, so the next one finds them in step.
+//! - Id and name together show that ranks open windows in different orders, unless both windows have one name. Then
+//!   each rank would take one for the other, and nothing would look wrong. So a name is refused
+//!   ([`WindowError::NameTaken`](crate::error::WindowError::NameTaken)) as long as the program of any rank holds a half
+//!   of a window with that name. Each rank answers for its own program, in whose order the half is dropped by then or
+//!   not. All come to one verdict, in the first exchange.
+//! - A rank that has failed says so in the next exchange, so that the others do not wait in it. The last exchange about
+//!   a window is only for that: a window is open on all ranks or on none.
+//! - A thread that waits for its turn waits for the thread before it, which waits for the peers. If a peer ends, both
+//!   waits end.
 
 use std::sync::{Arc, MutexGuard};
 
@@ -39,28 +42,28 @@ use crate::element::Element;
 use crate::error::{Disagreement, Error, Result, WindowError, WindowName, reserved};
 use crate::ground::{MOST_TEXT, lock, shortened};
 
-/// What a rank says, and the handles that go with it.
+/// What a rank contributes, and the handles that go with it.
 pub(crate) type Brought<T> = (T, Vec<Handle>);
 
-/// The right to make exchanges, this rank's only one. It is the one way to them for what windows are made of, which
-/// is trusted: not for users.
+/// The right to make exchanges, of which a rank has only one. All exchanges about windows go through it, and they are
+/// trusted. So it is not public.
 pub(crate) struct Agreement<'w, D: Device> {
     world: &'w World<D>,
     _alone: MutexGuard<'w, ()>,
 }
 
-/// Which window (or barrier) an exchange is about.
+/// The window (or barrier) that an exchange is about.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Which {
     pub(crate) id: WindowId,
     pub(crate) name: String,
 }
 
-/// What a rank says about a window: something, or why it has failed.
+/// What a rank tells about a window, or why it has failed.
 #[derive(Serialize, Deserialize)]
 struct Said<T> {
     which: Which,
-    /// Whether the rank's program has a window (or barrier) of that name already.
+    /// Whether the rank's program already has a window (or barrier) with that name.
     taken: bool,
     what: Result<T, Failure>,
 }
@@ -68,13 +71,13 @@ struct Said<T> {
 /// Why a rank has failed.
 #[derive(Serialize, Deserialize)]
 struct Failure {
-    /// For want of something: then the error is the same on all ranks.
+    /// Whether it is a shortage. Then all ranks get the same error.
     short: bool,
     reason: String,
 }
 
 impl Failure {
-    /// With no more of the reason than there is `room` for.
+    /// With at most `room` bytes of the reason.
     fn of(error: &Error, room: usize) -> Self {
         Failure {
             short: error.is_shortage(),
@@ -82,7 +85,7 @@ impl Failure {
         }
     }
 
-    /// The error on the ranks that hear of it.
+    /// The error on the ranks that hear of the failure.
     fn heard(self, which: &Which, rank: usize) -> Error {
         let Failure { short, reason } = self;
         if !short {
@@ -97,14 +100,14 @@ impl Failure {
 }
 
 impl<D: Device> World<D> {
-    /// Gives every rank every rank's bytes, in order of ranks: for results and set-up, not for the data path. Collective; `label`
-    /// names the call, and is compared between ranks. A rank brings 1 MiB at most (1048576 bytes; 4096 less over windows
-    /// of MPI), and each gets all of them: what is larger goes through a window, to a rank that writes it, or by several calls.
+    /// Sends every rank's bytes to every rank, and returns them in the order of the ranks. Use it for results and
+    /// set-up, not for the data path. The call is collective; `label` names it, and ranks compare their labels. A rank
+    /// contributes at most 1 MiB (1048576 bytes; 4096 fewer over windows of MPI), and each rank gets the bytes of all.
+    /// Send larger data through a window to the rank that needs it, or use several calls.
     ///
     /// # Errors
     ///
-    /// [`Error::Control`]: a rank ended meanwhile, is in another collective call, or the bytes are too many (on the rank
-    /// that brings them; the others wait for its next call). [`Error::Forked`].
+    /// [`Error::Control`] if a rank has ended, if a rank is in another collective call, or if this rank contributes too many bytes. (In the last case only this rank gets the error, and the others wait for its next call.) [`Error::Forked`].
     ///
     /// # Examples
     ///
@@ -123,12 +126,12 @@ impl<D: Device> World<D> {
         Ok(packets.into_iter().map(|packet| packet.bytes).collect())
     }
 
-    /// As [`World::all_gather`], of elements. Ranks may bring different numbers of them, all of one type.
+    /// Like [`World::all_gather`], for elements. Ranks may contribute different numbers of elements, all of one type.
     ///
     /// # Errors
     ///
-    /// As [`World::all_gather`]; [`Error::Control`] if the ranks bring elements of different types, which are different
-    /// collective calls.
+    /// The errors of [`World::all_gather`]; [`Error::Control`] also if the ranks contribute elements of different
+    /// types, since those are different collective calls.
     ///
     /// # Examples
     ///
@@ -145,13 +148,13 @@ impl<D: Device> World<D> {
         label: &str,
         elements: &[T],
     ) -> Result<Vec<Vec<T>>> {
-        // (What has no size is no element; the call with none of it is made all the same.)
+        // Elements have a size, so this is never 0 where bytes are copied.
         let size = size_of::<T>().max(1);
         let kind = std::any::type_name::<T>();
-        // One name may stand for two types: of two versions of a program, say.
+        // Two types may have the same name, in two versions of a program, say.
         let label = format!("{label}: {kind} of {size} bytes, layout {:x}", T::LAYOUT);
         let mut bytes = vec![0; size_of_val(elements)];
-        // SAFETY: elements have no padding, so their bytes are initialised; there is room for all of them.
+        // SAFETY: elements have no padding, so their bytes are initialised, and there is room for all of them.
         unsafe {
             let from = elements.as_ptr().cast::<u8>();
             std::ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), bytes.len());
@@ -160,7 +163,7 @@ impl<D: Device> World<D> {
         let elements = |bytes: Vec<u8>| {
             let count = bytes.len() / size;
             let mut elements = reserved::<T>(count)?;
-            // SAFETY: there is room for so many elements, so many bytes are there, and any bytes are a valid element.
+            // SAFETY: there is room for `count` elements, that many bytes are there, and any bytes are a valid element.
             unsafe {
                 let to = elements.as_mut_ptr().cast::<u8>();
                 std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, count * size_of::<T>());
@@ -171,7 +174,7 @@ impl<D: Device> World<D> {
         all.into_iter().map(elements).collect()
     }
 
-    /// Waits until this thread is the only one of the rank that makes exchanges. `what` says to people what for.
+    /// Waits until no other thread of this rank makes exchanges. `what` says for people what this one is about to do.
     ///
     /// # Errors
     ///
@@ -208,7 +211,7 @@ impl<'w, D: Device> Agreement<'w, D> {
         Ok(packets.map_err(|error| progress.named(error))?)
     }
 
-    /// Takes an id for a window that all ranks are about to create, and makes the first exchange about it: as
+    /// Takes an id for a window that all ranks are about to open, and makes the first exchange about it, like
     /// [`Agreement::tell`].
     pub(crate) fn begin<T: Serialize + DeserializeOwned>(
         &self,
@@ -228,8 +231,8 @@ impl<'w, D: Device> Agreement<'w, D> {
         Ok((which, all))
     }
 
-    /// Tells all ranks something about the window that is being created, or why this rank has failed; and hears what
-    /// they tell.
+    /// Tells all ranks something about the window that is being opened, or why this rank has failed. Returns what all
+    /// ranks tell.
     pub(crate) fn tell<T: Serialize + DeserializeOwned>(
         &self,
         label: &str,
@@ -240,19 +243,21 @@ impl<'w, D: Device> Agreement<'w, D> {
         heard(which, self.exchange(label, packet)?, failed)
     }
 
-    /// Tells all ranks whether this one has done its part, and hears the same of them: the last exchange about a window.
-    /// If one rank has failed, no rank has the window. That rank gets its own error, the others
-    /// [`WindowError::Disagreement`](crate::error::WindowError::Disagreement); all get [`WindowError::NotCreated`](crate::error::WindowError::NotCreated) if it was short of something.
+    /// Makes the last exchange about a window: tells all ranks whether this rank has done its part, and hears the same
+    /// from them. If a rank has failed, no rank has the window. That rank gets its own error, and the others get
+    /// [`WindowError::Disagreement`](crate::error::WindowError::Disagreement). If the failure is a shortage, all ranks
+    /// get [`WindowError::NotCreated`](crate::error::WindowError::NotCreated).
     ///
-    /// `refused` is called with this rank's part when all ranks have heard that none has the window. It is not called
-    /// when the exchange itself fails: the others may have made it, and have the window.
+    /// If all ranks have heard that none has the window, `refused` is called with this rank's part. It is not called if
+    /// the exchange itself fails: then the others may have made it, and have the window.
     pub(crate) fn agree<T>(
         &self,
         which: &Which,
         mine: Result<T>,
         refused: impl FnOnce(&T),
     ) -> Result<T> {
-        // All ranks have named the window twice by now. A name may be nearly as long as a packet, so it is not sent again.
+        // All ranks have named the window twice by now. A name may be nearly as long as a packet, so it is not sent
+        // again.
         let failure = |error: &Error| Failure::of(error, MOST_TEXT);
         let said: Result<(), Failure> = mine.as_ref().map(|_| ()).map_err(failure);
         let bytes = postcard::to_stdvec(&said).expect("plain data can be encoded");
@@ -274,7 +279,7 @@ impl<'w, D: Device> Agreement<'w, D> {
 }
 
 impl Which {
-    /// What errors call it.
+    /// The name and id that errors contain.
     pub(crate) fn named(&self) -> WindowName {
         WindowName {
             name: self.name.as_str().into(),
@@ -290,16 +295,16 @@ impl Which {
     }
 }
 
-/// What a rank said could not be read.
+/// The error for a message of a rank that cannot be decoded.
 fn unreadable(which: &Which, rank: usize, error: &postcard::Error) -> Error {
     let reason = error.to_string();
     which.disagreement(Disagreement::Unreadable { rank, reason })
 }
 
-/// How many bytes of a packet are left alone where a reason is put into it: some control planes need them.
+/// How many bytes of a packet a reason leaves free. Some control planes need them.
 const SPARE: usize = 8192;
 
-/// Returns this rank's own error at once, unless it is a shortage: of that, all ranks get the same error.
+/// Returns this rank's own error at once, unless it is a shortage, for which all ranks get the same error.
 fn own_first<T>(mine: Result<T>) -> Result<Result<T>> {
     match mine {
         Err(error) if !error.is_shortage() => Err(error),
@@ -307,7 +312,7 @@ fn own_first<T>(mine: Result<T>) -> Result<Result<T>> {
     }
 }
 
-/// The packet, and this rank's own failure.
+/// The packet to send, and this rank's own failure.
 fn said<T: Serialize>(
     which: &Which,
     taken: bool,
@@ -316,8 +321,8 @@ fn said<T: Serialize>(
     let (what, handles, failed) = match mine {
         Ok((what, handles)) => (Ok(what), handles, Ok(())),
         Err(error) => {
-            // The name may take nearly all of a packet. A reason that finds no room is not said: what is too large would
-            // be no exchange, and the others would wait for one.
+            // The name may take nearly a whole packet. A reason without room is left out: if the packet were too large
+            // there would be no exchange, and the others would wait for one.
             let room = (Packet::MAX_BYTES - SPARE).saturating_sub(which.name.len());
             (Err(Failure::of(&error, room)), Vec::new(), Err(error))
         }
@@ -328,7 +333,7 @@ fn said<T: Serialize>(
     (Packet { bytes, handles }, failed)
 }
 
-/// What all have said. Where they speak of different windows that is the verdict, on all ranks alike.
+/// What all ranks have told. If they mean different windows, all ranks get the same error.
 fn heard<T: DeserializeOwned>(
     mine: &Which,
     packets: Vec<Packet>,

@@ -1,4 +1,4 @@
-//! What happens to the ranks of the job, and what becomes of windows then.
+//! What happens to ranks and windows of the job, and how waits end because of it.
 
 use std::sync::{Arc, Mutex, Weak};
 
@@ -20,15 +20,16 @@ use crate::side::Side;
 use crate::watch::on_message;
 
 impl<D: Device> World<D> {
-    /// Takes an id for a window that all ranks are about to create; and forgets such as nobody can ask for any more, so
-    /// that what is known does not grow with every window that was ever opened.
+    /// Takes an id for a window that all ranks are about to open. Also forgets windows that nothing can ask for any
+    /// more, so that memory does not grow with every window that was ever opened.
     pub(super) fn reserve_window(&self, what: &'static str, name: &Arc<str>) -> WindowId {
         let mut events = lock(&self.inner.events);
         let id = events.windows.reserve(what, name);
         let mut over = events.windows.over();
         drop(events);
         if !over.is_empty() {
-            // Outside of the lock: the last holder of a stream frees what was retired there, which may be a window.
+            // These are dropped without the lock: the last holder of a stream frees what was retired there, which may
+            // be a window.
             let mut streams = Vec::new();
             self.inner.streams(&mut streams);
             let failed = streams.iter().filter_map(|stream| stream.fault());
@@ -44,7 +45,7 @@ impl<D: Device> World<D> {
         id
     }
 
-    /// Gives the last id back: no rank has counted it.
+    /// Gives the last id back, because no rank has counted it.
     pub(super) fn release_window(&self, window: WindowId) {
         lock(&self.inner.events).windows.release(window);
     }
@@ -68,12 +69,12 @@ impl<D: Device> World<D> {
         }
     }
 
-    /// The program is to have these halves of a window: said while nobody else can open one.
+    /// Notes that the program gets these halves of a window. This happens while no other thread can open one.
     pub(crate) fn holds(&self, window: WindowId, sides: &[Side]) {
         self.set_held(window, sides, true);
     }
 
-    /// The program has dropped these halves of a window, or does not get them.
+    /// Notes that the program has dropped these halves of a window, or does not get them.
     pub(crate) fn drops(&self, window: WindowId, sides: &[Side]) {
         self.set_held(window, sides, false);
     }
@@ -84,7 +85,7 @@ impl<D: Device> World<D> {
             .set_held(window, sides, held);
     }
 
-    /// Whether the program holds something of that name which was opened so.
+    /// Whether the program holds a window or barrier (as `what` says) with that name.
     pub(super) fn has_open(&self, what: &str, name: &str) -> bool {
         lock(&self.inner.events).windows.has_open(what, name)
     }
@@ -94,26 +95,27 @@ impl<D: Device> World<D> {
         self.inner.revoke(window, cause);
     }
 
-    /// Keeps registered memory of a window whose halves are gone until these neighbours have said that they are through
-    /// with it, or the endpoint is closed.
+    /// Keeps registered memory of a window whose halves are gone, until these neighbours have said that they are
+    /// through with the window, or until the endpoint is closed.
     pub(crate) fn outlive(&self, window: WindowId, neighbours: Vec<usize>, registration: Keep) {
         let nic = &self.nic().expect("it has registered memory").nic;
         let mut outlives = Outlives::new(neighbours, nic, registration);
         let mut events = lock(&self.inner.events);
         let Some(entry) = events.windows.get_mut(window) else {
-            // Forgotten just now, with who was through: the memory goes with the endpoint, as it does if they never are.
+            // The window was forgotten just now, with the list of neighbours that are through. So the memory is kept
+            // until the endpoint goes.
             drop(events);
             return drop(outlives);
         };
         let over = outlives.release(&entry.through);
         entry.outlives = over.is_none().then_some(outlives);
         drop(events);
-        // Outside of the lock: it is the memory's end.
+        // This is dropped without the lock, since it frees memory.
         drop(over);
     }
 }
 
-/// A cause for a message: a reason may name a window, and names may be long.
+/// Shortens a cause for a message. A reason may name a window, and names may be long.
 fn brief(mut cause: Cause) -> Cause {
     if let Cause::NotEnqueued { reason, .. } | Cause::NicFailed { reason, .. } = &mut cause {
         *reason = shortened(reason, MOST_TEXT);
@@ -121,7 +123,7 @@ fn brief(mut cause: Cause) -> Cause {
     cause
 }
 
-/// Where a NIC says that it has failed, perhaps before there is a world to hear of it, and asks about peers.
+/// Receives a NIC's failures and questions about peers. A NIC may fail before there is a world to hear of it.
 pub(super) struct Broken<D: Device>(Mutex<(Weak<Inner<D>>, Option<String>)>);
 
 impl<D: Device> Default for Broken<D> {
@@ -145,7 +147,7 @@ impl<D: Device> Broken<D> {
         }
     }
 
-    /// Asks whether a peer is there. (Nothing is sent before there is a world.)
+    /// Asks whether a peer is alive. Nothing is sent before there is a world.
     pub(super) fn ask(&self, peer: usize, number: u64) {
         let inner = lock(&self.0).0.upgrade();
         let Some(inner) = inner else { return };
@@ -171,9 +173,9 @@ impl<D: Device> Broken<D> {
 }
 
 impl<D: Device> Inner<D> {
-    /// Tells the others why a stream of this rank has failed, if it did by a kernel, here or at another rank: the first
-    /// time, since what comes after that is mostly of its making. So a line of ranks that wait for each other hears of
-    /// the one that it began with.
+    /// If a stream of this rank was made to fail by a kernel, here or on another rank, tells the others the cause. Only
+    /// the first cause is told, because later ones usually follow from it. So if ranks wait for each other in a row,
+    /// the last one hears of the kernel that began it.
     #[cold]
     pub(crate) fn tell_failed(&self, cause: Cause) {
         if !matches!(cause, Cause::StreamFailed { .. }) {
@@ -185,13 +187,13 @@ impl<D: Device> Inner<D> {
             return;
         }
         events.failed.insert(rank, cause.clone());
-        // If the control plane is closed, the peers are told by its end.
+        // If the control plane is closed, its end tells the peers.
         let _ = self
             .control
             .notify(None, &Message::Failed { cause }.encode());
     }
 
-    /// Why a stream of this rank has failed, as far as that can be said at once.
+    /// Why a stream of this rank has failed, as far as that is known at once.
     pub(crate) fn cause_of_fault(&self, stream: &str, fault: &Fault) -> Option<Cause> {
         match fault {
             Fault::Kernel(message) => Some(Cause::StreamFailed {
@@ -200,13 +202,13 @@ impl<D: Device> Inner<D> {
                 reason: format!("a kernel panicked: {}", shortened(message, MOST_TEXT)),
             }),
             Fault::Wait { tag, .. } => self.cause(*tag),
-            // A bus fails when a peer has; of that the peers hear otherwise.
+            // A transport fails if a peer has failed, and the other peers hear of that in another way.
             Fault::Transport(_) | Fault::Aborted => None,
         }
     }
 
-    /// This rank's NIC is of no more use: windows that need it are of none to anybody, and peers hear of that by the
-    /// control plane alone.
+    /// Handles the failure of this rank's NIC. Windows that need the NIC can no longer be used by any rank, and only
+    /// the control plane can tell the peers.
     fn on_nic_failed(&self, reason: String) {
         let rank = self.control.rank();
         let cause = Cause::NicFailed { rank, reason };
@@ -237,9 +239,10 @@ impl<D: Device> Inner<D> {
         window.revoke(&self.device, self.own_bell.base(), cause);
     }
 
-    /// Notes why a window is revoked, and tells the peers: before a wait of this rank ends, since the program may then
-    /// leave, and a peer that waits for nobody has the message alone to learn it from. Both under the lock, so that
-    /// whoever finds a cause noted knows that it is on its way. What counts is the first cause, which this returns.
+    /// Notes why a window is revoked, tells the peers, and returns the first cause, which counts. This comes before a
+    /// wait of this rank ends: the program may then leave, and a peer that waits for nobody hears of the cause only by
+    /// this message. Both happen under the lock, so a thread that finds a cause noted knows that the message has been
+    /// sent.
     fn note(&self, window: WindowId, cause: Cause) -> Cause {
         let cause = brief(cause);
         let mut events = lock(&self.events);
@@ -252,12 +255,12 @@ impl<D: Device> Inner<D> {
             window,
             cause: cause.clone(),
         };
-        // If the control plane is closed, the peers are told by its end.
+        // If the control plane is closed, its end tells the peers.
         let _ = self.control.notify(None, &message.encode());
         cause
     }
 
-    /// A rank's NIC has nothing more to do with this rank's memory of a window.
+    /// Handles the message that a rank's NIC will no longer access this rank's memory of a window.
     pub(crate) fn on_through(&self, rank: usize, window: WindowId) {
         let mut events = lock(&self.events);
         let Some(entry) = events.windows.get_mut(window) else {
@@ -270,7 +273,7 @@ impl<D: Device> Inner<D> {
             (entry.through, entry.outlives) = (Vec::new(), None);
         }
         drop(events);
-        // Outside of the lock: it is the memory's end.
+        // This is dropped without the lock, since it frees memory.
         drop(over);
     }
 
@@ -279,15 +282,15 @@ impl<D: Device> Inner<D> {
         let revoked = events.windows.of(tag).and_then(|entry| entry.cause.clone());
         let lost = |cause: &&Cause| matches!(cause, Cause::PeerLost { .. });
         let peer = tag.peer as usize;
-        // A rank that misses the peer may have ended since, and its end revokes the window, too: but the peer left first. (If a
-        // stream of the peer has failed, that is why it left.)
+        // A rank that needed the peer may have ended since, and its end revokes the window, too. But the peer left
+        // first. (If a stream of the peer has failed, the peer left because of that.)
         let left_first = events.left_first.contains(&peer) && !events.failed.contains_key(&peer);
         if left_first && revoked.as_ref().is_none_or(|cause| lost(&cause)) {
             return events.gone.get(&peer).cloned();
         }
         revoked
             .or_else(|| events.gone.values().find(lost).cloned())
-            // Who has left may have done so because of it.
+            // A peer that has left may have done so because its stream failed.
             .or_else(|| events.failed.get(&peer).cloned())
             .or_else(|| events.gone.get(&peer).cloned())
     }
@@ -301,7 +304,7 @@ impl<D: Device> Inner<D> {
                     let revoked = {
                         let mut events = lock(&self.events);
                         events.windows.get_mut(window).and_then(|entry| {
-                            // What counts is the first cause.
+                            // The first cause counts.
                             let first = entry.cause.get_or_insert(cause).clone();
                             Some((entry.window.upgrade()?, first))
                         })
@@ -331,7 +334,7 @@ impl<D: Device> Inner<D> {
         }
     }
 
-    /// Says something to a rank. If the control plane is closed, nobody waits for it.
+    /// Sends a message to one rank. If the control plane is closed, no rank waits for the message.
     fn answer(&self, rank: usize, message: &Message) {
         let _ = self.control.notify(Some(&[rank]), &message.encode());
     }
@@ -342,15 +345,15 @@ impl<D: Device> Inner<D> {
         }
     }
 
-    /// This rank may leave without waiting for that one.
+    /// Notes that this rank may leave without waiting for `rank`.
     fn prepares(&self, rank: usize) {
         if let Some(attached) = &self.nic {
             attached.parting.prepares(rank);
         }
     }
 
-    /// What a rank has sent before it left counts, also if this rank's NIC has not looked at it yet: so its departure
-    /// ends waits when the NIC has.
+    /// Handles the departure of a rank. What it sent before it left still counts, even if this rank's NIC has not seen
+    /// it yet. So the departure ends waits only when the NIC has looked.
     fn on_left(self: &Arc<Self>, rank: usize) {
         self.prepares(rank);
         let cause = Cause::PeerLeft { rank };
@@ -366,7 +369,7 @@ impl<D: Device> Inner<D> {
         attached.nic.hear(rank, News::Left(Box::new(then)));
     }
 
-    /// The cause comes first: what the NIC gives up after that has failed by it.
+    /// Handles the loss of a rank. The cause is noted first, because it is the reason for what the NIC then gives up.
     fn on_lost(&self, rank: usize, reason: String) {
         self.prepares(rank);
         let cause = Cause::PeerLost { rank, reason };
@@ -388,7 +391,7 @@ impl<D: Device> Inner<D> {
         events.gone.insert(rank, cause.clone());
         let (device, bell) = (&self.device, self.own_bell.base());
         for entry in events.windows.all_mut() {
-            // A loss revokes the window, and what counts is the first cause, which may be another one.
+            // A loss revokes the window. The first cause counts, which may be another one.
             let revoked =
                 is_lost(&cause).then(|| &*entry.cause.get_or_insert_with(|| cause.clone()));
             let Some(window) = entry.window.upgrade() else {

@@ -1,4 +1,4 @@
-//! What a rank knows of the job.
+//! One rank's knowledge of the job.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, Weak};
@@ -33,9 +33,9 @@ pub struct World<D: Device> {
     pub(super) inner: Arc<Member<D>>,
 }
 
-/// What the program holds of the job. Threads of the library hold [`Inner`]: so the rank has left when the *program*
-/// has let go of it, and not when a thread that happened to look at it is done, which may be after the end of the
-/// process: a loss, to the others.
+/// The program's share of the world. The library's threads hold [`Inner`] instead. So the rank leaves when the
+/// *program* has dropped its last share, and not when a thread that happened to look at the world is done. That might
+/// be after the end of the process, which the others would see as a loss.
 pub(super) struct Member<D: Device>(Arc<Inner<D>>);
 
 impl<D: Device> std::ops::Deref for Member<D> {
@@ -54,18 +54,18 @@ impl<D: Device> Clone for World<D> {
 }
 
 pub(crate) struct Inner<D: Device> {
-    /// The one that has joined the job.
+    /// The process that joined the job.
     pub(super) process: Process,
     pub(super) control: Arc<dyn Control>,
     pub(super) device: D,
-    /// Every rank's bell, or `None` where it is on another node.
+    /// Every rank's bell, or `None` for ranks on other nodes.
     pub(super) bells: Vec<Option<D::Block>>,
     /// This rank's bell, for streams that may outlive the world.
     pub(super) own_bell: Arc<D::Block>,
     pub(super) events: Mutex<Events<D>>,
-    /// Held by who makes exchanges: see [`Agreement`](super::Agreement).
+    /// Held by the thread that makes exchanges: see [`Agreement`](super::Agreement).
     pub(super) alone: Mutex<()>,
-    /// Where the one who makes them is.
+    /// How far that thread has come.
     pub(super) progress: Mutex<Progress>,
     pub(super) watch: Watch,
     pub(super) nic: Option<Attached<D>>,
@@ -76,32 +76,40 @@ pub(crate) struct Inner<D: Device> {
 }
 
 impl<D: Device> World<D> {
-    /// The program's first handle.
+    /// The program's first share.
     pub(super) fn of(inner: Arc<Inner<D>>) -> Self {
         World {
             inner: Arc::new(Member(inner)),
         }
     }
 
-    /// This rank, `0..size`.
+    /// The number of this rank, from 0.
     pub fn rank(&self) -> usize {
         self.inner.control.rank()
     }
 
-    /// How many ranks the job has.
+    /// The number of ranks in the job.
     pub fn size(&self) -> usize {
         self.inner.control.size()
     }
 
-    /// The neighbours of this rank if the ranks stand in a ring, `(left, right)`: the rank before this one and the rank
-    /// behind it, where rank 0 is behind the last one. A job of two ranks has one rank on both sides, and a rank that is
-    /// alone is its own neighbour.
+    /// The neighbours of this rank in a ring of all ranks, as `(left, right)`: the rank before this one and the rank
+    /// after it. Rank 0 follows the last rank. With two ranks, both neighbours are the same rank. A rank that is alone
+    /// is its own neighbour.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// let neighbours = World::local(3, |world| world.ring());
+    /// assert_eq!(neighbours, [(2, 1), (0, 2), (1, 0)]);
+    /// ```
     pub fn ring(&self) -> (usize, usize) {
         let (rank, size) = (self.rank(), self.size());
         ((rank + size - 1) % size, (rank + 1) % size)
     }
 
-    /// Which node a rank is on; ranks of one node map each other's memory.
+    /// The node of a rank, as a number. Ranks on one node map each other's memory.
     ///
     /// # Errors
     ///
@@ -121,12 +129,12 @@ impl<D: Device> World<D> {
         Ok(self.inner.control.node(rank))
     }
 
-    /// The process that has joined the job; in its children, nothing is possible.
+    /// The process that joined the job. In its children, no call is possible.
     pub(crate) fn process(&self) -> Process {
         self.inner.process
     }
 
-    /// The device.
+    /// The device of this rank.
     pub fn device(&self) -> &D {
         &self.inner.device
     }
@@ -151,12 +159,12 @@ impl<D: Device> World<D> {
         nic.filter(|_| self.inner.process.is_this())
     }
 
-    /// Whether a peer is to be reached by the NIC, where `near` says whether it could be mapped.
+    /// Whether a peer is to be reached by the NIC. `near` says whether it could be mapped.
     pub(crate) fn by_nic(&self, peer: usize, near: bool) -> bool {
         self.inner.route.by_nic(peer, near)
     }
 
-    /// Whether this is the mutant that goes on without waiting for its NIC.
+    /// Whether this is a test with a deliberate fault, which goes on without waiting for the NIC.
     #[inline]
     pub(crate) fn ignores_tickets(&self) -> bool {
         #[cfg(test)]
@@ -167,12 +175,12 @@ impl<D: Device> World<D> {
         false
     }
 
-    /// Whether what goes by the NIC lies in memory of its own.
+    /// Whether data that goes through the NIC is staged.
     pub(crate) fn staged(&self) -> bool {
         self.inner.staged
     }
 
-    /// Whether it is a job of one rank because nobody has said that there is another.
+    /// Whether this is a job of one rank because the environment names no job.
     pub(crate) fn started_alone(&self) -> bool {
         self.inner.started_alone
     }
@@ -182,8 +190,8 @@ impl<D: Device> World<D> {
         self.inner.chunks
     }
 
-    /// Whether windows of this rank reach another (or itself) by the NIC: each epoch takes a trigger slot a post, and
-    /// one a complete, for each such rank then.
+    /// Whether windows of this rank reach another rank (or this rank itself) by the NIC. Each epoch then takes one
+    /// trigger slot for a post, and one for a complete, for each such rank.
     ///
     /// # Errors
     ///
@@ -202,12 +210,11 @@ impl<D: Device> World<D> {
         Ok(self.by_nic(rank, self.bell(rank).is_some()))
     }
 
-    /// Waits until so many trigger slots of this rank's NIC are free (all of them, if it has no more), but no longer
-    /// than `limit`; returns whether they are. True where there is no NIC.
+    /// Waits at most `limit` until `slots` trigger slots of this rank's NIC are free, or all slots if it has fewer.
+    /// Returns whether they are. Without a NIC it returns `true`.
     ///
-    /// What a stream has rung for gives its slots back in bounded time after
-    /// [`Stream::synchronize`](crate::Stream::synchronize). For
-    /// [`Throttle::Application`](crate::Throttle::Application).
+    /// After [`Stream::synchronize`](crate::Stream::synchronize), the slots of everything that the stream has rung for
+    /// become free in bounded time. Use this with [`Throttle::Application`](crate::Throttle::Application).
     ///
     /// # Examples
     ///
@@ -226,25 +233,53 @@ impl<D: Device> World<D> {
             .is_none_or(|attached| attached.has_room_for(slots, limit))
     }
 
-    /// How many trigger slots of the NIC this rank has, and how many of them are free; nothing if there is no NIC.
+    /// The number of trigger slots that this rank has, and the number of those that are free. `None` without a NIC.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::ranks(1, |world| {
+    /// match world.nic_slots() {
+    ///     Some((all, free)) => println!("{free} of {all} slots are free"),
+    ///     None => println!("there is no NIC"),
+    /// }
+    /// # Ok(()) });
+    /// ```
     pub fn nic_slots(&self) -> Option<(usize, usize)> {
         self.nic()
             .map(|attached| (attached.nic.budget(), attached.room()))
     }
 
-    /// The last wait-for report that this rank has seen or made. It has no more than 321 KiB: where there is more to be
-    /// said, it says how much it leaves out, and says what has lasted longest first.
+    /// The last report of long waits that this rank has made or received. It has at most 321 KiB. If there is more to
+    /// say, it begins with what has lasted longest, and says how much it leaves out.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::ranks(1, |world| {
+    /// if let Some(report) = world.last_report() {
+    ///     println!("{report}");
+    /// }
+    /// # Ok(()) });
+    /// ```
     pub fn last_report(&self) -> Option<String> {
         self.inner.process.check().ok()?;
         self.inner.watch.last_report()
     }
 
-    /// Sets after how long a wait is reported (30 s at first): that of a stream; that of the program in a collective call,
-    /// as [`World::all_gather`] and the opening of a window; or that of the program for a stream of its own, as
-    /// [`Stream::synchronize`](crate::Stream::synchronize), if the stream was not seen to go on meanwhile (what a GPU does is
-    /// not seen: there all of the call counts). The report fails nothing. It is a warning of `tracing`
-    /// (target `tidegate_core::watch`) on the lowest rank that has not left the job, on standard error where no subscriber
-    /// takes that, and [`World::last_report`] on all ranks.
+    /// Sets the deadline after which a wait is reported (30 s by default). It applies to:
+    ///
+    /// - the waits of streams
+    /// - collective calls of the program, such as [`World::all_gather`] and opening a window
+    /// - calls in which the program waits for a stream of its own, such as
+    ///   [`Stream::synchronize`](crate::Stream::synchronize), from when the stream was last seen to make progress. (A
+    ///   GPU's progress is not visible; there the whole call counts.)
+    ///
+    /// A report makes nothing fail. It is a `tracing` warning (target `tidegate_core::watch`) on the lowest rank that
+    /// has not left the job, or goes to standard error if no subscriber takes it. [`World::last_report`] returns it on
+    /// all ranks.
     ///
     /// # Examples
     ///
@@ -262,12 +297,12 @@ impl<D: Device> World<D> {
         }
     }
 
-    /// For who must not keep the rank in the job.
+    /// A reference for those that must not keep the rank in the job.
     pub(crate) fn downgrade(&self) -> Weak<Inner<D>> {
         Arc::downgrade(&self.inner.0)
     }
 
-    /// Whether both are views of one rank of one job.
+    /// Whether both are views of the same rank of the same job.
     pub(crate) fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.inner, &other.inner)
     }
@@ -276,13 +311,14 @@ impl<D: Device> World<D> {
 pub(super) struct Events<D: Device> {
     /// Ranks that died or left, and how.
     pub(super) gone: BTreeMap<usize, Cause>,
-    /// Ranks that left before any rank was lost: they did not leave because of a loss.
+    /// Ranks that left before any rank was lost, and so not because of a loss.
     pub(super) left_first: BTreeSet<usize>,
-    /// Ranks of which a stream has failed by a kernel, of theirs or of another rank, and why: the first of each.
+    /// Ranks with a stream that a kernel made to fail (their own, or one of another rank), and the first cause for
+    /// each.
     pub(super) failed: BTreeMap<usize, Cause>,
-    /// This rank's NIC is of no more use.
+    /// The failure of this rank's NIC.
     pub(super) nic_failed: Option<Cause>,
-    /// The windows of this job, by number.
+    /// The windows of this job, by id.
     pub(super) windows: Known<D>,
     pub(super) streams: Vec<(String, Weak<ReclaimOf<D>>)>,
 }
@@ -304,17 +340,18 @@ impl<D: Device> Inner<D> {
 impl<D: Device> Drop for Member<D> {
     fn drop(&mut self) {
         if !self.process.is_this() {
-            // The control plane, the NIC and the bells are the parent's, and other threads may hold their locks for ever.
+            // The control plane, the NIC and the bells belong to the parent process, and other threads may hold their
+            // locks for ever.
             return std::mem::forget(self.0.clone());
         }
         self.watch.stop();
         if std::thread::panicking() {
-            // The others must not go on waiting for ranks that wait for this one.
+            // The others must not wait for ranks that wait for this one.
             return self.control.fail(PANICKED);
         }
         if let Some(attached) = &self.nic {
             let lost = |cause: &Cause| matches!(cause, Cause::PeerLost { .. });
-            // Let go before the wait: that a peer has left is heard of by those who need the lock.
+            // The lock is released before the wait, because a thread needs it to note that a peer has left.
             let any_lost = lock(&self.events).gone.values().any(lost);
             attached.leave(&*self.control, any_lost);
         }

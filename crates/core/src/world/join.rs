@@ -20,21 +20,21 @@ use crate::nic::{Chunks, Route, WorldOptions};
 use crate::watch::Watch;
 
 impl<D: Device> World<D> {
-    /// The variable that says which of the machine's devices a rank takes (ranks take them by turns), instead of its
-    /// number among the ranks of its node. The launcher sets it where one machine acts as several nodes.
+    /// The environment variable that says which of the machine's devices a rank takes (ranks take them in turn).
+    /// Without it, a rank takes the device with its own number among the ranks of its node. The launcher sets it if one
+    /// machine acts as several nodes.
     pub const DEVICE: &'static str = "TIDEGATE_DEVICE";
 
-    /// Joins the job that the environment describes (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, as `tidegate run` sets
-    /// them), or that of the `mpirun` or `srun` that has started this process, by its key-value store; without any of
-    /// these, a job of one rank.
+    /// Joins the job of this process. The variables RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT describe it, as
+    /// `tidegate run` sets them. Without them it is the job of the `mpirun` or `srun` that started the process, by its
+    /// key-value store. Without either, it is a job of one rank.
     ///
-    /// Where the options choose no route, `TIDEGATE_ROUTE` does: see [`Route::parse`]; and where they do not say how staged
-    /// puts are cut, `TIDEGATE_CHUNKS` may: see [`Chunks::parse`].
+    /// If the options set no route, `TIDEGATE_ROUTE` does: see [`Route::parse`]. If they do not set how staged puts are
+    /// cut, `TIDEGATE_CHUNKS` may: see [`Chunks::parse`].
     ///
     /// # Errors
     ///
-    /// [`Error::Join`] if the job cannot be joined, [`Error::Device`] if there is no device; [`Error::Setting`] if a
-    /// variable cannot be read; and as [`World::from_control_with`].
+    /// [`Error::Join`] if the job cannot be joined, [`Error::Device`] if there is no device, [`Error::Setting`] if a variable cannot be parsed, and the errors of [`World::from_control_with`].
     ///
     /// # Examples
     ///
@@ -52,21 +52,21 @@ impl<D: Device> World<D> {
         options.started_alone = config.is_none();
         let control = config.map_or_else(|| Ok(TcpControl::solo()), TcpControl::join)?;
         let control = Arc::new(control);
-        // SAFETY: the control plane of `tidegate-boot` carries what it is given.
+        // SAFETY: the control plane of `tidegate-boot` carries unchanged what it is given.
         unsafe { Self::join_with(control, options) }
     }
 
-    /// As [`World::from_control_with`], on the device that [`World::join`] would take: the rank's number among those of
-    /// its node, or what [`World::DEVICE`] says. What the options leave open the environment says, as for
-    /// [`World::join`].
+    /// Like [`World::from_control_with`], on the device that [`World::join`] would take: the one that [`World::DEVICE`]
+    /// names, or the one with the rank's number among those of its node. The environment sets what the options do not,
+    /// as for [`World::join`].
     ///
     /// # Errors
     ///
-    /// As [`World::from_control_with`]; [`Error::Setting`] if one of the variables cannot be read.
+    /// The errors of [`World::from_control_with`], and [`Error::Setting`] if a variable cannot be parsed.
     ///
     /// # Safety
     ///
-    /// As [`World::from_control`].
+    /// The same as [`World::from_control`].
     ///
     /// # Examples
     ///
@@ -100,17 +100,17 @@ impl<D: Device> World<D> {
                 }
             },
         };
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises what `from_control_with` requires.
         unsafe { Self::from_control_with(control, D::open(number)?, options) }
     }
 
-    /// Runs `n` ranks as threads of this process, each calling `program` with its world; returns what they
-    /// return, in order of ranks. For tests and for getting to know the library.
+    /// Runs `n` ranks as threads of this process, for tests and for trying the library. Each rank calls `program` with
+    /// its world. Returns the results in the order of the ranks.
     ///
     /// # Panics
     ///
-    /// If a rank panics (the other ranks see it as dead, also where a clone of its world lives on), with its panic; if the
-    /// device cannot be opened; if `n` is 0.
+    /// If `n` is 0, or if the device cannot be opened. If a rank panics, this panics with the same message, and the
+    /// other ranks see that rank as dead, even if a clone of its world still exists.
     ///
     /// # Examples
     ///
@@ -124,11 +124,11 @@ impl<D: Device> World<D> {
         Self::local_with(n, |_| WorldOptions::new(), program)
     }
 
-    /// As [`World::local`], with options for each rank.
+    /// Like [`World::local`], with options for each rank.
     ///
     /// # Panics
     ///
-    /// As [`World::local`].
+    /// Like [`World::local`].
     ///
     /// # Examples
     ///
@@ -175,16 +175,15 @@ impl<D: Device> World<D> {
         })
     }
 
-    /// Makes a world of a control plane and a device: the way for bootstraps of other kinds. Collective.
+    /// Makes a world from a control plane and a device, for other ways to start a job. The call is collective.
     ///
     /// # Errors
     ///
-    /// [`Error::Control`], [`Error::Device`].
+    /// [`Error::Control`] or [`Error::Device`].
     ///
     /// # Safety
     ///
-    /// [`Control::exchange`] gives each rank what the others contributed, unchanged: two handles that a window or a
-    /// barrier is made with never name one memory. Only one world is made of a control plane.
+    /// [`Control::exchange`] gives each rank the contributions of the others unchanged: two handles with which a window or a barrier is made never name the same memory. Only one world is made from a control plane.
     ///
     /// # Examples
     ///
@@ -204,20 +203,19 @@ impl<D: Device> World<D> {
     /// # Ok(()) }
     /// ```
     pub unsafe fn from_control(control: Arc<dyn Control>, device: D) -> Result<Self> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises the same.
         unsafe { Self::from_control_with(control, device, WorldOptions::new()) }
     }
 
-    /// As [`World::from_control`], with a NIC perhaps. The environment is not looked at.
+    /// Like [`World::from_control`], with options, which may bring a NIC. It does not read the environment.
     ///
     /// # Errors
     ///
-    /// [`Error::Control`], [`Error::Device`], [`Error::Nic`]; [`Error::Meet`] if the ranks use different devices or NICs;
-    /// [`MeetError::NoNic`](crate::error::MeetError::NoNic), on all ranks alike, if one of them could not open the NIC that is needed.
+    /// [`Error::Control`], [`Error::Device`] or [`Error::Nic`]; [`Error::Meet`] if the ranks use different devices or NICs. If a rank could not open the NIC that is needed, all ranks get [`MeetError::NoNic`](crate::error::MeetError::NoNic).
     ///
     /// # Safety
     ///
-    /// As [`World::from_control`].
+    /// The same as [`World::from_control`].
     ///
     /// # Examples
     ///
@@ -259,7 +257,7 @@ impl<D: Device> World<D> {
             device.expect_waiting(streams);
         }
         let staged = options.staged || device.staged();
-        // Streams that turn the NIC's engine themselves cannot fill a chunk meanwhile.
+        // Streams that drive the NIC's engine themselves cannot fill a chunk meanwhile.
         let best = || match device.staged() {
             true => Chunks::default(),
             false => Chunks::NEVER,
@@ -307,8 +305,8 @@ fn several_nodes(control: &dyn Control) -> bool {
     (0..control.size()).any(|rank| control.node(rank) != own)
 }
 
-/// Ends a rank that is a thread when its program panics: a clone of the world that lives on (in a static, say) must not
-/// keep it in the job. What waits by that clone ends, too: nobody tells this rank of its peers any more.
+/// Ends a rank that is a thread when its program panics. A clone of the world that still exists (in a static, say) must
+/// not keep the rank in the job. Waits that use that clone end, too, because the rank hears no more of its peers.
 struct OnPanic<D: Device>(Arc<LocalControl>, Weak<Inner<D>>);
 
 impl<D: Device> Drop for OnPanic<D> {
@@ -337,7 +335,7 @@ mod tests {
     use super::*;
     use crate::error::Error;
 
-    /// It starts itself, since a process with threads does not change its environment.
+    /// The test starts itself as a child process, because a process with threads must not change its environment.
     #[test]
     fn a_variable_that_is_no_text_is_refused() {
         const CHILD: &str = "TEST_VARIABLE_NO_TEXT";

@@ -1,18 +1,19 @@
-//! The windows (and barriers) that a rank remembers.
+//! The windows and barriers that a rank remembers.
 //!
 //! # Model
 //!
-//! A window has an entry from when its id is taken, which is before its first exchange: a peer may have created it, and
-//! revoked it, already. It is *closed* when the program holds no half of it any more, or when it has not come to be. What is
-//! asked of closed ones is what the report on long waits says of halves that were dropped, and why a stream has failed.
-//! So the last [`KEPT`] closed ones are kept, and of earlier ones those that somebody may still ask for:
+//! A window has an entry from the time when its id is taken. That is before its first exchange, because a peer may
+//! already have opened and revoked it. The window is *closed* when the program no longer holds a half of it, or when it
+//! was not opened. Closed windows matter for two things: the report of long waits names halves that were dropped, and a
+//! stream that has failed needs the cause. So the last [`KEPT`] closed windows are kept, and earlier ones as long as
+//! something may still ask for them:
 //!
-//! - streams have waits of it in front of them: their batches hold its [`Watched`];
-//! - a stream has failed by a wait of it: the news of the cause may come later than the poison, and the program may ask later
-//!   than that;
-//! - its registered memory waits for neighbours that are not through with it.
+//! - Streams have waits of the window in front of them; their batches hold its [`Watched`].
+//! - A stream has failed by a wait of the window. The cause may arrive later than the poison, and the program may ask
+//!   even later.
+//! - The window's registered memory waits for neighbours that are not through with it.
 //!
-//! The others are *forgotten*. What a peer says of one that is forgotten, nobody here waits to hear.
+//! The other windows are *forgotten*. If a peer sends a message about one, nothing here waits for it.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Weak};
@@ -26,43 +27,43 @@ use super::watched::Watched;
 use crate::error::Cause;
 use crate::side::Side;
 
-/// How many closed windows are remembered whatever becomes of them: the reports on long waits name the halves of these that
-/// were dropped, in a message.
+/// How many closed windows are always remembered. The reports of long waits name those of their halves that were
+/// dropped, in a message.
 pub(super) const KEPT: usize = 256;
 
-/// What the program has of a half of a window.
+/// Whether the program has a half of a window.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Hold {
-    /// It has not got it, yet or at all.
+    /// It does not have the half yet, or will never have it.
     Never,
     Holds,
     Dropped,
 }
 
-/// A window as the world remembers it: also before it is registered, and after it is gone.
+/// A window in the world's memory, from before it is registered until after it is gone.
 pub(super) struct Entry<D: Device> {
-    /// How it is opened: a window, or a barrier.
+    /// What it is opened as: a window, or a barrier.
     what: &'static str,
     pub(super) name: Arc<str>,
     pub(super) window: Weak<Watched<D>>,
     /// Why it is revoked; the first cause counts.
     pub(super) cause: Option<Cause>,
-    /// What the program has of each half. A barrier is one piece, the first.
+    /// For each half, whether the program has it. A barrier has only the first.
     halves: [Hold; 2],
-    /// Who has said that its NIC is through with this rank's memory of the window.
+    /// The ranks whose NICs are through with this rank's memory of the window.
     pub(super) through: Vec<usize>,
-    /// That memory, when this rank's halves are gone.
+    /// That memory, if this rank's halves are gone.
     pub(super) outlives: Option<Outlives>,
 }
 
 pub(super) struct Known<D: Device> {
     entries: BTreeMap<WindowId, Entry<D>>,
-    /// The window that comes next.
+    /// The id of the next window.
     next: WindowId,
-    /// Those that are closed, in the order in which they were; those that could not be forgotten when it was their turn
-    /// stand behind again.
+    /// The closed windows, in the order of closing. A window that could not be forgotten in its turn goes to the end
+    /// again.
     closed: VecDeque<WindowId>,
-    /// The names of those that the program holds a half of, by how they are opened.
+    /// The names of the windows of which the program holds a half, by what they are opened as.
     held: HashMap<&'static str, HashSet<Arc<str>>>,
 }
 
@@ -82,21 +83,21 @@ impl<D: Device> Entry<D> {
         self.halves.contains(&Hold::Holds)
     }
 
-    /// Whether neither a stream nor a neighbour's NIC has anything to do with it any more.
+    /// Whether neither a stream nor a neighbour's NIC can use it any more.
     fn is_over(&self) -> bool {
         self.window.strong_count() == 0 && self.outlives.is_none()
     }
 }
 
 impl<D: Device> Known<D> {
-    /// Takes an id for a window that all ranks are about to create, one at a time.
+    /// Takes an id for a window that all ranks are about to open. Only one is being opened at a time.
     pub(super) fn reserve(&mut self, what: &'static str, name: &Arc<str>) -> WindowId {
-        // The one before it has come to be, or never does.
+        // The window before it has been opened by now, or will never be.
         let before = self.next.before();
         let before = before.and_then(|id| Some((id, self.entries.get(&id)?)));
         if let Some((id, entry)) = before
             && entry.halves == [Hold::Never; 2]
-            // An id that was given back since asks a second time.
+            // If an id was given back, this comes here a second time.
             && self.closed.back() != Some(&id)
         {
             self.closed.push_back(id);
@@ -116,9 +117,9 @@ impl<D: Device> Known<D> {
         id
     }
 
-    /// Gives the last id back: no rank has counted it.
+    /// Gives the last id back, because no rank has counted it.
     pub(super) fn release(&mut self, id: WindowId) {
-        // Of the windows that come, one is created at a time, so it is the last one still.
+        // Only one window is being opened at a time, so this is still the last id.
         debug_assert_eq!(id.next(), self.next);
         self.entries.remove(&id);
         self.next = id;
@@ -137,14 +138,14 @@ impl<D: Device> Known<D> {
         self.entries.get_mut(&id)
     }
 
-    /// The entry of a window that somebody holds, or that is being created.
+    /// The entry of a window that is held or is being opened.
     ///
     /// # Panics
     ///
-    /// If the window is neither.
+    /// If the window is neither held nor being opened.
     pub(super) fn living(&mut self, id: WindowId) -> &mut Entry<D> {
         let entry = self.entries.get_mut(&id);
-        entry.expect("what is alive, or comes to be, is not forgotten")
+        entry.expect("a window that is held or being opened is not forgotten")
     }
 
     pub(super) fn all(&self) -> impl Iterator<Item = &Entry<D>> {
@@ -155,7 +156,7 @@ impl<D: Device> Known<D> {
         self.entries.values_mut()
     }
 
-    /// The program has got these halves of a window, or holds them no more.
+    /// Notes whether the program holds these halves of a window.
     pub(super) fn set_held(&mut self, id: WindowId, sides: &[Side], held: bool) {
         let hold = match held {
             true => Hold::Holds,
@@ -180,15 +181,15 @@ impl<D: Device> Known<D> {
         }
     }
 
-    /// Whether the program holds something of that name which was opened so.
+    /// Whether the program holds a window or barrier (as `what` says) with that name.
     pub(super) fn has_open(&self, what: &str, name: &str) -> bool {
         self.held
             .get(what)
             .is_some_and(|names| names.contains(name))
     }
 
-    /// Those that may be forgotten, unless a stream has failed by a wait of theirs: which is to be looked at now, and not
-    /// before. No stream comes to such a wait any more.
+    /// The windows that may be forgotten, unless a stream has failed by one of their waits. The caller must look at the
+    /// streams after this call: no stream comes to such a wait any more.
     pub(super) fn over(&self) -> Vec<WindowId> {
         let more = self.closed.len().saturating_sub(KEPT);
         let earlier = self.closed.iter().take(more).copied();
@@ -197,13 +198,13 @@ impl<D: Device> Known<D> {
             .collect()
     }
 
-    /// Forgets these, which were [over](Self::over).
+    /// Forgets these windows, which [`over`](Self::over) returned.
     pub(super) fn forget(&mut self, ids: &[WindowId]) {
         for _ in 0..self.closed.len().saturating_sub(KEPT) {
             let Some(id) = self.closed.pop_front() else {
                 return;
             };
-            // (What has no entry any more was closed twice.)
+            // A window without an entry was in the list twice.
             if ids.contains(&id) || !self.entries.contains_key(&id) {
                 self.entries.remove(&id);
             } else {
@@ -212,7 +213,7 @@ impl<D: Device> Known<D> {
         }
     }
 
-    /// The halves that the program has dropped, of the windows that are remembered: the last `most` of these.
+    /// The halves that the program has dropped, for the last `most` windows that are remembered.
     pub(super) fn dropped(&self, most: usize) -> Vec<(WindowId, Side)> {
         let last = self.entries.iter().rev().take(most);
         let dropped = |(id, entry): (&WindowId, &Entry<D>)| {
@@ -225,7 +226,8 @@ impl<D: Device> Known<D> {
     }
 }
 
-/// Registered memory that waits for neighbours to be through with it. If they never are, it goes with the endpoint.
+/// Registered memory that waits until neighbours are through with it. If that never happens, it is released with the
+/// endpoint.
 pub(super) struct Outlives {
     neighbours: Vec<usize>,
     nic: Arc<dyn Nic>,
@@ -241,7 +243,7 @@ impl Outlives {
         }
     }
 
-    /// What may go now, if all neighbours are among these.
+    /// The memory, if all neighbours are among `through`.
     pub(super) fn release(&mut self, through: &[usize]) -> Option<Keep> {
         let all = self.neighbours.iter().all(|rank| through.contains(rank));
         all.then(|| self.registration.take()).flatten()

@@ -1,4 +1,4 @@
-//! How the ranks meet: bells, NICs, and who shares hardware with whom.
+//! How the ranks meet: they exchange bells and NIC addresses, and find out which of them share hardware.
 
 use std::sync::{Arc, OnceLock};
 
@@ -11,17 +11,17 @@ use tidegate_words::Bell;
 use crate::error::{Error, MeetError, Result};
 use crate::nic::Attached;
 
-/// What each rank says of itself when the ranks meet.
+/// What each rank tells about itself when the ranks meet.
 #[derive(serde::Serialize, serde::Deserialize)]
 struct Hello {
     device: String,
-    /// What tells the hardware from all other.
+    /// An identifier of the hardware.
     hardware: Vec<u8>,
-    /// The process, by a number that no other of the job has.
+    /// The process, by a number that no other process of the job has.
     process: u64,
-    /// How much of the hardware it may use while others use it, too.
+    /// How much of the hardware the process may use while others use it, too.
     portion: usize,
-    /// Its NIC, if it has one; or why it could not open the one that it needs.
+    /// The rank's NIC, if it has one, or the reason why it could not open the one that it needs.
     nic: Result<Option<HelloNic>, String>,
 }
 
@@ -33,18 +33,18 @@ struct HelloNic {
     bell: (Vec<u8>, bool),
 }
 
-/// This process's number. Not the system's: ranks in containers of one node may have the same.
+/// A number for this process. The system's own number is not enough: ranks in containers on one node may have the same.
 fn process() -> u64 {
     use std::hash::{BuildHasher as _, RandomState};
     static NUMBER: OnceLock<u64> = OnceLock::new();
     *NUMBER.get_or_init(|| RandomState::new().hash_one(std::process::id()))
 }
 
-/// Who uses a piece of hardware: what tells it from all other, the process, and how much of it that may use.
+/// A user of a piece of hardware: the hardware's identifier, the process, and the portion that it may use.
 type User = (Vec<u8>, u64, usize);
 
-/// How many processes but one's own use the same hardware, and the least portion of all of them: `mine` and what all
-/// ranks say. Whatever node they say they are of: one machine may act as several.
+/// How many other processes use the hardware of `mine`, and the least portion of all of them. `all` has every rank's
+/// entry. The nodes of the ranks do not matter, since one machine may act as several nodes.
 fn others_on_hardware(mine: &User, all: &[User]) -> (usize, usize) {
     let (hardware, process, portion) = mine;
     let others = all
@@ -60,22 +60,22 @@ fn others_on_hardware(mine: &User, all: &[User]) -> (usize, usize) {
     (others.len(), least)
 }
 
-/// What a rank has when it has met the others.
+/// What a rank has after it has met the others.
 pub(crate) struct Met<D: Device> {
     pub(crate) own_bell: Arc<D::Block>,
-    /// Every rank's bell, or `None` where it is on another node.
+    /// Every rank's bell, or `None` for ranks on other nodes.
     pub(crate) bells: Vec<Option<D::Block>>,
     pub(crate) nic: Option<Attached<D>>,
 }
 
-/// What a NIC calls: [`Connection::failed`], and [`Connection::asks`].
+/// The functions that a NIC calls: [`Connection::failed`] and [`Connection::asks`].
 type Calls = (
     Box<dyn Fn(String) + Send + Sync>,
     Box<dyn Fn(usize, u64) + Send + Sync>,
 );
 
-/// Exchanges bells, and what NICs need of each other. Collective. A rank that could not open its NIC tells the others, so
-/// that all of them fail alike.
+/// Exchanges bells, and what NICs need to know of each other. The call is collective. A rank that could not open its
+/// NIC tells the others, so that all of them fail with the same error.
 pub(crate) fn meet<D: Device>(
     control: &dyn Control,
     device: &D,
@@ -91,7 +91,7 @@ pub(crate) fn meet<D: Device>(
         nic.begin(device.staged())?;
     }
     let own = Arc::new(device.alloc(bytes, Sharing::Peers)?);
-    // The one that NICs ring: an agent must reach it.
+    // The bell that NICs ring. An agent must be able to reach it.
     let rung = if device.staged() {
         Arc::new(device.alloc(bytes, Sharing::Nics)?)
     } else {
@@ -115,7 +115,7 @@ pub(crate) fn meet<D: Device>(
                     share: &|| rung.share(),
                     keep: rung.clone(),
                 };
-                // SAFETY: the block is kept; it holds a bell, which anybody may ring.
+                // SAFETY: the block is kept. It holds a bell, which anyone may ring.
                 let Registration { key, guard } = unsafe { nic.register(memory) }?;
                 registration = Some(guard);
                 let bell = (key.bytes, key.handle.is_some());
@@ -157,7 +157,7 @@ pub(crate) fn meet<D: Device>(
             .next()
             .map(|handle: Handle| device.map(handle, bytes));
         bells.push(match bell.transpose() {
-            // It is near, and cannot be reached so: a window says that, or takes the NIC.
+            // The rank is near, but cannot be mapped. A window will report that, or use the NIC.
             Err(DeviceError::Unsupported { .. }) => None,
             bell => bell?,
         });
@@ -225,7 +225,7 @@ fn attach<D: Device>(
         asks,
         ranks_on_node,
     };
-    // SAFETY: the block is zeroed, which is a bell, and kept.
+    // SAFETY: the block is kept, and zeroed memory is a bell.
     unsafe { nic.connect(connection) }?;
     let bells = theirs
         .into_iter()
@@ -258,13 +258,13 @@ mod tests {
     use tidegate_host::Host;
     use tidegate_loopback::Loopback;
 
-    /// Two ranks of one node, each with its options.
+    /// Two ranks on one node, each with its options.
     fn join(options: [WorldOptions; 2]) -> Vec<Result<World<Host>>> {
         let controls = tidegate_boot::local(2).into_iter().zip(options);
         std::thread::scope(|scope| {
             let join = |control, options| {
                 let device = Host::open_local(0).unwrap();
-                // SAFETY: the control plane of `tidegate-boot` carries what it is given.
+                // SAFETY: the control plane of `tidegate-boot` carries unchanged what it is given.
                 unsafe { World::from_control_with(Arc::new(control), device, options) }
             };
             let ranks: Vec<_> = controls
@@ -283,7 +283,7 @@ mod tests {
                 assert!(world.unwrap().nic().is_none());
             }
         }
-        // One that the program brings comes first, in whatever order it says so.
+        // A NIC that the program brings has precedence, in whatever order the options are set.
         let brings = [
             options().nic(Loopback::default()),
             WorldOptions::new()
@@ -322,11 +322,11 @@ mod tests {
         assert_eq!(others_on_hardware(&all[0], &all), (2, 50));
         assert_eq!(others_on_hardware(&all[2], &all), (2, 50));
         assert_eq!(others_on_hardware(&all[4], &all), (0, 0));
-        // One that takes turns makes turns of it for all.
+        // A process that takes turns makes all others take turns.
         let turns = [user(b"a", 1, 100), user(b"a", 2, 0)];
         assert_eq!(others_on_hardware(&turns[0], &turns), (1, 0));
         assert_eq!(others_on_hardware(&turns[1], &turns), (1, 0));
-        // It makes no difference to who says nothing.
+        // It does not concern a process that names no hardware.
         assert_eq!(
             others_on_hardware(&user(b"", 1, 0), &[user(b"", 9, 0)]),
             (0, 0)

@@ -1,23 +1,25 @@
-//! The job: its ranks, and what happens to them.
+//! The job: its ranks, and what happens when they end.
 //!
 //! # Model
 //!
-//! A [`World`] is one rank's view of the job: its number, the size, the device, and the control plane. It is cheap to clone;
-//! the rank leaves the job when the last clone (streams and windows hold some) is gone, and its NIC has sent what was rung for.
+//! A [`World`] is one rank's view of the job: its number, the size, the device, and the control plane. It is cheap to
+//! clone. The rank leaves the job when the last clone is gone (streams and windows hold some), and its NIC has sent
+//! everything that was rung for.
 //!
 //! # Failure
 //!
-//! When a rank dies, every word that another rank waits on in any window is poisoned, so that every wait which would
-//! depend on it ends; the error names the dead rank. When a rank leaves in good order, only waits for that very rank
-//! end, unless what they wait for has been done already. Dropping an epoch half-done, or a limit that passes, *revokes*
-//! a window on all ranks.
+//! When a rank dies, every word that another rank waits on, in any window, is poisoned. So every wait that could depend
+//! on the dead rank ends, with an error that names it. When a rank leaves in good order, only waits for that rank end,
+//! unless they are already satisfied. Dropping an epoch before it is complete, or exceeding a limit, *revokes* a window
+//! on all ranks.
 //!
-//! A child that is made by `fork` has a copy of the world and none of its threads: every call there is
-//! [`Error::Forked`], and a drop is silent.
+//! A child process made by `fork` has a copy of the world, but none of its threads. There, every call returns
+//! [`Error::Forked`], and drops have no effect.
 //!
 //! Rank 0 carries the control plane. So when its program has ended without an error, its process waits until all other
-//! ranks have left the job. After a second it says so; from then on SIGINT, SIGTERM, SIGHUP and SIGQUIT end it, also where
-//! the program handles them. No other thread of it can end it then, because [`std::process::exit`] does not return there.
+//! ranks have left the job. After a second it says so; from then on SIGINT, SIGTERM, SIGHUP and SIGQUIT end it, even if
+//! the program handles them. No other thread of the process can end it during that wait, because [`std::process::exit`]
+//! does not return there.
 
 mod agreement;
 mod events;

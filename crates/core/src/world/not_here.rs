@@ -1,10 +1,11 @@
-//! Calls that other libraries have and a world has not: what the compiler says of them names the call that is here.
+//! Calls that other libraries have, and a world does not. The compiler's error names the call to use instead.
 
 use tidegate_hal::device::Device;
 
 use super::World;
 
-/// Calls that a world does not have, below a trait that nothing implements, for the sake of its message.
+/// Declares calls that nobody can make, because no type implements the trait that they require. The trait has the error
+/// message.
 macro_rules! not_here {
     ($(#[$message:meta] $habit:ident: $($call:ident)*;)*) => {$(
         #[$message]
@@ -26,8 +27,8 @@ not_here! {
         message = "a world moves no data: ranks put into each other's windows",
         label = "not a call of a world",
         note = "the receiver declares `let from = window.slot_from(sender, key, len)`, the sender `let to = window.slot_to(receiver, key)`; then `let (inbox, outbox) = window.open(&s)?`",
-        note = "a message is `epoch.put(&x, to)?` between `outbox.start()` and `exchange(&s, inbox, epoch)?`, and `slots.slot(from)` is what has come",
-        note = "`tidegate::guide::from_mpi` has each call of MPI beside what it is here"
+        note = "a message is `epoch.put(&x, to)?` between `outbox.start()` and `exchange(&s, inbox, epoch)?`; `slots.slot(from)` is the message that has come",
+        note = "`tidegate::guide::from_mpi` shows for each call of MPI what to write here"
     )]
     MovesData: send recv isend irecv sendrecv put get broadcast bcast gather scatter all_to_all alltoall;
 

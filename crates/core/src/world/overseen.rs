@@ -1,4 +1,4 @@
-//! What the watch sees of the rank, and has it do.
+//! The rank as its watch sees it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::side::Side;
 use crate::watch::{Overseen, Watch};
 
 impl<D: Device> Inner<D> {
-    /// The name of a window, and the window, if it is still there.
+    /// The name of a window, and the window if it still exists.
     pub(super) fn window(&self, id: WindowId) -> (Arc<str>, Option<Arc<Watched<D>>>) {
         let events = lock(&self.events);
         events.windows.get(id).map_or(("-".into(), None), |entry| {
@@ -28,7 +28,7 @@ impl<D: Device> Inner<D> {
         })
     }
 
-    /// Where the program has last enqueued such a wait, and whether others of it in other places.
+    /// Where the program last enqueued such a wait, and whether it enqueued others in other places.
     pub(super) fn last_wait(&self, tag: Tag) -> Option<(CallSite, bool)> {
         self.window(tag.window?).1?.last_wait(tag.awaited)
     }

@@ -1,4 +1,4 @@
-//! How far a rank has come in what all ranks do together.
+//! How far a rank has come in its exchanges with all ranks.
 
 use std::time::{Duration, Instant};
 
@@ -6,17 +6,17 @@ use tidegate_hal::control::ControlError;
 
 use crate::message::Inside;
 
-/// Where a rank is among what all ranks do together.
+/// The number of exchanges of a rank, and its current collective call.
 #[derive(Default)]
 pub(super) struct Progress {
-    /// How many exchanges it has come to.
+    /// How many exchanges the rank has come to.
     come: u64,
-    /// The collective call that its program is in.
+    /// The collective call that the program is in.
     call: Option<Call>,
 }
 
 struct Call {
-    /// What it does, for people.
+    /// What the call does, for people.
     what: String,
     since: Instant,
     state: CallState,
@@ -24,14 +24,14 @@ struct Call {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum CallState {
-    /// Between two exchanges.
+    /// The program is between two exchanges.
     Works,
-    /// In an exchange: it waits for the other ranks.
+    /// The program is in an exchange, and waits for the other ranks.
     Waits,
 }
 
 impl Progress {
-    /// The program begins a collective call.
+    /// Notes that the program begins a collective call.
     pub(super) fn begin(&mut self, what: String) {
         self.call = Some(Call {
             what,
@@ -40,18 +40,18 @@ impl Progress {
         });
     }
 
-    /// The call is over.
+    /// Notes that the call has ended.
     pub(super) fn end(&mut self) {
         self.call = None;
     }
 
-    /// Whether the program has been in a collective call for so long.
+    /// Whether the program has been in a collective call for at least this time.
     pub(super) fn is_in_a_call_for(&self, long: Duration) -> bool {
         let call = self.call.as_ref();
         call.is_some_and(|call| call.since.elapsed() >= long)
     }
 
-    /// How many exchanges this rank has come to, and the collective call that it is in.
+    /// The number of exchanges, and the current collective call, for an answer to the reporter.
     pub(super) fn said(&self) -> (u64, Option<Inside>) {
         let inside = self.call.as_ref().map(|call| Inside {
             what: call.what.clone(),
@@ -61,21 +61,21 @@ impl Progress {
         (self.come, inside)
     }
 
-    /// It comes to an exchange.
+    /// Notes that the rank comes to an exchange.
     pub(super) fn enter(&mut self) {
         self.come += 1;
         self.set(CallState::Waits);
     }
 
-    /// The exchange is over; `refused` if the control plane did not even make it.
+    /// Notes that the exchange has ended. `refused` says that the control plane did not even begin it.
     pub(super) fn leave(&mut self, refused: bool) {
-        // The others wait for this rank's next one: that is the same to them.
+        // The exchange did not happen, so the others wait for this rank's next one instead.
         self.come -= u64::from(refused);
         self.set(CallState::Works);
     }
 
-    /// Names what this rank does, window and all. Labels name none: where they differ no exchange comes after, and ranks
-    /// that open different windows stay in step.
+    /// Adds to an error what this rank does, with the window. Labels do not name windows: if labels differed, there
+    /// would be no further exchange, but ranks that open different windows stay in step.
     pub(super) fn named(&self, mut error: ControlError) -> ControlError {
         if let (
             Some(call),

@@ -1,4 +1,4 @@
-//! The streams of a rank: remembering them, ending them, and saying why one has failed.
+//! The streams of a rank: registering them, ending them, and explaining why one has failed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::ground::{ReclaimOf, lock};
 use crate::message::Message;
 
 impl<D: Device> World<D> {
-    /// What a device is to know of a stream with this name.
+    /// The configuration that a device gets for a stream with this name.
     pub(crate) fn stream_config(&self, name: &str) -> StreamConfig {
         let inner = &self.inner;
         let node = inner.control.node(self.rank());
@@ -30,7 +30,7 @@ impl<D: Device> World<D> {
         }
     }
 
-    /// Remembers a stream, as long as it lives.
+    /// Remembers a stream for as long as it lives.
     pub(crate) fn knows_stream(&self, name: &str, stream: &Arc<ReclaimOf<D>>) {
         let mut events = lock(&self.inner.events);
         events
@@ -41,7 +41,7 @@ impl<D: Device> World<D> {
             .push((name.to_owned(), Arc::downgrade(stream)));
     }
 
-    /// Ends the waits of all streams of this rank, and tells the others that it is of no more use.
+    /// Ends the waits of all streams of this rank, and tells the others that the rank is of no more use.
     #[cold]
     pub(crate) fn abort_streams(&self) {
         if !self.inner.process.is_this() {
@@ -55,7 +55,7 @@ impl<D: Device> World<D> {
                 .filter_map(|(_, stream)| stream.upgrade());
             alive.collect()
         };
-        // Others must not go on waiting for ranks that wait for this one.
+        // The others must not wait for ranks that wait for this one.
         let _ = self.inner.control.notify(None, &Message::Panicked.encode());
         streams.iter().for_each(|stream| stream.abort());
     }
@@ -95,7 +95,7 @@ impl<D: Device> World<D> {
             name: self.inner.window(id).0,
             id,
         });
-        // Of several places it is not known which.
+        // If there are several places, it is not known which of them it was.
         let only = || self.inner.last_wait(tag).filter(|(_, several)| !several);
         let site = site.or_else(|| Some(only()?.0));
         Error::Wait(Box::new(WaitFailed {
@@ -109,7 +109,7 @@ impl<D: Device> World<D> {
         }))
     }
 
-    /// Why this rank cannot go on, if it is by a kernel of its own.
+    /// Why this rank cannot go on, if a kernel of its own is the reason.
     pub(crate) fn cause_of_kernel(&self, fault: &Fault) -> Cause {
         let rank = self.rank();
         let first = lock(&self.inner.events).failed.get(&rank).cloned();
@@ -120,8 +120,9 @@ impl<D: Device> World<D> {
 
     /// Why a wait failed.
     pub(crate) fn cause_of(&self, tag: Tag) -> Cause {
-        // A peer that failed because a third one died may have been quicker than the news of the death; and that of a
-        // kernel that panicked waits for the watch, where the peer's program does not look. An interpreter takes its time.
+        // The cause may arrive later than the failure. A peer that failed because a third rank died may have been
+        // quicker than the news of that death. And the news of a kernel that panicked waits for the watch, if the
+        // peer's program does not look. (An interpreter is slow, so it gets more time.)
         let looks = if cfg!(miri) {
             1000
         } else {
@@ -139,7 +140,7 @@ impl<D: Device> World<D> {
 }
 
 impl<D: Device> Inner<D> {
-    /// The streams of this rank that are alive, into a list that may be used again.
+    /// Fills a list, which may be reused, with the streams of this rank that are alive.
     pub(crate) fn streams(&self, into: &mut Vec<Arc<ReclaimOf<D>>>) {
         let events = lock(&self.events);
         into.extend(

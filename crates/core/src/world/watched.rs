@@ -15,34 +15,35 @@ use crate::ground::lock;
 use crate::nic::{NicLine, Throttle};
 use crate::side::Side;
 
-/// A window, as far as its waits go.
+/// A window's waits, as the world sees them.
 pub(crate) struct Watched<D: Device> {
     pub(crate) name: Arc<str>,
     pub(crate) id: WindowId,
-    /// The words that this rank waits on, with the rank that adds to each.
+    /// The words that this rank waits on, each with the rank that adds to it.
     pub(crate) words: Vec<(Ptr, usize)>,
-    /// Those that this rank's own NIC adds to.
+    /// The words that this rank's own NIC adds to.
     sent: Vec<Ptr>,
     /// Keeps the words alive.
     pub(crate) block: Arc<D::Block>,
-    /// Keeps the NIC's words alive, and the words in staged memory.
+    /// Keeps alive the words of the lines, and the words in staged memory.
     _lines: Vec<Arc<D::Block>>,
-    /// Bytes of an element.
+    /// The size of an element in bytes.
     pub(crate) element_size: usize,
-    /// How long its waits last at most: said by the declaration of a window, and for what is made of windows by whoever has
-    /// opened it.
+    /// The limit of the window's waits. The declaration of a window sets it; for a barrier or an all-reduce, its own
+    /// call.
     limit: Mutex<Option<Duration>>,
-    /// What it does where trigger slots are short.
+    /// What the window does if trigger slots are short.
     pub(crate) throttle: Throttle,
-    /// Its ways by the NIC, once they are made. They hold this.
+    /// The window's lines, once they are made. The lines hold this.
     lines: OnceLock<Vec<Weak<NicLine>>>,
-    /// Whether a peer may have it: this rank has done its part, and the ranks have not agreed that none has the window.
-    /// Released by the thread that opens the window, and acquired by whoever drops the last of it, perhaps the NIC.
+    /// Whether a peer may have the window: this rank has done its part, and the ranks have not agreed that none has the
+    /// window. The thread that opens the window stores it with release. Whatever drops the last part of the window,
+    /// perhaps the NIC, loads it with acquire.
     open: AtomicBool,
-    /// Set with release when the cause is there: so whoever acquires it finds the cause.
+    /// Stored with release when the cause is noted, so that a thread that acquires it finds the cause.
     revoked: AtomicBool,
     cause: OnceLock<Cause>,
-    /// Where the program has last enqueued waits of each half.
+    /// For each half, where the program last enqueued waits.
     sites: [LastSite; 2],
 }
 
@@ -73,14 +74,14 @@ impl<D: Device> Watched<D> {
         }
     }
 
-    /// Watches words that a NIC adds to, too.
+    /// Adds words that a NIC adds to.
     pub(crate) fn with_lines(mut self, sent: Vec<Ptr>, lines: Vec<Arc<D::Block>>) -> Self {
         self.sent = sent;
         self._lines = lines;
         self
     }
 
-    /// Whether this rank reaches a peer of it by its NIC.
+    /// Whether this rank reaches a peer of the window by its NIC.
     pub(crate) fn has_nic(&self) -> bool {
         !self.sent.is_empty()
     }
@@ -95,50 +96,51 @@ impl<D: Device> Watched<D> {
         self
     }
 
-    /// How long its waits last at most.
+    /// The limit of the window's waits.
     pub(crate) fn limit(&self) -> Option<Duration> {
         *lock(&self.limit)
     }
 
-    /// From now on its waits last so long at most.
+    /// Sets the limit of all later waits.
     pub(crate) fn fail_after(&self, limit: Duration) {
         *lock(&self.limit) = Some(limit);
     }
 
-    /// Its ways by the NIC are made.
+    /// Notes the window's lines, when they are made.
     pub(crate) fn has_lines(&self, lines: Vec<Weak<NicLine>>) {
         let set = self.lines.set(lines);
         debug_assert!(set.is_ok(), "a window is built once");
     }
 
-    /// Those that are still in use.
+    /// The lines that are still in use.
     pub(crate) fn lines(&self) -> impl Iterator<Item = Arc<NicLine>> + '_ {
         let lines = self.lines.get().into_iter().flatten();
         lines.filter_map(Weak::upgrade)
     }
 
-    /// This rank has done its part, and is about to say so: from then on a peer may have the window, and put to it.
+    /// Notes that this rank has done its part, and is about to say so. From then on a peer may have the window, and put
+    /// to it.
     pub(crate) fn may_open(&self) {
         self.open.store(true, Ordering::Release);
     }
 
-    /// All ranks have agreed that none has it.
+    /// Notes that all ranks have agreed that none has the window.
     pub(crate) fn is_refused(&self) {
         self.open.store(false, Ordering::Release);
     }
 
-    /// Whether a peer may have it.
+    /// Whether a peer may have the window.
     pub(crate) fn may_be_open(&self) -> bool {
         self.open.load(Ordering::Acquire)
     }
 
-    /// A wait of one of its halves is enqueued there.
+    /// Notes that a wait of a half is enqueued at this place.
     #[inline]
     pub(crate) fn waits_at(&self, side: Side, site: CallSite) {
         self.sites[side as usize].note(site);
     }
 
-    /// Where the program has last enqueued a wait for what is awaited, and whether others of it in other places.
+    /// Where the program last enqueued a wait for what is awaited, and whether it enqueued others in other places.
     pub(crate) fn last_wait(&self, awaited: Awaited) -> Option<(CallSite, bool)> {
         let side = match awaited {
             Awaited::Exposure => Side::Outbox,
@@ -149,7 +151,7 @@ impl<D: Device> Watched<D> {
         Some((last.get()?, last.is_one_of_several()))
     }
 
-    /// What errors call it.
+    /// The name and id that errors contain.
     pub(crate) fn named(&self) -> WindowName {
         WindowName {
             name: self.name.clone(),
@@ -157,7 +159,7 @@ impl<D: Device> Watched<D> {
         }
     }
 
-    /// An error if the window was revoked.
+    /// Returns an error if the window is revoked.
     #[inline]
     pub(crate) fn usable(&self) -> Result<()> {
         if self.revoked.load(Ordering::Acquire) {
@@ -177,22 +179,24 @@ impl<D: Device> Watched<D> {
         }
     }
 
-    /// Ends all waits.
+    /// Ends all waits of the window.
     pub(crate) fn revoke(&self, device: &D, bell: Ptr, cause: &Cause) {
         let _ = self.cause.set(cause.clone());
         self.revoked.store(true, Ordering::Release);
         self.poison(device, bell, |_| true);
-        // Not when a peer has left in good order: what it waited for has come, and the NIC is still to say so here.
+        // These are not poisoned when a peer leaves in good order: that peer got everything that it waited for, and the
+        // NIC will report it here.
         for word in &self.sent {
-            // SAFETY: the words lie in `_lines`, which this holds; the bell is held by the world.
+            // SAFETY: the words lie in `_lines`, which this holds, and the world holds the bell.
             unsafe { device.poison(*word, bell) };
         }
     }
 
-    /// A rank is gone: lost, so that the window is of no more use, or in good order.
+    /// Handles the end of a rank. If it is lost, the window cannot be used any more; if it left in good order, only
+    /// waits for it end.
     pub(crate) fn gone(&self, device: &D, bell: Ptr, cause: &Cause) {
         match cause {
-            // Waits for what it has done before are satisfied, poisoned or not.
+            // Waits for what the rank did before are satisfied, whether poisoned or not.
             Cause::PeerLeft { rank } => self.poison(device, bell, |peer| peer == *rank),
             _ => self.revoke(device, bell, cause),
         }
@@ -200,7 +204,7 @@ impl<D: Device> Watched<D> {
 
     fn poison(&self, device: &D, bell: Ptr, of: impl Fn(usize) -> bool) {
         for (word, _) in self.words.iter().filter(|(_, peer)| of(*peer)) {
-            // SAFETY: the words lie in `block` or `_lines`, which this holds; the bell is held by the world.
+            // SAFETY: the words lie in `block` or `_lines`, which this holds, and the world holds the bell.
             unsafe { device.poison(*word, bell) };
         }
     }

@@ -1,8 +1,9 @@
-//! Losing tokens: each kind, in each state, forgotten and dropped, while transfers are pending and the peer goes on.
+//! Losing tokens: each kind of token in each state is forgotten or dropped, while transfers are pending and the peer
+//! goes on.
 //!
-//! Nothing that a program loses may lead to a use after free or to a data race: Miri and AddressSanitizer look for
-//! those in these tests (`cargo xtask test --only miri asan`). And the peer must learn of it: at once from a dropped
-//! epoch, by its limit from a forgotten one.
+//! No loss of a program may lead to a use after free or to a data race. Miri and AddressSanitizer look for those in
+//! these tests (`cargo xtask test --only miri asan`). And the peer must learn of the loss: at once if an epoch was
+//! dropped, or by its limit if it was forgotten.
 
 mod scene;
 
@@ -24,7 +25,8 @@ fn regions() {
         how.lose(Region::<u64, _>::zeroed(world, LEN)?);
         stream!(let s = world.stream()?);
         gate.hold_up(&s)?;
-        // One with pending kernels, one half of one, one part of one; then the other half and part.
+        // The test loses a region with pending kernels, one half of another, and one part of a third; then the other
+        // half and part.
         let mut whole = filled(&s, 1)?;
         s.launch(scribble, &mut whole)?;
         how.lose(whole);
@@ -40,7 +42,7 @@ fn regions() {
         how.lose(a);
         how.lose(b);
         gate.open();
-        // What was not lost is whole.
+        // What was not lost is unchanged.
         let high: HostMemory = high.into_host(&s)?;
         assert_eq!(high[..], [3; LEN / 2]);
         Ok(())
@@ -85,7 +87,7 @@ fn streams() {
         a.launch(scribble, &mut goes)?;
         let mut goes = a.hand_off(goes, &b)?;
         b.launch(scribble, &mut goes)?;
-        // A stream that is dropped executes what is left first.
+        // A stream that is dropped first executes the rest of its work.
         if how == How::Dropped {
             gate.open();
         }
@@ -93,7 +95,7 @@ fn streams() {
         gate.open();
         let goes = goes.into_host(&b)?;
         assert_eq!(goes[..], [4; LEN]);
-        // Its stream is gone, or at work without an owner.
+        // Its stream is gone, or works without an owner.
         drop(stays);
         how.lose(b);
         Ok(())
@@ -131,7 +133,7 @@ fn futures() {
         s.launch(scribble, &mut moved)?;
         s.launch(scribble, &mut stays)?;
         poll_once_and_lose(how, s.synchronized(), &alarm);
-        // The region goes with the future.
+        // The region is lost with the future.
         poll_once_and_lose(how, moved.into_host_async(&s), &alarm);
         gate.open();
         assert_eq!(stays.into_host(&s)?[..], [3; LEN]);
@@ -161,7 +163,7 @@ fn an_idle_outbox() {
 #[test]
 fn an_exposed_inbox() {
     scene(Learns::AtOnce, |how, s, inbox, outbox, _gate| {
-        // The peer's puts and gets come while the memory is nobody's any more.
+        // The peer's puts and gets arrive when nobody owns the memory any more.
         how.lose(inbox.post(s)?);
         how.lose(outbox);
         Ok(())
@@ -175,7 +177,7 @@ fn an_inbox_whose_wait_is_pending() {
         let exposed = inbox.post(s)?;
         let outbox = access(s, outbox, &src, &mut dst)?;
         let mut inbox = exposed.wait(s)?;
-        // A kernel that looks at the memory, behind the wait.
+        // A kernel behind the wait reads the memory.
         let look = |memory: &mut [u64], dst: &[u64]| {
             assert_eq!(memory[..LEN / 2], [7; LEN / 2]);
             scribble(memory);
@@ -200,7 +202,7 @@ fn an_access_epoch_with_notes() {
         epoch.put(&src, to)?;
         epoch.get(dst.slice_mut(0..2)?, to)?;
         how.lose(epoch);
-        // Nothing of it was enqueued, so the sources are free.
+        // Nothing of the epoch was enqueued, so the sources are free.
         s.launch(scribble, &mut src)?;
         s.launch(scribble, &mut dst)?;
         gate.open();
@@ -255,7 +257,8 @@ fn layouts_of_pending_puts() {
         outbox = epoch.complete(s)?;
         inbox = exposed.wait(s)?;
         how.lose((evens, strided));
-        // So many others that the outbox has forgotten the first: then the queue alone knows the layouts.
+        // There are so many other epochs that the outbox has forgotten the first one. Then only the queue knows its
+        // layouts.
         for first in 0..LEN {
             let exposed = inbox.post(s)?;
             let to = scene::first(&outbox);
@@ -332,7 +335,7 @@ fn a_stream_with_everything_on_it() {
         let world = s.world().clone();
         let lent = (filled(s, 5)?, filled(s, 0)?, inbox, outbox);
         let lent = step(s, lent)?;
-        // To a stream that is lost with its work pending, with the tokens that are at home on it.
+        // The tokens move to a stream that is lost while its work is pending.
         stream!(let other = world.stream()?);
         let lent = s.hand_off(lent, &other)?;
         let lent = step(&other, lent)?;
@@ -343,7 +346,7 @@ fn a_stream_with_everything_on_it() {
     });
 }
 
-/// Both ranks, in one buffer of the slots the one and in the other the other; the target reads while the origin is a step ahead.
+/// The two ranks work in different buffers of the slots; the target reads while the origin is one step ahead.
 #[test]
 fn slots_in_two_buffers() {
     for how in [How::Forgotten, How::Dropped] {
@@ -452,7 +455,7 @@ fn all_reduces() {
     }
 }
 
-/// A rank's thread ends by a panic with everything open: its peer is told, and its own threads end.
+/// A rank's thread panics with everything open. Its peer is told, and its own threads end.
 #[test]
 fn a_rank_that_unwinds() {
     let result = std::panic::catch_unwind(|| {

@@ -1,4 +1,5 @@
-//! What the tests of lost tokens share: two ranks, one that loses something, and one that goes on without knowing.
+//! The scene of the tests of lost tokens: two ranks, one of which loses something, while the other goes on without
+//! knowing.
 
 use std::future::Future;
 use std::pin::pin;
@@ -20,14 +21,14 @@ pub(crate) type HostMemory = Region<u64, OnHost<Host>>;
 pub(crate) type Inbox<'s> = window::Inbox<'s, u64, Host, ByRange>;
 pub(crate) type Outbox<'s> = window::Outbox<'s, u64, Host, ByRange>;
 
-/// Elements of all regions and windows here: enough for ranges, little for Miri.
+/// The number of elements of all regions and windows here: enough for ranges, but few enough for Miri.
 pub(crate) const LEN: usize = 8;
 
-/// How long waits last before they fail that nothing else ends. What is enqueued by then needs milliseconds, under Miri
-/// some tenths of a second.
+/// How long waits last that nothing else ends. The work that is enqueued by then needs milliseconds, or some tenths of
+/// a second under Miri.
 pub(crate) const LIMIT: Duration = Duration::from_millis(if cfg!(miri) { 1500 } else { 400 });
 
-/// The same for waits that all come to an end: longer than any machine stands still.
+/// The limit for waits that all end by themselves: longer than any machine stands still.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 /// How a token is lost.
@@ -46,7 +47,7 @@ impl How {
     }
 }
 
-/// Holds streams of any rank up until it is opened, so that what is behind is still pending when a token is lost.
+/// Holds up streams of any rank until it is opened, so that the work behind it is pending when a token is lost.
 #[derive(Clone, Default)]
 pub(crate) struct Gate(Arc<AtomicBool>);
 
@@ -55,7 +56,7 @@ impl Gate {
         self.0.store(true, Ordering::Release);
     }
 
-    /// Enqueues a kernel that lasts until the gate is open.
+    /// Enqueues a kernel that runs until the gate is open.
     pub(crate) fn hold_up(&self, s: &Queue<'_>) -> Result<()> {
         let gate = self.0.clone();
         let mut valve = Region::<u8, _>::zeroed(s.world(), 1)?.on(s)?;
@@ -68,17 +69,18 @@ impl Gate {
     }
 }
 
-/// A region whose elements are `value`, on the stream.
+/// A region on the stream whose elements are `value`.
 pub(crate) fn filled<'s>(s: &Queue<'s>, value: u64) -> Result<Memory<'s>> {
     Region::from_slice(s.world(), &[value; LEN])?.on(s)
 }
 
-/// Writes all of a region, so that a race with whoever frees or reads it is one.
+/// Writes a whole region, so that it races with anything that frees or reads it.
 pub(crate) fn scribble(memory: &mut [u64]) {
     memory.iter_mut().for_each(|x| *x = x.wrapping_add(1));
 }
 
-/// The window of all scenes: each of two ranks puts into the first half of the other's memory, and gets from the second.
+/// The window of all scenes. Each of two ranks puts into the first half of the other's memory, and gets from the second
+/// half.
 pub(crate) fn open<'s>(s: &Queue<'s>) -> Result<(Inbox<'s>, Outbox<'s>)> {
     let mut window = RangeWindow::new("scene", LEN).fail_after(LIMIT);
     window.range_to(1 - s.world().rank(), 0..LEN);
@@ -105,8 +107,8 @@ pub(crate) fn access<'s>(
     epoch.complete(s)
 }
 
-/// The rank that goes on: epochs without end, the first of them enqueued before the other rank loses its token, and
-/// executed after.
+/// The rank that goes on: it has endless epochs. The first is enqueued before the other rank loses its token, and
+/// executed after that.
 fn go_on(world: &World, lost: &Gate) -> Result<()> {
     stream!(let s = world.stream()?);
     let (mut inbox, mut outbox) = open(&s)?;
@@ -120,23 +122,23 @@ fn go_on(world: &World, lost: &Gate) -> Result<()> {
             s.synchronize()?;
         }
     })();
-    // The window's revocation may come first; the stream's error says more.
+    // The window's revocation may come first, but the stream's error explains more.
     s.synchronize().and(result)
 }
 
 /// How the rank that goes on learns of the loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Learns {
-    /// An open epoch was dropped: at once, by name. (A forgotten one: by the limit.)
+    /// At once, by name, because an open epoch was dropped. (By the limit, if it was forgotten.)
     AtOnce,
-    /// A call has failed that had the token: at once, even if it was forgotten.
+    /// At once, even if the token was forgotten, because a call that had the token failed.
     Anyway,
-    /// Nothing was open: by the limit, or since the rank has left in the end.
+    /// By the limit, or when the other rank has left, because no epoch was open.
     Late,
 }
 
-/// Rank 0 plays `lose`, which loses a token one way and then the other, and opens the gate; rank 1 goes on. Asserts that rank 1
-/// gets a typed error that says why.
+/// Rank 0 plays `lose`, which loses a token in one way and then in the other, and opens the gate. Rank 1 goes on. The
+/// scene checks that rank 1 gets a typed error that gives the reason.
 pub(crate) fn scene<F>(learns: Learns, lose: F)
 where
     F: for<'s> Fn(How, &mut Queue<'s>, Inbox<'s>, Outbox<'s>, &Gate) -> Result<()> + Sync,
@@ -176,7 +178,7 @@ where
     }
 }
 
-/// One rank, both ways.
+/// Runs `lose` on one rank, in both ways.
 pub(crate) fn alone(lose: impl Fn(How, &World, &Gate) -> Result<()> + Sync) {
     for how in [How::Forgotten, How::Dropped] {
         let gate = Gate::default();
@@ -191,7 +193,7 @@ pub(crate) fn alone(lose: impl Fn(How, &World, &Gate) -> Result<()> + Sync) {
     }
 }
 
-/// Counts how often it is woken.
+/// A waker that counts how often it is woken.
 #[derive(Default)]
 pub(crate) struct Alarm(pub(crate) AtomicUsize);
 

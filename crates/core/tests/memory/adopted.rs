@@ -1,5 +1,5 @@
-//! Regions of vectors: the memory is the vector's, for as long as the region or a stream needs it, and goes back by the
-//! layout that it was allocated with.
+//! Regions that take over vectors. The memory belongs to the vector for as long as the region or a stream needs it, and
+//! is freed with the layout that it was allocated with.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,14 +11,14 @@ use tidegate_host::Host;
 
 type Memory<T> = Region<T, OnHost<Host>>;
 
-/// A vector with room for more.
+/// A vector with room for more elements.
 fn with_room<T: Copy>(values: &[T]) -> Vec<T> {
     let mut all = Vec::with_capacity(values.len() + 7);
     all.extend_from_slice(values);
     all
 }
 
-/// Where a vector's memory is, and how many elements it is for.
+/// The address of a vector's memory, and its capacity.
 fn place<T>(values: &Vec<T>) -> (*const T, usize) {
     (values.as_ptr(), values.capacity())
 }
@@ -83,7 +83,7 @@ fn a_vector_without_elements_is_an_empty_region() {
     });
 }
 
-/// It is dropped before the kernel that was enqueued with it has begun, and is used by it.
+/// The region is dropped before a queued kernel that uses it has begun.
 #[test]
 fn memory_lasts_as_long_as_a_kernel_that_is_queued() {
     local(|world| {
@@ -122,7 +122,7 @@ fn parts_keep_the_memory_until_they_are_joined() {
         let whole = first.join(second).unwrap();
         let values = whole.into_vec().unwrap();
         assert_eq!(place(&values), before);
-        // A first part that is left over has the memory of both.
+        // If only the first part is left, it owns the memory of both.
         let (first, second) = Region::from_vec(world, values)
             .unwrap()
             .split_at(3)
@@ -132,7 +132,7 @@ fn parts_keep_the_memory_until_they_are_joined() {
         assert_eq!(place(&values), before);
         assert_eq!(values, [1, 2, 3]);
         values.push(4);
-        // Beside another part, and behind one, it is a copy.
+        // If there is another part, or if the part is not the first, the vector is a copy.
         let (first, second) = Region::from_vec(world, values)
             .unwrap()
             .split_at(3)
@@ -152,13 +152,13 @@ fn what_was_no_vector_comes_out_as_a_copy() {
         let values = region.into_vec().unwrap();
         assert_eq!(values, [1, 2, 3]);
         assert_ne!(values.as_ptr(), at);
-        // A vector of other elements would be given back by another layout.
+        // A vector of other elements would be freed with another layout.
         let block = Region::from_vec(world, vec![u64::MAX; 3]).unwrap();
         let block = block.into_block().ok().unwrap();
-        // SAFETY: the block is of this device, and nothing else has it.
+        // SAFETY: the block belongs to this device, and nothing else has it.
         let region: Memory<u32> = unsafe { Region::adopt(world, block, 6) }.ok().unwrap();
         assert_eq!(region.into_vec().unwrap(), [u32::MAX; 6]);
-        // The block has no more than the elements.
+        // The block holds no more than these elements.
         let block = Region::from_vec(world, with_room(&[1u8])).unwrap();
         let block = block.into_block().ok().unwrap();
         // SAFETY: as above.
@@ -167,7 +167,7 @@ fn what_was_no_vector_comes_out_as_a_copy() {
     });
 }
 
-/// A block that was a vector is aligned as the vector's elements were.
+/// A block that was a vector is aligned for the vector's elements.
 #[test]
 fn a_block_is_adopted_only_as_elements_that_may_begin_there() {
     #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
@@ -179,7 +179,7 @@ fn a_block_is_adopted_only_as_elements_that_may_begin_there() {
         let refused = regions.map(|bytes| {
             let address = bytes.as_ptr().addr();
             let block = bytes.into_block().unwrap();
-            // SAFETY: the block is of this device, and nothing else has it.
+            // SAFETY: the block belongs to this device, and nothing else has it.
             let adopted = unsafe { Region::<PodElement<Line>, _>::adopt(world, block, 1) };
             assert_eq!(adopted.is_ok(), address.is_multiple_of(64));
             adopted.err().map(|error| error.to_string())

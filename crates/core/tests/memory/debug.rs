@@ -1,4 +1,4 @@
-//! What `Debug` says: which one it is, and no contents but those that the host may see.
+//! What `Debug` says about each type: what it is, and no contents that the host may not read.
 
 use tidegate_core::element::Element;
 use tidegate_core::window::SlotWindow;
@@ -27,7 +27,7 @@ fn regions_say_where_they_are_at_home() {
     });
 }
 
-/// What is no `Debug` has none, but for regions of a stream.
+/// A region of elements without `Debug` has none, except a region on a stream.
 #[test]
 fn elements_need_not_be_debug() {
     #[derive(Clone, Copy)]

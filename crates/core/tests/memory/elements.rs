@@ -1,4 +1,4 @@
-//! Each type of element, there and back through a window; and ranks that do not agree on it.
+//! Each element type goes through a window and back. Ranks that disagree about the type are refused.
 
 use std::fmt::Debug;
 
@@ -10,7 +10,7 @@ use tidegate_core::window::{SlotWindow, Slots, exchange};
 use tidegate_core::{Region, World, stream};
 use tidegate_host::Host;
 
-/// Each rank puts `values`, one of which is its own, to the other, where a kernel looks at what has come.
+/// Each rank puts `values`, one of which is its own, to the other rank, where a kernel checks what has come.
 fn round_trip<T: Element + PartialEq + Debug>(of_rank: [[T; 3]; 2]) {
     let outcomes = World::<Host>::local(2, |world| {
         let (rank, peer) = (world.rank(), 1 - world.rank());
@@ -81,12 +81,12 @@ fn whatever_is_a_pod_goes_through_a_window() {
         PodElement(Particle { at, number })
     };
     round_trip([[1, 2, 3], [4, 5, 6]].map(|of| of.map(particle)));
-    // What has a niche, all bytes of which are a value.
+    // A type with a niche, for which all bytes are valid.
     let option = |number: u32| PodElement(std::num::NonZeroU32::new(number));
     round_trip([[0, 1, 2], [3, 0, 4]].map(|of| of.map(option)));
 }
 
-/// A kernel on a device gets them by value, too.
+/// A kernel on a device also gets elements by value.
 #[test]
 fn numbers_are_arguments_of_kernels() {
     World::<Host>::local(1, |world| {
@@ -102,7 +102,7 @@ fn numbers_are_arguments_of_kernels() {
     });
 }
 
-/// Types whose bytes mean different things differ, though their sizes do not.
+/// Types whose bytes mean different things have different layouts, even with the same size.
 #[test]
 fn layouts_tell_types_apart() {
     let same_size = [
@@ -137,7 +137,7 @@ fn layouts_tell_types_apart() {
     }
 }
 
-/// Ranks that take the same bytes for different things have no window.
+/// Ranks that give the same bytes different meanings get no window.
 #[test]
 fn ranks_agree_on_the_type() {
     fn open<T: Element>(world: &World<Host>) -> Option<String> {

@@ -1,4 +1,4 @@
-//! What regions and windows hold, and whose memory that is. Miri runs this, too, and looks for leaks.
+//! What regions and windows hold, and who owns that memory. Miri runs these tests, too, and looks for leaks.
 
 mod adopted;
 mod debug;

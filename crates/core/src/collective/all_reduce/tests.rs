@@ -20,7 +20,7 @@ type Reduce<'s, T> = AllReduce<'s, T, Host>;
 const SIZES: [usize; 5] = [1, 2, 3, 5, 8];
 const OPS: [Op; 4] = [Op::Sum, Op::Prod, Op::Min, Op::Max];
 
-/// Numbers without a pattern.
+/// Pseudo-random numbers.
 struct Random(u64);
 
 impl Random {
@@ -32,11 +32,11 @@ impl Random {
     }
 }
 
-/// A number as the model knows it.
+/// A number in the model.
 trait Model: Arithmetic + Debug {
     fn of(random: u64) -> Self;
     fn apply(self, op: Op, with: Self) -> Self;
-    /// What is compared with the model.
+    /// The bits that are compared with the model.
     fn bits(self) -> u64;
 }
 
@@ -70,7 +70,7 @@ integers!(i8 i16 i32 i64 u8 u16 u32 u64);
 macro_rules! floats {
     ($($ty:ty, $shift:literal;)*) => {$(
         impl Model for $ty {
-            /// Of any size; now and then what is no number, has no end, or is no size.
+            /// A value of any size; sometimes it is a NaN, infinite, or a zero.
             fn of(random: u64) -> Self {
                 match random % 23 {
                     0 => <$ty>::NAN,
@@ -94,7 +94,7 @@ macro_rules! floats {
             }
             fn bits(self) -> u64 {
                 match () {
-                    // Which one is the processor's affair.
+                    // Which NaN it is depends on the processor.
                     () if self.is_nan() => u64::MAX,
                     () => self.to_bits().into(),
                 }
@@ -109,7 +109,7 @@ fn values<T: Model>(rank: usize, len: usize, op: Op) -> Vec<T> {
     (0..len).map(|_| T::of(random.next())).collect()
 }
 
-/// What ranks with these vectors get.
+/// The results of ranks with these vectors.
 fn model<T: Model>(vectors: &[Vec<T>], op: Op) -> Vec<T> {
     let mut all = vectors[0].clone();
     for vector in &vectors[1..] {
@@ -123,7 +123,7 @@ fn bits<T: Model>(values: &[T]) -> Vec<u64> {
     values.iter().map(|value| value.bits()).collect()
 }
 
-/// The bytes themselves.
+/// The bytes of the values.
 fn raw<T: Element>(values: &[T]) -> Vec<u8> {
     // SAFETY: elements have no padding.
     unsafe { std::slice::from_raw_parts(values.as_ptr().cast::<u8>(), size_of_val(values)) }
@@ -164,7 +164,7 @@ fn all_of<T: Model>(ops: &[Op]) {
                     let of = format!("{} ranks, rank {rank}, {len}, {op:?}", size);
                     assert_eq!(bits(&result[index]), bits(&expected), "{of}");
                     assert_eq!(raw(&result[index]), raw(&results[0][index]), "{of}");
-                    // What is chosen is one rank's, whichever kinds of zeros and NaNs there are.
+                    // The result is one rank's value, whatever zeros and NaNs there are.
                     if !matches!(op, Op::Sum | Op::Prod) {
                         assert_eq!(raw(&result[index]), raw(&expected), "{of}");
                     }
@@ -219,7 +219,7 @@ fn next(rank: usize, x: f64) -> f64 {
 
 const LEN: usize = 5;
 
-/// All vectors after so many steps, and a hash of all that were there.
+/// All vectors after so many steps, and a hash of all vectors before.
 fn steps_of_model(size: usize, steps: usize) -> (Vec<f64>, u64) {
     let mut xs: Vec<Vec<f64>> = (0..size).map(first).collect();
     let mut hash = 0;
@@ -263,7 +263,7 @@ fn step<'s>(s: &Stream<'s, Host>, rank: usize, lent: Lent<'s>) -> Result<Lent<'s
     Ok((reduce, x, hash))
 }
 
-/// Eager steps between replays of one step and of two, 1000 in all.
+/// Eager steps between replays of one step and of two; 1000 steps in all.
 fn mixed(world: &World<Host>, s: &mut Stream<'_, Host>) -> Result<()> {
     let (rank, size) = (world.rank(), world.size());
     let x = Region::from_slice(world, &first(rank))?.on(s)?;

@@ -1,4 +1,4 @@
-//! Deaths, departures, failures, and queues that are full.
+//! Deaths, departures, failures, and full queues.
 
 use super::*;
 use crate::error::{Awaited, Cause, WaitFailed};
@@ -75,7 +75,7 @@ fn a_departure_in_good_order_does_not() {
         let (_inbox, outbox) = window.open(&s).unwrap();
         let mut src = ones(&s);
         let _outbox = put(&s, &src, outbox);
-        // It has left by the time that the gate opens, or shortly after.
+        // The rank has left when the gate opens, or shortly after.
         std::thread::sleep(WHILE);
         s.launch(overwrite(&Flag::default()), &mut src).unwrap();
         gate.open();
@@ -97,7 +97,7 @@ fn a_kernel_that_panics_is_heard_of_behind_the_nic() {
             let to = first(&outbox);
             let mut epoch = outbox.start();
             epoch.put(&src, to).unwrap();
-            // Refused, or enqueued behind the failure; either is told to rank 1.
+            // The call is refused, or enqueued behind the failure. In either case rank 1 is told.
             let completed = epoch.complete(&s);
             let error = s.synchronize().unwrap_err();
             drop(completed);
@@ -114,7 +114,7 @@ fn a_kernel_that_panics_is_heard_of_behind_the_nic() {
     });
     assert!(errors[0].contains("on purpose"), "{}", errors[0]);
     assert!(
-        errors[1].contains("waited in vain for rank 0 (its complete)"),
+        errors[1].contains("wait for rank 0 (its complete) failed"),
         "{}",
         errors[1]
     );

@@ -1,4 +1,4 @@
-//! Devices that are the host, but for their streams, which store to no registers.
+//! Devices that are the host, except for their streams, which store to no registers.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -11,11 +11,11 @@ use tidegate_hal::memory::{Ptr, Sharing};
 use tidegate_host::{Host, HostBlock, HostStream};
 use tidegate_words::Bell;
 
-/// A stream that is made of one of the host's.
+/// A stream that wraps one of the host's.
 pub(super) trait Over: device::Stream {
     fn over(stream: HostStream) -> Self;
 
-    /// That one.
+    /// The host's stream.
     fn host(&self) -> &HostStream;
 }
 
@@ -29,7 +29,8 @@ impl Over for HostStream {
     }
 }
 
-/// A host with such streams. `MUTE`: NICs see them as those of a GPU, which turn no engine and ring no bell.
+/// A host device with such streams. With `MUTE`, NICs treat them like a GPU's streams, which drive no engine and ring
+/// no bell.
 pub(super) struct By<S, const MUTE: bool = false>(Host, PhantomData<fn() -> S>);
 
 impl<S, const MUTE: bool> By<S, MUTE> {
@@ -44,8 +45,8 @@ impl<S, const MUTE: bool> Clone for By<S, MUTE> {
     }
 }
 
-/// Wakes a stream again and again: the bell that a mute device's NICs ring is not the one that it sleeps on, for GPUs do
-/// not sleep.
+/// Wakes a stream again and again. NICs of a mute device ring another bell than the one that the stream sleeps on,
+/// because GPUs do not sleep.
 fn rouse(config: &StreamConfig) {
     let (weak, bell) = (
         Arc::downgrade(&config.keep),
@@ -53,7 +54,8 @@ fn rouse(config: &StreamConfig) {
     );
     std::thread::spawn(move || {
         while let Some(keep) = weak.upgrade() {
-            // SAFETY: `keep` keeps the bell, as who made the configuration promises; it is only accessed atomically.
+            // SAFETY: `keep` keeps the bell alive, as the maker of the configuration promises. The bell is only
+            // accessed atomically.
             let bell: &Bell = unsafe { &*std::ptr::with_exposed_provenance(bell) };
             bell.wake_all();
             drop(keep);
@@ -62,7 +64,7 @@ fn rouse(config: &StreamConfig) {
     });
 }
 
-// SAFETY: all is done by the host; its streams keep what streams must by their own promise.
+// SAFETY: the host does everything. Its streams keep what streams must keep, as they promise.
 unsafe impl<S: Over, const MUTE: bool> Device for By<S, MUTE> {
     type Block = HostBlock;
     type Stream = S;
@@ -105,7 +107,7 @@ unsafe impl<S: Over, const MUTE: bool> Device for By<S, MUTE> {
             config.helper = None;
             rouse(&config);
         }
-        // SAFETY: the caller's promise, here and below.
+        // SAFETY: the caller promises the same, here and below.
         unsafe { self.0.stream(config) }.map(S::over)
     }
 
@@ -135,17 +137,17 @@ unsafe impl<S: Over, const MUTE: bool> Device for By<S, MUTE> {
     }
 }
 
-// SAFETY: the host's memory is of this process.
+// SAFETY: the host's memory belongs to this process.
 unsafe impl<S: Over, const MUTE: bool> HostAccess for By<S, MUTE> {}
 
-// SAFETY: kernels are the host's.
+// SAFETY: the kernels are the host's.
 unsafe impl<S: Over, const MUTE: bool> ClosureDevice for By<S, MUTE> {
     unsafe fn launch<N, K>(stream: &S, kernel: K) -> Result<(), DeviceError>
     where
         N: 'static,
         K: Fn() + Send + 'static,
     {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises the same.
         unsafe { <Host as ClosureDevice>::launch::<N, K>(stream.host(), kernel) }
     }
 }

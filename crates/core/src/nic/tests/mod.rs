@@ -1,4 +1,4 @@
-//! Tickets, with a NIC that is held back.
+//! Tests of tickets, with a NIC that is held back.
 
 mod ends;
 mod hosted;
@@ -24,22 +24,22 @@ use tidegate_hal::device::Device;
 
 type On1<'s> = Region<u64, On<'s, Host>>;
 type Way<'s> = Outbox<'s, u64, Host, BySlot>;
-/// One that leads to where the get came from, and one that never waits for a post.
+/// A handle that leads back to the source of the get, and one that never waits for a post.
 type Ways<'s> = (Outbox<'s, u64, Host, ByRange>, Way<'s>);
 
 const LEN: usize = 16;
 
-/// The first slot or range that an outbox leads to.
+/// The first slot or range of an outbox.
 fn first<T: Element, K: Discipline, D: Device>(outbox: &Outbox<'_, T, D, K>) -> Out<T> {
     outbox.slots().next().expect("there is one")
 }
 
-/// Long enough for what must not happen to have happened.
+/// Long enough for something to happen that must not.
 const WHILE: Duration = Duration::from_millis(60);
-/// Long enough for what must happen, on any machine.
+/// Long enough for something to happen that must, on any machine.
 const LONG: Duration = Duration::from_secs(120);
 
-/// A job of two ranks of which rank 0 reaches everybody by a NIC behind `gate`.
+/// A job of two ranks. Rank 0 reaches all ranks by a NIC behind `gate`.
 fn two<R: Send>(gate: &Gate, program: impl Fn(World<Host>) -> R + Sync) -> Vec<R> {
     gated(2, gate, Options::default(), program)
 }
@@ -59,7 +59,7 @@ fn gated<R: Send>(
     World::local_with(n, nic, program)
 }
 
-/// Says that it was there.
+/// A flag that a kernel sets when it runs.
 #[derive(Clone, Default)]
 struct Flag(Arc<AtomicBool>);
 
@@ -72,7 +72,7 @@ impl Flag {
         self.0.load(Ordering::SeqCst)
     }
 
-    /// Whether it is set in good time: where it is `expected`, that is as long as it takes.
+    /// Whether the flag is set in good time. If that is `expected`, this waits for as long as it takes.
     fn comes(&self, expected: bool) -> bool {
         let start = Instant::now();
         let limit = if expected { LONG } else { WHILE };
@@ -103,8 +103,8 @@ fn ones<'s>(s: &Stream<'s, Host>) -> On1<'s> {
     region.on(s).unwrap()
 }
 
-/// Rank 0 puts ones to rank 1 while the gate is closed; `then` enqueues something that writes the source, and sets the
-/// flag when it runs. Returns whether it ran while the gate was closed, and what came.
+/// Rank 0 puts ones to rank 1 while the gate is closed. `then` enqueues work that writes the source, and sets the flag
+/// when it runs. Returns whether it ran while the gate was closed, and what arrived.
 fn source_is_written(
     ignore: bool,
     then: impl for<'s> Fn(&Stream<'s, Host>, On1<'s>, &Flag) + Sync,
@@ -124,7 +124,7 @@ fn source_is_written(
             let _outbox = put(&s, &src, outbox);
             gate.wait_held();
             std::thread::scope(|scope| {
-                // What is enqueued may block the host (`into_host`).
+                // The enqueueing call may block the host (`into_host`).
                 scope.spawn(|| {
                     if flag.comes(ignore) {
                         early.set();
@@ -147,12 +147,12 @@ fn source_is_written(
     (early.is_set(), came[1].clone())
 }
 
-/// Lends a closure its signature.
+/// Gives a closure its signature.
 fn writer<F: for<'s> Fn(&Stream<'s, Host>, On1<'s>, &Flag) + Copy + Sync>(then: F) -> F {
     then
 }
 
-/// Lends a closure its signature.
+/// Gives a closure its signature.
 fn reader<F: for<'s> Fn(&Stream<'s, Host>, On1<'s>, Ways<'s>, &Flag) + Sync>(then: F) -> F {
     then
 }
@@ -163,7 +163,7 @@ fn writing_a_source_waits_for_the_nic() {
         s.launch(overwrite(flag), &mut src).unwrap();
     });
     assert_eq!(source_is_written(false, kernel), (false, vec![1; LEN]));
-    // The mutant that ignores tickets is seen here.
+    // The test must detect the mutant that ignores tickets.
     assert_eq!(source_is_written(true, kernel), (true, vec![2; LEN]));
 }
 
@@ -274,7 +274,7 @@ fn a_source_that_is_dropped_or_forgotten_lives_until_it_was_read() {
                 drop(src);
             }
             s.synchronize().unwrap();
-            // Whatever was freed would be used again here.
+            // Memory that was freed would be used again here.
             let others: Vec<_> = (0..8)
                 .map(|_| Region::from_slice(s.world(), &[9u64; LEN]).unwrap())
                 .collect();
@@ -287,8 +287,8 @@ fn a_source_that_is_dropped_or_forgotten_lives_until_it_was_read() {
     }
 }
 
-/// Rank 0 gets rank 1's memory (threes) while the gate is closed; `then` enqueues something that looks at what came,
-/// and sets the flag. Returns whether it ran while the gate was closed.
+/// Rank 0 gets rank 1's memory (threes) while the gate is closed. `then` enqueues work that reads the result, and sets
+/// the flag. Returns whether it ran while the gate was closed.
 fn destination_is_used(
     then: impl for<'s> Fn(&Stream<'s, Host>, On1<'s>, Ways<'s>, &Flag) + Sync,
 ) -> bool {
@@ -325,7 +325,7 @@ fn destination_is_used(
             window.slot_from(0, 0, LEN);
             let _halves = window.open(&s).unwrap();
             inbox.host_mut(&s).unwrap().fill(3);
-            // The second is for those who go on.
+            // The second exposure is for the cases that go on.
             let inbox = inbox.post(&s).unwrap().wait(&s).unwrap();
             let mut inbox = inbox.post(&s).unwrap().wait(&s).unwrap();
             assert_eq!(inbox.host_mut(&s).unwrap(), [3; LEN]);
@@ -359,7 +359,7 @@ fn a_destination_is_kept_from_readers_and_writers() {
     });
     assert!(!destination_is_used(write));
     let put_on = reader(|s, dst, ways, flag| {
-        // A source that has not come yet: what is behind this epoch on the stream waits, too.
+        // The source of this get has not come yet. So everything behind this epoch on the stream waits, too.
         let _way = put(s, &dst, ways.1);
         let mut other = ones(s);
         s.launch(overwrite(flag), &mut other).unwrap();
@@ -423,7 +423,7 @@ fn recordings_wait_for_what_was_before_and_for_themselves() {
                 std::thread::sleep(WHILE);
                 assert_eq!(count.load(Ordering::SeqCst), so_many);
             };
-            // An eager step whose reads are under way when the capture begins, which executes nothing ...
+            // The reads of an eager step have not ended when a capture begins, which executes nothing ...
             let src = ones(&s);
             let outbox = put(&s, &src, outbox);
             let recorded = step.clone();
@@ -449,7 +449,7 @@ fn recordings_wait_for_what_was_before_and_for_themselves() {
             stays_at(1);
             gate.open();
             s.synchronize().unwrap();
-            // ... and those of each replay, when the next begins.
+            // ... and those of each replay have not ended when the next one begins.
             gate.close();
             let (src, _outbox) = graph.replay(&s, held, 3).unwrap();
             stays_at(3);
@@ -470,7 +470,7 @@ fn recordings_wait_for_what_was_before_and_for_themselves() {
     assert_eq!(came[1], [1, 2, 3, 4, 5, 6]);
 }
 
-/// A NIC has sent from a region, and the window is gone: so the memory is the region's alone again.
+/// A NIC has sent from a region, and the window is gone. Then the memory belongs to the region alone again.
 #[test]
 fn a_block_comes_back_when_no_nic_sends_from_it_any_more() {
     let gate = Gate::closed();
@@ -490,7 +490,7 @@ fn a_block_comes_back_when_no_nic_sends_from_it_any_more() {
         drop((inbox, put(&s, &src, outbox)));
         let mut src = src.into_host(&s).unwrap();
         let begun = Instant::now();
-        // The NIC lets go of its queue when it is through.
+        // The NIC drops its queue when it has finished.
         while let Err(refused) = src.try_into_block() {
             assert!(begun.elapsed() < LONG, "{}", refused.error);
             src = refused.value;

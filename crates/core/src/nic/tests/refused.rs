@@ -1,4 +1,4 @@
-//! A window that one rank cannot build, when all have met.
+//! A window that one rank cannot make, after all ranks have met.
 
 use crate::error::WindowError;
 use std::sync::Barrier as Meeting;
@@ -14,18 +14,18 @@ use crate::window::exchange;
 /// What a NIC refuses.
 #[derive(Clone)]
 enum Refuses {
-    /// Nothing. It counts what it keeps until the endpoint is closed.
+    /// It refuses nothing. It counts what it keeps until the endpoint is closed.
     Nothing(Arc<AtomicUsize>),
-    /// To make a queue.
+    /// It refuses to make a queue.
     Queues,
-    /// To know the memory of a window's peer. (The bells are known before.)
+    /// It refuses the memory of a window's peer. (It has accepted the bells before.)
     Memory,
 }
 
 /// A NIC that refuses something.
 struct Spent(Loopback, Refuses);
 
-// SAFETY: all is done by the other NIC, or refused.
+// SAFETY: the other NIC does everything, or the call is refused.
 unsafe impl Nic for Spent {
     fn name(&self) -> &'static str {
         self.0.name()
@@ -40,12 +40,12 @@ unsafe impl Nic for Spent {
     }
 
     unsafe fn register(&self, memory: Memory<'_>) -> Result<Registration, NicError> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises the same.
         unsafe { self.0.register(memory) }
     }
 
     unsafe fn connect(&self, connection: Connection) -> Result<(), NicError> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises the same.
         unsafe { self.0.connect(connection) }
     }
 
@@ -62,7 +62,7 @@ unsafe impl Nic for Spent {
         config: QueueConfig,
     ) -> Result<Arc<dyn NicQueue>, NicError> {
         match self.1 {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller promises the same.
             Refuses::Nothing(_) => unsafe { self.0.queue(peer, config) },
             Refuses::Memory => unreachable!("its memory has been refused"),
             Refuses::Queues => Err(NicError::Exhausted {
@@ -116,8 +116,8 @@ fn refused(what: Refuses, why: &str) {
     };
     World::local_with(3, nic, |world: World<Host>| {
         crate::stream!(let s = world.stream().unwrap());
-        // Rank 2 has nothing to do with rank 0.
-        // From the one rank to the other.
+        // Rank 2 does not exchange anything with rank 0.
+        // A slot from one rank to the other.
         let open = |name, from, to| {
             let mut window = SlotWindow::<u64>::new(name);
             if world.rank() == from {
@@ -131,7 +131,7 @@ fn refused(what: Refuses, why: &str) {
             let error = error.expect("one rank cannot create it");
             match (world.rank(), &error) {
                 (0, Error::Nic(_)) if matches!(what, Refuses::Memory) => {}
-                // A shortage is one error for all.
+                // All ranks get the same error for a shortage.
                 (_, Error::Open(WindowError::NotCreated { rank: 0, .. }))
                     if matches!(what, Refuses::Queues) =>
                 {
@@ -150,7 +150,7 @@ fn refused(what: Refuses, why: &str) {
             }
         };
         verdict(open("w", 0, 1).err());
-        // Its name is free again.
+        // The name is free again.
         verdict(open("w", 0, 1).err());
         verdict(crate::Barrier::open(&s, "b").err());
         // The job goes on.
@@ -172,7 +172,7 @@ fn refused(what: Refuses, why: &str) {
     });
 }
 
-/// A control plane that is lost to this rank just when all have agreed on a window.
+/// A control plane that this rank loses just when all ranks have agreed on a window.
 struct Lost(LocalControl);
 
 impl Control for Lost {
@@ -249,7 +249,7 @@ fn memory_stays_where_a_peer_may_have_the_window() {
                 let is_first = control.rank() == 0;
                 rank(control);
                 if !is_first {
-                    // Rank 0 has the window still. The stream's thread may let go of the memory a little later.
+                    // Rank 0 still has the window. The stream's thread may drop the memory a little later.
                     let end = Instant::now() + Duration::from_secs(60);
                     while kept.load(Ordering::SeqCst) == 0 && Instant::now() < end {
                         std::thread::yield_now();

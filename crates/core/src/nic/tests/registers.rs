@@ -1,4 +1,4 @@
-//! Registers of NICs: streams store there after each ring, where their device reaches them, and nowhere else.
+//! Registers of NICs: streams store to them after each ring if their device can reach them, and not otherwise.
 
 use tidegate_hal::batch::Step;
 use tidegate_hal::device::Device;
@@ -10,32 +10,32 @@ use super::hosted::By;
 use super::*;
 use crate::nic::Touch;
 
-/// A host whose streams store to no registers.
+/// A host device whose streams store to no registers.
 type Plain = By<HostStream>;
 
-/// What became of the register of a rank's only queue.
+/// What happened to the register of a rank's only queue.
 #[derive(Default)]
 struct Struck {
-    /// The queue has heard that streams store there.
+    /// Whether the queue has heard that streams store there.
     heard: AtomicBool,
     register: AtomicU64,
-    /// It takes rings in parts, which it must not.
+    /// Whether the queue takes rings in parts, which it must not.
     parts: bool,
 }
 
 impl Struck {
-    /// What was stored since the last call.
+    /// The values that were stored since the last call.
     fn take(&self) -> u64 {
         self.register.swap(0, Ordering::SeqCst)
     }
 }
 
-/// A NIC whose queue has a register; it fires by the doorbells all the same.
+/// A NIC whose queue has a register. It still fires by the doorbells.
 struct Registered(Loopback, Arc<Struck>);
 
 struct Queue(Arc<dyn NicQueue>, Arc<Struck>);
 
-// SAFETY: all is done by the other NIC.
+// SAFETY: the other NIC does everything.
 unsafe impl Nic for Registered {
     fn name(&self) -> &'static str {
         self.0.name()
@@ -50,7 +50,7 @@ unsafe impl Nic for Registered {
     }
 
     unsafe fn register(&self, memory: Memory<'_>) -> Result<Registration, NicError> {
-        // SAFETY: the caller's promise, here and below.
+        // SAFETY: the caller promises the same, here and below.
         unsafe { self.0.register(memory) }
     }
 
@@ -90,10 +90,10 @@ unsafe impl Nic for Registered {
     }
 }
 
-// SAFETY: as above; the register is there as long as it is kept.
+// SAFETY: as above. The register exists as long as it is kept.
 unsafe impl NicQueue for Queue {
     unsafe fn prepare(&self, program: Program) -> Result<Prepared, NicError> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises the same.
         unsafe { self.0.prepare(program) }
     }
 
@@ -135,7 +135,8 @@ fn job<D: Device, R: Send>(
     World::local_with(struck.len(), nic, program)
 }
 
-/// Three epochs between two ranks: of each one's queue, whether it has heard of strikes, and what each epoch has stored.
+/// Three epochs between two ranks. For the queue of each rank: whether it has heard of strikes, and what each epoch has
+/// stored.
 fn epochs<D: Device>() -> Vec<(bool, [u64; 3])> {
     let struck = [Arc::<Struck>::default(), Arc::default()];
     let stored = job::<D, _>(&struck, |world| {
@@ -158,7 +159,7 @@ fn epochs<D: Device>() -> Vec<(bool, [u64; 3])> {
                 let mut lines = Vec::new();
                 let tickets = src.body.outstanding().unwrap();
                 tickets.gather(Touch::Write, &mut lines);
-                // One after the ring, where there is any: a second would be stored where this one was.
+                // There is one store after the ring, if there is any. A second one would overwrite it.
                 let ring: Vec<_> = lines[0].ring().collect();
                 let to = Ptr(mine.register.as_ptr().cast());
                 match ring[..] {
@@ -195,7 +196,7 @@ fn streams_whose_device_reaches_no_registers_only_ring() {
     assert_eq!(epochs::<Plain>(), [(false, [0; 3]); 2]);
 }
 
-/// A part of a ring is not struck for.
+/// A part of a ring is not followed by a strike.
 #[test]
 #[cfg(debug_assertions)]
 #[should_panic = "streams strike for whole rings"]

@@ -1,4 +1,4 @@
-//! A device that has not got what a batch needs: nothing has been armed when it says so, and the call can be made again.
+//! A device that lacks what a batch needs. It refuses before anything is armed, and the call can be repeated.
 
 mod reduced;
 mod tickets;
@@ -24,27 +24,27 @@ use crate::window::{exchange, try_exchange};
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Lack {
     Nothing,
-    /// It has run out of something.
+    /// It has run out of a resource.
     Room,
-    /// It has, for batches that accumulate.
+    /// It has run out of a resource for batches that accumulate.
     RoomToAccumulate,
-    /// It has, for batches that do nothing but wait.
+    /// It has run out of a resource for batches that only wait.
     RoomToWait,
-    /// It has, for so many lanes at a time.
+    /// It cannot carry out so many lanes at a time.
     Lanes(usize),
     /// It breaks when something is submitted.
     Health,
-    /// What is submitted is broken off in its middle: it counts as submitted.
+    /// It breaks off halfway what is submitted, which then counts as submitted.
     End,
-    /// It breaks when so many things have been submitted, of which it takes all but the last.
+    /// It accepts all but the last of so many submissions, and breaks at that one.
     Later(usize),
-    /// It follows a stream that has failed; its own device has not looked yet.
+    /// It follows a stream that has failed, and has not noticed that yet.
     Leader,
 }
 
 type HostReclaim = <HostStream as device::Stream>::Reclaim;
 
-/// What there is of a stream that may have broken something off.
+/// The state of a stream that may have broken something off.
 struct Broken {
     host: Arc<HostReclaim>,
     off: OnceLock<Fault>,
@@ -97,9 +97,9 @@ struct Scarce {
     host: HostStream,
     reclaim: Arc<Broken>,
     lacks: Cell<Lack>,
-    /// How often it has been asked in advance.
+    /// How often it was asked in advance.
     asked: Cell<usize>,
-    /// What has been submitted, as far as a test has it noted.
+    /// What was submitted, if the test wants it noted.
     noted: RefCell<Option<Vec<Arc<Batch>>>>,
 }
 
@@ -160,7 +160,7 @@ impl Scarce {
         }
     }
 
-    /// Whether what is submitted goes on to the host.
+    /// Whether a submission goes on to the host.
     fn take(&self, batch: Option<&Batch>) -> Result<bool, DeviceError> {
         self.ask(batch)?;
         match self.lacks.get() {
@@ -187,7 +187,7 @@ impl Scarce {
     }
 }
 
-// SAFETY: all is done by the host's stream, or refused before anything is done.
+// SAFETY: the host's stream does everything, or the call is refused before anything is done.
 unsafe impl device::Stream for Scarce {
     type Reclaim = Broken;
     type Graph = <HostStream as device::Stream>::Graph;
@@ -216,7 +216,7 @@ unsafe impl device::Stream for Scarce {
         if let Some(noted) = &mut *self.noted.borrow_mut() {
             noted.push(batch.clone());
         }
-        // SAFETY: the caller's promise, here and below.
+        // SAFETY: the caller promises the same, here and below.
         unsafe { self.host.submit(batch, site) }
     }
 
@@ -302,7 +302,7 @@ type Halves<'s> = (
     Outbox<'s, u64, Strapped, BySlot>,
 );
 
-/// A rank that reaches itself by a NIC: what its half waits for, the other half does.
+/// A rank that reaches itself by a NIC. What one half waits for, the other half does.
 fn alone(program: impl Fn(World<Strapped>) + Sync) {
     let nic = |_| {
         WorldOptions::new()
@@ -319,7 +319,7 @@ fn window<'s>(s: &Stream<'s, Strapped>) -> Halves<'s> {
     window.open(s).unwrap()
 }
 
-/// What comes back of a call that is made while there is no room, when there is some again.
+/// Makes a call while there is no room, and returns what it gives back when there is room again.
 fn without_room<T, V>(
     s: &Stream<'_, Strapped>,
     call: impl FnOnce() -> Result<T, Rejected<V>>,
@@ -401,7 +401,7 @@ fn so_can_what_is_recorded_and_replayed() {
     });
 }
 
-/// The region would come back with what the failed stream has left in it.
+/// Otherwise the region would come back with what the failed stream left in it.
 #[test]
 fn what_a_stream_follows_is_asked_by_who_awaits_it() {
     alone(|world| {
@@ -422,7 +422,7 @@ fn what_a_stream_follows_is_asked_by_who_awaits_it() {
     });
 }
 
-/// Where nothing is armed, nobody asks in advance.
+/// If nothing is armed, the device is not asked in advance.
 #[test]
 fn who_arms_nothing_asks_once() {
     World::local(1, |world: World<Strapped>| {
@@ -435,7 +435,7 @@ fn who_arms_nothing_asks_once() {
     });
 }
 
-/// Then it has been armed: there is no telling which ring would fire it.
+/// The NIC has been armed by then, and nobody can tell which ring would fire the program.
 #[test]
 fn a_device_that_breaks_behind_the_arms_revokes_the_window() {
     alone(|world| {
@@ -457,7 +457,7 @@ fn a_device_that_breaks_behind_the_arms_revokes_the_window() {
     });
 }
 
-/// Nothing of it rings or poisons, and it counts as submitted all the same: who waits for it elsewhere must hear.
+/// No part of it rings or poisons, but it counts as submitted. Peers that wait for it must hear of that.
 #[test]
 fn what_is_broken_off_behind_the_arms_revokes_the_window() {
     let is_revoked = |error: Error| match error {

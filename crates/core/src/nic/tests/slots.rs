@@ -5,10 +5,10 @@ use crate::error::Cause;
 use crate::window::{exchange, try_exchange};
 use tidegate_hal::nic::NicError;
 
-/// How long nothing here lasts.
+/// Longer than anything here lasts.
 const SOON: Duration = Duration::from_secs(20);
 
-/// Rank 0 puts twice, with one slot and its gate closed; `second` says what came of the second put, and may open the
+/// Rank 0 puts twice, with one slot and a closed gate. `second` gets the result of the second put, and may open the
 /// gate, which is opened when it returns.
 fn two_puts(throttle: Throttle, second: impl Fn(&World<Host>, &Gate, Result<()>) + Sync) {
     let gate = Gate::closed();
@@ -22,7 +22,7 @@ fn two_puts(throttle: Throttle, second: impl Fn(&World<Host>, &Gate, Result<()>)
             let _inbox = inbox.post(&s).unwrap().wait(&s).unwrap();
             return s.synchronize().unwrap();
         }
-        // Two ranks of one node share two slots.
+        // Two ranks on one node share two slots.
         assert_eq!(world.nic_slots(), Some((1, 1)));
         window.slot_to(1, 0);
         let (_inbox, outbox) = window.open(&s).unwrap();
@@ -38,7 +38,7 @@ fn two_puts(throttle: Throttle, second: impl Fn(&World<Host>, &Gate, Result<()>)
         };
         second(&world, &gate, result);
         gate.open();
-        // A refused epoch is as it was.
+        // A refused epoch is unchanged.
         let outbox = open.map_or_else(|outbox| outbox, |epoch| epoch.complete(&s).unwrap());
         s.synchronize().unwrap();
         drop(outbox);
@@ -73,7 +73,7 @@ fn an_exchange_without_room_has_armed_nothing() {
         window.slot_to(0, 0);
         let (inbox, outbox) = window.open(&s).unwrap();
         let (inbox, outbox) = exchange(&s, inbox, outbox.start()).unwrap();
-        // There is room for the post, but not for the complete too.
+        // There is room for the post, but not for the complete as well.
         let refused = try_exchange(&s, inbox, outbox.start()).err().unwrap();
         assert!(
             matches!(
@@ -98,7 +98,7 @@ fn an_exchange_without_room_has_armed_nothing() {
 
 #[test]
 fn adaptive_epochs_stand_in_line() {
-    // The gate is closed still: the host has not waited.
+    // The gate is still closed, so the host has not waited.
     two_puts(Throttle::Adaptive, |_, _, result| result.unwrap());
 }
 
@@ -106,7 +106,7 @@ fn adaptive_epochs_stand_in_line() {
 fn static_epochs_wait_for_those_before_them_as_long_as_these_go_on() {
     let begun = Instant::now();
     two_puts(Throttle::Static, |_, _, result| {
-        // The gate stands still for longer than the wait.
+        // The gate stays closed for longer than the wait lasts.
         result.unwrap();
         assert!(begun.elapsed() >= Duration::from_millis(20));
     });
@@ -114,13 +114,13 @@ fn static_epochs_wait_for_those_before_them_as_long_as_these_go_on() {
         // An interpreted host is slower than the NIC.
         return;
     }
-    // Where each firing takes 1 ms, somebody is through every ms: an epoch begins with room for it, or behind a NIC that
+    // Each firing takes 1 ms, so one ends every millisecond. An epoch begins with room for it, or behind a NIC that
     // stood still on a busy machine.
     let waits = |epoch: &&(Duration, bool)| epoch.1 || epoch.0 >= Duration::from_millis(20);
     let epochs = epochs_with_oneself(Throttle::Static, &Gate::opened());
     let waited = epochs.iter().filter(waits).count();
     assert!(waited > EPOCHS / 2, "{epochs:?}");
-    // The others are not held up by a NIC that does nothing at all.
+    // The other policies do not wait for a NIC that does nothing at all.
     let epochs = epochs_with_oneself(Throttle::Adaptive, &Gate::closed());
     let waited = epochs.iter().filter(waits).count();
     assert!(waited < EPOCHS / 2, "{epochs:?}");
@@ -128,8 +128,9 @@ fn static_epochs_wait_for_those_before_them_as_long_as_these_go_on() {
 
 const EPOCHS: usize = 20;
 
-/// Epochs of a rank with itself, by a NIC with three slots, behind a gate that is opened when all are enqueued: how long
-/// the call of each took, and whether there was room left behind it, as there is if those before it are complete.
+/// Epochs of a rank with itself, by a NIC with three slots behind a gate that is opened when all epochs are enqueued.
+/// For each: how long the call took, and whether there was room after it. There is room if the epochs before are
+/// complete.
 fn epochs_with_oneself(throttle: Throttle, gate: &Gate) -> Vec<(Duration, bool)> {
     let options = Options::default().delay(Duration::from_millis(1)).budget(3);
     let mut ranks = gated(1, gate, options, |world| {
@@ -168,7 +169,7 @@ fn a_wait_for_slots_ends_with_the_patience_of_the_window() {
         if world.rank() == 1 {
             window.slot_from(0, 0, LEN);
             let _halves = window.open(&s).unwrap();
-            // Until rank 0 has seen its error.
+            // Rank 1 stays until rank 0 has seen its error.
             world.all_gather("seen", Vec::new()).unwrap();
             return;
         }
@@ -193,9 +194,9 @@ fn a_wait_for_slots_ends_with_the_patience_of_the_window() {
     });
 }
 
-/// Two streams of each rank, each with a window of its own: rank 0 completes towards rank 1 in the first, and then
-/// posts in the second; rank 1 the other way round. So each rank's complete waits for a post that the other makes when
-/// its own complete is armed.
+/// Each rank has two streams, each with a window of its own. Rank 0 completes towards rank 1 in the first window, and
+/// then posts in the second; rank 1 does it the other way round. So each rank's complete waits for a post that the
+/// other makes when its own complete is armed.
 fn crossed(options: &Options, limit: Duration) -> Vec<Result<()>> {
     let begun = [Flag::default(), Flag::default()];
     World::local_with(
@@ -261,7 +262,7 @@ fn two_streams_do_not_hold_what_each_needs_of_the_other() {
     for result in crossed(&Options::default().budget(1), SOON) {
         result.unwrap();
     }
-    // The mutant that keeps no slot for what has been rung for is seen here.
+    // The test must detect the mutant that keeps no slot for programs that have been rung for.
     let mutant = crossed(
         &Options::default().budget(1).greedy(),
         Duration::from_millis(300),
@@ -269,10 +270,10 @@ fn two_streams_do_not_hold_what_each_needs_of_the_other() {
     assert!(mutant.iter().all(Result::is_err), "{mutant:?}");
 }
 
-/// A step with more rings than there are slots, replayed.
+/// Replays of a step with more rings than there are slots.
 #[test]
 fn recordings_need_no_room() {
-    // An interpreter takes its time.
+    // An interpreter is slow.
     let (budgets, turns): (&[usize], &[usize]) = match cfg!(miri) {
         true => (&[1, 3], &[1, 4]),
         false => (&[1, 2, 3, 5, 8], &[1, 4, 30]),

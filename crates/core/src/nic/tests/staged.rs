@@ -1,11 +1,11 @@
-//! Staged puts: the source is free at once, and a buffer of staged memory only when the NIC has sent it.
+//! Staged puts: the source is free at once, but a staging buffer only when the NIC has sent it.
 
 use tidegate_hal::batch::QUANTUM;
 
 use super::*;
 use crate::window::Buffers;
 
-/// Two ranks, of which rank 0's NIC is behind `gate`, and all that goes by NICs is staged.
+/// Two ranks. Rank 0's NIC is behind `gate`, and all data that goes through NICs is staged.
 fn staged<R: Send>(gate: &Gate, program: impl Fn(World<Host>) -> R + Sync) -> Vec<R> {
     let nic = |rank| match rank {
         0 => WorldOptions::new()
@@ -17,8 +17,8 @@ fn staged<R: Send>(gate: &Gate, program: impl Fn(World<Host>) -> R + Sync) -> Ve
     World::local_with(2, nic, program)
 }
 
-/// Rank 0 puts its source three times while the gate is closed, and overwrites it after each put. Says which of these
-/// had been passed while the gate was closed, of which `expected` are awaited, and what rank 1 got.
+/// Rank 0 puts its source three times while the gate is closed, and overwrites it after each put. Returns how many of
+/// these were passed while the gate was closed (`expected` ones are awaited), and what rank 1 got.
 fn three_puts(buffers: Buffers, expected: usize) -> (Vec<bool>, Vec<u64>) {
     let (gate, flags) = (Gate::closed(), [const { AtomicBool::new(false) }; 3]);
     let flags = Arc::new(flags);
@@ -39,7 +39,7 @@ fn three_puts(buffers: Buffers, expected: usize) -> (Vec<bool>, Vec<u64>) {
                 s.launch(next, &mut src).unwrap();
             }
             gate.wait_held();
-            // On a busy machine that takes its time; and then, whether one more is.
+            // On a busy machine this takes time. Then the test looks whether one more is passed.
             let since = std::time::Instant::now();
             while !flags[expected - 1].load(Ordering::SeqCst) && since.elapsed() < LONG {
                 std::thread::sleep(WHILE / 20);
@@ -68,7 +68,7 @@ fn three_puts(buffers: Buffers, expected: usize) -> (Vec<bool>, Vec<u64>) {
 
 #[test]
 fn a_source_is_free_when_the_stream_has_passed() {
-    // One buffer, and one exposure.
+    // There is one buffer, and one exposure.
     let (early, came) = three_puts(Buffers::Single, 1);
     assert_eq!(
         (&early[..], &came[..]),
@@ -78,8 +78,8 @@ fn a_source_is_free_when_the_stream_has_passed() {
 
 #[test]
 fn a_buffer_is_waited_for() {
-    // Rank 1 waits for the first put before it posts for the third: so it is the exposure that holds the third up, if
-    // nothing else does.
+    // Rank 1 waits for the first put before it posts for the third. So if nothing else delays the third put, the
+    // exposure does.
     let (early, came) = three_puts(Buffers::Double, 2);
     assert_eq!(
         (&early[..], &came[..]),
@@ -87,8 +87,8 @@ fn a_buffer_is_waited_for() {
     );
 }
 
-/// What only the wait for a buffer keeps apart: two epochs whose exposures have both come, because the target posts
-/// without looking.
+/// Two epochs that only the wait for a buffer keeps apart. Both exposures have come, because the target posts without
+/// looking.
 #[test]
 #[cfg_attr(
     miri,
@@ -109,7 +109,8 @@ fn it_is_the_wait_for_the_buffer_that_does_it() {
                 outbox = put(&s, &src, outbox);
                 s.launch(|src: &mut [u64]| src.fill(2), &mut src).unwrap();
                 gate.wait_held();
-                // As if the target had posted again: it may, when the data has come and the NIC here is still to hear of it.
+                // This acts as if the target had posted again. It may do that when the data has come, before the NIC
+                // here has heard of it.
                 let word = outbox.exposed_word(0);
                 // SAFETY: the word lives as long as the outbox, and is only accessed atomically.
                 unsafe { &*word.0.cast::<tidegate_words::Word>() }.add(QUANTUM);
@@ -132,13 +133,14 @@ fn it_is_the_wait_for_the_buffer_that_does_it() {
         });
         (results[0].0, results[1].1)
     };
-    // The first put's data may be overtaken at the target by the second's, which nobody posted for; not in staged memory.
+    // At the target the second put, for which it has not posted, may overtake the first one's data. In staged memory it
+    // may not.
     assert!(!once(false).0);
     let (early, came) = once(true);
     assert!(early && came == 2, "{early}, {came}");
 }
 
-/// Puts side by side go as one transfer; layouts, groups and parts arrive where they belong.
+/// Puts that lie side by side go as one transfer. Layouts, groups and parts arrive where they belong.
 #[test]
 fn staged_puts_of_any_shape_arrive() {
     let came = staged(&Gate::opened(), |world| {
@@ -161,7 +163,7 @@ fn staged_puts_of_any_shape_arrive() {
             let exposed = inbox.post(&s).unwrap();
             let to = first(&outbox);
             let mut epoch = outbox.start();
-            // Three that lie side by side, in no order.
+            // Three puts lie side by side, in no particular order.
             epoch.put(src.slice(4..9).unwrap(), to.at(4)).unwrap();
             epoch.put(src.slice(0..4).unwrap(), to).unwrap();
             epoch.put(src.slice(9..16).unwrap(), to.at(9)).unwrap();
@@ -182,7 +184,7 @@ fn staged_puts_of_any_shape_arrive() {
     });
     for rank in came {
         for (turn, (_, second)) in rank.iter().enumerate() {
-            // The buffers are used by turns: this one is that of the indexed puts.
+            // The buffers are used in turn; this one belongs to the indexed puts.
             let picked = [9, 4, 0, 15].map(|at: usize| second[at]);
             assert_eq!(picked, [12, 13, 14, 15], "turn {turn}");
         }

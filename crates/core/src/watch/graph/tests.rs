@@ -1,4 +1,4 @@
-//! What a report says of ranks that wait for each other.
+//! What a report says about ranks that wait for each other.
 
 use tidegate_hal::ids::TeamId;
 
@@ -34,7 +34,7 @@ fn waits_for(peer: u32) -> Answer {
     }
 }
 
-/// A rank whose program is in its `come`th exchange, or about to.
+/// A rank whose program is in its exchange number `come`, or about to be.
 fn in_a_call(come: u64, waits: bool) -> Answer {
     let inside = Inside {
         what: "all-gather `results`".into(),
@@ -130,7 +130,7 @@ fn a_collective_call_waits_for_all_who_have_not_come() {
         text.contains("cycle: rank 0 -> rank 2 -> rank 0 (unless "),
         "{text}"
     );
-    // Who waits for nobody is late.
+    // A rank that waits for nobody is late.
     let late = BTreeMap::from([(0, Answer::default()), (1, in_a_call(1, true))]);
     let text = report_of(2, &late);
     assert!(
@@ -230,7 +230,7 @@ fn a_kernel_that_does_not_end_holds_up_who_waits_for_it() {
     ] {
         assert!(text.contains(part), "{text}");
     }
-    // Nor is it the reason where the call is a short one, or the stream may wait for another one.
+    // The kernel is not the reason if the call is short, or if the stream may wait for another one.
     let mut short = in_a_call_on("s", "`synchronize`", works.clone());
     short.calls[0].millis = 29_999;
     let others = [At::Stream, At::Something].map(|at| {
@@ -243,11 +243,11 @@ fn a_kernel_that_does_not_end_holds_up_who_waits_for_it() {
     });
     for other in others.into_iter().chain([short]) {
         let text = report_of(2, &BTreeMap::from([(0, waits_for(1)), (1, other)]));
-        assert!(text.ends_with("never posts, completes or comes"), "{text}");
+        assert!(text.ends_with("never posts, completes or makes its call"), "{text}");
     }
-    // Whoever does not wait for it may be late for another reason.
+    // A rank that does not wait for the kernel may be late for another reason.
     let text = report_of(2, &BTreeMap::from([(0, waits_for(1)), (1, works)]));
-    assert!(text.ends_with("never posts, completes or comes"), "{text}");
+    assert!(text.ends_with("never posts, completes or makes its call"), "{text}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What a stage sends is what the stream has copied with it, however puts are cut.
+//! A stage must send what the stream has copied with it, however puts are cut.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -39,7 +39,7 @@ fn ptr(bytes: &mut [u8]) -> Ptr {
     Ptr(bytes.as_mut_ptr())
 }
 
-/// A slot of so many elements, with staging at `base`.
+/// A slot of so many elements, with its staging at `base`.
 fn edge(lane: usize, base: Ptr, offset: usize, len: usize) -> Edge {
     Edge {
         lane,
@@ -67,7 +67,7 @@ fn put(edge: u32, first: usize, count: usize) -> Note<Host> {
     }
 }
 
-/// A nest of loops over at least one element, which lies nowhere below 0.
+/// A nest of loops over at least one element, which never reaches below 0.
 fn nest(rng: &mut Rng, most: usize) -> Layout<Host> {
     let mut loops = Vec::new();
     let (mut count, mut low) = (1, 0);
@@ -81,14 +81,14 @@ fn nest(rng: &mut Rng, most: usize) -> Layout<Host> {
     Layout::strided(low + rng.below(3), &loops).unwrap()
 }
 
-/// Puts to two targets, of which the first has two slots; the sources are in `source`.
+/// Puts to two targets, the first of which has two slots. The sources lie in `source`.
 struct Case {
     edges: Vec<Edge>,
     notes: Vec<Note<Host>>,
 }
 
 const LEN: usize = 600;
-/// Elements of a source.
+/// The number of elements of a source.
 const SOURCE: usize = 4096;
 
 fn case(world: &World<Host>, rng: &mut Rng, size: usize, staging: Ptr, source: Ptr) -> Case {
@@ -132,7 +132,7 @@ fn case(world: &World<Host>, rng: &mut Rng, size: usize, staging: Ptr, source: P
             notes.push(note);
         }
     }
-    // In no order.
+    // The puts are in random order.
     for index in (1..notes.len()).rev() {
         notes.swap(index, rng.below(index + 1));
     }
@@ -147,7 +147,7 @@ fn what_a_stage_sends_has_been_copied_with_it() {
             let rng = &mut Rng(seed);
             let size = [1, 2, 4, 8, 12, 24][rng.below(6)];
             let mut source: Vec<u8> = (0..SOURCE * size).map(|_| rng.below(256) as u8).collect();
-            // What nobody puts there differs from one to the other.
+            // Bytes that no put writes differ between the two.
             let mut whole = vec![0xaau8; 3 * LEN * size];
             let mut copied = vec![0x55u8; 3 * LEN * size];
             let staging = ptr(&mut copied);
@@ -158,7 +158,7 @@ fn what_a_stage_sends_has_been_copied_with_it() {
                 let edge = &edges[piece.note.edge as usize];
                 cut(lower_note(piece.note, edge, Ptr::NULL, size), piece)
             };
-            // As it is without chunks.
+            // The result without chunks.
             let to_first = |note: &&Note<Host>| edges[note.edge as usize].lane == 0;
             let notes: Vec<_> = notes.iter().filter(to_first).collect();
             let uncut = stages(&notes, size, Chunks::NEVER);
@@ -167,7 +167,8 @@ fn what_a_stage_sends_has_been_copied_with_it() {
                 let mut mv = lower(piece);
                 let into = mv.dst.base.0.addr() - staging.0.addr();
                 mv.dst.base = ptr(&mut whole[into..]);
-                // SAFETY: both sides lie in these vectors: slots have room for their puts, the source for what they send.
+                // SAFETY: both sides lie in these vectors: slots have room for their puts, and the source has what they
+                // send.
                 unsafe { HostMover.carry(&mv) };
             }
             let sent_uncut = staged_transfers(&uncut, &edges, &remote, size);
@@ -175,7 +176,7 @@ fn what_a_stage_sends_has_been_copied_with_it() {
             let sent = staged_transfers(&stages, &edges, &remote, size);
             assert!(sent.iter().all(|one| (one.stage as usize) < stages.len()));
             parted.fetch_add(u64::from(stages.len() > 1), Ordering::Relaxed);
-            // Where a transfer's bytes lie.
+            // The bytes of a transfer.
             let place = |one: &Transfer| {
                 let from = one.local.base.0.addr() - staging.0.addr();
                 let there = edges[from / (LEN * size)].offset + from % (LEN * size);
@@ -193,7 +194,7 @@ fn what_a_stage_sends_has_been_copied_with_it() {
                 }
                 for one in sent.iter().filter(|one| one.stage as usize == index) {
                     let place = place(one);
-                    // SAFETY: the vector is live, and nothing writes it now. (Moves write it by its address, so it is
+                    // SAFETY: the vector is alive, and nothing writes it now. (Moves write it by its address, so it is
                     // not borrowed elsewhere.)
                     let now = unsafe { std::slice::from_raw_parts(staging.0, 3 * LEN * size) };
                     assert_eq!(
@@ -203,7 +204,7 @@ fn what_a_stage_sends_has_been_copied_with_it() {
                     );
                 }
             }
-            // All is sent, once.
+            // Everything is sent exactly once.
             let bytes = |sent: &[Transfer]| {
                 let mut bytes: Vec<usize> = sent.iter().flat_map(&place).collect();
                 bytes.sort_unstable();
@@ -230,19 +231,19 @@ fn counts(notes: &[Note<Host>], size: usize, chunks: Chunks) -> Vec<Vec<usize>> 
 fn stages_are_of_about_a_chunk() {
     let (kib, chunks) = (1024, Chunks::of(256 << 10));
     let linear = |bytes: usize| counts(&[put(0, 0, bytes / 8)], 8, chunks);
-    // Small ones as ever.
+    // Small puts are not cut.
     assert_eq!(linear(8), [[1]]);
     assert_eq!(linear(512 * kib - 8), [[64 * kib - 1]]);
     assert_eq!(linear(512 * kib), [[32 * kib], [32 * kib]]);
     assert_eq!(linear(1024 * kib), [[32 * kib]; 4]);
-    // Evenly, and nothing small at the end.
+    // The pieces are even, and no small one remains at the end.
     assert_eq!(linear(512 * kib + 8), [[32 * kib + 16], [32 * kib - 15]]);
     assert_eq!(linear(700 * kib), [[44_800], [44_800]]);
-    // Elements of any size; neighbours stay together.
+    // Elements of any size can be cut; neighbours stay together.
     let odd = counts(&[put(0, 0, 100_000)], 12, chunks);
     assert_eq!(odd, [[25_008], [25_008], [25_008], [24_976]]);
     assert_eq!(counts(&[put(0, 0, 5)], 300 * kib, chunks), [[1]; 5]);
-    // Several: a stage is full when it has a chunk; what is little goes with the last.
+    // With several puts, a stage is full when it has a chunk. A small rest goes with the last stage.
     let eight: Vec<_> = (0..8).map(|at| put(0, at * 12_800, 12_800)).collect();
     assert_eq!(
         counts(&eight, 8, chunks),
@@ -253,18 +254,18 @@ fn stages_are_of_about_a_chunk() {
         counts(&pair, 8, chunks),
         [vec![32 * kib], vec![32 * kib, 3]]
     );
-    // The other way round the first stage has both.
+    // In the other order, the first stage has both.
     let pair = [put(0, 64 * kib, 3), put(0, 0, 64 * kib)];
     assert_eq!(
         counts(&pair, 8, chunks),
         [vec![3, 32 * kib], vec![32 * kib]]
     );
-    // Longer chunks of very much.
+    // Very large data gets longer chunks.
     let much = linear(1 << 30);
     assert_eq!((much.len(), much[0][0]), (256, 512 * kib));
     assert!(counts(&[put(0, 0, 1 << 40)], 1, Chunks::of(1)).len() <= 257);
     assert_eq!(counts(&[put(0, 0, 7)], 1, Chunks::of(1)), [[1]; 7]);
-    // And what was asked for, or is best.
+    // The chunks that were asked for, or the default.
     let best = |bytes: usize| counts(&[put(0, 0, bytes / 8)], 8, Chunks::default()).len();
     assert_eq!([2048 * kib - 8, 2048 * kib].map(best), [1, 2]);
     assert_eq!(counts(&[put(0, 0, 1 << 20)], 8, Chunks::NEVER), [[1 << 20]]);
@@ -282,20 +283,20 @@ fn nests_are_cut_at_turns_of_a_loop() {
         note
     };
     let cut = |loops: &[(u32, i32)], bytes| counts(&[sent(loops)], 8, Chunks::of(bytes));
-    // Planes of a cube: so many rows.
+    // Planes of a cube are cut between rows.
     assert_eq!(cut(&[(100, 1), (40, 500)], 8000), [[1000]; 4]);
-    // Rows that are too long are cut themselves, each.
+    // Each row that is too long is cut itself.
     let long = cut(&[(4000, 1), (2, 5000)], 8000);
     assert_eq!(long, [[1008], [1008], [1008], [976]].repeat(2));
-    // No further than a row.
+    // A piece does not reach beyond its row.
     assert_eq!(cut(&[(1100, 1), (3, 5000)], 8000), [[1100]; 3]);
-    // What is scattered into its slot is not cut.
+    // A put that is scattered into its slot is not cut.
     let mut scattered = put(0, 0, 4000);
     scattered.remote_layout = Some(Layout::strided(0, &[(4000, 2)]).unwrap());
     assert_eq!(counts(&[scattered], 8, Chunks::of(8000)), [[4000]]);
 }
 
-/// A NIC that says it takes rings in parts (and waits for whole ones, which it may), and notes what it is to do.
+/// A NIC that says it takes rings in parts (and waits for whole rings, as it may), and notes its programs.
 struct Parted {
     nic: Loopback,
     noted: Arc<Mutex<Vec<Vec<u32>>>>,
@@ -306,12 +307,12 @@ struct PartedQueue {
     noted: Arc<Mutex<Vec<Vec<u32>>>>,
 }
 
-// SAFETY: all is done by the other queue.
+// SAFETY: the other queue does everything.
 unsafe impl NicQueue for PartedQueue {
     unsafe fn prepare(&self, program: Program) -> Result<Prepared, NicError> {
         let stages = program.transfers.iter().map(|transfer| transfer.stage);
         self.noted.lock().unwrap().push(stages.collect());
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises the same.
         unsafe { self.queue.prepare(program) }
     }
 
@@ -328,7 +329,7 @@ unsafe impl NicQueue for PartedQueue {
     }
 }
 
-// SAFETY: all is done by the other NIC.
+// SAFETY: the other NIC does everything.
 unsafe impl Nic for Parted {
     fn name(&self) -> &'static str {
         self.nic.name()
@@ -343,12 +344,12 @@ unsafe impl Nic for Parted {
     }
 
     unsafe fn register(&self, memory: Memory<'_>) -> Result<Registration, NicError> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises the same.
         unsafe { self.nic.register(memory) }
     }
 
     unsafe fn connect(&self, connection: Connection) -> Result<(), NicError> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises the same.
         unsafe { self.nic.connect(connection) }
     }
 
@@ -357,7 +358,7 @@ unsafe impl Nic for Parted {
     }
 
     unsafe fn queue(&self, peer: usize, to: QueueConfig) -> Result<Arc<dyn NicQueue>, NicError> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises the same.
         let queue = unsafe { self.nic.queue(peer, to) }?;
         let noted = self.noted.clone();
         Ok(Arc::new(PartedQueue { queue, noted }))
@@ -380,7 +381,7 @@ unsafe impl Nic for Parted {
     }
 }
 
-/// The steps of a lane, in short.
+/// The steps of a lane, abbreviated.
 fn names(steps: &[Step]) -> String {
     let name = |step: &Step| match step {
         Step::Wait(_) => "wait".to_owned(),
@@ -416,8 +417,8 @@ fn long_step<'s>(s: &Stream<'s, Host>, halves: Halves<'s>) -> Result<Halves<'s>>
     step(s, halves, LEN_OF_SLOT)
 }
 
-/// The whole way: a lane rings between its moves if the engine takes that, and what comes of it is the same, eager and
-/// replayed.
+/// From the program to the NIC: a lane rings between its moves if the engine takes that. The result is the same, eager
+/// and replayed.
 #[test]
 fn lanes_ring_between_their_moves_where_that_is_of_use() {
     for (takes, buffers) in [
@@ -467,7 +468,7 @@ fn lanes_ring_between_their_moves_where_that_is_of_use() {
                 ),
                 false => ("wait, wait, move 512, ring", Vec::new()),
             };
-            // Two plans, however often: what is short goes as ever.
+            // There are two plans, however often they are used. The short one is not cut.
             assert_eq!(lanes, [long, "wait, wait, move 300, ring"]);
             let noted = noted.lock().unwrap();
             // Posts have no transfers.

@@ -1,4 +1,4 @@
-//! How ranks call a window.
+//! The ids of windows.
 
 use tidegate_host::Host;
 
@@ -6,7 +6,8 @@ use super::super::{SlotWindow, TeamId, WindowId};
 use crate::error::{Cause, WindowError};
 use crate::{AllReduce, Barrier, Error, World};
 
-/// Ranks open windows in one order, one of them in vain, and drop them at different times: each has the same id on all.
+/// Ranks open windows in one order, one of which fails, and drop them at different times. Each has the same id on all
+/// ranks.
 #[test]
 fn ranks_that_open_windows_in_order_agree_on_their_ids() {
     World::<Host>::local(3, |world| {
@@ -21,7 +22,7 @@ fn ranks_that_open_windows_in_order_agree_on_their_ids() {
         );
         let sum = AllReduce::<f64, _>::open(&s, "sum", 1).unwrap();
         let mut ids = vec![inbox.id(), barrier.id(), sum.id()];
-        // On rank 1 they are gone before the next one comes.
+        // On rank 1 they are gone before the next window comes.
         let kept = (world.rank() != 1).then_some((inbox, outbox, barrier, sum));
         ids.push(open("last").unwrap().1.id());
         let expected = [0, 1, 3, 4].map(|sequence| WindowId {
@@ -33,7 +34,7 @@ fn ranks_that_open_windows_in_order_agree_on_their_ids() {
     });
 }
 
-/// The second window of a name is told from the first.
+/// The second window with a name has another id than the first.
 #[test]
 fn errors_name_the_window_by_its_id() {
     World::<Host>::local(2, |world| {

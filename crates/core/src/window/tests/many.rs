@@ -1,4 +1,4 @@
-//! What windows of very many slots take.
+//! The work that windows with very many slots take.
 
 use tidegate_host::Host;
 use tidegate_loopback::Loopback;
@@ -7,16 +7,16 @@ use super::super::{SlotWindow, exchange};
 use crate::ground::VISITS;
 use crate::{Region, Route, World, WorldOptions};
 
-/// How slots are declared at both ends.
+/// The order in which both ends declare slots.
 #[derive(Clone, Copy, Debug)]
 enum Order {
     Ascending,
-    /// By numbers that lie nowhere near, so that the lists are sorted.
+    /// By numbers that are not neighbours, so that the lists are sorted.
     Mixed,
 }
 
-/// How often a rank of two looks at a slot, a way or an operation to open a window of so many slots each way, and for its
-/// first epoch, in which it puts to all of them.
+/// How often one of two ranks looks at a slot, a route or an operation: to open a window with so many slots in each
+/// direction, and for its first epoch, in which it puts to all of them.
 fn visits(slots: u64, order: Order, options: impl Fn(usize) -> WorldOptions + Sync) -> usize {
     let key = |index: u64| match order {
         Order::Ascending => index,
@@ -51,7 +51,8 @@ fn visits(slots: u64, order: Order, options: impl Fn(usize) -> WorldOptions + Sy
     *ranks.iter().max().expect("there are two")
 }
 
-/// Of 16 times as many slots it takes 16 times as many looks, and a logarithm more: the square would be 256 times as many.
+/// With 16 times as many slots it takes 16 times as many looks, times a logarithm. The square would be 256 times as
+/// many.
 #[test]
 fn a_window_takes_no_more_than_in_proportion_to_its_slots() {
     let by_nic = |_: usize| {

@@ -1,4 +1,5 @@
-//! Windows of no elements, and of very many slots; how ranks call them; and what ranks are told of mistakes.
+//! Windows without elements, and with very many slots; ids and names of windows; and what ranks are told about
+//! mistakes.
 
 mod ids;
 mod many;

@@ -1,4 +1,4 @@
-//! Slots, ranges, memory and operations of no elements.
+//! Slots, ranges, memory and operations without elements.
 
 use crate::error::EpochError;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ use tidegate_loopback::Loopback;
 use super::super::{AtomicWindow, Buffers, RangeWindow, SlotWindow, Slots, Tested, exchange};
 use crate::{AllReduce, Error, IndexSet, Layout, Region, Route, World, WorldOptions};
 
-/// The ways between two ranks, of which all are there for windows by slot.
+/// The routes between two ranks. Windows by slot work with all of them.
 const WAYS: [&str; 4] = ["mapped", "by NIC", "staged", "with itself"];
 
 fn over(way: &str, program: impl Fn(World<Host>) + Sync) {
@@ -108,7 +108,7 @@ fn empty_slots_stand_beside_others() {
                         if slot != to[4] {
                             epoch.put(x.slice(0..len).unwrap(), slot).unwrap();
                         }
-                        // Nothing goes to the beginning, the middle and the end of a slot that has something.
+                        // An empty put goes to the beginning, the middle and the end of a slot that has elements.
                         epoch.put(x.slice(2..2).unwrap(), slot.at(len)).unwrap();
                         epoch.put(x.slice(5..5).unwrap(), slot.at(len / 2)).unwrap();
                         let none = x.slice(0..0).unwrap();
@@ -121,7 +121,7 @@ fn empty_slots_stand_beside_others() {
                         assert_eq!(slot.len(), len);
                     }
                     assert_eq!(slots.slot(from[1]), [round; 3], "{way}, {buffers:?}");
-                    // A NIC does not ask for the count.
+                    // A NIC does not look at the count.
                     let counted = &slots.slot(from[4])[..round as usize - 1];
                     assert!(counted.iter().all(|x| *x == round), "{way}, {buffers:?}");
                 }
@@ -154,7 +154,7 @@ fn ranges_and_memory_of_nothing() {
             let views = |a: &[f64], b: &[f64]| assert!(a.is_empty() && b.is_empty());
             s.launch(views, (inbox.memory(), &nothing)).unwrap();
 
-            // At the end of the memory, at its beginning, and within what another range holds.
+            // Empty ranges lie at the end of the memory, at its beginning, and within another range.
             let mut window = RangeWindow::<f64>::new("ends", 4);
             let all = window.range_to(peer, 0..4);
             let empty = [4..4, 2..2, 0..0].map(|range| window.range_to(peer, range));
@@ -173,7 +173,7 @@ fn ranges_and_memory_of_nothing() {
             epoch.put(&four, all).unwrap();
             let (mut inbox, outbox) = exchange(&s, inbox, epoch).unwrap();
             assert_eq!(inbox.host_mut(&s).unwrap(), [1., 2., 3., 4.]);
-            // A range may be put to in parts; an empty part of it overlaps with nothing.
+            // A range may be put to in parts, and an empty part of it overlaps with nothing.
             let mut epoch = outbox.start();
             epoch.put(&four, all).unwrap();
             epoch.put(four.slice(1..1).unwrap(), all.at(2)).unwrap();
@@ -245,7 +245,7 @@ fn layouts_parts_and_regions_of_nothing() {
         let (mut inbox, mut outbox) = window.open(&s).unwrap();
         let nothing = Region::<u64, _>::zeroed(&world, 0).unwrap();
         let some = Region::from_slice(&world, &[5, 6]).unwrap();
-        // Of no elements, and of some of which no part has any.
+        // One region has no elements, and another has elements of which no part has any.
         let none = IndexSet::from_ranges([]).unwrap();
         let empty = nothing.partition([none.clone(), none.clone()]).unwrap();
         let [first, second] = some

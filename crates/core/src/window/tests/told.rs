@@ -1,4 +1,4 @@
-//! What ranks are told of each other's mistakes.
+//! What ranks are told about each other's mistakes.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ fn cause(ended: Result<()>) -> Cause {
     }
 }
 
-/// A program returns by `?` from a put that is refused, and so drops the epoch. Its peers are told of the put, too.
+/// A program returns by `?` from a put that is refused, and so drops the epoch. Its peers are told about the put, too.
 #[test]
 fn peers_hear_of_an_operation_that_was_refused() {
     World::<Host>::local(2, |world| {
@@ -47,7 +47,7 @@ fn peers_hear_of_an_operation_that_was_refused() {
     });
 }
 
-/// A rank that has passed its limit says for whom it waited: that one has made the mistake, or waits itself.
+/// A rank whose limit has passed names the rank that it waited for: that rank made the mistake, or waits itself.
 #[test]
 fn peers_hear_for_whom_a_rank_has_waited_too_long() {
     World::<Host>::local(2, |world| {
@@ -66,7 +66,7 @@ fn peers_hear_for_whom_a_rank_has_waited_too_long() {
             world.all_gather("over", Vec::new()).unwrap();
         } else {
             world.all_gather("over", Vec::new()).unwrap();
-            // What it is told may come later than that, and ends a wait then.
+            // The news may arrive later than this call, and then it ends a wait.
             let waited = inbox.post(&s).and_then(|exposed| exposed.wait(&s));
             let told = cause(waited.map(drop).and_then(|()| s.synchronize())).to_string();
             assert_eq!(
@@ -77,7 +77,7 @@ fn peers_hear_for_whom_a_rank_has_waited_too_long() {
     });
 }
 
-/// A struct that a step is lent can hold the layouts of its faces, and the handles that they go to.
+/// A struct that a step is lent can hold the layouts of its faces, and the handles of their slots.
 #[test]
 fn a_step_can_be_lent_layouts() {
     World::<Host>::local(1, |world| {

@@ -1,4 +1,4 @@
-//! Who creates what with whom, with control planes that bring threads into an order, or refuse.
+//! Ranks that open windows in various orders. The control plane of these tests orders threads, or refuses exchanges.
 
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Condvar, Mutex};
@@ -16,18 +16,18 @@ use crate::{Barrier, Region, Stream, WorldOptions};
 
 type ControlResult<T> = std::result::Result<T, ControlError>;
 
-/// The way to the peers, with an order of exchanges that a rank keeps to for as long as it can, and with some that it
-/// refuses. An exchange is named by its thread and its label.
+/// A control plane with a given order of exchanges, which a rank keeps for as long as it can. It refuses some
+/// exchanges. An exchange is named by its thread and its label.
 struct Directed {
     control: LocalControl,
     order: &'static [&'static str],
     refused: Mutex<Vec<&'static str>>,
-    /// An exchange in which the others' handles do not come.
+    /// An exchange in which the handles of the other ranks do not arrive.
     bare: &'static str,
     past: Arc<Past>,
 }
 
-/// What has been exchanged, and what is about to be.
+/// The exchanges that were made, and those that are about to be.
 #[derive(Default)]
 struct Past(Mutex<Vec<String>>, Condvar);
 
@@ -75,7 +75,8 @@ impl Control for Directed {
         self.past.add(format!("before {name}"));
         let place = self.order.iter().position(|each| *each == name);
         if let Some(before) = place.and_then(|place| place.checked_sub(1)) {
-            // For as long as it can: where threads take turns, what should be first may have to be second.
+            // The order is kept only for a time: if threads take turns, the exchange that should be first may have to
+            // be second.
             let patience = Duration::from_millis(500);
             self.past.wait_for(self.order[before], patience);
         }
@@ -105,7 +106,8 @@ impl Control for Directed {
     }
 }
 
-/// How the exchanges of a rank are directed: in which order, which are refused once, and which brings no handles.
+/// How the exchanges of a rank are directed: their order, those that are refused once, and the one that brings no
+/// handles.
 type Direction = (
     &'static [&'static str],
     &'static [&'static str],
@@ -129,7 +131,7 @@ fn two(directions: [Direction; 2], program: impl Fn(World<Host>, &Past) + Sync) 
                     bare,
                     past: past.clone(),
                 };
-                // SAFETY: it carries what the control plane of `tidegate-boot` does.
+                // SAFETY: it carries what the control plane of `tidegate-boot` carries.
                 let world = unsafe { World::from_control(Arc::new(control), Host::for_threads()) };
                 program(world.expect("the ranks meet"), &past);
             });
@@ -139,7 +141,7 @@ fn two(directions: [Direction; 2], program: impl Fn(World<Host>, &Past) + Sync) 
 
 type Halves<'s> = (Inbox<'s, u64, Host, BySlot>, Outbox<'s, u64, Host, BySlot>);
 
-/// A window of one slot each way.
+/// A window with one slot in each direction.
 fn open<'s>(s: &Stream<'s, Host>, name: &str, buffers: Buffers, len: usize) -> Result<Halves<'s>> {
     let peer = 1 - s.world().rank();
     let mut window = SlotWindow::new(name).buffers(buffers);
@@ -152,7 +154,7 @@ fn named(name: &str) -> std::thread::Builder {
     std::thread::Builder::new().name(name.into())
 }
 
-/// So long a thread waits for what another is about to do.
+/// How long a thread waits for what another is about to do.
 const LONG: Duration = Duration::from_secs(10);
 
 /// Both windows take 256 bytes, so nothing would look wrong if one got the memory of the other.
@@ -218,7 +220,7 @@ fn windows_that_threads_open_at_once_have_each_its_own_memory() {
     });
 }
 
-/// What an error says of two windows.
+/// Checks an error about two different windows.
 #[track_caller]
 fn names_both<T>(opened: Result<T>, mine: &str) {
     let error = opened.err().expect("the other rank creates another one");
@@ -263,7 +265,7 @@ fn ranks_that_open_in_different_orders_hear_of_it_and_stay_in_step() {
     });
 }
 
-/// What rank 0 says of a window after it has been refused some meets that very window on rank 1.
+/// After rank 0 was refused some exchanges, its later messages about a window meet that same window on rank 1.
 #[test]
 fn a_rank_that_was_refused_has_the_same_ids() {
     let refuses = (&[][..], &["opening a window", "opening a barrier"][..], "");
@@ -286,7 +288,7 @@ fn a_rank_that_was_refused_has_the_same_ids() {
         let (inbox, outbox) = open(&s, "w", Buffers::Double, 8).unwrap();
         assert_eq!((inbox.id(), outbox.id()), (self::world(1), self::world(1)));
         if world.rank() == 0 {
-            // Revokes it.
+            // This revokes the window.
             drop(outbox.start());
         } else {
             let waited = inbox.post(&s).and_then(|exposed| exposed.wait(&s));
@@ -297,12 +299,12 @@ fn a_rank_that_was_refused_has_the_same_ids() {
             };
             assert!(matches!(cause, Cause::Dropped { rank: 0, .. }), "{cause}");
         }
-        // Rank 0 is there till then: it is not its end that tells.
+        // Rank 0 stays until then, so that its end is not what rank 1 hears of.
         world.all_gather("over", Vec::new()).unwrap();
     });
 }
 
-/// Labels are compared, and name no window; errors do.
+/// Labels are compared, and do not name windows. Errors do.
 #[test]
 fn who_does_not_come_is_named_with_what_takes_all_ranks() {
     type Call = fn(&Stream<'_, Host>) -> Result<()>;
@@ -329,7 +331,8 @@ fn who_does_not_come_is_named_with_what_takes_all_ranks() {
     }
 }
 
-/// Two windows of one name and shape, which rank 1 would open in the other order: each put would go to the wrong one.
+/// Two windows have one name and shape, and rank 1 would open them in the other order: each put would go to the wrong
+/// one.
 #[test]
 fn a_name_is_refused_as_long_as_a_rank_holds_a_window_of_it() {
     let ids = Mutex::new(std::collections::HashSet::new());
@@ -341,7 +344,7 @@ fn a_name_is_refused_as_long_as_a_rank_holds_a_window_of_it() {
                 panic!("{error}")
             };
             assert_eq!((&*window.name, &ranks[..]), ("w", by), "{error}");
-            // What is refused has an id of its own, which no other window gets.
+            // A refused window has an id of its own, which no other window gets.
             assert!(
                 ids.lock().unwrap().insert((world.rank(), window.id)),
                 "{error}"
@@ -349,7 +352,7 @@ fn a_name_is_refused_as_long_as_a_rank_holds_a_window_of_it() {
         };
         let (inbox, outbox) = open(&s, "w", Buffers::Double, 8).unwrap();
         again(&[0, 1]);
-        // One half will do, and one rank; an open epoch, too.
+        // One half on one rank is enough, and so is an open epoch.
         drop(inbox);
         let mut outbox = Some(outbox);
         if world.rank() == 1 {
@@ -359,7 +362,7 @@ fn a_name_is_refused_as_long_as_a_rank_holds_a_window_of_it() {
         let epoch = outbox.map(Outbox::start);
         again(&[0]);
         drop(epoch);
-        // Nobody has it any more; and all are in step.
+        // Now no rank has the window, and all are in step.
         let (inbox, outbox) = open(&s, "w", Buffers::Double, 8).unwrap();
         let _other = open(&s, "x", Buffers::Double, 8).unwrap();
         // Barriers have names of their own.
@@ -400,7 +403,7 @@ fn who_was_started_alone_is_told_how_not_to_be() {
     let error = window.open(&s).err().unwrap().to_string();
     let text = "rank 0 names rank 1, but the job has 1 rank (this process was started alone: `tidegate run";
     assert!(error.contains(text), "{error}");
-    // Where a program has made a job of one rank there is nothing to tell.
+    // If the program itself made a job of one rank, there is no hint.
     World::<Host>::local(1, |world| {
         crate::stream!(let s = world.stream().unwrap());
         let mut window = SlotWindow::<u8>::new("w");
@@ -425,7 +428,7 @@ fn a_barrier_that_one_rank_cannot_create_no_rank_has() {
                 }
                 _ => panic!("{text}"),
             }
-            // All are in step.
+            // All ranks are in step.
             world.all_gather("still", Vec::new()).unwrap();
         },
     );
@@ -462,19 +465,19 @@ fn what_is_said_of_another_window_is_a_mismatch_for_all() {
         error.contains("rank 1") && error.contains("no room"),
         "{error}"
     );
-    // Who has failed gets its own error, if they speak of one window.
+    // A rank that failed gets its own error, if all mean the same window.
     let own = heard::<()>(&x, all(&x, fails()), Err(Error::other("mine")));
     assert!(matches!(own, Err(Error::Other(_))));
 }
 
-/// Two types of one name and size, as two versions of a program have them.
+/// Two types have one name and size, as in two versions of a program.
 #[test]
 fn elements_of_another_layout_are_not_gathered() {
     macro_rules! element {
         ($layout:literal) => {{
             #[derive(Clone, Copy)]
             struct Element(#[expect(dead_code, reason = "nobody looks")] u64);
-            // SAFETY: plain data.
+            // SAFETY: it is plain data.
             unsafe impl crate::Element for Element {
                 const LAYOUT: u64 = $layout;
             }

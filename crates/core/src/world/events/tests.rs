@@ -1,4 +1,4 @@
-//! Who hears of a revoked window, with a control plane that takes its time.
+//! How ranks hear of a revoked window, with a slow control plane.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use crate::error::{Cause, WindowError};
 use crate::window::{Group, SlotWindow};
 use crate::*;
 
-/// The way to the peers, behind a thread that has lost its processor where it was about to speak.
+/// A control plane behind a thread that loses its processor just before it sends.
 struct Slow(LocalControl);
 
 impl Control for Slow {
@@ -54,8 +54,8 @@ impl Control for Slow {
     }
 }
 
-/// Rank 0 waits in vain until the limit, and leaves as soon as it knows; rank 1 waits for nobody, so it can hear of it
-/// by rank 0's message alone.
+/// Rank 0 waits until the limit has passed, and leaves as soon as it knows. Rank 1 waits for nobody, so it can hear of
+/// that only by rank 0's message.
 #[test]
 fn a_rank_that_leaves_because_of_a_limit_has_told_its_peers() {
     let cause = std::thread::scope(|scope| {
@@ -108,7 +108,7 @@ fn rank(control: LocalControl) -> Cause {
     }
 }
 
-/// Rank 1 alone cannot create a window, whose name is nearly as long as a message may be: the reason names it.
+/// Only rank 1 cannot open a window. Its name, which the reason contains, is nearly as long as a message may be.
 #[test]
 fn a_reason_that_is_too_long_for_a_message_is_told_all_the_same() {
     let name = "w".repeat(Packet::MAX_BYTES - 100);
@@ -136,7 +136,7 @@ fn a_reason_that_is_too_long_for_a_message_is_told_all_the_same() {
     });
 }
 
-/// What the other ranks hear in each collective call when rank 1's program panics, having opened nothing.
+/// What the other ranks hear in each collective call when rank 1's program panics before it opens anything.
 #[test]
 fn a_rank_whose_program_has_panicked_has_not_left() {
     type Call = fn(&World<Host>) -> Error;
@@ -174,7 +174,7 @@ fn a_rank_whose_program_has_panicked_has_not_left() {
     }
 }
 
-/// The rank that is waited for has left, and another one ends because of that: or the other way round.
+/// The rank that is waited for has left, and another one ends because of that; or the other way round.
 #[test]
 fn the_first_of_a_departure_and_a_loss_is_the_cause() {
     use tidegate_hal::batch::{Awaited, Tag};
@@ -210,7 +210,7 @@ fn the_first_of_a_departure_and_a_loss_is_the_cause() {
     ));
 }
 
-/// A window is revoked, and before its waits have ended this rank hears of another cause: errors name the first one.
+/// A window is revoked, and this rank hears of another cause before its waits have ended. Errors name the first cause.
 #[test]
 fn what_counts_is_the_first_cause() {
     let hears: [fn(WindowId) -> Event; 2] = [

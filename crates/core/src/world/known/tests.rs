@@ -1,4 +1,4 @@
-//! What is remembered of windows that were opened and dropped, and for how long.
+//! What a rank remembers of windows that were opened and dropped, and for how long.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use crate::{Barrier, Error, Result, Stream, World};
 
 type Halves<'s> = (Inbox<'s, u8, Host, BySlot>, Outbox<'s, u8, Host, BySlot>);
 
-/// A window of one slot each way between two ranks.
+/// A window with one slot in each direction between two ranks.
 fn open<'s>(s: &Stream<'s, Host>, name: &str) -> Result<Halves<'s>> {
     let other = 1 - s.world().rank();
     let mut window = SlotWindow::new(name);
@@ -52,7 +52,7 @@ fn what_is_known_does_not_grow_with_every_window() {
             drop(open(&s, "w").unwrap());
             Barrier::open(&s, "w").unwrap();
         }
-        // Those that do not come to be are no more than the others.
+        // Windows that are not opened count like the others.
         for _ in 0..500 {
             let error = open(&s, "held").map(drop).unwrap_err();
             assert!(
@@ -60,7 +60,7 @@ fn what_is_known_does_not_grow_with_every_window() {
                 "{error}"
             );
         }
-        // The one that is held, and the one that was opened last may not have been counted as closed.
+        // The window that is held, and the one that was opened last, may not be counted as closed yet.
         assert!(known(&world) <= KEPT + 2, "{}", known(&world));
         let name = |id| world.inner.window(id).0;
         assert_eq!(&*name(first), "held");
@@ -75,8 +75,8 @@ fn what_is_known_does_not_grow_with_every_window() {
     });
 }
 
-/// Rank 0's stream fails by a wait of `w`, before the news of the cause, and another waits in `q` still; then the halves
-/// are dropped, and more windows opened than are remembered.
+/// Rank 0's stream fails by a wait of `w`, before the news of the cause, and another stream still waits in `q`. Then
+/// the halves are dropped, and more windows are opened than are remembered.
 #[test]
 fn a_cause_that_comes_late_is_named() {
     World::<Host>::local(2, |world| {
@@ -94,7 +94,7 @@ fn a_cause_that_comes_late_is_named() {
             0 => {
                 let inbox = inbox.post(&s).unwrap().wait(&s).unwrap();
                 for (word, _) in &window.words {
-                    // SAFETY: the window is held, and so are its words; the bell is the world's.
+                    // SAFETY: the window is held, and so are its words. The bell is the world's.
                     unsafe { world.device().poison(*word, world.inner.own_bell.base()) };
                 }
                 let since = Instant::now();
@@ -139,7 +139,7 @@ fn a_cause_that_comes_late_is_named() {
     });
 }
 
-/// A stream's wait has ended by the limit, and the error names the window.
+/// A stream's wait has ended by the limit. Its error names the window.
 fn fails_by(s: &Stream<'_, Host>, name: &str, id: WindowId) {
     assert_eq!(&*s.world().inner.window(id).0, name);
     let Err(Error::Wait(failed)) = s.synchronize() else {

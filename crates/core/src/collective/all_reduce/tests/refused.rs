@@ -1,4 +1,4 @@
-//! Whom an all-reduce is refused, and what becomes of it where a rank ends.
+//! All-reduces that are refused, and what happens to an all-reduce when a rank ends.
 
 use super::super::check_size;
 use super::*;
@@ -18,7 +18,7 @@ fn ranks_that_disagree_all_get_an_error() {
             assert!(said.iter().all(|part| text.contains(part)), "{text}");
         };
         let one = |name: &str, len| AllReduce::<f64, Host>::open(&s, name, len).map(drop);
-        // The lesser and the greater one: neither fits.
+        // Rank 1 asks for fewer elements, and then for more. Neither is accepted.
         for (mine, theirs) in [(1, 4), (4, 1)] {
             let said = ["an all-reduce of 4 elements", "an all-reduce of 1 element"];
             refused(one("energy", if last { theirs } else { mine }), said);
@@ -32,7 +32,7 @@ fn ranks_that_disagree_all_get_an_error() {
             false => one("energy", 1),
         };
         refused(opened, ["f32", "f64"]);
-        // A window of that name and shape is none.
+        // A window with the same name and shape is not an all-reduce.
         let opened = match last {
             true => {
                 let mut window = SlotWindow::<f64>::new("energy");
@@ -45,7 +45,7 @@ fn ranks_that_disagree_all_get_an_error() {
             false => one("energy", 1),
         };
         refused(opened, ["an all-reduce of 1 element", "a window"]);
-        // And a name is one all-reduce's at a time.
+        // Only one all-reduce at a time can have a name.
         let held = open::<f64>(&s, 1);
         let error = one("energy", 1).unwrap_err();
         assert!(
@@ -71,7 +71,7 @@ fn what_should_not_be_reduced_so_is_refused() {
                 "{error}"
             );
         }
-        // The longest that there is.
+        // The longest vector that is allowed.
         drop(AllReduce::<f64, Host>::open(&s, "energy", 1 << 17).unwrap());
     });
     assert!(check_size(1 << 17, 8, 512).is_ok());
@@ -95,7 +95,7 @@ fn of_a_rank_that_is_lost_all_others_hear() {
             if world.rank() == 1 {
                 panic!("on purpose");
             }
-            // Whether this is refused, or waits in vain, is a matter of time.
+            // Whether this call is refused, or its wait fails later, depends on the time.
             let error = match reduce.sum(&s, &mut x) {
                 Ok(()) => s.synchronize().unwrap_err(),
                 Err(error) => error,
@@ -109,7 +109,7 @@ fn of_a_rank_that_is_lost_all_others_hear() {
                 _ => false,
             };
             assert!(is_typed, "{error}");
-            // From some time on it is refused.
+            // Some time later it must be refused.
             let begun = Instant::now();
             while reduce.sum(&s, &mut x).is_ok() {
                 assert!(
@@ -148,7 +148,7 @@ fn of_a_rank_that_leaves_all_others_hear() {
 fn who_is_refused_on_one_rank_is_heard_of_by_the_others() {
     World::<Host>::local(3, |world| {
         stream!(let s = world.stream().unwrap());
-        // More than 1 MiB of the one type, and not of the other.
+        // This is more than 1 MiB with one type, and less with the other.
         let len = 200_000;
         if world.rank() == 1 {
             let error = AllReduce::<f64, Host>::open(&s, "energy", len)

@@ -1,11 +1,11 @@
-//! All-reduces on a device that refuses what it is given: the first of the batches of a call, or a later one.
+//! All-reduces on a device that refuses the first batch of a call, or a later one.
 
 use super::*;
 use crate::error::{AllReduceLimit, WindowError};
 
 type Reduce<'s> = AllReduce<'s, u64, Strapped>;
 
-/// Ranks that reach each other in memory, and by NICs that read the vectors themselves.
+/// Ranks that reach each other in memory, and ranks whose NICs read the vectors directly.
 fn both_ways(program: impl Fn(World<Strapped>, bool) + Sync) {
     for by_nic in [false, true] {
         let options = |_| match by_nic {
@@ -18,7 +18,7 @@ fn both_ways(program: impl Fn(World<Strapped>, bool) + Sync) {
     }
 }
 
-/// A limit only so that a test which fails does not hang.
+/// The limit is there only so that a failing test does not hang.
 fn open<'s>(s: &Stream<'s, Strapped>) -> Reduce<'s> {
     let reduce = AllReduce::open(s, "energy", LEN).unwrap();
     reduce.fail_after(Duration::from_secs(30))
@@ -29,7 +29,7 @@ fn what_is_refused_in_advance_can_be_enqueued_again() {
     both_ways(|world, _| {
         crate::stream!(let s = world.stream().unwrap());
         let (mut reduce, mut x) = (open(&s), fill(&s, 1));
-        // The device says so when it is asked for the last of the batches, before any has been submitted.
+        // The device refuses when it is asked for the last batch, before any has been submitted.
         for lacking in [Lack::Room, Lack::Nothing, Lack::RoomToAccumulate] {
             if lacking != Lack::Nothing && world.rank() == 1 {
                 s.raw().lacks.set(lacking);
@@ -44,13 +44,13 @@ fn what_is_refused_in_advance_can_be_enqueued_again() {
     });
 }
 
-/// By NICs a call has a third batch, between the two.
+/// With NICs, a call has a third batch, between the two.
 #[test]
 fn a_wait_for_reads_of_the_vector_that_is_refused_is_refused_in_advance() {
     both_ways(|world, by_nic| {
         crate::stream!(let s = world.stream().unwrap());
         let (mut reduce, mut x) = (open(&s), fill(&s, 1));
-        // The first time, and when it has gone well before.
+        // This is tried at first, and again after a call has succeeded.
         for _ in 0..2 {
             s.raw().lacks.set(Lack::RoomToWait);
             if by_nic && world.rank() == 1 {
@@ -65,7 +65,7 @@ fn a_wait_for_reads_of_the_vector_that_is_refused_is_refused_in_advance() {
     });
 }
 
-/// What an error says that comes of this.
+/// The cause in the error that this leads to.
 fn is_of_rank_1(error: &Error) -> bool {
     let cause = match error {
         Error::Revoked { window, cause } if &*window.name == "energy" => cause,
@@ -82,10 +82,10 @@ fn is_of_rank_1(error: &Error) -> bool {
     matches!(cause, Cause::NotEnqueued { rank: 1, reason } if reason.contains("it is broken"))
 }
 
-/// The others take this rank's part for given by then: they hear that there will be no next one.
+/// By then the others count on this rank's part. They hear that there will be no next call.
 #[test]
 fn a_device_that_refuses_a_later_batch_revokes_the_all_reduce() {
-    // The exchange; by NICs, the wait for their reads of the vector; the moves.
+    // The batches: the exchange, with NICs the wait for their reads of the vector, and the moves.
     for (batch, only_by_nic) in [(2, false), (3, true)] {
         let told = [const { AtomicU64::new(0) }; 2];
         both_ways(|world, by_nic| {
@@ -117,7 +117,7 @@ fn a_device_that_refuses_a_later_batch_revokes_the_all_reduce() {
             s.raw().lacks.set(Lack::Nothing);
             let again = reduce.sum(&s, &mut x).unwrap_err();
             assert!(is_of_rank_1(&again), "{again}");
-            // Nothing was made of the vector; whether the epoch came to its end before it was revoked is a matter of time.
+            // The vector is not reduced. Whether the epoch ended before it was revoked depends on the time.
             match x.into_host(&s) {
                 Ok(x) => assert_eq!(*x, [3; LEN]),
                 Err(error) => assert!(is_of_rank_1(&error), "{error}"),
@@ -138,7 +138,7 @@ fn too_many_ranks_for_a_stream_are_refused_when_it_is_opened() {
             s.raw().lacks.set(lacks);
             Reduce::open(&s, "energy", LEN)
         };
-        // Rank 1 alone; the others hear of it.
+        // Only rank 1 fails; the others hear of it.
         match world.rank() {
             1 => match open(Lack::Lanes(8)).err() {
                 Some(Error::Open(WindowError::AllReduce { limit, .. })) => {
@@ -157,7 +157,7 @@ fn too_many_ranks_for_a_stream_are_refused_when_it_is_opened() {
                 other => panic!("{other:?}"),
             },
         }
-        // With one lane more it is opened, and has what it needs: this stream refuses a batch of more.
+        // With one lane more it is opened, and has enough lanes: this stream refuses only larger batches.
         let (mut reduce, mut x) = (open(Lack::Lanes(9)).unwrap(), fill(&s, 1));
         reduce.sum(&s, &mut x).unwrap();
         assert_eq!(*x.into_host(&s).unwrap(), [3; LEN]);

@@ -1,10 +1,10 @@
-//! Waits for several tickets: what is waited for again is the same batch again, which the device has what it needs for.
+//! Waits for several tickets: a repeated wait is the same batch, for which the device already has its resources.
 
 use super::*;
 
 const RANKS: usize = 3;
 
-/// A window by which each rank puts to the others.
+/// A window in which each rank puts to the others.
 fn all_to_all<'s>(s: &Stream<'s, Strapped>, name: &str) -> Halves<'s> {
     let others = (0..RANKS).filter(|rank| *rank != s.world().rank());
     let mut window = SlotWindow::<u64>::new(name);
@@ -15,7 +15,7 @@ fn all_to_all<'s>(s: &Stream<'s, Strapped>, name: &str) -> Halves<'s> {
     window.open(s).unwrap()
 }
 
-/// A region is put to two peers by each of so many windows, and then written, again and again.
+/// In each of so many windows, a region is put to two peers, and is then written, again and again.
 fn put_and_write(windows: usize) {
     const ROUNDS: usize = 5;
     let nic = |_| {
@@ -47,11 +47,11 @@ fn put_and_write(windows: usize) {
         *s.raw().noted.borrow_mut() = Some(Vec::new());
         (0..ROUNDS).for_each(|_| round());
         let noted = s.raw().noted.take().unwrap();
-        // Each window's exchange, and one wait for what it reads.
+        // There is an exchange for each window, and one wait for its reads.
         assert_eq!(noted.len(), ROUNDS * windows * 2);
         let different: std::collections::BTreeSet<_> = noted.iter().map(Arc::as_ptr).collect();
         assert_eq!(different.len(), windows * 2, "batches were made anew");
-        // Of an exchange twice, since it is armed between.
+        // The device is asked twice about an exchange, since the NIC is armed in between.
         assert_eq!(s.raw().asked.get() - asked, ROUNDS * windows * 3);
         let waits = noted.iter().filter(|batch| only_waits(batch));
         assert!(
