@@ -43,9 +43,9 @@ use crate::stake::Stake;
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be lent to a capture or handed over to another stream",
-    label = "neither at home on a stream, nor plain",
-    note = "what can be: regions and parts that are on the stream, inboxes (exposed or not), outboxes, barriers, all-reduces, numbers, layouts, handles of slots, and tuples, arrays, `Vec`s, `Option`s and structs of them with `#[derive(Carry)]`",
-    note = "a struct of one device derives the `Carry` of that device's prelude (`tidegate::host::prelude`, `tidegate::cuda::prelude`); one that is generic names the device as a parameter, `D: Device`"
+    label = "neither at home on a stream nor plain data",
+    note = "these can be: regions and parts that are on the stream, inboxes (exposed or not), outboxes, barriers, all-reduces, numbers, layouts, handles of slots, and tuples, arrays, `Vec`s, `Option`s and structs of them with `#[derive(Carry)]`",
+    note = "a struct of one device derives the `Carry` of that device's prelude (`tidegate::host::prelude`, `tidegate::cuda::prelude`); a generic struct has the device as a parameter, `D: Device`"
 )]
 pub unsafe trait Carry<'s, D: Device>: Sized {
     /// The same type on another stream.

@@ -77,7 +77,7 @@ impl<T> Rejected<T> {
 /// A bound that no [`Rejected`] fulfils, because it may hold a value that belongs to a stream. Its error message
 /// explains why `?` does not take a `Rejected`.
 #[diagnostic::on_unimplemented(
-    label = "a call named `try_…` gives back what it was given: match it, call the twin without `try_`, or `.map_err(Rejected::into_error)?`"
+    label = "the error of a `try_…` call contains the value: match it, call the twin without `try_`, or write `.map_err(Rejected::into_error)?`"
 )]
 pub trait PlainError {}
 

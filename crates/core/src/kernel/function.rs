@@ -315,7 +315,7 @@ pub trait Parameter: 'static {
 /// ```
 #[diagnostic::on_unimplemented(
     message = "a function of device code cannot take the parameters `{Self}`",
-    note = "it takes 16 at most: put what several regions hold into one region, or several numbers into one struct (`#[derive(Clone, Copy, Element)] #[repr(C)]`, as `Plain<T>`)",
+    note = "it takes at most 16: put several arrays into one region, or several numbers into one struct (`#[derive(Clone, Copy, Element)] #[repr(C)]`, as `Plain<T>`)",
     note = "each is `&[T]`, `&mut [T]`, `Slots<T>`, `Cells<T>`, `CellsMut<T>`, `Plain<T>`, or a number of a fixed size"
 )]
 pub trait Signature: 'static {

@@ -18,10 +18,10 @@
 /// # Ok(()) });
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is not how a window keeps its origins apart",
+    message = "`{Self}` is not the discipline of a window",
     label = "neither `BySlot`, `ByRange` nor `Atomic`",
-    note = "in the modules of the devices the device is filled in: `tidegate::host::Inbox<'s, f64>` is `tidegate::generic::Inbox<'s, f64, Host>`",
-    note = "code that serves any device `D` takes its types from `tidegate::generic`: `use tidegate::generic::{{Inbox, On, Outbox, Region, Stream}};`"
+    note = "the module of each device has aliases with the device filled in: `tidegate::host::Inbox<'s, f64>` is `tidegate::generic::Inbox<'s, f64, Host>`",
+    note = "code for any device `D` uses the types of `tidegate::generic`: `use tidegate::generic::{{Inbox, On, Outbox, Region, Stream}};`"
 )]
 pub trait Discipline: sealed::Sealed + Send + 'static {
     #[doc(hidden)]

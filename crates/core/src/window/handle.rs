@@ -342,9 +342,9 @@ impl<'b, T, D: Device> Dest<'b, T, D> {
 /// # Ok(()) });
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` does not say where an operation on elements `{T}` goes",
+    message = "`{Self}` is not a destination for an operation on elements `{T}`",
     label = "not an `Out<{T}>`",
-    note = "an operation goes where `slot_to`, `range_to` or `target` of the window's declaration says: each returns an `Out`; `out.at(element)` goes further into it"
+    note = "pass the `Out` that `slot_to`, `range_to`, `layout_to` or `target` of the window's declaration returned, or `out.at(element)` for a later element"
 )]
 pub trait IntoDest<'b, T, D: Device>: Into<Dest<'b, T, D>> {}
 

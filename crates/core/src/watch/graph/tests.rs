@@ -243,11 +243,17 @@ fn a_kernel_that_does_not_end_holds_up_who_waits_for_it() {
     });
     for other in others.into_iter().chain([short]) {
         let text = report_of(2, &BTreeMap::from([(0, waits_for(1)), (1, other)]));
-        assert!(text.ends_with("never posts, completes or makes its call"), "{text}");
+        assert!(
+            text.ends_with("never posts, completes or makes its call"),
+            "{text}"
+        );
     }
     // A rank that does not wait for the kernel may be late for another reason.
     let text = report_of(2, &BTreeMap::from([(0, waits_for(1)), (1, works)]));
-    assert!(text.ends_with("never posts, completes or makes its call"), "{text}");
+    assert!(
+        text.ends_with("never posts, completes or makes its call"),
+        "{text}"
+    );
 }
 
 #[test]
