@@ -28,7 +28,6 @@
 pub mod charts;
 pub mod cli;
 pub mod device;
-mod draw;
 pub mod exchange;
 pub mod faces;
 pub mod mpi;
@@ -40,5 +39,7 @@ pub mod progress;
 pub mod report;
 pub mod results;
 mod rounds;
+mod svg;
+mod table;
 pub mod throttling;
 pub mod transport;

@@ -33,7 +33,7 @@ use crate::mpi::NoMpi;
 use crate::peers::Peers;
 use crate::progress::Progress;
 use crate::report::{self, About};
-use crate::results::{Row, comparison, exit_code, json, table};
+use crate::results::{Row, comparison, exit_code, files, meaning, table};
 use crate::rounds::bind_launched;
 #[cfg(feature = "mpi")]
 use crate::transport::Transport;
@@ -97,7 +97,7 @@ pub fn run<D: FacesDevice>(args: &FacesArgs) -> Result<u8, Box<dyn Error>> {
         for row in &mut measured {
             row.setting.transport.clone_from(&label);
         }
-        json::write(Path::new(&rows), &measured)?;
+        files::write_rows(Path::new(&rows), &measured)?;
         return Ok(exit_code(&measured));
     }
     // Said once, and not by every rank.
@@ -162,11 +162,10 @@ fn over_mpi(args: &FacesArgs, _: String) -> Result<u8, Box<dyn Error>> {
             }
             return Ok(code);
         }
-        let text = std::fs::read_to_string(file.path())?;
-        if text.is_empty() {
+        let rows = files::read_rows(file.path())?;
+        if rows.is_empty() {
             return Ok(code.max(1));
         }
-        let rows: Vec<Row> = serde_json::from_str(&text)?;
         present(args, &rows)?;
         return Ok(code.max(exit_code(&rows)));
     }
@@ -202,7 +201,7 @@ fn over_mpi(args: &FacesArgs, _: String) -> Result<u8, Box<dyn Error>> {
         };
     }
     match rows_to {
-        Some(file) => json::write(Path::new(&file), &rows)?,
+        Some(file) => files::write_rows(Path::new(&file), &rows)?,
         None => present(args, &rows)?,
     }
     Ok(exit_code(&rows))
@@ -237,43 +236,31 @@ fn launch(args: &FacesArgs) -> Result<(u8, Vec<Row>), Box<dyn Error>> {
     {
         eprintln!("faces: rank {rank} ended with {}", ended.status);
     }
-    let text = std::fs::read_to_string(file.path())?;
-    let rows = match text.is_empty() {
-        true => Vec::new(),
-        false => serde_json::from_str(&text)?,
-    };
-    Ok((outcome.exit_code(), rows))
+    Ok((outcome.exit_code(), files::read_rows(file.path())?))
 }
 
 /// Prints the table, and writes the files.
 fn present(args: &FacesArgs, rows: &[Row]) -> Result<(), Box<dyn Error>> {
     // Not `print!`: it panics when nobody reads any more.
     let mut out = std::io::stdout().lock();
+    let about = about(args);
     match args.peers.is_empty() {
         true if args.throttling => write!(out, "{}", throttling::table(rows))?,
         true => {
-            // Ranks that an MPI starts may be on other machines, and GPUs do the work of theirs.
-            let all_here = args.device == Device::Host && args.over_mpi().is_none();
-            let processors = match std::thread::available_parallelism() {
-                Ok(count) if all_here => count.get(),
-                _ => usize::MAX,
-            };
-            let legend = table::legend(rows, processors);
+            let legend = meaning::legend(rows, about.processors.unwrap_or(usize::MAX));
             write!(out, "{}{legend}", table::table(rows))?;
         }
         false => write!(out, "{}", comparison::comparison(rows))?,
     }
     if let Some(path) = &args.json {
-        json::write(path, rows)?;
+        files::write_rows(path, rows)?;
     }
-    let about = About::detect(args.command_line());
     if args.throttling {
-        std::fs::create_dir_all(&args.report)?;
         let place = format!("{}, {}", about.processor, about.date);
         for variant in args.unchecked().variants {
             let path = args.report.join(format!("throttling-{variant}.svg"));
             if let Some(svg) = charts::throttling(rows, variant.name(), &place) {
-                std::fs::write(&path, svg)?;
+                files::write(&path, &svg)?;
                 writeln!(out, "chart: {}", std::path::absolute(path)?.display())?;
             }
         }
@@ -286,6 +273,36 @@ fn present(args: &FacesArgs, rows: &[Row]) -> Result<(), Box<dyn Error>> {
         writeln!(out, "report: {}", std::path::absolute(path)?.display())?;
     }
     Ok(())
+}
+
+/// The circumstances of this run.
+fn about(args: &FacesArgs) -> About {
+    let over_mpi = args.over_mpi().is_some();
+    let ranks = match args.ranks_as {
+        _ if over_mpi => "processes that an MPI has started",
+        RanksAs::Processes => "a process each",
+        RanksAs::Threads => "threads of one process",
+    };
+    // Ranks that an MPI starts may be on other machines, and GPUs do the work of theirs.
+    let all_here = args.device == Device::Host && !over_mpi;
+    let processors = std::thread::available_parallelism().map(usize::from).ok();
+    let processors = processors.filter(|_| all_here);
+    let bound = !args.no_bind && args.ranks_as == RanksAs::Processes;
+    let place = match (processors, args.device) {
+        (_, Device::Cuda) => "; kernels run on GPUs".to_owned(),
+        (Some(count), _) if args.ranks() > count && bound => {
+            format!("; each is bound to one of {count} processors, by turns")
+        }
+        (Some(count), _) => format!("; the system's scheduler places them on {count} processors"),
+        (None, _) => String::new(),
+    };
+    About {
+        processors,
+        ..About::detect(
+            args.command_line(),
+            format!("{} ranks, {ranks}{place}", args.ranks()),
+        )
+    }
 }
 
 /// One rank's part of a timeline; rank 0 writes it.

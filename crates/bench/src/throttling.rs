@@ -1,4 +1,4 @@
-//! Faces with fewer and fewer trigger slots, by each way to do with them.
+//! Faces with few trigger slots, by each policy of throttling.
 //!
 //! # Model
 //!
@@ -17,6 +17,7 @@ use crate::faces::variants::{self, SetupOn};
 use crate::progress::Progress;
 use crate::results::{RankSample, Row, Setting};
 use crate::rounds;
+use crate::table::Table;
 use crate::transport::ThrottleOf;
 use std::error::Error;
 use std::fmt::Write as _;
@@ -93,61 +94,53 @@ fn resize(slots: &Slots, budget: usize) -> Result<(), String> {
     Ok(())
 }
 
-/// The row of one budget and policy.
-fn find<'a>(
-    rows: &'a [Row],
-    variant: &str,
-    budget: usize,
-    throttle: ThrottleOf,
-) -> Option<&'a Row> {
-    rows.iter().find(|row| {
-        row.variant == variant
-            && row.setting.budget == Some(budget)
-            && row.setting.throttle.as_deref() == Some(throttle.name())
-    })
-}
-
 /// The rows as a table, for a terminal: for each variant and budget the time of a share (of the slowest rank, in
-/// microseconds) by policy, and by how much `adaptive` is faster than each other.
+/// microseconds) by policy, and how many times as long as `adaptive` the other two take.
 pub fn table(rows: &[Row]) -> String {
-    let mut text = String::from(
-        "variant     budget  application  static  adaptive  over static  over application\n",
-    );
-    let mut seen: Vec<(&str, usize)> = Vec::new();
-    for row in rows {
-        let Some(budget) = row.setting.budget else {
-            continue;
-        };
-        if seen.contains(&(&row.variant, budget)) {
+    let head = [
+        "variant",
+        "slots",
+        "application us",
+        "static us",
+        "adaptive us",
+        "static / adaptive",
+        "application / adaptive",
+    ];
+    let mut table = Table::new(head, &[0]);
+    let mut seen: Vec<(&str, Option<usize>)> = Vec::new();
+    for row in rows.iter().filter(|row| row.setting.budget.is_some()) {
+        let case = (&*row.variant, row.setting.budget);
+        if seen.contains(&case) {
             continue;
         }
-        seen.push((&row.variant, budget));
-        let us = |throttle| {
-            let row = find(rows, &row.variant, budget, throttle)?;
+        seen.push(case);
+        let us = |throttle: ThrottleOf| {
+            let mut same = (rows.iter()).filter(|row| (&*row.variant, row.setting.budget) == case);
+            let row = same.find(|row| row.setting.throttle.as_deref() == Some(throttle.name()))?;
             row.us_max.filter(|_| !row.failed)
         };
         let [application, still, adaptive] = ThrottleOf::ALL.map(us);
         let time = |us: Option<f64>| us.map_or("FAILED".to_owned(), |us| format!("{us:.1}"));
-        let gain = |other: Option<f64>| match (other, adaptive) {
-            (Some(other), Some(adaptive)) => format!("{:+.1}%", (other / adaptive - 1.0) * 100.0),
+        let ratio = |other: Option<f64>| match (other, adaptive) {
+            (Some(other), Some(adaptive)) => format!("{:.2}", other / adaptive),
             _ => "-".to_owned(),
         };
-        _ = writeln!(
-            text,
-            "{:<11} {budget:>6}  {:>11}  {:>6}  {:>8}  {:>11}  {:>16}",
-            row.variant,
+        table.row([
+            row.variant.clone(),
+            row.setting.budget.unwrap_or(0).to_string(),
             time(application),
             time(still),
             time(adaptive),
-            gain(still),
-            gain(application),
-        );
+            ratio(still),
+            ratio(application),
+        ]);
     }
+    let mut text = table.text();
     if let Some(row) = rows.first() {
         let setting = &row.setting;
         _ = writeln!(
             text,
-            "us a share of the slowest of {} ranks, median of {} rounds; {}, {}; a budget is divided among the ranks of a node",
+            "us a share of the slowest of {} ranks, median of {} rounds; {}, {}; the ranks of a node divide its slots",
             setting.ranks, row.rounds, setting.device, setting.transport
         );
     }
@@ -193,10 +186,10 @@ mod tests {
         rows[3].failure = Some("why".into());
         let table = table(&rows);
         assert!(
-            table.contains("16        121.0   110.0     100.0       +10.0%            +21.0%"),
+            table.contains("16           121.0      110.0        100.0               1.10                    1.21"),
             "{table}"
         );
-        assert!(table.contains("512       FAILED"), "{table}");
+        assert!(table.contains("512          FAILED"), "{table}");
         assert!(
             table.contains("FAILED st, 512 slots, application: why"),
             "{table}"

@@ -60,7 +60,7 @@ fn ours_alone() {
     assert!(output.status.success(), "{said}{}", text(&output.stderr));
     let page = dir.path().canonicalize().unwrap().join("page/faces.html");
     let report = format!("report: {}\n", page.display());
-    assert!(said.contains("x rma") && said.contains(&report), "{said}");
+    assert!(said.contains("vs rma") && said.contains(&report), "{said}");
     let rows = rows(dir.path());
     let names: Vec<_> = rows.iter().map(|row| &*row.variant).collect();
     assert_eq!(names, ["st", "st-graph", "rma", "p2p"]);
@@ -81,7 +81,7 @@ fn ours_and_others() {
     let who: Vec<_> = rows.iter().map(|row| &*row.who).collect();
     assert_eq!(who, ["tidegate", "tidegate", "hostrma"]);
     assert!(
-        said.contains("x ours") && said.contains("its way"),
+        said.contains("/ ours") && said.contains("its way"),
         "{said}"
     );
     let page = std::fs::read_to_string(dir.path().join("page/faces.html")).unwrap();

@@ -32,7 +32,7 @@ fn pair(text: &str) -> Result<(String, String), String> {
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    let found = About::detect("scripts/nodes.sh");
+    let found = About::detect("scripts/nodes.sh", "");
     let mut about = args.about;
     for (name, value) in [
         ("date", found.date),

@@ -1,8 +1,9 @@
 //! All pictures of a machine's results.
 
-use super::results::{ChartsError, Results};
+use super::results::Results;
 use super::{bars, gantt, lines};
 use crate::results::Row;
+use crate::results::files::{self, FileError};
 use std::path::{Path, PathBuf};
 
 /// A picture that cannot be drawn.
@@ -24,65 +25,54 @@ pub struct Chart {
     pub svg: String,
 }
 
-/// Shares by the number of trigger slots, a line a policy: of what `--throttling` has measured, which is no part of the
-/// script. Nothing, if there are not two budgets.
+/// Shares by the number of trigger slots, a line a policy, from rows of `--throttling`, which the script does not run.
+/// `None` if there are not two budgets.
 pub fn throttling(rows: &[Row], variant: &str, place: &str) -> Option<String> {
     lines::throttling(rows, variant, place)
 }
 
 /// All pictures that there are rows for, and those that there are none for.
 pub fn draw(results: &Results) -> (Vec<Chart>, Vec<Missing>) {
-    type Make = fn(&Results) -> Option<String>;
-    let all: [(&'static str, &'static str, Make); 9] = [
-        (
-            "exchange.svg",
-            "rows of the exchange alone: the steps exchange-N or peers-exchange",
-            |r| bars::exchange(r),
-        ),
+    let exchange = "rows of the exchange alone: the steps exchange-N or peers-exchange";
+    let pair = "messages of two sizes or more between two GPUs: the steps pair or peers-pair";
+    let all = [
+        ("exchange.svg", exchange, bars::exchange(results)),
         (
             "share.svg",
             "rows of whole shares: the steps share-N or peers-share",
-            |r| bars::share(r, false),
+            bars::share(results, false),
         ),
         (
             "share-compute.svg",
             "rows of shares with compute: the steps compute-N or peers-compute",
-            |r| bars::share(r, true),
+            bars::share(results, true),
         ),
         (
             "growth-exchange.svg",
             "the exchange on two numbers of GPUs or more: the steps exchange-N",
-            |r| lines::growth(r, "exchange"),
+            lines::growth(results, "exchange"),
         ),
         (
             "growth-share.svg",
             "shares on two numbers of GPUs or more: the steps share-N",
-            |r| lines::growth(r, "faces"),
+            lines::growth(results, "faces"),
         ),
         (
             "neighbours.svg",
             "exchanges with two numbers of neighbours or more: the steps neighbours-K",
-            |r| lines::neighbours(r),
+            lines::neighbours(results),
         ),
-        (
-            "pair-latency.svg",
-            "messages of two sizes or more between two GPUs: the steps pair or peers-pair",
-            |r| lines::pair(r, false),
-        ),
-        (
-            "pair-bandwidth.svg",
-            "messages of two sizes or more between two GPUs: the steps pair or peers-pair",
-            |r| lines::pair(r, true),
-        ),
+        ("pair-latency.svg", pair, lines::pair(results, false)),
+        ("pair-bandwidth.svg", pair, lines::pair(results, true)),
         (
             "timeline.svg",
             "a timeline of rank 0: the step timeline",
-            |r| gantt::timeline(r),
+            gantt::timeline(results),
         ),
     ];
     let (mut charts, mut missing) = (Vec::new(), Vec::new());
-    for (name, needs, make) in all {
-        match make(results) {
+    for (name, needs, svg) in all {
+        match svg {
             Some(svg) => charts.push(Chart { name, svg }),
             None => missing.push(Missing { chart: name, needs }),
         }
@@ -90,35 +80,20 @@ pub fn draw(results: &Results) -> (Vec<Chart>, Vec<Missing>) {
     (charts, missing)
 }
 
-/// Reads the results of all folders, and writes the pictures into `to`; what was written, and what not.
+/// Reads the results of all folders, and writes the pictures into `to`: returns the files, and the pictures that are
+/// missing.
 ///
 /// # Errors
 ///
-/// [`ChartsError`].
-pub fn run(from: &[PathBuf], to: &Path) -> Result<(Vec<PathBuf>, Vec<Missing>), ChartsError> {
-    let mut results = None;
-    for dir in from {
-        let read = Results::read(dir)?;
-        results = Some(match results {
-            None => read,
-            Some(other) => Results::join(other, read),
-        });
-    }
-    let (charts, missing) = draw(&results.ok_or(ChartsError::Nothing)?);
-    let failed = |path: &Path| {
-        let path = path.to_owned();
-        move |error| ChartsError::File {
-            what: "write",
-            path,
-            error,
-        }
-    };
-    std::fs::create_dir_all(to).map_err(failed(to))?;
+/// [`FileError`].
+pub fn run(from: &[PathBuf], to: &Path) -> Result<(Vec<PathBuf>, Vec<Missing>), FileError> {
+    let all: Result<Vec<Results>, FileError> = from.iter().map(|dir| Results::read(dir)).collect();
+    let results = all?.into_iter().reduce(Results::join);
+    let (charts, missing) = draw(&results.ok_or(FileError::Nothing)?);
     let mut written = Vec::new();
     for chart in charts {
-        let path = to.join(chart.name);
-        std::fs::write(&path, chart.svg).map_err(failed(&path))?;
-        written.push(path);
+        written.push(to.join(chart.name));
+        files::write(&to.join(chart.name), &chart.svg)?;
     }
     Ok((written, missing))
 }

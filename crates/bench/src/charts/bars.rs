@@ -2,13 +2,11 @@
 
 use super::pick::{form, good, least, with_others};
 use super::results::{Entry, Results};
-use crate::draw::{Area, Axis, Drawn, Ink, cut, finish, line, short, text};
-use plotters::prelude::*;
-use plotters::style::text_anchor::HPos;
+use crate::svg::{Axis, Ink, Side, Svg, cut, short};
 
 const WIDTH: i32 = 900;
 const LEFT: i32 = 400;
-const RIGHT: i32 = 70;
+const RIGHT: i32 = WIDTH - 70;
 const TOP: i32 = 82;
 const BAND: i32 = 34;
 
@@ -22,12 +20,8 @@ struct Band {
 
 /// Draws the exchange alone; `None` if there are no rows of it.
 pub(super) fn exchange(results: &Results) -> Option<String> {
-    let rows = good(results, "exchange", false);
-    picture(
-        results,
-        &rows,
-        "The exchange alone, with the messages of Faces",
-    )
+    let title = "The exchange alone, with the messages of Faces";
+    picture(results, &good(results, "exchange", false), title)
 }
 
 /// Draws whole shares, with the compute kernel or without; `None` if there are no rows of them.
@@ -39,8 +33,8 @@ pub(super) fn share(results: &Results, compute: bool) -> Option<String> {
     picture(results, &good(results, "faces", compute), title)
 }
 
-/// The rows on the most ranks, the fastest way first. Of ours, those of the run that others were measured in, where
-/// there is one; of others' launch shapes the best.
+/// The rows on the most ranks, the fastest way first. Of ours, those of the run that also measured others, if there is
+/// one; of others' launch shapes the best.
 fn picture(results: &Results, entries: &[&Entry], title: &str) -> Option<String> {
     let ranks = entries.iter().map(|entry| entry.row.setting.ranks).max()?;
     let (together, alone): (Vec<&Entry>, Vec<&Entry>) =
@@ -66,79 +60,59 @@ fn picture(results: &Results, entries: &[&Entry], title: &str) -> Option<String>
     let best = |band: &Band| least(band.times.into_iter().flatten()).unwrap_or(f64::INFINITY);
     bands.sort_by(|a, b| best(a).total_cmp(&best(b)));
     let all = || bands.iter().flat_map(|band| band.times).flatten();
-    // What is very slow would leave no room for the others: its bar is cut.
+    // A very slow row would leave no room for the others: its bar is cut.
     let end = all().reduce(f64::max)?.min(least(all())? * 12.0);
     if end <= 0.0 {
         return None;
     }
-    let axis = Axis::new(
-        0.0,
-        end,
-        "microseconds, slowest rank",
-        (LEFT, WIDTH - RIGHT),
-    );
+    let axis = Axis::linear((0.0, end), "microseconds, slowest rank", (LEFT, RIGHT));
     let bottom = TOP + BAND * bands.len() as i32;
-    finish((WIDTH, bottom + 44), |area| {
-        text(area, title, (16, 20), 19, Ink::Text, HPos::Left)?;
-        text(
-            area,
-            &results.place(ranks),
-            (16, 42),
-            14,
-            Ink::Faint,
-            HPos::Left,
-        )?;
-        let key = [
-            ("tidegate, on the stream", 0, false),
-            ("in a graph", 0, true),
-            ("others", 2, false),
-            ("in a graph", 2, true),
-        ];
-        let mut x = 16;
-        for (name, series, graph) in key {
-            one(area, (x, x + 22), 64, series, graph)?;
-            text(area, name, (x + 28, 64), 14, Ink::Text, HPos::Left)?;
-            x += 44 + 8 * name.len() as i32;
+    let mut svg = Svg::alone(WIDTH, bottom + 44, title, &results.place(ranks));
+    let mut x = 16;
+    for (name, series, graph) in [
+        ("tidegate, on the stream", 0, false),
+        ("in a graph", 0, true),
+        ("others", 2, false),
+        ("in a graph", 2, true),
+    ] {
+        one(&mut svg, (x, x + 22), 64, series, graph);
+        svg.label(name, (x + 28, 64), 11, Ink::Text, Side::Left);
+        x += 44 + 8 * name.len() as i32;
+    }
+    let names: Vec<_> = (bands.iter())
+        .map(|band| {
+            (
+                cut(&band.name, 56),
+                if band.ours { Ink::Text } else { Ink::Faint },
+            )
+        })
+        .collect();
+    svg.bands((&axis, TOP, BAND), &names, |svg, k, y| {
+        let band = &bands[k];
+        let series = if band.ours { 0 } else { 2 };
+        for (graph, time) in [false, true].into_iter().zip(band.times) {
+            let Some(time) = time else { continue };
+            let (y, to) = (y - 7 + 14 * i32::from(graph), axis.at(time.min(end)));
+            one(svg, (LEFT, to), y, series, graph);
+            let (label, at, side) = match time > end {
+                true => (format!("{}  (bar cut)", short(time)), to - 6, Side::Right),
+                false => (short(time), to + 6, Side::Left),
+            };
+            svg.label(&label, (at, y), 11, Ink::Text, side);
         }
-        axis.draw(area, TOP, bottom)?;
-        for (k, band) in bands.iter().enumerate() {
-            let y = TOP + BAND * k as i32 + BAND / 2;
-            let ink = if band.ours { Ink::Text } else { Ink::Faint };
-            text(
-                area,
-                &cut(&band.name, 56),
-                (LEFT - 10, y),
-                14,
-                ink,
-                HPos::Right,
-            )?;
-            let series = if band.ours { 0 } else { 2 };
-            for (graph, time) in [false, true].into_iter().zip(band.times) {
-                let Some(time) = time else { continue };
-                let y = y - 7 + 14 * i32::from(graph);
-                let to = axis.at(time.min(end));
-                one(area, (LEFT, to), y, series, graph)?;
-                let more = if time > end { "  (bar cut)" } else { "" };
-                let label = format!("{}{more}", short(time));
-                match more.is_empty() {
-                    true => text(area, &label, (to + 6, y), 13, Ink::Text, HPos::Left)?,
-                    false => text(area, &label, (to - 6, y), 13, Ink::Text, HPos::Right)?,
-                }
-            }
-        }
-        line(area, (LEFT, TOP), (LEFT, bottom), Ink::Faint)
-    })
+    });
+    svg.line((LEFT, TOP), (LEFT, bottom), Ink::Faint);
+    Some(svg.finish())
 }
 
-/// A bar; one of a graph is filled, the other is lighter, with an edge.
-fn one(area: &Area<'_>, (from, to): (i32, i32), y: i32, series: usize, graph: bool) -> Drawn {
-    let place = [(from, y - 6), (to, y + 6)];
-    let colour = Ink::Series(series).code();
-    match graph {
-        true => area.draw(&Rectangle::new(place, colour.filled())),
-        false => {
-            area.draw(&Rectangle::new(place, colour.mix(0.45).filled()))?;
-            area.draw(&Rectangle::new(place, colour))
-        }
-    }
+/// A bar: filled for a graph, otherwise lighter, with an edge.
+fn one(svg: &mut Svg, (from, to): (i32, i32), y: i32, series: usize, graph: bool) {
+    let opacity = if graph { 1.0 } else { 0.45 };
+    svg.shade(
+        (from, y - 6),
+        (to, y + 6),
+        Ink::Series(series),
+        opacity,
+        !graph,
+    );
 }

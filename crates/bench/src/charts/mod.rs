@@ -19,7 +19,7 @@
 //!
 //! # Failures
 //!
-//! [`ChartsError`] for a file that cannot be read or written. A picture whose rows are missing is not drawn, and
+//! [`FileError`](crate::results::files::FileError) for a file that cannot be read or written. A picture whose rows are missing is not drawn, and
 //! [`Missing`] says which rows those are.
 
 mod all;
@@ -33,4 +33,4 @@ mod results;
 mod tests;
 
 pub use all::{Chart, Missing, draw, run, throttling};
-pub use results::{ChartsError, Entry, RESULTS, Recorded, Results};
+pub use results::{Entry, RESULTS, Recorded, Results};

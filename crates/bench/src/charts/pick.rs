@@ -2,8 +2,9 @@
 
 use super::results::{Entry, Results};
 use crate::results::Row;
+use crate::results::comparison::family;
 
-/// What a row is called in pictures when it does not matter whether it was in a graph; and whether it was.
+/// The name of a row in pictures, without `graph`; and whether it was in a graph.
 pub(super) fn form(row: &Row) -> (String, bool) {
     if row.is_ours() {
         let graph = row.variant.contains("-graph");
@@ -13,18 +14,11 @@ pub(super) fn form(row: &Row) -> (String, bool) {
         }
         return (format!("tidegate {name}"), graph);
     }
-    let parts: Vec<&str> = row.variant.split(", ").collect();
-    let is_graph = |part: &str| part == "graph" || part.starts_with("graph of ");
-    let is_shape = |part: &str| {
-        let words: Vec<&str> = part.split(' ').collect();
-        matches!(words.as_slice(), [_, "blocks", "of", _])
-    };
-    let rest = parts
-        .iter()
-        .filter(|part| !is_graph(part) && !is_shape(part));
-    let name = rest.copied().collect::<Vec<_>>().join(", ");
-    let graph = parts.iter().any(|part| is_graph(part));
-    (format!("{}: {name}", row.who), graph)
+    let name = family(&row.variant);
+    let is_graph = |part: &&str| *part == "graph" || part.starts_with("graph of ");
+    let (graphs, parts): (Vec<&str>, Vec<&str>) = name.split(", ").partition(is_graph);
+    let name = format!("{}: {}", row.who, parts.join(", "));
+    (name, !graphs.is_empty())
 }
 
 /// Rows that are right, of one benchmark, with one setting of compute; of several sizes of blocks, those of the size

@@ -2,9 +2,9 @@
 
 use crate::faces::timeline::Span;
 use crate::results::Row;
+use crate::results::files::{self, FileError};
 use serde::Deserialize;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// What was measured on a machine.
 #[derive(Debug, Clone, Deserialize)]
@@ -46,47 +46,14 @@ pub struct Recorded {
 /// The name of the file in the script's folder.
 pub const RESULTS: &str = "results.json";
 
-/// Why there are no charts.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ChartsError {
-    /// A file that cannot be read or written.
-    #[error("cannot {what} {}: {error}", path.display())]
-    File {
-        /// What was tried: `read` or `write`.
-        what: &'static str,
-        /// The file that was to be read or written.
-        path: PathBuf,
-        /// What the system said.
-        error: io::Error,
-    },
-    /// A file that holds something else.
-    #[error("{} is not what scripts/gpu.sh writes: {error}", path.display())]
-    Content {
-        /// The file that holds something else.
-        path: PathBuf,
-        /// Where, and what was expected there.
-        error: serde_json::Error,
-    },
-    /// The command line named no folder of results.
-    #[error("no folder with a {RESULTS} was named")]
-    Nothing,
-}
-
 impl Results {
     /// Reads the file in a folder.
     ///
     /// # Errors
     ///
-    /// [`ChartsError`].
-    pub fn read(dir: &Path) -> Result<Results, ChartsError> {
-        let path = dir.join(RESULTS);
-        let text = std::fs::read_to_string(&path).map_err(|error| ChartsError::File {
-            what: "read",
-            path: path.clone(),
-            error,
-        })?;
-        serde_json::from_str(&text).map_err(|error| ChartsError::Content { path, error })
+    /// [`FileError`].
+    pub fn read(dir: &Path) -> Result<Results, FileError> {
+        files::read_json(&dir.join(RESULTS))
     }
 
     /// Adds what another run has measured; machine and date are those of the run on most GPUs, with all days.

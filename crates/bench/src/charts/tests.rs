@@ -318,8 +318,7 @@ fn runs_are_joined_and_files_written() {
     let error = |from: &[PathBuf]| run(from, &to).unwrap_err().to_string();
     assert!(error(&[dir.path().join("none")]).contains("cannot read"));
     assert!(
-        error(&[folder("other", &json!({"gpus": 1}))])
-            .contains("is not what scripts/gpu.sh writes")
+        error(&[folder("other", &json!({"gpus": 1}))]).contains("does not hold what it should")
     );
     assert!(error(&[]).contains("no folder"));
     std::fs::write(dir.path().join("file"), "").unwrap();

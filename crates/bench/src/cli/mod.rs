@@ -14,7 +14,7 @@ use crate::exchange::Pattern;
 use crate::faces::params::{Counts, Grid, Init, Params, Size, Variant};
 use crate::faces::timeline;
 use crate::peers::Peer;
-use crate::results::table;
+use crate::results::meaning;
 use crate::throttling::BUDGETS;
 use crate::transport::{Transport, TransportArgs, Unfit};
 use clap::{CommandFactory, Parser, ValueEnum, error::ErrorKind};
@@ -86,7 +86,7 @@ pub enum RanksAs {
 #[command(
     name = "faces",
     max_term_width = 100,
-    after_long_help = format!("The table:\n{}", table::meaning("all rounds"))
+    after_long_help = format!("The table:\n{}", meaning::help())
 )]
 pub struct FacesArgs {
     /// Grid of ranks, one process each

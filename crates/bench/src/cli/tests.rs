@@ -36,7 +36,7 @@ fn reports_go_to_where_cargo_builds() {
 #[test]
 fn the_long_help_says_what_the_table_means() {
     let help = FacesArgs::command().render_long_help().to_string();
-    assert!(help.contains("avg, min, max: ") && help.contains("verified: "));
+    assert!(help.contains("avg, min, max us: ") && help.contains("verified: "));
 }
 
 #[test]

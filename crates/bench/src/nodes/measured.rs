@@ -1,14 +1,13 @@
 //! What was measured, and where.
 
 use super::cell::{Cell, Step, THROTTLING, right};
-use super::error::NodesError;
-use super::table;
 use crate::charts::{self, Chart, between};
 use crate::results::Row;
+use crate::results::files::{self, FileError};
 use crate::results::stats::median;
+use crate::table::Table;
 use crate::throttling;
 use serde::Serialize;
-use std::io;
 use std::path::{Path, PathBuf};
 
 /// What was measured, and where.
@@ -25,25 +24,19 @@ impl Measured {
     ///
     /// # Errors
     ///
-    /// [`NodesError`].
-    pub fn read(dir: &Path, about: Vec<(String, String)>) -> Result<Measured, NodesError> {
+    /// [`FileError`].
+    pub fn read(dir: &Path, about: Vec<(String, String)>) -> Result<Measured, FileError> {
         let path = dir.join("steps.tsv");
-        let text = std::fs::read_to_string(&path).map_err(NodesError::file("read", &path))?;
         let mut steps = Vec::new();
-        for (index, line) in text.lines().enumerate() {
-            let wrong = || NodesError::Step {
+        for (index, line) in files::read(&path)?.lines().enumerate() {
+            let wrong = || FileError::Step {
                 path: path.clone(),
                 line: index + 1,
             };
             let mut step = Step::parse(line).ok_or_else(wrong)?;
             let path = dir.join("steps").join(format!("{}.json", step.name));
-            match std::fs::read_to_string(&path) {
-                Ok(text) => {
-                    step.rows = serde_json::from_str(&text)
-                        .map_err(|error| NodesError::Rows { path, error })?;
-                }
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(NodesError::file("read", &path)(error)),
+            if path.exists() {
+                step.rows = files::read_json(&path)?;
             }
             steps.push(step);
         }
@@ -121,7 +114,30 @@ impl Measured {
 
     /// For a terminal or a document: a line a cell, then the throttling table, then what went wrong.
     pub fn table(&self) -> String {
-        let mut text = table::table(&self.cells());
+        let variants = VARIANTS.into_iter();
+        let head = ["nodes x ranks", "provider", "what", "passes"].into_iter();
+        let head = head.chain(variants).chain(RATIOS.map(|(name, ..)| name));
+        let mut table = Table::new(head.chain(["verified"]).collect::<Vec<_>>(), &[0, 1, 2, 14]);
+        let cells = self.cells();
+        for cell in cells.iter().filter(|cell| cell.what() != THROTTLING) {
+            let line = CellLine::of(cell);
+            let mut row = [line.nodes, line.provider, line.what]
+                .map(str::to_owned)
+                .to_vec();
+            row.push(line.passes.to_string());
+            row.extend(line.us.iter().map(|(_, us)| us.map_or("-".into(), time)));
+            let ratio = |ratio: f64| format!("{ratio:.2}");
+            row.extend(
+                line.ratios
+                    .iter()
+                    .map(|(_, of)| of.map_or("-".into(), ratio)),
+            );
+            let verified = if line.verified { "yes" } else { "NO" };
+            row.push(if cell.was_run() { verified } else { "NOT RUN" }.into());
+            table.row(row);
+        }
+        let mut text = table.markdown();
+        text += "us a share of the slowest rank; median of the passes, ratios within each job\n";
         let throttled = self.throttled();
         if !throttled.is_empty() {
             text += &format!("\n{}", throttling::table(&throttled));
@@ -134,7 +150,7 @@ impl Measured {
 
     /// All of it, as JSON.
     pub fn to_json(&self) -> String {
-        let cells: Vec<_> = self.cells().iter().map(table::CellLine::of).collect();
+        let cells: Vec<_> = self.cells().iter().map(CellLine::of).collect();
         let about: serde_json::Map<_, _> = (self.about.iter())
             .map(|(name, value)| (name.clone(), value.clone().into()))
             .collect();
@@ -174,16 +190,65 @@ impl Measured {
     ///
     /// # Errors
     ///
-    /// [`NodesError::File`].
-    pub fn write(&self, dir: &Path, to: &Path) -> Result<Vec<PathBuf>, NodesError> {
-        std::fs::create_dir_all(to).map_err(NodesError::file("write", to))?;
-        let mut files = vec![(dir.join(charts::RESULTS), self.to_json())];
-        for chart in self.charts() {
-            files.push((to.join(chart.name), chart.svg));
+    /// [`FileError::Io`].
+    pub fn write(&self, dir: &Path, to: &Path) -> Result<Vec<PathBuf>, FileError> {
+        let mut all = vec![(dir.join(charts::RESULTS), self.to_json())];
+        all.extend(
+            self.charts()
+                .into_iter()
+                .map(|chart| (to.join(chart.name), chart.svg)),
+        );
+        for (path, text) in &all {
+            files::write(path, text)?;
         }
-        for (path, text) in &files {
-            std::fs::write(path, text).map_err(NodesError::file("write", path))?;
+        Ok(all.into_iter().map(|(path, _)| path).collect())
+    }
+}
+
+/// The columns with times.
+const VARIANTS: [&str; 5] = ["st", "st-graph", "st-separate", "rma", "p2p"];
+/// The columns with ratios: name, and of which variant to which.
+const RATIOS: [(&str, &str, &str); 5] = [
+    ("rma / st", "rma", "st"),
+    ("p2p / st", "p2p", "st"),
+    ("rma / st-graph", "rma", "st-graph"),
+    ("p2p / st-graph", "p2p", "st-graph"),
+    ("st-separate / st", "st-separate", "st"),
+];
+
+/// The figures of a cell.
+#[derive(Debug, Serialize)]
+struct CellLine<'a> {
+    nodes: &'a str,
+    provider: &'a str,
+    what: &'a str,
+    passes: usize,
+    /// Microseconds a share of the slowest rank, by variant.
+    us: [(&'static str, Option<f64>); 5],
+    /// `rma / st` and so on.
+    ratios: [(&'static str, Option<f64>); 5],
+    verified: bool,
+}
+
+impl<'a> CellLine<'a> {
+    fn of(cell: &Cell<'a>) -> CellLine<'a> {
+        CellLine {
+            nodes: cell.nodes(),
+            provider: cell.provider(),
+            what: cell.what(),
+            passes: cell.passes(),
+            us: VARIANTS.map(|name| (name, cell.us(name))),
+            ratios: RATIOS.map(|(name, one, base)| (name, cell.ratio(one, base))),
+            verified: cell.verified(),
         }
-        Ok(files.into_iter().map(|(path, _)| path).collect())
+    }
+}
+
+/// Microseconds, with three digits that matter.
+fn time(us: f64) -> String {
+    match us {
+        ..10.0 => format!("{us:.2}"),
+        ..100.0 => format!("{us:.1}"),
+        _ => format!("{us:.0}"),
     }
 }

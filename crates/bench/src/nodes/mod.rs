@@ -10,18 +10,15 @@
 //!
 //! # Failure
 //!
-//! [`NodesError`] for files that cannot be read or written, or hold something else. A cell that was not run, a job that
+//! [`FileError`](crate::results::files::FileError) for files that cannot be read or written, or hold something else. A cell that was not run, a job that
 //! failed or left no rows, and a row that was not verified are [problems](Measured::problems); no figure is taken from
 //! a job with a row that was not verified, in that row.
 
 mod cell;
-mod error;
 mod measured;
-mod table;
 #[cfg(test)]
 mod tests;
 
 pub use cell::Step;
 pub(crate) use cell::{Cell, plain, split};
-pub use error::NodesError;
 pub use measured::Measured;

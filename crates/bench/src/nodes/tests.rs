@@ -1,5 +1,6 @@
 use super::*;
 use crate::results::Row;
+use crate::results::files::{self, FileError};
 use crate::results::{RankSample, Setting};
 use crate::transport::ThrottleOf;
 use std::path::Path;
@@ -42,12 +43,12 @@ impl Left {
             &format!("{name}\t{nodes}\t{provider}\t{what}\t{status}\t2\t{pass}\tfaces --x\n");
         if !rows.is_empty() {
             let path = self.dir.path().join(format!("steps/{name}.json"));
-            crate::results::json::write(&path, rows).unwrap();
+            files::write_rows(&path, rows).unwrap();
         }
         self
     }
 
-    fn read(&self) -> Result<Measured, NodesError> {
+    fn read(&self) -> Result<Measured, FileError> {
         std::fs::write(self.dir.path().join("steps.tsv"), &self.steps).unwrap();
         let about = [("processor", "A & B"), ("date", "2026-11-21")];
         let about = about.map(|(name, value)| (name.to_owned(), value.to_owned()));
@@ -141,7 +142,7 @@ fn times_are_medians_of_passes_and_ratios_of_jobs() {
     // The throttling table, of medians.
     let slots = table.lines().find(|line| line.starts_with("st "));
     let slots: Vec<_> = slots.unwrap().split_whitespace().collect();
-    let expected = ["st", "16", "22.5", "18.8", "15.0", "+25.0%", "+50.0%"];
+    let expected = ["st", "16", "22.5", "18.8", "15.0", "1.25", "1.50"];
     assert_eq!(slots, expected);
     assert!(
         !table.contains("FAILED") && !table.contains("NOT"),
@@ -210,7 +211,7 @@ fn pictures_and_json_have_what_was_measured() {
             "nodes-merged.svg",
             &[
                 "4x2, tcp;ofi_rxm, share",
-                "60.0 of 75.0 us",
+                "1.25: 75.0 to 60.0 us",
                 "delay 1ms",
                 "A &amp; B",
             ],
@@ -240,7 +241,7 @@ fn pictures_and_json_have_what_was_measured() {
 #[test]
 fn what_cannot_be_read_is_named() {
     let dir = tempfile::tempdir().unwrap();
-    let error = |result: Result<Measured, NodesError>| result.unwrap_err().to_string();
+    let error = |result: Result<Measured, FileError>| result.unwrap_err().to_string();
     let none = error(Measured::read(dir.path(), Vec::new()));
     assert!(
         none.contains("cannot read") && none.contains("steps.tsv"),
@@ -251,5 +252,5 @@ fn what_cannot_be_read_is_named() {
     assert!(error(left.read()).ends_with("line 2 is no step"));
     let left = Left::new().step("2x1", "share", 1, "ok", &shares(1.0, 2.0, 3.0));
     std::fs::write(left.dir.path().join("steps/2x1-share-1.json"), "{").unwrap();
-    assert!(error(left.read()).contains("2x1-share-1.json has no rows"));
+    assert!(error(left.read()).contains("2x1-share-1.json does not hold"));
 }

@@ -134,7 +134,7 @@ fn rows_come_back() {
     let log = std::fs::read_to_string(dir.path().join("logs/hostrma-exchange.log")).unwrap();
     assert!(log.contains("--grid 2,1,1 --m 4,4,4 --n 6"), "{log}");
     // They survive the way through the file.
-    let text = crate::results::json::to_json(&rows);
+    let text = crate::results::files::to_json(&rows);
     assert_eq!(serde_json::from_str::<Vec<Row>>(&text).unwrap(), rows);
 }
 

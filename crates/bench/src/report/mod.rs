@@ -2,14 +2,14 @@
 //!
 //! # Model
 //!
-//! [`page`] makes the text of the file from [`Row`]s and [`About`]; [`write()`] puts it into a
-//! folder. The charts are SVG drawn by `plotters`; their colours are the page's, so that it can be
-//! read on a light and on a dark screen.
+//! [`page`] makes the text of the file from [`Row`]s and [`About`]; [`write()`] puts it into a folder. The page first says
+//! whether all is right and which variant is fastest, then shows the table and the charts. Below these it explains itself:
+//! the variants, the columns, what is timed, and how to compare with the paper. The colours of the charts are the page's,
+//! for light and dark screens.
 //!
 //! # Failures
 //!
-//! Drawing fails only when the page cannot be written; the error names the file. A failed row is
-//! shown as such, first of all.
+//! Only writing can fail; the error names the file. A failed row is shown first of all.
 
 mod about;
 mod charts;
@@ -17,11 +17,13 @@ mod style;
 
 pub use about::About;
 
-use crate::draw::{SERIES, short};
-use crate::results::comparison::{rival, shown};
-use crate::results::{Row, baseline};
+use crate::results::comparison::{self, shown};
+use crate::results::files::{self, FileError};
+use crate::results::meaning::{self, Meaning};
+use crate::results::{Row, baseline, table};
+use crate::svg::{SERIES, escape, short};
+use crate::table::Table;
 use std::fmt::Write;
-use std::io;
 use std::path::{Path, PathBuf};
 
 /// The name of the file that [`write()`] makes.
@@ -31,18 +33,20 @@ pub const FILE_NAME: &str = "faces.html";
 ///
 /// # Errors
 ///
-/// When the folder or the file cannot be written; the message names it.
-pub fn write(dir: &Path, rows: &[Row], about: &About) -> io::Result<PathBuf> {
+/// [`FileError::Io`].
+pub fn write(dir: &Path, rows: &[Row], about: &About) -> Result<PathBuf, FileError> {
     let path = dir.join(FILE_NAME);
-    std::fs::create_dir_all(dir)
-        .and_then(|()| std::fs::write(&path, page(rows, about)))
-        .map_err(|e| io::Error::new(e.kind(), format!("cannot write {}: {e}", path.display())))?;
+    files::write(&path, &page(rows, about))?;
     Ok(path)
 }
 
 /// The page as text. Of other libraries' launch shapes, it has the best.
 pub fn page(rows: &[Row], about: &About) -> String {
     let alone = rows.iter().all(Row::is_ours);
+    let table = match alone {
+        true => table::cells(rows),
+        false => comparison::cells(rows, &shown(rows)),
+    };
     let chosen: Vec<Row>;
     let rows = match alone {
         true => rows,
@@ -51,18 +55,22 @@ pub fn page(rows: &[Row], about: &About) -> String {
             &chosen
         }
     };
-    // What launches and bytes cost is no time of a share.
-    let shares: Vec<Row> = rows
-        .iter()
-        .filter(|row| row.setting.benchmark != "floor")
-        .cloned()
-        .collect();
-    let ours: Vec<Row> = rows.iter().filter(|row| row.is_ours()).cloned().collect();
-    let mut html = String::with_capacity(32 << 10);
-    let title = match ours.first().or(rows.first()) {
+    let only = |keep: fn(&Row) -> bool| -> Vec<Row> {
+        let kept = rows.iter().filter(|row| keep(row));
+        kept.cloned().collect()
+    };
+    // The floor is what launches and bytes cost, and no share.
+    let shares = only(|row| row.setting.benchmark != "floor");
+    let ours = only(Row::is_ours);
+    let first = ours.first().or(rows.first());
+    let title = match first {
+        Some(row) if row.setting.benchmark == "exchange" => {
+            format!("Exchange of messages on {} ranks", row.setting.ranks)
+        }
         Some(row) => format!("Faces on {} ranks", row.setting.ranks),
         None => "Faces".to_owned(),
     };
+    let mut html = String::with_capacity(32 << 10);
     _ = write!(
         html,
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -72,75 +80,93 @@ pub fn page(rows: &[Row], about: &About) -> String {
         style::CSS,
         headline(rows),
     );
-    html.push_str(&setting(rows));
-    html.push_str(&table(rows));
-    section(
-        &mut html,
-        "Time per share",
-        "Bars end at the slowest rank, the number to compare. The marks inside are the fastest rank and the average.",
-        charts::times(&shares),
-    );
-    section(
-        &mut html,
-        "Compared with rma",
-        "The slowest rank's time as a multiple of that of rma. Left of the line is faster.",
-        charts::ratios(&ours),
-    );
-    section(
-        &mut html,
-        "Spread over the ranks",
-        "One dot a rank, rank 0 at the top of each band. The axis does not begin at zero.",
-        charts::spread(&ours),
-    );
-    html.push_str("<section>\n<h2>How this was run</h2>\n<dl>\n");
-    for (what, value) in about.entries() {
-        _ = writeln!(html, "<dt>{what}</dt><dd>{}</dd>", escape(value));
+    html += &first.map_or(String::new(), setting);
+    let class = if alone { "ours" } else { "others" };
+    _ = writeln!(html, "<div class=\"{class}\">");
+    html += &table.html(|k| {
+        let series = charts::colour(rows, k) % SERIES;
+        format!("<i style=\"background:var(--s{series})\"></i>")
+    });
+    html += "</div>\n";
+    for (title, caption, svg) in [
+        (
+            "Time per share",
+            "Bars end at the slowest rank, the number to compare. The marks inside are the fastest rank and the average.",
+            charts::times(&shares),
+        ),
+        (
+            "Compared with rma",
+            "How many times as long rma takes, by the slowest ranks. Right of the line is faster than rma.",
+            charts::ratios(&ours),
+        ),
+        (
+            "Spread over the ranks",
+            "One dot a rank, rank 0 at the top of each band. The axis does not begin at zero.",
+            charts::spread(&ours),
+        ),
+    ] {
+        if let Some(svg) = svg {
+            let labelled = format!("<svg role=\"img\" aria-label=\"{title}\" ");
+            let svg = svg.replacen("<svg ", &labelled, 1);
+            section(&mut html, title, &format!("<p>{caption}</p>\n{svg}\n"));
+        }
     }
-    html.push_str("</dl>\n<pre>");
-    html.push_str(&escape(&about.command));
-    html.push_str("</pre>\n</section>\n</main>\n</body>\n</html>\n");
-    html
+    if let Some(first) = first {
+        section(
+            &mut html,
+            "What was measured",
+            &measured(rows, first, about),
+        );
+        if first.setting.benchmark == "faces" {
+            section(&mut html, "Compare with the paper", &paper(&ours));
+        }
+    }
+    let about_it = (about.entries().into_iter())
+        .map(|(what, value)| (what.to_owned(), value.to_owned()))
+        .collect::<Vec<_>>();
+    let command = escape(&about.command);
+    let run = format!("{}<pre>{command}</pre>\n", list(&about_it));
+    section(&mut html, "How this was run", &run);
+    html + "</main>\n</body>\n</html>\n"
 }
 
-/// What a reader wants to know first: whether it is right, and what is fastest.
+/// The verdict of the verification, and the fastest variant.
 fn headline(rows: &[Row]) -> String {
     let mut html = String::new();
     let failed: Vec<&Row> = rows.iter().filter(|r| r.failed).collect();
     if rows.is_empty() {
-        html.push_str("<p class=\"bad\">Nothing was run.</p>\n");
+        html += "<p class=\"bad\">Nothing was run.</p>\n";
     } else if failed.is_empty() {
-        let errors = rows.iter().map(|r| r.max_error).fold(0.0, f64::max);
+        let errors = match rows.iter().map(|r| r.max_error).fold(0.0, f64::max) {
+            0.0 => "no difference".to_owned(),
+            most => format!("largest relative error {most:.1e}"),
+        };
         _ = writeln!(
             html,
-            "<p class=\"good\">Every rank of every variant was verified (largest relative error {errors:.1e}).</p>"
+            "<p class=\"good\">Every rank of every variant was verified ({errors}).</p>"
         );
     } else {
+        let (some, all) = (failed.len(), rows.len());
         _ = writeln!(
             html,
-            "<p class=\"bad\">{} of {} variants FAILED.</p>\n<ul>",
-            failed.len(),
-            rows.len()
+            "<p class=\"bad\">{some} of {all} variants FAILED.</p>\n<ul>"
         );
         for row in failed {
             let reason = row.failure.as_deref().unwrap_or("for an unknown reason");
-            _ = writeln!(
-                html,
-                "<li><b>{}</b>: {}</li>",
-                escape(&row.name()),
-                escape(reason)
-            );
+            let (name, reason) = (escape(&row.name()), escape(reason));
+            _ = writeln!(html, "<li><b>{name}</b>: {reason}</li>");
         }
-        html.push_str("</ul>\n");
+        html += "</ul>\n";
     }
     let best = baseline(rows).and_then(|base| {
         let ours = rows.iter().filter(|row| row.is_ours());
-        let ratios = ours.filter_map(|r| Some((r, r.ratio_to(base)?)));
-        ratios.min_by(|a, b| a.1.total_cmp(&b.1))
+        let ratios = ours.filter_map(|r| Some((r, base.ratio_to(r)?)));
+        ratios.max_by(|a, b| a.1.total_cmp(&b.1))
     });
-    if let Some((row, ratio)) = best.filter(|(_, ratio)| *ratio < 1.0) {
+    if let Some((row, ratio)) = best.filter(|(_, ratio)| *ratio > 1.0) {
         _ = writeln!(
             html,
-            "<p><b>{}</b> is the fastest: {} us per share, {ratio:.2} times what <b>rma</b> takes.</p>",
+            "<p><b>{}</b> is the fastest: {} us per share. <b>rma</b> takes {ratio:.2} times as long.</p>",
             escape(&row.variant),
             short(row.us_max.unwrap_or(f64::NAN)),
         );
@@ -149,16 +175,13 @@ fn headline(rows: &[Row]) -> String {
 }
 
 /// What all rows have in common.
-fn setting(rows: &[Row]) -> String {
-    let Some(first) = rows.iter().find(|row| row.is_ours()).or(rows.first()) else {
-        return String::new();
-    };
-    let s = &first.setting;
+fn setting(row: &Row) -> String {
+    let s = &row.setting;
     let [nk, nj, ni] = s.counts;
     let facts = [
         ("device", s.device.clone()),
         ("transport", s.transport.clone()),
-        ("rank grid", s.grid.clone()),
+        ("ranks", format!("{}, grid {}", s.ranks, s.grid)),
         ("elements a rank", s.elements.clone()),
         ("points a side", s.points.to_string()),
         ("counts", format!("{nk} builds, {nj} runs, {ni} shares")),
@@ -172,190 +195,93 @@ fn setting(rows: &[Row]) -> String {
             format!("{} a share, {} bytes", s.messages, s.bytes),
         ),
         ("buffers of a slot", s.buffers.clone()),
-        ("rounds", first.rounds.to_string()),
+        ("rounds", row.rounds.to_string()),
     ];
     let mut html = String::from("<ul class=\"facts\">\n");
     for (name, value) in facts {
         _ = writeln!(html, "<li><span>{name}</span> {}</li>", escape(&value));
     }
-    html.push_str("</ul>\n");
-    html
+    html + "</ul>\n"
 }
 
-fn table(rows: &[Row]) -> String {
-    let mut html = String::from(
-        "<div class=\"wide\"><table>\n<thead><tr><th>variant</th><th>avg us</th><th>min us</th><th>max us</th>\
-         <th>enqueue us</th><th>cpu us</th><th>launches</th><th>x rma</th><th>verified ranks</th></tr></thead>\n<tbody>\n",
+/// The variants, the columns, the clock and the processors, explained.
+fn measured(rows: &[Row], first: &Row, about: &About) -> String {
+    let s = &first.setting;
+    let [nk, nj, ni] = s.counts;
+    let mut list_of = vec![(
+        "a share".to_owned(),
+        meaning::share(&s.benchmark).to_owned(),
+    )];
+    list_of.extend(meaning::variants(rows));
+    let rounds = meaning::rounds(rows);
+    list_of.extend(meaning::columns(rows, &rounds));
+    let timed = format!(
+        "windows and buffers are built {nk} times, and that is not timed. After each build come {} runs, of which the first \
+         is not counted: every rank sets the initial values, synchronises, starts its clock, does {ni} shares, \
+         synchronises, and stops its clock. No barrier stands between shares. A rank's time is divided by \
+         {nk} x {nj} x {ni}; all variants take turns in each of {rounds}",
+        nj + 1,
     );
-    let base = baseline(rows);
-    let alone = rows.iter().all(Row::is_ours);
-    if !alone {
-        html = html.replace("x rma", "x ours");
+    list_of.push(("the clock".to_owned(), timed));
+    list_of.push(("the ranks".to_owned(), about.placement.clone()));
+    let more = |processors| meaning::scheduling(s.ranks, processors);
+    if let Some(note) = about.processors.and_then(more) {
+        list_of.push(("scheduling".to_owned(), note));
     }
-    let number = |v: Option<f64>| v.map_or("-".to_owned(), short);
-    for (k, row) in rows.iter().enumerate() {
-        let base = if alone { base } else { rival(rows, row) };
-        let ratio = base
-            .and_then(|b| row.ratio_to(b))
-            .map_or("-".to_owned(), |r| format!("{r:.2}"));
-        _ = writeln!(
-            html,
-            "<tr{}><td><i style=\"background:var(--s{})\"></i>{}</td><td>{}</td><td>{}</td><td><b>{}</b></td>\
-             <td>{}</td><td>{}</td><td>{}</td><td>{ratio}</td><td>{}/{}{}</td></tr>",
-            if row.failed { " class=\"failed\"" } else { "" },
-            charts::colour(rows, k) % SERIES,
-            escape(&row.name()),
-            number(row.us_avg),
-            number(row.us_min),
-            number(row.us_max),
-            number(row.enqueue_us),
-            number(row.cpu_us),
-            number(row.launches),
-            row.verified,
-            row.setting.ranks,
-            if row.failed { " FAILED" } else { "" },
-        );
-    }
-    html.push_str("</tbody>\n</table></div>\n");
-    html
+    list(&list_of)
 }
 
-/// A chart with its heading, unless there is nothing to show.
-fn section(html: &mut String, title: &str, caption: &str, svg: Option<String>) {
-    if let Some(svg) = svg {
-        let svg = svg.replacen(
-            "<svg ",
-            &format!("<svg role=\"img\" aria-label=\"{title}\" "),
-            1,
-        );
-        _ = write!(
-            html,
-            "<section>\n<h2>{title}</h2>\n<p>{caption}</p>\n{svg}\n</section>\n"
-        );
+/// The paper's ratios beside these.
+fn paper(rows: &[Row]) -> String {
+    let ratio = |theirs: &str| {
+        let find = |name: &str| rows.iter().find(|row| row.variant == name);
+        let ratio = find(theirs).and_then(|row| row.ratio_to(find("st")?));
+        ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.2}"))
+    };
+    let mut table = Table::new(["", "active RMA / st", "point to point / st"], &[0]);
+    for row in [
+        [
+            "the paper, one node".to_owned(),
+            "1.36".into(),
+            "1.61".into(),
+        ],
+        [
+            "the paper, eight nodes".to_owned(),
+            "1.23".into(),
+            "0.89".into(),
+        ],
+        ["here: rma, p2p".to_owned(), ratio("rma"), ratio("p2p")],
+        [
+            "here: mpi-rma, mpi-p2p".to_owned(),
+            ratio("mpi-rma"),
+            ratio("mpi-p2p"),
+        ],
+    ] {
+        if row[1] != "-" || row[2] != "-" {
+            table.row(row);
+        }
     }
+    let text = "<p class=\"note\">Faces is the benchmark of <a href=\"https://arxiv.org/abs/2306.15773\">arXiv 2306.15773</a>. \
+         A ratio is the host-synchronised time divided by that of <b>st</b>: above 1, stream-triggering is faster.</p>\n";
+    let how = "<p class=\"note\">The paper ran on GPUs, over a Slingshot network between nodes, against an MPI. To come near: \
+         <code>--size small</code> or <code>--size large</code> are its sizes; <code>--device cuda</code> runs on GPUs; \
+         <code>--nodes 2x4</code> makes nodes; and with the feature <code>mpi</code> the variants <code>mpi-rma</code> and \
+         <code>mpi-p2p</code> make an MPI's own calls, where <code>rma</code> and <code>p2p</code> use tidegate's. Compare \
+         ratios, not times.</p>\n";
+    format!("{text}{}{how}", table.html(|_| String::new()))
 }
 
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
-        .replace('"', "&quot;")
+/// Words and their explanations.
+fn list(all: &[Meaning]) -> String {
+    let one = |(word, meaning): &Meaning| {
+        format!("<dt>{}</dt><dd>{}</dd>\n", escape(word), escape(meaning))
+    };
+    format!("<dl>\n{}</dl>\n", all.iter().map(one).collect::<String>())
+}
+
+fn section(html: &mut String, title: &str, content: &str) {
+    _ = write!(html, "<section>\n<h2>{title}</h2>\n{content}</section>\n");
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::results::RankSample;
-    use crate::results::tests::{rows, setting};
-
-    fn about() -> About {
-        About {
-            command: "faces --json <x> & \"y\"".into(),
-            ..About::detect("")
-        }
-    }
-
-    #[test]
-    fn is_whole_and_self_contained() {
-        let html = page(&rows(), &about());
-        assert_eq!(html.matches("<svg ").count(), 3);
-        assert_eq!(html.matches("</svg>").count(), 3);
-        for name in [
-            "st-graph",
-            "Time per share",
-            "Every rank",
-            "&lt;x&gt; &amp; &quot;y&quot;",
-            "0.65 times",
-        ] {
-            assert!(html.contains(name), "{name}");
-        }
-        // The name space of SVG is not fetched.
-        assert!(
-            !html
-                .replace("http://www.w3.org/2000/svg", "")
-                .contains("http")
-        );
-        assert!(!html.contains("src=") && !html.contains("@import") && !html.contains("url("));
-        // All colours are the page's.
-        let charts = html
-            .split("<svg ")
-            .skip(1)
-            .map(|part| part.split("</svg>").next().unwrap());
-        assert!(
-            charts.into_iter().all(|svg| !svg.contains("\"#")),
-            "a colour of its own"
-        );
-    }
-
-    #[test]
-    fn failures_come_first() {
-        let mut rows = rows();
-        rows[1] = Row::new(
-            "st-graph",
-            setting(4),
-            &[vec![RankSample::failed(0, "1 < 2")]],
-        );
-        let html = page(&rows, &about());
-        let failed = html.find("1 of 4 variants FAILED").unwrap();
-        assert!(failed < html.find("<table>").unwrap());
-        assert!(html.contains("rank 0: 1 &lt; 2") && !html.contains("Every rank"));
-    }
-
-    #[test]
-    fn odd_rows_are_drawn() {
-        assert!(page(&[], &about()).contains("Nothing was run"));
-        // A single rank, no baseline; no times at all; the baseline failed.
-        let alone = RankSample {
-            us_per_share: Some(1e6),
-            ..RankSample::new(0)
-        };
-        assert!(
-            page(
-                &[Row::new("st", setting(1), &[vec![alone.clone()]])],
-                &about()
-            )
-            .contains("<svg ")
-        );
-        let none = Row::new("rma", setting(1), &[]);
-        assert!(page(std::slice::from_ref(&none), &about()).contains("1 of 1 variants FAILED"));
-        let html = page(
-            &[none, Row::new("st", setting(1), &[vec![alone]])],
-            &about(),
-        );
-        assert_eq!(
-            html.matches("<svg ").count(),
-            2,
-            "no ratios without a baseline"
-        );
-        let zero = RankSample {
-            us_per_share: Some(0.0),
-            ..RankSample::new(0)
-        };
-        page(&[Row::new("rma", setting(1), &[vec![zero]])], &about());
-    }
-
-    #[test]
-    fn is_written_into_a_new_folder() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = write(&dir.path().join("a/b"), &rows(), &about()).unwrap();
-        assert!(
-            std::fs::read_to_string(&path)
-                .unwrap()
-                .ends_with("</html>\n")
-        );
-        if let Some(keep) = std::env::var_os("TIDEGATE_KEEP_REPORT") {
-            let mut rows = rows();
-            rows[3].failed = true;
-            rows[3].failure = Some("rank 2: wrong".into());
-            rows.push(Row::new("st strided", setting(4), &[]));
-            write(Path::new(&keep), &rows, &about()).unwrap();
-        }
-        std::fs::write(dir.path().join("file"), "").unwrap();
-        assert!(
-            write(&dir.path().join("file"), &rows(), &about())
-                .unwrap_err()
-                .to_string()
-                .contains("faces.html")
-        );
-    }
-}
+mod tests;

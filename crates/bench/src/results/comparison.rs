@@ -3,16 +3,18 @@
 //! # Model
 //!
 //! [`comparison`] is one table of all rows, fastest first (for messages between two ranks: by size, then fastest
-//! first). Each is set in proportion to the *fastest row of this library* that did the same. Other libraries' programs
-//! try their kernels in several launch shapes; of those only the best one is shown ([`shown`]).
+//! first). Each is divided by the *fastest row of this library* that did the same. Other libraries' programs try their
+//! kernels in several launch shapes; of those only the best one is shown ([`shown`]).
 //!
 //! # Failures
 //!
 //! Failed rows stand last, with their reason below the table; none is left out.
 
-use super::{OURS, Row};
+use super::table::{failures, verified};
+use super::{Row, meaning};
+use crate::table::Table;
 use std::cmp::Ordering;
-use std::fmt::Write;
+use std::fmt::Write as _;
 
 /// The fastest of our rows that did the same as `row`; `None` where there is none, or where the row is of something
 /// else (what a launch costs, say).
@@ -67,41 +69,24 @@ fn by_time(a: &Row, b: &Row) -> Ordering {
     time(a).total_cmp(&time(b))
 }
 
-/// A name without its launch shape: `device, 8 blocks of 512, graph` is `device, N blocks, graph`.
-fn family(name: &str) -> String {
-    let part = |part: &str| {
-        let mut words = part.trim().split(' ');
-        let number = |word: Option<&str>| word.is_some_and(|word| word.parse::<u32>().is_ok());
-        let shape = number(words.next())
-            && words.next() == Some("blocks")
-            && words.next() == Some("of")
-            && number(words.next());
-        match shape {
-            true => "N blocks".to_owned(),
-            false => part.trim().to_owned(),
-        }
+/// A name without its launch shape: `device, 8 blocks of 512, graph` is `device, graph`.
+pub(crate) fn family(name: &str) -> String {
+    let is_shape = |part: &&str| {
+        let words: Vec<&str> = part.split(' ').collect();
+        matches!(words[..], [_, "blocks", "of", _])
     };
-    name.split(',').map(part).collect::<Vec<_>>().join(", ")
+    let parts = name.split(", ").filter(|part| !is_shape(part));
+    parts.collect::<Vec<_>>().join(", ")
 }
 
-const HEAD: [&str; 10] = [
-    "who", "row", "us", "min", "max", "enqueue", "cpu", "launches", "x ours", "verified",
-];
-/// Columns whose texts begin at the left.
-const LEFT: [usize; 3] = [0, 1, 9];
-
 /// All rows as one table: whose, which, the slowest rank's time (the median of the rounds, the best and the worst
-/// round), to enqueue it, the processor's, launches, the time as a multiple of our best row's, and how many ranks were
-/// right.
-pub fn comparison(rows: &[Row]) -> String {
-    let shown = shown(rows);
-    let number = |value: Option<f64>| match value {
-        None => "-".to_owned(),
-        Some(value) if value < 99.995 => format!("{value:.2}"),
-        Some(value) => format!("{value:.1}"),
-    };
-    let mut lines = vec![HEAD.map(str::to_owned)];
-    for row in &shown {
+/// round), to enqueue it, the processor's, launches, the time divided by our best row's, and how many ranks were right.
+pub(crate) fn cells(rows: &[Row], shown: &[&Row]) -> Table {
+    let head = [
+        "who", "row", "us", "min", "max", "enqueue", "cpu", "launches", "/ ours", "verified",
+    ];
+    let mut table = Table::new(head, &[0, 1, 9]);
+    for row in shown {
         let ratio = rival(rows, row).and_then(|ours| row.ratio_to(ours));
         let mut name = row.variant.clone();
         if row.setting.compute {
@@ -111,7 +96,12 @@ pub fn comparison(rows: &[Row]) -> String {
         if !row.is_ours() && sized && row.setting.bytes > 0 {
             name = format!("{name}, {} B", row.setting.bytes);
         }
-        lines.push([
+        let two = |value: Option<f64>| value.map_or("-".into(), |value| format!("{value:.2}"));
+        let number = |value: Option<f64>| match value {
+            Some(value) if value >= 99.995 => format!("{value:.1}"),
+            value => two(value),
+        };
+        table.row([
             row.who.clone(),
             name,
             number(row.us_max),
@@ -119,40 +109,21 @@ pub fn comparison(rows: &[Row]) -> String {
             number(row.us_most),
             number(row.enqueue_us),
             number(row.cpu_us),
-            row.launches.map_or("-".into(), |l| format!("{l:.2}")),
-            ratio.map_or("-".into(), |ratio| format!("{ratio:.2}")),
-            format!(
-                "{}/{}{}",
-                row.verified,
-                row.setting.ranks,
-                if row.failed { " FAILED" } else { "" }
-            ),
+            two(row.launches),
+            two(ratio),
+            verified(row),
         ]);
     }
-    let widths = std::array::from_fn::<usize, { HEAD.len() }, _>(|c| {
-        let width = |line: &[String; HEAD.len()]| line[c].chars().count();
-        lines.iter().map(width).max().unwrap_or(0)
-    });
-    let mut text = String::new();
-    for (k, line) in lines.iter().enumerate() {
-        let cells = line
-            .iter()
-            .enumerate()
-            .map(|(c, cell)| match LEFT.contains(&c) {
-                true => format!("{cell:<w$}", w = widths[c]),
-                false => format!("{cell:>w$}", w = widths[c]),
-            });
-        let line = cells.collect::<Vec<_>>().join("  ");
-        _ = writeln!(text, "{}", line.trim_end());
-        if k == 0 {
-            let rule = widths.iter().sum::<usize>() + 2 * (HEAD.len() - 1);
-            _ = writeln!(text, "{}", "-".repeat(rule));
-        }
+    table
+}
+
+/// The table for a terminal.
+pub fn comparison(rows: &[Row]) -> String {
+    let shown = shown(rows);
+    let mut text = cells(rows, &shown).text();
+    for (word, meaning) in meaning::columns(rows, &meaning::rounds(rows)) {
+        _ = writeln!(text, "{word}: {meaning}");
     }
-    _ = writeln!(
-        text,
-        "us: the slowest rank, median of the rounds, with the best and the worst; x ours: as a multiple of the best row of {OURS} that did the same"
-    );
     let hidden = rows.len() - shown.len();
     if hidden > 0 {
         _ = writeln!(
@@ -160,11 +131,7 @@ pub fn comparison(rows: &[Row]) -> String {
             "{hidden} slower launch shapes of rows above are not shown"
         );
     }
-    for row in rows.iter().filter(|row| row.failed) {
-        let reason = row.failure.as_deref().unwrap_or("for an unknown reason");
-        _ = writeln!(text, "FAILED {}: {}: {reason}", row.who, row.variant);
-    }
-    text
+    text + &failures(rows)
 }
 
 #[cfg(test)]
@@ -199,14 +166,19 @@ mod tests {
         rows.push(theirs("mpi", "(mpi-share)", None));
         let text = comparison(&rows);
         let expected = "\
-who       row                                 us    min    max  enqueue    cpu  launches  x ours  verified
+who       row                                 us    min    max  enqueue    cpu  launches  / ours  verified
 ------------------------------------------------------------------------------------------------------------
 nccl      device, 16 blocks of 512, graph  44.00  43.00  45.00        -      -         -    0.80  4/4
 tidegate  st-graph                         55.00  49.50  82.50    13.75  110.0      3.00    1.00  4/4
 tidegate  st                               64.00  57.60  96.00    16.00  128.0      3.00    1.16  4/4
 nccl      device, 16 blocks of 512         110.0  109.0  111.0        -      -         -    2.00  4/4
 mpi       (mpi-share)                          -      -      -        -      -         -       -  0/4 FAILED
-us: the slowest rank, median of the rounds, with the best and the worst; x ours: as a multiple of the best row of tidegate that did the same
+us, min, max: time of a share: the slowest rank, with its best and worst round, median of 3 rounds
+enqueue: us to enqueue a share, of the rank that takes longest
+cpu: us of the processor for a share, all threads, of the rank that takes most
+launches: kernels, batches and graphs that a rank enqueues for a share
+/ ours: divided by the best row of tidegate that did the same: above 1 is better for tidegate
+verified: ranks whose results were right in every round, of all ranks
 1 slower launch shapes of rows above are not shown
 FAILED mpi: (mpi-share): exit code 3
 ";
@@ -260,7 +232,7 @@ FAILED mpi: (mpi-share): exit code 3
     fn families() {
         assert_eq!(
             family("device: stores, exposure, 32 blocks of 1024, graph of 20"),
-            "device: stores, exposure, N blocks, graph of 20"
+            "device: stores, exposure, graph of 20"
         );
         assert_eq!(family("send/recv, 32 channels"), "send/recv, 32 channels");
     }

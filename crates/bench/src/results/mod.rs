@@ -18,7 +18,8 @@
 //! ([`Row::failure`] says why), and [`exit_code`] is 1 when any row is.
 
 pub mod comparison;
-pub mod json;
+pub mod files;
+pub mod meaning;
 mod meter;
 pub mod stats;
 pub mod table;

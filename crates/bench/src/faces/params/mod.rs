@@ -96,6 +96,35 @@ impl Variant {
         }
     }
 
+    /// What it does, in one sentence without a full stop.
+    pub fn meaning(self) -> &'static str {
+        match self {
+            Variant::St => {
+                "stream-triggered one-sided epochs: the host enqueues all shares, then waits once"
+            }
+            Variant::StGraph => "as st; one share is recorded in a graph, and replayed",
+            Variant::StStrided => "as st, without a pack kernel: the puts gather from the block",
+            Variant::StStridedGraph => "as st-strided; one share is recorded, and replayed",
+            Variant::StSeparate => {
+                "as st, with a batch of its own for the post, for each message, and for the wait"
+            }
+            Variant::Rma => {
+                "one-sided epochs over tidegate; the host waits for the stream in every share"
+            }
+            Variant::P2p => {
+                "two-sided messages over tidegate; the host waits for the stream in every share"
+            }
+            Variant::MpiRma => "as rma, by the one-sided calls of an MPI",
+            Variant::MpiP2p => "as p2p, by the sends and receives of an MPI",
+            Variant::MpiRmaDirect => {
+                "as mpi-rma without a stream: the calling thread does the kernels"
+            }
+            Variant::MpiP2pDirect => {
+                "as mpi-p2p without a stream: the calling thread does the kernels"
+            }
+        }
+    }
+
     /// Whether it needs an MPI.
     pub fn is_mpi(self) -> bool {
         Variant::MPI.contains(&self)
