@@ -47,9 +47,9 @@ const TURN: &str = "TIDEGATE_TURN";
 
 /// Which of so many parts this run takes, of what is too long for each run: by the hash of the commit, so that it changes
 /// with each, in a clone of any depth.
-pub(crate) fn turn(root: &Path, parts: u64) -> Result<u64, String> {
-    // A number that both 3 and 5 parts divide, and that is short enough to be typed.
-    const TURNS: u64 = 15;
+pub(crate) fn turn(root: &Path, parts: usize) -> Result<usize, String> {
+    // A number that 2, 3 and 5 parts divide, and that is short enough to be typed.
+    const TURNS: u64 = 30;
     let turn = match std::env::var(TURN) {
         Ok(turn) => turn
             .parse()
@@ -57,7 +57,8 @@ pub(crate) fn turn(root: &Path, parts: u64) -> Result<u64, String> {
         Err(_) => {
             let hash = git(root, &["rev-parse", "--short=12", "HEAD"])?;
             let hash = u64::from_str_radix(&hash, 16);
-            hash.map_err(|why| format!("HEAD is no number: {why}"))? % TURNS
+            let hash = hash.map_err(|why| format!("HEAD is no number: {why}"))?;
+            usize::try_from(hash % TURNS).expect("it is small")
         }
     };
     println!(

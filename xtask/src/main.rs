@@ -26,6 +26,7 @@ mod soak;
 mod step;
 mod steps;
 mod summary;
+mod targets;
 mod test;
 mod watch;
 

@@ -2,16 +2,19 @@
 //!
 //! Each MPI has a target folder of its own: its headers are compiled into the binding, and another `MPICC` does not
 //! build that anew. Everything is built once, unoptimised; clippy speaks of one of the two, since the sources are the
-//! same.
+//! same. A run that is not deep takes one of the two: the other one with about every second commit.
 
+use std::slice;
+
+use crate::changed;
 use crate::command::{Cmd, cmd};
 use crate::need::Need;
-use crate::step::{IPROUTE, Scope, Step, Tier};
+use crate::step::{GIT, IPROUTE, Scope, Step, Tier};
 
 /// The row of the table.
 pub(crate) const STEP: Step = Step {
     name: "mpi",
-    what: "worlds of communicators, epochs over windows of MPI, and Faces beside its baselines, and over such windows, inside jobs of Open MPI and of MPICH",
+    what: "worlds of communicators, epochs over windows of MPI, and Faces beside its baselines, and over such windows, inside jobs of Open MPI or of MPICH; of both with --deep",
     tier: Tier::Full,
     needs: &[
         Need::Apt {
@@ -38,6 +41,7 @@ pub(crate) const STEP: Step = Step {
         },
         // Hosts are network namespaces.
         IPROUTE,
+        GIT,
     ],
     commands,
 };
@@ -133,10 +137,14 @@ impl Mpi {
 }
 
 fn commands(scope: &Scope) -> Result<Vec<Cmd>, String> {
+    let chosen = match scope.tier {
+        Tier::Deep => &BOTH[..],
+        Tier::Quick | Tier::Full => slice::from_ref(&BOTH[changed::turn(&scope.root, 2)?]),
+    };
     // Where most of what it needs has been looked at already.
-    let clippy = BOTH[0].cmd("cargo clippy --all-targets").args(PACKAGES);
+    let clippy = chosen[0].cmd("cargo clippy --all-targets").args(PACKAGES);
     let mut all = vec![clippy.args("-- -D warnings")];
-    for mpi in &BOTH {
+    for mpi in chosen {
         // `job`: the typed epochs over windows of MPI; it starts itself under the launcher.
         let targets = "--lib --test mpi --test job";
         all.push(mpi.cargo("build --example ring_mpi"));

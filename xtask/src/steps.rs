@@ -20,6 +20,7 @@ use crate::launchers;
 use crate::need::{Need, Toolchain, nightly, pip_folder};
 use crate::programs;
 use crate::step::{FACES_ALL, GIT, IPROUTE, LIBFABRIC, PRODUCT, Scope, Step, Tier};
+use crate::targets::test_programs;
 
 impl Scope {
     /// The quick tests of these packages, each with whether it has a library.
@@ -265,15 +266,26 @@ pub(crate) static STEPS: &[Step] = &[
                 let tests = cmd("cargo test --workspace").args(which);
                 tests.env("RUST_TEST_THREADS", "4")
             };
-            // Many tests wait for something most of the time, and one is at work: it goes beside the others.
+            // Three things go beside the others. These two programs wait most of the time, and take as long as all others.
+            const WAITING: [&str; 2] = ["host", "alone"];
+            // One test is at work most of the time.
             const AT_WORK: &str = "errors_in_the_kernel_are_found";
+            let all_but_these = "--no-fail-fast -- --skip ssh:: --skip";
+            let mut others = test_programs(&scope.root)?;
+            others.retain(|name| !WAITING.contains(&name.as_str()));
+            let programs = |tests: Cmd, name: &str| tests.arg("--test").arg(name);
+            let some = others.iter().map(String::as_str);
+            let some = some.fold(tests("--lib --bins"), programs);
+            let waiting = WAITING.into_iter().fold(tests(""), programs);
             let mut all = vec![
                 // Named first, so that the programs which tests start exist whichever test comes first.
                 cmd("cargo build --workspace --bins --examples"),
                 tests("--no-run"),
                 // What goes over ssh is the next step's, which has it installed.
-                tests("--no-fail-fast -- --skip ssh:: --skip").arg(AT_WORK),
+                some.args(all_but_these).arg(AT_WORK),
+                waiting.arg("--no-fail-fast").beside(),
                 scope.some_mutants(tests("--lib --").arg(AT_WORK))?.beside(),
+                tests("--doc --no-fail-fast").beside(),
             ];
             if scope.tier == Tier::Deep {
                 // Those that are left out of all other runs have this in their names.
