@@ -202,11 +202,11 @@ if wanted checks && [ "$device" != host ]; then
     # Each by itself: one that hangs does not take the others along, and a GPU context that is lost ends with its process.
     # (No driver of a GPU refuses what it is asked to.)
     for test in $(timeout 60 "$bin/gpu" --list --ignored 2>/dev/null | sed -n 's/: test$//p' | grep -v '::a_rank$\|::refused::'); do
-        extra=(TIDEGATE_CHECK=1)
+        extra=()
         case $test in
             *schedules*) extra=(TIDEGATE_CUDA_WAITING_STREAMS=24) ;;
         esac
-        step "check-${test//:/_}" "$ranks" 5 180 env "${extra[@]}" "$bin/gpu" --ignored --exact "$test" --nocapture
+        step "check-${test//:/_}" "$ranks" 5 180 env ${extra[@]+"${extra[@]}"} "$bin/gpu" --ignored --exact "$test" --nocapture
         # Epochs and failures once more, as where processes share the GPU.
         case $test in
             *::epochs::* | *::failure::*)
