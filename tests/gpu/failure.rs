@@ -184,7 +184,7 @@ fn a_limit_ends_a_wait_and_names_it() {
             .unwrap();
         let error = seen.into_host(&s).err().unwrap();
         assert!(
-            begin.elapsed() < Duration::from_secs(3),
+            begin.elapsed() < Duration::from_secs(60),
             "{:?}",
             begin.elapsed()
         );

@@ -178,7 +178,7 @@ fn made_while_a_stream_waits(nic: impl Fn(usize) -> WorldOptions + Sync) {
         t.launch(k.count.threads(8, 32), (&mut x, 1u64)).unwrap();
         x.into_host(&t).unwrap();
         let took = begin.elapsed();
-        assert!(took < Duration::from_secs(5), "{took:?}");
+        assert!(took < Duration::from_secs(60), "{took:?}");
         world.all_gather("made", Vec::new()).unwrap();
         let mut inbox = Some(inbox);
         if rank == 0 {
@@ -216,7 +216,7 @@ fn ring_over(card: &Card, n: usize, len: usize) -> (u64, u64) {
     let begin = Instant::now();
     while !card.open().is_empty() {
         let left = card.open();
-        assert!(begin.elapsed() < Duration::from_secs(5), "left: {left:?}");
+        assert!(begin.elapsed() < Duration::from_secs(60), "left: {left:?}");
         std::thread::sleep(Duration::from_millis(1));
     }
     // A post and a complete for each neighbour, and of two ranks each has one.

@@ -435,7 +435,7 @@ pub(crate) fn polled(world: World) {
                 Tested::Done(inbox) => break inbox,
                 Tested::Pending(back) => exposed = back,
             }
-            assert!(began.elapsed().as_secs() < 20, "round {round} is not over");
+            assert!(began.elapsed().as_secs() < 300, "round {round} is not over");
             std::thread::yield_now();
         };
         assert_eq!(inbox.read(&s).unwrap().slot(came_from), [round + 1; 10]);
