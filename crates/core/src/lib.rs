@@ -12,9 +12,9 @@ mod epochs;
 pub mod error;
 mod footprint;
 mod ground;
+mod half_kind;
 mod message;
 mod place;
-mod side;
 
 mod nic;
 mod watch;

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use tidegate_hal::ids::WindowId;
 
 use crate::error::Cause;
-use crate::side::Side;
+use crate::half_kind::HalfKind;
 
 #[derive(Serialize, Deserialize)]
 pub(crate) enum Message {
@@ -65,7 +65,7 @@ pub(crate) struct Answer {
     /// The collective call that the program is in.
     pub(crate) inside: Option<Inside>,
     /// The halves of windows that the program dropped last.
-    pub(crate) dropped: Vec<(WindowId, Side)>,
+    pub(crate) dropped: Vec<(WindowId, HalfKind)>,
 }
 
 /// What a stream does: a [`Work`](tidegate_hal::device::Work).
@@ -107,7 +107,7 @@ pub(crate) struct Waiting {
     pub(crate) window: String,
     pub(crate) id: Option<WindowId>,
     /// The half of the peer's window that is waited for.
-    pub(crate) side: Option<Side>,
+    pub(crate) half: Option<HalfKind>,
     pub(crate) epoch: u64,
     pub(crate) peer: u32,
     pub(crate) awaited: String,

@@ -34,7 +34,7 @@ use tidegate_hal::device::{Device, Reclaim as _};
 
 use crate::error::{EpochError, Error, Result};
 use crate::ground::{ReclaimOf, lock};
-use crate::side::Side;
+use crate::half_kind::HalfKind;
 use crate::world::Watched;
 
 /// What the two halves of a window know of each other, if this rank is its own origin there.
@@ -85,16 +85,16 @@ pub(crate) enum Act {
     Complete,
     Wait,
     /// The half comes to another stream.
-    Come(Side),
+    Come(HalfKind),
 }
 
 impl Act {
     /// The half that could still do what is missing, if it is at home elsewhere.
-    fn other(self) -> Option<Side> {
+    fn other(self) -> Option<HalfKind> {
         match self {
             Act::Post => None,
-            Act::Complete | Act::Come(Side::Outbox) => Some(Side::Inbox),
-            Act::Wait | Act::Come(Side::Inbox) => Some(Side::Outbox),
+            Act::Complete | Act::Come(HalfKind::Outbox) => Some(HalfKind::Inbox),
+            Act::Wait | Act::Come(HalfKind::Inbox) => Some(HalfKind::Outbox),
         }
     }
 
@@ -136,10 +136,10 @@ impl Count {
     }
 
     /// What a half waits for, if it does.
-    fn awaited(self, side: Side) -> Option<Awaited> {
-        match side {
-            Side::Inbox => (self.completes < self.waits).then_some(Awaited::Completion),
-            Side::Outbox => (self.posts < self.completes).then_some(Awaited::Exposure),
+    fn awaited(self, half: HalfKind) -> Option<Awaited> {
+        match half {
+            HalfKind::Inbox => (self.completes < self.waits).then_some(Awaited::Completion),
+            HalfKind::Outbox => (self.posts < self.completes).then_some(Awaited::Exposure),
         }
     }
 
@@ -147,25 +147,27 @@ impl Count {
     fn missing(self, act: Act) -> Option<Awaited> {
         match act {
             Act::Post => None,
-            Act::Complete => self.awaited(Side::Outbox),
-            Act::Wait => self.awaited(Side::Inbox),
-            Act::Come(_) => self.awaited(Side::Outbox).or(self.awaited(Side::Inbox)),
+            Act::Complete => self.awaited(HalfKind::Outbox),
+            Act::Wait => self.awaited(HalfKind::Inbox),
+            Act::Come(_) => self
+                .awaited(HalfKind::Outbox)
+                .or(self.awaited(HalfKind::Inbox)),
         }
     }
 
     /// The number of posts, or completes, at which a half no longer waits.
-    fn ends_at(self, side: Side) -> u128 {
-        match side {
-            Side::Inbox => self.waits,
-            Side::Outbox => self.completes,
+    fn ends_at(self, half: HalfKind) -> u128 {
+        match half {
+            HalfKind::Inbox => self.waits,
+            HalfKind::Outbox => self.completes,
         }
     }
 
     /// Whether a wait that a half has left, and that ends at `ends_at`, still goes on.
-    fn waits(self, side: Side, ends_at: u128) -> bool {
-        let there = match side {
-            Side::Inbox => self.completes,
-            Side::Outbox => self.posts,
+    fn waits(self, half: HalfKind, ends_at: u128) -> bool {
+        let there = match half {
+            HalfKind::Inbox => self.completes,
+            HalfKind::Outbox => self.posts,
         };
         there < ends_at
     }
@@ -195,57 +197,57 @@ impl<D: Device> Myself<D> {
         }
     }
 
-    fn home(&self, side: Side) -> &Home<D> {
-        match side {
-            Side::Inbox => &self.inbox,
-            Side::Outbox => &self.outbox,
+    fn home(&self, half: HalfKind) -> &Home<D> {
+        match half {
+            HalfKind::Inbox => &self.inbox,
+            HalfKind::Outbox => &self.outbox,
         }
     }
 
     /// Notes where a half is now. Its next acts happen there, whatever its old stream has still to do.
-    pub(crate) fn moved(&self, side: Side, home: usize) {
-        self.home(side).stream.store(home, Relaxed);
+    pub(crate) fn moved(&self, half: HalfKind, home: usize) {
+        self.home(half).stream.store(home, Relaxed);
     }
 
     /// Notes that a half leaves a stream, on which it may be waiting.
-    pub(crate) fn leaves(&self, side: Side, stream: &Arc<ReclaimOf<D>>) {
+    pub(crate) fn leaves(&self, half: HalfKind, stream: &Arc<ReclaimOf<D>>) {
         let count = self.count();
-        let ends_at = count.ends_at(side);
+        let ends_at = count.ends_at(half);
         // Nothing waits on a stream that has failed.
-        if count.waits(side, ends_at) && stream.fault().is_none() {
+        if count.waits(half, ends_at) && stream.fault().is_none() {
             let stream = Arc::downgrade(stream);
-            let mut left = lock(&self.home(side).left);
-            left.retain(|one| !one.stream.ptr_eq(&stream) && count.waits(side, one.ends_at));
+            let mut left = lock(&self.home(half).left);
+            left.retain(|one| !one.stream.ptr_eq(&stream) && count.waits(half, one.ends_at));
             left.push(Left { stream, ends_at });
         }
     }
 
     /// Notes that a half was dropped while it was at home on a stream.
-    pub(crate) fn dropped(&self, side: Side, stream: &Arc<ReclaimOf<D>>) {
-        self.leaves(side, stream);
-        self.home(side).stream.store(GONE, Release);
+    pub(crate) fn dropped(&self, half: HalfKind, stream: &Arc<ReclaimOf<D>>) {
+        self.leaves(half, stream);
+        self.home(half).stream.store(GONE, Release);
     }
 
     /// Where the halves are. This must be read before the counts: then the counts include everything that a dropped
     /// half has done.
     fn homes(&self) -> [usize; 2] {
-        [Side::Inbox, Side::Outbox].map(|side| self.home(side).stream.load(Acquire))
+        [HalfKind::Inbox, HalfKind::Outbox].map(|half| self.home(half).stream.load(Acquire))
     }
 
     /// Whether what is missing for an act could be done only behind it, on this stream.
     fn is_in_vain(&self, act: Act, (homes, home): ([usize; 2], usize), count: Count) -> bool {
-        let Some(side) = act.other() else {
+        let Some(half) = act.other() else {
             return false;
         };
-        act.is_in_vain(homes[side as usize], home)
-            || (matches!(act, Act::Come(_)) && self.has_left_a_wait(side, home, count))
+        act.is_in_vain(homes[half as usize], home)
+            || (matches!(act, Act::Come(_)) && self.has_left_a_wait(half, home, count))
     }
 
     /// Whether a half that has moved on still waits on this stream.
-    fn has_left_a_wait(&self, side: Side, home: usize, count: Count) -> bool {
-        let left = lock(&self.home(side).left);
+    fn has_left_a_wait(&self, half: HalfKind, home: usize, count: Count) -> bool {
+        let left = lock(&self.home(half).left);
         let mut there = left.iter().filter(|one| one.stream.as_ptr().addr() == home);
-        there.any(|one| count.waits(side, one.ends_at))
+        there.any(|one| count.waits(half, one.ends_at))
     }
 
     fn count(&self) -> Count {
@@ -298,11 +300,16 @@ impl<D: Device> Myself<D> {
     /// ever: for what the other half, on that stream, has still to do, or for what this half has. `alive` says for the
     /// stream that it leaves, and for the stream that it comes to, whether anything waits there. (Nothing waits on a
     /// stream that has failed.)
-    pub(crate) fn admit_coming_to(&self, side: Side, home: usize, alive: [bool; 2]) -> Result<()> {
+    pub(crate) fn admit_coming_to(
+        &self,
+        half: HalfKind,
+        home: usize,
+        alive: [bool; 2],
+    ) -> Result<()> {
         let homes = self.homes();
-        let (count, other) = (self.count(), side.other());
+        let (count, other) = (self.count(), half.other());
         let beside = homes[other as usize] == home;
-        let own = count.awaited(side).filter(|_| alive[0] && beside);
+        let own = count.awaited(half).filter(|_| alive[0] && beside);
         let theirs = count
             .awaited(other)
             .filter(|_| alive[1] && (beside || self.has_left_a_wait(other, home, count)));
@@ -325,7 +332,7 @@ impl<D: Device> Myself<D> {
     ) -> impl Iterator<Item = RecordedAct<D>> + 'a {
         let homes = self.homes();
         acts.iter().map(move |act| {
-            let here = |side| homes[side as usize] == home;
+            let here = |half| homes[half as usize] == home;
             RecordedAct {
                 myself: self.clone(),
                 act: *act,
@@ -386,7 +393,7 @@ impl<D: Device> Script<D> {
             } = recorded;
             let beside = match act.other() {
                 None => Beside::Never,
-                Some(side) if !lent(myself.home(side).id) => Beside::If(home),
+                Some(half) if !lent(myself.home(half).id) => Beside::If(home),
                 Some(_) if together => Beside::Always,
                 Some(_) => Beside::Never,
             };

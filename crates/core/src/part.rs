@@ -32,7 +32,7 @@ use crate::error::{RegionError, Rejected, Result};
 use crate::layout::Layout;
 use crate::nic::Touch;
 use crate::place::{On, OnHost, Place};
-use crate::region::{Body, Region, bounds};
+use crate::region::{Region, RegionBody, bounds};
 use crate::stream::Stream;
 use crate::window::Source;
 
@@ -61,7 +61,7 @@ pub(crate) use set::Members;
 /// # Ok(()) });
 /// ```
 pub struct Part<T, P: Place> {
-    body: Body<P::Device>,
+    body: RegionBody<P::Device>,
     set: IndexSet,
     /// The set in the form that kernels use. The body keeps it, too, until the stream has passed.
     members: Arc<Members>,
@@ -242,7 +242,7 @@ impl<T: Element, P: Place> Part<T, P> {
 
     fn settled<Q: Place<Device = P::Device>>(
         self,
-        body: impl FnOnce(&mut Body<P::Device>),
+        body: impl FnOnce(&mut RegionBody<P::Device>),
     ) -> Part<T, Q> {
         let Part {
             body: mut inner,

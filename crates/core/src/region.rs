@@ -74,7 +74,7 @@ use crate::world::World;
 /// # Ok(()) });
 /// ```
 pub struct Region<T, P: Place> {
-    pub(crate) body: Body<P::Device>,
+    pub(crate) body: RegionBody<P::Device>,
     marker: PhantomData<(T, P)>,
 }
 
@@ -85,7 +85,7 @@ const ALIGN: usize = 64;
 const NOWHERE: Ptr = Ptr(std::ptr::without_provenance_mut(ALIGN));
 
 /// A region without its types.
-pub(crate) struct Body<D: Device> {
+pub(crate) struct RegionBody<D: Device> {
     /// The memory, shared with the other parts if the region was split.
     block: Option<Arc<D::Block>>,
     device: D,
@@ -104,7 +104,7 @@ pub(crate) struct Body<D: Device> {
     tickets: OnceLock<Arc<Tickets>>,
 }
 
-impl<D: Device> Body<D> {
+impl<D: Device> RegionBody<D> {
     /// The address of the first element. It is never null and always aligned, even if the region is empty.
     pub(crate) fn ptr(&self) -> Ptr {
         self.base
@@ -123,7 +123,7 @@ impl<D: Device> Body<D> {
 
     /// A second handle to the same memory. The caller makes sure that only one of the two gives access to an element.
     pub(crate) fn whole(&self) -> Self {
-        Body {
+        RegionBody {
             block: self.block.clone(),
             device: self.device.clone(),
             base: self.base,
@@ -218,7 +218,7 @@ impl<D: Device> Body<D> {
     }
 }
 
-impl<D: Device> Drop for Body<D> {
+impl<D: Device> Drop for RegionBody<D> {
     fn drop(&mut self) {
         // Work of the stream may still use the memory, so it is retired in stream order. At home on the host nothing
         // uses it. A part of an empty region has no memory, but its kernels may still use what it keeps.
@@ -232,7 +232,7 @@ impl<D: Device> Drop for Body<D> {
 }
 
 impl<T: Element, P: Place> Region<T, P> {
-    pub(crate) fn from_body(body: Body<P::Device>) -> Self {
+    pub(crate) fn from_body(body: RegionBody<P::Device>) -> Self {
         Region {
             body,
             marker: PhantomData,
@@ -337,7 +337,7 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
         };
         const { assert!(size_of::<T>() <= LARGEST, "elements have less than 4 GiB") };
         let base = block.as_ref().map_or(NOWHERE, |block| block.base());
-        Self::from_body(Body {
+        Self::from_body(RegionBody {
             block,
             device: device.clone(),
             base,

@@ -38,8 +38,8 @@ use tidegate_hal::{say, tell};
 
 use crate::error::{Cause, Error, Result};
 use crate::ground::{ending, lock, shortened};
+use crate::half_kind::HalfKind;
 use crate::message::{Answer, At, Calling, Enqueued, Inside, Message, Waiting, WatchMessage};
-use crate::side::Side;
 
 /// How often waits are checked, at most.
 pub(crate) const TICK: Duration = Duration::from_millis(200);
@@ -110,7 +110,7 @@ pub(crate) trait Overseen: Send + Sync + 'static {
     fn gone(&self) -> BTreeMap<usize, Cause>;
 
     /// The halves that the program has dropped, of the last `most` windows that are remembered.
-    fn dropped(&self, most: usize) -> Vec<(WindowId, Side)>;
+    fn dropped(&self, most: usize) -> Vec<(WindowId, HalfKind)>;
 }
 
 pub(crate) struct Watch {
@@ -371,7 +371,7 @@ fn look_at<R: Reclaim>(
             stream: name.clone(),
             window: tag.window.map_or_else(|| "-".to_owned(), &window),
             id: tag.window,
-            side: Side::of(tag.awaited),
+            half: HalfKind::of(tag.awaited),
             epoch: *epoch,
             peer: tag.peer,
             awaited: tag.awaited.to_string(),

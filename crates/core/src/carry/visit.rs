@@ -5,10 +5,10 @@ use std::sync::Arc;
 use tidegate_hal::device::Device;
 
 use crate::ground::ReclaimOf;
+use crate::half_kind::HalfKind;
 use crate::myself::Myself;
 use crate::nic::{NicLine, Tickets, Touch};
 use crate::place::Brand;
-use crate::side::Side;
 use crate::stake::Stake;
 
 /// A value that is at home on one stream, and can be handed over to another stream or lent to a capture. Regions and
@@ -76,7 +76,7 @@ enum VisitFor<'a, D: Device> {
     /// Forgets their tickets.
     Clear,
     /// Lists the window halves that have this rank itself as a peer.
-    Own(&'a mut Vec<(Side, Arc<Myself<D>>)>),
+    Own(&'a mut Vec<(HalfKind, Arc<Myself<D>>)>),
     /// Lists what peers may wait for from the window halves.
     Stakes(&'a mut Vec<Stake<D>>),
     /// Finds the name of one thing, for an error.
@@ -182,11 +182,11 @@ impl<D: Device> Visitor<'_, D> {
     }
 
     /// Visits a window half that may have this rank itself as a peer; then `myself` is what it knows of the other half.
-    pub(crate) fn own(&mut self, side: Side, myself: Option<&Arc<Myself<D>>>) {
+    pub(crate) fn own(&mut self, half: HalfKind, myself: Option<&Arc<Myself<D>>>) {
         let Some(myself) = myself else { return };
         match &mut self.0 {
-            VisitFor::Settle(to, _) => myself.moved(side, Arc::as_ptr(to).addr()),
-            VisitFor::Own(halves) => halves.push((side, myself.clone())),
+            VisitFor::Settle(to, _) => myself.moved(half, Arc::as_ptr(to).addr()),
+            VisitFor::Own(halves) => halves.push((half, myself.clone())),
             _ => {}
         }
     }
@@ -211,7 +211,7 @@ impl<D: Device> Visitor<'_, D> {
 /// The window halves in a value that have this rank itself as a peer.
 pub(crate) fn own_halves<'s, D: Device, X: Carry<'s, D>>(
     value: &mut X,
-) -> Vec<(Side, Arc<Myself<D>>)> {
+) -> Vec<(HalfKind, Arc<Myself<D>>)> {
     let mut halves = Vec::new();
     value.visit(&mut Visitor(VisitFor::Own(&mut halves)));
     halves

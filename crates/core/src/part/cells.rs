@@ -113,7 +113,7 @@ impl<'k, T: Element> Cells<'k, T> {
         let len = range.len();
         let first = self.from(range);
         // SAFETY: `from` points to `len` elements of this part, which are alive and not written during `'k`: see `get`.
-        // All bytes of an element are valid. If `len` is 0, the address is aligned and not null (`Body::ptr`; a
+        // All bytes of an element are valid. If `len` is 0, the address is aligned and not null (`RegionBody::ptr`; a
         // window's memory has such an address, too).
         unsafe { std::slice::from_raw_parts(first, len) }
     }
@@ -320,7 +320,7 @@ impl<T: Element, const WRITE: bool> LoweredPart<T, WRITE> {
     ///
     /// The same as [`Lowered::view`].
     unsafe fn cells<'k>(self) -> Cells<'k, T> {
-        // SAFETY: the members are retired in stream order, like the memory (by `Body::keep`, or by the inbox).
+        // SAFETY: the members are retired in stream order, like the memory (by `RegionBody::keep`, or by the inbox).
         let members = unsafe { &*self.members.0.cast::<Members>() };
         Cells {
             ptr: self.ptr.0.cast(),

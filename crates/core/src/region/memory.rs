@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use tidegate_hal::device::Device;
 use tidegate_hal::memory::{Allocation, Block as _};
 
-use super::{Body, Region, bounds};
+use super::{Region, RegionBody, bounds};
 use crate::element::Element;
 #[cfg(doc)]
 use crate::error::Error;
@@ -209,7 +209,7 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
     }
 }
 
-impl<D: Device> Body<D> {
+impl<D: Device> RegionBody<D> {
     /// Whether there is a block that begins with this region's first element.
     fn begins_its_block(&self) -> bool {
         let block = self.block.as_ref();

@@ -8,8 +8,8 @@ use tidegate_hal::device::{Device, Stream as _};
 use super::queue::Stream;
 use crate::epochs::Epochs;
 use crate::error::Result;
+use crate::half_kind::HalfKind;
 use crate::myself::{Act, Myself};
-use crate::side::Side;
 
 impl Epochs {
     /// Enqueues an epoch with some of the peers, or with all. Refuses an epoch that would be one too many.
@@ -57,14 +57,14 @@ impl<D: Device> Myself<D> {
     /// [`Myself::admit_coming_to`].
     pub(crate) fn admit_coming(
         &self,
-        side: Side,
+        half: HalfKind,
         to: &Stream<'_, D>,
         alive: [bool; 2],
     ) -> Result<()> {
         if to.raw().capturing() {
             return Ok(());
         }
-        self.admit_coming_to(side, home_number(to), alive)
+        self.admit_coming_to(half, home_number(to), alive)
     }
 
     /// Counts acts that have been enqueued, and notes acts that have been recorded.

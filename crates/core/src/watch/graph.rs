@@ -19,8 +19,8 @@ use tidegate_hal::ids::WindowId;
 use super::text::{self, Sentence, TEXT, Text};
 use crate::error::{Cause, listed};
 use crate::ground::shortened;
+use crate::half_kind::HalfKind;
 use crate::message::{Answer, At, Enqueued, Inside, Waiting};
-use crate::side::Side;
 
 /// The most bytes of a report.
 pub(super) const MOST: usize = text::LINES + text::CYCLES + text::REST;
@@ -227,9 +227,9 @@ fn dropped(rank: usize, answers: &BTreeMap<usize, Answer>) -> Option<String> {
     let waits = answers.values().flat_map(|answer| &answer.waits);
     let mut for_it = waits.filter(|wait| wait.peer as usize == rank);
     let has = |half| answers[&rank].dropped.contains(&half);
-    let half = |wait: &Waiting| Some((wait.id?, wait.side?));
+    let half = |wait: &Waiting| Some((wait.id?, wait.half?));
     let wait = for_it.find(|wait| half(wait).is_some_and(has))?;
-    let half = wait.side.map_or("-", Side::name);
+    let half = wait.half.map_or("-", HalfKind::name);
     Some(format!(
         "it has dropped its {half} of {}",
         window(&wait.window, wait.id)

@@ -16,7 +16,7 @@ fn wait(stream: &str, peer: usize, millis: u64) -> Waiting {
         stream: stream.to_owned(),
         window: "w".to_owned(),
         id: Some(WindowId::first(TeamId::WORLD)),
-        side: Some(Side::Inbox),
+        half: Some(HalfKind::Inbox),
         epoch: 7,
         peer: peer as u32,
         awaited: "its post".to_owned(),
@@ -122,7 +122,7 @@ fn an_answer_is_a_message() {
             millis: u64::MAX,
             waits: true,
         }),
-        dropped: vec![(LAST, Side::Inbox); DROPPED],
+        dropped: vec![(LAST, HalfKind::Inbox); DROPPED],
         ..Answer::default()
     };
     brief(&mut answer);

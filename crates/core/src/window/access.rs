@@ -18,11 +18,11 @@ use crate::element::{Arithmetic, Element};
 #[cfg(doc)]
 use crate::error::Cause;
 use crate::error::{EpochError, Error, Rejected, Result, WindowName};
+use crate::half_kind::HalfKind;
 use crate::layout::Layout;
 use crate::myself::Act;
 use crate::nic::Touch;
-use crate::region::Body;
-use crate::side::Side;
+use crate::region::RegionBody;
 use crate::stream::Stream;
 
 /// An epoch in which this rank accesses its targets' memory. It only notes operations; [`Access::complete`] enqueues them.
@@ -231,7 +231,7 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, D, K> {
 
     /// Notes how the epoch uses a region that a NIC reads or writes.
     #[inline]
-    pub(super) fn touch(&mut self, dest: &Dest<'b, T, D>, region: &Body<D>, touch: Touch) {
+    pub(super) fn touch(&mut self, dest: &Dest<'b, T, D>, region: &RegionBody<D>, touch: Touch) {
         let body = &mut *self.held;
         if body.edges[dest.edge as usize].is_direct() || region.outstanding().is_some() {
             body.touch(dest.edge, region.tickets(), touch);
@@ -342,7 +342,7 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, D, K> {
             .plan(&body.half, &body.edges, members, &body.touched)?;
         settle(stream, &body.touched, site)?;
         submit_armed(stream, &[&plan.arms], &plan.batch, site)?;
-        body.half.window.waits_at(Side::Outbox, site);
+        body.half.window.waits_at(HalfKind::Outbox, site);
         body.half.epochs.took(stream, body.some());
         body.leave_tickets();
         if let Some(myself) = body.own() {

@@ -19,7 +19,7 @@ use super::routes::{Own, Routes};
 use super::shape::{Shape, index_of, words_of};
 use super::through::{Farewell, Reach};
 use super::view::{SlotEntry, Table};
-use super::{Discipline, Half, Inbox, Kind, Outbox, Peer, Way};
+use super::{Discipline, Half, Inbox, Kind, Link, Outbox, Peer};
 use crate::element::Element;
 use crate::epochs::Epochs;
 #[cfg(doc)]
@@ -27,10 +27,10 @@ use crate::error::Error;
 use crate::error::{EpochError, Result};
 use crate::footprint::Footprint;
 use crate::ground::{fresh_id, visited};
+use crate::half_kind::HalfKind;
 use crate::layout::Chosen;
 use crate::myself::Myself;
 use crate::nic::{LineParts, NicLine};
-use crate::side::Side;
 use crate::stream::{Stream, home_number};
 use crate::world::{Agreement, Watched, Which};
 
@@ -113,7 +113,7 @@ impl<T: Element, K: Discipline> Window<T, K> {
         let built = met.and_then(|meeting| {
             let watched = meeting.watched.clone();
             let halves = meeting.build(stream, declaration).inspect_err(|_| {
-                world.drops(watched.id, &Side::BOTH);
+                world.drops(watched.id, &HalfKind::BOTH);
             })?;
             let made = make(&halves.0, &halves.1)?;
             watched.may_open();
@@ -238,12 +238,12 @@ impl<T: Element, K: Discipline> Window<T, K> {
         }
         let watched = Arc::new(watched);
         world.watch_window(&watched);
-        world.holds(id, &Side::BOTH);
-        let ways = all[rank].outbound.iter();
-        let ways = ways.map(|out| edges.slot(out.target, rank, out.key));
-        let ways = ways.collect();
+        world.holds(id, &HalfKind::BOTH);
+        let at_targets = all[rank].outbound.iter();
+        let at_targets = at_targets.map(|out| edges.slot(out.target, rank, out.key));
+        let at_targets = at_targets.collect();
         let meeting = Meeting {
-            ways,
+            at_targets,
             layouts: self.layouts,
             all,
             shapes,
@@ -263,7 +263,7 @@ fn exposed_at_first<K: Discipline>(description: &Description) -> u64 {
 struct Meeting<D: Device> {
     all: Vec<Description>,
     /// For each outbound slot of this rank, the number of the slot at its target.
-    ways: Vec<Option<usize>>,
+    at_targets: Vec<Option<usize>>,
     /// The outbound slots of this rank that are layouts, by number.
     layouts: BTreeMap<u32, Chosen>,
     shapes: Vec<Shape>,
@@ -298,8 +298,8 @@ impl<D: Device> Meeting<D> {
         };
         let peer =
             |line: usize, other: usize, cell: usize, remote: usize, first: u64| -> Result<Peer> {
-                let way = match &routes.remotes[other] {
-                    None => Way::Mapped {
+                let link = match &routes.remotes[other] {
+                    None => Link::Mapped {
                         word: base(other).byte_add(remote),
                         bell: world.bell(other).expect("mapped peers are on this node"),
                     },
@@ -321,7 +321,7 @@ impl<D: Device> Meeting<D> {
                         };
                         // SAFETY: the words are as `meet` made them, belong to this line alone, and are kept by the
                         // window. The signal is the peer's word for this rank.
-                        Way::Nic(Arc::new(unsafe {
+                        Link::Nic(Arc::new(unsafe {
                             NicLine::new(nic, world.device(), parts)
                         }?))
                     }
@@ -332,7 +332,7 @@ impl<D: Device> Meeting<D> {
                     operand: own.byte_add(cell + Shape::OPERAND),
                     buffers: own.byte_add(cell + Shape::BUFFERS),
                     landed: None,
-                    way,
+                    link,
                 })
             };
         // A rank that has a landing has only that one slot, and is near.
@@ -422,8 +422,8 @@ impl<D: Device> Meeting<D> {
             .iter()
             .zip(0u32..)
             .zip(&shape.staging)
-            .zip(&self.ways)
-            .map(|(((out, number), staging), way)| {
+            .zip(&self.at_targets)
+            .map(|(((out, number), staging), at_target)| {
                 visited();
                 let (target, there) = (&self.all[out.target], &self.shapes[out.target]);
                 let lane = index_of(out.target, &shape.targets);
@@ -431,7 +431,7 @@ impl<D: Device> Meeting<D> {
                 let layout = layouts.remove(&number).map(Box::new);
                 let (offset, len) = match K::KIND {
                     Kind::Slot => {
-                        let index = way.expect("edges were checked");
+                        let index = at_target.expect("edges were checked");
                         landing = there.landing(index, base[lane]);
                         (there.slots[index], target.inbound[index].len)
                     }

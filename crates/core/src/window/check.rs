@@ -110,7 +110,7 @@ fn check_rank(edges: &Edges<'_>, rank: usize, each: &Description) -> Result<(), 
         if edges.slot(rank, origin, key) != Some(index) {
             return Err(Disagreement::TwoSlots { rank, origin, key });
         }
-        if edges.way(origin, rank, key).is_none() {
+        if edges.outbound_slot(origin, rank, key).is_none() {
             return Err(Disagreement::NotNamed { rank, origin, key });
         }
     }
@@ -121,7 +121,7 @@ fn check_rank(edges: &Edges<'_>, rank: usize, each: &Description) -> Result<(), 
         );
         let there = out.target;
         if each.kind == Kind::Slot {
-            if edges.way(rank, there, key) != Some(index) {
+            if edges.outbound_slot(rank, there, key) != Some(index) {
                 let target = there;
                 return Err(Disagreement::NamedTwice { rank, target, key });
             }
@@ -196,13 +196,13 @@ fn check_disjoint(all: &[Description]) -> Result<(), Disagreement> {
             of_targets[out.target].push((origin, &out.elements));
         }
     }
-    for (target, ways) in of_targets.iter().enumerate() {
-        let elements: Vec<_> = ways.iter().map(|(_, elements)| *elements).collect();
+    for (target, origins) in of_targets.iter().enumerate() {
+        let elements: Vec<_> = origins.iter().map(|(_, elements)| *elements).collect();
         let Some(Overlap { of, at }) = find_overlap(&elements) else {
             continue;
         };
         let [one, other] = of.map(|number| {
-            let (origin, elements) = ways[number];
+            let (origin, elements) = origins[number];
             (declared(elements), origin)
         });
         return Err(Disagreement::Overlap {

@@ -229,9 +229,9 @@ impl<T: Element, K: Discipline> Window<T, K> {
 impl<T, K> Window<T, K> {
     /// Adds an outbound slot, which leads to another rank's memory.
     fn outbound(&mut self, outbound: Outbound) -> Out<T> {
-        let ways = &mut self.description.outbound;
-        ways.push(outbound);
-        Out::new(self.id, ways.len() - 1)
+        let all = &mut self.description.outbound;
+        all.push(outbound);
+        Out::new(self.id, all.len() - 1)
     }
 }
 
@@ -463,8 +463,8 @@ impl<T> Window<T, ByRange> {
         if chosen.shape != Shape::Linear {
             self.layouts.insert(out.index, chosen);
         }
-        let ways = self.description.outbound.iter();
-        let runs: usize = ways.map(|way| way.elements.listed()).sum();
+        let outbound = self.description.outbound.iter();
+        let runs: usize = outbound.map(|out| out.elements.listed()).sum();
         if runs > Footprint::MOST_RUNS {
             let (name, most) = (self.name.clone(), Footprint::MOST_RUNS);
             self.refuse(WindowError::TooManyRuns { name, runs, most }.into());

@@ -108,7 +108,7 @@ impl Description {
             key: 0,
             len,
         };
-        let way = |target| Outbound {
+        let to = |target| Outbound {
             target,
             key: 0,
             elements: Footprint::Range(0..0),
@@ -118,13 +118,13 @@ impl Description {
             Purpose::Program => {}
             Purpose::AllReduce { len } => {
                 self.inbound = (0..ranks).map(|origin| slot((origin, len))).collect();
-                self.outbound = (0..ranks).map(way).collect();
+                self.outbound = (0..ranks).map(to).collect();
             }
             Purpose::Barrier => {
                 let origins = rounds(ranks).map(|step| (rank + ranks - step) % ranks);
                 self.inbound = origins.map(|origin| slot((origin, 0))).collect();
                 let targets = rounds(ranks).map(|step| (rank + step) % ranks);
-                self.outbound = targets.map(way).collect();
+                self.outbound = targets.map(to).collect();
             }
         }
         self

@@ -126,7 +126,7 @@ impl<'a> Edges<'a> {
     }
 
     /// The number of the outbound slot that a rank has for a target and a key. If it declares several, the first.
-    pub(super) fn way(&self, rank: usize, target: usize, key: u64) -> Option<usize> {
+    pub(super) fn outbound_slot(&self, rank: usize, target: usize, key: u64) -> Option<usize> {
         let (order, list) = (&self.outbound[rank], &self.all[rank].outbound);
         let found = order.find(list, by_target, &(target, key), target);
         found.map(|(first, _)| first)
@@ -236,9 +236,10 @@ mod tests {
                                 .clone()
                                 .position(|s| (s.origin, s.key) == (other, key));
                             assert_eq!(edges.slot(rank, other, key), slot);
-                            let mut ways = all[rank].outbound.iter();
-                            let way = ways.position(|out| (out.target, out.key) == (other, key));
-                            assert_eq!(edges.way(rank, other, key), way);
+                            let mut outbound = all[rank].outbound.iter();
+                            let slot =
+                                outbound.position(|out| (out.target, out.key) == (other, key));
+                            assert_eq!(edges.outbound_slot(rank, other, key), slot);
                         }
                         if other < ranks {
                             let said = [(rank, other), (other, rank)];

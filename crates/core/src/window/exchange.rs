@@ -14,8 +14,8 @@ use super::{Discipline, submit_armed};
 use crate::carry::given_up;
 use crate::element::Element;
 use crate::error::{Rejected, Result};
+use crate::half_kind::HalfKind;
 use crate::myself::{Act, Myself};
-use crate::side::Side;
 use crate::stream::Stream;
 
 /// The error of a refused [`try_exchange`], which contains the inbox and the epoch.
@@ -148,8 +148,8 @@ fn enqueue<'s, T: Element, K: Discipline, D: Device>(
     let (_, batch) = plan.exchange.as_ref().expect("it was just made");
     settle(stream, touched, site)?;
     submit_armed(stream, &[inbox.arms(), &plan.arms], batch, site)?;
-    inbox.half.window.waits_at(Side::Inbox, site);
-    outbox.half.window.waits_at(Side::Outbox, site);
+    inbox.half.window.waits_at(HalfKind::Inbox, site);
+    outbox.half.window.waits_at(HalfKind::Outbox, site);
     inbox.half.epochs.took(stream, None);
     outbox.half.epochs.took(stream, outbox.some());
     outbox.leave_tickets();

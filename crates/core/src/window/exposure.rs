@@ -10,12 +10,12 @@ use tidegate_hal::site::CallSite;
 use tidegate_words::State;
 
 use super::view::Table;
-use super::{Body, Group, Half, Peer, Way, submit, submit_armed};
+use super::{Group, Half, HalfBody, Link, Peer, submit, submit_armed};
 use crate::error::Result;
 use crate::footprint::Footprint;
+use crate::half_kind::HalfKind;
 use crate::myself::{Act, Myself};
 use crate::part::Members;
-use crate::side::Side;
 use crate::stream::{Arm, Stream};
 
 pub(super) struct InboxBody<D: Device> {
@@ -52,9 +52,9 @@ pub(super) struct Epoch<D: Device> {
     arms: Vec<Arm<D>>,
 }
 
-impl<D: Device> Body for InboxBody<D> {
+impl<D: Device> HalfBody for InboxBody<D> {
     type Device = D;
-    const SIDE: Side = Side::Inbox;
+    const KIND: HalfKind = HalfKind::Inbox;
     fn half(&self) -> &Half<D> {
         &self.half
     }
@@ -105,7 +105,7 @@ pub(super) fn signal_arms<'a, D: Device>(
 ) -> Result<Vec<Arm<D>>> {
     let mut arms = Vec::new();
     for peer in peers {
-        if let Way::Nic(line) = &peer.way {
+        if let Link::Nic(line) = &peer.link {
             let program = Program {
                 transfers: Vec::new(),
                 signal: line.signal().clone(),
@@ -122,13 +122,13 @@ pub(super) fn signal_arms<'a, D: Device>(
 
 /// The steps that signal a peer without data: tell an origin that the memory is exposed to it, say.
 pub(super) fn signal_steps(peer: &Peer) -> Vec<Step> {
-    match peer.way {
-        Way::Mapped { word, bell } => vec![Step::Add(Add {
+    match peer.link {
+        Link::Mapped { word, bell } => vec![Step::Add(Add {
             word,
             value: QUANTUM,
             bell,
         })],
-        Way::Nic(ref line) => line.ring().collect(),
+        Link::Nic(ref line) => line.ring().collect(),
     }
 }
 
@@ -233,7 +233,7 @@ impl<D: Device> InboxBody<D> {
         self.epochs[self.current].join();
         let whole = self.epochs[self.current].whole.as_ref();
         self.submit(stream, whole.expect("it was just made"), site)?;
-        self.half.window.waits_at(Side::Inbox, site);
+        self.half.window.waits_at(HalfKind::Inbox, site);
         Ok(())
     }
 
@@ -305,7 +305,7 @@ impl<D: Device> InboxBody<D> {
     /// Enqueues the wait of the open epoch.
     pub(super) fn wait(&mut self, stream: &Stream<'_, D>, site: CallSite) -> Result<()> {
         submit(stream, self.wait_batch(), site)?;
-        self.half.window.waits_at(Side::Inbox, site);
+        self.half.window.waits_at(HalfKind::Inbox, site);
         self.done(stream, &[Act::Wait]);
         self.passed_at(stream.raw().mark());
         Ok(())

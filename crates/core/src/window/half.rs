@@ -12,10 +12,10 @@ use super::through::Reach;
 use crate::epochs::Epochs;
 use crate::error::{Cause, EpochError, Error, Result};
 use crate::ground::ReclaimOf;
+use crate::half_kind::HalfKind;
 use crate::myself::Myself;
 use crate::nic::NicLine;
 use crate::place::Brand;
-use crate::side::Side;
 use crate::stake::Stake;
 use crate::stream::Stream;
 use crate::world::{Watched, World};
@@ -30,21 +30,21 @@ pub(super) struct Peer {
     pub(super) buffers: Ptr,
     /// If the peer is an origin: where its data may land before its word has come.
     pub(super) landed: Option<Landed>,
-    pub(super) way: Way,
+    pub(super) link: Link,
 }
 
 /// How this rank's streams reach a peer.
-pub(super) enum Way {
+pub(super) enum Link {
     /// The stream adds to the peer's word and rings its bell.
     Mapped { word: Ptr, bell: Ptr },
     /// The stream rings for a program of the NIC.
     Nic(Arc<NicLine>),
 }
 
-impl Drop for Way {
+impl Drop for Link {
     fn drop(&mut self) {
         // Regions may still hold the line, for operations of the NIC that have not ended.
-        if let Way::Nic(line) = self {
+        if let Link::Nic(line) = self {
             line.end();
         }
     }
@@ -53,9 +53,9 @@ impl Drop for Way {
 impl Peer {
     /// The line, if the NIC reaches the peer.
     pub(super) fn line(&self) -> Option<&Arc<NicLine>> {
-        match &self.way {
-            Way::Mapped { .. } => None,
-            Way::Nic(line) => Some(line),
+        match &self.link {
+            Link::Mapped { .. } => None,
+            Link::Nic(line) => Some(line),
         }
     }
 }
@@ -129,16 +129,16 @@ impl<D: Device> Half<D> {
 }
 
 /// Owns the body of a half. When it is dropped, the stream's reclaimer gets the body.
-pub(super) struct Held<B: Body>(Option<Box<B>>);
+pub(super) struct Held<B: HalfBody>(Option<Box<B>>);
 
 /// The body of a half, which its tokens hand on.
-pub(super) trait Body: Send + 'static {
+pub(super) trait HalfBody: Send + 'static {
     type Device: Device;
-    const SIDE: Side;
+    const KIND: HalfKind;
     fn half(&self) -> &Half<Self::Device>;
 }
 
-impl<B: Body> Held<B> {
+impl<B: HalfBody> Held<B> {
     pub(super) fn new(body: B) -> Self {
         Held(Some(Box::new(body)))
     }
@@ -168,7 +168,7 @@ impl<B: Body> Held<B> {
     }
 }
 
-impl<B: Body> std::ops::Deref for Held<B> {
+impl<B: HalfBody> std::ops::Deref for Held<B> {
     type Target = B;
     fn deref(&self) -> &B {
         self.0
@@ -177,7 +177,7 @@ impl<B: Body> std::ops::Deref for Held<B> {
     }
 }
 
-impl<B: Body> std::ops::DerefMut for Held<B> {
+impl<B: HalfBody> std::ops::DerefMut for Held<B> {
     fn deref_mut(&mut self) -> &mut B {
         self.0
             .as_mut()
@@ -185,7 +185,7 @@ impl<B: Body> std::ops::DerefMut for Held<B> {
     }
 }
 
-impl<B: Body> Drop for Held<B> {
+impl<B: HalfBody> Drop for Held<B> {
     fn drop(&mut self) {
         // Batches and kernels in the queue point into the window's memory and tables.
         if let Some(body) = self.0.take() {
@@ -194,9 +194,9 @@ impl<B: Body> Drop for Held<B> {
             }
             let half = body.half();
             let home = half.home.clone();
-            half.world.drops(half.window.id, &[B::SIDE]);
+            half.world.drops(half.window.id, &[B::KIND]);
             if let Some(myself) = &half.myself {
-                myself.dropped(B::SIDE, &home);
+                myself.dropped(B::KIND, &home);
             }
             home.retire(body);
         }

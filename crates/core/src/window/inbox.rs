@@ -16,8 +16,8 @@ use crate::element::Element;
 #[cfg(doc)]
 use crate::error::Cause;
 use crate::error::{Error, Rejected, Result, WindowName};
+use crate::half_kind::HalfKind;
 use crate::myself::Act;
-use crate::side::Side;
 use crate::stream::Stream;
 
 /// The target's half of a window: the memory that others put into, at a time when nobody puts. It is at home on stream
@@ -577,7 +577,7 @@ unsafe impl<'s, T: Element, K: Discipline, D: Device> Carry<'s, D> for Inbox<'s,
     fn visit(&mut self, visitor: &mut Visitor<'_, D>) {
         let InboxBody { half, mark, .. } = &mut *self.held;
         visitor.leaf(half.id, &mut half.home, Some(mark));
-        visitor.own(Side::Inbox, half.myself.as_ref());
+        visitor.own(HalfKind::Inbox, half.myself.as_ref());
         visitor.stake(|| half.stake(false));
     }
 }
@@ -591,7 +591,7 @@ unsafe impl<'s, T: Element, K: Discipline, D: Device> Carry<'s, D> for Exposed<'
         let state = LeafState::Exposed(body.epochs[body.current].group);
         let (half, mark) = (&mut body.half, &mut body.mark);
         visitor.leaf_in(state, half.id, &mut half.home, Some(mark));
-        visitor.own(Side::Inbox, half.myself.as_ref());
+        visitor.own(HalfKind::Inbox, half.myself.as_ref());
         visitor.stake(|| half.stake(true));
     }
 }

@@ -100,7 +100,7 @@ pub use declare::{AtomicWindow, Buffers, RangeWindow, SlotWindow, Window};
 pub use discipline::{Atomic, ByRange, BySlot, Discipline, Kind};
 pub use exchange::{Refused, exchange, try_exchange};
 pub use group::Group;
-use half::{Body, Half, Held, Peer, Typed, Way};
+use half::{Half, HalfBody, Held, Link, Peer, Typed};
 pub use handle::{Dest, In, IntoDest, Out, OutOnce};
 pub use inbox::{Exposed, Inbox, Tested};
 pub(crate) use not_here::SeenAsItIs;

@@ -12,13 +12,13 @@ use super::discipline::BySlot;
 use super::edge::{Edge, Touched};
 use super::handle::Out;
 use super::plan::Plans;
-use super::{Body, Discipline, Half, Held, Way};
+use super::{Discipline, Half, HalfBody, Held, Link};
 use crate::carry::{Carry, Visitor};
 use crate::element::{Element, LARGEST};
 use crate::error::{Error, Result};
+use crate::half_kind::HalfKind;
 use crate::myself::Myself;
 use crate::nic::{NicLine, Tickets, Touch};
-use crate::side::Side;
 use crate::stream::{Stream, settle_all};
 
 /// The origin's half of a window, which leads to the memory of other ranks. It is at home on stream `'s`.
@@ -58,9 +58,9 @@ pub(super) struct OutboxBody<D: Device> {
     myself: Option<usize>,
 }
 
-impl<D: Device> Body for OutboxBody<D> {
+impl<D: Device> HalfBody for OutboxBody<D> {
     type Device = D;
-    const SIDE: Side = Side::Outbox;
+    const KIND: HalfKind = HalfKind::Outbox;
     fn half(&self) -> &Half<D> {
         &self.half
     }
@@ -117,7 +117,7 @@ impl<D: Device> OutboxBody<D> {
     pub(super) fn leave_tickets(&mut self) {
         for touched in self.touched.drain(..) {
             if let Some(lane) = touched.lane
-                && let Way::Nic(line) = &self.half.peers[lane].way
+                && let Link::Nic(line) = &self.half.peers[lane].link
             {
                 touched.tickets.add(line, touched.touch);
             }
@@ -203,8 +203,8 @@ impl<'s, T: Element, K: Discipline, D: Device> Outbox<'s, T, D, K> {
     /// The lines of the slots whose data a NIC reads directly, in the order of the slots.
     pub(crate) fn lines(&self) -> impl Iterator<Item = Arc<NicLine>> + '_ {
         let direct = self.held.edges.iter().filter(|edge| edge.is_direct());
-        direct.filter_map(|edge| match &self.held.half.peers[edge.lane].way {
-            Way::Nic(line) => Some(line.clone()),
+        direct.filter_map(|edge| match &self.held.half.peers[edge.lane].link {
+            Link::Nic(line) => Some(line.clone()),
             _ => None,
         })
     }
@@ -238,7 +238,7 @@ unsafe impl<'s, T: Element, K: Discipline, D: Device> Carry<'s, D> for Outbox<'s
     fn visit(&mut self, visitor: &mut Visitor<'_, D>) {
         let half = &mut self.held.half;
         visitor.leaf(half.id, &mut half.home, None);
-        visitor.own(Side::Outbox, half.myself.as_ref());
+        visitor.own(HalfKind::Outbox, half.myself.as_ref());
         visitor.stake(|| half.stake(false));
     }
 }

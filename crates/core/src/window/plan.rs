@@ -14,7 +14,7 @@ use super::edge::{Edge, Touched};
 use super::note::{Draft, Lanes, Note, What, lower_note, parts};
 use super::programs::programs;
 use super::stages::{cut, stages};
-use super::{Half, Way};
+use super::{Half, Link};
 use crate::error::{EpochError, Error, Result, push};
 use crate::ground::visited;
 use crate::layout::Layout;
@@ -270,8 +270,8 @@ fn lower<D: Device>(
             let wait = Step::Wait(wait);
             let size = half.window.element_size;
             let mut steps = Vec::new();
-            match &peer.way {
-                Way::Mapped { word, bell } => {
+            match &peer.link {
+                Link::Mapped { word, bell } => {
                     let add = Add {
                         word: *word,
                         value: QUANTUM,
@@ -292,7 +292,7 @@ fn lower<D: Device>(
                     }
                     steps.extend([Step::Flush, Step::Add(add)]);
                 }
-                Way::Nic(line) if by_lane.is_staged(lane) => {
+                Link::Nic(line) if by_lane.is_staged(lane) => {
                     // The wait for the exposure comes last. A device may profit if the operand that chooses the buffer
                     // is the operand of the wait just before the moves.
                     if !half.world.ignores_tickets() {
@@ -313,7 +313,7 @@ fn lower<D: Device>(
                         }
                     }
                 }
-                Way::Nic(line) => {
+                Link::Nic(line) => {
                     steps.extend([wait, line.issue()]);
                     steps.extend(line.ring());
                 }
@@ -325,7 +325,7 @@ fn lower<D: Device>(
     let keep = notes.flat_map(|note| note.keeps(edges)).collect();
     let by_nic = members
         .iter()
-        .any(|lane| matches!(half.peers[*lane].way, Way::Nic(_)));
+        .any(|lane| matches!(half.peers[*lane].link, Link::Nic(_)));
     // SAFETY: words, operands, bells and remote memory lie in blocks that the half holds. Counts were checked against
     // regions, slots and layouts when the operations were noted. Regions belong to the outbox's stream, and are
     // borrowed until the epoch is complete. Overlaps were refused above. The exposure that each lane waits for orders

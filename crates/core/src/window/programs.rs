@@ -23,7 +23,7 @@ use tidegate_hal::nic::{Direction, Keep, Program, RemoteMemory, RemotePtr, Remot
 use super::edge::{Edge, Touched};
 use super::note::{Lanes, Note, What, lower_note, parts};
 use super::stages::{StagePart, stages};
-use super::{Half, Way};
+use super::{Half, Link};
 use crate::error::{EpochError, Result};
 use crate::ground::visited;
 use crate::nic::NicLine;
@@ -45,7 +45,7 @@ pub(super) fn programs<D: Device>(
         }
     }
     for &lane in members {
-        let Way::Nic(line) = &half.peers[lane].way else {
+        let Link::Nic(line) = &half.peers[lane].link else {
             continue;
         };
         let notes = lanes.notes(lane);

@@ -15,10 +15,10 @@ use tidegate_hal::site::CallSite;
 use super::describe::rounds;
 use super::exposure::{signal_arms, signal_steps};
 use super::shape::index_of;
-use super::{BySlot, Inbox, Outbox, Way, submit_armed};
+use super::{BySlot, Inbox, Link, Outbox, submit_armed};
 use crate::epochs::Epochs;
 use crate::error::Result;
-use crate::side::Side;
+use crate::half_kind::HalfKind;
 use crate::stream::{Arm, Stream};
 use crate::world::Watched;
 
@@ -59,9 +59,9 @@ impl<D: Device> Rounds<D> {
                 landed: None,
             }));
             by_nic |= [target, origin]
-                .map(|peer| &peer.way)
+                .map(|peer| &peer.link)
                 .iter()
-                .any(|way| matches!(way, Way::Nic(_)));
+                .any(|link| matches!(link, Link::Nic(_)));
         }
         let arms = signal_arms(outbound, outbound.peers.iter())?;
         // SAFETY: words, operands and bells lie in blocks that the halves hold, and these are retired in stream order.
@@ -78,7 +78,7 @@ impl<D: Device> Rounds<D> {
 
     /// Enqueues all rounds.
     pub(crate) fn submit(&self, stream: &Stream<'_, D>, site: CallSite) -> Result<()> {
-        self.window.waits_at(Side::Inbox, site);
+        self.window.waits_at(HalfKind::Inbox, site);
         self.epochs.enqueue(stream, None, || {
             submit_armed(stream, &[&self.arms], &self.batch, site)
         })

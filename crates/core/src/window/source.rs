@@ -10,7 +10,7 @@ use crate::element::Element;
 use crate::error::Result;
 use crate::layout::Layout;
 use crate::place::{Brand, On};
-use crate::region::{Body, Region, bounds};
+use crate::region::{Region, RegionBody, bounds};
 
 /// The source of an operation: a region of the stream, or some of its elements. It is borrowed until the epoch is
 /// complete.
@@ -30,7 +30,7 @@ pub struct Source<'b, 's, T, D: Device> {
     pub(super) local: (Ptr, u64),
     pub(super) count: usize,
     pub(super) layout: Option<&'b Layout<D>>,
-    pub(super) body: &'b Body<D>,
+    pub(super) body: &'b RegionBody<D>,
     marker: PhantomData<(&'b T, Brand<'s>)>,
 }
 
@@ -249,7 +249,7 @@ impl<'s, T: Element, D: Device> Region<T, On<'s, D>> {
 
 impl<'b, T: Element, D: Device> Source<'b, '_, T, D> {
     /// The elements of a part that a layout chooses. The caller has checked that the part holds them.
-    pub(crate) fn of(body: &'b Body<D>, layout: &'b Layout<D>) -> Self {
+    pub(crate) fn of(body: &'b RegionBody<D>, layout: &'b Layout<D>) -> Self {
         Source {
             local: (body.ptr(), body.id),
             count: layout.count(),

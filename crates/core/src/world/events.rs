@@ -15,8 +15,8 @@ use super::known::Outlives;
 use super::watched::Watched;
 use crate::error::Cause;
 use crate::ground::{MOST_TEXT, lock, shortened};
+use crate::half_kind::HalfKind;
 use crate::message::Message;
-use crate::side::Side;
 use crate::watch::on_message;
 
 impl<D: Device> World<D> {
@@ -70,19 +70,19 @@ impl<D: Device> World<D> {
     }
 
     /// Notes that the program gets these halves of a window. This happens while no other thread can open one.
-    pub(crate) fn holds(&self, window: WindowId, sides: &[Side]) {
-        self.set_held(window, sides, true);
+    pub(crate) fn holds(&self, window: WindowId, halves: &[HalfKind]) {
+        self.set_held(window, halves, true);
     }
 
     /// Notes that the program has dropped these halves of a window, or does not get them.
-    pub(crate) fn drops(&self, window: WindowId, sides: &[Side]) {
-        self.set_held(window, sides, false);
+    pub(crate) fn drops(&self, window: WindowId, halves: &[HalfKind]) {
+        self.set_held(window, halves, false);
     }
 
-    fn set_held(&self, window: WindowId, sides: &[Side], held: bool) {
+    fn set_held(&self, window: WindowId, halves: &[HalfKind], held: bool) {
         lock(&self.inner.events)
             .windows
-            .set_held(window, sides, held);
+            .set_held(window, halves, held);
     }
 
     /// Whether the program holds a window or barrier (as `what` says) with that name.

@@ -25,7 +25,7 @@ use tidegate_hal::nic::{Keep, Nic};
 
 use super::watched::Watched;
 use crate::error::Cause;
-use crate::side::Side;
+use crate::half_kind::HalfKind;
 
 /// How many closed windows are always remembered. The reports of long waits name those of their halves that were
 /// dropped, in a message.
@@ -157,15 +157,15 @@ impl<D: Device> Known<D> {
     }
 
     /// Notes whether the program holds these halves of a window.
-    pub(super) fn set_held(&mut self, id: WindowId, sides: &[Side], held: bool) {
+    pub(super) fn set_held(&mut self, id: WindowId, halves: &[HalfKind], held: bool) {
         let hold = match held {
             true => Hold::Holds,
             false => Hold::Dropped,
         };
         let entry = self.living(id);
         let before = entry.is_held();
-        for side in sides {
-            entry.halves[*side as usize] = hold;
+        for half in halves {
+            entry.halves[*half as usize] = hold;
         }
         let (what, name, now) = (entry.what, entry.name.clone(), entry.is_held());
         let names = self.held.entry(what).or_default();
@@ -214,13 +214,13 @@ impl<D: Device> Known<D> {
     }
 
     /// The halves that the program has dropped, for the last `most` windows that are remembered.
-    pub(super) fn dropped(&self, most: usize) -> Vec<(WindowId, Side)> {
+    pub(super) fn dropped(&self, most: usize) -> Vec<(WindowId, HalfKind)> {
         let last = self.entries.iter().rev().take(most);
         let dropped = |(id, entry): (&WindowId, &Entry<D>)| {
             let (id, halves) = (*id, entry.halves);
-            let sides = Side::BOTH.into_iter();
-            let gone = sides.filter(move |side| halves[*side as usize] == Hold::Dropped);
-            gone.map(move |side| (id, side))
+            let kinds = HalfKind::BOTH.into_iter();
+            let gone = kinds.filter(move |kind| halves[*kind as usize] == Hold::Dropped);
+            gone.map(move |kind| (id, kind))
         };
         last.flat_map(dropped).collect()
     }

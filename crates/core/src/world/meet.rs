@@ -69,7 +69,7 @@ pub(crate) struct Met<D: Device> {
 }
 
 /// The functions that a NIC calls: [`Connection::failed`] and [`Connection::asks`].
-type Calls = (
+type NicCalls = (
     Box<dyn Fn(String) + Send + Sync>,
     Box<dyn Fn(usize, u64) + Send + Sync>,
 );
@@ -80,7 +80,7 @@ pub(crate) fn meet<D: Device>(
     control: &dyn Control,
     device: &D,
     opened: Result<Option<Arc<dyn Nic>>, NicError>,
-    calls: Calls,
+    calls: NicCalls,
 ) -> Result<Met<D>> {
     let bytes = size_of::<Bell>();
     let (nic, no_nic) = match opened {
@@ -198,7 +198,7 @@ fn attach<D: Device>(
     nic: Arc<dyn Nic>,
     (guard, rung): (Keep, Arc<D::Block>),
     theirs: Vec<(Option<HelloNic>, Option<Handle>)>,
-    ((failed, asks), ranks_on_node): (Calls, usize),
+    ((failed, asks), ranks_on_node): (NicCalls, usize),
 ) -> Result<Attached<D>> {
     let bytes = size_of::<Bell>();
     for (rank, (said, _)) in theirs.iter().enumerate() {

@@ -15,8 +15,8 @@ use super::inner::Inner;
 use super::watched::Watched;
 use crate::error::Cause;
 use crate::ground::{ReclaimOf, lock};
+use crate::half_kind::HalfKind;
 use crate::message::Inside;
-use crate::side::Side;
 use crate::watch::{Overseen, Watch};
 
 impl<D: Device> Inner<D> {
@@ -125,7 +125,7 @@ impl<D: Device> Overseen for Inner<D> {
         lock(&self.events).gone.clone()
     }
 
-    fn dropped(&self, most: usize) -> Vec<(WindowId, Side)> {
+    fn dropped(&self, most: usize) -> Vec<(WindowId, HalfKind)> {
         lock(&self.events).windows.dropped(most)
     }
 }

@@ -12,8 +12,8 @@ use tidegate_hal::site::{CallSite, LastSite};
 
 use crate::error::{Cause, Error, Result, WindowName};
 use crate::ground::lock;
+use crate::half_kind::HalfKind;
 use crate::nic::{NicLine, Throttle};
-use crate::side::Side;
 
 /// A window's waits, as the world sees them.
 pub(crate) struct Watched<D: Device> {
@@ -136,18 +136,18 @@ impl<D: Device> Watched<D> {
 
     /// Notes that a wait of a half is enqueued at this place.
     #[inline]
-    pub(crate) fn waits_at(&self, side: Side, site: CallSite) {
-        self.sites[side as usize].note(site);
+    pub(crate) fn waits_at(&self, half: HalfKind, site: CallSite) {
+        self.sites[half as usize].note(site);
     }
 
     /// Where the program last enqueued a wait for what is awaited, and whether it enqueued others in other places.
     pub(crate) fn last_wait(&self, awaited: Awaited) -> Option<(CallSite, bool)> {
-        let side = match awaited {
-            Awaited::Exposure => Side::Outbox,
-            Awaited::Completion | Awaited::Barrier => Side::Inbox,
+        let half = match awaited {
+            Awaited::Exposure => HalfKind::Outbox,
+            Awaited::Completion | Awaited::Barrier => HalfKind::Inbox,
             _ => return None,
         };
-        let last = &self.sites[side as usize];
+        let last = &self.sites[half as usize];
         Some((last.get()?, last.is_one_of_several()))
     }
 

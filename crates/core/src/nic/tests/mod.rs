@@ -23,9 +23,9 @@ use crate::*;
 use tidegate_hal::device::Device;
 
 type On1<'s> = Region<u64, On<'s, Host>>;
-type Way<'s> = Outbox<'s, u64, Host, BySlot>;
+type SlotOutbox<'s> = Outbox<'s, u64, Host, BySlot>;
 /// A handle that leads back to the source of the get, and one that never waits for a post.
-type Ways<'s> = (Outbox<'s, u64, Host, ByRange>, Way<'s>);
+type TwoOutboxes<'s> = (Outbox<'s, u64, Host, ByRange>, SlotOutbox<'s>);
 
 const LEN: usize = 16;
 
@@ -91,7 +91,7 @@ fn overwrite(flag: &Flag) -> impl Fn(&mut [u64]) + Clone + Send + use<> {
     }
 }
 
-fn put<'s>(s: &Stream<'s, Host>, src: &On1<'s>, outbox: Way<'s>) -> Way<'s> {
+fn put<'s>(s: &Stream<'s, Host>, src: &On1<'s>, outbox: SlotOutbox<'s>) -> SlotOutbox<'s> {
     let to = first(&outbox);
     let mut epoch = outbox.start();
     epoch.put(src, to).unwrap();
@@ -153,7 +153,7 @@ fn writer<F: for<'s> Fn(&Stream<'s, Host>, On1<'s>, &Flag) + Copy + Sync>(then: 
 }
 
 /// Gives a closure its signature.
-fn reader<F: for<'s> Fn(&Stream<'s, Host>, On1<'s>, Ways<'s>, &Flag) + Sync>(then: F) -> F {
+fn reader<F: for<'s> Fn(&Stream<'s, Host>, On1<'s>, TwoOutboxes<'s>, &Flag) + Sync>(then: F) -> F {
     then
 }
 
@@ -290,7 +290,7 @@ fn a_source_that_is_dropped_or_forgotten_lives_until_it_was_read() {
 /// Rank 0 gets rank 1's memory (threes) while the gate is closed. `then` enqueues work that reads the result, and sets
 /// the flag. Returns whether it ran while the gate was closed.
 fn destination_is_used(
-    then: impl for<'s> Fn(&Stream<'s, Host>, On1<'s>, Ways<'s>, &Flag) + Sync,
+    then: impl for<'s> Fn(&Stream<'s, Host>, On1<'s>, TwoOutboxes<'s>, &Flag) + Sync,
 ) -> bool {
     let (gate, early, flag) = (Gate::closed(), Flag::default(), Flag::default());
     two(&gate, |world| {
@@ -335,42 +335,42 @@ fn destination_is_used(
     early.is_set()
 }
 
-fn pass<'s>(s: &Stream<'s, Host>, ways: Ways<'s>) {
-    drop(ways.0.start().complete(s).unwrap());
+fn pass<'s>(s: &Stream<'s, Host>, outboxes: TwoOutboxes<'s>) {
+    drop(outboxes.0.start().complete(s).unwrap());
 }
 
 #[test]
 fn a_destination_is_kept_from_readers_and_writers() {
-    let read = reader(|s, dst, ways, flag| {
+    let read = reader(|s, dst, outboxes, flag| {
         let flag = flag.clone();
         let kernel = move |dst: &[u64]| {
             assert_eq!(dst, [3; LEN]);
             flag.set();
         };
         s.launch(kernel, &dst).unwrap();
-        pass(s, ways);
+        pass(s, outboxes);
     });
     assert!(!destination_is_used(read));
-    let write = reader(|s, mut dst, ways, flag| {
+    let write = reader(|s, mut dst, outboxes, flag| {
         s.launch(overwrite(flag), &mut dst).unwrap();
         let dst = dst.into_host(s).unwrap();
         assert_eq!(dst[..], [2; LEN]);
-        pass(s, ways);
+        pass(s, outboxes);
     });
     assert!(!destination_is_used(write));
-    let put_on = reader(|s, dst, ways, flag| {
+    let put_on = reader(|s, dst, outboxes, flag| {
         // The source of this get has not come yet. So everything behind this epoch on the stream waits, too.
-        let _way = put(s, &dst, ways.1);
+        let _outbox = put(s, &dst, outboxes.1);
         let mut other = ones(s);
         s.launch(overwrite(flag), &mut other).unwrap();
-        drop(ways.0.start().complete(s).unwrap());
+        drop(outboxes.0.start().complete(s).unwrap());
     });
     assert!(!destination_is_used(put_on));
-    let to_the_host = reader(|s, dst, ways, flag| {
+    let to_the_host = reader(|s, dst, outboxes, flag| {
         let dst = dst.into_host(s).unwrap();
         assert_eq!(dst[..], [3; LEN]);
         flag.set();
-        pass(s, ways);
+        pass(s, outboxes);
     });
     assert!(!destination_is_used(to_the_host));
 }

@@ -23,7 +23,7 @@ fn waits_for(peer: u32) -> Answer {
         epoch: 7,
         peer,
         id: Some(window(5)),
-        side: Some(Side::Inbox),
+        half: Some(HalfKind::Inbox),
         awaited: "its post".into(),
         enqueued: Some(Enqueued::At("src/main.rs:12:5".into())),
         millis: 31_000,
@@ -141,9 +141,9 @@ fn a_collective_call_waits_for_all_who_have_not_come() {
 
 #[test]
 fn who_has_dropped_what_others_wait_for_is_named() {
-    let report = |dropped: [(u32, Side); 2]| {
+    let report = |dropped: [(u32, HalfKind); 2]| {
         let dropped = dropped
-            .map(|(sequence, side)| (window(sequence), side))
+            .map(|(sequence, half)| (window(sequence), half))
             .to_vec();
         let late = Answer {
             dropped,
@@ -151,10 +151,10 @@ fn who_has_dropped_what_others_wait_for_is_named() {
         };
         report_of(2, &BTreeMap::from([(0, waits_for(1)), (1, late)]))
     };
-    let text = report([(4, Side::Inbox), (5, Side::Inbox)]);
+    let text = report([(4, HalfKind::Inbox), (5, HalfKind::Inbox)]);
     let dropped = "rank 1: nothing, and it has dropped its inbox of window `halo`, world#5";
     assert!(text.contains(dropped), "{text}");
-    let text = report([(4, Side::Inbox), (5, Side::Outbox)]);
+    let text = report([(4, HalfKind::Inbox), (5, HalfKind::Outbox)]);
     assert!(text.contains(&format!("rank 1: {NOTHING}\n")), "{text}");
 }
 

@@ -61,17 +61,17 @@ fn a_window_takes_no_more_than_in_proportion_to_its_slots() {
             .route(Route::Nic)
     };
     for order in [Order::Ascending, Order::Mixed] {
-        for way in ["mapped", "by NIC", "staged"] {
-            let options = |rank| match way {
+        for route in ["mapped", "by NIC", "staged"] {
+            let options = |rank| match route {
                 "mapped" => WorldOptions::new(),
                 "by NIC" => by_nic(rank),
                 _ => by_nic(rank).staged(),
             };
             let (few, many) = (visits(100, order, options), visits(1600, order, options));
-            assert!(few >= 4 * 100, "{few} looks, {way}, {order:?}");
+            assert!(few >= 4 * 100, "{few} looks, {route}, {order:?}");
             assert!(
                 many < few * 16 * 3,
-                "{few} and {many} looks, {way}, {order:?}"
+                "{few} and {many} looks, {route}, {order:?}"
             );
         }
     }

@@ -11,10 +11,10 @@ use super::super::{AtomicWindow, Buffers, RangeWindow, SlotWindow, Slots, Tested
 use crate::{AllReduce, Error, IndexSet, Layout, Region, Route, World, WorldOptions};
 
 /// The routes between two ranks. Windows by slot work with all of them.
-const WAYS: [&str; 4] = ["mapped", "by NIC", "staged", "with itself"];
+const ROUTES: [&str; 4] = ["mapped", "by NIC", "staged", "with itself"];
 
-fn over(way: &str, program: impl Fn(World<Host>) + Sync) {
-    let options = |_: usize| match way {
+fn over(route: &str, program: impl Fn(World<Host>) + Sync) {
+    let options = |_: usize| match route {
         "mapped" | "with itself" => WorldOptions::new(),
         "by NIC" => WorldOptions::new()
             .nic(Loopback::default())
@@ -24,15 +24,15 @@ fn over(way: &str, program: impl Fn(World<Host>) + Sync) {
             .route(Route::Nic)
             .staged(),
     };
-    World::local_with(if way == "with itself" { 1 } else { 2 }, options, program);
+    World::local_with(if route == "with itself" { 1 } else { 2 }, options, program);
 }
 
 #[test]
 fn a_put_of_nothing_is_a_signal_and_no_more() {
-    for way in WAYS {
+    for route in ROUTES {
         for buffers in [Buffers::Single, Buffers::Double] {
             let completed = AtomicUsize::new(0);
-            over(way, |world| {
+            over(route, |world| {
                 crate::stream!(let s = world.stream().unwrap());
                 let (rank, peer) = (world.rank(), world.size() - 1 - world.rank());
                 let mut window = SlotWindow::<u64>::new("signals").buffers(buffers);
@@ -47,7 +47,7 @@ fn a_put_of_nothing_is_a_signal_and_no_more() {
                         // Rank 0 has not completed this epoch, so there is no signal yet.
                         exposed = match exposed.test(&s).unwrap() {
                             Tested::Pending(exposed) => exposed,
-                            Tested::Done(_) => panic!("{way}, {buffers:?}: too early"),
+                            Tested::Done(_) => panic!("{route}, {buffers:?}: too early"),
                         };
                     }
                     world.all_gather("not yet", Vec::new()).unwrap();
@@ -85,9 +85,9 @@ fn a_put_of_nothing_is_a_signal_and_no_more() {
 
 #[test]
 fn empty_slots_stand_beside_others() {
-    for way in WAYS {
+    for route in ROUTES {
         for buffers in [Buffers::Single, Buffers::Double] {
-            over(way, |world| {
+            over(route, |world| {
                 crate::stream!(let s = world.stream().unwrap());
                 let peer = world.size() - 1 - world.rank();
                 let mut window = SlotWindow::<u32>::new("w").buffers(buffers);
@@ -120,10 +120,10 @@ fn empty_slots_stand_beside_others() {
                     for (slot, len) in slots.iter().zip(lens) {
                         assert_eq!(slot.len(), len);
                     }
-                    assert_eq!(slots.slot(from[1]), [round; 3], "{way}, {buffers:?}");
+                    assert_eq!(slots.slot(from[1]), [round; 3], "{route}, {buffers:?}");
                     // A NIC does not look at the count.
                     let counted = &slots.slot(from[4])[..round as usize - 1];
-                    assert!(counted.iter().all(|x| *x == round), "{way}, {buffers:?}");
+                    assert!(counted.iter().all(|x| *x == round), "{route}, {buffers:?}");
                 }
                 drop((inbox, outbox));
             });
@@ -133,8 +133,8 @@ fn empty_slots_stand_beside_others() {
 
 #[test]
 fn ranges_and_memory_of_nothing() {
-    for way in ["mapped", "by NIC", "with itself"] {
-        over(way, |world| {
+    for route in ["mapped", "by NIC", "with itself"] {
+        over(route, |world| {
             crate::stream!(let s = world.stream().unwrap());
             let peer = world.size() - 1 - world.rank();
             let mut window = RangeWindow::<f64>::new("none", 0);
@@ -146,7 +146,7 @@ fn ranges_and_memory_of_nothing() {
             epoch.put(&source, range).unwrap();
             epoch.get(&mut nothing, range).unwrap();
             let carried = epoch.accumulate(&source, range, Op::Sum);
-            if way != "by NIC" {
+            if route != "by NIC" {
                 carried.unwrap();
             }
             let (mut inbox, _outbox) = exchange(&s, inbox, epoch).unwrap();
@@ -186,8 +186,8 @@ fn ranges_and_memory_of_nothing() {
 
 #[test]
 fn atomic_operations_on_nothing() {
-    for way in ["mapped", "with itself"] {
-        over(way, |world| {
+    for route in ["mapped", "with itself"] {
+        over(route, |world| {
             crate::stream!(let s = world.stream().unwrap());
             let peer = world.size() - 1 - world.rank();
             for len in [0, 3] {
@@ -216,8 +216,8 @@ fn atomic_operations_on_nothing() {
 
 #[test]
 fn an_all_reduce_of_nothing_is_a_meeting() {
-    for way in WAYS {
-        over(way, |world| {
+    for route in ROUTES {
+        over(route, |world| {
             crate::stream!(let s = world.stream().unwrap());
             let mut sum = AllReduce::<f64, _>::open(&s, "sum", 0).unwrap();
             let mut x = Region::zeroed(&world, 0).unwrap().on(&s).unwrap();
@@ -241,7 +241,7 @@ fn layouts_parts_and_regions_of_nothing() {
         ];
         let mut window = SlotWindow::<u64>::new("w");
         let from = window.slot_from(peer, 0, 2);
-        let way = window.slot_to(peer, 0);
+        let slot = window.slot_to(peer, 0);
         let (mut inbox, mut outbox) = window.open(&s).unwrap();
         let nothing = Region::<u64, _>::zeroed(&world, 0).unwrap();
         let some = Region::from_slice(&world, &[5, 6]).unwrap();
@@ -257,12 +257,12 @@ fn layouts_parts_and_regions_of_nothing() {
             assert_eq!((layout.count(), layout.extent()), (0, 0));
             assert!(layout.is_distinct() && layout.runs().next().is_none());
             let mut epoch = outbox.start();
-            epoch.put(source.with(layout).unwrap(), way).unwrap();
-            epoch.put(first.with(layout).unwrap(), way).unwrap();
-            epoch.put(second.with(layout).unwrap(), way).unwrap();
-            let to = way.at(2).with(layout);
+            epoch.put(source.with(layout).unwrap(), slot).unwrap();
+            epoch.put(first.with(layout).unwrap(), slot).unwrap();
+            epoch.put(second.with(layout).unwrap(), slot).unwrap();
+            let to = slot.at(2).with(layout);
             epoch.put(source.slice(1..1).unwrap(), to).unwrap();
-            epoch.put(&source, way).unwrap();
+            epoch.put(&source, slot).unwrap();
             (inbox, outbox) = exchange(&s, inbox, epoch).unwrap();
             assert_eq!(inbox.read(&s).unwrap().slot(from), [8, 9]);
         }

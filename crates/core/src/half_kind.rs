@@ -5,19 +5,19 @@ use tidegate_hal::batch::Awaited;
 
 /// A half of a window. Its number is its index in lists with an entry for each half.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Side {
+pub(crate) enum HalfKind {
     Inbox,
     Outbox,
 }
 
-impl Side {
-    pub(crate) const BOTH: [Side; 2] = [Side::Inbox, Side::Outbox];
+impl HalfKind {
+    pub(crate) const BOTH: [HalfKind; 2] = [HalfKind::Inbox, HalfKind::Outbox];
 
     /// The half of the peer that does what is awaited.
-    pub(crate) fn of(awaited: Awaited) -> Option<Side> {
+    pub(crate) fn of(awaited: Awaited) -> Option<HalfKind> {
         match awaited {
-            Awaited::Exposure => Some(Side::Inbox),
-            Awaited::Completion => Some(Side::Outbox),
+            Awaited::Exposure => Some(HalfKind::Inbox),
+            Awaited::Completion => Some(HalfKind::Outbox),
             _ => None,
         }
     }
@@ -25,15 +25,15 @@ impl Side {
     /// The name that users know.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Side::Inbox => "inbox",
-            Side::Outbox => "outbox",
+            HalfKind::Inbox => "inbox",
+            HalfKind::Outbox => "outbox",
         }
     }
 
-    pub(crate) fn other(self) -> Side {
+    pub(crate) fn other(self) -> HalfKind {
         match self {
-            Side::Inbox => Side::Outbox,
-            Side::Outbox => Side::Inbox,
+            HalfKind::Inbox => HalfKind::Outbox,
+            HalfKind::Outbox => HalfKind::Inbox,
         }
     }
 }
