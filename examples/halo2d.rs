@@ -4,8 +4,8 @@
 //! equation, and also the usual five-point average, without any error. So the answer is known, and the program checks
 //! it.
 //!
-//! Run it with `cargo run --example halo2d`, or on 8 ranks: `cargo run --bin tidegate -- run -n 8 target/debug/examples/halo2d`.
-//! `halo2d_cuda` is the same on GPUs.
+//! Run it with `cargo run --example halo2d`, or on 8 ranks: `cargo run --bin tidegate -- run -n 8
+//! target/debug/examples/halo2d`. `halo2d_cuda` is the same on GPUs.
 
 #[path = "halo2d/block.rs"]
 mod block;

@@ -1,8 +1,8 @@
 //! Every rank adds one to its numbers, puts them to its left and right neighbours, and compares its own with those that
 //! came.
 //!
-//! Run it with `cargo run --example ring`, or on 8 ranks: `cargo run --bin tidegate -- run -n 8 target/debug/examples/ring`.
-//! `ring_cuda` is the same on GPUs.
+//! Run it with `cargo run --example ring`, or on 8 ranks: `cargo run --bin tidegate -- run -n 8
+//! target/debug/examples/ring`. `ring_cuda` is the same on GPUs.
 
 use tidegate::host::prelude::*;
 
@@ -50,7 +50,8 @@ fn main() -> Result<()> {
     let (left, right) = world.ring();
 
     stream!(let s = world.stream()?);
-    // If left and right are the same rank, the key says which slot is which: 0 for what goes left, 1 for what goes right.
+    // If left and right are the same rank, the key says which slot is which: 0 for what goes left, 1 for what goes
+    // right.
     let mut window = SlotWindow::new("ring");
     window.slot_from(right, 0, LEN);
     window.slot_from(left, 1, LEN);

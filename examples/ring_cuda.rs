@@ -87,7 +87,8 @@ fn run() -> Result<()> {
     let kernels = Kernels::load(&world)?; // first: code is not loaded while a stream may be waiting
 
     stream!(let s = world.stream()?);
-    // If left and right are the same rank, the key says which slot is which: 0 for what goes left, 1 for what goes right.
+    // If left and right are the same rank, the key says which slot is which: 0 for what goes left, 1 for what goes
+    // right.
     let mut window = SlotWindow::new("ring");
     window.slot_from(right, 0, LEN);
     window.slot_from(left, 1, LEN);

@@ -47,7 +47,8 @@ pub(crate) fn run() -> Result<()> {
     let kernels = Kernels::new(&world)?;
 
     stream!(let s = world.stream()?);
-    // If left and right are the same rank, the key says which slot is which: 0 for what goes left, 1 for what goes right.
+    // If left and right are the same rank, the key says which slot is which: 0 for what goes left, 1 for what goes
+    // right.
     let mut window = SlotWindow::new("leaving");
     window.slot_from(right, 0, 1 + PARTICLES);
     window.slot_from(left, 1, 1 + PARTICLES);

@@ -88,6 +88,14 @@ impl<const N: usize> Cartesian<N> {
     }
 
     /// The number of ranks in each dimension.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tidegate::Cartesian;
+    ///
+    /// assert_eq!(Cartesian::<2>::new(6).dims(), [3, 2]);
+    /// ```
     pub fn dims(&self) -> [usize; N] {
         self.dims
     }

@@ -19,7 +19,7 @@ use crate::place::Of;
 /// | `complex` | `num_complex::Complex<T>` of an element `T` |
 /// | `bytemuck` | `element::PodElement<T>` of any `bytemuck::Pod` |
 ///
-/// A tuple is not an element, because Rust does not fix the order of its fields: a kernel on a GPU could not read it,
+/// A tuple is not an element, because Rust does not fix the order of its fields. A kernel on a GPU could not read it,
 /// and the ranks of two builds might disagree. Use a struct with `#[repr(C)]`.
 ///
 /// An element has less than 4 GiB, and is aligned to at most 64 bytes; with other types a region or a window does not

@@ -8,7 +8,7 @@
 //!
 //! Each rank counts on its host, when epochs are enqueued or replayed. Ranks that enqueue the same epochs, in the same
 //! calls and groups, refuse the same epoch, and all epochs before it are carried out. If the calls differ, one rank may
-//! refuse earlier: a group is refused if one of its members has no epochs left, and a replay if one of its epochs would
+//! refuse earlier. It refuses a group if one of its members has no epochs left, and a replay if one of its epochs would
 //! be too many. The program then has to open a new window.
 //!
 //! # Failure

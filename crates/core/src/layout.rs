@@ -1,5 +1,7 @@
 //! Layouts: the elements of a region or slot that an operation touches.
 
+mod nest;
+
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -13,8 +15,9 @@ use crate::carry::{Carry, Visitor};
 use crate::error::Error;
 use crate::error::{EpochError, LayoutFault, RegionError, Result, reserved};
 use crate::footprint::Footprint;
-use crate::ground::{keep, visited};
+use crate::ground::keep;
 use crate::world::World;
+use nest::{Joined, NestElements, merged, nested, rows};
 
 /// An ordered choice of elements: a nest of strides, or a list of indices. It may be empty.
 ///
@@ -118,7 +121,8 @@ impl<D: Device> Layout<D> {
     ///
     /// # Errors
     ///
-    /// [`RegionError::Layout`] if there is no loop or too many, if an element is negative, or beyond these limits. [`Error::Device`] if there is not enough memory to find out whether an element occurs twice.
+    /// [`RegionError::Layout`] if there is no loop or too many, if an element is negative, or beyond these limits.
+    /// [`Error::Device`] if there is not enough memory to find out whether an element occurs twice.
     ///
     /// # Examples
     ///
@@ -171,7 +175,13 @@ impl<D: Device> Layout<D> {
     ///
     /// # Errors
     ///
-    /// [`RegionError::Subarray`] in these cases: there is no dimension; the number of ranges is not the number of dimensions; a range does not lie within its dimension; the array is larger than memory can be; after merging, the box is six or more loops deep (use [`Layout::indexed`]); or a limit of [`Layout::strided`] is exceeded.
+    /// [`RegionError::Subarray`] in these cases:
+    ///
+    /// - There is no dimension, or the number of ranges is not the number of dimensions.
+    /// - A range does not lie within its dimension.
+    /// - The array is larger than memory can be.
+    /// - After merging, the box is six or more loops deep. Use [`Layout::indexed`] for it.
+    /// - A limit of [`Layout::strided`] is exceeded.
     pub fn subarray(dims: &[usize], ranges: &[Range<usize>]) -> Result<Self> {
         let invalid = |fault| RegionError::Subarray {
             dims: dims.into(),
@@ -270,7 +280,7 @@ impl<D: Device> Layout<D> {
             Some(distinct) => distinct,
             None => {
                 let mut starts = reserved(pieces)?;
-                starts.extend(Turns::new(first, outer).map(|start| start as u32));
+                starts.extend(NestElements::new(first, outer).map(|start| start as u32));
                 starts.sort_unstable();
                 let apart = |pair: &[u32]| pair[1] as usize - pair[0] as usize >= row;
                 starts.windows(2).all(apart)
@@ -365,16 +375,44 @@ impl<D: Device> Layout<D> {
     }
 
     /// The number of elements.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # fn main() -> Result<()> {
+    /// assert_eq!(Layout::strided(1, &[(4, 2)])?.count(), 4); // elements 1, 3, 5 and 7
+    /// # Ok(()) }
+    /// ```
     pub fn count(&self) -> usize {
         self.inner.count
     }
 
     /// One more than the highest element. A region must have at least this many elements.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # fn main() -> Result<()> {
+    /// assert_eq!(Layout::strided(1, &[(4, 2)])?.extent(), 8); // elements 1, 3, 5 and 7
+    /// # Ok(()) }
+    /// ```
     pub fn extent(&self) -> usize {
         self.inner.extent
     }
 
     /// Whether no element occurs twice. A destination requires that.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # fn main() -> Result<()> {
+    /// assert!(Layout::strided(0, &[(2, 1), (2, 2)])?.is_distinct()); // elements 0, 1, 2 and 3
+    /// assert!(!Layout::strided(0, &[(2, 1), (2, 1)])?.is_distinct()); // elements 0, 1, 1 and 2
+    /// # Ok(()) }
+    /// ```
     pub fn is_distinct(&self) -> bool {
         self.inner.distinct
     }
@@ -394,7 +432,7 @@ impl<D: Device> Layout<D> {
             Shape::Strided { dims, rank } => {
                 let loops = &dims[..*rank as usize];
                 let (row, outer) = rows(loops);
-                let rows = Turns::new(*first, outer);
+                let rows = NestElements::new(*first, outer);
                 Some(Joined::of(rows.map(move |start| (start, start + row))))
             }
             _ => None,
@@ -476,116 +514,12 @@ impl<D: Device> Layout<D> {
     }
 }
 
-/// Joins each run to the run before it if it continues that one.
-struct Joined<I: Iterator>(std::iter::Peekable<I>);
-
-impl<I: Iterator<Item = (usize, usize)>> Joined<I> {
-    fn of(runs: I) -> Self {
-        Joined(runs.peekable())
-    }
-}
-
-impl<I: Iterator<Item = (usize, usize)>> Iterator for Joined<I> {
-    type Item = (usize, usize);
-
-    fn next(&mut self) -> Option<(usize, usize)> {
-        let (first, mut end) = self.0.next()?;
-        while let Some((_, further)) = self.0.next_if(|(next, _)| *next == end) {
-            end = further;
-        }
-        Some((first, end))
-    }
-}
-
-/// The elements of a nest of loops, the first loop fastest. None of them is negative.
-struct Turns<'a> {
-    loops: &'a [(u32, i32)],
-    at: [u32; Shape::MAX_DIMS],
-    next: Option<i64>,
-}
-
-impl<'a> Turns<'a> {
-    fn new(first: usize, loops: &'a [(u32, i32)]) -> Self {
-        Turns {
-            loops,
-            at: [0; Shape::MAX_DIMS],
-            next: Some(first as i64),
-        }
-    }
-}
-
-impl Iterator for Turns<'_> {
-    type Item = usize;
-
-    fn next(&mut self) -> Option<usize> {
-        visited();
-        let now = self.next?;
-        let mut then = now;
-        self.next = None;
-        for (at, &(count, stride)) in self.at.iter_mut().zip(self.loops) {
-            *at += 1;
-            then += i64::from(stride);
-            if *at < count {
-                self.next = Some(then);
-                break;
-            }
-            *at = 0;
-            then -= i64::from(count) * i64::from(stride);
-        }
-        Some(now as usize)
-    }
-}
-
 impl<D: Device> std::fmt::Debug for Layout<D> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Layout")
             .field("count", &self.count())
             .field("extent", &self.extent())
             .finish_non_exhaustive()
-    }
-}
-
-/// A nest of loops without loops of one round, in which each loop that continues the loop inside it is merged with
-/// that.
-fn merged(loops: &[(u64, i64)]) -> Result<Vec<(u64, i64)>> {
-    let mut nest: Vec<(u64, i64)> = reserved(loops.len())?;
-    for &(times, stride) in loops.iter().filter(|(times, _)| *times != 1) {
-        if let Some((inner, step)) = nest.last_mut()
-            && i128::from(*inner) * i128::from(*step) == i128::from(stride)
-            && let Some(all) = inner.checked_mul(times)
-        {
-            *inner = all;
-        } else {
-            nest.push((times, stride));
-        }
-    }
-    Ok(nest)
-}
-
-/// Whether the elements of a nest of loops are distinct, if that is easy to see. They are if no loop is wider than one
-/// round of the next wider loop. They are not if a loop has stride 0.
-fn nested(nest: &[(u64, i64)]) -> Option<bool> {
-    let mut loops = nest.to_vec();
-    loops.sort_unstable_by_key(|(_, stride)| stride.unsigned_abs());
-    let mut width = 0u128;
-    for (times, stride) in &loops {
-        let stride = u128::from(stride.unsigned_abs());
-        if stride == 0 {
-            return Some(false);
-        }
-        if stride <= width {
-            return None;
-        }
-        width += u128::from(times - 1) * stride;
-    }
-    Some(true)
-}
-
-/// The number of elements that lie side by side in a [merged](merged) nest of loops, and the loops over these rows.
-fn rows(nest: &[(u32, i32)]) -> (usize, &[(u32, i32)]) {
-    match nest {
-        [(times, 1), outer @ ..] => (*times as usize, outer),
-        outer => (1, outer),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Regions, windows and typed epochs over streams.
 //!
-//! This crate knows no vendor: it is generic over the devices of `tidegate-hal`. Programs use the facade `tidegate`, which
-//! re-exports this crate for each built-in device.
+//! This crate knows no vendor: it is generic over the devices of `tidegate-hal`. Programs use the facade `tidegate`,
+//! which re-exports this crate for each built-in device.
 
 // From the ground up: each group imports only from itself and from the groups above it, and no two files import each
 // other.

@@ -13,9 +13,9 @@
 //! stream before it has done what is waited for. So the streams that were left are kept, each with the number that ends
 //! its wait.
 //!
-//! Three numbers suffice, for one buffer and for two: how many posts there were (including the exposures given in
-//! advance), how many completes, each of which uses a post, and how many waits, each of which uses a complete. All of
-//! them count what has been *enqueued*.
+//! Three numbers suffice, for one buffer and for two. They count posts (including the exposures given in advance),
+//! completes, and waits. Each complete uses a post, and each wait uses a complete. All of them count what has been
+//! *enqueued*.
 //!
 //! # Recordings
 //!
@@ -297,7 +297,7 @@ impl<D: Device> Myself<D> {
     }
 
     /// Refuses to let a half come to the stream with the number `home`, if one of the two streams would then wait for
-    /// ever: for what the other half, on that stream, has still to do, or for what this half has. `alive` says for the
+    /// ever. It might wait for an act of the other half, on that stream, or for one of this half. `alive` says for the
     /// stream that it leaves, and for the stream that it comes to, whether anything waits there. (Nothing waits on a
     /// stream that has failed.)
     pub(crate) fn admit_coming_to(

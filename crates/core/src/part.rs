@@ -2,11 +2,13 @@
 //!
 //! # Model
 //!
-//! [`Region::partition`] splits a region by [`IndexSet`]s. It checks that they are disjoint and lie within the region. Each [`Part`] can then be at home on the host or on a stream of its own. So one stream can pack and exchange the surface of a block while another computes the interior. [`Region::reunite`] joins the parts again.
+//! [`Region::partition`] splits a region by [`IndexSet`]s. It checks that they are disjoint and lie within the region.
+//! Each [`Part`] can then be at home on the host or on a stream of its own. So one stream can pack and exchange the
+//! surface of a block while another computes the interior. [`Region::reunite`] joins the parts again.
 //!
-//! Kernels see a part as [`Cells`] (to read) or [`CellsMut`] (to write). They access elements by their index in the region, one
-//! at a time or as slices. Each access is checked, because another stream may be writing the other elements: a single
-//! element by a bit map (a load and a test), a slice by the part's ranges.
+//! Kernels see a part as [`Cells`] (to read) or [`CellsMut`] (to write). They access elements by their index in the
+//! region, one at a time or as slices. Each access is checked, because another stream may be writing the other
+//! elements. A bit map tells about a single element (a load and a test), and the part's ranges about a slice.
 //!
 //! # Failure
 //!
@@ -83,7 +85,9 @@ impl<T: Element, P: Place> Region<T, P> {
     ///
     /// # Errors
     ///
-    /// [`RegionError::Overlap`] if two sets overlap. [`RegionError::OutOfBounds`] if a set reaches beyond the region. [`Error::Device`] if there is not enough memory; a part takes a bit for each element of the whole region. The region is then lost.
+    /// [`RegionError::Overlap`] if two sets overlap. [`RegionError::OutOfBounds`] if a set reaches beyond the region.
+    /// [`Error::Device`] if there is not enough memory; a part takes a bit for each element of the whole region. The
+    /// region is then lost.
     ///
     /// # Examples
     ///
@@ -231,11 +235,37 @@ fn check(sets: &[IndexSet], len: usize) -> Result<()> {
 
 impl<T: Element, P: Place> Part<T, P> {
     /// The set of its elements.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// use tidegate::IndexSet;
+    ///
+    /// # tidegate::doc::stream(|world, s| {
+    /// let x = Region::from_slice(world, &[1.0; 10])?;
+    /// let [low] = x.partition([IndexSet::from_ranges([0..4])?])?;
+    /// assert_eq!(low.set().ranges(), [0..4]);
+    /// # Ok(()) });
+    /// ```
     pub fn set(&self) -> &IndexSet {
         &self.set
     }
 
     /// The number of elements of the whole region.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// use tidegate::IndexSet;
+    ///
+    /// # tidegate::doc::stream(|world, s| {
+    /// let x = Region::from_slice(world, &[1.0; 10])?;
+    /// let [low] = x.partition([IndexSet::from_ranges([0..4])?])?;
+    /// assert_eq!(low.whole_len(), 10);
+    /// # Ok(()) });
+    /// ```
     pub fn whole_len(&self) -> usize {
         self.body.len()
     }
@@ -271,7 +301,9 @@ impl<T: Element, D: Device> Part<T, OnHost<D>> {
     ///
     /// # Errors
     ///
-    /// [`CaptureError::Inside`](crate::error::CaptureError::Inside) while the stream is captured, [`RegionError::OtherDevice`] if the stream belongs to another device, or [`Error::Forked`]. The part is then lost.
+    /// [`CaptureError::Inside`](crate::error::CaptureError::Inside) while the stream is captured,
+    /// [`RegionError::OtherDevice`] if the stream belongs to another device, or [`Error::Forked`]. The part is then
+    /// lost.
     ///
     /// # Examples
     ///
@@ -387,7 +419,8 @@ impl<'s, T: Element, D: Device> Part<T, On<'s, D>> {
     ///
     /// # Errors
     ///
-    /// [`RegionError::NotInPart`] if the part does not hold all of them, and [`RegionError::OutOfBounds`] if the layout reaches beyond the whole region.
+    /// [`RegionError::NotInPart`] if the part does not hold all of them, and [`RegionError::OutOfBounds`] if the layout
+    /// reaches beyond the whole region.
     ///
     /// # Examples
     ///

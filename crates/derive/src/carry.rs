@@ -95,9 +95,9 @@ pub(crate) fn derive(input: &DeriveInput, mut device: Type) -> Result<TokenStrea
     });
     Ok(quote! {
         // SAFETY: `At` is the same struct with another brand. Every field is `Carry`, so only fields mention the brand,
-        // and each is visited once, in order. The function compiles only if the struct has exactly these fields (an
-        // attribute macro may change it after the derive has seen it), and if each field with another brand is what its
-        // `Carry` says.
+        // and each is visited once, in order. The function compiles only if the struct has exactly these fields. (An
+        // attribute macro may change it after the derive has seen it.) And it compiles only if each field with another
+        // brand is what its `Carry` says.
         unsafe impl<#brand, #(#types),*> ::tidegate::Carry<#brand, #device>
             for #name<#brand, #(#names),*>
         #clause

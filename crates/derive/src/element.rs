@@ -62,9 +62,10 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
         let Self { #(#members: _,)* } = whole;
     });
     Ok(quote! {
-        // SAFETY: the constant evaluates only if each field is an element, if there are no other fields (an attribute
-        // macro may change the struct after the derive has seen it), and if there is no padding, a size other than 0,
-        // and no larger alignment than that of memory. `Fields` checks this, and it comes from the trait itself.
+        // SAFETY: the constant evaluates only if each field is an element, and if there are no other fields. (An
+        // attribute macro may change the struct after the derive has seen it.) It also evaluates only without padding,
+        // with a size other than 0, and with at most the alignment of memory. `Fields` checks this, and it comes from
+        // the trait itself.
         unsafe impl ::tidegate::Element for #name {
             const LAYOUT: u64 = <Self as ::tidegate::Element>::FIELDS
                 #(#checks)*

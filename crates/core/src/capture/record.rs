@@ -44,11 +44,11 @@ impl<'s, D: Device> Stream<'s, D> {
     /// Records a step: runs `step` with what it is lent, and executes nothing. Other effects of `step` (counting, say)
     /// happen once, and not in replays.
     ///
-    /// Lend the step everything that it uses; it must return everything. The compiler errors "borrowed data escapes
-    /// outside of closure" (E0521) and "does not live long enough" (E0597) mean one of two things: the step uses
-    /// something that it was not lent, or it uses the stream that records instead of the stream that it is given. Write
-    /// the closure in the call itself: if it is bound to a name first, the compiler does not see that it fits all
-    /// streams. `tidegate::guide::when_the_compiler_says_no` shows both errors, and how to correct them.
+    /// Lend the step everything that it uses; it must return everything. If it uses something that it was not lent, the
+    /// compiler says "borrowed data escapes outside of closure" (E0521) or "does not live long enough" (E0597). It says
+    /// the same if the step uses the stream that records, and not the stream that it is given. Write the closure in the
+    /// call itself: if it is bound to a name first, the compiler does not see that it fits all streams.
+    /// `tidegate::guide::when_the_compiler_says_no` shows both errors, and how to correct them.
     ///
     /// A step returns this crate's [`Result`]. If the error type were generic, the compiler could not infer it from
     /// `?`, and each step would have to name it. Wrap other errors by [`Error::other`]:

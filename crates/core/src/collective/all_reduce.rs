@@ -4,8 +4,8 @@
 //!
 //! Every rank has a vector, which is replaced by the sum (or product, minimum, maximum) of the vectors of all ranks:
 //! [`AllReduce`]. The host enqueues and does not wait. Every rank reduces each element in the order of the ranks. So
-//! the result has the same bits on all ranks and in every run, and all ranks take the same branch if a decision depends
-//! on it (whether a solver goes on, say).
+//! the result has the same bits on all ranks and in every run. If a decision depends on it (whether a solver goes on,
+//! say), all ranks take the same branch.
 //!
 //! It consists of two batches. The first is an epoch of a window by slot, in which each rank puts its vector to a slot
 //! of every rank, including itself. The second has one lane, which goes through the slots in the order of the ranks:
@@ -113,13 +113,15 @@ const WHOLE: &str = "a call that fails gives the halves back";
 /// if a call was refused on only one rank, they wait for each other. Like all long waits this is reported, and a limit
 /// can end it ([`AllReduce::fail_after`]).
 ///
-/// If a rank is lost, the last call may succeed on some ranks and fail on others. Where it fails, the vector is unchanged.
+/// If a rank is lost, the last call may succeed on some ranks and fail on others. Where it fails, the vector is
+/// unchanged.
 ///
 /// *Integers*, signed or unsigned, wrap in sums and products.
 ///
-/// *Floats.* For [`Op::Min`] and [`Op::Max`] a NaN loses against a number. The result has the bits of one rank's value, on every
-/// device: the last rank's value if several zeros tie, whatever their signs, and the first rank's if all values are NaN. A
-/// sum or product is NaN on all ranks and on every kind of device or on none, but the bits of that NaN depend on the device.
+/// *Floats.* For [`Op::Min`] and [`Op::Max`] a NaN loses against a number. The result has the bits of one rank's value,
+/// on every device. If several zeros tie, whatever their signs, that is the last rank's value; if all values are NaN,
+/// it is the first rank's. A sum or product is NaN on all ranks and on every kind of device or on none, but the bits of
+/// that NaN depend on the device.
 #[must_use = "the other ranks' calls wait for this one's"]
 pub struct AllReduce<'s, T: Arithmetic, D: Device> {
     /// The halves, unless a call is just using them.
@@ -137,13 +139,13 @@ struct Combination {
 }
 
 impl<'s, T: Arithmetic, D: Device> AllReduce<'s, T, D> {
-    /// Opens an all-reduce of vectors of `len` elements. (With `len` 0, a call only makes the ranks meet.) The call is collective
-    /// over all ranks of the job. No open window may have this name.
+    /// Opens an all-reduce of vectors of `len` elements. (With `len` 0, a call only makes the ranks meet.) The call is
+    /// collective over all ranks of the job. No open window may have this name.
     ///
     /// # Errors
     ///
-    /// - [`WindowError::AllReduce`] for vectors of more than 1 MiB, for more than 1024 ranks, for more ranks than the
-    ///   stream has lanes for, and if the slots of all ranks would have more than 1 GiB.
+    /// - [`WindowError::AllReduce`] for vectors of more than 1 MiB, for more than 1024 ranks, and for more ranks than the
+    ///   stream has lanes for. Also if a rank's slots, two for each rank, would have more than 1 GiB together.
     /// - [`WindowError::Disagreement`](crate::error::WindowError::Disagreement), on all ranks, if their lengths, types
     ///   or names differ.
     /// - The other errors of [`Window::open`].
@@ -200,16 +202,49 @@ impl<'s, T: Arithmetic, D: Device> AllReduce<'s, T, D> {
     }
 
     /// The name. Errors give it as the window's name.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::ranks(1, |world| {
+    /// # stream!(let s = world.stream()?);
+    /// let energy = AllReduce::<f64>::open(&s, "energy", 3)?;
+    /// assert_eq!(energy.name(), "energy");
+    /// # Ok(()) });
+    /// ```
     pub fn name(&self) -> &str {
         self.halves.as_ref().expect(WHOLE).0.name()
     }
 
     /// The id, which is the same on all ranks.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::ranks(1, |world| {
+    /// # stream!(let s = world.stream()?);
+    /// let energy = AllReduce::<f64>::open(&s, "energy", 3)?;
+    /// println!("reports call it {}", energy.id());
+    /// # Ok(()) });
+    /// ```
     pub fn id(&self) -> WindowId {
         self.halves.as_ref().expect(WHOLE).0.id()
     }
 
     /// The number of elements of the vectors.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::ranks(1, |world| {
+    /// # stream!(let s = world.stream()?);
+    /// let energy = AllReduce::<f64>::open(&s, "energy", 3)?;
+    /// assert_eq!(energy.elements(), 3);
+    /// # Ok(()) });
+    /// ```
     pub fn elements(&self) -> usize {
         self.len
     }

@@ -3,9 +3,10 @@
 //! # Model
 //!
 //! Work that a rank enqueues after a barrier starts only when every rank has done the work that it enqueued before the
-//! barrier. The host does not wait. It is a dissemination barrier: in round k a rank signals the rank 2^k further on, and
-//! waits for the rank 2^k before it. After `log2(size)` rounds, rounded up, each rank has heard of all others. All rounds are
-//! one lane of one batch, over a window of empty slots. So a barrier reaches every rank that a window can reach.
+//! barrier. The host does not wait. It is a dissemination barrier: in round k a rank signals the rank 2^k further on,
+//! and waits for the rank 2^k before it. After `log2(size)` rounds, rounded up, each rank has heard of all others. All
+//! rounds are one lane of one batch, over a window of empty slots. So a barrier reaches every rank that a window can
+//! reach.
 //!
 //! A barrier orders work. It moves no data, and does not tell that puts have arrived; only epochs do.
 //!
@@ -96,11 +97,33 @@ impl<'s, D: Device> Barrier<'s, D> {
     }
 
     /// The name. Errors give it as the window's name.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::ranks(1, |world| {
+    /// # stream!(let s = world.stream()?);
+    /// let barrier = Barrier::open(&s, "step")?;
+    /// assert_eq!(barrier.name(), "step");
+    /// # Ok(()) });
+    /// ```
     pub fn name(&self) -> &str {
         self.inbox.name()
     }
 
     /// The id, which is the same on all ranks.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::ranks(1, |world| {
+    /// # stream!(let s = world.stream()?);
+    /// let barrier = Barrier::open(&s, "step")?;
+    /// println!("reports call it {}", barrier.id());
+    /// # Ok(()) });
+    /// ```
     pub fn id(&self) -> WindowId {
         self.inbox.id()
     }
@@ -109,7 +132,9 @@ impl<'s, D: Device> Barrier<'s, D> {
     ///
     /// # Errors
     ///
-    /// [`Error::Revoked`], or the error that made the stream fail. [`Error::Nic`] if the NIC cannot signal a rank on another node. [`EpochError::LastEpoch`](crate::error::EpochError::LastEpoch) after 2^36 - 2^20 barriers, on all ranks at the same one if they replay recordings alike. Nothing has been enqueued then.
+    /// [`Error::Revoked`], or the error that made the stream fail. [`Error::Nic`] if the NIC cannot signal a rank on
+    /// another node. [`EpochError::LastEpoch`](crate::error::EpochError::LastEpoch) after 2^36 - 2^20 barriers, on all
+    /// ranks at the same one if they replay recordings alike. Nothing has been enqueued then.
     ///
     /// # Examples
     ///

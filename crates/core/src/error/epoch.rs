@@ -4,8 +4,8 @@ use tidegate_hal::batch::{Awaited, Op};
 
 use super::window_name::WindowName;
 
-/// An epoch, or an operation of one, does not fit the declaration of its window, or cannot be enqueued. Correct the program,
-/// except for [`EpochError::LastEpoch`].
+/// An epoch, or an operation of one, does not fit the declaration of its window, or cannot be enqueued. Correct the
+/// program, except for [`EpochError::LastEpoch`].
 ///
 /// # Examples
 ///
@@ -184,7 +184,7 @@ pub enum EpochError {
         /// The rank that the operation goes to.
         rank: usize,
     },
-    /// A rank that is its own peer would wait for ever: the call that it waits for could come only later on the same
+    /// A rank that is its own peer would wait for ever. The call that it waits for could come only later on the same
     /// stream, or not at all, because the other half of the window was dropped.
     #[error(
         "window {window}: this rank would wait for itself for ever ({awaited}): on this stream that could only come after the wait"

@@ -74,8 +74,8 @@ pub enum Error {
     /// A wait ended before the peer did what was awaited.
     #[error(transparent)]
     Wait(Box<WaitFailed>),
-    /// The window was revoked: a rank died, a limit passed, a call failed, or a token was dropped in the middle of its epoch,
-    /// perhaps by a panic.
+    /// The window was revoked: a rank died, a limit passed, a call failed, or a token was dropped in the middle of its
+    /// epoch, perhaps by a panic.
     #[error("window {window} is revoked: {cause}")]
     Revoked {
         /// The window that is revoked.
@@ -147,8 +147,8 @@ impl fmt::Debug for Error {
 }
 
 impl Error {
-    /// Wraps an error of the program's own, or of another library. Use it in a function that must return this crate's error,
-    /// such as a step that [`capture`](crate::Stream::capture) runs.
+    /// Wraps an error of the program's own, or of another library. Use it in a function that must return this crate's
+    /// error, such as a step that [`capture`](crate::Stream::capture) runs.
     ///
     /// ```
     /// # use tidegate::Error;

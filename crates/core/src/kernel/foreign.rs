@@ -2,7 +2,8 @@
 //!
 //! # Model
 //!
-//! [`foreign`] makes a kernel of code that enqueues by other means (a library's own launch, a copy). It is launched with regions like any other kernel, and gets their addresses.
+//! [`foreign`] makes a kernel of code that enqueues by other means (a library's own launch, a copy). It is launched
+//! with regions like any other kernel, and gets their addresses.
 //!
 //! # Failure
 //!

@@ -2,10 +2,10 @@
 //!
 //! # Model
 //!
-//! [`Stream::launch`] takes a kernel and its arguments. It borrows the arguments for the call only. When the kernel runs later,
-//! it sees *views* of the same memory: `&[T]`, `&mut [T]`, or [`Slots`](crate::window::Slots). This is sound because only work of
-//! its own stream can touch a region, and the stream executes its work in order. The borrow checker makes sure that no
-//! kernel gets two exclusive views of one region.
+//! [`Stream::launch`] takes a kernel and its arguments. It borrows the arguments for the call only. When the kernel
+//! runs later, it sees *views* of the same memory: `&[T]`, `&mut [T]`, or [`Slots`](crate::window::Slots). This is
+//! sound because only work of its own stream can touch a region, and the stream executes its work in order. The borrow
+//! checker makes sure that no kernel gets two exclusive views of one region.
 //!
 //! A kernel has up to 16 arguments. If it needs more, put several arrays into one region, and let the kernel find its
 //! parts. A closure on the host can also capture an `Arc` of data that it only reads.
@@ -26,6 +26,7 @@ macro_rules! for_tuples {
 }
 
 mod closure;
+mod declare;
 mod foreign;
 mod function;
 mod launch;

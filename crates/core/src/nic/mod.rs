@@ -25,7 +25,7 @@
 //! of a get or fetch is kept from readers, too. The operand of that wait is *issued*, in device memory, so the wait can
 //! be recorded and replayed like any other.
 //!
-//! Tickets are noted when an epoch is complete. They never leave the stream that issued them, nor a recorded step: a
+//! Tickets are noted when an epoch is complete. They never leave the stream that issued them, nor a recorded step. A
 //! step ends with a wait for its operations that have not ended, because the next replay begins there. A region that no
 //! NIC has touched has no tickets; that costs one look at a pointer.
 //!

@@ -83,11 +83,32 @@ impl<T> std::fmt::Debug for CellsMut<'_, T> {
 
 impl<'k, T: Element> Cells<'k, T> {
     /// The number of elements of the whole region.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tidegate::Cells;
+    ///
+    /// /// Whether the part reaches the end of the region.
+    /// fn has_last(part: &Cells<'_, f64>) -> bool {
+    ///     part.ranges().last().is_some_and(|range| range.end == part.whole_len())
+    /// }
+    /// ```
     pub fn whole_len(&self) -> usize {
         self.members.whole_len
     }
 
     /// The ranges of its elements: see [`IndexSet::ranges`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tidegate::Cells;
+    ///
+    /// fn count(part: &Cells<'_, f64>) -> usize {
+    ///     part.ranges().iter().map(|range| range.len()).sum()
+    /// }
+    /// ```
     pub fn ranges(&self) -> &'k [Range<usize>] {
         self.members.set().ranges()
     }
@@ -180,6 +201,18 @@ fn not_in_part(index: usize) -> ! {
 
 impl<'k, T: Element> CellsMut<'k, T> {
     /// The number of elements of the whole region.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tidegate::CellsMut;
+    ///
+    /// /// Clears the last row of a matrix, which the part holds.
+    /// fn clear(mut u: CellsMut<'_, f64>, columns: usize) {
+    ///     let end = u.whole_len();
+    ///     u.slice_mut(end - columns..end).fill(0.0);
+    /// }
+    /// ```
     pub fn whole_len(&self) -> usize {
         self.0.whole_len()
     }
@@ -206,6 +239,18 @@ impl<'k, T: Element> CellsMut<'k, T> {
     }
 
     /// The ranges of its elements: see [`IndexSet::ranges`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tidegate::CellsMut;
+    ///
+    /// fn clear(mut u: CellsMut<'_, f64>) {
+    ///     for range in u.ranges() {
+    ///         u.slice_mut(range.clone()).fill(0.0);
+    ///     }
+    /// }
+    /// ```
     pub fn ranges(&self) -> &'k [Range<usize>] {
         self.0.ranges()
     }

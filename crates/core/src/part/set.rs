@@ -61,7 +61,8 @@ impl IndexSet {
     ///
     /// # Errors
     ///
-    /// [`RegionError::Overlap`] if an index occurs twice, [`RegionError::NoIndex`] if one is `usize::MAX`, and [`Error::Device`] if there is not enough memory.
+    /// [`RegionError::Overlap`] if an index occurs twice, [`RegionError::NoIndex`] if one is `usize::MAX`, and
+    /// [`Error::Device`] if there is not enough memory.
     ///
     /// # Examples
     ///
@@ -110,6 +111,16 @@ impl IndexSet {
     }
 
     /// The ranges of the set, in ascending order. Neighbouring ranges are merged.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tidegate::IndexSet;
+    ///
+    /// # fn main() -> tidegate::Result<()> {
+    /// assert_eq!(IndexSet::from_indices([4, 2, 3])?.ranges(), [2..5]);
+    /// # Ok(()) }
+    /// ```
     pub fn ranges(&self) -> &[Range<usize>] {
         &self.ranges
     }

@@ -18,7 +18,8 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
     ///
     /// # Errors
     ///
-    /// [`RegionError::OutOfBounds`](crate::error::RegionError::OutOfBounds) if the region has too few elements, and [`Error::Device`] if the device refuses. The host device never refuses.
+    /// [`RegionError::OutOfBounds`](crate::error::RegionError::OutOfBounds) if the region has too few elements, and
+    /// [`Error::Device`] if the device refuses. The host device never refuses.
     ///
     /// # Examples
     ///
@@ -49,7 +50,8 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
     ///
     /// # Errors
     ///
-    /// [`RegionError::OutOfBounds`](crate::error::RegionError::OutOfBounds) if the region has too few elements, and [`Error::Device`] if the device refuses. The host device never refuses.
+    /// [`RegionError::OutOfBounds`](crate::error::RegionError::OutOfBounds) if the region has too few elements, and
+    /// [`Error::Device`] if the device refuses. The host device never refuses.
     ///
     /// # Examples
     ///

@@ -62,7 +62,8 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
     ///
     /// # Errors
     ///
-    /// [`RegionError::OutOfBounds`] if the block has fewer elements. [`RegionError::Alignment`] if the block's address is not aligned for the elements, because it was a vector of smaller elements, say. The block is then dropped.
+    /// [`RegionError::OutOfBounds`] if the block has fewer elements. [`RegionError::Alignment`] if the block's address
+    /// is not aligned for the elements, because it was a vector of smaller elements, say. The block is then dropped.
     ///
     /// # Safety
     ///
@@ -103,7 +104,8 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
     ///
     /// # Errors
     ///
-    /// [`RegionError::Shared`] if something else uses the block (another part of the region, or a NIC that may send from it again), and [`RegionError::Empty`] if the region has no elements. The region is then lost.
+    /// [`RegionError::Shared`] if something else uses the block (another part of the region, or a NIC that may send
+    /// from it again), and [`RegionError::Empty`] if the region has no elements. The region is then lost.
     ///
     /// # Examples
     ///

@@ -184,9 +184,8 @@ impl<D: Device> World<D> {
     /// # Safety
     ///
     /// `make` returns a stream of the given device, with the given configuration. As long as the result lives, all
-    /// other work on the underlying stream does one of two things: it leaves alone the memory that is at home on the
-    /// stream, or it is ordered with the work that is enqueued here, as if it were enqueued here. No such work ends
-    /// before the work that precedes it on the stream.
+    /// other work on the underlying stream either leaves alone the memory that is at home on the stream, or is ordered
+    /// like work that is enqueued here. No such work ends before the work that precedes it on the stream.
     ///
     /// # Examples
     ///

@@ -3,14 +3,14 @@
 //! # Model
 //!
 //! A [`Stream`] executes the work that is enqueued on it, in order, while the host goes on. Its lifetime parameter is a
-//! *brand* that no other stream has. So a program that uses a region, a window half or an epoch of one stream on another
-//! does not compile. [`stream!`](crate::stream!) makes a stream with a brand of its own.
+//! *brand* that no other stream has. So a program that uses a region, a window half or an epoch of one stream on
+//! another does not compile. [`stream!`](crate::stream!) makes a stream with a brand of its own.
 //!
 //! # How far the host may run ahead
 //!
 //! The queue of a host stream holds up to 2^20 items that are not done yet. Most calls enqueue one item. An all-reduce
-//! enqueues a few, and so does a call that first has to wait for a NIC's reads. A replay is one item, however many times it
-//! replays. An item takes 112 bytes, and more for a large closure. If the queue is full, a call returns
+//! enqueues a few, and so does a call that first has to wait for a NIC's reads. A replay is one item, however many
+//! times it replays. An item takes 112 bytes, and more for a large closure. If the queue is full, a call returns
 //! [`DeviceError::QueueFull`](tidegate_hal::device::DeviceError::QueueFull); [`Stream::synchronize`] makes room.
 //!
 //! The driver of a GPU takes about 1,024 launches a stream. The next call then blocks until the stream has done some of
@@ -18,8 +18,8 @@
 //!
 //! # Failure
 //!
-//! A stream does no more work after one of its waits failed or one of its kernels panicked, because later work may depend
-//! on what failed. Every later call returns the error.
+//! A stream does no more work after one of its waits failed or one of its kernels panicked, because later work may
+//! depend on what failed. Every later call returns the error.
 
 mod arm;
 mod arming;
@@ -42,9 +42,10 @@ pub(crate) use tickets::{prepare_wait, settle_all, wait_for};
 /// Declares a stream with a brand of its own: `stream!(let s = world.stream()?);`. Without the
 /// macro, `let s = world.stream()?` is an [`UnboundStream`], which no call takes.
 ///
-/// `s` is then a [`Stream`]. It lives until the end of the block, and so does everything that is at home on it. So a function
-/// that makes a stream cannot return it, and cannot return a struct that holds it ("cannot return value referencing local
-/// variable", E0515). Let the caller make the stream and pass `&s`. (`tidegate::guide::when_the_compiler_says_no` has an example.)
+/// `s` is then a [`Stream`]. It lives until the end of the block, and so does everything that is at home on it. So a
+/// function that makes a stream cannot return it, and cannot return a struct that holds it ("cannot return value
+/// referencing local variable", E0515). Let the caller make the stream and pass `&s`.
+/// (`tidegate::guide::when_the_compiler_says_no` has an example.)
 ///
 /// The expression is evaluated in the function that contains the macro, so `?` and `.await` work in it.
 ///

@@ -19,8 +19,9 @@ use crate::myself::RecordedAct;
 use crate::place::{Brand, Guard};
 use crate::world::World;
 
-/// A stream before it has a brand. `world.stream()` returns it, and [`stream!`](crate::stream!) makes a [`Stream`] of it. (If the
-/// compiler expects `&Stream` and finds `&UnboundStream`, write `stream!(let s = …);` instead of `let s = …;`.)
+/// A stream before it has a brand. `world.stream()` returns it, and [`stream!`](crate::stream!) makes a [`Stream`] of
+/// it. (If the compiler expects `&Stream` and finds `&UnboundStream`, write `stream!(let s = …);` instead of `let s =
+/// …;`.)
 ///
 /// # Examples
 ///
@@ -44,8 +45,8 @@ impl<D: Device> UnboundStream<D> {
         UnboundStream { raw, world, name }
     }
 
-    /// Gives the stream the brand of the guard, which nothing else can have. [`stream!`](crate::stream!) makes guards, and
-    /// calls this.
+    /// Gives the stream the brand of the guard, which nothing else can have. [`stream!`](crate::stream!) makes guards,
+    /// and calls this.
     pub fn bind<'s>(self, guard: Guard<'s>) -> Stream<'s, D> {
         let _: Guard<'s> = guard;
         Stream {
@@ -151,11 +152,30 @@ impl<'s, D: Device> Stream<'s, D> {
     }
 
     /// The world that the stream was made for.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::stream(|world, s| {
+    /// println!("rank {}", s.world().rank());
+    /// # Ok(()) });
+    /// ```
     pub fn world(&self) -> &World<D> {
         &self.world
     }
 
     /// The stream's name.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::ranks(1, |world| {
+    /// stream!(let s = world.named_stream("halo")?);
+    /// assert_eq!(s.name(), "halo");
+    /// # Ok(()) });
+    /// ```
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -268,8 +288,8 @@ impl<'s, D: Device> Stream<'s, D> {
     /// # Ok(()) });
     /// ```
     ///
-    /// Everything that a task holds while it awaits must be `Send`, too. A stream that the task owns is `Send`; a `&Stream` in a
-    /// variable is not, since a stream is not `Sync`.
+    /// Everything that a task holds while it awaits must be `Send`, too. A stream that the task owns is `Send`; a
+    /// `&Stream` in a variable is not, since a stream is not `Sync`.
     ///
     /// # Errors
     ///

@@ -4,7 +4,7 @@
 //!
 //! Programs that are armed without a slot queue up, and the NIC takes them from there by itself
 //! ([`tidegate_hal::slots`]). That never blocks a job, however small the budget. So a policy decides only how far the
-//! *host* runs ahead. All arms of a batch (or of a turn of replays) are made together, under a lock of the rank: two
+//! *host* runs ahead. All arms of a batch (or of a turn of replays) are made together, under a lock of the rank. So two
 //! streams that are short of slots are served one after the other.
 //!
 //! A batch is not split into parts that fit. Its lanes are independent, but parts would not be. A lane to one target
@@ -12,11 +12,15 @@
 //! streams could wait for slots that the other holds, while its peer does the same the other way round. No order of the
 //! parts prevents that; the kept slot does.
 //!
-//! [`Throttle::Static`] waits for operations of its own window, and not for all operations of the NIC: those of another window may wait for a peer that waits for this one. Even operations of its own window may do so, since its two halves can be on two streams. So the wait ends when it makes no progress, and the remaining programs queue up. That costs time, but cannot hang.
+//! [`Throttle::Static`] waits for operations of its own window, and not for all operations of the NIC: those of another
+//! window may wait for a peer that waits for this one. Even operations of its own window may do so, since its two
+//! halves can be on two streams. So the wait ends when it makes no progress, and the remaining programs queue up. That
+//! costs time, but cannot hang.
 //!
 //! # Failure
 //!
-//! [`NicError::NoRoom`], before anything is armed. A wait ends if the window is revoked, if its limit passes, or if the stream fails.
+//! [`NicError::NoRoom`], before anything is armed. A wait ends if the window is revoked, if its limit passes, or if the
+//! stream fails.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

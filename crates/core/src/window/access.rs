@@ -25,7 +25,8 @@ use crate::nic::Touch;
 use crate::region::RegionBody;
 use crate::stream::Stream;
 
-/// An epoch in which this rank accesses its targets' memory. It only notes operations; [`Access::complete`] enqueues them.
+/// An epoch in which this rank accesses its targets' memory. It only notes operations; [`Access::complete`] enqueues
+/// them.
 ///
 /// `'b` is the borrow of the sources and destinations: the program can neither write nor free them until the epoch is
 /// complete. Dropping the epoch revokes the window on all ranks, since the targets wait for its completion.
@@ -96,7 +97,9 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, D, K> {
     ///
     /// # Errors
     ///
-    /// [`EpochError::ForeignSlot`](crate::error::EpochError::ForeignSlot) for a handle of another window, and [`EpochError::SlotTaken`](crate::error::EpochError::SlotTaken) for one that occurs twice or was taken before in this epoch. Nothing is taken then.
+    /// [`EpochError::ForeignSlot`](crate::error::EpochError::ForeignSlot) for a handle of another window, and
+    /// [`EpochError::SlotTaken`](crate::error::EpochError::SlotTaken) for one that occurs twice or was taken before in
+    /// this epoch. Nothing is taken then.
     pub fn take<const N: usize>(&mut self, slots: [Out<T>; N]) -> Result<[OutOnce<T>; N]> {
         let body = &mut *self.held;
         let epoch = body.epoch;
@@ -398,10 +401,9 @@ macro_rules! put {
             /// So the kernel that packs the message decides how long it is, and the host need not know. Each replay of
             /// a recording reads the number again. If the count is greater than the source, the whole source is put.
             ///
-            /// The target is not told the number: let the first element say it (see `tidegate::guide::messages`). After
-            /// the counted elements, the part of the slot that the whole source would have filled is not specified: it
-            /// may keep its old data, or get data of this or an earlier source. (A NIC ignores the number, and sends
-            /// the whole source.)
+            /// The target is not told the number: let the first element say it (see `tidegate::guide::messages`). The
+            /// rest of the slot, up to the length of the whole source, is not specified. It may keep its old data, or
+            /// get data of this or an earlier source. (A NIC ignores the number, and sends the whole source.)
             ///
             /// # Errors
             ///

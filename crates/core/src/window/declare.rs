@@ -19,8 +19,8 @@ use crate::ground::fresh_id;
 use crate::layout::{Chosen, Layout};
 use crate::nic::Throttle;
 
-/// How many buffers each slot of a window has. A slot you skip keeps the data from two epochs ago if it has two buffers, and
-/// from the last epoch if it has one.
+/// How many buffers each slot of a window has. A slot you skip keeps the data from two epochs ago if it has two
+/// buffers, and from the last epoch if it has one.
 ///
 /// # Examples
 ///
@@ -38,12 +38,12 @@ pub enum Buffers {
     Double = 2,
 }
 
-/// The declaration of a window, before it is opened. All ranks must open their windows in the same order. If threads of one
-/// rank open windows, the program must make sure that they do so in that order, too.
+/// The declaration of a window, before it is opened. All ranks must open their windows in the same order. If threads of
+/// one rank open windows, the program must make sure that they do so in that order, too.
 ///
-/// tidegate finds a wrong order by the windows' *names*. So two windows that are open at the same time must have different
-/// names. A name can be used again when every rank has dropped both halves of the window that had it. (A half that is
-/// forgotten counts as open.)
+/// tidegate finds a wrong order by the windows' *names*. So two windows that are open at the same time must have
+/// different names. A name can be used again when every rank has dropped both halves of the window that had it. (A half
+/// that is forgotten counts as open.)
 ///
 /// `T` is the element type, and `K` the [discipline](crate::window#disciplines): programs write [`SlotWindow`],
 /// [`RangeWindow`] or [`AtomicWindow`]. Methods that take the declaration by value, such as [`Window::fail_after`],
@@ -190,9 +190,9 @@ impl<T: Element, K: Discipline> Window<T, K> {
         self
     }
 
-    /// Sets a limit for each wait of this window. A wait that lasts longer fails, and the window is revoked on all ranks. A rank
-    /// looks at its waits every 200 ms, so a wait may last that much longer. Without a limit, a wait lasts as long as the
-    /// peer that it waits for lives. Each rank may choose a limit of its own.
+    /// Sets a limit for each wait of this window. A wait that lasts longer fails, and the window is revoked on all
+    /// ranks. A rank looks at its waits every 200 ms, so a wait may last that much longer. Without a limit, a wait
+    /// lasts as long as the peer that it waits for lives. Each rank may choose a limit of its own.
     ///
     /// # Examples
     ///
@@ -271,8 +271,8 @@ impl<T> Window<T, BySlot> {
     /// Declares a slot of `len` elements on this rank that `origin` puts into, and returns its handle: see
     /// [`Slots::slot`](super::Slots::slot). If an origin has several slots, `key` says which slot is which.
     ///
-    /// A slot may have no elements. It then takes no memory, but this rank still waits for each epoch of the origin: that is
-    /// a signal without data.
+    /// A slot may have no elements. It then takes no memory, but this rank still waits for each epoch of the origin:
+    /// that is a signal without data.
     ///
     /// # Examples
     ///
@@ -292,8 +292,9 @@ impl<T> Window<T, BySlot> {
     /// Declares that this rank puts into the slot that `target` has for it with this `key`, and returns the handle: see
     /// [`Access::put`](super::Access::put).
     ///
-    /// Only `target` says how long the slot is. A put of more elements is refused; a put of fewer elements fills the slot's
-    /// beginning. If both ranks know the length, use [`Window::slot_to_with_len`]: then `open` fails if they disagree.
+    /// Only `target` says how long the slot is. A put of more elements is refused; a put of fewer elements fills the
+    /// slot's beginning. If both ranks know the length, use [`Window::slot_to_with_len`]: then `open` fails if they
+    /// disagree.
     ///
     /// # Examples
     ///
@@ -364,8 +365,8 @@ impl Window<u8, BySlot> {
 }
 
 impl<T> Window<T, ByRange> {
-    /// A window of `len` elements of memory on this rank. `len` may be 0, and each rank may have another length. No other open
-    /// window may have this name.
+    /// A window of `len` elements of memory on this rank. `len` may be 0, and each rank may have another length. No
+    /// other open window may have this name.
     ///
     /// # Examples
     ///
@@ -382,8 +383,9 @@ impl<T> Window<T, ByRange> {
         Self::declare(name, Buffers::Single, len)
     }
 
-    /// Declares that this rank, and no other origin, accesses a range of the target's memory, and returns the handle. The range
-    /// may be empty. The target then still waits for this rank's epochs, which put nothing: that is a signal without data.
+    /// Declares that this rank, and no other origin, accesses a range of the target's memory, and returns the handle.
+    /// The range may be empty. The target then still waits for this rank's epochs, which put nothing: that is a signal
+    /// without data.
     ///
     /// # Examples
     ///
@@ -422,10 +424,10 @@ impl<T> Window<T, ByRange> {
     ///
     /// # Errors
     ///
-    /// This call does not fail, but [`Window::open`] may. If an element occurs twice in the layout, if there are too many runs,
-    /// or if the layout's table is in memory of another device, this rank gets that error, and the others get
-    /// [`WindowError::Disagreement`]. If the layout reaches beyond the target's memory, or declarations overlap, all ranks get
-    /// [`WindowError::Disagreement`].
+    /// This call does not fail, but [`Window::open`] may. This rank gets the error if an element occurs twice in the
+    /// layout, if there are too many runs, or if the layout's table is in memory of another device. The others then get
+    /// [`WindowError::Disagreement`]. If the layout reaches beyond the target's memory, or if declarations overlap, all
+    /// ranks get [`WindowError::Disagreement`].
     ///
     /// ```
     /// # use tidegate::host::prelude::*;
@@ -499,7 +501,8 @@ impl<T> Window<T, Atomic> {
         Self::declare(name, Buffers::Single, len)
     }
 
-    /// Declares that this rank accesses the memory of `rank`, and returns the handle. [`Out::at`] chooses the first element.
+    /// Declares that this rank accesses the memory of `rank`, and returns the handle. [`Out::at`] chooses the first
+    /// element.
     ///
     /// # Examples
     ///

@@ -89,8 +89,8 @@ pub(super) struct Outbound {
 }
 
 impl Description {
-    /// The description as it is sent. If the purpose determines the slots, it is sent without them: the descriptions of
-    /// all ranks of an all-reduce, sent to all ranks, would grow with the cube of their number.
+    /// The description as it is sent. If the purpose determines the slots, it is sent without them. Otherwise the
+    /// descriptions of an all-reduce, each sent to all ranks, would grow with the cube of the number of ranks.
     pub(super) fn in_short(&self) -> Self {
         let mut short = self.clone();
         if short.purpose != Purpose::Program {

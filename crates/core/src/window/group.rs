@@ -44,6 +44,14 @@ impl Group {
     }
 
     /// The ranks, in ascending order.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tidegate::Group;
+    ///
+    /// assert_eq!(Group::new([3, 1]).ranks(), [1, 3]);
+    /// ```
     pub fn ranks(&self) -> &[usize] {
         &self.ranks
     }

@@ -139,6 +139,15 @@ macro_rules! handle {
 
             /// The number of the slot among those of its kind, from 0, in the order of declaration. Use it for tables
             /// that the program keeps, and for device code.
+            ///
+            /// # Examples
+            ///
+            /// ```
+            /// # use tidegate::host::prelude::*;
+            /// # tidegate::doc::slots(|s, (inbox, outbox), (from, to), mut src| {
+            /// assert_eq!((from.index(), to.index()), (0, 0)); // the first of each kind
+            /// # Ok(()) });
+            /// ```
             pub fn index(self) -> u32 {
                 self.index
             }

@@ -175,11 +175,29 @@ impl<'s, T: Element, K: Discipline, D: Device> Outbox<'s, T, D, K> {
     }
 
     /// The window's name.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::slots(|s, (inbox, outbox), (from, to), mut src| {
+    /// assert_eq!(outbox.name(), "slots");
+    /// # Ok(()) });
+    /// ```
     pub fn name(&self) -> &str {
         &self.held.half.window.name
     }
 
     /// The window's id, which is the same on all ranks. Reports and errors name it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::slots(|s, (inbox, outbox), (from, to), mut src| {
+    /// println!("reports call it {}", outbox.id());
+    /// # Ok(()) });
+    /// ```
     pub fn id(&self) -> WindowId {
         self.held.half.window.id
     }

@@ -183,6 +183,17 @@ macro_rules! rest {
     ($rest:ident) => {
         impl<'b, T, D: Device> $rest<'b, '_, T, D> {
             /// The set of its elements, numbered as in the whole memory.
+            ///
+            /// # Examples
+            ///
+            /// ```
+            /// # use tidegate::host::prelude::*;
+            /// # tidegate::doc::ranges(|s, (inbox, outbox), to, src| {
+            /// let exposed = inbox.post(s)?;
+            /// assert_eq!(exposed.rest()?.set().ranges(), [4..8]);
+            /// # let (_outbox, _inbox) = (outbox.start().complete(s)?, exposed.wait(s)?);
+            /// # Ok(()) });
+            /// ```
             pub fn set(&self) -> &'b IndexSet {
                 self.set
             }

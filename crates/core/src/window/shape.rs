@@ -10,9 +10,9 @@
 //! ```
 //!
 //! If NICs cannot access that memory, the rank has a second block in host memory, the *far* one, for the ranks that it
-//! reaches by the NIC. It contains cells at the same offsets, the slots of far origins, and *staging*: for each slot of
-//! a far target a copy, which the streams fill and the NIC sends from. The words of a far rank lie in the far block.
-//! The operands stay in the device's own memory, where its waits read them quickly.
+//! reaches by the NIC. It contains cells at the same offsets, the slots of far origins, and *staging*. Staging has a
+//! copy of each slot of a far target, which the streams fill and the NIC sends from. The words of a far rank lie in the
+//! far block. The operands stay in the device's own memory, where its waits read them quickly.
 //!
 //! All ranks know the shapes of all ranks, from their descriptions.
 

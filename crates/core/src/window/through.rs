@@ -2,9 +2,9 @@
 //!
 //! # Model
 //!
-//! Peers' NICs may still write to a window's block after its halves are gone on this rank: an exposure may have been
-//! given in advance, and a stream that failed has not waited. And ending a registration does not end a write that has
-//! begun (`tcp;ofi_rxm` writes on what it has begun to receive). So a block stays registered after its halves are
+//! After the halves of a window are gone on this rank, peers' NICs may still write to its block. An exposure may have
+//! been given in advance, and a stream that failed has not waited. Ending the registration does not end a write that
+//! has begun (`tcp;ofi_rxm` writes on what it has begun to receive). So a block stays registered after its halves are
 //! dropped ([`Reach`]), until each neighbour with a NIC has said that it is *through* with the window. That means: the
 //! neighbour's halves are gone, its NIC has given up all queues towards its own neighbours, and everything that was
 //! fired there has arrived. A rank says so once, over the control plane, when its last queue goes ([`Farewell`]).
@@ -16,8 +16,8 @@
 //! until the endpoint is closed. (Memory that a peer has mapped needs no such care, because the peer's mapping keeps
 //! it.)
 //!
-//! A rank does not say that it is through with a window that is revoked, or whose queue has given up: an operation that
-//! was reported as failed may still be on its way. Then the block stays until the endpoint is closed.
+//! If a window is revoked, or if its queue has given up, a rank does not say that it is through: an operation that was
+//! reported as failed may still be on its way. Then the block stays until the endpoint is closed.
 
 use std::sync::{Arc, Weak};
 

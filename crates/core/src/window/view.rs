@@ -159,11 +159,31 @@ impl<'k, T: Element> Slots<'k, T> {
     }
 
     /// The number of slots.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::slots(|s, (inbox, outbox), (from, to), mut src| {
+    /// let mut inbox = inbox;
+    /// assert_eq!(inbox.read(s)?.len(), 1); // one slot, which has 4 elements
+    /// # Ok(()) });
+    /// ```
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
     /// Whether there are no slots.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::slots(|s, (inbox, outbox), (from, to), mut src| {
+    /// let mut inbox = inbox;
+    /// assert!(!inbox.read(s)?.is_empty());
+    /// # Ok(()) });
+    /// ```
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }

@@ -12,7 +12,9 @@
 //! exchange is done may mention the window at once. If that exchange fails, the id is given back: then no peer has
 //! counted it (or there will be no exchange any more).
 //!
-//! [`Progress`](super::progress::Progress) tells how far the rank has come in all this, for reports of long waits. Exchanges are matched in order. So if a rank is in an exchange, it waits for those that have come to fewer exchanges.
+//! [`Progress`](super::progress::Progress) tells how far the rank has come in all this, for reports of long waits.
+//! Exchanges are matched in order. So if a rank is in an exchange, it waits for those that have come to fewer
+//! exchanges.
 //!
 //! # Failure
 //!
@@ -107,7 +109,9 @@ impl<D: Device> World<D> {
     ///
     /// # Errors
     ///
-    /// [`Error::Control`] if a rank has ended, if a rank is in another collective call, or if this rank contributes too many bytes. (In the last case only this rank gets the error, and the others wait for its next call.) [`Error::Forked`].
+    /// [`Error::Control`] if a rank has ended, if a rank is in another collective call, or if this rank contributes too
+    /// many bytes. (In the last case only this rank gets the error, and the others wait for its next call.)
+    /// [`Error::Forked`].
     ///
     /// # Examples
     ///

@@ -84,11 +84,26 @@ impl<D: Device> World<D> {
     }
 
     /// The number of this rank, from 0.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// let ranks = World::local(3, |world| world.rank());
+    /// assert_eq!(ranks, [0, 1, 2]);
+    /// ```
     pub fn rank(&self) -> usize {
         self.inner.control.rank()
     }
 
     /// The number of ranks in the job.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// World::local(3, |world| assert_eq!(world.size(), 3));
+    /// ```
     pub fn size(&self) -> usize {
         self.inner.control.size()
     }
@@ -135,6 +150,19 @@ impl<D: Device> World<D> {
     }
 
     /// The device of this rank.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// use tidegate::hal::device::Device;
+    /// use tidegate::hal::memory::Sharing;
+    ///
+    /// # tidegate::doc::ranks(1, |world| {
+    /// let block = world.device().alloc(64, Sharing::Private)?;
+    /// # drop(block);
+    /// # Ok(()) });
+    /// ```
     pub fn device(&self) -> &D {
         &self.inner.device
     }

@@ -34,7 +34,8 @@ impl<D: Device> World<D> {
     ///
     /// # Errors
     ///
-    /// [`Error::Join`] if the job cannot be joined, [`Error::Device`] if there is no device, [`Error::Setting`] if a variable cannot be parsed, and the errors of [`World::from_control_with`].
+    /// [`Error::Join`] if the job cannot be joined, [`Error::Device`] if there is no device, [`Error::Setting`] if a
+    /// variable cannot be parsed, and the errors of [`World::from_control_with`].
     ///
     /// # Examples
     ///
@@ -183,7 +184,8 @@ impl<D: Device> World<D> {
     ///
     /// # Safety
     ///
-    /// [`Control::exchange`] gives each rank the contributions of the others unchanged: two handles with which a window or a barrier is made never name the same memory. Only one world is made from a control plane.
+    /// [`Control::exchange`] gives each rank the contributions of the others unchanged: two handles with which a window
+    /// or a barrier is made never name the same memory. Only one world is made from a control plane.
     ///
     /// # Examples
     ///
@@ -211,7 +213,9 @@ impl<D: Device> World<D> {
     ///
     /// # Errors
     ///
-    /// [`Error::Control`], [`Error::Device`] or [`Error::Nic`]; [`Error::Meet`] if the ranks use different devices or NICs. If a rank could not open the NIC that is needed, all ranks get [`MeetError::NoNic`](crate::error::MeetError::NoNic).
+    /// [`Error::Control`], [`Error::Device`] or [`Error::Nic`]; [`Error::Meet`] if the ranks use different devices or
+    /// NICs. If a rank could not open the NIC that is needed, all ranks get
+    /// [`MeetError::NoNic`](crate::error::MeetError::NoNic).
     ///
     /// # Safety
     ///

@@ -24,7 +24,7 @@ use tidegate_hal::device::Device;
 
 type On1<'s> = Region<u64, On<'s, Host>>;
 type SlotOutbox<'s> = Outbox<'s, u64, Host, BySlot>;
-/// A handle that leads back to the source of the get, and one that never waits for a post.
+/// An outbox that leads back to the source of the get, and one that never waits for a post.
 type TwoOutboxes<'s> = (Outbox<'s, u64, Host, ByRange>, SlotOutbox<'s>);
 
 const LEN: usize = 16;

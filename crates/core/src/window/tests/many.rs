@@ -15,8 +15,8 @@ enum Order {
     Mixed,
 }
 
-/// How often one of two ranks looks at a slot, a route or an operation: to open a window with so many slots in each
-/// direction, and for its first epoch, in which it puts to all of them.
+/// How often one of two ranks looks at a slot, a route or an operation. It opens a window with so many slots in each
+/// direction, and puts to all of them in its first epoch.
 fn visits(slots: u64, order: Order, options: impl Fn(usize) -> WorldOptions + Sync) -> usize {
     let key = |index: u64| match order {
         Order::Ascending => index,
