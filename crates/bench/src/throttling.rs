@@ -161,20 +161,14 @@ pub fn table(rows: &[Row]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::results::tests::row;
 
     #[test]
     fn what_adaptive_gains_is_said() {
         let row = |budget, throttle: ThrottleOf, us: f64| {
-            let setting = Setting {
-                budget: Some(budget),
-                throttle: Some(throttle.name().into()),
-                ..crate::results::tests::setting(1)
-            };
-            let sample = RankSample {
-                us_per_share: Some(us),
-                ..RankSample::new(0)
-            };
-            Row::new("st", setting, &[vec![sample]])
+            row("st", 1, us, |s| {
+                (s.budget, s.throttle) = (Some(budget), Some(throttle.name().into()));
+            })
         };
         let mut rows = vec![
             row(16, ThrottleOf::Application, 121.0),

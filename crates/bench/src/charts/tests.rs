@@ -3,7 +3,7 @@ use crate::faces::params::Variant;
 use crate::faces::timeline::Lane;
 use crate::faces::timeline::Span;
 use crate::results::Row;
-use crate::results::{RankSample, Setting};
+use crate::results::Setting;
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -14,99 +14,66 @@ fn row(
     us: f64,
     change: impl FnOnce(&mut Setting),
 ) -> serde_json::Value {
-    let mut setting = Setting {
-        elements: "15x14x13".into(),
-        points: 12,
-        ..crate::results::tests::setting(8)
-    };
-    change(&mut setting);
-    let samples = (0..setting.ranks).map(|rank| RankSample {
-        us_per_share: Some(us),
-        ..RankSample::new(rank)
-    });
-    let row = Row::new(variant, setting.clone(), &[samples.collect()]);
     let row = Row {
         who: who.into(),
-        ..row
+        ..crate::results::tests::row(variant, 8, us, |s| {
+            (s.elements, s.points) = ("15x14x13".into(), 12);
+            change(s);
+        })
     };
     let mut value = serde_json::to_value(row).unwrap();
     value["step"] = step.into();
     value
 }
 
-/// What the script leaves, in small.
+/// A small sample of what the script leaves.
 fn sample() -> serde_json::Value {
+    let exchange =
+        |ranks: usize| move |s: &mut Setting| (s.ranks, s.benchmark) = (ranks, "exchange".into());
     let mut rows = Vec::new();
-    let exchange = |ranks: usize| {
-        move |s: &mut Setting| {
-            s.ranks = ranks;
-            s.benchmark = "exchange".into();
-        }
-    };
     for (ranks, us) in [(2, 4.0), (4, 5.0), (8, 6.75)] {
-        rows.push(row("exchange", "tidegate", "st", us + 0.5, exchange(ranks)));
-        rows.push(row("exchange", "tidegate", "st-graph", us, exchange(ranks)));
         let share = |s: &mut Setting| s.ranks = ranks;
-        rows.push(row("share", "tidegate", "st", us * 2.0, share));
-        rows.push(row("share", "tidegate", "rma", us * 4.0, share));
+        rows.extend([
+            row("exchange", "tidegate", "st", us + 0.5, exchange(ranks)),
+            row("exchange", "tidegate", "st-graph", us, exchange(ranks)),
+            row("share", "tidegate", "st", us * 2.0, share),
+            row("share", "tidegate", "rma", us * 4.0, share),
+        ]);
     }
-    let device = "device, own words, 16 blocks of 512, graph of 20";
-    rows.push(row("peers-exchange", "nccl", device, 5.95, exchange(8)));
-    rows.push(row(
-        "peers-exchange",
-        "nccl",
-        "device, own words, 8 blocks of 512",
-        7.25,
-        exchange(8),
-    ));
-    rows.push(row(
-        "peers-exchange",
-        "mpi",
-        "isend <staged>",
-        264.0,
-        exchange(8),
-    ));
+    for (who, variant, us) in [
+        (
+            "nccl",
+            "device, own words, 16 blocks of 512, graph of 20",
+            5.95,
+        ),
+        ("nccl", "device, own words, 8 blocks of 512", 7.25),
+        ("mpi", "isend <staged>", 264.0),
+    ] {
+        rows.push(row("peers-exchange", who, variant, us, exchange(8)));
+    }
     rows.push(row("compute", "tidegate", "st", 41.0, |s| s.compute = true));
     // Another size, which is in no picture.
-    rows.push(row("large", "tidegate", "st", 5555.0, |s| {
-        s.elements = "95x94x93".into()
-    }));
+    let large = |s: &mut Setting| s.elements = "95x94x93".into();
+    rows.push(row("large", "tidegate", "st", 5555.0, large));
+    let sized = |benchmark: &'static str, messages: usize, bytes: u64| {
+        move |s: &mut Setting| {
+            (s.benchmark, s.elements) = (benchmark.into(), "-".into());
+            (s.messages, s.bytes) = (messages, bytes);
+            s.ranks = if benchmark == "pair" { 2 } else { s.ranks };
+        }
+    };
     for (messages, us) in [(1, 3.5), (7, 3.75), (26, 8.25)] {
-        rows.push(row("neighbours", "tidegate", "st-graph", us, |s| {
-            s.benchmark = "exchange".into();
-            s.elements = "-".into();
-            (s.messages, s.bytes) = (messages, 8192 * messages as u64);
-        }));
+        let ring = sized("exchange", messages, 8192 * messages as u64);
+        rows.push(row("neighbours", "tidegate", "st-graph", us, ring));
     }
     for (name, bytes, us) in [("8 B", 8, 3.5), ("256 MiB", 1 << 28, 750.0)] {
-        let pair = |s: &mut Setting| {
-            (s.benchmark, s.elements, s.bytes) = ("pair".into(), "-".into(), bytes);
-            s.ranks = 2;
-        };
-        rows.push(row(
-            "pair",
-            "tidegate",
-            &format!("ping-graph {name}"),
-            us,
-            pair,
-        ));
-        rows.push(row(
-            "pair",
-            "tidegate",
-            &format!("ping {name}"),
-            us + 1.0,
-            pair,
-        ));
+        for (how, more) in [("ping-graph", 0.0), ("ping", 1.0)] {
+            let (name, pair) = (format!("{how} {name}"), sized("pair", 1, bytes));
+            rows.push(row("pair", "tidegate", &name, us + more, pair));
+        }
     }
-    rows.push(row(
-        "peers-pair",
-        "floor",
-        "stores of 16 bytes, 64 blocks",
-        3.0,
-        |s| {
-            (s.benchmark, s.elements, s.bytes) = ("floor".into(), "-".into(), 4096);
-        },
-    ));
+    let (stores, floor) = ("stores of 16 bytes, 64 blocks", sized("floor", 1, 4096));
+    rows.push(row("peers-pair", "floor", stores, 3.0, floor));
     let mut failed = row("share", "nvshmem", "a broken way", 1.0, |_| ());
     failed["failed"] = true.into();
     rows.push(failed);

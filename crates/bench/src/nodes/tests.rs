@@ -1,24 +1,13 @@
 use super::*;
 use crate::results::Row;
 use crate::results::files::{self, FileError};
-use crate::results::{RankSample, Setting};
+use crate::results::tests::row;
 use crate::transport::ThrottleOf;
 use std::path::Path;
 
-/// A row of two ranks.
-fn row(variant: &str, us: f64, change: impl FnOnce(&mut Setting)) -> Row {
-    let mut setting = crate::results::tests::setting(2);
-    change(&mut setting);
-    let samples = (0..2).map(|rank| RankSample {
-        us_per_share: Some(us),
-        ..RankSample::new(rank)
-    });
-    Row::new(variant, setting, &[samples.collect()])
-}
-
 fn shares(st: f64, separate: f64, rma: f64) -> Vec<Row> {
     [("st", st), ("st-separate", separate), ("rma", rma)]
-        .map(|(variant, us)| row(variant, us, |_| ()))
+        .map(|(variant, us)| row(variant, 2, us, |_| ()))
         .into()
 }
 
@@ -71,7 +60,7 @@ fn sample() -> Left {
                         ThrottleOf::Static => 1.25,
                         ThrottleOf::Adaptive => 1.0,
                     };
-                    row("st", us * times * factor, |setting| {
+                    row("st", 2, us * times * factor, |setting| {
                         (setting.budget, setting.throttle) =
                             (Some(budget), Some(throttle.name().into()));
                     })

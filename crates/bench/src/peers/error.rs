@@ -1,8 +1,8 @@
 //! Why no peer can be run.
 
 use super::peer::Peer;
+use crate::results::files::FileError;
 use std::fmt;
-use std::io;
 use std::path::PathBuf;
 
 /// Why no peer can be run.
@@ -25,15 +25,8 @@ pub enum PeersError {
         looked_for: Vec<PathBuf>,
     },
     /// A file or folder that is needed.
-    #[error("{what} {}: {error}", path.display())]
-    File {
-        /// What was tried, in words.
-        what: &'static str,
-        /// The file or folder that it was tried with.
-        path: PathBuf,
-        /// What came of it.
-        error: io::Error,
-    },
+    #[error(transparent)]
+    File(#[from] FileError),
     /// A line of `mpi.env` that is no `NAME=VALUE`.
     #[error("{}:{line}: `{text}` is not NAME=VALUE", path.display())]
     Environment {

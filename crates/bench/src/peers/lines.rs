@@ -131,22 +131,10 @@ pub(super) fn failed(call: &Call, args: &FacesArgs, ours: &Setting, why: String)
 fn bare(call: &Call, name: String, setting: Setting, failure: Option<String>) -> Row {
     Row {
         who: call.peer.name().to_owned(),
-        variant: name,
-        setting,
-        rounds: 0,
-        us_avg: None,
-        us_min: None,
-        us_max: None,
-        us_least: None,
-        us_most: None,
         us_by_rank: Vec::new(),
-        enqueue_us: None,
-        cpu_us: None,
-        launches: None,
-        max_error: 0.0,
         verified: 0,
         failed: failure.is_some(),
         failure,
-        note: None,
+        ..Row::new(name, setting, &[])
     }
 }

@@ -4,6 +4,7 @@ use super::calls::{CONNECTIONS, Call, ENVIRONMENT};
 use super::error::PeersError;
 use super::peer::Peer;
 use crate::cli::FacesArgs;
+use crate::results::files::{self, failed};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -47,10 +48,6 @@ impl Peers {
         args: &FacesArgs,
         scripts: &[PathBuf],
     ) -> Result<Peers, PeersError> {
-        let file = |what, path: &Path| {
-            let path = path.to_owned();
-            move |error| PeersError::File { what, path, error }
-        };
         let missing = |dir: &Path| -> Vec<Peer> {
             let all = args.peers.iter().copied();
             all.filter(|peer| !program(dir, *peer).is_file()).collect()
@@ -68,22 +65,22 @@ impl Peers {
                     looked_for: scripts.to_vec(),
                 });
             };
-            std::fs::create_dir_all(dir).map_err(file("cannot make", dir))?;
+            std::fs::create_dir_all(dir).map_err(failed("make", dir))?;
             eprintln!("faces: building the peers in {}", dir.display());
             let built = Command::new("bash")
                 .arg(script)
                 .arg(dir)
                 .stdin(Stdio::null())
                 .output()
-                .map_err(file("cannot run", script))?;
+                .map_err(failed("run", script))?;
             for text in [built.stdout, built.stderr] {
                 not_built += &String::from_utf8_lossy(&text);
             }
             eprint!("{not_built}");
-            std::fs::write(&said, &not_built).map_err(file("cannot write", &said))?;
+            files::write(&said, &not_built)?;
         }
         // Absolute, since a launcher may start a program elsewhere.
-        let dir = std::fs::canonicalize(dir).map_err(file("cannot find", dir))?;
+        let dir = std::fs::canonicalize(dir).map_err(failed("find", dir))?;
         let reason = |peer: Peer| {
             let said = format!("NOT BUILT {peer}: ");
             let mut lines = not_built.lines();
@@ -93,7 +90,7 @@ impl Peers {
         };
         let lacking = missing(&dir).into_iter();
         let logs = dir.join("logs");
-        std::fs::create_dir_all(&logs).map_err(file("cannot make", &logs))?;
+        std::fs::create_dir_all(&logs).map_err(failed("make", &logs))?;
         Ok(Peers {
             missing: lacking
                 .map(|peer| {
@@ -112,16 +109,8 @@ impl Peers {
         })
     }
 
-    fn dir(&self) -> &Path {
-        &self.dir
-    }
-
     pub(super) fn logs(&self) -> PathBuf {
-        self.dir().join("logs")
-    }
-
-    fn program(&self, peer: Peer) -> PathBuf {
-        program(self.dir(), peer)
+        self.dir.join("logs")
     }
 
     /// Why a peer cannot be run.
@@ -132,7 +121,7 @@ impl Peers {
 
     /// The program with all that it is started with. Those of MPI need a launcher.
     pub(super) fn command(&self, call: &Call, args: &FacesArgs) -> Result<Command, PeersError> {
-        let program = self.program(call.peer);
+        let program = program(&self.dir, call.peer);
         let mut command = match call.peer {
             Peer::Mpi => {
                 let mut command = self.mpi.mpirun(args.ranks());
@@ -163,16 +152,9 @@ impl Mpi {
     fn read(dir: &Path) -> Result<Mpi, PeersError> {
         let lines = |name: &str| -> Result<(PathBuf, Vec<(usize, String)>), PeersError> {
             let path = dir.join(name);
-            let text = match std::fs::read_to_string(&path) {
-                Ok(text) => text,
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
-                Err(error) => {
-                    return Err(PeersError::File {
-                        what: "cannot read",
-                        path,
-                        error,
-                    });
-                }
+            let text = match path.exists() {
+                true => files::read(&path)?,
+                false => String::new(),
             };
             let lines = (1..).zip(text.lines().map(str::trim));
             let said = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));

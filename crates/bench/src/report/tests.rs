@@ -1,19 +1,12 @@
 use super::*;
 use crate::results::RankSample;
-use crate::results::tests::{rows, setting};
+use crate::results::tests::{row, rows, setting};
 
 fn about() -> About {
     About {
         processors: Some(2),
         ..About::detect("faces --json <x> & \"y\"", "a process each")
     }
-}
-
-fn sample(us: f64) -> Vec<RankSample> {
-    vec![RankSample {
-        us_per_share: Some(us),
-        ..RankSample::new(0)
-    }]
 }
 
 #[test]
@@ -49,8 +42,8 @@ fn is_whole_and_self_contained() {
 #[test]
 fn explains_itself() {
     let html = page(&rows(), &about());
-    for row in rows() {
-        let term = format!("<dt>{}</dt><dd>", row.variant);
+    for variant in ["st", "st-graph", "rma", "p2p"] {
+        let term = format!("<dt>{variant}</dt><dd>");
         assert!(html.contains(&term), "{term}");
     }
     for word in [
@@ -95,7 +88,7 @@ fn failures_come_first() {
 fn odd_rows_are_drawn() {
     assert!(page(&[], &about()).contains("Nothing was run"));
     // A single rank, no baseline; no times at all; the baseline failed.
-    let alone = Row::new("st", setting(1), &[sample(1e6)]);
+    let alone = row("st", 1, 1e6, |_| ());
     assert!(page(std::slice::from_ref(&alone), &about()).contains("<svg "));
     let none = Row::new("rma", setting(1), &[]);
     assert!(page(std::slice::from_ref(&none), &about()).contains("1 of 1 variants FAILED"));
@@ -105,7 +98,7 @@ fn odd_rows_are_drawn() {
         2,
         "no ratios without a baseline"
     );
-    page(&[Row::new("rma", setting(1), &[sample(0.0)])], &about());
+    page(&[row("rma", 1, 0.0, |_| ())], &about());
 }
 
 #[test]

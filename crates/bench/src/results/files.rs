@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FileError {
-    /// A file or folder that cannot be read or written.
+    /// A file or folder that cannot be used.
     #[error("cannot {what} {}: {error}", path.display())]
     Io {
-        /// What was tried: `read` or `write`.
+        /// What was tried: `read`, `write`, …
         what: &'static str,
         /// The file or folder.
         path: PathBuf,
@@ -40,7 +40,8 @@ pub enum FileError {
     Nothing,
 }
 
-fn failed(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> FileError {
+/// Makes an error of what the system said.
+pub(crate) fn failed(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> FileError {
     let path = path.to_owned();
     move |error| FileError::Io { what, path, error }
 }

@@ -366,6 +366,22 @@ pub(crate) mod tests {
         }
     }
 
+    /// A row of one round in which every rank took the same time.
+    pub(crate) fn row(
+        variant: &str,
+        ranks: usize,
+        us: f64,
+        change: impl FnOnce(&mut Setting),
+    ) -> Row {
+        let mut setting = setting(ranks);
+        change(&mut setting);
+        let samples = (0..setting.ranks).map(|rank| RankSample {
+            us_per_share: Some(us),
+            ..RankSample::new(rank)
+        });
+        Row::new(variant, setting.clone(), &[samples.collect()])
+    }
+
     pub(crate) fn rows() -> Vec<Row> {
         let row = |name: &str, us: f64| {
             let round = |f: f64| (0..4).map(|r| sample(r, (us + r as f64) * f)).collect();
