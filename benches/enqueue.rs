@@ -1,4 +1,4 @@
-//! What one epoch with 26 neighbours costs the thread that enqueues it: post, start, 26 puts, complete, wait.
+//! The cost of one epoch with 26 neighbours for the thread that enqueues it: post, start, 26 puts, complete, wait.
 //!
 //! Run as a benchmark it prints times, which depend on the machine. Instructions do not, and are counted by callgrind:
 //!
@@ -7,23 +7,23 @@
 //! valgrind --tool=callgrind --toggle-collect='enqueue::epoch*' target/release/deps/enqueue-<hash> 500
 //! ```
 //!
-//! The number that it prints as `Collected`, divided by 500, is that of instructions an epoch.
+//! It prints `Collected`. The difference of two runs, divided by the difference of their epochs, is the number of
+//! instructions an epoch.
 //!
-//! With `one` or `one-inline` before the number it is an epoch with one put of 8 B instead, of a rank to itself:
-//! nothing ever waits, so what is counted is the same each time. On an inline stream the calling thread also does what
-//! a stream's thread would do, in the same calls. `--toggle-collect='enqueue::one::epoch*'`, and
-//! `callgrind_annotate --inclusive=yes` tells the phases apart.
+//! With `one` or `one-inline` before the number, the epoch has one put of 8 B, of a rank to itself. Nothing ever waits, so
+//! the count is the same each time. On an inline stream the calling thread also does the work of a stream's thread, in the
+//! same calls. Use `--toggle-collect='enqueue::one::epoch*'`; `callgrind_annotate --inclusive=yes` shows the phases.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use tidegate::host::prelude::*;
 
-/// As many as a block has in three dimensions.
+/// A block in three dimensions has as many neighbours.
 const NEIGHBOURS: usize = 26;
-/// Elements of a put: few, since the moves are the stream's affair.
+/// Elements of a put: few, since the stream's thread moves them.
 const LEN: usize = 4;
-/// Epochs that find room in the queue together.
+/// Epochs for which the queue has room at one time.
 const BURST: usize = 50;
 
 type Halves<'s> = (Inbox<'s, u64>, Outbox<'s, u64>);
@@ -133,7 +133,7 @@ mod one {
         Ok((wait(s, exposed)?, outbox))
     }
 
-    /// Does so many, and says what one took.
+    /// Runs so many epochs, and returns the time to enqueue all of them.
     pub(super) fn run(world: &World, inline: bool, epochs: usize) -> Result<Duration> {
         stream!(let s = if inline { world.inline_stream()? } else { world.stream()? });
         let mut window = SlotWindow::new("one");

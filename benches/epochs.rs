@@ -1,6 +1,6 @@
-//! What epochs cost: `cargo bench --bench epochs`. Ranks are threads.
+//! The cost of epochs: `cargo bench --bench epochs`. Ranks are threads.
 //!
-//! - `enqueue`: what the host pays for an epoch (post, one put, complete, wait), in three forms. The stream works meanwhile.
+//! - `enqueue`: the host's time for an epoch (post, one put, complete, wait), in three forms. The stream works meanwhile.
 //! - `latency`: one way, from a put to the other rank's next one, with all of it enqueued (`stream`) or done by the
 //!   calling threads themselves (`inline`).
 //! - `put`: bytes a second, by the size of the put.
@@ -15,7 +15,7 @@ use tidegate::host::prelude::*;
 /// Epochs that are enqueued at a time: fewer than a queue holds, so that none of them waits for room.
 const BURST: u64 = 200;
 
-/// Both ends of a window, and what is sent.
+/// Both ends of a window, and the source of the puts.
 #[derive(Carry)]
 struct Ends<'s> {
     src: Region<u64, On<'s>>,
@@ -145,10 +145,11 @@ fn enqueueing(c: &mut Criterion) {
 /// `count` times there and back between two ranks.
 fn ping_pong<'s>(s: &Stream<'s>, rank: usize, count: u64) -> Result<Duration> {
     let mut ends = open(s, Some(1 - rank), Some(1 - rank), 1)?;
-    // Once for both to be there.
+    // One epoch first, so that both ranks are ready.
     ends = separate(s, ends)?;
     s.synchronize()?;
-    // Who answers waits first, and puts last: each of its exchanges answers what the one before has waited for.
+    // The answering rank waits first, and puts last: each of its exchanges answers the message that its previous one waited
+    // for.
     let answers = rank == 1;
     let start = Instant::now();
     if answers {

@@ -1,4 +1,4 @@
-//! The bare loop: what one would write over libfabric without anything above it.
+//! The bare loop: a program over libfabric with nothing above it.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -32,14 +32,14 @@ pub(crate) struct Raw {
     expected: u64,
     done: u64,
     sent: u64,
-    /// So many before the processor is offered to others: one where both ranks share it.
+    /// How many looks before the processor is offered to others: one if both ranks share it.
     looks: u32,
 }
 
 type Outcome<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 impl Raw {
-    /// Sends `words`, or the first of them. `wait`: what its completion queue can be waited for with.
+    /// Sends `words`, or the first of them. `wait` is the object by which a thread can wait for its completion queue.
     pub(crate) fn open(provider: &str, words: &[u64], wait: WaitObject) -> Outcome<Self> {
         let hints = Hints::new()
             .provider(provider)
@@ -64,7 +64,7 @@ impl Raw {
             ..Default::default()
         };
         let (address, keep) = (memory.as_ptr() as *mut c_void, Arc::clone(&memory));
-        // SAFETY: the words live as long as they are shared, and nobody here looks at what the peer writes.
+        // SAFETY: the words live as long as they are shared, and nothing here reads the words that the peer writes.
         let region =
             unsafe { MemoryRegion::host(&domain, address, 16 * words.len(), &options, keep) }?;
         Ok(Raw {
@@ -85,7 +85,7 @@ impl Raw {
         })
     }
 
-    /// What the peer needs: lengths are fixed, so that it fits a slot.
+    /// The address for the peer. Lengths are fixed, so that it fits a slot.
     pub(crate) fn address(&self) -> Outcome<Vec<u64>> {
         let name = self.endpoint.name()?;
         let key = self.region.key().ok_or("a key that is no number")?;
@@ -144,7 +144,7 @@ impl Raw {
         let to = self.to.ok_or("not connected")?;
         let address = self.memory.as_ptr() as *mut c_void;
         if form == Form::Injected {
-            // SAFETY: the memory is as long as that, and its first half is written by nobody.
+            // SAFETY: the memory is as long as that, and nothing writes its first half.
             let bytes = unsafe { std::slice::from_raw_parts(address.cast::<u8>(), bytes) };
             while !self.endpoint.inject_write_data(bytes, 1, to)?.is_taken() {
                 self.poll()?;
@@ -173,7 +173,7 @@ impl Raw {
             data: 1,
             flags,
         };
-        // SAFETY: the memory lives as long as the endpoint, and its first half is written by nobody.
+        // SAFETY: the memory lives as long as the endpoint, and nothing writes its first half.
         while !unsafe { self.endpoint.write_msg(&message) }?.is_taken() {
             self.poll()?;
         }
@@ -187,7 +187,7 @@ impl Raw {
         self.until(|raw| raw.heard >= raw.expected)
     }
 
-    /// What the peer has written, as far as that.
+    /// The first bytes that the peer has written.
     pub(crate) fn received(&self, bytes: usize) -> Vec<u64> {
         let from = self.memory.len() / 2;
         let words = self.memory[from..from + bytes / 8].iter();

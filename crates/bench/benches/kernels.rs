@@ -82,7 +82,7 @@ fn time(mut work: impl FnMut()) -> f64 {
 }
 
 /// Pack, compute and unpack, over views of the surface and of the interior. Their values are zeros,
-/// so that none grows beyond what is finite.
+/// so that all stay finite.
 fn kernels<P: Points + ?Sized>(g: &Geometry, surface: &mut P, interior: &mut P) -> [f64; 3] {
     let mut packed = vec![0.0; g.packed_len()];
     let pack = time(|| kernels::pack(g, &*surface, &mut packed));

@@ -8,16 +8,14 @@
 //! CPU [kernels](faces::kernels), the [verification](faces::verify) and the
 //! [loops](faces::schedule) around the clock. A *variant* (how the messages travel) implements
 //! [`faces::schedule::Exchange`] and gets all of that; [`faces::variants`] are those over this
-//! library, and [`faces::driver`] runs them. [`exchange`] is what is left of it without
-//! kernels, for any messages; [`program`] is the program that runs either. All are written once, over a
-//! [`device`]: the host, or GPUs.
+//! library, and [`faces::driver`] runs them. [`exchange`] is the same without kernels, for any messages;
+//! [`program`] is the program that runs either. All are written once, over a [`device`]: the host, or GPUs.
 //!
 //! Each rank produces one [`results::RankSample`] a run. Rank 0 collects them, makes [`results::Row`]s, and prints them
-//! as a [terminal table](results::table), as [JSON](results::json) or as a self-contained [HTML page](report).
-//! [`peers`] has the same done by other libraries, whose rows go beside ours; [`mpi`] the same over MPI in the same
-//! processes, and [`osu`] its put benchmarks; [`throttling`] compares what is done where trigger slots are short;
-//! [`charts`] draws what was measured on a machine with GPUs, and [`nodes`] puts together what was measured between
-//! nodes.
+//! as a [terminal table](results::table), as [JSON](results::files) or as a self-contained [HTML page](report).
+//! [`peers`] runs the same with other libraries, whose rows stand beside ours. [`mpi`] runs the same over MPI in the same
+//! processes, and [`osu`] has the put benchmarks of the MPI world. [`throttling`] compares the policies for few trigger
+//! slots. [`charts`] draws the results of a machine with GPUs, and [`nodes`] makes the tables between nodes.
 //!
 //! # Failures
 //!

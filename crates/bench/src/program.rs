@@ -3,23 +3,21 @@
 //! # Model
 //!
 //! [`main`] starts this very program again, once for each rank, and waits; the ranks find in their environment that
-//! they are ranks. Each does its part of what was asked for ([Faces](crate::faces), or the [`exchange`] alone, or that
-//! of a pair); rank 0 leaves the rows in a file, for the program that started it. That one runs the
-//! [peers](crate::peers) once all ranks have ended, if any were asked for, prints the table and writes the files. With
-//! `--timeline`, rank 0 writes the [timeline] instead, and there are no rows. The device is chosen in one place;
-//! everything below [`run`] is the same for all.
+//! they are ranks. Each does its part of [Faces](crate::faces), or of the [`exchange`] alone, or of a pair; rank 0 leaves
+//! the rows in a file for the first process. When all ranks have ended, that process runs the [peers](crate::peers) that
+//! were asked for, prints the table and writes the files. With `--timeline`, rank 0 writes the [timeline] instead, and
+//! there are no rows. The device is chosen in one place; everything below [`run`] is the same for all devices.
 //!
-//! Where there are more ranks (that are processes) than processors, each rank is bound to one, by
-//! turns. Otherwise the scheduler moves ranks, and what they exchange, about, and some runs take
-//! twice as long as others.
+//! If there are more processes than processors, each rank is bound to one processor, by turns. Otherwise the scheduler
+//! moves ranks and their data, and some runs take twice as long as others.
 //!
-//! Where a variant, or the transport, goes over [MPI](crate::mpi), an MPI's launcher starts the ranks instead.
+//! If a variant or the transport uses [MPI](crate::mpi), an MPI's launcher starts the ranks instead.
 //!
 //! # Failures
 //!
-//! Where there is no such device, or where peers are neither found nor can be built, no rank is started. The exit code
-//! is 1 if any row is a failed one. A rank that dies ends the job: the rows are what rank 0 has got, with the rank that
-//! did not report. Without rows of ours no peer is run.
+//! If the device is missing, or peers are neither found nor can be built, no rank is started. The exit code is 1 if any row
+//! failed. If a rank dies, the job ends: the rows have the samples that rank 0 has got, and name the rank that did not
+//! report. Without rows of ours no peer is run.
 
 use crate::cli::{Device, FacesArgs, RanksAs};
 use crate::exchange;
@@ -52,7 +50,7 @@ use tidegate_host::Host;
 /// Set for the processes that are ranks: the file that rank 0 leaves the rows in.
 const IS_RANK: &str = "TIDEGATE_FACES_ROWS";
 
-/// The whole of the program.
+/// The whole program.
 pub fn main() -> ExitCode {
     let args = FacesArgs::read();
     let result = match args.device {
@@ -68,11 +66,11 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// The program on one kind of device: as a rank, or as the one that starts the ranks.
+/// The program on one kind of device: as a rank, or as the process that starts the ranks.
 ///
 /// # Errors
 ///
-/// What is wrong with the device, before there is a rank; what a rank could not do.
+/// An error of the device, before there is a rank; an error of a rank.
 pub fn run<D: FacesDevice>(args: &FacesArgs) -> Result<u8, Box<dyn Error>> {
     if let Some(what) = args.over_mpi() {
         return over_mpi(args, what);
@@ -100,7 +98,7 @@ pub fn run<D: FacesDevice>(args: &FacesArgs) -> Result<u8, Box<dyn Error>> {
         files::write_rows(Path::new(&rows), &measured)?;
         return Ok(exit_code(&measured));
     }
-    // Said once, and not by every rank.
+    // Reported once, and not by every rank.
     D::available()?;
     if let Some(path) = &args.timeline {
         let code = match args.ranks_as {
@@ -241,7 +239,7 @@ fn launch(args: &FacesArgs) -> Result<(u8, Vec<Row>), Box<dyn Error>> {
 
 /// Prints the table, and writes the files.
 fn present(args: &FacesArgs, rows: &[Row]) -> Result<(), Box<dyn Error>> {
-    // Not `print!`: it panics when nobody reads any more.
+    // Not `print!`: it panics if the reader has gone.
     let mut out = std::io::stdout().lock();
     let about = about(args);
     match args.peers.is_empty() {
@@ -326,7 +324,7 @@ fn record<D: FacesDevice>(
     Ok(0)
 }
 
-/// One rank's part of what is asked for.
+/// One rank's part of the benchmark.
 fn measure<D: FacesDevice>(
     args: &FacesArgs,
     world: &World<D>,

@@ -1,13 +1,13 @@
-//! Rounds of measurements, and everybody's samples.
+//! Rounds of measurements, and the samples of all ranks.
 //!
 //! # Model
 //!
-//! Several measurements are done in turn, and all of that several times, so that a disturbance hits all
-//! alike. After each, every rank gets the samples of all.
+//! Each round runs all measurements in turn, so a disturbance hits all alike. After each measurement, every rank gets
+//! the samples of all ranks.
 //!
 //! # Failures
 //!
-//! A rank that dies ends the rounds: what there is by then is returned, without it.
+//! If a rank dies, the rounds end, and the samples so far are returned.
 
 use crate::progress::Progress;
 use crate::results::RankSample;
@@ -16,7 +16,7 @@ use std::error::Error;
 use tidegate_core::World;
 use tidegate_hal::device::Device;
 
-/// Does `count` measurements in turn, `rounds` times; collective. For each measurement, for each round, the
+/// Does `count` measurements in turn, `rounds` times; collective. Returns, for each measurement and each round, the
 /// samples of all ranks.
 pub(crate) fn gather<D: Device>(
     world: &World<D>,
@@ -60,10 +60,10 @@ pub(crate) fn bind_launched(ranks: usize) {
     }
 }
 
-/// Binds this process to one of the processors that it may use, if there are fewer of them than
-/// ranks; all its threads to come are bound with it.
+/// Binds this process to one of the processors that it may use, if there are fewer of them than ranks. Threads that it
+/// starts later are bound, too.
 ///
-/// Best effort: without it, all is the same but the times.
+/// If it cannot be bound, only the times differ.
 pub(crate) fn bind_to(rank: usize, ranks: usize) {
     let Ok(usable) = sched_getaffinity(None) else {
         return;

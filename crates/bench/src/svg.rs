@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 /// How many colours there are for series.
 pub(crate) const SERIES: usize = 6;
 
-/// What a colour means.
+/// The meaning of a colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ink {
     /// Text and axes.

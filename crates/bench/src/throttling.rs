@@ -2,13 +2,13 @@
 //!
 //! # Model
 //!
-//! Every [variant](crate::faces::variants) is measured with every budget of a node's NIC and every
-//! [policy](ThrottleOf), all in one job: the NIC's slots are made more or fewer between two measurements, when
-//! nothing is armed. A round is all of these in turn, so that a disturbance hits all alike; a figure is the median of the rounds.
+//! One job measures every [variant](crate::faces::variants) with every number of slots of a node's NIC and every
+//! [policy](ThrottleOf). Between two measurements, when nothing is armed, the NIC gets another number of slots. A round
+//! has all of these in turn, so a disturbance hits all alike. A figure is the median of the rounds.
 //!
 //! # Failures
 //!
-//! As [`crate::faces::driver`]; without a NIC there is nothing to be measured.
+//! As [`crate::faces::driver`]. Without a NIC there is nothing to measure.
 
 use crate::faces::device::FacesDevice;
 use crate::faces::driver;
@@ -27,7 +27,7 @@ use tidegate_hal::slots::Slots;
 /// The budgets of the published comparison.
 pub const BUDGETS: [u32; 6] = [16, 32, 64, 128, 256, 512];
 
-/// How long what a measurement has left armed may take to go away.
+/// How long armed operations of the measurement before may take to end.
 const LEFT_OVER: Duration = Duration::from_secs(30);
 
 /// One rank's part; collective. The rows, on every rank.
@@ -77,7 +77,7 @@ pub(crate) fn rank<D: FacesDevice>(
     Ok(rows.collect())
 }
 
-/// How many runs one measurement of everything has.
+/// How many runs one round has.
 pub(crate) fn runs(setup: &crate::faces::params::Params, budgets: &[u32]) -> u64 {
     let cases = setup.variants.len() * budgets.len() * ThrottleOf::ALL.len();
     cases as u64 * driver::runs(setup)

@@ -5,7 +5,7 @@
 //!
 //! With `--nodes` ranks of different nodes do not map each other, and `--transport auto` reaches them by libfabric;
 //! within a node memory is mapped. `fabric` takes the NIC everywhere, `shm` never. With `--netns` each node is a
-//! network namespace, and what is between them can be slowed and can lose packets.
+//! network namespace, and the wire between them can be slow and can lose packets.
 //!
 //! With `--transport mpi` the ranks are a job of an MPI, and its one-sided operations carry everything
 //! (`tidegate_mpi::windows`), as in a program that has nothing else between its ranks.
@@ -40,10 +40,10 @@ pub enum Transport {
     Mpi,
 }
 
-/// What a signal is over windows of MPI.
+/// How signals are sent over windows of MPI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub enum Signals {
-    /// What is found to be faster when the ranks meet
+    /// The faster of the two, measured when the ranks meet
     #[default]
     Measured,
     /// An MPI_Accumulate to a word that waiters look at
@@ -68,7 +68,7 @@ pub enum Unfit {
     /// Something that windows of MPI do not have.
     #[error("{option} does not go with --transport mpi: {why}")]
     NotOverMpi {
-        /// What was asked for.
+        /// The option.
         option: &'static str,
         /// Why the two do not go together.
         why: &'static str,
@@ -76,15 +76,15 @@ pub enum Unfit {
     /// Something that only windows of MPI have.
     #[error("{option} is about windows of MPI: it goes with --transport mpi")]
     OnlyOverMpi {
-        /// What was asked for.
+        /// The option.
         option: &'static str,
     },
 }
 
-/// What a rank does that is short of trigger slots.
+/// The policy of a rank that is short of trigger slots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub enum ThrottleOf {
-    /// It counts what it has enqueued, and synchronises before that is too much
+    /// It counts the operations that it has enqueued, and synchronises before they are too many
     Application,
     /// The library waits until all operations before are complete
     Static,
@@ -107,7 +107,7 @@ impl ThrottleOf {
     }
 }
 
-/// Who fires what streams ring for.
+/// The engine that fires the operations that streams ring for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Engine {
     /// The NIC where hardware does it, else an agent
@@ -138,10 +138,10 @@ impl From<ThrottleOf> for Throttle {
     }
 }
 
-/// What a rank makes its world with.
+/// The options of a rank's world.
 pub(crate) struct Way {
     pub(crate) options: WorldOptions,
-    /// What it is called.
+    /// Its name in reports.
     pub(crate) label: String,
     /// The trigger slots of the NIC, if there is one.
     pub(crate) slots: Option<Arc<Slots>>,
@@ -158,7 +158,7 @@ pub struct TransportArgs {
     #[arg(long, value_name = "NAME")]
     pub provider: Option<String>,
 
-    /// Who fires what streams ring for (default: what TIDEGATE_ENGINE says, or auto)
+    /// The engine that fires the operations that streams ring for (default: the value of TIDEGATE_ENGINE, or auto)
     #[arg(long, value_enum, value_name = "ENGINE")]
     pub engine: Option<Engine>,
 
@@ -166,10 +166,10 @@ pub struct TransportArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub budget: Option<u32>,
 
-    /// Stage what the NIC sends and gets in memory of its own, as is always done for GPUs
+    /// Stage the NIC's data in memory of its own, as is always done for GPUs
     #[arg(long)]
     pub staged: bool,
-    /// What a rank does that is short of trigger slots
+    /// The policy of a rank that is short of trigger slots
     #[arg(long, value_enum, default_value_t)]
     pub throttle: ThrottleOf,
 
@@ -177,11 +177,11 @@ pub struct TransportArgs {
     #[arg(long, value_name = "NODES")]
     pub nodes: Option<Nodes>,
 
-    /// What is between the nodes.
+    /// The wire between the nodes.
     #[command(flatten)]
     pub bed: BedArgs,
 
-    /// What a signal is over windows of MPI
+    /// How signals are sent over windows of MPI
     #[arg(long, value_enum, default_value_t, value_name = "FORM")]
     pub mpi_signals: Signals,
 
@@ -204,7 +204,7 @@ impl TransportArgs {
     ///
     /// # Errors
     ///
-    /// What does not fit.
+    /// The first option that does not fit.
     pub(crate) fn fits(&self, ranks: usize, windows: bool) -> Result<(), Unfit> {
         if self.transport == Transport::Mpi {
             let not = |option, why| Err(Unfit::NotOverMpi { option, why });
@@ -242,7 +242,7 @@ impl TransportArgs {
         }
     }
 
-    /// How windows of MPI are used, and what that is called.
+    /// How windows of MPI are used, and the name of that in reports.
     #[cfg(feature = "mpi")]
     pub(crate) fn windows(&self) -> (Windows, String) {
         let mut options = Windows::new();
@@ -264,7 +264,7 @@ impl TransportArgs {
         (options, label)
     }
 
-    /// What a rank makes its world with.
+    /// The options of a rank's world.
     ///
     /// # Errors
     ///

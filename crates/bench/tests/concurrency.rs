@@ -5,7 +5,7 @@ use tidegate_bench::faces::kernels::{self, Packed, Points, Values};
 use tidegate_bench::faces::params::{Counts, Grid, Init, Params, Size, Variant};
 use tidegate_bench::faces::verify::Verifier;
 
-/// A block that two threads can reach: sound whatever they do, and right only if they keep apart.
+/// A block that two threads can reach: always sound, and right only if they keep apart.
 #[derive(Clone, Copy)]
 struct Shared<'a>(&'a [AtomicU64]);
 

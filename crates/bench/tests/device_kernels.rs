@@ -4,7 +4,8 @@
 //! kernels read, in which order they sum them and where they write; not that a device's compiler, or its memory, does
 //! what it should.
 //!
-//! What a kernel must not touch is poisoned. It stays as it is; and a sum that took it in is a NaN, which no sum of the CPU's is.
+//! Memory that a kernel must not touch is poisoned. It must stay as it is; and a sum that took it in is a NaN, which no sum
+//! of the CPU is.
 
 mod emulation;
 
@@ -228,7 +229,7 @@ fn the_recommended_grid_of_the_small_size() {
     };
     let geometry = Geometry::new(Grid([2, 2, 2]), Size::SMALL, 0).unwrap();
     let grids = emulator.grids(&FacesGeometry::new(&geometry, Init::Same), 132);
-    // One tile a block, for what a share waits for; no more blocks than can be resident for the others.
+    // One tile a block for kernels that a share waits for; no more blocks than can be resident for the others.
     assert_eq!((grids.pack, grids.unpack), (678, 658));
     assert!(grids.init <= 132 * 16 && grids.compute <= 132 * 16);
     let alone = Geometry::new(Grid([1, 1, 1]), Size { n: 3, m: [1, 1, 1] }, 0).unwrap();
@@ -304,7 +305,7 @@ fn pack() {
     for (geometry, device, shape) in cases() {
         let u = Guarded::new(&random.part(&geometry, SURFACE));
         let mut out = Guarded::poisoned(geometry.packed_len());
-        // What is between the messages, and where there is no neighbour, stays poisoned.
+        // Memory between the messages, and of slots without a neighbour, stays poisoned.
         let mut expected = out.to_vec();
         kernels::pack(&geometry, &*u, &mut expected);
         // SAFETY: a block and a packed buffer of these lengths.
@@ -408,7 +409,7 @@ fn unpack_from_slots_in_any_epoch() {
                 base: buffers.as_ptr(),
                 len: geometry.message_len(d) as u64,
                 flip: operand.map_or(0, |_| (geometry.message_len(d) * size_of::<f64>()) as u64),
-                // Without a second buffer nobody looks at it.
+                // Without a second buffer no kernel reads it.
                 operand: operand.as_ref().map_or(std::ptr::null(), |operand| operand),
             })
             .collect();

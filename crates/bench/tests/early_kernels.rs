@@ -1,5 +1,5 @@
-//! The kernels of Faces may begin while what stands before them is at work: what they promise for it
-//! (`Function::waits_itself`), on all ways through the PTX that is loaded then.
+//! The kernels of Faces may begin while earlier work still runs. For that they promise to wait by themselves
+//! (`Function::waits_itself`): this test checks the promise on all ways through the PTX.
 
 #[path = "../../kernels/flow.rs"]
 mod flow;
@@ -22,7 +22,7 @@ fn entries() -> Vec<&'static str> {
     names.collect()
 }
 
-/// What a line does, without its guard.
+/// The instruction of a line, without its guard.
 fn code(line: &str) -> &str {
     match line.strip_prefix('@') {
         Some(rest) => rest.split_once(' ').map_or("", |(_, code)| code.trim()),
@@ -51,7 +51,7 @@ fn is_count(line: &str) -> bool {
     code.starts_with("ld.u8") || code.starts_with("ld.global.u8")
 }
 
-/// What is wrong with a kernel, if anything.
+/// The fault of a kernel, if it has one.
 fn check(text: &str, name: &str) -> Result<(), String> {
     let (mut early, mut table, mut counts, mut ends) =
         (Vec::new(), BTreeSet::new(), BTreeSet::new(), 0);
@@ -94,7 +94,7 @@ fn they_wait_before_they_touch_what_others_write_and_before_they_end() {
     }
 }
 
-/// The count read early, and a value written, through pointers of which the compiler does not know what they are to.
+/// The count is read early, and a value written, through pointers whose memory the compiler does not know.
 #[test]
 fn what_comes_too_early_is_found() {
     let unpack = TEXT.find(".visible .entry faces_unpack(").unwrap();

@@ -1,4 +1,4 @@
-//! Properties of the layout and of what the kernels touch, for arbitrary grids and sizes.
+//! Properties of the layout, and of the points that the kernels touch, for arbitrary grids and sizes.
 
 use proptest::prelude::*;
 use std::cell::RefCell;
@@ -7,7 +7,7 @@ use tidegate_bench::faces::kernels::{self, Packed, Points, SlotsBy, Values};
 use tidegate_bench::faces::layout::{Direction, Geometry, Kind};
 use tidegate_bench::faces::params::{Grid, Init, Size};
 
-/// A block that notes what is read and written.
+/// A block that notes every read and write.
 struct Noted {
     values: Vec<f64>,
     read: RefCell<BTreeSet<usize>>,
@@ -47,7 +47,7 @@ impl Values for Bare<'_> {
     }
 }
 
-/// What the kernels promise, word for word: all copies of a point, in pairs along x, those sums along y, those along z.
+/// The order of sums that the kernels promise: all copies of a point, in pairs along x, those sums along y, those along z.
 struct Definition<'a> {
     geometry: &'a Geometry,
     u: &'a [f64],

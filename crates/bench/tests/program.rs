@@ -1,4 +1,4 @@
-//! The whole program, started as a user starts it: ranks that are processes, and peers that are shell scripts.
+//! The whole program, started as a user starts it: ranks are processes, and peers are shell scripts.
 //!
 //! This test is the program too: with arguments it does what `faces` does, and so do the ranks that it starts.
 
@@ -97,7 +97,7 @@ fn a_peer_that_fails_fails_the_run() {
     );
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
     let rows = rows(dir.path());
-    // What it had measured by then is kept.
+    // The rows that it had measured by then are kept.
     assert_eq!(
         (rows.len(), exit_code(&rows[..5]), exit_code(&rows)),
         (6, 0, 1)

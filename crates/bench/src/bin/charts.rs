@@ -1,10 +1,10 @@
-//! Draws what `scripts/gpu.sh` has measured: `charts DIR... [--to DIR]`. `cargo xtask charts` runs it.
+//! Draws the results of `scripts/gpu.sh`: `charts DIR... [--to DIR]`. `cargo xtask charts` runs it.
 
 use clap::Parser;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Draws what scripts/gpu.sh has measured, as SVG files
+/// Draws the results of scripts/gpu.sh, as SVG files
 #[derive(Debug, Parser)]
 #[command(name = "charts")]
 struct Args {

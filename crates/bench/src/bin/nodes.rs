@@ -1,4 +1,4 @@
-//! Puts what `scripts/nodes.sh` has measured together: `nodes DIR [NAME=VALUE...] [--charts DIR]`. The script runs it.
+//! Makes the tables of `scripts/nodes.sh`: `nodes DIR [NAME=VALUE...] [--charts DIR]`. The script runs it.
 
 use clap::Parser;
 use std::io::Write as _;
@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use tidegate_bench::nodes::Measured;
 use tidegate_bench::report::About;
 
-/// Prints the table of what scripts/nodes.sh has measured, and writes results.json and SVG files; 1 if anything failed,
+/// Prints the table of a run of scripts/nodes.sh, and writes results.json and SVG files; ends with 1 if anything failed,
 /// was not verified, or was not run
 #[derive(Debug, Parser)]
 #[command(name = "nodes")]
@@ -16,7 +16,7 @@ struct Args {
     #[arg(value_name = "DIR")]
     from: PathBuf,
 
-    /// What else is to be known of the run
+    /// More facts about the run
     #[arg(value_name = "NAME=VALUE", value_parser = pair)]
     about: Vec<(String, String)>,
 
@@ -53,7 +53,7 @@ fn main() -> ExitCode {
             ExitCode::from(2)
         }
         Ok((files, measured)) => {
-            // Not `print!`: it panics when nobody reads any more.
+            // Not `print!`: it panics if the reader has gone.
             let mut out = std::io::stdout().lock();
             _ = write!(out, "{}", measured.table());
             for path in files {

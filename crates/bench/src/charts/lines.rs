@@ -14,7 +14,7 @@ const RIGHT: i32 = 590;
 const TOP: i32 = 66;
 const BOTTOM: i32 = 420;
 
-/// What stands around the lines of a picture.
+/// The frame of a picture.
 pub(super) struct Plot<'a> {
     pub(super) title: &'a str,
     pub(super) place: String,
@@ -28,7 +28,7 @@ pub(super) struct Plot<'a> {
 pub(super) fn growth(results: &Results, benchmark: &str) -> Option<String> {
     let mut series = Lines::default();
     let mut entries = good(results, benchmark, false);
-    // A line of ours is one of runs alike, where there are such.
+    // If there are runs of ours alone, our lines are of those.
     entries.sort_by_key(|entry| with_others(entry));
     for entry in entries {
         let row = &entry.row;
@@ -105,7 +105,7 @@ pub(super) fn throttling(rows: &[Row], variant: &str, place: &str) -> Option<Str
     })
 }
 
-/// Two GPUs: the time of a message, or what comes over in a second.
+/// Two GPUs: the time of a message, or its bandwidth.
 pub(super) fn pair(results: &Results, bandwidth: bool) -> Option<String> {
     let mut series = Lines::default();
     let floors = results
@@ -115,9 +115,9 @@ pub(super) fn pair(results: &Results, bandwidth: bool) -> Option<String> {
         .filter(|row| row.setting.benchmark == "floor" && row.setting.bytes > 0 && !row.failed);
     let pairs = good(results, "pair", false);
     let pairs = pairs.into_iter().map(|entry| &entry.row);
-    // One message at a time: what is put in many is another benchmark.
+    // One message at a time: many puts an epoch are another benchmark.
     let single = pairs.filter(|row| !row.is_ours() || row.setting.messages <= 1);
-    // One after the other says how many there are in a second, and not how long one takes.
+    // Puts one after the other give a bandwidth, and no latency.
     let wanted = |row: &&Row| bandwidth || row.is_ours() || !row.variant.contains(" after put");
     for row in single.chain(floors).filter(wanted) {
         let (bytes, Some(us)) = (row.setting.bytes as f64, row.us_max) else {

@@ -1,19 +1,19 @@
-//! Pictures of what `scripts/gpu.sh` has measured, for documents.
+//! Pictures of the results of `scripts/gpu.sh`, for documents.
 //!
 //! # Model
 //!
-//! [`Results`] is the `results.json` that the script leaves: the machine, all rows with the step that they are of, and
-//! timelines. Several can be [joined](Results::join), since a machine may be lent for a part of the steps only.
-//! [`draw`] makes the [`Chart`]s, each an SVG on white that stands alone, with the machine and the date in it:
+//! [`Results`] is the `results.json` that the script leaves: the machine, all rows with their steps, and timelines. Several
+//! can be [joined](Results::join), since a machine may have time for a part of the steps only. [`draw`] makes the
+//! [`Chart`]s, each an SVG on white, with the machine and the date:
 //!
 //! | file | shows |
 //! |---|---|
 //! | `exchange.svg` | the exchange alone, ours and others, on the stream and in a graph |
-//! | `share.svg`, `share-compute.svg` | whole shares likewise |
+//! | `share.svg`, `share-compute.svg` | whole shares, in the same way |
 //! | `growth-exchange.svg`, `growth-share.svg` | both by the number of GPUs |
 //! | `neighbours.svg` | small messages to 1 to 26 neighbours |
 //! | `pair-latency.svg`, `pair-bandwidth.svg` | two GPUs, by the size of a message |
-//! | `timeline.svg` | what rank 0 does when, stream-triggered and host-synchronised |
+//! | `timeline.svg` | the operations of rank 0 over time, stream-triggered and host-synchronised |
 //!
 //! Failed rows are in no picture.
 //!

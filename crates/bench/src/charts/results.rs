@@ -1,4 +1,4 @@
-//! What `scripts/gpu.sh` leaves.
+//! The file that `scripts/gpu.sh` leaves.
 
 use crate::faces::timeline::Span;
 use crate::results::Row;
@@ -6,7 +6,7 @@ use crate::results::files::{self, FileError};
 use serde::Deserialize;
 use std::path::Path;
 
-/// What was measured on a machine.
+/// The results of a machine.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Results {
     /// The name that the driver gives the GPUs.
@@ -29,7 +29,7 @@ pub struct Results {
 pub struct Entry {
     /// The step of the script.
     pub step: String,
-    /// What came of it.
+    /// Its figures.
     #[serde(flatten)]
     pub row: Row,
 }
@@ -56,7 +56,7 @@ impl Results {
         files::read_json(&dir.join(RESULTS))
     }
 
-    /// Adds what another run has measured; machine and date are those of the run on most GPUs, with all days.
+    /// Adds the results of another run. The machine is that of the run on most GPUs; the date has all days.
     pub fn join(self, other: Results) -> Results {
         let (mut most, less) = match self.gpus >= other.gpus {
             true => (self, other),

@@ -191,13 +191,13 @@ fn every_chart_is_drawn_and_says_what_it_shows() {
         {
             assert!(chart.svg.contains(label), "{name} does not say {label}");
         }
-        // On white, whatever it is shown on; and no code of a colour is left.
+        // It stands on white.
         assert!(
             chart.svg.contains("#ffffff") && !chart.svg.contains("#01FE"),
             "{name}"
         );
     }
-    // In the run with the others ours took longer: that is what is compared.
+    // In the run with the others ours took longer: that row is shown.
     let mut value = sample();
     let mut together = value["rows"][1].clone();
     assert_eq!(together["variant"], "st-graph");

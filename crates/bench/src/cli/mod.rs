@@ -23,7 +23,7 @@ use std::fmt;
 use std::path::PathBuf;
 use tidegate_core::window::Buffers;
 
-/// What the ranks run on.
+/// The device of the ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 #[non_exhaustive]
 pub enum Device {
@@ -71,7 +71,7 @@ impl From<BuffersOf> for Buffers {
     }
 }
 
-/// What the ranks are.
+/// Whether ranks are processes or threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub enum RanksAs {
     /// A process each, as the ranks of any job.
@@ -152,11 +152,11 @@ pub struct FacesArgs {
     #[arg(long, value_name = "EPOCHS", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     pub unroll: u64,
 
-    /// What to run on
+    /// The device to run on
     #[arg(long, value_enum, default_value_t)]
     pub device: Device,
 
-    /// Instead of measuring, write to this file what happens when in a few shares, as a JSON array
+    /// Instead of measuring, write a timeline of a few shares to this file, as a JSON array
     #[arg(long, value_name = "FILE", conflicts_with_all = ["exchange", "pair", "peers", "counts", "json"])]
     pub timeline: Option<PathBuf>,
 
@@ -203,11 +203,11 @@ pub struct FacesArgs {
     #[command(flatten)]
     pub over: TransportArgs,
 
-    /// What the ranks are
+    /// Whether ranks are processes or threads
     #[arg(long, value_enum, default_value_t, hide = true)]
     pub ranks_as: RanksAs,
 
-    /// What starts the ranks where something goes over MPI: --transport mpi, or a variant; `-n RANKS PROGRAM …` comes behind it
+    /// The command that starts the ranks if something goes over MPI (--transport mpi, or a variant); `-n RANKS PROGRAM …` is added to it
     #[arg(long, value_name = "COMMAND", default_value = "mpirun")]
     pub mpirun: String,
 
@@ -222,7 +222,7 @@ pub struct FacesArgs {
     #[arg(long)]
     pub mpi_polls: bool,
 
-    /// Let the scheduler move the ranks about, instead of binding each to a processor
+    /// Let the scheduler move the ranks, instead of binding each to a processor
     #[arg(long)]
     pub no_bind: bool,
 
@@ -231,15 +231,15 @@ pub struct FacesArgs {
     bench: bool,
 }
 
-/// Where reports go, if nobody says: to where cargo builds.
+/// The default folder of reports: where cargo builds.
 fn report_folder(target: Option<OsString>) -> PathBuf {
     let target = target.filter(|folder| !folder.is_empty());
     PathBuf::from(target.unwrap_or("target".into())).join("faces")
 }
 
 impl FacesArgs {
-    /// Parses and validates the arguments of this process; prints what is wrong (or the help) and
-    /// exits when they cannot be used.
+    /// Parses and validates the arguments of this process; prints the error (or the help) and exits if they cannot be
+    /// used.
     pub fn read() -> FacesArgs {
         FacesArgs::try_from_iter(std::env::args_os()).unwrap_or_else(|e| e.exit())
     }
@@ -313,7 +313,7 @@ impl FacesArgs {
         }
     }
 
-    /// What goes over MPI, if anything does: the ranks are those of an MPI then.
+    /// The argument that needs MPI, if there is one: the ranks are those of an MPI then.
     pub(crate) fn over_mpi(&self) -> Option<String> {
         if self.over.transport == Transport::Mpi {
             return Some("`--transport mpi`".into());

@@ -1,14 +1,13 @@
-//! What the benchmarks need of a device, beyond what the library asks.
+//! A device of the benchmarks: more than the library asks of it.
 //!
 //! # Model
 //!
-//! Benchmarks are written once, over a [`BenchDevice`]; what differs between devices is a handful of
-//! kernels and how the host sees memory. [`host`] and [`cuda`] are the two devices; what Faces needs
-//! besides is in [`crate::faces::device`].
+//! Benchmarks are written once, over a [`BenchDevice`]. Devices differ in a handful of kernels, and in how the host sees
+//! memory. [`host`] and [`cuda`] are the two devices; [`crate::faces::device`] has what Faces needs in addition.
 //!
 //! # Failures
 //!
-//! [`BenchDevice::available`] says what is missing, in the words of the library, before any rank is
+//! [`BenchDevice::available`] names the missing part, in the words of the library, before any rank is
 //! started.
 
 pub mod cuda;
@@ -29,17 +28,17 @@ pub type WordsOut<'s, D> = tidegate_core::window::Outbox<'s, u64, D, BySlot>;
 
 /// A device that benchmarks run on.
 pub trait BenchDevice: Device {
-    /// The kernel that gathers what was received.
+    /// The kernel that gathers the received words.
     type Gather;
 
     /// Whether there is such a device on this machine.
     ///
     /// # Errors
     ///
-    /// [`DeviceError::Missing`], with what was looked for.
+    /// [`DeviceError::Missing`], which names the missing part.
     fn available() -> std::result::Result<(), DeviceError>;
 
-    /// What it is called in reports: `host`, or a GPU's name.
+    /// Its name in reports: `host`, or a GPU's name.
     fn label(&self) -> String;
 
     /// Gives memory that is with the host to `check`, as a slice.

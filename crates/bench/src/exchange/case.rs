@@ -1,4 +1,4 @@
-//! What is measured.
+//! A case: messages, and how they are enqueued.
 
 use super::pattern::Pattern;
 use crate::faces::params::Counts;
@@ -15,7 +15,7 @@ pub enum Order {
 }
 
 impl Order {
-    /// Messages (or exchanges) one after the other in an epoch: what a time is divided by.
+    /// Messages (or exchanges) one after the other in an epoch; a time is divided by it.
     pub(super) fn hops(self) -> u64 {
         match self {
             Order::Together => 1,
@@ -24,12 +24,12 @@ impl Order {
     }
 }
 
-/// What is measured, on one rank.
+/// One measurement, on one rank.
 #[derive(Debug, Clone)]
 pub struct Case {
     /// Its name in reports.
     pub name: String,
-    /// What this rank sends and receives.
+    /// The messages of this rank.
     pub pattern: Pattern,
     /// The order in which the ranks send.
     pub order: Order,
@@ -39,10 +39,10 @@ pub struct Case {
     pub buffers: Buffers,
     /// Builds, runs, and epochs of a run: a multiple of `recorded`.
     pub counts: Counts,
-    /// What the row says besides.
+    /// The setting of the row.
     pub setting: Setting,
-    /// So many words of each message are sent, as the stream counts them: `put_counted`.
+    /// How many words of each message are sent by `put_counted`, if that is used.
     pub counted: Option<usize>,
-    /// Sends something else than it should: for tests that want a wrong result.
+    /// Sends wrong words, for tests that want a wrong result.
     pub spoil: bool,
 }

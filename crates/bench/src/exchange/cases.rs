@@ -112,7 +112,7 @@ pub fn pairs(args: &FacesArgs, rank: usize, device: &str) -> Result<Vec<Case>, B
     Ok(cases)
 }
 
-/// The size of messages; where they are counted, with that of what they have room in.
+/// The size of messages; if they are counted, with the size of their room.
 fn of_room(counted: Option<usize>, bytes: usize) -> String {
     let room = size_text(bytes);
     counted.map_or_else(
@@ -121,7 +121,7 @@ fn of_room(counted: Option<usize>, bytes: usize) -> String {
     )
 }
 
-/// Runs of whole graphs.
+/// Counts whose runs are whole graphs.
 fn multiple(counts: Counts, recorded: u64) -> Counts {
     Counts {
         ni: counts.ni.next_multiple_of(recorded.max(1)),

@@ -6,10 +6,10 @@ use crate::results::{Meter, RankSample};
 use tidegate_core::window::{Access, BySlot, SlotWindow, exchange};
 use tidegate_core::{Error, Graph, Region, Result, Stream, World, stream};
 
-/// What an epoch sends, and how many words of each message, where the stream counts them.
+/// The source of an epoch, and the number of words of each message, for counted puts.
 type Sent<'s, D> = (Words<'s, D>, Words<'s, D>);
 
-/// What an epoch needs.
+/// The arguments of an epoch.
 type Lent<'s, D> = (Sent<'s, D>, WordsIn<'s, D>, WordsOut<'s, D>);
 
 struct Engine<'a, 's, D: BenchDevice> {
@@ -17,10 +17,10 @@ struct Engine<'a, 's, D: BenchDevice> {
     gather: &'a D::Gather,
     stream: &'a mut Stream<'s, D>,
     lent: Option<Lent<'s, D>>,
-    /// What the epochs before the clock send: other words than those that are looked for.
+    /// The source of the epochs before the clock: words that the check would find wrong.
     other: Option<Sent<'s, D>>,
     graph: Option<Graph<'s, D>>,
-    /// What was received, to be looked at.
+    /// A copy of the received words, for the check.
     seen: Option<Words<'s, D>>,
     launches: u64,
 }
@@ -29,7 +29,7 @@ struct Engine<'a, 's, D: BenchDevice> {
 ///
 /// # Errors
 ///
-/// What the library refused, or what became of the peers.
+/// An error of the library, or of a peer.
 pub(super) fn measure<D: BenchDevice>(
     world: &World<D>,
     gather: &D::Gather,
@@ -50,9 +50,8 @@ pub(super) fn measure<D: BenchDevice>(
     let (counts, rank) = (case.counts, world.rank());
     let mut meter = Meter::default();
     let mut sample = RankSample::new(rank);
-    // Epochs before the clock starts, so that ranks begin together, whatever each of them did before: news of the
-    // slowest travel at least one rank an epoch.
-    // And not fewer than two, so that both buffers of a slot hold words that would be found wrong.
+    // Epochs before the clock starts let ranks begin together: each epoch, the slowest rank holds up at least one rank
+    // more. At least two epochs, so that both buffers of a slot hold words that the check would find wrong.
     let ahead = (world.size() as u64).max(2);
     let mut run = 0;
     for k in 0..counts.nk {
@@ -157,7 +156,7 @@ impl<'s, D: BenchDevice> Engine<'_, 's, D> {
         Ok(())
     }
 
-    /// Gives the messages the contents of this run, and those that come before them other ones.
+    /// Gives the messages the words of this run, and the messages before the clock other words.
     fn fill(&mut self, rank: usize, run: u64) -> Result<()> {
         let (source, inbox, outbox) = self.lent()?;
         let other = self.other()?;
@@ -175,15 +174,15 @@ impl<'s, D: BenchDevice> Engine<'_, 's, D> {
         Ok((words.on(self.stream)?, count))
     }
 
-    /// Whether this rank sends when it has got what the other one sent.
+    /// Whether this rank answers the other one's messages.
     fn answers(&self) -> bool {
         self.case.order == Order::Turns && self.stream.world().rank() == 1
     }
 
     /// Enqueues the epochs before the clock, which are not recorded.
     ///
-    /// Who answers waits first, and puts last: each of its epochs answers what the one before has waited for, and exposes
-    /// for what comes next. So all are one batch on either side.
+    /// The answering rank waits first, and puts last: each of its epochs answers the message that its previous epoch waited
+    /// for, and exposes for the next. So every epoch is one batch on both ranks.
     fn begin(&mut self, count: u64) -> Result<()> {
         let (source, mut inbox, outbox) = self.lent()?;
         let other = self.other()?;
@@ -228,7 +227,7 @@ impl<'s, D: BenchDevice> Engine<'_, 's, D> {
         Ok(())
     }
 
-    /// Compares what the last epoch brought with what it should have.
+    /// Compares the slots after the last epoch with the words of this run.
     fn check(&mut self, run: u64) -> Result<std::result::Result<(), String>> {
         let (source, inbox, outbox) = self.lent()?;
         let (case, s) = (self.case, &*self.stream);

@@ -1,28 +1,31 @@
-//! The exchange alone: no kernels between the epochs, and whatever messages are asked for.
+//! The exchange alone: no kernels between the epochs, and any messages.
 //!
 //! # Model
 //!
-//! A [`Pattern`] says what each rank sends to whom in one *epoch*; a [`Case`] is a pattern with how it is
-//! enqueued; [`run`] measures cases. What is sent are words that depend on the sender, the message, the
-//! place in it, and the run: so what arrives elsewhere or torn is seen, and epochs that bring nothing are, too, since
-//! those before the clock bring other words. Every run is verified, the first one (which is not counted) too: all slots
-//! are copied to the host and compared word by word, as the last epoch has left them. (Within a run all epochs bring the
-//! same: what comes an epoch late is for the tests of schedules, and for Faces, whose values grow. In turns, what the
-//! second rank answers first within the time is the last message from before it: so there the first rank has one message
-//! of the right words at least.)
+//! A [`Pattern`] has the messages that each rank sends in one *epoch*, and their targets. A [`Case`] is a pattern and how it
+//! is enqueued. [`run`] measures cases.
+//!
+//! Each word that is sent depends on the sender, the message, its place in the message, and the run. So the check finds
+//! messages that arrive elsewhere or torn. Epochs before the clock send other words, so the check also finds epochs that
+//! bring nothing. Every run is verified, also the first one, which is not counted: all slots are copied to the host and
+//! compared word by word, as the last epoch has left them.
+//!
+//! All epochs of a run send the same words, so this check does not find a message that comes an epoch late. The tests of
+//! schedules find that, and so does Faces, whose values grow. In turns, the second rank's first timed answer is to the last
+//! message before the clock, so the first rank gets at least one message with the right words.
 //!
 //! | [`Order`] | an epoch |
 //! |---|---|
 //! | [`Together`](Order::Together) | every rank posts, puts, completes and waits, in one batch |
-//! | [`Turns`](Order::Turns) | two ranks; the second one sends when it has got what the first one sent, and the first one waits for that: an epoch is a round trip, of two messages one after the other. Each of the second one's batches answers what the one before it has waited for, and exposes for the next |
+//! | [`Turns`](Order::Turns) | two ranks; the second one sends once the first one's message has arrived, and the first one waits for that: an epoch is a round trip, of two messages one after the other. Each of the second one's batches answers the message that its previous batch waited for, and exposes for the next |
 //!
 //! ```text
 //! for k in 0..nk {
 //!     build windows and buffers; record                          (not timed)
 //!     for j in 0..=nj {
-//!         fill the sources anew; some epochs with other words, so that ranks begin together; synchronise
+//!         fill the sources anew; do some epochs with other words, so that ranks begin together; synchronise
 //!         start the clock; enqueue ni epochs; synchronise; stop the clock      (the run j = 0 is not counted)
-//!         verify what the last epoch brought
+//!         verify the slots after the last epoch
 //!     }
 //! }
 //! ```

@@ -1,14 +1,14 @@
-//! Who sends what to whom.
+//! The messages of an epoch.
 
 use crate::faces::layout::{Geometry, SLOT_ALIGN};
 use std::ops::Range;
 
-/// What one rank sends and receives in an epoch.
+/// The messages that one rank sends and receives in an epoch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pattern {
-    /// What it sends, in the order of its outbound slots.
+    /// The messages that it sends, in the order of its outbound slots.
     pub outbound: Vec<Message>,
-    /// What it receives, in the order of its inbound slots.
+    /// The messages that it receives, in the order of its inbound slots.
     pub inbound: Vec<Message>,
     /// Words of the buffer that all messages are sent out of.
     pub words: usize,
@@ -19,9 +19,9 @@ pub struct Pattern {
 pub struct Message {
     /// The rank at the other side.
     pub peer: usize,
-    /// Tells messages of one sender to one receiver apart, and is the same on both sides.
+    /// If a sender has several messages to one receiver, the key says which is which. It is the same on both sides.
     pub key: u64,
-    /// Where it lies in the sender's buffer, or in what the receiver gathers.
+    /// Where it lies in the sender's buffer, or in the receiver's buffer of gathered slots.
     pub range: Range<usize>,
 }
 
@@ -29,7 +29,7 @@ pub struct Message {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PatternError {
-    /// A rank alone has nobody to send to.
+    /// A single rank has no peer.
     #[error("a rank alone has no neighbours")]
     Alone,
     /// Too few messages, or messages of nothing.
@@ -128,7 +128,7 @@ impl Pattern {
         words as u64 * 8
     }
 
-    /// What `rank` sends in runs of this number; what lies between the messages is zero.
+    /// The buffer that `rank` sends from in the run with this number; words between the messages are zero.
     pub fn fill(&self, rank: usize, run: u64) -> Vec<u64> {
         let mut words = vec![0; self.words];
         for message in &self.outbound {
@@ -140,12 +140,12 @@ impl Pattern {
         words
     }
 
-    /// Compares what was received with what the others sent in runs of this number: so many words of each message, or all
-    /// of them.
+    /// Compares the received words with those that the others sent in the run with this number: `counted` words of each
+    /// message, or all.
     ///
     /// # Errors
     ///
-    /// What is wrong first, and how much.
+    /// The first wrong word, and how many words are wrong.
     pub fn check(&self, received: &[u64], counted: Option<usize>, run: u64) -> Result<(), String> {
         for (slot, message) in self.inbound.iter().enumerate() {
             let seed = seed(message.peer, message.key, run);

@@ -9,11 +9,11 @@ use crate::rounds;
 use std::error::Error;
 use tidegate_core::World;
 
-/// One rank's part of all cases, `rounds` times in turn; collective. The rows (on every rank).
+/// One rank's part of all cases, `rounds` times in turn; collective. Returns the rows, on every rank.
 ///
 /// # Errors
 ///
-/// If the device does not take the kernels. What becomes of the messages is no error: the rows say so.
+/// If the device does not take the kernels. A failed message is no error here: its row says so.
 pub fn run<D: BenchDevice>(
     world: &World<D>,
     cases: &[Case],

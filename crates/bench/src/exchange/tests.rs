@@ -86,7 +86,7 @@ fn counted_messages_of_a_pair() {
     let rows = all_right("--pair --bytes 4096 --counted 264 --counts 1,1,5");
     let names: Vec<_> = rows.iter().map(|row| &*row.variant).collect();
     assert_eq!(names[0], "ping 264 B of 4 KiB");
-    // What is looked at is what was sent, and not more.
+    // Only the words that were sent are compared.
     for row in self::rows(
         "--pair --bytes 4096 --counted 264 --counts 1,1,5",
         |_, case| {
@@ -129,7 +129,7 @@ fn what_is_wrong_fails() {
     }
 }
 
-/// As if what is timed moved nothing.
+/// As if the timed epochs moved nothing.
 #[test]
 fn the_epochs_before_the_clock_bring_other_words() {
     for buffers in ["double", "single"] {

@@ -2,13 +2,13 @@
 //!
 //! # Model
 //!
-//! [`rank`] runs several rounds of all variants in turn, after each of which everybody gets the samples of
-//! all ranks, and makes [`Row`]s of them.
+//! [`rank`] runs several rounds of all variants in turn. After each variant every rank gets the samples of all ranks, and
+//! makes [`Row`]s of them.
 //!
 //! # Failures
 //!
-//! An error of the library is a failed sample of this rank. A rank that dies ends the rounds: the rows show
-//! what there was by then, with the rank that did not report.
+//! An error of the library is a failed sample of this rank. If a rank dies, the rounds end: the rows have the samples so
+//! far, and name the rank that did not report.
 
 use super::device::{FacesDevice, Shape};
 use super::params::Params;
@@ -25,7 +25,7 @@ use std::sync::Arc;
 ///
 /// # Errors
 ///
-/// A grid that does not fit the job; what the library refused on any rank, or a result that was wrong.
+/// A grid that does not fit the job; an error of the library on any rank; a wrong result.
 pub fn timelines<D: FacesDevice>(setup: &SetupOn<'_, D>) -> Result<Vec<Span>, Box<dyn Error>> {
     let (world, params) = (setup.world, setup.params);
     if params.counts != timeline::COUNTS {
@@ -36,7 +36,7 @@ pub fn timelines<D: FacesDevice>(setup: &SetupOn<'_, D>) -> Result<Vec<Span>, Bo
     for variant in &params.variants {
         let mine = variants::record(setup, &kernels, *variant)
             .map_err(|error| format!("{variant}: rank {}: {error}", world.rank()));
-        // Also what went wrong: nobody is left waiting for this rank.
+        // Errors are gathered too, so no rank waits for this one.
         for all in world.all_gather("faces timeline", postcard::to_stdvec(&mine)?)? {
             let theirs: Result<Vec<Span>, String> = postcard::from_bytes(&all)?;
             spans.extend(theirs?);
@@ -70,7 +70,7 @@ pub(crate) fn runs(params: &Params) -> u64 {
 ///
 /// # Errors
 ///
-/// A grid that does not fit the job. What becomes of the messages is no error: the rows say so.
+/// A grid that does not fit the job. A failed message is no error here: its row says so.
 pub fn rank<D: FacesDevice>(
     setup: &SetupOn<'_, D>,
     rounds: u32,

@@ -15,20 +15,19 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`params`] | what is run: rank grid, size, counts, start values; refused early if it cannot work |
-//! | [`layout`] | where a point is, which points make up which message, who the neighbours are |
+//! | [`params`] | rank grid, size, counts, initial values; refused early if they cannot work |
+//! | [`layout`] | where each point is, the points of each message, the neighbours |
 //! | [`kernels`] | `init`, `pack`, `compute`, `unpack` on the CPU |
 //! | [`device`] | those kernels on the devices that there are |
 //! | [`verify`] | two independent references, and the error measure |
 //! | [`schedule`] | the loops around the clock |
-//! | [`timeline`] | what happens when, for pictures |
+//! | [`timeline`] | timelines of a few shares, for pictures |
 //! | [`variants`] | how the messages travel, over this library |
 //! | [`driver`] | a rank's part: rounds of variants, results |
 //!
 //! # Failures
 //!
-//! See [`params::ParamsError`] for what is refused, and [`verify::Verdict`] for how a wrong result
-//! is reported.
+//! [`params::ParamsError`] refuses parameters, and [`verify::Verdict`] reports a wrong result.
 
 pub mod device;
 pub mod driver;

@@ -34,7 +34,7 @@ pub(crate) struct How {
     pub(crate) polls: bool,
 }
 
-/// What the command line says; set once, by the program.
+/// The choice of the command line; set once, by the program.
 static HOW: std::sync::OnceLock<How> = std::sync::OnceLock::new();
 
 impl How {
@@ -43,13 +43,13 @@ impl How {
         _ = HOW.set(self);
     }
 
-    /// What the program has chosen; the default if it has chosen nothing.
+    /// The program's choice; the default if it has made none.
     pub(crate) fn chosen() -> How {
         HOW.get().copied().unwrap_or_default()
     }
 }
 
-/// Ends the job for what MPI itself would have ended it for.
+/// Ends the job for an error for which MPI itself would have ended it.
 fn fatal(call: &str, code: c_int) {
     if code != ffi::MPI_SUCCESS as c_int {
         eprintln!("{call} failed with code {code}");
@@ -106,7 +106,7 @@ impl Comm {
         fatal("MPI_Barrier", unsafe { ffi::MPI_Barrier(self.raw) });
     }
 
-    /// Sums up everybody's numbers, which are as many on all ranks; collective.
+    /// Sums up the numbers of all ranks, which have equally many; collective.
     ///
     /// # Panics
     ///
@@ -173,7 +173,7 @@ impl Comm {
     }
 }
 
-/// The request of what a call begins.
+/// The request of a call that begins an operation.
 fn begun(call: &str, begin: impl FnOnce(&mut ffi::MPI_Request) -> c_int) -> ffi::MPI_Request {
     // SAFETY: the constant is MPI's own.
     let mut request = unsafe { ffi::RSMPI_REQUEST_NULL };
@@ -193,7 +193,7 @@ fn polled(call: &str, mut test: impl FnMut(&mut c_int) -> c_int) {
     }
 }
 
-/// Waits for what has begun.
+/// Waits for all requests.
 pub(crate) fn wait_all(requests: &mut Vec<ffi::MPI_Request>, polls: bool) {
     let (count, all) = (int(requests.len()), requests.as_mut_ptr());
     if polls {
@@ -298,7 +298,7 @@ impl Window {
         // as long as the window.
         let raw = unsafe {
             let mut raw = ffi::RSMPI_WIN_NULL;
-            // What an MPI may make use of: epochs are active-target ones only, and all windows are alike.
+            // Hints for the MPI: epochs are active-target ones only, and all windows are alike.
             let mut info = ffi::RSMPI_INFO_NULL;
             fatal("MPI_Info_create", ffi::MPI_Info_create(&mut info));
             for key in [c"no_locks", c"same_size", c"same_disp_unit"] {
@@ -332,7 +332,7 @@ impl Window {
             raw
         };
         let base: *mut u8 = base.cast();
-        // SAFETY: so many bytes are there, and nobody puts before this rank has posted.
+        // SAFETY: so many bytes are there, and no rank puts before this rank has posted.
         unsafe { base.write_bytes(0, bytes) };
         Window {
             raw,

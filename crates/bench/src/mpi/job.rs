@@ -13,7 +13,7 @@ use tidegate_mpi::mpi::topology::Communicator as _;
 use tidegate_mpi::mpi::{Threading, initialize_with_threading};
 use tidegate_mpi::windows;
 
-/// What launchers tell their ranks by.
+/// Variables that launchers set for their ranks.
 const TOLD_BY: [&str; 4] = ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK", "PMI_RANK"];
 
 /// Whether a launcher of MPI jobs has started this process.

@@ -5,7 +5,7 @@
 //! With the feature `mpi` the programs are MPI programs where MPI is asked for: variants `mpi-…` of
 //! [Faces](crate::faces), the rows of MPI of [`osu`](crate::osu), and `--transport mpi`, where the variants and ways of this
 //! library go over windows of MPI. An MPI's launcher starts them: the program calls it itself (`--mpirun` says how), or
-//! the user does, who then gets what rank 0 has to say. The ranks make a [`World`](tidegate_core::World) of
+//! the user does, and the user then gets the output of rank 0. The ranks make a [`World`](tidegate_core::World) of
 //! MPI_COMM_WORLD (or one over each transport), and so both libraries serve the same ranks in turn.
 //!
 //! | module | holds |
@@ -34,7 +34,7 @@ pub use calls::WindowBy;
      (Debian: libopenmpi-dev or libmpich-dev, and libclang-dev; one target folder for each MPI)"
 )]
 pub struct NoMpi {
-    /// What was asked for.
+    /// The option or variant that needs an MPI.
     pub what: String,
     /// The name of the benchmark, as cargo knows it.
     pub bench: &'static str,

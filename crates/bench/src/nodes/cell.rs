@@ -4,10 +4,10 @@ use crate::results::Row;
 use crate::results::stats::median;
 use serde::Serialize;
 
-/// What a cell of the throttling table does.
+/// [`Step::what`] of the throttling table.
 pub(super) const THROTTLING: &str = "throttling";
 
-/// What a cell does that has whole shares.
+/// [`Step::what`] of whole shares.
 const SHARE: &str = "share";
 
 /// A job, or one that was to be.
@@ -29,7 +29,7 @@ pub struct Step {
     pub pass: u32,
     /// The command line that was run.
     pub command: String,
-    /// What came of it.
+    /// The rows that it left.
     pub rows: Vec<Row>,
 }
 
@@ -124,7 +124,7 @@ pub(crate) fn split(nodes: &str) -> Option<(u32, u32)> {
     Some((count.parse().ok()?, each.parse().ok()?))
 }
 
-/// Whether a cell has whole shares, with nothing beside them.
+/// Whether a cell has whole shares, without compute or delay.
 pub(crate) fn plain(cell: &Cell<'_>) -> bool {
     cell.what() == SHARE
 }

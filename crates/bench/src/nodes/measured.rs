@@ -1,4 +1,4 @@
-//! What was measured, and where.
+//! All jobs of a run of the script, and its tables and pictures.
 
 use super::cell::{Cell, Step, THROTTLING, right};
 use crate::charts::{self, Chart, between};
@@ -10,17 +10,17 @@ use crate::throttling;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
-/// What was measured, and where.
+/// All jobs of a run of the script.
 #[derive(Debug, Clone, Serialize)]
 pub struct Measured {
-    /// The machine, the day, and what else is to be known: names and values.
+    /// The machine, the day, and more: names and values.
     pub about: Vec<(String, String)>,
     /// All jobs that the script has run, in their order.
     pub steps: Vec<Step>,
 }
 
 impl Measured {
-    /// What the script has left in a folder.
+    /// Reads the folder that the script has left.
     ///
     /// # Errors
     ///
@@ -43,7 +43,7 @@ impl Measured {
         Ok(Measured { about, steps })
     }
 
-    /// The cells, in the order of the first pass; what is delayed comes last.
+    /// The cells, in the order of the first pass; cells with a delay come last.
     pub(crate) fn cells(&self) -> Vec<Cell<'_>> {
         let mut cells: Vec<Cell<'_>> = Vec::new();
         for step in &self.steps {
@@ -60,7 +60,7 @@ impl Measured {
         cells
     }
 
-    /// Everything that is not as it should be, a line each; empty if all was run and verified.
+    /// The problems, a line each; empty if all was run and verified.
     pub fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
         if self.steps.is_empty() {
@@ -112,7 +112,7 @@ impl Measured {
         joined.collect()
     }
 
-    /// For a terminal or a document: a line a cell, then the throttling table, then what went wrong.
+    /// For a terminal or a document: a line a cell, then the throttling table, then the problems.
     pub fn table(&self) -> String {
         let variants = VARIANTS.into_iter();
         let head = ["nodes x ranks", "provider", "what", "passes"].into_iter();
@@ -164,7 +164,7 @@ impl Measured {
         format!("{all}\n")
     }
 
-    /// The pictures that there are figures for.
+    /// The pictures for which there are figures.
     pub fn charts(&self) -> Vec<Chart> {
         let of = |name: &str| {
             let value = self.about.iter().find(|(other, _)| other == name);
@@ -186,7 +186,7 @@ impl Measured {
             .collect()
     }
 
-    /// Writes `results.json` into `dir`, and the pictures into `to`; what was written.
+    /// Writes `results.json` into `dir`, and the pictures into `to`; returns the paths.
     ///
     /// # Errors
     ///

@@ -2,11 +2,11 @@
 //!
 //! # Model
 //!
-//! The script measures *cells* (some nodes, a provider, and what is done there), each by a job of its own, in *passes*:
-//! all cells in turn, and again. So a disturbance hits all alike. It leaves `steps.tsv` with a line a job, and the rows
-//! of each in `steps/NAME.json`. [`Measured::read`] takes both. A time is the median of the passes; a ratio is the
-//! median of the ratios within each job, since what is compared there was measured side by side. [`Measured::table`] is
-//! for a terminal or a document, [`Measured::to_json`] has everything, and [`Measured::charts`] the pictures.
+//! The script measures *cells* (a number of nodes, a provider, and a benchmark), each by a job of its own, in *passes*: all
+//! cells in turn, and again. So a disturbance hits all alike. It leaves `steps.tsv` with a line a job, and the rows of
+//! each job in `steps/NAME.json`. [`Measured::read`] reads both. A time is the median of the passes. A ratio is the
+//! median of the ratios within each job, because a job measures both of its sides by turns. [`Measured::table`] is for a
+//! terminal or a document, [`Measured::to_json`] has everything, and [`Measured::charts`] the pictures.
 //!
 //! # Failure
 //!

@@ -45,7 +45,7 @@ impl Left {
     }
 }
 
-/// Three passes over two numbers of nodes, what is delayed, and the throttling table.
+/// Three passes over two numbers of nodes, a delayed cell, and the throttling table.
 fn sample() -> Left {
     let mut left = Left::new();
     // The machine was busy in the second pass, for all alike.
@@ -139,7 +139,7 @@ fn times_are_medians_of_passes_and_ratios_of_jobs() {
     );
 }
 
-/// Each alone makes the whole a failure.
+/// Each problem alone makes the run fail.
 #[test]
 fn whatever_is_wrong_is_a_problem() {
     let fine = shares(1.0, 2.0, 3.0);
@@ -222,7 +222,7 @@ fn pictures_and_json_have_what_was_measured() {
     assert_eq!(json["steps"].as_array().unwrap().len(), 15);
     assert_eq!(json["steps"][1]["rows"][0]["us_max"], 40.0);
     assert_eq!(json["throttling"].as_array().unwrap().len(), 6);
-    // One number of nodes is no growth, and what has no separate row no comparison.
+    // With one number of nodes there is no growth, and without a separate row no comparison.
     let one = Left::new().step("2x1", "share", 1, "ok", &shares(1.0, 2.0, 3.0)[..1]);
     assert_eq!(one.read().unwrap().charts(), []);
 }

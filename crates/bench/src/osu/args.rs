@@ -1,4 +1,4 @@
-//! What can be said on the command line, and what does not go together.
+//! The command line, and combinations that it refuses.
 
 use crate::cli::{BuffersOf, Device};
 use crate::transport::{Transport, TransportArgs};
@@ -27,7 +27,7 @@ impl Test {
     }
 }
 
-/// Who sends the messages.
+/// How the messages are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum By {
     /// This library, enqueued on a stream
@@ -58,7 +58,7 @@ impl By {
     }
 }
 
-/// What can be said on the command line.
+/// The command line.
 #[derive(Debug, Clone, Parser)]
 #[command(name = "osu", max_term_width = 100)]
 pub struct OsuArgs {
@@ -70,7 +70,7 @@ pub struct OsuArgs {
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub ranks: u32,
 
-    /// What the ranks are on; GPUs for allreduce alone, as pairs of them are measured by `--bench faces -- --pair`
+    /// The device of the ranks; GPUs for allreduce alone, since `--bench faces -- --pair` measures pairs of GPUs
     #[arg(long, value_enum, default_value_t)]
     pub device: Device,
 
@@ -86,7 +86,7 @@ pub struct OsuArgs {
     #[arg(long, value_name = "B", default_value_t = 4 << 20, value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
     pub max: u64,
 
-    /// Epochs of a measurement; a tenth of it where messages are larger than 8 KiB (bandwidth: a tenth of both)
+    /// Epochs of a measurement; a tenth of them for messages larger than 8 KiB, and a tenth again for bandwidth
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub iterations: u64,
 
@@ -99,7 +99,7 @@ pub struct OsuArgs {
     #[arg(long, value_enum, default_value_t = BuffersOf::Single, value_name = "HOW")]
     pub buffers: BuffersOf,
 
-    /// What starts the ranks where an MPI takes part; `-n RANKS PROGRAM …` comes behind it
+    /// The command that starts the ranks where an MPI takes part; `-n RANKS PROGRAM …` is added to it
     #[arg(long, value_name = "COMMAND", default_value = "mpirun")]
     pub mpirun: String,
 
@@ -116,7 +116,7 @@ pub struct OsuArgs {
     bench: bool,
 }
 
-/// What does not go together.
+/// Arguments that do not go together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Misfit {
     /// Puts are measured between two ranks.
@@ -124,7 +124,7 @@ pub enum Misfit {
         "latency and bandwidth are of two ranks, and --ranks says {ranks}: `--tests allreduce` takes any number"
     )]
     NotTwo {
-        /// What was asked for.
+        /// The number that was asked for.
         ranks: u32,
     },
     /// On GPUs sums alone are measured.
@@ -135,7 +135,7 @@ pub enum Misfit {
     /// An MPI has no way to the GPUs here.
     #[error("the ways of an MPI are measured on the host")]
     MpiOnGpus,
-    /// Nothing is left of what was asked for.
+    /// No way that was asked for can do the test.
     #[error("none of --ways does {test}")]
     NoWay {
         /// The name of the test that no way can do.
@@ -144,7 +144,7 @@ pub enum Misfit {
 }
 
 impl OsuArgs {
-    /// The ways, all that there are where none were named.
+    /// The arguments with their ways: all, if none were named.
     pub(super) fn with_ways(&self) -> OsuArgs {
         let mut args = self.clone();
         if args.ways.is_empty() {
@@ -161,7 +161,7 @@ impl OsuArgs {
         ways.filter(move |by| by.does(test, self.device))
     }
 
-    /// What does not go together, whatever the transport is.
+    /// Refuses combinations that no transport can do.
     pub(super) fn fit(&self) -> Result<(), Misfit> {
         let puts = self.tests.iter().any(|test| test.is_of_puts());
         if puts && self.device != Device::Host {

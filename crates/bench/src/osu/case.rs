@@ -1,4 +1,4 @@
-//! One measurement: its figure, and what is sent in it.
+//! One measurement: its figure, and its messages.
 
 use super::args::Test;
 use std::ops::Range;
@@ -15,7 +15,7 @@ pub(super) struct Case {
 }
 
 impl Case {
-    /// Iterations before the clock starts: enough for each page of each buffer to be there, whatever is measured.
+    /// Iterations before the clock starts: enough to touch each page of each buffer.
     pub(super) fn ahead(&self) -> u64 {
         (self.iterations / 10).clamp(4, 100)
     }
@@ -28,7 +28,7 @@ impl Case {
         }
     }
 
-    /// What is printed, if all the iterations took so many seconds.
+    /// The figure that is printed, if all iterations took so many seconds.
     pub(super) fn figure(&self, seconds: f64) -> f64 {
         match self.test {
             Test::Latency => seconds * 1e6 / (2 * self.iterations) as f64,
@@ -39,12 +39,12 @@ impl Case {
         }
     }
 
-    /// What a rank sends.
+    /// The bytes that a rank sends.
     pub(super) fn pattern(&self, rank: usize) -> Vec<u8> {
         pattern(rank, 0..self.bytes * self.puts())
     }
 
-    /// Compares what has come to `rank` with what the other has sent.
+    /// Compares the bytes that `rank` has received with those that the other rank sends.
     pub(super) fn check(&self, rank: usize, at: usize, received: &[u8]) -> Result<(), String> {
         match received == pattern(1 - rank, at..at + received.len()) {
             true => Ok(()),
@@ -55,10 +55,10 @@ impl Case {
     }
 }
 
-/// The numbers of a rank that are summed up, and what becomes of them when they are summed up in place again and again.
+/// The numbers that a rank contributes to a sum, which is made in place again and again.
 ///
-/// Each sum is as many times as large as there are ranks; so they begin so small that many sums are exact, or nearly so,
-/// before they are too large.
+/// Each sum multiplies them by about the number of ranks. So they begin very small, and many sums are exact, or nearly so,
+/// before the numbers become too large.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Numbers {
     pub(super) ranks: usize,
@@ -82,7 +82,7 @@ impl Numbers {
         all.map(|number| number * 2f64.powi(Self::FIRST)).collect()
     }
 
-    /// Compares what `rank` has after so many sums with what it should have.
+    /// Compares the numbers that `rank` has after so many sums with the expected ones.
     pub(super) fn check(&self, rank: usize, sums: u64, found: &[f64]) -> Result<(), String> {
         let mut expected = vec![0.0; self.len];
         for rank in 0..self.ranks {
@@ -90,8 +90,8 @@ impl Numbers {
                 *sum += number;
             }
         }
-        // How much they have grown since, in two steps: both together are too large for a number. Where the number of ranks
-        // is no power of two, each sum was rounded.
+        // The growth is divided out in two steps, since all of it is too large for a number. If the number of ranks is no
+        // power of two, each sum was rounded.
         let grown = |sums: u64| (self.ranks as f64).powi(sums as i32);
         let (half, rest) = (grown(sums / 2), grown((sums - 1) / 2));
         let near = |(found, sum): (&f64, &f64)| (found / half / rest / sum - 1.0).abs() < 1e-9;

@@ -12,22 +12,21 @@
 //! - *allreduce*: sums of `f64`s of all ranks, one after the other; the time of one, by rank 0's clock. Ours are made in place,
 //!   an MPI's from one memory to another.
 //!
-//! Several *ways* do the same: this library's stream-triggered epochs, enqueued (`st`) or replayed (`st-graph`), or
-//! done by the calling thread as they are called (`inline`); and, with the feature `mpi`, the calls of an MPI (`mpi`,
-//! `mpi-create`: MPI_Win_allocate, MPI_Win_create). For each size all ways have their turn, and all of that several
-//! times; what is printed is the median. The output is a block for each way, in two columns. All ways put to as much
-//! memory, each message to a place of its own: slots have one buffer, as windows of an MPI have (`--buffers double`).
-//! (Those of an all-reduce always have two.)
+//! Several *ways* do the same: this library's stream-triggered epochs, enqueued (`st`), replayed (`st-graph`), or done by
+//! the calling thread (`inline`); and, with the feature `mpi`, the calls of an MPI (`mpi`, `mpi-create`: MPI_Win_allocate,
+//! MPI_Win_create). For each size, all ways take turns several times, and the median is printed. The output is a block for
+//! each way, in two columns. All ways put to the same amount of memory, each message to a place of its own: slots have one
+//! buffer, as windows of an MPI have (else `--buffers double`). The slots of an all-reduce always have two.
 //!
-//! Ways of this library run over a world, however that was made. In a job of an MPI these are mapped memory,
-//! and windows of that MPI, side by side, unless `--transport` names one. (Streams over windows call MPI from threads of
-//! their own, so it is initialised for MPI_THREAD_MULTIPLE then, which may cost the MPI's own ways something:
-//! `--transport shm` leaves windows out, and asks for MPI_THREAD_FUNNELED.)
+//! Ways of this library run over a world. In a job of an MPI they run over mapped memory and over windows of that MPI, one
+//! after the other, unless `--transport` names one. Streams over windows call MPI from threads of their own, so MPI is
+//! then initialised for MPI_THREAD_MULTIPLE, which may slow the MPI's own ways down. `--transport shm` leaves windows out,
+//! and asks for MPI_THREAD_FUNNELED.
 //!
 //! # Failures
 //!
-//! What does not go together ([`Misfit`], [`Unfit`](crate::transport::Unfit)), or needs an MPI or a device that is not
-//! there, is said before there is a rank. What has come is compared with what was sent, after every measurement: a
+//! Arguments that do not go together ([`Misfit`], [`Unfit`](crate::transport::Unfit)), and a missing MPI or device, are
+//! refused before there is a rank. After every measurement the received data is compared with the data that was sent: a
 //! difference ends the program with code 1.
 
 mod args;
@@ -64,15 +63,15 @@ const IS_RANK: &str = "TIDEGATE_OSU_RANK";
 /// Messages from this size on are sent less often.
 const LARGE: usize = 8192 + 1;
 
-/// What this library's ways run over.
+/// A world that this library's ways run over.
 struct Transport<'a, D: BenchDevice> {
-    /// What it is called: `mapped`, `windows of Open MPI v4.1.4`, …
+    /// Its name: `mapped`, `windows of Open MPI v4.1.4`, …
     name: String,
     /// This rank's view of the job.
     world: &'a World<D>,
 }
 
-/// A device that some of it is measured on.
+/// A device on which some tests run.
 trait OsuDevice: BenchDevice {
     /// Seconds of all iterations of a test of puts, on this rank; collective.
     fn puts(world: &World<Self>, by: By, case: &Case, buffers: BuffersOf) -> Seconds;
@@ -93,7 +92,7 @@ impl OsuDevice for Cuda {
     }
 }
 
-/// The whole of the program.
+/// The whole program.
 pub fn main() -> ExitCode {
     match run(&OsuArgs::parse()) {
         Ok(code) => ExitCode::from(code),
@@ -104,11 +103,11 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// The program, as a rank, or as the one that starts the ranks.
+/// The program, as a rank, or as the process that starts the ranks.
 ///
 /// # Errors
 ///
-/// What is missing, before there is a rank; what a rank could not do.
+/// Something that is missing, before there is a rank; an error of a rank.
 pub fn run(args: &OsuArgs) -> Result<u8, Box<dyn Error>> {
     let args = args.with_ways();
     args.fit()?;
@@ -163,7 +162,7 @@ fn over_mpi(_: &OsuArgs, what: &str, _: bool) -> Result<u8, Box<dyn Error>> {
     .into())
 }
 
-/// In a job of an MPI, or as the one that starts it; `windows`: some of it goes over windows of that MPI.
+/// In a job of an MPI, or as the process that starts it; `windows`: some ways use windows of that MPI.
 #[cfg(feature = "mpi")]
 fn over_mpi(args: &OsuArgs, _: &str, windows: bool) -> Result<u8, Box<dyn Error>> {
     use crate::mpi::job;
@@ -201,7 +200,7 @@ fn measure<D: OsuDevice>(
     }
     for test in &args.tests {
         let sizes = args.sizes(*test);
-        // What, how it is called, and its figures.
+        // The way, its transport, and its figures.
         let mut blocks = Vec::new();
         for by in args.ways_of(*test) {
             match by.is_mpi() {
@@ -399,7 +398,7 @@ mod tests {
         }
     }
 
-    /// What cannot be is said before a rank starts.
+    /// Arguments that do not go together are refused before a rank starts.
     #[test]
     fn arguments_that_do_not_go_together() {
         let unfit = |line: &str| {

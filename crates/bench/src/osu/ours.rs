@@ -54,9 +54,9 @@ pub(super) fn measure(
         }
         Ok(lent)
     };
-    // Both begin together: within some milliseconds by this, and within an epoch by those before the clock starts.
+    // Both ranks begin together: within some milliseconds by this, and within an epoch by the epochs before the clock.
     world.all_gather("osu", Vec::new())?;
-    // Who answers waits first, and puts last: each of its epochs answers what the one before has waited for.
+    // The answering rank waits first, and puts last: each of its epochs answers the message that its previous one waited for.
     let mut ahead = case.ahead();
     if answers {
         lent.1 = lent.1.expose(&s)?;
@@ -79,7 +79,7 @@ pub(super) fn measure(
             case.check(rank, number * case.bytes, slot)?;
         }
     }
-    // Nobody goes on while the other is at work.
+    // Neither rank goes on while the other one is still measuring.
     world.all_gather("osu over", Vec::new())?;
     Ok(seconds)
 }

@@ -15,8 +15,8 @@ type Lent<'s, D> = (Region<f64, On<'s, D>>, AllReduce<'s, f64, D>);
 
 /// Seconds of all iterations, on this rank; collective.
 ///
-/// The sums are made in place, one after the other, and begin anew when the numbers are about to be too large: the clock
-/// stands still meanwhile.
+/// The sums are made in place, one after the other. Before the numbers become too large, the clock stops and they begin
+/// anew.
 pub(super) fn measure<D: BenchDevice>(
     world: &World<D>,
     by: By,
@@ -42,8 +42,8 @@ pub(super) fn measure<D: BenchDevice>(
         Some(graph) => graph.replay(&s, lent, count / RECORDED),
         None => sums(&s, lent, count),
     };
-    // As many before the clock, by which ranks begin together: a graph is made ready for so many replays when they are first
-    // asked for, which takes longer than hundreds of sums.
+    // As many sums before the clock, so that ranks begin together. The first time a graph is asked for so many replays, it
+    // is prepared for them, which takes longer than hundreds of sums.
     let most = numbers.most() / 2 / RECORDED * RECORDED;
     let mut time = Duration::ZERO;
     let mut left = case.iterations.next_multiple_of(RECORDED);
@@ -69,7 +69,7 @@ pub(super) fn measure<D: BenchDevice>(
         verdict?;
         lent.0 = x.on(&s)?;
     }
-    // As many as were asked for, though some more were made.
+    // The time of the iterations that were asked for; some more were made.
     let made = case.iterations.next_multiple_of(RECORDED);
     Ok(time.as_secs_f64() * case.iterations as f64 / made as f64)
 }

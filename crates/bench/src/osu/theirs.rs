@@ -71,7 +71,7 @@ pub(super) fn measure(by: By, case: &Case) -> Result<f64, String> {
     let seconds = start.elapsed().as_secs_f64();
     if case.test == Test::Latency || rank == 1 {
         let (memory, bytes) = window.memory();
-        // SAFETY: the window has so many bytes; its epochs are over, so nobody writes them.
+        // SAFETY: the window has so many bytes; its epochs are over, so nothing writes them.
         let received = unsafe { std::slice::from_raw_parts(memory, bytes) };
         case.check(rank, 0, received)?;
     }

@@ -1,4 +1,4 @@
-//! What is run: the command line of Faces, in the peers' words.
+//! The calls of the programs: the command line of Faces, in the peers' words.
 //!
 //! | Faces | peers |
 //! |---|---|
@@ -30,11 +30,11 @@ pub(super) struct Call {
     pub(super) label: String,
     pub(super) peer: Peer,
     pub(super) args: Vec<String>,
-    /// Beside what all have.
+    /// In addition to [`ENVIRONMENT`].
     pub(super) env: &'static [(&'static str, &'static str)],
 }
 
-/// What all programs find in their environment: no multicast anywhere; one host, so no network is looked for.
+/// The environment of all programs: no multicast anywhere; and, on one host, no network.
 pub(super) const ENVIRONMENT: [(&str, &str); 4] = [
     ("NCCL_NVLS_ENABLE", "0"),
     ("NVSHMEM_DISABLE_NVLS", "1"),
@@ -42,10 +42,10 @@ pub(super) const ENVIRONMENT: [(&str, &str); 4] = [
     ("NVSHMEM_REMOTE_TRANSPORT", "none"),
 ];
 
-/// And if nobody has said otherwise: by MPS there are not so many.
+/// This too, unless it is set already: MPS allows fewer.
 pub(super) const CONNECTIONS: (&str, &str) = ("CUDA_DEVICE_MAX_CONNECTIONS", "32");
 
-/// What the programs are told by their option `--mode`.
+/// The value of the programs' option `--mode`.
 pub(super) fn mode(args: &FacesArgs) -> &'static str {
     match (args.pair, args.exchange) {
         (true, _) => "pair",
@@ -89,7 +89,7 @@ fn forms(peer: Peer, args: &FacesArgs) -> Vec<Call> {
             ),
             ("device", &["--only", "device, "], &[]),
         ],
-        // A failing call ends an NVSHMEM program: what may fail in a capture runs apart from what does not capture.
+        // A failing call ends an NVSHMEM program, so forms that may fail in a capture run in calls of their own.
         Peer::Nvshmem => &[
             ("puts", &["--only", "device: put"], &[]),
             ("stores", &["--only", "device: nvshmem_ptr"], &[]),
@@ -134,7 +134,7 @@ fn forms(peer: Peer, args: &FacesArgs) -> Vec<Call> {
     all.iter().map(call).collect()
 }
 
-/// The options that say what is exchanged.
+/// The options that describe the exchange.
 fn common(peer: Peer, args: &FacesArgs) -> Vec<String> {
     let mut all = Vec::new();
     let mut say = |name: &str, value: String| all.extend([format!("--{name}"), value]);

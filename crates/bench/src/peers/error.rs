@@ -9,7 +9,7 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PeersError {
-    /// Neither a program nor what it is built from.
+    /// Neither a program nor its sources.
     #[error(
         "there is no program for {} in {}, and nothing to build it from: {} (--peers-at names the folder of the programs)",
         list(missing.iter()),

@@ -1,4 +1,4 @@
-//! What the programs print: a JSON object a line, one for each row.
+//! The programs' output: a JSON object a line, one for each row.
 
 use super::calls::{Call, mode};
 use super::peer::Peer;
@@ -7,7 +7,7 @@ use crate::cli::FacesArgs;
 use crate::results::{Row, Setting};
 use serde::Deserialize;
 
-/// A row as a program prints it; what else a line says is not needed here.
+/// A row as a program prints it, without the fields that are not needed here.
 #[derive(Debug, Deserialize)]
 struct PrintedRow {
     row: String,
@@ -39,7 +39,7 @@ pub(super) fn rows(call: &Call, args: &FacesArgs, ours: &Setting, ended: &Ended)
                 format!("a line was not understood: {error}"),
             ),
         };
-        // Sizes that nobody asked for.
+        // Sizes that were not asked for.
         let asked = args.bytes.filter(|_| args.pair);
         if asked.is_some_and(|bytes| !row.failed && row.setting.bytes != bytes as u64) {
             left_out += 1;
@@ -63,7 +63,7 @@ pub(super) fn rows(call: &Call, args: &FacesArgs, ours: &Setting, ended: &Ended)
     rows
 }
 
-/// What a row of a peer has in common with ours, and what not.
+/// The setting of a peer's rows: ours, changed where a peer differs.
 fn setting(call: &Call, args: &FacesArgs, ours: &Setting) -> Setting {
     let mut setting = Setting {
         transport: call.peer.name().to_owned(),

@@ -2,11 +2,10 @@
 //!
 //! # Model
 //!
-//! A [`Peer`] is a program that does what Faces does (the exchange, whole shares, or a pair) with another library;
-//! `crates/bench/peers` has their sources, and says what each of them measures. [`Peers::find`] looks for the programs
-//! that were asked for before a rank is started, and builds them if they are missing and their sources are not.
-//! [`Peers::run`] runs them one after the other once all ranks have ended, so that the GPUs are free, and makes
-//! [`Row`](crate::results::Row)s of what they print.
+//! A [`Peer`] is a program that does the work of Faces (the exchange, whole shares, or a pair) with another library. Their
+//! sources are in `crates/bench/peers`, with a page that says what each of them measures. [`Peers::find`] looks for the
+//! programs before a rank is started, and builds the missing ones from their sources. Once all ranks have ended and the
+//! GPUs are free, [`Peers::run`] runs them one after the other, and makes [`Row`](crate::results::Row)s of their output.
 //!
 //! | module | holds |
 //! |---|---|
@@ -16,14 +15,13 @@
 //! | `lines` | their rows |
 //! | `run` | one after the other |
 //!
-//! Each library is run in its best form: with the environment, and in as many calls, as that takes. A library whose
-//! failure ends its program is called once for each form, so that one failure does not take the others along.
+//! Each library runs in its best form, with the environment and in as many calls as that takes. A library whose failure
+//! ends its program is called once for each form, so one failure does not lose the other forms.
 //!
 //! # Failures
 //!
-//! [`PeersError`], before anything is run, where neither programs nor sources are found. Everything later is a failed
-//! row: a peer that could not be built, one that ends with an error, takes too long, prints nothing, or gets wrong
-//! data.
+//! [`PeersError`], before anything runs, if neither programs nor sources are found. Every later failure is a failed row: a
+//! peer that could not be built, ends with an error, takes too long, prints nothing, or gets wrong data.
 
 mod calls;
 mod error;

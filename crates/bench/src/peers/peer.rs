@@ -14,12 +14,12 @@ pub enum Peer {
     Mpi,
     /// No library: a host-synchronised exchange at its best.
     Hostrma,
-    /// No library: what a launch, a flag and a byte cost.
+    /// No library: the cost of a launch, a flag and a byte.
     Floor,
 }
 
 impl Peer {
-    /// Its name, which is its program's too.
+    /// Its name, and that of its program.
     pub fn name(self) -> &'static str {
         match self {
             Peer::Nvshmem => "nvshmem",

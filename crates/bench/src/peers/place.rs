@@ -12,12 +12,12 @@ use std::process::{Command, Stdio};
 #[derive(Debug)]
 pub struct Peers {
     dir: PathBuf,
-    /// What is not there, and why.
+    /// The programs that are missing, and why.
     missing: Vec<(Peer, String)>,
     mpi: Mpi,
 }
 
-/// What whoever installed MPI wants its programs to be started with.
+/// How programs of the installed MPI are started.
 #[derive(Debug, Default, PartialEq)]
 struct Mpi {
     /// Variables that the file `mpi.env` sets.
@@ -26,7 +26,7 @@ struct Mpi {
     args: Vec<String>,
 }
 
-/// What builds the programs, if the sources are where they were when this was compiled, or below the current folder.
+/// The places of the build script: where the sources were when this was compiled, and below the current folder.
 fn scripts() -> Vec<PathBuf> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("peers/build.sh");
     let below = PathBuf::from("crates/bench/peers/build.sh");
@@ -34,7 +34,7 @@ fn scripts() -> Vec<PathBuf> {
 }
 
 impl Peers {
-    /// Looks for the programs in the folder of `--peers-at`, and builds what is missing if the sources are found.
+    /// Looks for the programs in the folder of `--peers-at`, and builds missing ones if the sources are found.
     ///
     /// # Errors
     ///
@@ -54,7 +54,7 @@ impl Peers {
         };
         let dir = &args.peers_at;
         let said = dir.join("build.txt");
-        // What could not be built once is not tried again in every run.
+        // A program that could not be built once is not built again in every run.
         let mut not_built = std::fs::read_to_string(&said).unwrap_or_default();
         let lacking = missing(dir);
         if !lacking.is_empty() && not_built.is_empty() {

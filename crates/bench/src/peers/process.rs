@@ -1,6 +1,6 @@
 //! A program with a limit to its time.
 //!
-//! What it prints goes to files, so that it never waits for a reader, and so that it can be looked at later.
+//! Its output goes to files, so the program never waits for a reader, and the output can be read later.
 
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
@@ -21,14 +21,14 @@ pub(super) struct Ended {
     /// `exit code 1`, `no end after 60 s`, …
     pub(super) how: String,
     pub(super) took: Duration,
-    /// What the process has written to its standard output.
+    /// Its standard output.
     pub(super) out: String,
     /// The last lines of its standard error.
     pub(super) last_words: String,
 }
 
 /// Runs a program to its end, or to that of `limit`: then it is told to end, and a little later made to. `NAME.jsonl`
-/// and `NAME.log` in `logs` are what it printed.
+/// and `NAME.log` in `logs` have its output.
 pub(super) fn run(
     mut command: Command,
     limit: Duration,

@@ -7,8 +7,8 @@ use crate::results::{Row, Setting};
 use std::time::{Duration, Instant};
 
 impl Peers {
-    /// Runs all that was asked for, one program after the other; a row for everything that was measured, and for everything
-    /// that was not. `ours` is what our rows have in common; `note` is told how far things have come.
+    /// Runs all programs that were asked for, one after the other. Returns a row for each measurement, and a failed row for
+    /// each that could not be made. `ours` is the setting of our rows; `note` reports the progress.
     pub fn run(&self, args: &FacesArgs, ours: &Setting, note: &mut dyn FnMut(&str)) -> Vec<Row> {
         let begin = Instant::now();
         let limit = Duration::from_secs(args.peers_limit);

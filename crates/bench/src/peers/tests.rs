@@ -1,4 +1,4 @@
-//! Peers here are shell scripts: real processes, which say what they were started with.
+//! Peers here are shell scripts: real processes, which print their arguments and environment.
 
 #[path = "../../tests/common/script.rs"]
 mod script;
@@ -55,7 +55,7 @@ fn options_are_translated() {
         text("--exchange --grid 4x2x1 --size 5x4x3x10 --counts 1,5,250 --peers hostrma"),
         "--limit 55 --mode exchange --grid 4,2,1 --m 5,4,3 --n 10 --ni 250 --unroll 1,20"
     );
-    // What is not said is what we do.
+    // Defaults are those of our own run.
     assert_eq!(
         text("--exchange --size small --unroll 50 --peers mpi --peers-limit 9"),
         "--limit 4 --mode exchange --grid 2,2,2 --m 15,14,13 --n 12 --ni 1000 --unroll 1,50"
@@ -220,7 +220,7 @@ fn none_is_started_when_the_time_is_over() {
 fn mpi_is_launched_as_its_installer_says() {
     let dir = tempfile::tempdir().unwrap();
     let bin = tempfile::tempdir().unwrap();
-    // A launcher that says what it was given, and starts one rank.
+    // A launcher that prints its arguments, and starts one rank.
     program(
         &bin,
         "mpirun",
@@ -287,7 +287,7 @@ fn what_is_missing_is_built_or_named() {
         "{reason}"
     );
     assert_eq!(exit_code(&rows), 1);
-    // What was said is remembered, and nothing is built anew.
+    // The output of the build is kept, and nothing is built again.
     let again = Peers::find_or_build(&wanted, &[]).unwrap();
     let rows = again.run(&wanted, &setting(2), &mut |_| ());
     assert_eq!(rows[1].failure.as_deref().unwrap(), reason);

@@ -1,24 +1,23 @@
-//! A progress bar, for people only.
+//! A progress bar.
 //!
 //! # Model
 //!
-//! A [`Progress`] counts steps. It draws on standard error when that is a terminal. Otherwise it says every ten seconds
-//! how far it has come, so that a log of a job that takes long, or does not end, says where it is. Dropping it removes
-//! the bar.
+//! A [`Progress`] counts steps. If standard error is a terminal, it draws a bar there. Otherwise it prints a line every
+//! ten seconds, so the log of a long or hanging job says where the job is. Dropping it removes the bar.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-/// How often a log hears of it.
+/// How often it prints a line to a log.
 const LONG: Duration = Duration::from_secs(10);
 
 /// A bar that goes away when it is dropped.
 #[derive(Debug)]
 pub struct Progress {
     bar: ProgressBar,
-    /// Ends who speaks to the log, when it is dropped.
+    /// When it is dropped, the thread that prints to the log ends.
     _speaks: Option<Sender<()>>,
 }
 
@@ -45,7 +44,7 @@ impl Progress {
         }
     }
 
-    /// Has a thread say how far it is, as often as this.
+    /// Starts a thread that reports the progress as often as this.
     fn speaking(mut self, every: Duration, say: impl Fn(String) + Send + 'static) -> Progress {
         let (speaks, over) = channel();
         let bar = self.bar.clone();
@@ -59,7 +58,7 @@ impl Progress {
         self
     }
 
-    /// Says what is being done.
+    /// Names the current step.
     pub fn say(&self, what: impl Into<String>) {
         self.bar.set_message(what.into());
     }
@@ -109,7 +108,7 @@ mod tests {
         progress.step();
         while heard.recv().unwrap() != "st: 1 of 3 done" {}
         drop(progress);
-        // The thread ends, and with it what it says.
+        // The thread ends, and drops its end of the channel.
         while heard.recv().is_ok() {}
     }
 }

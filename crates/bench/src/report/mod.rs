@@ -59,7 +59,7 @@ pub fn page(rows: &[Row], about: &About) -> String {
         let kept = rows.iter().filter(|row| keep(row));
         kept.cloned().collect()
     };
-    // The floor is what launches and bytes cost, and no share.
+    // The floor rows are the cost of launches and bytes, and no shares.
     let shares = only(|row| row.setting.benchmark != "floor");
     let ours = only(Row::is_ours);
     let first = ours.first().or(rows.first());
@@ -174,7 +174,7 @@ fn headline(rows: &[Row]) -> String {
     html
 }
 
-/// What all rows have in common.
+/// The setting that all rows share.
 fn setting(row: &Row) -> String {
     let s = &row.setting;
     let [nk, nj, ni] = s.counts;

@@ -16,8 +16,8 @@ use crate::table::Table;
 use std::cmp::Ordering;
 use std::fmt::Write as _;
 
-/// The fastest of our rows that did the same as `row`; `None` where there is none, or where the row is of something
-/// else (what a launch costs, say).
+/// The fastest of our rows that did the same as `row`; `None` if there is none, or if the row is of something else (the
+/// cost of a launch, say).
 pub fn rival<'a>(rows: &'a [Row], row: &Row) -> Option<&'a Row> {
     let same = |ours: &&Row| {
         let sized = ours.setting.benchmark == "pair";
@@ -33,8 +33,8 @@ pub fn rival<'a>(rows: &'a [Row], row: &Row) -> Option<&'a Row> {
         .min_by(|a, b| by_time(a, b))
 }
 
-/// The rows that are shown: all of ours, and of each family of another's (those whose names differ in numbers of blocks
-/// and threads alone) the fastest right one; failed ones last.
+/// The rows that are shown: all of ours, and the fastest right one of each family of another library's (rows whose names
+/// differ only in numbers of blocks and threads); failed ones last.
 pub fn shown(rows: &[Row]) -> Vec<&Row> {
     let mut chosen: Vec<&Row> = Vec::new();
     for row in rows {
@@ -52,11 +52,11 @@ pub fn shown(rows: &[Row]) -> Vec<&Row> {
             None => chosen.push(row),
         }
     }
-    // Between two ranks, what a byte costs stands beside messages of its size.
+    // Between two ranks, the cost of bytes stands beside messages of that size.
     let sized = rows.iter().any(|row| row.setting.benchmark == "pair");
     let size = |row: &Row| if sized { row.setting.bytes } else { 0 };
     let apart = |row: &Row| row.setting.benchmark == "floor" && size(row) == 0;
-    // Stable: what is equal stays in the order in which it was run.
+    // The sort is stable: equal rows stay in the order in which they ran.
     chosen.sort_by(|a, b| {
         let key = |row: &Row| (row.failed, apart(row), size(row));
         key(a).cmp(&key(b)).then(by_time(a, b))
@@ -79,7 +79,7 @@ pub(crate) fn family(name: &str) -> String {
     parts.collect::<Vec<_>>().join(", ")
 }
 
-/// All rows as one table: whose, which, the slowest rank's time (the median of the rounds, the best and the worst
+/// All rows as one table: the library, the row, the slowest rank's time (the median of the rounds, the best and the worst
 /// round), to enqueue it, the processor's, launches, the time divided by our best row's, and how many ranks were right.
 pub(crate) fn cells(rows: &[Row], shown: &[&Row]) -> Table {
     let head = [
@@ -205,7 +205,7 @@ FAILED mpi: (mpi-share): exit code 3
             let found = rival(&rows, &pair).map(|row| row.variant.as_str());
             assert_eq!(found, best);
         }
-        // A failed row is nobody's rival.
+        // No row is compared with a failed one.
         rows[1].failed = true;
         pair.setting.bytes = 8;
         assert_eq!(rival(&rows, &pair).unwrap().variant, "st");

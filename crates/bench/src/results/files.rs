@@ -12,11 +12,11 @@ pub enum FileError {
     /// A file or folder that cannot be used.
     #[error("cannot {what} {}: {error}", path.display())]
     Io {
-        /// What was tried: `read`, `write`, …
+        /// The attempt: `read`, `write`, …
         what: &'static str,
         /// The file or folder.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
     /// A file that holds something else.
@@ -24,7 +24,7 @@ pub enum FileError {
     Content {
         /// The file that holds something else.
         path: PathBuf,
-        /// Where, and what was expected there.
+        /// The place in the file, and what was expected there.
         error: serde_json::Error,
     },
     /// A line of the steps that is none.
@@ -40,7 +40,7 @@ pub enum FileError {
     Nothing,
 }
 
-/// Makes an error of what the system said.
+/// Makes an error of the system's error.
 pub(crate) fn failed(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> FileError {
     let path = path.to_owned();
     move |error| FileError::Io { what, path, error }

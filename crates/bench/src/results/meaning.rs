@@ -1,4 +1,4 @@
-//! What the words of a table mean, for a terminal and for a page.
+//! The meaning of the words of a table, for a terminal and for a page.
 
 use super::{Row, baseline};
 use crate::faces::params::Variant;
@@ -6,7 +6,7 @@ use crate::faces::params::Variant;
 /// A word and its explanation.
 pub(crate) type Meaning = (String, String);
 
-/// What a share is, in a benchmark.
+/// The meaning of a share in a benchmark.
 pub(crate) fn share(benchmark: &str) -> &'static str {
     match benchmark {
         "pair" => {
@@ -107,7 +107,7 @@ pub(crate) fn scheduling(ranks: usize, processors: usize) -> Option<String> {
     })
 }
 
-/// What the words of the table mean, and whether the ranks had a processor each: lines to follow it.
+/// The meaning of the words of the table, and a note if ranks share processors: lines to follow the table.
 pub fn legend(rows: &[Row], processors: usize) -> String {
     let Some(row) = rows.first() else {
         return String::new();
@@ -125,7 +125,7 @@ pub fn legend(rows: &[Row], processors: usize) -> String {
     text
 }
 
-/// What the table of Faces has, before there is one: for the help of the command line.
+/// The meaning of all words of Faces' table, for the help of the command line.
 pub fn help() -> String {
     let mut lines = vec![("a share".to_owned(), share("faces").to_owned())];
     let all = Variant::ALL.into_iter();

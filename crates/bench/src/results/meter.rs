@@ -1,17 +1,17 @@
 //! The clocks of a run.
 //!
-//! A [`Meter`] adds up runs. Each is timed by a [`Clock`]: from its start to the point where everything is
-//! enqueued, and on to its stop; and by the processor time of the whole process meanwhile, all its threads.
+//! A [`Meter`] adds up runs. A [`Clock`] times each: from its start until everything is enqueued, and on to its stop. It also
+//! takes the processor time of the process meanwhile, all threads together.
 
 use super::RankSample;
 use rustix::time::{ClockId, clock_gettime};
 use std::time::{Duration, Instant};
 
-/// What several runs took together.
+/// The times of several runs together.
 #[derive(Debug, Default, Clone, Copy, PartialEq)]
 pub struct Meter(Run);
 
-/// What one run took.
+/// The times of one run.
 #[derive(Debug, Default, Clone, Copy, PartialEq)]
 pub struct Run {
     elapsed: Duration,
@@ -48,7 +48,7 @@ impl Meter {
         all.launches += run.launches;
     }
 
-    /// Notes what each of `shares` shares took, on average.
+    /// Notes the average times of each of `shares` shares.
     pub fn note(&self, sample: &mut RankSample, shares: u64) {
         let all = &self.0;
         let us = |time: Duration| Some(time.as_secs_f64() * 1e6 / shares as f64);
@@ -60,7 +60,7 @@ impl Meter {
 }
 
 impl Clock {
-    /// Everything is enqueued: what follows is waiting.
+    /// Everything is enqueued; from here on the run only waits.
     pub fn enqueued(&mut self) {
         self.enqueue = Some(self.start.elapsed());
     }
@@ -77,7 +77,7 @@ impl Clock {
     }
 }
 
-/// What the process has had of its processors, in user and in system mode.
+/// The processor time of the process, in user and in system mode.
 fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)

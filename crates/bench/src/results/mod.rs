@@ -1,16 +1,14 @@
-//! What was measured, and how it is put together.
+//! Samples of ranks, and rows made of them.
 //!
 //! # Model
 //!
-//! Each rank makes one [`RankSample`] a variant and round (both serialisable, so that ranks can
-//! send theirs to rank 0). Variants are run in turn, several *rounds* of all of them, so that a
-//! disturbance hits all alike. Rank 0 gives the samples of a variant to [`Row::new`], which takes
-//! the average, the least and the greatest time over the ranks of each round, and of each of those
-//! the median over the rounds. The number that counts is the greatest: the time of the slowest
-//! rank.
+//! Each rank makes one [`RankSample`] a variant and round, and sends it to rank 0. Several *rounds* run all variants in
+//! turn, so a disturbance hits all alike. Rank 0 gives the samples of a variant to [`Row::new`]. That takes the average, the
+//! least and the greatest time over the ranks of each round, and of each of these the median over the rounds. The number to
+//! compare is the greatest: the time of the slowest rank.
 //!
-//! Rows of other libraries' programs ([`crate::peers`]) are [`Row`]s too: [`Row::who`] tells them apart, and
-//! [`comparison`] sets them side by side.
+//! Rows of other libraries' programs ([`crate::peers`]) are [`Row`]s too: [`Row::who`] names the library, and [`comparison`]
+//! puts all into one table.
 //!
 //! # Failures
 //!
@@ -30,7 +28,7 @@ use crate::faces::layout::Geometry;
 use serde::{Deserialize, Deserializer, Serialize};
 use stats::{Summary, median};
 
-/// What one rank found in one round of one variant.
+/// The result of one rank in one round of one variant.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RankSample {
     /// The rank that found it.
@@ -81,7 +79,7 @@ impl RankSample {
     }
 }
 
-/// What all rows of one run have in common.
+/// The setting of a run, the same for all its rows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Setting {
     /// The device: `host`, or a GPU's name.
@@ -113,7 +111,7 @@ pub struct Setting {
     /// How many trigger slots the NIC of a node had, where that was varied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<usize>,
-    /// What was done where they were short: `application`, `static` or `adaptive`.
+    /// The policy of throttling: `application`, `static` or `adaptive`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub throttle: Option<String>,
 }
@@ -149,15 +147,15 @@ impl Setting {
 pub const OURS: &str = "tidegate";
 
 /// One variant's result. Fields of the setting lie beside its own, so this is for self-describing
-/// formats such as JSON; what ranks send each other is [`RankSample`].
+/// formats such as JSON; ranks send each other [`RankSample`]s.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// Whose: [`OURS`], or a peer's name.
+    /// The library: [`OURS`], or a peer's name.
     #[serde(default = "ours")]
     pub who: String,
-    /// The variant, with what distinguishes it: `st`, `st-graph`, `st strided`, …
+    /// The variant: `st`, `st-graph`, …
     pub variant: String,
-    /// What it ran on.
+    /// The setting that it ran with.
     #[serde(flatten)]
     pub setting: Setting,
     /// How many rounds were run.
@@ -192,7 +190,7 @@ pub struct Row {
     pub failed: bool,
     /// Why, for a failed row.
     pub failure: Option<String>,
-    /// What else to know of the figure.
+    /// A remark on the figure.
     #[serde(default)]
     pub note: Option<String>,
 }
@@ -293,7 +291,7 @@ impl Row {
         }
     }
 
-    /// What it is called among rows of several libraries.
+    /// Its name among rows of several libraries.
     pub fn name(&self) -> String {
         match self.is_ours() {
             true => self.variant.clone(),
@@ -306,7 +304,7 @@ impl Row {
         self.who == OURS
     }
 
-    /// What a rank sends in a second, in GB (10^9 bytes), at the pace of the slowest.
+    /// The bytes that a rank sends in a second, in GB (10^9 bytes), at the pace of the slowest rank.
     pub fn gb_per_s(&self) -> Option<f64> {
         let us = self.us_max.filter(|us| *us > 0.0)?;
         (self.setting.bytes > 0).then_some(self.setting.bytes as f64 / us / 1e3)
@@ -322,7 +320,7 @@ impl Row {
     }
 }
 
-/// The row that others are compared with: the first of ours whose variant is `rma`.
+/// The row to compare with: the first of ours whose variant is `rma`.
 pub fn baseline(rows: &[Row]) -> Option<&Row> {
     rows.iter().find(|r| r.is_ours() && r.variant == "rma")
 }

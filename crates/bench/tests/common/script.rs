@@ -4,9 +4,8 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Makes a program of a shell script. Another process writes the file: what any thread of this one starts meanwhile
-/// would have the file open for writing until it executes something itself, and so long the kernel refuses to execute
-/// the file.
+/// Makes a program of a shell script. Another process writes the file: if this one did, a process that any of its threads
+/// starts meanwhile would inherit the open file, and the kernel refuses to execute a file that is open for writing.
 pub(crate) fn program(path: &Path, script: &str) {
     let mut writer = Command::new("/bin/sh")
         .args(["-c", "cat >\"$0\" && chmod +x \"$0\""])

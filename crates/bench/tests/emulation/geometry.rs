@@ -1,4 +1,4 @@
-//! What `kernels/faces.cuh` declares, built in Rust.
+//! The structs of `kernels/faces.cuh`, built in Rust.
 
 use tidegate_bench::faces::layout::{Direction, Geometry};
 use tidegate_bench::faces::params::Init;

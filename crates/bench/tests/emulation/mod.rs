@@ -1,4 +1,4 @@
-//! Device kernels on the CPU: `kernels/faces.cu`, compiled by g++ with what `emulation.cpp` puts in the place of a device.
+//! Device kernels on the CPU: `kernels/faces.cu`, compiled by g++ with `emulation.cpp` in the place of a device.
 
 pub(crate) mod geometry;
 #[path = "../../../../tests/common/skipped.rs"]
@@ -17,14 +17,14 @@ pub(crate) struct Emulator(Library);
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shape(pub(crate) u32, pub(crate) u32);
 
-/// `blocks, threads, g`, and what the kernel takes besides, as the types of its parameters.
+/// `blocks, threads, g`, and the kernel's other parameters, as types.
 macro_rules! kernels {
     ($($kernel:ident = $symbol:literal ($($name:ident: $argument:ty),*);)*) => {$(
         /// Runs it.
         ///
         /// # Safety
         ///
-        /// Pointers lead to as many values as the lengths say, which nobody else accesses, and slots to messages of the geometry.
+        /// Pointers lead to as many values as the lengths say, which nothing else accesses, and slots to messages of the geometry.
         #[allow(clippy::too_many_arguments)]
         pub(crate) unsafe fn $kernel(&self, shape: Shape, g: &FacesGeometry, $($name: $argument),*) {
             type Launch = unsafe extern "C" fn(u32, u32, &FacesGeometry, $($argument),*) -> i32;

@@ -55,7 +55,7 @@ type ReadPart = Cells<'static, f64>;
 type WritePart = CellsMut<'static, f64>;
 type Received = Slots<'static, f64>;
 
-/// Functions, bound once, and what they are launched with.
+/// Functions, bound once, and their parameters.
 pub struct CudaKernels {
     geometry: FacesGeometry,
     grids: FacesGrids,
@@ -95,7 +95,7 @@ impl FacesDevice for Cuda {
             return Err(Error::other(what));
         }
         let geometry = FacesGeometry::new(&shape.geometry, shape.init).map_err(Error::other)?;
-        // There the kernels wait by themselves for what stands before them.
+        // There the kernels wait by themselves for earlier work.
         let early = world.device().compute_capability() >= (9, 0);
         let module = Module::load(
             world,
@@ -127,7 +127,7 @@ impl FacesDevice for Cuda {
     }
 }
 
-/// What enqueues an event: a kernel of another library, as far as `tidegate_core` can tell.
+/// Enqueues an event; for `tidegate_core` this is a kernel of another library.
 type Enqueue<'a> =
     Foreign<Box<dyn FnOnce(&CudaStream, &Parameters) -> std::result::Result<(), DeviceError> + 'a>>;
 
@@ -139,7 +139,7 @@ fn event(launch: impl FnOnce(Enqueue<'_>) -> Result<()>) -> Result<Arc<TimedEven
         Ok(())
     };
     // SAFETY: it enqueues an event, on the stream that it is given, and accesses no memory; stream and recording hold
-    // the event. It does not care what it is launched with.
+    // the event. It does not use its launch parameters.
     launch(unsafe { foreign(Box::new(enqueue)) })?;
     event.ok_or_else(|| Error::other("the event was not enqueued"))
 }

@@ -1,10 +1,10 @@
-//! What device kernels are given: `kernels/faces.cuh`, in Rust.
+//! The parameters of device kernels: `kernels/faces.cuh`, in Rust.
 //!
 //! # Model
 //!
 //! [`FacesGeometry`] is the struct of that header, field by field; every kernel takes it by value. It holds all that
 //! follows from the size of a block, its neighbours and its place, so that a thread divides by multiplying. The header
-//! says what each field means.
+//! explains each field.
 //!
 //! # Failures
 //!

@@ -1,4 +1,4 @@
-//! What Faces runs on: the four kernels of a share on each device, and the two that surround it.
+//! The devices of Faces: the four kernels of a share on each, and the two that surround it.
 //!
 //! # Model
 //!
@@ -34,9 +34,9 @@ use tidegate_core::{Result, Stream, World};
 pub type Values<'s, D> = tidegate_core::Region<f64, On<'s, D>>;
 /// A part of a block.
 pub type Part<'s, D> = tidegate_core::Part<f64, On<'s, D>>;
-/// What has come from the neighbours: a slot for each that there is, in the order of directions.
+/// The received messages: a slot for each neighbour, in the order of directions.
 pub type Inbox<'s, D> = tidegate_core::window::Inbox<'s, f64, D, BySlot>;
-/// What leads to the neighbours.
+/// The outbound slots to the neighbours.
 pub type Outbox<'s, D> = tidegate_core::window::Outbox<'s, f64, D, BySlot>;
 
 /// A device that Faces runs on.
@@ -80,7 +80,7 @@ pub trait FacesDevice: BenchDevice {
     ///
     /// # Safety
     ///
-    /// They are enqueued with nothing but what is of this shape: blocks of [`Geometry::len`] values, parts of such
+    /// They are enqueued only with memory of this shape: blocks of [`Geometry::len`] values, parts of such
     /// blocks by [`Geometry::surface_ranges`] and [`Geometry::interior_ranges`], packed buffers of [`Geometry::packed_len`]
     /// values, and inboxes with a slot of [`Geometry::message_len`] values for each neighbour, in the order of directions.
     unsafe fn kernels(world: &World<Self>, shape: Arc<Shape>) -> Result<Self::Kernels>;
@@ -153,7 +153,7 @@ pub trait FacesKernels<D: FacesDevice> {
         out: &mut Values<'s, D>,
     ) -> Result<()>;
 
-    /// Sums the surface with what was received.
+    /// Sums the surface with the received messages.
     ///
     /// # Errors
     ///

@@ -1,11 +1,11 @@
-//! What all kernels of a rank have in common.
+//! The shape that all kernels of a rank share.
 
 use crate::faces::kernels::{self, Points};
 use crate::faces::layout::{Direction, Geometry};
 use crate::faces::params::Init;
 use tidegate_core::window::Slots;
 
-/// What the kernels need to know: the block, its initial values, and which slot is whose.
+/// The shape of a rank's data: the block, its initial values, and the neighbour of each slot.
 #[derive(Debug, Clone)]
 pub struct Shape {
     /// The block and its messages.

@@ -1,4 +1,4 @@
-//! What kernels need of a block and of a slot.
+//! How kernels access a block and a slot.
 
 use crate::faces::layout::{Direction, Geometry};
 
@@ -101,7 +101,7 @@ pub trait Slots {
     where
         Self: 'a;
 
-    /// What the neighbour at `d` sent. Called only where there is one.
+    /// The message of the neighbour at `d`. Called only for directions with a neighbour.
     ///
     /// # Panics
     ///

@@ -1,4 +1,4 @@
-//! Sums of all copies of a point: what `unpack` and `compute` have in common.
+//! Sums of all copies of a point, for `unpack` and `compute`.
 //!
 //! The points of a small surface are listed one by one ([`sum_list`]). Otherwise a kernel is one flat
 //! loop over the [`Patch`]es that the geometry has prepared: nothing in that list is without work, and
@@ -61,7 +61,7 @@ fn sum_group<P: Points + ?Sized, V: Values>(u: &mut P, received: &Received<V>, g
     }
 }
 
-/// What points hear that hear from nobody.
+/// The slots of points that no neighbour has sent.
 static NOTHING: Received<&[f64]> = [None; Direction::COUNT];
 
 /// One row of a patch.
@@ -195,7 +195,7 @@ fn sum_plane_of_slices<const N: usize, const REMOTE: usize>(
     patch: &Patch,
 ) {
     let [points, rows, ..] = &patch.loops;
-    // Two copies, and what was received lies side by side, as it nearly always does.
+    // Two copies, and the received values lie side by side, as nearly always.
     if N == 2 && (REMOTE == 0 || points.stride[1] == 1) {
         let (count, step) = (points.count as usize, points.stride[0] as usize);
         let mut row = [0; 4];

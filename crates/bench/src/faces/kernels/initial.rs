@@ -14,8 +14,8 @@ pub fn initial_value(i: [usize; 3], j: [usize; 3]) -> f64 {
     1e4 * jz + 100.0 * jy + jx + 1e-2 * iz + 1e-4 * iy + 1e-6 * ix
 }
 
-/// What must be added to an element's place in its block before [`initial_value`] is asked:
-/// nothing, or the elements of the blocks before.
+/// The offset from an element's place in its block to that for [`initial_value`]: nothing, or the elements of the blocks
+/// before.
 pub(crate) fn element_offset(geometry: &Geometry, init: Init) -> [usize; 3] {
     match init {
         Init::Same => [0; 3],

@@ -3,16 +3,16 @@
 use super::Values;
 use crate::faces::layout::Direction;
 
-/// What each neighbour has sent.
+/// The message of each neighbour.
 pub(super) type Received<V> = [Option<V>; Direction::COUNT];
 
-/// What is done to points of `N` copies, of which those with a bit of `REMOTE` in their number were
-/// received: compiled once for each kind.
+/// The work on points of `N` copies, of which those with a bit of `REMOTE` in their number were received. It is compiled
+/// once for each kind.
 pub(super) trait Kind {
     fn sum<const N: usize, const REMOTE: usize>(self);
 }
 
-/// Takes what is there at run time to the code for it.
+/// Calls the code for a kind that is known at run time.
 #[inline(always)]
 pub(super) fn by_kind(copies: u8, remote: u8, kind: impl Kind) {
     match (copies, remote) {

@@ -24,7 +24,7 @@
 //!
 //! # Failures
 //!
-//! A block, a buffer or a slot that is too short panics: they are checked by whoever owns them.
+//! A block, a buffer or a slot that is too short panics: their owners check them.
 
 mod access;
 mod gather;
@@ -53,7 +53,7 @@ pub fn compute<P: Points + ?Sized>(geometry: &Geometry, u: &mut P) {
 /// Replaces every surface point by the sum of all its copies: its own in the block, and those
 /// received in `slots`.
 ///
-/// Only slots with a neighbour are read. Slot `d` holds what the neighbour at `d` sent
+/// Only slots with a neighbour are read. Slot `d` holds the message of the neighbour at `d`
 /// ([`Geometry::message_len`] values).
 ///
 /// # Panics

@@ -11,7 +11,7 @@ use std::fmt;
 #[serde(try_from = "u8", into = "u8")]
 pub struct Direction(u8);
 
-/// What two neighbours share.
+/// The part of the surface that two neighbours share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// A face: one offset is not zero.

@@ -96,7 +96,7 @@ pub(crate) struct Patch {
     /// The direction (its index) of the neighbour that has a copy, for copies that are not in the
     /// block.
     pub(crate) from: [u8; 8],
-    /// Where each copy of the first point is: in the block, or in what that neighbour sent.
+    /// Where each copy of the first point is: in the block, or in that neighbour's message.
     pub(crate) start: [u32; 8],
     /// The innermost first. Strides in the block are multiples of all before them, and the block is a
     /// multiple of them all.
@@ -123,7 +123,7 @@ impl Group {
     }
 }
 
-/// What the points of a patch are in one dimension.
+/// The sort of a patch's points in one dimension.
 #[derive(Clone, Copy, PartialEq)]
 enum Sort {
     /// The first or last coordinate (`-1`, `1`).

@@ -48,7 +48,7 @@ impl PointList {
         (largest <= SMALL).then(|| PointList::all_of(surface))
     }
 
-    /// All points of these patches, in lists that begin with those that hear from nobody.
+    /// All points of these patches, in lists that begin with points that no neighbour has sent.
     fn all_of(groups: &[Group]) -> Vec<PointList> {
         let mut sorts: BTreeMap<_, Vec<[u32; 8]>> = BTreeMap::new();
         for patch in groups.iter().flat_map(|group| &group.patches) {

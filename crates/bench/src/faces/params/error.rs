@@ -1,4 +1,4 @@
-//! What is wrong with parameters.
+//! Why parameters are refused.
 
 /// Why parameters were refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -9,7 +9,7 @@ pub enum ParamsError {
     Syntax {
         /// The text as it was given.
         text: String,
-        /// What would have been accepted.
+        /// The texts that are accepted.
         expected: &'static str,
     },
     /// A number that must be at least one (or three) is smaller.

@@ -1,4 +1,4 @@
-//! What a run of Faces does: rank grid, size, counts and variants.
+//! The parameters of a run of Faces: rank grid, size, counts and variants.
 //!
 //! # Model
 //!
@@ -8,9 +8,8 @@
 //!
 //! # Failures
 //!
-//! [`ParamsError`] names what was wrong and what is allowed. A share multiplies a point by the
-//! number of its copies, so results overflow after some number of shares: [`Params::max_shares`] is
-//! that number, and more are refused beforehand.
+//! [`ParamsError`] names the wrong value and the allowed ones. A share multiplies a point by the number of its copies, so
+//! results overflow after some number of shares. [`Params::max_shares`] is that number, and more are refused beforehand.
 
 mod error;
 mod init;
@@ -96,7 +95,7 @@ impl Variant {
         }
     }
 
-    /// What it does, in one sentence without a full stop.
+    /// A description in one sentence, without a full stop.
     pub fn meaning(self) -> &'static str {
         match self {
             Variant::St => {

@@ -161,7 +161,7 @@ impl FromStr for Size {
     }
 }
 
-/// How often what is done: `nk` times build windows and buffers; in each, `nj` timed runs (and one
+/// The counts of the loops: `nk` times build windows and buffers; in each, `nj` timed runs (and one
 /// before them that is not counted); in each, `ni` shares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Counts {

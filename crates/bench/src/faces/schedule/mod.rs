@@ -13,12 +13,10 @@
 //! }
 //! ```
 //!
-//! There is no barrier inside: ranks are held together by their messages alone. Nor before the clock: the few
-//! shares, which do not count, bring the ranks together again, since what comes between the runs (looking at
-//! a result on the host) takes them apart by more than a run on a GPU lasts. A variant
-//! implements [`Exchange`]; [`measure`] does the rest, and returns one rank's [`RankSample`]: beside the
-//! time of a share, how long it takes to enqueue one, what the process spends on it, and how many launches
-//! it has.
+//! No barrier stands inside, since the ranks' messages keep them together; and none stands before the clock. Between two
+//! runs the host looks at the result, and ranks drift apart by more than a run on a GPU lasts. The few shares before the
+//! clock, which do not count, bring them together again. A variant implements [`Exchange`]; [`measure`] does the rest. It
+//! returns one rank's [`RankSample`]: the time of a share, the time to enqueue one, its processor time, and its launches.
 //!
 //! # Failures
 //!
@@ -30,39 +28,38 @@ use super::params::Counts;
 use super::verify::Verifier;
 use crate::results::{Meter, RankSample};
 
-/// What a variant does on one rank.
+/// A variant on one rank.
 pub trait Exchange {
-    /// What can go wrong.
+    /// The errors of the variant.
     type Error;
 
-    /// Builds windows, buffers, graphs: everything before the first share. Called `nk` times; drops
-    /// what was built before. Collective, not timed.
+    /// Builds windows, buffers, graphs: everything before the first share. Called `nk` times; drops the previous ones.
+    /// Collective, not timed.
     ///
     /// # Errors
     ///
-    /// What went wrong.
+    /// An error of the variant.
     fn build(&mut self) -> Result<(), Self::Error>;
 
     /// Sets the block to its [initial values](super::kernels::init), and waits until that is done.
     ///
     /// # Errors
     ///
-    /// What went wrong.
+    /// An error of the variant.
     fn initialise(&mut self) -> Result<(), Self::Error>;
 
-    /// Enqueues `count` shares (and waits only where a share itself does). This is what is timed,
-    /// with [`Exchange::finish`].
+    /// Enqueues `count` shares (and waits only where a share itself does). This and [`Exchange::finish`] are timed.
     ///
     /// # Errors
     ///
-    /// What went wrong.
+    /// An error of the variant.
     fn shares(&mut self, count: u64) -> Result<(), Self::Error>;
 
     /// Waits until this rank's block is final.
     ///
     /// # Errors
     ///
-    /// What went wrong.
+    /// An error of the variant.
     fn finish(&mut self) -> Result<(), Self::Error>;
 
     /// How many kernels, batches and graphs were enqueued so far.
@@ -72,7 +69,7 @@ pub trait Exchange {
     ///
     /// # Errors
     ///
-    /// What went wrong.
+    /// An error of the variant.
     fn inspect(&mut self, check: &mut dyn FnMut(&[f64])) -> Result<(), Self::Error>;
 }
 

@@ -1,11 +1,11 @@
-//! What happens when, in a few shares.
+//! A timeline of a few shares.
 //!
 //! # Model
 //!
-//! A [`Timeline`] is handed to a variant, which notes at each of its operations when the stream comes to it and when it
-//! is past it (a [moment](FacesDevice::Moment) before it and one behind it, enqueued like everything else), and when
-//! the host begins and ends to enqueue it. [`record`](super::variants::record) lets a variant do [`SHARES`] shares that
-//! way, after as many that nobody looks at, verifies the result, and makes [`Span`]s of the notes.
+//! A variant gets a [`Timeline`], and notes for each of its operations when the host begins and ends to enqueue it, and when
+//! the stream begins and ends it. For the stream it enqueues a [moment](FacesDevice::Moment) before the operation and one
+//! after it. [`record`](super::variants::record) runs [`SHARES`] shares without notes, then as many with them, verifies the
+//! result, and makes [`Span`]s of the notes.
 //!
 //! | lane | spans |
 //! |---|---|
@@ -13,15 +13,14 @@
 //! | [`Stream`](Lane::Stream) | `pack`, `exchange`, `unpack` |
 //! | [`Compute`](Lane::Compute) | `compute`, on the second stream |
 //!
-//! All times of a rank and variant are from one *base*: a moment on the idle stream that the host waited for. The
-//! moments' own clock tells the streams' times. The host's clock is tied to it by the base, which happened between two
-//! looks at the host's clock: [`Span::within_us`] is how far host times may be off. Bases of different ranks are
-//! different.
+//! All times of a rank and variant begin at one *base*: a moment on the idle stream that the host waited for. Times of
+//! streams are by the moments' own clock. The base ties the host's clock to it, since it happened between two looks at the
+//! host's clock: [`Span::within_us`] is the possible error of host times. Each rank has a base of its own.
 //!
-//! For `st-graph` and `st-strided-graph` all the shares are recorded in one graph, since each moment of a recording has one time only.
+//! For `st-graph` and `st-strided-graph` one graph has all the shares, since a recorded moment has only one time.
 //!
-//! The moments are work of their own: on a GPU an event each, two or more microseconds that are there without a
-//! timeline. So this makes pictures, and no figures.
+//! The moments are work, too: on a GPU each is an event, which takes two microseconds or more. So this makes pictures, and
+//! no figures.
 //!
 //! # Failures
 //!
@@ -72,7 +71,7 @@ pub struct Span {
     pub share: u64,
     /// The thread or stream that did it.
     pub lane: Lane,
-    /// The name of what was done, as the chart shows it.
+    /// The name of the operation, as the chart shows it.
     pub what: String,
     /// When it began, in microseconds after the rank's base.
     pub begin_us: f64,
@@ -85,7 +84,7 @@ pub struct Span {
 /// Notes of one rank and variant.
 pub struct Timeline<D: FacesDevice> {
     on: Cell<bool>,
-    /// In a capture, what the host does is no part of a share.
+    /// In a capture, the host's work is no part of a share.
     capturing: Cell<bool>,
     share: Cell<Option<u64>>,
     base: RefCell<Option<Base<D>>>,
@@ -128,7 +127,7 @@ impl<D: FacesDevice> Timeline<D> {
         }
     }
 
-    /// Notes what follows, from share 0 on.
+    /// Begins to note, from share 0 on.
     pub(super) fn start(&self, capturing: bool) {
         self.on.set(true);
         self.capturing.set(capturing);
@@ -139,7 +138,7 @@ impl<D: FacesDevice> Timeline<D> {
         self.on.set(false);
     }
 
-    /// Says that what is noted from now on belongs to the next share.
+    /// Later notes belong to the next share.
     pub(super) fn next_share(&self) {
         if self.on.get() {
             self.share
@@ -182,7 +181,7 @@ impl<D: FacesDevice> Timeline<D> {
         Ok(())
     }
 
-    /// What the host does by itself.
+    /// Notes work of the host.
     pub(super) fn on_host<T>(&self, what: &'static str, work: impl FnOnce() -> T) -> T {
         let begin = Instant::now();
         let result = work();

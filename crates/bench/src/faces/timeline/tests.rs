@@ -30,7 +30,7 @@ fn spans(compute: bool, omit: Option<Direction>) -> std::result::Result<Vec<Span
     ranks.remove(0)
 }
 
-/// What each lane has in a share of a variant, by name.
+/// The spans of each lane in a share of a variant, by name.
 fn names(spans: &[Span], variant: Variant, lane: Lane) -> BTreeMap<&str, usize> {
     let mut names = BTreeMap::new();
     let of = |span: &&Span| span.rank == 0 && span.variant == variant && span.lane == lane;

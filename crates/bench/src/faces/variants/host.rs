@@ -1,8 +1,8 @@
 //! Host-synchronised: kernels run on a stream; the calling thread waits for them and does the
 //! messaging itself.
 //!
-//! Kernels and messages are two streams: one with a thread, one *inline*, which does what it is
-//! given on the calling thread. The packed messages and the inbox change hands twice a share, and
+//! Kernels and messages are two streams: one with a thread, and one *inline*, which works on the calling
+//! thread. The packed messages and the inbox change hands twice a share, and
 //! the way to the inline stream is the synchronisation: waiting for the kernels' stream blocks the
 //! caller. It proves that the messages are packed and that the last unpack is over.
 
@@ -24,7 +24,7 @@ pub(super) enum Epochs {
     Each,
 }
 
-/// What a share needs: for the kernels, and for the messages.
+/// The arguments of a share: for the kernels, and for the messages.
 struct Lent<'s, 't, 'h, D: FacesDevice> {
     block: Block<'s, D>,
     inside: Inside<'t, D>,

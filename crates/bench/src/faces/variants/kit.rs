@@ -1,4 +1,4 @@
-//! What all variants work with: the neighbours, the kernels, and a count of what is enqueued.
+//! The parts that all variants share: the neighbours, the kernels, and a count of launches.
 
 use super::setup::{Goal, SetupOn};
 use crate::faces::device::{FacesDevice, Inbox, Outbox, Values};
@@ -12,10 +12,10 @@ use tidegate_core::{
     Error, Layout, Priority, Result, Stream, StreamOptions, Throttle, UnboundStream, World,
 };
 
-/// What the NIC has been rung for takes less.
+/// The NIC's operations take less than this.
 const NIC_LIMIT: Duration = Duration::from_secs(60);
 
-/// What a variant says that an earlier error has left nothing to work with.
+/// The error of a variant whose data an earlier error has lost.
 pub(super) fn lost() -> Error {
     Error::other("an earlier error has ended this variant")
 }
@@ -27,14 +27,14 @@ pub(super) struct Kit<'a, D: FacesDevice> {
     pub(super) geometry: &'a Geometry,
     /// The neighbours, in the order of their slots (the same inbound and outbound).
     pub(super) neighbours: Vec<Neighbour<D>>,
-    /// Notes what happens when, if anybody wants to know.
+    /// The timeline, if one is made.
     timeline: Option<&'a Timeline<D>>,
     launches: Cell<u64>,
     /// How many neighbours are reached by the NIC.
     pub(super) by_nic: usize,
     /// Operations of the NIC that were enqueued since the streams were last synchronised; before the first time it is not known.
     enqueued: Cell<Option<usize>>,
-    /// What is done now is recorded: there is nothing to wait for.
+    /// Whether work is being recorded: then there is nothing to wait for.
     recording: Cell<bool>,
 }
 
@@ -90,8 +90,8 @@ impl<'a, D: FacesDevice> Kit<'a, D> {
         self.launches.get()
     }
 
-    /// What an application does that throttles by itself: before more is enqueued than there are trigger slots, it
-    /// waits until what it has enqueued is over. All are enqueued on the one stream.
+    /// Throttles as an application does: before it enqueues more operations than there are trigger slots, it waits until
+    /// its earlier ones are over. All are enqueued on one stream.
     pub(super) fn make_room(&self, stream: &Stream<'_, D>, needed: usize) -> Result<()> {
         let world = self.setup.world;
         let (Throttle::Application, Some((slots, _))) = (self.setup.throttle, world.nic_slots())
@@ -117,7 +117,7 @@ impl<'a, D: FacesDevice> Kit<'a, D> {
         Ok(())
     }
 
-    /// Does what is to be recorded.
+    /// Runs the part that is recorded.
     pub(super) fn recorded<T>(&self, record: impl FnOnce() -> T) -> T {
         self.recording.set(true);
         let value = record();
@@ -184,7 +184,7 @@ impl<'a, D: FacesDevice> Kit<'a, D> {
             .map_or(Ok(()), |timeline| timeline.end(begun, lane, what, moment))
     }
 
-    /// What the host does by itself.
+    /// Notes work of the host.
     pub(super) fn on_host<T>(&self, what: &'static str, work: impl FnOnce() -> T) -> T {
         match self.timeline {
             None => work(),
@@ -218,7 +218,7 @@ impl<'a, D: FacesDevice> Kit<'a, D> {
         let mut window = SlotWindow::new("faces");
         for neighbour in &self.neighbours {
             let (rank, direction) = (neighbour.rank, neighbour.direction);
-            // What comes from there was sent in the opposite direction.
+            // A message from there was sent in the opposite direction.
             let key = direction.opposite().index() as u64;
             window.slot_from(rank, key, self.geometry.message_len(direction));
             window.slot_to(rank, direction.index() as u64);

@@ -3,7 +3,7 @@
 //! # Model
 //!
 //! [`run`] measures one [`Variant`](super::params::Variant) on one rank. Every variant does the same share with the same
-//! kernels; they differ in who makes progress, and in how often the host synchronises:
+//! kernels. They differ in the thread or stream that makes progress, and in how often the host synchronises:
 //!
 //! | variant | a share | synchronisations |
 //! |---|---|---|

@@ -5,7 +5,7 @@
 //! packed and that the last unpack is over); or *direct*: the calling thread does them as well, as programs do that
 //! know no streams.
 //!
-//! What `packed` and `received` point to is in turn the kernels' and MPI's: a share synchronises with the stream between them.
+//! Kernels and MPI use the memory of `packed` and `received` by turns: a share synchronises with the stream in between.
 
 use super::block::{self, Block, Inside};
 use super::kit::{Kit, lost, synchronize, urgent};
@@ -31,7 +31,7 @@ pub(super) enum Messages {
     P2p,
 }
 
-/// Who does the kernels.
+/// Where the kernels run.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Kernels {
     OnStream,
@@ -45,7 +45,7 @@ struct Wire {
     packed: Vec<f64>,
     received: Received,
     requests: Vec<MPI_Request>,
-    // The window goes before what it was made of.
+    // The window is dropped before the group and the communicator that it was made with.
     group: Group,
     comm: Rc<Comm>,
 }
@@ -63,11 +63,11 @@ struct Memory {
     len: usize,
 }
 
-// SAFETY: whoever uses the pointers argues for each use.
+// SAFETY: each use of the pointers has an argument of its own.
 unsafe impl Send for Memory {}
 
 impl Wire {
-    /// Makes what the calls need; all ranks of the communicator call it.
+    /// Makes the arguments of the calls; all ranks of the communicator call it.
     fn new(comm: &Rc<Comm>, geometry: &Geometry, messages: Messages) -> Wire {
         let neighbours: Vec<_> = geometry.neighbours().collect();
         let ranks: Vec<_> = neighbours.iter().map(|(_, rank)| *rank).collect();
@@ -118,7 +118,7 @@ impl Wire {
                 window.post(&self.group);
                 window.start(&self.group);
                 for (rank, _, from, to) in slots {
-                    // SAFETY: the slot is within the packed messages, which nobody writes before `complete`.
+                    // SAFETY: the slot is within the packed messages, which nothing writes before `complete`.
                     unsafe {
                         let source = packed.add(from.start).cast();
                         let bytes = from.len() * size_of::<f64>();
@@ -134,7 +134,7 @@ impl Wire {
                 for (rank, direction, own, _) in slots.clone() {
                     // The tag is the direction in which the sender sees the receiver.
                     let tag = direction.opposite().index();
-                    // SAFETY: slots are within the memory and do not overlap; nobody looks before `wait_all`.
+                    // SAFETY: slots are within the memory and do not overlap; nothing reads them before `wait_all`.
                     let request = unsafe {
                         let to = received.add(own.start);
                         self.comm.receive(to, own.len(), rank, tag)
@@ -142,7 +142,7 @@ impl Wire {
                     self.requests.push(request);
                 }
                 for (rank, direction, own, _) in slots {
-                    // SAFETY: as above; nobody writes the packed messages before `wait_all`.
+                    // SAFETY: as above; nothing writes the packed messages before `wait_all`.
                     let request = unsafe {
                         let from = packed.add(own.start);
                         self.comm.send(from, own.len(), rank, direction.index())
@@ -163,7 +163,7 @@ impl Memory {
     ///
     /// The memory is there, and no message is under way.
     unsafe fn pack<V: Values + ?Sized>(self, shape: &Shape, u: &V) {
-        // SAFETY: so many values are there, and nobody else has them, by the caller's promise.
+        // SAFETY: so many values are there, and nothing else uses them, by the caller's promise.
         let packed = unsafe { std::slice::from_raw_parts_mut(self.packed, self.len) };
         kernels::pack(&shape.geometry, u, packed);
     }
@@ -251,7 +251,7 @@ impl Drop for OnStream<'_, '_, '_> {
 }
 
 impl<'a, 's, 't> OnStream<'a, 's, 't> {
-    /// With a second stream, perhaps, for what is computed.
+    /// With a second stream, if compute is on.
     fn new(
         kit: &'a Kit<'a, Host>,
         shape: Arc<Shape>,
@@ -283,16 +283,16 @@ impl<'s, 't> OnStream<'_, 's, 't> {
         block::compute(kit, self.side, &mut inside)?;
         kit.launched(1);
         let shape = self.shape.clone();
-        // Messages are under way only in the middle, when the stream has been synchronised; and the wire is there until
-        // it has been again.
+        // Messages are under way only in the middle, after the stream was synchronised; and the wire lives until it is
+        // synchronised again. So no message is under way while a kernel runs, and the memory outlives the kernels.
         match &block {
             (Some(u), _) => {
-                // SAFETY: as said.
+                // SAFETY: no message is under way, and the memory outlives the kernel, as the comment above says.
                 let kernel = move |u: &[f64]| unsafe { memory.pack(&shape, u) };
                 s.launch(kernel, u)?;
             }
             (None, Some(surface)) => {
-                // SAFETY: as said.
+                // SAFETY: no message is under way, and the memory outlives the kernel, as the comment above says.
                 let kernel = move |u: Cells<'_, f64>| unsafe { memory.pack(&shape, &u) };
                 s.launch(kernel, surface)?;
             }
@@ -304,12 +304,12 @@ impl<'s, 't> OnStream<'_, 's, 't> {
         let shape = self.shape.clone();
         match &mut block {
             (Some(u), _) => {
-                // SAFETY: as said.
+                // SAFETY: no message is under way, and the memory outlives the kernel, as the comment above says.
                 let kernel = move |u: &mut [f64]| unsafe { memory.unpack(&shape, u) };
                 s.launch(kernel, u)?;
             }
             (None, Some(surface)) => {
-                // SAFETY: as said.
+                // SAFETY: no message is under way, and the memory outlives the kernel, as the comment above says.
                 let kernel = move |mut u: CellsMut<'_, f64>| unsafe {
                     memory.unpack(&shape, &mut u);
                 };

@@ -15,7 +15,7 @@ use tidegate_core::Result;
 ///
 /// # Errors
 ///
-/// What the library refused, or what became of the peers. A wrong result is no error: the sample
+/// An error of the library, or of a peer. A wrong result is no error: the sample
 /// says so.
 pub fn run<D: FacesDevice>(
     setup: &SetupOn<'_, D>,

@@ -1,4 +1,4 @@
-//! What a rank needs for all variants, and what it runs one for.
+//! The setup of a rank for all variants, and the goal of a run.
 
 use crate::faces::layout::Direction;
 use crate::faces::params::{Params, Variant};
@@ -9,28 +9,29 @@ use tidegate_core::{Throttle, World};
 use tidegate_hal::device::Device;
 use tidegate_host::Host;
 
-/// What a rank on the host needs for all variants.
+/// The setup of a rank on the host.
 pub type Setup<'a> = SetupOn<'a, Host>;
 
-/// What a rank needs for all variants.
+/// The setup of a rank, for all variants.
 pub struct SetupOn<'a, D: Device> {
     /// This rank's view of the job.
     pub world: &'a World<D>,
-    /// What is run; its grid has as many ranks as the job.
+    /// The parameters; their grid has as many ranks as the job.
     pub params: &'a Params,
-    /// What this rank's results are compared with.
+    /// Compares this rank's results.
     pub verifier: &'a Verifier,
-    /// What windows do that are short of trigger slots; with [`Throttle::Application`] the variants count and synchronise.
+    /// The policy of windows that are short of trigger slots; with [`Throttle::Application`] the variants count and
+    /// synchronise.
     pub throttle: Throttle,
     /// Leaves this direction out of the unpack kernel: for tests that want a wrong result. Only on the host.
     pub omit: Option<Direction>,
 }
 
-/// What a variant is run for.
+/// The goal of a variant's run.
 pub(crate) enum Goal<'a> {
     /// The variant is run to take its times.
     Measure {
-        /// What comes of it.
+        /// The result.
         sample: &'a mut RankSample,
         /// Called after every run.
         step: &'a mut dyn FnMut(),
@@ -39,7 +40,7 @@ pub(crate) enum Goal<'a> {
     Record {
         /// The variant, which each span names.
         variant: Variant,
-        /// What comes of it.
+        /// The result.
         spans: &'a mut Vec<Span>,
     },
 }

@@ -10,7 +10,7 @@ use crate::faces::timeline::{Lane, SHARES};
 use tidegate_core::window::{Group, exchange};
 use tidegate_core::{Error, Graph, PairGraph, Region, Result, Stream, stream};
 
-/// What a share is made of.
+/// The form of a share.
 #[derive(Clone, Copy)]
 pub(super) struct Form {
     /// The puts gather out of the block; else a kernel packs the messages first.
@@ -36,10 +36,10 @@ impl Form {
     };
 }
 
-/// What a share needs on the first stream.
+/// The arguments of a share on the first stream.
 type Lent<'s, D> = (Block<'s, D>, Values<'s, D>, Inbox<'s, D>, Outbox<'s, D>);
 
-/// What it needs on both.
+/// Its arguments on both streams.
 type Both<'s, 't, D> = (Lent<'s, D>, Inside<'t, D>);
 
 /// A share that was recorded, on one stream or on two.
@@ -184,7 +184,7 @@ impl<'s, 't, D: FacesDevice> St<'_, 's, 't, D> {
         })
     }
 
-    /// What [`Exchange::build`] made, unless an error has lost it.
+    /// The result of [`Exchange::build`], unless an error has lost it.
     fn lent(&mut self) -> Result<Both<'s, 't, D>> {
         self.lent.take().ok_or_else(lost)
     }

@@ -2,7 +2,7 @@
 //!
 //! For devices whose streams are queues: a second stream for the messages would only add hand-offs. The
 //! first synchronisation proves that the messages are packed and that the last unpack is over; the second is
-//! the end of what the host-synchronised calls (a wait, a receive) promise when they return.
+//! the point at which host-synchronised calls (a wait, a receive) would return.
 
 use super::block::{self, Block, Inside};
 use super::host::{Epochs, groups};
@@ -14,7 +14,7 @@ use crate::faces::timeline::Lane;
 use tidegate_core::window::{Group, exchange};
 use tidegate_core::{Error, Region, Result, Stream, stream};
 
-/// What a share needs.
+/// The arguments of a share.
 type Lent<'s, 't, D> = (
     Block<'s, D>,
     Inside<'t, D>,

@@ -6,12 +6,12 @@ use crate::faces::layout::Geometry;
 use crate::faces::params::Init;
 use std::ops::Range;
 
-/// Blocks of so many values are worth threads: they take some ten milliseconds.
+/// Blocks of at least so many values are compared by threads: one thread would take some ten milliseconds.
 const LARGE: usize = 1 << 20;
-/// More threads are held up by the memory.
+/// With more threads, the memory is the limit.
 const MOST_THREADS: usize = 16;
 
-/// What is known of a coordinate in one dimension.
+/// The terms of a coordinate in one dimension.
 #[derive(Debug, Clone, Copy)]
 struct Coordinate {
     /// This dimension's part of the initial value, averaged over the one or two copies.

@@ -146,8 +146,7 @@ fn exact_sum(values: impl Iterator<Item = f64>) -> f64 {
     let (mut sum, mut lost) = (0.0f64, 0.0);
     for value in values {
         let next = sum + value;
-        // What the addition rounded away: the larger operand is met exactly, the smaller one in
-        // part.
+        // The rounding error of the addition: the sum has the larger operand exactly, and the smaller one in part.
         lost += if sum.abs() >= value.abs() {
             (sum - next) + value
         } else {

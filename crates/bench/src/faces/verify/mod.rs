@@ -1,13 +1,12 @@
-//! Is the result right?
+//! The verification of results.
 //!
 //! # Model
 //!
 //! After `K` shares every rank's block is compared, value by value, with two references that know
 //! nothing of each other, of messages, or of the [kernels](super::kernels):
 //!
-//! - [`ClosedForm`]: what the mathematics say. A point that is shared has the average of its
-//!   initial copies times the number of copies to the power of `K`. Costs one pass over the block,
-//!   whatever `K` is.
+//! - [`ClosedForm`]: a formula. A point that is shared has the average of its
+//!   initial copies times the number of copies to the power of `K`. It takes one pass over the block for any `K`.
 //! - [`Domain`]: a plain simulation of the whole domain, share by share, with exact sums. For small
 //!   sizes ([`Domain::is_cheap`]).
 //!

@@ -1,17 +1,16 @@
-//! What a comparison has found.
+//! The outcome of a comparison.
 
 use crate::faces::layout::Geometry;
 use std::fmt;
 
-/// What [`error`] must be smaller than: about nine units in the last place. The initial value has
-/// five additions, a share adds three, the closed form three of its own: all together less than
-/// seven.
+/// The limit of [`error`]: about nine units in the last place. The initial value has five additions, a share adds three,
+/// and the closed form three of its own: all together less than seven units.
 pub const TOLERANCE: f64 = 1e-15;
 
 /// `|u - v| / (|u| + |v|)`, and 0 where both are 0. Infinite where `u` or `v` is not finite.
 #[inline]
 pub fn error(u: f64, v: f64) -> f64 {
-    // Equal values are the most frequent case by far, and the division is what this costs.
+    // Equal values are by far the most frequent case, and skipping the division saves most of the time.
     if u == v && u.is_finite() {
         0.0
     } else if u.is_finite() && v.is_finite() {
@@ -22,7 +21,7 @@ pub fn error(u: f64, v: f64) -> f64 {
     }
 }
 
-/// One value that is not what it should be.
+/// One wrong value.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Mismatch {
     /// The point within its element.
