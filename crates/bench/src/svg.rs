@@ -330,6 +330,22 @@ mod tests {
         assert_eq!(of(Scale::Linear, (0.0, 10.0)).at(5.0), 50);
     }
 
+    /// Each element is a line that is whole, and texts are escaped.
+    #[test]
+    fn pictures_are_well_formed() {
+        let mut svg = Svg::alone(100, 50, "a <title> & \"more\"", "here");
+        svg.shade((1, 2), (3, 4), Ink::Series(7), 0.5, true);
+        svg.path(&[(1, 2), (3, 4)], Ink::Bad, 2);
+        svg.dot((5, 6), Ink::Good, false);
+        let svg = svg.finish();
+        assert!(svg.contains(">a &lt;title&gt; &amp; &quot;more&quot;</text>"));
+        let lines: Vec<&str> = svg.lines().collect();
+        for line in &lines[1..lines.len() - 1] {
+            assert!(line.ends_with("/>") || line.ends_with("</text>"), "{line}");
+            assert!(line.matches('"').count() % 2 == 0, "{line}");
+        }
+    }
+
     #[test]
     fn long_names_keep_their_ends() {
         assert_eq!(cut("short", 9), "short");

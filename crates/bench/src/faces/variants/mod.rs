@@ -41,7 +41,6 @@ mod mpi;
 mod run;
 mod setup;
 mod st;
-mod waiting;
 
 pub use run::{record, run};
 pub use setup::{Setup, SetupOn};

@@ -4,7 +4,7 @@ use super::kit::Kit;
 #[cfg(feature = "mpi")]
 use super::mpi;
 use super::setup::{Goal, SetupOn};
-use super::{host, st, waiting};
+use super::{host, st};
 use crate::faces::device::FacesDevice;
 use crate::faces::params::Variant;
 use crate::faces::timeline::{Span, Timeline};
@@ -54,19 +54,16 @@ pub fn record<D: FacesDevice>(
 }
 
 fn reach<D: FacesDevice>(kit: &Kit<'_, D>, variant: Variant, goal: Goal<'_>) -> Result<()> {
-    let synchronised = if D::INLINE_MESSAGES {
-        host::run
-    } else {
-        waiting::run
-    };
     match variant {
         Variant::St => st::run(kit, st::Form::BEST, false, goal),
         Variant::StGraph => st::run(kit, st::Form::BEST, true, goal),
         Variant::StStrided => st::run(kit, st::Form::STRIDED, false, goal),
         Variant::StStridedGraph => st::run(kit, st::Form::STRIDED, true, goal),
         Variant::StSeparate => st::run(kit, st::Form::SEPARATE, false, goal),
-        Variant::Rma => synchronised(kit, host::Epochs::One, goal),
-        Variant::P2p => synchronised(kit, host::Epochs::Each, goal),
+        Variant::Rma if D::INLINE_MESSAGES => host::run(kit, host::Epochs::One, goal),
+        Variant::P2p if D::INLINE_MESSAGES => host::run(kit, host::Epochs::Each, goal),
+        Variant::Rma => st::run(kit, st::Form::RMA, false, goal),
+        Variant::P2p => st::run(kit, st::Form::P2P, false, goal),
         #[cfg(feature = "mpi")]
         Variant::MpiRma => mpi::run(kit, mpi::Messages::Rma, mpi::Kernels::OnStream, goal),
         #[cfg(feature = "mpi")]

@@ -1,4 +1,7 @@
-//! Stream-triggered: everything is enqueued, and the host waits once, after all shares.
+//! One stream for kernels and messages. Stream-triggered: everything is enqueued, and the host waits once, after all
+//! shares. Host-synchronised, for devices whose streams are queues: the calling thread also waits twice in each share. The
+//! first synchronisation proves that the messages are packed and that the last unpack is over. The second is the point at
+//! which host-synchronised calls (a wait, a receive) would return.
 
 use super::block::{self, Block, Inside};
 use super::host::groups;
@@ -17,6 +20,8 @@ pub(super) struct Form {
     strided: bool,
     /// Post, complete and wait are one work item; else there is one for the post, one for each message, and one for the wait.
     merged: bool,
+    /// The host waits before the messages and after them, and posts only then.
+    waits: bool,
 }
 
 impl Form {
@@ -25,14 +30,23 @@ impl Form {
     pub(super) const BEST: Form = Form {
         strided: false,
         merged: true,
+        waits: false,
     };
     pub(super) const SEPARATE: Form = Form {
-        strided: false,
         merged: false,
+        ..Form::BEST
     };
     pub(super) const STRIDED: Form = Form {
         strided: true,
-        merged: true,
+        ..Form::BEST
+    };
+    pub(super) const RMA: Form = Form {
+        waits: true,
+        ..Form::BEST
+    };
+    pub(super) const P2P: Form = Form {
+        waits: true,
+        ..Form::SEPARATE
     };
 }
 
@@ -113,7 +127,7 @@ pub(super) fn run<D: FacesDevice>(
     kit.measured(&mut st, goal)
 }
 
-/// One share. Nothing here waits.
+/// One share. Only forms that wait do so here.
 fn share<'s, 't, D: FacesDevice>(
     (kit, groups): (&Kit<'_, D>, &[Group]),
     s: &Stream<'s, D>,
@@ -123,17 +137,28 @@ fn share<'s, 't, D: FacesDevice>(
 ) -> Result<Both<'s, 't, D>> {
     kit.next_share();
     block::compute(kit, side, &mut inside)?;
-    // Exposed before the pack kernel, so that the neighbours' puts need not wait for it.
-    let (inbox, exposed) = if form.merged {
-        (Some(inbox), None)
-    } else {
+    let post = |inbox: Inbox<'s, D>| -> Result<_> {
         kit.make_room(s, kit.by_nic)?;
-        (None, Some(inbox.post(s)?))
+        Ok((None, Some(inbox.post(s)?)))
+    };
+    let wait = || match form.waits {
+        true => kit.on_host("wait", || s.synchronize()),
+        false => Ok(()),
+    };
+    // Exposed before the pack kernel, so that the neighbours' puts need not wait for it.
+    let (inbox, exposed) = match form.merged || form.waits {
+        true => (Some(inbox), None),
+        false => post(inbox)?,
     };
     if !form.strided {
         block::pack(kit, s, &block, &mut packed)?;
     }
+    wait()?;
     let begun = kit.begin(|| D::moment(s, &packed))?;
+    let (inbox, exposed) = match inbox {
+        Some(inbox) if !form.merged => post(inbox)?,
+        inbox => (inbox, exposed),
+    };
     let message = |to: &'_ Neighbour<D>| packed.slice(kit.geometry.slot(to.direction));
     let messages = outbox.slots().zip(&kit.neighbours);
     let (inbox, outbox) = match (inbox, exposed) {
@@ -165,6 +190,7 @@ fn share<'s, 't, D: FacesDevice>(
         (None, None) => unreachable!("the inbox is one or the other"),
     };
     kit.end(begun, Lane::Stream, "exchange", || D::moment(s, &packed))?;
+    wait()?;
     block::unpack(kit, s, &mut block, &inbox)?;
     Ok(((block, packed, inbox, outbox), inside))
 }
@@ -283,5 +309,68 @@ impl<D: FacesDevice> Exchange for St<'_, '_, '_, D> {
         let (block, inside) = block::inspect(self.kit, self.stream, side, (block, inside), check)?;
         self.lent = Some(((block, packed, inbox, outbox), inside));
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::faces::device::Shape;
+    use crate::faces::params::{Counts, Grid, Init, Params, Size, Variant};
+    use crate::faces::variants::Setup;
+    use crate::faces::verify::Verifier;
+    use crate::results::RankSample;
+    use std::sync::Arc;
+    use tidegate_core::World;
+    use tidegate_host::Host;
+
+    /// The host has better forms that wait, but these are right there too.
+    #[test]
+    fn forms_that_wait_on_the_host_too() {
+        for compute in [false, true] {
+            let params = Params {
+                grid: Grid([3, 2, 1]),
+                size: Size { m: [2, 3, 2], n: 4 },
+                counts: Counts {
+                    nk: 2,
+                    nj: 1,
+                    ni: 3,
+                },
+                init: Init::Global,
+                compute,
+                variants: vec![Variant::Rma],
+            };
+            let verifiers = Verifier::all(&params).unwrap();
+            World::<Host>::local(6, |world| {
+                let verifier = &verifiers[world.rank()];
+                let setup = Setup {
+                    world: &world,
+                    params: &params,
+                    verifier,
+                    throttle: Default::default(),
+                    omit: None,
+                };
+                let shape = Shape::new(verifier.geometry().clone(), params.init, None);
+                // SAFETY: the kit makes all of the same geometry.
+                let kernels = unsafe { Host::kernels(&world, Arc::new(shape)) }.unwrap();
+                let kit = Kit::new(&setup, &kernels, None).unwrap();
+                for form in [Form::RMA, Form::P2P] {
+                    let mut sample = RankSample::new(world.rank());
+                    let goal = Goal::Measure {
+                        sample: &mut sample,
+                        step: &mut || (),
+                    };
+                    run(&kit, form, false, goal).unwrap();
+                    assert!(sample.passed(), "{sample:?}");
+                    let neighbours = kit.neighbours.len() as f64;
+                    let messages = match form.merged {
+                        true => 1.0,
+                        false => 2.0 + neighbours,
+                    };
+                    let kernels = if compute { 3.0 } else { 2.0 };
+                    assert_eq!(sample.launches, Some(kernels + messages));
+                }
+            });
+        }
     }
 }
