@@ -1,6 +1,7 @@
-//! The guide says what the code says: its list of variables is complete, and the messages that it quotes exist.
+//! The guide says what the code says: its list of variables is complete, and the messages that it quotes exist. Links
+//! between its pages lead to headings.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -149,6 +150,74 @@ fn the_messages_that_the_page_on_trouble_quotes_exist() {
         unsaid.is_empty(),
         "docs/troubleshooting.md quotes what no literal of the code says: {unsaid:#?}"
     );
+}
+
+/// The definitions of references in a text: `[name]: target`.
+fn definitions(text: &str) -> BTreeMap<&str, &str> {
+    text.lines()
+        .filter_map(|line| line.strip_prefix('[')?.split_once("]: "))
+        .collect()
+}
+
+/// The anchors of a page's headings, as GitHub and rustdoc make them.
+fn anchors(page: &str) -> BTreeSet<String> {
+    let prose = page.split("\n```").step_by(2);
+    let headings = prose
+        .flat_map(str::lines)
+        .filter(|line| line.starts_with('#'));
+    let anchor = |line: &str| {
+        let kept = |char: &char| char.is_alphanumeric() || matches!(char, '-' | '_' | ' ');
+        let text = line.trim_start_matches('#').trim().to_lowercase();
+        text.chars()
+            .filter(kept)
+            .collect::<String>()
+            .replace(' ', "-")
+    };
+    headings.map(anchor).collect()
+}
+
+/// rustdoc checks that modules exist, but not headings. Its links are the definitions of `guide.md`; GitHub's are those
+/// of the page.
+#[test]
+fn links_between_pages_lead_to_headings() {
+    let source = |name: &str| fs::read_to_string(root().join("src").join(name)).unwrap();
+    let (modules, references) = (source("guide.rs"), source("guide.md"));
+    let files = modules.lines().filter_map(|line| {
+        let (module, file) = line.trim().split_once(" = \"")?;
+        Some((module, file.split('"').next()?)).filter(|(_, file)| file.ends_with(".md"))
+    });
+    let files: BTreeMap<_, _> = files.collect();
+    let as_module = definitions(&references);
+    for name in files.values().copied().chain(["README.md"]) {
+        let text = page(name);
+        let own = text
+            .split("](#")
+            .skip(1)
+            .filter_map(|rest| rest.split_once(')'));
+        for (anchor, _) in own {
+            assert!(anchors(&text).contains(anchor), "{name}: #{anchor}");
+        }
+        for (reference, target) in definitions(&text) {
+            let Some(module) = as_module.get(reference) else {
+                assert!(
+                    target.contains("//"),
+                    "src/guide.md lacks [{reference}] of {name}"
+                );
+                continue;
+            };
+            let module = module.trim_start_matches("crate::guide::");
+            let (module, anchor) = module.split_once('#').unwrap_or((module, ""));
+            let file = files.get(module).copied().unwrap_or("README.md");
+            let same = target
+                .strip_prefix(file)
+                .map(|rest| rest.trim_start_matches('#'));
+            assert_eq!(same, Some(anchor), "{name}: [{reference}]");
+            assert!(
+                anchor.is_empty() || anchors(&page(file)).contains(anchor),
+                "{name}: #{anchor}"
+            );
+        }
+    }
 }
 
 #[test]
