@@ -1,23 +1,26 @@
 #!/bin/bash
-# Everything on a GPU machine, in one command: checks, then measurements, then the same with other libraries; a table last.
+# Runs everything on a GPU machine: checks, then measurements, then the same with other libraries. It prints a table last.
 #
 #   scripts/gpu.sh [OUT]              with Rust on the machine: builds, then runs
-#   scripts/gpu.sh --pack DIR         builds what the machine needs, and puts it into DIR
-#   scripts/gpu.sh --bin DIR [OUT]    without Rust: runs what was packed (from a checkout, for the peers' sources)
+#   scripts/gpu.sh --pack DIR         builds the programs for such a machine, and puts them into DIR
+#   scripts/gpu.sh --bin DIR [OUT]    without Rust: runs the packed programs (from a checkout, for the peers' sources)
 #
-# It leaves OUT/results.json: the machine, every step, every row; `cargo xtask charts OUT` draws it. OUT/logs has what each step said.
+# It leaves OUT/results.json with the machine, every step and every row; `cargo xtask charts OUT` draws it. OUT/logs has the
+# output of each step.
 #
-# PART=checks|ours|peers|all (all)   what to run: a machine may be lent for a while only
-# BUDGET (540)                       seconds for all of it; a step that does not fit any more is named as not run
+# PART=checks|ours|peers|all (all)   the part to run, for a machine that is there for a short time
+# BUDGET (540)                       seconds for everything; a step for which no time is left is listed as not run
 # GPUS                               use only so many
-# RANKS                              more ranks than GPUs (2, 4, 8 or 16), by turns on them: under MPS, which is started for this run and ended
-# EPOCHS (1000000, on one GPU 20000), SCHEDULES (200)  of the checks; SANITIZE=no leaves compute-sanitizer out
+# RANKS                              more ranks than GPUs (2, 4, 8 or 16): they share the GPUs by MPS, which runs only meanwhile
+# EPOCHS (1000000, on one GPU 20000), SCHEDULES (200)  numbers of the checks
+# SANITIZE=no                        leaves compute-sanitizer out
 # LARGE=no                           leaves the large size out
 # PEERS (nvshmem,nccl,mpi,hostrma)   the other libraries; PEERS_AT (OUT/peers) is where their programs are, or are built
-# SIZE (small)                       of a block
+# SIZE (small)                       the size of a block
 # DEVICE=host                        the same steps on streams of the host, without checks: to try this script
 #
-# Where `cargo xtask test --only newer` has fetched a newer libfabric, it is packed too, and two nodes are measured over its `tcp` as well.
+# If `cargo xtask test --only newer` has fetched a newer libfabric, it is packed too, and two nodes are also measured over its
+# `tcp`.
 #
 # The exit code is 1 if a check or a row failed, or if a step was not run. NVLink multicast is left off everywhere.
 set -u
@@ -39,10 +42,10 @@ pack() {
     [ -n "$faces" ] && [ -n "$gpu" ] || { echo "gpu.sh: the build failed" >&2; exit 2; }
     cargo build --release -p tidegate --bins --examples >&2 || exit 2
     cp "$faces" "$1/faces" && cp "$gpu" "$1/gpu" || exit 2
-    # Below the one folder, wherever cargo's is.
+    # Relative to the benchmark, since cargo's folder may be anywhere.
     cp "$(dirname "$faces")/../tidegate" "$(dirname "$faces")"/../examples/*_cuda "$1" || exit 2
     strip "$1"/{faces,gpu,tidegate,*_cuda} 2>/dev/null
-    # The one that `cargo xtask test --only newer` has fetched, if it has.
+    # The libfabric that `cargo xtask test --only newer` has fetched, if it has.
     local fabric
     fabric=$(find target/wheels -name libfabric.so.1 -not -path "*.part/*" 2>/dev/null | head -n 1)
     [ -z "$fabric" ] || cp "$fabric" "$1"
@@ -98,7 +101,7 @@ done
 grid=$(grid_of "$ranks")
 peers=${PEERS:-nvshmem,nccl,mpi,hostrma}
 
-# What stands before a program that is to use MPS: nothing, if there are GPUs enough. (Tests have an MPS of their own, or none.)
+# The prefix of a program that uses MPS; empty if there are enough GPUs. (Tests start an MPS of their own, or none.)
 mps=()
 start_mps() {
     # The server numbers the GPUs that it may use from 0 on.
@@ -113,7 +116,7 @@ if [ "$device" != host ] && [ "$ranks" -gt "$gpus" ]; then
     visible=${CUDA_VISIBLE_DEVICES:-$numbers}
     # MPS has 96 connections for all ranks of a GPU (newer drivers: 120).
     connections=$((96 / ((ranks + gpus - 1) / gpus)))
-    # Sockets lie there: their paths must be short.
+    # The folder has sockets, whose paths must be short.
     pipes=$(mktemp -d /tmp/tg-mps.XXXXXX) && mkdir -p "$out/logs/mps" || exit 2
     mps=(env CUDA_MPS_PIPE_DIRECTORY="$pipes" CUDA_MPS_LOG_DIRECTORY="$out/logs/mps" CUDA_VISIBLE_DEVICES="$numbers" CUDA_DEVICE_MAX_CONNECTIONS=$((connections < 32 ? connections : 32)))
     trap 'end_mps && rm -rf "$pipes" || echo "gpu.sh: MPS has not ended: its pipes are in $pipes" >&2' EXIT
@@ -125,7 +128,7 @@ echo "$gpus x $machine, driver $driver; using $ranks"
 
 export CUDA_DEVICE_MAX_CONNECTIONS=32 CUDA_MODULE_LOADING=EAGER RUST_BACKTRACE=0
 export NCCL_NVLS_ENABLE=0 NVSHMEM_DISABLE_NVLS=1 TORCH_SYMM_MEM_DISABLE_MULTICAST=1
-# Ranks that share a GPU get it in slices of time: a million epochs did not end there in three minutes.
+# Ranks that share a GPU without MPS get slices of its time: a million epochs did not end in three minutes.
 if [ "$gpus" -gt 1 ]; then epochs=1000000; else epochs=20000; fi
 export TIDEGATE_GPU_EPOCHS=${EPOCHS:-$epochs} TIDEGATE_SCHEDULES=${SCHEDULES:-200}
 budget=${BUDGET:-540}
@@ -143,8 +146,8 @@ note() { # NAME RANKS STATUS SECONDS COMMAND
     [ "$3" = ok ] || failed=1
 }
 
-# step NAME RANKS NEEDS LIMIT COMMAND...: runs a step, unless fewer seconds than it NEEDS are left; it is ended after LIMIT, and
-# what it started with it.
+# step NAME RANKS NEEDS LIMIT COMMAND...: runs a step, unless fewer seconds than it NEEDS are left. After LIMIT seconds it is
+# ended, with the processes that it has started.
 step() {
     local name=$1 on=$2 needs=$3 limit=$4
     shift 4
@@ -199,15 +202,15 @@ wait_for_build() {
 
 if wanted checks && [ "$device" != host ]; then
     echo "== checks"
-    # Each by itself: one that hangs does not take the others along, and a GPU context that is lost ends with its process.
-    # (No driver of a GPU refuses what it is asked to.)
+    # Each test is a process of its own, so one that hangs does not stop the others, and a lost GPU context ends with it.
+    # The tests `refused` need a driver that refuses calls, and no driver of a GPU does.
     for test in $(timeout 60 "$bin/gpu" --list --ignored 2>/dev/null | sed -n 's/: test$//p' | grep -v '::a_rank$\|::refused::'); do
         extra=()
         case $test in
             *schedules*) extra=(TIDEGATE_CUDA_WAITING_STREAMS=24) ;;
         esac
         step "check-${test//:/_}" "$ranks" 5 180 env ${extra[@]+"${extra[@]}"} "$bin/gpu" --ignored --exact "$test" --nocapture
-        # Epochs and failures once more, as where processes share the GPU.
+        # Epochs and failures once more with gates, which processes use that share a GPU.
         case $test in
             *::epochs::* | *::failure::*)
                 step "check-gates-${test//:/_}" "$ranks" 5 180 env TIDEGATE_CUDA_GATES=always "$bin/gpu" --ignored --exact "$test" --nocapture
@@ -234,8 +237,8 @@ if wanted checks && [ "$device" != host ]; then
         done
     done
     if [ "${SANITIZE:-yes}" = yes ] && command -v compute-sanitizer >/dev/null; then
-        # A process a rank, each on a GPU of its own: under the tools the launches of one process follow each other, so no launch may wait for a later one of the same process.
-        # Asking how many parameters a kernel has ends with an error that is expected.
+        # One process a rank, each on a GPU of its own: under the tools the launches of a process run one after the other, so no
+        # launch may wait for a later one of the same process. The error of asking for a kernel's parameters is expected.
         for tool in memcheck initcheck synccheck; do
             step "sanitizer-$tool" "$ranks" 20 90 \
                 compute-sanitizer --tool "$tool" --target-processes all --report-api-errors no --error-exitcode 9 \
@@ -266,7 +269,7 @@ if wanted ours; then
         for messages in 1 2 4 7 13 26; do
             measure "neighbours-$messages" "$ranks" 5 30 --exchange --grid "${ranks}x1x1" --neighbours $messages --bytes 8192 --counts 1,3,200 --rounds 3 --unroll 20
         done
-        # Copies of 256 MiB take their time on a host.
+        # Copies of 256 MiB take long on a host.
         measure pair 2 10 $([ "$device" = host ] && echo 240 || echo 60) --pair --rounds 2
         if [ "$device" != host ]; then
             # By copy engines from 4 MiB on, and by multiprocessors.
@@ -280,17 +283,17 @@ if wanted ours; then
         fi
     fi
     if [ "$ranks" -gt 1 ]; then
-        # Two nodes, which this machine acts as: within them memory is mapped, between them goes libfabric over loopback.
+        # This machine acts as two nodes: memory is mapped within them, and libfabric goes over loopback between them.
         nodes="--nodes 2x$((ranks / 2)) --grid $grid --size $size --init global --variants st,st-graph,rma,p2p"
         # shellcheck disable=SC2086 # words are meant
         measure "nodes-tcp-$ranks" "$ranks" 8 60 $nodes --provider 'tcp;ofi_rxm' --counts 1,3,50 --rounds 5
-        # By one endpoint, as where there are few processors.
+        # By one endpoint, as on machines with few processors.
         # shellcheck disable=SC2086
         TIDEGATE_RAILS=1 measure "nodes-tcp-rail-$ranks" "$ranks" 8 60 $nodes --provider 'tcp;ofi_rxm' --counts 1,3,50 --rounds 5
         # shellcheck disable=SC2086
         measure "nodes-tcp-compute-$ranks" "$ranks" 8 60 $nodes --provider 'tcp;ofi_rxm' --counts 1,3,50 --rounds 5 --compute
         if [ -e "$bin/libfabric.so.1" ]; then
-            # The machine's own may be too old for endpoints of `tcp` itself.
+            # The machine's own libfabric may be too old for `tcp` without `ofi_rxm`.
             # shellcheck disable=SC2086
             TIDEGATE_LIBFABRIC=$bin/libfabric.so.1 measure "nodes-newer-$ranks" "$ranks" 8 60 $nodes --provider tcp --counts 1,3,50 --rounds 5
             # shellcheck disable=SC2086
@@ -298,7 +301,7 @@ if wanted ours; then
         fi
         # shellcheck disable=SC2086
         measure "nodes-sockets-$ranks" "$ranks" 8 60 $nodes --provider sockets --counts 1,2,10 --rounds 2
-        # All sizes took two minutes: over loopback a message of 256 MiB takes its time.
+        # All sizes would take two minutes: a message of 256 MiB is slow over loopback.
         for bytes in 8 4096 262144 2097152 16777216; do
             measure "nodes-pair-$bytes" 2 5 30 --nodes 2x1 --provider 'tcp;ofi_rxm' --pair --bytes "$bytes" --rounds 2
         done
@@ -318,12 +321,12 @@ if wanted peers && [ "$ranks" -gt 1 ]; then
         shift 3
         local left=$((budget - SECONDS))
         local most=$(((left > 0 ? left : 0) * share / 100))
-        # The last program that is started within its budget may take its own limit beyond it.
+        # The last program that starts within its budget may run for its own limit beyond it.
         measure "$name" "$ranks" "$needs" $((most + 75)) "$@" --peers-at "$peers_at" --peers-budget "$most" --peers-limit 50
     }
     with peers-exchange 30 35 --exchange --grid "$grid" --size "$size" --counts 1,5,200 --rounds 3 --unroll 20 --peers "$peers"
     with peers-share 30 50 --grid "$grid" --size "$size" --counts 1,3,100 --rounds 3 --init global --variants st,st-graph,st-strided,st-strided-graph,rma,p2p --peers "$peers"
-    # What has two ranks only.
+    # Benchmarks of two ranks.
     pairs=floor
     for peer in ${peers//,/ }; do
         case $peer in nvshmem | nccl) pairs=$pairs,$peer ;; esac

@@ -1,30 +1,35 @@
 #!/bin/bash
-# Faces between nodes, in one command: nodes are network namespaces of this machine. It takes root (or user namespaces), iproute2 and libfabric.
+# Faces between nodes, which are network namespaces of this machine. It needs root (or user namespaces), iproute2 and libfabric.
 #
 #   scripts/nodes.sh [OUT]            builds, then measures (OUT: target/nodes)
-#   scripts/nodes.sh --verify [OUT]   builds, then measures nothing, but verifies every engine with every policy of throttling (OUT: target/nodes-verify; below)
+#   scripts/nodes.sh --verify [OUT]   builds, then verifies every engine with every policy of throttling, without measuring
+#                                     (OUT: target/nodes-verify; see below)
 #
-# All jobs are run in turn, and again and again while BUDGET lasts: so a disturbance hits all alike. It prints a table (us a share, ratios to the host-synchronised forms,
-# merged against separate batches, whether all was verified), and leaves OUT/results.json with every row, OUT/charts/nodes-*.svg, and OUT/logs with what each job said.
+# All jobs run in turn, again and again while BUDGET lasts, so a disturbance hits all alike. It prints a table: us a share, the
+# ratios of the host-synchronised forms and of separate batches to the merged, stream-triggered ones, and whether all was
+# verified. It leaves OUT/results.json with every row, OUT/charts/nodes-*.svg, and OUT/logs with the output of each job.
 #
-# BUDGET (480)                       seconds for all of it, without building; a job that does not fit any more is not run, and named if it never was
+# BUDGET (480)                       seconds for everything but building; a job for which no time is left does not run, and is
+#                                    listed if it never ran
 # LIMIT (60)                         seconds after which a job is ended
 # PASSES (50)                        how often to run all jobs, at most
 # NODES ("2x1 4x1 8x1 2x2 4x2")      nodes x ranks of each
-# PROVIDERS ("tcp;ofi_rxm sockets")  of libfabric; all but the first have fewer shares, and no rows with compute
-# VARIANTS                           of Faces (st,st-graph,st-separate,rma,p2p)
-# DELAY (1ms)                        one way, of the last row, on the first NODES; none: no such row
+# PROVIDERS ("tcp;ofi_rxm sockets")  providers of libfabric; all but the first have fewer shares, and no rows with compute
+# VARIANTS                           variants of Faces (st,st-graph,st-separate,rma,p2p)
+# DELAY (1ms)                        the delay one way of the last row, on the first NODES; none: no such row
 # THROTTLING (2x4)                   the nodes of the table of trigger slots; none: no such table
-# SIZE (3x3x3x4)                     of a block
+# SIZE (3x3x3x4)                     the size of a block
 # CHARTS (OUT/charts)                where the charts go
 #
 # The exit code is 1 if a job failed, if anything was not verified, or if a job was never run.
 #
-# --verify: the software engine over each provider, and the triggered one over sockets, on 2, 4 and 8 nodes of 1 to 4 ranks, on a plain wire and on one with 1 ms and 1% of the packets lost. Each job has all policies with one trigger slot a
-# rank and with four, in these variants; with the software engine over sockets, whose threads spin, those with more than 8 ranks have one slot, and `st` and `p2p`. It prints a table (how many cases were verified), which OUT/verified.md has too.
+# --verify: the software engine over each provider, and the triggered one over sockets, on 2, 4 and 8 nodes of 1 to 4 ranks, on
+# a plain wire and on one with 1 ms of delay and 1% of the packets lost. Each job has all policies with one trigger slot a rank
+# and with four, in these variants. The threads of sockets spin, so with the software engine over sockets jobs with more than 8
+# ranks have one slot, and `st` and `p2p` only. It prints a table of verified cases, which OUT/verified.md has too.
 #
 # NODES, PROVIDERS, LIMIT (400), SIZE (2x2x2x3)
-# VARIANTS (st,st-graph,st-strided,st-separate,rma,p2p; st-strided-graph has the batches of the one and the replays of the other)
+# VARIANTS (st,st-graph,st-strided,st-separate,rma,p2p: st-strided-graph would add nothing)
 # ENGINES ("software triggered")
 # WIRES ("plain lossy")
 # COUNTS (1,1,2)                     blocks, outer and inner iterations
@@ -65,7 +70,7 @@ done
 
 out=${1:-target/nodes${verify:+-verify}}
 mkdir -p "$out/logs" "$out/steps" && out=$(cd "$out" && pwd) || exit 2
-# What an earlier run has left is not of this one.
+# Files of an earlier run are not of this one.
 rm -f "$out"/steps/*.json "$out"/logs/*.log
 : >"$out/steps.tsv"
 
@@ -74,13 +79,14 @@ if [ -z "$faces" ] || ! cargo build --release -p tidegate-bench --bin nodes >&2;
     echo "nodes.sh: the build failed" >&2
     exit 2
 fi
-# Below the one folder, wherever cargo's is.
+# Relative to the benchmark, since cargo's folder may be anywhere.
 summary=$(dirname "$faces")/../nodes
 export RUST_BACKTRACE=0
 began=$(date -u +%F)
 SECONDS=0
 
-# Whoever ends this script ends the job with it, and with the job its namespaces: they have no names, and live as long as their processes. If this shell is killed, the kernel tells the job.
+# When this script ends, so does the job, and with it the namespaces: they have no names, and live as long as their processes. If
+# this shell is killed, the kernel sends the job a signal.
 job=
 # shellcheck disable=SC2329 # called by the traps
 end() {
@@ -129,7 +135,7 @@ note() { # NAME NODES PROVIDER WHAT STATUS SECONDS PASS COMMAND
     printf '%s\n' "$*" >>"$out/steps.tsv"
 }
 
-# measure PASS NODES PROVIDER WHAT ARGUMENTS...: one job, unless it would not fit any more. It fits if what it took before is left, and half of that.
+# measure PASS NODES PROVIDER WHAT ARGUMENTS...: one job, if enough time is left: one and a half times its last run.
 measure() {
     local pass=$1 shape=$2 provider=$3 what=$4
     shift 4
@@ -179,7 +185,7 @@ verified() {
     job=$!
     wait "$job" || code=$?
     job=
-    # Every row says whether it failed; a job that ended well has none that did.
+    # Each row says whether it failed; a job that ended well has no failed row.
     local right wrong status=ok
     right=$(grep -c '"failed":false' "$out/steps/$name.json" 2>/dev/null)
     wrong=$(grep -c '"failed":true' "$out/steps/$name.json" 2>/dev/null)
@@ -218,7 +224,7 @@ if [ -n "$verify" ]; then
         for wire in "${wires[@]}"; do
             for provider in "${providers[@]}"; do
                 for engine in "${engines[@]}"; do
-                    # No other provider has deferred work without hardware for it.
+                    # Without hardware, only sockets has deferred work.
                     if [ "$engine" = triggered ] && [ "$provider" != sockets ]; then continue; fi
                     verified "$shape" "$provider" "$engine" "$wire"
                     row="$row $cell |"

@@ -1,9 +1,9 @@
-"""Puts what scripts/gpu.sh has measured into one file, results.json, and prints a short table of it.
+"""Puts the results of scripts/gpu.sh into one file, results.json, and prints a short table of them.
 
 results.py OUT NAME=VALUE...
 
-OUT/steps.tsv has a line a step (name, ranks, status, seconds, command), OUT/steps/NAME.json its rows, OUT/steps/timeline.json what happened
-when. Fails if a step or a row failed, or if a step that went well left nothing.
+OUT/steps.tsv has a line a step (name, ranks, status, seconds, command), OUT/steps/NAME.json its rows, OUT/steps/timeline.json a
+timeline. Ends with 1 if a step or a row failed, or if a step that went well left nothing.
 """
 
 import json
@@ -32,7 +32,7 @@ def collect(out, about):
         if found is None and measures and status == "ok":
             step["status"] = "FAILED (it left no rows)"
         if found is not None and name == "timeline":
-            # Of several ranks on a GPU the pictures say what the machine has.
+            # If ranks share GPUs, the pictures name the number of GPUs.
             timelines.append({"gpus": min(int(ranks), about["gpus"]), "spans": found})
         elif found is not None:
             rows += [{"step": name, **row} for row in found]

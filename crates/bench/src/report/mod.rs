@@ -215,11 +215,16 @@ fn measured(rows: &[Row], first: &Row, about: &About) -> String {
     list_of.extend(meaning::variants(rows));
     let rounds = meaning::rounds(rows);
     list_of.extend(meaning::columns(rows, &rounds));
+    let times = if nk == 1 {
+        "once".to_owned()
+    } else {
+        format!("{nk} times")
+    };
     let timed = format!(
-        "windows and buffers are built {nk} times, and that is not timed. After each build come {} runs, of which the first \
-         is not counted: every rank sets the initial values, synchronises, starts its clock, does {ni} shares, \
+        "windows and buffers are built {times}, and that is not timed. After each build come {} runs; the first is not \
+         counted. In a run every rank sets the initial values, synchronises, starts its clock, does {ni} shares, \
          synchronises, and stops its clock. No barrier stands between shares. A rank's time is divided by \
-         {nk} x {nj} x {ni}; all variants take turns in each of {rounds}",
+         {nk} x {nj} x {ni}. All variants take turns in each of {rounds}",
         nj + 1,
     );
     list_of.push(("the clock".to_owned(), timed));
