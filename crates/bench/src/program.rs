@@ -19,7 +19,7 @@
 //! failed. If a rank dies, the job ends: the rows have the samples that rank 0 has got, and name the rank that did not
 //! report. Without rows of ours no peer is run.
 
-use crate::cli::{Device, FacesArgs, RanksAs};
+use crate::cli::{Device, FacesArgs, RanksAs, command_line};
 use crate::exchange;
 use crate::faces::device::FacesDevice;
 use crate::faces::driver;
@@ -297,7 +297,7 @@ fn about(args: &FacesArgs) -> About {
     About {
         processors,
         ..About::detect(
-            args.command_line(),
+            command_line(std::env::args().skip(1), over_mpi),
             format!("{} ranks, {ranks}{place}", args.ranks()),
         )
     }

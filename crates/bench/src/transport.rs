@@ -340,44 +340,4 @@ impl TransportArgs {
         }
         Ok(job)
     }
-
-    /// As it stands in a command line.
-    pub(crate) fn words(&self) -> String {
-        let mut words = String::new();
-        if self.transport != Transport::Auto {
-            let name = self.transport.to_possible_value().expect("none is skipped");
-            words += &format!(" --transport {}", name.get_name());
-        }
-        if let Some(provider) = &self.provider {
-            words += &format!(" --provider '{provider}'");
-        }
-        if let Some(engine) = self.engine {
-            let name = engine.to_possible_value().expect("none is skipped");
-            words += &format!(" --engine {}", name.get_name());
-        }
-        if let Some(budget) = self.budget {
-            words += &format!(" --budget {budget}");
-        }
-        if self.staged {
-            words += " --staged";
-        }
-        if self.throttle != ThrottleOf::default() {
-            words += &format!(" --throttle {}", self.throttle.name());
-        }
-        if let Some(nodes) = &self.nodes {
-            words += &format!(" --nodes {nodes}");
-        }
-        if self.bed.netns {
-            words += &format!(" --netns{}", self.bed.shape_text());
-        }
-        if self.mpi_signals != Signals::default() {
-            let name = self.mpi_signals.to_possible_value();
-            let name = name.expect("none is skipped");
-            words += &format!(" --mpi-signals {}", name.get_name());
-        }
-        if self.mpi_not_shared {
-            words += " --mpi-not-shared";
-        }
-        words
-    }
 }

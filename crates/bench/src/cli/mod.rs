@@ -108,12 +108,11 @@ pub struct FacesArgs {
 
     /// Initial values: same (on every rank), or global (a message that goes to the wrong rank is
     /// seen)
-    #[arg(long, value_name = "WHICH", default_value_t)]
+    #[arg(long, value_enum, value_name = "WHICH", default_value_t)]
     pub init: Init,
 
-    /// Which of st, st-graph, st-strided, st-strided-graph, st-separate, rma, p2p to run, in this order; and of mpi-rma, mpi-p2p, mpi-rma-direct,
-    /// mpi-p2p-direct, where the program was built with the feature `mpi`
-    #[arg(long, value_name = "LIST", value_delimiter = ',', default_values_t = Variant::DEFAULT)]
+    /// Which variants to run, in this order; those of an MPI need the feature `mpi`
+    #[arg(long, value_enum, value_name = "LIST", value_delimiter = ',', default_values_t = Variant::DEFAULT)]
     pub variants: Vec<Variant>,
 
     /// How often to run all variants in turn; the result is the median
@@ -373,70 +372,22 @@ impl FacesArgs {
             variants: self.variants.clone(),
         }
     }
+}
 
-    /// The command that repeats this run, as it stands in reports.
-    pub fn command_line(&self) -> String {
-        let params = self.unchecked();
-        let variants: Vec<_> = params.variants.iter().map(|v| v.name()).collect();
-        let mut line = "cargo bench --bench faces --".to_owned();
-        let mut say = |words: String| line.extend([" ", &words]);
-        if self.exchange || self.pair {
-            let what = if self.pair { "--pair" } else { "--exchange" };
-            say(format!(
-                "{what} --buffers {} --unroll {}",
-                self.buffers, self.unroll
-            ));
-            let sizes = [
-                ("neighbours", self.neighbours),
-                ("bytes", self.bytes),
-                ("counted", self.counted),
-            ];
-            for (name, value) in sizes {
-                if let Some(value) = value {
-                    say(format!("--{name} {value}"));
-                }
-            }
-            if self.puts != 1 {
-                say(format!("--puts {}", self.puts));
-            }
-            if let Some(counts) = self.counts {
-                say(format!("--counts {counts}"));
-            }
+/// The command that repeats a run with these arguments, in a shell's words.
+pub(crate) fn command_line(args: impl IntoIterator<Item = String>, over_mpi: bool) -> String {
+    let features = if over_mpi { " --features mpi" } else { "" };
+    let mut line = format!("cargo bench{features} --bench faces --");
+    // Cargo adds `--bench` itself.
+    for word in args.into_iter().filter(|word| word != "--bench") {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_=,.:/+".contains(c);
+        line += " ";
+        match !word.is_empty() && word.chars().all(plain) {
+            true => line += &word,
+            false => line += &format!("'{}'", word.replace('\'', r"'\''")),
         }
-        if !self.pair {
-            say(format!("--grid {} --size {}", params.grid, params.size));
-        }
-        if !self.exchange && !self.pair {
-            say(format!("--counts {} --init {}", params.counts, params.init));
-            if params.compute {
-                say("--compute".into());
-            }
-        }
-        if self.throttling {
-            let budgets: Vec<_> = self.budgets.iter().map(u32::to_string).collect();
-            say(format!("--throttling --budgets {}", budgets.join(",")));
-        }
-        if self.no_bind {
-            say("--no-bind".into());
-        }
-        let over = self.over.words();
-        if !over.is_empty() {
-            say(over.trim_start().into());
-        }
-        if !self.pair {
-            say(format!("--variants {}", variants.join(",")));
-        }
-        say(format!("--rounds {} --device {}", self.rounds, self.device));
-        if !self.peers.is_empty() {
-            let peers: Vec<_> = self.peers.iter().map(|peer| peer.name()).collect();
-            say(format!("--peers {}", peers.join(",")));
-        }
-        if self.over_mpi().is_some() {
-            line = line.replacen("--bench faces", "--bench faces --features mpi", 1);
-            line += &format!(" --mpirun '{}'", self.mpirun);
-        }
-        line
     }
+    line
 }
 
 #[cfg(test)]

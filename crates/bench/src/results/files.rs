@@ -1,7 +1,7 @@
 //! Files of results. Each error names its file.
 
 use super::Row;
-use serde::de::DeserializeOwned;
+use serde::{Serialize, de::DeserializeOwned};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -90,13 +90,13 @@ pub fn write(path: &Path, text: &str) -> Result<(), FileError> {
         .map_err(failed("write", path))
 }
 
-/// The rows as a JSON array with one object a line. Fields are those of [`Row`] and of its
+/// Items (rows, say) as a JSON array with one object a line. Fields of a row are those of [`Row`] and of its
 /// [`Setting`](super::Setting), side by side; a missing time is `null`.
-pub fn to_json(rows: &[Row]) -> String {
+pub fn to_json<T: Serialize>(items: &[T]) -> String {
     // Only maps with strange keys and failing writers can fail here.
-    let one = |row| serde_json::to_string(row).expect("a row is plain data");
-    let lines: Vec<String> = rows.iter().map(one).collect();
-    match rows.is_empty() {
+    let one = |item| serde_json::to_string(item).expect("an item is plain data");
+    let lines: Vec<String> = items.iter().map(one).collect();
+    match items.is_empty() {
         true => "[]\n".into(),
         false => format!("[\n{}\n]\n", lines.join(",\n")),
     }
@@ -133,7 +133,10 @@ mod tests {
             assert!(!first[field].is_null(), "{field}");
         }
         assert!(text.contains("\"us_max\":null"));
-        assert_eq!(serde_json::from_str::<Vec<Row>>(&to_json(&[])).unwrap(), []);
+        assert_eq!(
+            serde_json::from_str::<Vec<Row>>(&to_json::<Row>(&[])).unwrap(),
+            []
+        );
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub(crate) fn variants(rows: &[Row]) -> Vec<Meaning> {
     let all = Variant::ALL.into_iter().chain(Variant::MPI);
     let there = |variant: &Variant| rows.iter().any(|row| row.variant == variant.name());
     all.filter(there)
-        .map(|variant| (variant.name().to_owned(), variant.meaning().to_owned()))
+        .map(|variant| (variant.name().to_owned(), variant.meaning()))
         .collect()
 }
 
@@ -128,8 +128,6 @@ pub fn legend(rows: &[Row], processors: usize) -> String {
 /// The meaning of all words of Faces' table, for the help of the command line.
 pub fn help() -> String {
     let mut lines = vec![("a share".to_owned(), share("faces").to_owned())];
-    let all = Variant::ALL.into_iter();
-    lines.extend(all.map(|variant| (variant.name().to_owned(), variant.meaning().to_owned())));
     lines.extend(columns(&[], "all rounds"));
     lines_of(&lines)
 }
@@ -183,6 +181,6 @@ mod tests {
                 assert!(text.contains(&format!("\n{}: ", row.variant)), "{text}");
             }
         }
-        assert!(help().contains("\nst-strided-graph: "));
+        assert!(help().contains("\nverified: "));
     }
 }

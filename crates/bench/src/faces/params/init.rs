@@ -1,12 +1,11 @@
 //! Where the initial values come from.
 
-use super::error::ParamsError;
+use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::str::FromStr;
 
 /// Where the initial values come from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Init {
     /// From the element's place in its own block: the same values on every rank, as in the
@@ -24,19 +23,5 @@ impl fmt::Display for Init {
             Init::Same => "same",
             Init::Global => "global",
         })
-    }
-}
-
-impl FromStr for Init {
-    type Err = ParamsError;
-    fn from_str(text: &str) -> Result<Self, ParamsError> {
-        match text {
-            "same" => Ok(Init::Same),
-            "global" => Ok(Init::Global),
-            _ => Err(ParamsError::Syntax {
-                text: text.into(),
-                expected: "`same` or `global`",
-            }),
-        }
     }
 }

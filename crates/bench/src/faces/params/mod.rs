@@ -2,9 +2,9 @@
 //!
 //! # Model
 //!
-//! [`Params`] is plain data (serialisable, so that a launcher can hand it to its ranks). Its parts
-//! are parsed from the command line by their `FromStr` ([`Grid`], [`Size`], [`Counts`], [`Init`],
-//! [`Variant`]), and [`Params::validate`] checks them together.
+//! [`Params`] is plain data (serialisable). Its parts
+//! ([`Grid`], [`Size`], [`Counts`], [`Init`], [`Variant`]) are parsed from the command line, and
+//! [`Params::validate`] checks them together.
 //!
 //! # Failures
 //!
@@ -21,36 +21,35 @@ pub use init::Init;
 pub use limit::max_shares;
 pub use shape::{Counts, Grid, Size};
 
+use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::str::FromStr;
 
-/// How the messages of a share travel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+/// How the messages of a share travel. The first line of each is its [meaning](Variant::meaning).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Variant {
-    /// Stream-triggered epochs, everything is enqueued, one synchronisation after all shares.
+    /// Stream-triggered one-sided epochs: the host enqueues all shares, then waits once.
     St,
-    /// One share captured in a graph, and replayed.
+    /// As st; one share is recorded in a graph, and replayed.
     StGraph,
-    /// As `St`; the puts gather out of the block, without a pack kernel.
+    /// As st, without a pack kernel: the puts gather from the block.
     StStrided,
-    /// As `StStrided`, captured in a graph, and replayed.
+    /// As st-strided; one share is recorded in a graph, and replayed.
     StStridedGraph,
-    /// As `St`, with a work item for the post, one for each message, and one for the wait; the pack kernel comes after the
-    /// post.
+    /// As st, with a batch of its own for the post, for each message, and for the wait.
     StSeparate,
-    /// Active-target one-sided messages, the host synchronises with the stream in every share.
+    /// One-sided epochs over tidegate; the host waits for the stream in every share.
     Rma,
-    /// Two-sided messages, the host synchronises with the stream in every share.
+    /// Two-sided messages over tidegate; the host waits for the stream in every share.
     P2p,
-    /// As `Rma`, by the calls of an MPI.
+    /// As rma, by the one-sided calls of an MPI.
     MpiRma,
-    /// As `P2p`, by the calls of an MPI.
+    /// As p2p, by the sends and receives of an MPI.
     MpiP2p,
-    /// As `MpiRma` without a stream: the calling thread does the kernels as well.
+    /// As mpi-rma without a stream: the calling thread does the kernels.
     MpiRmaDirect,
-    /// As `MpiP2p` without a stream.
+    /// As mpi-p2p without a stream: the calling thread does the kernels.
     MpiP2pDirect,
 }
 
@@ -95,33 +94,11 @@ impl Variant {
         }
     }
 
-    /// A description in one sentence, without a full stop.
-    pub fn meaning(self) -> &'static str {
-        match self {
-            Variant::St => {
-                "stream-triggered one-sided epochs: the host enqueues all shares, then waits once"
-            }
-            Variant::StGraph => "as st; one share is recorded in a graph, and replayed",
-            Variant::StStrided => "as st, without a pack kernel: the puts gather from the block",
-            Variant::StStridedGraph => "as st-strided; one share is recorded, and replayed",
-            Variant::StSeparate => {
-                "as st, with a batch of its own for the post, for each message, and for the wait"
-            }
-            Variant::Rma => {
-                "one-sided epochs over tidegate; the host waits for the stream in every share"
-            }
-            Variant::P2p => {
-                "two-sided messages over tidegate; the host waits for the stream in every share"
-            }
-            Variant::MpiRma => "as rma, by the one-sided calls of an MPI",
-            Variant::MpiP2p => "as p2p, by the sends and receives of an MPI",
-            Variant::MpiRmaDirect => {
-                "as mpi-rma without a stream: the calling thread does the kernels"
-            }
-            Variant::MpiP2pDirect => {
-                "as mpi-p2p without a stream: the calling thread does the kernels"
-            }
-        }
+    /// What it does, in one sentence.
+    pub fn meaning(self) -> String {
+        let value = self.to_possible_value();
+        let help = value.as_ref().and_then(|value| value.get_help());
+        help.map_or(String::new(), ToString::to_string)
     }
 
     /// Whether it needs an MPI.
@@ -133,19 +110,6 @@ impl Variant {
 impl fmt::Display for Variant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
-    }
-}
-
-impl FromStr for Variant {
-    type Err = ParamsError;
-    fn from_str(text: &str) -> Result<Self, ParamsError> {
-        let mut all = Variant::ALL.into_iter().chain(Variant::MPI);
-        all.find(|v| v.name() == text)
-            .ok_or_else(|| ParamsError::Syntax {
-                text: text.into(),
-                expected: "one of `st`, `st-graph`, `st-strided`, `st-strided-graph`, `st-separate`, `rma`, `p2p`, or over MPI `mpi-rma`, `mpi-p2p`, `mpi-rma-direct`, \
-                           `mpi-p2p-direct`",
-            })
     }
 }
 
@@ -234,19 +198,13 @@ mod tests {
     fn desk_is_valid_and_names_round_trip() {
         params().validate().unwrap();
         for v in Variant::ALL.into_iter().chain(Variant::MPI) {
-            assert_eq!(v.name().parse::<Variant>().unwrap(), v);
+            assert_eq!(Variant::from_str(v.name(), false), Ok(v));
             assert_eq!(serde_json::to_string(&v).unwrap(), format!("\"{v}\""));
+            assert!(!v.meaning().is_empty() && !v.meaning().ends_with('.'));
         }
         for i in [Init::Same, Init::Global] {
-            assert_eq!(i.to_string().parse::<Init>().unwrap(), i);
+            assert_eq!(Init::from_str(&i.to_string(), false), Ok(i));
         }
-        assert!(
-            "mpi"
-                .parse::<Variant>()
-                .unwrap_err()
-                .to_string()
-                .contains("st-graph")
-        );
     }
 
     #[test]

@@ -215,12 +215,6 @@ impl Counts {
     }
 }
 
-impl fmt::Display for Counts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{},{},{}", self.nk, self.nj, self.ni)
-    }
-}
-
 impl FromStr for Counts {
     type Err = ParamsError;
     fn from_str(text: &str) -> Result<Self, ParamsError> {

@@ -30,9 +30,9 @@ use super::device::FacesDevice;
 use super::params::{Counts, Variant};
 use super::schedule::Exchange;
 use super::verify::Verifier;
+use crate::results::files::{self, FileError};
 use serde::{Deserialize, Serialize};
 use std::cell::{Cell, RefCell};
-use std::io;
 use std::path::Path;
 use std::time::Instant;
 use tidegate_core::{Error, Result};
@@ -295,12 +295,9 @@ pub(super) fn record<D: FacesDevice, X: Exchange<Error = Error>>(
 ///
 /// # Errors
 ///
-/// When the file cannot be written; the message names it.
-pub fn write(path: &Path, spans: &[Span]) -> io::Result<()> {
-    let lines: serde_json::Result<Vec<String>> = spans.iter().map(serde_json::to_string).collect();
-    let text = format!("[\n{}\n]\n", lines?.join(",\n"));
-    std::fs::write(path, text)
-        .map_err(|e| io::Error::new(e.kind(), format!("cannot write {}: {e}", path.display())))
+/// [`FileError::Io`].
+pub fn write(path: &Path, spans: &[Span]) -> std::result::Result<(), FileError> {
+    files::write(path, &files::to_json(spans))
 }
 
 #[cfg(test)]
