@@ -7,7 +7,7 @@
 //! differ from run to run. The program checks that each task is handed out once.
 //!
 //! Run it with `cargo run --example atomic`, or on 8 ranks:
-//! `cargo run --bin tidegate -- run -n 8 target/debug/examples/atomic`.
+//! `cargo run -p tidegate-cli -- run -n 8 target/debug/examples/atomic`.
 
 use tidegate::host::prelude::*;
 

@@ -9,7 +9,7 @@
 //! solution. `cg_cuda` is the same on GPUs.
 //!
 //! Run it with `cargo run --example cg`, or on 8 ranks:
-//! `cargo run --bin tidegate -- run -n 8 target/debug/examples/cg`.
+//! `cargo run -p tidegate-cli -- run -n 8 target/debug/examples/cg`.
 
 #[path = "cg/mesh.rs"]
 mod mesh;

@@ -5,7 +5,7 @@
 //! kernels are declared.
 //!
 //! Run it with `cargo run --example cg_cuda`, or on 8 ranks:
-//! `cargo run --bin tidegate -- run -n 8 target/debug/examples/cg_cuda`.
+//! `cargo run -p tidegate-cli -- run -n 8 target/debug/examples/cg_cuda`.
 
 #[path = "cg/mesh.rs"]
 mod mesh;

@@ -4,7 +4,7 @@
 //! equation, and also the usual five-point average, without any error. So the answer is known, and the program checks
 //! it.
 //!
-//! Run it with `cargo run --example halo2d`, or on 8 ranks: `cargo run --bin tidegate -- run -n 8
+//! Run it with `cargo run --example halo2d`, or on 8 ranks: `cargo run -p tidegate-cli -- run -n 8
 //! target/debug/examples/halo2d`. `halo2d_cuda` is the same on GPUs.
 
 #[path = "halo2d/block.rs"]

@@ -4,7 +4,7 @@
 //! kernels are declared.
 //!
 //! Run it with `cargo run --example halo2d_cuda`, or on 8 ranks:
-//! `cargo run --bin tidegate -- run -n 8 target/debug/examples/halo2d_cuda`.
+//! `cargo run -p tidegate-cli -- run -n 8 target/debug/examples/halo2d_cuda`.
 
 #[path = "halo2d/block.rs"]
 mod block;

@@ -12,7 +12,7 @@
 //! Each element is the same sum in the same order, wherever it lies. So the result has the same bits on any number of
 //! ranks, and each rank compares its block with a serial run.
 //!
-//! Run it with `cargo run --example heat3d`, or on 8 ranks: `cargo run --bin tidegate -- run -n 8
+//! Run it with `cargo run --example heat3d`, or on 8 ranks: `cargo run -p tidegate-cli -- run -n 8
 //! target/debug/examples/heat3d`. `heat3d_cuda` is the same on GPUs. Both share the solver (`heat3d/solver.rs`), and
 //! each device has a file with its prelude and its kernels.
 

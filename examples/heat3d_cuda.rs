@@ -5,7 +5,7 @@
 //! node.
 //!
 //! Run it with `cargo run --example heat3d_cuda`, or on 8 ranks:
-//! `cargo run --bin tidegate -- run -n 8 target/debug/examples/heat3d_cuda`.
+//! `cargo run -p tidegate-cli -- run -n 8 target/debug/examples/heat3d_cuda`.
 
 #[path = "heat3d/block.rs"]
 mod block;

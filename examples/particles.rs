@@ -7,7 +7,7 @@
 //! two sums over all ranks that no particle is lost. At the end each rank compares its particles, bit by bit, with
 //! where they should be.
 //!
-//! Run it with `cargo run --example particles`, or on 8 ranks: `cargo run --bin tidegate -- run -n 8
+//! Run it with `cargo run --example particles`, or on 8 ranks: `cargo run -p tidegate-cli -- run -n 8
 //! target/debug/examples/particles`. `particles_cuda` is the same on GPUs. Both share the steps (`particles/swarm.rs`),
 //! and each device has a file with its prelude and its kernels.
 

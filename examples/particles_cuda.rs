@@ -5,7 +5,7 @@
 //! order, but they still end at the same places.
 //!
 //! Run it with `cargo run --example particles_cuda`, or on 8 ranks:
-//! `cargo run --bin tidegate -- run -n 8 target/debug/examples/particles_cuda`.
+//! `cargo run -p tidegate-cli -- run -n 8 target/debug/examples/particles_cuda`.
 
 #[path = "particles/cuda.rs"]
 mod device;

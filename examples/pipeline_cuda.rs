@@ -5,7 +5,7 @@
 //! between two CUDA streams, and the host waits for neither. `ring_cuda` explains how kernels are declared.
 //!
 //! Run it with `cargo run --example pipeline_cuda`, or on 8 ranks:
-//! `cargo run --bin tidegate -- run -n 8 target/debug/examples/pipeline_cuda`.
+//! `cargo run -p tidegate-cli -- run -n 8 target/debug/examples/pipeline_cuda`.
 
 use tidegate::cuda::prelude::*;
 use tidegate::kernel::Module;

@@ -1,7 +1,7 @@
 //! Every rank adds one to its numbers, puts them to its left and right neighbours, and compares its own with those that
 //! came.
 //!
-//! Run it with `cargo run --example ring`, or on 8 ranks: `cargo run --bin tidegate -- run -n 8
+//! Run it with `cargo run --example ring`, or on 8 ranks: `cargo run -p tidegate-cli -- run -n 8
 //! target/debug/examples/ring`. `ring_cuda` is the same on GPUs.
 
 use tidegate::host::prelude::*;

@@ -6,7 +6,7 @@
 //! by copying it. The ranks take the GPUs in turn.
 //!
 //! Run it with `cargo run --example ring_cuda`, or on 8 ranks:
-//! `cargo run --bin tidegate -- run -n 8 target/debug/examples/ring_cuda`.
+//! `cargo run -p tidegate-cli -- run -n 8 target/debug/examples/ring_cuda`.
 
 use tidegate::cuda::Cuda;
 use tidegate::cuda::prelude::*;

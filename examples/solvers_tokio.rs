@@ -9,7 +9,7 @@
 //! the same order. So a solver begins when the one before it is ready. None replays before all are ready, because GPUs
 //! cannot record while a stream waits.
 //!
-//! Run it with `cargo run --example solvers_tokio`, or on 4 ranks: `cargo run --bin tidegate -- run -n 4
+//! Run it with `cargo run --example solvers_tokio`, or on 4 ranks: `cargo run -p tidegate-cli -- run -n 4
 //! target/debug/examples/solvers_tokio`. `solvers_tokio_cuda` is the same on GPUs. Both share the solvers
 //! (`solvers_tokio/rods.rs`), and each device has a file with its prelude and its kernel.
 

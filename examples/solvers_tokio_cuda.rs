@@ -3,7 +3,7 @@
 //! The solvers are the same file (`solvers_tokio/rods.rs`), and `solvers_tokio/cuda.rs` has the prelude and the kernel.
 //!
 //! Run it with `cargo run --example solvers_tokio_cuda`, or on 4 ranks:
-//! `cargo run --bin tidegate -- run -n 4 target/debug/examples/solvers_tokio_cuda`.
+//! `cargo run -p tidegate-cli -- run -n 4 target/debug/examples/solvers_tokio_cuda`.
 
 #[path = "solvers_tokio/cuda.rs"]
 mod device;

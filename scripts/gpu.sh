@@ -40,7 +40,7 @@ pack() {
     local faces gpu
     faces=$(built bench faces) && gpu=$(built test gpu) || exit 2
     [ -n "$faces" ] && [ -n "$gpu" ] || { echo "gpu.sh: the build failed" >&2; exit 2; }
-    cargo build --release -p tidegate --bins --examples >&2 || exit 2
+    cargo build --release -p tidegate -p tidegate-cli --bins --examples >&2 || exit 2
     cp "$faces" "$1/faces" && cp "$gpu" "$1/gpu" || exit 2
     # Relative to the benchmark, since cargo's folder may be anywhere.
     cp "$(dirname "$faces")/../tidegate" "$(dirname "$faces")"/../examples/*_cuda "$1" || exit 2

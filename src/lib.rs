@@ -71,12 +71,15 @@
 //!
 //! | feature | adds |
 //! |---|---|
+//! | `cuda` (default) | NVIDIA GPUs: [`cuda`] |
+//! | `fabric` (default) | ranks on several nodes, by libfabric: [`fabric`] |
 //! | `half` | elements of the crate `half`: `f16`, `bf16` |
 //! | `complex` | elements of the crate `num-complex` |
 //! | `bytemuck` | elements of any type that is `bytemuck::Pod` |
 //! | `mpi` | worlds made of MPI communicators, and MPI's windows as a transport; to build it you need an MPI and libclang |
 //!
-//! CUDA and libfabric need no feature: they are loaded at run time, if a program uses them.
+//! A build needs neither CUDA nor libfabric: they are loaded at run time, if a program uses them. Without default features,
+//! tidegate is for the host alone: streams are threads, and the ranks are on one node.
 //!
 //! # Failure
 //!
@@ -94,6 +97,13 @@
 //!   wait failed. A job cannot shrink: end it, and start a new one.
 //! - *If a rank leaves* (it drops its world, or its program ends), open windows still work for the other ranks. Only waits for
 //!   that rank end with an error. No new window can be opened then, either.
+
+// The tables above link to all features.
+#![cfg_attr(
+    not(all(feature = "cuda", feature = "fabric")),
+    allow(rustdoc::broken_intra_doc_links)
+)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod devices;
 #[doc(hidden)]
@@ -113,6 +123,7 @@ pub mod hal {
         };
     }
 
+    #[cfg(feature = "cuda")]
     /// What CUDA devices are made of, for code that names the types that belong to a device.
     pub mod cuda {
         #[doc(inline)]
@@ -125,13 +136,13 @@ pub mod guide;
 mod start;
 
 pub use start::Init;
-pub use tidegate_boot::launch;
 pub use tidegate_core::{
     Arithmetic, Cartesian, Cells, CellsMut, Chunks, Element, Error, IndexSet, Priority, Rejected,
     Result, Route, StreamOptions, Throttle, WorldOptions, capture, element, error, kernel, stream,
     window,
 };
 pub use tidegate_derive::Element;
+#[cfg(feature = "fabric")]
 #[doc(inline)]
 pub use tidegate_fabric as fabric;
 #[cfg(feature = "mpi")]
@@ -147,6 +158,7 @@ pub use tidegate_core::{__private, Carry, UnboundStream};
 
 pub mod host;
 
+#[cfg(feature = "cuda")]
 pub mod cuda;
 
 /// The program of the README.

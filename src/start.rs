@@ -1,7 +1,6 @@
 //! Joining a job, and opening a NIC if the job needs one.
 
 use tidegate_core::{Result, World, WorldOptions};
-use tidegate_fabric::{Fabric, Options};
 use tidegate_hal::device::Device;
 use tidegate_hal::nic::NicError;
 
@@ -24,12 +23,14 @@ pub trait Init: Sized {
     /// them), or the job of the `mpirun` or `srun` that started this process. If there is none of these, the process is a job
     /// of one rank.
     ///
-    /// If the ranks are on several nodes, it opens a NIC by libfabric, as the environment says ([`Fabric::from_env`]).
+    /// If the ranks are on several nodes, it opens a NIC by libfabric, as the environment says
+    /// (`tidegate::fabric::Fabric::from_env`). That takes the feature `fabric`, which is a default.
     ///
     /// # Errors
     ///
     /// [`Error::Join`](crate::Error::Join) if the job cannot be joined; [`Error::Device`](crate::Error::Device) if there is
-    /// no device; [`MeetError::NoNic`](crate::error::MeetError::NoNic), on all ranks, if one of them has no libfabric or no provider.
+    /// no device; [`MeetError::NoNic`](crate::error::MeetError::NoNic), on all ranks, if one of them has no libfabric,
+    /// no provider, or was built without the feature `fabric`.
     ///
     /// # Examples
     ///
@@ -67,13 +68,29 @@ pub trait Init: Sized {
     fn init_with(options: WorldOptions) -> Result<Self>;
 }
 
+/// Opens libfabric if the job needs it.
+#[cfg(feature = "fabric")]
+fn with_nic(options: WorldOptions) -> WorldOptions {
+    use tidegate_fabric::{Fabric, Options};
+    options.nic_when_needed(|| {
+        Fabric::from_env(Options::default()).map_err(|error| opening(error.to_string()))
+    })
+}
+
+/// Says why there is no NIC if the job needs one.
+#[cfg(not(feature = "fabric"))]
+fn with_nic(options: WorldOptions) -> WorldOptions {
+    options
+        .no_nic(|| opening("the program was built without the feature `fabric` of tidegate".into()))
+}
+
+fn opening(detail: String) -> NicError {
+    let what = "opening libfabric";
+    NicError::System { what, detail }
+}
+
 impl<D: Device> Init for World<D> {
     fn init_with(options: WorldOptions) -> Result<Self> {
-        Self::join(options.nic_when_needed(|| {
-            Fabric::from_env(Options::default()).map_err(|error| NicError::System {
-                what: "opening libfabric",
-                detail: error.to_string(),
-            })
-        }))
+        Self::join(with_nic(options))
     }
 }

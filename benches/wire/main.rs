@@ -21,9 +21,9 @@ use std::fmt::Write as _;
 use std::time::Instant;
 
 use tidegate::host::prelude::*;
-use tidegate::launch::Job;
 use tidegate::{Route, WorldOptions};
 use tidegate_bench::results::stats::median;
+use tidegate_cli::Job;
 use tidegate_fabric::wire::libfabric::{Choice, FabricWire};
 use tidegate_fabric::{ENVIRONMENT, Fabric, Options};
 use tidegate_ffi::fabric::WaitObject;

@@ -8,7 +8,7 @@ use tidegate::WorldOptions;
 use tidegate::cuda::Cuda;
 use tidegate::cuda::prelude::*;
 use tidegate::fabric::{ENVIRONMENT, Fabric, Options};
-use tidegate::launch::{Job, Nodes, Output, Signal};
+use tidegate_cli::{Job, Nodes, Output, Signal};
 
 const ROLE: &str = "TIDEGATE_GPU_ROLE";
 

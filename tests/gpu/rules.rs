@@ -23,7 +23,7 @@ use tidegate::cuda::Cuda;
 use tidegate::cuda::gpu::{COPY_ENGINE_FROM, GATES, QUEUES, WAITING_STREAMS};
 use tidegate::cuda::prelude::*;
 use tidegate::kernel::Module;
-use tidegate::launch::{Job, Output};
+use tidegate_cli::{Job, Output};
 
 use super::common::{Kernels, O, S, W, ranks};
 

@@ -109,13 +109,13 @@ fn role_of_a_rank() {
 #[test]
 fn processes_with_the_nic_forced() {
     for (n, route) in [(1, "nic"), (2, "nic"), (3, "nic:0,1"), (4, "nic")] {
-        let job = tidegate::launch::Job::new(std::env::current_exe().unwrap(), n)
+        let job = tidegate_cli::Job::new(std::env::current_exe().unwrap(), n)
             .arg("--exact")
             .arg("nic::role_of_a_rank")
             .arg("--nocapture")
             .env("TEST_NIC_RANK", "1")
             .env(Route::VARIABLE, route)
-            .output(tidegate::launch::Output::Captured);
+            .output(tidegate_cli::Output::Captured);
         let outcome = job.run().unwrap();
         let said: Vec<_> = outcome
             .ranks

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use tidegate::host::prelude::*;
-use tidegate::launch::{Job, Output};
 use tidegate::{Route, WorldOptions};
+use tidegate_cli::{Job, Output};
 use tidegate_fabric::wire::libfabric::{Choice, FabricWire};
 use tidegate_fabric::wire::memory::{Faults, Net};
 use tidegate_fabric::wire::{Event, Limits, Op, Posted, Wire};

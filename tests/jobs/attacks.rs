@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use fork::Fork;
 use tidegate::host::prelude::*;
-use tidegate::launch::Outcome;
+use tidegate_cli::Outcome;
 
 use crate::processes::{self, FAILED, LONG, assert_success, error, lines};
 

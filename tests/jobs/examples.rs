@@ -6,15 +6,15 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use tidegate::cuda::Cuda;
-use tidegate::launch::{Job, Nodes, Output};
+use tidegate_cli::{Job, Nodes, Output};
 use tidegate_fabric::wire::libfabric::Choice;
 
 use crate::common::skip::{provided, tcp};
 
 fn program(name: &str) -> PathBuf {
-    // Cargo tells tests where the binaries are, but not the examples, which lie beside them.
-    let binary = PathBuf::from(env!("CARGO_BIN_EXE_tidegate"));
-    let path = binary.with_file_name("examples").join(name);
+    // Cargo does not tell tests where the examples are. They lie beside the folder of the tests.
+    let test = std::env::current_exe().expect("this program");
+    let path = test.with_file_name("../examples").join(name);
     assert!(
         path.exists(),
         "{} is missing: `cargo build --examples` makes it",

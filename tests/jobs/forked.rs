@@ -13,8 +13,8 @@ use std::time::Duration;
 use fork::Fork;
 use rustix::process::{Signal, WaitStatus, getppid, kill_process};
 use tidegate::host::prelude::*;
-use tidegate::launch::Job;
 use tidegate::{Route, WorldOptions};
+use tidegate_cli::Job;
 use tidegate_loopback::Loopback;
 
 use crate::common::child::ended;

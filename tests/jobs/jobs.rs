@@ -5,7 +5,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::time::{Duration, Instant};
 
 use tidegate::host::prelude::*;
-use tidegate::launch::{Outcome, RankOutcome, Signal};
+use tidegate_cli::{Outcome, RankOutcome, Signal};
 
 use crate::processes::{self, LONG, assert_success, error, lines, longest_survival, ready};
 use crate::ring;

@@ -7,7 +7,7 @@ use tidegate::error::WindowError;
 use memmap2::{Mmap, MmapMut};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tidegate::host::prelude::*;
-use tidegate::launch::Outcome;
+use tidegate_cli::Outcome;
 
 use crate::processes::{self, assert_success};
 

@@ -7,11 +7,9 @@ mod examples;
 mod forked;
 mod inherited;
 mod jobs;
-mod launcher;
 mod limits;
 mod mpirun;
 mod nodes;
-mod ssh;
 mod unheard;
 
 #[path = "../common"]
@@ -22,7 +20,6 @@ mod common {
     pub(crate) mod ring;
     pub(crate) mod signals;
     pub(crate) mod skip;
-    pub(crate) mod sshd;
 }
 #[path = "../processes/mod.rs"]
 mod processes;

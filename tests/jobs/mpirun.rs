@@ -10,9 +10,9 @@ use crate::common::skip::skipped;
 const SIZES: [usize; 4] = [1, 2, 3, 8];
 
 fn program(name: &str) -> PathBuf {
-    // Cargo tells tests where the binaries are, but not the examples, which lie beside them.
-    let binary = PathBuf::from(env!("CARGO_BIN_EXE_tidegate"));
-    let path = binary.with_file_name("examples").join(name);
+    // Cargo does not tell tests where the examples are. They lie beside the folder of the tests.
+    let test = std::env::current_exe().expect("this program");
+    let path = test.with_file_name("../examples").join(name);
     assert!(
         path.exists(),
         "{} is missing: `cargo build --examples` makes it",

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use tidegate::WorldOptions;
 use tidegate::host::prelude::*;
-use tidegate::launch::{Job, Nodes, Outcome, Output, Running, Signal};
+use tidegate_cli::{Job, Nodes, Outcome, Output, Running, Signal};
 use tidegate_fabric::wire::libfabric::{Choice, EngineChoice, FabricWire};
 use tidegate_fabric::{ENVIRONMENT, Fabric, Options};
 use tidegate_testbed::Bed;

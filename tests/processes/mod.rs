@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use tidegate::error::WindowError;
 
 use tidegate::host::prelude::*;
-use tidegate::launch::{Job, Outcome, Output, RankOutcome, Running, Signal};
+use tidegate_cli::{Job, Outcome, Output, RankOutcome, Running, Signal};
 
 /// The exit code of a rank that got an error of the library.
 pub(crate) const FAILED: i32 = 3;

@@ -300,7 +300,7 @@ pub(crate) static STEPS: &[Step] = &[
         what: "jobs on two hosts, by ssh: both are a server of the test's own, on the loopback address",
         tier: Tier::Full,
         needs: &[SSH, SSHD],
-        commands: |_| Ok(vec![cmd("cargo test --workspace --test jobs -- ssh::")]),
+        commands: |_| Ok(vec![cmd("cargo test --workspace --test program -- ssh::")]),
     },
     Step {
         name: "newer",

@@ -41,7 +41,7 @@ use std::error::Error;
 use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
-use tidegate_boot::launch::{Job, Output};
+use tidegate_cli::{Job, Output};
 use tidegate_core::World;
 use tidegate_cuda::Cuda;
 use tidegate_hal::slots::Slots;

@@ -18,7 +18,7 @@
 use clap::{Args, ValueEnum};
 use std::error::Error;
 use std::sync::Arc;
-use tidegate_boot::launch::{BedArgs, Job, Nodes};
+use tidegate_cli::{BedArgs, Job, Nodes};
 use tidegate_core::{Route, Throttle, WorldOptions};
 use tidegate_fabric::wire::libfabric::{Choice, EngineChoice, FabricWire};
 use tidegate_fabric::{Fabric, Options};

@@ -35,7 +35,7 @@ use crate::inherit::why_taken;
 use crate::launchers::session::HeldStore;
 use crate::variables::{NODE, address_of, bad, number, secret, text};
 use crate::wire::{MAX_RANKS, NodeId};
-use sha2::{Digest, Sha256};
+use hmac_sha256::Hash;
 use std::ffi::OsString;
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
@@ -206,11 +206,11 @@ pub(crate) fn unheard(silence: Duration) -> String {
 /// trust each other's credentials (user, user namespace). Process and IPC namespaces are included because the
 /// handles of some devices are only good within one.
 pub(crate) fn node_id(config: &Config) -> NodeId {
-    let mut hash = Sha256::new();
+    let mut hash = Hash::new();
     if let Some(name) = &config.node {
         hash.update(b"name\0");
         hash.update(name);
-        return hash.finalize().into();
+        return hash.finalize();
     }
     hash.update(b"host\0");
     // Without a boot id there is no telling hosts apart; then a rank is alone on its node, which is always safe.
@@ -225,7 +225,7 @@ pub(crate) fn node_id(config: &Config) -> NodeId {
         hash.update(b"\0");
     }
     hash.update(rustix::process::geteuid().as_raw().to_le_bytes());
-    hash.finalize().into()
+    hash.finalize()
 }
 
 #[cfg(test)]

@@ -78,22 +78,14 @@ fn socket() -> io::Result<OwnedFd> {
     )?)
 }
 
-fn tag(
-    key: &Key,
-    word: &[u8],
-    name: &DoorName,
-    rank: usize,
-    leader: &Nonce,
-    member: &Nonce,
-) -> [u8; TAG_LEN] {
-    key.tag(&[
-        b"door",
-        word,
-        name,
-        &(rank as u64).to_le_bytes(),
-        leader,
-        member,
-    ])
+/// What a proof is made of: `word` says whose it is, and each has both nonces.
+fn parts<'a>(
+    word: &'a [u8],
+    name: &'a DoorName,
+    rank: &'a [u8; 8],
+    [leader, member]: [&'a Nonce; 2],
+) -> [&'a [u8]; 6] {
+    [b"door", word, name, rank, leader, member]
 }
 
 fn would_block(error: Errno) -> bool {
@@ -379,18 +371,10 @@ pub(crate) fn check_proof(
     let (rank, rest) = proof.split_first_chunk::<4>()?;
     let (member, theirs) = rest.split_first_chunk::<NONCE_LEN>()?;
     let rank = u32::from_le_bytes(*rank) as usize;
-    let proved = key.check(
-        &[
-            b"door",
-            b"member",
-            name,
-            &(rank as u64).to_le_bytes(),
-            leader,
-            member,
-        ],
-        theirs,
-    );
-    proved.then(|| (rank, tag(key, b"leader", name, rank, leader, member)))
+    let number = (rank as u64).to_le_bytes();
+    let of = |word| parts(word, name, &number, [leader, member]);
+    let proved = key.check(&of(b"member"), theirs);
+    proved.then(|| (rank, key.tag(&of(b"leader"))))
 }
 
 /// A member on its way to its leader.
@@ -403,8 +387,8 @@ pub(crate) struct Visit {
     begun: Instant,
     /// When the connection stood; `None`: there was no room in front of the door yet.
     since: Option<Instant>,
-    /// The tag that the leader has to send, once this side has proved itself.
-    expected: Option<[u8; TAG_LEN]>,
+    /// The nonces of the leader and of this side, once this side has proved itself: the leader's proof is of them.
+    nonces: Option<[Nonce; 2]>,
 }
 
 impl AsFd for Visit {
@@ -427,7 +411,7 @@ impl Visit {
             rank,
             begun: Instant::now(),
             since: None,
-            expected: None,
+            nonces: None,
         };
         visit.connect()?;
         Ok(visit)
@@ -493,10 +477,11 @@ impl Visit {
             }
             let wrong = || io::Error::other("the leader of this node did not prove itself");
             let received: [u8; TAG_LEN] = message[..count].try_into().map_err(|_| wrong())?;
-            match self.expected {
-                Some(expected) => {
-                    use subtle::ConstantTimeEq;
-                    return match bool::from(expected.ct_eq(&received)) {
+            let number = (self.rank as u64).to_le_bytes();
+            match &self.nonces {
+                Some([leader, mine]) => {
+                    let parts = parts(b"leader", &self.name, &number, [leader, mine]);
+                    return match self.key.check(&parts, &received) {
                         true => Ok(true),
                         false => Err(wrong()),
                     };
@@ -504,15 +489,14 @@ impl Visit {
                 None => {
                     let leader: Nonce = received;
                     let mine: Nonce = random()?;
-                    let proof = tag(&self.key, b"member", &self.name, self.rank, &leader, &mine);
+                    let parts = parts(b"member", &self.name, &number, [&leader, &mine]);
+                    let proof = self.key.tag(&parts);
                     let mut bytes = Vec::with_capacity(PROOF_LEN);
                     bytes.extend_from_slice(&(self.rank as u32).to_le_bytes());
                     bytes.extend_from_slice(&mine);
                     bytes.extend_from_slice(&proof);
                     send(&self.fd, &bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)?;
-                    self.expected = Some(tag(
-                        &self.key, b"leader", &self.name, self.rank, &leader, &mine,
-                    ));
+                    self.nonces = Some([leader, mine]);
                 }
             }
         }

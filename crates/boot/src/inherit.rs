@@ -29,13 +29,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tidegate_hal::tell;
 
 /// Names the inherited descriptor, and the socket that it is to be.
-pub(crate) const LISTEN_FD: &str = "TIDEGATE_LISTEN_FD";
+pub const LISTEN_FD: &str = "TIDEGATE_LISTEN_FD";
 
 /// Whether this process has taken the descriptor.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
 /// The value of the variable for a process that inherits `listener` under its present number.
-pub(crate) fn announce(listener: &TcpListener) -> io::Result<String> {
+pub fn announce(listener: &TcpListener) -> io::Result<String> {
     let inode = fstat(listener)?.st_ino;
     Ok(format!("{}:{inode}", listener.as_raw_fd()))
 }

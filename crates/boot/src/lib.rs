@@ -1,14 +1,13 @@
-//! How the ranks of a job find each other, and how a job is started.
+//! How the ranks of a job find each other.
 //!
 //! # Model
 //!
-//! Everything here implements, or starts processes for, the contract in [`tidegate_hal::control`]:
+//! Everything here implements the contract in [`tidegate_hal::control`]:
 //!
 //! - [`local`]: ranks are threads of one process. No sockets; for tests, and for programs that want no processes.
 //! - [`TcpControl`]: ranks are processes, on one host or many. [`TcpControl::from_env`] reads what a starter has put
 //!   into the environment ([`Config`] has the table), and asks the store of a launcher (`mpirun`, `srun`) where it is
 //!   that who started this rank; without any, the process is a job of its own.
-//! - [`launch`]: the starter for one host, or for several by ssh: the library behind `tidegate run -n 8 PROGRAM`.
 //!
 //! ```
 //! use tidegate_boot::TcpControl;
@@ -40,7 +39,6 @@ pub mod fuzz;
 mod handshake;
 mod hub;
 mod inherit;
-pub mod launch;
 mod launchers;
 mod link;
 mod local;
@@ -53,6 +51,8 @@ mod rounds;
 mod secret;
 mod service;
 mod shared;
+#[doc(hidden)]
+pub mod starter;
 mod tcp;
 mod variables;
 mod wire;

@@ -16,9 +16,9 @@
 
 use crate::secret::{Key, TAG_LEN, Tag};
 use crate::wire::{self, MAX_MESSAGE, Malformed, Message};
+use hmac_sha256::Hash;
 use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
-use sha2::{Digest, Sha256};
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice, Read};
 use std::os::fd::AsFd;
@@ -58,7 +58,7 @@ impl Body {
     pub(crate) fn of(message: &Message) -> Self {
         let bytes = message.encode();
         Self {
-            digest: Sha256::digest(&bytes).into(),
+            digest: Hash::hash(&bytes),
             bytes: bytes.into(),
         }
     }
@@ -122,7 +122,7 @@ impl Unframer {
             return Ok(None);
         };
         let sequence = self.direction.sequence.to_le_bytes();
-        let digest = Sha256::digest(body);
+        let digest = Hash::hash(body);
         if !self.direction.key.check(&[&sequence, &digest], tag) {
             return Err(LinkError::WrongTag);
         }

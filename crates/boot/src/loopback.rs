@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener};
 
 /// The loopback address at which processes of this host can meet: IPv4's, or IPv6's if that is the only one.
-pub(crate) fn loopback() -> IpAddr {
+pub fn loopback() -> IpAddr {
     let can_listen = |address| TcpListener::bind((address, 0)).is_ok();
     let (v4, v6) = (
         IpAddr::from(Ipv4Addr::LOCALHOST),

@@ -200,7 +200,7 @@ fn restore_signals() {
 const LISTED: usize = 16;
 
 /// `rank 3`, or `ranks 3, 5 and 1 more`.
-pub(crate) fn in_words(ranks: &[usize]) -> String {
+pub fn in_words(ranks: &[usize]) -> String {
     let listed: Vec<_> = ranks.iter().take(LISTED).map(usize::to_string).collect();
     let listed = listed.join(", ");
     match (ranks.len(), ranks.len().saturating_sub(LISTED)) {

@@ -9,9 +9,9 @@
 //!
 //! Tags are compared in constant time. The secret itself is never sent, printed or logged.
 
-use hmac::{Hmac, KeyInit, Mac};
-use sha2::{Digest, Sha256};
-use subtle::ConstantTimeEq;
+use hmac_sha256::{HMAC, Hash};
+use rustix::io::retry_on_intr;
+use rustix::rand::{GetRandomFlags, getrandom};
 
 pub(crate) const TAG_LEN: usize = 32;
 pub(crate) const NONCE_LEN: usize = 32;
@@ -31,7 +31,7 @@ impl std::fmt::Debug for Key {
 impl Key {
     /// The key of a job. World size and job id are part of it: a rank of another job cannot even say hello.
     pub(crate) fn of_job(secret: &[u8], job_id: &str, size: usize) -> Self {
-        let secret = Key(Sha256::digest(secret).into());
+        let secret = Key(Hash::hash(secret));
         Key(secret.tag(&[
             b"tidegate job 1",
             job_id.as_bytes(),
@@ -46,30 +46,37 @@ impl Key {
 
     /// The tag of `parts`. Lengths are included, so that no two lists of parts have the same tag.
     pub(crate) fn tag(&self, parts: &[&[u8]]) -> Tag {
-        let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(&self.0) else {
-            unreachable!("an HMAC takes a key of any length")
-        };
+        self.absorb(parts).finalize()
+    }
+
+    fn absorb(&self, parts: &[&[u8]]) -> HMAC {
+        let mut mac = HMAC::new(self.0);
         for part in parts {
-            mac.update(&(part.len() as u64).to_le_bytes());
+            mac.update((part.len() as u64).to_le_bytes());
             mac.update(part);
         }
-        mac.finalize().into_bytes().into()
+        mac
     }
 
     /// Whether `tag` is the tag of `parts`; takes the same time for every wrong one.
     pub(crate) fn check(&self, parts: &[&[u8]], tag: &[u8]) -> bool {
-        self.tag(parts).as_slice().ct_eq(tag).into()
+        let tag: Result<&Tag, _> = tag.try_into();
+        tag.is_ok_and(|tag| self.absorb(parts).finalize_verify(tag))
     }
 }
 
 /// Bytes that nobody can guess.
-pub(crate) fn random<const N: usize>() -> std::io::Result<[u8; N]> {
-    let mut bytes = [0; N];
-    getrandom::fill(&mut bytes).map_err(|error| std::io::Error::other(error.to_string()))?;
+pub fn random<const N: usize>() -> std::io::Result<[u8; N]> {
+    let (mut bytes, mut filled) = ([0; N], 0);
+    while filled < N {
+        // It fills up to 256 bytes in one call, and may fill fewer if there are more.
+        filled += retry_on_intr(|| getrandom(&mut bytes[filled..], GetRandomFlags::empty()))?;
+    }
     Ok(bytes)
 }
 
-pub(crate) fn hex(bytes: &[u8]) -> String {
+/// Bytes as lower-case hexadecimal digits.
+pub fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write;
     bytes.iter().fold(String::new(), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");
@@ -80,6 +87,23 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Ranks of several builds may meet, so a tag must not change. Python's `hmac` computed these.
+    #[test]
+    fn tags_are_those_of_hmac_sha256() {
+        let key = Key::of_job(b"0123456789abcdef", "", 4);
+        let short = "4c90e98c3f58ec9bbcc68a40d6daf56c1a3fb1dc6f16a5ba967f4fe1824b7775";
+        assert_eq!(hex(&key.tag(&[b"ab", b"c"])), short);
+        let long = "91159d41a1fc76f993b09201c8708da5e315acb2ce15e4347e7df95a5225882f";
+        assert_eq!(hex(&key.tag(&[&[b'x'; 1000]])), long);
+    }
+
+    #[test]
+    fn random_bytes_are_filled_to_the_end() {
+        let bytes = random::<1000>().unwrap();
+        assert!(bytes[900..].iter().any(|byte| *byte != 0));
+        assert_ne!(bytes, random::<1000>().unwrap());
+    }
 
     #[test]
     fn tags_depend_on_every_part_and_on_their_borders() {

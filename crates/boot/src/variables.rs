@@ -9,19 +9,19 @@ use std::ffi::OsString;
 use std::net::IpAddr;
 
 /// Says which address of this node NICs are to use.
-pub(crate) const ADDRESS: &str = "TIDEGATE_ADDRESS";
+pub const ADDRESS: &str = "TIDEGATE_ADDRESS";
 
 /// Names the node.
-pub(crate) const NODE: &str = "TIDEGATE_NODE";
+pub const NODE: &str = "TIDEGATE_NODE";
 
 /// Says which of the machine's devices a rank takes.
-pub(crate) const DEVICE: &str = "TIDEGATE_DEVICE";
+pub const DEVICE: &str = "TIDEGATE_DEVICE";
 
 /// Says how many ranks share the processors that a rank may use, whatever nodes they are of.
-pub(crate) const RANKS_HERE: &str = "TIDEGATE_RANKS_HERE";
+pub const RANKS_HERE: &str = "TIDEGATE_RANKS_HERE";
 
 /// Has the secret of the job.
-pub(crate) const SECRET: &str = "TIDEGATE_SECRET";
+pub const SECRET: &str = "TIDEGATE_SECRET";
 
 /// The address of this node that NICs are to use, as the source of what they send and to listen at: `TIDEGATE_ADDRESS`.
 /// `None`: they choose.
@@ -75,7 +75,7 @@ pub(crate) fn secret(
 }
 
 /// `host:port`; an IPv6 address needs brackets beside a port.
-pub(crate) fn address_of(host: &str, port: u16) -> String {
+pub fn address_of(host: &str, port: u16) -> String {
     match host.contains(':') && !host.starts_with('[') {
         true => format!("[{host}]:{port}"),
         false => format!("{host}:{port}"),
@@ -90,12 +90,8 @@ pub(crate) fn bad(name: &'static str, value: &str, expected: &str) -> BootError 
     }
 }
 
-pub(crate) fn number(
-    name: &'static str,
-    value: &str,
-    least: u64,
-    most: u64,
-) -> Result<u64, BootError> {
+/// The number that a variable has, within limits.
+pub fn number(name: &'static str, value: &str, least: u64, most: u64) -> Result<u64, BootError> {
     match value.trim().parse::<u64>() {
         Ok(number) if (least..=most).contains(&number) => Ok(number),
         _ => Err(bad(

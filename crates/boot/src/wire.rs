@@ -14,7 +14,7 @@
 use tidegate_hal::control::Packet;
 
 /// The most ranks of a job; what keeps lists of ranks within a frame.
-pub(crate) const MAX_RANKS: usize = 4096;
+pub const MAX_RANKS: usize = 4096;
 /// The longest label of an exchange.
 pub(crate) const MAX_LABEL: usize = 4096;
 /// Reasons are for people; longer ones are cut.

@@ -251,13 +251,13 @@ fn ranks_of_mpirun_may_join_again() {
         }
     }
     // The same with `RANK`.
-    let job = tidegate_boot::launch::Job::this_program(3).unwrap();
+    let job = tidegate_cli::Job::this_program(3).unwrap();
     let reports = tempfile::tempdir().unwrap();
     let outcome = job
         .args(["--exact", "role_of_a_rank", "--nocapture", "--quiet"])
         .env("TEST_ROLE", "again")
         .env("TEST_REPORTS", reports.path())
-        .output(tidegate_boot::launch::Output::Captured)
+        .output(tidegate_cli::Output::Captured)
         .run()
         .unwrap();
     assert!(outcome.success(), "{outcome:?}");

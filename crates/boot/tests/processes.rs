@@ -3,8 +3,8 @@
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use tidegate_boot::launch::{Job, Outcome, Output, RankOutcome, Running, Signal};
 use tidegate_boot::{BootError, TcpControl};
+use tidegate_cli::{Job, Outcome, Output, RankOutcome, Running, Signal};
 use tidegate_hal::control::{Control, ControlError, Event, Packet};
 
 #[path = "processes/exit.rs"]

@@ -48,7 +48,6 @@ pub(crate) fn derive(input: &DeriveInput, mut device: Type) -> Result<TokenStrea
         }
         types.push(TypeParam {
             attrs: Vec::new(),
-            eq_token: None,
             default: None,
             ..param.clone()
         });

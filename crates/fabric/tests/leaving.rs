@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use late::Late;
-use tidegate_boot::launch::{Job, Output};
 use tidegate_boot::{LocalControl, TcpControl};
+use tidegate_cli::{Job, Output};
 use tidegate_core::error::Cause;
 use tidegate_core::window::{Buffers, SlotWindow, exchange};
 use tidegate_core::{Error, Region, Result, Route, World, WorldOptions, stream};

@@ -6,9 +6,7 @@ use std::mem::ManuallyDrop;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use memmap2::{MmapOptions, MmapRaw};
 use rustix::fs::{MemfdFlags, SealFlags};
-use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 use tidegate_hal::control::Handle;
 use tidegate_hal::device::DeviceError;
@@ -16,6 +14,8 @@ use tidegate_hal::far::{Bus, Reached, Span};
 use tidegate_hal::limits::{no_larger_files, refused};
 use tidegate_hal::memory::{Allocation, Block, Ptr, Sharing};
 use tidegate_hal::process::{Process, Unforked};
+
+use crate::mapping::Mapping;
 
 /// Blocks are aligned to pages, so that rows of a field and vector units are content.
 const ALIGN: usize = 4096;
@@ -50,7 +50,7 @@ enum Backing {
     Heap(Arc<Heap>),
     /// Of a memfd, which children do not get, with the descriptor as long as it may be handed on: the mapping needs none.
     Mapped {
-        map: Unforked<MmapRaw>,
+        map: Unforked<Mapping>,
         fd: Mutex<Option<OwnedFd>>,
     },
     /// Of a bus: this rank's own, with the key by which peers reach it, or a peer's, whose address may be far.
@@ -222,12 +222,10 @@ impl HostBlock {
         Ok(Backing::Mapped { map, fd })
     }
 
-    fn mapped(fd: &OwnedFd, bytes: usize) -> Result<Unforked<MmapRaw>, DeviceError> {
-        let map = MmapOptions::new().len(bytes).map_raw(fd).map_err(|error| {
-            let errno = Errno::from_io_error(&error).unwrap_or(Errno::NOMEM);
-            refused("mapping shared memory", bytes, errno)
-        })?;
-        let base = Ptr(map.as_mut_ptr());
+    fn mapped(fd: &OwnedFd, bytes: usize) -> Result<Unforked<Mapping>, DeviceError> {
+        let refused = |errno| refused("mapping shared memory", bytes, errno);
+        let map = Mapping::new(fd, bytes).map_err(refused)?;
+        let base = map.base();
         // SAFETY: this is the whole mapping, which `map` keeps.
         unsafe { Unforked::new(map, base, bytes) }
     }
@@ -302,7 +300,7 @@ unsafe impl Block for HostBlock {
     fn base(&self) -> Ptr {
         Ptr(match &self.backing {
             Backing::Heap(heap) => heap.memory.base().0,
-            Backing::Mapped { map, .. } => map.get().as_mut_ptr(),
+            Backing::Mapped { map, .. } => map.get().base().0,
             Backing::Bus { base, .. } => base.0,
         })
     }

@@ -19,6 +19,7 @@ mod executor;
 mod far;
 mod graph;
 mod job;
+mod mapping;
 mod moves;
 mod queue;
 mod reclaim;

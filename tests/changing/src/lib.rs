@@ -30,7 +30,7 @@ pub fn becomes(other: TokenStream, _item: TokenStream) -> TokenStream {
 #[proc_macro_attribute]
 pub fn safe(_: TokenStream, item: TokenStream) -> TokenStream {
     let mut item = parse_macro_input!(item as ItemFn);
-    item.sig.unsafety = None;
+    item.sig.safety = syn::Safety::Default;
     quote!(#item).into()
 }
 

@@ -53,7 +53,7 @@ use std::error::Error;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::process::ExitCode;
-use tidegate_boot::launch::{Job, Output};
+use tidegate_cli::{Job, Output};
 use tidegate_core::World;
 use tidegate_cuda::Cuda;
 use tidegate_host::Host;

@@ -97,7 +97,7 @@ fn strangers_that_say_nothing_have_to_make_room() {
         assert!(until <= now + YOUNG);
         assert!(!member.advance().unwrap());
         assert!(hear_all(&mut porch).is_empty());
-        assert!(member.expected.is_none(), "there was no room");
+        assert!(member.nonces.is_none(), "there was no room");
     }
     let later = Instant::now() + YOUNG;
     assert_eq!(porch.crowded_until(later), None);

@@ -24,7 +24,7 @@ use crate::config::Config;
 use crate::error::BootError;
 use crate::loopback::loopback;
 use crate::variables::{address_of, number, own_address};
-use sha2::{Digest, Sha256};
+use hmac_sha256::Hash;
 use std::net::TcpListener;
 
 /// Below the ports that systems give away by themselves.
@@ -76,7 +76,7 @@ pub(crate) fn config(
 }
 
 fn port_of(job: &str) -> u16 {
-    let hash: [u8; 32] = Sha256::digest(job.as_bytes()).into();
+    let hash: [u8; 32] = Hash::hash(job.as_bytes());
     PORTS.start + u16::from_le_bytes([hash[0], hash[1]]) % (PORTS.end - PORTS.start)
 }
 

@@ -11,7 +11,7 @@
 //! What is no such line is refused, with what is wrong about it, and without its secret.
 
 use crate::secret::hex;
-use sha2::{Digest, Sha256};
+use hmac_sha256::Hash;
 use std::net::SocketAddr;
 
 const MARK: &str = "tidegate1";
@@ -136,7 +136,7 @@ pub(crate) fn loopback_id() -> std::io::Result<String> {
         // Where that cannot be known, it is nobody else's.
         return Ok(hex(&crate::secret::random::<32>()?));
     };
-    let mut hash = Sha256::new();
+    let mut hash = Hash::new();
     hash.update(b"loopback\0");
     hash.update(boot.trim());
     hash.update(b"\0");

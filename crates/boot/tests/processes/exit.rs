@@ -4,7 +4,7 @@ use super::ground::{LONG, job, mark, wait_for};
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 use tidegate_boot::TcpControl;
-use tidegate_boot::launch::Signal;
+use tidegate_cli::Signal;
 use tidegate_hal::control::{Control, Event, Packet};
 
 /// What a rank does. Rank 0 has left, and its process ends; rank 1 stays.

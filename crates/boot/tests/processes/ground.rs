@@ -1,7 +1,7 @@
 //! What all tests of jobs of processes use.
 
 use std::time::{Duration, Instant};
-use tidegate_boot::launch::{Job, Outcome, Output};
+use tidegate_cli::{Job, Outcome, Output};
 
 /// Long enough for a loaded machine.
 pub(crate) const LONG: Duration = Duration::from_secs(60);

@@ -131,7 +131,7 @@ fn the_socket_is_taken_once() {
 
 #[test]
 fn programs_between_the_launcher_and_the_rank_pass_the_socket_on() {
-    let outcome = tidegate_boot::launch::Job::new("/bin/sh", 3)
+    let outcome = tidegate_cli::Job::new("/bin/sh", 3)
         // The shell stays, and so does its copy of the socket.
         .args([
             "-c",
@@ -139,7 +139,7 @@ fn programs_between_the_launcher_and_the_rank_pass_the_socket_on() {
         ])
         .env("PROGRAM", std::env::current_exe().unwrap())
         .env("TEST_ROLE", "nothing")
-        .output(tidegate_boot::launch::Output::Captured)
+        .output(tidegate_cli::Output::Captured)
         .run()
         .unwrap();
     assert!(outcome.success(), "{outcome:?}");

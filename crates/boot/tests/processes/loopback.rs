@@ -1,8 +1,8 @@
 //! A host whose loopback device has only the address of IPv6.
 
 use std::process::Command;
-use tidegate_boot::launch::Job;
 use tidegate_boot::{Invitation, TcpControl};
+use tidegate_cli::Job;
 use tidegate_testbed::Bed;
 
 use super::ground::job;

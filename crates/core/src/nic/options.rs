@@ -235,6 +235,16 @@ impl WorldOptions {
         self
     }
 
+    /// As [`WorldOptions::nic_when_needed`], with an opener that always fails.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn no_nic(mut self, why: impl Fn() -> NicError + Send + Sync + 'static) -> Self {
+        if !matches!(self.nic, NicSource::Opened(_)) {
+            self.nic = NicSource::WhenNeeded(Arc::new(move || Err(why())));
+        }
+        self
+    }
+
     /// Makes data that goes through the NIC pass through staging memory. (That always happens if NICs cannot access the
     /// device's memory, which is so for GPUs at present.) The stream itself copies the elements of a put there, so the
     /// source is free again as soon as the stream has passed the epoch. Large puts are faster without it. All ranks

@@ -7,6 +7,7 @@ use mpi::environment::Universe;
 use mpi::topology::{Communicator, SimpleCommunicator};
 use mpi::traits::*;
 use tidegate::host::World;
+use tidegate_boot::starter::{hex, random};
 use tidegate_boot::{Config, TcpControl};
 use tidegate_hal::control::Control;
 use tidegate_mpi::windows::{Form, Options, join};
@@ -18,9 +19,7 @@ pub(crate) const SECRET: &str = "TIDEGATE_TEST_SECRET";
 pub(crate) const HOSTS: &str = "TIDEGATE_TEST_HOSTS";
 
 pub(crate) fn secret() -> String {
-    let mut bytes = [0u8; 16];
-    getrandom::fill(&mut bytes).expect("there is randomness");
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(&random::<16>().expect("there is randomness"))
 }
 
 /// How ranks reach each other.

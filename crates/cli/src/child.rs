@@ -1,0 +1,206 @@
+//! A rank's process on this machine: how it is started, signalled, and ended.
+
+use super::bind::Masks;
+use super::error::LaunchError;
+use super::guard::Guard;
+use super::job::{Job, Output};
+use super::meeting::MeetingPoint;
+use super::seats::RankSeat;
+use super::stopped::{Stopped, look};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, getpid, getppid, kill_process_group, pidfd_open, pidfd_send_signal,
+    set_parent_process_death_signal,
+};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use tidegate_boot::starter::{ADDRESS, DEVICE, NODE, RANKS_HERE, SECRET};
+use tidegate_boot::starter::{LISTEN_FD, announce};
+
+/// The variables that make a job; none is inherited from a job that the launcher itself may be part of.
+pub(super) const OWN: [&str; 9] = [
+    "RANK",
+    "WORLD_SIZE",
+    "LOCAL_RANK",
+    "LOCAL_WORLD_SIZE",
+    RANKS_HERE,
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    SECRET,
+    LISTEN_FD,
+];
+
+/// A rank's process. Dropping it ends the process, and waits for that.
+pub(super) struct RankChild {
+    child: Child,
+    group: Pid,
+    pidfd: Option<Arc<OwnedFd>>,
+    has_ended: bool,
+}
+
+/// The ends of a rank's output that are read here: of what it says, and of its errors.
+pub(super) type Pipes = [Option<OwnedFd>; 2];
+
+impl RankChild {
+    /// Starts the process of a rank, which reads `input`.
+    pub(super) fn start(
+        job: &Job,
+        seat: &RankSeat,
+        meeting: &MeetingPoint,
+        secret: &str,
+        input: Stdio,
+    ) -> Result<(Self, Pipes), LaunchError> {
+        let rank = seat.rank;
+        let mut command = Command::new(&job.program);
+        command.args(&job.args).process_group(0);
+        if let Some(directory) = &job.directory {
+            command.current_dir(directory);
+        }
+        // Of all that makes the job only these may be said otherwise: one machine can have several NICs.
+        if let Some(address) = seat.address {
+            command.env(ADDRESS, address.to_string());
+        }
+        if let Some(device) = seat.device {
+            command.env(DEVICE, device.to_string());
+        }
+        let own = job.rank_envs.iter().filter(|(of, _, _)| *of == rank);
+        command
+            .envs(job.envs.iter().map(|(name, value)| (name, value)))
+            .envs(own.map(|(_, name, value)| (name, value)));
+        for name in OWN {
+            command.env_remove(name);
+        }
+        if let Some(node) = &seat.node_name {
+            command.env(NODE, node);
+        }
+        let sharing = seat
+            .binding
+            .as_ref()
+            .map_or(seat.ranks_here, |own| own.sharing);
+        command
+            .env("RANK", rank.to_string())
+            .env("WORLD_SIZE", job.ranks.to_string())
+            .env("LOCAL_RANK", seat.place.local.to_string())
+            .env("LOCAL_WORLD_SIZE", seat.place.of.to_string())
+            .env(RANKS_HERE, sharing.to_string())
+            .env("MASTER_ADDR", &meeting.host)
+            .env("MASTER_PORT", meeting.port.to_string())
+            .env(SECRET, secret);
+        let listener = meeting.listener.as_ref();
+        let inherited = listener.filter(|_| rank == 0 && job.ranks > 1);
+        if let Some(listener) = inherited {
+            let value = announce(listener)
+                .map_err(|error| LaunchError::io("asking which socket rank 0 inherits", error))?;
+            command.env(LISTEN_FD, value);
+        }
+        let inherited = inherited.map(AsRawFd::as_raw_fd);
+        command.stdin(input);
+        let stdio = || match job.output {
+            Output::Inherited => Stdio::inherit(),
+            Output::Discarded => Stdio::null(),
+            Output::Labelled | Output::Plain | Output::Captured => Stdio::piped(),
+        };
+        command.stdout(stdio()).stderr(stdio());
+        // First, because the kernel may take back who is told of a parent's death when a process changes its privileges.
+        if let Some(bed) = &job.bed {
+            bed.enter(seat.place.node, &mut command);
+        }
+        let launcher = getpid();
+        let masks = seat.binding.as_ref().map(Masks::of);
+        // SAFETY: between fork and exec the closure makes system calls only (rustix does them without libc's locks,
+        // and on success and error alike without allocating: `io::Error` of a raw error number owns no memory; the masks
+        // were made before).
+        // `listener` is open in the child: the parent holds it until all ranks are started.
+        unsafe {
+            command.pre_exec(move || {
+                set_parent_process_death_signal(Some(Signal::KILL))?;
+                // The launcher may have ended before that: then nobody would ever end this process.
+                if getppid() != Some(launcher) {
+                    return Err(rustix::io::Errno::SRCH.into());
+                }
+                if let Some(listener) = inherited {
+                    let listener = BorrowedFd::borrow_raw(listener);
+                    rustix::io::fcntl_setfd(listener, rustix::io::FdFlags::empty())?;
+                }
+                masks.as_ref().map_or(Ok(()), Masks::apply)
+            });
+        }
+        let failed = |source| LaunchError::Spawn {
+            rank,
+            program: job.program.clone(),
+            source,
+        };
+        let mut child = command.spawn().map_err(failed)?;
+        let out = child.stdout.take().map(OwnedFd::from);
+        let err = child.stderr.take().map(OwnedFd::from);
+        let mut started = Self {
+            group: Pid::from_child(&child),
+            child,
+            pidfd: None,
+            has_ended: false,
+        };
+        let pidfd = pidfd_open(started.group, PidfdFlags::empty())
+            .map_err(|error| LaunchError::io("opening the process of a rank", error))?;
+        started.pidfd = Some(Arc::new(pidfd));
+        Ok((started, [out, err]))
+    }
+
+    pub(super) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Its number is also that of its process group.
+    pub(super) fn group(&self) -> Pid {
+        self.group
+    }
+
+    /// Is ready when the process has ended; `None` once its end was collected.
+    pub(super) fn pidfd(&self) -> Option<&Arc<OwnedFd>> {
+        self.pidfd.as_ref()
+    }
+
+    /// Signals the process and what it has started.
+    pub(super) fn signal_all(&self, signal: Signal) {
+        if !self.has_ended {
+            // The process was not waited for, so its number is still its own.
+            let _ = kill_process_group(self.group, signal);
+        }
+    }
+
+    /// Signals the process alone.
+    pub(super) fn signal(&self, signal: Signal) -> io::Result<()> {
+        match &self.pidfd {
+            Some(pidfd) => Ok(pidfd_send_signal(pidfd, signal)?),
+            None => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+
+    /// One of the processes of the rank that is stopped now.
+    pub(super) fn look(&self) -> Option<Stopped> {
+        look(self.group, self.pidfd.as_ref()?)
+    }
+
+    /// The process has ended: kills the rest of its group, and returns how it ended.
+    pub(super) fn collect(&mut self, guard: Option<&mut Guard>) -> ExitStatus {
+        // Before the process is waited for: its number, which is the number of its group, is still its own.
+        let _ = kill_process_group(self.group, Signal::KILL);
+        self.pidfd = None;
+        if let Some(guard) = guard {
+            guard.forget(self.group);
+        }
+        self.has_ended = true;
+        // It fails only if somebody else in this program has waited for it: then nobody knows how it ended.
+        self.child.wait().unwrap_or(ExitStatus::from_raw(1 << 8))
+    }
+}
+
+impl Drop for RankChild {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            let _ = kill_process_group(self.group, Signal::KILL);
+            let _ = self.child.wait();
+        }
+    }
+}

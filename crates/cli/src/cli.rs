@@ -1,0 +1,302 @@
+//! The command line of the launcher.
+
+use super::bed::BedArgs;
+use super::bind::Bind;
+use super::error::LaunchError;
+use super::hosts::{Hosts, agent};
+use super::job::{Input, Job, Output};
+use super::nodes::Nodes;
+use super::outcome::Outcome;
+use super::say::say;
+use super::signals::{keep_ends_of_children, survive_file_limits};
+use clap::{Args, Parser, Subcommand};
+use std::ffi::OsString;
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+use tidegate_hal::limits::WithLimit;
+
+/// The command line of `tidegate`.
+#[derive(Debug, Parser)]
+#[command(name = "tidegate", version, about = "Starts tidegate jobs")]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Subcommands,
+}
+
+#[derive(Debug, Subcommand)]
+enum Subcommands {
+    /// Start a program as the ranks of one job: on this host, which may act as several nodes, or on several hosts
+    Run(Box<RunArgs>),
+    /// What `run --hosts` starts on each host
+    #[command(hide = true)]
+    Node,
+}
+
+/// The arguments of `tidegate run`.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// How many ranks; with --nodes as many as those have, with --hosts as many as there are slots, if not said
+    #[arg(short = 'n', long, value_name = "N", required_unless_present_any = ["nodes", "hosts"])]
+    pub ranks: Option<usize>,
+
+    /// Act as several nodes, which do not map each other's memory: `2x4` are two of four ranks each, `3,1` one of three
+    /// and one of one
+    #[arg(long, value_name = "NODES")]
+    pub nodes: Option<Nodes>,
+
+    /// What is between the nodes
+    #[command(flatten)]
+    pub bed: BedArgs,
+
+    /// Run on the hosts of this file, one a line, by ssh: `alice@node2 slots=4 port=2222  # ranks 0 to 3`
+    ///
+    /// A host has one slot if its line says no other number, and lines of one host add up. Ranks fill the hosts in the order of
+    /// the file. ssh must need no password. The program, the working directory and tidegate are where they are here.
+    /// Variables whose names begin with TIDEGATE_, RUST_LOG and RUST_BACKTRACE go to the hosts, and those of -x and -e.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["nodes", "netns"])]
+    pub hosts: Option<PathBuf>,
+
+    /// How to log in to the hosts: a command and its first arguments, with spaces between; what TIDEGATE_SSH says, or
+    /// `ssh`, if not said
+    #[arg(long, value_name = "COMMAND", requires = "hosts")]
+    pub ssh: Option<String>,
+
+    /// Where the hosts have the program tidegate, if not where this one is
+    #[arg(long, value_name = "PATH", requires = "hosts")]
+    pub remote_tidegate: Option<PathBuf>,
+
+    /// How the others reach the first host, if not by its name in the file
+    #[arg(long, value_name = "ADDRESS", requires = "hosts")]
+    pub address: Option<String>,
+
+    /// Which processors and which memory each rank gets
+    #[arg(long, value_name = "TO", default_value = "none")]
+    pub bind: Bind,
+
+    /// Do not put `[rank] ` in front of each line of output
+    #[arg(long)]
+    pub no_label: bool,
+
+    /// Seconds that the other ranks get to end by themselves when one has failed
+    #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds)]
+    pub grace: Duration,
+
+    /// Set a variable for all ranks; may be repeated
+    #[arg(short = 'e', long = "env", value_name = "NAME=VALUE", value_parser = variable)]
+    pub envs: Vec<(String, String)>,
+
+    /// Give all ranks a variable of this environment, on other hosts, too, or another value for it; may be repeated
+    #[arg(short = 'x', long = "export", value_name = "NAME[=VALUE]", value_parser = exported)]
+    pub exports: Vec<(OsString, OsString)>,
+
+    /// Say nothing about ranks that fail
+    #[arg(short, long)]
+    pub quiet: bool,
+
+    /// Say what each rank is bound to, too
+    #[arg(short, long, conflicts_with = "quiet")]
+    pub verbose: bool,
+
+    /// The program and its arguments
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "PROGRAM"
+    )]
+    pub program: Vec<OsString>,
+}
+
+/// Says how to log in to hosts.
+const SSH: &str = "TIDEGATE_SSH";
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
+    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
+}
+
+fn variable(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("not NAME=VALUE".to_owned()),
+    }
+}
+
+fn exported(text: &str) -> Result<(OsString, OsString), String> {
+    let (name, value) = match text.split_once('=') {
+        Some((name, value)) => (name, Some(value.into())),
+        None => (text, std::env::var_os(text)),
+    };
+    match value {
+        _ if name.is_empty() => Err("not NAME or NAME=VALUE".to_owned()),
+        Some(value) => Ok((name.into(), value)),
+        None => Err("it is not set in this environment".to_owned()),
+    }
+}
+
+impl Cli {
+    /// Does what the command line asks for; the exit code of the job. `defaults` are variables that ranks get where
+    /// nobody has set them.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use clap::Parser;
+    /// use tidegate_cli::Cli;
+    ///
+    /// let cli = Cli::try_parse_from(["tidegate", "run", "-n", "2", "false"]).unwrap();
+    /// assert_eq!(cli.run(&[]), 1); // what `false` exits with
+    /// ```
+    pub fn run(self, defaults: &[(&str, &str)]) -> u8 {
+        keep_ends_of_children();
+        survive_file_limits();
+        match self.command {
+            Subcommands::Run(args) => args.run(defaults),
+            Subcommands::Node => agent(),
+        }
+    }
+}
+
+impl RunArgs {
+    /// The job that is asked for, without a bed.
+    ///
+    /// # Errors
+    ///
+    /// If the file of hosts cannot be read.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use clap::Parser;
+    /// use tidegate_cli::RunArgs;
+    ///
+    /// #[derive(Parser)]
+    /// struct Own {
+    ///     #[command(flatten)]
+    ///     run: RunArgs,
+    /// }
+    ///
+    /// let own = Own::try_parse_from(["own", "-n", "2", "true"]).unwrap();
+    /// let outcome = own.run.job(&[("OMP_NUM_THREADS", "1")])?.run()?;
+    /// assert!(outcome.success());
+    /// # Ok::<(), tidegate_cli::LaunchError>(())
+    /// ```
+    pub fn job(self, defaults: &[(&str, &str)]) -> Result<Job, LaunchError> {
+        let hosts = self.hosts.map(Hosts::read).transpose()?;
+        let mut program = self.program.into_iter();
+        let ranks = self.ranks.or_else(|| Some(self.nodes.as_ref()?.ranks()));
+        let ranks = ranks.or_else(|| Some(hosts.as_ref()?.slots()));
+        let mut job = Job::new(
+            program.next().unwrap_or_default(),
+            ranks.unwrap_or_default(),
+        )
+        .args(program)
+        .grace(self.grace)
+        .forward_signals(true)
+        .explain(!self.quiet)
+        .verbose(self.verbose)
+        .bind(self.bind)
+        .output(if self.no_label {
+            Output::Plain
+        } else {
+            Output::Labelled
+        })
+        // A process group in the background must not read from a terminal: it would be stopped.
+        .input(if std::io::stdin().is_terminal() {
+            Input::Null
+        } else {
+            Input::Inherited
+        });
+        if let Some(nodes) = self.nodes {
+            job = job.nodes(nodes);
+        }
+        if let Some(mut hosts) = hosts {
+            if let Some(command) = self.ssh.or_else(|| std::env::var(SSH).ok()) {
+                hosts = hosts.ssh(&command);
+            }
+            if let Some(program) = self.remote_tidegate {
+                hosts = hosts.program(program);
+            }
+            if let Some(address) = self.address {
+                hosts = hosts.address(address);
+            }
+            job = job.hosts(hosts);
+        }
+        // What the user sets comes later, and so counts.
+        for (name, value) in defaults {
+            job = job.default_env(name, value);
+        }
+        for (name, value) in self.exports {
+            job = job.env(name, value);
+        }
+        for (name, value) in self.envs {
+            job = job.env(name, value);
+        }
+        Ok(job)
+    }
+
+    /// Runs the job, on its bed if it is to have one.
+    fn outcome(mut self, defaults: &[(&str, &str)]) -> Result<Outcome, LaunchError> {
+        let explain = !self.quiet;
+        let args = std::mem::take(&mut self.bed);
+        let bed = match &self.nodes {
+            Some(nodes) => args.bed(nodes)?,
+            None => None,
+        };
+        let Some(bed) = bed else {
+            return self.job(defaults)?.run();
+        };
+        if explain {
+            say(format_args!("{bed}"));
+        }
+        let job = self.job(defaults)?.bed(&bed).spawn()?;
+        args.cut_in_time(&bed, explain);
+        let outcome = job.wait();
+        if let Some(traffic) = bed.traffic().filter(|_| explain && !outcome.is_unread) {
+            say(format_args!("the relay: {traffic}"));
+        }
+        Ok(outcome)
+    }
+
+    fn run(self, defaults: &[(&str, &str)]) -> u8 {
+        match self.outcome(defaults) {
+            Ok(outcome) => outcome.exit_code().max(outcome.is_lost.into()),
+            Err(error) => {
+                say(format_args!("{error}"));
+                error.exit_code()
+            }
+        }
+    }
+}
+
+/// As much as main threads usually have.
+const STACK: usize = 8 << 20;
+
+/// The whole of the program `tidegate`; see [`Cli::run`].
+///
+/// # Examples
+///
+/// ```no_run
+/// fn main() -> std::process::ExitCode {
+///     tidegate_cli::main(&[("OMP_NUM_THREADS", "1")])
+/// }
+/// ```
+pub fn main(defaults: &[(&str, &str)]) -> ExitCode {
+    // A thread's stack does not depend on `ulimit -s`, as the main thread's does.
+    let builder = std::thread::Builder::new().stack_size(STACK);
+    let code = std::thread::scope(|scope| {
+        let run = builder.spawn_scoped(scope, || Cli::parse().run(defaults));
+        run.map(|thread| thread.join())
+    });
+    match code {
+        Ok(Ok(code)) => ExitCode::from(code),
+        Ok(Err(panic)) => std::panic::resume_unwind(panic),
+        Err(error) => {
+            let error = WithLimit(&error);
+            say(format_args!("starting the launcher's thread: {error}"));
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,518 @@
+//! The agent: starts the ranks of its host, and says to the launcher what becomes of them.
+//!
+//! # Model
+//!
+//! One thread does all. It writes to the launcher without a limit of time: the launcher always reads, and output is no
+//! more than it has given credit for.
+//!
+//! # Failure
+//!
+//! The end of the input, or output that nobody takes, means that the launcher or the connection is no more: the ranks
+//! are killed. If the agent itself is killed, the kernel kills the ranks, and a guard what they have started.
+
+use super::frames::{CREDIT, FromHost, GREETING, HostJob, Incoming, ToHost, VERSION, frame};
+use super::inlet::RankInlet;
+use super::outlet::RankOutlet;
+use crate::child::RankChild;
+use crate::error::LaunchError;
+use crate::guard::Guard;
+use crate::job::{Job, Output};
+use crate::meeting::MeetingPoint;
+use crate::nodes::RankPlace;
+use crate::printer::StdStream;
+use crate::seats::{RankSeat, bind};
+use crate::stopped::StoppedRanks;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::Signal;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs, UdpSocket};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+use tidegate_boot::starter::address_of;
+
+/// How long output is waited for after the last rank of the job has ended: somebody else may hold the other end.
+const LAST_OUTPUT: Duration = Duration::from_millis(500);
+
+/// Why an agent has ended.
+enum AgentEnd {
+    /// Its ranks have ended, or could not be started, and the launcher knows.
+    Told,
+    /// The connection is over.
+    Unheard,
+}
+
+impl From<io::Error> for AgentEnd {
+    fn from(_: io::Error) -> Self {
+        AgentEnd::Unheard
+    }
+}
+
+/// The connection to the launcher: the standard streams of this process.
+struct LauncherLink {
+    input: File,
+    output: File,
+    incoming: Incoming,
+}
+
+impl LauncherLink {
+    fn open() -> io::Result<Self> {
+        // Of its own: the ranks get none of them.
+        let own = |fd: &dyn Fn() -> io::Result<OwnedFd>| fd().map(File::from);
+        let mut launcher = Self {
+            input: own(&|| io::stdin().as_fd().try_clone_to_owned())?,
+            output: own(&|| io::stdout().as_fd().try_clone_to_owned())?,
+            incoming: Incoming::default(),
+        };
+        // On a line of its own, whatever the login shell has printed.
+        let greeting = format!("\n{GREETING}{VERSION}\n");
+        launcher.output.write_all(greeting.as_bytes())?;
+        Ok(launcher)
+    }
+
+    fn say(&mut self, message: &FromHost) -> Result<(), AgentEnd> {
+        Ok(self.output.write_all(&frame(message))?)
+    }
+
+    fn fail(&mut self, error: &LaunchError) -> AgentEnd {
+        let reason = error.to_string();
+        let code = error.exit_code();
+        match self.say(&FromHost::Failed { reason, code }) {
+            Ok(()) => AgentEnd::Told,
+            Err(end) => end,
+        }
+    }
+
+    /// Reads bytes that have come, of which there are some.
+    fn read(&mut self) -> Result<(), AgentEnd> {
+        let mut chunk = [0; 4096];
+        match self.input.read(&mut chunk)? {
+            0 => Err(AgentEnd::Unheard),
+            count => {
+                self.incoming.extend(&chunk[..count]);
+                Ok(())
+            }
+        }
+    }
+
+    /// The next message, waited for.
+    fn hear(&mut self) -> Result<ToHost, AgentEnd> {
+        loop {
+            match self.incoming.next() {
+                Ok(Some(message)) => return Ok(message),
+                Ok(None) => self.read()?,
+                Err(_) => return Err(AgentEnd::Unheard),
+            }
+        }
+    }
+}
+
+/// A rank of this host.
+struct HostRank {
+    rank: usize,
+    child: RankChild,
+}
+
+/// Something that an agent waits for.
+enum AgentReady {
+    Launcher,
+    /// Rank 0 has room for what it is to read, or reads no more.
+    Inlet,
+    Outlet(usize),
+    Rank(usize),
+}
+
+struct HostAgent {
+    launcher: LauncherLink,
+    ranks: Vec<HostRank>,
+    outlets: Vec<RankOutlet>,
+    /// `None`: rank 0 is elsewhere, or reads nothing.
+    inlet: Option<RankInlet>,
+    credit: [usize; 2],
+    guard: Option<Guard>,
+    watch: StoppedRanks,
+    /// The launcher knows that all ranks of the job have ended.
+    is_last: bool,
+    /// When the agent takes the rest of the output as it is.
+    last_output: Option<Instant>,
+}
+
+/// The program `tidegate node`; its exit code.
+pub(crate) fn agent() -> u8 {
+    let served = LauncherLink::open().map_err(AgentEnd::from).and_then(serve);
+    match served {
+        Ok(()) | Err(AgentEnd::Told) => 0,
+        Err(AgentEnd::Unheard) => 1,
+    }
+}
+
+fn serve(mut launcher: LauncherLink) -> Result<(), AgentEnd> {
+    let ToHost::Job(told) = launcher.hear()? else {
+        return Err(AgentEnd::Unheard);
+    };
+    let told = *told;
+    let (job, mut seats) = (job(&told), seats(&told));
+    let checked = check(&job).and_then(|()| bind(&job, &mut seats));
+    let lines = checked.map_err(|error| launcher.fail(&error))?;
+    for line in lines.into_iter().filter(|_| told.verbose) {
+        launcher.say(&FromHost::Say(line))?;
+    }
+    let mut meeting = match (told.first, &told.address) {
+        (0, Some(address)) => listen(address).map(Some),
+        (0, None) => MeetingPoint::choose(&job).map(Some),
+        (_, _) => Ok(None),
+    }
+    .map_err(|error| launcher.fail(&error))?;
+    let port = meeting.as_ref().map(|meeting| meeting.port);
+    launcher.say(&FromHost::Ready { port })?;
+    let ToHost::Start { host, port } = launcher.hear()? else {
+        return Err(AgentEnd::Unheard);
+    };
+    let meeting = meeting.get_or_insert_with(|| MeetingPoint {
+        host: host.clone(),
+        port,
+        listener: None,
+    });
+    let towards = told.other.as_deref().unwrap_or(&meeting.host);
+    let address = own_address(towards, meeting);
+    let address = address.map_err(|error| launcher.fail(&error))?;
+    seats.iter_mut().for_each(|seat| seat.address = address);
+    let mut agent = HostAgent {
+        launcher,
+        ranks: Vec::new(),
+        outlets: Vec::new(),
+        inlet: None,
+        credit: [CREDIT; 2],
+        guard: Guard::start(),
+        watch: StoppedRanks::new(),
+        is_last: false,
+        last_output: None,
+    };
+    for seat in &seats {
+        let started = agent.start(&job, seat, meeting, &told);
+        started.map_err(|error| agent.launcher.fail(&error))?;
+    }
+    for index in 0..agent.ranks.len() {
+        let (rank, pid) = (agent.ranks[index].rank, agent.ranks[index].child.pid());
+        agent.launcher.say(&FromHost::Started { rank, pid })?;
+    }
+    // Only the ranks have it.
+    meeting.listener = None;
+    while !agent.is_over() {
+        agent.turn()?;
+    }
+    Ok(())
+}
+
+fn job(told: &HostJob) -> Job {
+    let output = match told.is_discarded {
+        true => Output::Discarded,
+        false => Output::Plain,
+    };
+    let mut job = Job::new(told.program.clone(), told.ranks)
+        .args(told.args.iter().cloned())
+        .directory(told.directory.clone())
+        .bind(told.bind)
+        .output(output);
+    job.envs = told.envs.clone();
+    job.rank_envs = told.rank_envs.clone();
+    job
+}
+
+fn seats(told: &HostJob) -> Vec<RankSeat> {
+    let seat = |local: usize| RankSeat {
+        rank: told.first + local,
+        place: RankPlace {
+            node: told.node,
+            local,
+            of: told.here,
+        },
+        node_name: Some(told.name.clone()),
+        device: None,
+        address: None,
+        ranks_here: told.here,
+        binding: None,
+    };
+    (0..told.here).map(seat).collect()
+}
+
+/// That the ranks have the folder that they are to run in.
+fn check(job: &Job) -> Result<(), LaunchError> {
+    let directory = job.directory.as_deref().unwrap_or(".".as_ref());
+    match std::fs::metadata(directory) {
+        Ok(found) if found.is_dir() => Ok(()),
+        Ok(_) => Err(LaunchError::Directory {
+            path: directory.to_owned(),
+            source: io::ErrorKind::NotADirectory.into(),
+        }),
+        Err(source) => Err(LaunchError::Directory {
+            path: directory.to_owned(),
+            source,
+        }),
+    }
+}
+
+/// The addresses of a host, as this one knows them.
+fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, LaunchError> {
+    let found = address_of(host, port).to_socket_addrs();
+    found
+        .map(Iterator::collect)
+        .map_err(|source| LaunchError::Unknown {
+            host: host.to_owned(),
+            source,
+        })
+}
+
+/// Takes a port for rank 0 where the others come to. An address that is none of this host's, as behind a gateway, and
+/// a name that only here means the loopback, leave no choice but all addresses.
+fn listen(address: &str) -> Result<MeetingPoint, LaunchError> {
+    let is_literal = address.parse::<IpAddr>().is_ok();
+    let found = resolve(address, 0)?;
+    let usable = |at: &&SocketAddr| is_literal || !at.ip().is_loopback();
+    let bound = found
+        .iter()
+        .filter(usable)
+        .find_map(|at| TcpListener::bind(at).ok());
+    let everywhere = || {
+        let v6 = TcpListener::bind((Ipv6Addr::UNSPECIFIED, 0));
+        v6.or_else(|_| TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)))
+    };
+    let failed = |error| LaunchError::io("taking a port for rank 0", error);
+    let listener = bound.map_or_else(everywhere, Ok).map_err(failed)?;
+    Ok(MeetingPoint {
+        host: address.to_owned(),
+        port: listener.local_addr().map_err(failed)?.port(),
+        listener: Some(listener),
+    })
+}
+
+/// The address of this host that what it sends to another has.
+fn own_address(towards: &str, meeting: &MeetingPoint) -> Result<Option<IpAddr>, LaunchError> {
+    // Nothing is sent: to connect such a socket only chooses a route.
+    let source = |at: SocketAddr| {
+        let any: IpAddr = match at {
+            SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+            SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+        };
+        let socket = UdpSocket::bind((any, 0)).ok()?;
+        socket.connect(at).ok()?;
+        Some(socket.local_addr().ok()?.ip())
+    };
+    let found = resolve(towards, meeting.port);
+    let listens_at = meeting
+        .listener
+        .as_ref()
+        .and_then(|listener| listener.local_addr().ok());
+    match (listens_at, found) {
+        (Some(at), _) if !at.ip().is_unspecified() => Ok(Some(at.ip())),
+        // A name that only the launcher's ssh knows; this is where that came in.
+        (Some(_), Err(_)) => Ok(std::env::var("SSH_CONNECTION")
+            .ok()
+            .and_then(|said| said.split(' ').nth(2)?.parse().ok())),
+        (_, found) => Ok(found?.into_iter().find_map(source)),
+    }
+}
+
+impl HostAgent {
+    fn start(
+        &mut self,
+        job: &Job,
+        seat: &RankSeat,
+        meeting: &MeetingPoint,
+        told: &HostJob,
+    ) -> Result<(), LaunchError> {
+        let mut input = Stdio::null();
+        if told.has_input && seat.rank == 0 {
+            let made = RankInlet::new();
+            let (inlet, read) = made.map_err(|error| LaunchError::io("making a pipe", error))?;
+            (self.inlet, input) = (Some(inlet), read);
+        }
+        let (child, pipes) = RankChild::start(job, seat, meeting, &told.secret, input)?;
+        if let Some(guard) = &mut self.guard {
+            guard.watch(child.group());
+        }
+        let rank = seat.rank;
+        self.ranks.push(HostRank { rank, child });
+        for (pipe, stream) in pipes.into_iter().zip(StdStream::BOTH) {
+            if let Some(pipe) = pipe {
+                let outlet = RankOutlet::new(pipe, rank, stream);
+                let failed = |error| LaunchError::io("reading the output of a rank", error);
+                self.outlets.push(outlet.map_err(failed)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// The ranks have ended, there is no more output of theirs, and nobody else is waited for: the launcher would take the
+    /// end of this for the end of the connection.
+    fn is_over(&self) -> bool {
+        let have_ended = self.ranks.iter().all(|rank| rank.child.pidfd().is_none());
+        self.is_last && have_ended && self.outlets.is_empty()
+    }
+
+    /// Waits until something happens, and handles it.
+    fn turn(&mut self) -> Result<(), AgentEnd> {
+        for ready in self.wait() {
+            match ready {
+                AgentReady::Launcher => self.hear()?,
+                AgentReady::Inlet => self.pass_input_on()?,
+                AgentReady::Outlet(index) => self.pass_on(index)?,
+                AgentReady::Rank(index) => {
+                    let HostRank { rank, child } = &mut self.ranks[index];
+                    let status = child.collect(self.guard.as_mut()).into_raw();
+                    let rank = *rank;
+                    self.launcher.say(&FromHost::Ended { rank, status })?;
+                }
+            }
+        }
+        let ranks = &self.ranks;
+        let lines = self.watch.look(|| {
+            let runs = ranks.iter().filter(|rank| rank.child.pidfd().is_some());
+            runs.map(|rank| (rank.rank, rank.child.look())).collect()
+        });
+        for line in lines {
+            self.launcher.say(&FromHost::Say(line))?;
+        }
+        if self.last_output.is_some_and(|at| Instant::now() >= at) {
+            self.last_output = None;
+            self.outlets.iter_mut().for_each(RankOutlet::take_last);
+        }
+        Ok(())
+    }
+
+    /// Sleeps until something happens. The last outlets come first, so that removing one moves none that is still to come.
+    fn wait(&self) -> Vec<AgentReady> {
+        let launcher = self.launcher.input.as_fd();
+        let mut fds = vec![PollFd::from_borrowed_fd(launcher, PollFlags::IN)];
+        let mut what = vec![AgentReady::Launcher];
+        // An outlet that is read to a limit reaches its end without another event.
+        let mut is_ending = false;
+        for (index, outlet) in self.outlets.iter().enumerate().rev() {
+            if self.credit[outlet.stream as usize] > 0 {
+                fds.push(PollFd::from_borrowed_fd(outlet.as_fd(), PollFlags::IN));
+                what.push(AgentReady::Outlet(index));
+                is_ending |= outlet.is_ending();
+            }
+        }
+        if let Some(pipe) = self.inlet.as_ref().and_then(RankInlet::pipe) {
+            fds.push(PollFd::from_borrowed_fd(pipe, PollFlags::OUT));
+            what.push(AgentReady::Inlet);
+        }
+        let mut until = self.last_output;
+        for (index, rank) in self.ranks.iter().enumerate() {
+            if let Some(pidfd) = rank.child.pidfd() {
+                fds.push(PollFd::from_borrowed_fd(pidfd.as_fd(), PollFlags::IN));
+                what.push(AgentReady::Rank(index));
+                let look = self.watch.next();
+                until = Some(until.map_or(look, |until| until.min(look)));
+            }
+        }
+        let left = |at: Instant| at.saturating_duration_since(Instant::now());
+        let timeout = match is_ending {
+            true => Some(Duration::ZERO),
+            false => until.map(|at| left(at) + Duration::from_micros(500)),
+        };
+        let timeout = timeout.map(|wait| Timespec {
+            tv_sec: wait.as_secs() as _,
+            tv_nsec: wait.subsec_nanos().into(),
+        });
+        if poll(&mut fds, timeout.as_ref()).is_err() {
+            return Vec::new();
+        }
+        let is_ready = |(ready, fd): &(AgentReady, &PollFd<'_>)| {
+            let is_last =
+                matches!(ready, AgentReady::Outlet(index) if self.outlets[*index].is_ending());
+            is_last || !fd.revents().is_empty()
+        };
+        let ready = what.into_iter().zip(&fds).filter(is_ready);
+        ready.map(|(ready, _)| ready).collect()
+    }
+
+    /// The launcher has said something.
+    fn hear(&mut self) -> Result<(), AgentEnd> {
+        self.launcher.read()?;
+        loop {
+            match self.launcher.incoming.next() {
+                Ok(Some(message)) => self.obey(message),
+                Ok(None) => return Ok(()),
+                Err(_) => return Err(AgentEnd::Unheard),
+            }
+        }
+    }
+
+    fn obey(&mut self, message: ToHost) {
+        match message {
+            ToHost::Signal {
+                rank,
+                signal,
+                to_all,
+            } => {
+                let child = self.ranks.iter().find(|own| own.rank == rank);
+                if let (Some(own), Some(signal)) = (child, Signal::from_named_raw(signal)) {
+                    match to_all {
+                        true => own.child.signal_all(signal),
+                        // It may have ended meanwhile.
+                        false => drop(own.child.signal(signal)),
+                    }
+                }
+            }
+            ToHost::Credit { stream, bytes } => self.credit[stream as usize] += bytes,
+            ToHost::Last => {
+                self.is_last = true;
+                self.last_output = Some(Instant::now() + LAST_OUTPUT);
+            }
+            ToHost::Input(bytes) => {
+                if let Some(inlet) = &mut self.inlet {
+                    inlet.take(bytes);
+                }
+                self.inlet.take_if(|inlet| inlet.is_over());
+            }
+            // They have been said.
+            ToHost::Job(_) | ToHost::Start { .. } => {}
+        }
+    }
+
+    /// Rank 0 has room for what it is to read, or reads no more.
+    fn pass_input_on(&mut self) -> Result<(), AgentEnd> {
+        let Some(inlet) = &mut self.inlet else {
+            return Ok(());
+        };
+        let message = match inlet.pass_on() {
+            Some(bytes) => FromHost::TookInput { bytes },
+            None => FromHost::ClosedInput,
+        };
+        if inlet.is_over() || matches!(message, FromHost::ClosedInput) {
+            self.inlet = None;
+        }
+        self.launcher.say(&message)
+    }
+
+    /// Sends what an outlet has.
+    fn pass_on(&mut self, index: usize) -> Result<(), AgentEnd> {
+        let outlet = &mut self.outlets[index];
+        let (rank, stream) = (outlet.rank, outlet.stream);
+        let credit = &mut self.credit[stream as usize];
+        // Another one of the same stream may have taken the rest.
+        if *credit == 0 {
+            return Ok(());
+        }
+        let message = match outlet.read(*credit) {
+            Some(bytes) if bytes.is_empty() => return Ok(()),
+            Some(bytes) => {
+                *credit -= bytes.len();
+                FromHost::Output {
+                    rank,
+                    stream,
+                    bytes,
+                }
+            }
+            None => {
+                self.outlets.remove(index);
+                FromHost::Closed { rank, stream }
+            }
+        };
+        self.launcher.say(&message)
+    }
+}

@@ -1,0 +1,240 @@
+//! How a job starts on its hosts.
+//!
+//! # Model
+//!
+//! All hosts at the same time: each is told what its ranks are, and says that they can be started. When all have, they
+//! are told to, and say which processes the ranks are.
+
+use super::file::{HostEntry, Hosts};
+use super::frames::{FromHost, HostJob, ToHost};
+use super::link::HostLink;
+use crate::error::LaunchError;
+use crate::job::{Input, Job, Output};
+use crate::signals::Forwarded;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::Signal;
+use std::ffi::OsString;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+use tidegate_boot::BootError;
+use tidegate_boot::starter::LISTEN_FD;
+use tidegate_boot::starter::{ADDRESS, NODE, SECRET, number};
+
+/// Says how long ranks wait for each other.
+const TIMEOUT: &str = "TIDEGATE_RENDEZVOUS_TIMEOUT";
+
+/// Variables that mean something on this machine only, or that each rank gets a value of its own for.
+const LOCAL: [&str; 5] = [SECRET, ADDRESS, NODE, LISTEN_FD, "TIDEGATE_SSH"];
+
+/// Whether a variable goes to the hosts by itself.
+fn goes_along(name: &str) -> bool {
+    let is_ours = name.starts_with("TIDEGATE_") && !LOCAL.contains(&name);
+    is_ours || ["RUST_LOG", "RUST_BACKTRACE", "RUST_LIB_BACKTRACE"].contains(&name)
+}
+
+fn timeout(job: &Job) -> Result<Duration, BootError> {
+    let said = job.envs.iter().rev().find(|(name, _)| name == TIMEOUT);
+    let said = said.map(|(_, value)| value.clone());
+    let seconds = match said.or_else(|| std::env::var_os(TIMEOUT)) {
+        Some(value) => number(TIMEOUT, &value.to_string_lossy(), 1, 86_400_000)?,
+        None => 60,
+    };
+    Ok(Duration::from_secs(seconds))
+}
+
+/// The part of the job that each host has.
+fn jobs(
+    job: &Job,
+    hosts: &Hosts,
+    shares: &[(&HostEntry, usize)],
+    secret: &str,
+) -> Result<Vec<HostJob>, LaunchError> {
+    let directory = match &job.directory {
+        Some(directory) => std::path::absolute(directory),
+        None => std::env::current_dir(),
+    };
+    let directory =
+        directory.map_err(|error| LaunchError::io("finding the working directory", error))?;
+    let along = std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(goes_along));
+    let envs: Vec<(OsString, OsString)> = along.chain(job.envs.iter().cloned()).collect();
+    let others = shares.iter().rev().map(|(host, _)| host);
+    let mut first = 0;
+    let mut jobs = Vec::new();
+    for (node, (host, here)) in shares.iter().enumerate() {
+        let is_first = node == 0 && shares.len() > 1;
+        let own_name = || host.name.clone();
+        let here_envs = job
+            .rank_envs
+            .iter()
+            .filter(|(rank, _, _)| (first..first + here).contains(rank));
+        jobs.push(HostJob {
+            program: job.program.clone(),
+            args: job.args.clone(),
+            directory: directory.clone().into(),
+            envs: envs.clone(),
+            rank_envs: here_envs.cloned().collect(),
+            ranks: job.ranks,
+            first,
+            here: *here,
+            node,
+            name: host.to_string(),
+            address: is_first.then(|| hosts.address.clone().unwrap_or_else(own_name)),
+            other: others
+                .clone()
+                .find(|_| is_first)
+                .map(|other| other.name.clone()),
+            bind: job.bind,
+            verbose: job.verbose,
+            is_discarded: job.output == Output::Discarded,
+            has_input: first == 0 && job.input == Input::Inherited,
+            secret: secret.to_owned(),
+        });
+        first += here;
+    }
+    Ok(jobs)
+}
+
+/// The hosts that are starting.
+struct Starting<'a> {
+    links: Vec<HostLink>,
+    /// The hosts that something is still to come from.
+    waits: Vec<bool>,
+    signals: &'a [Forwarded],
+    limit: Duration,
+    until: Instant,
+}
+
+/// Starts the ranks of a job on its hosts: the connections to these, and the process of each rank.
+pub(crate) fn connect(
+    job: &Job,
+    hosts: &Hosts,
+    secret: &str,
+    signals: &[Forwarded],
+) -> Result<(Vec<HostLink>, Vec<u32>), LaunchError> {
+    let slots = hosts.slots();
+    if job.ranks > slots {
+        return Err(LaunchError::Slots {
+            slots,
+            ranks: job.ranks,
+        });
+    }
+    let limit = timeout(job)?;
+    let shares = hosts.shares(job.ranks);
+    let jobs = jobs(job, hosts, &shares, secret)?;
+    let mut starting = Starting {
+        links: Vec::new(),
+        waits: Vec::new(),
+        signals,
+        limit,
+        until: Instant::now() + limit,
+    };
+    let address = jobs[0].address.clone().unwrap_or_default();
+    for (job, (host, _)) in jobs.into_iter().zip(shares) {
+        let ranks = job.first..job.first + job.here;
+        let link = HostLink::start(hosts, host, ranks, limit)?;
+        link.sender().send(&ToHost::Job(Box::new(job)));
+        starting.links.push(link);
+    }
+    let mut port = None;
+    starting.hear(|host, message| match message {
+        FromHost::Ready { port: taken } => {
+            port = taken.filter(|_| host == 0).or(port);
+            Ok(true)
+        }
+        other => Err(other),
+    })?;
+    for link in &starting.links {
+        link.sender().send(&ToHost::Start {
+            host: address.clone(),
+            port: port.unwrap_or_default(),
+        });
+    }
+    let mut left: Vec<usize> = starting
+        .links
+        .iter()
+        .map(|link| link.ranks().len())
+        .collect();
+    let mut pids = vec![0; job.ranks];
+    starting.hear(|host, message| match message {
+        FromHost::Started { rank, pid } if rank < pids.len() && left[host] > 0 => {
+            pids[rank] = pid;
+            left[host] -= 1;
+            Ok(left[host] == 0)
+        }
+        other => Err(other),
+    })?;
+    Ok((starting.links, pids))
+}
+
+impl Starting<'_> {
+    /// Hears the hosts until `take` has said of each that this was all. Messages that it gives back are kept.
+    fn hear(
+        &mut self,
+        mut take: impl FnMut(usize, FromHost) -> Result<bool, FromHost>,
+    ) -> Result<(), LaunchError> {
+        self.waits = vec![true; self.links.len()];
+        while self.waits.contains(&true) {
+            self.wait()?;
+            for (link, (host, waits)) in
+                self.links.iter_mut().zip(self.waits.iter_mut().enumerate())
+            {
+                link.hear_errors();
+                let mut messages = Vec::new();
+                let is_over = link.hear(&mut messages);
+                for message in messages {
+                    if let FromHost::Failed { reason, code } = message {
+                        return Err(link.failed(reason, code));
+                    }
+                    match take(host, message) {
+                        Ok(is_all) => *waits &= !is_all,
+                        Err(message) => link.keep(message),
+                    }
+                }
+                is_over.map_err(|reason| link.failed(reason, 1))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sleeps until a host has said something.
+    fn wait(&self) -> Result<(), LaunchError> {
+        let mut fds = Vec::new();
+        let mut add = |fd| fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
+        self.signals.iter().for_each(|signal| add(signal.as_fd()));
+        for link in &self.links {
+            link.out()
+                .into_iter()
+                .chain(link.errors())
+                .for_each(&mut add);
+        }
+        let left = self.until.saturating_duration_since(Instant::now());
+        let timeout = Timespec {
+            tv_sec: left.as_secs() as _,
+            tv_nsec: left.subsec_nanos().into(),
+        };
+        let _ = poll(&mut fds, Some(&timeout));
+        let heard = self
+            .signals
+            .iter()
+            .zip(&fds)
+            .find(|(_, fd)| !fd.revents().is_empty());
+        if let Some((signal, _)) = heard
+            && !matches!(signal.signal, Signal::USR1 | Signal::USR2)
+        {
+            return Err(LaunchError::Interrupted(signal.signal));
+        }
+        if left.is_zero() {
+            let limit = self.limit;
+            let silent = self
+                .waits
+                .iter()
+                .position(|waits| *waits)
+                .unwrap_or_default();
+            let reason = format!(
+                "its ranks have not started within {limit:.0?} ({TIMEOUT} says how long that may take)"
+            );
+            return Err(self.links[silent].failed(reason, 1));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,416 @@
+//! What a job is: its program, its ranks, and what becomes of their output.
+
+use super::bind::Bind;
+use super::error::LaunchError;
+use super::hosts::Hosts;
+use super::nodes::Nodes;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+use tidegate_testbed::Bed;
+
+/// What becomes of what the ranks print.
+///
+/// # Examples
+///
+/// ```
+/// use tidegate_cli::{Job, Output};
+///
+/// let outcome = Job::new("echo", 2).arg("here").output(Output::Captured).run()?;
+/// assert_eq!(outcome.ranks[1].stdout, b"here\n");
+/// # Ok::<(), tidegate_cli::LaunchError>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Output {
+    /// Whole lines, each with `[rank] ` in front, to the launcher's own stdout and stderr.
+    #[default]
+    Labelled,
+    /// Whole lines without labels.
+    Plain,
+    /// Kept for the [`Outcome`](super::Outcome).
+    Captured,
+    /// The ranks write to the launcher's stdout and stderr themselves.
+    Inherited,
+    /// Thrown away.
+    Discarded,
+}
+
+impl Output {
+    /// Whether the launcher prints it.
+    pub(super) fn is_printed(self) -> bool {
+        matches!(self, Output::Labelled | Output::Plain)
+    }
+}
+
+/// What rank 0 reads; the others read nothing.
+///
+/// # Examples
+///
+/// ```
+/// use tidegate_cli::{Input, Job};
+///
+/// let job = Job::new("./solver", 8).input(Input::Inherited); // rank 0 reads what this program is given
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Input {
+    /// Nothing.
+    #[default]
+    Null,
+    /// What the launcher reads.
+    Inherited,
+}
+
+/// A job to be started.
+///
+/// ```
+/// use tidegate_cli::{Job, Output};
+///
+/// let outcome = Job::new("/usr/bin/env", 4).output(Output::Captured).run()?;
+/// assert!(outcome.success());
+/// # Ok::<(), tidegate_cli::LaunchError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Job {
+    pub(crate) program: OsString,
+    pub(crate) args: Vec<OsString>,
+    pub(crate) ranks: usize,
+    pub(crate) nodes: Option<Nodes>,
+    pub(crate) bed: Option<Bed>,
+    pub(crate) hosts: Option<Hosts>,
+    pub(crate) bind: Bind,
+    pub(crate) envs: Vec<(OsString, OsString)>,
+    pub(crate) rank_envs: Vec<(usize, OsString, OsString)>,
+    pub(crate) directory: Option<PathBuf>,
+    pub(crate) output: Output,
+    pub(crate) input: Input,
+    pub(crate) grace: Duration,
+    pub(crate) forward_signals: bool,
+    pub(crate) explain: bool,
+    pub(crate) verbose: bool,
+}
+
+impl Job {
+    /// `ranks` processes of `program`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tidegate_cli::Job;
+    ///
+    /// assert!(Job::new("true", 4).run()?.success());
+    /// # Ok::<(), tidegate_cli::LaunchError>(())
+    /// ```
+    pub fn new(program: impl Into<OsString>, ranks: usize) -> Self {
+        Self {
+            program: program.into(),
+            args: Vec::new(),
+            ranks,
+            nodes: None,
+            bed: None,
+            hosts: None,
+            bind: Bind::None,
+            envs: Vec::new(),
+            rank_envs: Vec::new(),
+            directory: None,
+            output: Output::default(),
+            input: Input::default(),
+            grace: Duration::from_secs(5),
+            forward_signals: false,
+            explain: false,
+            verbose: false,
+        }
+    }
+
+    /// This very program again, for those that start themselves as their ranks.
+    ///
+    /// # Errors
+    ///
+    /// If the system does not say where this program is.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tidegate_cli::Job;
+    ///
+    /// let job = Job::this_program(4)?.arg("--rank"); // so that the ranks know that they are ranks
+    /// # Ok::<(), tidegate_cli::LaunchError>(())
+    /// ```
+    pub fn this_program(ranks: usize) -> Result<Self, LaunchError> {
+        let program = std::env::current_exe()
+            .map_err(|error| LaunchError::io("finding this program", error))?;
+        Ok(Self::new(program, ranks))
+    }
+
+    /// Spreads the ranks over nodes; they are all on one if not said. There have to be as many as the nodes have.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tidegate_cli::{Job, Nodes};
+    ///
+    /// let outcome = Job::new("true", 4).nodes(Nodes::split(2, 2)).run()?;
+    /// # assert!(outcome.success());
+    /// # Ok::<(), tidegate_cli::LaunchError>(())
+    /// ```
+    #[must_use]
+    pub fn nodes(mut self, nodes: Nodes) -> Self {
+        self.nodes = Some(nodes);
+        self
+    }
+
+    /// Lets each node be one of a bed: its ranks run in a network namespace of their own, and meet at the address of node 0.
+    /// Without [`Job::nodes`] all are on node 0.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use std::time::Duration;
+    /// use tidegate_cli::{Bed, Job, Nodes};
+    ///
+    /// let bed = Bed::builder(2).delay(Duration::from_millis(1)).build()?; // takes the right to make namespaces
+    /// let outcome = Job::new("./solver", 2).nodes(Nodes::split(2, 1)).bed(&bed).run()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn bed(mut self, bed: &Bed) -> Self {
+        self.bed = Some(bed.clone());
+        self
+    }
+
+    /// Lets the ranks run on these hosts, in blocks: the first host full, then the next. The program, the working
+    /// directory and `tidegate` must be there under the same paths as here. Of this process's environment only variables of tidegate
+    /// (and `RUST_LOG`, `RUST_BACKTRACE`) go there; [`Job::env`] sets others.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tidegate_cli::{Hosts, Job};
+    ///
+    /// let hosts: Hosts = "node1 slots=4\nnode2 slots=4".parse()?;
+    /// let job = Job::new("/opt/solver", 8).hosts(hosts);
+    /// # Ok::<(), tidegate_cli::LaunchError>(())
+    /// ```
+    #[must_use]
+    pub fn hosts(mut self, hosts: Hosts) -> Self {
+        self.hosts = Some(hosts);
+        self
+    }
+
+    /// Binds each rank to a part of its machine; to nothing if not said.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tidegate_cli::{Bind, Job};
+    ///
+    /// let job = Job::new("./solver", 8).bind(Bind::Core);
+    /// ```
+    #[must_use]
+    pub fn bind(mut self, bind: Bind) -> Self {
+        self.bind = bind;
+        self
+    }
+
+    /// Adds an argument.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tidegate_cli::{Job, Output};
+    ///
+    /// let job = Job::new("echo", 1).arg("one").arg("two").output(Output::Captured);
+    /// assert_eq!(job.run()?.ranks[0].stdout, b"one two\n");
+    /// # Ok::<(), tidegate_cli::LaunchError>(())
+    /// ```
+    #[must_use]
+    pub fn arg(mut self, arg: impl Into<OsString>) -> Self {
+        self.args.push(arg.into());
+        self
+    }
+
+    /// Adds arguments.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tidegate_cli::{Job, Output};
+    ///
+    /// let job = Job::new("echo", 1).args(["one", "two"]).output(Output::Captured);
+    /// assert_eq!(job.run()?.ranks[0].stdout, b"one two\n");
+    /// # Ok::<(), tidegate_cli::LaunchError>(())
+    /// ```
+    #[must_use]
+    pub fn args<A: Into<OsString>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
+        self.args.extend(args.into_iter().map(Into::into));
+        self
+    }
+
+    /// Sets a variable for all ranks; those that make the job are set last and cannot be overridden.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tidegate_cli::Job;
+    ///
+    /// let job = Job::new("./solver", 8).env("RUST_LOG", "tidegate=debug");
+    /// ```
+    #[must_use]
+    pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+        self.envs.push((name.into(), value.into()));
+        self
+    }
+
+    /// Sets a variable for all ranks, unless this process has it already: then the ranks get that, on other hosts, too.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tidegate_cli::Job;
+    ///
+    /// let job = Job::new("./solver", 8).default_env("OMP_NUM_THREADS", "1");
+    /// ```
+    #[must_use]
+    pub fn default_env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+        let name = name.into();
+        match std::env::var_os(&name) {
+            // What is set for the job counts.
+            Some(own) => self.envs.insert(0, (name, own)),
+            None => self.envs.push((name, value.into())),
+        }
+        self
+    }
+
+    /// Sets a variable for one rank.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tidegate_cli::Job;
+    ///
+    /// let job = Job::new("./solver", 8).rank_env(3, "RUST_LOG", "trace");
+    /// ```
+    #[must_use]
+    pub fn rank_env(
+        mut self,
+        rank: usize,
+        name: impl Into<OsString>,
+        value: impl Into<OsString>,
+    ) -> Self {
+        self.rank_envs.push((rank, name.into(), value.into()));
+        self
+    }
+
+    /// Starts the ranks in this directory.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tidegate_cli::{Job, Output};
+    ///
+    /// let job = Job::new("pwd", 1).directory("/").output(Output::Captured);
+    /// assert_eq!(job.run()?.ranks[0].stdout, b"/\n");
+    /// # Ok::<(), tidegate_cli::LaunchError>(())
+    /// ```
+    #[must_use]
+    pub fn directory(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.directory = Some(directory.into());
+        self
+    }
+
+    /// What becomes of the output; [`Output::Labelled`] if not said.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tidegate_cli::{Job, Output};
+    ///
+    /// let outcome = Job::new("echo", 2).arg("nobody reads this").output(Output::Discarded).run()?;
+    /// # assert!(outcome.success());
+    /// # Ok::<(), tidegate_cli::LaunchError>(())
+    /// ```
+    #[must_use]
+    pub fn output(mut self, output: Output) -> Self {
+        self.output = output;
+        self
+    }
+
+    /// What rank 0 reads; nothing if not said.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tidegate_cli::{Input, Job};
+    ///
+    /// let job = Job::new("./solver", 8).input(Input::Null);
+    /// ```
+    #[must_use]
+    pub fn input(mut self, input: Input) -> Self {
+        self.input = input;
+        self
+    }
+
+    /// How long the other ranks may take to end by themselves after one has failed, and how long all may take
+    /// after a forwarded signal that asks them to end; 5 s if not said. For as long what they have printed waits then for
+    /// somebody who reads it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tidegate_cli::Job;
+    ///
+    /// let job = Job::new("./solver", 8).grace(Duration::from_secs(60)); // time to save what there is
+    /// ```
+    #[must_use]
+    pub fn grace(mut self, grace: Duration) -> Self {
+        self.grace = grace;
+        self
+    }
+
+    /// Passes SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 of this process on to the ranks, instead of
+    /// what they did here before. Those that this process ignores stay ignored, here and in the ranks. Off if not said: a
+    /// library does not take a program's signals.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tidegate_cli::Job;
+    ///
+    /// let job = Job::new("./solver", 8).forward_signals(true); // Ctrl-C reaches the ranks
+    /// ```
+    #[must_use]
+    pub fn forward_signals(mut self, forward: bool) -> Self {
+        self.forward_signals = forward;
+        self
+    }
+
+    /// Says on stderr what is done to the ranks, and why.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tidegate_cli::Job;
+    ///
+    /// let job = Job::new("./solver", 8).explain(true);
+    /// ```
+    #[must_use]
+    pub fn explain(mut self, explain: bool) -> Self {
+        self.explain = explain;
+        self
+    }
+
+    /// Says on stderr what each rank is bound to, too. Only with [`Job::explain`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tidegate_cli::{Bind, Job};
+    ///
+    /// let job = Job::new("./solver", 8).bind(Bind::Core).explain(true).verbose(true);
+    /// ```
+    #[must_use]
+    pub fn verbose(mut self, verbose: bool) -> Self {
+        self.verbose = verbose;
+        self
+    }
+}

@@ -1,0 +1,590 @@
+//! The thread that starts the ranks and watches them until the last has ended.
+
+mod hosts;
+
+use super::child::RankChild;
+use super::error::LaunchError;
+use super::guard::Guard;
+use super::hosts::HostLink;
+use super::job::{Input, Job, Output};
+use super::meeting::MeetingPoint;
+use super::nodes::Nodes;
+use super::outcome::{Outcome, RankOutcome};
+use super::output::RankStream;
+use super::printer::{Printer, StdStream};
+use super::rank::{Rank, RankPlacement, ended_before};
+use super::running::{RankProcess, Remote, Running, SignalPath};
+use super::seats::{RankSeat, bind, seats};
+use super::signals::{Forwarded, keep_ends_of_children};
+use super::stopped::{Stopped, StoppedRanks};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::process::Signal;
+use std::os::fd::AsFd;
+use std::process::Stdio;
+use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use tidegate_boot::starter::MAX_RANKS;
+use tidegate_boot::starter::lock;
+use tidegate_boot::starter::{hex, random};
+use tidegate_hal::limits::WithLimit;
+
+/// How long ranks may take after `SIGTERM`.
+const AFTER_TERM: Duration = Duration::from_secs(2);
+/// How long hosts may take to say that ranks have ended by `SIGKILL`.
+const AFTER_KILL: Duration = Duration::from_secs(5);
+/// How long output is waited for after the last rank has ended: somebody else may hold the other end. Who wants the end
+/// at once waits no longer for somebody who reads it, either.
+const LAST_OUTPUT: Duration = Duration::from_millis(500);
+/// How long it may take to say that output is lost, where somebody reads that: on a loaded machine longer than
+/// [`LAST_OUTPUT`].
+const LAST_WORDS: Duration = Duration::from_secs(5);
+
+/// What has happened.
+enum MonitorEvent {
+    Stop,
+    Signal(usize),
+    Source(usize),
+    Input,
+    Host(usize),
+    Rank(usize),
+    Printer,
+}
+
+struct Monitor {
+    job: Job,
+    started: Instant,
+    ranks: Vec<Rank>,
+    sources: Vec<RankStream>,
+    signals: Vec<Forwarded>,
+    /// The connections to the hosts of the job, if it has any.
+    links: Vec<HostLink>,
+    /// How much rank 0 may be given to read, on its host; `None`: nothing.
+    input_credit: Option<usize>,
+    /// When what does not hear of `SIGKILL` is given up.
+    give_up_hosts: Option<Instant>,
+    remote: Remote,
+    guard: Option<Guard>,
+    /// `None`: there is nothing to be printed.
+    printer: Option<Printer>,
+    first_failure: Option<usize>,
+    /// When the ranks that still run are to get which signal.
+    next_step: Option<(Instant, Signal)>,
+    asked_to_end: bool,
+    watch: StoppedRanks,
+    /// When the job had to end, if that is not for the ranks alone to say, and how long its output may be unread after that.
+    hurry: Option<(Instant, Duration)>,
+}
+
+impl Job {
+    /// Starts the ranks. If this process ignores SIGCHLD, that gets its default action: the kernel would throw away how the
+    /// ranks end.
+    ///
+    /// # Errors
+    ///
+    /// If one of them cannot be started; then none is left running.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tidegate_cli::Job;
+    ///
+    /// let running = Job::new("true", 2).spawn()?;
+    /// println!("rank 0 is process {:?}", running.pid(0));
+    /// assert!(running.wait().success());
+    /// # Ok::<(), tidegate_cli::LaunchError>(())
+    /// ```
+    pub fn spawn(self) -> Result<Running, LaunchError> {
+        start(self)
+    }
+
+    /// Starts the ranks and waits for them.
+    ///
+    /// # Errors
+    ///
+    /// As [`Job::spawn`]. That ranks fail is no error but an [`Outcome`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tidegate_cli::Job;
+    ///
+    /// let outcome = Job::new("false", 2).run()?; // the ranks fail, and the call does not
+    /// assert_eq!((outcome.success(), outcome.exit_code()), (false, 1));
+    /// # Ok::<(), tidegate_cli::LaunchError>(())
+    /// ```
+    pub fn run(self) -> Result<Outcome, LaunchError> {
+        Ok(self.spawn()?.wait())
+    }
+}
+
+/// Starts the job in a thread of its own. The kernel kills the ranks when the *thread* that started them ends, so
+/// it has to be one that stays until the last of them has ended.
+fn start(job: Job) -> Result<Running, LaunchError> {
+    if job.ranks == 0 || job.ranks > MAX_RANKS {
+        return Err(LaunchError::Ranks {
+            ranks: job.ranks,
+            most: MAX_RANKS,
+        });
+    }
+    if let Some(nodes) = job
+        .nodes
+        .as_ref()
+        .filter(|nodes| nodes.ranks() != job.ranks)
+    {
+        let (ranks, nodes) = (job.ranks, nodes.clone());
+        return Err(LaunchError::Nodes { ranks, nodes });
+    }
+    if job.hosts.is_some() && (job.nodes.is_some() || job.bed.is_some()) {
+        return Err(LaunchError::HostsAndNodes);
+    }
+    if let Some(bed) = &job.bed {
+        let (nodes, bed) = (job.nodes.as_ref().map_or(1, Nodes::count), bed.nodes());
+        if nodes > bed {
+            return Err(LaunchError::SmallBed { nodes, bed });
+        }
+    }
+    keep_ends_of_children();
+    let (sender, receiver) = sync_channel(1);
+    let monitor = std::thread::Builder::new()
+        .name("tidegate-launch".into())
+        .spawn(move || match Monitor::start(job) {
+            Ok(monitor) => {
+                let _ = sender.send(Ok(monitor.remote.clone()));
+                monitor.watch()
+            }
+            Err(error) => {
+                let _ = sender.send(Err(error));
+                Outcome {
+                    ranks: Vec::new(),
+                    first_failure: None,
+                    is_unread: false,
+                    is_lost: false,
+                }
+            }
+        })
+        .map_err(|error| LaunchError::io("starting the thread that watches the ranks", error))?;
+    match receiver.recv() {
+        Ok(Ok(remote)) => Ok(Running {
+            process: tidegate_hal::process::Process::this(),
+            remote,
+            monitor: Some(monitor),
+        }),
+        Ok(Err(error)) => Err(error),
+        Err(_) => Err(LaunchError::io(
+            "starting the ranks",
+            std::io::Error::other("the thread that does it panicked"),
+        )),
+    }
+}
+
+impl Monitor {
+    fn start(job: Job) -> Result<Self, LaunchError> {
+        let secret =
+            hex(&random::<32>().map_err(|error| LaunchError::io("making a secret", error))?);
+        let stop = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+            .map_err(|error| LaunchError::io("making an event descriptor", error))?;
+        let mut monitor = Self {
+            started: Instant::now(),
+            ranks: Vec::new(),
+            sources: Vec::new(),
+            signals: Vec::new(),
+            links: Vec::new(),
+            input_credit: None,
+            give_up_hosts: None,
+            remote: Remote {
+                processes: Arc::new(Mutex::new(Vec::new())),
+                stop: Arc::new(stop),
+            },
+            guard: None,
+            printer: None,
+            first_failure: None,
+            next_step: None,
+            asked_to_end: false,
+            watch: StoppedRanks::new(),
+            hurry: None,
+            job,
+        };
+        // Before the first rank, so that no signal comes in between.
+        if monitor.job.forward_signals {
+            monitor.signals = Forwarded::listen()?;
+        }
+        // The ranks of other hosts have none of this process's files.
+        let is_far = monitor.job.hosts.is_some() && monitor.job.output == Output::Inherited;
+        if monitor.job.explain || monitor.job.output.is_printed() || is_far {
+            let printer = Printer::start().map_err(|error| {
+                LaunchError::io("starting the thread that prints the output", error)
+            })?;
+            monitor.printer = Some(printer);
+        }
+        match monitor.job.hosts.clone() {
+            Some(hosts) => monitor.start_on_hosts(&hosts, &secret)?,
+            None => monitor.start_here(&secret)?,
+        }
+        Ok(monitor)
+    }
+
+    fn start_here(&mut self, secret: &str) -> Result<(), LaunchError> {
+        let meeting = MeetingPoint::choose(&self.job)?;
+        let mut seats = seats(&self.job, &meeting);
+        let lines = bind(&self.job, &mut seats)?;
+        for line in lines.iter().filter(|_| self.job.verbose) {
+            self.explain(format_args!("{line}"));
+        }
+        self.guard = Guard::start();
+        for seat in &seats {
+            self.start_rank(seat, &meeting, secret)?;
+        }
+        Ok(())
+    }
+
+    fn start_rank(
+        &mut self,
+        seat: &RankSeat,
+        meeting: &MeetingPoint,
+        secret: &str,
+    ) -> Result<(), LaunchError> {
+        let input = match self.job.input {
+            Input::Inherited if seat.rank == 0 => Stdio::inherit(),
+            Input::Inherited | Input::Null => Stdio::null(),
+        };
+        let (child, pipes) = RankChild::start(&self.job, seat, meeting, secret, input)?;
+        if let Some(guard) = &mut self.guard {
+            guard.watch(child.group());
+        }
+        let (pid, reach) = (child.pid(), child.pidfd().cloned().map(SignalPath::Here));
+        lock(&self.remote.processes).push(RankProcess { pid, reach });
+        self.ranks.push(Rank {
+            pid,
+            process: RankPlacement::Here(child),
+            ended: None,
+            captured: [Vec::new(), Vec::new()],
+        });
+        for (pipe, stream) in pipes.into_iter().zip(StdStream::BOTH) {
+            if let Some(pipe) = pipe {
+                let source = RankStream::new(Some(pipe), stream, seat.rank, self.job.output);
+                let failed = |error| LaunchError::io("reading the output of a rank", error);
+                self.sources.push(source.map_err(failed)?);
+            }
+        }
+        Ok(())
+    }
+
+    fn explain(&self, text: std::fmt::Arguments<'_>) {
+        if let Some(printer) = self.printer.as_ref().filter(|_| self.job.explain) {
+            printer.push(StdStream::Err, format!("tidegate: {text}\n").into_bytes());
+        }
+    }
+
+    fn watch(mut self) -> Outcome {
+        let mut last_output = None;
+        let (mut is_unread, mut is_lost) = (false, false);
+        loop {
+            let mut until = None;
+            if self.ranks.iter().all(|rank| rank.ended.is_some()) {
+                if last_output.is_none() {
+                    self.tell_hosts_of_the_last();
+                }
+                self.next_step = None;
+                let now = Instant::now();
+                let last_output = *last_output.get_or_insert(now + LAST_OUTPUT);
+                if now >= last_output {
+                    self.take_last();
+                }
+                let stuck_since = self.printer.as_ref().and_then(Printer::stuck_since);
+                if self.sources.is_empty() && stuck_since.is_none() {
+                    let error = self.printer.as_ref().and_then(Printer::take_error);
+                    let Some(error) = error.filter(|_| !is_lost) else {
+                        break;
+                    };
+                    is_lost = true;
+                    let error = WithLimit(&error);
+                    self.explain(format_args!("some of what was printed is lost: {error}"));
+                    continue;
+                }
+                let give_up = self.give_up_at(stuck_since);
+                is_unread = give_up.is_some_and(|at| now >= at);
+                if is_unread {
+                    break;
+                }
+                let last_output = Some(last_output).filter(|at| now < *at);
+                until = [last_output, give_up].into_iter().flatten().min();
+            }
+            self.wait(until);
+            self.grant();
+            self.step();
+            self.look();
+        }
+        // What was captured is there for who asked for it.
+        while let Some(last) = self.sources.len().checked_sub(1) {
+            self.finish(last);
+        }
+        if let Some(printer) = self.printer.as_ref().filter(|_| is_unread) {
+            printer.give_up();
+            let since = Instant::now();
+            self.explain(format_args!(
+                "nobody reads what is printed: the end of it is lost"
+            ));
+            printer.finish(since, LAST_WORDS);
+        }
+        let ranks = std::mem::take(&mut self.ranks);
+        let outcome = |rank: Rank| {
+            let (status, after) = rank.ended?;
+            let [stdout, stderr] = rank.captured;
+            Some(RankOutcome {
+                pid: rank.pid,
+                status,
+                stdout,
+                stderr,
+                after,
+            })
+        };
+        Outcome {
+            ranks: ranks.into_iter().filter_map(outcome).collect(),
+            first_failure: self.first_failure,
+            is_unread,
+            is_lost: is_lost || is_unread,
+        }
+    }
+
+    /// What the ranks wrote before they ended is in the pipes. What others will write there is not waited for.
+    fn take_last(&mut self) {
+        for index in (0..self.sources.len()).rev() {
+            if !self.sources[index].take_last() {
+                self.finish(index);
+            }
+        }
+    }
+
+    /// When output that nobody has read since `stuck_since` is given up. Never, as long as the ranks alone decide when the
+    /// job ends, or as somebody reads.
+    fn give_up_at(&self, stuck_since: Option<Instant>) -> Option<Instant> {
+        let (since, patience) = self.hurry?;
+        since.max(stuck_since?).checked_add(patience)
+    }
+
+    /// Sleeps until something happens, and handles it.
+    fn wait(&mut self, until: Option<Instant>) {
+        let mut ended = Vec::new();
+        for ready in self.sleep(until) {
+            match ready {
+                MonitorEvent::Stop => {
+                    let _ = rustix::io::read(&self.remote.stop, &mut [0u8; 8]);
+                    self.hurry = Some((Instant::now(), LAST_OUTPUT));
+                    self.signal_all(Signal::KILL);
+                }
+                MonitorEvent::Signal(index) => {
+                    self.signals[index].hear();
+                    self.forward(self.signals[index].signal);
+                }
+                MonitorEvent::Source(index) => {
+                    if !self.sources[index].read(self.printer.as_ref()) {
+                        self.finish(index);
+                    }
+                }
+                MonitorEvent::Input => self.pass_input_on(),
+                MonitorEvent::Host(index) => self.hear_host(index, &mut ended),
+                MonitorEvent::Rank(rank) => {
+                    self.collect(rank);
+                    ended.push(rank);
+                }
+                MonitorEvent::Printer => {
+                    if let Some(printer) = &self.printer {
+                        printer.hear();
+                    }
+                }
+            }
+        }
+        // When all are collected: who ended with no error may be why another one failed.
+        let failed = |rank: &&usize| {
+            let ended = self.ranks[**rank].ended;
+            ended.is_some_and(|(status, _)| !status.success())
+        };
+        if let (None, Some(rank)) = (self.first_failure, ended.iter().find(failed)) {
+            self.fail(*rank);
+        }
+    }
+
+    /// Sleeps until something happens. The last sources come first: what is removed moves none that is still to come.
+    fn sleep(&self, until: Option<Instant>) -> Vec<MonitorEvent> {
+        let kept = (0..self.links.len()).filter(|host| self.links[*host].has_kept());
+        let kept: Vec<MonitorEvent> = kept.map(MonitorEvent::Host).collect();
+        if !kept.is_empty() {
+            return kept;
+        }
+        let mut fds = vec![PollFd::from_borrowed_fd(
+            self.remote.stop.as_fd(),
+            PollFlags::IN,
+        )];
+        let mut what = vec![MonitorEvent::Stop];
+        let mut add = |fd, ready| {
+            fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
+            what.push(ready);
+        };
+        for (index, signal) in self.signals.iter().enumerate() {
+            add(signal.as_fd(), MonitorEvent::Signal(index));
+        }
+        for (index, source) in self.sources.iter().enumerate().rev() {
+            let pipe = source
+                .pipe()
+                .filter(|_| source.has_room(self.printer.as_ref()));
+            if let Some(pipe) = pipe {
+                add(pipe, MonitorEvent::Source(index));
+            }
+        }
+        if self.input_credit.is_some_and(|credit| credit > 0) {
+            add(rustix::stdio::stdin(), MonitorEvent::Input);
+        }
+        // Behind the sources, of which a message may remove one.
+        for (host, link) in self.links.iter().enumerate() {
+            for fd in link.out().into_iter().chain(link.errors()) {
+                add(fd, MonitorEvent::Host(host));
+            }
+        }
+        let mut is_watched = false;
+        for (rank, own) in self.ranks.iter().enumerate() {
+            if let Some(pidfd) = own.child().and_then(RankChild::pidfd) {
+                add(pidfd.as_fd(), MonitorEvent::Rank(rank));
+                is_watched = true;
+            }
+        }
+        if let Some(printer) = &self.printer {
+            add(printer.as_fd(), MonitorEvent::Printer);
+        }
+        let deadline = self
+            .next_step
+            .map(|(at, _)| at)
+            .into_iter()
+            .chain(until)
+            .chain(is_watched.then_some(self.watch.next()))
+            .chain(self.give_up_hosts)
+            .min();
+        let timeout = deadline.map(|at| {
+            let wait = at.saturating_duration_since(Instant::now()) + Duration::from_micros(500);
+            Timespec {
+                tv_sec: wait.as_secs() as _,
+                tv_nsec: wait.subsec_nanos().into(),
+            }
+        });
+        if poll(&mut fds, timeout.as_ref()).is_err() {
+            return Vec::new();
+        }
+        let ready = what.into_iter().zip(&fds);
+        let ready = ready.filter(|(_, fd)| !fd.revents().is_empty());
+        ready.map(|(ready, _)| ready).collect()
+    }
+
+    fn finish(&mut self, index: usize) {
+        let mut source = self.sources.remove(index);
+        source.finish(self.printer.as_ref());
+        self.ranks[source.rank()].captured[source.stream() as usize] =
+            std::mem::take(&mut source.pending);
+    }
+
+    fn forward(&mut self, signal: Signal) {
+        if matches!(signal, Signal::USR1 | Signal::USR2) {
+            self.signal_all(signal);
+        } else if std::mem::replace(&mut self.asked_to_end, true) {
+            self.explain(format_args!("asked to end again: killing the ranks"));
+            self.hurry = Some((Instant::now(), LAST_OUTPUT));
+            self.signal_all(Signal::KILL);
+        } else {
+            self.hurry = Some((Instant::now(), self.job.grace));
+            self.signal_all(signal);
+            self.next_step = self.after_grace(Signal::KILL);
+        }
+    }
+
+    /// `None`: the grace has no end.
+    fn after_grace(&self, signal: Signal) -> Option<(Instant, Signal)> {
+        let at = Instant::now().checked_add(self.job.grace)?;
+        Some((at, signal))
+    }
+
+    /// To the process groups of all ranks that have not ended.
+    fn signal_all(&mut self, signal: Signal) {
+        for (rank, own) in self.ranks.iter().enumerate() {
+            match &own.process {
+                _ if own.ended.is_some() => {}
+                RankPlacement::Here(child) => child.signal_all(signal),
+                RankPlacement::There(host) => {
+                    self.links[*host].sender().signal(rank, signal, true);
+                }
+            }
+        }
+        if signal == Signal::KILL && !self.links.is_empty() {
+            self.give_up_hosts = Some(Instant::now() + AFTER_KILL);
+        }
+    }
+
+    /// The process of `rank` has ended, on this machine.
+    fn collect(&mut self, rank: usize) {
+        let own = &mut self.ranks[rank];
+        if let RankPlacement::Here(child) = &mut own.process {
+            lock(&self.remote.processes)[rank].reach = None;
+            let status = child.collect(self.guard.as_mut());
+            own.ended = Some((status, self.started.elapsed()));
+        }
+    }
+
+    /// Reports ranks that are stopped, and those that go on. Hosts do so themselves.
+    fn look(&mut self) {
+        let ranks = &self.ranks;
+        let lines = self.watch.look(|| stopped_now(ranks).collect());
+        for line in lines {
+            self.explain(format_args!("{line}"));
+        }
+    }
+
+    /// `rank` is the first that has failed.
+    fn fail(&mut self, rank: usize) {
+        self.first_failure = Some(rank);
+        let (status, _) = self.ranks[rank].ended.expect("it has ended");
+        let mut before = ended_before(&self.ranks);
+        // Perhaps for that.
+        for (rank, stopped) in stopped_now(&self.ranks) {
+            if let Some(stopped) = stopped {
+                before += &format!("; {} is {stopped}", stopped.who(rank));
+            }
+        }
+        if self.ranks.iter().any(|rank| rank.ended.is_none()) && self.next_step.is_none() {
+            self.next_step = self.after_grace(Signal::TERM);
+            let grace = match self.next_step {
+                Some(_) => format!("get {:.1?} to end by themselves", self.job.grace),
+                None => "may take for ever".to_owned(),
+            };
+            self.explain(format_args!(
+                "rank {rank} failed ({status}){before}; the others {grace}"
+            ));
+        } else {
+            self.explain(format_args!("rank {rank} failed ({status}){before}"));
+        }
+    }
+
+    fn step(&mut self) {
+        self.give_up_hosts();
+        let Some((at, signal)) = self.next_step else {
+            return;
+        };
+        if Instant::now() < at || self.ranks.iter().all(|rank| rank.ended.is_some()) {
+            return;
+        }
+        let name = if signal == Signal::TERM {
+            "SIGTERM"
+        } else {
+            "SIGKILL"
+        };
+        self.explain(format_args!("the ranks that still run get {name}"));
+        self.signal_all(signal);
+        self.next_step =
+            (signal == Signal::TERM).then(|| (Instant::now() + AFTER_TERM, Signal::KILL));
+    }
+}
+
+/// The ranks of this machine that run, and those of them that are stopped now.
+fn stopped_now(ranks: &[Rank]) -> impl Iterator<Item = (usize, Option<Stopped>)> {
+    ranks.iter().enumerate().filter_map(|(rank, own)| {
+        let child = own.child().filter(|child| child.pidfd().is_some())?;
+        Some((rank, child.look()))
+    })
+}

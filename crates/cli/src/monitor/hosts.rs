@@ -1,0 +1,183 @@
+//! The part of the monitor that is for ranks on other hosts.
+
+use super::Monitor;
+use crate::error::LaunchError;
+use crate::hosts::{FromHost, Hosts, INPUT_CREDIT, ToHost, connect};
+use crate::job::{Input, Output};
+use crate::output::RankStream;
+use crate::printer::StdStream;
+use crate::rank::{Rank, RankPlacement};
+use crate::running::{RankProcess, SignalPath};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+use std::time::Instant;
+use tidegate_boot::starter::in_words;
+use tidegate_boot::starter::lock;
+
+/// The status that ranks of a host get that is lost: that of ssh whose connection fails.
+const LOST: i32 = 255 << 8;
+
+impl Monitor {
+    pub(super) fn start_on_hosts(
+        &mut self,
+        hosts: &Hosts,
+        secret: &str,
+    ) -> Result<(), LaunchError> {
+        let (links, pids) = connect(&self.job, hosts, secret, &self.signals)?;
+        self.links = links;
+        self.input_credit = (self.job.input == Input::Inherited).then_some(INPUT_CREDIT);
+        for (host, link) in self.links.iter().enumerate() {
+            for rank in link.ranks() {
+                let (pid, reach) = (pids[rank], Some(SignalPath::There(link.sender().clone())));
+                lock(&self.remote.processes).push(RankProcess { pid, reach });
+                self.ranks.push(Rank {
+                    pid,
+                    process: RankPlacement::There(host),
+                    ended: None,
+                    captured: [Vec::new(), Vec::new()],
+                });
+                if self.job.output == Output::Discarded {
+                    continue;
+                }
+                for stream in StdStream::BOTH {
+                    let source = RankStream::new(None, stream, rank, self.job.output);
+                    let failed = |error| LaunchError::io("reading the output of a rank", error);
+                    self.sources.push(source.map_err(failed)?);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A host has said something. Ranks that have ended go to `ended`.
+    pub(super) fn hear_host(&mut self, host: usize, ended: &mut Vec<usize>) {
+        let link = &mut self.links[host];
+        link.hear_errors();
+        let mut messages = Vec::new();
+        let is_over = link.hear(&mut messages);
+        let (lines, ranks) = (link.take_lines(), link.ranks());
+        for message in messages {
+            match message {
+                FromHost::Output {
+                    rank,
+                    stream,
+                    bytes,
+                } => {
+                    self.links[host].owe(stream, bytes.len());
+                    if let Some(index) = self.source(rank, stream) {
+                        self.sources[index].feed(&bytes, self.printer.as_ref());
+                    }
+                }
+                FromHost::Closed { rank, stream } => {
+                    if let Some(index) = self.source(rank, stream) {
+                        self.finish(index);
+                    }
+                }
+                FromHost::Ended { rank, status } if ranks.contains(&rank) => {
+                    self.has_ended(rank, ExitStatus::from_raw(status));
+                    ended.push(rank);
+                }
+                FromHost::TookInput { bytes } => {
+                    self.input_credit = self.input_credit.map(|credit| credit + bytes);
+                }
+                FromHost::ClosedInput => self.input_credit = None,
+                FromHost::Say(line) => self.explain_of_host(host, &line),
+                FromHost::Failed { reason, .. } => self.explain_of_host(host, &reason),
+                FromHost::Ended { .. } | FromHost::Ready { .. } | FromHost::Started { .. } => {}
+            }
+        }
+        for line in lines {
+            self.explain_of_host(host, &line);
+        }
+        if let Err(reason) = is_over {
+            self.lose(host, &reason, ended);
+        }
+    }
+
+    /// There is something for rank 0 to read, or the end of that.
+    pub(super) fn pass_input_on(&mut self) {
+        let mut chunk = [0; 4096];
+        let credit = self.input_credit.unwrap_or_default().min(chunk.len());
+        // An input that cannot be read is at its end.
+        let count = rustix::io::read(rustix::stdio::stdin(), &mut chunk[..credit]).unwrap_or(0);
+        let bytes = chunk[..count].to_vec();
+        self.input_credit = self
+            .input_credit
+            .map(|credit| credit - count)
+            .filter(|_| count > 0);
+        if let Some(first) = self.links.first() {
+            first.sender().send(&ToHost::Input(bytes));
+        }
+    }
+
+    fn explain_of_host(&self, host: usize, line: &str) {
+        let name = self.links[host].name();
+        self.explain(format_args!("host {name}: {line}"));
+    }
+
+    fn source(&self, rank: usize, stream: StdStream) -> Option<usize> {
+        let is_it = |source: &RankStream| source.rank() == rank && source.stream() == stream;
+        self.sources.iter().position(is_it)
+    }
+
+    fn has_ended(&mut self, rank: usize, status: ExitStatus) {
+        lock(&self.remote.processes)[rank].reach = None;
+        self.ranks[rank].ended = Some((status, self.started.elapsed()));
+    }
+
+    /// The connection to a host is over. So are its ranks; if they were not before, they have failed.
+    fn lose(&mut self, host: usize, reason: &str, ended: &mut Vec<usize>) {
+        let ranks = self.links[host].ranks();
+        let lost: Vec<usize> = ranks
+            .clone()
+            .filter(|rank| self.ranks[*rank].ended.is_none())
+            .collect();
+        if !lost.is_empty() {
+            let lost = in_words(&lost);
+            self.explain_of_host(host, &format!("lost, with {lost}: {reason}"));
+        }
+        for rank in lost {
+            self.has_ended(rank, ExitStatus::from_raw(LOST));
+            ended.push(rank);
+        }
+        while let Some(index) = self
+            .sources
+            .iter()
+            .position(|own| ranks.contains(&own.rank()))
+        {
+            self.finish(index);
+        }
+    }
+
+    /// Lets hosts send more output, where there is room for it.
+    pub(super) fn grant(&mut self) {
+        for stream in StdStream::BOTH {
+            let printer = self
+                .printer
+                .as_ref()
+                .filter(|_| self.job.output != Output::Captured);
+            if printer.is_none_or(|printer| printer.has_room(stream)) {
+                self.links.iter_mut().for_each(|link| link.grant(stream));
+            }
+        }
+    }
+
+    /// All ranks have ended: what others hold open of their output is not waited for.
+    pub(super) fn tell_hosts_of_the_last(&self) {
+        self.links
+            .iter()
+            .for_each(|link| link.sender().send(&ToHost::Last));
+    }
+
+    /// Ends the connections to hosts that have not said in time that their ranks were killed.
+    pub(super) fn give_up_hosts(&mut self) {
+        if self.give_up_hosts.is_some_and(|at| Instant::now() >= at) {
+            self.give_up_hosts = None;
+            for link in &mut self.links {
+                if link.ranks().any(|rank| self.ranks[rank].ended.is_none()) {
+                    link.kill();
+                }
+            }
+        }
+    }
+}
