@@ -220,6 +220,26 @@ fn links_between_pages_lead_to_headings() {
     }
 }
 
+/// `core/part.rs` stands for `crates/core/src/part.rs`; of other paths the first part is a folder of the root.
+#[test]
+fn the_files_that_pages_about_the_source_name_exist() {
+    let (root, crates) = (root(), root().join("crates"));
+    for page in ["ARCHITECTURE.md", "CONTRIBUTING.md", "docs/internals.md"] {
+        let text = fs::read_to_string(root.join(page)).expect("the page can be read");
+        let spans = text.split('`').skip(1).step_by(2);
+        let is_path = |char: char| char.is_ascii_alphanumeric() || "_-./".contains(char);
+        let paths = spans.filter_map(|span| Some((span, span.split_once('/')?)));
+        let paths = paths.filter(|(span, _)| span.chars().all(is_path));
+        let (missing, found): (Vec<_>, Vec<_>) = paths
+            .filter(|(_, (first, _))| crates.join(first).is_dir() || root.join(first).is_dir())
+            .partition(|(span, (first, rest))| {
+                !root.join(span).exists() && !crates.join(first).join("src").join(rest).exists()
+            });
+        assert!(missing.is_empty(), "{page} names {missing:?}");
+        assert!(found.len() > 10, "{page}: {} files", found.len());
+    }
+}
+
 #[test]
 fn literals_are_found() {
     let source =
