@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds what can be built of the peers into a folder: build.sh OUTDIR
+# Builds all peers that can be built into a folder: build.sh OUTDIR
 #
 # Looks for nvcc on the PATH, below CUDA_HOME, and in the Python package of the toolkit; for NVSHMEM and NCCL below
 # NVSHMEM_HOME and NCCL_HOME and in their Python packages; for MPI by mpicxx, below MPI_HOME or on the PATH. ARCH is the GPU's

@@ -1,5 +1,5 @@
-// What all peers share on the device side: error checks, where a rank's messages lie, and kernels that write and check data
-// which says who sent it, to which direction and when.
+// The device side of all peers: error checks, the places of a rank's messages, and kernels that write and check data. The data
+// tells its sender, the direction, and the exchange.
 #pragma once
 
 #include <algorithm>
@@ -133,7 +133,7 @@ __host__ __device__ inline unsigned long long pattern(unsigned sender, unsigned 
     return x;
 }
 
-// One block row a message: what this rank sends in `epoch`.
+// One block row a message: the data that this rank sends in `epoch`.
 static __global__ void fill_source(DeviceMessages all, int rank, double* source, unsigned long long epoch) {
     const auto& m = all.m[blockIdx.y];
     for (unsigned long long i = blockIdx.x * blockDim.x + threadIdx.x; i < m.values; i += gridDim.x * blockDim.x) {
@@ -141,7 +141,7 @@ static __global__ void fill_source(DeviceMessages all, int rank, double* source,
     }
 }
 
-// Counts what was not received as the others filled it in `epoch`; counts[0] += wrong, counts[1] += compared.
+// Counts the values that differ from those that the others sent in `epoch`; counts[0] += wrong, counts[1] += compared.
 static __global__ void check_slots(DeviceMessages all, const double* slots, unsigned long long epoch,
                                    unsigned long long* counts) {
     const auto& m = all.m[blockIdx.y];
@@ -210,13 +210,13 @@ __device__ inline void acquire_at_least(const uint64_t* word, uint64_t value) {
 // From compute capability 9.0 on a kernel that is launched `early` takes its place while the one before it on the stream is
 // still at work; it waits here for the end of that one, and then lets the next one come: so one of them stands there early, and
 // no row of them, which would fill the GPU (where two ranks share it, with what the other one waits for still to come). To any
-// other launch both are nothing. (The kernels of faces.cu, which wait for nobody else, let the next one come first.)
+// other launch both are nothing. (The kernels of faces.cu, which wait for no other rank, let the next one come first.)
 __device__ inline void begin_early() {
     asm volatile("griddepcontrol.wait;" ::: "memory");
     asm volatile("griddepcontrol.launch_dependents;");
 }
 
-// Launches a kernel. What stands before an early one on the stream must be a kernel.
+// Launches a kernel. The operation before an early one on the stream must be a kernel.
 template <class... Wanted, class... Given>
 void launch(void (*kernel)(Wanted...), dim3 grid, unsigned threads, cudaStream_t stream, bool early, Given&&... given) {
     cudaLaunchAttribute attribute{};
@@ -311,7 +311,7 @@ inline void use(const Pieces& these) {
     CUDA(cudaMemcpyToSymbol(pieces, &these, sizeof these));
 }
 
-// What one block of the pieces moves.
+// The part that one block of the pieces moves.
 struct Piece {
     const Pieces::Route* route;
     unsigned from, to;  // offsets in values: in the source, and in the receiver's slots

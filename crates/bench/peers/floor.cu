@@ -1,4 +1,4 @@
-// No library at all: what a launch, a flag and a byte cost on this machine. Two processes, two GPUs, memory mapped by CUDA IPC.
+// No library at all: the cost of a launch, a flag and a byte on this machine. Two processes, two GPUs, memory mapped by CUDA IPC.
 #include "harness.cuh"
 
 static __global__ void empty() {}

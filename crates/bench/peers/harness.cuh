@@ -152,9 +152,9 @@ class Exchange {
     virtual void from(const double*) {}
     // Where this rank's messages are packed.
     virtual double* source() = 0;
-    // Where exchange k receives: all slots, zero where nobody sends.
+    // Where exchange k receives: all slots, zero for slots without a sender.
     virtual double* slots(int k) = 0;
-    // What can be said to the others before the source is ready.
+    // Signals to the others that can go before the source is ready.
     virtual void before(cudaStream_t, int) {}
     // Exchange k: when this rank's stream gets past it, all slots are filled and the source may be written again.
     virtual void enqueue(cudaStream_t stream, int k) = 0;
@@ -286,7 +286,7 @@ class Graph {
     cudaGraphExec_t exec_ = nullptr;
 };
 
-// What is timed: `unit` does `per_unit` exchanges (or shares), and may be called again and again.
+// The timed unit: `unit` does `per_unit` exchanges (or shares), and may be called again and again.
 struct Timed {
     std::function<void()> prepare;  // before each round; not timed
     std::function<void()> unit;

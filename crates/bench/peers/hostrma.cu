@@ -1,4 +1,4 @@
-// What a GPU-aware MPI would do at its best on one host for post, start, put, complete, wait, without the MPI: peers' memory is
+// The best case of a GPU-aware MPI on one host for post, start, put, complete, wait, without the MPI: peers' memory is
 // mapped (CUDA IPC), flags are in shared host memory, and the host waits for the stream between the steps.
 //
 // It stands in for GPU-aware active RMA where the MPI at hand is not GPU-aware, and it is a generous stand-in: no matching, no

@@ -47,7 +47,7 @@ struct Job {
         for (double one : gathered(mine)) total += one;
         return total;
     }
-    // What rank 0 has.
+    // The bytes that rank 0 has.
     template <class T>
     T from_first(const T& mine) {
         return gathered(mine)[0];

@@ -1,4 +1,4 @@
-// MPI: the host waits for the stream, exchanges, and waits again before it enqueues what follows.
+// MPI: the host waits for the stream, exchanges, and waits again before it enqueues more.
 //
 // Started by mpirun, on one host: a rank is its number on the host, too. If the library takes device pointers (it says so itself; a library that does not
 // would crash on them), messages go from GPU memory to GPU memory; else over pinned host memory.
@@ -57,7 +57,7 @@ class Buffer {
     }
     double* device() const { return device_; }
     double* host() const { return host_; }
-    // What MPI is given.
+    // The buffers that MPI gets.
     double* mpi() const { return host_ ? host_ : device_; }
 
   private:
@@ -65,7 +65,7 @@ class Buffer {
     double* host_ = nullptr;
 };
 
-// What sendrecv and one-sided exchanges have in common: the copies to and from the host.
+// The copies to and from the host, for sendrecv and one-sided exchanges.
 class Staging : public Exchange {
   public:
     Staging(const Layout& layout, bool staged)
@@ -195,7 +195,7 @@ static int peer(const Options& options) {
     const auto rows = [&](const std::string& name, const std::function<std::unique_ptr<Exchange>()>& make) {
         const std::string row = name + options.tag;
         if (!options.wants(row)) return;
-        // What the library cannot do shows at the first exchange, and costs that row alone.
+        // A form that the library cannot do fails at the first exchange, and loses that row alone.
         std::unique_ptr<Exchange> x;
         std::string why = failure(job, [&] { x = make(); });
         if (why.empty()) {
@@ -223,7 +223,7 @@ static int peer(const Options& options) {
     return report.exit_code();
 }
 
-// A library looks at the process's GPU when it starts, so that is chosen before, by what the launcher says.
+// A library looks at the process's GPU when it starts, so it is chosen before, from the launcher's variables.
 static void choose_device() {
     for (const char* name : {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "PMI_RANK"}) {
         const char* rank = std::getenv(name);

@@ -68,7 +68,7 @@ class SendReceive final : public Exchange {
 
 #ifdef PEER_NCCL_DEVICE
 // Every piece is stored straight into the receiver's window by one block, and a barrier of all ranks, block by block, ends it.
-// Two buffers in turn: who passes the barrier of exchange k + 1 has unpacked what exchange k brought.
+// Two buffers in turn: a rank that passes the barrier of exchange k + 1 has unpacked the messages of exchange k.
 static __global__ void __launch_bounds__(1024)
     device_barrier(const __grid_constant__ ncclDevComm comm, ncclWindow_t window, const double* source, size_t stride,
                    unsigned long long* epochs) {
@@ -85,7 +85,7 @@ static __global__ void __launch_bounds__(1024)
 }
 
 // The same, with words of our own in the window instead of the barrier: each block adds to a word of the receiver, and one
-// block waits for all words. `Gathers`: what is sent is taken out of the block, by a list of places; `source` is the block.
+// block waits for all words. `Gathers`: the messages are gathered from the block, by a list of places; `source` is the block.
 template <bool Gathers>
 static __global__ void __launch_bounds__(1024)
     device_signal(ncclWindow_t window, const double* source, const unsigned* list, size_t stride, size_t words,
@@ -329,7 +329,7 @@ static int peer(Job& job, const Options& options) {
 int main(int argc, char** argv) {
     try {
         const Options options = Options::parse(argc, argv);
-        // No multicast: it is not what is measured, and not every fabric has it.
+        // No multicast: it is not measured here, and not every fabric has it.
         setenv("NCCL_NVLS_ENABLE", "0", 1);
         setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
         return ForkJob::run(options.ranks, options.limit_s, [&](ForkJob& job) { return peer(job, options); });

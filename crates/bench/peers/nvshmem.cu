@@ -20,12 +20,12 @@ class OnStream final : public Exchange {
         const int peers = static_cast<int>(layout.messages.size());
         launches = kind == Barrier ? peers + 1 : kind == Exposed ? 5 * peers : kind == Signals ? 3 * peers : 2 * peers + 1;
         note = kind == Exposed ? "one buffer" : "two buffers in turn";
-        // Pack stands behind unpack; what the library ends with need be no kernel.
+        // Pack follows unpack; the library's last operation need not be a kernel.
         early = true;
         behind_kernel = kind != Exposed;
         ends_in_kernel = false;
         if (kind == SignalsTogether || kind == SignalsInRow || kind == SignalsNbi) {
-            // Who is left out of the wait.
+            // The ranks that the wait leaves out.
             std::vector<int> absent(26, 1);
             for (const auto& m : layout.messages) absent[m.direction] = 0;
             CUDA(cudaMalloc(&absent_, 26 * sizeof(int)));
@@ -193,7 +193,7 @@ static int peer(Job& job, const Options& options) {
 int main(int argc, char** argv) {
     try {
         const Options options = Options::parse(argc, argv);
-        // No multicast: it is not what is measured, and not every fabric has it.
+        // No multicast: it is not measured here, and not every fabric has it.
         setenv("NVSHMEM_DISABLE_NVLS", "1", 1);
         setenv("NCCL_NVLS_ENABLE", "0", 1);
         setenv("NVSHMEM_DISABLE_NCCL", "1", 0);

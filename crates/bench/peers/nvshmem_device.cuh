@@ -73,7 +73,7 @@ static __global__ void __launch_bounds__(1024) fused_exchange(const __grid_const
         const Piece piece(blockIdx.x - 1);
         const auto& r = *piece.route;
         uint64_t* word = a.arrived + r.there * word_stride;
-        // What stands before this kernel is over, and the receiver's buffer, which is returned, is free.
+        // Returns the receiver's buffer, once the work before this kernel is over and the buffer is free.
         const auto ready = [&] {
             begin_early();
             epoch = a.epochs[blockIdx.x] + 1;

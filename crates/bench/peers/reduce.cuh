@@ -1,4 +1,4 @@
-// Sums over all ranks, of vectors of doubles: what is the same for all libraries.
+// Sums over all ranks, of vectors of doubles: the part that is the same for all libraries.
 //
 // A library describes each of its ways as a Sum; `sum_rows` then does the same with all of them as `measure_exchange` does with
 // exchanges: proves on changing data, with ranks made late on purpose, that every sum is right; times; and proves it again on
@@ -19,7 +19,7 @@ struct Sum {
     std::function<void(cudaStream_t)> enqueue;
 };
 
-// What a rank adds at a place in sum number `epoch`: at most a million.
+// The number that a rank adds at a place in sum number `epoch`: at most a million.
 __host__ __device__ inline double addend(unsigned rank, unsigned long long index, unsigned long long epoch) {
     return static_cast<double>(pattern(rank, 0, index, epoch) >> 44);
 }

@@ -8,7 +8,7 @@
 
 #include "faces.cu"
 
-// What is known of a coordinate in one dimension (point i of element j at [j * n + i]).
+// The terms of a coordinate in one dimension (point i of element j at [j * n + i]).
 struct Coordinate {
     double average;  // this dimension's part of the initial value, averaged over its one or two copies
     int doubled;     // whether there are two
