@@ -65,6 +65,7 @@
 //! | reach other nodes | [`World::init`](Init::init) does it; [`fabric`] has the options, [`guide::nodes`] the commands |
 //! | run inside an MPI job, or with MPI as the only transport | [`guide::from_mpi`] |
 //! | correct an error about lifetimes | [`guide::when_the_compiler_says_no`] |
+//! | start a job of processes | the package `tidegate-cli`: the program `tidegate`, and a library |
 //! | support another device or NIC | [`hal`] |
 //!
 //! # Features
