@@ -110,24 +110,8 @@ fn times_are_medians_of_passes_and_ratios_of_jobs() {
         .lines()
         .find(|line| line.starts_with("| 2x1 ") && line.contains("share"));
     let line: Vec<_> = line.unwrap().split('|').map(str::trim).collect();
-    let expected = [
-        "2x1",
-        "tcp;ofi_rxm",
-        "share",
-        "3",
-        "60.0",
-        "-",
-        "75.0",
-        "90.0",
-        "-",
-        "1.50",
-        "-",
-        "-",
-        "-",
-        "1.25",
-        "yes",
-    ];
-    assert_eq!(line[1..16], expected);
+    let expected = "2x1 tcp;ofi_rxm share 3 60.0 - 75.0 90.0 - 1.50 - - - 1.25 yes";
+    assert_eq!(line[1..16].join(" "), expected);
     // The throttling table, of medians.
     let slots = table.lines().find(|line| line.starts_with("st "));
     let slots: Vec<_> = slots.unwrap().split_whitespace().collect();
@@ -186,32 +170,22 @@ fn pictures_and_json_have_what_was_measured() {
     let to = left.dir.path().join("charts");
     let written = measured.write(left.dir.path(), &to).unwrap();
     let read = |path: &Path| std::fs::read_to_string(path).unwrap();
-    let expected: [(&str, &[&str]); 3] = [
+    let expected = [
         (
             "nodes-growth.svg",
-            &[
-                "st, 1 rank a node",
-                "rma, 2 ranks a node",
-                "tcp;ofi_rxm",
-                "A &amp; B",
-            ],
+            "st, 1 rank a node|rma, 2 ranks a node|tcp;ofi_rxm|A &amp; B",
         ),
         (
             "nodes-merged.svg",
-            &[
-                "4x2, tcp;ofi_rxm, share",
-                "1.25: 75.0 to 60.0 us",
-                "delay 1ms",
-                "A &amp; B",
-            ],
+            "4x2, tcp;ofi_rxm, share|1.25: 75.0 to 60.0 us|delay 1ms|A &amp; B",
         ),
-        ("nodes-throttling.svg", &["adaptive", "static", "64"]),
+        ("nodes-throttling.svg", "adaptive|static|64"),
     ];
     assert_eq!(written.len(), 4);
     for ((name, labels), path) in expected.into_iter().zip(&written[1..]) {
         assert_eq!(path, &to.join(name));
         let svg = read(path);
-        for label in labels {
+        for label in labels.split('|') {
             assert!(svg.contains(label), "{name} does not say {label}: {svg}");
         }
     }
