@@ -1,4 +1,4 @@
-//! What `stream!` declares under a name that nobody sees is looked for under the stream's.
+//! `stream!` declares a variable under a name that the program cannot see; this looks for it under the stream's name.
 #![forbid(unsafe_code)]
 
 use tidegate::__private::{StreamsDoNotMix, named};

@@ -1,4 +1,4 @@
-//! What was there before the stream keeps what is at home on it: a value that is never dropped, one whose `Drop` uses the
+//! Values from before the stream keep what is at home on it: one that is never dropped, one whose `Drop` uses the
 //! stream, a cell, and a trait object that takes any brand.
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! The stream's name is a macro: another one as a pattern than as an expression.
+//! The stream's name is a macro, which expands to one name as a pattern and to another as an expression.
 #![forbid(unsafe_code)]
 
 use tidegate::host::prelude::*;

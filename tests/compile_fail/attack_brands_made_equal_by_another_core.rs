@@ -1,4 +1,4 @@
-//! `::core::option::Option` is the program's, and has no value that a `return` could give back.
+//! `::core::option::Option` is a type of the program, and has no value that a `return` could return.
 #![forbid(unsafe_code)]
 
 use tidegate::host::prelude::*;

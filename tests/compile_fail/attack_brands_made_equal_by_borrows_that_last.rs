@@ -1,5 +1,5 @@
-//! Each of two streams is borrowed for as long as its brand lasts, and a region goes from one to the other; or a stream
-//! stays borrowed when its block has ended.
+//! Each of two streams is borrowed for as long as its brand lasts, and a region goes from one to the other. Or a stream
+//! is still borrowed when its block has ended.
 #![forbid(unsafe_code)]
 
 use tidegate::host::prelude::*;

@@ -1,4 +1,4 @@
-//! What `stream!` binds could be constants of the program's.
+//! The names that `stream!` binds could be constants of the program.
 #![forbid(unsafe_code)]
 #![allow(non_upper_case_globals, dead_code)]
 

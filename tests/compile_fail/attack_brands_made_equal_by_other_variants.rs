@@ -1,4 +1,4 @@
-//! `Some` and `None` are the program's, and so is each crate that `stream!` could name.
+//! `Some` and `None` belong to the program, and so does each crate that `stream!` could name.
 #![forbid(unsafe_code)]
 #![no_implicit_prelude]
 

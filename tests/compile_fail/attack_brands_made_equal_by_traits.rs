@@ -1,4 +1,4 @@
-//! Every name of a method that `stream!` could call is also a method of a trait of the program's.
+//! Every method name that `stream!` could call is also a method of a trait of the program.
 #![forbid(unsafe_code)]
 
 use tidegate::generic;

@@ -1,4 +1,4 @@
-//! What `stream!` returns has the type `!`.
+//! The expression in `stream!` has the type `!`.
 #![forbid(unsafe_code)]
 
 use tidegate::host::prelude::*;

@@ -1,5 +1,5 @@
-//! Closures, calls of itself, arms that exit, turns of a loop, and streams that are forgotten: a block that a stream is
-//! declared in has an end wherever it stands.
+//! Closures, recursion, arms that exit, loops, and forgotten streams: a block that declares a stream has an end,
+//! wherever it stands.
 #![forbid(unsafe_code)]
 
 use std::convert::Infallible;

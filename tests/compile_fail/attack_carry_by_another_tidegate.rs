@@ -1,4 +1,4 @@
-//! `::tidegate` is the program: its trait is the real one, and its visitor sees nothing.
+//! `::tidegate` is the program. Its trait is the real one, but its visitor sees nothing.
 #![forbid(unsafe_code)]
 #![allow(dead_code)]
 

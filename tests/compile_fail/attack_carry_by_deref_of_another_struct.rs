@@ -1,4 +1,4 @@
-//! The struct that the attribute makes has no such field, but leads to one that has.
+//! The attribute makes a struct without such a field, which dereferences to one that has it.
 #![forbid(unsafe_code)]
 #![allow(dead_code)]
 

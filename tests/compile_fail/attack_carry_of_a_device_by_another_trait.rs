@@ -1,4 +1,4 @@
-//! A trait of the program has the name of the devices' trait; and two parameters are devices.
+//! A trait of the program has the same name as the devices' trait, so two parameters look like devices.
 #![forbid(unsafe_code)]
 #![allow(dead_code)]
 

@@ -1,4 +1,4 @@
-//! The type of a field is one of a family, which a lifetime chooses: it need not be the same of another brand.
+//! The type of a field is one of a family that a lifetime chooses. With another brand it may be another type.
 #![forbid(unsafe_code)]
 #![allow(dead_code)]
 

@@ -1,5 +1,5 @@
-//! The type of a field is a macro: the visit would go past the field, by `DerefMut`, and the region stay at home where it
-//! was.
+//! The type of a field is a macro. The visit would go past the field, by `DerefMut`, and the region would keep its old
+//! home.
 #![forbid(unsafe_code)]
 
 use std::ops::{Deref, DerefMut};

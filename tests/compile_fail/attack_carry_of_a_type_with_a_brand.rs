@@ -1,4 +1,4 @@
-//! A type among the parameters brings a brand of its own.
+//! A type parameter brings a brand of its own.
 #![forbid(unsafe_code)]
 #![allow(dead_code)]
 

@@ -1,4 +1,4 @@
-//! The attribute names another device than the region's.
+//! The attribute names another device than that of the region.
 #![forbid(unsafe_code)]
 #![allow(dead_code)]
 

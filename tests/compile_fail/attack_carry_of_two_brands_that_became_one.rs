@@ -1,4 +1,4 @@
-//! A field is of another brand than the struct: it would be carried along without its stream.
+//! A field has another brand than the struct, and would be carried along without its stream.
 #![forbid(unsafe_code)]
 #![allow(dead_code)]
 

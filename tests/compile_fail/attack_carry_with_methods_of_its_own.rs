@@ -1,4 +1,4 @@
-//! A trait of the program's has the methods that the derive calls.
+//! A trait of the program has the methods that the derive calls.
 #![forbid(unsafe_code)]
 #![allow(dead_code)]
 

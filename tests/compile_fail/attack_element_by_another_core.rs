@@ -1,4 +1,4 @@
-//! `::core` is the program, where sizes are lies and assertions say nothing.
+//! `::core` is the program, whose sizes are wrong and whose assertions do nothing.
 #![forbid(unsafe_code)]
 
 use tidegate::host::prelude::*;

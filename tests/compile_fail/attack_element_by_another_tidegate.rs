@@ -1,4 +1,4 @@
-//! `::core` and `::tidegate` are the program: its trait is the real one, and all that stands beside it lies.
+//! `::core` and `::tidegate` are the program. Its trait is the real one, but everything beside it is wrong.
 #![forbid(unsafe_code)]
 
 extern crate self as core;

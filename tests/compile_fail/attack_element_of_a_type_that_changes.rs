@@ -1,4 +1,4 @@
-//! The type of a field is a macro, which makes another one of it each time.
+//! The type of a field is a macro, which expands to another type each time.
 #![forbid(unsafe_code)]
 
 use tidegate::host::prelude::*;

@@ -1,4 +1,4 @@
-//! The macro says what it must not be once, when the struct itself asks.
+//! The macro expands to a bad type once, when the struct itself uses it.
 #![forbid(unsafe_code)]
 
 use tidegate::host::prelude::*;

@@ -1,4 +1,4 @@
-//! The length of an array is a macro: behind it stand empty bytes, but not where the derive looks.
+//! The length of an array is a macro. There is padding behind the array, but not where the derive looks.
 #![forbid(unsafe_code)]
 
 use tidegate::host::prelude::*;

@@ -1,4 +1,4 @@
-//! `u64`, `usize` and `Self` are what the program says.
+//! `u64`, `usize` and `Self` are what the program declares.
 #![forbid(unsafe_code)]
 #![allow(non_camel_case_types, dead_code)]
 

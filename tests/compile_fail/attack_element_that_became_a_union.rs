@@ -1,4 +1,4 @@
-//! Not all bytes are what the union's other field says.
+//! The union's other field does not allow all bytes.
 #![forbid(unsafe_code)]
 
 use tidegate::host::prelude::*;

@@ -1,4 +1,4 @@
-//! Not all bytes are a variant.
+//! Not all bytes are a variant of the enum.
 #![forbid(unsafe_code)]
 
 use tidegate::host::prelude::*;

@@ -1,4 +1,4 @@
-//! The fields of the struct are aligned no more, after the derive has seen that they are.
+//! The struct becomes packed after the derive has seen it, so its fields are no longer aligned.
 #![forbid(unsafe_code)]
 
 use tidegate::host::prelude::*;

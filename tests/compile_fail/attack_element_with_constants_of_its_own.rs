@@ -1,4 +1,4 @@
-//! The struct has constants of the names that the trait has, and so has another trait.
+//! The struct has constants with the names of the trait's, and so does another trait.
 #![forbid(unsafe_code)]
 #![allow(dead_code)]
 

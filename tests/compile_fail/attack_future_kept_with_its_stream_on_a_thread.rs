@@ -1,4 +1,4 @@
-//! A future is sent away from the scope of the stream that it waits for, with the region that the stream still writes.
+//! A future leaves the scope of the stream that it waits for, with a region that the stream still writes.
 #![forbid(unsafe_code)]
 
 use tidegate::host::prelude::*;

@@ -1,4 +1,4 @@
-//! `World::init` is a method of a trait: a program gives it to worlds of its own, and gives another one to all.
+//! `World::init` is a method of a trait. A program implements it for its own worlds, and adds another one for all types.
 #![forbid(unsafe_code)]
 
 use tidegate::host::Host;

@@ -1,4 +1,4 @@
-//! An attribute takes `unsafe` from the function that binds a kernel.
+//! An attribute removes `unsafe` from the function that binds a kernel.
 #![forbid(unsafe_code)]
 
 use tidegate::kernel::{Function, Module};

@@ -1,4 +1,4 @@
-//! Kernels are bound where nobody promises what they do.
+//! Kernels are bound without the promise of their contract.
 use tidegate::cuda::prelude::*;
 
 tidegate::kernel! {

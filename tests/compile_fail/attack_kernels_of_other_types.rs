@@ -1,4 +1,4 @@
-//! An attribute gives the functions of a struct of kernels other parameters than were declared.
+//! An attribute gives the functions of a struct of kernels other parameters than the declared ones.
 use tidegate::kernel::Function;
 
 tidegate::kernel! {

@@ -1,4 +1,4 @@
-//! A handle that is used once, made of one that is used any number of times; and where it leads, made up.
+//! A handle for one use is made from one for any number of uses, and a handle's destination is made up.
 #![forbid(unsafe_code)]
 
 use tidegate::host::prelude::*;

@@ -1,4 +1,4 @@
-//! Another thread launches with the rest of an exposure when that is over.
+//! Another thread launches a kernel with the rest of an exposure that has ended.
 #![forbid(unsafe_code)]
 
 use tidegate::CellsMut;

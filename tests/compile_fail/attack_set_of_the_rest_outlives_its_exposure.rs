@@ -1,4 +1,4 @@
-//! The set is part of what the exposure holds.
+//! The exposure holds the set.
 #![forbid(unsafe_code)]
 
 use tidegate::host::prelude::*;

@@ -1,4 +1,4 @@
-//! What borrows the stream for as long as its brand lasts, and uses it when it is dropped, is declared before the stream.
+//! A value borrows the stream for as long as its brand lasts, uses it in its drop, and is declared before the stream.
 #![forbid(unsafe_code)]
 
 use tidegate::host::prelude::*;

@@ -1,4 +1,4 @@
-//! A trait that nothing implements, so that its message is seen, is implemented.
+//! A trait that only carries an error message, and that no type implements, is implemented.
 #![forbid(unsafe_code)]
 
 use tidegate::host::prelude::*;

@@ -1,4 +1,4 @@
-//! It is refused where the stream is captured. Without that the program compiles: see `compile_pass`.
+//! The capture of the stream is refused. Without it the program compiles: see `compile_pass`.
 use tidegate::host::prelude::*;
 
 struct Solver<'s> {

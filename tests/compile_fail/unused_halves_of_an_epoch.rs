@@ -1,4 +1,4 @@
-//! The halves that an epoch gives back are dropped: nobody would post or complete again.
+//! The halves that the calls of an epoch return are dropped, so this rank could never post or complete again.
 #![deny(unused_must_use)]
 
 use tidegate::host::prelude::*;

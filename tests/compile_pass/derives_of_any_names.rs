@@ -1,4 +1,4 @@
-//! Names that the derives and `stream!` use, or that mean something elsewhere, are names like others.
+//! A program may use any names, even those that the derives and `stream!` use, or that mean something elsewhere.
 #![allow(non_camel_case_types)]
 
 use tidegate::host::prelude::{Carry, Element, Init, On, Region, Result, World, stream};

@@ -1,4 +1,4 @@
-//! A recording that does not fit names the field that differs.
+//! The error of a replay with other things names the field that differs.
 
 use tidegate::error::Error;
 use tidegate::host::prelude::*;

@@ -1,4 +1,4 @@
-//! A reference that lasts as long as the stream's brand, because both have one name: it does no harm, unless the stream is
+//! A reference lasts as long as the stream's brand, because both have one name. It does no harm, unless the stream is
 //! captured.
 
 use tidegate::host::prelude::*;

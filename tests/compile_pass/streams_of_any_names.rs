@@ -1,4 +1,4 @@
-//! Streams with names that the macro uses itself, or that are nearly keywords; and a value whose `Drop` uses the stream
+//! Streams have names that the macro uses itself, or that are nearly keywords. And the `Drop` of a value uses the stream
 //! that it borrows for as long as its brand lasts.
 
 use tidegate::host::prelude::*;

@@ -312,7 +312,7 @@ fn leaves(world: &World, steps: u64) -> Result<()> {
 
 #[test]
 fn a_rank_that_leaves_while_it_is_needed_is_an_error() {
-    const LEFT: &str = "): rank 1 has left the job";
+    const LEFT: &str = ") failed: rank 1 has left the job";
     let outcome = run("left needed", 3);
     assert!(outcome.ranks[1].status.success());
     for rank in [0, 2] {

@@ -48,7 +48,7 @@ pub enum WindowError {
     /// A window (or a barrier) with this name is still open on some ranks. All ranks get this error. If two windows
     /// could have one name, tidegate would not notice when ranks open them in different orders.
     #[error(
-        "window {window}: one of this name is still open on {}; drop it there first (both halves), \
+        "window {window}: another one with this name is still open on {}; drop it there first (both halves), \
          or give this one another name",
         listed(.ranks)
     )]
@@ -103,9 +103,7 @@ pub enum WindowError {
         this_rank: bool,
     },
     /// A rank has a NIC, but said that it had none when the ranks met.
-    #[error(
-        "window {window}: rank {rank} has brought a key for its NIC, and said before that it has none"
-    )]
+    #[error("window {window}: rank {rank} has a NIC now, but said before that it had none")]
     NewNic {
         /// The window that was not opened.
         window: WindowName,

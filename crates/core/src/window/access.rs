@@ -241,8 +241,8 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, D, K> {
         }
     }
 
-    /// Validates the epoch as a whole, and enqueues it: for each target, wait until it has posted, move, signal (MPI:
-    /// `MPI_Win_complete`). What is enqueued later may write the sources.
+    /// Validates the epoch as a whole, and enqueues it. For each target, the stream waits until the target has posted,
+    /// moves the data, and signals (MPI: `MPI_Win_complete`). Work that is enqueued later may write the sources.
     ///
     /// # Errors
     ///

@@ -204,8 +204,8 @@ impl<T: Element, K: Discipline> Window<T, K> {
             Ok(routes) => routes,
             Err(error) => return Ok((which, Err(error))),
         };
-        // No peer may add to a word of this rank before the rank hears of failures. That holds, because words are only
-        // waited for by what this thread enqueues, and it registers the window first.
+        // This rank must be able to hear of failures before it waits for a word. So this thread registers the window
+        // before it can enqueue anything; until then, words only wait to be read.
         let own = &routes.own;
         let word = |(index, peer): (usize, &usize), at: fn(&Shape, usize) -> usize| {
             let block = mine.of_rank(*peer, &own.block, own.far.as_ref());

@@ -20,7 +20,7 @@ use crate::stream::{Arm, Stream};
 
 pub(super) struct InboxBody<D: Device> {
     pub(super) half: Half<D>,
-    /// The table of the slots. Kernels in the queue point to it, so it must not move while the token moves.
+    /// The table of the slots. Kernels in the queue point to its entries, even while other fields of this body change.
     pub(super) table: Table<D>,
     /// In a window by range, the elements that origins may access.
     pub(super) footprints: Vec<Footprint>,

@@ -183,7 +183,8 @@ pub(super) fn parts<D: Device>(
         let here = |local| side(local, whole.size, at - first, count);
         let there = |remote| side(remote, whole.size, at, count);
         let (src, dst) = match whole.action {
-            // The source of a get is the remote side. Only puts, gets and accumulates on a layout have two sides.
+            // The source of a get is the remote side. The other operations on a layout that have two sides are puts and
+            // accumulates, whose source is here.
             Action::Copy if note.what == What::Get => (there(whole.src), here(whole.dst)),
             _ => (here(whole.src), there(whole.dst)),
         };

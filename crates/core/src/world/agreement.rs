@@ -3,10 +3,10 @@
 //! # Model
 //!
 //! The control plane matches the exchanges of the ranks in order, and knows only the label of each. Opening a window
-//! takes several exchanges: descriptions, then memory, then whether all has gone well. A NIC has one of its own. And
-//! several threads of a rank may want to open windows at once. So the thread that makes exchanges holds the world's
-//! only [`Agreement`] for as long as they belong together. In each exchange about a window, every rank says [`Which`]
-//! window it means, by id and name, and all ranks compare them.
+//! takes several exchanges: descriptions, then memory, then whether all has gone well. Memory that a bus allocates
+//! takes one more. And several threads of a rank may want to open windows at once. So the thread that makes exchanges
+//! holds the world's only [`Agreement`] for as long as they belong together. In each exchange about a window, every
+//! rank says [`Which`] window it means, by id and name, and all ranks compare them.
 //!
 //! Ranks use the id in their messages about a window. It is taken before the first exchange, because a peer whose
 //! exchange is done may mention the window at once. If that exchange fails, the id is given back: then no peer has
