@@ -6,11 +6,13 @@ diagrams.py --check  writes nothing; fails if a file is not what this script mak
 Each drawing has a background of its own, so that it is legible on white and on dark pages.
 """
 
+import re
 import sys
 from pathlib import Path
 from xml.sax.saxutils import escape
 
-FOLDER = Path(__file__).resolve().parent.parent / "docs" / "img"
+ROOT = Path(__file__).resolve().parent.parent
+FOLDER = ROOT / "docs" / "img"
 INK, FAINT, PAPER = "#1f2933", "#52606d", "#ffffff"
 BLUE, GREEN, ORANGE, RED, GREY = "#d6e6f7", "#d5efdc", "#fde5c8", "#f8d7d7", "#e9edf1"
 BLUE_LINE, GREEN_LINE, ORANGE_LINE, RED_LINE, GREY_LINE = "#2b6cb0", "#2f7d4f", "#b7651b", "#b03a3a", "#7b8794"
@@ -52,7 +54,8 @@ class Drawing:
     def polygon(self, points, fill, line, width=1.0):
         corners = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
         self.parts.append(
-            f'<polygon points="{corners}" fill="{fill}" stroke="{line}" stroke-width="{width}" stroke-linejoin="round"/>'
+            f'<polygon points="{corners}" fill="{fill}" stroke="{line}" stroke-width="{width}" '
+            'stroke-linejoin="round"/>'
         )
 
     def circle(self, x, y, radius, fill, line):
@@ -104,13 +107,13 @@ def epoch():
     return d.done()
 
 
-# The crates by rows, from the top: each imports crates of lower rows only.
+# The crates by rows, from the top: each imports crates of lower rows only, as `layered` checks.
 ROWS = [
-    ("programs", [
-        ("tidegate-cli", "the launcher", GREY, GREY_LINE),
-        ("bench", "Faces, reports", GREY, GREY_LINE),
+    ("benchmarks", [("bench", "Faces, put benchmarks, reports", GREY, GREY_LINE)]),
+    ("to users", [
+        ("tidegate", "host, cuda: one text for both; the guide", BLUE, BLUE_LINE),
+        ("cli", "the launcher, tidegate run", ORANGE, ORANGE_LINE),
     ]),
-    ("facade", [("tidegate", "host, cuda: one text for both; the guide", BLUE, BLUE_LINE)]),
     ("MPI", [("mpi", "worlds made of communicators; MPI windows as a transport", GREEN, GREEN_LINE)]),
     ("core, NICs", [
         ("core", "regions, windows, typed epochs, graphs", BLUE, BLUE_LINE),
@@ -126,14 +129,29 @@ ROWS = [
         ("derive", "macros", BLUE, BLUE_LINE),
         ("words", "the word protocol", BLUE, BLUE_LINE),
         ("ffi", "foreign functions", RED, RED_LINE),
-        ("kernels", "device sources, PTX", RED, RED_LINE),
+        ("kernels", "device code", RED, RED_LINE),
+        ("testbed", "network namespaces", ORANGE, ORANGE_LINE),
     ]),
     ("contracts", [("hal", "Device, Stream, Batch, Nic, Control: no policy", GREY, GREY_LINE)]),
 ]
 
 
+def layered():
+    """Fails if a crate imports one that does not stand in a lower row."""
+    rows = {name: at for at, (_, row) in enumerate(ROWS) for name, *_ in row}
+    for name, at in rows.items():
+        folders = [ROOT] if name == "tidegate" else [ROOT / "crates" / name, ROOT / name]
+        manifest = next(file for folder in folders if (file := folder / "Cargo.toml").exists())
+        text = manifest.read_text(encoding="utf-8")
+        imported = re.search(r"^\[dependencies\]$(.*?)(^\[|\Z)", text, re.M | re.S)
+        for other in re.findall(r"^tidegate(?:-([a-z-]+))?\b", imported[1] if imported else "", re.M):
+            if rows[other or "tidegate"] <= at:
+                sys.exit(f"crates.svg: {name} imports {other or 'tidegate'}, which does not stand below it")
+
+
 def crates():
     """The crates and their layers."""
+    layered()
     left, right, top, tall, gap = 140, 880, 30, 56, 14
     d = Drawing(900, top + len(ROWS) * (tall + gap) + 44, "The crates of tidegate, by layers")
     for at, (label, row) in enumerate(ROWS):
@@ -152,8 +170,8 @@ def crates():
     y = top + len(ROWS) * (tall + gap) + 10
     d.text(left, y, "A crate imports crates of lower rows only. Blue: the types and the protocol. Green: devices and "
            "transports.", 13, anchor="start", fill=FAINT)
-    d.text(left, y + 18, "Orange: the control plane. Red: what the Rust compiler does not check. For tests: testbed, fake, "
-           "fake-cuda.", 13, anchor="start", fill=FAINT)
+    d.text(left, y + 18, "Orange: how ranks start and meet. Red: what the Rust compiler does not check. "
+           "For tests only: fake, fake-cuda.", 13, anchor="start", fill=FAINT)
     return d.done()
 
 
@@ -178,7 +196,8 @@ def faces():
     """The Faces exchange: the 26 neighbours of a rank, and what goes to each kind."""
     d = Drawing(900, 470, "The Faces exchange: the 26 neighbours of a rank")
     wide, tall, skew = 84, 40, 34
-    for at, (layer, label) in enumerate([(1, "the layer above"), (0, "the layer of this rank"), (-1, "the layer below")]):
+    layers = [(1, "the layer above"), (0, "the layer of this rank"), (-1, "the layer below")]
+    for at, (layer, label) in enumerate(layers):
         x0, y0 = 170, 146 + at * 142
         # A slab: three rows of three cells, each a parallelogram, the row at the back first.
         for row in (1, 0, -1):
