@@ -66,7 +66,7 @@ impl Raw {
         let (address, keep) = (memory.as_ptr() as *mut c_void, Arc::clone(&memory));
         // SAFETY: the words live as long as they are shared, and nothing here reads the words that the peer writes.
         let region =
-            unsafe { MemoryRegion::host(&domain, address, 16 * words.len(), &options, keep) }?;
+            unsafe { MemoryRegion::register(&domain, address, 16 * words.len(), &options, keep) }?;
         Ok(Raw {
             endpoint,
             vector,

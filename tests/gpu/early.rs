@@ -17,9 +17,7 @@ use tidegate::cuda::gpu::{EARLY, GATES, QUEUES};
 use tidegate::cuda::prelude::*;
 use tidegate::hal::device::{DeviceError, Parameters};
 use tidegate::kernel::{Function, Module, foreign};
-use tidegate_ffi::cuda::{
-    CaptureMode, Dependency, Driver, Edge, LaunchConfig, Stream as RawStream,
-};
+use tidegate_ffi::cuda::{Dependency, Driver, Edge, LaunchConfig, Stream as RawStream};
 
 use super::common::{Kernels, R, W, ranks};
 use super::rules::{Halves, LOADING, ends, hangs, own_window, say};
@@ -195,9 +193,7 @@ fn edges_are_of_the_kind_that_was_asked_for() {
         // executed. The parameters of `tick` are an address and a length.
         unsafe {
             let tick = driver.module_function(module, c"tick").unwrap();
-            driver
-                .stream_begin_capture(raw, CaptureMode::RELAXED)
-                .unwrap();
+            driver.stream_begin_capture(raw).unwrap();
             let (mut at, mut len) = (0u64, 0u64);
             for _ in 0..4 {
                 let mut arguments = [(&raw mut at).cast(), (&raw mut len).cast()];

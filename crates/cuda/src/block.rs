@@ -6,8 +6,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use tidegate_ffi::cuda::{
-    Access, AccessDesc, AllocationProp, Device, DevicePtr, Granularity, MemHandle, P2pAttribute,
-    PointerAttribute,
+    AccessDesc, AllocationProp, Device, DevicePtr, MemHandle, P2pAttribute, PointerAttribute,
 };
 use tidegate_hal::control::Handle;
 use tidegate_hal::device::DeviceError;
@@ -100,10 +99,7 @@ impl CudaBlock {
                 let what = "allocating memory for peers";
                 gpu.enter()?;
                 let prop = AllocationProp::pinned(gpu.device).shareable();
-                let granularity = gpu
-                    .driver
-                    .mem_granularity(&prop, Granularity::Recommended)
-                    .doing(what)?;
+                let granularity = gpu.driver.mem_granularity(&prop).doing(what)?;
                 let size = bytes.checked_next_multiple_of(granularity).ok_or_else(|| {
                     DeviceError::Exhausted {
                         what: "memory of the device",
@@ -145,10 +141,7 @@ impl CudaBlock {
         gpu.enter()?;
         let what = "mapping a peer's memory";
         let prop = AllocationProp::pinned(gpu.device).shareable();
-        let granularity = gpu
-            .driver
-            .mem_granularity(&prop, Granularity::Recommended)
-            .doing(what)?;
+        let granularity = gpu.driver.mem_granularity(&prop).doing(what)?;
         let size = bytes.next_multiple_of(granularity);
         let handle = gpu
             .driver
@@ -216,14 +209,8 @@ impl CudaBlock {
             kind: Kind::Mapped { handle, size },
         };
         // SAFETY: the range is mapped; if this fails, dropping the block unmaps it.
-        unsafe {
-            driver.mem_set_access(
-                base,
-                size,
-                &[AccessDesc::new(gpu.device, Access::ReadWrite)],
-            )
-        }
-        .doing(what)?;
+        unsafe { driver.mem_set_access(base, size, &[AccessDesc::read_write(gpu.device)]) }
+            .doing(what)?;
         Ok(block)
     }
 }

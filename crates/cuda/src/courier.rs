@@ -24,7 +24,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use tidegate_ffi::cuda::{CudaError, DevicePtr, MemOp, Stream, WaitFlags, WriteFlags};
+use tidegate_ffi::cuda::{CudaError, DevicePtr, MemOp, Stream};
 use tidegate_hal::batch::QUANTUM;
 use tidegate_hal::memory::{Block as _, Ptr, Sharing};
 
@@ -180,7 +180,7 @@ impl Courier {
         let number = self.sent.load(Ordering::Acquire) + 1;
         let (count, driver) = (number * QUANTUM, gpu.driver);
         let at = |word: Ptr| DevicePtr(word.0.addr() as u64);
-        let mut go = [MemOp::wait64(at(self.words.go), count, WaitFlags::GEQ)];
+        let mut go = [MemOp::wait64(at(self.words.go), count)];
         // SAFETY: the stream and the words live as long as this, or for ever.
         unsafe { driver.stream_batch_mem_op(self.stream, &mut go) }?;
         // From here on it waits.
@@ -193,11 +193,7 @@ impl Courier {
             }?;
         }
         // After the copies, for everybody: that is the default.
-        let mut back = [MemOp::write64(
-            at(self.words.back),
-            count,
-            WriteFlags::DEFAULT,
-        )];
+        let mut back = [MemOp::write64(at(self.words.back), count)];
         // SAFETY: as above; only the lane looks at the word.
         unsafe { driver.stream_batch_mem_op(self.stream, &mut back) }
     }

@@ -46,12 +46,14 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 
 use tidegate_ffi::cuda::{
     Context, ContextFlags, Device, DeviceAttribute, DevicePtr, Driver, Function, HostFlags, Module,
-    PointerAttribute, Pool, PoolAttribute, PoolProps, Stream,
+    PointerAttribute, Pool, PoolProps, Stream,
 };
 use tidegate_hal::batch::{Move, POISON, Side};
 use tidegate_hal::device::DeviceError;
 use tidegate_hal::process::Process;
 use tidegate_hal::tell;
+
+pub(crate) use tidegate_hal::lock;
 
 use crate::error::Doing;
 use crate::gates;
@@ -151,12 +153,6 @@ struct Alarm {
     bytes: NonNull<u8>,
 }
 
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner)
-}
-
 fn missing(detail: String) -> DeviceError {
     DeviceError::Missing {
         device: "cuda",
@@ -236,8 +232,7 @@ impl Gpu {
             .doing(what)?;
         // Kept for the next allocation: giving it back costs a synchronisation.
         // SAFETY: the pool was just made.
-        unsafe { driver.mem_pool_set_attribute(pool, PoolAttribute::ReleaseThreshold(u64::MAX)) }
-            .doing(what)?;
+        unsafe { driver.mem_pool_set_release_threshold(pool, u64::MAX) }.doing(what)?;
         let early = match std::env::var(EARLY).as_deref() {
             _ if major < 9 => Early::No,
             Ok("no") => Early::No,

@@ -21,7 +21,7 @@ use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::task::Waker;
 use std::time::Instant;
 
@@ -35,7 +35,7 @@ use crate::block::CudaBlock;
 use crate::courier::Couriers;
 use crate::error::Doing;
 use crate::gates::{Bar, Bars, Gates};
-use crate::gpu::Gpu;
+use crate::gpu::{Gpu, lock};
 use crate::lower::{MAX_BLOCKED, Mirror, RawFault, State};
 use crate::reports::{self, Crowded};
 use crate::stream::Keep;
@@ -98,10 +98,6 @@ struct Later {
     garbage: Vec<(u64, Box<dyn Any + Send>)>,
     /// Events that were recorded after so many items, in order.
     events: VecDeque<(u64, Event)>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Shared {

@@ -19,14 +19,14 @@
 //! same gap.
 
 use std::ffi::c_void;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
-use tidegate_ffi::cuda::{CaptureMode, EventFlags, Graph, GraphExec, GraphFlags, LaunchConfig};
-use tidegate_hal::device::DeviceError;
+use std::sync::{Mutex, MutexGuard};
 
 use crate::error::Doing;
 use crate::gpu::Gpu;
 use crate::lower::{LaunchParameter, THREADS};
+use tidegate_ffi::cuda::{EventFlags, Graph, GraphExec, GraphFlags, LaunchConfig};
+use tidegate_hal::device::DeviceError;
+use tidegate_hal::lock;
 
 /// What a graph with two branches is taken to need more than its nodes, in nodes: the driver keeps a way to launch each
 /// branch. (It needs more than that; but as many are made as are counted.)
@@ -65,7 +65,7 @@ pub(crate) fn weight(nodes: usize, branches: bool) -> u64 {
 
 impl Reserve {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     /// Takes `weight` of what is reserved, or of more if it `may_grow`; whether there was enough.
@@ -126,7 +126,7 @@ impl Gpu {
         // SAFETY: the streams and the event were just made, and are destroyed at the end; the kernel takes this
         // parameter; nothing of this is executed.
         unsafe {
-            driver.stream_begin_capture(streams[0], CaptureMode::RELAXED)?;
+            driver.stream_begin_capture(streams[0])?;
             driver.event_record(event, streams[0])?;
             driver.stream_wait_event(streams[1], event)?;
             for stream in streams.into_iter().cycle().take(NODES) {

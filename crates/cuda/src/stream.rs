@@ -6,7 +6,7 @@ use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tidegate_ffi::cuda::{CaptureMode, Event, EventFlags, GraphNode, Stream as RawStream};
+use tidegate_ffi::cuda::{Event, EventFlags, GraphNode, Stream as RawStream};
 use tidegate_hal::batch::Batch;
 use tidegate_hal::device::{
     Call, DeviceError, Fault, Priority, Reclaim as _, Stream, StreamConfig,
@@ -385,7 +385,7 @@ unsafe impl Stream for CudaStream {
         self.shared.set_capturing(true);
         // Relaxed: the library allocates, and looks at events of other streams, meanwhile.
         // SAFETY: the stream is live.
-        let begun = unsafe { driver.stream_begin_capture(self.shared.raw, CaptureMode::RELAXED) };
+        let begun = unsafe { driver.stream_begin_capture(self.shared.raw) };
         begun
             .doing(what)
             .inspect_err(|_| self.shared.set_capturing(false))?;

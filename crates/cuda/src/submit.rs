@@ -24,7 +24,7 @@
 use std::ffi::c_void;
 use std::sync::Arc;
 
-use tidegate_ffi::cuda::{DevicePtr, MemOp, WaitFlags, WriteFlags};
+use tidegate_ffi::cuda::{DevicePtr, MemOp};
 use tidegate_hal::batch::Batch;
 use tidegate_hal::device::{DeviceError, Stream as _};
 
@@ -345,16 +345,12 @@ impl CudaStream {
         }
         let waits = bars.bars.iter();
         let waits: Vec<_> = waits
-            .map(|bar| MemOp::wait64(DevicePtr(bar.word), bar.value, WaitFlags::GEQ))
+            .map(|bar| MemOp::wait64(DevicePtr(bar.word), bar.value))
             .collect();
         let Some(number) = shared.add_gate(bars) else {
             return Ok(false);
         };
-        let come = MemOp::write32(
-            DevicePtr(shared.gate_address()),
-            number,
-            WriteFlags::DEFAULT,
-        );
+        let come = MemOp::write32(DevicePtr(shared.gate_address()), number);
         let mut operations: Vec<_> = std::iter::once(come).chain(waits).collect();
         self.other_follows();
         // SAFETY: the stream is live; the mirror is pinned, and the stream's alone; the caller promises for the words.

@@ -34,7 +34,6 @@ mod device;
 mod error;
 mod graph;
 mod handle;
-mod ipc;
 mod launch;
 mod load;
 mod memop;
@@ -52,10 +51,6 @@ pub use cudarc::driver::sys;
 pub use cudarc::driver::sys::CUdevice_P2PAttribute as P2pAttribute;
 /// What can be asked of a device (`CUdevice_attribute`).
 pub use cudarc::driver::sys::CUdevice_attribute as DeviceAttribute;
-/// What can be asked of, or set for, a function (`CUfunction_attribute`).
-pub use cudarc::driver::sys::CUfunction_attribute as FunctionAttribute;
-/// What a context limits (`CUlimit`).
-pub use cudarc::driver::sys::CUlimit as Limit;
 /// What can be asked of an address (`CUpointer_attribute`).
 pub use cudarc::driver::sys::CUpointer_attribute as PointerAttribute;
 
@@ -66,13 +61,11 @@ pub use handle::{
     Context, Device, DevicePtr, Event, Function, Graph, GraphExec, GraphNode, MemHandle, Module,
     Pool, Stream,
 };
-pub use ipc::IpcMemHandle;
 pub use launch::{HostFn, LaunchConfig};
 pub use load::{Driver, LIBRARIES, LoadError, MIN_VERSION};
-pub use memop::{MemOp, MemoryBarrier, WaitFlags, WriteFlags};
+pub use memop::MemOp;
 pub use memory::{HostFlags, RegisterFlags};
-pub use module::LoadingMode;
-pub use pool::{PoolAttribute, PoolProps};
-pub use stream::{CaptureInfo, CaptureMode, CaptureStatus, EventFlags};
+pub use pool::PoolProps;
+pub use stream::{CaptureInfo, CaptureStatus, EventFlags};
 pub use table::{OPTIONAL, REQUIRED};
-pub use vmm::{Access, AccessDesc, AllocationProp, Granularity};
+pub use vmm::{AccessDesc, AllocationProp};

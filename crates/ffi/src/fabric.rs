@@ -18,7 +18,7 @@
 //! *Threads.* Domains are opened as `FI_THREAD_SAFE`, and everything can be shared: see [`Domain`].
 //!
 //! *What is unsafe.* Operations on memory of this end that is named by its address, and registering memory. What copies
-//! before it returns ([`Endpoint::inject_write`]) is safe: what it does at the other end, that end agreed to when it
+//! before it returns ([`Endpoint::inject_write_data`]) is safe: what it does at the other end, that end agreed to when it
 //! registered its memory. Contexts are numbers, as long as nobody asks for [`Mode::CONTEXT`].
 //!
 //! *Progress* is the provider's affair, or that of whoever reads queues and counters ([`Progress`]): then an end that
@@ -58,7 +58,6 @@
 //!   two endpoints of one process that wrote to each other, each used by a thread of its own, crashed.
 //! - A completion of the own write can carry the flag of remote data: [`Completion::remote_data`] looks at who wrote.
 
-mod atomic;
 mod av;
 mod block;
 mod counter;
@@ -79,24 +78,23 @@ mod rma;
 pub mod sys;
 mod work;
 
-pub use atomic::{AtomicOp, Element, Elements};
 pub use av::{AddressVector, BadAddress, InsertError, Peer};
 pub use counter::{Counter, WaitObject};
 pub use cq::{Completion, CompletionError, CompletionQueue, CqError};
 pub use cxi::{CxiCounter, Mmio, WriteBack};
 pub use domain::{Domain, Fabric};
 pub use endpoint::{Desc, Endpoint, EndpointBuilder, Local, Post, Remote};
-pub use env::{ENVIRONMENT, set_environment};
+pub use env::ENVIRONMENT;
 pub use error::{FabricError, Result, errno_name};
 pub use flags::{Access, Caps, Counted, Mode, MrMode, OpFlags, Order, Reported};
 pub use hints::{Hints, Location};
 pub use info::{AddressFormat, Info, Progress};
 pub use load::{
     API_VERSION, DupInfo, FreeInfo, Functions, GetInfo, LIBRARIES, LIBRARY_VARIABLE, Library,
-    LoadError, OpenFabric, StrError, ToStr, Version,
+    LoadError, OpenFabric, StrError, Version,
 };
-pub use memory::{Memory, MemoryRegion, RegionKey, RegisterOptions, RemoteRegion};
+pub use memory::{MemoryRegion, RegionKey, RegisterOptions, RemoteRegion};
 pub use object::{Keep, leaked_objects};
 pub use probe::Deferred;
 pub use rma::{MAX_PIECES, Message, RemotePiece};
-pub use work::{Proof, QueueError, Work, WorkId, WorkQueue};
+pub use work::{QueueError, Work, WorkId, WorkQueue};

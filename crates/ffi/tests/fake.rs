@@ -137,43 +137,28 @@ fn every_method_calls_its_function_and_carries_a_code_that_nobody_knows() {
         device_name(device) => "cuDeviceGetName";
         device_uuid(device) => "cuDeviceGetUuid_v2";
         device_attribute(device, DeviceAttribute::CU_DEVICE_ATTRIBUTE_WARP_SIZE) => "cuDeviceGetAttribute";
-        device_total_mem(device) => "cuDeviceTotalMem_v2";
-        device_pci_bus_id(device) => "cuDeviceGetPCIBusId";
-        device_can_access_peer(device, device) => "cuDeviceCanAccessPeer";
         device_p2p_attribute(P2pAttribute::CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED, device, device) => "cuDeviceGetP2PAttribute";
         primary_ctx_retain(device) => "cuDevicePrimaryCtxRetain";
-        primary_ctx_release(device) => "cuDevicePrimaryCtxRelease_v2";
         primary_ctx_set_flags(device, ContextFlags::SCHED_AUTO) => "cuDevicePrimaryCtxSetFlags_v2";
-        primary_ctx_state(device) => "cuDevicePrimaryCtxGetState";
         ctx_set_current(context) => "cuCtxSetCurrent";
-        ctx_current() => "cuCtxGetCurrent";
-        ctx_limit(Limit::CU_LIMIT_STACK_SIZE) => "cuCtxGetLimit";
-        ctx_set_limit(Limit::CU_LIMIT_STACK_SIZE, 1) => "cuCtxSetLimit";
-        ctx_synchronize() => "cuCtxSynchronize";
         ctx_stream_priority_range() => "cuCtxGetStreamPriorityRange";
         ctx_multiprocessors() => "cuCtxGetExecAffinity";
-        ctx_enable_peer_access(context) => "cuCtxEnablePeerAccess";
         stream_create(0) => "cuStreamCreateWithPriority";
         stream_destroy(stream) => "cuStreamDestroy_v2";
         stream_synchronize(stream) => "cuStreamSynchronize";
         stream_query(stream) => "cuStreamQuery";
-        stream_ctx(stream) => "cuStreamGetCtx";
         stream_wait_event(stream, event) => "cuStreamWaitEvent";
-        stream_begin_capture(stream, CaptureMode::RELAXED) => "cuStreamBeginCapture_v2";
+        stream_begin_capture(stream) => "cuStreamBeginCapture_v2";
         stream_end_capture(stream) => "cuStreamEndCapture";
-        stream_is_capturing(stream) => "cuStreamIsCapturing";
         stream_capture_info(stream) => "cuStreamGetCaptureInfo_v3";
-        thread_exchange_capture_mode(CaptureMode::RELAXED) => "cuThreadExchangeStreamCaptureMode";
         event_create(EventFlags::DEFAULT) => "cuEventCreate";
         event_destroy(event) => "cuEventDestroy_v2";
         event_record(event, stream) => "cuEventRecord";
         event_record_external(event, stream) => "cuEventRecordWithFlags";
         event_query(event) => "cuEventQuery";
-        event_synchronize(event) => "cuEventSynchronize";
         event_elapsed_ms(event, event) => "cuEventElapsedTime";
         graph_create() => "cuGraphCreate";
         graph_destroy(graph) => "cuGraphDestroy";
-        graph_clone(graph) => "cuGraphClone";
         graph_node_count(graph) => "cuGraphGetNodes";
         graph_add_child(graph, &[], graph) => "cuGraphAddChildGraphNode";
         graph_nodes(graph) => "cuGraphGetNodes";
@@ -188,54 +173,34 @@ fn every_method_calls_its_function_and_carries_a_code_that_nobody_knows() {
         memcpy_dtoh_async(host.as_ptr(), at, 8, stream) => "cuMemcpyDtoHAsync_v2";
         memcpy_dtod_async(at, at, 8, stream) => "cuMemcpyDtoDAsync_v2";
         memset_d8_async(at, 0, 8, stream) => "cuMemsetD8Async";
-        memset_d32_async(at, 0, 2, stream) => "cuMemsetD32Async";
         mem_host_alloc(8, HostFlags::PORTABLE | HostFlags::DEVICE_MAP) => "cuMemHostAlloc";
-        mem_free_host(host) => "cuMemFreeHost";
         mem_host_register(host, 8, RegisterFlags::IO_MEMORY | RegisterFlags::DEVICE_MAP) => "cuMemHostRegister_v2";
         mem_host_unregister(host) => "cuMemHostUnregister";
         mem_host_device_ptr(host) => "cuMemHostGetDevicePointer_v2";
-        mem_alloc(8) => "cuMemAlloc_v2";
-        mem_free(at) => "cuMemFree_v2";
         pointer_attribute(at, PointerAttribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE) => "cuPointerGetAttribute";
         mem_alloc_from_pool_async(8, pool, stream) => "cuMemAllocFromPoolAsync";
         mem_free_async(at, stream) => "cuMemFreeAsync";
-        device_default_mem_pool(device) => "cuDeviceGetDefaultMemPool";
         mem_pool_create(&PoolProps::pinned(device)) => "cuMemPoolCreate";
-        mem_pool_destroy(pool) => "cuMemPoolDestroy";
-        mem_pool_set_attribute(pool, PoolAttribute::ReleaseThreshold(1)) => "cuMemPoolSetAttribute";
-        mem_pool_trim_to(pool, 0) => "cuMemPoolTrimTo";
-        mem_granularity(&prop, Granularity::Minimum) => "cuMemGetAllocationGranularity";
+        mem_pool_set_release_threshold(pool, 1) => "cuMemPoolSetAttribute";
+        mem_granularity(&prop) => "cuMemGetAllocationGranularity";
         mem_create(8, &prop) => "cuMemCreate";
         mem_release(memory) => "cuMemRelease";
         mem_address_reserve(8, 0, DevicePtr::NULL) => "cuMemAddressReserve";
         mem_address_free(at, 8) => "cuMemAddressFree";
         mem_map(at, 8, 0, memory) => "cuMemMap";
         mem_unmap(at, 8) => "cuMemUnmap";
-        mem_set_access(at, 8, &[AccessDesc::new(device, Access::ReadWrite)]) => "cuMemSetAccess";
-        mem_access(at, device) => "cuMemGetAccess";
+        mem_set_access(at, 8, &[AccessDesc::read_write(device)]) => "cuMemSetAccess";
         mem_export_fd(memory) => "cuMemExportToShareableHandle";
         mem_import_fd(file.as_fd()) => "cuMemImportFromShareableHandle";
-        ipc_mem_handle(at) => "cuIpcGetMemHandle";
-        ipc_open_mem_handle(&IpcMemHandle([0; 64])) => "cuIpcOpenMemHandle_v2";
-        ipc_close_mem_handle(at) => "cuIpcCloseMemHandle";
         module_load_ptx(PTX) => "cuModuleLoadDataEx";
         module_load_image(&[0; 64]) => "cuModuleLoadDataEx";
-        module_unload(module) => "cuModuleUnload";
         module_function(module, c"f") => "cuModuleGetFunction";
-        module_loading_mode() => "cuModuleGetLoadingMode";
         func_load(function) => "cuFuncLoad";
-        func_attribute(function, FunctionAttribute::CU_FUNC_ATTRIBUTE_NUM_REGS) => "cuFuncGetAttribute";
-        func_set_attribute(function, FunctionAttribute::CU_FUNC_ATTRIBUTE_NUM_REGS, 1) => "cuFuncSetAttribute";
         func_param_info(function, 0) => "cuFuncGetParamInfo";
         max_active_blocks_per_multiprocessor(function, 32, 0) => "cuOccupancyMaxActiveBlocksPerMultiprocessor";
-        launch_kernel(function, &launch, stream, &mut []) => "cuLaunchKernel";
         launch_kernel_ex(function, &launch, stream, &mut []) => "cuLaunchKernelEx";
         launch_host_func(stream, nothing, null_mut()) => "cuLaunchHostFunc";
-        stream_batch_mem_op(stream, &mut [MemOp::flush_remote_writes()]) => "cuStreamBatchMemOp_v2";
-        stream_write_value32(stream, at, 1, WriteFlags::DEFAULT) => "cuStreamWriteValue32_v2";
-        stream_write_value64(stream, at, 1, WriteFlags::DEFAULT) => "cuStreamWriteValue64_v2";
-        stream_wait_value32(stream, at, 1, WaitFlags::GEQ) => "cuStreamWaitValue32_v2";
-        stream_wait_value64(stream, at, 1, WaitFlags::GEQ) => "cuStreamWaitValue64_v2";
+        stream_batch_mem_op(stream, &mut [MemOp::write64(at, 1)]) => "cuStreamBatchMemOp_v2";
     }
     // Not a function is left untried, but those that the fake must have, the older form of one, and what kernel nodes
     // need: below.
@@ -415,7 +380,7 @@ fn not_ready_is_an_answer_and_a_known_code_has_its_words() {
                 "cuEventElapsedTime",
                 "int cuEventElapsedTime() { return 600; }",
             ),
-            ("cuMemAlloc_v2", "int cuMemAlloc_v2() { return 2; }"),
+            ("cuMemHostAlloc", "int cuMemHostAlloc() { return 2; }"),
             (
                 "cuGetErrorString",
                 r#"int cuGetErrorString(int c, const char **s) { *s = "out of memory"; return 0; }"#,
@@ -431,11 +396,11 @@ fn not_ready_is_an_answer_and_a_known_code_has_its_words() {
         assert_eq!(d.event_query(Event::NULL), Ok(true));
         assert_eq!(d.event_elapsed_ms(Event::NULL, Event::NULL), Ok(None));
     }
-    let error = d.mem_alloc(8).expect_err("refused");
+    let error = d.mem_host_alloc(8, HostFlags::NONE).expect_err("refused");
     assert!(error.is_out_of_memory());
     assert_eq!(
         error.to_string(),
-        "cuMemAlloc_v2: CUDA_ERROR_OUT_OF_MEMORY (2): out of memory"
+        "cuMemHostAlloc: CUDA_ERROR_OUT_OF_MEMORY (2): out of memory"
     );
 }
 
@@ -452,7 +417,7 @@ fn the_compilers_log_is_in_the_error() {
         return;
     };
     let error = d.module_load_ptx(PTX).expect_err("refused");
-    assert!(error.is_bad_image());
+    assert_eq!(error.code, 218);
     assert!(error.text.starts_with("ptxas fatal: line 3x"), "{error}");
     // What would be read as something else than text does not reach the driver.
     for other in [
@@ -462,7 +427,7 @@ fn the_compilers_log_is_in_the_error() {
         c".version 8.0",
     ] {
         let error = d.module_load_ptx(other).expect_err("refused");
-        assert!(error.is_bad_image() && error.text.contains("as PTX does"));
+        assert!(error.code == 200 && error.text.contains("as PTX does"));
     }
 }
 
@@ -480,10 +445,6 @@ fn descriptors_go_through_as_they_are_and_impossible_answers_are_errors() {
                 "int cuMemImportFromShareableHandle(uint64_t *h, void *fd, int type) {
                     *h = (uint64_t)fd; return type != 1; }",
             ),
-            (
-                "cuMemGetAccess",
-                "int cuMemGetAccess(uint64_t *f, int *location, uint64_t at) { *f = at; return location[0] != 1 || location[1] != 5; }",
-            ),
             ("cuMemHostAlloc", "int cuMemHostAlloc(void **p) { *p = 0; return 0; }"),
         ],
         &[],
@@ -496,11 +457,6 @@ fn descriptors_go_through_as_they_are_and_impossible_answers_are_errors() {
     assert_eq!(handle.0, fd.as_raw_fd() as u64);
     // SAFETY: likewise.
     let error = unsafe { d.mem_export_fd(MemHandle(9)) }.expect_err("no descriptor");
-    assert_eq!(error.code, CudaError::UNEXPECTED);
-    assert_eq!(d.mem_access(DevicePtr(3), Device(5)), Ok(Access::ReadWrite));
-    let error = d
-        .mem_access(DevicePtr(7), Device(5))
-        .expect_err("unheard of");
     assert_eq!(error.code, CudaError::UNEXPECTED);
     let error = d.mem_host_alloc(8, HostFlags::NONE).expect_err("null");
     assert_eq!(error.code, CudaError::UNEXPECTED);

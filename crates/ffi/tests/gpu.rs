@@ -53,19 +53,11 @@ fn devices_and_contexts_say_what_they_are() {
     assert!(d.device_count().expect("count") >= 1);
     assert!(!d.device_name(device).expect("name").is_empty());
     assert_ne!(d.device_uuid(device).expect("uuid"), [0; 16]);
-    assert!(d.device_total_mem(device).expect("memory") > 1 << 30);
-    assert!(d.device_pci_bus_id(device).expect("bus").contains(':'));
     let warp = d.device_attribute(device, DeviceAttribute::CU_DEVICE_ATTRIBUTE_WARP_SIZE);
     assert_eq!(warp, Ok(32));
     assert_eq!(d.device(9999).expect_err("no such device").code, 101);
-    assert!(d.primary_ctx_state(device).expect("state").1);
-    assert!(!d.ctx_current().expect("current").is_null());
-    assert!(d.ctx_limit(Limit::CU_LIMIT_STACK_SIZE).expect("limit") > 0);
     let (least, greatest) = d.ctx_stream_priority_range().expect("range");
     assert!(greatest <= least);
-    d.module_loading_mode().expect("mode");
-    assert_eq!(d.device_can_access_peer(device, device), Ok(false));
-    d.ctx_synchronize().expect("synchronize");
     let (name, text) = d.describe(2);
     assert_eq!(
         (name.as_str(), text.as_str()),
@@ -79,14 +71,21 @@ fn memory_words_and_events_work_on_a_stream() {
     let Some((d, device)) = driver() else { return };
     let stream = d.stream_create(0).expect("stream");
     let pinned = d
-        .mem_host_alloc(64, HostFlags::PORTABLE | HostFlags::DEVICE_MAP)
+        .mem_host_alloc(128, HostFlags::PORTABLE | HostFlags::DEVICE_MAP)
         .expect("pinned");
     let host = pinned.as_ptr().cast::<u64>();
     // SAFETY: all handles and addresses are made here and alive until the end; what is read on the host was waited for.
     unsafe {
-        assert_eq!(d.stream_ctx(stream), d.ctx_current());
+        host.write_bytes(0, 16);
         host.write(41);
-        let there = d.mem_alloc(64).expect("memory");
+        let pool = d.mem_pool_create(&PoolProps::pinned(device)).expect("pool");
+        d.mem_pool_set_release_threshold(pool, 1 << 20)
+            .expect("attribute");
+        let there = d
+            .mem_alloc_from_pool_async(64, pool, stream)
+            .expect("memory");
+        let words = d.mem_host_device_ptr(pinned).expect("address");
+        let word = |at: u64| DevicePtr(words.0 + 8 * at);
         let (start, end) = (
             d.event_create(EventFlags::DEFAULT).expect("event"),
             d.event_create(EventFlags::DEFAULT).expect("event"),
@@ -96,51 +95,36 @@ fn memory_words_and_events_work_on_a_stream() {
             .expect("in");
         d.memcpy_dtod_async(DevicePtr(there.0 + 8), there, 8, stream)
             .expect("across");
-        d.memset_d8_async(DevicePtr(there.0 + 16), 0xAB, 8, stream)
+        d.memset_d8_async(DevicePtr(there.0 + 16), 0xAB, 48, stream)
             .expect("fill");
-        d.memset_d32_async(DevicePtr(there.0 + 24), 7, 2, stream)
-            .expect("fill");
-        d.stream_write_value32(stream, DevicePtr(there.0 + 32), 5, WriteFlags::DEFAULT)
-            .expect("write");
-        d.stream_wait_value32(stream, DevicePtr(there.0 + 32), 4, WaitFlags::GEQ)
-            .expect("wait");
-        d.stream_write_value64(stream, DevicePtr(there.0 + 40), 6, WriteFlags::DEFAULT)
-            .expect("write");
-        d.stream_wait_value64(stream, DevicePtr(there.0 + 40), 6, WaitFlags::EQ)
-            .expect("wait");
         let mut batch = [
-            MemOp::write64(DevicePtr(there.0 + 48), 1 << 40, WriteFlags::DEFAULT),
-            MemOp::wait64(DevicePtr(there.0 + 48), 1 << 39, WaitFlags::GEQ),
-            MemOp::write32(DevicePtr(there.0 + 56), 8, WriteFlags::DEFAULT),
+            MemOp::write64(word(8), 1 << 40),
+            MemOp::wait64(word(8), 1 << 39),
+            MemOp::write32(word(9), 8),
         ];
         d.stream_batch_mem_op(stream, &mut batch).expect("batch");
         d.memcpy_dtoh_async(host.cast(), there, 64, stream)
             .expect("out");
         d.event_record(end, stream).expect("record");
         d.stream_wait_event(stream, end).expect("ordered");
-        d.event_synchronize(end).expect("happened");
+        d.stream_synchronize(stream).expect("happened");
         assert!(
             d.event_elapsed_ms(start, end)
                 .expect("time")
                 .is_some_and(|ms| ms > 0.0)
         );
-        let read: [u64; 8] = std::array::from_fn(|at| host.add(at).read());
-        assert_eq!(read[..4], [41, 41, 0xABAB_ABAB_ABAB_ABAB, 7 << 32 | 7]);
-        assert_eq!(
-            (read[4] as u32, read[5], read[6], read[7] as u32),
-            (5, 6, 1 << 40, 8)
-        );
+        let read: [u64; 10] = std::array::from_fn(|at| host.add(at).read());
+        assert_eq!(read[..3], [41, 41, 0xABAB_ABAB_ABAB_ABAB]);
+        assert_eq!((read[8], read[9] as u32), (1 << 40, 8));
         assert_eq!(d.event_query(end), Ok(true));
-        // What waits for a word that nobody has written yet is not done, and that is no error.
-        let word = d.mem_host_device_ptr(pinned).expect("address");
-        host.write(0);
-        d.stream_wait_value64(stream, word, 1, WaitFlags::GEQ)
-            .expect("wait");
+        // A wait for a word that nobody has written yet is not done, and that is no error.
+        let mut batch = [MemOp::wait64(word(10), 1)];
+        d.stream_batch_mem_op(stream, &mut batch).expect("wait");
         d.event_record(end, stream).expect("record");
         assert_eq!(d.stream_query(stream), Ok(false));
         assert_eq!(d.event_query(end), Ok(false));
         assert_eq!(d.event_elapsed_ms(start, end), Ok(None));
-        host.write_volatile(1);
+        host.add(10).write_volatile(1);
         d.stream_synchronize(stream).expect("released");
         assert_eq!(d.stream_query(stream), Ok(true));
         let kind = d.pointer_attribute(there, PointerAttribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE);
@@ -153,33 +137,11 @@ fn memory_words_and_events_work_on_a_stream() {
             .expect_err("unknown")
             .is_invalid_value()
         );
-        assert_ne!(d.ipc_mem_handle(there).expect("a name").0, [0; 64]);
-        let pool = d
-            .mem_pool_create(&PoolProps::pinned(device).shareable())
-            .expect("pool");
-        for attribute in [
-            PoolAttribute::ReleaseThreshold(1 << 20),
-            PoolAttribute::ReuseFollowEventDependencies(false),
-            PoolAttribute::ReuseAllowOpportunistic(false),
-            PoolAttribute::ReuseAllowInternalDependencies(false),
-        ] {
-            d.mem_pool_set_attribute(pool, attribute)
-                .expect("attribute");
-        }
-        let pooled = d
-            .mem_alloc_from_pool_async(4096, pool, stream)
-            .expect("pooled");
-        d.memset_d8_async(pooled, 1, 4096, stream).expect("fill");
-        d.mem_free_async(pooled, stream).expect("freed");
+        d.mem_free_async(there, stream).expect("freed");
         d.stream_synchronize(stream).expect("done");
-        d.mem_pool_trim_to(pool, 0).expect("trim");
-        d.mem_pool_destroy(pool).expect("destroyed");
-        d.device_default_mem_pool(device).expect("default");
-        d.mem_free(there).expect("freed");
         d.event_destroy(start).expect("destroyed");
         d.event_destroy(end).expect("destroyed");
         d.stream_destroy(stream).expect("destroyed");
-        d.mem_free_host(pinned).expect("freed");
     }
 }
 
@@ -200,8 +162,8 @@ fn memory_that_was_mapped_otherwise_is_registered_for_a_while() {
         // An address within it, too.
         let there = NonNull::new(word).expect("it lies in the page");
         let there = d.mem_host_device_ptr(there.cast()).expect("address");
-        d.stream_write_value64(stream, there, 77, WriteFlags::DEFAULT)
-            .expect("write");
+        let mut batch = [MemOp::write64(there, 77)];
+        d.stream_batch_mem_op(stream, &mut batch).expect("write");
         d.stream_synchronize(stream).expect("done");
         assert_eq!(word.read_volatile(), 77);
         d.mem_host_unregister(at).expect("unregistered");
@@ -215,14 +177,7 @@ fn memory_that_was_mapped_otherwise_is_registered_for_a_while() {
 fn mapped_memory_is_the_same_under_two_handles() {
     let Some((d, device)) = driver() else { return };
     let prop = AllocationProp::pinned(device).shareable();
-    let bytes = d
-        .mem_granularity(&prop, Granularity::Minimum)
-        .expect("granularity");
-    assert!(
-        d.mem_granularity(&prop, Granularity::Recommended)
-            .expect("granularity")
-            >= bytes
-    );
+    let bytes = d.mem_granularity(&prop).expect("granularity");
     let stream = d.stream_create(0).expect("stream");
     // SAFETY: all handles and addresses are made here and alive until the end; what is read on the host was waited for.
     unsafe {
@@ -237,14 +192,12 @@ fn mapped_memory_is_the_same_under_two_handles() {
                 .mem_address_reserve(bytes, 0, DevicePtr::NULL)
                 .expect("addresses");
             d.mem_map(at, bytes, 0, handle).expect("mapped");
-            d.mem_set_access(at, bytes, &[AccessDesc::new(device, Access::ReadWrite)])
+            d.mem_set_access(at, bytes, &[AccessDesc::read_write(device)])
                 .expect("access");
             at
         };
         let (one, other) = (map(memory), map(again));
-        assert_eq!(d.mem_access(one, device), Ok(Access::ReadWrite));
-        d.memset_d32_async(one, 0x1234, bytes / 4, stream)
-            .expect("fill");
+        d.memset_d8_async(one, 0x12, bytes, stream).expect("fill");
         let mut read = [0u32; 2];
         d.memcpy_dtoh_async(
             read.as_mut_ptr().cast(),
@@ -254,7 +207,7 @@ fn mapped_memory_is_the_same_under_two_handles() {
         )
         .expect("out");
         d.stream_synchronize(stream).expect("done");
-        assert_eq!(read, [0x1234; 2]);
+        assert_eq!(read, [0x1212_1212; 2]);
         for at in [one, other] {
             d.mem_unmap(at, bytes).expect("unmapped");
             d.mem_address_free(at, bytes).expect("given back");
@@ -270,15 +223,12 @@ fn kernels_run_alone_with_attributes_and_from_graphs() {
     let Some((d, device)) = driver() else { return };
     let major = DeviceAttribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR;
     if d.device_attribute(device, major).expect("capability") < 9 {
-        eprintln!("skipped: clusters and programmatic launches need compute capability 9.0");
+        eprintln!("skipped: programmatic launches need compute capability 9.0");
         return;
     }
     let bad = c".version 7.8\n.target sm_80\n.address_size 64\nthis is no PTX\n";
     let error = d.module_load_ptx(bad).expect_err("refused");
-    assert!(
-        error.is_bad_image() && error.text.contains("line"),
-        "{error}"
-    );
+    assert!(error.code == 218 && error.text.contains("line"), "{error}");
     unsafe extern "C" fn add_100(word: *mut c_void) {
         // SAFETY: the word is an atomic that outlives the stream's work.
         let word = unsafe { &*word.cast::<std::sync::atomic::AtomicU32>() };
@@ -291,16 +241,8 @@ fn kernels_run_alone_with_attributes_and_from_graphs() {
     unsafe {
         let module = d.module_load_ptx(PTX).expect("module");
         let function = d.module_function(module, c"increment").expect("function");
-        assert!(
-            d.module_function(module, c"other")
-                .expect_err("none")
-                .is_not_found()
-        );
-        let threads = FunctionAttribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK;
-        assert!(d.func_attribute(function, threads).expect("attribute") >= 32);
-        let shared = FunctionAttribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-        d.func_set_attribute(function, shared, 1024)
-            .expect("attribute");
+        let other = d.module_function(module, c"other");
+        assert_eq!(other.expect_err("none").code, 500);
         assert_eq!(d.func_param_info(function, 0), Ok((0, 8)));
         assert!(
             d.func_param_info(function, 1)
@@ -314,48 +256,41 @@ fn kernels_run_alone_with_attributes_and_from_graphs() {
                 > 1
         );
 
-        let word = d.mem_alloc(4).expect("memory");
-        d.memset_d32_async(word, 0, 1, stream).expect("zero");
+        let pool = d.mem_pool_create(&PoolProps::pinned(device)).expect("pool");
+        let word = d
+            .mem_alloc_from_pool_async(4, pool, stream)
+            .expect("memory");
+        d.memset_d8_async(word, 0, 4, stream).expect("zero");
         let mut address = word.0;
         let mut arguments = [(&raw mut address).cast::<c_void>()];
         let plain = LaunchConfig::new([1, 1, 1], [1, 1, 1]);
         let full = plain
             .shared_bytes(1024)
-            .priority(-1)
-            .cluster([1, 1, 1])
             .programmatic_stream_serialization(true);
-        d.launch_kernel(function, &plain, stream, &mut arguments)
+        d.launch_kernel_ex(function, &plain, stream, &mut arguments)
             .expect("launch");
         d.launch_kernel_ex(function, &plain, stream, &mut arguments)
             .expect("launch");
 
         // The second of these lies behind a programmatic edge.
-        d.stream_begin_capture(stream, CaptureMode::THREAD_LOCAL)
-            .expect("capture");
+        d.stream_begin_capture(stream).expect("capture");
         d.launch_kernel_ex(function, &plain, stream, &mut arguments)
             .expect("recorded");
         d.launch_kernel_ex(function, &full, stream, &mut arguments)
             .expect("recorded");
-        assert_eq!(d.stream_is_capturing(stream), Ok(CaptureStatus::Active));
         let info = d.stream_capture_info(stream).expect("info");
         assert_eq!(info.status, CaptureStatus::Active);
         assert!(!info.graph.is_null());
-        let previous = d
-            .thread_exchange_capture_mode(CaptureMode::RELAXED)
-            .expect("mode");
-        assert_eq!(previous, CaptureMode::GLOBAL);
-        d.thread_exchange_capture_mode(previous).expect("mode");
         let graph = d.stream_end_capture(stream).expect("graph");
         assert_eq!(d.graph_node_count(graph), Ok(2));
         let whole = d.graph_create().expect("graph");
         let first = d.graph_add_child(whole, &[], graph).expect("node");
         d.graph_add_child(whole, &[first], graph).expect("node");
-        let copy = d.graph_clone(whole).expect("copy");
-        assert_eq!(d.graph_node_count(copy), Ok(2));
+        assert_eq!(d.graph_node_count(whole), Ok(2));
         let exec = d
-            .graph_instantiate(copy, GraphFlags::NONE)
+            .graph_instantiate(whole, GraphFlags::NONE)
             .expect("executable");
-        for graph in [graph, whole, copy] {
+        for graph in [graph, whole] {
             d.graph_destroy(graph).expect("destroyed");
         }
         d.graph_upload(exec, stream).expect("upload");
@@ -371,16 +306,15 @@ fn kernels_run_alone_with_attributes_and_from_graphs() {
         assert_eq!(called.load(std::sync::atomic::Ordering::Relaxed), 100);
 
         // What a capture forbids is an error that says so, and ends it.
-        // Of this thread: the other tests' calls are not to be refused.
-        d.stream_begin_capture(stream, CaptureMode::THREAD_LOCAL)
-            .expect("capture");
+        d.stream_begin_capture(stream).expect("capture");
         assert!(
             d.stream_synchronize(stream)
                 .expect_err("forbidden")
                 .is_capture_error()
         );
+        let status = |info: CaptureInfo| info.status;
         assert_eq!(
-            d.stream_is_capturing(stream),
+            d.stream_capture_info(stream).map(status),
             Ok(CaptureStatus::Invalidated)
         );
         assert!(
@@ -388,11 +322,13 @@ fn kernels_run_alone_with_attributes_and_from_graphs() {
                 .expect_err("spoilt")
                 .is_capture_error()
         );
-        assert_eq!(d.stream_is_capturing(stream), Ok(CaptureStatus::None));
+        assert_eq!(
+            d.stream_capture_info(stream).map(status),
+            Ok(CaptureStatus::None)
+        );
 
         d.graph_exec_destroy(exec).expect("destroyed");
-        d.module_unload(module).expect("unloaded");
-        d.mem_free(word).expect("freed");
+        d.mem_free_async(word, stream).expect("freed");
         d.stream_destroy(stream).expect("destroyed");
     }
 }

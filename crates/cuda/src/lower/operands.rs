@@ -21,6 +21,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use tidegate_hal::batch::{Batch, Step, Wait};
+use tidegate_hal::lock;
 use tidegate_hal::memory::Ptr;
 
 /// How much a submission adds to each operand.
@@ -140,7 +141,7 @@ pub(crate) struct Held<'a> {
 
 impl Shared {
     pub(crate) fn lock(&self) -> MutexGuard<'_, Operands> {
-        self.operands.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.operands)
     }
 
     /// Holds the piece in which a word lies, if it is still that of this number.

@@ -4,24 +4,21 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 
 use tidegate_ffi::fabric::sys::*;
 
-use super::thing::{NOTHING, Table, close, give, thing};
+use super::thing::{Table, close, give, thing};
 use crate::hardware::Kind;
 
 pub(crate) static COUNTER_FID: Table<fi_ops> = Table(fi_ops {
     close: Some(close::<fid_cntr>),
     ops_open: Some(counter_ops),
-    ..NOTHING
+    ..fi_ops::EMPTY
 });
 
 pub(crate) static COUNTER: Table<fi_ops_cntr> = Table(fi_ops_cntr {
-    size: size_of::<fi_ops_cntr>(),
     read: Some(read_counter),
     readerr: Some(read_failures),
     add: Some(add),
     set: Some(set),
-    wait: None,
-    adderr: None,
-    seterr: None,
+    ..fi_ops_cntr::EMPTY
 });
 
 pub(crate) static CXI_COUNTER: Table<fi_cxi_cntr_ops> = Table(fi_cxi_cntr_ops {

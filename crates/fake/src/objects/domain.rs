@@ -9,7 +9,7 @@ use super::counter::open_counter;
 use super::endpoint::{open_endpoint, transfer};
 use super::queue::open_queue;
 use super::region::MR;
-use super::thing::{NOTHING, Table, close, give, thing};
+use super::thing::{Table, close, give, thing};
 use super::vector::open_vector;
 use crate::card::find;
 use crate::hardware::{Hardware, Kind, Operation, What};
@@ -18,22 +18,15 @@ pub(crate) static DOMAIN_FID: Table<fi_ops> = Table(fi_ops {
     close: Some(close::<fid_domain>),
     control: Some(control),
     ops_open: Some(domain_ops),
-    ..NOTHING
+    ..fi_ops::EMPTY
 });
 
 pub(crate) static DOMAIN: Table<fi_ops_domain> = Table(fi_ops_domain {
-    size: size_of::<fi_ops_domain>(),
     av_open: Some(open_vector),
     cq_open: Some(open_queue),
     endpoint: Some(open_endpoint),
-    scalable_ep: None,
     cntr_open: Some(open_counter),
-    poll_open: None,
-    stx_ctx: None,
-    srx_ctx: None,
-    query_atomic: Some(query_atomic),
-    query_collective: None,
-    endpoint2: None,
+    ..fi_ops_domain::EMPTY
 });
 
 pub(crate) static CXI_DOMAIN: Table<fi_cxi_dom_ops> = Table(fi_cxi_dom_ops {
@@ -160,24 +153,6 @@ unsafe fn queue_work(card: &Arc<Hardware>, work: *mut fi_deferred_work) -> c_int
             -card.config.full
         }
     }
-}
-
-/// # Safety
-///
-/// As `fi_query_atomic`.
-pub(crate) unsafe extern "C" fn query_atomic(
-    _: *mut fid_domain,
-    datatype: fi_datatype,
-    op: fi_op,
-    attr: *mut fi_atomic_attr,
-    flags: u64,
-) -> c_int {
-    if (datatype, op, flags) != (FI_UINT64, FI_SUM, 0) {
-        return -FI_EOPNOTSUPP;
-    }
-    // SAFETY: the caller's promise.
-    unsafe { ((*attr).count, (*attr).size) = (1, 8) };
-    0
 }
 
 /// # Safety

@@ -6,57 +6,30 @@ use tidegate_ffi::fabric::sys::*;
 
 use super::counter::COUNTER_FID;
 use super::queue::CQ_FID;
-use super::thing::{NOTHING, Table, close, enable, give, thing};
+use super::thing::{Table, close, enable, give, thing};
 use crate::hardware::{Kind, Operation, What};
 
 pub(crate) static ENDPOINT_FID: Table<fi_ops> = Table(fi_ops {
     close: Some(close::<fid_ep>),
     bind: Some(bind_endpoint),
     control: Some(enable),
-    ..NOTHING
+    ..fi_ops::EMPTY
 });
 
 pub(crate) static CM: Table<fi_ops_cm> = Table(fi_ops_cm {
-    size: size_of::<fi_ops_cm>(),
-    setname: None,
     getname: Some(getname),
-    getpeer: None,
-    connect: None,
-    listen: None,
-    accept: None,
-    reject: None,
-    shutdown: None,
-    join: None,
+    ..fi_ops_cm::EMPTY
 });
 
 pub(crate) static RMA: Table<fi_ops_rma> = Table(fi_ops_rma {
-    size: size_of::<fi_ops_rma>(),
-    read: None,
-    readv: None,
     readmsg: Some(read_msg),
-    write: None,
-    writev: None,
     writemsg: Some(write_msg),
-    inject: None,
-    writedata: None,
-    injectdata: None,
+    ..fi_ops_rma::EMPTY
 });
 
 pub(crate) static ATOMIC: Table<fi_ops_atomic> = Table(fi_ops_atomic {
-    size: size_of::<fi_ops_atomic>(),
-    write: None,
-    writev: None,
-    writemsg: None,
-    inject: None,
-    readwrite: None,
-    readwritev: None,
-    readwritemsg: None,
-    compwrite: None,
-    compwritev: None,
-    compwritemsg: None,
     writevalid: Some(write_valid),
-    readwritevalid: None,
-    compwritevalid: None,
+    ..fi_ops_atomic::EMPTY
 });
 
 /// # Safety

@@ -6,28 +6,22 @@ use tidegate_ffi::fabric::sys::*;
 use tidegate_ffi::fabric::{Functions, Library};
 
 use super::domain::open_domain;
-use super::info::{dupinfo, freeinfo, getinfo, strerror, tostr, version};
-use super::thing::{NOTHING, Table};
+use super::info::{dupinfo, freeinfo, getinfo, strerror, version};
+use super::thing::Table;
 
 pub(crate) static FABRIC_FID: Table<fi_ops> = Table(fi_ops {
     close: Some(close_fabric),
-    ..NOTHING
+    ..fi_ops::EMPTY
 });
 
 pub(crate) static FABRIC: Table<fi_ops_fabric> = Table(fi_ops_fabric {
-    size: size_of::<fi_ops_fabric>(),
     domain: Some(open_domain),
-    passive_ep: None,
-    eq_open: None,
-    wait_open: None,
-    trywait: None,
-    domain2: None,
+    ..fi_ops_fabric::EMPTY
 });
 
 const FUNCTIONS: Functions = Functions {
     version,
     strerror,
-    tostr,
     getinfo,
     freeinfo,
     dupinfo,

@@ -1,6 +1,6 @@
 //! Descriptions.
 
-use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ffi::{CStr, CString, c_char, c_int};
 use std::ptr::null_mut;
 
 use tidegate_ffi::fabric::API_VERSION;
@@ -25,15 +25,6 @@ pub(crate) unsafe extern "C" fn version() -> u32 {
 
 pub(crate) unsafe extern "C" fn strerror(_: c_int) -> *const c_char {
     c"the fake card refuses".as_ptr()
-}
-
-pub(crate) unsafe extern "C" fn tostr(
-    buffer: *mut c_char,
-    _: usize,
-    _: *const c_void,
-    _: c_int,
-) -> *mut c_char {
-    buffer
 }
 
 /// # Safety

@@ -4,23 +4,18 @@ use std::ffi::{c_int, c_void};
 
 use tidegate_ffi::fabric::sys::*;
 
-use super::thing::{NOTHING, Table, close, give, thing};
+use super::thing::{Table, close, give, thing};
 use crate::hardware::Kind;
 
 pub(crate) static CQ_FID: Table<fi_ops> = Table(fi_ops {
     close: Some(close::<fid_cq>),
-    ..NOTHING
+    ..fi_ops::EMPTY
 });
 
 pub(crate) static CQ: Table<fi_ops_cq> = Table(fi_ops_cq {
-    size: size_of::<fi_ops_cq>(),
     read: Some(read_queue),
-    readfrom: None,
     readerr: Some(read_failure),
-    sread: None,
-    sreadfrom: None,
-    signal: None,
-    strerror: None,
+    ..fi_ops_cq::EMPTY
 });
 
 /// # Safety

@@ -4,21 +4,19 @@ use std::ffi::c_int;
 
 use tidegate_ffi::fabric::sys::*;
 
-use super::thing::{NOTHING, Table, close, enable, give_as, thing};
+use super::thing::{Table, close, enable, give_as, thing};
 use crate::hardware::Kind;
 
 pub(crate) static MR_FID: Table<fi_ops> = Table(fi_ops {
     close: Some(close::<fid_mr>),
     bind: Some(bind_region),
     control: Some(enable),
-    ..NOTHING
+    ..fi_ops::EMPTY
 });
 
 pub(crate) static MR: Table<fi_ops_mr> = Table(fi_ops_mr {
-    size: size_of::<fi_ops_mr>(),
-    reg: None,
-    regv: None,
     regattr: Some(register),
+    ..fi_ops_mr::EMPTY
 });
 
 /// # Safety

@@ -19,16 +19,6 @@ impl<T> Table<T> {
     }
 }
 
-pub(super) const NOTHING: fi_ops = fi_ops {
-    size: size_of::<fi_ops>(),
-    close: None,
-    bind: None,
-    control: None,
-    ops_open: None,
-    tostr: None,
-    ops_set: None,
-};
-
 /// An object: what the library's user sees of it, and what is behind that.
 #[repr(C)]
 pub(crate) struct Thing<H> {

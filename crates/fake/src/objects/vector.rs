@@ -4,23 +4,17 @@ use std::ffi::{c_int, c_void};
 
 use tidegate_ffi::fabric::sys::*;
 
-use super::thing::{NOTHING, Table, close, give, thing};
+use super::thing::{Table, close, give, thing};
 use crate::hardware::Kind;
 
 pub(crate) static AV_FID: Table<fi_ops> = Table(fi_ops {
     close: Some(close::<fid_av>),
-    ..NOTHING
+    ..fi_ops::EMPTY
 });
 
 pub(crate) static AV: Table<fi_ops_av> = Table(fi_ops_av {
-    size: size_of::<fi_ops_av>(),
     insert: Some(insert),
-    insertsvc: None,
-    insertsym: None,
-    remove: None,
-    lookup: None,
-    straddr: None,
-    av_set: None,
+    ..fi_ops_av::EMPTY
 });
 
 /// # Safety

@@ -50,30 +50,6 @@ impl Driver {
         Ok(value)
     }
 
-    /// The device's memory in bytes (`cuDeviceTotalMem_v2`).
-    pub fn device_total_mem(&self, device: Device) -> Result<usize> {
-        let mut bytes = 0;
-        // SAFETY: the function writes one size, to one that lives.
-        unsafe { call!(self.device_total_mem(&mut bytes, device.0)) }?;
-        Ok(bytes)
-    }
-
-    /// Where the device is on the PCI bus, as `domain:bus:device.function` in hexadecimal (`cuDeviceGetPCIBusId`).
-    pub fn device_pci_bus_id(&self, device: Device) -> Result<String> {
-        let mut id: [c_char; 32] = [0; 32];
-        // SAFETY: the function writes no more than the length it is given, which is the buffer's.
-        unsafe { call!(self.device_get_pci_bus_id(id.as_mut_ptr(), id.len() as c_int, device.0)) }?;
-        Ok(text(&id))
-    }
-
-    /// Whether kernels on `device` could access memory of `peer` (`cuDeviceCanAccessPeer`).
-    pub fn device_can_access_peer(&self, device: Device, peer: Device) -> Result<bool> {
-        let mut can = 0;
-        // SAFETY: the function writes one int, to one that lives.
-        unsafe { call!(self.device_can_access_peer(&mut can, device.0, peer.0)) }?;
-        Ok(can != 0)
-    }
-
     /// A property of the link from `source` to `target`: native atomics, for example (`cuDeviceGetP2PAttribute`).
     pub fn device_p2p_attribute(
         &self,

@@ -65,11 +65,6 @@ impl CudaError {
         self.code == Self::FORKED
     }
 
-    /// `CUDA_ERROR_NOT_READY`. The queries of [`Driver`](super::Driver) never return it: they say `Ok(false)`.
-    pub fn is_not_ready(&self) -> bool {
-        self.code == NOT_READY
-    }
-
     /// `CUDA_ERROR_INVALID_VALUE`.
     pub fn is_invalid_value(&self) -> bool {
         self.code == 1
@@ -80,29 +75,9 @@ impl CudaError {
         self.code == 2
     }
 
-    /// `CUDA_ERROR_NOT_INITIALIZED`, or `CUDA_ERROR_DEINITIALIZED`: before `init`, or while the process ends.
-    pub fn is_not_initialized(&self) -> bool {
-        matches!(self.code, 3 | 4)
-    }
-
-    /// `CUDA_ERROR_NO_DEVICE`.
-    pub fn is_no_device(&self) -> bool {
-        self.code == 100
-    }
-
-    /// `CUDA_ERROR_INVALID_CONTEXT`: often, that no context is current.
-    pub fn is_invalid_context(&self) -> bool {
-        self.code == 201
-    }
-
     /// `CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED`.
     pub fn is_already_registered(&self) -> bool {
         self.code == 712
-    }
-
-    /// `CUDA_ERROR_NOT_PERMITTED`.
-    pub fn is_not_permitted(&self) -> bool {
-        self.code == 800
     }
 
     /// The MPS server has no room for another client, or no connections for it: `CUDA_ERROR_MPS_MAX_CLIENTS_REACHED`,
@@ -119,22 +94,6 @@ impl CudaError {
     /// The loaded driver does not have the function.
     pub fn is_missing(&self) -> bool {
         self.code == Self::MISSING
-    }
-
-    /// `CUDA_ERROR_NOT_FOUND`: no such function in the module, for example.
-    pub fn is_not_found(&self) -> bool {
-        self.code == 500
-    }
-
-    /// PTX or an image that this driver and device cannot take: `CUDA_ERROR_INVALID_IMAGE`, `…_NO_BINARY_FOR_GPU`,
-    /// `…_INVALID_PTX`, `…_UNSUPPORTED_PTX_VERSION`.
-    pub fn is_bad_image(&self) -> bool {
-        matches!(self.code, 200 | 209 | 218 | 222)
-    }
-
-    /// `CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED`, which is no failure for who only wants it enabled.
-    pub fn is_peer_access_already_enabled(&self) -> bool {
-        self.code == 704
     }
 
     /// The call is not possible in a capture, or spoils it (`CUDA_ERROR_STREAM_CAPTURE_…` and
@@ -190,31 +149,12 @@ mod tests {
     fn the_codes_behind_the_predicates_are_those_of_the_header() {
         use crate::cuda::sys::CUresult as R;
         let is = |r: R, p: fn(&CudaError) -> bool| assert!(p(&with(r as i32)), "{r:?}");
-        is(R::CUDA_ERROR_NOT_READY, CudaError::is_not_ready);
         is(R::CUDA_ERROR_INVALID_VALUE, CudaError::is_invalid_value);
         is(R::CUDA_ERROR_OUT_OF_MEMORY, CudaError::is_out_of_memory);
-        is(R::CUDA_ERROR_NOT_INITIALIZED, CudaError::is_not_initialized);
-        is(R::CUDA_ERROR_DEINITIALIZED, CudaError::is_not_initialized);
-        is(R::CUDA_ERROR_NO_DEVICE, CudaError::is_no_device);
-        is(R::CUDA_ERROR_INVALID_CONTEXT, CudaError::is_invalid_context);
         is(R::CUDA_ERROR_NOT_SUPPORTED, CudaError::is_not_supported);
-        is(R::CUDA_ERROR_NOT_FOUND, CudaError::is_not_found);
         is(
             R::CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED,
             CudaError::is_already_registered,
-        );
-        is(R::CUDA_ERROR_NOT_PERMITTED, CudaError::is_not_permitted);
-        for bad in [
-            R::CUDA_ERROR_INVALID_IMAGE,
-            R::CUDA_ERROR_NO_BINARY_FOR_GPU,
-            R::CUDA_ERROR_INVALID_PTX,
-            R::CUDA_ERROR_UNSUPPORTED_PTX_VERSION,
-        ] {
-            is(bad, CudaError::is_bad_image);
-        }
-        is(
-            R::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED,
-            CudaError::is_peer_access_already_enabled,
         );
         for capture in [
             R::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,

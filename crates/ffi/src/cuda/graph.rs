@@ -13,10 +13,6 @@ flags! {
     GraphFlags {
         /// Nothing special.
         NONE = 0;
-        /// Memory that the graph allocated is freed before the next launch.
-        AUTO_FREE_ON_LAUNCH = 1;
-        /// Kernels can launch it.
-        DEVICE_LAUNCH = 4;
         /// Its kernels run with the priorities of their nodes, not with that of the stream.
         USE_NODE_PRIORITY = 8;
     }
@@ -99,18 +95,6 @@ impl Driver {
     pub unsafe fn graph_destroy(&self, graph: Graph) -> Result<()> {
         // SAFETY: the caller vouches for the handle, and gives it up.
         unsafe { call!(self.graph_destroy(graph.0)) }
-    }
-
-    /// A copy of the graph (`cuGraphClone`).
-    ///
-    /// # Safety
-    ///
-    /// `graph` is alive, and no other thread changes it meanwhile.
-    pub unsafe fn graph_clone(&self, graph: Graph) -> Result<Graph> {
-        let mut copy = Graph::NULL;
-        // SAFETY: the caller vouches for the handle; one handle is written, to one that lives.
-        unsafe { call!(self.graph_clone(&mut copy.0, graph.0)) }?;
-        Ok(copy)
     }
 
     /// How many nodes the graph has; a child graph is one (`cuGraphGetNodes`).

@@ -18,8 +18,6 @@ flags! {
         PORTABLE = 1;
         /// Kernels as well: it has an address for devices.
         DEVICE_MAP = 2;
-        /// Written by the CPU only: faster for that, very slow to read.
-        WRITE_COMBINED = 4;
     }
 }
 
@@ -34,7 +32,7 @@ flags! {
         DEVICE_MAP = 2;
         /// It is no memory but registers of another device, which the process has mapped. On Linux it must be physically
         /// contiguous, and devices do not snoop caches for it. Some systems let only the privileged do this
-        /// ([`is_not_permitted`](CudaError::is_not_permitted)).
+        /// (`CUDA_ERROR_NOT_PERMITTED`).
         IO_MEMORY = 4;
     }
 }
@@ -106,39 +104,12 @@ impl Driver {
         unsafe { call!(self.memset_d8_async(target.0, value, count, stream.0)) }
     }
 
-    /// Enqueues a fill of `count` *32-bit words*; the address is a multiple of 4 (`cuMemsetD32Async`).
-    ///
-    /// # Safety
-    ///
-    /// As for [`memset_d8_async`](Self::memset_d8_async), with four bytes a word.
-    pub unsafe fn memset_d32_async(
-        &self,
-        target: DevicePtr,
-        value: u32,
-        count: usize,
-        stream: Stream,
-    ) -> Result<()> {
-        // SAFETY: the caller vouches for the handle and the range.
-        unsafe { call!(self.memset_d32_async(target.0, value, count, stream.0)) }
-    }
-
     /// New pinned host memory (`cuMemHostAlloc`). Its contents are whatever was there.
     pub fn mem_host_alloc(&self, bytes: usize, flags: HostFlags) -> Result<NonNull<c_void>> {
         let mut address = std::ptr::null_mut();
         // SAFETY: the function checks the flags, and writes one pointer, to one that lives.
         unsafe { call!(self.mem_host_alloc(&mut address, bytes, flags.0)) }?;
         NonNull::new(address).ok_or_else(|| null(self.table.mem_host_alloc.name))
-    }
-
-    /// Frees pinned host memory (`cuMemFreeHost`). It waits for all kernels of the context: behind one that waits for
-    /// this thread, it never returns.
-    ///
-    /// # Safety
-    ///
-    /// `address` is from [`mem_host_alloc`](Self::mem_host_alloc), and nothing uses the memory any more.
-    pub unsafe fn mem_free_host(&self, address: NonNull<c_void>) -> Result<()> {
-        // SAFETY: the caller vouches for the address, and gives the memory up.
-        unsafe { call!(self.mem_free_host(address.as_ptr())) }
     }
 
     /// Pins memory that the process has mapped otherwise, in whole pages, for the current context
@@ -159,8 +130,7 @@ impl Driver {
         unsafe { call!(self.mem_host_register(address.as_ptr(), bytes, flags.0)) }
     }
 
-    /// Ends a registration (`cuMemHostUnregister`). Like [`mem_free_host`](Self::mem_free_host) it may wait for all
-    /// kernels of the context.
+    /// Ends a registration (`cuMemHostUnregister`). It may wait for all kernels of the context.
     ///
     /// # Safety
     ///
@@ -183,25 +153,6 @@ impl Driver {
         // allowed for the flags.
         unsafe { call!(self.mem_host_get_device_pointer(&mut device.0, address.as_ptr(), 0)) }?;
         Ok(device)
-    }
-
-    /// New device memory in the current context, aligned for all types (`cuMemAlloc_v2`). Its contents are whatever was there.
-    pub fn mem_alloc(&self, bytes: usize) -> Result<DevicePtr> {
-        let mut address = DevicePtr::NULL;
-        // SAFETY: the function writes one address, to one that lives.
-        unsafe { call!(self.mem_alloc(&mut address.0, bytes)) }?;
-        Ok(address)
-    }
-
-    /// Frees device memory (`cuMemFree_v2`). It waits for all kernels of the context: behind one that waits for this
-    /// thread, it never returns.
-    ///
-    /// # Safety
-    ///
-    /// `address` is from [`mem_alloc`](Self::mem_alloc) or a pool, and nothing uses the memory any more.
-    pub unsafe fn mem_free(&self, address: DevicePtr) -> Result<()> {
-        // SAFETY: the caller vouches for the address, and gives the memory up.
-        unsafe { call!(self.mem_free(address.0)) }
     }
 
     /// What the driver knows of an address (`cuPointerGetAttribute`): the value as the attribute's own type, extended

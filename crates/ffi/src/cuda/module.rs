@@ -2,7 +2,6 @@
 
 use std::ffi::{CStr, c_int, c_void};
 
-use super::FunctionAttribute;
 use super::error::Result;
 use super::handle::{Function, Module};
 use super::load::Driver;
@@ -18,24 +17,12 @@ const HEAD_BYTES: usize = 16;
 /// `CUDA_ERROR_INVALID_IMAGE`.
 const INVALID_IMAGE: i32 = 200;
 
-/// When functions come to the device (`CUmoduleLoadingMode`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum LoadingMode {
-    /// With their module.
-    Eager,
-    /// With their first launch, which then may wait for all kernels that run; or by [`Driver::func_load`].
-    Lazy,
-    /// The driver says something newer than this crate.
-    Unknown(u32),
-}
-
 impl Driver {
     /// Compiles PTX for the current context's device, and loads it (`cuModuleLoadDataEx`).
     ///
     /// # Errors
     ///
-    /// [`is_bad_image`](super::CudaError::is_bad_image), with the compiler's log in the text.
+    /// `CUDA_ERROR_INVALID_PTX` and the like, with the compiler's log in the text.
     pub fn module_load_ptx(&self, ptx: &CStr) -> Result<Module> {
         // The driver tells an image's kind by how it begins. What looks like a cubin or fatbin would be read by the
         // sizes in it, and beyond the end; all of those begin with bytes that are not text.
@@ -106,22 +93,11 @@ impl Driver {
         Ok(module)
     }
 
-    /// Unloads a module (`cuModuleUnload`). It can wait for all kernels to end.
-    ///
-    /// # Safety
-    ///
-    /// `module` is alive; neither it, nor its functions and variables, nor a graph that has them, is used again, and
-    /// none is executing.
-    pub unsafe fn module_unload(&self, module: Module) -> Result<()> {
-        // SAFETY: the caller vouches for the handle, and gives it up.
-        unsafe { call!(self.module_unload(module.0)) }
-    }
-
     /// The kernel of this (mangled) name (`cuModuleGetFunction`).
     ///
     /// # Errors
     ///
-    /// [`is_not_found`](super::CudaError::is_not_found), if the module has none.
+    /// `CUDA_ERROR_NOT_FOUND`, if the module has none.
     ///
     /// # Safety
     ///
@@ -133,18 +109,6 @@ impl Driver {
         Ok(function)
     }
 
-    /// When functions come to the device in this process (`cuModuleGetLoadingMode`).
-    pub fn module_loading_mode(&self) -> Result<LoadingMode> {
-        let mut mode = 0;
-        // SAFETY: the function writes one integer, to one that lives.
-        unsafe { call_optional!(self.module_get_loading_mode(&mut mode)) }?;
-        Ok(match mode {
-            1 => LoadingMode::Eager,
-            2 => LoadingMode::Lazy,
-            other => LoadingMode::Unknown(other),
-        })
-    }
-
     /// Brings the function to the device now, and not with its first launch (`cuFuncLoad`; from CUDA 12.4).
     ///
     /// # Safety
@@ -153,37 +117,6 @@ impl Driver {
     pub unsafe fn func_load(&self, function: Function) -> Result<()> {
         // SAFETY: the caller vouches for the handle.
         unsafe { call_optional!(self.func_load(function.0)) }
-    }
-
-    /// What the function needs: registers, threads, memory (`cuFuncGetAttribute`).
-    ///
-    /// # Safety
-    ///
-    /// `function` is alive.
-    pub unsafe fn func_attribute(
-        &self,
-        function: Function,
-        attribute: FunctionAttribute,
-    ) -> Result<i32> {
-        let mut value = 0;
-        // SAFETY: the caller vouches for the handle; one int is written, to one that lives.
-        unsafe { call!(self.func_get_attribute(&mut value, attribute, function.0)) }?;
-        Ok(value)
-    }
-
-    /// Lets the function have more dynamic shared memory, for example (`cuFuncSetAttribute`).
-    ///
-    /// # Safety
-    ///
-    /// `function` is alive.
-    pub unsafe fn func_set_attribute(
-        &self,
-        function: Function,
-        attribute: FunctionAttribute,
-        value: i32,
-    ) -> Result<()> {
-        // SAFETY: the caller vouches for the handle.
-        unsafe { call!(self.func_set_attribute(function.0, attribute, value)) }
     }
 
     /// Where parameter `index` of the kernel lies among its parameters, and how large it is, both in bytes

@@ -1,7 +1,7 @@
 //! Streams, events, and the recording of streams.
 
 use super::error::Result;
-use super::handle::{Context, Event, Graph, GraphNode, Stream, flags};
+use super::handle::{Event, Graph, GraphNode, Stream, flags};
 use super::load::Driver;
 use super::table::{call, call_optional};
 
@@ -15,27 +15,9 @@ flags! {
     EventFlags {
         /// Ordering and times.
         DEFAULT = 0;
-        /// [`Driver::event_synchronize`] sleeps and does not spin.
-        BLOCKING_SYNC = 1;
         /// No times: cheaper.
         DISABLE_TIMING = 2;
-        /// Other processes may open it. Only with [`DISABLE_TIMING`](Self::DISABLE_TIMING).
-        INTERPROCESS = 4;
     }
-}
-
-/// Which calls a capture forbids (`CUstreamCaptureMode`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(transparent)]
-pub struct CaptureMode(pub u32);
-
-impl CaptureMode {
-    /// Those that could spoil it, on all threads.
-    pub const GLOBAL: Self = CaptureMode(0);
-    /// Those that could spoil it, on this thread.
-    pub const THREAD_LOCAL: Self = CaptureMode(1);
-    /// None.
-    pub const RELAXED: Self = CaptureMode(2);
 }
 
 /// Whether a stream is being recorded (`CUstreamCaptureStatus`).
@@ -119,18 +101,6 @@ impl Driver {
         self.query(entry.name, code)
     }
 
-    /// The context in which the stream was made (`cuStreamGetCtx`).
-    ///
-    /// # Safety
-    ///
-    /// `stream` is alive.
-    pub unsafe fn stream_ctx(&self, stream: Stream) -> Result<Context> {
-        let mut context = Context::NULL;
-        // SAFETY: the caller vouches for the handle; one handle is written, to one that lives.
-        unsafe { call!(self.stream_get_ctx(stream.0, &mut context.0)) }?;
-        Ok(context)
-    }
-
     /// What is enqueued from now on waits for what `event` recorded last (`cuStreamWaitEvent`).
     ///
     /// # Safety
@@ -141,14 +111,16 @@ impl Driver {
         unsafe { call!(self.stream_wait_event(stream.0, event.0, 0)) }
     }
 
-    /// Begins to record: calls on the stream are not executed from now on (`cuStreamBeginCapture_v2`).
+    /// Begins to record: calls on the stream are not executed from now on. Calls on other streams are not restricted
+    /// (`cuStreamBeginCapture_v2`, `CU_STREAM_CAPTURE_MODE_RELAXED`).
     ///
     /// # Safety
     ///
     /// `stream` is alive.
-    pub unsafe fn stream_begin_capture(&self, stream: Stream, mode: CaptureMode) -> Result<()> {
-        // SAFETY: the caller vouches for the handle; the function checks the mode.
-        unsafe { call!(self.stream_begin_capture(stream.0, mode.0)) }
+    pub unsafe fn stream_begin_capture(&self, stream: Stream) -> Result<()> {
+        const RELAXED: u32 = 2;
+        // SAFETY: the caller vouches for the handle.
+        unsafe { call!(self.stream_begin_capture(stream.0, RELAXED)) }
     }
 
     /// Ends the recording, and gives what was recorded, to be destroyed by the caller (`cuStreamEndCapture`).
@@ -166,18 +138,6 @@ impl Driver {
         // SAFETY: the caller vouches for the handle; one handle is written, to one that lives.
         unsafe { call!(self.stream_end_capture(stream.0, &mut graph.0)) }?;
         Ok(graph)
-    }
-
-    /// Whether the stream is being recorded (`cuStreamIsCapturing`).
-    ///
-    /// # Safety
-    ///
-    /// `stream` is alive.
-    pub unsafe fn stream_is_capturing(&self, stream: Stream) -> Result<CaptureStatus> {
-        let mut status = 0;
-        // SAFETY: the caller vouches for the handle; one integer is written, to one that lives.
-        unsafe { call!(self.stream_is_capturing(stream.0, &mut status)) }?;
-        Ok(CaptureStatus::from_raw(status))
     }
 
     /// Whether and as what the stream is being recorded (`cuStreamGetCaptureInfo_v3`, or `_v2` where that is missing).
@@ -235,14 +195,6 @@ impl Driver {
         })
     }
 
-    /// Sets which calls captures forbid *this thread*, and returns what was set before (`cuThreadExchangeStreamCaptureMode`).
-    pub fn thread_exchange_capture_mode(&self, mode: CaptureMode) -> Result<CaptureMode> {
-        let mut mode = mode.0;
-        // SAFETY: the function checks the integer, and writes one, to the same, which lives.
-        unsafe { call!(self.thread_exchange_stream_capture_mode(&mut mode)) }?;
-        Ok(CaptureMode(mode))
-    }
-
     /// A new event in the current context (`cuEventCreate`).
     pub fn event_create(&self, flags: EventFlags) -> Result<Event> {
         let mut event = Event::NULL;
@@ -293,16 +245,6 @@ impl Driver {
         // SAFETY: the caller vouches for the handle.
         let code = unsafe { (entry.call)(event.0) };
         self.query(entry.name, code)
-    }
-
-    /// Blocks until the event has happened (`cuEventSynchronize`).
-    ///
-    /// # Safety
-    ///
-    /// `event` is alive.
-    pub unsafe fn event_synchronize(&self, event: Event) -> Result<()> {
-        // SAFETY: the caller vouches for the handle.
-        unsafe { call!(self.event_synchronize(event.0)) }
     }
 
     /// The milliseconds between two events that have times (`cuEventElapsedTime`); `None` while one of them has not happened.

@@ -68,7 +68,7 @@ pub(crate) unsafe fn find<F: Copy>(library: &Library, name: &str) -> Option<F> {
     symbol.ok().and_then(|symbol| *symbol)
 }
 
-/// Calls a function of the table: `call!(self.mem_alloc(&mut ptr, bytes))`, inside `unsafe`.
+/// Calls a function of the table: `call!(self.mem_host_alloc(&mut ptr, bytes, flags))`, inside `unsafe`.
 macro_rules! call {
     ($driver:ident.$entry:ident($($arg:expr),* $(,)?)) => {
         $driver
@@ -103,47 +103,32 @@ table! {
         device_get_name = "cuDeviceGetName"(*mut c_char, c_int, CUdevice);
         device_get_uuid = "cuDeviceGetUuid_v2"(*mut CUuuid, CUdevice);
         device_get_attribute = "cuDeviceGetAttribute"(*mut c_int, CUdevice_attribute, CUdevice);
-        device_total_mem = "cuDeviceTotalMem_v2"(*mut usize, CUdevice);
-        device_get_pci_bus_id = "cuDeviceGetPCIBusId"(*mut c_char, c_int, CUdevice);
-        device_can_access_peer = "cuDeviceCanAccessPeer"(*mut c_int, CUdevice, CUdevice);
         device_get_p2p_attribute = "cuDeviceGetP2PAttribute"(*mut c_int, CUdevice_P2PAttribute, CUdevice, CUdevice);
 
         primary_ctx_retain = "cuDevicePrimaryCtxRetain"(*mut CUcontext, CUdevice);
-        primary_ctx_release = "cuDevicePrimaryCtxRelease_v2"(CUdevice);
         primary_ctx_set_flags = "cuDevicePrimaryCtxSetFlags_v2"(CUdevice, c_uint);
-        primary_ctx_get_state = "cuDevicePrimaryCtxGetState"(CUdevice, *mut c_uint, *mut c_int);
         ctx_set_current = "cuCtxSetCurrent"(CUcontext);
-        ctx_get_current = "cuCtxGetCurrent"(*mut CUcontext);
-        ctx_get_limit = "cuCtxGetLimit"(*mut usize, CUlimit);
-        ctx_set_limit = "cuCtxSetLimit"(CUlimit, usize);
-        ctx_synchronize = "cuCtxSynchronize"();
         ctx_get_stream_priority_range = "cuCtxGetStreamPriorityRange"(*mut c_int, *mut c_int);
-        ctx_enable_peer_access = "cuCtxEnablePeerAccess"(CUcontext, c_uint);
 
         stream_create_with_priority = "cuStreamCreateWithPriority"(*mut CUstream, c_uint, c_int);
         stream_destroy = "cuStreamDestroy_v2"(CUstream);
         stream_synchronize = "cuStreamSynchronize"(CUstream);
         stream_query = "cuStreamQuery"(CUstream);
-        stream_get_ctx = "cuStreamGetCtx"(CUstream, *mut CUcontext);
         stream_wait_event = "cuStreamWaitEvent"(CUstream, CUevent, c_uint);
         stream_begin_capture = "cuStreamBeginCapture_v2"(CUstream, c_uint);
         stream_end_capture = "cuStreamEndCapture"(CUstream, *mut CUgraph);
-        stream_is_capturing = "cuStreamIsCapturing"(CUstream, *mut c_uint);
         stream_get_capture_info = "cuStreamGetCaptureInfo_v2"(
             CUstream, *mut c_uint, *mut u64, *mut CUgraph, *mut *const CUgraphNode, *mut usize,
         );
-        thread_exchange_stream_capture_mode = "cuThreadExchangeStreamCaptureMode"(*mut c_uint);
 
         event_create = "cuEventCreate"(*mut CUevent, c_uint);
         event_destroy = "cuEventDestroy_v2"(CUevent);
         event_record = "cuEventRecord"(CUevent, CUstream);
         event_query = "cuEventQuery"(CUevent);
-        event_synchronize = "cuEventSynchronize"(CUevent);
         event_elapsed_time = "cuEventElapsedTime"(*mut f32, CUevent, CUevent);
 
         graph_create = "cuGraphCreate"(*mut CUgraph, c_uint);
         graph_destroy = "cuGraphDestroy"(CUgraph);
-        graph_clone = "cuGraphClone"(*mut CUgraph, CUgraph);
         graph_get_nodes = "cuGraphGetNodes"(CUgraph, *mut CUgraphNode, *mut usize);
         graph_add_child_graph_node = "cuGraphAddChildGraphNode"(
             *mut CUgraphNode, CUgraph, *const CUgraphNode, usize, CUgraph,
@@ -157,23 +142,16 @@ table! {
         memcpy_d_to_h_async = "cuMemcpyDtoHAsync_v2"(*mut c_void, CUdeviceptr, usize, CUstream);
         memcpy_d_to_d_async = "cuMemcpyDtoDAsync_v2"(CUdeviceptr, CUdeviceptr, usize, CUstream);
         memset_d8_async = "cuMemsetD8Async"(CUdeviceptr, u8, usize, CUstream);
-        memset_d32_async = "cuMemsetD32Async"(CUdeviceptr, c_uint, usize, CUstream);
         mem_host_alloc = "cuMemHostAlloc"(*mut *mut c_void, usize, c_uint);
-        mem_free_host = "cuMemFreeHost"(*mut c_void);
         mem_host_register = "cuMemHostRegister_v2"(*mut c_void, usize, c_uint);
         mem_host_unregister = "cuMemHostUnregister"(*mut c_void);
         mem_host_get_device_pointer = "cuMemHostGetDevicePointer_v2"(*mut CUdeviceptr, *mut c_void, c_uint);
-        mem_alloc = "cuMemAlloc_v2"(*mut CUdeviceptr, usize);
-        mem_free = "cuMemFree_v2"(CUdeviceptr);
         pointer_get_attribute = "cuPointerGetAttribute"(*mut c_void, CUpointer_attribute, CUdeviceptr);
 
         mem_alloc_from_pool_async = "cuMemAllocFromPoolAsync"(*mut CUdeviceptr, usize, CUmemoryPool, CUstream);
         mem_free_async = "cuMemFreeAsync"(CUdeviceptr, CUstream);
-        device_get_default_mem_pool = "cuDeviceGetDefaultMemPool"(*mut CUmemoryPool, CUdevice);
         mem_pool_create = "cuMemPoolCreate"(*mut CUmemoryPool, *const CUmemPoolProps);
-        mem_pool_destroy = "cuMemPoolDestroy"(CUmemoryPool);
         mem_pool_set_attribute = "cuMemPoolSetAttribute"(CUmemoryPool, CUmemPool_attribute, *mut c_void);
-        mem_pool_trim_to = "cuMemPoolTrimTo"(CUmemoryPool, usize);
 
         mem_get_allocation_granularity = "cuMemGetAllocationGranularity"(
             *mut usize, *const CUmemAllocationProp, c_uint,
@@ -187,30 +165,19 @@ table! {
         mem_map = "cuMemMap"(CUdeviceptr, usize, usize, CUmemGenericAllocationHandle, c_ulonglong);
         mem_unmap = "cuMemUnmap"(CUdeviceptr, usize);
         mem_set_access = "cuMemSetAccess"(CUdeviceptr, usize, *const CUmemAccessDesc, usize);
-        mem_get_access = "cuMemGetAccess"(*mut c_ulonglong, *const CUmemLocation, CUdeviceptr);
         mem_export_to_shareable_handle = "cuMemExportToShareableHandle"(
             *mut c_void, CUmemGenericAllocationHandle, CUmemAllocationHandleType, c_ulonglong,
         );
         mem_import_from_shareable_handle = "cuMemImportFromShareableHandle"(
             *mut CUmemGenericAllocationHandle, *mut c_void, CUmemAllocationHandleType,
         );
-        ipc_get_mem_handle = "cuIpcGetMemHandle"(*mut CUipcMemHandle, CUdeviceptr);
-        ipc_open_mem_handle = "cuIpcOpenMemHandle_v2"(*mut CUdeviceptr, CUipcMemHandle, c_uint);
-        ipc_close_mem_handle = "cuIpcCloseMemHandle"(CUdeviceptr);
 
         module_load_data_ex = "cuModuleLoadDataEx"(
             *mut CUmodule, *const c_void, c_uint, *mut CUjit_option, *mut *mut c_void,
         );
-        module_unload = "cuModuleUnload"(CUmodule);
         module_get_function = "cuModuleGetFunction"(*mut CUfunction, CUmodule, *const c_char);
-        func_get_attribute = "cuFuncGetAttribute"(*mut c_int, CUfunction_attribute, CUfunction);
-        func_set_attribute = "cuFuncSetAttribute"(CUfunction, CUfunction_attribute, c_int);
         occupancy_max_active_blocks_per_multiprocessor = "cuOccupancyMaxActiveBlocksPerMultiprocessor"(
             *mut c_int, CUfunction, c_int, usize,
-        );
-        launch_kernel = "cuLaunchKernel"(
-            CUfunction, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, CUstream,
-            *mut *mut c_void, *mut *mut c_void,
         );
         launch_kernel_ex = "cuLaunchKernelEx"(
             *const CUlaunchConfig, CUfunction, *mut *mut c_void, *mut *mut c_void,
@@ -218,10 +185,6 @@ table! {
         launch_host_func = "cuLaunchHostFunc"(CUstream, unsafe extern "C" fn(*mut c_void), *mut c_void);
 
         stream_batch_mem_op = "cuStreamBatchMemOp_v2"(CUstream, c_uint, *mut CUstreamBatchMemOpParams, c_uint);
-        stream_write_value32 = "cuStreamWriteValue32_v2"(CUstream, CUdeviceptr, u32, c_uint);
-        stream_write_value64 = "cuStreamWriteValue64_v2"(CUstream, CUdeviceptr, u64, c_uint);
-        stream_wait_value32 = "cuStreamWaitValue32_v2"(CUstream, CUdeviceptr, u32, c_uint);
-        stream_wait_value64 = "cuStreamWaitValue64_v2"(CUstream, CUdeviceptr, u64, c_uint);
     }
     optional {
         ctx_get_exec_affinity = "cuCtxGetExecAffinity"(*mut [c_uint; 2], CUexecAffinityType);
@@ -245,6 +208,5 @@ table! {
         event_record_with_flags = "cuEventRecordWithFlags"(CUevent, CUstream, c_uint);
         func_get_param_info = "cuFuncGetParamInfo"(CUfunction, usize, *mut usize, *mut usize);
         func_load = "cuFuncLoad"(CUfunction);
-        module_get_loading_mode = "cuModuleGetLoadingMode"(*mut c_uint);
     }
 }

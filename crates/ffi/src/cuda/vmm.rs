@@ -47,38 +47,6 @@ impl AllocationProp {
         self.0.requestedHandleTypes = POSIX_FD;
         self
     }
-
-    /// NICs can be given it. The driver refuses that where the device cannot
-    /// (`CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED`).
-    pub fn gpu_direct_rdma(mut self) -> Self {
-        self.0.allocFlags.gpuDirectRDMACapable = 1;
-        self
-    }
-
-    /// The driver's own structure.
-    pub fn as_raw(&self) -> &sys::CUmemAllocationProp {
-        &self.0
-    }
-}
-
-/// Of what sizes and alignments must be multiples (`CUmemAllocationGranularity_flags`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Granularity {
-    /// The least that works.
-    Minimum,
-    /// What is fastest.
-    Recommended,
-}
-
-/// What a device may do with mapped memory (`CUmemAccess_flags`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Access {
-    /// Nothing: it faults.
-    None,
-    /// Read.
-    Read,
-    /// Read and write.
-    ReadWrite,
 }
 
 /// Which device gets which access (`CUmemAccessDesc`).
@@ -87,36 +55,23 @@ pub enum Access {
 pub struct AccessDesc(sys::CUmemAccessDesc);
 
 impl AccessDesc {
-    /// `access` for `device`.
-    pub fn new(device: Device, access: Access) -> Self {
-        use sys::CUmemAccess_flags as F;
+    /// `device` may read and write.
+    pub fn read_write(device: Device) -> Self {
         AccessDesc(sys::CUmemAccessDesc {
             location: location(device),
-            flags: match access {
-                Access::None => F::CU_MEM_ACCESS_FLAGS_PROT_NONE,
-                Access::Read => F::CU_MEM_ACCESS_FLAGS_PROT_READ,
-                Access::ReadWrite => F::CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
-            },
+            flags: sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
         })
-    }
-
-    /// The driver's own structure.
-    pub fn as_raw(&self) -> &sys::CUmemAccessDesc {
-        &self.0
     }
 }
 
 impl Driver {
-    /// Of how many bytes the size of such memory, and the alignment of addresses for it, must be multiples
-    /// (`cuMemGetAllocationGranularity`).
-    pub fn mem_granularity(&self, prop: &AllocationProp, which: Granularity) -> Result<usize> {
+    /// Of how many bytes the size of such memory, and the alignment of addresses for it, should be multiples, to be fastest
+    /// (`cuMemGetAllocationGranularity` of `CU_MEM_ALLOC_GRANULARITY_RECOMMENDED`).
+    pub fn mem_granularity(&self, prop: &AllocationProp) -> Result<usize> {
+        const RECOMMENDED: u32 = 1;
         let mut bytes = 0;
-        let which = match which {
-            Granularity::Minimum => 0,
-            Granularity::Recommended => 1,
-        };
         // SAFETY: the structure is whole and lives; one size is written, to one that lives.
-        unsafe { call!(self.mem_get_allocation_granularity(&mut bytes, &prop.0, which)) }?;
+        unsafe { call!(self.mem_get_allocation_granularity(&mut bytes, &prop.0, RECOMMENDED)) }?;
         Ok(bytes)
     }
 
@@ -209,23 +164,6 @@ impl Driver {
         }
     }
 
-    /// What `device` may do with the memory at `address` (`cuMemGetAccess`).
-    pub fn mem_access(&self, address: DevicePtr, device: Device) -> Result<Access> {
-        let mut flags = 0;
-        // SAFETY: the function looks the address up and does not use it; the structure is whole and lives; one number
-        // is written, to one that lives.
-        unsafe { call!(self.mem_get_access(&mut flags, &location(device), address.0)) }?;
-        match flags {
-            0 => Ok(Access::None),
-            1 => Ok(Access::Read),
-            3 => Ok(Access::ReadWrite),
-            other => Err(CudaError::unexpected(
-                self.table.mem_get_access.name,
-                format!("access flags {other:#x}"),
-            )),
-        }
-    }
-
     /// A file descriptor for the memory: whoever has it, in whatever process, can map the memory, and holds it
     /// (`cuMemExportToShareableHandle`). The memory must have been made [`shareable`](AllocationProp::shareable).
     ///
@@ -267,34 +205,23 @@ mod tests {
 
     #[test]
     fn a_property_says_what_was_asked_for_and_nothing_else() {
-        let plain = *AllocationProp::pinned(Device(3)).as_raw();
+        let plain = AllocationProp::pinned(Device(3)).0;
         assert_eq!(plain.location.id, 3);
         assert_eq!(
             plain.location.type_,
             sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE
         );
         assert_eq!(plain.requestedHandleTypes.0, 0);
-        assert_eq!(plain.allocFlags.gpuDirectRDMACapable, 0);
-        let shared = *AllocationProp::pinned(Device(3))
-            .shareable()
-            .gpu_direct_rdma()
-            .as_raw();
+        let shared = AllocationProp::pinned(Device(3)).shareable().0;
         assert_eq!(shared.requestedHandleTypes.0, 1);
-        assert_eq!(shared.allocFlags.gpuDirectRDMACapable, 1);
+        assert_eq!(shared.allocFlags.gpuDirectRDMACapable, 0);
         assert_eq!(shared.allocFlags.usage, 0);
     }
 
     #[test]
     fn access_is_written_as_the_driver_reads_it() {
-        let flags = |access| AccessDesc::new(Device(1), access).as_raw().flags as u32;
-        assert_eq!(
-            [
-                flags(Access::None),
-                flags(Access::Read),
-                flags(Access::ReadWrite)
-            ],
-            [0, 1, 3]
-        );
+        let access = AccessDesc::read_write(Device(1)).0;
+        assert_eq!((access.location.id, access.flags as u32), (1, 3));
         assert_eq!(size_of::<AccessDesc>(), 12);
     }
 }

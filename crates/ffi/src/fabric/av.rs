@@ -18,12 +18,7 @@ pub struct Peer {
     pub(crate) vector: u64,
 }
 
-impl Peer {
-    /// The provider's number.
-    pub fn as_raw(self) -> u64 {
-        self.number
-    }
-}
+impl Peer {}
 
 /// An address that was not taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -150,26 +145,6 @@ impl AddressVector {
             )),
             _ => Err((0, "the provider refused it, and gave no reason".to_owned())),
         }
-    }
-
-    /// Forgets a peer (`fi_av_remove`).
-    ///
-    /// # Errors
-    ///
-    /// Whatever the provider says: that it knows no such peer, or cannot do it.
-    ///
-    /// # Safety
-    ///
-    /// No operation with this peer is under way, queued, or will be begun.
-    pub unsafe fn remove(&self, peer: Peer) -> Result<()> {
-        const CALL: &str = "fi_av_remove";
-        let object = self.raw.as_ptr();
-        // SAFETY: the object is alive, and its table lives as long.
-        let remove = unsafe { required!((*object).ops, fi_ops_av, remove, CALL) }?;
-        let mut number = peer.number;
-        // SAFETY: the vector is alive; one number is read from one that lives; the caller vouches for the rest.
-        let answer = unsafe { remove(object, &mut number, 1, 0) };
-        self.domain.library().check(CALL, answer.into())
     }
 
     /// The domain.

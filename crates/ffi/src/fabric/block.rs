@@ -12,10 +12,8 @@ use super::sys::{self, Zeroed};
 pub(super) enum Kind {
     Write,
     Read,
-    Atomic,
-    FetchAtomic,
+    Add,
     CounterAdd,
-    CounterSet,
 }
 
 /// All structures of a work; which operation is meant, `work.op_type` says. They point to each other.
@@ -24,16 +22,13 @@ struct Parts {
     work: sys::fi_deferred_work,
     rma: sys::fi_op_rma,
     atomic: sys::fi_op_atomic,
-    fetch: sys::fi_op_fetch_atomic,
     counter: sys::fi_op_cntr,
     local: sys::iovec,
     remote: sys::fi_rma_iov,
     operands: sys::fi_ioc,
     targets: sys::fi_rma_ioc,
-    results: sys::fi_ioc,
     desc: [*mut c_void; 1],
-    result_desc: [*mut c_void; 1],
-    operand: [u64; 2],
+    operand: u64,
 }
 
 /// The parts, owned.
@@ -52,10 +47,8 @@ impl Block {
         parts.work.op_type = match kind {
             Kind::Write => sys::FI_OP_WRITE,
             Kind::Read => sys::FI_OP_READ,
-            Kind::Atomic => sys::FI_OP_ATOMIC,
-            Kind::FetchAtomic => sys::FI_OP_FETCH_ATOMIC,
+            Kind::Add => sys::FI_OP_ATOMIC,
             Kind::CounterAdd => sys::FI_OP_CNTR_ADD,
-            Kind::CounterSet => sys::FI_OP_CNTR_SET,
         };
         let raw = Box::into_raw(parts);
         // SAFETY: it is from a box.
@@ -66,17 +59,6 @@ impl Block {
     pub(super) fn as_raw(&self) -> *mut sys::fi_deferred_work {
         // The first of the parts.
         self.0.as_ptr().cast()
-    }
-
-    /// Keeps an operand; returns where.
-    pub(super) fn operand<T: Copy>(&mut self, value: T) -> *mut c_void {
-        const { assert!(size_of::<T>() <= 16 && align_of::<T>() <= 8) };
-        // SAFETY: the parts live as long as this value; the place is large enough, and aligned.
-        unsafe {
-            let place = (&raw mut (*self.0.as_ptr()).operand).cast::<T>();
-            place.write(value);
-            place.cast()
-        }
     }
 
     pub(super) fn set_rma(
@@ -114,66 +96,40 @@ impl Block {
         }
     }
 
-    #[allow(clippy::too_many_arguments)]
-    pub(super) fn set_atomic(
+    pub(super) fn set_add(
         &mut self,
         endpoint: &Endpoint,
         peer: sys::fi_addr_t,
-        operands: *mut c_void,
-        desc: Desc,
-        count: usize,
-        (datatype, op): (u32, u32),
+        operand: u64,
         remote: Remote,
     ) {
         let p = self.0.as_ptr();
         // SAFETY: as for `set_rma`.
         unsafe {
+            (*p).operand = operand;
             (*p).operands = sys::fi_ioc {
-                addr: operands,
-                count,
+                addr: (&raw mut (*p).operand).cast(),
+                count: 1,
             };
             (*p).targets = sys::fi_rma_ioc {
                 addr: remote.address,
-                count,
+                count: 1,
                 key: remote.key,
             };
-            (*p).desc = [desc.0];
-            let mut message = sys::fi_msg_atomic::zeroed();
-            message.msg_iov = &raw const (*p).operands;
-            message.desc = (&raw mut (*p).desc).cast();
-            message.iov_count = 1;
-            message.addr = peer;
-            message.rma_iov = &raw const (*p).targets;
-            message.rma_iov_count = 1;
-            message.datatype = datatype;
-            message.op = op;
-            message.context = (&raw mut (*p).work.context).cast();
-            if (*p).work.op_type == sys::FI_OP_FETCH_ATOMIC {
-                (*p).fetch.ep = endpoint.as_raw();
-                (*p).fetch.msg = message;
-                (*p).work.op.fetch_atomic = &raw mut (*p).fetch;
-            } else {
-                (*p).atomic.ep = endpoint.as_raw();
-                (*p).atomic.msg = message;
-                (*p).work.op.atomic = &raw mut (*p).atomic;
-            }
-        }
-    }
-
-    pub(super) fn set_results(&mut self, results: *mut c_void, desc: Desc, count: usize) {
-        let p = self.0.as_ptr();
-        // SAFETY: as for `set_rma`.
-        unsafe {
-            (*p).results = sys::fi_ioc {
-                addr: results,
-                count,
-            };
-            (*p).result_desc = [desc.0];
-            (*p).fetch.fetch = sys::fi_msg_fetch {
-                msg_iov: &raw mut (*p).results,
-                desc: (&raw mut (*p).result_desc).cast(),
-                iov_count: 1,
-            };
+            (*p).desc = [Desc::NONE.0];
+            (*p).atomic.ep = endpoint.as_raw();
+            let message = &raw mut (*p).atomic.msg;
+            *message = sys::fi_msg_atomic::zeroed();
+            (*message).msg_iov = &raw const (*p).operands;
+            (*message).desc = (&raw mut (*p).desc).cast();
+            (*message).iov_count = 1;
+            (*message).addr = peer;
+            (*message).rma_iov = &raw const (*p).targets;
+            (*message).rma_iov_count = 1;
+            (*message).datatype = sys::FI_UINT64;
+            (*message).op = sys::FI_SUM;
+            (*message).context = (&raw mut (*p).work.context).cast();
+            (*p).work.op.atomic = &raw mut (*p).atomic;
         }
     }
 
@@ -207,7 +163,6 @@ impl Block {
         unsafe {
             (*p).rma.flags = flags;
             (*p).atomic.flags = flags;
-            (*p).fetch.flags = flags;
         }
     }
 

@@ -2,8 +2,10 @@
 
 use std::mem::ManuallyDrop;
 use std::ptr::null_mut;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tidegate_hal::lock;
 
 use super::domain::Domain;
 use super::error::Result;
@@ -20,10 +22,6 @@ impl WaitObject {
     pub const NONE: Self = WaitObject(sys::FI_WAIT_NONE);
     /// In the way that suits the provider.
     pub const UNSPEC: Self = WaitObject(sys::FI_WAIT_UNSPEC);
-    /// By a file descriptor.
-    pub const FD: Self = WaitObject(sys::FI_WAIT_FD);
-    /// By giving the processor away between looks.
-    pub const YIELD: Self = WaitObject(sys::FI_WAIT_YIELD);
 }
 
 /// A number that operations add to when they are complete (`fi_cntr(3)`), and that deferred works wait for.
@@ -95,11 +93,7 @@ impl Counter {
 
     /// Keeps memory alive for as long as the library has the counter.
     pub(crate) fn keep(&self, buffer: Keep) {
-        let buffers = &self.alive.buffers;
-        buffers
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(buffer);
+        lock(&self.alive.buffers).push(buffer);
     }
 
     fn ops(&self) -> *const sys::fi_ops_cntr {
@@ -171,40 +165,7 @@ impl Counter {
         let answer = unsafe { set(self.raw.as_ptr(), value) };
         self.alive.domain.library().check(CALL, answer.into())
     }
-
-    /// Waits until it has counted `threshold` successes (`fi_cntr_wait`), but no longer than `limit` (in whole
-    /// milliseconds, rounded up); returns whether it has.
-    ///
-    /// # Errors
-    ///
-    /// [`is_available`](super::FabricError::is_available) if it counts a failure that no wait has reported yet.
-    /// [`is_not_supported`](super::FabricError::is_not_supported) for one that is only read.
-    pub fn wait(&self, threshold: u64, limit: Duration) -> Result<bool> {
-        const CALL: &str = "fi_cntr_wait";
-        // SAFETY: the table lives as long as the counter.
-        let wait = unsafe { required!(self.ops(), fi_ops_cntr, wait, CALL) }?;
-        let start = Instant::now();
-        loop {
-            let left = limit.saturating_sub(start.elapsed());
-            // SAFETY: the counter is alive, and stays so while this reference does.
-            let answer = unsafe { wait(self.raw.as_ptr(), threshold, milliseconds(left)) };
-            // sockets says it with a positive number.
-            match answer.abs() {
-                0 => return Ok(true),
-                sys::FI_ETIMEDOUT | sys::FI_EAGAIN => {}
-                _ => return Err(self.alive.domain.library().error(CALL, answer.into())),
-            }
-            if start.elapsed() >= limit {
-                return Ok(false);
-            }
-            // Its wait of 1.17 is over at once, since it compares two clocks: so this one looks again and again.
-            std::thread::sleep(LOOK);
-        }
-    }
 }
-
-/// How long to sleep between looks, where a provider does not wait.
-const LOOK: Duration = Duration::from_micros(50);
 
 /// A time limit as the library takes it: negative numbers would be without end.
 pub(crate) fn milliseconds(limit: Duration) -> i32 {

@@ -20,13 +20,6 @@ pub struct Mmio {
 }
 
 impl Mmio {
-    /// Where an 8-byte store of *n* adds *n* failures, in bytes from the begin.
-    pub const ADD_ERR: usize = 64;
-    /// Where an 8-byte store of 0 sets the successes to 0.
-    pub const RESET: usize = 128;
-    /// Where an 8-byte store of 0 sets the failures to 0.
-    pub const RESET_ERR: usize = 192;
-
     /// The place at one of these offsets; `None` beyond the end.
     pub fn at(self, offset: usize) -> Option<NonNull<u64>> {
         let end = offset.checked_add(8)?;
@@ -55,11 +48,6 @@ impl WriteBack {
     pub fn is_written(self) -> bool {
         self.0 >> 63 == 1
     }
-
-    /// What is written for so many successes without a failure: the operand of a wait for the very value.
-    pub fn of(successes: u64) -> Option<WriteBack> {
-        (successes <= sys::FI_CXI_CNTR_SUCCESS_MAX).then_some(WriteBack(1 << 63 | successes))
-    }
 }
 
 /// A counter of the cxi provider.
@@ -86,11 +74,6 @@ impl CxiCounter {
             counter: Arc::clone(counter),
             ops,
         })
-    }
-
-    /// The counter.
-    pub fn counter(&self) -> &Arc<Counter> {
-        &self.counter
     }
 
     /// Its pages. They are there as long as the counter is.
@@ -178,8 +161,6 @@ mod tests {
         let word = WriteBack(1 << 63 | 5 << 48 | 1234);
         assert_eq!((word.successes(), word.failures()), (1234, 5));
         assert!(word.is_written() && !WriteBack(0).is_written());
-        assert_eq!(WriteBack::of(7), Some(WriteBack(1 << 63 | 7)));
-        assert_eq!(WriteBack::of(1 << 48), None);
     }
 
     #[test]
@@ -189,8 +170,8 @@ mod tests {
             address: NonNull::from(&mut pages).cast(),
             len: 128,
         };
-        assert!(mmio.at(Mmio::ADD_ERR).is_some());
-        assert_eq!(mmio.at(Mmio::RESET), None);
+        assert!(mmio.at(64).is_some());
+        assert_eq!(mmio.at(128), None);
         assert_eq!(mmio.at(usize::MAX), None);
     }
 }

@@ -3,7 +3,9 @@
 use std::ffi::c_void;
 use std::mem::ManuallyDrop;
 use std::ptr::null_mut;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
+
+use tidegate_hal::lock;
 
 use super::av::{AddressVector, Peer};
 use super::counter::Counter;
@@ -217,10 +219,7 @@ impl Endpoint {
     /// hold it (registrations, works), and for good should the library refuse to close it. Nothing that holds this
     /// endpoint: that would be a circle.
     pub fn keep(&self, memory: Keep) {
-        let kept = &self.alive.memory;
-        kept.lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(memory);
+        lock(&self.alive.memory).push(memory);
     }
 
     /// The structure, for calls that this crate does not wrap. It lives as long as this value.
@@ -307,9 +306,26 @@ impl Endpoint {
         unsafe { (*self.raw.as_ptr()).rma }
     }
 
-    pub(crate) fn atomics(&self) -> *const sys::fi_ops_atomic {
-        // SAFETY: the object lives as long as this value.
-        unsafe { (*self.raw.as_ptr()).atomic }
+    /// Whether it can add to a peer's numbers (`fi_atomicvalid`). Some providers find out at the *target* that they cannot
+    /// do an operation, and end the target's process there.
+    pub(crate) fn check_adds(&self, call: &'static str) -> Result<()> {
+        const ASK: &str = "fi_atomicvalid";
+        let object = self.raw.as_ptr();
+        // SAFETY: the object is alive, and its table lives as long.
+        let valid = unsafe { required!((*object).atomic, fi_ops_atomic, writevalid, ASK) }?;
+        let mut count = 0;
+        // SAFETY: the endpoint is alive, and one number is written, to one that lives.
+        let answer = unsafe { valid(object, sys::FI_UINT64, sys::FI_SUM, &mut count) };
+        match -answer {
+            0 if count > 0 => Ok(()),
+            0 | sys::FI_EOPNOTSUPP | sys::FI_EINVAL | sys::FI_ENOSYS => Err(FabricError {
+                call,
+                code: sys::FI_EOPNOTSUPP,
+                name: "FI_EOPNOTSUPP",
+                text: "the provider cannot add to a peer's numbers".to_owned(),
+            }),
+            _ => Err(self.domain().library().error(ASK, answer.into())),
+        }
     }
 }
 

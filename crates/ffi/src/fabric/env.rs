@@ -16,22 +16,3 @@ pub const ENVIRONMENT: &[(&str, &str)] = &[
     ("IPATH_NO_BACKTRACE", "1"),
     ("FI_FORK_UNSAFE", "1"),
 ];
-
-/// Sets those of [`ENVIRONMENT`] that are not set already. Loading does not do it: what stands in the environment is
-/// the program's affair.
-///
-/// It must be called before [`Library::load`](super::Library::load) (libinfinipath looks when it is loaded, the providers at the
-/// first [`query`](super::Library::query)), and has no effect after.
-///
-/// # Safety
-///
-/// As for [`std::env::set_var`]: no other thread reads or writes the environment meanwhile, other than through the
-/// standard library. The begin of `main` is a good place.
-pub unsafe fn set_environment() {
-    for (name, value) in ENVIRONMENT {
-        if std::env::var_os(name).is_none() {
-            // SAFETY: the caller vouches for the other threads.
-            unsafe { std::env::set_var(name, value) };
-        }
-    }
-}

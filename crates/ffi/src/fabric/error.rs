@@ -85,16 +85,6 @@ impl FabricError {
         self.code == sys::FI_ENODATA
     }
 
-    /// `FI_EMSGSIZE`: more at a time than the provider takes.
-    pub fn is_too_long(&self) -> bool {
-        self.code == sys::FI_EMSGSIZE
-    }
-
-    /// `FI_EINVAL`.
-    pub fn is_invalid(&self) -> bool {
-        self.code == sys::FI_EINVAL
-    }
-
     /// `FI_EBUSY`: something still uses the object.
     pub fn is_busy(&self) -> bool {
         self.code == sys::FI_EBUSY
@@ -111,11 +101,6 @@ impl FabricError {
             self.code,
             sys::FI_ENOMEM | sys::FI_ENOSPC | sys::FI_EMFILE | sys::FI_ENOBUFS
         )
-    }
-
-    /// `FI_EAVAIL`: an error waits to be read from the queue, or was counted by the counter.
-    pub fn is_available(&self) -> bool {
-        self.code == sys::FI_EAVAIL
     }
 }
 

@@ -1,6 +1,6 @@
 //! Descriptions: what a provider offers.
 
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::{CStr, c_char};
 use std::ptr::NonNull;
 
 use super::error::{FabricError, Result};
@@ -217,11 +217,6 @@ impl Info {
         Order(self.tx_attr().msg_order)
     }
 
-    /// The order of what is received.
-    pub fn rx_order(&self) -> Order {
-        Order(self.rx_attr().msg_order)
-    }
-
     /// How many operations can be under way.
     pub fn tx_size(&self) -> usize {
         self.tx_attr().size
@@ -241,35 +236,7 @@ impl Info {
     pub fn address_format(&self) -> AddressFormat {
         AddressFormat(self.raw().addr_format)
     }
-
-    /// The own address, before there is an endpoint: often without the port.
-    pub fn source_address(&self) -> &[u8] {
-        let info = self.raw();
-        if info.src_addr.is_null() {
-            return &[];
-        }
-        // SAFETY: the address has this length, and lives as long as the description.
-        unsafe { std::slice::from_raw_parts(info.src_addr.cast(), info.src_addrlen) }
-    }
-
-    /// The whole as the library would print it (`fi_tostr`).
-    pub fn to_text(&self) -> String {
-        let mut buffer = vec![0 as c_char; 16 << 10];
-        // SAFETY: the buffer has room for this many bytes; the description is one (`FI_TYPE_INFO` is 0).
-        let written = unsafe {
-            (self.library.functions().tostr)(
-                buffer.as_mut_ptr(),
-                buffer.len(),
-                self.raw.as_ptr().cast(),
-                FI_TYPE_INFO,
-            )
-        };
-        text(written)
-    }
 }
-
-/// The first of `enum fi_type`.
-const FI_TYPE_INFO: c_int = 0;
 
 impl std::fmt::Debug for Info {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

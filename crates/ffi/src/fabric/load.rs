@@ -70,8 +70,6 @@ pub enum LoadError {
 pub type Version = unsafe extern "C" fn() -> u32;
 /// `fi_strerror`.
 pub type StrError = unsafe extern "C" fn(c_int) -> *const c_char;
-/// `fi_tostr_r`.
-pub type ToStr = unsafe extern "C" fn(*mut c_char, usize, *const c_void, c_int) -> *mut c_char;
 /// `fi_getinfo`.
 pub type GetInfo = unsafe extern "C" fn(
     u32,
@@ -97,8 +95,6 @@ pub struct Functions {
     pub version: Version,
     /// `fi_strerror`, of version FABRIC_1.0.
     pub strerror: StrError,
-    /// `fi_tostr_r`, of version FABRIC_1.4.
-    pub tostr: ToStr,
     /// `fi_getinfo`, of version FABRIC_1.3.
     pub getinfo: GetInfo,
     /// `fi_freeinfo`, of version FABRIC_1.3.
@@ -132,7 +128,7 @@ impl Library {
     /// The library that [`LIBRARY_VARIABLE`] names, or else of [`LIBRARIES`]. It is looked for once: later calls return
     /// the same answer, an error as well.
     ///
-    /// Nothing is set in the environment: see [`set_environment`](super::set_environment).
+    /// Nothing is set in the environment: see [`ENVIRONMENT`](super::ENVIRONMENT).
     ///
     /// # Errors
     ///
@@ -321,7 +317,6 @@ unsafe fn fill(handle: *mut c_void) -> Result<Functions, (&'static str, &'static
     Ok(Functions {
         version: find!("fi_version", "FABRIC_1.0", Version),
         strerror: find!("fi_strerror", "FABRIC_1.0", StrError),
-        tostr: find!("fi_tostr_r", "FABRIC_1.4", ToStr),
         getinfo: find!("fi_getinfo", "FABRIC_1.3", GetInfo),
         freeinfo: find!("fi_freeinfo", "FABRIC_1.3", FreeInfo),
         dupinfo: find!("fi_dupinfo", "FABRIC_1.3", DupInfo),

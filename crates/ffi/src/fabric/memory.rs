@@ -2,7 +2,6 @@
 
 use std::ffi::c_void;
 use std::mem::ManuallyDrop;
-use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::null_mut;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,63 +13,6 @@ use super::error::{FabricError, Result};
 use super::flags::{Access, Counted, MrMode};
 use super::object::{Keep, Owned, required};
 use super::sys::{self, Zeroed};
-
-/// Memory, as it is to be registered.
-#[derive(Debug, Clone, Copy)]
-pub enum Memory<'a> {
-    /// The CPU's.
-    Host {
-        /// Its first byte.
-        address: *mut c_void,
-        /// Its length.
-        len: usize,
-    },
-    /// A CUDA device's. Needs [`Caps::HMEM`](super::Caps::HMEM).
-    Cuda {
-        /// Its first byte, as the device addresses it.
-        address: u64,
-        /// Its length.
-        len: usize,
-        /// The device's ordinal.
-        device: i32,
-    },
-    /// A CUDA device's, exported as a dmabuf. Needs [`Caps::HMEM`](super::Caps::HMEM) and a library of 1.20 or later.
-    CudaDmabuf {
-        /// The dmabuf.
-        file: BorrowedFd<'a>,
-        /// Where in the dmabuf it begins.
-        offset: u64,
-        /// Its length.
-        len: usize,
-        /// Its first byte, as the device addresses it.
-        address: u64,
-        /// The device's ordinal.
-        device: i32,
-    },
-}
-
-impl Memory<'_> {
-    fn base(&self) -> u64 {
-        match *self {
-            Memory::Host { address, .. } => address as u64,
-            Memory::Cuda { address, .. } | Memory::CudaDmabuf { address, .. } => address,
-        }
-    }
-
-    /// Its length.
-    pub fn len(&self) -> usize {
-        match *self {
-            Memory::Host { len, .. }
-            | Memory::Cuda { len, .. }
-            | Memory::CudaDmabuf { len, .. } => len,
-        }
-    }
-
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-}
 
 /// How memory is registered.
 #[derive(Debug, Clone, Default)]
@@ -117,13 +59,12 @@ static NEXT_KEY: AtomicU64 = AtomicU64::new(1);
 const CALL: &str = "fi_mr_regattr";
 
 impl MemoryRegion {
-    /// Registers memory (`fi_mr_regattr`), binds it to what must be bound, and enables it.
+    /// Registers memory of the CPU (`fi_mr_regattr`), binds it to what must be bound, and enables it.
     ///
     /// # Errors
     ///
-    /// [`is_refused`](FabricError::is_refused) for memory that must belong to an endpoint, without one;
-    /// [`is_not_supported`](FabricError::is_not_supported) for a dmabuf with a library that is too old, and where the
-    /// provider says so.
+    /// [`is_refused`](FabricError::is_refused) for memory that must belong to an endpoint, without one, and whatever the
+    /// provider says.
     ///
     /// # Safety
     ///
@@ -132,7 +73,8 @@ impl MemoryRegion {
     /// ways that allow for it.
     pub unsafe fn register(
         domain: &Arc<Domain>,
-        memory: Memory<'_>,
+        address: *mut c_void,
+        len: usize,
         options: &RegisterOptions<'_>,
         keep: Keep,
     ) -> Result<MemoryRegion> {
@@ -159,10 +101,9 @@ impl MemoryRegion {
             ));
         }
         let iov = sys::iovec {
-            iov_base: memory.base() as *mut c_void,
-            iov_len: memory.len(),
+            iov_base: address,
+            iov_len: len,
         };
-        let dmabuf;
         let mut attr = sys::mr_attr::zeroed();
         attr.attr.mr_iov = &iov;
         attr.attr.iov_count = 1;
@@ -170,46 +111,12 @@ impl MemoryRegion {
         attr.attr.requested_key = options
             .key
             .unwrap_or_else(|| NEXT_KEY.fetch_add(1, Ordering::Relaxed));
-        attr.attr.iface = sys::FI_HMEM_SYSTEM;
-        let mut flags = 0;
-        match memory {
-            Memory::Host { .. } => {}
-            Memory::Cuda { device, .. } => {
-                attr.attr.iface = sys::FI_HMEM_CUDA;
-                attr.attr.device.cuda = device;
-            }
-            Memory::CudaDmabuf {
-                file,
-                offset,
-                len,
-                address,
-                device,
-            } => {
-                if !domain.library().is_at_least(1, 20) {
-                    let mut error = FabricError::missing(CALL);
-                    error.text = "dmabufs need libfabric 1.20".to_owned();
-                    return Err(error);
-                }
-                dmabuf = sys::fi_mr_dmabuf {
-                    fd: file.as_raw_fd(),
-                    offset,
-                    len,
-                    base_addr: address as *mut c_void,
-                };
-                // Newer libraries have a union here.
-                attr.attr.mr_iov = (&raw const dmabuf).cast();
-                attr.attr.iface = sys::FI_HMEM_CUDA;
-                attr.attr.device.cuda = device;
-                flags = sys::FI_MR_DMABUF;
-            }
-        }
-
         // SAFETY: the domain is alive, and its table lives as long.
         let register = unsafe { required!((*domain.as_raw()).mr, fi_ops_mr, regattr, CALL) }?;
         let mut raw = null_mut();
         // SAFETY: the domain is alive; the attributes and their list live, with zeros behind them where newer libraries
         // look; one pointer is written, to one that lives; the caller vouches for the memory.
-        let answer = unsafe { register(domain.object().fid(), &attr.attr, flags, &mut raw) };
+        let answer = unsafe { register(domain.object().fid(), &attr.attr, 0, &mut raw) };
         domain.library().check(CALL, answer.into())?;
         // SAFETY: the library made it for this caller.
         let raw = unsafe { Owned::new(domain.library(), CALL, raw) }?;
@@ -217,11 +124,11 @@ impl MemoryRegion {
         let region = MemoryRegion {
             raw: ManuallyDrop::new(raw),
             base: if mode.intersects(MrMode::VIRT_ADDR | MrMode::BASIC) {
-                memory.base()
+                address as u64
             } else {
                 0
             },
-            len: memory.len(),
+            len,
             alive: ManuallyDrop::new(Alive {
                 domain: Arc::clone(domain),
                 _endpoint: endpoint.cloned(),
@@ -256,26 +163,6 @@ impl MemoryRegion {
         Ok(region)
     }
 
-    /// Registers the CPU's memory: [`register`](Self::register) of [`Memory::Host`].
-    ///
-    /// # Errors
-    ///
-    /// As for [`register`](Self::register).
-    ///
-    /// # Safety
-    ///
-    /// As for [`register`](Self::register).
-    pub unsafe fn host(
-        domain: &Arc<Domain>,
-        address: *mut c_void,
-        len: usize,
-        options: &RegisterOptions<'_>,
-        keep: Keep,
-    ) -> Result<MemoryRegion> {
-        // SAFETY: the caller vouches for the memory.
-        unsafe { MemoryRegion::register(domain, Memory::Host { address, len }, options, keep) }
-    }
-
     /// The handle for operations with local buffers in it (`fi_mr_desc`).
     pub fn desc(&self) -> Desc {
         // SAFETY: the object lives as long as this value; the field does not change once the region is enabled.
@@ -292,16 +179,6 @@ impl MemoryRegion {
     /// The remote address of its first byte: the own address where the mode has `VIRT_ADDR`, else 0.
     pub fn remote_base(&self) -> u64 {
         self.base
-    }
-
-    /// Its length.
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
     }
 
     /// The domain.

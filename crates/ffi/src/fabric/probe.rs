@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::counter::{Counter, WaitObject};
 use super::domain::Domain;
 use super::error::FabricError;
-use super::work::{Proof, QueueError, Work, WorkQueue};
+use super::work::{QueueError, Work, WorkQueue};
 
 /// Whether deferred works work.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ impl Domain {
     fn try_deferred(self: &Arc<Self>, limit: Duration) -> Result<bool, QueueError> {
         let trigger = Counter::open(self, WaitObject::NONE)?;
         let target = Counter::open(self, WaitObject::NONE)?;
-        let queue = WorkQueue::new(self, Proof::All);
+        let queue = WorkQueue::new(self);
         let start = Instant::now();
         loop {
             let work = Work::counter_add(&target, 1).after(&trigger, 1);

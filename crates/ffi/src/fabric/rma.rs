@@ -42,18 +42,18 @@ pub struct Message<'a> {
 pub const MAX_PIECES: usize = 8;
 
 impl Endpoint {
-    /// Writes bytes that can be used again when this returns (`fi_inject_write`). There is no completion in a queue,
-    /// but counters count it.
+    /// Writes bytes that can be used again when this returns, with data for the target's queue (`fi_inject_writedata`).
+    /// There is no completion in a queue, but counters count it.
     ///
     /// # Errors
     ///
-    /// [`is_too_long`](FabricError::is_too_long) beyond [`inject_size`](Self::inject_size).
-    pub fn inject_write(&self, bytes: &[u8], to: Remote) -> Result<Post> {
-        const CALL: &str = "fi_inject_write";
+    /// Beyond [`inject_size`](Self::inject_size).
+    pub fn inject_write_data(&self, bytes: &[u8], data: u64, to: Remote) -> Result<Post> {
+        const CALL: &str = "fi_inject_writedata";
         let peer = self.number(CALL, to.peer)?;
         self.can_inject(CALL, bytes.len())?;
         // SAFETY: the table lives as long as the endpoint.
-        let inject = unsafe { required!(self.rma(), fi_ops_rma, inject, CALL) }?;
+        let inject = unsafe { required!(self.rma(), fi_ops_rma, injectdata, CALL) }?;
         // SAFETY: the endpoint is alive; the bytes are read before the call returns. What happens at the other end, its
         // owner agreed to.
         let answer = unsafe {
@@ -61,135 +61,10 @@ impl Endpoint {
                 self.as_raw(),
                 bytes.as_ptr().cast(),
                 bytes.len(),
-                peer,
-                to.address,
-                to.key,
-            )
-        };
-        self.posted(CALL, answer)
-    }
-
-    /// Likewise, with data for the target's queue (`fi_inject_writedata`).
-    ///
-    /// # Errors
-    ///
-    /// As for [`inject_write`](Self::inject_write).
-    pub fn inject_write_data(&self, bytes: &[u8], data: u64, to: Remote) -> Result<Post> {
-        const CALL: &str = "fi_inject_writedata";
-        let peer = self.number(CALL, to.peer)?;
-        self.can_inject(CALL, bytes.len())?;
-        // SAFETY: the table lives as long as the endpoint.
-        let inject = unsafe { required!(self.rma(), fi_ops_rma, injectdata, CALL) }?;
-        // SAFETY: as for `inject_write`.
-        let answer = unsafe {
-            inject(
-                self.as_raw(),
-                bytes.as_ptr().cast(),
-                bytes.len(),
                 data,
                 peer,
                 to.address,
                 to.key,
-            )
-        };
-        self.posted(CALL, answer)
-    }
-
-    /// Writes (`fi_write`).
-    ///
-    /// # Errors
-    ///
-    /// Whatever the provider says at once. That the key is wrong, for example, comes as a completion.
-    ///
-    /// # Safety
-    ///
-    /// Until the completion has been seen, in a queue or by a counter that counts it, or the endpoint is closed: the
-    /// memory at `from` is readable and not written, its registration lives, and where the description's mode has
-    /// `CONTEXT` or `CONTEXT2`, `context` is the address of such memory, which nobody else uses.
-    pub unsafe fn write(&self, from: Local, to: Remote, context: usize) -> Result<Post> {
-        const CALL: &str = "fi_write";
-        let peer = self.number(CALL, to.peer)?;
-        // SAFETY: the table lives as long as the endpoint.
-        let write = unsafe { required!(self.rma(), fi_ops_rma, write, CALL) }?;
-        // SAFETY: the endpoint is alive; the caller vouches for the memory and the context.
-        let answer = unsafe {
-            write(
-                self.as_raw(),
-                from.address,
-                from.len,
-                from.desc.0,
-                peer,
-                to.address,
-                to.key,
-                context as *mut c_void,
-            )
-        };
-        self.posted(CALL, answer)
-    }
-
-    /// Writes, with data for the target's queue (`fi_writedata`), where it is read as
-    /// [`Completion::remote_data`](super::Completion::remote_data).
-    ///
-    /// # Errors
-    ///
-    /// As for [`write`](Self::write).
-    ///
-    /// # Safety
-    ///
-    /// As for [`write`](Self::write).
-    pub unsafe fn write_data(
-        &self,
-        from: Local,
-        data: u64,
-        to: Remote,
-        context: usize,
-    ) -> Result<Post> {
-        const CALL: &str = "fi_writedata";
-        let peer = self.number(CALL, to.peer)?;
-        // SAFETY: the table lives as long as the endpoint.
-        let write = unsafe { required!(self.rma(), fi_ops_rma, writedata, CALL) }?;
-        // SAFETY: the endpoint is alive; the caller vouches for the memory and the context.
-        let answer = unsafe {
-            write(
-                self.as_raw(),
-                from.address,
-                from.len,
-                from.desc.0,
-                data,
-                peer,
-                to.address,
-                to.key,
-                context as *mut c_void,
-            )
-        };
-        self.posted(CALL, answer)
-    }
-
-    /// Reads (`fi_read`).
-    ///
-    /// # Errors
-    ///
-    /// As for [`write`](Self::write).
-    ///
-    /// # Safety
-    ///
-    /// As for [`write`](Self::write), but that the memory at `into` is writable, and nobody else touches it.
-    pub unsafe fn read(&self, into: Local, from: Remote, context: usize) -> Result<Post> {
-        const CALL: &str = "fi_read";
-        let peer = self.number(CALL, from.peer)?;
-        // SAFETY: the table lives as long as the endpoint.
-        let read = unsafe { required!(self.rma(), fi_ops_rma, read, CALL) }?;
-        // SAFETY: the endpoint is alive; the caller vouches for the memory and the context.
-        let answer = unsafe {
-            read(
-                self.as_raw(),
-                into.address,
-                into.len,
-                into.desc.0,
-                peer,
-                from.address,
-                from.key,
-                context as *mut c_void,
             )
         };
         self.posted(CALL, answer)
@@ -199,11 +74,15 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// As for [`write`](Self::write); [`is_refused`](FabricError::is_refused) for more than [`MAX_PIECES`].
+    /// [`is_refused`](FabricError::is_refused) for more than [`MAX_PIECES`], and whatever the provider says at once. That
+    /// the key is wrong, for example, comes as a completion.
     ///
     /// # Safety
     ///
-    /// As for [`write`](Self::write), for all pieces. (With [`OpFlags::INJECT`], the memory only until this returns.)
+    /// Until the completion has been seen, in a queue or by a counter that counts it, or the endpoint is closed: the memory
+    /// of all pieces is readable and not written, their registrations live, and if the description's mode has `CONTEXT` or
+    /// `CONTEXT2`, `context` is the address of such memory, which nobody else uses. (With [`OpFlags::INJECT`], the memory
+    /// only until this returns.)
     pub unsafe fn write_msg(&self, message: &Message<'_>) -> Result<Post> {
         const CALL: &str = "fi_writemsg";
         let mut lists = Lists::new(CALL, message)?;
@@ -225,7 +104,7 @@ impl Endpoint {
     ///
     /// # Safety
     ///
-    /// As for [`read`](Self::read), for all pieces.
+    /// As for [`write_msg`](Self::write_msg), but that the memory is writable, and nobody else touches it.
     pub unsafe fn read_msg(&self, message: &Message<'_>) -> Result<Post> {
         const CALL: &str = "fi_readmsg";
         let mut lists = Lists::new(CALL, message)?;

@@ -4,12 +4,11 @@ mod queue;
 
 use std::sync::Arc;
 
-pub use queue::{Proof, WorkId, WorkQueue};
+pub use queue::{WorkId, WorkQueue};
 
-use super::atomic::{AtomicOp, Element, Elements};
 use super::block::{Block, Kind};
 use super::counter::Counter;
-use super::endpoint::{Desc, Endpoint, Local, Remote};
+use super::endpoint::{Endpoint, Local, Remote};
 use super::error::{FabricError, Result};
 use super::flags::{MrMode, OpFlags};
 use super::object::Keep;
@@ -21,18 +20,11 @@ use super::object::Keep;
 pub struct Work {
     block: Block,
     endpoint: Option<Arc<Endpoint>>,
-    /// The counter that it works on, and how.
-    target: Option<(Arc<Counter>, Change)>,
+    /// The counter that it adds to, and how much.
+    target: Option<(Arc<Counter>, u64)>,
     trigger: Option<(Arc<Counter>, u64)>,
     completion: Option<Arc<Counter>>,
     keep: Vec<Keep>,
-}
-
-/// What a work does to a counter.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Change {
-    Add(u64),
-    Set(u64),
 }
 
 /// Why a work was not queued.
@@ -113,45 +105,13 @@ impl Work {
         Ok(work)
     }
 
-    /// Does something to `count` elements of a peer's memory.
+    /// Adds to a number of a peer's memory. The work itself holds the operand.
     ///
     /// # Errors
     ///
-    /// As for [`write`](Self::write), and [`is_not_supported`](FabricError::is_not_supported) where the provider cannot.
-    pub fn atomic<T: Element>(
-        endpoint: &Arc<Endpoint>,
-        operands: Elements<T>,
-        count: usize,
-        op: AtomicOp,
-        to: Remote,
-    ) -> Result<Work> {
-        let peer = endpoint.number(QUEUE, to.peer)?;
-        endpoint.can::<T>(QUEUE, op, false, count)?;
-        let mut work = Work::on(Kind::Atomic, endpoint);
-        let (types, desc) = ((T::DATATYPE, op.0), operands.desc);
-        work.block.set_atomic(
-            endpoint,
-            peer,
-            operands.address.cast(),
-            desc,
-            count,
-            types,
-            to,
-        );
-        Ok(work)
-    }
-
-    /// Does something to one element, with an operand that the work itself holds.
-    ///
-    /// # Errors
-    ///
-    /// As for [`atomic`](Self::atomic); [`is_refused`](FabricError::is_refused) where operands must be registered.
-    pub fn atomic_value<T: Element>(
-        endpoint: &Arc<Endpoint>,
-        operand: T,
-        op: AtomicOp,
-        to: Remote,
-    ) -> Result<Work> {
+    /// As for [`write`](Self::write); [`is_not_supported`](FabricError::is_not_supported) if the provider cannot do it, and
+    /// [`is_refused`](FabricError::is_refused) if operands must be registered.
+    pub fn add(endpoint: &Arc<Endpoint>, operand: u64, to: Remote) -> Result<Work> {
         if endpoint.domain().info().mr_mode().contains(MrMode::LOCAL) {
             return Err(FabricError::refused(
                 QUEUE,
@@ -159,60 +119,16 @@ impl Work {
             ));
         }
         let peer = endpoint.number(QUEUE, to.peer)?;
-        endpoint.can::<T>(QUEUE, op, false, 1)?;
-        let mut work = Work::on(Kind::Atomic, endpoint);
-        let address = work.block.operand(operand);
-        let types = (T::DATATYPE, op.0);
-        work.block
-            .set_atomic(endpoint, peer, address, Desc::NONE, 1, types, to);
-        Ok(work)
-    }
-
-    /// Does something to `count` elements of a peer's memory, and gets their values from before.
-    ///
-    /// # Errors
-    ///
-    /// As for [`atomic`](Self::atomic).
-    pub fn fetch_atomic<T: Element>(
-        endpoint: &Arc<Endpoint>,
-        operands: Elements<T>,
-        results: Elements<T>,
-        count: usize,
-        op: AtomicOp,
-        to: Remote,
-    ) -> Result<Work> {
-        let peer = endpoint.number(QUEUE, to.peer)?;
-        endpoint.can::<T>(QUEUE, op, true, count)?;
-        let mut work = Work::on(Kind::FetchAtomic, endpoint);
-        let (types, desc) = ((T::DATATYPE, op.0), operands.desc);
-        work.block.set_atomic(
-            endpoint,
-            peer,
-            operands.address.cast(),
-            desc,
-            count,
-            types,
-            to,
-        );
-        work.block
-            .set_results(results.address.cast(), results.desc, count);
+        endpoint.check_adds(QUEUE)?;
+        let mut work = Work::on(Kind::Add, endpoint);
+        work.block.set_add(endpoint, peer, operand, to);
         Ok(work)
     }
 
     /// Adds to a counter. A cycle of these deadlocks some providers.
     pub fn counter_add(counter: &Arc<Counter>, value: u64) -> Work {
-        Work::counter(Kind::CounterAdd, counter, Change::Add(value))
-    }
-
-    /// Sets a counter.
-    pub fn counter_set(counter: &Arc<Counter>, value: u64) -> Work {
-        Work::counter(Kind::CounterSet, counter, Change::Set(value))
-    }
-
-    fn counter(kind: Kind, counter: &Arc<Counter>, change: Change) -> Work {
-        let mut work = Work::new(kind);
-        work.target = Some((Arc::clone(counter), change));
-        let (Change::Add(value) | Change::Set(value)) = change;
+        let mut work = Work::new(Kind::CounterAdd);
+        work.target = Some((Arc::clone(counter), value));
         work.block.set_counter(counter, value);
         work
     }
@@ -256,11 +172,3 @@ impl Work {
 }
 
 const QUEUE: &str = "fi_control(FI_QUEUE_WORK)";
-
-impl Work {
-    /// Whether the counter that it sets has been set. (That the counter which it waits for has come far enough says
-    /// little: sockets leaves works in its list when one before them finds no room, and looks at them later.)
-    fn has_set(&self) -> bool {
-        matches!(&self.target, Some((counter, Change::Set(value))) if Counter::distance(*value, counter.read()) == 0)
-    }
-}

@@ -56,12 +56,6 @@ impl Library {
             finalized: false,
         })
     }
-
-    /// Whether this process has a client, this crate's or another's, that is not finalised.
-    pub fn is_initialized(&self) -> bool {
-        // SAFETY: the function takes nothing, and can be called at any time.
-        unsafe { (self.functions().initialized)() != 0 }
-    }
 }
 
 impl Client {

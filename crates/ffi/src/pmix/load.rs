@@ -1,6 +1,6 @@
 //! Finding the library.
 
-use std::ffi::{CStr, OsStr, c_char, c_int};
+use std::ffi::{CStr, OsStr, c_char};
 use std::sync::{Arc, OnceLock};
 
 use libloading::os::unix;
@@ -54,8 +54,6 @@ pub struct Functions {
     pub version: unsafe extern "C" fn() -> *const c_char,
     /// `PMIx_Error_string`.
     pub error_string: unsafe extern "C" fn(pmix_status_t) -> *const c_char,
-    /// `PMIx_Initialized`.
-    pub initialized: unsafe extern "C" fn() -> c_int,
     /// `PMIx_Init`.
     pub init: unsafe extern "C" fn(*mut pmix_proc_t, *mut pmix_info_t, usize) -> pmix_status_t,
     /// `PMIx_Finalize`.
@@ -83,7 +81,6 @@ struct Loaded {
     functions: Functions,
     name: String,
     said: String,
-    version: (u32, u32),
 }
 
 /// The loaded library. Copies share it, and it stays loaded for good, since it has a thread that would lose its code.
@@ -167,28 +164,12 @@ impl Library {
                 functions,
                 name,
                 said,
-                version,
             }))),
             _ => Err(LoadError::TooOld {
                 library: name,
                 found: said,
             }),
         }
-    }
-
-    /// The name under which the library was found.
-    pub fn name(&self) -> &str {
-        &self.0.name
-    }
-
-    /// The library's version (`PMIx_Get_version`): major, minor.
-    pub fn version(&self) -> (u32, u32) {
-        self.0.version
-    }
-
-    /// What the library says of itself: `OpenPMIx 4.2.2 …`.
-    pub fn version_text(&self) -> &str {
-        &self.0.said
     }
 
     pub(super) fn functions(&self) -> &Functions {
@@ -247,7 +228,6 @@ unsafe fn fill(library: &unix::Library) -> Result<Functions, &'static str> {
     Ok(Functions {
         version: find!("PMIx_Get_version"),
         error_string: find!("PMIx_Error_string"),
-        initialized: find!("PMIx_Initialized"),
         init: find!("PMIx_Init"),
         finalize: find!("PMIx_Finalize"),
         put: find!("PMIx_Put"),

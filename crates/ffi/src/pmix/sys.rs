@@ -22,12 +22,6 @@ pub type pmix_scope_t = u8;
 pub const PMIX_SUCCESS: pmix_status_t = 0;
 /// It took too long.
 pub const PMIX_ERR_TIMEOUT: pmix_status_t = -24;
-/// No server can be reached.
-pub const PMIX_ERR_UNREACH: pmix_status_t = -25;
-/// There is no such value.
-pub const PMIX_ERR_NOT_FOUND: pmix_status_t = -46;
-/// The server does not do this.
-pub const PMIX_ERR_NOT_SUPPORTED: pmix_status_t = -47;
 /// Not all of those who should have taken part have.
 pub const PMIX_ERR_PARTIAL_SUCCESS: pmix_status_t = -52;
 

@@ -20,14 +20,11 @@ fn a_description_says_what_it_can() {
     assert!(info.caps().contains(Caps::RMA | Caps::ATOMIC), "{info:?}");
     assert_eq!(info.data_progress(), Progress::Auto);
     assert_eq!(info.address_format(), AddressFormat::SOCKADDR_IN);
-    assert_eq!(&info.source_address()[4..8], [127, 0, 0, 1]);
     assert!(info.inject_size() >= 8 && info.max_msg_size() >= 1 << 20);
     assert!(info.tx_order().contains(Order::WAW));
     assert_eq!((info.cq_data_size(), info.key_size()), (8, 8));
     assert_eq!(info.mode(), Mode::NONE);
     assert!(!info.fabric().is_empty() && !info.domain().is_empty());
-    let text = info.to_text();
-    assert!(text.contains("prov_name: sockets"), "{text}");
     assert_eq!(format!("{:?}", info.clone()), format!("{info:?}"));
 }
 
@@ -68,7 +65,7 @@ fn addresses_that_are_none_are_refused_one_by_one() {
 }
 
 #[test]
-fn a_counter_counts_what_it_is_told_and_a_wait_ends() {
+fn a_counter_counts_what_it_is_told() {
     let Some(library) = library("counters") else {
         return;
     };
@@ -79,16 +76,8 @@ fn a_counter_counts_what_it_is_told_and_a_wait_ends() {
     counter.add(5).expect("added");
     counter.add(0).expect("added");
     assert_eq!(counter.read(), 5);
-    assert!(counter.wait(5, LONG).expect("waited"));
-    let start = Instant::now();
-    let there = counter.wait(6, Duration::from_millis(30)).expect("waited");
-    assert!(!there && start.elapsed() >= Duration::from_millis(25));
     counter.set(1).expect("set");
     assert_eq!(counter.read(), 1);
-    let other = Arc::clone(&counter);
-    let waiter = std::thread::spawn(move || other.wait(2, LONG));
-    counter.add(1).expect("added");
-    assert_eq!(waiter.join().expect("the thread"), Ok(true));
 }
 
 #[test]
@@ -130,7 +119,7 @@ fn an_endpoint_takes_only_what_is_of_its_domain() {
     // SAFETY: it is refused; and nobody knows of it.
     let error = unsafe {
         let address = (&raw mut *word).cast::<c_void>();
-        MemoryRegion::host(&mine, address, 8, &options, Arc::new(()))
+        MemoryRegion::register(&mine, address, 8, &options, Arc::new(()))
     };
     assert!(error.expect_err("a stranger").is_refused());
 }
@@ -144,7 +133,6 @@ fn registered_memory_is_kept_until_it_is_no_more() {
         let info = info(&library, &hints(provider, Caps::RMA)).expect("a provider");
         let words = words(4);
         let end = End::open(&info, Arc::clone(&words)).expect("an end");
-        assert_eq!(end.region.len(), 32);
         let virtual_addresses = info.mr_mode().contains(MrMode::VIRT_ADDR);
         let base = end.region.remote_base();
         assert_eq!(base == words.as_ptr() as u64, virtual_addresses, "{base}");
@@ -166,33 +154,6 @@ fn registered_memory_is_kept_until_it_is_no_more() {
 }
 
 #[test]
-fn device_memory_that_nobody_can_register_is_an_error() {
-    use std::os::fd::AsFd;
-    let Some(library) = library("device memory") else {
-        return;
-    };
-    let info = info(&library, &hints("sockets", Caps::RMA)).expect("a provider");
-    let domain = Domain::open(&Fabric::open(&info).expect("fabric"), &info).expect("domain");
-    let file = std::fs::File::open("/dev/null").expect("opened");
-    let memory = Memory::CudaDmabuf {
-        file: file.as_fd(),
-        offset: 0,
-        len: 4096,
-        address: 0x7000_0000_0000,
-        device: 0,
-    };
-    assert!(!memory.is_empty());
-    if library.is_at_least(1, 20) {
-        // What a provider without device memory makes of it is its affair.
-        return;
-    }
-    let options = RegisterOptions::default();
-    // SAFETY: it is refused.
-    let refused = unsafe { MemoryRegion::register(&domain, memory, &options, Arc::new(())) };
-    assert!(refused.expect_err("too old").is_not_supported());
-}
-
-#[test]
 fn a_queue_can_be_read_by_several_threads() {
     let Some(library) = library("threads") else {
         return;
@@ -206,7 +167,7 @@ fn a_queue_can_be_read_by_several_threads() {
                 for value in 1..=EACH {
                     let start = Instant::now();
                     while !endpoint
-                        .inject_write(&value.to_ne_bytes(), word)
+                        .inject_write_data(&value.to_ne_bytes(), 0, word)
                         .expect("posted")
                         .is_taken()
                     {

@@ -1,10 +1,10 @@
-//! Writes, reads and atomic operations.
+//! Writes and reads.
 
 use std::time::Instant;
 
 use tidegate_ffi::fabric::*;
 
-use crate::support::{LONG, Pair, hints, library, skip, tcp};
+use crate::support::{LONG, Pair, comes_to, hints, library, piece, skip, tcp};
 
 const SOCKETS: &str = "sockets";
 const SHM: &str = "shm";
@@ -36,12 +36,11 @@ fn a_write_arrives_and_the_targets_counter_counts_it() {
         return;
     };
     pair.a.store(0, 42);
-    // SAFETY: the word is registered, and not written until the completion is there.
-    pair.post(|| unsafe { pair.a.endpoint.write(pair.a.local(0, 1), pair.word(3), 7) });
+    pair.write(pair.a.local(0, 1), pair.word(3), None, 7);
     let done = pair.complete(1);
     assert_eq!(done[0].context, 7);
     let came = pair.b.came.as_ref().expect("a counter");
-    assert!(came.wait(1, LONG).expect("waited"));
+    assert!(comes_to(came, 1));
     assert_eq!((pair.b.load(3), came.read(), came.read_err()), (42, 1, 0));
     assert_eq!(pair.a.written.read(), 1);
 }
@@ -54,11 +53,7 @@ fn a_write_carries_data_to_the_targets_queue() {
         };
         pair.a.store(0, 43);
         let data = 0xfeed_beef;
-        // SAFETY: the word is registered, and not written until the completion is there.
-        pair.post(|| unsafe {
-            let local = pair.a.local(0, 1);
-            pair.a.endpoint.write_data(local, data, pair.word(1), 0)
-        });
+        pair.write(pair.a.local(0, 1), pair.word(1), Some(data), 0);
         let start = Instant::now();
         let got = loop {
             pair.a.poll().expect("no operation fails");
@@ -96,11 +91,10 @@ fn writes_keep_their_order() {
             for at in 0..32 {
                 pair.a.store(at, round);
             }
-            // SAFETY: the words are registered, and not written until the completion is there.
-            pair.post(|| unsafe { pair.a.endpoint.write(pair.a.local(0, 32), pair.word(0), 0) });
+            pair.write(pair.a.local(0, 32), pair.word(0), None, 0);
             pair.post(|| {
                 let signal = round.to_ne_bytes();
-                pair.a.endpoint.inject_write(&signal, pair.word(40))
+                pair.a.endpoint.inject_write_data(&signal, 0, pair.word(40))
             });
             pair.until("the signal", || pair.b.load(40) == round);
             let seen: Vec<u64> = (0..32).map(|at| pair.b.load(at)).collect();
@@ -126,11 +120,7 @@ fn a_message_writes_pieces_and_is_complete_when_it_is_delivered() {
         let message = Message {
             local: &local,
             peer: remote.peer,
-            remote: &[RemotePiece {
-                address: remote.address,
-                len: 24,
-                key: remote.key,
-            }],
+            remote: &[piece(remote, 24)],
             context: 99,
             data: 0,
             flags: OpFlags::COMPLETION | OpFlags::DELIVERY_COMPLETE,
@@ -161,76 +151,19 @@ fn a_read_brings_what_is_there() {
         for at in 0..16 {
             pair.b.store(at, 100 + at as u64);
         }
+        let message = Message {
+            local: &[pair.a.local(32, 16)],
+            peer: pair.to_b.peer,
+            remote: &[piece(pair.word(0), 8 * 16)],
+            context: 3,
+            data: 0,
+            flags: OpFlags::COMPLETION,
+        };
         // SAFETY: the words are registered, and nobody else touches them until the completion is there.
-        pair.post(|| unsafe { pair.a.endpoint.read(pair.a.local(32, 16), pair.word(0), 3) });
+        pair.post(|| unsafe { pair.a.endpoint.read_msg(&message) });
         assert_eq!(pair.complete(1)[0].context, 3, "{provider}");
         let seen: Vec<u64> = (32..48).map(|at| pair.a.load(at)).collect();
         assert_eq!(seen, (100..116).collect::<Vec<_>>(), "{provider}");
-    }
-}
-
-#[test]
-fn atomic_operations_add_and_fetch() {
-    for provider in [SOCKETS, tcp(), SHM] {
-        let Some(pair) = pair("atomic operations", provider, caps()) else {
-            continue;
-        };
-        pair.b.store(5, 1000);
-        let sum = pair.a.endpoint.atomic_valid::<u64>(AtomicOp::SUM);
-        assert!(sum.expect("asked").expect("it can") >= 1, "{provider}");
-        for _ in 0..10 {
-            pair.post(|| {
-                pair.a
-                    .endpoint
-                    .inject_atomic(&[1u64 << 20], AtomicOp::SUM, pair.word(5))
-            });
-        }
-        pair.until("the sum", || pair.b.load(5) == 1000 + (10 << 20));
-        pair.until("the adds are through", || pair.a.written.read() >= 10);
-        pair.a.poll().expect("no operation fails");
-
-        pair.a.store(0, 7);
-        let own = |at: usize| Elements {
-            address: pair.a.local(at, 1).address.cast::<u64>(),
-            desc: pair.a.region.desc(),
-        };
-        // SAFETY: the words are registered, and nobody else touches them until the completion is there.
-        pair.post(|| unsafe {
-            let (endpoint, to) = (&pair.a.endpoint, pair.word(5));
-            endpoint.fetch_atomic(own(0), own(1), 1, AtomicOp::SUM, to, 11)
-        });
-        assert_eq!(pair.complete(1)[0].context, 11, "{provider}");
-        assert_eq!(pair.a.load(1), 1000 + (10 << 20), "{provider}");
-        assert_eq!(pair.b.load(5), 1007 + (10 << 20), "{provider}");
-
-        // SAFETY: as above.
-        pair.post(|| unsafe {
-            let flags = OpFlags::COMPLETION | OpFlags::DELIVERY_COMPLETE;
-            let (endpoint, to) = (&pair.a.endpoint, pair.word(5));
-            endpoint.atomic(own(0), 1, AtomicOp::WRITE, to, flags, 12)
-        });
-        assert_eq!(pair.complete(1)[0].context, 12, "{provider}");
-        pair.until("the atomic write", || pair.b.load(5) == 7);
-    }
-}
-
-#[test]
-fn an_atomic_operation_that_the_provider_cannot_do_is_refused_here() {
-    for provider in [SOCKETS, tcp(), SHM] {
-        let Some(pair) = pair("a wrong atomic operation", provider, caps()) else {
-            continue;
-        };
-        // Bits of a floating-point number.
-        let valid = pair.a.endpoint.atomic_valid::<f64>(AtomicOp::BAND);
-        assert_eq!(valid, Ok(None), "{provider}");
-        let posted = pair
-            .a
-            .endpoint
-            .inject_atomic(&[1.0f64], AtomicOp::BAND, pair.word(0));
-        let error = posted.expect_err("refused");
-        assert!(error.is_not_supported(), "{provider}: {error}");
-        let sum = pair.a.domain.query_atomic::<u64>(AtomicOp::SUM, false);
-        assert!(sum.expect("asked") >= Some(1), "{provider}");
     }
 }
 
@@ -245,19 +178,13 @@ fn what_is_too_long_to_inject_is_refused_here() {
         let error = pair
             .a
             .endpoint
-            .inject_write(&vec![0; most + 1], pair.word(0))
+            .inject_write_data(&vec![0; most + 1], 0, pair.word(0))
             .expect_err("too long");
-        assert!(error.is_too_long(), "{error}");
+        assert_eq!(error.name, "FI_EMSGSIZE", "{error}");
         assert!(
             error.to_string().contains(&most.to_string()),
             "{provider}: {error}"
         );
-        let many = vec![0u64; most / 8 + 1];
-        let atomic = pair
-            .a
-            .endpoint
-            .inject_atomic(&many, AtomicOp::SUM, pair.word(0));
-        assert!(atomic.expect_err("too long").is_too_long());
     }
 }
 
@@ -274,11 +201,7 @@ fn a_wrong_key_fails_the_operation_and_nothing_else() {
         let message = Message {
             local: &[pair.a.local(0, 1)],
             peer: wrong.peer,
-            remote: &[RemotePiece {
-                address: wrong.address,
-                len: 8,
-                key: wrong.key,
-            }],
+            remote: &[piece(wrong, 8)],
             context: 77,
             data: 0,
             // A write that need not be delivered is complete over `tcp;ofi_rxm` whatever becomes of it.
@@ -310,7 +233,7 @@ fn a_wrong_key_fails_the_operation_and_nothing_else() {
             let right = pair
                 .a
                 .endpoint
-                .inject_write(&9u64.to_ne_bytes(), pair.word(2));
+                .inject_write_data(&9u64.to_ne_bytes(), 0, pair.word(2));
             if right.expect("posted").is_taken() {
                 let patience = Instant::now();
                 while pair.b.load(2) != 9 && patience.elapsed().as_millis() < 500 {
@@ -336,7 +259,7 @@ fn a_full_provider_says_so_and_takes_more_after_progress() {
         let (mut taken, mut again) = (0u64, 0);
         for _ in 0..200_000 {
             let word = taken.to_ne_bytes();
-            match pair.a.endpoint.inject_write(&word, pair.word(1)) {
+            match pair.a.endpoint.inject_write_data(&word, 0, pair.word(1)) {
                 Ok(Post::Taken) => taken += 1,
                 Ok(Post::Again) => {
                     again += 1;
@@ -354,7 +277,7 @@ fn a_full_provider_says_so_and_takes_more_after_progress() {
         pair.post(|| {
             pair.a
                 .endpoint
-                .inject_write(&u64::MAX.to_ne_bytes(), pair.word(1))
+                .inject_write_data(&u64::MAX.to_ne_bytes(), 0, pair.word(1))
         });
         pair.until("one more", || pair.b.load(1) == u64::MAX);
     }
@@ -369,7 +292,7 @@ fn a_peer_of_another_vector_is_refused() {
         peer: pair.b.vector.insert(&[&pair.a.name]).expect("a's address")[0],
         ..pair.to_b
     };
-    let error = pair.a.endpoint.inject_write(&[1], stranger);
+    let error = pair.a.endpoint.inject_write_data(&[1], 0, stranger);
     assert!(error.expect_err("refused").is_refused());
 }
 

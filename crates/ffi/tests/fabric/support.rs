@@ -25,9 +25,13 @@ pub(crate) fn tcp() -> &'static str {
 /// The library; `None` where there is none, and that has been said.
 pub(crate) fn library(test: &str) -> Option<Library> {
     static ONCE: OnceLock<()> = OnceLock::new();
-    // SAFETY: whoever of this process's threads reads the environment in C does so in the library, which is not loaded
-    // before this.
-    ONCE.get_or_init(|| unsafe { set_environment() });
+    ONCE.get_or_init(|| {
+        for (name, value) in ENVIRONMENT {
+            // SAFETY: threads of this process read the environment in C only in the library, which is not loaded before
+            // this.
+            unsafe { std::env::set_var(name, value) };
+        }
+    });
     match Library::load() {
         Ok(library) => Some(library),
         Err(error) => {
@@ -124,7 +128,7 @@ impl End {
         let len = size_of_val(&**words);
         // SAFETY: the words live as long as they are shared with the region, and are only accessed as atomics.
         let region = unsafe {
-            MemoryRegion::host(
+            MemoryRegion::register(
                 domain,
                 words.as_ptr() as *mut c_void,
                 len,
@@ -216,6 +220,24 @@ impl Pair {
         });
     }
 
+    /// Writes words of `a`, perhaps with data for the queue of `b`.
+    pub(crate) fn write(&self, from: Local, to: Remote, data: Option<u64>, context: usize) {
+        let (local, remote) = ([from], [piece(to, from.len)]);
+        let message = Message {
+            local: &local,
+            peer: to.peer,
+            remote: &remote,
+            context,
+            data: data.unwrap_or(0),
+            flags: match data {
+                Some(_) => OpFlags::COMPLETION | OpFlags::REMOTE_CQ_DATA,
+                None => OpFlags::COMPLETION,
+            },
+        };
+        // SAFETY: the words are registered for as long as the endpoint is open, and are atomics.
+        self.post(|| unsafe { self.a.endpoint.write_msg(&message) });
+    }
+
     /// Waits, with progress at both ends. Completions that come meanwhile are dropped.
     pub(crate) fn until(&self, what: &str, mut done: impl FnMut() -> bool) {
         let start = Instant::now();
@@ -241,4 +263,25 @@ impl Pair {
         }
         found
     }
+}
+
+/// So many bytes of a peer's memory.
+pub(crate) fn piece(to: Remote, len: usize) -> RemotePiece {
+    RemotePiece {
+        address: to.address,
+        len,
+        key: to.key,
+    }
+}
+
+/// Whether a counter comes so far.
+pub(crate) fn comes_to(counter: &Counter, count: u64) -> bool {
+    let start = Instant::now();
+    while counter.read() < count {
+        if start.elapsed() > LONG {
+            return false;
+        }
+        std::thread::yield_now();
+    }
+    true
 }

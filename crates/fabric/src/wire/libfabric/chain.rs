@@ -56,9 +56,7 @@ mod works;
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 
-use tidegate_ffi::fabric::{
-    Counter, Endpoint, Peer, Proof, RemoteRegion, WaitObject, WorkId, WorkQueue,
-};
+use tidegate_ffi::fabric::{Counter, Endpoint, Peer, RemoteRegion, WaitObject, WorkId, WorkQueue};
 use tidegate_hal::nic::{Keep, NicError, Register};
 
 use super::super::chain::{Chain, Signal, Signals, Stuck};
@@ -160,7 +158,7 @@ impl FabricChain {
         let depth = DEPTH.min(parts.budget).max(1);
         Ok(FabricChain {
             // The works that one gate counts are of two firings, in any order.
-            works: WorkQueue::new(domain, Proof::All),
+            works: WorkQueue::new(domain),
             endpoint: Arc::downgrade(parts.endpoint),
             peer: parts.peer,
             pad: (parts.pad.base(), parts.pad.key()),

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tidegate_ffi::fabric::{
-    AddressVector, AtomicOp, Completion, CompletionQueue, Counter, Desc, Endpoint, FabricError,
-    Local, MemoryRegion, OpFlags, Proof, Remote, WaitObject, Work, WorkQueue,
+    AddressVector, Completion, CompletionQueue, Counter, Desc, Endpoint, FabricError, Local,
+    MemoryRegion, OpFlags, Remote, WaitObject, Work, WorkQueue,
 };
 
 use super::super::chain::Signals;
@@ -76,13 +76,13 @@ impl Ends<'_> {
                     let flags = OpFlags::DELIVERY_COMPLETE | OpFlags::REMOTE_CQ_DATA;
                     Work::write(self.endpoint, from, to).map(|work| work.flags(flags).data(SAID))
                 }
-                Signals::Add => Work::atomic_value(self.endpoint, 0u64, AtomicOp::SUM, to)
+                Signals::Add => Work::add(self.endpoint, 0, to)
                     .map(|work| work.flags(OpFlags::DELIVERY_COMPLETE)),
             };
             let work = made.map_err(text)?.after(&trigger, 1).completes(&done);
             Ok::<_, String>(work.keep(self.bytes.clone()))
         };
-        let works = WorkQueue::new(domain, Proof::All);
+        let works = WorkQueue::new(domain);
         let start = Instant::now();
         loop {
             // SAFETY: the bytes are kept by the work and written by nobody; the counter counts nothing else.

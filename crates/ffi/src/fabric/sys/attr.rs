@@ -1,8 +1,69 @@
-//! The attributes with which objects are opened, and what queues give.
+//! Descriptions of what a provider offers, the attributes with which objects are opened, and the entries of queues.
 
 use std::ffi::{c_char, c_int, c_void};
 
 use super::*;
+
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct fi_domain_attr {
+    pub domain: *mut fid_domain,
+    pub name: *mut c_char,
+    pub threading: fi_threading,
+    pub control_progress: fi_progress,
+    pub data_progress: fi_progress,
+    pub resource_mgmt: fi_resource_mgmt,
+    pub av_type: fi_av_type,
+    pub mr_mode: c_int,
+    pub mr_key_size: usize,
+    pub cq_data_size: usize,
+    pub cq_cnt: usize,
+    pub ep_cnt: usize,
+    pub tx_ctx_cnt: usize,
+    pub rx_ctx_cnt: usize,
+    pub max_ep_tx_ctx: usize,
+    pub max_ep_rx_ctx: usize,
+    pub max_ep_stx_ctx: usize,
+    pub max_ep_srx_ctx: usize,
+    pub cntr_cnt: usize,
+    pub mr_iov_limit: usize,
+    pub caps: u64,
+    pub mode: u64,
+    pub auth_key: *mut u8,
+    pub auth_key_size: usize,
+    pub max_err_data: usize,
+    pub mr_cnt: usize,
+    pub tclass: u32,
+}
+
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct fi_fabric_attr {
+    pub fabric: *mut fid_fabric,
+    pub name: *mut c_char,
+    pub prov_name: *mut c_char,
+    pub prov_version: u32,
+    pub api_version: u32,
+}
+
+#[repr(C)]
+pub struct fi_info {
+    pub next: *mut fi_info,
+    pub caps: u64,
+    pub mode: u64,
+    pub addr_format: u32,
+    pub src_addrlen: usize,
+    pub dest_addrlen: usize,
+    pub src_addr: *mut c_void,
+    pub dest_addr: *mut c_void,
+    pub handle: *mut fid,
+    pub tx_attr: *mut fi_tx_attr,
+    pub rx_attr: *mut fi_rx_attr,
+    pub ep_attr: *mut fi_ep_attr,
+    pub domain_attr: *mut fi_domain_attr,
+    pub fabric_attr: *mut fi_fabric_attr,
+    pub nic: *mut c_void,
+}
 
 #[repr(C)]
 #[derive(Copy, Clone)]
@@ -71,27 +132,6 @@ pub struct fi_mr_map_raw {
 
 #[repr(C)]
 #[derive(Copy, Clone)]
-pub struct fi_eq_attr {
-    pub size: usize,
-    pub flags: u64,
-    pub wait_obj: fi_wait_obj,
-    pub signaling_vector: c_int,
-    pub wait_set: *mut fid_wait,
-}
-
-#[repr(C)]
-pub struct fi_eq_err_entry {
-    pub fid: fid_t,
-    pub context: *mut c_void,
-    pub data: u64,
-    pub err: c_int,
-    pub prov_errno: c_int,
-    pub err_data: *mut c_void,
-    pub err_data_size: usize,
-}
-
-#[repr(C)]
-#[derive(Copy, Clone)]
 pub struct fi_cq_data_entry {
     pub op_context: *mut c_void,
     pub flags: u64,
@@ -125,7 +165,7 @@ pub struct fi_cq_attr {
     pub wait_obj: fi_wait_obj,
     pub signaling_vector: c_int,
     pub wait_cond: fi_cq_wait_cond,
-    pub wait_set: *mut fid_wait,
+    pub wait_set: *mut c_void,
 }
 
 #[repr(C)]
@@ -133,7 +173,7 @@ pub struct fi_cq_attr {
 pub struct fi_cntr_attr {
     pub events: fi_cntr_events,
     pub wait_obj: fi_wait_obj,
-    pub wait_set: *mut fid_wait,
+    pub wait_set: *mut c_void,
     pub flags: u64,
 }
 
@@ -161,24 +201,8 @@ pub struct fi_mr_attr {
     pub auth_key_size: usize,
     pub auth_key: *mut u8,
     pub iface: fi_hmem_iface,
-    pub device: fi_mr_device,
-}
-
-#[repr(C)]
-#[derive(Copy, Clone)]
-pub union fi_mr_device {
-    pub reserved: u64,
-    pub cuda: c_int,
-    pub ze: c_int,
-    pub neuron: c_int,
-    pub synapseai: c_int,
-}
-
-#[repr(C)]
-#[derive(Copy, Clone)]
-pub struct fi_atomic_attr {
-    pub count: usize,
-    pub size: usize,
+    /// A union of ordinals of devices, none of which is used.
+    pub device: u64,
 }
 
 /// [`fi_mr_attr`] with zeros where newer libraries have more of it.
@@ -196,16 +220,3 @@ pub struct cq_err_entry {
     pub entry: fi_cq_err_entry,
     pub later: [u64; 8],
 }
-
-/// A piece of memory that is exported as a dmabuf (`struct fi_mr_dmabuf`, of 1.20 and later).
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct fi_mr_dmabuf {
-    pub fd: std::ffi::c_int,
-    pub offset: u64,
-    pub len: usize,
-    pub base_addr: *mut std::ffi::c_void,
-}
-
-/// The memory is described by a [`fi_mr_dmabuf`] (of 1.20 and later).
-pub const FI_MR_DMABUF: u64 = 1 << 40;

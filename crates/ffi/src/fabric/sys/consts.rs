@@ -4,7 +4,6 @@ use std::ffi::{c_int, c_uint};
 
 pub type fi_av_type = c_uint;
 pub const FI_AV_UNSPEC: fi_av_type = 0;
-pub const FI_AV_MAP: fi_av_type = 1;
 pub const FI_AV_TABLE: fi_av_type = 2;
 
 pub type fi_progress = c_uint;
@@ -13,112 +12,41 @@ pub const FI_PROGRESS_AUTO: fi_progress = 1;
 pub const FI_PROGRESS_MANUAL: fi_progress = 2;
 
 pub type fi_threading = c_uint;
-pub const FI_THREAD_UNSPEC: fi_threading = 0;
 pub const FI_THREAD_SAFE: fi_threading = 1;
-pub const FI_THREAD_FID: fi_threading = 2;
 pub const FI_THREAD_DOMAIN: fi_threading = 3;
-pub const FI_THREAD_COMPLETION: fi_threading = 4;
-pub const FI_THREAD_ENDPOINT: fi_threading = 5;
 
 pub type fi_resource_mgmt = c_uint;
-pub const FI_RM_UNSPEC: fi_resource_mgmt = 0;
-pub const FI_RM_DISABLED: fi_resource_mgmt = 1;
-pub const FI_RM_ENABLED: fi_resource_mgmt = 2;
 
 pub type fi_ep_type = c_uint;
 pub const FI_EP_UNSPEC: fi_ep_type = 0;
-pub const FI_EP_MSG: fi_ep_type = 1;
-pub const FI_EP_DGRAM: fi_ep_type = 2;
 pub const FI_EP_RDM: fi_ep_type = 3;
-pub const FI_EP_SOCK_STREAM: fi_ep_type = 4;
-pub const FI_EP_SOCK_DGRAM: fi_ep_type = 5;
 
 pub type fi_wait_obj = c_uint;
 pub const FI_WAIT_NONE: fi_wait_obj = 0;
 pub const FI_WAIT_UNSPEC: fi_wait_obj = 1;
-pub const FI_WAIT_SET: fi_wait_obj = 2;
 pub const FI_WAIT_FD: fi_wait_obj = 3;
-pub const FI_WAIT_MUTEX_COND: fi_wait_obj = 4;
 pub const FI_WAIT_YIELD: fi_wait_obj = 5;
-pub const FI_WAIT_POLLFD: fi_wait_obj = 6;
 
 pub type fi_cq_format = c_uint;
-pub const FI_CQ_FORMAT_UNSPEC: fi_cq_format = 0;
-pub const FI_CQ_FORMAT_CONTEXT: fi_cq_format = 1;
-pub const FI_CQ_FORMAT_MSG: fi_cq_format = 2;
 pub const FI_CQ_FORMAT_DATA: fi_cq_format = 3;
-pub const FI_CQ_FORMAT_TAGGED: fi_cq_format = 4;
 
 pub type fi_cq_wait_cond = c_uint;
-pub const FI_CQ_COND_NONE: fi_cq_wait_cond = 0;
-pub const FI_CQ_COND_THRESHOLD: fi_cq_wait_cond = 1;
 
 pub type fi_cntr_events = c_uint;
 pub const FI_CNTR_EVENTS_COMP: fi_cntr_events = 0;
 
 pub type fi_hmem_iface = c_uint;
-pub const FI_HMEM_SYSTEM: fi_hmem_iface = 0;
-pub const FI_HMEM_CUDA: fi_hmem_iface = 1;
-pub const FI_HMEM_ROCR: fi_hmem_iface = 2;
-pub const FI_HMEM_ZE: fi_hmem_iface = 3;
-pub const FI_HMEM_NEURON: fi_hmem_iface = 4;
-pub const FI_HMEM_SYNAPSEAI: fi_hmem_iface = 5;
 
 pub type fi_datatype = c_uint;
-pub const FI_INT8: fi_datatype = 0;
-pub const FI_UINT8: fi_datatype = 1;
-pub const FI_INT16: fi_datatype = 2;
-pub const FI_UINT16: fi_datatype = 3;
-pub const FI_INT32: fi_datatype = 4;
-pub const FI_UINT32: fi_datatype = 5;
-pub const FI_INT64: fi_datatype = 6;
 pub const FI_UINT64: fi_datatype = 7;
-pub const FI_FLOAT: fi_datatype = 8;
-pub const FI_DOUBLE: fi_datatype = 9;
-pub const FI_FLOAT_COMPLEX: fi_datatype = 10;
-pub const FI_DOUBLE_COMPLEX: fi_datatype = 11;
-pub const FI_LONG_DOUBLE: fi_datatype = 12;
-pub const FI_LONG_DOUBLE_COMPLEX: fi_datatype = 13;
-pub const FI_DATATYPE_LAST: fi_datatype = 14;
-pub const FI_INT128: fi_datatype = 14;
-pub const FI_UINT128: fi_datatype = 15;
-pub const FI_VOID: fi_datatype = 256;
 
 pub type fi_op = c_uint;
-pub const FI_MIN: fi_op = 0;
-pub const FI_MAX: fi_op = 1;
 pub const FI_SUM: fi_op = 2;
-pub const FI_PROD: fi_op = 3;
-pub const FI_LOR: fi_op = 4;
-pub const FI_LAND: fi_op = 5;
-pub const FI_BOR: fi_op = 6;
-pub const FI_BAND: fi_op = 7;
-pub const FI_LXOR: fi_op = 8;
-pub const FI_BXOR: fi_op = 9;
-pub const FI_ATOMIC_READ: fi_op = 10;
-pub const FI_ATOMIC_WRITE: fi_op = 11;
-pub const FI_CSWAP: fi_op = 12;
-pub const FI_CSWAP_NE: fi_op = 13;
-pub const FI_CSWAP_LE: fi_op = 14;
-pub const FI_CSWAP_LT: fi_op = 15;
-pub const FI_CSWAP_GE: fi_op = 16;
-pub const FI_CSWAP_GT: fi_op = 17;
-pub const FI_MSWAP: fi_op = 18;
-pub const FI_ATOMIC_OP_LAST: fi_op = 19;
-pub const FI_NOOP: fi_op = 256;
-
-pub type fi_collective_op = c_uint;
 
 pub type fi_op_type = c_uint;
-pub const FI_OP_RECV: fi_op_type = 0;
-pub const FI_OP_SEND: fi_op_type = 1;
-pub const FI_OP_TRECV: fi_op_type = 2;
-pub const FI_OP_TSEND: fi_op_type = 3;
 pub const FI_OP_READ: fi_op_type = 4;
 pub const FI_OP_WRITE: fi_op_type = 5;
 pub const FI_OP_ATOMIC: fi_op_type = 6;
-pub const FI_OP_FETCH_ATOMIC: fi_op_type = 7;
-pub const FI_OP_COMPARE_ATOMIC: fi_op_type = 8;
 pub const FI_OP_CNTR_SET: fi_op_type = 9;
 pub const FI_OP_CNTR_ADD: fi_op_type = 10;
 
@@ -127,7 +55,6 @@ pub const FI_MSG: u64 = 2;
 pub const FI_RMA: u64 = 4;
 pub const FI_TAGGED: u64 = 8;
 pub const FI_ATOMIC: u64 = 1 << 4;
-pub const FI_COLLECTIVE: u64 = 1 << 6;
 pub const FI_READ: u64 = 1 << 8;
 pub const FI_WRITE: u64 = 1 << 9;
 pub const FI_RECV: u64 = 1 << 10;
@@ -145,35 +72,22 @@ pub const FI_INJECT: u64 = 1 << 25;
 pub const FI_INJECT_COMPLETE: u64 = 1 << 26;
 pub const FI_TRANSMIT_COMPLETE: u64 = 1 << 27;
 pub const FI_DELIVERY_COMPLETE: u64 = 1 << 28;
-pub const FI_COMMIT_COMPLETE: u64 = 1 << 30;
-pub const FI_MATCH_COMPLETE: u64 = 1 << 31;
-pub const FI_HMEM_HOST_ALLOC: u64 = 1 << 45;
-pub const FI_HMEM_DEVICE_ONLY: u64 = 1 << 46;
 pub const FI_HMEM: u64 = 1 << 47;
-pub const FI_RMA_PMEM: u64 = 1 << 49;
-pub const FI_SOURCE_ERR: u64 = 1 << 50;
 pub const FI_LOCAL_COMM: u64 = 1 << 51;
 pub const FI_REMOTE_COMM: u64 = 1 << 52;
-pub const FI_SHARED_AV: u64 = 1 << 53;
-pub const FI_NUMERICHOST: u64 = 1 << 55;
 pub const FI_RMA_EVENT: u64 = 1 << 56;
 pub const FI_SOURCE: u64 = 1 << 57;
 pub const FI_DIRECTED_RECV: u64 = 1 << 59;
 pub const FI_SELECTIVE_COMPLETION: u64 = 1 << 59;
-pub const FI_SYNC_ERR: u64 = 1 << 58;
-pub const FI_FETCH_ATOMIC: u64 = 1 << 58;
-pub const FI_COMPARE_ATOMIC: u64 = 1 << 59;
 
 // What a provider demands of its user.
 pub const FI_CONTEXT: u64 = 1 << 59;
 pub const FI_MSG_PREFIX: u64 = 1 << 58;
 pub const FI_ASYNC_IOV: u64 = 1 << 57;
 pub const FI_RX_CQ_DATA: u64 = 1 << 56;
-pub const FI_LOCAL_MR: u64 = 1 << 55;
 pub const FI_CONTEXT2: u64 = 1 << 52;
 
 // What a provider demands of registered memory.
-pub const FI_MR_UNSPEC: c_int = 0;
 pub const FI_MR_BASIC: c_int = 1;
 pub const FI_MR_SCALABLE: c_int = 2;
 pub const FI_MR_LOCAL: c_int = 4;
@@ -185,10 +99,8 @@ pub const FI_MR_MMU_NOTIFY: c_int = 128;
 pub const FI_MR_RMA_EVENT: c_int = 256;
 pub const FI_MR_ENDPOINT: c_int = 512;
 pub const FI_MR_HMEM: c_int = 1024;
-pub const FI_MR_COLLECTIVE: c_int = 2048;
 
 // Order of operations.
-pub const FI_ORDER_NONE: u64 = 0;
 pub const FI_ORDER_RAR: u64 = 1;
 pub const FI_ORDER_RAW: u64 = 2;
 pub const FI_ORDER_RAS: u64 = 4;
@@ -198,51 +110,27 @@ pub const FI_ORDER_WAS: u64 = 1 << 5;
 pub const FI_ORDER_SAR: u64 = 1 << 6;
 pub const FI_ORDER_SAW: u64 = 1 << 7;
 pub const FI_ORDER_SAS: u64 = 1 << 8;
-pub const FI_ORDER_STRICT: u64 = 0x1ff;
-pub const FI_ORDER_RMA_RAR: u64 = 1 << 32;
-pub const FI_ORDER_RMA_RAW: u64 = 1 << 33;
-pub const FI_ORDER_RMA_WAR: u64 = 1 << 34;
 pub const FI_ORDER_RMA_WAW: u64 = 1 << 35;
-pub const FI_ORDER_ATOMIC_RAR: u64 = 1 << 36;
-pub const FI_ORDER_ATOMIC_RAW: u64 = 1 << 37;
-pub const FI_ORDER_ATOMIC_WAR: u64 = 1 << 38;
 pub const FI_ORDER_ATOMIC_WAW: u64 = 1 << 39;
-pub const FI_ORDER_DATA: u64 = 1 << 16;
 
 // Formats of addresses.
 pub const FI_FORMAT_UNSPEC: u32 = 0;
 pub const FI_SOCKADDR: u32 = 1;
 pub const FI_SOCKADDR_IN: u32 = 2;
 pub const FI_SOCKADDR_IN6: u32 = 3;
-pub const FI_SOCKADDR_IB: u32 = 4;
-pub const FI_ADDR_PSMX: u32 = 5;
-pub const FI_ADDR_GNI: u32 = 6;
-pub const FI_ADDR_BGQ: u32 = 7;
-pub const FI_ADDR_MLX: u32 = 8;
 pub const FI_ADDR_STR: u32 = 9;
-pub const FI_ADDR_PSMX2: u32 = 10;
-pub const FI_ADDR_IB_UD: u32 = 11;
-pub const FI_ADDR_EFA: u32 = 12;
-pub const FI_ADDR_PSMX3: u32 = 13;
-pub const FI_ADDR_OPX: u32 = 14;
 pub const FI_ADDR_CXI: u32 = 15;
 
 // Commands of `control`.
-pub const FI_GETWAIT: c_int = 5;
 pub const FI_ENABLE: c_int = 6;
 pub const FI_GET_RAW_MR: c_int = 8;
 pub const FI_MAP_RAW_MR: c_int = 9;
 pub const FI_UNMAP_KEY: c_int = 10;
 pub const FI_QUEUE_WORK: c_int = 11;
 pub const FI_CANCEL_WORK: c_int = 12;
-pub const FI_FLUSH_WORK: c_int = 13;
-pub const FI_GETWAITOBJ: c_int = 16;
 
 // Levels and names of endpoint options.
-pub const FI_OPT_ENDPOINT: c_int = 0;
-pub const FI_OPT_FI_HMEM_P2P: c_int = 8;
 
 // Values that mean none.
-pub const FI_ADDR_UNSPEC: u64 = u64::MAX;
 pub const FI_ADDR_NOTAVAIL: u64 = u64::MAX;
 pub const FI_KEY_NOTAVAIL: u64 = u64::MAX;

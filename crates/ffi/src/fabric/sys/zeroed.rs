@@ -24,10 +24,7 @@ macro_rules! zeroed {
 
 zeroed! {
     fi_info fi_tx_attr fi_rx_attr fi_ep_attr fi_domain_attr fi_fabric_attr
-    fi_av_attr fi_cq_attr fi_cntr_attr fi_eq_attr mr_attr cq_err_entry fi_atomic_attr fi_context2
-    fi_msg_rma fi_msg_atomic fi_deferred_work fi_cq_data_entry
-    fi_ops fi_ops_fabric fi_ops_domain fi_ops_mr fi_ops_ep fi_ops_cm fi_ops_msg fi_ops_rma
-    fi_ops_tagged fi_ops_atomic fi_ops_av fi_ops_cq fi_ops_cntr fi_ops_eq
-    fid fid_fabric fid_domain fid_ep fid_av fid_cq fid_cntr fid_mr fid_eq
-    fi_cxi_cntr_ops fi_cxi_dom_ops
+    fi_av_attr fi_cq_attr fi_cntr_attr mr_attr cq_err_entry
+    fi_msg_rma fi_msg_atomic fi_cq_data_entry
+    fid fid_fabric fid_domain fid_ep fid_av fid_cq fid_cntr fid_mr
 }

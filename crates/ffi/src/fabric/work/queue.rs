@@ -1,25 +1,16 @@
 //! Works that were queued, and what proves that they are complete.
 
 use std::collections::VecDeque;
-use std::ffi::c_int;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
+
+use tidegate_hal::lock;
 
 use super::super::counter::Counter;
 use super::super::domain::Domain;
 use super::super::error::{FabricError, Result};
 use super::super::sys;
-use super::{Change, QUEUE, QueueError, Work};
-
-/// Which completions a count of a completion counter proves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Proof {
-    /// All that were queued for a counter are complete when it has counted as many, and before that none is known to be.
-    All,
-    /// The n-th that was queued for a counter is complete when it has counted n. True where they go to one peer, or
-    /// each waits for the one before.
-    InOrder,
-}
+use super::{QUEUE, QueueError, Work};
 
 /// Which work it was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -49,27 +40,24 @@ impl Track {
         counter.read().wrapping_add(counter.read_err())
     }
 
-    /// Takes out what is proved to be complete. A count beyond 31 bits can prove less than there is, and never more.
-    fn complete(&mut self, proof: Proof, into: &mut Vec<Queued>) {
-        let count = match self.failed {
-            false => Track::count(&self.counter),
-            true => self.counter.read(),
+    /// Takes out all works if the counter has counted as many: before that, it is not known which of them are complete. A
+    /// count beyond 31 bits can prove less than there is, and never more.
+    fn complete(&mut self, into: &mut Vec<Queued>) {
+        let count = if self.failed {
+            self.counter.read()
+        } else {
+            Track::count(&self.counter)
         };
         let counted = Counter::distance(self.base, count);
         let counted = u64::try_from(counted).unwrap_or(0);
-        let (mut sum, mut complete) = (0u64, 0);
-        for queued in &self.works {
-            let next = sum.saturating_add(queued.weight);
-            if next > counted {
-                break;
-            }
-            (sum, complete) = (next, complete + 1);
+        let sum = self
+            .works
+            .iter()
+            .fold(0u64, |sum, queued| sum.saturating_add(queued.weight));
+        if sum <= counted {
+            into.extend(self.works.drain(..));
+            self.base = self.base.wrapping_add(sum);
         }
-        if proof == Proof::All && complete < self.works.len() {
-            return;
-        }
-        into.extend(self.works.drain(..complete));
-        self.base = self.base.wrapping_add(sum);
     }
 }
 
@@ -77,8 +65,6 @@ impl Track {
 struct State {
     next: u64,
     tracks: Vec<Track>,
-    /// Those that set a counter.
-    sets: Vec<Queued>,
 }
 
 /// The deferred works of a domain (`FI_QUEUE_WORK`).
@@ -88,22 +74,20 @@ struct State {
 /// that fails a work may count it nowhere but at the endpoint: such a work stays.
 pub struct WorkQueue {
     domain: Arc<Domain>,
-    proof: Proof,
     state: Mutex<State>,
 }
 
 impl WorkQueue {
     /// An empty queue. Whether the provider has such works at all, only queueing one tells: see [`Domain::probe_deferred`].
-    pub fn new(domain: &Arc<Domain>, proof: Proof) -> WorkQueue {
+    pub fn new(domain: &Arc<Domain>) -> WorkQueue {
         WorkQueue {
             domain: Arc::clone(domain),
-            proof,
             state: Mutex::default(),
         }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Queues a work. If its counter has come far enough already, it begins at once, perhaps on this thread.
@@ -121,19 +105,17 @@ impl WorkQueue {
     /// is live, registered where it must be, not written (and what it writes, not touched) by others from when its
     /// trigger may fire until it is complete. Its completion counter counts the completions of works in *this* queue,
     /// and nothing else: it is not added to, set, nor bound to an endpoint or memory; likewise the counter that a
-    /// [`counter_add`](Work::counter_add) adds to (the two can be one). The counter of a
-    /// [`counter_set`](Work::counter_set) does not have that value before it fires. With [`Proof::InOrder`], each
-    /// counter counts its works in the order of queueing.
+    /// [`counter_add`](Work::counter_add) adds to (the two can be one).
     pub unsafe fn queue(&self, work: Work) -> Result<WorkId, QueueError> {
         let Some((trigger, threshold)) = &work.trigger else {
             return Err(QueueError::NoTrigger);
         };
-        if work.completion.is_none() && work.target.is_none() {
-            return Err(QueueError::NoCompletionCounter);
-        }
-        if matches!(work.target, Some((_, Change::Add(0)))) {
-            return Err(QueueError::AddsNothing);
-        }
+        let (counted, weight) = match (&work.target, &work.completion) {
+            (Some((_, 0)), _) => return Err(QueueError::AddsNothing),
+            (Some((counter, value)), _) => (counter, *value),
+            (None, Some(counter)) => (counter, 1),
+            (None, None) => return Err(QueueError::NoCompletionCounter),
+        };
         let domains = [
             Some(trigger.domain()),
             work.completion.as_ref().map(|c| c.domain()),
@@ -153,11 +135,7 @@ impl WorkQueue {
 
         let mut state = self.state();
         // Before it is queued, since it may be counted at once.
-        let (track, weight) = match (&work.target, &work.completion) {
-            (Some((counter, Change::Add(value))), _) => (Some(state.track(counter)), *value),
-            (None, Some(counter)) => (Some(state.track(counter)), 1),
-            _ => (None, 0),
-        };
+        let track = state.track(counted);
         // SAFETY: the command takes a work, which is complete: its counters, endpoint and lists live as long as the
         // block, and the block until this queue knows that the work is complete; its context is the block's own. The
         // caller vouches for the memory.
@@ -174,39 +152,30 @@ impl WorkQueue {
         let id = WorkId(state.next);
         state.next += 1;
         let queued = Queued { id, weight, work };
-        match track {
-            Some(track) => state.tracks[track].works.push_back(queued),
-            None => state.sets.push(queued),
-        }
+        state.tracks[track].works.push_back(queued);
         Ok(id)
     }
 
     /// Frees what is proved to be complete; returns how many works are not.
     pub fn reclaim(&self) -> usize {
         let mut state = self.state();
-        let proof = self.proof;
         let mut freed = Vec::new();
         for track in &mut state.tracks {
-            track.complete(proof, &mut freed);
+            track.complete(&mut freed);
         }
         state
             .tracks
             .retain(|track| !track.works.is_empty() || track.failed);
-        let (set, waiting): (Vec<_>, Vec<_>) = state
-            .sets
-            .drain(..)
-            .partition(|queued| queued.work.has_set());
-        state.sets = waiting;
-        let left = state.len();
+        let left = state.pending();
         drop(state);
         // Outside of the lock: what works keep alive may be anything.
-        drop((freed, set));
+        drop(freed);
         left
     }
 
     /// How many works are not known to be complete.
-    pub fn len(&self) -> usize {
-        self.state().len()
+    pub fn pending(&self) -> usize {
+        self.state().pending()
     }
 
     /// Frees the work with this [context](Work::context), which the endpoint's queue has reported as failed: so it is
@@ -227,11 +196,6 @@ impl WorkQueue {
         drop(state);
         // Outside of the lock: what it keeps alive may be anything.
         freed.is_some()
-    }
-
-    /// Whether all are known to be complete.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     /// Waits until all works are complete, no longer than `limit`; returns whether they are. `progress` is called
@@ -263,48 +227,21 @@ impl WorkQueue {
         };
         let raw = queued.work.block.as_raw();
         // SAFETY: the command takes a work that was queued, which lives.
-        unsafe { self.control(CALL, sys::FI_CANCEL_WORK, raw.cast()) }?;
+        unsafe {
+            self.domain
+                .object()
+                .control(CALL, sys::FI_CANCEL_WORK, raw.cast())
+        }?;
         let freed = state.take(id);
         drop(state);
         drop(freed);
         Ok(())
     }
-
-    /// Takes all works of the *domain* back that have not begun, those of other queues as well (`FI_FLUSH_WORK`). This
-    /// queue cannot tell which they were: they stay in it, and are leaked with it.
-    ///
-    /// # Errors
-    ///
-    /// [`is_not_supported`](FabricError::is_not_supported) where the provider cannot (sockets), and whatever else it says.
-    pub fn flush(&self) -> Result<()> {
-        // SAFETY: the command takes no argument.
-        unsafe {
-            self.control(
-                "fi_control(FI_FLUSH_WORK)",
-                sys::FI_FLUSH_WORK,
-                std::ptr::null_mut(),
-            )
-        }
-    }
-
-    /// # Safety
-    ///
-    /// The command takes the argument.
-    unsafe fn control(
-        &self,
-        call: &'static str,
-        command: c_int,
-        argument: *mut std::ffi::c_void,
-    ) -> Result<()> {
-        // SAFETY: the caller vouches for the argument.
-        unsafe { self.domain.object().control(call, command, argument) }
-    }
 }
 
 impl State {
-    fn len(&self) -> usize {
-        let tracked: usize = self.tracks.iter().map(|track| track.works.len()).sum();
-        tracked + self.sets.len()
+    fn pending(&self) -> usize {
+        self.tracks.iter().map(|track| track.works.len()).sum()
     }
 
     /// The track of a completion counter: a new one, if it has none.
@@ -327,8 +264,7 @@ impl State {
     }
 
     fn all(&self) -> impl Iterator<Item = &Queued> {
-        let tracked = self.tracks.iter().flat_map(|track| &track.works);
-        tracked.chain(&self.sets)
+        self.tracks.iter().flat_map(|track| &track.works)
     }
 
     fn find(&self, id: WorkId) -> Option<&Queued> {
@@ -341,8 +277,7 @@ impl State {
                 return track.works.remove(at);
             }
         }
-        let at = self.sets.iter().position(|queued| queued.id == id)?;
-        Some(self.sets.swap_remove(at))
+        None
     }
 }
 
@@ -358,8 +293,7 @@ impl Drop for WorkQueue {
 impl std::fmt::Debug for WorkQueue {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("WorkQueue")
-            .field("proof", &self.proof)
-            .field("len", &self.len())
+            .field("pending", &self.pending())
             .finish_non_exhaustive()
     }
 }

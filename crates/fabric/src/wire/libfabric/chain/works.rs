@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tidegate_ffi::fabric::{AtomicOp, Desc, Endpoint, Local, OpFlags, Remote as Target, Work};
+use tidegate_ffi::fabric::{Desc, Endpoint, Local, OpFlags, Remote as Target, Work};
 use tidegate_hal::batch::QUANTUM;
 use tidegate_hal::nic::NicError;
 
@@ -109,7 +109,7 @@ impl FabricChain {
             (Signals::Add, _) => {
                 let (Remote { region }, offset) = signal.word;
                 let word = self.remote(region.base(), region.key(), offset);
-                return Work::atomic_value(endpoint, QUANTUM, AtomicOp::SUM, word)
+                return Work::add(endpoint, QUANTUM, word)
                     .map(|work| work.flags(flags))
                     .map_err(refused);
             }
