@@ -8,8 +8,11 @@ pub fn main() -> Result<()> {
     let (inbox, outbox) = window.open(&s)?;
     let src = Region::from_slice(&world, &[1.0; 4])?.on(&s)?;
     let exposed = inbox.post(&s)?;
-    let mut outbox = outbox;
-    outbox.accumulate(&src, at, Op::Sum)?;
+    let mut outbox = outbox; // wrong
+    outbox.accumulate(&src, at, Op::Sum)?; // wrong
+    // right: let mut epoch = outbox.start();
+    // right: epoch.accumulate(&src, at, Op::Sum)?;
+    // right: epoch.complete(&s)?;
     exposed.wait(&s)?;
     Ok(())
 }

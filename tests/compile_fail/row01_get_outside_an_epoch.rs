@@ -8,8 +8,11 @@ pub fn main() -> Result<()> {
     let (inbox, outbox) = window.open(&s)?;
     let mut dst = Region::<f64>::zeroed(&world, 4)?.on(&s)?;
     let exposed = inbox.post(&s)?;
-    let mut outbox = outbox;
-    outbox.get(&mut dst, range)?;
+    let mut outbox = outbox; // wrong
+    outbox.get(&mut dst, range)?; // wrong
+    // right: let mut epoch = outbox.start();
+    // right: epoch.get(&mut dst, range)?;
+    // right: epoch.complete(&s)?;
     exposed.wait(&s)?;
     Ok(())
 }

@@ -10,8 +10,9 @@ pub fn main() -> Result<()> {
     let src = Region::from_slice(&world, &[1.0; 4])?.on(&s)?;
     let exposed = inbox.post(&s)?;
     let mut epoch = outbox.start();
-    epoch.complete(&s)?;
+    epoch.complete(&s)?; // wrong
     epoch.put(&src, to)?;
+    // right: epoch.complete(&s)?;
     exposed.wait(&s)?;
     Ok(())
 }

@@ -9,8 +9,9 @@ pub fn main() -> Result<()> {
     let src = Region::from_slice(&world, &[1.0; 4])?.on(&s)?;
     let exposed = inbox.post(&s)?;
     let mut epoch = outbox.start();
-    epoch.put(&src, at)?;
-    let _ = at;
+    epoch.put(&src, at)?; // wrong
+    let _ = at; // wrong
+    // right: epoch.accumulate(&src, at, Op::Replace)?;
     epoch.complete(&s)?;
     exposed.wait(&s)?;
     Ok(())

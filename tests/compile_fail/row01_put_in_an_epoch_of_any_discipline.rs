@@ -3,12 +3,15 @@ use tidegate::host::Host;
 use tidegate::generic;
 use tidegate::window::Discipline;
 
-fn put<'s, 'b, K: Discipline>(
-    epoch: &mut generic::Access<'s, 'b, f64, Host, K>,
+fn put<'s, 'b, K: Discipline>( // wrong
+    epoch: &mut generic::Access<'s, 'b, f64, Host, K>, // wrong
+// right: fn put<'s, 'b>(
+    // right: epoch: &mut generic::Access<'s, 'b, f64, Host, BySlot>,
     src: &'b Region<f64, On<'s>>,
     to: Out<f64>,
 ) -> Result<()> {
-    let _: fn() -> &'static str = kind::<K>;
+    let _: fn() -> &'static str = kind::<K>; // wrong
+    // right: let _: fn() -> &'static str = kind::<BySlot>;
     epoch.put(src, to)
 }
 

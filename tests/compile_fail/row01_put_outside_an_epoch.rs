@@ -9,8 +9,11 @@ pub fn main() -> Result<()> {
     let (inbox, outbox) = window.open(&s)?;
     let src = Region::from_slice(&world, &[1.0; 4])?.on(&s)?;
     let exposed = inbox.post(&s)?;
-    let mut outbox = outbox;
-    outbox.put(&src, to)?;
+    let mut outbox = outbox; // wrong
+    outbox.put(&src, to)?; // wrong
+    // right: let mut epoch = outbox.start();
+    // right: epoch.put(&src, to)?;
+    // right: epoch.complete(&s)?;
     exposed.wait(&s)?;
     Ok(())
 }

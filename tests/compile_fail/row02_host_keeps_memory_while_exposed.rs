@@ -9,8 +9,9 @@ pub fn main() -> Result<()> {
     let src = Region::from_slice(&world, &[1.0; 4])?.on(&s)?;
     let mut inbox = inbox;
     let memory = inbox.host_mut(&s)?;
-    let exposed = inbox.post(&s)?;
+    let exposed = inbox.post(&s)?; // wrong
     memory[0] = 2.0;
+    // right: let exposed = inbox.post(&s)?;
     let mut epoch = outbox.start();
     epoch.put(&src, range)?;
     epoch.complete(&s)?;

@@ -10,8 +10,9 @@ pub fn main() -> Result<()> {
     let src = Region::from_slice(&world, &[1.0; 4])?.on(&s)?;
     let mut inbox = inbox;
     let slots = inbox.read(&s)?;
-    let exposed = inbox.post(&s)?;
+    let exposed = inbox.post(&s)?; // wrong
     assert_eq!(slots.slot(from), [0.0; 4]);
+    // right: let exposed = inbox.post(&s)?;
     let mut epoch = outbox.start();
     epoch.put(&src, to)?;
     epoch.complete(&s)?;

@@ -9,8 +9,9 @@ pub fn main() -> Result<()> {
     let (inbox, outbox) = window.open(&s)?;
     let src = Region::from_slice(&world, &[1.0; 4])?.on(&s)?;
     let mut inbox = inbox;
-    let exposed = inbox.post(&s)?;
+    let exposed = inbox.post(&s)?; // wrong
     assert_eq!(inbox.read(&s)?.slot(from).len(), 4);
+    // right: let exposed = inbox.post(&s)?;
     let mut epoch = outbox.start();
     epoch.put(&src, to)?;
     epoch.complete(&s)?;

@@ -12,7 +12,9 @@ pub fn main() -> Result<()> {
     let mut epoch = outbox.start();
     epoch.put(&src, to)?;
     epoch.complete(&s)?;
-    let slots = exposed.read(&s)?;
+    let slots = exposed.read(&s)?; // wrong
+    // right: let mut inbox = exposed.wait(&s)?;
+    // right: let slots = inbox.read(&s)?;
     assert_eq!(slots.slot(from), [1.0; 4]);
     Ok(())
 }

@@ -8,8 +8,9 @@ pub fn main() -> Result<()> {
     let (inbox, outbox) = window.open(&s)?;
     let src = Region::from_slice(&world, &[1.0; 4])?.on(&s)?;
     let mut inbox = inbox;
-    let exposed = inbox.post(&s)?;
+    let exposed = inbox.post(&s)?; // wrong
     inbox.host_mut(&s)?.fill(2.0);
+    // right: let exposed = inbox.post(&s)?;
     let mut epoch = outbox.start();
     epoch.put(&src, range)?;
     epoch.complete(&s)?;

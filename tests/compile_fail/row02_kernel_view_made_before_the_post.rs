@@ -13,8 +13,9 @@ pub fn main() -> Result<()> {
     let (inbox, outbox) = window.open(&s)?;
     let src = Region::from_slice(&world, &[1.0; 4])?.on(&s)?;
     let view = inbox.view();
-    let exposed = inbox.post(&s)?;
+    let exposed = inbox.post(&s)?; // wrong
     s.launch(look, view)?;
+    // right: let exposed = inbox.post(&s)?;
     let mut epoch = outbox.start();
     epoch.put(&src, to)?;
     epoch.complete(&s)?;

@@ -16,7 +16,9 @@ pub fn main() -> Result<()> {
     let mut epoch = outbox.start();
     epoch.put(&src, to)?;
     epoch.complete(&s)?;
-    s.launch(look, exposed.view())?;
-    exposed.wait(&s)?;
+    s.launch(look, exposed.view())?; // wrong
+    exposed.wait(&s)?; // wrong
+    // right: let inbox = exposed.wait(&s)?;
+    // right: s.launch(look, inbox.view())?;
     Ok(())
 }

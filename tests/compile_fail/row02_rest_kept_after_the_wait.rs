@@ -14,7 +14,8 @@ pub fn main() -> Result<()> {
     epoch.put(&src, face)?;
     let _outbox = epoch.complete(&s)?;
     let rest = exposed.rest()?;
-    exposed.wait(&s)?;
+    exposed.wait(&s)?; // wrong
     s.launch(|_: Cells<'_, f64>| (), rest)?;
+    // right: exposed.wait(&s)?;
     Ok(())
 }

@@ -13,6 +13,7 @@ pub fn main() -> Result<()> {
     epoch.put(&src, to)?;
     epoch.complete(&s)?;
     let mut inbox = exposed.wait(&s)?;
-    assert_eq!(inbox.slot(from), [1.0; 4]);
+    assert_eq!(inbox.slot(from), [1.0; 4]); // wrong
+    // right: assert_eq!(inbox.read(&s)?.slot(from), [1.0; 4]);
     Ok(())
 }

@@ -10,7 +10,8 @@ pub fn main() -> Result<()> {
     let (inbox, outbox) = window.open(&a)?;
     let exposed = inbox.post(&a)?;
     let epoch = outbox.start();
-    epoch.complete(&b)?;
+    epoch.complete(&b)?; // wrong
+    // right: epoch.complete(&a)?;
     exposed.wait(&a)?;
     Ok(())
 }

@@ -10,6 +10,7 @@ pub fn main() -> Result<()> {
     let (inbox, outbox) = window.open(&a)?;
     let src = Region::from_slice(&world, &[1.0; 4])?.on(&a)?;
     let count = Region::from_slice(&world, &[3u64])?.on(&b)?;
+    // right: let count = b.hand_off(count, &a)?;
     let exposed = inbox.post(&a)?;
     let mut epoch = outbox.start();
     epoch.put_counted(&src, &count, to)?;

@@ -3,7 +3,8 @@ use tidegate::hal::device::ClosureDevice;
 use tidegate::host::prelude::{Init, World, stream};
 use tidegate::Result;
 
-fn step<'s, 't, D: ClosureDevice>(s: &Stream<'s, D>, x: &mut Region<f64, On<'t, D>>) -> Result<()> {
+fn step<'s, 't, D: ClosureDevice>(s: &Stream<'s, D>, x: &mut Region<f64, On<'t, D>>) -> Result<()> { // wrong
+// right: fn step<'s, D: ClosureDevice>(s: &Stream<'s, D>, x: &mut Region<f64, On<'s, D>>) -> Result<()> {
     s.launch(|x: &mut [f64]| x[0] += 1.0, x)
 }
 

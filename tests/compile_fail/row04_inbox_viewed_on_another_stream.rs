@@ -12,7 +12,8 @@ pub fn main() -> Result<()> {
     window.slot_from(0, 0, 4);
     window.slot_to(0, 0);
     let (inbox, _outbox) = window.open(&a)?;
-    let inbox = inbox;
+    let inbox = inbox; // wrong
+    // right: let inbox = a.hand_off(inbox, &b)?;
     b.launch(look, inbox.view())?;
     Ok(())
 }

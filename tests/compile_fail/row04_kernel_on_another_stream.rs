@@ -9,7 +9,8 @@ pub fn main() -> Result<()> {
     stream!(let a = world.stream()?);
     stream!(let b = world.stream()?);
     let src = Region::from_slice(&world, &[1.0; 4])?.on(&a)?;
-    let mut src = src;
+    let mut src = src; // wrong
+    // right: let mut src = a.hand_off(src, &b)?;
     b.launch(increment, &mut src)?;
     Ok(())
 }

@@ -9,7 +9,8 @@ pub fn main() -> Result<()> {
     let to = window.slot_to(0, 0);
     let (inbox, outbox) = window.open(&a)?;
     let src = Region::from_slice(&world, &[1.0; 4])?.on(&b)?;
-    let src = src;
+    let src = src; // wrong
+    // right: let src = b.hand_off(src, &a)?;
     let exposed = inbox.post(&a)?;
     let mut epoch = outbox.start();
     epoch.put(&src, to)?;

@@ -8,7 +8,8 @@ pub fn main() -> Result<()> {
     let to = window.slot_to(0, 0);
     let (inbox, outbox) = window.open(&s)?;
     let src = Region::from_slice(&world, &[1.0; 4])?;
-    let src = src;
+    let src = src; // wrong
+    // right: let src = src.on(&s)?;
     let exposed = inbox.post(&s)?;
     let mut epoch = outbox.start();
     epoch.put(&src, to)?;

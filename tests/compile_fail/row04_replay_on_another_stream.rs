@@ -13,6 +13,7 @@ pub fn main() -> Result<()> {
         a.launch(increment, &mut src)?;
         Ok(src)
     })?;
-    graph.replay(&b, src, 2)?;
+    graph.replay(&b, src, 2)?; // wrong
+    // right: graph.replay(&a, src, 2)?;
     Ok(())
 }

@@ -14,7 +14,9 @@ pub fn main() -> Result<()> {
     let mut epoch = outbox.start();
     epoch.put(&src, face)?;
     let _outbox = epoch.complete(&s)?;
-    t.launch(|_: Cells<'_, f64>| (), exposed.rest()?)?;
+    t.launch(|_: Cells<'_, f64>| (), exposed.rest()?)?; // wrong
+    // right: s.launch(|_: Cells<'_, f64>| (), exposed.rest()?)?;
+    // right: t.synchronize()?;
     exposed.wait(&s)?;
     Ok(())
 }

@@ -10,7 +10,8 @@ pub fn main() -> Result<()> {
     let (inbox, outbox) = window.open(&a)?;
     let exposed = inbox.post(&a)?;
     outbox.start().complete(&a)?;
-    let exposed = exposed;
+    let exposed = exposed; // wrong
+    // right: let exposed = a.hand_off(exposed, &b)?;
     exposed.wait(&b)?;
     Ok(())
 }

@@ -16,8 +16,9 @@ pub fn main() -> Result<()> {
     let exposed = inbox.post(&s)?;
     let mut epoch = outbox.start();
     epoch.put_counted(&src, &count, to)?;
-    s.launch(none, &mut count)?;
+    s.launch(none, &mut count)?; // wrong
     epoch.complete(&s)?;
+    // right: s.launch(none, &mut count)?;
     exposed.wait(&s)?;
     Ok(())
 }

@@ -7,11 +7,13 @@ pub fn main() -> Result<()> {
     let range = window.range_to(0, 0..4);
     let (inbox, outbox) = window.open(&s)?;
 
+    // right: let mut other = Region::<f64>::zeroed(&world, 4)?.on(&s)?;
     let mut dst = Region::<f64>::zeroed(&world, 4)?.on(&s)?;
     let exposed = inbox.post(&s)?;
     let mut epoch = outbox.start();
     epoch.get(&mut dst, range)?;
-    epoch.get(&mut dst, range)?;
+    epoch.get(&mut dst, range)?; // wrong
+    // right: epoch.get(&mut other, range)?;
     epoch.complete(&s)?;
     exposed.wait(&s)?;
     Ok(())

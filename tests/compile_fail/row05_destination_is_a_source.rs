@@ -9,10 +9,12 @@ pub fn main() -> Result<()> {
     let (inbox, outbox) = window.open(&s)?;
     let mut dst = Region::<f64>::zeroed(&world, 2)?.on(&s)?;
 
+    // right: let other = Region::<f64>::zeroed(&world, 2)?.on(&s)?;
     let exposed = inbox.post(&s)?;
     let mut epoch = outbox.start();
     epoch.get(&mut dst, range_0)?;
-    epoch.put(&dst, range_1)?;
+    epoch.put(&dst, range_1)?; // wrong
+    // right: epoch.put(&other, range_1)?;
     epoch.complete(&s)?;
     exposed.wait(&s)?;
     Ok(())

@@ -14,8 +14,9 @@ pub fn main() -> Result<()> {
     let exposed = inbox.post(&s)?;
     let mut epoch = outbox.start();
     epoch.get(&mut dst, range)?;
-    s.launch(check, &dst)?;
+    s.launch(check, &dst)?; // wrong
     epoch.complete(&s)?;
+    // right: s.launch(check, &dst)?;
     exposed.wait(&s)?;
     Ok(())
 }

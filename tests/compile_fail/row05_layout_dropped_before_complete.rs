@@ -12,8 +12,9 @@ pub fn main() -> Result<()> {
     let exposed = inbox.post(&s)?;
     let mut epoch = outbox.start();
     epoch.put(src.with(&layout)?, to)?;
-    drop(layout);
+    drop(layout); // wrong
     epoch.complete(&s)?;
+    // right: drop(layout);
     exposed.wait(&s)?;
     Ok(())
 }

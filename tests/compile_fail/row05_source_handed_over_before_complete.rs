@@ -12,8 +12,9 @@ pub fn main() -> Result<()> {
     let exposed = inbox.post(&s)?;
     let mut epoch = outbox.start();
     epoch.put(&src, to)?;
-    s.hand_off(src, &t)?;
+    s.hand_off(src, &t)?; // wrong
     epoch.complete(&s)?;
+    // right: s.hand_off(src, &t)?;
     exposed.wait(&s)?;
     Ok(())
 }

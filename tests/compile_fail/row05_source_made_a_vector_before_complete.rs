@@ -10,8 +10,9 @@ pub fn main() -> Result<()> {
     let src = Region::from_slice(&world, &[1.0; 4])?.on(&s)?;
     let mut epoch = outbox.start();
     epoch.put(&src, to)?;
-    let values = src.into_host(&s)?.into_vec()?;
+    let values = src.into_host(&s)?.into_vec()?; // wrong
     exchange(&s, inbox, epoch)?;
+    // right: let values = src.into_host(&s)?.into_vec()?;
     assert_eq!(values, [1.0; 4]);
     Ok(())
 }

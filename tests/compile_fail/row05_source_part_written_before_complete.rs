@@ -15,8 +15,9 @@ pub fn main() -> Result<()> {
     let exposed = inbox.post(&s)?;
     let mut epoch = outbox.start();
     epoch.put(src.slice(0..2)?, to)?;
-    s.launch(increment, &mut src)?;
+    s.launch(increment, &mut src)?; // wrong
     epoch.complete(&s)?;
+    // right: s.launch(increment, &mut src)?;
     exposed.wait(&s)?;
     Ok(())
 }

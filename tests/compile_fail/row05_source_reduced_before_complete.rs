@@ -12,8 +12,9 @@ pub fn main() -> Result<()> {
     let exposed = inbox.post(&s)?;
     let mut epoch = outbox.start();
     epoch.put(&src, to)?;
-    energy.sum(&s, &mut src)?;
+    energy.sum(&s, &mut src)?; // wrong
     epoch.complete(&s)?;
+    // right: energy.sum(&s, &mut src)?;
     exposed.wait(&s)?;
     Ok(())
 }

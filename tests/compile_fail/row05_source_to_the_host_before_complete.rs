@@ -11,8 +11,9 @@ pub fn main() -> Result<()> {
     let exposed = inbox.post(&s)?;
     let mut epoch = outbox.start();
     epoch.put(&src, to)?;
-    assert_eq!(src.into_host(&s)?[0], 1.0);
+    assert_eq!(src.into_host(&s)?[0], 1.0); // wrong
     epoch.complete(&s)?;
+    // right: assert_eq!(src.into_host(&s)?[0], 1.0);
     exposed.wait(&s)?;
     Ok(())
 }

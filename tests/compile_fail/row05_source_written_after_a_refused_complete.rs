@@ -15,7 +15,8 @@ pub fn main() -> Result<()> {
     let Err(Rejected { value: epoch, .. }) = epoch.try_complete(&s) else {
         panic!("it was completed");
     };
-    s.launch(|x: &mut [f64]| x[0] += 1.0, &mut src)?;
+    s.launch(|x: &mut [f64]| x[0] += 1.0, &mut src)?; // wrong
     exchange(&s, inbox, epoch)?;
+    // right: s.launch(|x: &mut [f64]| x[0] += 1.0, &mut src)?;
     Ok(())
 }

@@ -13,6 +13,7 @@ pub fn main() -> Result<()> {
     let mut inbox = inbox;
     let mut b = Region::from_slice(&world, &[1.0; 4])?.on(&s)?;
     s.launch(add, (&mut b, inbox.memory()))?;
-    s.launch(add, (inbox.memory_mut(), inbox.memory()))?;
+    s.launch(add, (inbox.memory_mut(), inbox.memory()))?; // wrong
+    // right: s.launch(add, (inbox.memory_mut(), &b))?;
     Ok(())
 }

@@ -12,7 +12,8 @@ pub fn main() -> Result<()> {
     let sets = [0..2, 2..4].map(|range| IndexSet::from_ranges([range]));
     let [low, high] = sets;
     let [mut low, high] = src.partition([low?, high?])?;
-    s.launch(copy, (&mut low, &low))?;
+    s.launch(copy, (&mut low, &low))?; // wrong
+    // right: s.launch(copy, (&mut low, &high))?;
     Region::reunite([low, high])?;
     Ok(())
 }

@@ -13,7 +13,8 @@ pub fn main() -> Result<()> {
     stream!(let s = world.stream()?);
     let mut a = Region::from_slice(&world, &[1.0; 4])?.on(&s)?;
     let b = Region::from_slice(&world, &[1.0; 4])?.on(&s)?;
-    s.launch(add, (&mut a, &a))?;
+    s.launch(add, (&mut a, &a))?; // wrong
+    // right: s.launch(add, (&mut a, &b))?;
     s.launch(check, &b)?;
     Ok(())
 }

@@ -13,8 +13,10 @@ pub fn main() -> Result<()> {
     let mut epoch = outbox.start();
     epoch.put(&src, face)?;
     let _outbox = epoch.complete(&s)?;
-    let copy = |mut a: CellsMut<'_, f64>, b: CellsMut<'_, f64>| a.set(1, b.get(3));
-    s.launch(copy, (exposed.rest_mut()?, exposed.rest_mut()?))?;
+    let copy = |mut a: CellsMut<'_, f64>, b: CellsMut<'_, f64>| a.set(1, b.get(3)); // wrong
+    s.launch(copy, (exposed.rest_mut()?, exposed.rest_mut()?))?; // wrong
+    // right: let copy = |mut a: CellsMut<'_, f64>| a.set(1, a.get(3));
+    // right: s.launch(copy, exposed.rest_mut()?)?;
     exposed.wait(&s)?;
     Ok(())
 }

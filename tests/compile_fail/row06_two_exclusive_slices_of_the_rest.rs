@@ -14,8 +14,10 @@ pub fn main() -> Result<()> {
     epoch.put(&src, face)?;
     let _outbox = epoch.complete(&s)?;
     let copy = |mut rest: CellsMut<'_, f64>| {
-        let (a, b) = (rest.slice_mut(1..2), rest.slice_mut(3..4));
-        a.copy_from_slice(b);
+        let (a, b) = (rest.slice_mut(1..2), rest.slice_mut(3..4)); // wrong
+        a.copy_from_slice(b); // wrong
+        // right: let b = rest.get(3);
+        // right: rest.slice_mut(1..2).fill(b);
     };
     s.launch(copy, exposed.rest_mut()?)?;
     exposed.wait(&s)?;

@@ -9,7 +9,8 @@ pub fn main() -> Result<()> {
     stream!(let s = world.stream()?);
     let mut a = Region::from_slice(&world, &[1.0; 4])?.on(&s)?;
     let mut b = Region::from_slice(&world, &[1.0; 4])?.on(&s)?;
-    s.launch(add, (&mut a, &mut a))?;
+    s.launch(add, (&mut a, &mut a))?; // wrong
+    // right: s.launch(add, (&mut a, &mut b))?;
     s.launch(add, (&mut b, &mut a))?;
     Ok(())
 }

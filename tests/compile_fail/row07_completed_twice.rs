@@ -10,7 +10,7 @@ pub fn main() -> Result<()> {
     let exposed = inbox.post(&s)?;
     let epoch = outbox.start();
     epoch.complete(&s)?;
-    epoch.complete(&s)?;
+    epoch.complete(&s)?; // wrong
     exposed.wait(&s)?;
     Ok(())
 }

@@ -11,7 +11,9 @@ pub fn main() -> Result<()> {
     let src = Region::from_slice(&world, &[1.0; 4])?.on(&s)?;
     let mut epoch = outbox.start();
     epoch.put(&src, to)?;
-    let _halves = try_exchange(&s, inbox, epoch).map_err(|refused| refused.error)?;
-    let _halves = try_exchange(&s, inbox, epoch).map_err(|refused| refused.error)?;
+    let _halves = try_exchange(&s, inbox, epoch).map_err(|refused| refused.error)?; // wrong
+    let _halves = try_exchange(&s, inbox, epoch).map_err(|refused| refused.error)?; // wrong
+    // right: let (inbox, outbox) = try_exchange(&s, inbox, epoch).map_err(|refused| refused.error)?;
+    // right: let _halves = try_exchange(&s, inbox, outbox.start()).map_err(|refused| refused.error)?;
     Ok(())
 }

@@ -7,7 +7,8 @@ pub fn main() -> Result<()> {
     window.slot_from(0, 0, 4);
     window.slot_to(0, 0);
     let (inbox, outbox) = window.open(&s)?;
-    exchange(&s, inbox, outbox.start())?;
+    exchange(&s, inbox, outbox.start())?; // wrong
+    // right: let (inbox, outbox) = exchange(&s, inbox, outbox.start())?;
     exchange(&s, inbox, outbox.start())?;
     Ok(())
 }

@@ -8,7 +8,8 @@ pub fn main() -> Result<()> {
     window.slot_to(0, 0);
     let (inbox, outbox) = window.open(&s)?;
     let outbox = outbox.start().complete(&s)?;
-    inbox.expose(&s)?;
+    inbox.expose(&s)?; // wrong
+    // right: let inbox = inbox.expose(&s)?;
     outbox.start().complete(&s)?;
     inbox.expose(&s)?;
     Ok(())

@@ -12,7 +12,9 @@ pub fn main() -> Result<()> {
     let mut epoch = outbox.start();
     epoch.put(&src, to)?;
     epoch.complete(&s)?;
-    exposed.wait(&s)?;
-    inbox.try_post(&s).map_err(|refused| refused.error)?.wait(&s)?;
+    exposed.wait(&s)?; // wrong
+    inbox.try_post(&s).map_err(|refused| refused.error)?.wait(&s)?; // wrong
+    // right: let inbox = exposed.wait(&s)?;
+    // right: drop(inbox);
     Ok(())
 }

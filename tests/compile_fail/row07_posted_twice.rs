@@ -9,7 +9,8 @@ pub fn main() -> Result<()> {
     let (inbox, outbox) = window.open(&s)?;
     let exposed = inbox.post(&s)?;
     outbox.start().complete(&s)?;
-    exposed.wait(&s)?;
+    exposed.wait(&s)?; // wrong
+    // right: let inbox = exposed.wait(&s)?;
     let exposed = inbox.post(&s)?;
     drop(exposed);
     Ok(())

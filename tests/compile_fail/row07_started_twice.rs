@@ -9,7 +9,8 @@ pub fn main() -> Result<()> {
     let (inbox, outbox) = window.open(&s)?;
     let exposed = inbox.post(&s)?;
     let epoch = outbox.start();
-    epoch.complete(&s)?;
+    epoch.complete(&s)?; // wrong
+    // right: let outbox = epoch.complete(&s)?;
     let exposed = exposed.wait(&s)?.post(&s)?;
     outbox.start().complete(&s)?;
     exposed.wait(&s)?;

@@ -7,7 +7,8 @@ pub fn main() -> Result<()> {
     window.slot_from(0, 0, 4);
     window.slot_to(0, 0);
     let (inbox, outbox) = window.open(&s)?;
-    let both = [inbox.clone(), inbox];
+    let both = [inbox.clone(), inbox]; // wrong
+    // right: let both = [inbox];
     both.iter().for_each(|inbox| assert_eq!(inbox.name(), "w"));
     drop(outbox);
     Ok(())

@@ -10,7 +10,7 @@ pub fn main() -> Result<()> {
     let exposed = inbox.post(&s)?;
     outbox.start().complete(&s)?;
     let inbox = exposed.wait(&s)?;
-    exposed.wait(&s)?;
+    exposed.wait(&s)?; // wrong
     drop(inbox);
     Ok(())
 }

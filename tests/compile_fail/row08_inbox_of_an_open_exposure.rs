@@ -9,7 +9,8 @@ pub fn main() -> Result<()> {
     let (inbox, outbox) = window.open(&s)?;
     let exposed = inbox.post(&s)?;
     outbox.start().complete(&s)?;
-    let inbox: Inbox<'_, f64> = exposed;
+    let inbox: Inbox<'_, f64> = exposed; // wrong
+    // right: let inbox: Inbox<'_, f64> = exposed.wait(&s)?;
     drop(inbox);
     Ok(())
 }

@@ -9,7 +9,8 @@ pub fn main() -> Result<()> {
     let (inbox, outbox) = window.open(&s)?;
     let exposed = inbox.post(&s)?;
     let epoch = outbox.start();
-    let outbox: Outbox<'_, f64> = epoch;
+    let outbox: Outbox<'_, f64> = epoch; // wrong
+    // right: let outbox: Outbox<'_, f64> = epoch.complete(&s)?;
     exposed.wait(&s)?;
     drop(outbox);
     Ok(())

@@ -11,8 +11,9 @@ pub fn main() -> Result<()> {
     let exposed = inbox.post(&s)?;
     let mut epoch = outbox.start();
     epoch.put(&src, to)?;
-    src.split_at(2)?;
+    src.split_at(2)?; // wrong
     epoch.complete(&s)?;
+    // right: src.split_at(2)?;
     exposed.wait(&s)?;
     Ok(())
 }

@@ -12,7 +12,8 @@ pub fn main() -> Result<()> {
     };
     let ((mut inbox, _outbox), (mut other, _other_outbox)) = (open("w")?, open("other")?);
     let slots = inbox.read(&s)?;
-    swap(&mut inbox, &mut other);
+    swap(&mut inbox, &mut other); // wrong
     assert!(slots.iter().all(|slot| slot == [0.0; 4]));
+    // right: swap(&mut inbox, &mut other);
     Ok(())
 }

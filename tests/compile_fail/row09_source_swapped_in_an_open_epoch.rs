@@ -13,8 +13,9 @@ pub fn main() -> Result<()> {
     let exposed = inbox.post(&s)?;
     let mut epoch = outbox.start();
     epoch.put(&src, to)?;
-    swap(&mut src, &mut other);
+    swap(&mut src, &mut other); // wrong
     epoch.complete(&s)?;
+    // right: swap(&mut src, &mut other);
     exposed.wait(&s)?;
     Ok(())
 }

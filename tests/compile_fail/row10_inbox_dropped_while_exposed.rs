@@ -9,7 +9,8 @@ pub fn main() -> Result<()> {
     let (inbox, outbox) = window.open(&s)?;
     let exposed = inbox.post(&s)?;
     outbox.start().complete(&s)?;
+    // right: let inbox = exposed.wait(&s)?;
     drop(inbox);
-    exposed.wait(&s)?;
+    exposed.wait(&s)?; // wrong
     Ok(())
 }

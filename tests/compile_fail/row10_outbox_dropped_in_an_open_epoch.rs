@@ -9,8 +9,9 @@ pub fn main() -> Result<()> {
     let (inbox, outbox) = window.open(&s)?;
     let exposed = inbox.post(&s)?;
     let epoch = outbox.start();
+    // right: let outbox = epoch.complete(&s)?;
     drop(outbox);
-    epoch.complete(&s)?;
+    epoch.complete(&s)?; // wrong
     exposed.wait(&s)?;
     Ok(())
 }

@@ -11,8 +11,9 @@ pub fn main() -> Result<()> {
     let exposed = inbox.post(&s)?;
     let mut epoch = outbox.start();
     epoch.put(&src, to)?;
-    drop(src);
+    drop(src); // wrong
     epoch.complete(&s)?;
+    // right: drop(src);
     exposed.wait(&s)?;
     Ok(())
 }

@@ -8,9 +8,10 @@ pub fn main() -> Result<()> {
     let to = window.slot_to(0, 0);
     let (inbox, outbox) = window.open(&s)?;
     let exposed = inbox.post(&s)?;
+    // right: let src = Region::from_slice(&world, &[1.0; 4])?.on(&s)?;
     let mut epoch = outbox.start();
     {
-        let src = Region::from_slice(&world, &[1.0; 4])?.on(&s)?;
+        let src = Region::from_slice(&world, &[1.0; 4])?.on(&s)?; // wrong
         epoch.put(&src, to)?;
     }
     epoch.complete(&s)?;

@@ -10,7 +10,8 @@ pub fn main() -> Result<()> {
     let src = Region::from_slice(&world, &[1.0; 4])?.on(&s)?;
     let exposed = inbox.post(&s)?;
     let mut epoch = outbox.start();
-    epoch.put(&src, from)?;
+    epoch.put(&src, from)?; // wrong
+    // right: epoch.put(&src, to)?;
     epoch.complete(&s)?;
     let mut inbox = exposed.wait(&s)?;
     assert_eq!(inbox.read(&s)?.slot(from), [1.0; 4]);

@@ -5,12 +5,14 @@ pub fn main() -> Result<()> {
     stream!(let s = world.stream()?);
     let mut window = SlotWindow::<f64>::new("w");
     window.slot_from(0, 0, 4);
-    window.slot_to(0, 0);
+    window.slot_to(0, 0); // wrong
+    // right: let to = window.slot_to(0, 0);
     let (inbox, outbox) = window.open(&s)?;
     let src = Region::from_slice(&world, &[1.0; 4])?.on(&s)?;
     let exposed = inbox.post(&s)?;
     let mut epoch = outbox.start();
-    epoch.put(&src, 0)?;
+    epoch.put(&src, 0)?; // wrong
+    // right: epoch.put(&src, to)?;
     epoch.complete(&s)?;
     exposed.wait(&s)?;
     Ok(())

@@ -12,8 +12,10 @@ pub fn main() -> Result<()> {
     let src = Region::from_slice(&world, &[1.0; 4])?.on(&s)?;
     let exposed = inbox.post(&s)?;
     let mut epoch = outbox.start();
-    let [left, _right] = epoch.take([to_left, to_right])?;
-    epoch.put(&src, left.clone())?;
+    let [left, _right] = epoch.take([to_left, to_right])?; // wrong
+    epoch.put(&src, left.clone())?; // wrong
+    // right: let [left, right] = epoch.take([to_left, to_right])?;
+    // right: epoch.put(&src, right)?;
     epoch.put(&src, left)?;
     epoch.complete(&s)?;
     exposed.wait(&s)?;

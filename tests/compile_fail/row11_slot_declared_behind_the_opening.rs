@@ -5,8 +5,9 @@ pub fn main() -> Result<()> {
     stream!(let s = world.stream()?);
     let mut window = SlotWindow::<f64>::new("w");
     let from = window.slot_from(0, 0, 4);
-    let (inbox, outbox) = window.open(&s)?;
+    let (inbox, outbox) = window.open(&s)?; // wrong
     let to = window.slot_to(0, 0);
+    // right: let (inbox, outbox) = window.open(&s)?;
     let src = Region::from_slice(&world, &[1.0; 4])?.on(&s)?;
     let exposed = inbox.post(&s)?;
     let mut epoch = outbox.start();

@@ -12,9 +12,11 @@ pub fn main() -> Result<()> {
     let src = Region::from_slice(&world, &[1.0; 4])?.on(&s)?;
     let exposed = inbox.post(&s)?;
     let mut epoch = outbox.start();
-    let [left, _right] = epoch.take([to_left, to_right])?;
+    let [left, _right] = epoch.take([to_left, to_right])?; // wrong
+    // right: let [left, right] = epoch.take([to_left, to_right])?;
     epoch.put(&src, left)?;
-    epoch.put(&src, left)?;
+    epoch.put(&src, left)?; // wrong
+    // right: epoch.put(&src, right)?;
     epoch.complete(&s)?;
     exposed.wait(&s)?;
     Ok(())

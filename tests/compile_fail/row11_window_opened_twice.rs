@@ -7,7 +7,7 @@ pub fn main() -> Result<()> {
     let from = window.slot_from(0, 0, 4);
     let to = window.slot_to(0, 0);
     let (inbox, outbox) = window.open(&s)?;
-    let (_inbox, _outbox) = window.open(&s)?;
+    let (_inbox, _outbox) = window.open(&s)?; // wrong
     let src = Region::from_slice(&world, &[1.0; 4])?.on(&s)?;
     let exposed = inbox.post(&s)?;
     let mut epoch = outbox.start();

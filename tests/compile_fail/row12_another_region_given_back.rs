@@ -8,10 +8,12 @@ pub fn main() -> Result<()> {
     let world: World = World::init()?;
     stream!(let s = world.stream()?);
     let src = Region::from_slice(&world, &[1.0; 4])?.on(&s)?;
-    let other = Region::from_slice(&world, &[1.0; 4])?.on(&s)?;
+    let other = Region::from_slice(&world, &[1.0; 4])?.on(&s)?; // wrong
+    // right: let _other = Region::from_slice(&world, &[1.0; 4])?.on(&s)?;
     let (_graph, _src) = s.capture(src, |s, mut src| {
         s.launch(increment, &mut src)?;
-        Ok(other)
+        Ok(other) // wrong
+        // right: Ok(src)
     })?;
     Ok(())
 }

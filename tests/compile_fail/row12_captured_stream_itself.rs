@@ -8,7 +8,8 @@ pub fn main() -> Result<()> {
     let world: World = World::init()?;
     stream!(let s = world.stream()?);
     let src = Region::from_slice(&world, &[1.0; 4])?.on(&s)?;
-    let (_graph, _src) = s.capture(src, |_, mut src| {
+    let (_graph, _src) = s.capture(src, |_, mut src| { // wrong
+    // right: let (_graph, _src) = s.capture(src, |s, mut src| {
         s.launch(increment, &mut src)?;
         Ok(src)
     })?;

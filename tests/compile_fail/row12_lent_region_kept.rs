@@ -11,7 +11,7 @@ pub fn main() -> Result<()> {
     let mut kept = Vec::new();
     let (_graph, src) = s.capture(vec![src], |s, mut src| {
         s.launch(increment, &mut src[0])?;
-        kept.append(&mut src);
+        kept.append(&mut src); // wrong
         Ok(src)
     })?;
     kept.extend(src);

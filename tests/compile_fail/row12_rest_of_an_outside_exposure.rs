@@ -10,9 +10,11 @@ pub fn main() -> Result<()> {
     let (inbox, outbox) = window.open(&s)?;
     let src = Region::from_slice(&world, &[1.0; 2])?.on(&s)?;
     let exposed = inbox.post(&s)?;
-    let (_graph, ()) = s.capture((), |s, ()| {
+    let (_graph, ()) = s.capture((), |s, ()| { // wrong
+    // right: let (_graph, exposed) = s.capture(exposed, |s, exposed| {
         s.launch(|_: Cells<'_, f64>| (), exposed.rest()?)?;
-        Ok(())
+        Ok(()) // wrong
+        // right: Ok(exposed)
     })?;
     let mut epoch = outbox.start();
     epoch.put(&src, face)?;

@@ -13,9 +13,9 @@ fn here<F: Future>(future: F) -> F::Output {
     }
 }
 
-fn spawned<F: Future<Output: Send> + Send>(future: F) -> F::Output {
-    std::thread::scope(|scope| scope.spawn(|| here(future)).join().expect("it ends"))
-}
+fn spawned<F: Future<Output: Send> + Send>(future: F) -> F::Output { // wrong
+    std::thread::scope(|scope| scope.spawn(|| here(future)).join().expect("it ends")) // wrong
+} // wrong
 
 pub fn main() -> Result<()> {
     let world: World = World::init()?;
@@ -24,6 +24,7 @@ pub fn main() -> Result<()> {
         ready(()).await;
         s.synchronize()
     };
-    spawned(waited)?;
+    spawned(waited)?; // wrong
+    // right: here(waited)?;
     Ok(())
 }

@@ -9,7 +9,8 @@ pub fn main() -> Result<()> {
         window.slot_from(0, 0, 4);
         window.slot_to(0, 0);
         let (inbox, outbox) = window.open(&s)?;
-        kept.push(inbox);
+        kept.push(inbox); // wrong
+        // right: kept.push(inbox.name().to_owned());
         drop(outbox);
     }
     assert_eq!(kept.len(), 1);

@@ -11,11 +11,14 @@ pub fn main() -> Result<()> {
         stream!(let s = world.stream()?);
         let src = match last.take() {
             Some(src) => src,
-            None => Region::from_slice(&world, &[1.0; 4])?.on(&s)?,
+            None => Region::from_slice(&world, &[1.0; 4])?.on(&s)?, // wrong
+            // right: None => Region::from_slice(&world, &[1.0; 4])?,
         };
-        let mut src = src;
+        let mut src = src; // wrong
+        // right: let mut src = src.on(&s)?;
         s.launch(increment, &mut src)?;
-        last = Some(src);
+        last = Some(src); // wrong
+        // right: last = Some(src.into_host(&s)?);
     }
     Ok(())
 }

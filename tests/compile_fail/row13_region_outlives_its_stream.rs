@@ -6,7 +6,8 @@ pub fn main() -> Result<()> {
     {
         stream!(let s = world.stream()?);
         let src = Region::from_slice(&world, &[1.0; 4])?.on(&s)?;
-        kept = src;
+        kept = src; // wrong
+        // right: kept = src.into_host(&s)?;
     }
     assert_eq!(kept.len(), 4);
     Ok(())

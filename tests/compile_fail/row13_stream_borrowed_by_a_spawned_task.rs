@@ -1,8 +1,10 @@
 use tidegate::host::prelude::*;
 use tokio::runtime::Runtime;
 
-async fn wait(s: &Stream<'_>) -> Result<()> {
-    s.synchronized().await
+async fn wait(s: &Stream<'_>) -> Result<()> { // wrong
+    s.synchronized().await // wrong
+// right: fn wait(s: &Stream<'_>) -> impl Future<Output = Result<()>> + Send {
+    // right: s.synchronized()
 }
 
 async fn solve(world: World) -> Result<()> {

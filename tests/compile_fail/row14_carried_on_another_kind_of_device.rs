@@ -3,6 +3,7 @@ use tidegate::host::prelude::*;
 use tidegate::cuda::Cuda;
 
 #[derive(Carry)]
+// right: #[carry(device = Cuda)]
 struct Ring<'s> {
     src: Region<f64, On<'s, Cuda>>,
 }

@@ -2,11 +2,14 @@ use tidegate::generic::{On, Region, Stream};
 use tidegate::hal::device::Device;
 use tidegate::host::prelude::*;
 
-fn hand<'s, 't, D: Device, E: Device>(
+fn hand<'s, 't, D: Device, E: Device>( // wrong
+// right: fn hand<'s, 't, D: Device>(
     s: &Stream<'s, D>,
     src: Region<f64, On<'s, D>>,
-    t: &Stream<'t, E>,
-) -> Result<Region<f64, On<'t, E>>> {
+    t: &Stream<'t, E>, // wrong
+) -> Result<Region<f64, On<'t, E>>> { // wrong
+    // right: t: &Stream<'t, D>,
+// right: ) -> Result<Region<f64, On<'t, D>>> {
     s.hand_off(src, t)
 }
 

@@ -1,14 +1,17 @@
 use tidegate::generic::{On, Region, Stream};
-use tidegate::hal::device::{ClosureDevice, Device};
+use tidegate::hal::device::{ClosureDevice, Device}; // wrong
+// right: use tidegate::hal::device::ClosureDevice;
 use tidegate::host::prelude::*;
 
 fn increment(x: &mut [f64]) {
     x.iter_mut().for_each(|x| *x += 1.0);
 }
 
-fn run<'s, D: Device, E: ClosureDevice>(
+fn run<'s, D: Device, E: ClosureDevice>( // wrong
+// right: fn run<'s, D: ClosureDevice, E: ClosureDevice>(
     _world: &tidegate::generic::World<E>,
-    s: &Stream<'s, E>,
+    s: &Stream<'s, E>, // wrong
+    // right: s: &Stream<'s, D>,
     src: &mut Region<f64, On<'s, D>>,
 ) -> Result<()> {
     s.launch(increment, src)

@@ -5,7 +5,8 @@ use tidegate::host::prelude::*;
 fn put<'s, 'b, D: Device, E: Device>(
     epoch: &mut Access<'s, 'b, f64, D, BySlot>,
     src: &'b Region<f64, On<'s, D>>,
-    layout: &'b Layout<E>,
+    layout: &'b Layout<E>, // wrong
+    // right: layout: &'b Layout<D>,
     _world: &tidegate::generic::World<E>,
     to: Out<f64>,
 ) -> Result<()> {

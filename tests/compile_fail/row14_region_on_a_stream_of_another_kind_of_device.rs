@@ -2,10 +2,13 @@ use tidegate::generic::{On, OnHost, Region, Stream};
 use tidegate::hal::device::Device;
 use tidegate::host::prelude::*;
 
-fn bring<'s, D: Device, E: Device>(
+fn bring<'s, D: Device, E: Device>( // wrong
+// right: fn bring<'s, D: Device>(
     src: Region<f64, OnHost<D>>,
-    s: &Stream<'s, E>,
-) -> Result<Region<f64, On<'s, E>>> {
+    s: &Stream<'s, E>, // wrong
+) -> Result<Region<f64, On<'s, E>>> { // wrong
+    // right: s: &Stream<'s, D>,
+// right: ) -> Result<Region<f64, On<'s, D>>> {
     src.on(s)
 }
 

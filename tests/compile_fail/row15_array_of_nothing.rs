@@ -4,7 +4,8 @@ use tidegate::host::prelude::*;
 #[repr(C)]
 #[allow(dead_code)]
 struct Point {
-    x: [f64; 0],
+    x: [f64; 0], // wrong
+    // right: x: [f64; 1],
     y: f64,
 }
 

@@ -2,6 +2,7 @@ use tidegate::host::prelude::*;
 
 pub fn main() -> Result<()> {
     let world: World = World::init()?;
-    Region::<bool>::zeroed(&world, 4)?;
+    Region::<bool>::zeroed(&world, 4)?; // wrong
+    // right: Region::<u8>::zeroed(&world, 4)?;
     Ok(())
 }

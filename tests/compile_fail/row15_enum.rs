@@ -1,11 +1,14 @@
 use tidegate::host::prelude::*;
 
 #[derive(Clone, Copy, Element)]
-#[repr(u8)]
+#[repr(u8)] // wrong
+// right: #[repr(C)]
 #[allow(dead_code)]
-enum Side {
-    Left,
-    Right,
+enum Side { // wrong
+    Left, // wrong
+    Right, // wrong
+// right: struct Side {
+    // right: right: u8,
 }
 
 pub fn main() -> Result<()> {

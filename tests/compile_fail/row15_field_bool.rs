@@ -4,7 +4,8 @@ use tidegate::host::prelude::*;
 #[repr(C)]
 #[allow(dead_code)]
 struct Point {
-    x: bool,
+    x: bool, // wrong
+    // right: x: u8,
     y: u8,
 }
 

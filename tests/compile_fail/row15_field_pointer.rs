@@ -5,7 +5,8 @@ use tidegate::host::prelude::*;
 #[allow(dead_code)]
 struct Point {
     x: u64,
-    y: &'static f64,
+    y: &'static f64, // wrong
+    // right: y: f64,
 }
 
 pub fn main() -> Result<()> {

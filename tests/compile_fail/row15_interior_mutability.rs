@@ -4,7 +4,8 @@ use tidegate::host::prelude::*;
 #[repr(C)]
 #[allow(dead_code)]
 struct Point {
-    x: std::cell::Cell<f64>,
+    x: std::cell::Cell<f64>, // wrong
+    // right: x: f64,
 }
 
 pub fn main() -> Result<()> {

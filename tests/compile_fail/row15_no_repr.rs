@@ -1,6 +1,7 @@
 use tidegate::host::prelude::*;
 
 #[derive(Clone, Copy, Element)]
+// right: #[repr(C)]
 #[allow(dead_code)]
 struct Point {
     x: u64,

@@ -1,6 +1,7 @@
 use tidegate::host::prelude::*;
 
-#[derive(Element)]
+#[derive(Element)] // wrong
+// right: #[derive(Clone, Copy, Element)]
 #[repr(C)]
 #[allow(dead_code)]
 struct Point {

@@ -1,7 +1,8 @@
 use tidegate::host::prelude::*;
 
 #[derive(Clone, Copy, Element)]
-#[repr(C, packed)]
+#[repr(C, packed)] // wrong
+// right: #[repr(C)]
 #[allow(dead_code)]
 struct Point {
     x: u64,

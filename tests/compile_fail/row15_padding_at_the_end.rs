@@ -5,7 +5,8 @@ use tidegate::host::prelude::*;
 #[allow(dead_code)]
 struct Point {
     x: u64,
-    y: u8,
+    y: u8, // wrong
+    // right: y: u64,
 }
 
 pub fn main() -> Result<()> {

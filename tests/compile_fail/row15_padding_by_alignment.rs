@@ -1,7 +1,8 @@
 use tidegate::host::prelude::*;
 
 #[derive(Clone, Copy, Element)]
-#[repr(C, align(64))]
+#[repr(C, align(64))] // wrong
+// right: #[repr(C)]
 #[allow(dead_code)]
 struct Point {
     x: u64,

@@ -4,7 +4,8 @@ use tidegate::host::prelude::*;
 #[repr(C)]
 #[allow(dead_code)]
 struct Point {
-    x: u8,
+    x: u8, // wrong
+    // right: x: u64,
     y: u64,
 }
 

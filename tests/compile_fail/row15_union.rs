@@ -3,7 +3,8 @@ use tidegate::host::prelude::*;
 #[derive(Clone, Copy, Element)]
 #[repr(C)]
 #[allow(dead_code)]
-union Point {
+union Point { // wrong
+// right: struct Point {
     x: f32,
     y: u32,
 }

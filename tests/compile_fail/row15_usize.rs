@@ -2,6 +2,7 @@ use tidegate::host::prelude::*;
 
 pub fn main() -> Result<()> {
     let world: World = World::init()?;
-    Region::<usize>::zeroed(&world, 4)?;
+    Region::<usize>::zeroed(&world, 4)?; // wrong
+    // right: Region::<u64>::zeroed(&world, 4)?;
     Ok(())
 }

@@ -15,8 +15,9 @@ pub fn main() -> Result<()> {
     let exposed = inbox.post(&s)?;
     let mut epoch = outbox.start();
     epoch.fetch_and_op(&one, &mut old, at, Op::Sum)?;
-    s.launch(check, &old)?;
+    s.launch(check, &old)?; // wrong
     epoch.complete(&s)?;
+    // right: s.launch(check, &old)?;
     exposed.wait(&s)?;
     Ok(())
 }

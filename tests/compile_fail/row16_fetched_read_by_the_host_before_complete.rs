@@ -11,8 +11,9 @@ pub fn main() -> Result<()> {
     let exposed = inbox.post(&s)?;
     let mut epoch = outbox.start();
     epoch.fetch_and_op(&one, &mut old, at, Op::Sum)?;
-    assert_eq!(old.into_host(&s)?[0], 0.0);
+    assert_eq!(old.into_host(&s)?[0], 0.0); // wrong
     epoch.complete(&s)?;
+    // right: assert_eq!(old.into_host(&s)?[0], 0.0);
     exposed.wait(&s)?;
     Ok(())
 }

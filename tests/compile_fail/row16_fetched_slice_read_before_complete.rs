@@ -11,8 +11,9 @@ pub fn main() -> Result<()> {
     let exposed = inbox.post(&s)?;
     let mut epoch = outbox.start();
     epoch.fetch_and_op(numbers.slice(2..3)?, old.slice_mut(1..2)?, at.at(2), Op::Sum)?;
-    assert_eq!(old.into_host(&s)?[..], [9, 0, 9, 9]);
+    assert_eq!(old.into_host(&s)?[..], [9, 0, 9, 9]); // wrong
     epoch.complete(&s)?;
+    // right: assert_eq!(old.into_host(&s)?[..], [9, 0, 9, 9]);
     exposed.wait(&s)?;
     Ok(())
 }

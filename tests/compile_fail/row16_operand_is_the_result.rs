@@ -10,8 +10,9 @@ pub fn main() -> Result<()> {
     let mut old = Region::<f64>::zeroed(&world, 4)?.on(&s)?;
     let exposed = inbox.post(&s)?;
     let mut epoch = outbox.start();
-    epoch.fetch_and_op(&old, &mut old, at, Op::Sum)?;
-    let _ = &one;
+    epoch.fetch_and_op(&old, &mut old, at, Op::Sum)?; // wrong
+    let _ = &one; // wrong
+    // right: epoch.fetch_and_op(&one, &mut old, at, Op::Sum)?;
     epoch.complete(&s)?;
     exposed.wait(&s)?;
     Ok(())

@@ -10,7 +10,8 @@ pub fn main() -> Result<()> {
     let mut old = Region::from_slice(&world, &[9; 4])?.on(&s)?;
     let exposed = inbox.post(&s)?;
     let mut epoch = outbox.start();
-    epoch.compare_and_swap(numbers.slice(0..1)?, numbers.slice(3..4)?, old.slice(1..2)?, at.at(2))?;
+    epoch.compare_and_swap(numbers.slice(0..1)?, numbers.slice(3..4)?, old.slice(1..2)?, at.at(2))?; // wrong
+    // right: epoch.compare_and_swap(numbers.slice(0..1)?, numbers.slice(3..4)?, old.slice_mut(1..2)?, at.at(2))?;
     epoch.complete(&s)?;
     inbox = exposed.wait(&s)?;
     assert_eq!(inbox.host_mut(&s)?, [0, 0, 3, 0]);

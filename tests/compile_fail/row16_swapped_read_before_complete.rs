@@ -16,8 +16,9 @@ pub fn main() -> Result<()> {
     let exposed = inbox.post(&s)?;
     let mut epoch = outbox.start();
     epoch.compare_and_swap(&one, &two, &mut old, at)?;
-    s.launch(check, &old)?;
+    s.launch(check, &old)?; // wrong
     epoch.complete(&s)?;
+    // right: s.launch(check, &old)?;
     exposed.wait(&s)?;
     Ok(())
 }

@@ -5,6 +5,7 @@ pub fn main() -> Result<()> {
     stream!(let s = world.stream()?);
     let mut src = Region::from_slice(&world, &[1.0f64; 4])?.on(&s)?;
     let by = 2.0;
-    s.launch(|x: &mut [f64]| x[0] = by, &mut src)?;
+    s.launch(|x: &mut [f64]| x[0] = by, &mut src)?; // wrong
+    // right: s.launch(move |x: &mut [f64]| x[0] = by, &mut src)?;
     Ok(())
 }

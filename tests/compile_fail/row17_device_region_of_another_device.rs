@@ -1,12 +1,13 @@
-use tidegate::generic::{On, Region};
+use tidegate::generic::{On, Region}; // wrong
 use tidegate::kernel::Function;
 use tidegate::cuda::prelude::*;
 use tidegate::cuda::Cuda;
-use tidegate::{host::Host};
+use tidegate::{host::Host}; // wrong
 
 type Scale = Function<Cuda, (&'static mut [f64], f64)>;
 
-fn program<'s>(s: &Stream<'s>, scale: &Scale, x: &mut Region<f64, On<'s, Host>>) -> Result<()> {
+fn program<'s>(s: &Stream<'s>, scale: &Scale, x: &mut Region<f64, On<'s, Host>>) -> Result<()> { // wrong
+// right: fn program<'s>(s: &Stream<'s>, scale: &Scale, x: &mut Region<f64, On<'s>>) -> Result<()> {
     s.launch(scale.threads(1000, 256), (x, 2.0))
 }
 

@@ -8,7 +8,8 @@ pub fn main() -> Result<()> {
     let world: World = World::init()?;
     stream!(let s = world.stream()?);
     let src = Region::from_slice(&world, &[1.0f64; 4])?.on(&s)?;
-    let mut src = src.into_host(&s)?;
+    let mut src = src.into_host(&s)?; // wrong
+    // right: let mut src = src.into_host(&s)?.on(&s)?;
     s.launch(increment, &mut src)?;
     Ok(())
 }

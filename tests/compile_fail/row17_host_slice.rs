@@ -8,8 +8,9 @@ pub fn main() -> Result<()> {
     let world: World = World::init()?;
     stream!(let s = world.stream()?);
     let mut src = Region::from_slice(&world, &[1.0f64; 4])?.on(&s)?;
-    let mut here = [1.0; 4];
+    let mut here = [1.0; 4]; // wrong
     src.len();
-    s.launch(increment, &mut here)?;
+    s.launch(increment, &mut here)?; // wrong
+    // right: s.launch(increment, &mut src)?;
     Ok(())
 }

@@ -12,6 +12,7 @@ pub fn main() -> Result<()> {
     window.slot_from(0, 0, 4);
     window.slot_to(0, 0);
     let (inbox, _outbox) = window.open(&s)?;
-    s.launch(look, (&inbox, &src))?;
+    s.launch(look, (&inbox, &src))?; // wrong
+    // right: s.launch(look, (inbox.view(), &src))?;
     Ok(())
 }

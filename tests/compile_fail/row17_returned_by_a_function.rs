@@ -10,6 +10,7 @@ pub fn main() -> Result<()> {
     let x = Region::from_slice(&world, &[1.0; 4])?.on(&s)?;
     let mut y = Region::from_slice(&world, &[0.0; 4])?.on(&s)?;
     let k = axpy(2.0);
-    s.launch(k, (&x, &mut y))?;
+    s.launch(k, (&x, &mut y))?; // wrong
+    // right: s.launch(move |x: &[f64], y: &mut [f64]| k(x, y), (&x, &mut y))?;
     Ok(())
 }

@@ -8,6 +8,7 @@ pub fn main() -> Result<()> {
     let world: World = World::init()?;
     stream!(let s = world.stream()?);
     let mut src = Region::from_slice(&world, &[1.0f64; 4])?.on(&s)?;
-    s.launch(increment, &src)?;
+    s.launch(increment, &src)?; // wrong
+    // right: s.launch(increment, &mut src)?;
     Ok(())
 }

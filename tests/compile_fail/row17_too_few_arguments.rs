@@ -1,7 +1,9 @@
 use tidegate::host::prelude::*;
 
-fn scale(x: &mut [f64], by: &[f64]) {
-    x.iter_mut().for_each(|x| *x *= by[0]);
+fn scale(x: &mut [f64], by: &[f64]) { // wrong
+    x.iter_mut().for_each(|x| *x *= by[0]); // wrong
+// right: fn scale(x: &mut [f64]) {
+    // right: x.iter_mut().for_each(|x| *x *= 2.0);
 }
 
 pub fn main() -> Result<()> {

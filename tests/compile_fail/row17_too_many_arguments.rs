@@ -1,7 +1,9 @@
 use tidegate::host::prelude::*;
 
-fn increment(x: &mut [f64]) {
-    x.iter_mut().for_each(|x| *x += 1.0);
+fn increment(x: &mut [f64]) { // wrong
+    x.iter_mut().for_each(|x| *x += 1.0); // wrong
+// right: fn increment(x: &mut [f64], by: &[f64]) {
+    // right: x.iter_mut().for_each(|x| *x += by[0]);
 }
 
 pub fn main() -> Result<()> {

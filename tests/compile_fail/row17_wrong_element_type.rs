@@ -1,6 +1,7 @@
 use tidegate::host::prelude::*;
 
-fn increment(x: &mut [f32]) {
+fn increment(x: &mut [f32]) { // wrong
+// right: fn increment(x: &mut [f64]) {
     x.iter_mut().for_each(|x| *x += 1.0);
 }
 

@@ -39,7 +39,7 @@ fn run<'s, D: HostAccess>(
     graph.replay(s, halo, 3)
 }
 
-pub fn main() -> Result<()> {
+pub(crate) fn main() -> Result<()> {
     let world = World::init()?;
     stream!(let s = world.stream()?);
     let mut window = SlotWindow::new("halo");

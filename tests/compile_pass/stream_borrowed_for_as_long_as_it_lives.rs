@@ -19,7 +19,7 @@ impl<'s> Solver<'s> {
     }
 }
 
-pub fn main() -> Result<()> {
+pub(crate) fn main() -> Result<()> {
     let world = World::init()?;
     stream!(let s = world.stream()?);
     let mut solver = Solver::new(&world, &s)?;

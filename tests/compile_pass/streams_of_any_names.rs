@@ -12,7 +12,7 @@ impl Drop for Uses<'_> {
     }
 }
 
-pub fn main() -> Result<()> {
+pub(crate) fn main() -> Result<()> {
     let world = World::init()?;
     stream!(let unbound = world.stream()?);
     stream!(let id = unbound.world().stream()?);

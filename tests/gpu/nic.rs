@@ -9,9 +9,9 @@ use crate::common::signals;
 use tidegate::cuda::gpu::STRIKES;
 use tidegate::cuda::prelude::*;
 use tidegate::fabric::wire::libfabric::{Choice, FabricWire};
-use tidegate::fabric::wire::memory::{Faults, Net};
 use tidegate::fabric::{Fabric, Options};
 use tidegate::{Chunks, Route, WorldOptions};
+use tidegate_fake::wire::{Faults, Net};
 use tidegate_fake::{Card, Config};
 
 const BOTH: [Buffers; 2] = [Buffers::Single, Buffers::Double];

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use tidegate::host::prelude::*;
 use tidegate::{Chunks, Route, WorldOptions};
 use tidegate_fabric::wire::libfabric::{Choice, FabricWire};
-use tidegate_fabric::wire::memory::{Faults, Net};
 use tidegate_fabric::{Fabric, Options};
+use tidegate_fake::wire::{Faults, Net};
 
 use crate::common::{ring, signals, skip};
 

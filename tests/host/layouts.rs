@@ -7,7 +7,7 @@ use tidegate::error::{EpochError, WindowError};
 use tidegate::host::prelude::*;
 use tidegate::{Cells, CellsMut, Route, WorldOptions};
 use tidegate_fabric::Fabric;
-use tidegate_fabric::wire::memory::{Faults, Net};
+use tidegate_fake::wire::{Faults, Net};
 use tidegate_loopback::Loopback;
 
 /// xorshift64*.

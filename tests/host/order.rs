@@ -9,9 +9,9 @@ use tidegate::host::prelude::*;
 use tidegate::{Route, WorldOptions};
 use tidegate_cli::{Job, Output};
 use tidegate_fabric::wire::libfabric::{Choice, FabricWire};
-use tidegate_fabric::wire::memory::{Faults, Net};
 use tidegate_fabric::wire::{Event, Limits, Op, Posted, Wire};
 use tidegate_fabric::{ENVIRONMENT, Fabric, Options};
+use tidegate_fake::wire::{Faults, Net};
 
 use crate::common::skip::{provided, providers, tcp};
 use crate::wrapped::{Far, Hooks, Outcome, Wrapped};

@@ -12,7 +12,7 @@ use tidegate_bench::faces::verify::Verifier;
 use tidegate_bench::progress::Progress;
 use tidegate_bench::results::table::table;
 use tidegate_fabric::Fabric;
-use tidegate_fabric::wire::memory::{Faults, Net};
+use tidegate_fake::wire::{Faults, Net};
 use tidegate_loopback::{Loopback, Options};
 
 const POLICIES: [Throttle; 3] = [Throttle::Application, Throttle::Static, Throttle::Adaptive];

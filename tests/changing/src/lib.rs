@@ -1,13 +1,14 @@
-//! Macros for `tests/types`: what a program can do behind another macro's back, without a word of `unsafe`; and what says
-//! how the test itself is compiled.
+//! Macros for `tests/types`: what a program can do behind another macro's back, without a word of `unsafe`; what says how
+//! the test itself is compiled; and the twins of programs that must not compile.
 
 use std::collections::HashMap;
 use std::fs;
+use std::path::Path;
 use std::sync::Mutex;
 
 use proc_macro::{TokenStream, TokenTree};
 use quote::quote;
-use syn::{ItemFn, ItemStruct, Type, parse_macro_input};
+use syn::{ItemFn, ItemStruct, LitStr, Type, parse_macro_input};
 
 /// Gives all fields of a struct, which a derive above has seen, the type that stands in the attribute.
 #[proc_macro_attribute]
@@ -66,4 +67,42 @@ pub fn compiler(_: TokenStream) -> TokenStream {
     let words = arguments.split_terminator('\0').skip(1);
     let program = program.to_str().expect("its path is text");
     quote!([#program, #(#words),*]).into()
+}
+
+/// `twins!("tests/compile_fail")`: the twin of each program `rowNN_*.rs` in this folder of the package, as a module, and a
+/// test that runs its `main`. The twin lacks the lines that end with `// wrong`, and has those that begin with `// right: `.
+#[proc_macro]
+pub fn twins(folder: TokenStream) -> TokenStream {
+    let folder = parse_macro_input!(folder as LitStr).value();
+    let package = std::env::var("CARGO_MANIFEST_DIR").expect("cargo compiles this");
+    let folder = Path::new(&package).join(folder);
+    let listed = fs::read_dir(&folder).expect("the folder can be read");
+    let paths = listed.map(|entry| entry.expect("its entries can be read").path());
+    let is_row = |name: &str| name.starts_with("row") && name.ends_with(".rs");
+    let mut paths: Vec<_> = paths
+        .filter_map(|path| Some(path.to_str()?.to_owned()))
+        .filter(|path| path.rsplit('/').next().is_some_and(is_row))
+        .collect();
+    paths.sort();
+    let twins = paths.iter().map(|path| {
+        let program = fs::read_to_string(path).expect("the program can be read");
+        let lines = program.lines().filter(|line| !line.ends_with("// wrong"));
+        let twin = lines.map(|line| line.trim_start().trim_start_matches("// right: "));
+        let twin: String = twin.flat_map(|line| [line, "\n"]).collect();
+        let name = path.rsplit('/').next().expect("it has a name");
+        let name = name.trim_end_matches(".rs");
+        // With the path, it is compiled anew if the program changes.
+        format!(
+            "mod {name} {{
+                const _: &str = include_str!({path:?});
+                {twin}
+                #[test]
+                fn runs() {{
+                    main().unwrap();
+                }}
+            }}"
+        )
+    });
+    let twins: String = twins.collect();
+    twins.parse().expect("the twins are Rust")
 }

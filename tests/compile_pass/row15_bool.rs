@@ -1,7 +1,0 @@
-use tidegate::host::prelude::*;
-
-pub fn main() -> Result<()> {
-    let world: World = World::init()?;
-    Region::<u8>::zeroed(&world, 4)?;
-    Ok(())
-}

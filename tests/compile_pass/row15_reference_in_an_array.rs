@@ -1,7 +1,0 @@
-use tidegate::host::prelude::*;
-
-pub fn main() -> Result<()> {
-    let world: World = World::init()?;
-    Region::<[f64; 2]>::zeroed(&world, 4)?;
-    Ok(())
-}
