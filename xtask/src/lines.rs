@@ -17,10 +17,11 @@ use crate::step::root;
 mod scan;
 
 /// Packages that users never build: tools, benchmarks, and what only tests use.
-const NOT_SHIPPED: [&str; 7] = [
+const NOT_SHIPPED: [&str; 8] = [
     "crates/bench",
     "crates/fake",
     "crates/fake-cuda",
+    "crates/loopback",
     "crates/testbed",
     "tests/changing",
     "xtask",

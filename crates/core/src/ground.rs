@@ -1,18 +1,15 @@
 //! Small things that the whole crate uses, and that use nothing of the crate.
 
 use std::any::Any;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidegate_hal::device::{Device, Stream};
 
+pub(crate) use tidegate_hal::lock;
+
 /// The part of a device's streams that outlives them.
 pub(crate) type ReclaimOf<D> = <<D as Device>::Stream as Stream>::Reclaim;
-
-/// Locks a mutex. If a thread panicked while it held the lock, it has left nothing half-done, so poisoning is ignored.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// The value of an environment variable, if it is set. Invalid UTF-8 is replaced by marks: the parser then refuses the
 /// value, and does not take the variable for one that is not set.

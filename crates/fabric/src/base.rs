@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
+pub(crate) use tidegate_hal::lock;
+
 /// What the kind of NIC is called.
 pub(crate) const NAME: &str = "fabric";
 
@@ -12,11 +14,6 @@ pub(crate) const MOST_RAILS: usize = 4;
 
 /// The most writes that the engine has handed to a rail, and not heard of again.
 pub(crate) const MOST_HANDED: usize = 64;
-
-/// A poisoned lock means that a panic came between plain assignments; the data is whole.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// A lock that one thread takes again and again without a pause, and which others get nevertheless.
 pub(crate) struct Yielding<T> {

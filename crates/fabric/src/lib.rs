@@ -1,37 +1,41 @@
-//! NICs over a network: programs that streams fire, carried out by an agent.
+//! NICs over a network: an agent carries out programs that streams fire.
 //!
 //! # Model
 //!
-//! A [`Fabric`] is one rank's endpoint, generic over the [`wire`] that it drives. The *software engine* gives any
-//! network that can write, read and bring notices what [`tidegate_hal::nic`] asks of a NIC: armed programs, fired by a
-//! doorbell, data before signal.
+//! A [`Fabric`] is one rank's endpoint, generic over the [`wire`] that it drives. Any network that can write, read and
+//! bring notices is enough for the *software engine*. The engine gives it what [`tidegate_hal::nic`] asks of a NIC:
+//! armed programs, a doorbell that fires them, and data before signal.
 //!
-//! Where the wire's hardware fires by itself ([`wire::chain`]), the *triggered engine* hands programs on to it when
-//! they are armed, and only watches. All else is shared: the lists of armed programs, notices, the threads, giving up.
-//! Which of the two it is, is chosen when the wire is opened ([`wire::libfabric::EngineChoice`]).
+//! If the wire's hardware can fire programs ([`wire::chain`]), the *triggered engine* passes them on to it when they
+//! are armed, and only watches. The two engines share everything else: the lists of armed programs, notices, the
+//! threads, giving up. The choice is made when the wire is opened ([`wire::libfabric::EngineChoice`]).
 //!
-//! Signals are *notices* to the target's agent, and not writes to the target's words: the agent adds to the word and
-//! rings the bell, so that both are atomic with what the target does to them, and sleeping streams wake.
+//! Signals are *notices* to the target's agent, and not writes to the target's words. The agent adds to the word and
+//! rings the bell. So both are atomic with what the target does to them, and sleeping streams wake.
 //!
 //! # Trust
 //!
-//! The network has to be trusted, and so does every process that reaches it. The job's secret protects the control plane
-//! alone: libfabric's endpoints neither prove who sends, nor hide what is sent. A stranger on that network can
+//! The network must be trusted, and so must every process that reaches it. The job's secret protects the control plane
+//! only: libfabric's endpoints neither authenticate senders nor encrypt what is sent. A stranger on that network can
 //!
-//! - read and write all registered memory (the data of windows, and their words), if it knows or guesses its keys;
-//! - send any notice. It adds to a window's words, poisons them, or rings bells, so that waits end early, with data that is
-//!   not whole, or with errors;
+//! - read and write all registered memory (the data and the words of windows), if it knows or guesses the keys;
+//! - send any notice. Notices add to a window's words, poison them, or ring bells. So waits may end early, with
+//!   incomplete data, or with errors;
 //! - keep an endpoint busy, or end its connections, so that transfers fail.
 //!
-//! It cannot make this crate panic, or touch memory that is not registered: notices name [words and
-//! bells](tidegate_hal::nic::Signalled) that core has declared, and everything else that comes is dropped and counted. What
-//! is kept of notices is bounded by the number of words. (This crate cannot answer for how the provider reads the network.)
-//! A notice does not say by whom it was sent, so each peer may add to all words of a window, and not only to its
-//! own. Keys and addresses of peers come over the control plane. They are checked all the same.
+//! It cannot make this crate panic, or touch memory that is not registered. Notices can name only [words and
+//! bells](tidegate_hal::nic::Signalled) that core has declared; all other notices are dropped and counted. The memory
+//! for notices is bounded by the number of words. (This crate cannot answer for how the provider reads the network.) A
+//! notice does not say who sent it, so each peer can add to all words of a window, and not only to its own. Keys and
+//! addresses of peers come over the control plane, and are checked all the same.
 //!
 //! # Failure
 //!
-//! As the contract says. Memory of devices is refused for now: a wire reads and writes with the processor.
+//! Failures are as the contract says. Memory of devices is refused for now: a wire reads and writes with the processor.
+
+// By the name that others know it by: for the tests, which include a wire of another crate.
+#[cfg(test)]
+extern crate self as tidegate_fabric;
 
 mod base;
 mod engine;

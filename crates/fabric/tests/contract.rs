@@ -9,7 +9,7 @@ use rig::{Rig, SENT, SETTLES, SIGNAL};
 use tidegate_fabric::Options;
 use tidegate_fabric::wire::chain::Signals;
 use tidegate_fabric::wire::libfabric::{Choice, FabricWire};
-use tidegate_fabric::wire::memory::{Faults, Net};
+use tidegate_fake::wire::{Faults, Net};
 use tidegate_fake::{Card, Config};
 use tidegate_hal::batch::{POISON, QUANTUM};
 use tidegate_hal::nic::{Direction, NicError};

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 use rig::{OTHER, Rig, SENT, SETTLES, SIGNAL};
 use tidegate_fabric::Options;
-use tidegate_fabric::wire::memory::{Faults, Net};
+use tidegate_fake::wire::{Faults, Net};
 use tidegate_hal::batch::{POISON, QUANTUM, Shape};
 use tidegate_hal::nic::{Direction, Transfer};
 

@@ -14,8 +14,8 @@ use std::time::Duration;
 use hosted::By;
 use tidegate_core::window::{SlotWindow, exchange};
 use tidegate_core::{Region, Result, Route, World, WorldOptions, stream};
-use tidegate_fabric::wire::memory::{Faults, Net};
 use tidegate_fabric::{Fabric, Options};
+use tidegate_fake::wire::{Faults, Net};
 use tidegate_host::HostStream;
 
 type Mute = By<HostStream, true>;

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use tidegate_core::window::{SlotWindow, exchange};
 use tidegate_core::{Region, Result, Route, World, WorldOptions, stream};
-use tidegate_fabric::wire::memory::{Faults, MemoryWire, Net};
 use tidegate_fabric::wire::{Event, Op, Posted, Wire};
 use tidegate_fabric::{Fabric, Options};
+use tidegate_fake::wire::{Faults, MemoryWire, Net};
 use tidegate_hal::nic::NicError;
 use tidegate_host::Host;
 

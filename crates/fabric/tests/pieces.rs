@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rig::wrapped::{Far, Hooks, Outcome, Wrapped};
 use rig::{Rig, SENT, SETTLES, SIGNAL};
 use tidegate_fabric::Options;
-use tidegate_fabric::wire::memory::{Faults, MemoryWire, Net};
 use tidegate_fabric::wire::{Event, Op, Posted, Wire as _};
+use tidegate_fake::wire::{Faults, MemoryWire, Net};
 use tidegate_hal::batch::{QUANTUM, Shape};
 use tidegate_hal::nic::Direction;
 

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use rig::{Rig, SENT, SETTLES, SIGNAL};
 use tidegate_fabric::Options;
 use tidegate_fabric::wire::libfabric::{Choice, EngineChoice, FabricWire};
-use tidegate_fabric::wire::memory::{Faults, Net};
+use tidegate_fake::wire::{Faults, Net};
 use tidegate_hal::batch::{POISON, QUANTUM};
 use watched::watched;
 

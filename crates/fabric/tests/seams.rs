@@ -12,9 +12,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use plane::Plane;
-use tidegate_fabric::wire::memory::{Faults, MemoryWire, Net};
 use tidegate_fabric::wire::{Event, Op, Posted, Wire};
 use tidegate_fabric::{Fabric, Options};
+use tidegate_fake::wire::{Faults, MemoryWire, Net};
 use tidegate_hal::batch::{Action, POISON, QUANTUM, Shape, Side};
 use tidegate_hal::device::Device as _;
 use tidegate_hal::memory::{Block as _, Ptr, Sharing};

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use rig::wrapped::{Far, Hooks, Outcome, Wrapped};
 use rig::{Rig, SENT, SETTLES, SIGNAL};
 use tidegate_fabric::Options;
-use tidegate_fabric::wire::memory::{Faults, MemoryWire, Net};
 use tidegate_fabric::wire::{Event, Limits, Op, Posted, Wire as _};
+use tidegate_fake::wire::{Faults, MemoryWire, Net};
 use tidegate_hal::batch::QUANTUM;
 use tidegate_hal::nic::Direction;
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use rig::{OTHER, SENT, SIGNAL, in_stages, stages};
 use tidegate_fabric::Options;
-use tidegate_fabric::wire::memory::Faults;
+use tidegate_fake::wire::Faults;
 use tidegate_hal::batch::{POISON, QUANTUM};
 use tidegate_hal::nic::Direction;
 use watched::watched;

@@ -10,9 +10,9 @@ use proptest::prelude::*;
 use rig::wrapped::{Hooks, Outcome, Wrapped};
 use rig::{Rig, SENT, SIGNAL, until};
 use tidegate_fabric::wire::libfabric::{Choice, FabricWire};
-use tidegate_fabric::wire::memory::{Faults, MemoryWire, Net};
 use tidegate_fabric::wire::{Event, Wire as _};
 use tidegate_fabric::{Fabric, Options};
+use tidegate_fake::wire::{Faults, MemoryWire, Net};
 use tidegate_hal::batch::QUANTUM;
 use tidegate_hal::nic::{Direction, Key, Nic as _};
 

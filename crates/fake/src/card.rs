@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, Weak};
 
 use crate::config::Config;
 use crate::hardware::{Hardware, Kind};
-use crate::lock::lock;
+use tidegate_hal::lock;
 
 /// A network of its own.
 pub struct Card {

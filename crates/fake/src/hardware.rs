@@ -8,8 +8,8 @@ use std::time::Duration;
 use tidegate_ffi::fabric::sys::*;
 
 use crate::config::Config;
-use crate::lock::lock;
 use crate::register::Register;
+use tidegate_hal::lock;
 
 /// How long the thread sleeps when there is nothing to do.
 const IDLE: Duration = Duration::from_micros(20);
@@ -26,7 +26,7 @@ pub enum Kind {
     Region,
 }
 
-/// What an operation does. Addresses are numbers: whoever posts vouches for them.
+/// What an operation does. Addresses are numbers: the poster vouches for them.
 #[derive(Clone, Debug)]
 pub(crate) enum What {
     Write {
@@ -454,7 +454,7 @@ impl State {
         if let Some(back) = counter.back {
             let place: *const AtomicU64 = std::ptr::with_exposed_provenance(back);
             let value = 1 << 63 | counter.failures << 48 | counter.value;
-            // SAFETY: whoever set it vouches for the place, as long as the counter is open.
+            // SAFETY: the code that set it vouches for the place, as long as the counter is open.
             unsafe { &*place }.store(value, Ordering::Release);
         }
     }
@@ -585,7 +585,7 @@ fn copy(from: usize, to: usize, len: usize) {
     let from: *const u8 = std::ptr::with_exposed_provenance(from);
     let to: *mut u8 = std::ptr::with_exposed_provenance_mut(to);
     for at in 0..len {
-        // SAFETY: whoever posted the operation vouches for its own memory, whoever registered for the other's.
+        // SAFETY: the poster of the operation vouches for its own memory, and the peer that registered for the other's.
         unsafe { to.add(at).write_volatile(from.add(at).read_volatile()) };
     }
     std::sync::atomic::fence(Ordering::SeqCst);

@@ -1,31 +1,31 @@
-//! A libfabric without hardware that does what cxi does, for tests.
+//! Networks for tests: a libfabric without hardware that behaves as cxi does, and a network in memory ([`wire`]).
 //!
 //! # Model
 //!
-//! [`library`] gives the functions of a provider called `cxi` that knows [`Card`]s by their names: who asks for an
-//! endpoint at the address [`Card::name`] gets one of that card. All endpoints of a card, of one process, reach each
-//! other. A card's thread is its hardware: it sees stores to the pages of counters (which fault, or are plain memory),
-//! fires deferred works whose counters have come far enough, and carries out one operation after the other, *in any
-//! order*, drawn from a seed; so what is not ordered by counters comes out of order soon.
+//! [`library`] gives the functions of a provider called `cxi`. It knows [`Card`]s by their names: an endpoint that is opened
+//! at the address [`Card::name`] is one of that card. All endpoints of a card, of one process, reach each other. A
+//! card's thread is its hardware. It sees stores to the pages of counters (which fault, or are plain memory), and fires
+//! deferred works whose counters have come far enough. It carries out one operation after the other, *in any order*,
+//! drawn from a seed. So operations that no counter orders soon come out of order.
 //!
-//! It has what [`tidegate_ffi::fabric`] calls for writes, reads, atomic adds, deferred works, counters with pages and
-//! write-back; no messages, and nothing to wait on, as the real one.
+//! It has what [`tidegate_ffi::fabric`] calls for writes, reads, atomic adds, deferred works, and counters with pages and
+//! write-back. Like the real provider, it has no messages, and nothing to wait on.
 //!
 //! # Failure
 //!
-//! [`Config`] says what goes wrong. An operation with a key that is not there fails, as with the real one: no success
-//! is counted. What the card must not be asked (to touch memory that is not registered for it, to close what works
-//! still need) it answers with the error that a provider has for it, and [`Card::complaints`] has it for the test to
-//! see.
+//! [`Config`] says what goes wrong. As with the real provider, an operation with an unknown key fails, and no success is
+//! counted. Some requests are errors of the user: to touch memory that is not registered, or to close an object
+//! that works still need. The card answers them with the error that a provider has for them, and lists them in
+//! [`Card::complaints`] for the test.
 
 mod card;
 mod config;
 mod hardware;
-mod lock;
 mod objects;
 mod plain;
 mod register;
 mod strike;
+pub mod wire;
 
 pub use card::Card;
 pub use config::Config;

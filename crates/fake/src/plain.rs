@@ -3,7 +3,7 @@
 //! # Model
 //!
 //! The card looks at the page again and again, and takes out what it finds. So it sees a store, but of two that come
-//! between two looks it sees one: memory does not count. Whoever strikes such a register waits, before he strikes it
+//! between two looks it sees one: memory does not count. A test that strikes such a register waits, before it strikes it
 //! again, until something has come of the last time. Who strikes twice for one ring is found out when a look falls
 //! between the two, which is a matter of chance, each time.
 

@@ -40,6 +40,7 @@ use std::any::Any;
 use std::sync::{Arc, Mutex};
 
 use crate::ids::WindowId;
+use crate::lock;
 use crate::memory::Ptr;
 
 /// What one epoch adds to a word, however many blocks, copy engines or NICs took part.
@@ -539,10 +540,7 @@ impl Batch {
         fits: impl FnOnce(&L) -> bool,
         make: impl FnOnce() -> Result<L, E>,
     ) -> Result<Arc<L>, E> {
-        let mut lowered = self
-            .lowered
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut lowered = lock(&self.lowered);
         if let Some(made) = &*lowered
             && let Ok(made) = Arc::clone(made).downcast::<L>()
             && fits(&made)

@@ -14,6 +14,7 @@ pub mod error;
 pub mod far;
 pub mod ids;
 pub mod limits;
+mod lock;
 pub mod memory;
 pub mod nic;
 pub mod process;
@@ -21,4 +22,5 @@ pub mod site;
 pub mod slots;
 mod tell;
 
+pub use lock::lock;
 pub use tell::tell;

@@ -26,6 +26,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crate::lock;
+
 /// The slots of one endpoint, and who holds or wants them.
 #[derive(Debug)]
 pub struct Slots {
@@ -115,7 +117,7 @@ impl Slots {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         // A panic here comes before anything is assigned, or not at all.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Leaves this endpoint its share of a NIC that `ranks` of its node use; at least 1. Before anything is armed.

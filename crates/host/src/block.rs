@@ -4,7 +4,7 @@ use std::alloc::Layout;
 use std::any::Any;
 use std::mem::ManuallyDrop;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::process::{Resource, getrlimit};
@@ -12,6 +12,7 @@ use tidegate_hal::control::Handle;
 use tidegate_hal::device::DeviceError;
 use tidegate_hal::far::{Bus, Reached, Span};
 use tidegate_hal::limits::{no_larger_files, refused};
+use tidegate_hal::lock;
 use tidegate_hal::memory::{Allocation, Block, Ptr, Sharing};
 use tidegate_hal::process::{Process, Unforked};
 
@@ -279,11 +280,6 @@ impl HostBlock {
 
 /// What is done when memory for peers is made.
 const MAKING: &str = "making shared memory";
-
-/// The data is whole whatever has happened: it is taken, and no more.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 fn system(what: &'static str, error: &dyn std::fmt::Display) -> DeviceError {
     DeviceError::System {

@@ -9,6 +9,7 @@ use std::time::Duration;
 use tidegate_hal::batch::Batch;
 use tidegate_hal::device::{Call, Fault, Reclaim};
 use tidegate_hal::far::Bus;
+use tidegate_hal::lock;
 use tidegate_hal::site::CallSite;
 use tidegate_words::{Blocked, Engine, Mover, Patience};
 
@@ -148,7 +149,7 @@ impl Executor {
             }
             Item::Await(other, mark) => self.core.follow(&other, mark),
             Item::Replay(list, times) => {
-                let mut steps = list.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut steps = lock(&list);
                 let mut place = ReplayPosition { times, at: 0 };
                 // SAFETY: the submitter's promise, for each time.
                 let all = AssertUnwindSafe(|| unsafe { self.replay(&mut steps, &mut place) });

@@ -7,9 +7,9 @@ use tidegate_hal::nic::Connection;
 use tidegate_hal::slots::Slots;
 use tidegate_words::{Bell, Patience};
 
-use crate::lock::lock;
 use crate::options::Options;
 use crate::queue::{Queue, Seen};
+use tidegate_hal::lock;
 
 /// A little patience: a stream that has rung once often rings again at once.
 const PATIENCE: Patience = Patience {

@@ -16,9 +16,9 @@ use tidegate_host::Host;
 
 use crate::agent::Agent;
 use crate::handle::Handle;
-use crate::lock::lock;
 use crate::options::{NAME, Options};
 use crate::queue::Queue;
+use tidegate_hal::lock;
 
 /// One rank's endpoint.
 pub struct Loopback {

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-use crate::lock::lock;
+use tidegate_hal::lock;
 
 /// Holds the firings of the endpoints that were made with it while it is closed: they have been rung for, and have read
 /// nothing yet.

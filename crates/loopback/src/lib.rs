@@ -26,7 +26,6 @@ mod agent;
 mod endpoint;
 mod gate;
 mod handle;
-mod lock;
 mod options;
 mod queue;
 

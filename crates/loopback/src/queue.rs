@@ -5,13 +5,12 @@ use std::sync::{Arc, Mutex};
 
 use tidegate_hal::armed::Armed;
 use tidegate_hal::batch::{Move, POISON, QUANTUM};
+use tidegate_hal::lock;
 use tidegate_hal::memory::Ptr;
 use tidegate_hal::nic::{Keep, NicError, Prepared, QueueConfig};
 use tidegate_hal::slots::{Member, Slots};
 use tidegate_host::HostMover;
 use tidegate_words::{Bell, Mover as _, Word};
-
-use crate::lock::lock;
 
 /// What the agent sees when it looks at a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -190,7 +190,8 @@ impl FabricWire {
         let here = Arc::new(Pad::default());
         // SAFETY: the pad lives as long as it is shared with the registration; it is atomic, and nobody reads what
         // peers write there.
-        let pad = unsafe { MemoryRegion::host(&domain, here.at(), PAD, &options, here.clone()) }?;
+        let pad =
+            unsafe { MemoryRegion::register(&domain, here.at(), PAD, &options, here.clone()) }?;
         let bytes = Arc::new(Pad::default());
         endpoint.keep(bytes.clone());
         let (mut signals, mut pool) = (None, None);
@@ -358,7 +359,7 @@ unsafe impl Wire for FabricWire {
         };
         // SAFETY: the caller's promise.
         let region =
-            unsafe { MemoryRegion::host(&self.domain, base.cast(), bytes, &options, keep) }
+            unsafe { MemoryRegion::register(&self.domain, base.cast(), bytes, &options, keep) }
                 .map_err(system("registering memory"))?;
         let key: Key = region.export().map_err(system("exporting a key"))?.into();
         let key = postcard::to_stdvec(&key).expect("plain data can be encoded");

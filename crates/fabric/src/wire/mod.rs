@@ -2,30 +2,34 @@
 //!
 //! # Model
 //!
-//! A [`Wire`] is one rank's endpoint: it writes to and reads from memory that peers have registered, and brings 64-bit
-//! *notices* to a peer's agent. The engine posts an operation with a *cookie*, and polls for what has become of it.
-//! Between operations nothing is ordered that is not said here:
+//! A [`Wire`] is one rank's endpoint. It writes to and reads from memory that peers have registered, and brings 64-bit
+//! *notices* to a peer's agent. The engine posts an operation with a *cookie*, and polls for its result. Nothing is
+//! ordered between operations, except as follows:
 //!
-//! - [`Event::Done`] says that the operation is over at this end: what it read is not read any more. If it brings no
-//!   notice (or one with the bit [`LAST`]) it is over *at both ends*: what it wrote is there for a thread that hears of it.
-//!   Of a write with a notice, or a notice, that is not said: whether it has come, the engine finds out by reading the
-//!   word that the notice names.
-//! - A read that is posted after a write to the same peer finds what that has written, once its notice was heard there.
-//! - A notice that goes with a write ([`Op::Write`]) is seen by the target after that write's data, and not at all if
-//!   the write failed.
-//! - A notice with the bit [`LAST`] is seen after every other that had come to the same endpoint before it.
-//! - A notice comes once, or never; and however many have come, they are kept until somebody polls.
+//! - [`Event::Done`] says that the operation is over at this end: its source is no longer read. If the operation brings
+//!   no notice (or one with the bit [`LAST`]), it is over *at both ends*: a thread that hears of it finds the written
+//!   data. If it brings a notice, `Done` says nothing about the target. The engine finds out whether the notice has
+//!   come by reading the word that it names.
+//! - A read that is posted after a write to the same peer finds the written data, once the write's notice was heard
+//!   there.
+//! - The target sees a notice that comes with a write ([`Op::Write`]) after that write's data. If the write failed, it
+//!   does not see the notice.
+//! - The target sees a notice with the bit [`LAST`] after every other notice that had come to the same endpoint before.
+//! - A notice comes once or never. Notices are kept until somebody polls, however many there are.
 //!
-//! So a signal that is posted after the [`Done`](Event::Done) of all data, or goes with the only write, or counts when so
-//! many parts of it have come as there are writes, comes after the data, whatever the provider orders.
+//! So a signal comes after all of its data, whatever order the provider keeps, in each of three cases: it is posted
+//! after the [`Done`](Event::Done) of all data, it goes with the only write, or it counts once as many parts have come
+//! as there are writes.
 //!
 //! # Failure
 //!
 //! [`Posted::Full`] is back-pressure: the engine tries again. An operation that fails ends in [`Event::Failed`], once.
-//! A peer that has died may stay silent: nobody but the control plane finds that out.
+//! A peer that has died may stay silent. Only the control plane notices that.
 
 pub mod chain;
 pub mod libfabric;
+#[cfg(test)]
+#[path = "../../../fake/src/wire/mod.rs"]
 pub mod memory;
 mod op;
 

@@ -11,8 +11,8 @@ pub(crate) use crate::rig::until;
 use crate::rig::wrapped::{Far, Hooks, Outcome, Wrapped};
 use tidegate_fabric::Options;
 use tidegate_fabric::wire::chain::{Chain, Signal, Stuck};
-use tidegate_fabric::wire::memory::{Faults, MemoryWire, Net};
 use tidegate_fabric::wire::{Event, Op, Posted, Sleeper, Wire as _};
+use tidegate_fake::wire::{Faults, MemoryWire, Net};
 use tidegate_hal::nic::{Direction, Keep, News, NicError, Register};
 
 pub(crate) const LONG: Duration = Duration::from_secs(600);

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-use tidegate_fabric::wire::memory::MemoryWire;
 use tidegate_fabric::wire::{Event, Op, Posted, Sleeper, Wire as _};
+use tidegate_fake::wire::MemoryWire;
 
 use crate::rig::wrapped::{Far, Hooks, Outcome, Wrapped};
 

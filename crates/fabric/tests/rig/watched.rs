@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tidegate_fabric::Options;
-use tidegate_fabric::wire::memory::{Faults, MemoryWire, Net};
 use tidegate_fabric::wire::{Event, Op, Posted, Sleeper, Wire};
+use tidegate_fake::wire::{Faults, MemoryWire, Net};
 
 use crate::rig::Rig;
 use crate::rig::wrapped::{Far, Hooks, Outcome, Wrapped};

@@ -14,9 +14,10 @@
 //! In a child of the process no thread looks, and a lock may be held by a thread that is not there: so nothing is noted.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Instant;
 
+use crate::lock;
 use crate::process::Process;
 use crate::site::{CallSite, LastSite};
 
@@ -199,7 +200,7 @@ impl Calls {
     }
 
     fn looked(&self) -> MutexGuard<'_, Looked> {
-        self.looked.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.looked)
     }
 }
 

@@ -4,13 +4,14 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+use std::sync::{Mutex, MutexGuard, Once};
 
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
 
 use crate::error::DeviceError;
 use crate::limits::refused;
+use crate::lock;
 use crate::memory::Ptr;
 
 use super::Forked;
@@ -70,7 +71,7 @@ fn listen() {
 static MAPPINGS: Mutex<BTreeMap<usize, usize>> = Mutex::new(BTreeMap::new());
 
 fn mappings() -> MutexGuard<'static, BTreeMap<usize, usize>> {
-    MAPPINGS.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(&MAPPINGS)
 }
 
 thread_local! {

@@ -6,10 +6,11 @@
 //! together can be freed.
 
 use std::ffi::{c_int, c_void};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use mpi::ffi;
 use tidegate_hal::far::BusError;
+use tidegate_hal::lock;
 
 use super::call::check;
 use super::inner::Inner;
@@ -21,10 +22,6 @@ static BUSES: Mutex<Vec<Arc<Inner>>> = Mutex::new(Vec::new());
 
 /// Whether this process hears of the end.
 static PREPARED: Mutex<bool> = Mutex::new(false);
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// Sees to it that this process hears of the end of MPI.
 pub(super) fn prepare() -> Result<(), BusError> {

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use tidegate_hal::batch::{Op, POISON, Scalar};
 use tidegate_hal::control::Control;
 use tidegate_hal::far::{BusError, MAILBOX};
+use tidegate_hal::lock;
 use tidegate_hal::memory::Ptr;
 use tidegate_words::Word;
 
@@ -86,9 +87,7 @@ impl Inner {
     /// A panic under the lock would be one of this library's: nothing is left half done then but calls of MPI.
     #[inline]
     pub(super) fn machine(&self) -> MutexGuard<'_, Machine> {
-        self.machine
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
+        lock(&self.machine)
     }
 
     /// Remembers why the bus is of no more use.
@@ -160,9 +159,7 @@ impl Inner {
 
     /// Keeps others from making blocks.
     pub(super) fn rounds(&self) -> MutexGuard<'_, ()> {
-        self.rounds
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
+        lock(&self.rounds)
     }
 
     /// Waits until peers have heard all signals that were given, since who leaves is waited for no longer; but not for

@@ -2,8 +2,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use tidegate_fabric::wire::Event;
+
 use super::state::{Health, State};
-use crate::wire::Event;
 
 /// An operation that was posted, and lies at its origin.
 pub(super) struct Waiting {

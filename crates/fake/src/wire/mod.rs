@@ -1,11 +1,12 @@
-//! A network in memory, for tests that must come out the same: delays, orders, losses and deaths are drawn from a seed.
+//! A network in memory for the NICs of `tidegate-fabric`, for tests that must come out the same: delays, orders, losses and
+//! deaths are drawn from a seed.
 //!
 //! # Model
 //!
 //! A [`Net`] gives endpoints to the ranks of one process. What is posted lies in the *origin's* endpoint until its
 //! time has come, counted in polls; then the origin's poll carries it out in the target's memory. Nothing is ordered
 //! with anything else: of what is due, any comes first. A write with a signal (a notice that is not the
-//! [last](super::LAST)) is copied at the next poll, and done before it is carried out: what an endpoint that is dropped
+//! [last](LAST)) is copied at the next poll, and done before it is carried out: what an endpoint that is dropped
 //! has not carried out is lost.
 //!
 //! Each call of [`Net::wire`] makes a new endpoint, with an address that no other has. So any number of jobs may use one
@@ -18,6 +19,7 @@
 //! own) are refused with [`NicError::BadKey`], when the ranks meet.
 
 mod carry;
+mod chair;
 mod state;
 
 use std::collections::HashMap;
@@ -28,9 +30,11 @@ use std::time::Duration;
 
 use tidegate_hal::nic::{Keep, NicError};
 
-use super::{Event, LAST, Limits, Op, Posted, Sleeper, Wire};
-use crate::base::{Chair, lock};
+use tidegate_fabric::wire::{Event, LAST, Limits, Op, Posted, Sleeper, Wire};
+use tidegate_hal::lock;
+
 use carry::{Waiting, Work};
+use chair::Chair;
 pub use state::Faults;
 use state::{Endpoint, Health, Region, State};
 
@@ -352,17 +356,20 @@ unsafe impl Wire for MemoryWire {
     }
 
     fn sleeper(&self) -> Box<dyn Sleeper> {
-        Box::new(self.chair.clone())
+        Box::new(Rest(self.chair.clone()))
     }
 }
 
-impl Sleeper for Arc<Chair> {
+/// Sleep on a wire.
+struct Rest(Arc<Chair>);
+
+impl Sleeper for Rest {
     fn sleep(&self, limit: Duration) {
-        self.sit(limit);
+        self.0.sit(limit);
     }
 
     fn wake(&self) {
-        self.call();
+        self.0.call();
     }
 }
 

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use tidegate_hal::nic::{Keep, NicError};
 
-use crate::base::Chair;
-use crate::wire::Event;
+use tidegate_fabric::wire::Event;
+
+use super::chair::Chair;
 
 /// How often something goes wrong, in a thousand; and how late things are.
 #[derive(Clone, Debug, Default)]

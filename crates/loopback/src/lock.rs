@@ -1,8 +1,0 @@
-//! Locks.
-
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
-/// A poisoned lock means that a panic came between plain assignments; the data is whole.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
