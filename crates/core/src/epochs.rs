@@ -100,12 +100,13 @@ impl Epochs {
     }
 
     fn check(&self, before: u64, more: u64) -> Result<()> {
-        match before.saturating_add(more) <= MOST {
-            true => Ok(()),
-            false => Err(Error::Epoch(EpochError::LastEpoch {
+        if before.saturating_add(more) <= MOST {
+            Ok(())
+        } else {
+            Err(Error::Epoch(EpochError::LastEpoch {
                 window: self.window.clone(),
                 most: MOST,
-            })),
+            }))
         }
     }
 }

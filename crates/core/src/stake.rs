@@ -72,8 +72,9 @@ impl<D: Device> Stake<D> {
 fn said(error: &Error) -> String {
     let (mut text, mut whole) = (String::new(), false);
     tidegate_hal::tell(|| whole = write!(text, "{error}").is_ok());
-    match whole {
-        true => text,
-        false => "an error that cannot be displayed".to_owned(),
+    if whole {
+        text
+    } else {
+        "an error that cannot be displayed".to_owned()
     }
 }

@@ -338,9 +338,10 @@ unsafe impl Stream for CudaStream {
             event,
             stream: shared.clone(),
             followed: self.followed.all(),
-            beginnings: match self.capturing() {
-                true => self.began.borrow().pending().to_vec(),
-                false => Vec::new(),
+            beginnings: if self.capturing() {
+                self.began.borrow().pending().to_vec()
+            } else {
+                Vec::new()
             },
         };
         // SAFETY: both are live, and of one context.

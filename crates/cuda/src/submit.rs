@@ -108,12 +108,13 @@ pub(crate) fn refused_or_broken_off(
     all: Result<(), DeviceError>,
     break_off: impl FnOnce(&DeviceError),
 ) -> Result<(), DeviceError> {
-    all.or_else(|error| match taken {
-        true => {
+    all.or_else(|error| {
+        if taken {
             break_off(&error);
             Ok(())
+        } else {
+            Err(error)
         }
-        false => Err(error),
     })
 }
 
@@ -161,9 +162,10 @@ impl CudaStream {
             Choice::Parts => Form::Parts(forms.parts(batch, quota)?),
             Choice::Apart(couriers) => Form::Apart(forms.apart(batch, quota, couriers)?, couriers),
             Choice::Whole => {
-                let advance = match case.gated {
-                    true => operands::advance_of(batch),
-                    false => Advance::new(),
+                let advance = if case.gated {
+                    operands::advance_of(batch)
+                } else {
+                    Advance::new()
                 };
                 Form::Whole(forms.whole(batch, quota, case.capturing)?, advance)
             }
@@ -421,9 +423,10 @@ mod tests {
                 follows: false,
                 ..case
             });
-            let prepared = match case.has_parts_later() {
-                true => vec![form(case), Choice::Parts],
-                false => vec![form(case)],
+            let prepared = if case.has_parts_later() {
+                vec![form(case), Choice::Parts]
+            } else {
+                vec![form(case)]
             };
             assert!(prepared.contains(&later), "{case:?}");
             // And no more: a program takes memory of the device.

@@ -59,9 +59,10 @@ impl Order {
             let mut between: Vec<(usize, usize, Dependency)> = Vec::new();
             for (line, (to, behind, early)) in self.entries() {
                 for from in behind.iter().flat_map(|line| &ends[*line]) {
-                    let how = match *early && behind[..] == [line] {
-                        true => Dependency::PROGRAMMATIC,
-                        false => Dependency::OVER,
+                    let how = if *early && behind[..] == [line] {
+                        Dependency::PROGRAMMATIC
+                    } else {
+                        Dependency::OVER
                     };
                     // Streams may begin and end in the same.
                     match between

@@ -34,16 +34,18 @@ fn check(call: &'static str, code: c_int) -> Result<(), MpiError> {
     let mut length = 0;
     // SAFETY: MPI is there (a call of it has just failed); the buffer is longer than MPI_MAX_ERROR_STRING.
     let known = unsafe { ffi::MPI_Error_string(code, text.as_mut_ptr().cast(), &mut length) };
-    text.truncate(match known == ffi::MPI_SUCCESS as c_int {
-        true => usize::try_from(length).unwrap_or(0),
-        false => 0,
+    text.truncate(if known == ffi::MPI_SUCCESS as c_int {
+        usize::try_from(length).unwrap_or(0)
+    } else {
+        0
     });
     Err(MpiError::Call {
         call,
         code,
-        text: match text.is_empty() {
-            true => "an error that MPI has no words for".into(),
-            false => String::from_utf8_lossy(&text).into_owned(),
+        text: if text.is_empty() {
+            "an error that MPI has no words for".into()
+        } else {
+            String::from_utf8_lossy(&text).into_owned()
         },
     })
 }

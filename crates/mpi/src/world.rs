@@ -227,9 +227,10 @@ fn compare(control: &TcpControl, by_mpi: &[u64]) {
         .filter(|rank| ours(*rank) != theirs(*rank))
         .collect();
     if let Some(first) = apart.first() {
-        let (here, says) = match ours(*first) {
-            true => ("one node", "two"),
-            false => ("two nodes", "one"),
+        let (here, says) = if ours(*first) {
+            ("one node", "two")
+        } else {
+            ("two nodes", "one")
         };
         tracing::warn!(
             rank = me,

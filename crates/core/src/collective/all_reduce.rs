@@ -507,9 +507,10 @@ fn check_size(len: usize, size: usize, ranks: usize) -> Result<(), AllReduceLimi
 /// Refuses so many ranks on a stream that carries out at most `most` lanes at a time, if they need more.
 fn check_lanes(ranks: usize, most: usize) -> Result<(), AllReduceLimit> {
     let lanes = LANES.saturating_mul(ranks);
-    match lanes > most {
-        true => Err(AllReduceLimit::Lanes { ranks, lanes, most }),
-        false => Ok(()),
+    if lanes > most {
+        Err(AllReduceLimit::Lanes { ranks, lanes, most })
+    } else {
+        Ok(())
     }
 }
 

@@ -175,9 +175,10 @@ impl NicLine {
     /// How staged puts are cut. It is `wanted` if the queue can begin a program when a part of its ring has come;
     /// otherwise nothing is cut.
     pub(crate) fn chunks(&self, wanted: Chunks) -> Chunks {
-        match self.queue.takes_parts() {
-            true => wanted,
-            false => Chunks::NEVER,
+        if self.queue.takes_parts() {
+            wanted
+        } else {
+            Chunks::NEVER
         }
     }
 

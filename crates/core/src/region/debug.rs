@@ -20,9 +20,10 @@ impl<T: Element + fmt::Debug, D: Device> fmt::Debug for Region<T, OnHost<D>> {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 let mut list = f.debug_list();
                 list.entries(&self.0);
-                match self.1 {
-                    true => list.finish_non_exhaustive(),
-                    false => list.finish(),
+                if self.1 {
+                    list.finish_non_exhaustive()
+                } else {
+                    list.finish()
                 }
             }
         }

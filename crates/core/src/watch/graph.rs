@@ -324,11 +324,10 @@ impl WaitGraph {
         for cycle in cycles.iter().take(CYCLES) {
             let path: Vec<_> = cycle.iter().chain(cycle.first()).collect();
             let of_calls = |pair: &[&usize]| self.collective.contains(&(*pair[0], *pair[1]));
-            let unless = match path.windows(2).any(of_calls) {
-                true => {
-                    " (unless the program that is missing in the collective call makes it while its streams still wait)"
-                }
-                false => "",
+            let unless = if path.windows(2).any(of_calls) {
+                " (unless the program that is missing in the collective call makes it while its streams still wait)"
+            } else {
+                ""
             };
             let held = cycle.iter().copied();
             let held: Vec<_> = held.filter(|rank| self.held.contains(rank)).collect();

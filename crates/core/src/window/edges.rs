@@ -55,9 +55,10 @@ impl Order {
             let (mut low, mut high) = (0, list.len());
             while low < high {
                 let middle = low.midpoint(high);
-                match end(compare(middle)) {
-                    true => low = middle + 1,
-                    false => high = middle,
+                if end(compare(middle)) {
+                    low = middle + 1
+                } else {
+                    high = middle
                 }
             }
             low

@@ -342,9 +342,10 @@ pub(super) fn submit_armed<D: Device>(
     batch: &Arc<Batch>,
     site: CallSite,
 ) -> Result<()> {
-    match arms.iter().all(|set| set.is_empty()) {
-        true => submit(stream, batch, site),
-        false => armed(stream, arms, batch, || submit(stream, batch, site)),
+    if arms.iter().all(|set| set.is_empty()) {
+        submit(stream, batch, site)
+    } else {
+        armed(stream, arms, batch, || submit(stream, batch, site))
     }
 }
 

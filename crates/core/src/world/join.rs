@@ -262,9 +262,12 @@ impl<D: Device> World<D> {
         }
         let staged = options.staged || device.staged();
         // Streams that drive the NIC's engine themselves cannot fill a chunk meanwhile.
-        let best = || match device.staged() {
-            true => Chunks::default(),
-            false => Chunks::NEVER,
+        let best = || {
+            if device.staged() {
+                Chunks::default()
+            } else {
+                Chunks::NEVER
+            }
         };
         let chunks = options.chunks.unwrap_or_else(best);
         let events = Events {

@@ -158,10 +158,7 @@ impl<D: Device> Known<D> {
 
     /// Notes whether the program holds these halves of a window.
     pub(super) fn set_held(&mut self, id: WindowId, halves: &[HalfKind], held: bool) {
-        let hold = match held {
-            true => Hold::Holds,
-            false => Hold::Dropped,
-        };
+        let hold = if held { Hold::Holds } else { Hold::Dropped };
         let entry = self.living(id);
         let before = entry.is_held();
         for half in halves {

@@ -120,9 +120,10 @@ impl Crossover {
         if lane.bytes < least.max(1) || lane.bytes >= most {
             return lane.bytes >= most.max(1);
         }
-        let from = match is_within(&lane.first) {
-            true => self.within,
-            false => self.elsewhere,
+        let from = if is_within(&lane.first) {
+            self.within
+        } else {
+            self.elsewhere
         };
         lane.bytes >= from
     }

@@ -196,9 +196,12 @@ impl Program {
                 lane.short = landing;
                 continue;
             }
-            let most = |sizes: Sizes| match lane.shaped {
-                true => sizes.lists,
-                false => sizes.lists_of_linear,
+            let most = |sizes: Sizes| {
+                if lane.shaped {
+                    sizes.lists
+                } else {
+                    sizes.lists_of_linear
+                }
             };
             (lane.short, lane.lists) = lane.in_short(left.min(most(sizes)));
             left -= lane.lists.entries(lane.short.count);

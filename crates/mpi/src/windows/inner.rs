@@ -174,9 +174,10 @@ impl Inner {
         while begun.elapsed() < LAST_WORDS {
             // Somebody may be held inside of MPI, by a rank that is gone.
             if let Some(mut machine) = self.if_free() {
-                let heard = match std::mem::replace(&mut said, true) {
-                    true => machine.all_heard(),
-                    false => machine.say_last(self.ranks.me).map(|()| false),
+                let heard = if std::mem::replace(&mut said, true) {
+                    machine.all_heard()
+                } else {
+                    machine.say_last(self.ranks.me).map(|()| false)
                 };
                 if self.note(heard).unwrap_or(true) {
                     break;
