@@ -1,4 +1,4 @@
-//! What all files of this crate stand on. It uses none of them.
+//! Small things that the whole crate uses, and that use nothing of the crate.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};

@@ -1,4 +1,4 @@
-//! How an endpoint is to behave.
+//! Options of an endpoint.
 
 use std::time::Duration;
 

@@ -1,22 +1,22 @@
-//! What this rank has registered, by number: where notices find words and bells.
+//! The memory that this rank has registered, by number. Notices find their words and bells here.
 //!
 //! # Model
 //!
-//! A word counts what has come of one queue, and each quantum has its number. One whose number is not the next is *early*:
-//! it has overtaken another, or that one was lost, with a connection for example. It is kept until those before it have
-//! come; so nobody takes one epoch's signal for another's, whatever the network orders, and a signal that is lost is
-//! missing in the count for ever, which is how its origin finds out.
+//! A word counts the signals of one queue, and each quantum has a number. A quantum whose number is not the next one is
+//! *early*: it has overtaken another, or the other was lost, for example with a connection. It is kept until those
+//! before it have come. So one epoch's signal is never taken for another's, whatever the order of the network. A signal
+//! that is lost is missing in the count for ever, and its origin finds that out.
 //!
-//! A signal whose data come in *parts*, each with a notice that says how many there are, by ways that nothing orders, has
-//! come when so many have. The thread that hears the last one has synchronised with those that heard the others, by the table's
-//! lock: so its add to the word publishes what all have brought.
+//! A signal may come in *parts*. Each part has a notice that says how many parts there are, and nothing orders them.
+//! The signal has come when that many parts have. The thread that receives the last part has synchronised, by the
+//! table's lock, with those that received the others. So its add to the word publishes the data of all parts.
 //!
 //! # Trust
 //!
-//! Anybody who reaches the endpoint can send it any 64 bits. A notice rings bells and adds to words, and nothing else: to
-//! those that were [declared](Signalled) when their memory was registered. All others are [strays](crate::strays). What
-//! is kept of signals that are early or in parts has a place of its own in the table, a few bytes for each word. Whose
-//! notice it is no network says with all providers, so that a peer may add to the words of another: it has to be
+//! Anybody who reaches the endpoint can send it any 64 bits. A notice can ring bells and add to words, and nothing
+//! else, and only those that were [declared](Signalled) when their memory was registered. All other notices are
+//! [strays](crate::strays). Early signals and parts have a place in the table, of a few bytes for each word. With some
+//! providers the network does not say who sent a notice. So a peer could add to the words of another: peers must be
 //! trusted (see [`crate`]).
 
 use std::sync::{Arc, Mutex, Weak};
@@ -199,9 +199,10 @@ impl Regions {
         } else if added {
             bell.ring();
         }
-        match twice {
-            false => Ok(()),
-            true => Err("a signal has come twice"),
+        if twice {
+            Err("a signal has come twice")
+        } else {
+            Ok(())
         }
     }
 }

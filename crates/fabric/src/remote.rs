@@ -1,4 +1,4 @@
-//! Registered memory of peers, and what they say of it.
+//! Registered memory of peers, and the description that they send of it.
 
 use serde::{Deserialize, Serialize};
 

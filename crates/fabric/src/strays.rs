@@ -1,8 +1,8 @@
-//! What comes over the network, and nobody here waits for.
+//! Notices that arrive and that nothing here waits for.
 //!
-//! A late notice may name memory that is registered no longer, and anybody who reaches an endpoint can send it anything.
-//! None of that may do harm: it is dropped, and counted. The first one is reported at once, and the total at the end, so that
-//! nobody can fill a log from outside.
+//! A late notice may name memory that is no longer registered, and anybody who reaches an endpoint can send it
+//! anything. Neither may do harm: such notices are dropped and counted. The first one is reported at once, and the
+//! total at the end. So nobody outside can fill a log.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,18 +1,18 @@
-//! Foreign symbols, and nothing else: raw functions become results here, and only here.
+//! The only foreign symbols of tidegate. Here, and only here, raw functions become results.
 //!
 //! # Model
 //!
-//! One module a foreign library. A library is looked for at run time, so that the crate builds, and its tests run,
-//! where it is not installed. [`cuda`] and [`fabric`] are features. Each module has a table of the functions that tidegate calls, and thin methods over it: a
-//! method checks the code that comes back, turns out-parameters into return values, and adds no policy. What must be
-//! *destroyed*, when, and after whom, is for the layer above in [`cuda`], where streams and graphs decide it; in
-//! [`fabric`] and [`pmix`], whose objects have parents and nothing else, values own them. [`resident`] says what the
-//! process has without being asked to load it, and [`exit`] when it ends.
+//! There is one module for each foreign library; [`cuda`] and [`fabric`] are features. Libraries are looked for at run
+//! time, so the crate builds, and its tests run, without them. Each module has a table of the functions that tidegate
+//! calls, and thin methods over it. A method checks the returned code, turns out-parameters into return values, and has
+//! no policy. In [`cuda`], the layer above decides when objects are destroyed, because streams and graphs decide that.
+//! In [`fabric`] and [`pmix`], objects only have parents, so values own them. [`resident`] says which libraries the
+//! process has already, and [`exit`] when the process ends.
 //!
 //! # Failure
 //!
-//! A library that is missing or too old is an error that names what was looked for. A code that comes back is a number, also one
-//! that nobody has heard of; it is never converted to an enumeration that may not have it.
+//! A library that is missing or too old is an error that names what was looked for. A returned code stays a number,
+//! even an unknown one; it is never converted to an enumeration that may lack it.
 
 #[cfg(feature = "cuda")]
 pub mod cuda;

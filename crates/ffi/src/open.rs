@@ -2,13 +2,13 @@
 //!
 //! # Model
 //!
-//! A library has a list of names under which it is looked for, in order; for some an environment variable names another
-//! in place of them all. The first that opens is the one. Whether it is what was looked for, its module finds out: the
-//! names after it are not tried, since two of a kind in one process are never what was meant.
+//! A library has a list of names, which are tried in order. For some libraries, an environment variable replaces the
+//! list by one name. The first name that opens is taken. Its module then checks that it is the right library. Later
+//! names are not tried in its place, because two libraries of a kind in one process are never intended.
 //!
 //! # Failure
 //!
-//! If none opens, each name comes back with what the dynamic loader said of it, for messages.
+//! If no name opens, the error lists each name with the dynamic loader's message.
 
 use std::ffi::{OsStr, OsString, c_int};
 

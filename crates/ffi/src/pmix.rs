@@ -18,9 +18,8 @@
 //! - [`LoadError`]: no library, one that is too old, one that is something else.
 //! - [`PmixError`]: the call, the code as a number, and the library's words.
 //!
-//! All calls block, and how long the server takes is the server's affair: it is told a limit ([`Client::fence`],
-//! [`Client::get`]), but need not keep to it. Whoever must not wait for ever waits for another thread, which waits for
-//! the server.
+//! All calls block. The server is told a limit ([`Client::fence`], [`Client::get`]), but need not keep to it. A thread that
+//! must not wait for ever lets another thread wait for the server.
 
 mod client;
 mod error;

@@ -1,4 +1,4 @@
-//! What this process has already, without anything being loaded for it.
+//! Libraries that this process has already, found without loading anything.
 
 use libloading::os::unix;
 use std::ffi::c_int;

@@ -1,14 +1,14 @@
-//! The armed programs of a queue: how engines keep what [`NicQueue::arm`](crate::nic::NicQueue::arm) was given.
+//! The armed programs of a queue: how engines keep what [`NicQueue::arm`](crate::nic::NicQueue::arm) gave them.
 //!
 //! # Model
 //!
-//! Programs are armed in *runs*: some programs, one after the other, some times over. A run takes the same room however
-//! often it is repeated. They are fired in order; the engine takes the first, and when that is [through](Armed::through)
-//! goes on to the next. Who may be fired when is no affair of this: see [`crate::slots`].
+//! Programs are armed in *runs*. A run is a list of programs that repeats a given number of times, and takes the same
+//! room however often it repeats. Programs fire in order: the engine takes the first, and goes on to the next when that
+//! one is [through](Armed::through). This module does not decide when a program may fire; [`crate::slots`] does.
 //!
 //! # Failure
 //!
-//! A queue that [gives up](Armed::give_up) hands back what it had, once, and takes nothing any more.
+//! A queue that [gives up](Armed::give_up) hands back its programs once, and accepts no more.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,40 +1,45 @@
-//! The batch: the one thing that a stream does for messaging.
+//! The batch: everything that a stream does for messaging.
 //!
 //! # Model
 //!
-//! A [`Batch`] is a set of independent [`Lane`]s; a lane is an ordered list of [`Step`]s. A device runs all lanes
-//! of a batch as one work item of its stream (one kernel on a GPU, one item of the stream's thread on the host).
-//! **No lane waits for another**: a lane that is blocked in a [`Wait`] must not keep a later lane from running.
+//! A [`Batch`] is a set of independent [`Lane`]s, and a lane is an ordered list of [`Step`]s. A device runs all lanes
+//! of a batch as one work item of its stream: one kernel on a GPU, one item of the stream's thread on the host. **No
+//! lane waits for another**: a lane that is blocked in a [`Wait`] must not keep a later lane from running.
 //!
-//! Words are 64-bit, only ever added to, and never reset. What a wait compares with lives in device memory beside
-//! the word (the *operand*), and the wait itself advances it. So every launch of an unchanged batch has the same
-//! arguments: it can be recorded once, replayed, and mixed with eager launches.
+//! Words are 64-bit counters. They are only ever added to, and never reset. A wait compares its word with an *operand*,
+//! which lies in device memory beside the word; the wait itself advances the operand. So every launch of the same batch
+//! has the same arguments. A batch can therefore be recorded once, replayed, and mixed with launches that are not
+//! recorded.
 //!
 //! # Landings
 //!
-//! A word is added to when its data is there. Between memories of two devices that takes a journey there and back before
-//! the word's own journey, and for a few bytes it is most of what a put takes. So a slot may have a [`Landing`], where
-//! every four bytes stand beside a *tag*, the number of their epoch: who finds the tag has the bytes, in whichever order
-//! they came. A move that fills a slot may leave its bytes there instead of in the slot ([`Move::landing`]), and then
-//! the add behind it falls away as well; the wait for that word looks at both ([`Wait::landed`]), puts what has landed to
-//! the slot, and adds the quantum to the word itself. So when a wait is over, the word has counted its epoch, however that
-//! came. Until then it lacks those that have landed; it may have counted *later* ones, which came by the word. So a wait may
-//! take the word for its own epoch's only if it has acquired it and then found no tags: an add releases what has landed before.
+//! Between two devices, data must arrive before its word is added to. That costs a journey there and back before the
+//! word's own journey, which is most of the time of a small put. So a slot may have a [`Landing`]: memory in which
+//! every four bytes stand beside a *tag*, the number of their epoch. A reader that finds the tag has the bytes,
+//! whatever the order in which they came.
 //!
-//! A device that says that it [makes something of landings](crate::device::Device::land_up_to) promises that its waits look
-//! there, all of them; that it leaves something there is up to each of its moves.
+//! - A move that fills a slot may write to the landing instead of the slot ([`Move::landing`]). The add behind it is
+//!   then left out.
+//! - The wait for the word looks at both ([`Wait::landed`]). It copies what has landed into the slot, and adds the
+//!   quantum to the word itself. So once the wait is over, the word has counted its epoch, however the data came.
+//! - Until then the word lacks the epochs that have landed, and may already have counted *later* ones. So a wait may
+//!   take the count for its own epoch only if it acquired the word and then found no tags. (An add releases what landed
+//!   before it.)
+//!
+//! A device whose [`land_up_to`](crate::device::Device::land_up_to) is not zero promises that all of its waits look at
+//! landings. Each of its moves may choose whether to use one.
 //!
 //! # Abort by value
 //!
-//! A high bit of a word ([`POISON`]) says that whoever should have added to it never will. A wait whose count has
-//! been reached succeeds even so, since what it waited for did happen; otherwise it fails, and its batch with it.
-//! A batch that fails, or that runs on a stream that has failed, moves nothing; each of its remaining
-//! [`Add`]s that rings a bell becomes a poisoning of that word, so that failure follows the data to whoever waits for it.
+//! A high bit of a word, [`POISON`], says that nobody will add to it any more. A wait whose count has been reached
+//! succeeds all the same, since what it waited for did happen. Otherwise the wait fails, and its batch with it. A batch
+//! that fails, or that runs on a stream that has failed, moves nothing. Each of its remaining [`Add`]s that rings a
+//! bell poisons its word instead. So failure follows the data to every rank that waits for it.
 //!
 //! # Who validates what
 //!
-//! The layers above the hal (core) guarantee, for every batch they submit, all that [`Batch::new`] lists. A device
-//! checks nothing of it again; it may use `debug_assert`.
+//! For every batch that it submits, core guarantees all that [`Batch::new`] lists. A device does not check it again,
+//! except by `debug_assert`.
 
 use std::any::Any;
 use std::sync::{Arc, Mutex};
@@ -162,14 +167,14 @@ pub struct Add {
     pub word: Ptr,
     /// What to add.
     pub value: u64,
-    /// The bell of whoever may sleep on the word; null if nobody does (an operand of this stream's own).
+    /// The bell of the rank that may sleep on the word; null if none does (an operand of this stream's own).
     pub bell: Ptr,
 }
 
 /// Stores 8 bytes, after all that stands before it in its lane: to a register of a NIC, say, which does something about it.
 /// Once each time that the batch is executed, however many threads or blocks carry the lane out.
 ///
-/// Whoever reads memory because of the store sees what came before it, as behind the release of an [`Add`]. A batch
+/// A device that reads memory because of the store sees what came before it, as behind the release of an [`Add`]. A batch
 /// that fails skips it: nothing stands for it then, so what must be told of the failure has a word, which an add before
 /// the store is for.
 #[derive(Clone, Copy, Debug)]
@@ -386,7 +391,7 @@ pub enum Step {
     Wait(Wait),
     /// Move data.
     Move(Move),
-    /// Make all earlier moves of the lane visible to whoever sees a later add of it. An add implies it for
+    /// Make all earlier moves of the lane visible to every reader that sees a later add of the lane. An add implies it for
     /// moves of the stream itself; it is a step for transports that must be told.
     Flush,
     /// Add to a word.

@@ -1,15 +1,16 @@
-//! The control plane: how the ranks of a job meet, exchange handles, and learn of each other's end.
+//! The control plane: how the ranks of a job meet, exchange handles, and learn that a rank has ended.
 //!
 //! # Model
 //!
-//! A job has `size` ranks. Each holds one [`Control`]. Nothing on the data path goes through it: it is used when
-//! a window is created ([`Control::exchange`]), when something is revoked or reported ([`Control::notify`]), and by
-//! the service behind it that watches the peers and calls the [`Sink`].
+//! A job has `size` ranks, and each holds one [`Control`]. No data goes through it. It is used when a window is created
+//! ([`Control::exchange`]) and when something is revoked or reported ([`Control::notify`]). The service behind it
+//! watches the peers, and calls the [`Sink`].
 //!
 //! # Failure
 //!
-//! A peer that dies, or leaves while others still need it, is an [`Event`]; it also ends every exchange that it
-//! had not yet contributed to. An exchange has no time-out of its own: an imbalanced program is not an error.
+//! A peer that dies, or that leaves while others still need it, is an [`Event`]. It also ends every exchange to which
+//! it had not yet contributed. An exchange has no time limit of its own, because ranks may be unequally busy without
+//! any error.
 
 use std::any::Any;
 use std::os::fd::OwnedFd;
@@ -20,12 +21,12 @@ use crate::process::Forked;
 /// Names one memory so that a peer can map it.
 #[derive(Debug)]
 pub enum Handle {
-    /// A file descriptor (a memfd, an exported device allocation); whoever holds it keeps the memory alive.
+    /// A file descriptor (a memfd, an exported device allocation); a process that holds it keeps the memory alive.
     Fd(OwnedFd),
     /// Memory of this very process, for ranks that are threads.
     Local(Arc<dyn Any + Send + Sync>),
     /// One that was given and did not come: a process had no room for it. The text says which, and names the limit.
-    /// Whoever would map it has an error then, and the exchange is like any other.
+    /// A rank that would map it gets an error then, and the exchange is like any other.
     Lost(String),
     /// Bytes by which a [`Bus`](crate::far::Bus) reaches the memory. Only a control plane that was made for the bus carries them.
     Key(Vec<u8>),

@@ -2,20 +2,19 @@
 //!
 //! # Model
 //!
-//! A [`Device`] allocates [`Block`]s and makes [`Stream`]s. A stream executes what is submitted to it in order.
-//! Submissions do not wait for work that was submitted before. A queue that is full refuses them
-//! ([`DeviceError::QueueFull`]); where it is a driver's that blocks the caller instead, the stream says so
-//! ([`Calls`]).
+//! A [`Device`] allocates [`Block`]s and makes [`Stream`]s. A stream executes what is submitted to it, in order. A
+//! submission does not wait for earlier work. A full queue refuses it ([`DeviceError::QueueFull`]). If a driver's queue
+//! blocks the caller instead, the stream records that the call is in progress ([`Calls`]).
 //!
 //! # Failure
 //!
-//! A wait that fails, or a kernel that panics, is a [`Fault`]: the stream keeps the first one, and from then on passes
-//! over everything but ordering (events, reclamation), turning adds into poisonings as [`crate::batch`] says. It never
-//! recovers; every later [`Stream::synchronize`] reports the fault.
+//! A wait that fails and a kernel that panics are [`Fault`]s. A stream keeps its first fault and never recovers. From
+//! then on it skips everything but ordering (events, reclamation), and its adds become poisonings, as [`crate::batch`]
+//! explains. Every later [`Stream::synchronize`] reports the fault.
 //!
 //! # Contract
 //!
-//! No policy lives here and nothing is validated twice: what the `unsafe` methods list is the caller's promise.
+//! Devices have no policy, and nothing is validated twice: the caller promises what the `unsafe` methods list.
 
 mod calls;
 mod helper;

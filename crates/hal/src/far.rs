@@ -1,31 +1,29 @@
-//! Memory of peers that is reached by operations of a transport, and looks like memory that is mapped.
+//! Memory of peers that a transport reaches, and that looks like mapped memory.
 //!
 //! # Model
 //!
-//! A [`Bus`] is what a device whose streams are threads reaches peers by when it cannot map their memory: windows of
-//! MPI, say. A peer's block has a *far* address then: a name for it, within a range of addresses where nothing is.
-//! Arithmetic on far addresses is that on any other; whoever dereferences one is stopped by the hardware. So what is
-//! above the hal sees each rank as one that is mapped, and a stream that comes to a step with a far address leaves it
+//! A device whose streams are threads may be unable to map a peer's memory. It then reaches that memory through a
+//! [`Bus`], for example by MPI windows. A peer's block has a *far* address: a name for it, in a range of addresses
+//! where nothing is mapped. Arithmetic on far addresses works as on any other; dereferencing one faults. So the layers
+//! above treat every rank as one that is mapped, and a stream that comes to a step with a far address leaves the step
 //! to the bus.
 //!
-//! **Signals.** A far word is added to by [`Bus::signal`], after all that the caller has moved to or from that rank
-//! before. How the addition comes to the word is the bus's affair, but it is made by processor atomics of the node
-//! whose word it is, so that it is atomic with what that process does itself (it poisons words). For that the word has
-//! room: a word in memory that came from [`Bus::alloc`], and that a peer adds to, lies at the beginning of a cell of
-//! [`CELL`] bytes, of which [`MAILBOX`]`..`[`CELL`] is the bus's own; it was zero when the block was made. Only one
-//! peer adds to a word.
+//! **Signals.** [`Bus::signal`] adds to a far word, after everything that the caller moved to or from that rank before.
+//! The bus decides how. But the node that owns the word must make the addition by processor atomics, because the owner
+//! also changes the word (it poisons words). For this, a word that a peer adds to, in memory from [`Bus::alloc`], lies
+//! at the beginning of a cell of [`CELL`] bytes. The bytes [`MAILBOX`]`..`[`CELL`] belong to the bus, and are zero when
+//! the block is made. Only one peer adds to a word.
 //!
-//! **Progress.** Nobody rings a bell for what a bus brings. Whoever waits for a far peer calls [`Bus::turn`] and looks
-//! again; the bus sees to it that what peers do to this rank's memory comes to an end while nobody waits.
+//! **Progress.** A bus rings no bells. A thread that waits for a far peer calls [`Bus::turn`], and looks again. The bus
+//! completes what peers do to this rank's memory even if nobody waits.
 //!
-//! **Atomics.** Atomic moves to memory that came from a bus are all made by the bus, if anybody is far
-//! ([`Bus::name_of`] tells the far address of memory that is mapped), since what it does need not be atomic with what
-//! processors do.
+//! **Atomics.** If any peer is far, the bus makes all atomic moves to memory that came from it, because its operations
+//! need not be atomic with those of processors. [`Bus::name_of`] gives the far address of memory that is mapped.
 //!
 //! # Failure
 //!
-//! A bus that fails says so ([`Bus::failure`]), for good, and so do those of all ranks once they hear of it. What was
-//! moved then may have come or not; no signal that stood behind it is given.
+//! A bus that fails says so for good ([`Bus::failure`]), and all ranks hear of it. Moves that were in progress may have
+//! happened or not. No signal behind such a move is given.
 
 use std::any::Any;
 use std::ops::Range;
@@ -215,6 +213,6 @@ pub unsafe trait Bus: Send + Sync + 'static {
         1
     }
 
-    /// Lets the transport do what it has to do; whoever waits calls it again and again. Returns whether something came.
+    /// Lets the transport do what it has to do; a thread that waits calls it again and again. Returns whether something came.
     fn turn(&self) -> bool;
 }

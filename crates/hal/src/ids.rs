@@ -1,7 +1,7 @@
-//! How the ranks of a job call what they have together.
+//! Names for what the ranks of a job have in common.
 //!
 //! A window is known by its team and by its number among the windows of that team. All ranks of a team open its windows
-//! in one order, so they agree on these numbers without being told; and no window of another team has the same id.
+//! in the same order, so they agree on the numbers without communication. No window of another team has the same id.
 
 use std::fmt;
 

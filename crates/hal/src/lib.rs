@@ -1,10 +1,19 @@
-//! What a device, a stream, and a control plane must do for tidegate.
+//! What a device, a stream, a NIC and a control plane must do for tidegate.
 //!
-//! Four contracts and no policy: [`batch`] is the one primitive that streams execute for messaging, [`device`] what
-//! executes it, [`nic`] what reaches the peers that no device does, and [`control`] how ranks meet. ([`far`] is what a
-//! device may reach peers by that it cannot map; [`armed`] and [`slots`] are what NICs' engines share: the programs of a
-//! queue, and the accounting of trigger slots. [`ids`] are the names of windows, and [`site`] is where the program calls. [`process`] says what `fork` must not copy.) Core validates what users ask for and hands down only what the contracts
-//! allow; back ends do not check again.
+//! This crate has four contracts and no policy:
+//!
+//! - [`batch`]: the one unit of work that streams execute for messaging;
+//! - [`device`]: what executes batches and kernels;
+//! - [`nic`]: what reaches peers whose memory cannot be mapped;
+//! - [`control`]: how ranks meet.
+//!
+//! The other modules serve these. [`far`] is for transports that stand in for mapped memory, such as windows of MPI.
+//! The engines of NICs share [`armed`] (the programs of a queue) and [`slots`] (the accounting of trigger slots).
+//! [`ids`] names windows, [`site`] records the line of the program that made a call, and [`process`] keeps `fork` from
+//! copying what must not be copied.
+//!
+//! The layer above, `tidegate-core`, validates what users ask for, and passes down only what the contracts allow.
+//! Devices and NICs do not check it again.
 
 pub mod armed;
 pub mod batch;

@@ -1,4 +1,4 @@
-//! Which limit a refusal of the system has met.
+//! Which limit of the system a refused call has met.
 
 use std::fmt;
 use std::fs::File;

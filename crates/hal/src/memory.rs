@@ -26,7 +26,7 @@ impl Ptr {
         self.0.is_null()
     }
 
-    /// The address `bytes` further on. Whether there is anything is the user's affair.
+    /// The address `bytes` further on. It may lie outside of all memory.
     #[must_use]
     #[inline]
     pub fn byte_add(self, bytes: usize) -> Ptr {
@@ -78,7 +78,7 @@ pub struct Allocation {
     bytes: usize,
 }
 
-// SAFETY: it is an allocation and nothing else; who accesses its bytes when is the affair of its users.
+// SAFETY: it is an allocation and nothing else; its users decide which thread accesses its bytes when.
 unsafe impl Send for Allocation {}
 // SAFETY: as above.
 unsafe impl Sync for Allocation {}

@@ -1,85 +1,87 @@
-//! What a NIC must do: carry programs out when a stream rings.
+//! What a NIC must do: carry out programs when a stream rings.
 //!
 //! # Model
 //!
-//! A [`Nic`] is one rank's endpoint. Memory that peers may reach through it is *registered*; the [`Key`] goes to the
-//! peers over the control plane, and becomes a [`RemoteMemory`] there. Towards each peer, each half of a window has a
-//! [`NicQueue`]: a first-in first-out of *armed* programs. A program is prepared once and armed any number of times.
+//! A [`Nic`] is one rank's endpoint. Memory that peers may reach through it is *registered*. The [`Key`] of the
+//! registration goes to the peers over the control plane, and becomes a [`RemoteMemory`] there. For each peer, each
+//! half of a window has a [`NicQueue`]: a first-in first-out queue of *armed* programs. A program is prepared once, and
+//! armed any number of times.
 //!
-//! A stream knows nothing of this. It adds [`QUANTUM`] to the queue's *doorbell*, a word like any other, and each such
-//! quantum *fires* the next armed program:
+//! A stream knows nothing of this. It adds [`QUANTUM`] to the queue's *doorbell*, an ordinary word. Each such quantum
+//! *fires* the next armed program:
 //!
-//! 1. its transfers, in any order among each other; then, when all of them are delivered (a put's data is visible at
-//!    the target, a get's has arrived here),
-//! 2. an add of `QUANTUM` to its remote word, whose bell rings; then
-//! 3. when nothing of this end is read or written for that firing any more, an add of `QUANTUM` to the queue's local
-//!    *sent* word, whose bell rings. (That may be before the signal has come.)
+//! 1. The NIC makes the program's transfers, in any order. It waits until all of them are delivered: a put's data is
+//!    visible at the target, and a get's data has arrived here.
+//! 2. It then adds `QUANTUM` to the program's remote word, and rings that word's bell.
+//! 3. When the firing no longer reads or writes memory of this end, it adds `QUANTUM` to the queue's local *sent* word,
+//!    and rings that word's bell. (This may happen before the signal of step 2 has arrived.)
 //!
-//! **A ring in parts.** Where a stream fills the memory that a program sends from, the first of it can be on its way
-//! while the stream fills the rest. So each transfer has a [*stage*](Transfer::stage), and a ring may come in parts
-//! ([`part`]): 1 for each stage but the last, and then what is left of the quantum. What a doorbell counts beyond whole
-//! quanta says how many parts have come of the next firing; with `n` of them, the transfers of the stages before `n` may
-//! be made. The signal, and the sent word, are for the whole ring. Between the parts of a ring a stream waits for
-//! nothing. An engine to which this is of no use waits for the whole ring; one to which it is says
-//! so ([`NicQueue::takes_parts`]), and is rung in parts where that pays.
+//! **A ring in parts.** A stream may fill the memory that a program sends from. The first part of it can then travel
+//! while the stream fills the rest. For this, each transfer has a [*stage*](Transfer::stage), and a ring may come in
+//! parts ([`part`]): 1 for each stage but the last, then the rest of the quantum. The count of the doorbell beyond
+//! whole quanta says how many parts of the next firing have come. After `n` parts, the transfers of the stages before
+//! `n` may be made. The signal and the sent word stand for the whole ring. A stream waits for nothing between the parts
+//! of a ring. An engine that profits from parts says so ([`NicQueue::takes_parts`]), and gets them if that pays. Any
+//! other engine waits for the whole ring.
 //!
-//! Firings of one queue happen in order: step 2 of one after step 2 of the one before, and so with step 3. (Core rings for
-//! two more at most than the peer has been told of, since each needs an exposure; an engine over a network that reorders
-//! may rely on that.) The number of the
-//! firing (from 0) is the number of the epoch towards that peer: its parity chooses the buffer of a side with a `flip`.
-//! It is counted by the queue, and not read from a word, which may have moved on.
+//! Firings of one queue happen in order: step 2 of one comes after step 2 of the one before, and so does step 3. The
+//! number of a firing, from 0, is the number of the epoch towards that peer. Its parity chooses the buffer of a side
+//! with a `flip`. The queue counts firings; it does not read the number from a word, which may have moved on. (Core
+//! rings at most two more times than the peer has been told of, because each ring needs an exposure. An engine over a
+//! network that reorders may rely on that.)
 //!
-//! Where the NIC has a register for it ([`NicQueue::register`]), and the device reaches that
-//! ([`Device::map_register`](crate::device::Device::map_register)), the stream stores to it besides, just after the add:
-//! then no software of this end stands between the stream and the transfer. The doorbell's count says how often the
-//! stream has rung, all the same, and the poison of a stream that fails goes there.
+//! If the NIC has a register for the doorbell ([`NicQueue::register`]), and the device can reach it
+//! ([`Device::map_register`](crate::device::Device::map_register)), the stream also stores to the register, right after
+//! the add. Then no software stands between the stream and the transfer. The doorbell still counts how often the stream
+//! has rung, and the poison of a stream that fails still goes there.
 //!
-//! All adds are releases and the look at the doorbell is an acquire, as in [`crate::batch`]: what the stream did before
-//! it rang is what the NIC reads, and what the NIC wrote before it added is what the waiter sees.
+//! As in [`crate::batch`], all adds are releases, and the look at the doorbell is an acquire. So the NIC reads what the
+//! stream did before it rang, and the waiter sees what the NIC wrote before it added.
 //!
 //! # Failure
 //!
 //! - A stream that fails poisons the doorbell instead of ringing it. The queue then fires what had been rung for, and
-//!   *gives up* the rest: it poisons the remote word of every program that is armed and will not fire, and the sent
-//!   word; so every wait on either end comes to an end. Later arms are refused with [`NicError::GivenUp`].
-//! - If the doorbell is poisoned between two parts of a ring, transfers may have been made already (of data that the stream
-//!   had put there, to memory that was exposed): the queue gives up when they are over at this end, and that firing
-//!   does not signal.
+//!   *gives up* the rest: it poisons the sent word, and the remote word of every armed program that will not fire. So
+//!   every wait at both ends comes to an end. Later arms are refused with [`NicError::GivenUp`].
+//! - If the doorbell is poisoned between two parts of a ring, transfers may already have been made. Their data was in
+//!   place, and their target was exposed. The queue gives up when they are over at this end, and that firing gives no
+//!   signal.
 //! - A transfer that fails gives up the queue in the same way, and never adds to the remote word. (Some providers fire
-//!   a chained signal although the operation before it failed: an engine must not build on that.)
-//! - That a firing is through at this end does not say that its signal has come: an engine may find out later that one
-//!   was lost on the way, and gives up the queue then. But it lets the queue go ([`QueueConfig::keep`]), and is quiet
-//!   ([`Nic::quiesce`]), when all have come, or when nobody waits for them any more.
-//! - An endpoint that breaks gives up all its queues, and says so by [`Connection::failed`]: core then ends the waits
-//!   of the peers, through the control plane.
-//! - A dead peer may give no error at all. Whoever waits is ended by core, which poisons the sent words towards that
-//!   peer; an engine need not find out.
-//! - A peer that leaves, or dies, takes its endpoint along, and this end may hear of that as a failed transfer before the
-//!   control plane says anything. So an engine holds such a failure back, and asks ([`Connection::asks`]). What has failed
-//!   gets its true cause then: see [`News`].
+//!   a chained signal although the operation before it failed. An engine must not rely on such a chain.)
+//! - A firing may be through at this end before its signal has arrived. An engine may find out later that a signal was
+//!   lost, and give up the queue then. But it releases the queue ([`QueueConfig::keep`]), and is quiet
+//!   ([`Nic::quiesce`]), only when all signals have arrived, or when nobody waits for them any more.
+//! - An endpoint that breaks gives up all of its queues, and says so by [`Connection::failed`]. Core then ends the
+//!   waits of the peers through the control plane.
+//! - A dead peer may cause no error at all. Core ends the waits for it by poisoning the sent words towards it. An
+//!   engine need not notice the death.
+//! - A peer that leaves or dies takes its endpoint along. This end may see a failed transfer before the control plane
+//!   reports anything. So an engine holds such a failure back, and asks ([`Connection::asks`]). The answer gives the
+//!   failure its true cause: see [`News`].
 //!
 //! # Throttling
 //!
-//! Triggers are few. An endpoint has a *budget* of them ([`Nic::budget`], at least 1), which all its queues share; what
-//! a NIC has is divided among the ranks of its node ([`Connection::ranks_on_node`]). A program that is armed takes a
-//! slot of it if there is one, or stands *in line*, in host memory; it returns the slot when it is through.
-//! [`NicQueue::arm`] never waits and is never refused for want of room:
+//! Triggers are few. An endpoint has a *budget* of them ([`Nic::budget`], at least 1), which all of its queues share. A
+//! NIC's triggers are divided among the ranks of its node ([`Connection::ranks_on_node`]). An armed program takes a
+//! slot of the budget if one is free. Otherwise it stands *in line*, in host memory. It returns the slot when it is
+//! through. [`NicQueue::arm`] never waits, and never fails for lack of room:
 //!
-//! - Whoever stands in line gets a slot when one comes back: those first that have been rung for, in the order in which
-//!   they were; then the others, queue by queue.
-//! - One slot is kept for programs that have been rung for. Those come to their end by themselves, so it always comes
-//!   back. Hence every ring is answered in the end, whatever the budget, and whatever else is armed and waits: no
-//!   program depends for its progress on the slot of one that has not been rung for.
+//! - When a slot comes back, a program in line gets it. Programs that have been rung for come first, in the order of
+//!   their rings. Then come the others, queue by queue.
+//! - One slot is reserved for programs that have been rung for. Those end by themselves, so the slot always comes back.
+//!   Hence every ring is answered in the end, whatever the budget is: no program depends on the slot of one that has
+//!   not been rung for.
 //!
-//! So an engine fires as if the budget were infinite, only later. [`crate::slots`] is that accounting, for all engines.
-//! Waiting for room, or refusing to go without, is a policy of the layers above ([`Nic::armed`], [`Nic::await_armed`],
-//! [`NicQueue::counts`]); an engine has none.
+//! So an engine fires as if the budget were infinite, only later. [`crate::slots`] does this accounting for all
+//! engines. Whether to wait for room is a policy of the layers above ([`Nic::armed`], [`Nic::await_armed`],
+//! [`NicQueue::counts`]).
 //!
 //! # Who validates what
 //!
-//! Core guarantees what the `unsafe` methods list, that every ring was armed before the batch that rings was submitted,
-//! and that one half arms a queue at a time. An engine checks none of it again; it may use `debug_assert`. What only an
-//! engine can know, it answers by [`NicError::Unsupported`] when a program is prepared: nothing has been enqueued then.
+//! Core guarantees what the `unsafe` methods list. It also guarantees that every ring was armed before the batch that
+//! rings was submitted, and that one half at a time arms a queue. An engine does not check this again, except by
+//! `debug_assert`. If only the engine can know that a program is impossible, it answers [`NicError::Unsupported`] when
+//! the program is prepared: nothing has been enqueued by then.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -202,7 +204,7 @@ pub struct Registration {
     pub guard: Keep,
 }
 
-/// A peer's memory as this end knows it. What it holds is the NIC's affair.
+/// A peer's memory as this end knows it. Only the NIC knows what it holds.
 #[derive(Clone)]
 pub struct RemoteMemory(pub Keep);
 
@@ -261,10 +263,10 @@ pub struct QueueConfig {
     /// The word that the NIC adds to when a firing is through at this end. What it counts at first may be more than 0:
     /// the stream's way to be told early.
     pub sent: Ptr,
-    /// The bell of whoever may sleep on it.
+    /// The bell of the rank that may sleep on it.
     pub sent_bell: Ptr,
     /// Keeps the words and the bell alive. The NIC lets it go when the queue is closed and nothing of it is under way
-    /// any more (or the endpoint is closed), under none of its locks: whoever hears of that may call the NIC, or be the
+    /// any more (or the endpoint is closed), under none of its locks: the code that hears of that may call the NIC, or be the
     /// last to hold it.
     pub keep: Keep,
 }
@@ -325,7 +327,7 @@ pub struct Signal {
     pub word: RemotePtr,
     /// How many quanta it counts before the queue's first firing.
     pub first: u64,
-    /// The bell of the rank that waits on it. How the ring gets there is an affair of the two ends of the NIC.
+    /// The bell of the rank that waits on it. The two ends of the NIC decide how the ring gets there.
     pub bell: RemotePtr,
 }
 
@@ -460,7 +462,7 @@ pub unsafe trait Nic: Send + Sync + 'static {
     }
 
     /// Whether hardware adds to words of this rank by itself. What a processor does to a word in between its reading
-    /// and its writing is lost then, which only a poison can be: so whoever poisons such words goes on to, as long as
+    /// and its writing is lost then, which only a poison can be: so a rank that poisons such words repeats it, as long as
     /// somebody may wait.
     fn adds(&self) -> bool {
         false

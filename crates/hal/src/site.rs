@@ -1,4 +1,4 @@
-//! Where in the program a call was made.
+//! The line of the program that made a call.
 
 use std::panic::Location;
 use std::ptr;

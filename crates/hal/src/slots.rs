@@ -1,25 +1,25 @@
-//! The trigger slots of an endpoint: how engines keep what [`crate::nic`] says of throttling.
+//! The trigger slots of an endpoint: how engines keep the promises of [`crate::nic`] on throttling.
 //!
 //! # Model
 //!
-//! An endpoint has a *budget* of slots, shared by all its queues. A program needs one slot from when the NIC knows of
-//! it until it is through. A program that is armed while there is no slot stands *in line*, in host memory, and gets
-//! one when another comes back. Slots are given to the programs of a queue in their order, and to queues by turns, one
-//! at a time, so that no queue starves.
+//! An endpoint has a *budget* of slots, which all of its queues share. A program occupies a slot from when the NIC
+//! knows of it until it is through. A program that is armed while no slot is free stands *in line*, in host memory, and
+//! gets a slot when one comes back. Within a queue, slots go to programs in order. Between queues, they go by turns,
+//! one at a time, so that no queue starves.
 //!
-//! **The last slot is kept** for programs that have been rung for. A program that has not been rung for may have to
-//! wait for peers, and they for others, without any bound; one that has been rung for waits for nothing but the wire. (If
-//! a part of its ring has come, also for the others; but between the parts its stream waits for nothing.) So the kept
-//! slot always comes back, every ring is answered in the end, first come, first served, and what a job can do does not
-//! depend on its budget, from 1 upwards: nobody holds a slot while it waits for somebody who needs one.
+//! **The last slot is reserved** for programs that have been rung for. A program that has not been rung for may have to
+//! wait for peers, and they for others, without bound. A program that has been rung for waits only for the wire. (If
+//! only a part of its ring has come, it also waits for the other parts. But between the parts its stream waits for
+//! nothing.) So the reserved slot always comes back, and every ring is answered in the end, in order of arrival. A
+//! budget of 1 suffices for every job, because no program holds a slot while it waits for another that needs one.
 //!
-//! One slot a program: what a program is to an engine (an entry of its table; with a hardware NIC a chain of deferred
-//! operations) is its own affair, and so is what it counts as a slot. One that needs several triggers for a program
-//! divides what it has by the most that one takes.
+//! A program takes one slot. The engine decides what that means: an entry in its table, or a chain of deferred
+//! operations of a hardware NIC. An engine that needs several triggers for a program divides its triggers by the most
+//! that one program needs.
 //!
 //! # Failure
 //!
-//! None of its own. A queue that gives up or goes returns all that it has.
+//! This module has no failures of its own. A queue that gives up or is dropped returns all its slots.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -33,7 +33,7 @@ use crate::lock;
 pub struct Slots {
     state: Mutex<State>,
     /// A program that had been rung for has got a slot. Set and taken by who turns the engine; not under the lock,
-    /// since it is asked at every turn. It is only a hint to look: what has changed is read under the lock, by whoever
+    /// since it is asked at every turn. It is only a hint to look: what has changed is read under the lock, by the thread that
     /// takes the hint. The swap acquires what the store releases, so that the look is not made too early.
     again: AtomicBool,
     /// Signalled when few enough programs are armed for somebody who waits for that.
@@ -205,7 +205,7 @@ impl Slots {
         }
         if !std::mem::replace(&mut share.rung, true) {
             state.rung.push_back(member.0);
-            // If a slot is free, nobody was before it in this line; whoever asks knows that it got one.
+            // If a slot is free, nobody was before it in this line; the caller knows that it got one.
             state.deal();
         }
         state.share(member.0).held > 0

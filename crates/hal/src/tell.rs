@@ -1,4 +1,4 @@
-//! Events for whoever listens.
+//! Events for the program: messages, and calls of its own code, that must not disturb tidegate's threads.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -1,4 +1,4 @@
-//! Executes work items, on the stream's thread or (inline) on the submitting one.
+//! Executes work items, on the stream's thread or, inline, on the submitting thread.
 
 use std::any::Any;
 use std::cell::Cell;

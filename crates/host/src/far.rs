@@ -1,4 +1,4 @@
-//! Steps towards peers that are reached by a bus.
+//! Steps of a batch towards peers that a bus reaches.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -209,9 +209,10 @@ impl Mover for Far {
             Action::Accumulate { atomic, .. } | Action::FetchOp { atomic, .. } => atomic,
             Action::CompareSwap { .. } => true,
         };
-        let named = match atomic && !self.is_far(dst) {
-            true => self.bus.name_of(Ptr(dst)),
-            false => Ok(None),
+        let named = if atomic && !self.is_far(dst) {
+            self.bus.name_of(Ptr(dst))
+        } else {
+            Ok(None)
         };
         let named = match named {
             Ok(named) => named,

@@ -1,13 +1,15 @@
-//! Recordings: what streams would have done, to be done any number of times.
+//! Recordings: what streams would have done, to be replayed any number of times.
 //!
 //! # Failure
 //!
-//! A stream that fails hands its failure on by the links that it signals, and goes through its list once more, giving up
-//! what is in it: words that are poisoned twice are as if they were once. From then on the list is *given up*: the stream
-//! touches nothing of it any more, in no later replay either, and does not wait for streams that have given up theirs.
-//! Order holds until then: what was lent to the other stream may be freed when that has passed the replay. So who waits
-//! for a link waits until it is signalled or its stream has given up; and a stream that has failed goes on, time by time,
-//! as long as it awaits one that has not.
+//! A stream that fails passes its failure on through the links that it signals. It then goes through its list once
+//! more, and gives up what is in it. (Poisoning a word twice does no harm.) From then on the list is *given up*: the
+//! stream touches nothing of it any more, in no later replay either, and does not wait for streams that have given up
+//! their lists.
+//!
+//! Until then, order holds: memory that was lent to the other stream may be freed once that stream has passed the
+//! replay. So a stream that waits for a link waits until the link is signalled, or until the other stream has given up.
+//! A stream that has failed goes on, replay by replay, as long as it waits for one that has not.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -90,7 +92,7 @@ pub(crate) struct Link {
     /// Why the signalling stream has failed, if it has.
     fault: OnceLock<Fault>,
     /// It has given up its part of the recording, and touches nothing of it any more, whatever the word says. Released
-    /// when that is so; whoever acquires it may free what the part named.
+    /// when that is so; a thread that acquires it may free what the part named.
     over: AtomicBool,
     /// The recording that it belongs to.
     pub(crate) recording: u64,

@@ -2,16 +2,16 @@
 //!
 //! # Model
 //!
-//! A [`HostStream`] is a queue (`queue.rs`) and a thread that executes it in order (`stream.rs`); made inline, it is only the
-//! executor, and the submitting thread does the work itself. Work is a batch, a kernel (a closure), an event, or the
-//! replay of a recording (`graph.rs`). Batches are run by the engine of `tidegate-words`, with the moves of `moves/`.
-//! Peers of the node map each other's memory by file descriptor (`block.rs`); ranks that are threads share it by
-//! reference; and where there is a bus, what is not mapped is reached by that (`far.rs`).
+//! A [`HostStream`] is a queue (`queue.rs`) and a thread that executes its items in order (`stream.rs`). An inline
+//! stream has no thread: the submitting thread does the work itself. A work item is a batch, a kernel (a closure), an
+//! event, or the replay of a recording (`graph.rs`). The engine of `tidegate-words` runs the batches, with the moves of
+//! `moves/`. Peers of the same node map each other's memory by file descriptor (`block.rs`). Ranks that are threads
+//! share memory by reference. If there is a bus, it reaches the memory that is not mapped (`far.rs`).
 //!
 //! # Failure
 //!
-//! A wait that is poisoned or a kernel that panics makes the stream pass over what follows, as the hal says. A
-//! panic never unwinds into the queue.
+//! After a poisoned wait or a panic in a kernel, a stream skips what follows, as the hal requires. A panic never
+//! unwinds into the queue.
 
 mod block;
 mod device;

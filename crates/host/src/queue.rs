@@ -2,12 +2,12 @@
 //!
 //! # Model
 //!
-//! The queue is a chain of rings. Items go into one ring until one place of it is left; that place takes the other end of
-//! a new ring, where the next items go. The thread that empties the queue follows, and the old ring is freed. A ring is
-//! used again and again as long as it has room, so a program that does not run far ahead allocates nothing.
+//! The queue is a chain of rings. Items go into one ring until one place of it is left. That place takes the receiving
+//! end of a new ring, and the next items go there. The thread that empties the queue follows, and frees the old ring. A
+//! ring is reused as long as it has room, so a program that does not run far ahead allocates nothing.
 //!
-//! Each new ring is twice as large as the one before, up to [`LARGEST`]; a stream that has caught up gets one of
-//! [`SMALLEST`] again, which stays in the processor's caches.
+//! Each new ring is twice as large as the one before, up to [`LARGEST`]. A stream that has caught up gets a ring of
+//! [`SMALLEST`] items again, which stays in the processor's caches.
 
 use rtrb::{Consumer, Producer, RingBuffer};
 
@@ -78,9 +78,10 @@ impl Inlet {
         if left < least {
             return false;
         }
-        let places = match caught_up {
-            true => least,
-            false => (2 * self.places).min(LARGEST).clamp(least, left),
+        let places = if caught_up {
+            least
+        } else {
+            (2 * self.places).min(LARGEST).clamp(least, left)
         };
         let (next, consumer) = ring(places);
         self.put(Entry::Next(consumer));
@@ -240,7 +241,7 @@ mod tests {
             assert!(outlet.pop().is_some());
             waiting -= 1;
         }
-        // Whoever was promised several places has them.
+        // A caller that was promised several places has them.
         assert!(!inlet.has_room(3 * SMALLEST, || waiting));
         assert!(!inlet.has_room(usize::MAX, || waiting));
         assert!(inlet.has_room(16, || waiting));

@@ -1,6 +1,7 @@
-//! The part of a stream that threads share, and that outlives it.
+//! The part of a stream that threads share, and that outlives the stream.
 //!
-//! The model checker of the words runs this very file (`crates/words/tests/model/stream.rs`), hence the atomics from there.
+//! The model checker of the words runs this very file (`crates/words/tests/model/stream.rs`). That is why its atomics
+//! come from there.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -50,7 +51,7 @@ pub struct StreamState {
     /// Rung when as many items have been passed as somebody waits for.
     progress: Bell,
     /// The lowest count of passed items that somebody waits for; `u64::MAX` if nobody does. Without it, every item would
-    /// wake whoever waits for the last one.
+    /// wake the threads that wait for the last one.
     wanted: AtomicU64,
     /// Rung when an item has been submitted.
     pub(crate) work: Bell,
@@ -169,7 +170,7 @@ impl StreamState {
     /// The executor is at this while `does` runs, which does not unwind.
     pub(crate) fn at<R>(&self, what: AtWork, does: impl FnOnce() -> R) -> R {
         let step = self.goes_on();
-        // Release: whoever sees that it is at a kernel sees its name.
+        // Release: a thread that sees that it is at a kernel sees its name.
         self.at.work.store(step + what as u64, Ordering::Release);
         let done = does();
         self.at.work.store(step, Ordering::Relaxed);
@@ -196,7 +197,7 @@ impl StreamState {
         // Sequentially consistent with `any_later` and `wanted`: either this sees the new entry, or its maker sees the new count.
         self.passed.store(passed, Ordering::SeqCst);
         if passed >= self.wanted.load(Ordering::SeqCst) {
-            // Whoever waits for more says so again when it wakes.
+            // A thread that waits for more says so again when it wakes.
             self.wanted.store(u64::MAX, Ordering::SeqCst);
             self.progress.ring();
         }
@@ -335,7 +336,7 @@ impl Reclaim for StreamState {
     }
 
     fn wake_at(&self, mark: u64, future: u64, waker: &Waker) -> bool {
-        // Nobody is awaited in a child: whoever asks hears of that when it goes on.
+        // In a child nothing is awaited: the caller gets an error when it goes on.
         if self.passed() >= mark || !self.process.is_this() {
             return true;
         }

@@ -1,4 +1,4 @@
-//! Where a stream says that it is.
+//! Where a stream is in its work, as it reports to others.
 
 use std::panic::Location;
 use std::sync::Arc;

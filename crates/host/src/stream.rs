@@ -73,7 +73,7 @@ fn patience(ranks: usize) -> (Patience, Patience) {
     (patience(ranks, all), patience(2 * ranks, own))
 }
 
-/// How long a wait stays awake where nobody rings: longer, since each nap may be one in vain. Each look turns the bus,
+/// How long a wait stays awake where nobody rings: longer, since each nap may be useless. Each look turns the bus,
 /// which takes as long as a pause or more.
 fn unrung(peers: Patience) -> Patience {
     Patience {

@@ -190,7 +190,7 @@ fn put_and_signal(source: &u64, word: &Word, bell: &Bell) -> Arc<Batch> {
     Arc::new(unsafe { Batch::new([lane], Vec::new()) })
 }
 
-/// A replay is one item, but whoever waits for it sees that it goes on.
+/// A replay is one item, but a thread that waits for it sees that it goes on.
 #[test]
 fn a_stream_goes_on_with_each_step_of_a_replay() {
     let s = stream(&Host::for_threads(), false);

@@ -1,4 +1,4 @@
-//! The agent: one thread that looks after the queues of a rank.
+//! The agent: the one thread that serves the queues of a rank.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};

@@ -1,26 +1,24 @@
-//! A NIC without hardware: its wire is memory of the same node.
+//! A NIC without hardware, for tests: its wire is memory of the same node.
 //!
 //! # Model
 //!
-//! A [`Loopback`] is one rank's endpoint. An *agent*, one thread a rank, sleeps on the doorbells' bell; when a stream
-//! has rung, it carries out the next armed program of that queue, with the processor, in the peer's memory, which it
-//! has mapped by handle: a descriptor between processes, a reference between threads. It makes no device call, and
-//! (between threads) no system call but sleeping, so that Miri can execute it.
+//! A [`Loopback`] is one rank's endpoint. Its *agent*, one thread for each rank, sleeps on the bell of the doorbells.
+//! When a stream has rung, the agent carries out the next armed program of that queue. It does so with the processor,
+//! in the peer's memory. It has mapped that memory by handle: a descriptor between processes, a reference between
+//! threads. Between threads it makes no system call but sleeping, so Miri can execute it.
 //!
-//! It proves the contract of [`tidegate_hal::nic`] and what core builds on it, on any machine; it is slower than
-//! mapping the peers themselves, by two changes of thread a message, and is not meant for production. Arithmetic is
-//! carried out by the *origin's* agent with the processor's atomics, which are coherent with those of the target's host
-//! streams.
+//! With this NIC, tests check the contract of [`tidegate_hal::nic`], and what core builds on it, on any machine. It is
+//! not meant for production: compared with mapped memory, each message costs two more changes of thread. The *origin's*
+//! agent does arithmetic with the processor's atomics, which are coherent with those of the target's host streams.
 //!
-//! For tests, firings can be made to take long ([`Options::delay`]) or be held back by hand ([`Gate`]), so that a put's
-//! source is really read long after the stream has passed `complete`; and the budget of armed programs can be set
-//! small.
+//! Tests can make firings slow ([`Options::delay`]), or hold them back by hand ([`Gate`]). Then a put's source is
+//! really read long after the stream has passed `complete`. They can also set a small budget of armed programs.
 //!
 //! # Failure
 //!
-//! As the contract says. A peer that dies does not disturb the agent: what it has mapped stays mapped. An agent that is
-//! dropped while its gate is closed ends without firing; what its programs keep alive is freed then, since nothing
-//! touches it any more.
+//! Failures are as the contract says. A peer that dies does not disturb the agent, because its memory stays mapped. An
+//! agent that is dropped while its gate is closed ends without firing. What its programs keep alive is freed then,
+//! since nothing touches it any more.
 
 mod agent;
 mod endpoint;

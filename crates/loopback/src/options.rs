@@ -1,4 +1,4 @@
-//! What an endpoint is told.
+//! Options of an endpoint.
 
 use std::time::Duration;
 

@@ -147,7 +147,7 @@ impl Queue {
 
     /// What is to be done, by the agent's thread alone. Gives up by itself.
     pub(crate) fn look(&self) -> Seen {
-        // Before the doorbell: whoever closes it has rung all that it will ever ring.
+        // Before the doorbell: a half that closes the queue has rung all that it will ever ring.
         let closed = self.closed.load(Ordering::Acquire);
         let doorbell = self.doorbell();
         if self.is_rung(doorbell) {
@@ -183,7 +183,7 @@ impl Queue {
             unsafe { HostMover.carry(step) };
         }
         script.signal();
-        // The place is free before the sent word says so: whoever has waited for that finds room.
+        // The place is free before the sent word says so: a thread that has waited for that finds room.
         let over = lock(&self.armed).through();
         self.slots.through(self.member);
         let (sent, bell) = self.sent();
@@ -202,7 +202,7 @@ impl Queue {
             // Poisoning twice is no different from once.
             script(program).poison();
         }
-        // An owner that is gone in good order has left nothing that anybody could wait for in vain.
+        // An owner that is gone in good order has left nothing that anybody waits for.
         if !closed || !runs.is_empty() {
             let (sent, bell) = self.sent();
             sent.poison();

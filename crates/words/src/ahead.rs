@@ -1,18 +1,18 @@
-//! Fetches what will be read next.
+//! Fetches memory that will be read next.
 //!
 //! # Model
 //!
-//! What a peer has put lies in the caches of the processor that has copied it, and each line comes over when it is first
-//! read: a kernel that walks over it otherwise than in a straight line waits for one after the other. So a kernel that is
-//! about to see the slots of a window asks for all lines of short ones at once, and finds them on its way. (Not the wait
-//! before it: who only waits, and does not read, leaves the lines to the peer, which may write them again.)
+//! Data that a peer has put lies in the caches of the processor that copied it. Each line comes over when it is first
+//! read. A kernel that does not walk over it in a straight line waits for one line after the other. So a kernel that is
+//! about to read the slots of a window first asks for all lines of the short slots at once. (The wait before it does
+//! not: a rank that only waits, and does not read, should leave the lines to the peer, which may write them again.)
 //!
-//! Processors run ahead of the loads that they wait for: without a fence they ask for the lines as soon as they guess that
-//! a wait will succeed, while the peer still writes them, and take them away from it.
+//! Processors run ahead of the loads that they wait for. Without a fence they would ask for the lines as soon as they
+//! guess that a wait will succeed. At that time the peer may still be writing the lines, and would lose them.
 //!
 //! # Failure
 //!
-//! None. A prefetch is no access, whatever the address.
+//! There is none. A prefetch is no access, whatever the address.
 
 /// Longer stretches are left alone, all of them: from about this size on a kernel's own loads, which processors foresee, are
 /// as fast, and twice as long ones take longer if they are fetched (BENCHMARKS.md).

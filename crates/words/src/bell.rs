@@ -1,4 +1,4 @@
-//! Something to sleep on until a word may have changed.
+//! A bell: a thread sleeps on it until a word may have changed.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ impl Patience {
     };
 }
 
-/// An event count in memory that processes share: one a rank, rung by whoever adds to a word that the rank
+/// An event count in memory that processes share: one for each rank, rung by a peer that adds to a word that the rank
 /// waits on.
 ///
 /// Futexes are 32-bit, words 64-bit and many; so sleepers do not sleep on the words. Ringing costs a fence and a load
@@ -45,7 +45,7 @@ impl Patience {
 pub struct Bell {
     /// Bumped by every ring that finds a sleeper.
     rings: Futex,
-    /// Whether somebody sleeps or is about to. Whoever rings takes the flag, so that of many who ring before
+    /// Whether somebody sleeps or is about to. A thread that rings takes the flag, so that of many that ring before
     /// the sleepers run again only the first pays for the system call.
     asleep: AtomicU32,
 }
@@ -77,7 +77,7 @@ impl Bell {
     /// Wakes the sleepers whether or not the flag says that there are any.
     #[cold]
     pub fn wake_all(&self) {
-        // Release: whoever has read the new count sees what was to be seen, and finds the flag taken before.
+        // Release: a thread that has read the new count sees what was to be seen, and finds the flag taken before.
         self.rings.fetch_add(1, Ordering::Release);
         self.rings.wake_all();
     }
@@ -126,7 +126,7 @@ impl Bell {
                     return value;
                 }
             }
-            // Whoever is to make it ready may be waiting for this very processor.
+            // The thread that will make it ready may be waiting for this very processor.
             yield_now();
             if let Some(value) = ready() {
                 return value;

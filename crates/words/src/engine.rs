@@ -209,7 +209,7 @@ impl Engine {
     }
 }
 
-/// What whoever waits does next, when every lane is blocked.
+/// What a waiting thread does next, when every lane is blocked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blocked {
     /// Looks at the lanes again when its patience says so.

@@ -2,28 +2,29 @@
 //!
 //! # Model
 //!
-//! A [`Word`] is a 64-bit counter that many add to and one waits on. Whoever waits may sleep on a [`Bell`]; whoever
-//! adds rings it. An [`Engine`] runs the lanes of a batch against words, and moves data in between.
+//! A [`Word`] is a 64-bit counter that many ranks add to and one waits for. The waiting thread may sleep on a [`Bell`],
+//! and a rank that adds rings the bell. An [`Engine`] runs the lanes of a batch against words, and moves data in
+//! between.
 //!
-//! The same code runs on memory shared between processes, under Miri, and (with `--cfg loom`) under a
-//! model checker: only the atomics and the sleeping differ, in [`sync`]. What is checked, and within which bounds, stands at the
-//! head of `tests/loom.rs`.
+//! The same code runs on memory that processes share, under Miri, and, with `--cfg loom`, under a model checker. Only
+//! the atomics and the sleeping differ: see [`sync`]. The head of `tests/loom.rs` says what the models check, and
+//! within which bounds.
 //!
 //! # Memory order
 //!
-//! 1. Moves of a lane come before its add in program order; the add is a *release*.
-//! 2. The wait loads the word with *acquire*; moves and kernels after it see what came before the add.
-//! 3. Adds to one word by one peer form a release sequence of read-modify-writes, so a wait that sees a later
-//!    count has also acquired every earlier one.
-//! 4. The ring follows the add, with a sequentially consistent fence between add and look at the sleepers' flag;
-//!    the sleeper sets the flag, fences, and looks at the word again: one of the two sees the other.
+//! 1. The moves of a lane come before its add in program order, and the add is a *release*.
+//! 2. The wait loads the word with *acquire*. So later moves and kernels see what came before the add.
+//! 3. The adds of one peer to one word form a release sequence of read-modify-writes. So a wait that sees a later count
+//!    has also acquired every earlier one.
+//! 4. The ring follows the add, with a sequentially consistent fence between the add and the look at the sleepers'
+//!    flag. The sleeper sets the flag, fences, and looks at the word again. So one of the two sees the other.
 //!
 //! # Failure
 //!
-//! [`POISON`](tidegate_hal::batch::POISON) in a word ends a wait whose count has not come. A process that dies between
-//! taking the sleepers' flag and waking them would leave them asleep: whoever notices the death poisons the words and
-//! calls [`Bell::wake_all`], which does not look at the flag. Nobody notices that a process is stopped there: so a sleep on
-//! a bell that other processes ring ends by itself, after 1 s at most.
+//! [`POISON`](tidegate_hal::batch::POISON) in a word ends a wait whose count has not come. A process may die after it
+//! has taken the sleepers' flag, and before it wakes them. So a rank that notices a death poisons the words, and calls
+//! [`Bell::wake_all`], which does not look at the flag. Nobody notices a process that is merely stopped at that place.
+//! So a sleep on a bell that other processes ring ends by itself after at most 1 s.
 
 pub mod ahead;
 mod bell;

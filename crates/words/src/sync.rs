@@ -1,7 +1,7 @@
-//! The atomics and the sleeping that the protocol is built on: the machine's, or the model checker's.
+//! The atomics and the sleeping that the protocol is built on: those of the machine, or those of the model checker.
 //!
-//! Nothing else differs between the two, so that what is checked is what runs. Other crates use the same ones where
-//! they have protocols of their own to be checked.
+//! Nothing else differs between the two, so the code that is checked is the code that runs. Other crates use them as
+//! well, for protocols of their own that are checked.
 
 #[cfg(not(loom))]
 mod machine;

@@ -1,4 +1,4 @@
-//! The agent of an endpoint: the engine behind its lock, and what the threads share that turn it.
+//! The agent of an endpoint: the engine behind its lock, and the state shared by the threads that turn the engine.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};

@@ -1,31 +1,35 @@
-//! Whether signals have come.
+//! Finding out whether signals have come.
 //!
 //! # Model
 //!
-//! A write that brings a signal is through at this end when its source has been read. To hear that it was delivered
-//! would be a message back for each, which is most of what a short one takes. So a queue's signals are *in doubt* until
-//! somebody reads the word that they go to: it counts what has come of this queue, and nothing else. That is done
+//! A write that brings a signal is through at this end once its source has been read. Waiting for its delivery would
+//! cost a message back for each signal, which is most of the time of a short one. So a queue's signals are *in doubt*
+//! until this end reads the word that they go to. That word counts the signals of this queue and nothing else. The
+//! engine reads it
 //!
-//! - when the queue ends, or gives up: memory may go then, and a poison is to be the last;
+//! - when the queue ends or gives up: memory may be freed then, and a poison must come last;
 //! - when the rank leaves its job;
-//! - when a queue has been quiet for a [tick](super::doubt::TICK), once. A connection that is lost and made again loses signals without a
-//!   word, and a peer may refuse what was reported as sent. But what is lost is waited for (signals are numbered, so the
-//!   next is no stand-in: [`crate::regions`]), and the queue does grow quiet;
-//! - at the first tick, where a peer has never answered anything.
+//! - once, when a queue has been quiet for a [tick](super::doubt::TICK). A connection that is lost and made again loses
+//!   signals silently, and a peer may refuse what was reported as sent. But a lost signal is waited for (signals are
+//!   numbered, so the next one does not replace it: [`crate::regions`]), and so the queue does become quiet;
+//! - at the first tick, if a peer has never answered anything.
 //!
-//! Queues that are not quiet pay a comparison for each firing, and none of their signals is asked for.
+//! Busy queues pay one comparison for each firing, and their signals are not asked for.
 //!
 //! # Failure
 //!
-//! A count that is too low is read again, after pauses: a notice has come before the agent over there has added to the
-//! word. When that has lasted too long since the first answer (without the time in which there was none), or the read
-//! has failed for as long, and the control plane says that the peer is [there](super::departure), a signal is *lost*: the
-//! queue gives up, and the peer is told by a poison. Each read that is refused costs the connection that it was made on,
-//! and what others have on it; so a queue of which something has failed, which gives up in any case, asks no more than
-//! [`REFUSALS`] times in vain. A peer that does not answer, because it is stopped, is waited for; but not for ever (see
-//! [`contact`](super::contact)): if the control plane gives it up, that comes first. A peer that has left in good order, or
-//! is lost, is asked nothing, and while it leaves no signal is lost, whatever it answers: see
-//! [`departure`](super::departure). Core poisons the sent word of one that is lost.
+//! A count that is too low is read again, after pauses: a notice may have arrived although the agent there has not yet
+//! added to the word. A signal counts as *lost* when three things hold. The count has been too low for too long since
+//! the first answer (not counting times without an answer), or the read has failed for as long. And the control plane
+//! says that the peer is [there](super::departure). Then the queue gives up, and a poison tells the peer.
+//!
+//! Each refused read costs the connection it was made on, and whatever others have on it. So a queue of which something
+//! has failed, and which gives up in any case, asks no more than [`REFUSALS`] times without success.
+//!
+//! A stopped peer does not answer. The engine waits for it, but not for ever (see [`contact`](super::contact)); the
+//! control plane may give it up earlier. A peer that has left in good order, or is lost, is not asked. While a peer
+//! leaves, no signal is lost, whatever it answers: see [`departure`](super::departure). Core poisons the sent word
+//! towards a peer that is lost.
 
 use std::time::Instant;
 
@@ -133,12 +137,11 @@ impl<W: Wire> Engine<W> {
             InquiryStep::Due => {}
             InquiryStep::Reads(_) => return,
             InquiryStep::Questions(question, why) => {
-                match self.peers.departures.is_answered(*question) {
-                    true => {
-                        let why = why.clone();
-                        self.loses(index, &why);
-                    }
-                    false => self.pause(index),
+                if self.peers.departures.is_answered(*question) {
+                    let why = why.clone();
+                    self.loses(index, &why);
+                } else {
+                    self.pause(index)
                 }
                 return;
             }

@@ -1,12 +1,12 @@
-//! What an engine leaves to its wires when it goes.
+//! What an engine leaves to its wires when it is dropped.
 //!
 //! # Model
 //!
-//! The network may access memory that operations name for as long as it has the endpoint open, and that may be for
-//! longer than there is a wire: registrations may belong to the endpoint, and hold it (those that are
-//! [kept](super::agent::Agent::kept) for peers among them), and so do deferred works that cannot be taken back. So what is under
-//! way when the engine goes is handed over to the wires, which keep it until their endpoints are closed: programs, with
-//! all that they keep, and what belongs to operations alone (buffers, words that are read to).
+//! The network may access the memory that operations name for as long as it has the endpoint open. That may be longer
+//! than the wire exists: registrations may belong to the endpoint and hold it, among them those that are
+//! [kept](super::agent::Agent::kept) for peers. So may deferred works that cannot be taken back. So everything that is
+//! in progress when the engine is dropped goes to the wires, which keep it until their endpoints are closed. This is
+//! programs, with all that they keep, and the memory of single operations (buffers, words that are read into).
 
 use std::sync::{Arc, Mutex};
 

@@ -1,24 +1,30 @@
-//! Queues that hardware fires: the engine hands programs on, counts rings, and sees what is through.
+//! Queues that hardware fires: the engine passes programs on, counts rings, and sees which firings are through.
 //!
 //! # Model
 //!
-//! The queue's list of armed programs is the same as for the software engine; a [`Chained`] gives its beginning to a
-//! [`Chain`], as much as that holds. It does so when the host arms, on the host's thread; and in the engine's turn,
-//! when a firing is through and there is room again. A stream that strikes by itself needs nobody from there to the
-//! signal; else the turn that sees the doorbell strikes.
+//! The queue has the same list of armed programs as in the software engine. A [`Chained`] gives the beginning of the
+//! list to a [`Chain`], as much as that can hold. It does so when the host arms, on the host's thread, and in a turn of
+//! the engine, when a firing is through and there is room again. If the stream strikes the hardware itself, no software
+//! takes part from there to the signal. Otherwise the turn that sees the doorbell strikes.
 //!
-//! A turn then asks the chain what is through, and says so: the place in the queue, the sent word, its bell.
+//! A turn then asks the chain which firings are through, and reports them: the place in the queue, the sent word, its
+//! bell.
 //!
 //! # Failure
 //!
-//! A stream that fails poisons the doorbell: when all that was rung for is through, the rest is taken back as far as
-//! hardware can, and the queue gives up. An operation that fails blocks the chain behind it; when all that was rung for
-//! before it is through (or nothing of that for a second), and nothing has moved for a moment, the queue gives up too.
-//! What the NIC refuses for want of triggers is tried again, for as long as a limit
-//! says: then that is a failure like any other. So it is when a stream has rung, and its strike has not come by then,
-//! which is looked for all the while: what nobody has looked at does not count, since a stream is stopped with its
-//! process. Of what was struck for and does not end, [`contact`](super::contact) says when its peer has been silent for
-//! too long.
+//! A stream that fails poisons the doorbell. When everything that was rung for is through, the rest is taken back as
+//! far as the hardware can, and the queue gives up.
+//!
+//! An operation that fails blocks the chain behind it. The queue gives up when all that was rung for before it is
+//! through (or has made no progress for a second), and nothing has moved for a moment.
+//!
+//! Three more things are failures once a time limit has passed:
+//!
+//! - The NIC refuses works for lack of triggers. Until the limit, it is tried again.
+//! - A stream has rung, but its strike has not arrived. The engine looks for it repeatedly. Time in which nobody looked
+//!   does not count, because a stream stops with its process.
+//! - A firing that was struck for does not end: [`contact`](super::contact) says when its peer has been silent for too
+//!   long.
 
 use std::time::{Duration, Instant};
 

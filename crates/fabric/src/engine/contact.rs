@@ -1,31 +1,36 @@
-//! Peers that take nothing, and peers that nothing reaches.
+//! Peers that accept nothing, and peers that nothing reaches.
 //!
 //! # Model
 //!
-//! What is refused towards a peer is tried again; when that has lasted too long, it has failed: a provider that cannot
-//! reach a peer may never say more. Others take everything, connect behind one's back, and never say that they cannot.
-//! So what is first sent to a peer must come back within a time, too. (A signal that is through says nothing of the
-//! peer; but it is asked for soon: see [`ask`](super::ask).) Of a peer that has answered something must come to its
-//! end within a like time, as long as anything is under way towards it: a network may be cut while the control plane,
-//! which goes another way, hears that all ranks are well. Each [way](Way) to a peer is a connection of its own, and a
-//! network may cut one of them: what ends on another is no sign of life of this one.
+//! An operation that a peer's wire refuses is tried again. When that has lasted too long, it has failed, since a
+//! provider that cannot reach a peer may never say so. Other providers accept everything, connect in the background,
+//! and never report that they cannot. So there are two more limits:
 //!
-//! What comes to its end need not be what is waited for: a slow network has much to do before that. (The software
-//! engine's operations are short for that reason: [`program`](super::program).) That the bytes of one operation go on,
-//! no wire says before its end. So a way has, besides, the time that the longest operation on it takes over a network as
-//! [slow](SLOW) as any is, and all ways have the time that the longest of each take over a link that they
-//! [share](SHARED): who sends to many has little for each. What hardware has begun on its own ends as a whole, so it has
-//! the time that all its bytes take over a slow network [of those that have such hardware](SLOW_FIRING).
+//! - The first operation to a peer must end within a limit. (A signal that is through proves nothing about the peer.
+//!   But the engine soon asks for it: see [`ask`](super::ask).)
+//! - Of a peer that has answered before, something must end within a similar limit as long as anything is in progress
+//!   towards it. A network may be cut while the control plane, which uses another path, hears that all ranks are well.
+//!
+//! Each [way](Way) to a peer is a connection of its own, and a network may cut only one of them. So an operation that
+//! ends on one way is no sign of life of another.
+//!
+//! The operation that ends need not be the one that is waited for: a slow network may have much to do before it. (That
+//! is why the operations of the software engine are short: see [`program`](super::program).) No wire reports the
+//! progress of an operation before its end. So a way also gets the time that its longest operation takes over the
+//! [slowest](SLOW) network. All ways together get the time that the longest operations of each take over a link that
+//! they [share](SHARED), because a rank that sends to many peers has little bandwidth for each. A firing that hardware
+//! has begun ends as a whole. So it gets the time that all of its bytes take over the slowest network [with such
+//! hardware](SLOW_FIRING).
 //!
 //! # Failure
 //!
-//! A peer that is silent may be gone, which is no fault of this end: so the control plane is asked whether it is there
-//! ([`departure`](super::departure)), and only then is its silence a failure.
+//! A silent peer may simply have gone. So the engine first asks the control plane whether it is there
+//! ([`departure`](super::departure)), and only then counts its silence as a failure.
 //!
-//! What is under way towards a peer that has never answered may still be read for as long as the endpoint is open, so
-//! its queue cannot end by itself: the endpoint is reported to be of no more use
-//! ([`tidegate_hal::nic::Connection::failed`]). Towards a peer that has [left](super::departure) nothing new goes out, and
-//! what is under way is nobody's loss but its own queue's: that one ends then, and keeps its memory.
+//! Operations towards a peer that has never answered may still be read for as long as the endpoint is open, so their
+//! queue cannot end by itself. The endpoint is then reported to be useless ([`tidegate_hal::nic::Connection::failed`]).
+//! Nothing new goes to a peer that has [left](super::departure). What is in progress towards it concerns only its own
+//! queue, which ends and keeps its memory.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};

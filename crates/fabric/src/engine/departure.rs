@@ -1,28 +1,30 @@
-//! What has become of peers, and what that makes of transfers that fail.
+//! What has become of a peer, and what that means for transfers that fail.
 //!
 //! # Model
 //!
-//! The end of a peer's endpoint looks like a failure from here, and may be seen before the control plane says that the peer
-//! has left or died. So a transfer that fails has no cause yet. It is *held*: its queue neither ends nor goes on. The
-//! control plane is asked whether the peer is there, and what it says next is the cause:
+//! From here, the end of a peer's endpoint looks like a failure. It may be seen before the control plane says that the
+//! peer has left or died. So a failed transfer has no cause at first. It is *held*: its queue neither ends nor goes on.
+//! The engine asks the control plane whether the peer is there, and its answer is the cause:
 //!
-//! - The peer is [there](tidegate_hal::nic::News::There), and was after the failure: the failure is one of the network.
-//! - It *leaves* in good order, and what fails meanwhile waits until it has left. Nobody there is told of a failure.
-//! - It *has left*, and what it sent last has been done here. It had got all that it waited for, so what only sends is
-//!   through, now and later, as soon as nothing of it is under way. Nothing more goes out to it, and it is asked nothing
-//!   ([`ask`](super::ask)). A get from it has failed, and so does one that is rung for later.
-//! - It is *lost*: its queues give up, and core has said why.
+//! - The peer is [there](tidegate_hal::nic::News::There), and was after the failure: the network has failed.
+//! - It *leaves* in good order: a transfer that fails meanwhile waits until it has left. Nobody there is told of a
+//!   failure.
+//! - It *has left*, and what it sent last has been carried out here. It had received everything that it waited for. So
+//!   programs that only send are through, now and later, as soon as nothing of them is in progress. Nothing more goes
+//!   to the peer, and it is not asked anything ([`ask`](super::ask)). A get from it has failed, and so does one that is
+//!   rung for later.
+//! - It is *lost*: its queues give up. Core has reported why.
 //!
-//! An answer says nothing of what failed after its question was sent: that needs another one. Towards one peer there is
-//! one question at a time, so failures that come together share the next.
+//! An answer says nothing about failures that come after the question was sent; they need another question. There is
+//! one question at a time to each peer, so failures that come together share the next one.
 //!
-//! There is one [`Departure`] a peer, and all who go by it look at that one, the threads of rails among them. So no two
-//! can be of different minds, and a queue that is made late is as those that were there.
+//! There is one [`Departure`] for each peer. The engine and the threads of its rails all look at that one, so they
+//! cannot disagree, and a queue that is made late behaves as the others.
 //!
 //! # Failure
 //!
-//! The control plane gives up a rank that is silent, so a question has an answer within its limit. If there is none
-//! within the wire's (which is no shorter), the failure counts as one of the network.
+//! The control plane gives up a silent rank, so a question is answered within its limit. If no answer comes within the
+//! wire's limit, which is no shorter, the network has failed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};

@@ -1,16 +1,16 @@
-//! Endpoints for what peers send.
+//! Endpoints that receive.
 //!
 //! # Model
 //!
-//! Where streams are no threads, one thread would have to do all that a rank's processor does for messages: copy what
-//! is sent into the network, and what comes out of it. So there a rank has an endpoint more, if the wire can: peers
-//! write to the *ear*, which a thread of its own serves, and the engine's only sends (and reads). Peers
-//! need not know of that: they write to the endpoint that the rank's address and keys lead to. Where peers send by
-//! several [rails](super::rail), there is an ear for each.
+//! If streams are not threads, a single thread would have to copy everything that a rank sends into the network, and
+//! everything that arrives out of it. So, if the wire allows it, such a rank has one more endpoint. Peers write to this
+//! *ear*, which a thread of its own serves, and the engine's endpoint only sends and reads. Peers need not know of it:
+//! they write to the endpoint that the rank's address and keys name. If peers send by several [rails](super::rail),
+//! there is an ear for each rail.
 //!
 //! # Failure
 //!
-//! An ear that breaks is reported as a broken wire is.
+//! An ear that breaks is reported as a broken wire.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};

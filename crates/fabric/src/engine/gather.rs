@@ -1,21 +1,21 @@
-//! What lies in many short stretches here and in one there, gathered into one operation, or scattered after it.
+//! Many short stretches of memory here, gathered into one operation or scattered after it.
 //!
 //! # Model
 //!
-//! A strided put would be an operation for each stretch, and what an operation costs is what some KiB cost to copy. So
-//! short stretches that follow each other at the target are one piece, made of *rows*. Before it is posted its bytes are
-//! copied to a *buffer*, and go from there. A get's bytes come to one, and are copied from there when they have come.
-//! A buffer comes from the engine's *pool*, and goes back when it is dropped. The operation that uses it holds it, or a
-//! firing whose piece the wire has not taken yet. Where hardware fires by itself no thread could copy, so there every piece
-//! is a single stretch.
+//! A strided put would be one operation for each stretch, and an operation costs as much as copying some KiB. So short
+//! stretches that follow each other at the target are one piece, made of *rows*. Before the piece is posted, its bytes
+//! are copied into a *buffer*, and go from there. The bytes of a get come into a buffer, and are copied from there when
+//! they have arrived. Buffers come from the engine's *pool*, and return to it when they are dropped. The operation that
+//! uses a buffer holds it; so does a firing whose piece the wire has not taken yet. If hardware fires programs by
+//! itself, no thread could copy, so every piece is a single stretch.
 //!
-//! A turn of the engine copies a bounded amount. Then it looks again what has come.
+//! A turn of the engine copies a bounded amount. Then it looks at the wire again.
 //!
 //! # Failure
 //!
-//! What is lent is bounded: beyond that, a firing that has something under way waits for that. One that has nothing
-//! gets a buffer nevertheless, so that no queue depends on another. When the wire breaks, what operations use stays until
-//! it is closed.
+//! The memory of buffers is bounded. Beyond that bound, a firing that has something in progress waits. A firing that
+//! has nothing gets a buffer all the same, so that no queue depends on another. When the wire breaks, the buffers of
+//! operations stay until it is closed.
 
 use std::mem::MaybeUninit;
 use std::sync::{Arc, Mutex};

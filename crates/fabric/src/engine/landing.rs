@@ -1,5 +1,5 @@
-//! What has become of operations, and what that is to the firings that they belong to. Of those that do not end, see
-//! [`contact`](super::contact).
+//! Ends of operations, and what they mean for the firings that the operations belong to. For operations that do not
+//! end, see [`contact`](super::contact).
 
 use tidegate_hal::tell;
 

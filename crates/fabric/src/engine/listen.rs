@@ -2,11 +2,12 @@
 //!
 //! # Model
 //!
-//! The *listener* sleeps on the wire. While streams turn the engine it would only be in their way: each message would
-//! wake it, too. So it then takes a *chair*, looks up now and then whether they still do, and goes back to the wire
-//! when they do not, or when one of them calls: that one is about to sleep. The *ringer* is there where streams are no
-//! threads. Where nobody rings its bell either, the listener looks at the doorbells itself, as long as programs are
-//! armed.
+//! The *listener* sleeps on the wire. While streams turn the engine, it would only disturb them, because each message
+//! would also wake it. So it then rests in a *chair*. It looks now and then whether streams still turn the engine. It
+//! goes back to the wire when they do not, or when one of them calls because it is about to sleep.
+//!
+//! The *ringer* exists if streams are not threads, and sleeps on the doorbells' bell. If nothing rings that bell
+//! either, the listener looks at the doorbells itself as long as programs are armed.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -129,15 +130,14 @@ impl<W: Wire> Agent<W> {
                 (false, true) => DEAF.0,
                 (false, false) => idle(hears, since),
             };
-            let limit = match engine.queues.doubtful.is_empty() {
-                true => limit,
-                false => limit.min(TICK),
+            let limit = if engine.queues.doubtful.is_empty() {
+                limit
+            } else {
+                limit.min(TICK)
             };
             // Under the lock: a thread that posts after this sees it.
-            self.slumber.begin(match engine.full {
-                true => Need::Work,
-                false => need,
-            });
+            self.slumber
+                .begin(if engine.full { Need::Work } else { need });
             // A thread that arms after this wakes this one; what was armed before is seen here.
             let armed = polled && engine.armed() > 0;
             self.release(engine);

@@ -1,46 +1,51 @@
-//! The software engine: what NICs with triggered operations do by themselves, done by an agent over any wire.
+//! The software engine: an agent that does, over any wire, what NICs with triggered operations do in hardware.
 //!
 //! # Model
 //!
-//! Each rank has one engine. A *turn* polls the wire, does what notices say, and takes every queue as far as it goes.
-//! Three kinds of threads turn it: the *listener*, which sleeps on the wire; streams that are threads, when they have rung
-//! and while they wait, so that no thread must wake for it; and, where streams are no threads, the *ringer*, which sleeps on
-//! the doorbells' bell. Where nothing rings that bell (GPUs), the listener polls the doorbells while programs are armed:
-//! without a pause at first, then less and less often, so that a doorbell that is rung late is seen a sixteenth later.
-//! A thread that finds the engine taken leaves word and goes on: the other looks again. A turn looks at doorbells only when
-//! somebody has said that one was rung (or when it must poll), and works on queues that something has happened to, and
-//! no others. A queue has one firing at a time:
+//! Each rank has one engine. A *turn* polls the wire, carries out notices, and takes every queue as far as it goes.
+//! Three kinds of threads turn the engine:
 //!
-//! 1. its pieces are posted, as the wire takes them, and, where a ring comes in parts, as their parts have come: the
-//!    firing begins with the first part, and the last piece waits for the whole ring;
-//! 2. if they are writes, each brings a part of the signal, which is there when all have come: nobody waits in between.
-//!    (One alone brings all of it.) Where there are gets, or very many pieces, the signal waits for all of them, and goes
-//!    with the last one, if that is a write;
-//! 3. when their sources have been read, the firing is through: the sent word says so. Whether its signal has come is
-//!    found out later, for many at a time, by reading the word that it went to: see [`ask`].
+//! - the *listener*, which sleeps on the wire. If nothing rings the doorbells' bell (GPUs), it polls the doorbells
+//!   while programs are armed: without a pause at first, then less and less often, so that a late ring is seen a
+//!   sixteenth later;
+//! - streams that are threads, when they have rung and while they wait, so that no other thread has to wake up;
+//! - the *ringer*, if streams are not threads, which sleeps on the doorbells' bell.
 //!
-//! A signal without data (an exposure) does not go alone if, in the same turn, a short write to the same peer has a
-//! signal of the same registration: one notice names both words. It would be a message of its own otherwise, and an
-//! epoch would have two. If that write fails, so has the signal: it may have come, and must not come twice. It waits
-//! for nothing but this turn, so nobody waits for each other.
+//! A thread that finds the engine taken leaves a mark and goes on; the thread in the engine then looks again. A turn
+//! looks at doorbells only if one was reported as rung, or if it must poll. It works only on queues that something has
+//! happened to. A queue has one firing at a time:
 //!
-//! So a program with one piece, which is what a short put of contiguous elements is, is one operation; and what is
-//! contiguous at the target only is [gathered](gather), so that a strided put is one, too, or one for each 256 KiB. A
-//! word is never added to before all data that its signal stands for has arrived: see [`crate::wire`] and
-//! [`crate::regions`]. (Parts take no other signal along.)
+//! 1. Its pieces are posted as the wire accepts them. If a ring comes in parts, the firing begins with the first part,
+//!    each piece waits for its part, and the last piece waits for the whole ring.
+//! 2. If all pieces are writes, each brings a part of the signal, which is complete when all parts have come. (A single
+//!    write brings the whole signal.) If there are gets, or very many pieces, the signal waits for all of them; if the
+//!    last piece is a write, it brings the signal.
+//! 3. When their sources have been read, the firing is through, and the sent word says so. Whether its signal has come
+//!    is found out later, for many firings at a time, by reading the word that it went to: see [`ask`].
 //!
-//! Where streams are no threads, long writes go by several endpoints, with a thread for each: see [`rail`].
+//! A signal without data (an exposure) would be a message of its own, and an epoch would have two messages. If the same
+//! turn has a short write to the same peer, with a signal of the same registration, one notice names both words
+//! instead. If that write fails, so does the signal: it may have come, and must not come twice. The signal waits only
+//! for this turn, so no rank waits for another.
 //!
-//! Where the wire's hardware fires programs by itself, a queue has a [chain](crate::wire::chain) instead of firings,
-//! and a turn only watches: see [`chained`].
+//! So a program with one piece, such as a short put of contiguous elements, is one operation. Data that is contiguous
+//! only at the target is [gathered](gather), so a strided put is also one operation, or one for each 256 KiB. No word
+//! is added to before all data that its signal stands for has arrived: see [`crate::wire`] and [`crate::regions`].
+//! (Writes that bring parts of a signal take no other signal along.)
+//!
+//! If streams are not threads, long writes go by several endpoints, each with a thread of its own: see [`rail`].
+//!
+//! If the wire's hardware fires programs by itself, a queue has a [chain](crate::wire::chain) instead of firings, and a
+//! turn only watches: see [`chained`].
 //!
 //! # Failure
 //!
-//! A piece that fails ends its queue: the signal is never whole (parts that were handed to rails may still go out), and
-//! the peer gets a poisoning notice instead, for this program and every other that is armed. So does a firing whose ring
-//! breaks off between two parts, when what was posted of it is over at this end. A wire that fails ends all queues of
-//! the rank; peers cannot be told by it then, and core tells them by the control plane. What is under way when the
-//! engine is dropped is left to the wire, for as long as the network has its endpoint open: see [`bequest`].
+//! A piece that fails ends its queue. Its signal never becomes complete, although parts that were handed to rails may
+//! still go out. The peer gets a poisoning notice instead, for this program and for every other that is armed. The same
+//! happens to a firing whose ring breaks off between two parts, once everything that was posted of it is over at this
+//! end. A wire that fails ends all queues of the rank. It can no longer tell the peers, so core tells them over the
+//! control plane. When the engine is dropped, operations in progress are left to the wire for as long as the network
+//! has its endpoint open: see [`bequest`].
 
 pub(crate) mod agent;
 mod ask;

@@ -1,11 +1,12 @@
-//! What the engine does when the control plane says something of a peer.
+//! What the engine does when the control plane reports something about a peer.
 //!
 //! # Model
 //!
-//! News takes effect at once, and the thread that brings it does not wait. Only a departure takes moments: what the
-//! peer has sent last may be in the hands of the listener or an ear, and counts before the departure ends waits. So the
-//! listener takes a [`Parting`] on, turn by turn, and does not sleep meanwhile: each of these threads looks at its wire
-//! twice, so that one look has begun after the news; then the listener turns the engine until nothing more is heard.
+//! News takes effect at once, and the thread that brings it does not wait. Only a departure takes a moment. The
+//! listener or an ear may still hold what the peer sent last, and that counts before the departure ends any wait. So
+//! the listener carries a [`Parting`] along, turn by turn, and does not sleep meanwhile. Each of these threads looks at
+//! its wire twice, so that one look has begun after the news. Then the listener turns the engine until nothing more
+//! arrives.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};

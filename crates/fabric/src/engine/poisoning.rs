@@ -18,7 +18,7 @@ use crate::wire::{Op, Wire};
 pub(super) const TELL: u32 = 10;
 /// The first of these pauses, and how long the peer's agent has before its word is read.
 pub(super) const PAUSE: Duration = Duration::from_millis(1);
-/// The longest pause before a peer is told again that was told in vain.
+/// The longest pause before a peer is told again.
 const AGAIN: Duration = Duration::from_millis(250);
 /// How often a word that cannot be read is tried to be, and the pause in between.
 pub(super) const LOOKS: (u32, Duration) = (2, Duration::from_millis(20));
@@ -36,7 +36,7 @@ pub(super) struct Poisoning<W: Wire> {
     pub(super) missing: Option<Silence>,
     /// Since when the wire refuses to tell the peer.
     pub(super) refused: Option<Silence>,
-    /// It was in vain for too long, if the peer is there: that was asked.
+    /// It has failed for too long if the peer is there; the control plane was asked.
     pub(super) question: Option<Question>,
     /// Before it is told again then.
     pub(super) pause: Duration,
@@ -61,9 +61,10 @@ impl<W: Wire> Poisoning<W> {
         Poisoning {
             peer,
             what,
-            step: match looks {
-                true => PoisonStep::Tell,
-                false => PoisonStep::TellBlindly(0),
+            step: if looks {
+                PoisonStep::Tell
+            } else {
+                PoisonStep::TellBlindly(0)
             },
             due: None,
             missing: None,

@@ -1,10 +1,10 @@
-//! What goes to the wires: the pieces of a firing, its signal with the last or in parts with all of them, and signals
-//! that have no data.
+//! What is posted to the wires: the pieces of a firing, its signal (with the last piece, or in parts with all of them),
+//! and signals without data.
 //!
 //! # Failure
 //!
-//! What the wire refuses for good, or for too long, spoils the firing: its queue gives up when nothing of it is under way
-//! and it is known that the peer has not left ([`departure`](super::departure)).
+//! If the wire refuses an operation for good, or for too long, the firing is spoilt. Its queue gives up when nothing of
+//! the firing is in progress and the peer is known not to have left ([`departure`](super::departure)).
 
 use tidegate_hal::nic::Direction;
 

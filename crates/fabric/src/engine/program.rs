@@ -248,9 +248,10 @@ impl<W: Wire> ScriptPiece<W> {
 
     /// Into how many stripes it is cut: what is long, and contiguous at both ends, into one for each rail to its peer.
     fn ways(&self) -> usize {
-        match self.bytes > LONG && self.rows.is_empty() {
-            true => 1 + self.remote.rails.len(),
-            false => 1,
+        if self.bytes > LONG && self.rows.is_empty() {
+            1 + self.remote.rails.len()
+        } else {
+            1
         }
     }
 }

@@ -263,7 +263,7 @@ impl Queue {
             };
             (runs, self.closed.load(Ordering::Acquire))
         };
-        // An owner that is gone in good order has left nothing that anybody could wait for in vain. Before the slots are
+        // An owner that is gone in good order has left nothing that anybody waits for. Before the slots are
         // given back: where as many are through as were armed, and the sent word is not poisoned, all has gone well.
         if !closed || !runs.is_empty() {
             let (sent, bell) = self.sent();

@@ -2,23 +2,24 @@
 //!
 //! # Model
 //!
-//! Over sockets the thread that posts a write copies it into the network, at some GB/s, and another copies it out. Where
-//! streams are no threads, and the machine has processors to spare, that is shared: a rank has several *rails*, of which
-//! the engine's endpoint is the first, and as many [ears](super::ear). A long write is cut into *stripes*, one a rail
-//! ([`super::program`]), which are parts of the signal like other pieces: nothing orders the rails, and the target adds
-//! to the word when all have come.
+//! Over sockets, the thread that posts a write copies it into the network, at some GB/s, and another thread copies it
+//! out. If streams are not threads, and the machine has processors to spare, this work is shared: a rank has several
+//! *rails*. The engine's endpoint is the first, and there are as many [ears](super::ear). A long write is cut into
+//! *stripes*, one for each rail ([`super::program`]). Like other pieces, stripes are parts of the signal: nothing
+//! orders the rails, and the target adds to the word when all parts have come.
 //!
-//! The engine *hands* a rail what is to be posted, and goes on. The rail's thread looks for that without a pause as long
-//! as there is much to do, and sleeps otherwise. A thread that has the wire does what there is to do: so the engine posts what
-//! the thread has not taken when its own is posted, and while the thread sleeps, each turn of the engine listens for it.
+//! The engine *hands* operations to a rail, and goes on. The rail's thread looks for them without a pause while there
+//! is much to do, and sleeps otherwise. Any thread that holds the rail's wire does what there is to do. So the engine
+//! posts what the rail's thread has not taken by the time its own stripe is posted. And while that thread sleeps, each
+//! turn of the engine polls the wire for it.
 //!
-//! Each end has as many rails as it likes: what goes to a peer is cut for those that both have.
+//! Each end may have any number of rails. Writes to a peer are cut for the rails that both ends have.
 //!
 //! # Failure
 //!
-//! What a rail's wire refuses for good, for too long, or when nobody waits for it any more, has failed. What it has taken
-//! must come to an end within a time, whatever comes to its end on others: its connection may be cut alone
-//! ([`contact`](super::contact)). A rail that breaks is a wire that breaks.
+//! An operation has failed if the rail's wire refuses it for good, or for too long, or if nobody waits for it any more.
+//! An operation that the wire has accepted must end within a limit, whatever ends on other rails: a network may cut one
+//! connection alone ([`contact`](super::contact)). A rail that breaks counts as a wire that breaks.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};

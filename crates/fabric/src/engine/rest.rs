@@ -1,4 +1,4 @@
-//! How threads rest: on a wire, and the listener also in its [chair](crate::base::Chair).
+//! How threads rest: all of them on a wire, and the listener also in its [chair](crate::base::Chair).
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;

@@ -1,10 +1,10 @@
-//! Clocks that a process which is stopped does not wind on.
+//! Clocks that stand still while the process is stopped.
 //!
 //! # Model
 //!
-//! An operation that takes too long has failed. A thread finds that out by looking now and then. Between two looks the
-//! process may have been stopped (by a debugger, by a batch system, with the machine), and then nothing was tried in that
-//! time. So a pause between looks counts for no more than a part of the limit.
+//! An operation that takes too long has failed, and a thread notices this by looking now and then. Between two looks
+//! the process may have been stopped (by a debugger, by a batch system, together with the machine). Nothing was tried
+//! in that time. So a pause between looks counts for no more than a part of the limit.
 
 use std::time::{Duration, Instant};
 

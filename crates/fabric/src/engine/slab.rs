@@ -1,4 +1,4 @@
-//! Places that are used again, by number.
+//! Numbered places that are reused.
 
 /// Values by number; a number is free again when its value is taken.
 pub(super) struct Slab<T> {

@@ -1,4 +1,4 @@
-//! The engine: what it has, what is under way, and what is to be done.
+//! The engine's state: its parts, the operations in progress, and the work to be done.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -16,7 +16,7 @@
 //!
 //! - *By a notice*: it names a registration by a number, which an endpoint gives once in its life
 //!   ([`Regions::add`](crate::regions::Regions::add) only counts on, and refuses when there are no more). One that has
-//!   ended is looked up in vain, and while it is there its memory is.
+//!   ended is not found, and while it exists, so does its memory.
 //! - *By a byte*: a provider may give a key again when a registration has ended. This one has not. A poisoning is made
 //!   in [`Engine::give_up`] alone: of programs that were armed, and then
 //!   [`Queue::give_up`](super::queue::Queue::give_up) has poisoned the queue's *sent* word before it hands them out; or
@@ -133,7 +133,7 @@ impl<W: Wire> Engine<W> {
         self.poisonings.push_back(told);
     }
 
-    /// A peer was told of a failure in vain for too long. If the peer is there, the wire is reported as failed; returns
+    /// Telling a peer of a failure has failed for too long. If the peer is there, the wire is reported as failed; returns
     /// `false` while that is not known.
     fn cannot_tell(&mut self, told: &mut Poisoning<W>, why: &str) -> bool {
         let peer = told.peer;

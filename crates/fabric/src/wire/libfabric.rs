@@ -1,24 +1,25 @@
-//! libfabric, as a wire.
+//! libfabric as a wire.
 //!
 //! # Model
 //!
-//! One endpoint, one completion queue. A notice goes with a write as `FI_REMOTE_CQ_DATA`: the entry in the target's
-//! queue comes when the data is there, and not at all if the write failed (fi_cq(3), fi_rma(3)). Such a write is
-//! complete when its source may be used again; some providers report it so although the target has refused it
-//! (`tcp;ofi_rxm` with a wrong key), and a connection that is made again has lost what was on the way: the
-//! engine finds that out, which reads what has come. All other writes ask for `FI_DELIVERY_COMPLETE`. A notice without data writes 8
-//! bytes to the peer's *pad*, memory that each endpoint has for that.
+//! A wire is one endpoint and one completion queue. A notice travels with a write as `FI_REMOTE_CQ_DATA`. Its entry in
+//! the target's queue appears when the data is there, and does not appear if the write failed (fi_cq(3), fi_rma(3)).
+//! Such a write completes when its source may be reused. Some providers report it complete although the target has
+//! refused it (`tcp;ofi_rxm` with a wrong key), and a connection that is made again has lost what was on its way. The
+//! engine notices both, because it reads how much has come. All other writes ask for `FI_DELIVERY_COMPLETE`. A notice
+//! without data writes 8 bytes to the peer's *pad*, memory that each endpoint has for this.
 //!
-//! A thread that polls makes progress. Between polls the agent sleeps in `fi_cq_sread`, where the provider can;
-//! elsewhere it looks again after a short sleep.
+//! A thread that polls makes progress. Between polls the agent sleeps in `fi_cq_sread` if the provider allows it.
+//! Otherwise it sleeps briefly and looks again.
 //!
-//! Where the provider has deferred works, and [`Choice::engine`] wants them, queues are chains of these: see
-//! [`chain`](super::chain). Whether it has, and how signals are made, is found out by queueing some. Then the
-//! completion queue is for failures, notices, and to wake the agent; what is complete is said by counters.
+//! If the provider has deferred works, and [`Choice::engine`] wants them, queues are chains of deferred works: see
+//! [`chain`](super::chain). The wire queues some works to find out whether the provider has them, and how signals can
+//! be made. Then the completion queue serves for failures, for notices, and to wake the agent. Counters report
+//! completion.
 //!
 //! # Failure
 //!
-//! [`OpenError`] says what was missing: the library, or a provider that writes, reads, and carries 8 bytes with a write.
+//! [`OpenError`] says what is missing: the library, or a provider that writes, reads, and carries 8 bytes with a write.
 
 mod bed;
 mod chain;
@@ -162,16 +163,15 @@ impl FabricWire {
             Err(_) => (CompletionQueue::open(&domain, 0, WaitObject::NONE)?, false),
         };
         // Of a chain's works only signals are reported, to wake the agent. What an agent posts always asks to be.
-        let (own, written) = match chosen.triggered {
-            false => (Reported::TRANSMIT, None),
-            true => {
-                let events = info.caps().contains(Caps::RMA_EVENT);
-                let counter = events.then(|| Counter::open(&domain, WaitObject::NONE));
-                (
-                    Reported::TRANSMIT | Reported::SELECTIVE,
-                    counter.transpose()?,
-                )
-            }
+        let (own, written) = if chosen.triggered {
+            let events = info.caps().contains(Caps::RMA_EVENT);
+            let counter = events.then(|| Counter::open(&domain, WaitObject::NONE));
+            (
+                Reported::TRANSMIT | Reported::SELECTIVE,
+                counter.transpose()?,
+            )
+        } else {
+            (Reported::TRANSMIT, None)
         };
         // By itself: what comes in is always reported.
         let mut builder = EndpointBuilder::new(&domain)?

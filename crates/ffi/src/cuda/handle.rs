@@ -12,7 +12,7 @@ macro_rules! handle {
         pub struct $name(pub(crate) $raw);
 
         // SAFETY: the value is opaque, and nothing here dereferences it. The driver may be called from every thread,
-        // with the handles of all; and whoever passes a handle on to it does so in an `unsafe` call, whose contract
+        // with the handles of all; and a caller passes a handle to it in an `unsafe` call, whose contract
         // holds on every thread.
         unsafe impl Send for $name {}
         // SAFETY: as above; a shared reference gives nothing but the value.

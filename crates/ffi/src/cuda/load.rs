@@ -90,8 +90,8 @@ impl Driver {
     pub fn load() -> Result<&'static Driver, LoadError> {
         static DRIVER: OnceLock<Result<Driver, LoadError>> = OnceLock::new();
         DRIVER
-            // SAFETY: these are the names of the driver's library; that whoever installed something under them
-            // installed the driver is what every program that is linked to it relies on.
+            // SAFETY: these are the names of the driver's library. Every program that is linked to it relies on finding
+            // the driver under them.
             .get_or_init(|| unsafe { Driver::load_from(LIBRARIES) })
             .as_ref()
             .map_err(LoadError::clone)
@@ -210,9 +210,10 @@ impl Driver {
     /// Refuses `call` in a child of the process that has loaded the driver.
     #[inline]
     pub(crate) fn here(&self, call: &'static str) -> Result<()> {
-        match self.process.is_this() {
-            true => Ok(()),
-            false => Err(CudaError::forked(call)),
+        if self.process.is_this() {
+            Ok(())
+        } else {
+            Err(CudaError::forked(call))
         }
     }
 

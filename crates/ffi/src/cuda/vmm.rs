@@ -164,7 +164,7 @@ impl Driver {
         }
     }
 
-    /// A file descriptor for the memory: whoever has it, in whatever process, can map the memory, and holds it
+    /// A file descriptor for the memory: every process that has it can map the memory, and holds it
     /// (`cuMemExportToShareableHandle`). The memory must have been made [`shareable`](AllocationProp::shareable).
     ///
     /// # Safety

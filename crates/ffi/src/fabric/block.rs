@@ -174,7 +174,7 @@ impl Block {
         completion: Option<&Counter>,
     ) -> *mut sys::fi_deferred_work {
         let work = self.as_raw();
-        // SAFETY: the parts live as long as this value; the library does not have them yet, and whoever queues has the
+        // SAFETY: the parts live as long as this value; the library does not have them yet, and the queueing thread has the
         // work alone.
         unsafe {
             (*work).threshold = threshold;

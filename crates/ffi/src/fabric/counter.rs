@@ -26,7 +26,7 @@ impl WaitObject {
 
 /// A number that operations add to when they are complete (`fi_cntr(3)`), and that deferred works wait for.
 ///
-/// How far it counts is the provider's affair: sockets has 31 bits (beyond, [`read`](Self::read) gives numbers that are
+/// How far it counts depends on the provider: sockets has 31 bits (beyond, [`read`](Self::read) gives numbers that are
 /// huge), cxi 48 for successes and 7 for failures. [`distance`](Self::distance) survives that.
 pub struct Counter {
     raw: ManuallyDrop<Owned<sys::fid_cntr>>,

@@ -1,4 +1,4 @@
-//! Endpoints: what begins operations, and is reached by others'.
+//! Endpoints: they start operations, and peers' operations reach them.
 
 use std::ffi::c_void;
 use std::mem::ManuallyDrop;
@@ -22,7 +22,7 @@ use super::sys;
 pub enum Post {
     /// It was, and will be complete some time.
     Taken,
-    /// It was not, since the provider has no room just now (`FI_EAGAIN`): nothing of it is remembered. Whoever reads
+    /// It was not, since the provider has no room just now (`FI_EAGAIN`): nothing of it is remembered. Reading
     /// the queues and counters makes room.
     Again,
 }

@@ -1,4 +1,4 @@
-//! What has to stand in the environment before the library starts.
+//! The environment that the library needs before it starts.
 
 /// Variables whose defaults hurt, and the values that do not:
 ///

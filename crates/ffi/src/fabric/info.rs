@@ -30,7 +30,7 @@ unsafe impl Sync for Info {}
 pub enum Progress {
     /// The provider, by itself.
     Auto,
-    /// Whoever reads queues and counters, or waits for them: without that, nothing moves.
+    /// The thread that reads queues and counters, or waits for them: without that, nothing moves.
     Manual,
     /// Something else, or nothing was said.
     Other(u32),

@@ -138,8 +138,8 @@ impl Library {
         LIBRARY
             .get_or_init(|| {
                 let names = open::chosen(LIBRARY_VARIABLE, LIBRARIES);
-                // SAFETY: these are the names of libfabric; that whoever installed something under them, or points at
-                // it, means libfabric is what every program that is linked to it relies on.
+                // SAFETY: these are the names of libfabric. Every program that is linked to it relies on finding libfabric
+                // under them.
                 unsafe { Library::load_from(&names) }
             })
             .clone()
@@ -216,11 +216,6 @@ impl Library {
     /// The library's version (`fi_version`): major, minor.
     pub fn version(&self) -> (u32, u32) {
         (self.0.version >> 16, self.0.version & 0xffff)
-    }
-
-    /// Whether the library is of this version or a later one.
-    pub fn is_at_least(&self, major: u32, minor: u32) -> bool {
-        self.0.version >= version(major, minor)
     }
 
     /// What the library exports, for calls that this crate does not wrap.

@@ -72,7 +72,7 @@ pub(crate) struct Owned<T: Object> {
 // others), and fabrics are so always.
 unsafe impl<T: Object> Send for Owned<T> {}
 // SAFETY: a shared reference gives the pointer only. What is called through it is FI_THREAD_SAFE; the calls that the
-// library wants serialised (bind, enable) are made by whoever has the object alone, before it is shared.
+// library wants serialised (bind, enable) are made by the one owner of the object, before it is shared.
 unsafe impl<T: Object> Sync for Owned<T> {}
 
 impl<T: Object> Owned<T> {

@@ -1,4 +1,4 @@
-//! Finding out what only trying tells.
+//! Finding out by trial what no description says.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

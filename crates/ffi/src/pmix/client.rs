@@ -218,7 +218,7 @@ impl Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        // Nobody can be told here; whoever wants to know calls `finalize`.
+        // An error cannot be returned here. `finalize` returns it.
         let _ = self.end();
     }
 }
@@ -231,7 +231,7 @@ struct Found<'a> {
 
 impl Found<'_> {
     fn type_(&self) -> u16 {
-        // SAFETY: not null (checked by whoever made this), and the library's until it is freed, which is when this is dropped.
+        // SAFETY: not null (checked when this was made), and the library's until it is freed, which is when this is dropped.
         unsafe { (*self.value).type_ }
     }
 
@@ -290,7 +290,7 @@ fn info(name: &str, type_: u16, data: pmix_value_data) -> pmix_info_t {
         words: [ptr::null_mut(); 3],
     };
     match type_ {
-        // SAFETY: whoever calls this gives the field that goes with the type.
+        // SAFETY: the caller gives the field that belongs to the type.
         sys::PMIX_BOOL => whole.flag = unsafe { data.flag },
         // SAFETY: likewise.
         _ => whole.integer = unsafe { data.integer },

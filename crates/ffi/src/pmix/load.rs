@@ -109,8 +109,7 @@ impl Library {
         LIBRARY
             .get_or_init(|| {
                 let names = open::chosen(LIBRARY_VARIABLE, LIBRARIES);
-                // SAFETY: these are the names of PMIx; that whoever installed something under them, or points at it, means PMIx
-                // is what every program that is linked to it relies on.
+                // SAFETY: these are the names of PMIx. Every program that is linked to it relies on finding PMIx under them.
                 unsafe { Library::load_from(&names) }
             })
             .clone()

@@ -1,17 +1,19 @@
-//! In which call of a stream the program is.
+//! Which call of a stream the program is in.
 //!
 //! # Model
 //!
-//! A call that may block its caller says so here while it lasts: two stores, by the thread that makes it. Somebody looks
-//! now and then ([`Calls::look`]), and remembers when it first saw the call: so nobody asks for the time when a call begins.
-//! A call counts as begun anew whenever the stream has gone on, since a stream that works is no news.
+//! A call that may block its caller is noted here while it lasts. That costs the calling thread two stores. A watching
+//! thread looks now and then ([`Calls::look`]), and remembers when it first saw the call. So no call has to read the
+//! clock. A call counts as begun anew whenever the stream has made progress, because a stream that works needs no
+//! report.
 //!
-//! The thread that owns the stream makes all calls but [`Call::Release`], which any thread makes that drops a region: the
-//! two have places of their own. Of several threads that release something at a time, one is seen.
+//! The stream's owner makes all calls but [`Call::Release`], which any thread makes when it drops a region. The two
+//! have separate places. If several threads release something at the same time, one of them is seen.
 //!
 //! # Failure
 //!
-//! In a child of the process no thread looks, and a lock may be held by a thread that is not there: so nothing is noted.
+//! In a forked child no thread watches, and a lock may belong to a thread that does not exist there. So a child notes
+//! nothing.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};

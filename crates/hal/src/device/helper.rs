@@ -1,4 +1,4 @@
-//! What the threads of a device's streams do for a NIC. Both contracts name it.
+//! What the threads of a device's streams do for a NIC. It has a module of its own because both contracts name it.
 
 /// Work that a thread of a stream can do for a NIC while it waits, or when it has rung a doorbell, so that no other
 /// thread must wake for it. Called for batches that are [helped](crate::batch::Batch::helped), and for no other.

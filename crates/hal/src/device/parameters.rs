@@ -73,9 +73,10 @@ impl Parameters {
         if self.used > Self::NEAR && self.far.is_empty() {
             self.go_far(at);
         }
-        let base = match self.far.is_empty() {
-            true => self.near.as_mut_ptr().cast::<u8>(),
-            false => self.far.as_mut_ptr().cast(),
+        let base = if self.far.is_empty() {
+            self.near.as_mut_ptr().cast::<u8>()
+        } else {
+            self.far.as_mut_ptr().cast()
         };
         // SAFETY: the bytes `at..` have room for the value, near or far, as was checked, and are this struct's.
         unsafe {
@@ -115,9 +116,10 @@ impl Parameters {
 
     /// Where each of them lies, in order.
     pub fn addresses(&self) -> impl ExactSizeIterator<Item = *const u8> + '_ {
-        let base = match self.far.is_empty() {
-            true => self.near.as_ptr().cast::<u8>(),
-            false => self.far.as_ptr().cast(),
+        let base = if self.far.is_empty() {
+            self.near.as_ptr().cast::<u8>()
+        } else {
+            self.far.as_ptr().cast()
         };
         self.offsets[..self.count.min(Self::MAX)]
             .iter()

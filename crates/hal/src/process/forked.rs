@@ -1,4 +1,5 @@
-//! The error of a forked child. It stands apart because the errors of devices and of the control plane contain it.
+//! The error of a forked child. It has a module of its own because the errors of devices and of the control plane
+//! contain it.
 
 /// The call is not possible, because this process was made by `fork` since.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -2,21 +2,22 @@
 //!
 //! # Model
 //!
-//! `fork` copies a process with one of its threads, and some crates offer it as a safe function. The copy has every
-//! value, so it also has those that say "this memory is mine alone". It has none of the threads that execute streams and
+//! `fork` copies a process with only one of its threads, and some crates offer it as a safe function. The copy has
+//! every value, including those that claim memory as their own. It has none of the threads that execute streams and
 //! watch the peers. Two things keep this sound:
 //!
-//! - A value that needs those threads, or that speaks to peers, remembers its [`Process`], and refuses work in every
-//!   other one with [`Forked`]. When such a value is dropped in a child, it is forgotten: locks may be held by threads that
-//!   are not there, and the peers must not hear of it.
-//! - Memory that other processes map is [`Unforked`]: a child has pages at its addresses that nobody can read or write.
+//! - A value that needs those threads, or that talks to peers, remembers its [`Process`]. In every other process it
+//!   refuses work with [`Forked`]. Dropping it in a child does nothing: a lock may belong to a thread that does not
+//!   exist there, and the peers must not hear of it.
+//! - Memory that other processes map is [`Unforked`]: at its addresses, a child has pages that cannot be read or
+//!   written.
 //!
-//! Programs that `std::process::Command` starts are no copies: they keep nothing of the process.
+//! Programs that `std::process::Command` starts are not copies. They keep nothing of the process.
 //!
 //! # Failure
 //!
-//! A raw `clone` of which the C library does not hear is not noticed here. The child has no shared memory, but nothing
-//! reserves the addresses: it must not use values of the parent.
+//! A raw `clone` that bypasses the C library is not noticed. The child then has no shared memory, but nothing reserves
+//! the addresses either: it must not use values of its parent.
 
 mod forked;
 mod this;

@@ -45,10 +45,7 @@ impl Process {
     /// [`Forked`].
     #[inline]
     pub fn check(self) -> Result<(), Forked> {
-        match self.is_this() {
-            true => Ok(()),
-            false => Err(Forked),
-        }
+        if self.is_this() { Ok(()) } else { Err(Forked) }
     }
 }
 

@@ -2,16 +2,17 @@
 //!
 //! # Model
 //!
-//! A move is a number of *rows*: elements with one distance on each side. Where both sides are loops with strides, or
-//! linear, their common nest gives the rows (`nest.rs`); otherwise, as with tables of indices, the stretches do that are
-//! contiguous on both sides (`walk.rs`). What is done to a row is compiled for each size, or reduction and type: a copy of
-//! bytes, a gather or scatter, arithmetic that processors do several at a time (`numbers.rs`).
+//! A move consists of *rows*: elements with a constant distance on each side. If both sides are linear or loops with
+//! strides, the rows come from a common nest of loops (`nest.rs`). Otherwise, for example with tables of indices, they
+//! are the stretches that are contiguous on both sides (`walk.rs`). The work on a row is compiled for each element
+//! size, or for each reduction and type: a copy of bytes, a gather or scatter, or arithmetic that processors do on
+//! several numbers at a time (`numbers.rs`).
 //!
 //! A copy between two linear sides is one `memcpy`.
 //!
 //! # Failure
 //!
-//! None: what a batch promises was checked when it was made.
+//! There is none: the promises of a batch were checked when it was made.
 
 mod nest;
 mod numbers;
@@ -43,9 +44,12 @@ pub struct HostMover;
 pub(crate) unsafe fn by_turns(step: &Move) -> (*mut u8, *mut u8) {
     // SAFETY: the caller's promise.
     let odd = !step.parity.is_null() && unsafe { &*step.parity.0.cast::<Word>() }.epoch() & 1 == 1;
-    let base = |side: &Side| match odd {
-        true => side.base.0.wrapping_add(side.flip),
-        false => side.base.0,
+    let base = |side: &Side| {
+        if odd {
+            side.base.0.wrapping_add(side.flip)
+        } else {
+            side.base.0
+        }
     };
     (base(&step.src), base(&step.dst))
 }
@@ -131,9 +135,10 @@ unsafe fn copy<const N: usize>(step: &Move, src: *mut u8, dst: *mut u8) {
         // SAFETY: the caller's promise for the elements of the row.
         unsafe {
             // A single element, as of a table, is no row that a `memcpy` would be worth.
-            match by.turns > 1 && by == Loop::contiguous(by.turns, N) {
-                true => std::ptr::copy_nonoverlapping(src, dst, N * by.turns),
-                false => copy_each::<N>(by.turns, (src, by.by[0]), (dst, by.by[1])),
+            if by.turns > 1 && by == Loop::contiguous(by.turns, N) {
+                std::ptr::copy_nonoverlapping(src, dst, N * by.turns)
+            } else {
+                copy_each::<N>(by.turns, (src, by.by[0]), (dst, by.by[1]))
             }
         }
     };
@@ -151,9 +156,10 @@ unsafe fn copy_bytes(step: &Move, src: *mut u8, dst: *mut u8) {
     let row = |src: *mut u8, dst: *mut u8, by: Loop| {
         // SAFETY: the caller's promise for the elements of the row.
         unsafe {
-            match by.turns > 1 && by == Loop::contiguous(by.turns, size) {
-                true => std::ptr::copy_nonoverlapping(src, dst, size * by.turns),
-                false => copy_row(size, by.turns, (src, by.by[0]), (dst, by.by[1])),
+            if by.turns > 1 && by == Loop::contiguous(by.turns, size) {
+                std::ptr::copy_nonoverlapping(src, dst, size * by.turns)
+            } else {
+                copy_row(size, by.turns, (src, by.by[0]), (dst, by.by[1]))
             }
         }
     };

@@ -1,8 +1,8 @@
-//! Shapes that are loops with strides: both sides are walked by one nest.
+//! Shapes that are loops with strides: one nest of loops walks both sides.
 //!
-//! A side that is linear is one loop. Where the loops of one side are longer than those of the other, they are cut, so
-//! that both have the same turns; loops that continue each other on both sides become one. So the face of an array that
-//! goes into a slot is two loops, whatever it was described by.
+//! A linear side is one loop. If the loops of one side are longer than those of the other, they are cut, so that both
+//! have the same number of turns. Loops that continue each other on both sides are joined. So the face of an array that
+//! goes into a slot is two loops, however it was described.
 
 use tidegate_hal::batch::Shape;
 

@@ -40,7 +40,7 @@ macro_rules! number {
                 let cell = unsafe { <$atomic>::from_ptr(at.cast()) };
                 let change = |old| with(Self::from_bits(old)).map(Self::bits);
                 // Relaxed: of one number alone an update is atomic. The adds behind the moves of a lane order it with
-                // whoever waits for them.
+                // the ranks that wait for them.
                 match cell.fetch_update(Ordering::Relaxed, Ordering::Relaxed, change) {
                     Ok(old) | Err(old) => Self::from_bits(old),
                 }

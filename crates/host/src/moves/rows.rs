@@ -55,9 +55,10 @@ pub unsafe fn for_each_run(
         std::ptr::null_mut(),
         |src, dst, by| {
             let (mut here, mut there) = (src.addr() as isize, dst.addr() as isize);
-            let (turns, run) = match by == Loop::contiguous(by.turns, 1) {
-                true => (1, by.turns),
-                false => (by.turns, 1),
+            let (turns, run) = if by == Loop::contiguous(by.turns, 1) {
+                (1, by.turns)
+            } else {
+                (by.turns, 1)
             };
             for _ in 0..turns {
                 each(here, there, run);

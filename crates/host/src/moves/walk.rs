@@ -1,4 +1,4 @@
-//! Shapes that have no loops in common, such as tables of indices: run by run.
+//! Shapes that have no loops in common, such as tables of indices. They are walked run by run.
 
 use tidegate_hal::batch::Shape;
 

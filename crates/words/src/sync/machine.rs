@@ -1,4 +1,4 @@
-//! The real ones.
+//! The atomics and the sleeping of the machine.
 
 use std::time::Duration;
 

@@ -1,11 +1,11 @@
-//! Loom's ones, and the ways to break them.
+//! The atomics and the sleeping of loom, and ways to break them.
 //!
-//! A model checker that finds nothing may be looking at nothing. So each model is checked again with one thing broken
-//! ([`Mutant`]), and must fail. The breaking is done here, below the protocol, whose code stays as it is; and it is done for
-//! one thread at a time, which tells the fence of who rings from that of who sleeps.
+//! A model checker that finds nothing may be checking nothing. So each model is checked again with one thing broken
+//! ([`Mutant`]), and must then fail. The breaking happens here, below the protocol, whose code does not change. It
+//! applies to one thread at a time, which tells the fence of the ringing thread from that of the sleeping one.
 //!
-//! A thread can also be given a fuse ([`light`]): it dies before its n-th operation that others can see, wherever in the protocol
-//! that is.
+//! A thread can also be given a fuse ([`light`]): it dies before its n-th operation that others can see, wherever that
+//! is in the protocol.
 
 use std::cell::{Cell, RefCell};
 use std::panic::resume_unwind;
@@ -32,7 +32,7 @@ pub enum Mutant {
     NoWake,
     /// Sleepers are woken without the count going up.
     NoBump,
-    /// Whoever goes to sleep does so even if the count has gone up.
+    /// A thread goes to sleep even if the count has gone up.
     SleepAnyway,
     /// The count of rings goes up without release order.
     BumpWithoutRelease,

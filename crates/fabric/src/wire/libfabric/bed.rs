@@ -1,12 +1,12 @@
-//! What an agent sleeps on: the completion queue, where the provider can wait for it, else a clock.
+//! What an agent sleeps on: the completion queue if the provider can wait for it, otherwise a clock.
 //!
 //! # Model
 //!
-//! A wait for a completion queue takes the entry that ends the wait. So a sleeper has something in its hand for a
-//! moment that no look at the queue shows. It goes to a list, which a turn of the engine takes before it reads the
-//! queue. What the queue has had in between is later, and seen earlier, which only counts for notices that are to come
-//! [last](super::super::LAST): with one of these in its hand, a look rouses the sleeper, and waits for what that has
-//! taken.
+//! A wait for a completion queue takes the entry that ends the wait. So for a moment a sleeper holds an entry that no
+//! look at the queue shows. It puts the entry on a list, which a turn of the engine takes before it reads the queue.
+//! Entries that came to the queue in between are then seen earlier although they are later. That matters only for
+//! notices that must come [last](super::super::LAST). A look that finds one of those wakes the sleeper, and waits for
+//! the entry that the sleeper has taken.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,4 @@
-//! Which provider, which engine, and where.
+//! The choice of a provider, an engine, and an address.
 
 use tidegate_ffi::fabric::{
     Caps, Deferred, Domain, Fabric, Hints, Info, Library, Location, MrMode,

@@ -1,4 +1,4 @@
-//! Why there is no endpoint.
+//! Why an endpoint cannot be opened.
 
 use tidegate_ffi::fabric::{FabricError, LoadError};
 

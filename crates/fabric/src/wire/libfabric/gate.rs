@@ -1,21 +1,20 @@
-//! Counters of a chain, as what they are there for: gates, and the place where streams strike.
+//! The counters of a chain, by their role: gates, and the place where streams strike.
 //!
 //! # Model
 //!
-//! A [`Gate`] is a counter that works of one [chain](super::chain) count at, and that others of them wait for. The chain
-//! says how far it is to come; the gate says how far it is.
+//! A [`Gate`] is a counter that some works of a [chain](super::chain) count at, and that others wait for. The chain
+//! says how far the gate is to come, and the gate says how far it is.
 //!
-//! *Write-back.* Where a counter can be written to memory by hardware (cxi), each signal asks for it, at the gate where
-//! it counts; a look at that memory then spares most reads of the counter. It is a hint and no proof: what proves is
-//! the counter.
+//! *Write-back.* If hardware can write a counter to memory (cxi), each signal asks for that at the gate where it
+//! counts. A look at that memory then replaces most reads of the counter. It is only a hint: the counter is the proof.
 //!
-//! *Strike.* cxi's counters also have an address: a store there adds to the counter ([`register`]). So a stream fires by
-//! itself what waits for the chain's trigger, as it would ring a doorbell.
+//! *Strike.* Counters of cxi also have an address, and a store there adds to the counter ([`register`]). So a stream
+//! fires the works that wait for the chain's trigger by itself, as it would ring a doorbell.
 //!
 //! # Failure
 //!
-//! A counter that can do neither is a counter all the same: it is read each time, and an agent adds to it. Failures are
-//! counted beside successes ([`Gate::failures`]), and end each [quiet](Gate::is_quiet).
+//! A counter without these abilities still works: it is read each time, and an agent adds to it. Failures are counted
+//! beside successes ([`Gate::failures`]), and end each [quiet](Gate::is_quiet) period.
 
 use std::ffi::c_void;
 use std::sync::Arc;

@@ -1,22 +1,16 @@
-//! The deferred works that a process may have, and who has them.
+//! The deferred works that a process may have, and how they are divided.
 //!
 //! # Model
 //!
-//! Only cxi says how many works there are, for all processes of its service; each takes its part
-//! ([`Choice::sharers`](super::Choice::sharers)). Of that part each chain takes a *share* when it is made, a quarter of
-//! what is left, and keeps it to its end: what one chain has queued is never in another's way.
+//! Only cxi says how many works there are, for all processes of its service. Each process takes its part
+//! ([`Choice::sharers`](super::Choice::sharers)). When a chain is made, it takes a *share* of that part, a quarter of
+//! what is left, and keeps it to its end. So works of one chain are never in the way of another.
 //!
-//! *Shares and trigger slots.* A program that has a [trigger slot](tidegate_hal::slots) may still find no works, when
-//! those that were armed before it on the same queue have them. That delays it, and hangs nothing: they are of its own
-//! queue, and before it, so they are rung for before it is; what is rung for comes to its end by itself, and gives its
-//! works back. A program that would not fit alone is refused when it is prepared. So slots decide *that* a program is
-//! fired, and works only how many of a queue are with the hardware at a time.
-//!
-//! # Failure
-//!
-//! [`NicError::Exhausted`] when a chain is made and fewer than [`LEAST`] works are left: the window is not created.
-//! What other processes have taken although it is not theirs is found out when a work is queued, which is tried again
-//! for as long as [`Options::silence`](crate::Options::silence) says.
+//! *Shares and trigger slots.* A program that has a [trigger slot](tidegate_hal::slots) may find no works left, because
+//! programs that were armed before it on the same queue have them. That delays it, but cannot hang: those programs are
+//! before it in its own queue, so they are rung for first. A program that has been rung for ends by itself, and returns
+//! its works. A program that does not fit even alone is refused when it is prepared. So slots decide *that* a program
+//! is fired. Works decide only how many programs of a queue the hardware holds at a time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

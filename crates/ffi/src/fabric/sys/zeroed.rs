@@ -10,7 +10,7 @@ use super::*;
 pub unsafe trait Zeroed: Sized {
     /// All zeros.
     fn zeroed() -> Self {
-        // SAFETY: it is a value of the type, says whoever implements this.
+        // SAFETY: it is a value of the type, as the implementation promises.
         unsafe { std::mem::zeroed() }
     }
 }

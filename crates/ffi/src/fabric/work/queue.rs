@@ -1,4 +1,4 @@
-//! Works that were queued, and what proves that they are complete.
+//! Works that were queued, and the counters that prove them complete.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};

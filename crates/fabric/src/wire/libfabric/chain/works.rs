@@ -87,7 +87,7 @@ impl FabricChain {
                 let from = self.remote(from.region.base(), from.region.key(), offset);
                 (Work::read(endpoint, local(to, bytes), from), false)
             }
-            Op::Notify(_) => unreachable!("a notice is the signal's affair"),
+            Op::Notify(_) => unreachable!("only a signal is a notice"),
         };
         let work = made.0.map_err(system("making a deferred work"))?;
         Ok((work, made.1))
