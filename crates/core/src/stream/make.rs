@@ -183,9 +183,9 @@ impl<D: Device> World<D> {
     ///
     /// # Safety
     ///
-    /// `make` returns a stream of the given device, with the given configuration. As long as the result lives, all
-    /// other work on the underlying stream either leaves alone the memory that is at home on the stream, or is ordered
-    /// like work that is enqueued here. No such work ends before the work that precedes it on the stream.
+    /// `make` returns a stream of the given device, with the given configuration. As long as the result lives, other
+    /// work on the underlying stream leaves the memory alone that is at home on the stream, unless it is ordered like
+    /// work that is enqueued here. No such work ends before the work that precedes it on the stream.
     ///
     /// # Examples
     ///

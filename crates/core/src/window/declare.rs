@@ -410,7 +410,7 @@ impl<T> Window<T, ByRange> {
     /// chooses, and returns the handle. So several origins can write to one array even if their elements interleave,
     /// like the ghost faces of a block or the columns of a matrix.
     ///
-    /// A put with the handle writes the elements in the order of the layout: a source of `count` elements goes to the
+    /// A put with the handle writes the elements in the order of the layout. A source of `count` elements goes to the
     /// first `count` of them, or to those from [`Out::at`] on. The source may have a layout of its own if it has as
     /// many elements as this layout. [`Out::with`] and counted puts are refused. (A layout of one run is a range: see
     /// [`Window::range_to`].)

@@ -16,8 +16,8 @@
 //! until the endpoint is closed. (Memory that a peer has mapped needs no such care, because the peer's mapping keeps
 //! it.)
 //!
-//! If a window is revoked, or if its queue has given up, a rank does not say that it is through: an operation that was
-//! reported as failed may still be on its way. Then the block stays until the endpoint is closed.
+//! If a window is revoked, or if its queue has given up, a rank does not say that it is through. An operation that was
+//! reported as failed may still be on its way. So the block stays until the endpoint is closed.
 
 use std::sync::{Arc, Weak};
 
