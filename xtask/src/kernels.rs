@@ -13,7 +13,7 @@ use crate::provide::provide;
 use crate::skipped;
 use crate::step::root;
 
-#[path = "../../crates/kernels/sources.rs"]
+#[path = "../../kernels/sources.rs"]
 mod sources;
 
 use sources::{Source, check_head, files};

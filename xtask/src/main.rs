@@ -29,6 +29,7 @@ mod summary;
 mod targets;
 mod test;
 mod watch;
+mod weight;
 
 use std::process::ExitCode;
 
@@ -63,6 +64,9 @@ tasks:
     lines [--all]
         count the lines of code, package by package, without comments and empty lines; tests and generated files apart
             --all            each file, too, the longest first
+    weight
+        count the crates of others that a build for the host alone takes, and measure the packages that `cargo package` has left;
+        fail where it is too much
     help
         print this
 ";
@@ -77,6 +81,7 @@ fn main() -> ExitCode {
         Some("charts") => programs::charts(args),
         Some("imports") => programs::imports(args),
         Some("lines") => lines::main(args),
+        Some("weight") => weight::main(args),
         Some("help") | None => {
             print!("{USAGE}");
             Ok(ExitCode::SUCCESS)

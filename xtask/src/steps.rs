@@ -425,6 +425,23 @@ pub(crate) static STEPS: &[Step] = &[
     },
     Step {
         name: "package",
+        what: "what is published can be packed, and is not too much; a deep run builds it, too",
+        tier: Tier::Full,
+        needs: &[],
+        commands: |scope| {
+            const UNPUBLISHED: &str = "--exclude tidegate-bench --exclude tidegate-fake --exclude tidegate-fake-cuda \
+                --exclude tidegate-loopback --exclude tidegate-changing --exclude xtask --exclude xtask-imports";
+            let pack = cmd("cargo package --quiet --allow-dirty --workspace").args(UNPUBLISHED);
+            let pack = match scope.tier {
+                Tier::Deep => pack,
+                _ => pack.arg("--no-verify"),
+            };
+            let host = cmd("cargo check --quiet -p tidegate --no-default-features --all-targets");
+            Ok(vec![pack, cmd("cargo xtask weight"), host])
+        },
+    },
+    Step {
+        name: "clone",
         what: "a clean clone of HEAD builds: nothing is forgotten in the working tree",
         tier: Tier::Deep,
         needs: &[GIT],

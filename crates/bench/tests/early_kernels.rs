@@ -1,7 +1,7 @@
 //! The kernels of Faces may begin while earlier work still runs. For that they promise to wait by themselves
 //! (`Function::waits_itself`): this test checks the promise on all ways through the PTX.
 
-#[path = "../../kernels/flow.rs"]
+#[path = "../../../kernels/flow.rs"]
 mod flow;
 
 use std::collections::BTreeSet;

@@ -15,6 +15,11 @@
 //! The layer above, `tidegate-core`, validates what users ask for, and passes down only what the contracts allow.
 //! Devices and NICs do not check it again.
 
+#[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
+compile_error!(
+    "tidegate runs on Linux with 64-bit pointers only: it shares memory by memfd, and wakes ranks by futex"
+);
+
 pub mod armed;
 pub mod batch;
 pub mod control;

@@ -51,7 +51,7 @@
 //! assembly, which the compiler does not reorder. It places them as it likes, so where a function has several ways, all
 //! of them are followed.
 
-#[path = "../../../../../kernels/flow.rs"]
+#[path = "../../../../../../kernels/flow.rs"]
 mod flow;
 mod lands;
 mod thread;

@@ -1,5 +1,4 @@
-//! The build script of `crates/kernels` (no other package of the workspace has one): it makes the constants that hold
-//! the PTX of `kernels/*.cu`.
+//! Makes the constants that hold the PTX of the device sources beside this file.
 //!
 //! The committed PTX is what a build embeds, so that none needs CUDA. Where an nvcc of CUDA 13.0 is found, it compiles
 //! the sources anew: whoever edits a `.cu` runs what he wrote, without a step between. Exactly 13.0, because newer ones
@@ -7,7 +6,7 @@
 //! embedded.
 //!
 //! nvcc is looked for in `NVCC` (its path; empty: do not look), `CUDA_HOME/bin`, `CUDA_PATH/bin`, and on `PATH`. An
-//! nvcc that comes onto `PATH` later is noticed when something in `kernels/` changes.
+//! nvcc that comes onto `PATH` later is noticed when a source changes.
 
 use std::env;
 use std::error::Error;
@@ -16,7 +15,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-#[path = "crates/kernels/sources.rs"]
 mod sources;
 
 use sources::{Source, check_head};
@@ -25,19 +23,9 @@ use sources::{Source, check_head};
 const PLACES: [&str; 3] = ["NVCC", "CUDA_HOME", "CUDA_PATH"];
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let manifest = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").ok_or("not run by cargo")?);
+    let kernels = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").ok_or("not run by cargo")?);
     let out = PathBuf::from(env::var_os("OUT_DIR").ok_or("not run by cargo")?);
-    let root = manifest.join("../..").canonicalize()?;
-    let kernels = root.join("kernels");
     println!("cargo::rerun-if-changed={}", kernels.display());
-    println!(
-        "cargo::rerun-if-changed={}",
-        root.join("build.rs").display()
-    );
-    println!(
-        "cargo::rerun-if-changed={}",
-        manifest.join("sources.rs").display()
-    );
     for place in PLACES {
         println!("cargo::rerun-if-env-changed={place}");
     }

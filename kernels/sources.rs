@@ -1,6 +1,6 @@
 // What lies in `kernels/`: which device sources there are, what is made of each, and what any PTX must begin with.
 //
-// The build script (`/build.rs`) and `cargo xtask kernels` are two programs that must agree on it: both have this file as
+// The build script (`kernels/build.rs`) and `cargo xtask kernels` are two programs that must agree on it: both have this file as
 // a module.
 
 use std::fs;

@@ -2,7 +2,7 @@
 //!
 //! One constant a file: `BATCH_PTX` is what became of `kernels/batch.cu`, for every GPU from compute capability 8.0 on;
 //! `BATCH_SM_90_PTX` is the same source for 9.0 and beyond. They hold the committed PTX, so that a build needs no CUDA, or what
-//! the nvcc of an installed CUDA 13.0 made of the sources in this build ([`NVCC`] says which). `/build.rs` sees to that;
+//! the nvcc of an installed CUDA 13.0 made of the sources in this build ([`NVCC`] says which). `kernels/build.rs` sees to that;
 //! `kernels/README.md` says how the committed ones are made and kept fresh.
 //!
 //! There are no cubins: the driver compiles PTX in milliseconds and keeps the result, and what runs should not depend on what
@@ -36,8 +36,8 @@ mod tests {
 
     #[test]
     fn every_source_is_embedded_and_loads() {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernels");
-        let sources = Source::all(&folder).unwrap();
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let sources = Source::all(folder).unwrap();
         for source in &sources {
             for target in &source.targets {
                 let file = source.ptx(target);
