@@ -5,8 +5,7 @@
 //! which defaults to [`BySlot`](crate::BySlot).
 //!
 //! ```
-//! use tidegate::generic::{Inbox, On, Outbox, Region, Stream};
-//! use tidegate::hal::device::Device;
+//! use tidegate::generic::{Device, Inbox, On, Outbox, Region, Stream};
 //! use tidegate::{Out, Result, exchange};
 //!
 //! /// What a solver keeps between its steps, on any device.
@@ -48,3 +47,5 @@ pub use tidegate_core::window::{
 pub use tidegate_core::{
     AllReduce, Barrier, Carry, Layout, On, OnHost, Part, Place, Region, Stream, World,
 };
+#[doc(inline)]
+pub use tidegate_hal::device::{ClosureDevice, Device, HostAccess, LaunchDevice};

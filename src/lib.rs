@@ -66,7 +66,7 @@
 //! | run inside an MPI job, or with MPI as the only transport | [`guide::from_mpi`] |
 //! | correct an error about lifetimes | [`guide::when_the_compiler_says_no`] |
 //! | start a job of processes | the package `tidegate-cli`: the program `tidegate`, and a library |
-//! | support another device or NIC | [`hal`] |
+//! | support another device or NIC | [`hal`], with the feature `unstable-hal` |
 //!
 //! # Features
 //!
@@ -78,6 +78,7 @@
 //! | `complex` | elements of the crate `num-complex` |
 //! | `bytemuck` | elements of any type that is `bytemuck::Pod` |
 //! | `mpi` | worlds made of MPI communicators, and MPI's windows as a transport; to build it you need an MPI and libclang |
+//! | `unstable-hal` | [`hal`]: the contracts of devices, NICs and control planes, which may change with any version |
 //!
 //! A build needs neither CUDA nor libfabric: they are loaded at run time, if a program uses them. Without default features,
 //! tidegate is for the host alone: streams are threads, and the ranks are on one node.
@@ -101,7 +102,7 @@
 
 // The tables above link to all features.
 #![cfg_attr(
-    not(all(feature = "cuda", feature = "fabric")),
+    not(all(feature = "cuda", feature = "fabric", feature = "unstable-hal")),
     allow(rustdoc::broken_intra_doc_links)
 )]
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -110,8 +111,9 @@ mod devices;
 #[doc(hidden)]
 pub mod doc;
 
-/// What a device is: for code that works with any device, and for new devices.
+/// What a device, a NIC and a control plane are, for new ones. It may change with any version.
 // (Not `pub use tidegate_hal as hal`: the compiler would write the paths of both in what it suggests.)
+#[cfg(feature = "unstable-hal")]
 pub mod hal {
     #[doc(inline)]
     pub use tidegate_hal::*;
@@ -124,8 +126,8 @@ pub mod hal {
         };
     }
 
-    #[cfg(feature = "cuda")]
     /// What CUDA devices are made of, for code that names the types that belong to a device.
+    #[cfg(feature = "cuda")]
     pub mod cuda {
         #[doc(inline)]
         pub use tidegate_cuda::{CudaEvent, CudaFunction, CudaGraph, CudaModule, Shared};

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use tidegate::generic::Device;
 use tidegate::generic::{AllReduce, Barrier, Region, Stream, World};
-use tidegate::hal::device::Device;
 use tidegate::host::prelude::*;
 use tidegate::window::Tested;
 

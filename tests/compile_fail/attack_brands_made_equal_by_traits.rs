@@ -4,7 +4,7 @@
 use tidegate::generic;
 use tidegate::__private::{Guard, Id, StreamsDoNotMix, brand};
 use tidegate::UnboundStream;
-use tidegate::hal::device::Device;
+use tidegate::generic::Device;
 use tidegate::host::prelude::*;
 
 trait Other<'s>: Sized {

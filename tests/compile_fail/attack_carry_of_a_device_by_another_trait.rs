@@ -3,7 +3,7 @@
 #![allow(dead_code)]
 
 use tidegate::generic::{Carry, On, Region};
-use tidegate::hal::device::Device as Real;
+use tidegate::generic::Device as Real;
 
 trait Device: Real {}
 

@@ -3,7 +3,7 @@
 #![allow(dead_code)]
 
 use tidegate::generic::{On, Region};
-use tidegate::hal::device::Device;
+use tidegate::generic::Device;
 use tidegate::host::prelude::*;
 
 #[derive(Carry)]

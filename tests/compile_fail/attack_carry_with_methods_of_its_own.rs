@@ -10,7 +10,7 @@ trait Lies: Sized {
     fn leave(self) {}
     fn field<S, X>(self, _: &str, _: X, _: fn(&mut X, &mut X) -> [X; 1]) {}
 }
-impl<T> Lies for &mut Visitor<'_, T> where T: tidegate::hal::device::Device {}
+impl<T> Lies for &mut Visitor<'_, T> where T: tidegate::generic::Device {}
 
 trait Visits: Sized {
     fn visit<V>(self, _: V) {}

@@ -1,7 +1,7 @@
 use tidegate::generic::Stream;
 use tidegate::__private::Guard;
 use tidegate::UnboundStream;
-use tidegate::hal::device::Device;
+use tidegate::generic::Device;
 use tidegate::host::prelude::*;
 
 fn twice<'s, D: Device>(

@@ -1,6 +1,6 @@
 use tidegate::host::prelude::*;
 
-use tidegate::hal::device::Device;
+use tidegate::generic::Device;
 
 fn step<'s, D: Device>(_: &Stream<'s, D>, _: Inbox<'s, f64, D>, _: &Region<f64, On<'s, D>>) {}
 

@@ -1,5 +1,5 @@
 use tidegate::generic::{On, Region, Stream};
-use tidegate::hal::device::ClosureDevice;
+use tidegate::generic::ClosureDevice;
 use tidegate::host::prelude::{Init, World, stream};
 use tidegate::host::Host;
 use tidegate::Result;

@@ -1,5 +1,5 @@
 use tidegate::generic::{On, Region, Stream};
-use tidegate::hal::device::Device;
+use tidegate::generic::Device;
 use tidegate::host::prelude::*;
 
 fn hand<'s, 't, D: Device, E: Device>( // wrong

@@ -1,6 +1,6 @@
 use tidegate::generic::{On, Region, Stream};
-use tidegate::hal::device::{ClosureDevice, Device}; // wrong
-// right: use tidegate::hal::device::ClosureDevice;
+use tidegate::generic::{ClosureDevice, Device}; // wrong
+// right: use tidegate::generic::ClosureDevice;
 use tidegate::host::prelude::*;
 
 fn increment(x: &mut [f64]) {

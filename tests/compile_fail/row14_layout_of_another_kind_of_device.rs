@@ -1,5 +1,5 @@
 use tidegate::generic::{Access, Layout, On, Region};
-use tidegate::hal::device::Device;
+use tidegate::generic::Device;
 use tidegate::host::prelude::*;
 
 fn put<'s, 'b, D: Device, E: Device>(

@@ -1,5 +1,5 @@
 use tidegate::generic::{On, OnHost, Region, Stream};
-use tidegate::hal::device::Device;
+use tidegate::generic::Device;
 use tidegate::host::prelude::*;
 
 fn bring<'s, D: Device, E: Device>( // wrong

@@ -1,6 +1,6 @@
 //! A struct with a device among its parameters is carried on any device, without an attribute.
 use tidegate::generic::{Inbox, On, Outbox, Region, Stream};
-use tidegate::hal::device::{Device, HostAccess};
+use tidegate::generic::{Device, HostAccess};
 use tidegate::host::prelude::{Carry, Element, Init, Out, Result, SlotWindow, World, exchange, stream};
 
 #[derive(Carry)]

@@ -15,7 +15,8 @@ use tidegate::cuda::Cuda;
 use tidegate::cuda::CudaStream;
 use tidegate::cuda::gpu::{EARLY, GATES, QUEUES};
 use tidegate::cuda::prelude::*;
-use tidegate::hal::device::{DeviceError, Parameters};
+use tidegate::error::DeviceError;
+use tidegate::kernel::Parameters;
 use tidegate::kernel::{Function, Module, foreign};
 use tidegate_ffi::cuda::{Dependency, Driver, Edge, LaunchConfig, Stream as RawStream};
 

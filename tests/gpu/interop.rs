@@ -7,7 +7,7 @@ use cudarc::driver::{
 };
 use tidegate::cuda::prelude::*;
 use tidegate::cuda::{CudaBlock, CudaStream};
-use tidegate::hal::device::DeviceError;
+use tidegate::error::DeviceError;
 use tidegate::kernel::foreign;
 
 use super::common::ranks;
@@ -48,7 +48,7 @@ fn a_stream_a_slice_and_a_kernel_come_in_and_go_out() {
         let mut region = region.on(&s).unwrap();
         s.launch(k.tick.threads(1, 32), (&mut region,)).unwrap();
         // Their kernel, on our region: x[i] = 40 + i.
-        let launch = |_: &CudaStream, parameters: &tidegate::hal::device::Parameters| {
+        let launch = |_: &CudaStream, parameters: &tidegate::kernel::Parameters| {
             let mut addresses = parameters.addresses();
             // SAFETY: the first parameter of a slice is its address, the second its length.
             let read = |at: Option<*const u8>| unsafe { at.unwrap().cast::<u64>().read() };
@@ -86,7 +86,7 @@ fn events_have_times_eagerly_and_in_recordings() {
             .on(&s)
             .unwrap();
         let mut event = None;
-        let note = |stream: &CudaStream, _: &tidegate::hal::device::Parameters| {
+        let note = |stream: &CudaStream, _: &tidegate::kernel::Parameters| {
             event = Some(stream.timed_event()?);
             Ok(())
         };
@@ -99,7 +99,7 @@ fn events_have_times_eagerly_and_in_recordings() {
         let (graph, back) = s
             .capture(region, |s, mut region| {
                 for _ in 0..2 {
-                    let note = |stream: &CudaStream, _: &tidegate::hal::device::Parameters| {
+                    let note = |stream: &CudaStream, _: &tidegate::kernel::Parameters| {
                         events.push(stream.timed_event()?);
                         Ok(())
                     };

@@ -11,7 +11,7 @@ use super::common::{Kernels, W};
 use super::epochs::{Plan, Ring};
 use tidegate::cuda::Cuda;
 use tidegate::cuda::prelude::*;
-use tidegate::hal::device::Device;
+use tidegate::generic::Device;
 
 const ROLE: &str = "TIDEGATE_GPU_REFUSED";
 const SETTINGS: &str = "TIDEGATE_FAKE_CUDA";

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::time::Duration;
 
+use tidegate::error::DeviceError;
 use tidegate::error::{CaptureError, Cause, EpochError, RegionError, StreamError};
-use tidegate::hal::device::DeviceError;
 use tidegate::host::prelude::*;
 use tidegate::window::Tested;
 

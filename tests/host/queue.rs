@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex, mpsc};
 
-use tidegate::hal::device::DeviceError;
+use tidegate::error::DeviceError;
 use tidegate::host::prelude::*;
 use tidegate::try_exchange;
 

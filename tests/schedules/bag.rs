@@ -3,8 +3,8 @@
 //! A brand is a type, so what is where cannot be a field: there is a bag a stream, and handing off moves things from bag to bag.
 
 use tidegate::capture::Visitor;
+use tidegate::generic::{Device, HostAccess};
 use tidegate::generic::{Exposed, Inbox, Layout, On, Outbox, Region, Stream};
-use tidegate::hal::device::{Device, HostAccess};
 use tidegate::host::prelude::*;
 use tidegate::window::{Discipline, Memory, MemoryMut};
 

@@ -15,8 +15,8 @@
 use std::ops::Range;
 
 use tidegate::CellsMut;
+use tidegate::generic::Device;
 use tidegate::generic::{Inbox, On, OnHost, Part, Region, Stream, World};
-use tidegate::hal::device::Device;
 use tidegate::host::Host;
 use tidegate::host::prelude::*;
 use tidegate::kernel::{Argument, LoweredExclusive, LoweredShared};

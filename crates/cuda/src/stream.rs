@@ -39,7 +39,7 @@ const HELD: usize = 64;
 /// # use tidegate::cuda::{CudaStream, prelude::*};
 /// # fn transform<'s>(s: &Stream<'s>, x: &mut Region<f32, On<'s>>, fft: fn(*mut u8, *mut f32)) -> Result<()> {
 /// // SAFETY: `fft` enqueues on that stream, keeps to `x`, and ends; the first parameter of a slice is its address.
-/// let kernel = unsafe { tidegate::kernel::foreign(|stream: &CudaStream, parameters: &tidegate::hal::device::Parameters| {
+/// let kernel = unsafe { tidegate::kernel::foreign(|stream: &CudaStream, parameters: &tidegate::kernel::Parameters| {
 ///     let x = parameters.addresses().next().expect("it is there").cast::<*mut f32>().read();
 ///     Ok(fft(stream.as_raw().cast(), x))
 /// }) };

@@ -29,7 +29,7 @@ use crate::stream::CudaStream;
 /// ```
 /// use std::sync::Arc;
 /// use tidegate::cuda::{CudaStream, TimedEvent};
-/// use tidegate::hal::device::DeviceError;
+/// use tidegate::error::DeviceError;
 ///
 /// /// Enqueues work between two events.
 /// fn timed(stream: &CudaStream, work: impl FnOnce()) -> Result<[Arc<TimedEvent>; 2], DeviceError> {
@@ -55,7 +55,7 @@ impl CudaStream {
     /// ```
     /// use std::sync::Arc;
     /// use tidegate::cuda::{Cuda, CudaStream, TimedEvent, prelude::*};
-    /// use tidegate::hal::device::Parameters;
+    /// use tidegate::kernel::Parameters;
     /// use tidegate::kernel::foreign;
     ///
     /// /// Enqueues an event: the device's stream is had by a foreign kernel.
@@ -103,7 +103,7 @@ impl TimedEvent {
     ///
     /// ```
     /// use tidegate::cuda::TimedEvent;
-    /// use tidegate::hal::device::DeviceError;
+    /// use tidegate::error::DeviceError;
     ///
     /// fn print(begin: &TimedEvent, end: &TimedEvent) -> Result<(), DeviceError> {
     ///     match end.us_since(begin)? {

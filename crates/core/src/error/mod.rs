@@ -26,8 +26,9 @@ pub use window_name::WindowName;
 use std::fmt;
 
 pub use tidegate_hal::batch::Awaited;
-use tidegate_hal::control::ControlError;
-use tidegate_hal::device::DeviceError;
+pub use tidegate_hal::control::ControlError;
+pub use tidegate_hal::device::DeviceError;
+pub use tidegate_hal::nic::NicError;
 use tidegate_hal::process::Forked;
 pub use tidegate_hal::site::CallSite;
 
@@ -124,7 +125,7 @@ pub enum Error {
     Device(DeviceError),
     /// The NIC refused the call.
     #[error(transparent)]
-    Nic(#[from] tidegate_hal::nic::NicError),
+    Nic(#[from] NicError),
     /// The job could not be joined.
     #[error(transparent)]
     Join(#[from] tidegate_boot::BootError),
@@ -164,7 +165,6 @@ impl Error {
 
     /// Whether the call may succeed once this rank has freed something.
     pub(crate) fn is_shortage(&self) -> bool {
-        use tidegate_hal::nic::NicError;
         matches!(
             self,
             Error::Device(DeviceError::Exhausted { .. })

@@ -21,10 +21,10 @@ use crate::stream::Stream;
 /// # Examples
 ///
 /// ```
-/// use tidegate::hal::device::DeviceError;
+/// use tidegate::error::DeviceError;
 /// use tidegate::host::HostStream;
 /// use tidegate::kernel::{Foreign, foreign};
-/// use tidegate::hal::device::Parameters;
+/// use tidegate::kernel::Parameters;
 ///
 /// # tidegate::doc::stream(|_, _| {
 /// // SAFETY: it enqueues nothing.
@@ -59,7 +59,7 @@ pub struct Foreign<F>(F);
 ///
 /// ```
 /// # use tidegate::host::prelude::*;
-/// use tidegate::hal::device::Parameters;
+/// use tidegate::kernel::Parameters;
 /// use tidegate::host::HostStream;
 /// use tidegate::kernel::foreign;
 ///

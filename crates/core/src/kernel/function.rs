@@ -215,7 +215,7 @@ impl<D: LaunchDevice, S> Function<D, S> {
     /// ```
     /// use tidegate::cuda::Cuda;
     /// use tidegate::cuda::prelude::*;
-    /// use tidegate::hal::device::Grid;
+    /// use tidegate::kernel::Grid;
     /// use tidegate::kernel::Function;
     ///
     /// # type Stencil = Function<Cuda, (&'static mut [f64],)>;

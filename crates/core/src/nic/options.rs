@@ -212,7 +212,7 @@ impl WorldOptions {
     /// ```
     /// # use tidegate::host::prelude::*;
     /// use tidegate::fabric::{Fabric, Options};
-    /// use tidegate::hal::nic::NicError;
+    /// use tidegate::error::NicError;
     /// use tidegate::WorldOptions;
     ///
     /// # fn main() -> Result<()> {

@@ -74,7 +74,7 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
     ///
     /// ```
     /// # use tidegate::host::prelude::*;
-    /// use tidegate::hal::device::Device;
+    /// use tidegate::generic::Device;
     /// use tidegate::hal::memory::Sharing;
     ///
     /// # tidegate::doc::stream(|world, s| {

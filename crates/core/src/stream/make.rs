@@ -191,7 +191,7 @@ impl<D: Device> World<D> {
     ///
     /// ```
     /// # use tidegate::host::prelude::*;
-    /// use tidegate::hal::device::Device;
+    /// use tidegate::generic::Device;
     ///
     /// # tidegate::doc::ranks(1, |world| {
     /// // SAFETY: the stream is new, and has the configuration; nothing else is done with it.

@@ -155,7 +155,7 @@ impl<D: Device> World<D> {
     ///
     /// ```
     /// # use tidegate::host::prelude::*;
-    /// use tidegate::hal::device::Device;
+    /// use tidegate::generic::Device;
     /// use tidegate::hal::memory::Sharing;
     ///
     /// # tidegate::doc::ranks(1, |world| {

@@ -193,7 +193,7 @@ impl<D: Device> World<D> {
     /// # use tidegate::host::prelude::*;
     /// use std::sync::Arc;
     /// use tidegate::hal::control::Control;
-    /// use tidegate::hal::device::Device;
+    /// use tidegate::generic::Device;
     /// use tidegate::host::Host;
     ///
     /// # fn main() -> Result<()> {
@@ -227,7 +227,7 @@ impl<D: Device> World<D> {
     /// # use tidegate::host::prelude::*;
     /// use std::sync::Arc;
     /// use tidegate::hal::control::Control;
-    /// use tidegate::hal::device::Device;
+    /// use tidegate::generic::Device;
     /// use tidegate::host::Host;
     /// use tidegate::WorldOptions;
     ///
