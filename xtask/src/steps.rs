@@ -215,7 +215,8 @@ pub(crate) static STEPS: &[Step] = &[
         needs: &[],
         commands: |_| {
             Ok(vec![
-                cmd("cargo doc --no-deps --workspace").env("RUSTDOCFLAGS", "-D warnings"),
+                cmd("cargo doc --no-deps --workspace --features tidegate/unstable-hal")
+                    .env("RUSTDOCFLAGS", "-D warnings"),
             ])
         },
     },
