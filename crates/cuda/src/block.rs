@@ -1,4 +1,4 @@
-//! Memory of the device.
+//! Memory of a device.
 
 use std::any::Any;
 use std::os::fd::AsFd;
@@ -15,7 +15,7 @@ use tidegate_hal::memory::{Block, Ptr, Sharing};
 use crate::error::Doing;
 use crate::gpu::Gpu;
 
-/// A piece of memory of the device, or a mapping of a peer's.
+/// A block of memory of the device, or a mapping of a peer's block.
 ///
 /// # Examples
 ///
@@ -37,9 +37,9 @@ pub struct CudaBlock {
     pub(crate) kind: Kind,
 }
 
-// SAFETY: what the pointer leads to is memory that is never freed; who accesses it when is the affair of the block's users.
+// SAFETY: the pointer leads to memory that is never freed. The block's users are responsible for their accesses.
 unsafe impl Send for CudaBlock {}
-// SAFETY: as above; a shared block gives its address and nothing else.
+// SAFETY: as above; a shared block gives only its address.
 unsafe impl Sync for CudaBlock {}
 
 pub(crate) enum Kind {
@@ -47,9 +47,9 @@ pub(crate) enum Kind {
     Pool,
     /// Memory of the host.
     Pinned(NonNull<u8>),
-    /// Physical memory, mapped: `size` bytes of it. The mapping holds it, and so does the handle.
+    /// Physical memory, of which `size` bytes are mapped. The mapping and the handle both hold it.
     Mapped { handle: MemHandle, size: usize },
-    /// Another library's, with what owns it.
+    /// Memory of another library, with its owner.
     Adopted(Option<Box<dyn Any + Send + Sync>>),
 }
 
@@ -82,7 +82,7 @@ impl CudaBlock {
                     base.map(|base| *made.insert(base))
                 });
                 if let (Err(_), Some(base)) = (&served, made) {
-                    // SAFETY: it was just allocated, and is nobody's.
+                    // SAFETY: it was just allocated, and nobody else uses it.
                     gpu.serve_later(|driver, stream| unsafe {
                         driver.mem_free_async(base, stream)
                     });
@@ -111,11 +111,11 @@ impl CudaBlock {
             }
         };
         if gpu.gated() {
-            // All operands in it are zero.
+            // All operands in the block are zero.
             gpu.operands()
                 .allocated(block.base.0, bytes as u64, sharing == Sharing::Peers);
         }
-        // SAFETY: the block is ours alone, and live.
+        // SAFETY: the block is live, and only this call uses it.
         gpu.serve("clearing memory", |driver, stream| unsafe {
             driver.memset_d8_async(block.base, 0, bytes, stream)
         })?;
@@ -152,9 +152,9 @@ impl CudaBlock {
         Ok(block)
     }
 
-    /// Whether words in it can be added to from here: over a link without atomics (PCI Express mostly has none) an add
-    /// would go astray, and a wait end never or too early. What the driver does not tell is taken to be well: so it is
-    /// with GPUs that this process may not see, which are not mapped in the first place.
+    /// Checks that this GPU can add to words in the block. Over a link without atomics (PCI Express mostly has none) an
+    /// add would get lost, and a wait would end too early or never. If the driver does not tell, atomics are taken to
+    /// work. That is so for GPUs that this process may not see, but their memory is not mapped in the first place.
     fn check_atomics(&self) -> Result<(), DeviceError> {
         let (driver, own) = (self.gpu.driver, self.gpu.device);
         let owner = driver.pointer_attribute(
@@ -177,7 +177,7 @@ impl CudaBlock {
         Ok(())
     }
 
-    /// Maps physical memory, of which it takes the handle.
+    /// Maps physical memory, and takes its handle.
     fn mapping(
         gpu: &Arc<Gpu>,
         handle: MemHandle,
@@ -193,8 +193,8 @@ impl CudaBlock {
             .mem_address_reserve(size, 0, DevicePtr::NULL)
             .doing(what)
             .inspect_err(|_| release())?;
-        // SAFETY: the range was just reserved, and is as large as what is mapped. A handle of less memory is refused by
-        // the driver.
+        // SAFETY: the range was just reserved, and is as large as the mapping. The driver refuses a handle of less
+        // memory.
         let mapped = unsafe { driver.mem_map(base, size, 0, handle) };
         if let Err(error) = mapped {
             release();
@@ -208,19 +208,19 @@ impl CudaBlock {
             bytes,
             kind: Kind::Mapped { handle, size },
         };
-        // SAFETY: the range is mapped; if this fails, dropping the block unmaps it.
+        // SAFETY: the range is mapped. If this fails, dropping the block unmaps it.
         unsafe { driver.mem_set_access(base, size, &[AccessDesc::read_write(gpu.device)]) }
             .doing(what)?;
         Ok(block)
     }
 }
 
-// SAFETY: memory of the device from an allocator that aligns to 256 bytes (or pages), mapped for this device until it
-// is dropped; or pinned memory, which the device reaches at the host's address.
+// SAFETY: the memory is device memory, from an allocator that aligns to 256 bytes (or to pages), and stays mapped for
+// this device until the block is dropped; or it is pinned memory, which the device reaches at the host's address.
 unsafe impl Block for CudaBlock {
     fn base(&self) -> Ptr {
         match self.kind {
-            // Threads of the host use this one.
+            // Threads of the host use this pointer.
             Kind::Pinned(base) => Ptr(base.as_ptr()),
             _ => Ptr(std::ptr::without_provenance_mut(self.base.0 as usize)),
         }
@@ -254,18 +254,19 @@ impl Drop for CudaBlock {
         if self.gpu.gated() && !matches!(self.kind, Kind::Adopted(_)) {
             self.gpu.operands.freed(self.base.0);
         }
-        // Whoever held the block has seen to it that no stream uses it any more.
+        // The block's last holder has made sure that no stream uses it any more.
         match self.kind {
             Kind::Adopted(_) => {}
             Kind::Pinned(base) => self.gpu.pinned.give_back(base),
-            // SAFETY: it came from the pool, and is not used any more. The next who gets it does so on the same stream.
+            // SAFETY: it came from the pool, and is not used any more. It is freed on the stream on which the next
+            // block is allocated.
             Kind::Pool => self
                 .gpu
                 .serve_later(|driver, stream| unsafe { driver.mem_free_async(self.base, stream) }),
             Kind::Mapped { handle, size } => {
                 if self.gpu.enter().is_ok() {
                     let driver = self.gpu.driver;
-                    // SAFETY: mapped by `mapping`, and not used any more. What fails leaks.
+                    // SAFETY: mapped by `mapping`, and not used any more. If a call fails, the memory leaks.
                     let _ = unsafe { driver.mem_unmap(self.base, size) };
                     // SAFETY: nothing is mapped there now.
                     let _ = unsafe { driver.mem_address_free(self.base, size) };

@@ -1,5 +1,5 @@
-//! What kind of code bytes are, and whether all of it is there: the driver is told no length, and reads as far as the
-//! sizes in the code say.
+//! The kinds of code, and a check that code is complete. The driver is told no length, and reads as far as the sizes in
+//! the code say.
 
 use std::ffi::CString;
 
@@ -8,27 +8,27 @@ use object::elf::{EM_CUDA, FileHeader64};
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader};
 use tidegate_hal::device::DeviceError;
 
-/// No PTX is shorter: it names a version and a target.
+/// No PTX is shorter, since it names a version and a target.
 const HEAD_BYTES: usize = 16;
-/// What an ELF file begins with.
+/// The first bytes of an ELF file.
 const ELF: [u8; 4] = *b"\x7fELF";
-/// What a fatbin begins with: this, its version (2 bytes), the size of this header (2 bytes), that of the rest (8 bytes),
-/// all of them little-endian.
+/// The first bytes of a fatbin. Behind them are its version (2 bytes), the size of this header (2 bytes), and the size
+/// of the rest (8 bytes), all little-endian.
 const FATBIN: [u8; 4] = 0xba55_ed50_u32.to_le_bytes();
 
-/// Code, as the driver takes it.
+/// Code in the form that the driver takes.
 #[derive(Debug)]
 pub(crate) enum Code {
     /// PTX.
     Text(CString),
-    /// A cubin or a fatbin, all of it, in words, so that what stands in it is aligned.
+    /// A whole cubin or fatbin, in words, so that its contents are aligned.
     Image(Vec<u64>),
 }
 
 impl Code {
     /// # Errors
     ///
-    /// What these bytes are, if they are no code, or not all of it.
+    /// A description of the bytes, if they are no code, or not complete.
     pub(crate) fn new(code: &[u8]) -> Result<Self, DeviceError> {
         let no = |why: String| DeviceError::Code(why);
         if code.starts_with(&ELF) {
@@ -47,7 +47,7 @@ impl Code {
     }
 }
 
-/// PTX, with a NUL behind it or without.
+/// PTX, with or without a NUL at its end.
 fn text(code: &[u8]) -> Result<CString, String> {
     let end = code.iter().rposition(|byte| *byte != 0);
     let code = &code[..end.map_or(0, |last| last + 1)];
@@ -70,7 +70,7 @@ fn text(code: &[u8]) -> Result<CString, String> {
     })
 }
 
-/// Checks that all that a cubin says it has is there.
+/// Checks that a cubin contains everything that its headers name.
 fn cubin(code: &[u8]) -> Result<(), String> {
     let cut = |error: object::Error| format!("a cubin (an ELF file) that is not whole: {error}");
     let header = FileHeader64::<Endianness>::parse(code).map_err(cut)?;
@@ -94,7 +94,7 @@ fn cubin(code: &[u8]) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks that a fatbin is as long as it says.
+/// Checks that a fatbin is as long as its header says.
 fn fatbin(code: &[u8]) -> Result<(), String> {
     let header = code.first_chunk::<16>();
     let header = header.ok_or_else(|| cut_off("a fatbin", "its header"))?;
@@ -120,7 +120,7 @@ mod tests {
         Code::new(code).unwrap_err().to_string()
     }
 
-    /// A cubin of one section of 4 bytes, at its end.
+    /// A cubin with one section of 4 bytes, at its end.
     fn cubin() -> Vec<u8> {
         let mut code = vec![0; 64 + 2 * 64 + 4];
         code[..4].copy_from_slice(&ELF);
@@ -161,7 +161,7 @@ mod tests {
         let short = refused(b"hello");
         assert!(short.contains("begins as no code does"), "{short}");
         assert!(short.contains("`hello`"), "{short}");
-        // The wrapper of a fatbin, which holds an address.
+        // The wrapper of a fatbin, which contains an address.
         let wrapper = refused(&[&0x4662_43b1_u32.to_le_bytes()[..], &[1; 20]].concat());
         assert!(wrapper.contains("begins as no code does"), "{wrapper}");
         let zero = refused(b".version 8.0\n.target\0 sm_80\n");

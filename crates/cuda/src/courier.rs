@@ -1,25 +1,29 @@
-//! Couriers: streams that make the copies of large lanes, by the copy engines.
+//! Couriers: streams that copy the large puts of a lane with the copy engines.
 //!
 //! # Model
 //!
-//! What a lane and its courier say to each other, and why it is so, stands in [`crate::lower::apart`]. Here is the
-//! courier's side: a stream that waits for *go* by a stream memory operation, makes the copies, and writes *back*. The
-//! host numbers the errands; *go* and *back* count the same number in quanta.
+//! [`crate::lower::apart`] says how a lane and its courier work together, and why. This file is the courier's side: a
+//! stream that waits for the word *go* with a stream memory operation, makes the copies, and writes the word *back*.
+//! The host numbers the errands. *Go* and *back* count the same number in quanta.
 //!
-//! A stream gets its couriers with its first large lane, up to [`COURIERS`] of them. Each takes one of the device's
-//! hardware queues, as a stream does: behind a courier that waits for *go* nothing else may stand. Together they get a
-//! quarter of the queues; a lane that finds no courier is carried out by blocks.
+//! A stream gets its couriers, at most [`COURIERS`], with its first large lane. Each takes one of the device's hardware
+//! queues, as a stream does, since nothing else may stand behind a courier that waits for *go*. All couriers together
+//! get a quarter of the queues. A lane without a courier is carried out by blocks.
 //!
 //! # Failure
 //!
-//! When a stream has failed and has been drained, nobody adds to *go* any more. Then a courier is either on its way,
-//! and comes back; or it was not told to go, and never will be. *go* says which ([`Couriers::end`]). What is enqueued
-//! on the latter is never executed, so the memory that the copies name may go; the words and the driver's stream may
-//! not, and are kept for ever. The device has a stream that is never idle from then on: loading code is refused
-//! ([`DeviceError::Busy`](tidegate_hal::device::DeviceError)), pages of NICs are not taken back any more
-//! (`registers.rs`), and whoever in the process asks the driver to wait for
-//! *all* streams of the device, waits for ever. A program that means to go on after a failure, with a library that does
-//! that, turns couriers off (`TIDEGATE_CUDA_COPY_ENGINE_FROM=never`).
+//! After a stream has failed and has been drained, nobody adds to *go* any more. Then a courier is either on its way,
+//! and comes back, or it was not told to go, and never will be. The word *go* says which ([`Couriers::end`]).
+//!
+//! In the second case the copies are never made, so the memory that they name may be freed. The words and the driver's
+//! stream may not: they are kept for ever, and one stream of the device is never idle again. From then on
+//!
+//! - loading code is refused ([`DeviceError::Busy`](tidegate_hal::device::DeviceError));
+//! - pages of NICs stay registered (`registers.rs`);
+//! - a call that asks the driver to wait for *all* streams of the device waits for ever.
+//!
+//! If a program goes on after a failure, with a library that makes such calls, it should turn couriers off
+//! (`TIDEGATE_CUDA_COPY_ENGINE_FROM=never`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -32,13 +36,13 @@ use crate::block::CudaBlock;
 use crate::gpu::Gpu;
 use crate::lower::apart::{Errand, Words};
 
-/// How many couriers a stream has, at most: so many lanes of a batch are taken apart.
+/// The most couriers of a stream, and so the most lanes of a batch that are carried out by couriers.
 const COURIERS: usize = 4;
 
-/// Bytes of a courier's words: *go* in one line, *back* and its operand in the next.
+/// Bytes of a courier's words: *go* in one cache line, *back* and its operand in the next.
 const WORDS: usize = 256;
 
-/// What became of a courier when its stream had been drained.
+/// The state of a courier when its stream had been drained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     /// All its errands are done.
@@ -57,25 +61,26 @@ struct Courier {
 /// The couriers of one stream.
 pub(crate) struct Couriers {
     gpu: Arc<Gpu>,
-    /// No other's.
+    /// A number that no other stream's couriers have.
     pub(crate) id: u64,
-    /// Their words. None if it had to be left behind.
+    /// The couriers' words. `None` if the block had to be left behind.
     block: Option<CudaBlock>,
     all: Vec<Courier>,
-    /// Something could not be enqueued: they get no more to do.
+    /// An errand could not be enqueued, so the couriers get no more errands.
     broken: AtomicBool,
-    /// What became of each, once that is settled.
+    /// The state of each courier, once it is settled.
     ended: std::sync::OnceLock<Vec<End>>,
 }
 
 impl Couriers {
-    /// Makes as many as the device has room for; none, if that is no room at all, or the device cannot do it.
+    /// Makes as many couriers as the device has room for. Returns `None` if there is no room at all, or if the device
+    /// cannot have couriers.
     pub(crate) fn new(gpu: &Arc<Gpu>) -> Option<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         if !gpu.memory_operations {
             return None;
         }
-        // Mapped memory: the driver refuses stream memory operations on that of the pool.
+        // The block is mapped memory, because the driver refuses stream memory operations on memory of the pool.
         let block = CudaBlock::alloc(gpu, COURIERS * WORDS, Sharing::Peers).ok()?;
         let base = block.base();
         let mut all = Vec::new();
@@ -105,27 +110,27 @@ impl Couriers {
         })
     }
 
-    /// Whether they can be given something to do.
+    /// Whether the couriers can be given errands.
     pub(crate) fn ready(&self) -> bool {
         !self.broken.load(Ordering::Relaxed) && self.ended.get().is_none()
     }
 
-    /// Their words, in order.
+    /// The couriers' words, in order.
     pub(crate) fn words(&self) -> Vec<Words> {
         self.all.iter().map(|courier| courier.words).collect()
     }
 
-    /// Gives the first ones their errands. Before the launch that tells them to go: what cannot be enqueued must not be
-    /// waited for.
+    /// Gives errands to the first couriers. Call it before the launch that tells them to go: the launch must not wait
+    /// for errands that could not be enqueued.
     ///
     /// # Errors
     ///
-    /// If the driver refuses. The batch must not be launched then, and they get no more to do.
+    /// If the driver refuses. The batch must not be launched then, and the couriers get no more errands.
     ///
     /// # Safety
     ///
-    /// From when the courier is told to go until it is back, each copy's memory is there, and nobody else uses it but
-    /// to read the source.
+    /// From the time when the courier is told to go until it is back, each copy's memory is live. Meanwhile others may
+    /// only read the source, and may not access the target.
     pub(crate) unsafe fn send(&self, errands: &[Vec<Errand>]) -> Result<(), CudaError> {
         let each = self.all.iter().zip(errands);
         let sent = each.map(|(courier, errands)| {
@@ -136,16 +141,17 @@ impl Couriers {
         sent.inspect_err(|_| self.give_up())
     }
 
-    /// They get no more to do: what they were given last was not launched.
+    /// Gives the couriers no more errands, because the launch for their last errands failed.
     pub(crate) fn give_up(&self) {
         if !self.broken.swap(true, Ordering::Relaxed) {
             self.gpu.leave_waiting(1);
         }
     }
 
-    /// Waits until all that were told to go are back, if `wait`; finds out which were not. Whether that is settled now.
+    /// Finds out which couriers were not told to go, and returns whether this is settled for all of them. With `wait`,
+    /// it waits until those that were told are back.
     ///
-    /// Only when the stream has been drained: nobody tells them to go any more.
+    /// Call it only after the stream has been drained: nobody tells a courier to go any more.
     pub(crate) fn end(&self, wait: bool) -> bool {
         if self.ended.get().is_some() {
             return true;
@@ -157,7 +163,7 @@ impl Couriers {
             .collect();
         let Some(ends) = ends else { return false };
         let waiting = ends.iter().filter(|end| **end == End::Waiting).count();
-        // One was counted when they were given up.
+        // `give_up` has already counted one of them.
         let counted = usize::from(self.broken.load(Ordering::Relaxed));
         if self.ended.set(ends).is_ok() && waiting > counted {
             tidegate_hal::tell(|| {
@@ -183,22 +189,22 @@ impl Courier {
         let mut go = [MemOp::wait64(at(self.words.go), count)];
         // SAFETY: the stream and the words live as long as this, or for ever.
         unsafe { driver.stream_batch_mem_op(self.stream, &mut go) }?;
-        // From here on it waits.
+        // From here on the courier waits.
         self.sent.store(number, Ordering::Release);
         for errand in errands {
             let (target, source) = (DevicePtr(errand.dst), DevicePtr(errand.src));
-            // SAFETY: the caller's promise: the copy is made after *go*, and before *back*.
+            // SAFETY: the caller's promise; the copy is made after *go* and before *back*.
             unsafe {
                 driver.memcpy_dtod_async(target, source, errand.bytes as usize, self.stream)
             }?;
         }
-        // After the copies, for everybody: that is the default.
+        // The write follows the copies and makes them visible to everyone, which is the default of such writes.
         let mut back = [MemOp::write64(at(self.words.back), count)];
-        // SAFETY: as above; only the lane looks at the word.
+        // SAFETY: as above; only the lane reads the word.
         unsafe { driver.stream_batch_mem_op(self.stream, &mut back) }
     }
 
-    /// None: it is still on its way, or the driver does not say.
+    /// How it ended. `None` if it is still on its way, or if the driver does not say.
     fn end(&self, gpu: &Gpu, wait: bool) -> Option<End> {
         let sent = self.sent.load(Ordering::Acquire);
         if sent == 0 {
@@ -209,7 +215,7 @@ impl Courier {
         if told < sent * QUANTUM {
             return Some(End::Waiting);
         }
-        // SAFETY: the stream is alive; all that it waits for has come.
+        // SAFETY: the stream is live, and all that it waits for has come.
         let done = unsafe {
             if wait {
                 gpu.driver.stream_synchronize(self.stream).map(|()| true)
@@ -217,7 +223,7 @@ impl Courier {
                 gpu.driver.stream_query(self.stream)
             }
         };
-        // A context that is lost executes nothing any more.
+        // A lost context executes nothing any more.
         match done {
             Ok(false) => None,
             _ => Some(End::Home),
@@ -236,13 +242,13 @@ impl Drop for Couriers {
         let waits = |index: usize| ends.is_none_or(|ends| ends[index] == End::Waiting);
         for (index, courier) in self.all.iter().enumerate() {
             if !waits(index) && self.gpu.enter().is_ok() {
-                // SAFETY: it has nothing to do any more, and nobody else has it.
+                // SAFETY: the courier's stream has nothing to do any more, and nobody else uses it.
                 let _ = unsafe { self.gpu.driver.stream_destroy(courier.stream) };
                 self.gpu.dismiss_courier();
             }
         }
         if (0..self.all.len()).any(waits) {
-            // The device looks at the words for ever.
+            // The device reads the words for ever.
             std::mem::forget(self.block.take());
         }
     }

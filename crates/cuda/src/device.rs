@@ -1,4 +1,4 @@
-//! The device.
+//! A GPU as a device of the hal.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -75,27 +75,28 @@ impl Cuda {
         &self.gpu.name
     }
 
-    /// Its number among the devices that the process may see.
+    /// The GPU's number among the devices that the process may see.
     pub fn ordinal(&self) -> usize {
         self.gpu.device.0 as usize
     }
 
-    /// What tells it from every other GPU, whichever number a process gives it.
+    /// The GPU's UUID. It is the same in every process, whatever number a process gives the GPU.
     pub fn uuid(&self) -> [u8; 16] {
         self.gpu.uuid
     }
 
-    /// Its compute capability: 9 and 0 for a Hopper GPU.
+    /// The GPU's compute capability: 9 and 0 for a Hopper GPU.
     pub fn compute_capability(&self) -> (u32, u32) {
         self.gpu.capability
     }
 
-    /// How many multiprocessors this process may use: all that it has, unless MPS limits the process to a portion.
+    /// How many multiprocessors this process may use: all of the GPU's, unless MPS limits the process to a portion.
     pub fn multiprocessors(&self) -> usize {
         self.gpu.multiprocessors
     }
 
-    /// Whether the process uses it by MPS: kernels of several processes then run at the same time, instead of by turns.
+    /// Whether the process uses the GPU by MPS. Then kernels of several processes run at the same time, and not in
+    /// turn.
     pub fn mps(&self) -> bool {
         self.gpu.mps
     }
@@ -105,7 +106,7 @@ fn address(ptr: Ptr) -> u64 {
     ptr.0.addr() as u64
 }
 
-// SAFETY: batches are executed by the batch kernel (see `CudaStream`); blocks are as promised.
+// SAFETY: the batch kernel executes batches (see `CudaStream`); the `impl Block` of blocks keeps their promises.
 unsafe impl Device for Cuda {
     type Block = CudaBlock;
     type Stream = CudaStream;
@@ -152,7 +153,7 @@ unsafe impl Device for Cuda {
     }
 
     fn land_up_to(&self) -> usize {
-        // A gate looks at words alone.
+        // A gate can look at words only.
         if self.gpu.gated() {
             return 0;
         }
@@ -177,7 +178,7 @@ unsafe impl Device for Cuda {
     }
 
     unsafe fn poison(&self, word: Ptr, _bell: Ptr) {
-        // Nobody sleeps on the bell of a GPU: its waits poll.
+        // Waits of a GPU poll, so nobody has to be woken by the bell.
         // SAFETY: the caller's promise.
         unsafe { self.gpu.poison(address(word)) };
     }
@@ -191,7 +192,7 @@ unsafe impl Device for Cuda {
         // SAFETY: the caller's promise; a copy of an aligned word is not torn.
         match unsafe { self.read(word, &mut bytes) } {
             Ok(()) => u64::from_ne_bytes(bytes),
-            // What cannot be read never comes.
+            // A word that cannot be read will never come.
             Err(_) => POISON,
         }
     }

@@ -1,10 +1,10 @@
-//! What the driver says, as errors of the hal.
+//! Errors of the driver, as errors of the hal.
 
 use tidegate_ffi::cuda::CudaError;
 use tidegate_hal::device::DeviceError;
 use tidegate_hal::process::Forked;
 
-/// The hal's error for one of the driver, which came of doing `what`.
+/// The hal's error for an error of the driver, which happened while doing `what`.
 pub(crate) fn device_error(what: &'static str, error: CudaError) -> DeviceError {
     if error.is_forked() {
         DeviceError::Forked(Forked)
@@ -26,7 +26,7 @@ pub(crate) fn device_error(what: &'static str, error: CudaError) -> DeviceError 
     }
 }
 
-/// Names what was being done when the driver refused.
+/// Adds what was being done when the driver refused.
 pub(crate) trait Doing<T> {
     fn doing(self, what: &'static str) -> Result<T, DeviceError>;
 }

@@ -1,22 +1,21 @@
-//! Whom a stream follows.
+//! The streams that a stream follows.
 //!
 //! # Model
 //!
-//! A stream that waits for an event of another one fails if that one has failed by then. It is the device that sees to
-//! it: before a batch does anything it looks at the states of up to two other streams ([`LOOKED_AT`]), and fails as the
-//! first of them that has failed. Until a batch has looked at them, the streams stand here.
+//! If a stream waits for an event of another stream that has failed by then, it fails too. The device sees to that.
+//! Before a batch does anything, it looks at the states of up to two other streams ([`LOOKED_AT`]), and if any has
+//! failed, it fails like the first of them. This module keeps the list of streams that no batch has looked at yet.
 //!
-//! - *Nothing but a batch looks.* So an event takes along who stands here when it is recorded: if only kernels lie
-//!   between two hand-offs, the state of the stream in the middle says nothing of the failure of the first.
-//! - *Batches of a recording look at whom they followed when they were recorded*, and nobody else. So before a replay,
-//!   and before a batch where more than two stand here, goes one that looks and does nothing else
-//!   ([`Placed::look`](crate::place::Placed::look)).
-//! - *The host looks, too*: a synchronisation, and whoever asks whether the stream is in good order, ask those that
-//!   stand here as well.
+//! - *Only a batch looks.* So an event takes a copy of the list when it is recorded. If only kernels lie between two
+//!   hand-offs, the state of the middle stream does not show the failure of the first.
+//! - *Batches of a recording look at the streams that were followed when they were recorded*, and at no others. So a
+//!   batch that only looks ([`Placed::look`](crate::place::Placed::look)) comes before a replay, and before a batch if
+//!   more than two streams are followed.
+//! - *The host looks, too.* A synchronisation, and a question for the stream's state, also ask the streams of the list.
 //!
 //! # Failure
 //!
-//! If the device refuses a batch that was to look, all stand here as before it.
+//! If the device refuses a batch that was to look, the list is as it was before.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -26,7 +25,7 @@ use crate::reclaim::Shared;
 /// How many other streams a batch looks at.
 pub(crate) const LOOKED_AT: usize = 2;
 
-/// Streams whose failure is to be the owner's, from its next batch on. Each stands here once.
+/// Streams whose failure makes the owner fail, from its next batch on. Each is in the list once.
 #[derive(Debug)]
 pub(crate) struct Followed<S = Shared>(RefCell<Vec<Arc<S>>>);
 
@@ -37,7 +36,7 @@ impl<S> Default for Followed<S> {
 }
 
 impl<S> Followed<S> {
-    /// From now on these are followed, too; `own`, who follows, never is.
+    /// Follows these streams, too. A stream (`own`) never follows itself.
     pub(crate) fn add<'a>(&self, own: &Arc<S>, streams: impl IntoIterator<Item = &'a Arc<S>>)
     where
         S: 'a,
@@ -55,34 +54,35 @@ impl<S> Followed<S> {
         self.0.borrow().is_empty()
     }
 
-    /// Whether a batch cannot look at all of them.
+    /// Whether there are more streams than a batch looks at.
     pub(crate) fn are_too_many(&self) -> bool {
         self.0.borrow().len() > LOOKED_AT
     }
 
-    /// All of them.
+    /// All streams of the list.
     pub(crate) fn all(&self) -> Vec<Arc<S>> {
         self.0.borrow().clone()
     }
 
-    /// All of them; nobody is followed any more.
+    /// Takes all streams out of the list.
     pub(crate) fn take(&self) -> Vec<Arc<S>> {
         self.0.take()
     }
 
-    /// These and nobody else are followed.
+    /// Follows these streams, and no others.
     pub(crate) fn set(&self, streams: Vec<Arc<S>>) {
         self.0.replace(streams);
     }
 
-    /// Those that a batch is to look at: they are not followed any more, since that batch fails in their stead.
+    /// Takes out the streams at which the next batch looks. They are not followed any more, since that batch fails if
+    /// they did.
     pub(crate) fn next(&self) -> Vec<Arc<S>> {
         let mut all = self.0.borrow_mut();
         let count = all.len().min(LOOKED_AT);
         all.drain(..count).collect()
     }
 
-    /// What the first of them says that says something.
+    /// The first result of `look` that is not `None`.
     pub(crate) fn find_map<T>(&self, look: impl FnMut(&Arc<S>) -> Option<T>) -> Option<T> {
         self.0.borrow().iter().find_map(look)
     }
@@ -94,7 +94,7 @@ mod tests {
 
     struct Name(&'static str);
 
-    /// A stream, and whom it follows.
+    /// A stream, and the streams that it follows.
     struct Stream {
         name: Arc<Name>,
         followed: Followed<Name>,
@@ -125,11 +125,11 @@ mod tests {
         b.wait_for(&a);
         c.wait_for(&b);
         assert_eq!(c.names(), ["a", "b"]);
-        // A batch of b looks at a; from then on b's own state says it.
+        // A batch of b looks at a. From then on b's own state shows a failure of a.
         assert_eq!(b.followed.next().len(), 1);
         d.wait_for(&b);
         assert_eq!(d.names(), ["b"]);
-        // Once each, and never oneself.
+        // Each stream is followed once, and never by itself.
         c.wait_for(&b);
         a.wait_for(&c);
         assert_eq!((c.names(), a.names()), (vec!["a", "b"], vec!["b", "c"]));

@@ -1,43 +1,47 @@
-//! Gates: waits that no kernel runs for.
+//! Gates: waits for which no kernel has to run.
 //!
 //! # Model
 //!
-//! When several processes use one GPU (without MPS), it gives them time in slices, of milliseconds. A kernel that waits
-//! for a peer of another process waits until its slice is over: 4.4 ms a round trip. So there every wait gets a *gate*
-//! in front of it, a stream memory operation that ends when the word has come far enough (12 us). What a batch becomes
-//! then stands in [`crate::lower::parts`]; how far a word must come, in [`crate::lower::operands`].
+//! If several processes use a GPU without MPS, it gives them time slices of milliseconds. A kernel that waits for a
+//! peer of another process waits until its slice is over, which makes a round trip take 4.4 ms. So every wait gets a
+//! *gate* in front of it: a stream memory operation that ends when the word has come far enough. With gates a round
+//! trip takes 12 us. [`crate::lower::parts`] describes a batch with gates, and [`crate::lower::operands`] how far a
+//! word must come.
 //!
-//! Whether a GPU is shared is found out when the ranks meet: each tells the others the UUID of its device, a number of
-//! its process, and whether that uses the device by MPS. If all do, their kernels run at the same time, and nothing
-//! has a gate; what is to be minded instead stands in `share.rs`. If one does not, all have gates.
+//! Ranks find out whether they share a GPU when they meet. Each sends the UUID of its device, a number of its process,
+//! and whether the process uses the device by MPS. If all do, their kernels run at the same time, and no wait has a
+//! gate (`share.rs` says what else follows). If one does not, all have gates.
 //!
-//! In recordings there are no gates, for the values would be fixed: without MPS, replays work on a shared GPU, and crawl.
+//! Recordings have no gates, because the values would be fixed. So without MPS, replays on a shared GPU work, but
+//! slowly.
 //!
 //! # Failure
 //!
-//! A gate must end whenever the kernel's wait behind it would. That ends by
+//! A gate must end whenever the kernel's wait behind it would end. Three things end that wait:
 //!
-//! - the count; and by poison, which is greater than any count (the comparison is of the difference, with a sign, and
-//!   [`POISON`](tidegate_hal::batch::POISON) is bit 62): so by all that poisons words, such as a peer's death, a
-//!   revocation, a limit;
-//! - the stream's own failure, in a batch before or by the host
-//!   ([`Reclaim::abort`](tidegate_hal::device::Reclaim::abort)), at which a gate does not look. So the host poisons the
-//!   words of the gates that are still to be passed: at once when it ends the stream itself, else when somebody asks
-//!   what the stream is blocked on, which the watch of every job does five times a second. Only words that have not
-//!   come: a gate that was passed may be one of a window that has gone to another stream, or is gone (whether the
-//!   memory is still the same is known from [`crate::lower::operands`]);
-//! - the failure of a stream that this one follows. So the batch behind a hand-off, which looks at the other stream's
+//! - The count, or poison, which is greater than any count. (The gate compares the signed difference, and
+//!   [`POISON`](tidegate_hal::batch::POISON) is bit 62.) So whatever poisons words opens gates: the death of a peer, a
+//!   revocation, a limit.
+//! - The failure of the stream itself, in an earlier batch or by the host
+//!   ([`Reclaim::abort`](tidegate_hal::device::Reclaim::abort)). A gate does not see it. So the host poisons the words
+//!   of the gates that the stream has still to pass. It does so at once if it ends the stream itself. Otherwise it does
+//!   so when it is asked what the stream is blocked on, which the watch of every job asks five times a second. It
+//!   poisons only words that have not come far enough. A gate that the stream has passed may belong to a window that
+//!   has gone to another stream, or that is closed. ([`crate::lower::operands`] knows whether the memory is still the
+//!   same.)
+//! - The failure of a stream that this one follows. So the batch behind a hand-off, which looks at the other stream's
 //!   state, has no gates.
 //!
-//! Which gate a stream is at is written by the stream itself, into its mirror, before it waits there: so a wait at a
+//! A stream writes the number of each gate into its mirror before it waits there. So a wait at a gate is reported like
+//! any other, and limits apply to it.
 //! gate is reported like any other, and limits hold.
 
 use std::collections::VecDeque;
 
 use tidegate_hal::batch::{QUANTUM, Tag, Wait};
 
-/// The environment variable that says when waits have gates: `auto` (if it is not set: where several processes of the
-/// job use the GPU, and not all by MPS), `always` (outside of recordings), or `never`.
+/// The environment variable that says when waits have gates. `auto` (the default): if several processes of the job use
+/// the GPU, and not all by MPS. `always`: outside of recordings. `never`: no wait has a gate.
 pub const GATES: &str = "TIDEGATE_CUDA_GATES";
 
 /// When waits have gates.
@@ -48,7 +52,7 @@ pub(crate) enum Mode {
     Never,
 }
 
-/// What the variable says; what cannot be read counts as if it were not set.
+/// The mode by the variable's value. A value that cannot be read counts as not set.
 pub(crate) fn mode(value: Option<&str>) -> Mode {
     match value.map(str::trim) {
         None | Some("auto") => Mode::Auto,
@@ -65,38 +69,38 @@ pub(crate) fn mode(value: Option<&str>) -> Mode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bar {
     pub(crate) word: u64,
-    /// The number of the piece of memory in which it lies.
+    /// The number of the piece of memory that contains the word.
     pub(crate) piece: u64,
-    /// How far it must come.
+    /// The value that the word must reach.
     pub(crate) value: u64,
     pub(crate) tag: Tag,
     pub(crate) epoch: u64,
 }
 
-/// The most bars of a gate: the driver takes 256 operations at a time, of which one says that the stream is there.
+/// The most bars of a gate. The driver takes 256 operations at a time, and one of them writes the gate's number.
 pub(crate) const MOST: usize = 255;
 
-/// What of some waits a gate waits for.
+/// The waits of a gate, out of the waits of some lanes.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Bars {
     pub(crate) bars: Vec<Bar>,
-    /// Whether there are others, which are for the kernel alone.
+    /// Whether there are other waits, for which only the kernel waits.
     pub(crate) more: bool,
 }
 
 impl Bars {
-    /// `awaited` says of a wait how far its word must come, and the number of the piece in which that lies, if that is
-    /// known.
+    /// `awaited` gives the value that a wait's word must reach, and the number of the word's piece of memory, if they
+    /// are known.
     pub(crate) fn new(waits: &[Wait], awaited: impl Fn(&Wait) -> Option<(u64, u64)>) -> Self {
         let mut all = Bars::default();
         for (index, wait) in waits.iter().enumerate() {
             let before = &waits[..index];
-            // What comes after another wait with this operand is for the kernel.
+            // If several waits have the same operand, the kernel alone waits for those after the first.
             if before.iter().any(|other| other.operand == wait.operand) {
                 continue;
             }
-            // What may land instead of being signalled, no gate would see: windows have landings only where nobody
-            // shared the GPU when they were made, but others may have come since.
+            // A gate would not see data that lands without a signal. Windows get landings only if no other process
+            // shares the GPU when they are opened, but others may have come since.
             let known = awaited(wait).filter(|_| wait.landed.is_none());
             match known {
                 Some((value, piece)) if all.bars.len() < MOST => all.bars.push(Bar {
@@ -104,11 +108,10 @@ impl Bars {
                     piece,
                     value,
                     tag: wait.tag,
-                    // As the kernel counts them: a ticket's operand has been advanced already by the epoch that it
-                    // stands for.
+                    // The kernel counts in the same way: a ticket's epoch has already advanced the operand.
                     epoch: (value / QUANTUM).saturating_sub(1),
                 }),
-                // What is too much for one gate is for the kernel, too.
+                // If a gate has no room for a wait, the kernel alone waits for it.
                 _ => all.more = true,
             }
         }
@@ -116,17 +119,18 @@ impl Bars {
     }
 }
 
-/// The gates of a stream that it may not have passed yet.
+/// The gates that a stream may not have passed yet.
 #[derive(Debug, Default)]
 pub(crate) struct Gates {
     last: u32,
     queue: VecDeque<(u32, Bars)>,
-    /// The stream has been ended: it gets no more.
+    /// The stream has been ended, and gets no more gates.
     ended: bool,
 }
 
 impl Gates {
-    /// Notes a gate, whose number the stream will write before it waits there. None if the stream has been ended.
+    /// Adds a gate, and returns the number that the stream will write before it waits there. Returns `None` if the
+    /// stream has been ended.
     pub(crate) fn add(&mut self, bars: Bars) -> Option<u32> {
         if self.ended {
             return None;
@@ -136,7 +140,7 @@ impl Gates {
         Some(self.last)
     }
 
-    /// The stream has come to the gate of this number. Who has come to the next has passed those before.
+    /// Notes that the stream has come to the gate of this number. So it has passed all gates before it.
     pub(crate) fn come_to(&mut self, number: u32) {
         let passed = |gate: &(u32, Bars)| (number.wrapping_sub(gate.0) as i32) > 0;
         while self.queue.front().is_some_and(passed) {
@@ -144,12 +148,12 @@ impl Gates {
         }
     }
 
-    /// The gate of this number, if it is among those.
+    /// The bars of the gate of this number, if it is in the list.
     pub(crate) fn at(&self, number: u32) -> &[Bar] {
         self.gate(number).map_or(&[], |gate| &gate.bars)
     }
 
-    /// Whether who stands at the gate of this number may wait behind it for more.
+    /// Whether the stream, at the gate of this number, may wait for more words behind it.
     pub(crate) fn more_behind(&self, number: u32) -> bool {
         self.gate(number).is_some_and(|gate| gate.more)
     }
@@ -159,21 +163,21 @@ impl Gates {
         (*first == number).then_some(bars)
     }
 
-    /// From now on there are no more.
+    /// From now on the stream gets no more gates.
     pub(crate) fn end(&mut self) {
         self.ended = true;
     }
 
-    /// What all of them wait for.
+    /// The bars of all gates.
     pub(crate) fn bars(&self) -> impl Iterator<Item = &Bar> {
         self.queue.iter().flat_map(|(_, gate)| &gate.bars)
     }
 }
 
 impl Bar {
-    /// Whether it is open when the word says so.
+    /// Whether the bar is open if its word has this value.
     pub(crate) fn is_open(&self, word: u64) -> bool {
-        // What the stream's front end compares: the difference, with a sign.
+        // The driver compares the signed difference, too.
         word.wrapping_sub(self.value) as i64 >= 0
     }
 }
@@ -228,11 +232,11 @@ mod tests {
         assert_eq!(gates.add(all(&[8, 16])), Some(1));
         assert_eq!(gates.add(all(&[16])), Some(2));
         assert_eq!(gates.add(all(&[24])), Some(3));
-        // Before the first.
+        // The stream is before the first gate.
         gates.come_to(0);
         assert!(gates.at(0).is_empty());
         assert_eq!(words(&gates), [8, 16, 16, 24]);
-        // At one it may still be waiting.
+        // At gate 1 it may still be waiting.
         gates.come_to(1);
         assert_eq!(gates.at(1), [bar(8), bar(16)]);
         gates.come_to(3);
@@ -294,7 +298,7 @@ mod tests {
         assert_eq!((all.bars[1].piece, all.bars[1].epoch), (5, 1));
         let cut = Bars::new(&some(MOST + 1), known);
         assert_eq!((cut.bars.len(), cut.more), (MOST, true));
-        // The second is for the same word, an epoch later.
+        // The second wait is for the same word, an epoch later.
         let again = Bars::new(&[wait(0, 0), wait(0, 0)], known);
         assert_eq!((again.bars.len(), again.more), (1, false));
         let landed = Some(Landed {
@@ -315,7 +319,7 @@ mod tests {
         let first = |each: &Wait| known(each).filter(|_| each.word == wait(0, 0).word);
         let without = Bars::new(&some(3), first);
         assert_eq!((without.bars.len(), without.more), (1, true));
-        // Who stands at the gate hears of it.
+        // The report at the gate says so.
         let mut gates = Gates::default();
         gates.add(again);
         gates.add(without);

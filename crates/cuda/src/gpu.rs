@@ -2,40 +2,43 @@
 //!
 //! # Model
 //!
-//! There is one [`Gpu`] for each device that a process uses, for the life of the process; everything else of this crate
-//! holds it. It has two streams of its own: the *service* stream for allocation, clearing and copies, and the *alarm*
-//! stream, which poisons words while everything else may be waiting.
+//! There is one [`Gpu`] for each device that a process uses. It lives as long as the process, and everything else in
+//! this crate holds it. It has two streams of its own: the *service* stream for allocation, clearing and copies, and
+//! the *alarm* stream, which can poison words while every other stream waits.
 //!
 //! # Rules
 //!
-//! - *Residency.* Blocks that wait must all be resident, and must leave room for the kernels that peers wait for. The
-//!   batches of all streams together get three blocks for four multiprocessors ([`SHARE`]), each of half a
-//!   multiprocessor at most; a batch that is launched early stands beside the one that it follows. So all of them are
-//!   always resident, and a block of a user's kernel that needs no more than half of a multiprocessor always finds
-//!   room. One that needs more may have to wait until a batch is over: it must not be what a peer waits for. And no
-//!   kernel takes room before its turn while the batch in front of it waits for what has no room yet (`last.rs`). A
-//!   stream gets its quota with its first batch, and gives it back when it is gone. Under MPS the kernels of all
-//!   processes on the GPU must find room together: so each gets its part of this share (`share.rs`).
-//! - *Hardware queues.* Streams share them, and what is behind a wait in one queue waits too, whichever stream it is
-//!   of. There are 8 (under MPS 2), or as many as `CUDA_DEVICE_MAX_CONNECTIONS` says (up to 32; the launcher sets it).
-//!   No more streams are made than there are queues. A courier takes one too (`courier.rs`).
-//! - *Calls that block behind a wait.* Loading of code is refused while a stream has work. What recordings need is
-//!   reserved (`reserve.rs`). Pinned memory is kept for the next stream, and never freed; pages of NICs stay registered
-//!   until nothing waits (`registers.rs`). Memory of the device is freed by the stream-ordered allocator or by
-//!   unmapping, which do not block.
+//! - *Residency.* All blocks that wait must be resident, and must leave room for the kernels that peers wait for. The
+//!   batches of all streams together get three blocks for four multiprocessors ([`SHARE`]), and each block needs at
+//!   most half of a multiprocessor. A batch that is launched early stands beside the batch in front of it. So all
+//!   waiting blocks are always resident, and a block of a user's kernel always finds room if it needs no more than half
+//!   of a multiprocessor. A larger block may have to wait until a batch is over, so no peer may wait for it. And no
+//!   kernel takes room before its turn while the batch in front of it waits for something that has no room yet
+//!   (`last.rs`). A stream gets its quota of blocks with its first batch, and gives it back when the stream is dropped.
+//!   Under MPS the kernels of all processes on the GPU must find room together, so each process gets a part of this
+//!   share (`share.rs`).
+//! - *Hardware queues.* Streams share them, and work behind a wait in a queue waits too, even if it is of another
+//!   stream. There are 8 queues (2 under MPS), or as many as `CUDA_DEVICE_MAX_CONNECTIONS` says (at most 32; the
+//!   launcher sets it). So no more streams are made than there are queues. A courier takes a queue, too (`courier.rs`).
+//! - *Calls that block behind a wait.* Loading code is refused while a stream has work. The driver's memory for
+//!   recordings is reserved in advance (`reserve.rs`). Pinned memory is never freed, but kept for the next stream.
+//!   Pages of NICs stay registered until nothing waits (`registers.rs`). Device memory is freed by the stream-ordered
+//!   allocator or by unmapping, and neither blocks.
+//! - *Time slices.* If several processes of the job use the GPU without MPS, waits have gates, so that no process
+//!   spends its time slice on waiting (`gates.rs`).
 //! - *Time slices.* Where several processes of the job use the GPU, without MPS, waits have gates, so that none of them
 //!   keeps it from the others (`gates.rs`).
 //!
 //! # The environment
 //!
-//! | variable | what it says |
+//! | variable | meaning |
 //! |---|---|
-//! | [`QUEUES`] | how many hardware queues there are |
+//! | [`QUEUES`] | the number of hardware queues |
 //! | [`WAITING_STREAMS`] | how many streams of a device will wait |
-//! | [`EARLY`] | how early batches may be launched, and kernels that wait by themselves |
-//! | [`COPY_ENGINE_FROM`] | from how many bytes on the puts of a lane go by the copy engines: a number, or `never`; 4 MiB to other GPUs, 24 MiB within one. Not in recordings, nor where a slot has two buffers |
-//! | [`LAND_UP_TO`] | up to how many bytes a slot has a landing, where a put is found without waiting for its fence (from 257 bytes on: if there is a block for it): a number; 4096. The least of what the ranks say counts |
-//! | [`STRIKES`] | whether streams store to registers of NICs, where those have some that the GPU reaches: `auto`, `no` |
+//! | [`EARLY`] | how early batches, and kernels that wait by themselves, may be launched |
+//! | [`COPY_ENGINE_FROM`] | from how many bytes on the puts of a lane go by the copy engines: a number, or `never`. The default is 4 MiB to other GPUs, and 24 MiB within one. It does not apply to recordings, nor to slots with two buffers |
+//! | [`LAND_UP_TO`] | up to how many bytes a slot has a landing, where a put is found without waiting for its fence: a number; the default is 4096. From 257 bytes on, this also takes a free block. The smallest value of all ranks counts |
+//! | [`STRIKES`] | whether streams store to registers of NICs, if the GPU can reach them: `auto`, `no` |
 //! | [`GATES`] | when waits have gates: `auto`, `always`, `never` |
 
 use std::collections::HashMap;
@@ -71,17 +74,17 @@ use crate::reserve::Reserve;
 use crate::share::{self, Admitted};
 pub use crate::share::{QUEUES, SHARE, WAITING_STREAMS};
 
-/// The environment variable that says how early batches may be launched, from compute capability 9.0 on: `no`, `launch`
-/// (when nobody of what stands before it waits any more), or, if it is not set, while the batch before it waits, too. With `no` kernels that
-/// wait by themselves are not launched early either.
+/// The environment variable that says how early batches may be launched, from compute capability 9.0 on. `no`: never.
+/// `launch`: when nothing in front of the batch waits any more. If it is not set: even while the batch in front still
+/// waits. `no` also holds for kernels that wait by themselves.
 pub const EARLY: &str = "TIDEGATE_CUDA_EARLY";
 
-/// The environment variable that says whether streams store to registers of NICs: `auto` (if it is not set: wherever the
-/// driver maps them), or `no`.
+/// The environment variable that says whether streams store to registers of NICs: `no`, or `auto` (the default), which
+/// means wherever the driver maps them.
 pub const STRIKES: &str = "TIDEGATE_CUDA_STRIKES";
 
-/// What the environment of a process should say before its driver starts: as many hardware queues as there are, and
-/// code loaded when it is asked for, not behind a wait. The launcher sets these for its ranks.
+/// Settings for a process's environment, to be made before its driver starts: the largest number of hardware queues,
+/// and code that is loaded at once, so that no later call loads it behind a wait. The launcher sets them for its ranks.
 pub const ENVIRONMENT: [(&str, &str); 2] = [(QUEUES, "32"), ("CUDA_MODULE_LOADING", "EAGER")];
 
 /// How many mirrors are allocated at a time.
@@ -91,48 +94,49 @@ const MIRRORS: usize = 32;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Early {
     No,
-    /// When nobody of what stands before it waits any more.
+    /// When nothing in front of the batch waits any more.
     Launch,
-    /// While the batch before it is at work, and waits.
+    /// While the batch in front is still running, and waits.
     Resident,
 }
 
 /// One GPU, as this process uses it.
 pub struct Gpu {
-    /// Its children cannot use the driver, nor locks that other threads may have held.
+    /// Remembers which process opened the GPU: a forked child cannot use the driver, nor locks that other threads may
+    /// have held.
     pub(crate) process: Process,
     pub(crate) driver: &'static Driver,
     pub(crate) device: Device,
     pub(crate) context: Context,
     pub(crate) name: String,
     pub(crate) uuid: [u8; 16],
-    /// Those that this process may use: of a portion, where MPS limits it to one.
+    /// The multiprocessors that this process may use. MPS can limit a process to a portion of the device's.
     pub(crate) multiprocessors: usize,
     /// Whether MPS lets kernels of several processes run at the same time.
     pub(crate) mps: bool,
     pub(crate) capability: (u32, u32),
     pub(crate) pool: Pool,
     pub(crate) batch: Function,
-    /// For batches whose lanes all reduce.
+    /// The kernel for batches in which every lane reduces.
     pub(crate) reduce: Function,
     pub(crate) early: Early,
-    /// Whether streams can wait for words of 64 bits, and write them.
+    /// Whether streams can wait for 64-bit words, and write them.
     pub(crate) memory_operations: bool,
     /// From how many bytes on the puts of a lane go by the copy engines.
     pub(crate) copy_engine_from: Crossover,
-    /// Up to how many bytes a slot has a landing.
+    /// The largest slot that has a landing, in bytes.
     pub(crate) land_up_to: usize,
     pub(crate) gates: gates::Mode,
-    /// Whether waits have gates, and operands are counted.
+    /// Whether waits have gates. If so, operands are counted.
     pub(crate) gated: AtomicBool,
     pub(crate) operands: operands::Shared,
     service: Mutex<Stream>,
     alarm: Mutex<Alarm>,
-    /// What the driver calls the highest priority.
+    /// The number by which the driver calls its highest priority.
     pub(crate) high_priority: i32,
     pub(crate) admitted: Mutex<Admitted>,
-    /// The number of the dealing in which streams get their quotas: another, when processes have come. Changed under
-    /// the lock of `admitted`.
+    /// The number of times that quotas have been dealt. It changes when processes have come, and then streams need new
+    /// quotas. It is changed under the lock of `admitted`.
     pub(crate) dealing: AtomicUsize,
     mirrors: Mutex<Vec<NonNull<Mirror>>>,
     pub(crate) pinned: Pinned,
@@ -142,14 +146,14 @@ pub struct Gpu {
     pub(crate) reserve: Reserve,
 }
 
-// SAFETY: the pointers are to pinned memory that is never freed; each is in the hands of one stream at a time.
+// SAFETY: the pointers are to pinned memory that is never freed. One stream at a time uses each mirror.
 unsafe impl Send for Gpu {}
-// SAFETY: as above, under the lock.
+// SAFETY: as above; the lists of the pointers are behind locks.
 unsafe impl Sync for Gpu {}
 
 struct Alarm {
     stream: Stream,
-    /// Pinned bytes to copy from: the poison, and "stop".
+    /// Pinned bytes that the alarm stream copies from: the byte of poison, and the byte that means "stop".
     bytes: NonNull<u8>,
 }
 
@@ -161,14 +165,14 @@ fn missing(detail: String) -> DeviceError {
 }
 
 impl Gpu {
-    /// The driver, ready.
+    /// The driver, initialised.
     pub(crate) fn driver() -> Result<&'static Driver, DeviceError> {
         let driver = Driver::load().map_err(|error| missing(error.to_string()))?;
         driver.init().map_err(|error| missing(error.to_string()))?;
         Ok(driver)
     }
 
-    /// The GPU for a number: ranks take the devices by turns.
+    /// The GPU for a rank's number: ranks take the devices in turn.
     pub(crate) fn open(number: usize) -> Result<Arc<Gpu>, DeviceError> {
         let driver = Self::driver()?;
         let count = driver
@@ -201,10 +205,12 @@ impl Gpu {
                 what: format!("{name} has compute capability {major}.x; 8.0 is needed"),
             });
         }
-        // A driver that does not know the question (before CUDA 12.3 or so) counts as without MPS: waits have gates then.
+        // A driver that does not know this attribute (before about CUDA 12.3) counts as without MPS, so waits have
+        // gates.
         let mps =
             attribute(DeviceAttribute::CU_DEVICE_ATTRIBUTE_MPS_ENABLED).is_ok_and(|on| on != 0);
-        // The driver spins or yields, by how many processors there are. Not ours to insist on: the context may be in use.
+        // The driver spins or yields, depending on the number of processors. An error is ignored, because the context
+        // may be in use already.
         let _ = driver.primary_ctx_set_flags(device, ContextFlags::SCHED_AUTO);
         let context = driver.primary_ctx_retain(device);
         let context = context.map_err(|error| share::no_context(what, error))?;
@@ -230,7 +236,7 @@ impl Gpu {
         let pool = driver
             .mem_pool_create(&PoolProps::pinned(device))
             .doing(what)?;
-        // Kept for the next allocation: giving it back costs a synchronisation.
+        // Freed memory stays in the pool for the next allocation, since giving it back costs a synchronisation.
         // SAFETY: the pool was just made.
         unsafe { driver.mem_pool_set_release_threshold(pool, u64::MAX) }.doing(what)?;
         let early = match std::env::var(EARLY).as_deref() {
@@ -239,7 +245,7 @@ impl Gpu {
             Ok("launch") => Early::Launch,
             _ => Early::Resident,
         };
-        // An older driver does not know the question.
+        // An older driver does not know this attribute.
         let memory_operations =
             attribute(DeviceAttribute::CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS)
                 .is_ok_and(|can| can != 0);
@@ -317,7 +323,7 @@ impl Gpu {
         let what = "loading the batch kernel";
         // SAFETY: the module is never unloaded.
         let function = unsafe { driver.module_function(module, name) }.doing(what)?;
-        // SAFETY: as above. Where the driver cannot do it, the first launch does.
+        // SAFETY: as above. If the driver cannot load the function now, its first launch does.
         let _ = unsafe { driver.func_load(function) };
         // SAFETY: as above.
         let resident =
@@ -326,7 +332,7 @@ impl Gpu {
         Ok((function, resident))
     }
 
-    /// The byte of a word in which the poison stands, alone.
+    /// The byte of a word that is the poison. It contains nothing else.
     const POISON_BYTE: u8 = (tidegate_hal::batch::POISON >> 56) as u8;
 
     /// Makes the context current to the calling thread.
@@ -335,8 +341,8 @@ impl Gpu {
         unsafe { self.driver.ctx_set_current(self.context) }.doing("entering the context")
     }
 
-    /// Whether source and target of a copy are memory of this GPU, whoever has allocated it. What the driver does not
-    /// tell counts as another's.
+    /// Whether the source and the target of a copy are both memory of this GPU, whichever process allocated them. If
+    /// the driver does not say, the answer is no.
     pub(crate) fn has_both(&self, copy: &Move) -> bool {
         // `CU_MEMORYTYPE_DEVICE`: pinned memory of the host may have an ordinal, too.
         const OF_A_GPU: u64 = 2;
@@ -358,7 +364,8 @@ impl Gpu {
         self.enter().is_ok() && here(&copy.src) && here(&copy.dst)
     }
 
-    /// Does one thing on the service stream, and waits until it is done: after an error, too, if it was enqueued.
+    /// Does one thing on the service stream, and waits until it is done. After an error it waits too, since some work
+    /// may have been enqueued.
     pub(crate) fn serve<T>(
         &self,
         what: &'static str,
@@ -370,8 +377,8 @@ impl Gpu {
         // SAFETY: the stream is never destroyed.
         let waited = unsafe { self.driver.stream_synchronize(*stream) }.doing(what);
         if waited.is_err() {
-            // What was enqueued is under way, and the caller may give back now what the device is at work on. (Of a context
-            // that is lost the driver does not say that it is at work.)
+            // The enqueued work may still run, and the caller may now free the memory that it uses. (If the context is
+            // lost, the driver does not report the stream as busy.)
             // SAFETY: as above.
             while let Ok(false) = unsafe { self.driver.stream_query(*stream) } {
                 std::thread::yield_now();
@@ -380,19 +387,19 @@ impl Gpu {
         waited.map(|()| value)
     }
 
-    /// As [`Gpu::serve`], without waiting: for what is only to be ordered before what follows on the service stream.
+    /// Like [`Gpu::serve`], but does not wait: for work that only has to come before later work of the service stream.
     pub(crate) fn serve_later(
         &self,
         work: impl FnOnce(&'static Driver, Stream) -> Result<(), tidegate_ffi::cuda::CudaError>,
     ) {
         if self.enter().is_ok() {
             let stream = lock(&self.service);
-            // What cannot be given back is lost, as is the context then.
+            // If giving back fails, the context is lost, and the memory with it.
             let _ = work(self.driver, *stream);
         }
     }
 
-    /// Sets POISON in a word, whatever streams are doing.
+    /// Sets POISON in a word, even while all streams wait.
     ///
     /// # Safety
     ///
@@ -401,12 +408,12 @@ impl Gpu {
         let at = std::ptr::with_exposed_provenance_mut(word as usize);
         // SAFETY: the caller's promise.
         if let Some(word) = unsafe { self.pinned_word(at) } {
-            // Threads of the host add to it. (Doorbells, which the GPU stores to, nobody poisons from here.)
+            // Threads of the host add to this word. (Nobody poisons doorbells, which the GPU stores to, from here.)
             word.fetch_or(POISON, Ordering::Release);
             return;
         }
-        // The poison stands alone in the last byte (little endian), and adds never reach it: so writing that byte is
-        // atomic with them.
+        // The poison has the last byte (little endian) for itself, and adds never reach that byte. So writing it is
+        // atomic with respect to adds.
         // SAFETY: the caller's promise.
         unsafe { self.ring_alarm(word + 7, 0) };
     }
@@ -439,17 +446,17 @@ impl Gpu {
             }
         });
         if let Err(error) = done {
-            // Then nothing on this device comes to an end that is not over already.
+            // Now no wait on this device ends by poison.
             tell(|| tracing::error!(%error, "a word could not be poisoned"));
         }
     }
 
-    /// How far operands will have come. Only kept where waits have gates.
+    /// The counts that operands will have after all that is enqueued. They are kept only while waits have gates.
     pub(crate) fn operands(&self) -> MutexGuard<'_, Operands> {
         self.operands.lock()
     }
 
-    /// What a word says now, whatever streams are doing.
+    /// Reads a word, even while all streams wait.
     ///
     /// # Safety
     ///
@@ -462,14 +469,15 @@ impl Gpu {
         }
         let mut value = 0u64;
         let (at, from) = (&raw mut value, DevicePtr(word));
-        // SAFETY: the caller's promise; the value lives until the service stream is done. A copy of an aligned word is not torn.
+        // SAFETY: the caller's promise; the value lives until the service stream is done. A copy of an aligned word is
+        // not torn.
         let read = self.serve("reading a word", |driver, stream| unsafe {
             driver.memcpy_dtoh_async(at.cast(), from, size_of::<u64>(), stream)
         });
         read.ok().map(|()| value)
     }
 
-    /// An error if a stream has work: it may be waiting, and `what` could block behind it.
+    /// Returns an error if a stream has work: the stream may wait for a peer, and `what` could block behind it.
     pub(crate) fn idle(&self, what: &'static str) -> Result<(), DeviceError> {
         self.is_idle().then_some(()).ok_or(DeviceError::Busy(what))
     }
@@ -480,8 +488,8 @@ impl Gpu {
         idle && lock(&self.admitted).waiting_for_ever == 0
     }
 
-    /// Whether no stream has work any more. If there is but one it is waited for: what the driver does only when the
-    /// device is idle would wait as well, but with a lock that whoever ends the stream's waits needs, too.
+    /// Whether no stream has work any more. If there is only one stream, this waits for it. The driver would wait for
+    /// it as well, but with a lock that the call that ends the stream's waits also needs.
     pub(crate) fn quiet(&self) -> bool {
         if let [only] = self.streams().as_slice()
             && !only.is_capturing()
@@ -496,7 +504,7 @@ impl Gpu {
         admitted.streams.iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// A mirror for a stream: pinned, zeroed.
+    /// A mirror for a stream: pinned memory, zeroed.
     pub(crate) fn take_mirror(&self) -> Result<NonNull<Mirror>, DeviceError> {
         self.enter()?;
         let mut mirrors = lock(&self.mirrors);
@@ -504,7 +512,7 @@ impl Gpu {
             self.more_mirrors(&mut mirrors)?;
         }
         let mirror = mirrors.pop().expect("there are some now");
-        // SAFETY: it is nobody's now; any bytes are a mirror.
+        // SAFETY: nobody else has this mirror, and all bytes are valid in a mirror.
         unsafe { mirror.as_ptr().write_bytes(0, 1) };
         Ok(mirror)
     }
@@ -523,7 +531,7 @@ impl Gpu {
             .cast::<Mirror>();
         keep_from_children(memory.cast(), MIRRORS * size_of::<Mirror>());
         mirrors.extend((0..MIRRORS).map(|index| {
-            // SAFETY: there are so many.
+            // SAFETY: `index` is less than the number of mirrors that were allocated.
             unsafe { memory.add(index) }
         }));
         Ok(())

@@ -13,15 +13,15 @@ use crate::reclaim::Shared;
 use crate::reserve::{Launchable, weight};
 use crate::stream::Keep;
 
-/// How many times a recording of this weight that is replayed often stands in one graph, one after the other: between
-/// two launches of graphs a GPU does nothing for longer than many an epoch takes. Large recordings less often; and what
-/// is left of the times goes by a graph that is shorter.
+/// How many replays each of two graphs contains, for a recording of this weight that is replayed often. Between two
+/// launches of graphs a GPU is idle for longer than many an epoch takes, so several replays are put in one graph. A
+/// large recording gets fewer. The shorter graph is for the remaining replays.
 fn lengths(weight: u64) -> [u64; 2] {
     [(256 / weight.max(1)).clamp(16, 64), 8]
 }
 
-/// How often each row is launched, and the recording itself, for so many times; `has` makes a row, if there is to be
-/// one.
+/// Divides `times` replays: how often each row is launched, and how often the recording itself. `has` makes a row, or
+/// returns `None`.
 fn split<T>(
     times: u64,
     lengths: [u64; 2],
@@ -37,8 +37,8 @@ fn split<T>(
     (rows, left)
 }
 
-/// Launches each row as often as [`split`] says, then the recording itself, until one is refused: how many times of the
-/// recording are launched, and why not all.
+/// Launches each row as often as [`split`] says, then the recording itself, until a launch is refused. Returns how many
+/// replays were launched, and the error.
 fn launch_all<T: Copy, E>(
     rows: [Option<(T, u64)>; 2],
     lengths: [u64; 2],
@@ -59,36 +59,36 @@ fn launch_all<T: Copy, E>(
     (taken, Ok(()))
 }
 
-/// What a recording is like.
+/// The structure of a recording.
 #[derive(Debug)]
 pub(crate) struct Shape {
     /// It was made on several streams.
     pub(crate) branches: bool,
-    /// What was recorded on each stream; none if that is not known.
+    /// What was recorded on each stream; `None` if that is not known.
     pub(crate) lines: Option<Vec<Line>>,
 }
 
-/// A recording: a CUDA graph, ready to be launched.
+/// A recording as a CUDA graph, ready to be launched.
 pub struct CudaGraph {
     gpu: Arc<Gpu>,
     once: Launchable,
     shape: Shape,
-    /// How many times it stands in each of `rows`.
+    /// How many replays each of `rows` contains.
     lengths: [u64; 2],
-    /// Each made when it is first of use; none if the driver refuses.
+    /// Graphs of several replays. Each is made when it is first of use; `None` if the driver refuses.
     rows: [OnceLock<Option<Launchable>>; 2],
-    /// In which dealing of the device's blocks that wait its recording began.
+    /// The number of the dealing of blocks in which the recording began.
     pub(crate) dealing: usize,
-    /// How far each execution advances operands, where they are counted.
+    /// How far each replay advances operands, if they are counted.
     pub(crate) advance: Advance,
-    /// For each stream of the recording, which others its end comes behind, and no batch has looked at: who goes on
-    /// after a replay must.
+    /// For each stream of the recording: the other streams that its end follows, and that no batch has looked at. Work
+    /// after a replay must look at them.
     pub(crate) behind: Vec<Vec<Arc<Shared>>>,
-    /// Batches, programs and functions that it uses.
+    /// Batches, programs and functions that the graph uses.
     _keep: Vec<Keep>,
 }
 
-/// What is known of what was recorded.
+/// Facts about a recording.
 pub(crate) struct Recorded {
     pub(crate) shape: Shape,
     pub(crate) advance: Advance,
@@ -100,7 +100,7 @@ pub(crate) struct Recorded {
 impl CudaGraph {
     /// # Safety
     ///
-    /// The graph is live and given away, and was recorded so; `stream` is live.
+    /// The graph is live, is given away, and was recorded with this shape; `stream` is live.
     pub(crate) unsafe fn new(
         gpu: &Arc<Gpu>,
         graph: Graph,
@@ -133,12 +133,12 @@ impl CudaGraph {
         })
     }
 
-    /// Launches it, `times` times, or as many of them as the driver takes: how many, and why not all.
+    /// Launches `times` replays, or as many of them as the driver takes. Returns how many, and the error.
     ///
     /// # Safety
     ///
-    /// The stream is live; for what is recorded holds, each time, what was promised when it was submitted; the graph
-    /// lives until the stream has passed it.
+    /// The stream is live. Each replay keeps the promises that were made when the recorded work was submitted. The
+    /// graph lives until the stream has passed it.
     pub(crate) unsafe fn launch(&self, stream: Stream, times: u64) -> (u64, Result<()>) {
         let (rows, once) = split(times, self.lengths, |row| {
             // SAFETY: the caller's promise; the graph is live.
@@ -150,7 +150,7 @@ impl CudaGraph {
         })
     }
 
-    /// A row, made at most once; none while there is no room for it, or if the driver refuses.
+    /// A row. It is made at most once; `None` while there is no room for it, or if the driver refuses.
     ///
     /// # Safety
     ///
@@ -158,13 +158,13 @@ impl CudaGraph {
     unsafe fn row(&self, number: usize, stream: Stream) -> Option<&Launchable> {
         let (row, times) = (&self.rows[number], self.lengths[number]);
         if row.get().is_none() {
-            // Asked before anything is made: what is refused may be asked for at every replay.
+            // This is checked before anything is made, because every replay may ask again.
             if !self.gpu.reserve.has_for_rows(times * self.once.weight) {
                 return None;
             }
             // SAFETY: the caller's promise.
             match unsafe { self.unrolled(times, stream) } {
-                // Next time, perhaps.
+                // There may be room next time.
                 Err(DeviceError::Busy(_)) => return None,
                 made => _ = row.set(made.ok()),
             }
@@ -172,7 +172,7 @@ impl CudaGraph {
         row.get()?.as_ref()
     }
 
-    /// The recording so many times in one graph.
+    /// A graph of `times` replays of the recording.
     ///
     /// # Safety
     ///
@@ -195,11 +195,11 @@ impl CudaGraph {
 }
 
 impl Gpu {
-    /// As [`Gpu::instantiate`], and brought to the device.
+    /// Like [`Gpu::instantiate`], and also uploads the graph to the device.
     ///
     /// # Safety
     ///
-    /// As there; `stream` is live.
+    /// As for [`Gpu::instantiate`]; `stream` is live.
     unsafe fn executable(
         &self,
         graph: Graph,
@@ -209,7 +209,7 @@ impl Gpu {
     ) -> std::result::Result<Launchable, DeviceError> {
         // SAFETY: the caller's promise.
         let made = unsafe { self.instantiate(graph, weight, branches) }?;
-        // SAFETY: both are live. What is not uploaded now is when it is launched.
+        // SAFETY: both are live. If the upload fails, the launch uploads the graph.
         let _ = unsafe { self.driver.graph_upload(made.exec, stream) };
         Ok(made)
     }
@@ -220,7 +220,7 @@ impl Drop for CudaGraph {
         if !self.gpu.process.is_this() {
             return;
         }
-        // The streams that it was launched on have passed it.
+        // The streams on which the graphs were launched have passed them.
         let rows = self
             .rows
             .iter()
@@ -247,7 +247,7 @@ mod tests {
                     let launched = rows.iter().flatten();
                     let launched: u64 = launched.map(|(row, count)| lengths[*row] * count).sum();
                     assert_eq!(launched + once, times, "{lengths:?} {has:?}");
-                    // No more of the shorter than are needed.
+                    // The shorter row is made only if it is needed.
                     assert!(once < 8 || !has[1], "{once}");
                     assert!(rows[0].is_some() || times < lengths[0] || !has[0]);
                 }

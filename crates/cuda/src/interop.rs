@@ -1,16 +1,16 @@
-//! To and from other libraries that use the same GPU.
+//! Using a GPU together with other libraries.
 //!
 //! # Model
 //!
-//! Everything here lives in the device's *primary* context, as what the CUDA runtime and `cudarc` make does. A stream
-//! of another library is *adopted* ([`CudaStream::adopt`], through `World::adopt_stream`): the library enqueues on it,
-//! and does not destroy it. Memory of another library is adopted too ([`CudaBlock::adopt`], through `Region::adopt`),
-//! with what owns it, and comes out again as it went in ([`CudaBlock::into_adopted`]). Kernels of another library are
+//! Everything here lives in the device's *primary* context, like everything that the CUDA runtime and `cudarc` make. A
+//! stream of another library is *adopted* ([`CudaStream::adopt`], through `World::adopt_stream`): this library enqueues
+//! on it, and does not destroy it. Memory of another library is adopted too ([`CudaBlock::adopt`], through
+//! `Region::adopt`), together with its owner, which [`CudaBlock::into_adopted`] returns. Kernels of another library are
 //! launched by `tidegate_core::kernel::foreign`, with the addresses of regions.
 //!
 //! # Failure
 //!
-//! Nothing can be checked of a raw handle: the contracts are in the `unsafe` functions. What is read back
+//! A raw handle cannot be checked: the contracts are in the `unsafe` functions. A handle that is read back
 //! ([`CudaStream::as_raw`]) is a plain value.
 
 use std::any::Any;
@@ -25,19 +25,21 @@ use crate::reclaim::Shared;
 use crate::stream::{CudaStream, Keep};
 
 impl CudaStream {
-    /// A stream over one that another library has made; `keep` owns that.
+    /// A stream over one that another library has made, and that `keep` owns.
     ///
     /// # Errors
     ///
-    /// As for a new stream.
+    /// The errors of making a stream.
     ///
     /// # Safety
     ///
-    /// `raw` is a stream of the device's primary context, made non-blocking, alive as long as `keep`, and never
-    /// captured but through the result; what else is enqueued on it leaves alone the memory that is at home on this
-    /// stream, or is ordered with it by the caller. And it is over no earlier than what stands before it on the stream:
-    /// of a kernel that is launched programmatically each thread waits for that, and it is not launched so behind what
-    /// is enqueued here. Nor does one that waits for a peer let what comes next begin before that wait is over.
+    /// - `raw` is a non-blocking stream of the device's primary context. It lives as long as `keep`, and is captured
+    ///   only through the result.
+    /// - Other work on it leaves the memory alone that is at home on this stream, unless the caller orders it with that
+    ///   memory's use.
+    /// - Other work on it does not end before the work in front of it. A kernel that is launched programmatically waits
+    ///   for that work in each of its threads, and is not launched programmatically behind work that is enqueued here.
+    /// - A kernel that waits for a peer does not let the next launch begin before that wait is over.
     ///
     /// # Examples
     ///
@@ -67,19 +69,19 @@ impl CudaStream {
         Ok(Self::over(shared, config))
     }
 
-    /// The driver's handle. What is enqueued there by other means is not counted here.
+    /// The driver's handle. Work that is enqueued on it directly is not counted here.
     pub fn as_raw(&self) -> sys::CUstream {
         self.shared.raw.as_raw()
     }
 }
 
 impl CudaBlock {
-    /// A block over memory that another library has allocated; `owner` frees it.
+    /// A block over memory that another library has allocated, and that `owner` frees.
     ///
     /// # Safety
     ///
-    /// `address .. address + bytes` is memory of the device, aligned to 64 bytes at least, initialised, alive as long
-    /// as `owner`, and accessed by nothing else meanwhile.
+    /// `address .. address + bytes` is memory of the device, initialised, and aligned to at least 64 bytes. It lives as
+    /// long as `owner`, and nothing else accesses it meanwhile.
     ///
     /// # Examples
     ///
@@ -107,11 +109,11 @@ impl CudaBlock {
         }
     }
 
-    /// The owner of memory that was adopted; the block itself if it was not.
+    /// The owner of adopted memory.
     ///
     /// # Errors
     ///
-    /// The block, if it was allocated here.
+    /// The block itself, if it was allocated here.
     ///
     /// # Examples
     ///

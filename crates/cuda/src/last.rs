@@ -1,45 +1,47 @@
-//! What launches know of what stands last on a stream, and so what may begin early behind it.
+//! What stands last on a stream, and so what may begin early behind it.
 //!
 //! # Model
 //!
-//! From compute capability 9.0 on a launch may begin early, and then waits by itself for the end of what stands before
-//! it. What that is decides when it may:
+//! From compute capability 9.0 on, a launch may begin early, and then waits by itself for the end of the work in front
+//! of it. What that work is decides when the launch may begin:
 //!
 //! - Behind a *kernel* that waits for nobody: when that kernel lets it.
-//! - A *batch* behind a batch: while the other still waits for peers. There is room for both ([`crate::gpu`]).
-//! - A *kernel* behind a batch: only when all that the batch still waits for has its place. Else the kernel could take the
-//!   room of what a peer waits for, and so of what the batch waits for. So the batch must not let it come earlier; it has
-//!   to know before it is launched. What it does instead: a block lets what is next come when none of its lanes waits
-//!   any more, or only for data whose origins have *promised* it (`kernels/batch.cu`): they wait for nobody, and need no
-//!   more room. (A block with a lane that goes by its steps does by its end.) So the kernel takes its place while data is
-//!   on its way, and operands are advanced.
+//! - A *batch* behind a batch: while the first batch still waits for peers. There is room for both ([`crate::gpu`]).
+//! - A *kernel* behind a batch: only when everything that the batch still waits for has its place on a GPU. Otherwise
+//!   the kernel could take the room that a peer needs, for which the batch waits. So the batch must not let the kernel
+//!   begin earlier, and it must know that before it is launched.
 //!
-//! It cannot know, but programs repeat themselves: a batch that such a kernel followed twice lets nobody come before all
-//! of its waits are over ([`Expected`]), and the kernel is launched early. What that saves on a stream is most of a
-//! launch. If something else follows after all, nothing is lost but time: a batch comes later than it could. And a
-//! kernel behind a batch that does let the next one come is launched as ever, to begin when the batch is over.
+//! In the last case a block lets the next launch begin when none of its lanes waits any more, except for data whose
+//! origins have *promised* it (`kernels/batch.cu`). Such origins wait for nobody, and need no more room. (A block with
+//! a lane that goes by its steps does so when it ends.) So the kernel takes its place while data is on its way and
+//! operands are advanced.
 //!
-//! In a *recording* it is known what follows: when the kernel comes, the batch in front of it, whose node can still be
-//! changed, is told to let nobody come while it waits.
+//! A batch cannot know what will be launched behind it, but programs repeat themselves. After such a kernel has
+//! followed a batch twice in a row ([`Expected`]), the batch lets nothing begin before all of its waits are over, and
+//! the kernel is launched early. This saves most of the time of a launch. If something else follows instead, only time
+//! is lost: a batch begins later than it could. A kernel behind a batch that does let the next launch begin is not
+//! launched early: it begins when the batch is over.
 //!
-//! Events that only say how far the stream has come, and functions of the host that do, are not noted here: behind them,
-//! too, a kernel is launched early only behind a kernel, or a batch that lets nobody come while it waits.
+//! In a *recording* the next launch is known. When the kernel is recorded, the node of the batch in front of it is
+//! changed, so that the batch lets nothing begin while it waits.
+//!
+//! Events and host functions that only say how far the stream has come are not noted here. The rule is the same behind
+//! them: a kernel is launched early only behind a kernel, or behind a batch that lets nothing begin while it waits.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::gpu::Early;
 
-/// What is expected to be launched behind a program: how often in a row, the last times, that was a kernel that can
-/// begin early.
+/// What is expected to be launched behind a program: how many times in a row it was a kernel that can begin early.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Expected(Arc<AtomicU8>);
 
-/// As often makes a kernel expected.
+/// After this many times in a row, a kernel is expected.
 const ENOUGH: u8 = 2;
 
 impl Expected {
-    /// Whether the program, launched now, is to let the next one come while it waits.
+    /// Whether the program, launched now, should let the next launch begin while it waits.
     pub(crate) fn lets_next_come(&self, early: Early, capturing: bool) -> bool {
         let kernel = self.0.load(Ordering::Relaxed) >= ENOUGH;
         early == Early::Resident && (capturing || !kernel)
@@ -55,22 +57,22 @@ impl Expected {
 /// What stands last on a stream.
 #[derive(Debug, Default)]
 pub(crate) enum Last {
-    /// Something that nothing but a batch may begin early behind.
+    /// Something behind which only a batch may begin early.
     #[default]
     Other,
-    /// A kernel of the user's: one that waits for nobody.
+    /// A kernel of the user, which waits for nobody.
     Kernel,
     /// A batch.
     Batch {
         expected: Expected,
-        /// Whether it lets the next one come while it waits.
+        /// Whether it lets the next launch begin while it waits.
         lets_next_come: bool,
     },
 }
 
 impl Last {
-    /// A kernel is next, and `can` begin early or not: whether it may, here. In a recording a batch that stands last can
-    /// still be told to let nobody come while it waits: whether it is, `let_nobody_come` says.
+    /// Notes that a kernel is next, which `can` begin early or not. Returns whether it may begin early here. In a
+    /// recording, `let_nobody_come` changes the batch that stands last, and says whether that was possible.
     pub(crate) fn kernel_follows(
         &self,
         can: bool,
@@ -87,17 +89,17 @@ impl Last {
         }
     }
 
-    /// Anything else is next.
+    /// Notes that something else is next.
     pub(crate) fn other_follows(&self, capturing: bool) {
         self.came(false, capturing);
     }
 
-    /// Whether it is a kernel of the user's.
+    /// Whether it is a kernel of the user.
     pub(crate) fn is_kernel(&self) -> bool {
         matches!(self, Last::Kernel)
     }
 
-    /// What follows in a recording says nothing of what will on the stream.
+    /// What follows in a recording does not predict what follows on the stream.
     fn came(&self, kernel: bool, capturing: bool) {
         if let Last::Batch { expected, .. } = self
             && !capturing
@@ -119,7 +121,7 @@ mod tests {
         }
     }
 
-    /// No recording can be changed.
+    /// Stands for a recording that cannot be changed.
     fn refused() -> bool {
         false
     }
@@ -131,10 +133,10 @@ mod tests {
             |can| batch(&expected, Early::Resident, false).kernel_follows(can, false, refused);
         let often = [(); 4].map(|()| step(true));
         assert_eq!(often, [false, false, true, true]);
-        // Once something else: then it is not expected any more.
+        // After one other launch, a kernel is not expected any more.
         batch(&expected, Early::Resident, false).other_follows(false);
         assert_eq!([(); 3].map(|()| step(true)), [false, false, true]);
-        // Who cannot begin early never does.
+        // A kernel that cannot begin early never does.
         assert!(!step(false) && !step(true));
     }
 
@@ -191,7 +193,7 @@ mod tests {
         let recorded = batch(&expected, Early::Resident, true);
         assert!(recorded.kernel_follows(true, true, || true));
         assert!(!recorded.kernel_follows(true, true, refused));
-        // Who cannot begin early has nothing changed for it; nor is what was launched changed.
+        // A kernel that cannot begin early changes no recorded batch, and a batch that was launched is not changed.
         let unchanged = || unreachable!("nothing is to be changed");
         assert!(!recorded.kernel_follows(false, true, unchanged));
         assert!(!recorded.kernel_follows(true, false, unchanged));

@@ -2,26 +2,39 @@
 //!
 //! # Model
 //!
-//! A [`Cuda`] is one GPU, driven through its primary context. Memory for peers is virtual-memory allocations, handed
-//! over as file descriptors, so that a peer's mapping keeps the memory alive whatever becomes of its owner; other
-//! memory comes from a pool of the stream-ordered allocator. A stream is a `CUstream`; a batch is *one* launch of the
-//! batch kernel (`kernels/batch.cu`), whatever the number of peers, with arguments that a recording can repeat (where processes
-//! share the GPU without MPS, up to three, with gates: `gates.rs`; large puts go by copy engines beside it:
-//! `courier.rs`); a recording is a CUDA graph. The host only enqueues: nothing here polls, and no thread runs beside the caller's.
+//! A [`Cuda`] is one GPU, used through its primary context.
 //!
-//! # What would deadlock, and does not
+//! - *Memory for peers* is made of virtual-memory allocations, which peers map by file descriptors. A peer's mapping
+//!   keeps the memory alive after its owner has gone. All other memory comes from a pool of the stream-ordered
+//!   allocator.
+//! - *A stream* is a `CUstream`.
+//! - *A batch* is one launch of the batch kernel (`kernels/batch.cu`), however many peers it has. Its arguments are
+//!   fixed, so a recording can repeat it. There are two exceptions. Where processes share the GPU without MPS, a batch
+//!   is up to three launches with gates (`gates.rs`). Large puts go by copy engines beside the launch (`courier.rs`).
+//! - *A recording* is a CUDA graph.
 //!
-//! A kernel that waits for a peer holds what it runs on until the peer has come. [`gpu`] owns the rules that keep this
-//! from blocking the job: how many blocks may wait at a time, over all streams of the device (and, under MPS, of all
-//! processes that use it: `share.rs`), so that what others wait for finds room; how many streams there may be for the
-//! hardware's queues; which calls of the driver must not be made behind a wait (loading code, `cuMemFree`, `cuMemFreeHost`): they are made before any wait, or not at all.
+//! The host only enqueues: nothing here polls, and there are no threads besides the caller's.
+//!
+//! # Why it does not deadlock
+//!
+//! A kernel that waits for a peer occupies its blocks and its hardware queue until the peer has come. [`gpu`] owns the
+//! rules that keep this from blocking the job:
+//!
+//! - how many blocks may wait at a time, over all streams of the device, so that the work that they wait for finds room
+//!   (`share.rs`; under MPS, over all processes that use the device);
+//! - how many streams there may be, given the number of hardware queues;
+//! - which calls of the driver must not be made behind a wait (loading code, `cuMemFree`, `cuMemFreeHost`). They are
+//!   made before any wait, or not at all.
 //!
 //! # Failure
 //!
-//! No library, symbol or device is [`DeviceError::Missing`](tidegate_hal::device::DeviceError), with what was looked
-//! for. A wait whose word is poisoned fails its stream: batches move nothing from then on; kernels of the user still
-//! run, on data that no one gets to see (the region does not come back to the host). An error that the context does not
-//! survive (an illegal address in a user's kernel) is reported by every later call on the stream as a kernel's fault.
+//! A missing library, symbol or device is [`DeviceError::Missing`](tidegate_hal::device::DeviceError), which names it.
+//!
+//! A wait whose word is poisoned fails its stream. From then on batches move nothing. Kernels of the user still run,
+//! but nobody sees their data, since the region does not come back to the host.
+//!
+//! After an error that destroys the context (such as an illegal address in a user's kernel), every later call on the
+//! stream reports a kernel's fault.
 
 mod block;
 mod code;

@@ -1,26 +1,29 @@
-//! What one stream records: what of it stands behind the beginning, what it ends with, and what may begin early there.
+//! What one stream records: which of its nodes follow a beginning, what it ends with, and what may begin early.
 //!
 //! # Model
 //!
-//! A recording that is replayed many times at once stands many times in one graph (`unroll.rs`). There each stream goes on
-//! where it ended the time before, as if all had been enqueued. The driver knows of nodes alone: where nothing has been
-//! recorded on a stream yet, its beginning is nothing to follow. So it is noted here which nodes follow which streams'
-//! *beginnings*: the first of a stream its own; and, where a stream has waited for an event of another one that had recorded
-//! nothing yet, the next node of the one the beginning of the other. The time before, that is the other's end.
+//! If a recording is replayed many times at once, one graph contains several replays (`unroll.rs`). There each stream
+//! continues where it ended in the replay before, as if everything had been enqueued. The driver knows nodes only.
+//! Before anything is recorded on a stream, there is no node to follow. So this module notes which nodes follow the
+//! *beginnings* of which streams:
 //!
-//! All is noted when a launch has succeeded: one that was refused has recorded nothing, and what comes after it is the
-//! first.
+//! - The first node of a stream follows the beginning of that stream.
+//! - If a stream waits for an event of another stream that has recorded nothing yet, its next node follows the
+//!   beginning of the other stream. In the replay before, that is the other stream's end.
+//!
+//! A launch is noted only if it succeeds. A refused launch records nothing, and the next launch is then the first.
 
 use tidegate_ffi::cuda::{GraphNode, Stream};
 
-/// What a recording begins with, and so behind what it may begin early, if it is replayed at once.
+/// What a recording begins with. This decides behind what it may begin early, when several replays are launched at
+/// once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum First {
-    /// A batch: behind everything.
+    /// A batch, which may begin early behind anything.
     Batch,
-    /// A kernel that waits by itself: behind a kernel.
+    /// A kernel that waits by itself, which may begin early behind a kernel.
     Early,
-    /// Anything else: behind nothing.
+    /// Anything else, which never begins early.
     Other,
 }
 
@@ -28,19 +31,19 @@ pub(crate) enum First {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) node: GraphNode,
-    /// Of these streams.
+    /// The streams whose beginnings the node follows.
     pub(crate) behind: Vec<Stream>,
     /// Whether it may begin early behind what its own stream ends with.
     pub(crate) early: bool,
 }
 
-/// A stream's part of the recording under way.
+/// A stream's part of the current recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Began {
-    /// The streams whose beginnings the next node follows, unless one that is known does.
+    /// The streams whose beginnings the next node follows, unless a known node already does.
     pending: Vec<Stream>,
     entries: Vec<(GraphNode, Vec<Stream>, First)>,
-    /// Something was enqueued by other means, or the driver did not say where.
+    /// Something was enqueued by other means, or the driver did not tell the node.
     unknown: bool,
 }
 
@@ -49,14 +52,14 @@ pub(crate) struct Began {
 pub(crate) struct Line {
     pub(crate) stream: Stream,
     pub(crate) entries: Vec<Entry>,
-    /// What the stream's next one would follow: these nodes,
+    /// The stream's next node would follow these nodes,
     pub(crate) last: Vec<GraphNode>,
     /// and these streams' beginnings.
     pub(crate) begins: Vec<Stream>,
 }
 
 impl Began {
-    /// The beginning of a stream.
+    /// The start of a recording on a stream.
     pub(crate) fn of(stream: Stream) -> Self {
         Began {
             pending: vec![stream],
@@ -64,7 +67,7 @@ impl Began {
         }
     }
 
-    /// The streams whose beginnings an event stands for that is recorded now.
+    /// The streams for whose beginnings an event stands that is recorded now.
     pub(crate) fn pending(&self) -> &[Stream] {
         &self.pending
     }
@@ -78,7 +81,7 @@ impl Began {
         }
     }
 
-    /// A kernel has been launched, which is what the stream's next one would follow.
+    /// Notes that a kernel was launched. The stream's next node would follow it.
     pub(crate) fn launched(&mut self, first: First, last: impl FnOnce() -> Vec<GraphNode>) {
         if self.pending.is_empty() {
             return;
@@ -90,12 +93,13 @@ impl Began {
         }
     }
 
-    /// Something has been enqueued by other means.
+    /// Notes that something was enqueued by other means.
     pub(crate) fn enqueued(&mut self) {
         self.unknown |= !self.pending.is_empty();
     }
 
-    /// What was recorded on the stream; none if that is not known. `behind_kernel`: a kernel of the user's stands last.
+    /// What was recorded on the stream; `None` if that is not known. `behind_kernel` says that a kernel of the user
+    /// stands last.
     pub(crate) fn line(
         &self,
         stream: Stream,
@@ -134,7 +138,7 @@ mod tests {
 
     #[test]
     fn the_first_launch_that_succeeds_is_where_it_begins() {
-        // A batch that was refused is not heard of: the plain kernel behind it begins, and never early.
+        // A refused batch is not noted. So the plain kernel behind it comes first, and never begins early.
         let mut began = Began::of(stream(8));
         began.launched(First::Other, || vec![node(1)]);
         began.launched(First::Batch, || unreachable!());
@@ -175,13 +179,13 @@ mod tests {
         began.follows(begun.pending());
         began.launched(First::Batch, || vec![node(1)]);
         begun.launched(First::Batch, || vec![node(2)]);
-        // From here on nodes say what follows what.
+        // From here on nodes say the order.
         began.follows(begun.pending());
         began.launched(First::Batch, || unreachable!());
         let entries = began.line(one, vec![node(3)], false).unwrap().entries;
         assert_eq!(entries.len(), 1);
         assert_eq!(entries[0].behind, [one, other]);
-        // Later, too; and at the end, where no node does.
+        // The same holds later in a recording, and at its end, where no node follows.
         let (mut began, begun) = (Began::of(one), Began::of(other));
         began.launched(First::Batch, || vec![node(1)]);
         began.follows(begun.pending());
@@ -209,7 +213,7 @@ mod tests {
         began.launched(First::Batch, || vec![node(1)]);
         began.enqueued();
         assert!(began.line(stream(8), vec![node(1)], true).is_some());
-        // Nothing is known to be nothing.
+        // Here it is known that nothing was recorded.
         let nothing = Began::of(stream(8)).line(stream(8), vec![], true).unwrap();
         assert_eq!((nothing.entries, nothing.begins), (vec![], vec![stream(8)]));
     }

@@ -1,4 +1,4 @@
-//! Loaded code, and functions of it.
+//! Loaded code, and its functions.
 
 use std::ffi::{CString, c_void};
 use std::sync::Arc;
@@ -14,18 +14,18 @@ use crate::last::Last;
 use crate::line::First;
 use crate::stream::CudaStream;
 
-/// Loaded code. It stays loaded for the life of the process: unloading could block behind a wait.
+/// Loaded code. It stays loaded as long as the process lives, because unloading could block behind a wait.
 pub struct CudaModule {
     gpu: Arc<Gpu>,
     module: Module,
 }
 
-/// A function of it.
+/// A function of loaded code.
 pub struct CudaFunction {
     _module: Arc<CudaModule>,
     function: Function,
     parameters: usize,
-    /// Waits by itself for the end of what stands before it.
+    /// The function waits by itself for the end of the work in front of it.
     early: bool,
 }
 
@@ -40,8 +40,8 @@ impl CudaModule {
         gpu.enter()?;
         let module = match &code {
             Code::Text(ptx) => gpu.driver.module_load_ptx(ptx),
-            // SAFETY: all that the sizes in it name is in it, as `Code::new` has checked. What the driver makes of it, it
-            // checks itself, as it does with PTX; it executes none of it.
+            // SAFETY: `Code::new` has checked that the image contains everything that its sizes name. The driver checks
+            // the contents, as it does with PTX, and executes nothing.
             Code::Image(words) => unsafe { gpu.driver.module_load_image(words) },
         };
         let module = module.map_err(|error| DeviceError::Code(error.to_string()))?;
@@ -56,14 +56,14 @@ impl CudaModule {
         name: &str,
         sizes: &[usize],
     ) -> Result<CudaFunction, DeviceError> {
-        // Where the driver loads code when it is asked for, that could block.
+        // The driver may load code only when it is first used, and that could block.
         self.gpu.idle("binding a function")?;
         self.gpu.enter()?;
         let driver = self.gpu.driver;
         // SAFETY: modules are never unloaded.
         let function = unsafe { driver.module_function(self.module, &symbol(name)?) }
             .map_err(|error| DeviceError::Code(format!("`{name}`: {error}")))?;
-        // Now, and not behind a wait. Where the driver cannot do it, the first launch does.
+        // The function is loaded now, and not behind a wait. If the driver cannot do that, the first launch does.
         // SAFETY: as above.
         let _ = unsafe { driver.func_load(function) };
         let mut taken = Vec::new();
@@ -157,13 +157,14 @@ unsafe impl LaunchDevice for Cuda {
         }
         let arguments = &mut arguments[..function.parameters];
         let driver = shared.gpu.driver;
-        // SAFETY: the caller promises that the parameters are the function's, and for what they name; modules are never
-        // unloaded. What begins early waits by itself, as whoever bound the function promised.
+        // SAFETY: the caller promises that the parameters are the function's, and for the memory that they name;
+        // modules are never unloaded. A function that begins early waits by itself, as the caller that bound it
+        // promised.
         let launch = || unsafe {
             driver.launch_kernel_ex(function.function, &config, shared.raw, arguments)
         };
         let launched = stream.during(Call::Launch, launch);
-        // After it, so that who looks meanwhile does not take it for passed.
+        // This comes after the launch, so that no thread takes the item for passed meanwhile.
         shared.count();
         match launched {
             Err(error) if error.is_invalid_value() => {

@@ -1,12 +1,14 @@
-//! Memory of the host that GPUs reach: what NICs read and write for a device whose memory they cannot work with.
+//! Memory of the host that GPUs reach. NICs read and write it for a device whose memory they cannot access.
 //!
 //! # Model
 //!
-//! It has one address, for the process's threads and for the GPU (`cuMemHostAlloc` with unified addressing). The driver
-//! frees such memory only when nothing waits on the device, so it is never given back: what is not used any more is
-//! kept for the next who asks. Words in it are written by one side each: by the GPU alone (doorbells), or by threads of
-//! the host alone (all that a NIC's agent adds to, and its poison). So nothing rests on atomic operations over the bus:
-//! a word that the GPU adds to has a *count* in the GPU's own memory, and the GPU stores what it has counted.
+//! The memory has one address, for the process's threads and for the GPU (`cuMemHostAlloc` with unified addressing).
+//! The driver frees such memory only when nothing waits on the device, so it is never freed here: a piece that is not
+//! used any more is kept for the next use.
+//!
+//! Each word in it is written by one side only. The GPU alone writes doorbells. Threads of the host alone write the
+//! words that a NIC's agent adds to, and poison them. So nothing depends on atomic operations over the bus. A word that
+//! the GPU adds to has a *count* in the GPU's own memory: the GPU adds to the count, and stores the result to the word.
 //!
 //! # Failure
 //!
@@ -26,7 +28,7 @@ use crate::block::CudaBlock;
 use crate::error::Doing;
 use crate::gpu::{Gpu, lock};
 
-/// Pieces are whole pages.
+/// The size of a piece is a multiple of this.
 const PAGE: usize = 4096;
 
 /// A piece that is not used.
@@ -35,16 +37,17 @@ struct Free {
     bytes: usize,
 }
 
-/// All of it that the process has, of one device.
+/// All pinned memory that the process has for one device.
 #[derive(Default)]
 pub(crate) struct Pinned(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    /// By their first addresses, how long they are: all pieces, for ever.
+    /// The sizes of all pieces, by their first addresses. Pieces are never removed.
     pieces: BTreeMap<usize, usize>,
     free: Vec<Free>,
-    /// Of words that the GPU adds to, by their addresses: where it counts. They go with their pieces.
+    /// The blocks in which the GPU counts, by the addresses of the words that it adds to. They are freed with the
+    /// pieces of the words.
     counts: BTreeMap<usize, CudaBlock>,
 }
 
@@ -52,7 +55,7 @@ struct State {
 unsafe impl Send for State {}
 
 impl Pinned {
-    /// The free piece that fits best, if it is not too long by far.
+    /// The free piece that fits best, unless it is far too large.
     fn reuse(&self, bytes: usize) -> Option<NonNull<u8>> {
         let free = &mut lock(&self.0).free;
         let fits = |piece: &Free| piece.bytes >= bytes && piece.bytes / 2 <= bytes;
@@ -74,12 +77,12 @@ impl Pinned {
         let mut counts = state.counts.split_off(&first);
         state.counts.append(&mut counts.split_off(&(first + bytes)));
         state.free.push(Free { base, bytes });
-        // Not under the lock: what goes now is given to the driver.
+        // The counts are dropped without the lock, because this calls the driver.
         drop(state);
         drop(counts);
     }
 
-    /// Whether an address lies in it.
+    /// Whether an address lies in pinned memory.
     pub(crate) fn holds(&self, address: usize) -> bool {
         let state = lock(&self.0);
         let below = state.pieces.range(..=address).next_back();
@@ -87,10 +90,10 @@ impl Pinned {
     }
 }
 
-/// Keeps pinned memory from children, as long as there is any. A driver that has done so itself may have pages of which
-/// the kernel refuses it, and nothing else here leads a child to them.
+/// Hides pinned memory from forked children for as long as it exists. The driver may have done so already, and then the
+/// kernel may refuse it for some pages. That does no harm, since nothing else here leads a child to them.
 pub(crate) fn keep_from_children(base: NonNull<u8>, bytes: usize) {
-    // SAFETY: it is never given back to the driver, and all that shares its pages is the driver's, too.
+    // SAFETY: the memory is never given back to the driver, and everything else in its pages is the driver's, too.
     let unforked = unsafe { Unforked::new((), Ptr(base.as_ptr()), bytes) };
     std::mem::forget(unforked);
 }
@@ -119,12 +122,13 @@ impl Gpu {
                 base
             }
         };
-        // SAFETY: it has so many bytes, and nobody else uses it.
+        // SAFETY: the piece has at least this many bytes, and nobody else uses it.
         unsafe { base.as_ptr().write_bytes(0, bytes) };
         Ok(base)
     }
 
-    /// Where a word is counted that lies in pinned memory, and is added to by this GPU alone; 0 for any other.
+    /// The address of the count of a word that lies in pinned memory, and to which only this GPU adds; 0 for any other
+    /// word.
     ///
     /// # Safety
     ///
@@ -145,13 +149,15 @@ impl Gpu {
         let value = value.load(Ordering::Relaxed);
         if value != 0 {
             let bytes = value.to_ne_bytes();
-            // SAFETY: the block has as many bytes, and is ours alone; the source lives until the service stream is done.
+            // SAFETY: the block is as large as the count, and only this call uses it; the source lives until the
+            // service stream is done.
             self.serve("setting a count", |driver, stream| unsafe {
                 let to = DevicePtr(count.base().0.addr() as u64);
                 driver.memcpy_htod_async(to, bytes.as_ptr().cast(), bytes.len(), stream)
             })?;
         }
-        // Another thread may have been quicker. Nothing has been counted yet: that takes a program that names the count.
+        // Another thread may have inserted a count meanwhile. Nothing has been counted in ours yet, because no program
+        // names it.
         let mut state = lock(&self.pinned.0);
         let spare = match found(&state) {
             Some(_) => Some(count),
@@ -163,7 +169,7 @@ impl Gpu {
         Ok(count)
     }
 
-    /// The word at an address, if it lies in pinned memory: there threads of the host work with words themselves.
+    /// The word at an address, if it lies in pinned memory. Threads of the host access such words directly.
     ///
     /// # Safety
     ///
@@ -191,7 +197,7 @@ mod tests {
             pinned.add(piece(base), bytes);
             pinned.give_back(piece(base));
         }
-        // Neither too short nor much too long.
+        // The piece must be neither too short nor much too long.
         assert_eq!(pinned.reuse(20000).map(|base| base.addr().get()), None);
         assert_eq!(pinned.reuse(8192), Some(piece(0x20000)));
         assert_eq!(pinned.reuse(8192), None);

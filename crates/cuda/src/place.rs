@@ -2,9 +2,9 @@
 //!
 //! # Model
 //!
-//! What is made of a batch depends on how it is submitted: whole, the usual form, which can be recorded;
-//! [apart](crate::lower::apart), with couriers for large puts; or in [parts](crate::lower::parts), with gates.
-//! [`Forms`] holds what was needed so far, each form placed once.
+//! A batch becomes one program or several, depending on how it is submitted: whole, the usual form, which can be
+//! recorded; [apart](crate::lower::apart), with couriers for large puts; or in [parts](crate::lower::parts), with
+//! gates. [`Forms`] keeps the forms that were needed so far, so that each is placed once.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -25,14 +25,14 @@ use crate::lower::{LAUNCH_NEXT, LaunchParameter, Program, THREADS, parts};
 /// A program that can be launched.
 pub(crate) struct Placed {
     _block: CudaBlock,
-    /// What it names besides what the batch does.
+    /// A word that the program names, besides the memory that the batch names.
     _word: Option<CudaBlock>,
-    /// Where it lies, which is the same in every launch.
+    /// The parameter of every launch, except for the stream's own fields.
     parameter: LaunchParameter,
     blocks: usize,
-    /// Whether lists would make it faster.
+    /// Whether lists would make the program faster.
     divides: bool,
-    /// Whether it may wait for more than is reported at a time.
+    /// Whether it may wait for more words than are reported at a time.
     pub(crate) crowded: bool,
     /// Whether it has been launched, and not only recorded.
     launched: AtomicBool,
@@ -42,7 +42,7 @@ pub(crate) struct Placed {
 }
 
 impl Placed {
-    /// With lists, if there may be `lists`, they are of use, and there is memory for them.
+    /// Makes the program with lists, if `lists` allows them, they are of use, and there is memory for them.
     fn new(gpu: &Arc<Gpu>, batch: &Batch, quota: usize, lists: bool) -> Result<Self, DeviceError> {
         let lower = |lists| {
             // SAFETY: words that a batch adds to are live.
@@ -89,14 +89,14 @@ impl Placed {
         })
     }
 
-    /// The lanes alone: what else the batch has to do with is held with the batch itself.
+    /// A program of these lanes only. The batch itself holds everything else that it needs.
     fn of_lanes(gpu: &Arc<Gpu>, lanes: Vec<Vec<Step>>, quota: usize) -> Result<Self, DeviceError> {
-        // SAFETY: it is lowered, and never submitted.
+        // SAFETY: this batch is lowered, and never submitted.
         let batch = unsafe { Batch::new(lanes, Vec::new()) };
         Self::new(gpu, &batch, quota, true)
     }
 
-    /// A program that does nothing, but what every one does: it looks at the streams that are followed.
+    /// A program without work of its own. It looks at the streams that are followed, as every program does.
     pub(crate) fn look(gpu: &Arc<Gpu>) -> Result<Self, DeviceError> {
         let word = CudaBlock::alloc(gpu, size_of::<u64>(), Sharing::Private)?;
         let lanes = vec![vec![look_step(word.base())]];
@@ -122,7 +122,7 @@ impl Placed {
         }
     }
 
-    /// One block for each entry. `behind_gate`: what stands before it is no kernel.
+    /// One block for each entry. `behind_gate` says that the item in front is a gate, and no kernel.
     pub(crate) fn config(&self, behind_gate: bool) -> LaunchConfig {
         LaunchConfig::new([self.blocks as u32, 1, 1], [THREADS as u32, 1, 1])
             .programmatic_stream_serialization(self.early != Early::No && !behind_gate)
@@ -133,13 +133,13 @@ impl Placed {
         self.blocks == 0
     }
 
-    /// It is launched: who launches it again is to have lists.
+    /// Notes that the program is launched. If it is launched again, it should have lists.
     pub(crate) fn launches(&self) {
         self.launched.store(true, Ordering::Relaxed);
     }
 }
 
-/// A wait that is over, for a count of nothing, of a word that stays 0 and is its own operand.
+/// A wait that is over at once: for a count of 0, of a word that stays 0 and is its own operand.
 pub(crate) fn look_step(zero: Ptr) -> Step {
     Step::Wait(Wait {
         word: zero,
@@ -156,7 +156,7 @@ pub(crate) fn look_step(zero: Ptr) -> Step {
 
 /// A batch with couriers.
 pub(crate) struct ApartForm {
-    /// Whose words it names.
+    /// The id of the couriers whose words the program names.
     couriers: u64,
     pub(crate) program: Arc<Placed>,
     pub(crate) errands: Vec<Vec<Errand>>,
@@ -169,7 +169,7 @@ pub(crate) struct PartForm {
     pub(crate) advance: Advance,
 }
 
-/// What a device has made of a batch.
+/// The programs that a device has for a batch.
 pub(crate) struct Forms {
     gpu: Arc<Gpu>,
     /// Whether there are lanes for couriers.
@@ -190,14 +190,14 @@ impl Forms {
         }
     }
 
-    /// Whether a stream of this device with this quota can launch what has been made so far.
+    /// Whether a stream of this device with this quota can launch the program that has been made so far.
     pub(crate) fn fits(&self, gpu: &Arc<Gpu>, quota: usize) -> bool {
         let whole = lock(&self.whole);
         Arc::ptr_eq(&self.gpu, gpu) && whole.as_ref().is_none_or(|whole| whole.blocks <= quota)
     }
 
-    /// To be launched, or `recorded`. Lists are made for what is launched again and again: for a recording, or when this
-    /// has been launched before.
+    /// The program of the whole batch, to be launched or `recorded`. It has lists if it is launched repeatedly: in a
+    /// recording, or if it has been launched before.
     pub(crate) fn whole(
         &self,
         batch: &Batch,
@@ -214,7 +214,8 @@ impl Forms {
         }
         let lists = kept.as_deref().map_or(recorded, again);
         let own = Arc::new(Placed::new(&self.gpu, batch, quota, lists)?);
-        // One for a stream with a larger quota is kept, unless it divides and this one need not.
+        // A program for a stream with a larger quota is kept, unless it would be faster with lists and this one would
+        // not.
         if kept
             .as_ref()
             .is_none_or(|kept| kept.divides && !own.divides)
@@ -224,7 +225,7 @@ impl Forms {
         Ok(own)
     }
 
-    /// For a stream with these couriers.
+    /// The form for a stream with these couriers.
     pub(crate) fn apart(
         &self,
         batch: &Batch,

@@ -1,20 +1,20 @@
-//! The part of a stream that outlives its owner.
+//! The part of a stream that outlives the stream's owner.
 //!
 //! # Model
 //!
-//! Items are counted when they are submitted. How far the stream has come is asked of the driver when somebody wants to
-//! know: an *event* is recorded where something was retired, and an idle stream has passed everything. Nothing is
-//! counted on the device, so nothing is paid for what nobody asks.
+//! Items are counted when they are submitted. The driver is asked how far the stream has come only when this is needed:
+//! an *event* is recorded where something was retired, and an idle stream has passed everything. The device counts
+//! nothing, so a count that nobody needs costs nothing.
 //!
-//! What a team of the batch kernel says of a failure, and of waits that take long, lies in the *mirror*, in pinned
-//! memory; looking there costs a load.
+//! The teams of the batch kernel report failures, and waits that take long, in the *mirror*. It lies in pinned memory,
+//! so reading it costs one load.
 //!
 //! # After a failure
 //!
-//! Two things are left to the host. [Gates](crate::gates) that a failed stream has still to pass are opened. And the
-//! stream's order says nothing of [couriers](crate::courier) any more: while it is in good order, a batch is over when
-//! its couriers are back; after a failure one may still be on its way. So what was retired is given back only when that
-//! is settled, which it is once the stream has been drained.
+//! The host has two tasks then. It opens the [gates](crate::gates) that the failed stream has still to pass. And it
+//! waits for [couriers](crate::courier). While a stream has not failed, a batch is over when its couriers are back.
+//! After a failure a courier may still be on its way when the batch is over. So retired memory is given back only when
+//! this is settled, which it is once the stream has been drained.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -40,70 +40,72 @@ use crate::lower::{MAX_BLOCKED, Mirror, RawFault, State};
 use crate::reports::{self, Crowded};
 use crate::stream::Keep;
 
-/// Streams' parts that the driver's own thread must not drop; whoever waits or makes a stream next does.
+/// Parts of streams that the driver's own thread must not drop. The next caller that waits or makes a stream drops
+/// them.
 static LEFT: Mutex<Vec<Arc<Shared>>> = Mutex::new(Vec::new());
 
 fn drop_left() {
-    // Outside of the lock.
+    // They are dropped without the lock.
     let left = std::mem::take(&mut *lock(&LEFT));
     drop(left);
 }
 
-/// What a stream shares with those who hold things of it.
+/// The part of a stream that is shared with everything that belongs to it.
 pub struct Shared {
     me: Weak<Shared>,
     pub(crate) gpu: Arc<Gpu>,
     pub(crate) raw: Stream,
-    /// What owns the stream, if it was not made here.
+    /// The owner of the stream, if the stream was not made here.
     owner: Option<Keep>,
-    /// Until the drop, which may have to leave it.
+    /// `None` only in the drop, which may have to leave the block behind.
     state: Option<CudaBlock>,
     mirror: NonNull<Mirror>,
     submitted: AtomicU64,
     passed: AtomicU64,
     capturing: AtomicBool,
-    /// Held while the driver is asked for something, which may wait for room on the stream.
+    /// Held while the driver is asked for something, which may wait until the stream has room.
     later: Mutex<Later>,
-    /// Never held while the driver is called: the driver's own thread takes it, and may be what gives it room.
-    /// The mark, the future, and how it is woken.
+    /// Waiting futures: the mark, the future's number, and its waker. Never held while the driver is called. The
+    /// driver's own thread takes this lock, and the call may wait for that thread to make room.
     wakers: Mutex<Vec<(u64, u64, Waker)>>,
     blocked: Mutex<Option<Blocked>>,
     pub(crate) crowded: Crowded,
     gates: Mutex<Gates>,
-    /// Those of large puts, once they were needed, if there are any.
+    /// The couriers for large puts. They are made when they are first needed; `None` if there can be none.
     couriers: OnceLock<Option<Couriers>>,
-    /// The quota of blocks that may wait, once it was needed; 0 before.
+    /// The quota of blocks that may wait. It is 0 until it is first needed.
     quota: AtomicUsize,
-    /// In which dealing of the device's it was granted.
+    /// The number of the dealing in which the quota was granted.
     dealing: AtomicUsize,
-    /// Whether the driver did not say that the stream is over when its owner went: what it may use still is kept.
+    /// The driver did not say that the stream was over when its owner was dropped. So everything that the stream may
+    /// use is kept.
     abandoned: AtomicBool,
-    /// An error that the context did not survive.
+    /// An error that destroyed the context.
     lost: OnceLock<String>,
-    /// Why a part of a batch, or of a replay, could not be submitted behind others that were.
+    /// Why a part of a batch or replay could not be submitted, after other parts were.
     broken_off: OnceLock<String>,
-    /// In which calls the program is: the driver blocks them where it has no room.
+    /// The driver's calls that the program is in. The driver blocks them while it has no room.
     calls: Calls,
 }
 
-// SAFETY: the mirror is pinned memory that this has to itself, with the kernels of its stream; fields of it are
-// accessed atomically.
+// SAFETY: the mirror is pinned memory that only this and the kernels of its stream use, and its fields are accessed
+// atomically.
 unsafe impl Send for Shared {}
 // SAFETY: as above.
 unsafe impl Sync for Shared {}
 
 #[derive(Default)]
 struct Later {
-    /// What was retired, and after which item.
+    /// Retired things, each with the number of the item after which it was retired.
     garbage: Vec<(u64, Box<dyn Any + Send>)>,
-    /// Events that were recorded after so many items, in order.
+    /// Events in order, each with the number of the item after which it was recorded.
     events: VecDeque<(u64, Event)>,
 }
 
 impl Shared {
     /// # Safety
     ///
-    /// The stream is live, of the GPU's context, and made for this, or alive as long as its `owner`.
+    /// The stream is live and of the GPU's context. It was made for this call, or lives as long as its `owner`.
     pub(crate) unsafe fn new(
         gpu: &Arc<Gpu>,
         raw: Stream,
@@ -112,7 +114,7 @@ impl Shared {
         let sharing = tidegate_hal::memory::Sharing::Private;
         let state = CudaBlock::alloc(gpu, size_of::<State>(), sharing);
         let parts = state.and_then(|state| Ok((state, gpu.take_mirror()?)));
-        // From here on it is destroyed with what is made of it.
+        // From here on it is destroyed together with the parts that are made for it.
         let (state, mirror) = parts.inspect_err(|_| {
             if owner.is_none() {
                 // SAFETY: it was made for this, and nobody else has it.
@@ -157,7 +159,8 @@ impl Shared {
         self.mirror.as_ptr().addr() as u64
     }
 
-    /// The quota of blocks, taken at the first call; again, when other processes have come and it has become less.
+    /// The quota of blocks. It is granted at the first call, and again after other processes have come and the device's
+    /// share has become less.
     pub(crate) fn quota(&self) -> Result<usize, DeviceError> {
         let (held, dealing) = (
             self.quota.load(Ordering::Relaxed),
@@ -166,7 +169,7 @@ impl Shared {
         if held != 0 && dealing == self.gpu.dealing.load(Ordering::Acquire) {
             return Ok(held);
         }
-        // One thread at a time submits to a stream. What it had goes back, also if it gets nothing for it.
+        // Only one thread at a time submits to a stream. The old quota goes back, even if the stream gets no new one.
         self.quota.store(0, Ordering::Relaxed);
         let (granted, dealing) = self.gpu.grant((held, dealing))?;
         self.dealing.store(dealing, Ordering::Relaxed);
@@ -174,7 +177,7 @@ impl Shared {
         Ok(granted)
     }
 
-    /// The quota that it has, or would be given now.
+    /// The quota that the stream has, or would get now.
     pub(crate) fn likely_quota(&self) -> usize {
         let dealing = self.dealing.load(Ordering::Relaxed);
         match self.quota.load(Ordering::Relaxed) {
@@ -183,31 +186,31 @@ impl Shared {
         }
     }
 
-    /// The couriers, made at the first call, if they can be given something to do.
+    /// The couriers, if they can be given errands. They are made at the first call.
     pub(crate) fn couriers(&self) -> Option<&Couriers> {
         let couriers = self.couriers.get_or_init(|| Couriers::new(&self.gpu));
         couriers.as_ref().filter(|couriers| couriers.ready())
     }
 
-    /// Whether no courier can be on its way any more with what the stream has passed. `wait`: it is waited for, if it
-    /// can be said.
+    /// Whether no courier can still be on its way for items that the stream has passed. With `wait`, it waits for
+    /// couriers if it knows that they will come back.
     fn settled(&self, wait: bool) -> bool {
         let Some(Some(couriers)) = self.couriers.get() else {
             return true;
         };
         let failed = self.lost.get().is_some() || self.raw_fault().is_some();
-        // As long as nothing has failed, the stream's own order says it.
+        // As long as nothing has failed, the stream's own order guarantees it.
         !failed || (self.passed.load(Ordering::Acquire) >= self.submitted() && couriers.end(wait))
     }
 
-    /// Notes a gate, and gives it its number; `None` if the stream was ended, and gets no more.
+    /// Adds a gate, and returns its number; `None` if the stream was ended, and gets no more gates.
     pub(crate) fn add_gate(&self, bars: Bars) -> Option<u32> {
         let mut gates = lock(&self.gates);
         gates.come_to(self.gate());
         gates.add(bars)
     }
 
-    /// Where the stream writes the number of the gate that it has come to.
+    /// The address to which the stream writes the number of the gate that it has come to.
     pub(crate) fn gate_address(&self) -> u64 {
         self.mirror_address() + std::mem::offset_of!(Mirror, gate) as u64
     }
@@ -218,8 +221,8 @@ impl Shared {
         self.mirrored(unsafe { &raw mut (*self.mirror.as_ptr()).gate })
     }
 
-    /// Looks at the bars that are still closed, of the gate that the stream has come to and of those (`all`) that it
-    /// has still to come to. Whether there may be more behind the gate that it has come to.
+    /// Calls `look` for each bar that is still closed: of the gate that the stream has come to, or of `all` gates that
+    /// it has still to pass. Returns whether the stream may wait for more words behind the gate that it has come to.
     fn closed_bars(&self, all: bool, mut look: impl FnMut(&Bar)) -> bool {
         let (bars, more) = {
             let mut gates = lock(&self.gates);
@@ -232,13 +235,13 @@ impl Shared {
             };
             (bars, gates.more_behind(number))
         };
-        // The driver is asked now, and may take its time: no lock is held that others need to enqueue. (A gate that the
-        // stream passes meanwhile is open by its word, which never goes back.)
+        // The driver is asked now, which may take long. So no lock is held that an enqueuing thread needs. (If the
+        // stream passes a gate meanwhile, the gate's word shows it as open, since words never go back.)
         for bar in &bars {
             let Some(_held) = self.gpu.operands.hold(bar.word, bar.piece) else {
                 continue;
             };
-            // SAFETY: the word's memory is the same still, and is held.
+            // SAFETY: the word's memory is still the same, and is held.
             let value = unsafe { self.gpu.look_at(bar.word) };
             if value.is_some_and(|value| !bar.is_open(value)) {
                 look(bar);
@@ -247,15 +250,15 @@ impl Shared {
         more
     }
 
-    /// Opens the gates that the stream has still to pass: it has failed, or is to end.
+    /// Opens the gates that the stream has still to pass, because it has failed, or is to end.
     fn open_gates(&self) {
         self.closed_bars(true, |bar| {
-            // SAFETY: as for looking at it.
+            // SAFETY: as for reading it.
             unsafe { self.gpu.poison(bar.word) };
         });
     }
 
-    /// What the stream waits for at a gate, and whether there may be more.
+    /// The words that the stream waits for at a gate, and whether there may be more.
     fn blocked_at_gate(&self) -> (Vec<(Tag, u64)>, bool) {
         let mut on = Vec::new();
         let more = self.closed_bars(false, |bar| on.push((bar.tag, bar.epoch)));
@@ -266,7 +269,7 @@ impl Shared {
         self.submitted.load(Ordering::Acquire)
     }
 
-    /// Counts an item that was submitted.
+    /// Counts a submitted item, and returns its number.
     pub(crate) fn count(&self) -> u64 {
         self.submitted.fetch_add(1, Ordering::AcqRel) + 1
     }
@@ -276,7 +279,7 @@ impl Shared {
     }
 
     pub(crate) fn set_capturing(&self, capturing: bool) {
-        // Under the lock, so that nobody records an event meanwhile.
+        // This is under the lock, so that no event is recorded meanwhile.
         let later = lock(&self.later);
         self.capturing.store(capturing, Ordering::Release);
         let waiting = !capturing && !later.garbage.is_empty();
@@ -286,7 +289,7 @@ impl Shared {
         }
     }
 
-    /// Notes an error that the context does not survive.
+    /// Notes an error that destroyed the context.
     pub(crate) fn note(&self, error: CudaError) -> CudaError {
         if error.is_context_lost() {
             let _ = self.lost.set(error.to_string());
@@ -294,31 +297,31 @@ impl Shared {
         error
     }
 
-    /// Fails the stream: a part of something was refused, and those before it were not.
+    /// Fails the stream, because a part of something was refused after other parts were submitted.
     pub(crate) fn break_off(&self, what: &str, error: &DeviceError) {
         let text = format!("{what} was submitted in part only: {error}");
         let _ = self.broken_off.set(text);
         self.abort();
     }
 
-    /// The owner goes, and the driver does not say that the stream is over.
+    /// Notes that the owner is dropped, and that the driver does not say that the stream is over.
     pub(crate) fn abandon(&self) {
         self.abandoned.store(true, Ordering::Relaxed);
     }
 
-    /// Whether everything submitted has been passed, and no courier is on its way.
+    /// Whether the stream has passed everything, and no courier is on its way.
     pub(crate) fn is_idle(&self) -> bool {
         self.look() >= self.submitted() && self.settled(false)
     }
 
-    /// Blocks until everything submitted has been passed.
+    /// Blocks until the stream has passed everything.
     pub(crate) fn synchronize(&self) -> Result<(), DeviceError> {
         let mark = self.submitted();
         self.gpu.enter()?;
         // SAFETY: the stream is live as long as this.
         if let Err(error) = unsafe { self.gpu.driver.stream_synchronize(self.raw) } {
             let error = self.note(error);
-            // After such an error nothing runs any more: all is passed.
+            // After an error that destroys the context nothing runs any more, so everything counts as passed.
             if self.lost.get().is_none() {
                 return Err(error).doing("synchronising a stream");
             }
@@ -346,7 +349,7 @@ impl Shared {
         if self.is_capturing() {
             return passed;
         }
-        // SAFETY: the stream is live, and not captured: that changes under the lock only.
+        // SAFETY: the stream is live, and is not captured, which changes only under the lock.
         match unsafe { self.gpu.driver.stream_query(self.raw) } {
             Ok(false) => {}
             Ok(true) => {
@@ -368,7 +371,7 @@ impl Shared {
         self.passed.load(Ordering::Acquire)
     }
 
-    /// Gives back what the stream has passed, and wakes who waits for it.
+    /// Gives back what the stream has passed, and wakes the futures that wait for it.
     fn collect(&self) {
         let mut done = Vec::new();
         let mut due: Vec<Box<dyn Any + Send>> = Vec::new();
@@ -376,7 +379,7 @@ impl Shared {
             let mut later = lock(&self.later);
             let mut passed = self.passed.load(Ordering::Acquire);
             while let Some((mark, event)) = later.events.front().copied() {
-                // SAFETY: events are destroyed below only.
+                // SAFETY: events are destroyed only below.
                 let over = mark <= passed
                     || unsafe { self.gpu.driver.event_query(event) }
                         .unwrap_or(self.lost.get().is_some());
@@ -399,20 +402,20 @@ impl Shared {
             }
         }
         for event in done {
-            // SAFETY: it was taken out of the list, and is not used any more.
+            // SAFETY: the event was taken out of the list, and is not used any more.
             let _ = unsafe { self.gpu.driver.event_destroy(event) };
         }
-        // Outside of the lock: dropping and waking may run foreign code, which may panic.
+        // This is outside of the lock: dropping and waking may run foreign code, which may panic.
         due.into_iter().for_each(|each| tell(|| drop(each)));
         self.wake_until(self.passed.load(Ordering::Acquire));
     }
 
-    /// Wakes who waits for no more than this.
+    /// Wakes the futures whose mark is at most `passed`.
     fn wake_until(&self, passed: u64) {
         let awake: Vec<_> = lock(&self.wakers)
             .extract_if(.., |(mark, ..)| *mark <= passed)
             .collect();
-        // They are the program's, and may panic: the driver's own thread must not unwind.
+        // Wakers are the program's code and may panic, but the driver's own thread must not unwind.
         awake
             .into_iter()
             .for_each(|(.., waker)| tell(|| waker.wake()));
@@ -433,13 +436,13 @@ impl Shared {
         Some(unsafe { (&raw const (*mirror).fault).read_volatile() })
     }
 
-    /// Called by the driver when the stream has come to where somebody waits for it.
+    /// The driver calls this when the stream has come to a point that a future waits for.
     unsafe extern "C" fn reached(data: *mut c_void) {
         // SAFETY: `data` is the box that `wake_at` gave away, and the driver calls this once.
         let (shared, mark) = *unsafe { Box::from_raw(data.cast::<(Arc<Shared>, u64)>()) };
         shared.passed.fetch_max(mark, Ordering::AcqRel);
         shared.wake_until(mark);
-        // Not dropped here: if it is the last, that calls the driver, which must not be called from here.
+        // It is not dropped here: dropping the last reference calls the driver, which is forbidden on this thread.
         lock(&LEFT).push(shared);
     }
 }
@@ -454,7 +457,8 @@ impl Reclaim for Shared {
             return;
         }
         if self.gpu.enter().is_err() {
-            // The context is gone, and what the memory was with it; but this is not ours to decide.
+            // The context is gone, and the memory's contents with it. But whether to free the memory is not decided
+            // here.
             std::mem::forget(garbage);
             return;
         }
@@ -466,11 +470,12 @@ impl Reclaim for Shared {
                 let driver = self.gpu.driver;
                 let record = || {
                     let event = driver.event_create(EventFlags::DISABLE_TIMING)?;
-                    // SAFETY: both are live, of one context; the stream is not captured: that changes under the lock only.
+                    // SAFETY: both are live and of one context; the stream is not captured, which changes only under
+                    // the lock.
                     unsafe { driver.event_record(event, self.raw) }.map(|()| event)
                 };
                 let event = self.calls.during(Call::Release, record);
-                // Without an event it is given back when the stream is found idle.
+                // Without an event, the memory is given back when the stream is found idle.
                 if let Ok(event) = event {
                     later.events.push_back((mark, event));
                 }
@@ -500,7 +505,7 @@ impl Reclaim for Shared {
             let entry = unsafe { &raw mut (*self.mirror.as_ptr()).blocked[index] };
             // SAFETY: as above.
             if self.mirrored(unsafe { &raw mut (*entry).active }) != 0 {
-                // SAFETY: the entry was written before it became active; a torn one is only looked at.
+                // SAFETY: the entry was written before it became active. A torn entry only gives a wrong report.
                 let entry = unsafe { entry.read_volatile() };
                 on.push((entry.tag().into(), entry.epoch));
             }
@@ -514,20 +519,20 @@ impl Reclaim for Shared {
             }
         }
         let mut blocked = lock(&self.blocked);
-        // The device does not say since when; the watch looks often enough.
+        // The device does not say since when it waits, but the watch looks often enough.
         *blocked = reports::blocked(blocked.take(), on, more, Instant::now());
         blocked.clone()
     }
 
     fn stand(&self) -> Stand {
-        // What was seen last: the driver is not asked. While a launch of any stream waits for room in it, it may keep
-        // others waiting, and who asks here looks after the limits that end such waits. (At a gate a word is read, on a
-        // stream where nothing waits, and while no lock is held that a launch needs.)
+        // This uses the last known position, and does not ask the driver. While a launch of any stream waits for room,
+        // the driver may keep other calls waiting; but this caller enforces the limits that end such waits. (At a gate,
+        // a word is read: on a stream where nothing waits, and without any lock that a launch needs.)
         let passed = self.passed.load(Ordering::Acquire);
         let is_through = passed >= self.submitted();
-        // After that: who is at no wait that can be seen, and was not through before, works, or has just come to one.
-        // (A wait may be seen before its batch counts as submitted. What is recorded counts, too, and is not passed: but
-        // what stands before a recording may be at work still.)
+        // This comes after reading the position. A stream that is at no visible wait, and had not passed everything, is
+        // working or has just come to a wait. (A wait may be visible before its batch counts as submitted. Recorded
+        // items count as submitted, too, and are not passed; but work in front of the recording may still run.)
         match self.blocked() {
             Some(blocked) => Stand::Waits(blocked),
             None if is_through => Stand::Through,
@@ -540,7 +545,7 @@ impl Reclaim for Shared {
     }
 
     fn progress(&self) -> u64 {
-        // What was seen last, as for `stand`.
+        // This is the last known position, as in `stand`.
         self.passed.load(Ordering::Acquire)
     }
 
@@ -549,7 +554,7 @@ impl Reclaim for Shared {
     }
 
     fn wake_at(&self, mark: u64, future: u64, waker: &Waker) -> bool {
-        // Nobody is awaited in a child: whoever asks hears of that when it goes on.
+        // In a forked child no stream is awaited. The caller gets the error when it goes on.
         if !self.gpu.process.is_this() {
             return true;
         }
@@ -557,7 +562,7 @@ impl Reclaim for Shared {
         if self.look() >= mark {
             return true;
         }
-        // To copy a waker, or drop one, runs foreign code: not under the lock.
+        // Copying or dropping a waker runs foreign code, so it is done without the lock.
         let waker = waker.clone();
         let replaced = {
             let mut wakers = lock(&self.wakers);
@@ -566,7 +571,7 @@ impl Reclaim for Shared {
             wakers.push((mark, future, waker));
             before
         };
-        // If the future's waker was still here, the driver has been asked already, and has not come to it.
+        // If the future already had a waker in the list, the driver has been asked, and has not come to the point yet.
         if replaced.is_some() {
             tell(|| drop(replaced));
             return false;
@@ -575,7 +580,7 @@ impl Reclaim for Shared {
             return true;
         };
         let data = Box::into_raw(Box::new((this, self.submitted())));
-        // SAFETY: the stream is live; the function takes what it is given, once.
+        // SAFETY: the stream is live; the function takes the box that it is given, and is called once.
         let asked = unsafe {
             self.gpu
                 .driver
@@ -583,16 +588,16 @@ impl Reclaim for Shared {
         };
         if let Err(error) = asked {
             self.note(error);
-            // SAFETY: the driver did not take it.
+            // SAFETY: the driver did not take the box.
             drop(unsafe { Box::from_raw(data) });
-            // Better awake too early, and asked again, than never.
+            // It is better to wake the future too early, so that it asks again, than never.
             return self.lost.get().is_some() || self.synchronize().is_err() || self.look() >= mark;
         }
         false
     }
 
     fn forget_waker(&self, future: u64) {
-        // In a child a thread that is not there may hold the lock.
+        // In a child, the lock may be held by a thread that does not exist there.
         if self.gpu.process.is_this() {
             let taken: Vec<_> = lock(&self.wakers)
                 .extract_if(.., |each| each.1 == future)
@@ -609,7 +614,7 @@ impl Drop for Shared {
             return;
         }
         if self.abandoned.load(Ordering::Relaxed) {
-            // Kernels and couriers of it may be at work still, for all that the driver says, and wait in their blocks.
+            // The driver does not say that kernels and couriers of the stream are over, and they use these blocks.
             std::mem::forget(std::mem::take(&mut lock(&self.later).garbage));
             std::mem::forget((self.state.take(), self.owner.take(), self.couriers.take()));
             return;
@@ -625,11 +630,11 @@ impl Drop for Shared {
         if self.settled(true) {
             self.collect();
         } else {
-            // A courier may be on its way for ever, for all that the driver says.
+            // The driver does not say that a courier is over, so it may be on its way for ever.
             std::mem::forget(std::mem::take(&mut lock(&self.later).garbage));
         }
         if self.owner.is_none() {
-            // SAFETY: the stream was made for this, and nobody else has it.
+            // SAFETY: the stream was made for this, and nobody else uses it.
             let _ = unsafe { self.gpu.driver.stream_destroy(self.raw) };
         }
         self.gpu.return_mirror(self.mirror);

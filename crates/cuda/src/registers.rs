@@ -1,40 +1,41 @@
-//! Registers of NICs, for streams of a GPU to store to.
+//! Registers of NICs that streams of a GPU store to.
 //!
 //! # Model
 //!
-//! A register lies in a page that the process has mapped: the doorbell of a counter, say. For the GPU the page is
-//! registered with the driver (`cuMemHostRegister`), which gives it an address there; once, however many registers lie
-//! in it, and for one GPU: another that wants the same page is refused.
+//! A register lies in a page that the process has mapped: for instance, the doorbell of a counter. Registering the page
+//! with the driver (`cuMemHostRegister`) gives it an address on the GPU. A page is registered once, however many
+//! registers it has, and for one GPU; a request of another GPU is refused.
 //!
-//! A page is registered as memory, and if the system refuses that, as registers of another device. In this order: real
-//! registers are no memory to the system, so it cannot take them for such; but memory could be taken for registers,
-//! which GPUs write past the caches of those who look.
+//! A page is registered as memory first. If the system refuses that, it is registered as registers of another device.
+//! The order matters. The system does not take real registers for memory. But it could take memory for registers, and
+//! GPUs write those past the caches of the processors that read them.
 //!
-//! # What is kept
+//! # When a registration ends
 //!
-//! The driver ends a registration only when nothing runs on the device, as it frees pinned memory. So a page that nobody
-//! uses any more stays registered while a stream has work; a window that is made meanwhile may use it again. It is taken
-//! back when the device is found idle: as the last register of a page is let go (by a ticket or a recording, perhaps,
-//! after the last stream), as a stream ends, or as a register is mapped. Until then the registry keeps what has mapped
-//! the page: at its addresses there is never something else, which the GPU could store to or the driver would take for
-//! registered.
+//! As with pinned memory, the driver ends a registration only when nothing runs on the device. So a page stays
+//! registered while a stream has work, even if nobody uses it; a window that is opened meanwhile may use it again. The
+//! registration is ended when the device is found idle. The moments to look are when the last register of a page is
+//! dropped (by a ticket or a recording, possibly after the last stream), when a stream ends, and when a register is
+//! mapped. Until then the registry keeps the owner of the page's mapping. So nothing else can be mapped at these
+//! addresses, which the GPU could store to, or which the driver would take for registered.
 //!
-//! Between the question whether anything waits and the call, another thread may enqueue a wait, where ranks are threads
-//! (as for recordings: `reserve.rs`); and of kernels that other libraries launch, nothing is known here. The call comes
-//! back behind them. So it is made under no lock: only the thread that takes the page back is delayed. (Behind a wait
-//! for that very thread, for ever; that gap is left.) Who wants the page meanwhile is refused.
+//! There is a gap between the check that nothing waits and the driver's call. Where ranks are threads, another thread
+//! may enqueue a wait there (as for recordings: `reserve.rs`). Kernels of other libraries are not known here either.
+//! The driver's call returns after such waits. It is made under no lock, so it delays only the thread that makes it.
+//! (If a wait depends on that very thread, the thread waits for ever; this gap is left.) Meanwhile a request for the
+//! page is refused.
 //!
-//! A courier that waits for ever (`courier.rs`) leaves the device never idle. Then nothing is taken back any more: the
-//! pages, and what keeps them mapped (counters, and the NIC's domain that they are of), stay open for the life of the
-//! process.
+//! If a courier waits for ever (`courier.rs`), the device is never idle again, and no registration ends. The pages, and
+//! all that keeps them mapped (counters, and the NIC's domain), stay open as long as the process lives.
 //!
 //! # Failure
 //!
-//! Whatever the system does not let be mapped is refused: it may want privileges for registers, or know nothing of
-//! another device's. Then the NIC's agent looks at the doorbells, which takes longer, and nothing else changes.
+//! A page that the system does not map is refused. The system may require privileges for registers, or may not know
+//! those of another device. Then the NIC's agent polls the doorbells, which takes longer, and nothing else changes.
 //!
-//! That a page was mapped does not say that stores get there: switches and IOMMUs between two devices may drop them.
-//! Then nothing that is rung for begins, which the NIC's agent finds out. [`STRIKES`] says `no` on such machines.
+//! A mapped page does not guarantee that stores arrive: switches and IOMMUs between the two devices may drop them. Then
+//! an operation that was rung for does not begin, and the NIC's agent finds that out. On such machines, set [`STRIKES`]
+//! to `no`.
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
@@ -51,7 +52,7 @@ use crate::gpu::{Gpu, STRIKES, lock};
 
 const MAPPING: &str = "mapping a register of a NIC";
 
-/// Whether streams store to registers of NICs, by the variable; what cannot be read counts as if it were not set.
+/// Whether streams store to registers of NICs, by the variable's value. A value that cannot be read counts as not set.
 pub(crate) fn strikes(value: Option<&str>) -> bool {
     match value.map(str::trim) {
         None | Some("auto") => true,
@@ -67,23 +68,23 @@ pub(crate) fn strikes(value: Option<&str>) -> bool {
 #[derive(Default)]
 pub(crate) struct Registers(Mutex<Pages>);
 
-/// By their first addresses.
+/// The pages, by their first addresses.
 #[derive(Default)]
 struct Pages(BTreeMap<usize, Page>);
 
 struct Page {
     base: NonNull<c_void>,
-    /// Where the GPU finds it.
+    /// The page's address on the GPU.
     device: u64,
-    /// How many registers of it are mapped.
+    /// How many registers of the page are mapped.
     users: usize,
-    /// It is being taken back, by a thread that does not hold the lock.
+    /// A thread is ending the registration, and does not hold the lock.
     going: bool,
-    /// Keeps it mapped in the process.
+    /// Keeps the page mapped in the process.
     _keep: Keep,
 }
 
-// SAFETY: the pointer is only handed to the driver, by one thread at a time.
+// SAFETY: the pointer is only given to the driver, by one thread at a time.
 unsafe impl Send for Page {}
 
 impl Page {
@@ -93,7 +94,8 @@ impl Page {
 }
 
 impl Pages {
-    /// One more user of a page, if it is registered: where the GPU finds it. An error while it is being taken back.
+    /// Adds a user to a page, if it is registered, and returns its address on the GPU. Fails while the registration is
+    /// being ended.
     fn join(&mut self, first: usize) -> Result<Option<u64>, DeviceError> {
         match self.0.get_mut(&first) {
             Some(page) if page.going => Err(DeviceError::Busy(MAPPING)),
@@ -107,7 +109,7 @@ impl Pages {
 }
 
 impl Registers {
-    /// One user less; whether that was the last of the page.
+    /// Removes a user of a page. Returns whether it was the last.
     fn leave(&self, first: usize) -> bool {
         match lock(&self.0).0.get_mut(&first) {
             Some(page) => {
@@ -122,8 +124,8 @@ impl Registers {
         lock(&self.0).0.values().any(Page::is_unused)
     }
 
-    /// Takes back the pages that nobody uses any more: `end` is called for each, under no lock, since it may block
-    /// behind a wait. As long as it has not returned, nobody else has to do with the page, which stays mapped.
+    /// Ends the registrations that nobody uses any more. `end` is called for each, under no lock, since it may block
+    /// behind a wait. Until it returns, nobody else can use the page, which stays mapped.
     fn take_back<E: Display>(&self, end: impl Fn(NonNull<c_void>) -> Result<(), E>) {
         let mut unused = Vec::new();
         for (first, page) in &mut lock(&self.0).0 {
@@ -139,7 +141,7 @@ impl Registers {
                 tidegate_hal::tell(|| tracing::warn!(%error, "a page of a NIC stays registered"));
                 std::mem::forget(page);
             }
-            // Else who hears that it is let go may be a NIC, which is called under no lock.
+            // Otherwise the page is dropped here, under no lock, because that may call a NIC.
         }
     }
 }
@@ -156,7 +158,7 @@ impl Drop for Mapped {
         if !self.gpu.process.is_this() {
             return;
         }
-        // There may be no stream any more that would do it when it ends.
+        // No stream may be left that would do this when it ends.
         if self.gpu.registers.leave(self.page) {
             self.gpu.sweep_registers();
         }
@@ -168,7 +170,7 @@ impl Gpu {
     ///
     /// # Safety
     ///
-    /// As said there.
+    /// As for [`Device::map_register`](tidegate_hal::device::Device::map_register).
     pub(crate) unsafe fn map_register(
         self: &Arc<Self>,
         register: &Register,
@@ -185,7 +187,8 @@ impl Gpu {
         let offset = register.at.0.addr() % size;
         let base = register.at.0.wrapping_sub(offset);
         let first = base.addr();
-        // Held while the driver is asked: of two who want the same page, the second finds it registered.
+        // The lock is held while the driver is asked: if two threads want the same page, the second finds it
+        // registered.
         let mut pages = lock(&self.registers.0);
         let device = match pages.join(first)? {
             Some(device) => device,
@@ -219,11 +222,12 @@ impl Gpu {
         })
     }
 
-    /// Registers a page: where the GPU finds it.
+    /// Registers a page, and returns its address on the GPU.
     ///
     /// # Safety
     ///
-    /// It is mapped as long as `keep`, which is kept until it is unregistered, and may be stored to by the GPU.
+    /// The page is mapped as long as `keep` lives, which is held until the registration ends, and the GPU may store to
+    /// it.
     unsafe fn register_page(
         &self,
         base: NonNull<c_void>,
@@ -238,11 +242,11 @@ impl Gpu {
         // SAFETY: the caller's promise.
         match unsafe { self.driver.mem_host_register(base, bytes, as_memory) } {
             Ok(()) => {}
-            // By somebody who may end it at any time.
+            // The page was registered by code that may end the registration at any time.
             Err(error) if error.is_already_registered() => return Err(refused(error.to_string())),
             Err(memory) => {
                 let as_registers = as_memory | RegisterFlags::IO_MEMORY;
-                // SAFETY: as above; what is mapped there and is no memory is a device's.
+                // SAFETY: as above; a mapped page that is no memory is a device's.
                 unsafe { self.driver.mem_host_register(base, bytes, as_registers) }.map_err(
                     |registers| refused(format!("as memory: {memory}; as registers: {registers}")),
                 )?;
@@ -252,25 +256,25 @@ impl Gpu {
         match unsafe { self.driver.mem_host_device_ptr(base) } {
             Ok(device) => Ok(device.0),
             Err(error) => {
-                // It stays registered, since something may wait; so the page must stay mapped.
+                // It stays registered, since a stream may wait; so the page must stay mapped.
                 std::mem::forget(keep.clone());
                 Err(refused(error.to_string()))
             }
         }
     }
 
-    /// Takes back the pages that nobody uses, if nothing waits.
+    /// Ends the registrations that nobody uses, if nothing waits.
     pub(crate) fn sweep_registers(&self) {
         if !self.registers.has_unused() {
             return;
         }
-        // The lock is not held while streams are asked: what they have passed is dropped then, and may hold registers.
+        // The lock is not held while streams are asked: this drops what they have passed, which may be registers.
         if self.idle(MAPPING).is_err() || self.enter().is_err() {
             return;
         }
         self.registers.take_back(|base| {
-            // SAFETY: it was registered, and stays mapped until this returns; streams have passed what stored there, and
-            // no more will, since nobody gets it any more.
+            // SAFETY: the page was registered, and stays mapped until this returns. Streams have passed all stores to
+            // it, and no more will come, since the page is not given out any more.
             unsafe { self.driver.mem_host_unregister(base) }
         });
     }
@@ -287,7 +291,7 @@ mod tests {
             (Some("auto"), true),
             (Some("no"), false),
             (Some(" no\n"), false),
-            // Not understood, which is said.
+            // The value is not understood, which is reported.
             (Some("perhaps"), true),
             (Some("No"), true),
         ] {
@@ -301,7 +305,7 @@ mod tests {
         lock(&registers.0).join(first).unwrap()
     }
 
-    /// One page, that has one user.
+    /// One page, with one user.
     fn one_page(keep: &Keep) -> Registers {
         let registers = Registers::default();
         assert_eq!(joined(&registers, AT), None);
@@ -326,11 +330,11 @@ mod tests {
         let registers = one_page(&keep);
         assert_eq!(joined(&registers, AT), Some(0x9000));
         assert_eq!(joined(&registers, AT + 0x1000), None);
-        // Whoever lets the last one go hears it, and sweeps.
+        // The caller that removes the last user is told, and sweeps.
         assert!(!registers.leave(AT));
         registers.take_back(|_| -> Result<(), &str> { panic!("it has a user") });
         assert!(registers.leave(AT));
-        // Nobody has taken it back: it can be used again.
+        // The registration has not been ended, so it can be used again.
         assert_eq!(joined(&registers, AT), Some(0x9000));
         assert_eq!(Arc::strong_count(&keep), 2);
         assert!(registers.leave(AT) && registers.has_unused());

@@ -1,10 +1,10 @@
-//! What a stream says of its failure, and of waits that take long: by the mirror, and by the host.
+//! Reports of a stream's failure, and of waits that take long, from the mirror and from the host.
 //!
 //! # Model
 //!
-//! Waits that take long are reported in the mirror, in [`MAX_BLOCKED`] places that the waits of a batch share by turns:
-//! so of very many not all are seen at once ([`Crowded`]), and one that is seen late was there before. So the time
-//! counts from when the first of them was seen, as long as any of them is.
+//! The mirror has [`MAX_BLOCKED`] places for waits that take long, and the waits of a batch share them in turn. So if
+//! there are very many waits, not all are visible at once ([`Crowded`]), and a wait that is seen late may have begun
+//! earlier. So the time counts from the first sight of any of these waits, as long as one of them is still seen.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -16,8 +16,8 @@ use tidegate_hal::device::{Blocked, Fault};
 use crate::lower::MAX_BLOCKED;
 use crate::lower::{FAULT_WAIT, RawFault};
 
-/// The fault of a stream whose context is `lost`, of which something was `broken_off` in its middle, and whose kernels
-/// have said this.
+/// The fault of a stream: its context may be `lost`, a submission may be `broken_off` in its middle, and its kernels
+/// may have reported `said`.
 pub(crate) fn fault(
     lost: Option<&String>,
     broken_off: Option<&String>,
@@ -26,7 +26,7 @@ pub(crate) fn fault(
     if let Some(text) = lost {
         return Some(Fault::Kernel(text.clone()));
     }
-    // Not all of it rings: whoever has armed a NIC for it must hear that.
+    // A part of the submission does not ring, so the code that armed a NIC for it must be told.
     if let Some(text) = broken_off {
         return Some(Fault::Transport(text.clone()));
     }
@@ -35,7 +35,7 @@ pub(crate) fn fault(
         Fault::Wait {
             tag: said.tag().into(),
             epoch: said.epoch,
-            // The kernel does not carry it.
+            // The kernel does not report it.
             site: None,
         }
     } else {
@@ -43,7 +43,7 @@ pub(crate) fn fault(
     })
 }
 
-/// What a stream is blocked on now, if it was so `before`.
+/// What a stream is blocked on now. If it was already blocked `before`, it may have been blocked since then.
 pub(crate) fn blocked(
     before: Option<Blocked>,
     on: Vec<(Tag, u64)>,
@@ -60,17 +60,17 @@ pub(crate) fn blocked(
     })
 }
 
-/// Until when a stream may wait for more than is reported at a time.
+/// Until which item a stream may wait for more words than are reported at a time.
 #[derive(Debug, Default)]
 pub(crate) struct Crowded(AtomicU64);
 
 impl Crowded {
-    /// Until it has passed this item; for ever, if that is the greatest number.
+    /// It may until it has passed this item, or for ever if the number is the greatest.
     pub(crate) fn until(&self, item: u64) {
         self.0.fetch_max(item, Ordering::AcqRel);
     }
 
-    /// Whether it may when it has passed so many items.
+    /// Whether it may, after it has passed this many items.
     pub(crate) fn at(&self, passed: u64) -> bool {
         passed < self.0.load(Ordering::Acquire)
     }
@@ -96,7 +96,7 @@ mod tests {
         assert_eq!(fault(None, None, None), None);
         let by_wait = fault(None, None, Some(said));
         assert!(matches!(by_wait, Some(Fault::Wait { epoch: 7, .. })));
-        // What was aborted behind it says so, too: the reason is the first.
+        // Later items that were aborted report a fault, too. The first fault is the reason.
         let part = fault(None, Some(&off), Some(RawFault::default()));
         assert_eq!(part, Some(Fault::Transport(off.clone())));
         let all = fault(Some(&lost), Some(&off), Some(said));
@@ -114,7 +114,7 @@ mod tests {
         let at = |seconds| Duration::from_secs(seconds);
         let begin = Instant::now();
         let one = blocked(None, waits(&[1, 2]), false, begin);
-        // Another is seen, and one of the first is over.
+        // Another wait is seen, and one of the first two is over.
         let two = blocked(one, waits(&[2, 3]), true, begin + at(1)).unwrap();
         assert_eq!((two.since, two.on.len(), two.more), (begin, 2, true));
         let three = blocked(Some(two.clone()), waits(&[4]), false, begin + at(2)).unwrap();

@@ -1,21 +1,27 @@
-//! What recordings need of the driver, reserved before anybody waits.
+//! The driver's memory for recordings, reserved before any stream waits.
 //!
 //! # Model
 //!
-//! The driver keeps what it needs for executable graphs in a pool. When the pool must grow, making a graph executable
-//! waits until the whole device is idle, holding a lock that every other call needs; when it shrinks, destroying one
-//! does (measured: with two branches of a few nodes each it grows at the 15th graph, and at every 22nd from there on;
-//! with one branch of 200 nodes at the 20th). Behind a wait for a peer that can be for ever. So the pool is grown when
-//! a device is opened, by graphs that are thrown away; what is alive is weighed; a recording that would not fit is
-//! refused while a stream may be waiting; and what nobody uses any more is destroyed when no stream is.
+//! The driver keeps its memory for executable graphs in a pool. When the pool must grow, making a graph executable
+//! waits until the whole device is idle, and holds a lock that every other call needs. When the pool shrinks,
+//! destroying a graph does the same. (Measured: with two branches of a few nodes each, the pool grows at the 15th
+//! graph, and then at every 22nd; with one branch of 200 nodes, at the 20th.) Behind a wait for a peer, this can take
+//! for ever. So
+//!
+//! - the pool is grown when a device is opened, by graphs that are thrown away;
+//! - the weight of all live graphs is counted;
+//! - a recording that does not fit is refused while a stream may be waiting;
+//! - a graph that nobody uses any more is destroyed when no stream waits.
 //!
 //! # Failure
 //!
-//! [`DeviceError::Busy`] for a recording beyond the reserve while another stream than the one that recorded it has
-//! work. The only stream of a device is waited for first: what it has been given does not depend on what it will be given.
-//! (A host that has something to do for a peer meanwhile does it later; and that wait ends when the stream is ended, as
-//! the driver's own would not.) Where ranks are threads, another thread may
-//! enqueue a wait between the question whether anything waits and the call that then waits for it; loading code has the
+//! [`DeviceError::Busy`] for a recording beyond the reserve, while a stream has work that did not record it. If the
+//! device has only one stream, that stream is waited for first, because its earlier work does not depend on its later
+//! work. (A host that has to do something for a peer meanwhile does it later. This wait ends when the stream is ended;
+//! the driver's own wait would not.)
+//!
+//! Where ranks are threads, there is a gap: another thread may enqueue a wait between the check that nothing waits and
+//! the driver's call, which then waits for it. Loading code has the same gap.
 //! same gap.
 
 use std::ffi::c_void;
@@ -28,16 +34,16 @@ use tidegate_ffi::cuda::{EventFlags, Graph, GraphExec, GraphFlags, LaunchConfig}
 use tidegate_hal::device::DeviceError;
 use tidegate_hal::lock;
 
-/// What a graph with two branches is taken to need more than its nodes, in nodes: the driver keeps a way to launch each
-/// branch. (It needs more than that; but as many are made as are counted.)
+/// How many nodes a second branch counts as. The driver keeps something for the launch of each branch. (It needs more
+/// than this number says; but when graphs are made in advance, they are counted with the same number.)
 const BRANCH: u64 = 64;
 
 /// How many graphs of two branches are made when a device is opened.
 const MADE: usize = 128;
-/// Nodes of each of these.
+/// The nodes of each of these graphs.
 const NODES: usize = 4;
 
-/// An executable graph, and what it was made of.
+/// An executable graph, and the graph that it was made of.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Launchable {
     pub(crate) graph: Graph,
@@ -45,20 +51,20 @@ pub(crate) struct Launchable {
     pub(crate) weight: u64,
 }
 
-/// What is reserved of a device, and what of it is used.
+/// The reserve of a device, and how much is used.
 #[derive(Debug, Default)]
 pub(crate) struct Reserve(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// What fits without waiting.
+    /// The weight that fits without waiting.
     capacity: u64,
     used: u64,
-    /// What nobody uses any more.
+    /// Graphs that nobody uses any more.
     over: Vec<Launchable>,
 }
 
-/// What a graph of so many nodes weighs.
+/// The weight of a graph with `nodes` nodes.
 pub(crate) fn weight(nodes: usize, branches: bool) -> u64 {
     nodes as u64 + if branches { BRANCH } else { 0 }
 }
@@ -68,7 +74,8 @@ impl Reserve {
         lock(&self.0)
     }
 
-    /// Takes `weight` of what is reserved, or of more if it `may_grow`; whether there was enough.
+    /// Takes `weight` from the reserve, which grows if `may_grow` and there is too little. Returns whether there was
+    /// enough.
     fn take(&self, weight: u64, may_grow: bool) -> bool {
         let mut state = self.lock();
         let used = state.used + weight;
@@ -80,8 +87,8 @@ impl Reserve {
         true
     }
 
-    /// Whether there is room for a row of a recording: half of what is reserved is for recordings, which are refused
-    /// where there is no room, while a row is only missed.
+    /// Whether there is room for a row of a recording. Half of the reserve is kept for recordings: without room a
+    /// recording is refused, while a missing row only costs time.
     pub(crate) fn has_for_rows(&self, weight: u64) -> bool {
         let state = self.lock();
         state.used + weight <= state.capacity / 2
@@ -102,7 +109,7 @@ impl Gpu {
             // SAFETY: the graph was just made.
             match unsafe { self.driver.graph_instantiate(graph, GraphFlags::NONE) } {
                 Ok(exec) => made.push(exec),
-                // What there is must do.
+                // The reserve stays as large as it is now.
                 Err(_) => break,
             }
         }
@@ -115,7 +122,7 @@ impl Gpu {
         unsafe { self.driver.graph_destroy(graph) }.doing(what)
     }
 
-    /// A graph of [`NODES`] nodes in two branches, not to be launched.
+    /// A graph of [`NODES`] nodes in two branches, which is never launched.
     fn two_branches(&self) -> tidegate_ffi::cuda::Result<Graph> {
         let driver = self.driver;
         let streams = [driver.stream_create(0)?, driver.stream_create(0)?];
@@ -143,19 +150,19 @@ impl Gpu {
         }
     }
 
-    /// Makes a graph executable; the graph is destroyed if that fails. If it has branches, each keeps the priority of
-    /// the stream that it was recorded on.
+    /// Makes a graph executable. The graph is destroyed if that fails. If the graph has branches, each keeps the
+    /// priority of the stream on which it was recorded.
     ///
     /// # Safety
     ///
-    /// The graph is live, of this weight, and given away.
+    /// The graph is live, has this weight, and is given away.
     pub(crate) unsafe fn instantiate(
         &self,
         graph: Graph,
         weight: u64,
         branches: bool,
     ) -> Result<Launchable, DeviceError> {
-        // The lock is not held while streams are asked: what they have passed is dropped then, and may be a recording.
+        // The lock is not held while streams are asked: this drops what they have passed, which may be a recording.
         let fits = self.reserve.take(weight, false) || {
             let quiet = self.quiet();
             self.sweep_recordings();
@@ -185,12 +192,12 @@ impl Gpu {
         })
     }
 
-    /// Takes back what no stream uses any more: to be destroyed when nothing waits.
+    /// Takes a graph that no stream uses any more. It is destroyed when nothing waits.
     pub(crate) fn bury(&self, graph: Launchable) {
         self.reserve.lock().over.push(graph);
     }
 
-    /// Destroys what nobody uses, if nothing waits.
+    /// Destroys graphs that nobody uses, if nothing waits.
     pub(crate) fn sweep_recordings(&self) {
         if self.reserve.lock().over.is_empty() || !self.is_idle() || self.enter().is_err() {
             return;
@@ -202,7 +209,7 @@ impl Gpu {
             weight,
         } in over
         {
-            // SAFETY: whoever buried it has seen to it that no stream uses it any more. What fails leaks.
+            // SAFETY: the caller of `bury` has made sure that no stream uses it any more. If a call fails, it leaks.
             let _ = unsafe { self.driver.graph_exec_destroy(exec) };
             // SAFETY: as above.
             let _ = unsafe { self.driver.graph_destroy(graph) };
@@ -227,7 +234,7 @@ mod tests {
         reserve.give_back(1);
         assert!(!reserve.has_for_rows(1));
         assert!(reserve.take(1, false));
-        // It stays as large as it has been once.
+        // The reserve stays as large as it once was.
         assert!(reserve.take(320, true));
         reserve.give_back(1000);
         assert!(reserve.take(1000, false) && !reserve.take(1, false));

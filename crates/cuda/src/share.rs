@@ -1,46 +1,51 @@
-//! What streams get of a GPU, also where other processes use it: hardware queues, and blocks that may wait.
+//! What a process, and each of its streams, gets of a GPU: blocks that may wait, and hardware queues.
 //!
 //! # Model
 //!
-//! Three multiprocessors of four ([`SHARE`]) may have a block of a batch that waits; why that keeps a job from blocking
-//! itself stands in [`crate::gpu`]. How many processes use the GPU is known when ranks meet: each tells the others the
-//! UUID of its GPU, and what [`Device::portion`](tidegate_hal::device::Device::portion) says. What follows from it,
-//! [`terms`] says:
+//! Blocks that wait may occupy three multiprocessors of four ([`SHARE`]); [`crate::gpu`] says why this keeps a job from
+//! blocking itself. When ranks meet, they find out how many processes use the GPU: each sends the UUID of its GPU, and
+//! its [`Device::portion`](tidegate_hal::device::Device::portion). [`terms`] decides what follows:
 //!
-//! - *Without MPS* processes take turns: each has the whole GPU while it has a turn. So each may have as many blocks as
-//!   it could have alone, but its waits have [gates](crate::gates), to give the turn away.
+//! - *Without MPS* processes use the GPU in turn, and each has all of it during its turn. So each may have as many
+//!   blocks as it could have alone, but its waits have [gates](crate::gates), so that it gives its turn away while it
+//!   waits.
 //! - *With MPS* (`CU_DEVICE_ATTRIBUTE_MPS_ENABLED`) kernels of all processes run at the same time. So waits need no
-//!   gates, but their blocks must be resident *together*: else a block that waits may keep out what it waits for, and
-//!   whose process that is makes no difference. Each of n processes gets the nth part of what one alone would get. So
-//!   the sum, early batches and all, is never more than before, and leaves user's kernels the same room. For the same
-//!   reason each gets its part of the launches that a GPU has at a time ([`GRIDS`]): so many streams of it may wait.
+//!   gates, but the blocks of all processes must be resident *together*. Otherwise a waiting block could keep out the
+//!   kernel that it waits for, of the same process or of another one. Each of n processes gets the nth part of one
+//!   process's blocks. So the sum, with early batches, never grows, and user's kernels have as much room as before. For
+//!   the same reason each process gets a part of the launches that a GPU can have at a time ([`GRIDS`]), which limits
+//!   how many of its streams may wait.
 //!
-//! What a user's kernel must keep to, so that it finds room, stands in [`crate::gpu`], too: a block of it needs no more
-//! than half of a multiprocessor, if a peer may wait for it. With MPS such a peer can be one on the same GPU.
+//! If a peer may wait for a user's kernel, a block of the kernel must need no more than half of a multiprocessor, so
+//! that it finds room ([`crate::gpu`]). With MPS the peer can be on the same GPU.
 //!
 //! # Portions
 //!
-//! `CUDA_MPS_ACTIVE_THREAD_PERCENTAGE`, or the server's settings, can limit a process to a portion of the
-//! multiprocessors. The number that the driver gives is then the portion's (and where the device's is not, the
-//! context's is: the less of the two counts), so the percentage itself is not looked at: it would be applied twice. But
-//! a portion is a limit, and reserves nothing: those of several processes may be the same multiprocessors, even if they
-//! would fit beside each other. So it is the *least* portion of all that is divided. Then all fit even where all have
-//! the same multiprocessors. Who wants each process to have as much as possible leaves the percentage alone.
+//! `CUDA_MPS_ACTIVE_THREAD_PERCENTAGE`, or a setting of the MPS server, can limit a process to a portion of the
+//! multiprocessors. The driver then gives the portion as the device's number of multiprocessors, or else as the
+//! context's, so the lower number counts. The percentage itself is not used, since it would be applied twice.
 //!
-//! # When the ranks of another world meet later
+//! A portion is a limit, and reserves nothing. Several processes may get the same multiprocessors, even if their
+//! portions would fit beside each other. So the *smallest* portion is divided among the processes: then all blocks fit
+//! even if all processes have the same multiprocessors. To give each process as many blocks as possible, leave the
+//! percentage alone.
 //!
-//! Streams may have quotas by then, for instance of a first world in which nobody else used the GPU. Quotas only ever
-//! become less: with its next batch such a stream gets one by the new terms, or an error; and what was recorded before is
-//! not replayed any more, which is an error, too. What was enqueued before keeps its blocks. And a process counts the
-//! others of one world at a time, and knows nothing of other jobs: where processes use a GPU that have never met in one
-//! world, the sum of what they have may be too much. Nor does it know of several MPS servers (with folders of their own):
-//! these take turns, and their processes think that they need not.
+//! # When ranks of another world meet later
+//!
+//! Streams may have quotas by then, for instance from a first world in which no other process used the GPU. Quotas
+//! never grow. With its next batch such a stream gets a quota by the new terms, or an error. Recordings from before are
+//! refused, which is also an error. Work that was already enqueued keeps its blocks.
+//!
+//! Two cases are not known here. A process counts the other processes of one world at a time, and knows nothing of
+//! other jobs. So if processes that never met in one world share a GPU, their blocks together may be too many. And
+//! processes of different MPS servers (with different folders) use the GPU in turn, but believe that they run at the
+//! same time.
 //!
 //! # Hardware queues
 //!
-//! Without MPS there are 8 for each process, or as many as [`QUEUES`] says. With MPS 2, if it says nothing; and all
-//! processes of a GPU draw on one pool, of 120 (96 for older drivers): a process whose number is not there any more
-//! gets no context, which is [`DeviceError::Exhausted`] here.
+//! Without MPS each process has 8, or as many as [`QUEUES`] says. With MPS each has 2 unless [`QUEUES`] says otherwise,
+//! and all processes of a GPU take theirs from one pool of 120 (96 for older drivers). If the pool has too few left, a
+//! process gets no context; the error is [`DeviceError::Exhausted`].
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -57,48 +62,49 @@ use crate::reclaim::Shared;
 /// The share of the multiprocessors on which blocks may wait: three quarters.
 pub const SHARE: (usize, usize) = (3, 4);
 
-/// The environment variable by which the driver is told how many hardware queues to use.
+/// The environment variable that tells the driver how many hardware queues to use.
 pub const QUEUES: &str = "CUDA_DEVICE_MAX_CONNECTIONS";
 
-/// The environment variable that says how many streams of a device will wait for peers, whatever the program says; if
-/// neither says anything it is 2.
+/// The environment variable that says how many streams of a device will wait for peers. It overrides the program's
+/// number. If neither is set, the number is 2.
 pub const WAITING_STREAMS: &str = "TIDEGATE_CUDA_WAITING_STREAMS";
 
-/// How many connections all processes of a GPU have by MPS: older drivers; newer ones have 120.
+/// How many connections MPS gives to all processes of a GPU together. This is the number of older drivers; newer ones
+/// have 120.
 const CONNECTIONS: usize = 96;
 
-/// How many launches a GPU has resident at a time, from compute capability 7.0 on. A stream that waits has two: its
-/// batch, and the early one behind that. (Kernels that begin early behind a batch are there only when nobody in it waits
-/// any more: they, and what is early behind them, end without a peer. One process alone has too few hardware queues to
-/// come near it.)
+/// How many launches a GPU can have resident at a time, from compute capability 7.0 on. A stream that waits needs two:
+/// its batch, and the early batch behind it. (A kernel that begins early behind a batch needs none, since nothing in
+/// the batch waits any more by then; neither does what is early behind the kernel. A process without MPS has too few
+/// hardware queues to come near this number.)
 const GRIDS: usize = 128;
 
-/// Streams and couriers of a device, and what they were given.
+/// The streams and couriers of a device, and the blocks that they were given.
 pub(crate) struct Admitted {
     pub(crate) streams: Vec<Weak<Shared>>,
-    /// Blocks that may wait at a time, of all streams.
+    /// How many blocks of all streams together may wait at a time.
     blocks: usize,
     /// How many streams may wait at a time.
     waiting: usize,
-    /// Blocks that streams may have waiting.
+    /// The sum of the streams' quotas.
     granted: usize,
-    /// How many streams have some.
+    /// How many streams have a quota.
     holders: usize,
-    /// Couriers of all streams, those included that will wait for ever.
+    /// The couriers of all streams, with those that will wait for ever.
     couriers: usize,
     pub(crate) waiting_for_ever: usize,
-    /// Whether ranks are threads: then many streams share the device.
+    /// Whether ranks are threads, so that many streams share the device.
     crowded: bool,
-    /// How many streams the program says will wait.
+    /// How many streams will wait, as the program says.
     said: Option<usize>,
-    /// How many other processes were seen to use the device at the same time.
+    /// The largest number of other processes that were seen to use the device at the same time.
     others: usize,
-    /// How often all has been dealt anew.
+    /// How often the blocks were dealt again.
     dealing: usize,
 }
 
 impl Admitted {
-    /// Of a process that has so many multiprocessors to itself.
+    /// For a process that has this many multiprocessors to itself.
     pub(crate) fn of(multiprocessors: usize) -> Self {
         Admitted {
             streams: Vec::new(),
@@ -115,9 +121,9 @@ impl Admitted {
         }
     }
 
-    /// What a stream's quota is, where so many are expected.
+    /// The quota of a stream, if `expected` streams are expected to wait.
     fn quota(&self, expected: usize) -> usize {
-        // No more streams can wait than there are launches for.
+        // No more streams can wait than there are launches.
         quota_of(self.blocks, expected.min(self.waiting))
     }
 
@@ -130,7 +136,7 @@ impl Admitted {
             .max(1)
     }
 
-    /// Gives a stream its quota, where so many are expected.
+    /// Gives a stream its quota, if `expected` streams are expected to wait.
     fn deal(&mut self, expected: usize) -> Result<usize, DeviceError> {
         let (all, quota) = (self.blocks, self.quota(expected));
         if self.granted + quota > all || self.holders >= self.waiting {
@@ -154,7 +160,8 @@ impl Admitted {
         Ok(quota)
     }
 
-    /// By these terms, if they leave less of anything than those before: all is dealt anew. Whether they do.
+    /// Applies these terms. If they leave less of anything than before, all blocks are dealt again, and the result is
+    /// true.
     fn renew(&mut self, terms: Terms, others: usize) -> bool {
         let less = terms.blocks < self.blocks || terms.streams < self.waiting;
         if less {
@@ -167,8 +174,7 @@ impl Admitted {
         less
     }
 
-    /// A stream gives its quota back, which it got in this dealing; 0 if it has none. Of a former dealing it is not
-    /// counted any more.
+    /// Takes back a stream's quota (0 if it has none). A quota of an earlier dealing does not count any more.
     fn take_back(&mut self, (quota, dealing): (usize, usize)) {
         if dealing == self.dealing {
             self.granted -= quota;
@@ -177,14 +183,14 @@ impl Admitted {
     }
 }
 
-/// What is done about waits.
+/// How a process waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waits {
-    /// They spin.
+    /// Waits spin.
     Spin,
-    /// They have gates.
+    /// Waits have gates.
     Gated,
-    /// They should have gates, and the device has none.
+    /// Waits should have gates, but the device cannot have them.
     Crawl,
 }
 
@@ -192,27 +198,27 @@ pub(crate) enum Waits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Terms {
     pub(crate) waits: Waits,
-    /// Blocks that may wait at a time, of all its streams.
+    /// How many blocks of all its streams may wait at a time.
     pub(crate) blocks: usize,
-    /// How many of them may wait.
+    /// How many of its streams may wait.
     pub(crate) streams: usize,
 }
 
 /// Who uses a GPU.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Users {
-    /// Processes of the job, without this one.
+    /// The number of other processes of the job.
     pub(crate) others: usize,
     /// Multiprocessors that this process may use.
     pub(crate) own: usize,
-    /// Whether it does so by MPS.
+    /// Whether this process uses the GPU by MPS.
     pub(crate) mps: bool,
-    /// The least number of any of the processes; 0 if one is without MPS.
+    /// The smallest number of multiprocessors of any process; 0 if a process is without MPS.
     pub(crate) least: usize,
 }
 
-/// What follows from who uses the GPU, from what the environment says of gates, and from whether the device can have
-/// them.
+/// The terms on which a process uses a GPU. They depend on the other users, on the mode of gates, and on whether the
+/// device can have gates.
 pub(crate) fn terms(mode: Mode, users: Users, memory_operations: bool) -> Terms {
     let Users {
         others,
@@ -231,7 +237,8 @@ pub(crate) fn terms(mode: Mode, users: Users, memory_operations: bool) -> Terms 
         (true, true) => Waits::Gated,
         (true, false) => Waits::Crawl,
     };
-    // Whatever the mode: some waits have no gates. And one process without MPS does not end it for the others.
+    // This does not depend on the mode, since some waits have no gates in any mode. And one process without MPS does
+    // not end MPS for the others.
     let (blocks, streams) = if mps && others > 0 {
         let portion = if least == 0 { own } else { own.min(least) };
         let all = others + 1;
@@ -246,29 +253,29 @@ pub(crate) fn terms(mode: Mode, users: Users, memory_operations: bool) -> Terms 
     }
 }
 
-/// What may wait of so many multiprocessors (blocks), or of so many launches.
+/// The part of all multiprocessors, or of all launches, that may wait.
 fn share_of(all: usize) -> usize {
     all * SHARE.0 / SHARE.1
 }
 
-/// A stream's part of `blocks`, where so many streams are expected.
+/// A stream's part of `blocks`, if `expected` streams are expected to wait.
 fn quota_of(blocks: usize, expected: usize) -> usize {
     (blocks / expected.max(1)).clamp(1, MAX_BLOCKS)
 }
 
-/// How many hardware queues the driver uses for a process, if the environment says `set`.
+/// How many hardware queues the driver uses for a process, if the environment variable is `set`.
 fn queues_of(set: Option<&str>, mps: bool) -> usize {
     let set = set.and_then(|value| value.trim().parse().ok());
     set.unwrap_or(if mps { 2 } else { 8usize }).clamp(1, 32)
 }
 
-/// Whether there is a queue for one stream more beside so many. Without MPS one stream is let have what there is, even if
-/// somebody has set fewer queues than three; by MPS two is what there is if nobody has set anything.
+/// Whether there is a hardware queue for one more stream. Without MPS the first stream is always admitted, even if the
+/// variable says fewer than three queues. With MPS the default of two queues admits none.
 fn has_queue(streams: usize, queues: usize, mps: bool) -> bool {
     streams + 2 < if mps { queues } else { queues.max(3) }
 }
 
-/// How many multiprocessors a process may use: what the driver says of the device, and under MPS of the context.
+/// How many multiprocessors a process may use: the device's number, and under MPS the context's.
 pub(crate) fn multiprocessors(device: i32, context: Option<usize>) -> usize {
     let device = device.max(1) as usize;
     context
@@ -277,7 +284,7 @@ pub(crate) fn multiprocessors(device: i32, context: Option<usize>) -> usize {
         .min(device)
 }
 
-/// The driver makes no context.
+/// The error if the driver makes no context.
 pub(crate) fn no_context(what: &'static str, error: CudaError) -> DeviceError {
     if !error.is_mps_full() {
         return device_error(what, error);
@@ -301,7 +308,7 @@ impl Gpu {
         queues_of(std::env::var(QUEUES).ok().as_deref(), self.mps)
     }
 
-    /// Admits a stream, if there is a hardware queue for it. Two are the device's own.
+    /// Admits a stream, if there is a hardware queue for it. Two queues are for the device's own streams.
     pub(crate) fn admit(&self, stream: &Arc<Shared>) -> Result<(), DeviceError> {
         let mut admitted = lock(&self.admitted);
         admitted.streams.retain(|stream| stream.strong_count() > 0);
@@ -324,7 +331,7 @@ impl Gpu {
         Ok(())
     }
 
-    /// Admits a courier, if there is a hardware queue for it: a quarter of them is for couriers.
+    /// Admits a courier, if there is a hardware queue for it. Couriers get at most a quarter of the queues.
     pub(crate) fn admit_courier(&self) -> bool {
         let mut admitted = lock(&self.admitted);
         admitted.streams.retain(|stream| stream.strong_count() > 0);
@@ -339,12 +346,12 @@ impl Gpu {
         lock(&self.admitted).couriers -= 1;
     }
 
-    /// So many couriers will wait for ever.
+    /// Notes that `couriers` couriers will wait for ever.
     pub(crate) fn leave_waiting(&self, couriers: usize) {
         lock(&self.admitted).waiting_for_ever += couriers;
     }
 
-    /// As nobody else is known to use it.
+    /// The users, as long as no other process is known.
     pub(crate) fn alone(&self) -> Users {
         Users {
             others: 0,
@@ -354,7 +361,8 @@ impl Gpu {
         }
     }
 
-    /// So many other processes of the job use the GPU; `least` is the least portion of any, and 0 if one takes turns.
+    /// Notes that `others` other processes of the job use the GPU. `least` is the smallest portion of any process, or 0
+    /// if one uses the GPU in turn.
     pub(crate) fn shared_with(&self, others: usize, least: usize) {
         let users = Users {
             others,
@@ -375,12 +383,12 @@ impl Gpu {
         }
         let mut admitted = lock(&self.admitted);
         if admitted.renew(terms, others) {
-            // Streams that have their quotas look at this, and recordings.
+            // Streams with quotas look at this number, and so do recordings.
             self.dealing.store(admitted.dealing, Ordering::Release);
         }
     }
 
-    /// From now on waits have gates, if they are to and the device can.
+    /// From now on waits have gates, if they should and the device can.
     pub(crate) fn set_waits(&self, waits: Waits, why: &str) {
         match waits {
             Waits::Spin => {}
@@ -402,18 +410,18 @@ impl Gpu {
         self.gated.load(Ordering::Acquire)
     }
 
-    /// Ranks are threads of this process, and share the device.
+    /// Notes that ranks are threads of this process, and share the device.
     pub(crate) fn crowd(&self) {
         lock(&self.admitted).crowded = true;
     }
 
-    /// So many streams will wait; the most that anybody says.
+    /// Notes how many streams will wait. The largest number counts.
     pub(crate) fn expect_waiting(&self, streams: usize) {
         let mut admitted = lock(&self.admitted);
         admitted.said = admitted.said.max(Some(streams));
     }
 
-    /// Gives a quota of blocks that may wait for one that is given back, with the number of the dealing.
+    /// Exchanges the quota that a stream has for a new one. Returns it with the number of the dealing.
     pub(crate) fn grant(&self, held: (usize, usize)) -> Result<(usize, usize), DeviceError> {
         let mut admitted = lock(&self.admitted);
         admitted.take_back(held);
@@ -422,7 +430,7 @@ impl Gpu {
         Ok((quota, admitted.dealing))
     }
 
-    /// The quota that a stream would be given that has none.
+    /// The quota that a stream without one would get now.
     pub(crate) fn would_grant(&self) -> usize {
         let admitted = lock(&self.admitted);
         admitted.quota(admitted.expected())

@@ -28,7 +28,7 @@ use crate::submit::refused_or_broken_off;
 /// Something that must live as long as the stream may use it.
 pub type Keep = Arc<dyn Any + Send + Sync>;
 
-/// How many things a stream holds before it asks which of them it has passed.
+/// How many things a stream holds before it asks the driver which of them it has passed.
 const HELD: usize = 64;
 
 /// A stream of a GPU.
@@ -48,26 +48,28 @@ const HELD: usize = 64;
 /// ```
 pub struct CudaStream {
     pub(crate) shared: Arc<Shared>,
-    /// Whether every submission is followed by a synchronisation: host-synchronised communication.
+    /// Whether each submission is followed by a synchronisation, for host-synchronised communication.
     inline: bool,
-    /// Batches and graphs that were submitted, and after which item each was last.
+    /// Batches and graphs that were submitted, each with the number of the item after which it was used last.
     held: RefCell<Vec<(Keep, u64)>>,
     pub(crate) followed: Followed,
-    /// Those that were followed when the recording began: the first batch after it looks at them, and not one of the recording.
+    /// The streams that this one followed when the recording began. The first batch after the recording looks at them,
+    /// and no batch in it does.
     aside: RefCell<Vec<Arc<Shared>>>,
-    /// What looks at other streams and does nothing else, once it was needed.
+    /// A program that looks at other streams and does nothing else. It is made when it is first needed.
     looks: RefCell<Option<Arc<Placed>>>,
-    /// What the recording under way holds.
+    /// The things that the current recording holds.
     recording: RefCell<Option<Vec<Keep>>>,
     /// What was submitted last.
     pub(crate) last: RefCell<Last>,
-    /// In which dealing of the device's blocks the recording under way began: later ones may have made its quota less.
+    /// The number of the dealing in which the current recording began. A later dealing may have made the stream's quota
+    /// smaller.
     dealing: Cell<usize>,
-    /// How the recording under way hangs together with the one before it, if it is replayed at once.
+    /// How a replay of the current recording joins the replay before it, if they are launched together.
     began: RefCell<Began>,
-    /// How far each execution of it advances operands, where they are counted.
+    /// How far each replay of the recording advances operands. It is kept only while operands are counted.
     pub(crate) recorded: RefCell<Advance>,
-    /// Keeps what the world gave for as long as the stream lives.
+    /// Keeps alive what the world gave the stream.
     _keep: Keep,
 }
 
@@ -75,16 +77,16 @@ pub struct CudaStream {
 pub struct CudaEvent {
     event: Event,
     stream: Arc<Shared>,
-    /// Whom the stream followed.
+    /// The streams that the stream followed.
     followed: Vec<Arc<Shared>>,
-    /// In a recording, which streams' beginnings no node says that it stands for.
+    /// In a recording: the streams for whose beginnings this event stands, because no node does.
     beginnings: Vec<RawStream>,
 }
 
 impl Drop for CudaEvent {
     fn drop(&mut self) {
         if self.stream.gpu.enter().is_ok() {
-            // SAFETY: the event is this value's; who waits for it has been told so already.
+            // SAFETY: the event is this value's, and whatever waits for it has been enqueued already.
             let _ = unsafe { self.stream.gpu.driver.event_destroy(self.event) };
         }
     }
@@ -123,7 +125,7 @@ impl CudaStream {
         }
     }
 
-    /// Holds something until the stream has passed `mark`, or as long as the recording.
+    /// Keeps something until the stream has passed `mark`. During a recording, keeps it as long as the recording.
     pub(crate) fn hold(&self, keep: Keep, mark: u64) {
         if let Some(recording) = &mut *self.recording.borrow_mut() {
             if !recording.iter().any(|each| Arc::ptr_eq(each, &keep)) {
@@ -143,8 +145,8 @@ impl CudaStream {
         held.push((keep, mark));
     }
 
-    /// Notes that one kernel has just been launched, and what it is. If the stream is being captured, that is one node,
-    /// which all that the stream records follows.
+    /// Notes that one kernel has just been launched, and which kind. If the stream is being captured, the kernel is one
+    /// node, and all that the stream records later follows it.
     pub(crate) fn launched(&self, last: Last, first: First) {
         self.last.replace(last);
         if self.capturing() {
@@ -153,25 +155,27 @@ impl CudaStream {
         }
     }
 
-    /// Notes that something comes that is no kernel of the user's.
+    /// Notes that the next item is not a kernel of the user.
     pub(crate) fn other_follows(&self) {
         self.last.take().other_follows(self.capturing());
     }
 
-    /// The nodes that what comes next would follow, if the driver says so.
+    /// The nodes that the next recorded item would follow, if the driver tells.
     fn last_nodes(&self) -> Option<Vec<GraphNode>> {
-        // SAFETY: the stream is live, and this thread's while it is borrowed (streams are not shared).
+        // SAFETY: the stream is live, and only this thread uses it while it is borrowed (streams are not shared).
         let info = unsafe { self.shared.gpu.driver.stream_capture_info(self.shared.raw) };
         info.ok().map(|info| info.last)
     }
 
-    /// Lets nobody come while the batch that was recorded last waits; whether that is so.
+    /// Changes the batch that was recorded last, so that nothing begins while it waits. Returns whether that was
+    /// possible.
     pub(crate) fn let_nobody_come(&self) -> bool {
         let (gpu, nodes) = (&self.shared.gpu, self.last_nodes());
         let Some(&[node]) = nodes.as_deref() else {
             return false;
         };
-        // SAFETY: the node is one of the graph that this stream records into; its thread alone does (as above).
+        // SAFETY: the node is in the graph that this stream records into, and only this thread records into it (as
+        // above).
         let Ok(Some(kernel)) = (unsafe { gpu.driver.graph_kernel_node(node) }) else {
             return false;
         };
@@ -180,12 +184,12 @@ impl CudaStream {
         if !is_batch || arguments.is_null() {
             return false;
         }
-        // SAFETY: a batch kernel has one parameter, of this type, and the driver says where the node keeps it: nothing
-        // has changed the node since it was asked.
+        // SAFETY: a batch kernel has one parameter, of this type. The driver has just said where the node keeps it, and
+        // nothing has changed the node since.
         let mut parameter = unsafe { (*arguments).cast::<LaunchParameter>().read_unaligned() };
         parameter.flags &= !LAUNCH_NEXT;
         let mut arguments = [std::ptr::from_mut(&mut parameter).cast::<c_void>()];
-        // SAFETY: as above, and one parameter of this type is given; the node is not asked of again here.
+        // SAFETY: as above, and one parameter of this type is given. The node's arguments are not read here again.
         let set = unsafe { gpu.driver.graph_set_arguments(&kernel, &mut arguments) };
         set.inspect_err(|error| {
             tidegate_hal::tell(|| tracing::debug!(%error, "a recorded batch is not changed"))
@@ -193,7 +197,7 @@ impl CudaStream {
         .is_ok()
     }
 
-    /// What was recorded on this stream; none if that is not known.
+    /// What was recorded on this stream; `None` if that is not known.
     fn line(&self) -> Option<Line> {
         let (last, behind_kernel) = (self.last_nodes()?, self.last.borrow().is_kernel());
         let began = self.began.borrow();
@@ -208,7 +212,7 @@ impl CudaStream {
         *self.aside.borrow_mut() = self.followed.take();
     }
 
-    /// What comes after every submission: host-synchronised streams wait.
+    /// Ends a submission: host-synchronised streams wait here.
     pub(crate) fn submitted(&self) -> Result<(), DeviceError> {
         if self.inline && !self.capturing() {
             self.shared.synchronize()?;
@@ -216,12 +220,12 @@ impl CudaStream {
         Ok(())
     }
 
-    /// Does something for which the driver may have no room as yet: then it blocks.
+    /// Makes a call of the driver that blocks while the driver has no room for it.
     pub(crate) fn during<R>(&self, call: Call, does: impl FnOnce() -> R) -> R {
         self.shared.calls().during(call, does)
     }
 
-    /// Lets what comes next on another stream follow what was enqueued here by now.
+    /// Makes later work on the other stream follow all that has been enqueued here.
     fn let_follow(&self, other: &Self) -> Result<(), DeviceError> {
         let event = self.record()?;
         // SAFETY: both are live, and of one device.
@@ -237,7 +241,7 @@ impl CudaStream {
         }
     }
 
-    /// What looks at other streams, and does nothing else.
+    /// The program that looks at other streams, and does nothing else.
     pub(crate) fn look(&self) -> Result<Arc<Placed>, DeviceError> {
         let mut looks = self.looks.borrow_mut();
         if let Some(look) = &*looks {
@@ -247,20 +251,20 @@ impl CudaStream {
         Ok(looks.insert(look).clone())
     }
 
-    /// Has the device look at streams that are followed, as long as there are `more`.
+    /// Makes the device look at the streams that are followed, as long as there are `more`.
     pub(crate) fn look_while(&self, more: impl Fn(&Followed) -> bool) -> Result<(), DeviceError> {
         while more(&self.followed) {
             let look = self.look()?;
             self.hold(look.clone(), self.shared.submitted() + 1);
-            // SAFETY: it touches a word of its own, which it holds.
+            // SAFETY: the program touches only a word of its own, which it holds.
             self.following(|follow| unsafe { self.launch(&look, follow, false) })?;
             self.shared.count();
         }
         Ok(())
     }
 
-    /// Launches with the states that a batch must look at besides its own. If it cannot be launched, the one after it
-    /// must.
+    /// Calls `launch` with the states that a batch must look at besides its own. If the launch fails, the next batch
+    /// must look at them.
     pub(crate) fn following(
         &self,
         launch: impl FnOnce([u64; LOOKED_AT]) -> Result<(), DeviceError>,
@@ -278,8 +282,8 @@ impl CudaStream {
     }
 }
 
-// SAFETY: a CUDA stream executes in order; a batch is a kernel on it, or a few, which do what `kernels/batch.cu` says
-// (`crate::submit`); what a wait has acquired at system scope is visible to later kernels of the stream.
+// SAFETY: a CUDA stream executes in order. A batch is one kernel on it, or a few, that do what `kernels/batch.cu` says
+// (`crate::submit`). Data that a wait has acquired at system scope is visible to later kernels of the stream.
 unsafe impl Stream for CudaStream {
     type Reclaim = Shared;
     type Graph = CudaGraph;
@@ -294,7 +298,7 @@ unsafe impl Stream for CudaStream {
     }
 
     fn prepare(&self, batch: &Arc<Batch>, _items: usize) -> Result<(), DeviceError> {
-        // The driver's queue refuses nothing: where it is full, it blocks.
+        // The driver refuses nothing because its queue is full; it blocks.
         self.prepare_batch(batch)
     }
 
@@ -361,7 +365,7 @@ unsafe impl Stream for CudaStream {
             ));
         }
         shared.gpu.enter()?;
-        // What the other stream has done last may wait for a peer.
+        // The last work of the other stream may wait for a peer.
         self.other_follows();
         // SAFETY: both are live, and of one device.
         let wait = || unsafe { shared.gpu.driver.stream_wait_event(shared.raw, event.event) };
@@ -384,7 +388,8 @@ unsafe impl Stream for CudaStream {
         let driver = self.shared.gpu.driver;
         self.shared.gpu.enter()?;
         self.shared.set_capturing(true);
-        // Relaxed: the library allocates, and looks at events of other streams, meanwhile.
+        // The capture mode is relaxed, because the library allocates, and looks at events of other streams, during a
+        // capture.
         // SAFETY: the stream is live.
         let begun = unsafe { driver.stream_begin_capture(self.shared.raw) };
         begun
@@ -397,7 +402,7 @@ unsafe impl Stream for CudaStream {
         let forked = fork.and_then(|fork| {
             for other in others {
                 let fork = fork.as_ref().expect("there are others");
-                // First, so that nobody asks a stream that is captured how far it has come.
+                // This comes first, so that nobody asks the driver how far a captured stream has come.
                 other.shared.set_capturing(true);
                 other.begin_recording();
                 // SAFETY: both are live, and of one device.
@@ -424,7 +429,7 @@ unsafe impl Stream for CudaStream {
         // SAFETY: the stream is live, and being captured.
         let end = || unsafe { gpu.driver.stream_end_capture(self.shared.raw) };
         let graph = end().inspect_err(|_| {
-            // As long as the driver records, it does nothing of what is enqueued. (Mostly it does not any more.)
+            // While the driver captures, it executes nothing that is enqueued. (Usually the capture has ended by now.)
             if let Ok(graph) = end() {
                 // SAFETY: the graph was just made, and is nobody else's.
                 let _ = unsafe { gpu.driver.graph_destroy(graph) };
@@ -434,12 +439,12 @@ unsafe impl Stream for CudaStream {
         let mut behind = Vec::with_capacity(1 + others.len());
         for stream in [self].into_iter().chain(others.iter().copied()) {
             stream.last.take();
-            // None where the capture could not begin: what was there stands as it did.
+            // There is none if the capture could not begin: then everything is as it was before.
             if let Some(recording) = stream.recording.borrow_mut().take() {
                 behind.push(stream.followed.take());
                 keep.extend(recording);
                 advance.append(&mut stream.recorded.borrow_mut());
-                // What is recorded names the stream's state, wherever it is replayed.
+                // What is recorded names the stream's state, on whichever stream it is replayed.
                 keep.push(stream.shared.clone());
                 stream.followed.set(stream.aside.take());
             }
@@ -528,18 +533,19 @@ impl CudaStream {
     ) -> Result<(), DeviceError> {
         self.prepare_replay(others, graph)?;
         let shared = &self.shared;
-        // Its batches were recorded, and look at nobody who was followed since.
+        // The recorded batches look at the streams that were followed at the time of recording, not at those that were
+        // followed since.
         for stream in others.iter().copied().chain([self]) {
             stream.look_while(|followed| !followed.is_empty())?;
         }
         self.other_follows();
-        // It is launched on one stream, so the others let it go first and wait for it. (That is order alone: no
-        // stream's failure is another's.)
+        // The graph is launched on one stream, so the other streams let it go first and wait for it. (This is only an
+        // order: the failure of one stream is not passed to another.)
         for other in others {
             other.other_follows();
             other.let_follow(self)?;
         }
-        // As for a batch. If it fails, a part may have been launched: that counts too.
+        // As for a batch: if the launch fails, a part may have been launched, and counts too.
         self.hold(graph.clone(), shared.submitted() + 1);
         // SAFETY: the caller's promise; the graph is held until the stream has passed it.
         let (taken, launched) = unsafe { graph.launch(shared.raw, times) };
@@ -553,7 +559,7 @@ impl CudaStream {
             if shared.gpu.gated() {
                 shared.gpu.operands().advance(&graph.advance, taken);
             }
-            // All of them come behind what was launched, whatever was refused.
+            // All of them come after what was launched, even if a part was refused.
             for other in others {
                 let follows = self.let_follow(other);
                 unordered |= follows.is_err();
@@ -564,11 +570,11 @@ impl CudaStream {
                 stream.followed.add(&stream.shared, behind);
             }
         }
-        // A part of it belongs to each of them.
+        // Each stream owns a part of the graph.
         refused_or_broken_off(taken > 0, all, |error| {
             streams().for_each(|stream| stream.shared.break_off("a replay", error));
             if unordered {
-                // A stream that does not come behind it would give back what is still in use.
+                // A stream that does not come after the graph would free memory that is still in use.
                 let _ = shared.synchronize();
             }
         })?;
@@ -579,7 +585,7 @@ impl CudaStream {
 impl Drop for CudaStream {
     fn drop(&mut self) {
         if !self.shared.gpu.process.is_this() {
-            // The device works for the parent.
+            // The device works for the parent process.
             return std::mem::forget((self.held.take(), self.shared.clone()));
         }
         if std::thread::panicking() {
@@ -588,13 +594,13 @@ impl Drop for CudaStream {
         if self.capturing() {
             drop(self.end_capture(&[]));
         }
-        // What is left is executed.
+        // Waits until the remaining work has been executed.
         if (self.during(Call::Drop, || self.shared.synchronize())).is_ok() {
             self.held.borrow_mut().clear();
             self.shared.gpu.sweep_recordings();
             self.shared.gpu.sweep_registers();
         } else {
-            // It may be in use still, for all that the driver says.
+            // The driver did not say that the stream is over, so these things may still be in use.
             std::mem::forget(self.held.take());
             self.shared.abandon();
         }

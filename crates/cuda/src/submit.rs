@@ -1,25 +1,26 @@
-//! Submitting a batch: whole, apart, or in parts.
+//! Submitting a batch in one of three forms: whole, apart, or in parts.
 //!
 //! # Model
 //!
-//! | how | when | what is enqueued |
+//! | form | when | what is enqueued |
 //! |---|---|---|
-//! | whole | in a recording, and wherever nothing below says else | one launch |
+//! | whole | in a recording, and whenever no other row applies | one launch |
 //! | apart | a lane has a large put, and the stream has couriers | on the couriers: wait, copies, write; then one launch |
-//! | in parts | other processes use the GPU by turns (or gates are asked for), and the batch is not the first behind a hand-off | up to three launches, with gates |
+//! | in parts | processes use the GPU in turn (or the environment asks for gates), and the batch is not the first behind a hand-off | up to three launches, with gates |
 //!
 //! # Failure
 //!
-//! What can be refused for want of something (a quota for the stream, memory for a program) has been had when there
-//! is a [`Form`], before anything is enqueued; so it can be had in advance, too
-//! ([`prepare`](tidegate_hal::device::Stream::prepare)).
+//! A [`Form`] has everything that can be refused: the stream's quota, and memory for the program. It is made before
+//! anything is enqueued, so it can also be made in advance ([`prepare`](tidegate_hal::device::Stream::prepare)).
 //!
-//! What a batch names is held before anything of it is enqueued, and the item is counted after: who looks meanwhile
-//! must not take it for passed. If the driver refuses a part of a batch behind one that it has taken, the batch counts
-//! as submitted, and the stream has failed: what has been posted cannot be taken back. If it refuses the couriers'
-//! part, nothing is launched, and the stream has no couriers any more; they wait for ever ([`crate::courier`]).
+//! The stream holds what the batch names before any part is enqueued, and counts the item afterwards. Otherwise a
+//! thread that looks in between would take the item for passed.
 //!
-//! So it is with a replay, whose times are several launches, and which other streams come behind.
+//! If the driver refuses a part of a batch after it took another part, the batch counts as submitted, and the stream
+//! has failed: a post that was enqueued cannot be taken back. If it refuses the couriers' part, nothing is launched,
+//! and the stream has no couriers from then on; they wait for ever ([`crate::courier`]).
+//!
+//! The same holds for a replay, which can be several launches, and which other streams may have to come after.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -38,11 +39,12 @@ use crate::lower::operands::{self, Advance};
 use crate::place::{ApartForm, Forms, PartForm, Placed};
 use crate::stream::CudaStream;
 
-/// How a batch is submitted, with what that takes: all of it that can be refused has been had.
+/// The form in which a batch is submitted, with everything that the submission needs. Nothing is left that could be
+/// refused for lack of memory or blocks.
 pub(crate) enum Form<'a> {
     /// There is nothing to do.
     Nothing,
-    /// Whole, with how far it advances operands, where they are counted.
+    /// One launch. It advances operands this far, if they are counted.
     Whole(Arc<Placed>, Advance),
     Apart(Arc<ApartForm>, &'a Couriers),
     Parts(Arc<[PartForm]>),
@@ -51,18 +53,18 @@ pub(crate) enum Form<'a> {
 /// What the form of a batch depends on.
 #[derive(Clone, Copy, Debug)]
 struct Case {
-    /// There is nothing to do.
+    /// The batch has nothing to do.
     empty: bool,
     /// Waits on this GPU have gates.
     gated: bool,
     capturing: bool,
-    /// It is the first behind a hand-off.
+    /// The batch is the first behind a hand-off.
     follows: bool,
     /// A lane has a large put.
     large: bool,
 }
 
-/// Which form a batch has.
+/// The form of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Choice<C> {
     Nothing,
@@ -73,7 +75,8 @@ enum Choice<C> {
 }
 
 impl Case {
-    /// The table of the model. The stream's `couriers` are asked for, and so made, only where there is work for them.
+    /// Chooses by the table in the module's documentation. It asks for the stream's `couriers`, which makes them, only
+    /// if they have work.
     fn choose<C>(self, couriers: impl FnOnce() -> Option<C>) -> Choice<C> {
         if self.empty {
             return Choice::Nothing;
@@ -82,7 +85,7 @@ impl Case {
             return Choice::Whole;
         }
         match self.gated {
-            // A gate knows nothing of failures, so that the batch which looks at other streams has none.
+            // A gate does not end when another stream fails. So the batch that looks at other streams has no gates.
             true if self.follows => Choice::Whole,
             true => Choice::Parts,
             false if self.large => couriers().map_or(Choice::Whole, Choice::Apart),
@@ -90,7 +93,7 @@ impl Case {
         }
     }
 
-    /// Whether the batch has parts when another one has been submitted before it, and is whole only now.
+    /// Whether the batch has parts once another batch is submitted before it, although it is whole now.
     fn has_parts_later(self) -> bool {
         let later = Case {
             follows: false,
@@ -101,8 +104,8 @@ impl Case {
     }
 }
 
-/// What is said of something that has parts, of which some (`taken`) or none were submitted when one was refused: it is
-/// refused as a whole, or counts as submitted, and is broken off.
+/// The error for something with several parts, of which one was refused. If no part was `taken`, all of it is refused.
+/// Otherwise it counts as submitted, and the stream is broken off.
 pub(crate) fn refused_or_broken_off(
     taken: bool,
     all: Result<(), DeviceError>,
@@ -119,7 +122,7 @@ pub(crate) fn refused_or_broken_off(
 }
 
 impl CudaStream {
-    /// What has been made of a batch, and how many blocks it may have.
+    /// The forms that were made of a batch, and how many blocks it may have.
     fn forms_of(&self, batch: &Arc<Batch>) -> Result<(Arc<Forms>, usize), DeviceError> {
         let (gpu, quota) = (&self.shared.gpu, self.shared.quota()?);
         gpu.enter()?;
@@ -130,7 +133,7 @@ impl CudaStream {
         Ok((forms, quota))
     }
 
-    /// Has what each form takes in which the batch may be submitted to this stream, now or behind other batches.
+    /// Makes every form in which the batch may be submitted to this stream, now or behind other batches.
     pub(crate) fn prepare_batch(&self, batch: &Arc<Batch>) -> Result<(), DeviceError> {
         self.form_of(batch)?;
         let (forms, quota) = self.forms_of(batch)?;
@@ -150,7 +153,7 @@ impl CudaStream {
         }
     }
 
-    /// How a batch would be submitted to this stream now.
+    /// The form in which the batch would be submitted to this stream now.
     pub(crate) fn form_of(&self, batch: &Arc<Batch>) -> Result<Form<'_>, DeviceError> {
         let (forms, quota) = self.forms_of(batch)?;
         let case = self.case(batch, &forms);
@@ -180,7 +183,7 @@ impl CudaStream {
         if !matches!(form, Form::Nothing) {
             self.look_while(Followed::are_too_many)?;
         }
-        // The batch may be lowered again, for another stream; this one's programs must live.
+        // The batch may be lowered again for another stream. This stream's programs must live until it has passed them.
         let mark = self.shared.submitted() + 1;
         if !matches!(form, Form::Nothing) {
             self.hold(batch.clone(), mark);
@@ -213,7 +216,8 @@ impl CudaStream {
         let launched = self.following(|follow| unsafe { self.launch(&program, follow, false) });
         shared.count();
         launched?;
-        // After the launch: to take it for less than it is costs time, to take it for more would keep a gate closed.
+        // This comes after the launch. A count that is too low only costs time, but one that is too high would keep a
+        // gate closed.
         if self.capturing() {
             self.recorded.borrow_mut().extend(advance);
         } else if !advance.is_empty() {
@@ -224,7 +228,7 @@ impl CudaStream {
 
     /// # Safety
     ///
-    /// As `submit`, for what the program does; it is held.
+    /// As [`CudaStream::submit_batch`], for what the program does. The stream holds the program.
     pub(crate) unsafe fn launch(
         &self,
         program: &Placed,
@@ -237,7 +241,7 @@ impl CudaStream {
         let shared = &self.shared;
         self.other_follows();
         if program.crowded {
-            // A recording's reports are this stream's, wherever and whenever it is replayed.
+            // The reports of a recording are this stream's, on whichever stream and whenever it is replayed.
             let until = if self.capturing() {
                 u64::MAX
             } else {
@@ -250,7 +254,7 @@ impl CudaStream {
         let (state, mirror) = (shared.state_address(), shared.mirror_address());
         let mut parameter = program.parameter(state, mirror, follow, lets_next_come);
         let mut arguments = [std::ptr::from_mut(&mut parameter).cast::<c_void>()];
-        // SAFETY: the kernel takes one parameter, of this type; the caller promises for what the batch names, and holds
+        // SAFETY: the kernel takes one parameter, of this type. The caller promises for what the batch names, and holds
         // the program until the stream has passed it.
         let launched = unsafe {
             shared.gpu.driver.launch_kernel_ex(
@@ -281,9 +285,9 @@ impl CudaStream {
     ) -> Result<(), DeviceError> {
         let shared = &self.shared;
         self.hold(form.program.clone(), shared.submitted() + 1);
-        // SAFETY: the copies are moves of the batch, made between the wait that orders them and the add that says so:
-        // what the caller promises of moves holds. If the stream fails in between, what was retired is kept until the
-        // courier is back.
+        // SAFETY: the copies are moves of the batch. They are made after the wait that orders them, and before the add
+        // that announces them, so the caller's promise for moves holds. If the stream fails in between, retired memory
+        // is kept until the courier is back.
         unsafe { couriers.send(&form.errands) }
             .map_err(|error| shared.note(error))
             .doing("sending a courier")?;
@@ -315,27 +319,27 @@ impl CudaStream {
         self.submitted()
     }
 
-    /// `taken`: whether anything has been enqueued. A gate alone has: it cannot be taken back.
+    /// `taken` is set once anything has been enqueued. A gate counts, since it cannot be taken back.
     ///
     /// # Safety
     ///
-    /// As `submit`, for the part, which is held.
+    /// As [`CudaStream::submit_batch`], for the part, which the stream holds.
     unsafe fn submit_part(&self, part: &PartForm, taken: &mut bool) -> Result<(), DeviceError> {
         // SAFETY: the caller's promise.
         let behind_gate = unsafe { self.put_gate(part) }?;
         *taken |= behind_gate;
-        // SAFETY: the caller's promise. Nobody is followed.
+        // SAFETY: the caller's promise. No other stream is followed.
         unsafe { self.launch(&part.program, [0; LOOKED_AT], behind_gate) }?;
         *taken = true;
         self.shared.gpu.operands().advance(&part.advance, 1);
         Ok(())
     }
 
-    /// Enqueues the gate of a part; whether there is one.
+    /// Enqueues the gate of a part, if it needs one. Returns whether it does.
     ///
     /// # Safety
     ///
-    /// The words are there until the stream has passed the part.
+    /// The words live until the stream has passed the part.
     unsafe fn put_gate(&self, part: &PartForm) -> Result<bool, DeviceError> {
         let shared = &self.shared;
         let bars = {
@@ -355,7 +359,8 @@ impl CudaStream {
         let come = MemOp::write32(DevicePtr(shared.gate_address()), number);
         let mut operations: Vec<_> = std::iter::once(come).chain(waits).collect();
         self.other_follows();
-        // SAFETY: the stream is live; the mirror is pinned, and the stream's alone; the caller promises for the words.
+        // SAFETY: the stream is live; the mirror is pinned, and only this stream uses it; the caller promises for the
+        // words.
         unsafe {
             shared
                 .gpu
@@ -408,13 +413,13 @@ mod tests {
                 _ => Choice::Whole,
             };
             assert_eq!(choice, expected, "{case:?}");
-            // To ask for them makes them, with hardware queues of their own.
+            // Asking for couriers makes them, and each takes a hardware queue.
             let wanted = !empty && !capturing && !gated && large;
             assert_eq!(asked, wanted, "{case:?}");
         }
     }
 
-    /// What is prepared is submitted behind another batch, perhaps, which looks at whom it was to follow.
+    /// A prepared batch may be submitted behind another batch, which then looks at the streams that are followed.
     #[test]
     fn what_is_prepared_is_all_that_a_batch_can_become() {
         let form = |case: Case| case.choose(|| Some(()));
@@ -429,7 +434,7 @@ mod tests {
                 vec![form(case)]
             };
             assert!(prepared.contains(&later), "{case:?}");
-            // And no more: a program takes memory of the device.
+            // Nothing more is prepared, since a program takes device memory.
             assert!(prepared.len() == 1 || prepared[0] != later, "{case:?}");
             let hand_off = case.gated && case.follows && !case.empty && !case.capturing;
             assert_eq!(prepared.len() == 2, hand_off, "{case:?}");

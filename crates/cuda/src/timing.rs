@@ -1,17 +1,17 @@
-//! When a GPU comes to a point of a stream.
+//! Times at which a GPU comes to points of a stream.
 //!
 //! # Model
 //!
-//! [`CudaStream::timed_event`] enqueues an event that has a time; [`TimedEvent::us_since`] is how much later one was
-//! than another, on the GPU's own clock, whichever streams they were on. In a capture it is a node of the recording:
-//! each replay sets the time anew.
+//! [`CudaStream::timed_event`] enqueues an event that records a time. [`TimedEvent::us_since`] is the time between two
+//! events on the GPU's own clock, even if they are on different streams. In a capture the event is a node of the
+//! recording, and each replay sets its time again.
 //!
-//! An event is a work item of its own, and takes the driver some time to enqueue: what is between events is a picture
-//! of what happens without them, and slower.
+//! An event is a work item of its own, and the driver takes some time to enqueue it. So work with events between its
+//! parts is slower than without.
 //!
 //! # Failure
 //!
-//! A driver that is too old for events in captures says so when one is recorded.
+//! A driver that is too old for events in captures returns an error when one is recorded.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::error::Doing;
 use crate::gpu::Gpu;
 use crate::stream::CudaStream;
 
-/// A point of a stream that has a time once the GPU has come there.
+/// A point of a stream, which has a time once the GPU has come there.
 ///
 /// # Examples
 ///
@@ -44,7 +44,7 @@ pub struct TimedEvent {
 }
 
 impl CudaStream {
-    /// Enqueues an event that has a time.
+    /// Enqueues an event that records a time.
     ///
     /// # Errors
     ///
@@ -79,10 +79,11 @@ impl CudaStream {
             event,
             gpu: gpu.clone(),
         });
-        // For the recording, whose replays record it again; else until the stream has passed it.
+        // A recording keeps the event, because its replays record it again. Otherwise the stream keeps it until it has
+        // passed it.
         self.hold(event.clone(), self.shared.submitted() + 1);
         let recorded = match self.capturing() {
-            // SAFETY: both are live; the recording holds the event.
+            // SAFETY: both are live, and the recording holds the event.
             true => unsafe { gpu.driver.event_record_external(event.event, stream) },
             // SAFETY: both are live, and of one context.
             false => unsafe { gpu.driver.event_record(event.event, stream) },
@@ -93,7 +94,7 @@ impl CudaStream {
 }
 
 impl TimedEvent {
-    /// How many microseconds later than `earlier` this was; `None` while one of the two has not happened.
+    /// How many microseconds after `earlier` this event happened; `None` while one of the two has not happened.
     ///
     /// # Errors
     ///
@@ -125,7 +126,7 @@ impl TimedEvent {
 impl Drop for TimedEvent {
     fn drop(&mut self) {
         if self.gpu.enter().is_ok() {
-            // SAFETY: the event is this value's; what records it holds the value.
+            // SAFETY: the event is this value's, and everything that records it holds this value.
             let _ = unsafe { self.gpu.driver.event_destroy(self.event) };
         }
     }

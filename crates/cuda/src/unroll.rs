@@ -1,24 +1,27 @@
-//! A recording many times in one graph.
+//! Several replays of a recording in one graph.
 //!
 //! # Model
 //!
-//! Launching a graph costs more than what lies between two kernels of one, so what is replayed often stands several
-//! times in a graph, one after the other. A child graph for each time would do, but where one ends and the next begins
-//! all must be over, which takes about as long as a launch. So the *nodes* are copied, with the edges that they have,
-//! and on each stream of the recording a time's first node follows the last of the time before, as it would if all had
-//! been enqueued on that stream: what may begin early there (a batch, see [`crate::gpu`]; a kernel that waits by
-//! itself, behind a kernel) does, anything else begins when they are over. (So does a kernel that stands first where a
-//! batch stands last: that one may let the next come while it waits.) And what has followed another stream's *beginning*
-//! follows what that stream ended with ([`crate::line`]). Streams that are not ordered with each other stay so from one
-//! time to the next.
+//! Launching a graph costs more than the step from one kernel to the next within a graph. So if a recording is replayed
+//! often, one graph contains several replays, one after the other.
 //!
-//! All of that rests on edges being of the kind that they were made with: else a kernel would read what the batch before
-//! it has not got yet. So the copy's edges are read back, and compared. (One driver gave them a kind that was not
-//! theirs: see [`Driver::graph_add_edges`](tidegate_ffi::cuda::Driver::graph_add_edges).)
+//! A child graph for each replay would do, but everything must be over where one child ends and the next begins, and
+//! that takes about as long as a launch. So the *nodes* are copied, with their edges. On each stream of the recording,
+//! the first node of a replay follows the last node of the replay before, as if all had been enqueued on that stream:
+//!
+//! - A batch may begin early there ([`crate::gpu`]). So may a kernel that waits by itself, behind a kernel.
+//! - Anything else begins when the nodes before it are over. So does a kernel that comes first where a batch comes
+//!   last, since that batch may let the next launch begin while it waits.
+//! - A node that follows another stream's *beginning* follows the node with which that stream ended ([`crate::line`]).
+//! - Streams without an order between them have none from one replay to the next either.
+//!
+//! All this relies on each edge having the kind that it was made with. Otherwise a kernel would read data before the
+//! batch in front of it has got it. So the edges of the copy are read back and compared. (One driver has changed their
+//! kinds: see [`Driver::graph_add_edges`](tidegate_ffi::cuda::Driver::graph_add_edges).)
 //!
 //! # Failure
 //!
-//! With a node that is no kernel, an older driver, or one that makes other edges, the children it is.
+//! Child graphs are used if a node is not a kernel, if the driver is too old, or if it makes other edges.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Once;
@@ -30,27 +33,28 @@ use tidegate_ffi::cuda::{
 use crate::gpu::{Early, Gpu};
 use crate::graph::Shape;
 
-/// A graph's nodes by number, and what follows what.
+/// A graph's nodes by number, and their order.
 struct Order {
     nodes: usize,
     edges: Vec<(usize, usize, Dependency)>,
     lines: Vec<Line>,
 }
 
-/// What was recorded on one stream: as [`crate::line::Line`], by numbers of nodes and of lines.
+/// What was recorded on one stream: like [`crate::line::Line`], with numbers of nodes and of lines.
 #[derive(Default)]
 struct Line {
-    /// The node, the lines whose ends it follows, and whether it may begin early behind that of its own.
+    /// Each entry is a node, the lines whose ends it follows, and whether it may begin early behind the end of its own
+    /// line.
     entries: Vec<(usize, Vec<usize>, bool)>,
     last: Vec<usize>,
     begins: Vec<usize>,
 }
 
 impl Order {
-    /// The edges of `times` copies, the nodes numbered on.
+    /// The edges of `times` copies. Each copy's nodes are numbered after those of the copy before.
     fn unrolled(&self, times: usize) -> Vec<(usize, usize, Dependency)> {
         let mut all: Vec<(usize, usize, Dependency)> = Vec::new();
-        // The nodes that each line has ended with.
+        // The nodes with which each line has ended so far.
         let mut ends: Vec<Vec<usize>> = vec![Vec::new(); self.lines.len()];
         for time in 0..times {
             let at = |node: usize| time * self.nodes + node;
@@ -64,7 +68,7 @@ impl Order {
                     } else {
                         Dependency::OVER
                     };
-                    // Streams may begin and end in the same.
+                    // Several streams may begin or end with the same node.
                     match between
                         .iter_mut()
                         .find(|edge| (edge.0, edge.1) == (*from, at(*to)))
@@ -78,7 +82,7 @@ impl Order {
             let end = |line: &Line| {
                 let before = line.begins.iter().flat_map(|line| ends[*line].clone());
                 let last = line.last.iter().map(|node| at(*node));
-                // A node comes behind itself the time before, and that need not be said.
+                // A node always follows itself in the replay before, so that edge is left out.
                 let mut latest: BTreeMap<usize, usize> = BTreeMap::new();
                 for node in last.chain(before) {
                     let known = latest.entry(node % self.nodes).or_insert(node);
@@ -88,7 +92,7 @@ impl Order {
             };
             ends = self.lines.iter().map(end).collect();
         }
-        // Between two times, beside other edges only plain ones.
+        // Between two replays, an edge beside other edges must be a plain one.
         let mut ways: HashMap<(bool, usize), usize> = HashMap::new();
         for (from, to, _) in &all {
             *ways.entry((false, *from)).or_default() += 1;
@@ -109,7 +113,7 @@ impl Order {
         lines.flat_map(|(line, of)| of.entries.iter().map(move |entry| (line, entry)))
     }
 
-    /// Whether every node is on a line: what nothing comes before follows a beginning, what nothing comes after is
+    /// Whether every node is on a line: nodes without predecessors follow a beginning, and nodes without successors are
     /// among a line's last.
     fn is_whole(&self) -> bool {
         (0..self.nodes).all(|node| {
@@ -122,11 +126,11 @@ impl Order {
 }
 
 impl Gpu {
-    /// A graph that does `times` times what this one does.
+    /// Makes a graph of `times` replays of this graph.
     ///
     /// # Safety
     ///
-    /// The graph is live, was recorded so, and nobody changes it meanwhile.
+    /// The graph is live, was recorded with this shape, and nobody changes it meanwhile.
     pub(crate) unsafe fn unrolled(&self, graph: Graph, shape: &Shape, times: u64) -> Result<Graph> {
         // SAFETY: the caller's promise.
         let plan = unsafe { self.copyable(graph, shape) }.ok().flatten();
@@ -150,7 +154,7 @@ impl Gpu {
         self.new_graph(|parent| {
             let mut last = None;
             for _ in 0..times {
-                // SAFETY: both graphs are live, the node is of the first; the child is copied.
+                // SAFETY: both graphs are live, and the node is in the first; the child is copied.
                 let child = unsafe { self.driver.graph_add_child(parent, last.as_slice(), graph) }?;
                 last = Some(child);
             }
@@ -159,7 +163,7 @@ impl Gpu {
         .map(|(graph, ())| graph)
     }
 
-    /// A graph that is filled, or destroyed.
+    /// Makes a graph and fills it. If that fails, the graph is destroyed.
     fn new_graph<T>(&self, fill: impl FnOnce(Graph) -> Result<T>) -> Result<(Graph, T)> {
         let graph = self.driver.graph_create()?;
         let filled = fill(graph).inspect_err(|_: &CudaError| {
@@ -221,12 +225,12 @@ impl Gpu {
         Ok(order.is_whole().then_some((kernels, order)))
     }
 
-    /// Whether the copy has the edges that it should have.
+    /// Adds `times` copies to a graph. Returns whether the driver has made the edges as asked.
     ///
     /// # Safety
     ///
-    /// Both graphs are live, that of the kernels and the one that is added to, which is empty, and nobody else changes
-    /// them meanwhile; the first was recorded so.
+    /// The graph of the kernels and the graph that is added to are live. The second is empty, the first was recorded
+    /// with this shape, and nobody else changes them meanwhile.
     unsafe fn copy(
         &self,
         into: Graph,
@@ -249,7 +253,7 @@ impl Gpu {
                 how,
             })
             .collect();
-        // SAFETY: all are nodes that were just added; what comes early waits for the end of what it follows by itself.
+        // SAFETY: all nodes were just added. A kernel that begins early waits by itself for the end of the node before.
         unsafe { self.driver.graph_add_edges(into, &edges) }?;
         // SAFETY: the caller's promise.
         let made = unsafe { self.driver.graph_edges(into) }?;
@@ -257,7 +261,7 @@ impl Gpu {
     }
 }
 
-/// Whether these are the same edges, in whatever order; no two of them have the same ends.
+/// Whether two lists have the same edges, in any order. No two edges of a list have the same ends.
 fn are_same(edges: &[Edge], others: &[Edge]) -> bool {
     let kinds: HashMap<_, _> = edges.iter().map(|e| ((e.from, e.to), e.how)).collect();
     let is_known = |e: &Edge| kinds.get(&(e.from, e.to)) == Some(&e.how);
@@ -272,7 +276,8 @@ mod tests {
     const OVER: Dependency = Dependency::OVER;
     const EARLY: Dependency = Dependency::PROGRAMMATIC;
 
-    /// Lines that follow themselves alone: for each its first node, its last ones, and whether the first may begin early.
+    /// An order whose lines follow only themselves: for each line its first node, its last nodes, and whether the first
+    /// may begin early.
     fn order(
         nodes: usize,
         edges: &[(usize, usize, Dependency)],
@@ -290,7 +295,7 @@ mod tests {
         }
     }
 
-    /// What goes from one time to the next, of three.
+    /// The edges between the replays, of three replays.
     fn between(order: &Order) -> Vec<(usize, usize, Dependency)> {
         assert!(order.is_whole());
         let (nodes, all) = (order.nodes, order.unrolled(3));
@@ -330,18 +335,18 @@ mod tests {
 
     #[test]
     fn where_streams_meet_nothing_begins_early() {
-        // 0 on the first stream, 1 on the second behind it, 2 on the first behind both.
+        // Node 0 is on the first stream, 1 on the second behind it, and 2 on the first behind both.
         let edges = [(0, 1, OVER), (0, 2, OVER), (1, 2, OVER)];
         let there_and_back = order(3, &edges, vec![(0, vec![2], true), (1, vec![1], true)]);
         assert_eq!(between(&there_and_back), [(2, 3, EARLY), (1, 4, OVER)]);
-        // The second stream's work is over when the first one's next time begins.
+        // The second stream's work is over when the first stream's next replay begins.
         let joined = order(2, &[], vec![(0, vec![0, 1], true), (1, vec![1], true)]);
         assert_eq!(between(&joined), [(0, 2, OVER), (1, 2, OVER), (1, 3, OVER)]);
     }
 
     #[test]
     fn who_followed_a_beginning_follows_the_other_line_s_end() {
-        // 0 on the second stream behind the beginning of the first, 1 on the first behind it.
+        // Node 0 is on the second stream and follows the beginning of the first; 1 is on the first and follows 0.
         let mut there = order(
             2,
             &[(0, 1, OVER)],
@@ -349,7 +354,7 @@ mod tests {
         );
         there.lines[1].entries[0].1 = vec![1, 0];
         assert_eq!(between(&there), [(1, 3, OVER), (0, 2, OVER), (1, 2, OVER)]);
-        // Not its first: 0 and 1 on the second stream, 2 on the first.
+        // Here that node is not the first of its stream: 0 and 1 are on the second stream, 2 is on the first.
         let mut later = order(
             3,
             &[(0, 1, EARLY)],
@@ -361,14 +366,14 @@ mod tests {
 
     #[test]
     fn who_ends_where_another_began_ends_with_the_other_s_time_before() {
-        // Nothing on the second stream but a wait for the beginning of the first.
+        // The second stream has only a wait for the beginning of the first.
         let mut nothing = order(1, &[], vec![(0, vec![0], true)]);
         nothing.lines.push(Line {
             begins: vec![1, 0],
             ..Line::default()
         });
         assert_eq!(between(&nothing), [(0, 1, EARLY)]);
-        // A third one's first node follows that: what the first had ended with the time before the last.
+        // The first node of a third stream follows that: the first stream's end of two replays ago.
         let mut third = order(2, &[], vec![(0, vec![0], true)]);
         third.lines.push(Line {
             begins: vec![1, 0],

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Of a process with MPS, on an H200.
+/// The users as a process with MPS sees them, on an H200.
 fn by_mps(others: usize, own: usize, least: usize) -> Users {
     Users {
         others,
@@ -35,7 +35,7 @@ fn who_takes_turns_has_gates_and_all_blocks() {
             streams: usize::MAX,
         };
         assert_eq!(got, alone, "{mode:?}, {others}");
-        // What the device cannot do, it does not; and it makes no difference where it is not wanted.
+        // A device without the operations has no gates; that does not matter if none are wanted.
         let without = terms(mode, by_turns(others), false).waits;
         assert_eq!(without == Waits::Crawl, waits == Waits::Gated);
     }
@@ -64,7 +64,7 @@ fn under_mps_there_are_no_gates_and_blocks_are_divided() {
                 assert_eq!(terms(mode, users, memory_operations), divided);
             }
         }
-        // Who asks for gates has waits without one still.
+        // A process whose environment asks for gates still has waits without one.
         let gated = Terms {
             waits: Waits::Gated,
             ..divided
@@ -76,7 +76,7 @@ fn under_mps_there_are_no_gates_and_blocks_are_divided() {
 #[test]
 fn one_process_without_mps_makes_turns_of_it() {
     let waits = Waits::Gated;
-    // This one has MPS, and so may others.
+    // This process has MPS, and another has not.
     let got = terms(Mode::Auto, by_mps(2, 132, 0), true);
     assert_eq!((got.waits, got.blocks), (waits, 33));
     let other = Users {
@@ -86,8 +86,8 @@ fn one_process_without_mps_makes_turns_of_it() {
     assert_eq!(terms(Mode::Auto, other, true).waits, waits);
 }
 
-/// Portions may be the same multiprocessors: all blocks, and as many early ones, of half a multiprocessor each must
-/// find room on those of the least, and leave a quarter of it.
+/// Portions may be the same multiprocessors. So all blocks of half a multiprocessor each, and as many early ones, must
+/// find room on the smallest portion, and leave a quarter of it.
 #[test]
 fn all_processes_fit_the_least_portion() {
     for processes in 2..=60 {
@@ -122,7 +122,7 @@ fn streams_have_equal_parts() {
     assert_eq!(quota_of(99, 2), 49);
     assert_eq!(quota_of(99, 0), 99);
     assert_eq!(quota_of(12, 2), 6);
-    // One that is not there is refused when it is granted.
+    // A quota is at least 1. If there is no block left, granting it fails.
     assert_eq!(quota_of(0, 2), 1);
     assert_eq!(quota_of(10_000, 1), MAX_BLOCKS);
 }
@@ -136,33 +136,33 @@ fn what_is_dealt_is_never_more_than_there_is() {
     let error = refused(&mut admitted);
     assert!(error.contains("98 of 99 are granted, and"), "{error}");
     admitted.take_back((49, 0));
-    // Who takes turns takes nothing away.
+    // A process that uses the GPU in turn takes nothing away.
     assert!(!admitted.renew(terms(Mode::Auto, by_turns(3), true), 3) && admitted.dealing == 0);
-    // Seven others have come: all are dealt anew.
+    // Seven others have come, so all blocks are dealt again.
     let of = |others| terms(Mode::Auto, by_mps(others, 132, 132), true);
     assert!(admitted.renew(of(7), 7) && admitted.dealing == 1);
     assert_eq!(admitted.deal(2).unwrap(), 6);
     assert_eq!(admitted.deal(2).unwrap(), 6);
     let error = refused(&mut admitted);
     assert!(error.contains("with 7 other processes"), "{error}");
-    // What goes back late, from before, is nobody's.
+    // A quota of an earlier dealing that comes back late does not count.
     admitted.take_back((49, 0));
     assert!(admitted.deal(2).is_err());
-    // Another world of fewer: those seven are there still.
+    // Another world has fewer processes, but those seven still exist.
     assert!(!admitted.renew(of(1), 1));
     assert!(admitted.deal(2).is_err());
-    // Nor do more streams wait where only blocks have become less.
+    // If only the blocks become fewer, no more streams may wait either.
     let small = terms(Mode::Auto, by_mps(1, 132, 16), true);
     assert!(small.blocks < 12 && small.streams > 6);
     assert!(admitted.renew(small, 1) && admitted.waiting == 6 && admitted.others == 7);
-    // As many streams as there are launches for: none of the blocks is left.
+    // As many streams have quotas as there are launches, so the remaining blocks cannot be granted.
     assert!(admitted.renew(of(47), 47));
     assert_eq!(admitted.deal(2).unwrap(), 2);
     assert!(refused(&mut admitted).contains("to 1 streams of 1 at most"));
-    // One process more, and no fewer blocks: but no launch is left for anybody.
+    // With one more process there are as many blocks, but no launch is left for any stream.
     assert_eq!(of(48).blocks, of(47).blocks);
     assert!(admitted.renew(of(48), 48) && admitted.deal(1).is_err());
-    // Nothing for anybody: an error, and no block.
+    // There is nothing left for any stream: an error, and no block.
     assert!(admitted.renew(of(200), 200));
     assert!(matches!(
         admitted.deal(1),
@@ -174,7 +174,7 @@ fn what_is_dealt_is_never_more_than_there_is() {
 fn mps_gives_two_queues_if_it_is_not_asked() {
     assert_eq!(queues_of(None, false), 8);
     assert_eq!(queues_of(None, true), 2);
-    // Two are the device's own.
+    // Two queues are for the device's own streams.
     assert!(has_queue(0, 1, false) && !has_queue(1, 2, false));
     assert!(!has_queue(0, 2, true) && has_queue(0, 3, true) && !has_queue(1, 3, true));
     for mps in [false, true] {
@@ -184,7 +184,7 @@ fn mps_gives_two_queues_if_it_is_not_asked() {
     }
 }
 
-/// What the documentation of all-reduces says: three lanes for each rank, of which a block carries out 16.
+/// The example in the documentation of all-reduces: three lanes for each rank, of which a block carries out 16.
 #[test]
 fn ranks_that_an_all_reduce_may_have() {
     let ranks = |multiprocessors, expected| {
