@@ -10,12 +10,12 @@
 //!
 //! A sink that panics is logged and called again for the next event: an unnoticed death would be a hang.
 
-use crate::lock::lock;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use tidegate_hal::control::{Event, Sink};
+use tidegate_hal::lock;
 use tidegate_hal::tell;
 
 #[derive(Default)]

@@ -42,7 +42,6 @@ mod inherit;
 mod launchers;
 mod link;
 mod local;
-mod lock;
 mod loopback;
 mod node;
 mod process;

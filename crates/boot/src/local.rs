@@ -13,11 +13,11 @@
 //! A child that one of the threads makes by `fork` has no other: there every call is [`ControlError::Forked`].
 
 use crate::events::Events;
-use crate::lock::lock;
 use crate::rounds::{Rounds, Verdict};
 use std::sync::{Arc, Condvar, Mutex};
 use tidegate_hal::control::{Control, ControlError, Event, Handle, PANICKED, Packet, Sink};
 use tidegate_hal::limits::no_descriptors;
+use tidegate_hal::lock;
 use tidegate_hal::process::Process;
 
 struct Table {

@@ -28,12 +28,12 @@
 
 use crate::config::Config;
 use crate::error::BootError;
-use crate::lock::lock;
 use crate::shared::{RankPhase, RankShared, ServiceRequest, Wait};
 use crate::wire::Message;
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::time::{Duration, Instant};
+use tidegate_hal::lock;
 use tidegate_hal::process::{Forked, Process};
 use tidegate_hal::say;
 

@@ -17,12 +17,12 @@
 //! Silence is counted in wake-ups of one's own, not in time, and when all that had arrived was read: a job that is suspended and continued as a whole finds that it
 //! missed one beat, not many. If this thread should end by a panic, the control plane is closed with that reason.
 
+use tidegate_hal::lock;
 use tidegate_hal::tell;
 
 use crate::error::BootError;
 use crate::hub::{Hub, HubToken};
 use crate::link::{Body, Link};
-use crate::lock::lock;
 use crate::node::{Node, NodeToken};
 use crate::shared::{Blob, RankPhase, RankShared, ServiceRequest};
 use crate::wire::Message;

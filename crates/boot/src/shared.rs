@@ -2,7 +2,6 @@
 
 use crate::error::BootError;
 use crate::events::Events;
-use crate::lock::lock;
 use crate::rounds::Rounds;
 use crate::wire::Message;
 use rustix::event::{EventfdFlags, eventfd};
@@ -13,6 +12,7 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 use tidegate_hal::control::Event;
+use tidegate_hal::lock;
 
 /// A contribution without its descriptors, which take another way.
 #[derive(Debug)]

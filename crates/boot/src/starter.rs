@@ -2,7 +2,6 @@
 //! list of ranks is written. It is for `tidegate-cli`, and no part of the interface.
 
 pub use crate::inherit::{LISTEN_FD, announce};
-pub use crate::lock::lock;
 pub use crate::loopback::loopback;
 pub use crate::process::in_words;
 pub use crate::secret::{hex, random};

@@ -35,7 +35,6 @@ use crate::hub::Hub;
 use crate::launchers::session::HeldStore;
 use crate::link::{Body, Link};
 use crate::local::{LocalControl, check_size, duplicate, local};
-use crate::lock::lock;
 use crate::node::Node;
 use crate::process::{self, Again, SAID_AFTER};
 use crate::reach::reach_hub;
@@ -49,6 +48,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tidegate_hal::control::{Control, ControlError, Handle, PANICKED, Packet, Sink};
+use tidegate_hal::lock;
 use tidegate_hal::process::Process;
 use tidegate_hal::{say, tell};
 

@@ -2,15 +2,15 @@
 //!
 //! # Model
 //!
-//! A message is one byte of kind and its fields: integers little-endian, texts and byte strings with a `u32` length
-//! in front. The last byte string of a message needs no other end than the message's. There is exactly one
-//! encoding of a message, and the decoder refuses everything else, including bytes left over.
+//! A message is encoded by `postcard`. The connection authenticates each one before it is decoded: see
+//! [`link`](crate::link).
 //!
 //! # Failure
 //!
-//! [`decode`] is total: any bytes give a message or a [`Malformed`]. It never allocates more than the bytes it was
-//! given justify: a length is compared with what is there before anything is reserved.
+//! [`decode`] is total: any bytes give a message or a [`Malformed`]. It refuses bytes that are left over, and fields that are
+//! longer than their limits.
 
+use serde::{Deserialize, Serialize, Serializer};
 use tidegate_hal::control::Packet;
 
 /// The most ranks of a job; what keeps lists of ranks within a frame.
@@ -28,7 +28,7 @@ pub(crate) type NodeId = [u8; 32];
 pub(crate) type DoorName = [u8; 16];
 
 /// What travels between rank 0, the hub, and the others.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Message {
     /// To the hub, first: on which node this rank runs.
     Join { node: NodeId },
@@ -41,7 +41,10 @@ pub(crate) enum Message {
     /// From the hub: all are ready.
     Go,
     /// From the hub: the job cannot start.
-    Abort { reason: String },
+    Abort {
+        #[serde(serialize_with = "shortened")]
+        reason: String,
+    },
     /// Both ways: still here.
     Beat,
     /// A rank's part of an exchange.
@@ -50,26 +53,39 @@ pub(crate) enum Message {
         round: u64,
         handles: u8,
         label: String,
+        #[serde(with = "bytes")]
         bytes: Vec<u8>,
     },
     /// From the hub to the contributor: its part of this round has its place in the order of all.
     Accepted { round: u64 },
     /// A rank takes part in no exchange any more.
-    Withdrawn { rank: u32, reason: String },
+    Withdrawn {
+        rank: u32,
+        #[serde(serialize_with = "shortened")]
+        reason: String,
+    },
     /// To the hub with the receivers (none: all others), from the hub without.
     Notify {
         from: u32,
         to: Option<Vec<u32>>,
+        #[serde(with = "bytes")]
         bytes: Vec<u8>,
     },
     /// From the hub.
-    Lost { rank: u32, reason: String },
+    Lost {
+        rank: u32,
+        #[serde(serialize_with = "shortened")]
+        reason: String,
+    },
     /// From the hub.
     Left { rank: u32 },
     /// To the hub: leaving in good order.
     Leave,
     /// To the hub: ending in bad order, and able to say so.
-    Fail { reason: String },
+    Fail {
+        #[serde(serialize_with = "shortened")]
+        reason: String,
+    },
     /// From the hub: the answer to `Leave` and `Fail`; the connection may be closed.
     Bye,
 }
@@ -79,250 +95,72 @@ pub(crate) enum Message {
 #[error("malformed message: {0}")]
 pub(crate) struct Malformed(&'static str);
 
-const JOIN: u8 = 1;
-const START: u8 = 2;
-const DOOR: u8 = 3;
-const READY: u8 = 4;
-const GO: u8 = 5;
-const ABORT: u8 = 6;
-const BEAT: u8 = 7;
-const CONTRIBUTION: u8 = 8;
-const WITHDRAWN: u8 = 9;
-const NOTIFY: u8 = 10;
-const LOST: u8 = 11;
-const LEFT: u8 = 12;
-const LEAVE: u8 = 13;
-const FAIL: u8 = 14;
-const BYE: u8 = 15;
-const ACCEPTED: u8 = 16;
+/// Writes a reason, cut to its limit at a border of characters.
+fn shortened<S: Serializer>(reason: &str, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(&reason[..reason.floor_char_boundary(MAX_REASON)])
+}
 
-/// Cuts a text to `limit` bytes, at a border of characters.
-fn cut(text: &str, limit: usize) -> &str {
-    let mut end = text.len().min(limit);
-    while !text.is_char_boundary(end) {
-        end -= 1;
+/// Bytes as a whole, and not one by one.
+mod bytes {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(bytes: &[u8], to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_bytes(bytes)
     }
-    &text[..end]
-}
 
-fn put_text(out: &mut Vec<u8>, text: &str) {
-    out.extend_from_slice(&(text.len() as u32).to_le_bytes());
-    out.extend_from_slice(text.as_bytes());
-}
-
-fn put_ranks(out: &mut Vec<u8>, ranks: &[u32]) {
-    out.extend_from_slice(&(ranks.len() as u32).to_le_bytes());
-    for rank in ranks {
-        out.extend_from_slice(&rank.to_le_bytes());
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::Error> {
+        <&[u8]>::deserialize(from).map(<[u8]>::to_vec)
     }
 }
 
 impl Message {
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::new();
+        postcard::to_stdvec(self).expect("a vector takes any message")
+    }
+
+    /// Which limit the message exceeds.
+    fn exceeds(&self) -> Option<&'static str> {
         match self {
-            Message::Join { node } => {
-                out.push(JOIN);
-                out.extend_from_slice(node);
+            Message::Abort { reason }
+            | Message::Withdrawn { reason, .. }
+            | Message::Lost { reason, .. }
+            | Message::Fail { reason }
+                if reason.len() > MAX_REASON =>
+            {
+                Some("a reason is too long")
             }
-            Message::Start { nodes } => {
-                out.push(START);
-                put_ranks(&mut out, nodes);
+            Message::Start { nodes: ranks }
+            | Message::Notify {
+                to: Some(ranks), ..
+            } if ranks.len() > MAX_RANKS => Some("a list of ranks is too long"),
+            Message::Contribution { label, .. } if label.len() > MAX_LABEL => {
+                Some("a label is too long")
             }
-            Message::Door { name } => {
-                out.push(DOOR);
-                out.extend_from_slice(name);
+            Message::Contribution { handles, .. }
+                if usize::from(*handles) > Packet::MAX_HANDLES =>
+            {
+                Some("too many handles")
             }
-            Message::Ready => out.push(READY),
-            Message::Go => out.push(GO),
-            Message::Abort { reason } => {
-                out.push(ABORT);
-                put_text(&mut out, cut(reason, MAX_REASON));
+            Message::Contribution { bytes, .. } | Message::Notify { bytes, .. }
+                if bytes.len() > Packet::MAX_BYTES =>
+            {
+                Some("a packet is too long")
             }
-            Message::Beat => out.push(BEAT),
-            Message::Contribution {
-                rank,
-                round,
-                handles,
-                label,
-                bytes,
-            } => {
-                out.reserve(32 + label.len() + bytes.len());
-                out.push(CONTRIBUTION);
-                out.extend_from_slice(&rank.to_le_bytes());
-                out.extend_from_slice(&round.to_le_bytes());
-                out.push(*handles);
-                put_text(&mut out, label);
-                out.extend_from_slice(bytes);
-            }
-            Message::Accepted { round } => {
-                out.push(ACCEPTED);
-                out.extend_from_slice(&round.to_le_bytes());
-            }
-            Message::Withdrawn { rank, reason } => {
-                out.push(WITHDRAWN);
-                out.extend_from_slice(&rank.to_le_bytes());
-                put_text(&mut out, cut(reason, MAX_REASON));
-            }
-            Message::Notify { from, to, bytes } => {
-                out.reserve(32 + bytes.len());
-                out.push(NOTIFY);
-                out.extend_from_slice(&from.to_le_bytes());
-                out.push(u8::from(to.is_some()));
-                if let Some(to) = to {
-                    put_ranks(&mut out, to);
-                }
-                out.extend_from_slice(bytes);
-            }
-            Message::Lost { rank, reason } => {
-                out.push(LOST);
-                out.extend_from_slice(&rank.to_le_bytes());
-                put_text(&mut out, cut(reason, MAX_REASON));
-            }
-            Message::Left { rank } => {
-                out.push(LEFT);
-                out.extend_from_slice(&rank.to_le_bytes());
-            }
-            Message::Leave => out.push(LEAVE),
-            Message::Fail { reason } => {
-                out.push(FAIL);
-                put_text(&mut out, cut(reason, MAX_REASON));
-            }
-            Message::Bye => out.push(BYE),
+            _ => None,
         }
-        out
-    }
-}
-
-struct Reader<'a>(&'a [u8]);
-
-impl<'a> Reader<'a> {
-    fn take(&mut self, len: usize) -> Result<&'a [u8], Malformed> {
-        let (head, tail) = self
-            .0
-            .split_at_checked(len)
-            .ok_or(Malformed("it is cut short"))?;
-        self.0 = tail;
-        Ok(head)
-    }
-
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
-        let (head, tail) = self
-            .0
-            .split_first_chunk::<N>()
-            .ok_or(Malformed("it is cut short"))?;
-        self.0 = tail;
-        Ok(*head)
-    }
-
-    fn u8(&mut self) -> Result<u8, Malformed> {
-        Ok(self.array::<1>()?[0])
-    }
-
-    fn u32(&mut self) -> Result<u32, Malformed> {
-        Ok(u32::from_le_bytes(self.array()?))
-    }
-
-    fn text(&mut self, limit: usize) -> Result<String, Malformed> {
-        let len = self.u32()? as usize;
-        if len > limit {
-            return Err(Malformed("a text is too long"));
-        }
-        match std::str::from_utf8(self.take(len)?) {
-            Ok(text) => Ok(text.to_owned()),
-            Err(_) => Err(Malformed("a text is not UTF-8")),
-        }
-    }
-
-    fn ranks(&mut self) -> Result<Vec<u32>, Malformed> {
-        let count = self.u32()? as usize;
-        if count > MAX_RANKS {
-            return Err(Malformed("a list of ranks is too long"));
-        }
-        let (list, _) = self.take(4 * count)?.as_chunks::<4>();
-        Ok(list.iter().map(|rank| u32::from_le_bytes(*rank)).collect())
-    }
-
-    fn rest(&mut self) -> Result<Vec<u8>, Malformed> {
-        let rest = std::mem::take(&mut self.0);
-        if rest.len() > Packet::MAX_BYTES {
-            return Err(Malformed("a packet is too long"));
-        }
-        Ok(rest.to_vec())
     }
 }
 
 /// Decodes one message.
 pub(crate) fn decode(body: &[u8]) -> Result<Message, Malformed> {
-    let mut reader = Reader(body);
-    let message = match reader.u8()? {
-        JOIN => Message::Join {
-            node: reader.array()?,
+    match postcard::take_from_bytes::<Message>(body) {
+        Err(_) => Err(Malformed("its bytes are no message")),
+        Ok((_, [_, ..])) => Err(Malformed("bytes are left over")),
+        Ok((message, [])) => match message.exceeds() {
+            None => Ok(message),
+            Some(limit) => Err(Malformed(limit)),
         },
-        START => Message::Start {
-            nodes: reader.ranks()?,
-        },
-        DOOR => Message::Door {
-            name: reader.array()?,
-        },
-        READY => Message::Ready,
-        GO => Message::Go,
-        ABORT => Message::Abort {
-            reason: reader.text(MAX_REASON)?,
-        },
-        BEAT => Message::Beat,
-        CONTRIBUTION => {
-            let rank = reader.u32()?;
-            let round = u64::from_le_bytes(reader.array()?);
-            let handles = reader.u8()?;
-            if usize::from(handles) > Packet::MAX_HANDLES {
-                return Err(Malformed("too many handles"));
-            }
-            let label = reader.text(MAX_LABEL)?;
-            let bytes = reader.rest()?;
-            Message::Contribution {
-                rank,
-                round,
-                handles,
-                label,
-                bytes,
-            }
-        }
-        ACCEPTED => Message::Accepted {
-            round: u64::from_le_bytes(reader.array()?),
-        },
-        WITHDRAWN => Message::Withdrawn {
-            rank: reader.u32()?,
-            reason: reader.text(MAX_REASON)?,
-        },
-        NOTIFY => {
-            let from = reader.u32()?;
-            let to = match reader.u8()? {
-                0 => None,
-                1 => Some(reader.ranks()?),
-                _ => return Err(Malformed("a flag is neither 0 nor 1")),
-            };
-            let bytes = reader.rest()?;
-            Message::Notify { from, to, bytes }
-        }
-        LOST => Message::Lost {
-            rank: reader.u32()?,
-            reason: reader.text(MAX_REASON)?,
-        },
-        LEFT => Message::Left {
-            rank: reader.u32()?,
-        },
-        LEAVE => Message::Leave,
-        FAIL => Message::Fail {
-            reason: reader.text(MAX_REASON)?,
-        },
-        BYE => Message::Bye,
-        _ => return Err(Malformed("its kind is unknown")),
-    };
-    if !reader.0.is_empty() {
-        return Err(Malformed("bytes are left over"));
     }
-    Ok(message)
 }
 
 #[cfg(test)]
@@ -368,18 +206,16 @@ pub(crate) mod tests {
         fn what_is_encoded_is_decoded(message in any_message()) {
             let body = message.encode();
             prop_assert_eq!(decode(&body), Ok(message));
-            // No shorter and no longer one is a message of the same kind with a fixed end.
             let mut longer = body.clone();
             longer.push(0);
-            if let Ok(other) = decode(&longer) {
-                prop_assert_eq!(other.encode(), longer);
-            }
+            prop_assert!(decode(&longer).is_err());
+            prop_assert!(decode(&body[..body.len() - 1]).is_err());
         }
 
         #[test]
         fn any_bytes_are_decoded_or_refused(body in prop::collection::vec(any::<u8>(), 0..200)) {
             if let Ok(message) = decode(&body) {
-                prop_assert_eq!(message.encode(), body);
+                prop_assert_eq!(decode(&message.encode()), Ok(message));
             }
         }
 
@@ -397,11 +233,55 @@ pub(crate) mod tests {
 
     #[test]
     fn claimed_lengths_are_not_believed() {
-        for kind in [ABORT, START, LOST] {
+        for kind in 0..=u8::MAX {
             let mut body = vec![kind];
             body.extend_from_slice(&[0xff; 8]);
             assert!(decode(&body).is_err());
         }
+    }
+
+    #[test]
+    fn what_is_too_long_is_refused() {
+        let ranks = |len| vec![0; len];
+        let with = |label: usize, handles, bytes| Message::Contribution {
+            rank: 0,
+            round: 0,
+            handles,
+            label: "x".repeat(label),
+            bytes: vec![0; bytes],
+        };
+        let most = Packet::MAX_HANDLES as u8;
+        for (message, is_good) in [
+            (
+                Message::Start {
+                    nodes: ranks(MAX_RANKS),
+                },
+                true,
+            ),
+            (
+                Message::Start {
+                    nodes: ranks(MAX_RANKS + 1),
+                },
+                false,
+            ),
+            (with(MAX_LABEL, most, 0), true),
+            (with(MAX_LABEL + 1, most, 0), false),
+            (with(MAX_LABEL, most + 1, 0), false),
+            (with(0, 0, Packet::MAX_BYTES), true),
+            (with(0, 0, Packet::MAX_BYTES + 1), false),
+        ] {
+            let body = message.encode();
+            assert_eq!(decode(&body).is_ok(), is_good);
+            assert!(!is_good || body.len() <= MAX_MESSAGE);
+        }
+        // Writing cuts reasons, so a longer one is another's: a text of that length behind the kind.
+        let mut body = Message::Fail {
+            reason: String::new(),
+        }
+        .encode();
+        body.pop();
+        body.extend(postcard::to_stdvec(&"x".repeat(MAX_REASON + 1)).unwrap());
+        assert!(decode(&body).is_err());
     }
 
     #[test]

@@ -25,9 +25,9 @@ use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tidegate_boot::starter::MAX_RANKS;
-use tidegate_boot::starter::lock;
 use tidegate_boot::starter::{hex, random};
 use tidegate_hal::limits::WithLimit;
+use tidegate_hal::lock;
 
 /// How long ranks may take after `SIGTERM`.
 const AFTER_TERM: Duration = Duration::from_secs(2);

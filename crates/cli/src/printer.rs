@@ -22,7 +22,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use tidegate_boot::starter::lock;
+use tidegate_hal::lock;
 
 /// A queue with this much is full, until half of it is written.
 const FULL: usize = 1 << 20;

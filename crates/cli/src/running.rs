@@ -7,7 +7,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use tidegate_boot::starter::lock;
+use tidegate_hal::lock;
 use tidegate_hal::process::{Forked, Process};
 
 /// A rank's process.

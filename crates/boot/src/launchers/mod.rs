@@ -64,10 +64,10 @@ mod store;
 mod talk;
 
 pub use invitation::Invitation;
+use tidegate_hal::lock;
 
 use crate::config::Config;
 use crate::error::BootError;
-use crate::lock::lock;
 use crate::variables::{secret, text};
 use environment::{Started, Way};
 use meeting::Met;

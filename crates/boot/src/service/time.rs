@@ -3,12 +3,12 @@
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use tidegate_hal::lock;
 use tidegate_hal::tell;
 
 use super::{Ending, Role, START_MARGIN, Service, Token};
 use crate::config::unheard;
 use crate::error::BootError;
-use crate::lock::lock;
 use crate::wire::Message;
 
 impl Service {

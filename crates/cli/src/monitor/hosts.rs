@@ -12,7 +12,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::Instant;
 use tidegate_boot::starter::in_words;
-use tidegate_boot::starter::lock;
+use tidegate_hal::lock;
 
 /// The status that ranks of a host get that is lost: that of ssh whose connection fails.
 const LOST: i32 = 255 << 8;
