@@ -481,9 +481,10 @@ impl Visit {
             match &self.nonces {
                 Some([leader, mine]) => {
                     let parts = parts(b"leader", &self.name, &number, [leader, mine]);
-                    return match self.key.check(&parts, &received) {
-                        true => Ok(true),
-                        false => Err(wrong()),
+                    return if self.key.check(&parts, &received) {
+                        Ok(true)
+                    } else {
+                        Err(wrong())
                     };
                 }
                 None => {

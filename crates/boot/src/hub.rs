@@ -382,9 +382,10 @@ impl Hub {
                 } else {
                     PollFlags::empty()
                 };
-                let read = match link.end().is_some() || self.backlog.contains(&rank) {
-                    true => PollFlags::empty(),
-                    false => PollFlags::IN,
+                let read = if link.end().is_some() || self.backlog.contains(&rank) {
+                    PollFlags::empty()
+                } else {
+                    PollFlags::IN
                 };
                 if link.end().is_none() {
                     add(HubToken::Rank(rank), link.stream().as_fd(), read | write);

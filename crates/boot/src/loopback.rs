@@ -9,8 +9,9 @@ pub fn loopback() -> IpAddr {
         IpAddr::from(Ipv4Addr::LOCALHOST),
         Ipv6Addr::LOCALHOST.into(),
     );
-    match !can_listen(v4) && can_listen(v6) {
-        true => v6,
-        false => v4,
+    if !can_listen(v4) && can_listen(v6) {
+        v6
+    } else {
+        v4
     }
 }

@@ -166,9 +166,10 @@ impl Node {
 
     /// Says something to the hub, after what is held.
     pub(crate) fn say(&mut self, message: Message) {
-        match self.held.is_empty() {
-            true => self.to_hub.push(message),
-            false => self.held.push(message),
+        if self.held.is_empty() {
+            self.to_hub.push(message)
+        } else {
+            self.held.push(message)
         }
     }
 
@@ -218,9 +219,12 @@ impl Node {
         &'a self,
         mut add: impl FnMut(NodeToken, BorrowedFd<'a>, PollFlags),
     ) {
-        let flags = |passage: &Passage| match passage.wants_write() {
-            true => PollFlags::IN | PollFlags::OUT,
-            false => PollFlags::IN,
+        let flags = |passage: &Passage| {
+            if passage.wants_write() {
+                PollFlags::IN | PollFlags::OUT
+            } else {
+                PollFlags::IN
+            }
         };
         match &self.side {
             Side::Leader { porch, members } => {

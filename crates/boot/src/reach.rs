@@ -37,9 +37,10 @@ pub(crate) fn reach_hub(
         attempts += 1;
         let left = config.timeout.saturating_sub(started.elapsed());
         // One of several addresses that leads nowhere must not keep this rank from the others for long; at first.
-        let patience = match config.also.is_empty() {
-            true => PATIENCE,
-            false => PATIENCE.min(FIRST_PATIENCE * attempts),
+        let patience = if config.also.is_empty() {
+            PATIENCE
+        } else {
+            PATIENCE.min(FIRST_PATIENCE * attempts)
         };
         let last = match attempt(config, key, left.clamp(Duration::from_millis(50), patience)) {
             Ok(reached) => return Ok(reached),

@@ -498,9 +498,10 @@ struct Closing(Arc<RankShared>);
 
 impl Drop for Closing {
     fn drop(&mut self) {
-        let reason = match std::thread::panicking() {
-            true => "the service behind it panicked",
-            false => "this rank has left the job",
+        let reason = if std::thread::panicking() {
+            "the service behind it panicked"
+        } else {
+            "this rank has left the job"
         };
         self.0.close(reason);
     }

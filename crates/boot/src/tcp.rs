@@ -127,9 +127,10 @@ impl TcpControl {
                 ..Self::solo()
             });
         }
-        let again = match config.from_environment {
-            true => Some(Again::enter(&mut config)?),
-            false => None,
+        let again = if config.from_environment {
+            Some(Again::enter(&mut config)?)
+        } else {
+            None
         };
         let mut started = config.began.unwrap_or_else(Instant::now);
         let key = Key::of_job(&config.secret, &config.job_id, config.size);
@@ -412,9 +413,10 @@ impl Member {
         self.shared.changed.notify_all();
         // Until this is heard. (Rank 0 hears itself, when its node has the descriptors that it owes.)
         let began = Instant::now();
-        let deadline = match self.shared.rank == 0 && good {
-            true => None,
-            false => began.checked_add(self.patience),
+        let deadline = if self.shared.rank == 0 && good {
+            None
+        } else {
+            began.checked_add(self.patience)
         };
         let mut said = false;
         let waits = |state: &RankState| match &state.phase {
@@ -488,11 +490,12 @@ impl Drop for Member {
             std::mem::forget((self.service.take(), Arc::clone(&self.shared)));
             return;
         }
-        let last = match std::thread::panicking() {
-            true => Message::Fail {
+        let last = if std::thread::panicking() {
+            Message::Fail {
                 reason: PANICKED.into(),
-            },
-            false => Message::Leave,
+            }
+        } else {
+            Message::Leave
         };
         self.end(last);
         let mut state = lock(&self.shared.state);

@@ -76,9 +76,10 @@ pub(crate) fn secret(
 
 /// `host:port`; an IPv6 address needs brackets beside a port.
 pub fn address_of(host: &str, port: u16) -> String {
-    match host.contains(':') && !host.starts_with('[') {
-        true => format!("[{host}]:{port}"),
-        false => format!("{host}:{port}"),
+    if host.contains(':') && !host.starts_with('[') {
+        format!("[{host}]:{port}")
+    } else {
+        format!("{host}:{port}")
     }
 }
 

@@ -163,9 +163,10 @@ impl BedArgs {
         std::thread::spawn(move || {
             for (after, node, up) in steps {
                 std::thread::sleep(after.saturating_sub(started.elapsed()));
-                let (done, what) = match up {
-                    true => (bed.mend(node), "mended"),
-                    false => (bed.cut(node), "cut"),
+                let (done, what) = if up {
+                    (bed.mend(node), "mended")
+                } else {
+                    (bed.cut(node), "cut")
                 };
                 match done {
                     Ok(()) if !explain => {}

@@ -62,17 +62,19 @@ impl fmt::Display for Stopped {
 impl Stopped {
     /// Which process of `rank` it is.
     pub(super) fn who(&self, rank: usize) -> String {
-        match self.is_rank {
-            true => format!("rank {rank} (process {})", self.process),
-            false => format!("process {}, which rank {rank} has started,", self.process),
+        if self.is_rank {
+            format!("rank {rank} (process {})", self.process)
+        } else {
+            format!("process {}, which rank {rank} has started,", self.process)
         }
     }
 
     /// What comes of it.
     fn effect(&self) -> &'static str {
-        match self.is_rank {
-            true => "the others wait for it",
-            false => "if the rank needs it, the others wait",
+        if self.is_rank {
+            "the others wait for it"
+        } else {
+            "if the rank needs it, the others wait"
         }
     }
 

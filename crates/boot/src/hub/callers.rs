@@ -66,8 +66,8 @@ impl Hub {
                         && (1..self.size).contains(&rank)
                         && self.links[rank].is_none()
                         && !self.gone[rank];
-                    match free {
-                        true => match proved.accept() {
+                    if free {
+                        match proved.accept() {
                             Ok((stream, session)) => {
                                 let limit = (2 * self.size + 64) << 20;
                                 let link =
@@ -76,11 +76,10 @@ impl Hub {
                                 return;
                             }
                             Err(refusal) => refusal,
-                        },
-                        false => {
-                            proved.refuse(Answer::Taken);
-                            Refusal::Taken(rank)
                         }
+                    } else {
+                        proved.refuse(Answer::Taken);
+                        Refusal::Taken(rank)
                     }
                 }
                 Err(refusal) => refusal,

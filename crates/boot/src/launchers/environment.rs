@@ -179,9 +179,10 @@ fn pmix(text: &Text<'_>) -> Result<Option<Started>, BootError> {
         return Ok(None);
     };
     // Slurm says how many there are; so a step of one task needs no server.
-    let of_slurm = match text("SLURM_MPI_TYPE")?.is_some_and(|kind| kind.starts_with("pmix")) {
-        true => slurm(text)?,
-        false => None,
+    let of_slurm = if text("SLURM_MPI_TYPE")?.is_some_and(|kind| kind.starts_with("pmix")) {
+        slurm(text)?
+    } else {
+        None
     };
     let rank = number("PMIX_RANK", &rank, 0, MAX_RANKS as u64 - 1)? as usize;
     Ok(Some(Started {

@@ -134,13 +134,12 @@ fn init(talk: &mut Talk, version: u32, subversion: u32) -> Result<bool, StoreErr
 }
 
 fn expected(answer: PmiAnswer, command: &str) -> Result<PmiAnswer, StoreError> {
-    match answer.command() == command {
-        true => Ok(answer),
-        false => {
-            let found = answer.command();
-            let why = format!("it says `{found}` where `{command}` should come");
-            Err(StoreError::Garbled(why))
-        }
+    if answer.command() == command {
+        Ok(answer)
+    } else {
+        let found = answer.command();
+        let why = format!("it says `{found}` where `{command}` should come");
+        Err(StoreError::Garbled(why))
     }
 }
 
@@ -187,13 +186,12 @@ impl Pmi1 {
     }
 
     fn check_key(&self, key: &str) -> Result<(), StoreError> {
-        match key.len() <= self.key_room {
-            true => Ok(()),
-            false => {
-                let room = self.key_room;
-                let why = format!("it has room for {room} bytes a key, and `{key}` is longer");
-                Err(StoreError::Refused(why))
-            }
+        if key.len() <= self.key_room {
+            Ok(())
+        } else {
+            let room = self.key_room;
+            let why = format!("it has room for {room} bytes a key, and `{key}` is longer");
+            Err(StoreError::Refused(why))
         }
     }
 }

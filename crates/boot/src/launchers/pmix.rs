@@ -86,9 +86,10 @@ fn bounded<T: Send + 'static>(
 
 impl From<PmixError> for StoreError {
     fn from(error: PmixError) -> Self {
-        match error.is_timeout() {
-            true => Self::Silent,
-            false => Self::Refused(error.to_string()),
+        if error.is_timeout() {
+            Self::Silent
+        } else {
+            Self::Refused(error.to_string())
         }
     }
 }

@@ -32,9 +32,10 @@ impl PmiAnswer {
     pub(crate) fn command(&self) -> &str {
         let command = self.get("cmd").unwrap_or_default();
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
-        match command.len() <= 40 && command.bytes().all(plain) {
-            true => command,
-            false => "",
+        if command.len() <= 40 && command.bytes().all(plain) {
+            command
+        } else {
+            ""
         }
     }
 
@@ -55,9 +56,10 @@ impl PmiAnswer {
 /// The first line of `bytes`, in version 1: how long it is, and what it says. `None`: it is not complete.
 pub(crate) fn line(bytes: &[u8]) -> Result<Option<(usize, PmiAnswer)>, String> {
     let Some(end) = bytes.iter().take(LONGEST).position(|byte| *byte == b'\n') else {
-        return match bytes.len() < LONGEST {
-            true => Ok(None),
-            false => Err("its line has no end".into()),
+        return if bytes.len() < LONGEST {
+            Ok(None)
+        } else {
+            Err("its line has no end".into())
         };
     };
     let text = std::str::from_utf8(&bytes[..end]).map_err(|_| "it speaks no UTF-8".to_owned())?;

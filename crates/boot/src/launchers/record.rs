@@ -110,9 +110,10 @@ impl Record {
     pub(crate) fn reachable(&self, from: &str) -> Vec<SocketAddr> {
         let (near, far): (Vec<_>, Vec<_>) =
             self.addresses.iter().partition(|at| at.ip().is_loopback());
-        match self.loopback == from {
-            true => near.into_iter().chain(far).collect(),
-            false => far,
+        if self.loopback == from {
+            near.into_iter().chain(far).collect()
+        } else {
+            far
         }
     }
 }

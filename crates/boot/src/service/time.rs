@@ -131,9 +131,10 @@ impl Service {
                         }
                         None => BootError::MissingRanks { missing, waited },
                     };
-                    let reason = match hub.is_gathering() {
-                        true => error.to_string(),
-                        false => format!("ranks could not connect within their nodes: {error}"),
+                    let reason = if hub.is_gathering() {
+                        error.to_string()
+                    } else {
+                        format!("ranks could not connect within their nodes: {error}")
                     };
                     hub.abort(&reason);
                     self.shared.fail(error);

@@ -101,9 +101,10 @@ fn visible(root: &Path, gpus: &[String], value: &str) -> Result<Vec<String>, Bin
             None => break,
         }
     }
-    match seen.is_empty() {
-        true => Err(error(format!("it names none of the {} GPUs", gpus.len()))),
-        false => Ok(seen),
+    if seen.is_empty() {
+        Err(error(format!("it names none of the {} GPUs", gpus.len())))
+    } else {
+        Ok(seen)
     }
 }
 

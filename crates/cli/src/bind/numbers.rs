@@ -64,9 +64,10 @@ impl fmt::Display for NumberSet {
             while let Some(next) = rest.next_if(|next| *next == last + 1) {
                 last = next;
             }
-            match last == first {
-                true => write!(f, "{comma}{first}")?,
-                false => write!(f, "{comma}{first}-{last}")?,
+            if last == first {
+                write!(f, "{comma}{first}")?
+            } else {
+                write!(f, "{comma}{first}-{last}")?
             }
             comma = ",";
         }

@@ -106,9 +106,10 @@ fn bound(own: &[Processor]) -> Binding {
 fn shares(processors: &[Processor], ranks: usize) -> Option<Vec<Vec<Processor>>> {
     let same_core = |a: &Processor, b: &Processor| a.core == b.core;
     let cores: Vec<&[Processor]> = processors.chunk_by(same_core).collect();
-    let pieces = match cores.len() >= ranks {
-        true => cores,
-        false => processors.chunks(1).collect(),
+    let pieces = if cores.len() >= ranks {
+        cores
+    } else {
+        processors.chunks(1).collect()
     };
     let share = |rank: usize| {
         let at = |rank: usize| rank * pieces.len() / ranks;

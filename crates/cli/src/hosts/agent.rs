@@ -207,9 +207,10 @@ fn serve(mut launcher: LauncherLink) -> Result<(), AgentEnd> {
 }
 
 fn job(told: &HostJob) -> Job {
-    let output = match told.is_discarded {
-        true => Output::Discarded,
-        false => Output::Plain,
+    let output = if told.is_discarded {
+        Output::Discarded
+    } else {
+        Output::Plain
     };
     let mut job = Job::new(told.program.clone(), told.ranks)
         .args(told.args.iter().cloned())
@@ -410,9 +411,10 @@ impl HostAgent {
             }
         }
         let left = |at: Instant| at.saturating_duration_since(Instant::now());
-        let timeout = match is_ending {
-            true => Some(Duration::ZERO),
-            false => until.map(|at| left(at) + Duration::from_micros(500)),
+        let timeout = if is_ending {
+            Some(Duration::ZERO)
+        } else {
+            until.map(|at| left(at) + Duration::from_micros(500))
         };
         let timeout = timeout.map(|wait| Timespec {
             tv_sec: wait.as_secs() as _,

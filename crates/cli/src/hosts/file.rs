@@ -166,17 +166,18 @@ impl FromStr for Hosts {
                 None => all.push(host),
             }
         }
-        match all.is_empty() {
-            true => Err(LaunchError::HostsFile {
+        if all.is_empty() {
+            Err(LaunchError::HostsFile {
                 line: 1,
                 reason: "it names no host".to_owned(),
-            }),
-            false => Ok(Self {
+            })
+        } else {
+            Ok(Self {
                 all,
                 ssh: vec!["ssh".to_owned()],
                 program: None,
                 address: None,
-            }),
+            })
         }
     }
 }

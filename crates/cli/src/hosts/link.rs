@@ -144,9 +144,10 @@ impl HostLink {
         unsafe {
             command.pre_exec(move || {
                 set_parent_process_death_signal(Some(Signal::KILL))?;
-                match getppid() == Some(launcher) {
-                    true => Ok(()),
-                    false => Err(rustix::io::Errno::SRCH.into()),
+                if getppid() == Some(launcher) {
+                    Ok(())
+                } else {
+                    Err(rustix::io::Errno::SRCH.into())
                 }
             });
         }
@@ -364,9 +365,10 @@ impl HostLink {
             }
             _ => "",
         };
-        match said.is_empty() {
-            true => format!("{how}{hint}"),
-            false => format!("{how}: {said}{hint}"),
+        if said.is_empty() {
+            format!("{how}{hint}")
+        } else {
+            format!("{how}: {said}{hint}")
         }
     }
 
