@@ -16,6 +16,9 @@ use crate::step::root;
 
 mod scan;
 
+/// Packages of programs that users run, and that no other program contains.
+const PROGRAMS: [&str; 1] = ["crates/cli"];
+
 /// Packages that users never build: tools, benchmarks, and what only tests use.
 const NOT_SHIPPED: [&str; 8] = [
     "crates/bench",
@@ -78,11 +81,15 @@ pub(crate) fn main(mut args: Args) -> Result<ExitCode, String> {
     for (path, lines) in &files {
         *of_packages.entry(package_of(path, &packages)).or_default() += *lines;
     }
-    let is_shipped = |package: &str| !NOT_SHIPPED.contains(&package);
-    for (title, shipped) in [("shipped", true), ("not shipped", false)] {
+    let group = |package: &str| match package {
+        _ if PROGRAMS.contains(&package) => "programs",
+        _ if NOT_SHIPPED.contains(&package) => "not shipped",
+        _ => "the library",
+    };
+    for title in ["the library", "programs", "not shipped"] {
         let rows = of_packages
             .iter()
-            .filter(|(package, _)| is_shipped(package) == shipped);
+            .filter(|(package, _)| group(package) == title);
         print_table(title, rows.map(|(package, lines)| (*package, *lines)));
     }
     if all {

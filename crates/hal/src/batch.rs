@@ -53,15 +53,15 @@ pub const QUANTUM: u64 = 1 << 20;
 
 /// The bit of a word that ends every wait that is not already satisfied.
 ///
-/// Not the top bit: a stream memory operation compares `word - value` as a *signed* number, and this bit makes it
-/// greater whatever the count is, so that such a wait ends too (with the top bit, one whose count had been reached
-/// would begin again).
+/// It is not the top bit, because a stream memory operation compares `word - value` as a *signed* number. This bit makes
+/// the difference greater whatever the count is, so such a wait ends too. With the top bit, a wait whose count had been
+/// reached would begin again.
 ///
-/// A device may set it by writing its byte, the last of the eight (bits 56 to 63), as `0x40`. So no count may come to bit
-/// 56: with a [`QUANTUM`] of 2^20 that is 2^36 epochs. Core begins 2^20 fewer with a peer, and then refuses.
+/// A device may set it by writing `0x40` to its byte, the last of the eight (bits 56 to 63). So no count may reach bit 56.
+/// With a [`QUANTUM`] of 2^20, that is 2^36 epochs. Core begins at most 2^20 fewer epochs with a peer, and then refuses.
 pub const POISON: u64 = 1 << 62;
 
-/// What a wait is for. Carried along for error messages and the wait-for graph; no device looks at it.
+/// What a wait is for. Error messages and the wait-for graph use it; no device looks at it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Tag {
     /// The window, if the wait belongs to one.
@@ -100,9 +100,11 @@ impl std::fmt::Display for Awaited {
     }
 }
 
-/// Waits until `word - operand >= quantum`, then advances the operand by `quantum`; or until all data has
-/// [landed](Landed) with the tag `operand / quantum + 1`, then puts it to its slot, and advances both. What has landed
-/// counts, poisoned or not.
+/// Waits for one of two things:
+///
+/// - `word - operand >= quantum`: the wait then advances the operand by `quantum`;
+/// - all data has [landed](Landed) with the tag `operand / quantum + 1`: the wait then copies the data into its slot, and
+///   advances both the operand and the word. Landed data counts even if the word is poisoned.
 #[derive(Clone, Copy, Debug)]
 pub struct Wait {
     /// The word, in memory of this device; others add to it.
@@ -111,15 +113,15 @@ pub struct Wait {
     pub operand: Ptr,
     /// How much further it must come; 0 waits for the operand itself (a ticket).
     pub quantum: u64,
-    /// For people.
+    /// For messages.
     pub tag: Tag,
-    /// Where what the word stands for may land instead.
+    /// Where the data that the word stands for may land instead.
     pub landed: Option<Landed>,
 }
 
-/// A place where a few bytes are left with a tag to every four of them: eight bytes for four, the bytes first, then the
-/// tag, a `u32` of which each store is one with its bytes. The tag is the number of the epoch, counted from 1, modulo
-/// 2^32. Zero at first, and aligned to 16 bytes; its length is a multiple of them.
+/// Memory for a few bytes, with a tag beside every four of them: first the four bytes, then the tag, a `u32`. Both are
+/// stored in one operation of eight bytes. The tag is the number of the epoch, counted from 1, modulo 2^32. A landing
+/// is zero at first. Its alignment is 16 bytes, and its length is a multiple of 16.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Landing {
     /// Its first byte, in even epochs.
@@ -129,20 +131,20 @@ pub struct Landing {
 }
 
 impl Landing {
-    /// Where the epoch lands that a wait with this operand waits for, and its tag.
+    /// For a wait with this operand: where its epoch lands, and the epoch's tag.
     pub fn of_epoch(self, operand: u64) -> (Ptr, u32) {
         let epoch = operand / QUANTUM;
         let flip = if epoch % 2 == 1 { self.flip } else { 0 };
         (self.base.byte_add(flip), (epoch + 1) as u32)
     }
 
-    /// How long a landing for so many bytes is, which are a multiple of 4.
+    /// The length of a landing for so many bytes, a multiple of 4.
     pub const fn room(bytes: usize) -> usize {
         (2 * bytes).next_multiple_of(16)
     }
 }
 
-/// What a wait may find in a landing, and where it belongs.
+/// Data that a wait may find in a landing, and the slot that it belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Landed {
     /// Where it lands, in memory of this device.
@@ -155,12 +157,14 @@ pub struct Landed {
     pub bytes: usize,
 }
 
-/// Adds `value` to a word, after all that stands before it in its lane, with release order.
+/// Adds `value` to a word, after all earlier steps of its lane, with release order.
 ///
-/// A device may add it in several parts, and most of it before the data: a word between two multiples of [`QUANTUM`] says
-/// nothing of data. (But a word of the host, which a NIC is rung by in [parts](crate::nic::part): these come whole, each
-/// behind its data.) If less than 256 is missing, it may say to a device that who adds the rest waits for nobody any more.
-/// So a word that is waited for by a quantum is added to in whole quanta, by NICs, too: nobody else adds as little.
+/// A device may add the value in several parts, and most of it before the data: a word between two multiples of
+/// [`QUANTUM`] says nothing about data. If less than 256 is missing, a device may conclude that the adding rank waits for
+/// nobody any more. So everybody else, NICs included, adds whole quanta to a word that is waited for by quanta.
+///
+/// The doorbell of a NIC is an exception. It is a word of the host that is rung in [parts](crate::nic::part), each of
+/// which is added as a whole, behind its data.
 #[derive(Clone, Copy, Debug)]
 pub struct Add {
     /// The word, perhaps in a peer's memory.
@@ -171,12 +175,12 @@ pub struct Add {
     pub bell: Ptr,
 }
 
-/// Stores 8 bytes, after all that stands before it in its lane: to a register of a NIC, say, which does something about it.
-/// Once each time that the batch is executed, however many threads or blocks carry the lane out.
+/// Stores 8 bytes after all earlier steps of its lane, for example to a register of a NIC, which then acts. The store
+/// happens once for each execution of the batch, however many threads or blocks carry out the lane.
 ///
-/// A device that reads memory because of the store sees what came before it, as behind the release of an [`Add`]. A batch
-/// that fails skips it: nothing stands for it then, so what must be told of the failure has a word, which an add before
-/// the store is for.
+/// A device that reads memory because of the store sees what came before it, as after the release of an [`Add`]. A batch
+/// that fails skips the store, and nothing replaces it. So a NIC that must hear of failures also has a word, and an add to
+/// that word comes before the store.
 #[derive(Clone, Copy, Debug)]
 pub struct Store {
     /// Where, as the device's streams find it ([`map_register`](crate::device::Device::map_register)); 8-byte aligned.
@@ -234,8 +238,8 @@ pub enum Op {
     Sum,
     /// Multiplication; as [`Op::Sum`].
     Prod,
-    /// The lesser, to the bit. A NaN loses against a number; of two the old value stays. The new value replaces one that
-    /// is equal (a zero of the other sign).
+    /// The lesser, to the bit. A number wins against a NaN. Of two NaNs, the old value stays. A new value that is equal
+    /// replaces the old one (a zero of the other sign).
     Min,
     /// The greater, as [`Op::Min`].
     Max,
@@ -276,16 +280,16 @@ impl Op {
 pub enum Shape {
     /// `count` elements, one after the other.
     Linear,
-    /// A nest of loops, the first fastest: `(count, stride)` in elements. Together they have as many turns as the move has
-    /// elements.
+    /// A nest of loops, the first fastest: `(count, stride)` in elements. The product of their counts is the number of
+    /// elements of the move.
     Strided {
         /// The loops; those past `rank` are unused.
         dims: [(u32, i32); Shape::MAX_DIMS],
         /// How many loops there are, 1 to [`Shape::MAX_DIMS`].
         rank: u32,
     },
-    /// Elements at `table[0..count]` (`u32`, in elements), a table in memory of this device that has been written before
-    /// the batch is submitted, whatever is enqueued, and is not written again: it may be read ahead of the stream's order.
+    /// Elements at `table[0..count]` (`u32`, in elements). The table is in memory of this device. It is complete before the
+    /// batch is submitted, and is not written again, so the device may read it ahead of the stream's order.
     Indexed {
         /// The first entry of the table.
         table: Ptr,
@@ -313,8 +317,8 @@ pub struct Side {
 pub enum Action {
     /// `dst = src`.
     Copy,
-    /// `dst = src`, of the first `min(*count, move.count)` elements alone: how many they are, a kernel of the same stream
-    /// has said. Both sides are linear.
+    /// `dst = src`, but only the first `min(*count, move.count)` elements. A kernel of the same stream has written the
+    /// count. Both sides are linear.
     CopyUpTo {
         /// A `u64` in memory of this device, aligned to 8 bytes; read when the move is carried out, or earlier, where
         /// [`Move::early`] says that it may be.
@@ -322,11 +326,11 @@ pub enum Action {
     },
     /// `dst = op(dst, src)`; each element atomically if `atomic`.
     ///
-    /// A device may swap the four aligned bytes around an atomic element of one or two bytes. Of one that is not `atomic`
-    /// it touches the element alone: the bytes beside it may be others', who write them meanwhile.
+    /// For an atomic element of one or two bytes, a device may swap the four aligned bytes around it. If the action is not
+    /// `atomic`, it touches the element alone, because others may write the bytes beside it at the same time.
     ///
-    /// Accumulates of one lane that have the same linear destination, of as many elements of one scalar, and linear
-    /// sources, come to each element in their order, whatever their operations are. (Of other moves of a lane that
+    /// Some accumulates of one lane reach each element in their order, whatever their operations are: those with the same
+    /// linear destination, the same number of elements of one scalar, and linear sources. (Of other moves of a lane that
     /// touch the same elements that is promised where both are atomic, and else not: a device may spread one over many
     /// threads, and the next over others.)
     Accumulate {
