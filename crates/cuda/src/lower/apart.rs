@@ -1,91 +1,91 @@
-//! Lanes whose copies the copy engines make.
+//! Lanes whose copies are made by the copy engines.
 //!
 //! # Model
 //!
-//! A lane that puts much is *taken apart*: its copies go to a [courier](crate::courier), a stream of its own beside the
-//! batch's, and what stands in their place tells the courier to go, and waits until it is back:
+//! A lane with large puts is *taken apart*. Its copies go to a [courier](crate::courier), a stream beside the batch's
+//! stream. In their place, the lane tells the courier to go, and waits until the courier is back:
 //!
 //! ```text
 //!   the batch's lane:  wait(exposed)  add(go)         wait(back)  flush  add(done)
 //!   its courier:                      wait(go)  copy  write(back)
 //! ```
 //!
-//! The batch stays one launch, and its lanes stay independent of each other: each lane that is taken apart has a
-//! courier to itself, or two, if it has several copies and there are enough. Copies of which one goes on where the
-//! other ends are made as one.
+//! The batch is still one launch, and its lanes are still independent of each other. Each lane that is taken apart has
+//! its own courier, or two if it has several copies and there are enough couriers. Copies are joined if one begins
+//! where another ends.
 //!
-//! # Why the copies are not a part of the batch's own stream
+//! # Why the copies are not on the batch's own stream
 //!
-//! A launch with the waits, the copies, and a launch with the rest, one after the other, would be simpler, and wrong twice:
+//! A launch with the waits, then the copies, then a launch with the rest would be simpler, but wrong for two reasons:
 //!
-//! - *It can deadlock.* No copy would begin before the waits of all lanes are over. But rank A may put to B and to C in
-//!   one epoch, where B posts only after it has heard of C, and C is to hear of A first: A's lane to C must go on while
-//!   the one to B waits. (`super::model` builds this job, and shows that it hangs so.)
-//! - *It is unsound after a failure.* A copy that is enqueued happens, whatever becomes of the wait before it. That
-//!   wait can fail where the target is in good health and has *not* exposed its memory: because the origin's own thread
-//!   unwinds, or a third rank has died. The target may be reading the slot in a kernel, on a stream on which no wait
-//!   has failed: its result comes to the host, as good as any. Nor does revoking the window help: a view of a slot is
-//!   not refused after it, for as long as the target holds the inbox. So there is no moment from which on a late copy
-//!   is harmless, and a copy may only be made under an exposure that has come.
+//! - *It can deadlock.* No copy would begin before the waits of all lanes are over. Suppose that rank A puts to B and C
+//!   in one epoch, that B posts only after it has heard from C, and that C must first hear from A. Then A's lane to C
+//!   must go on while its lane to B waits. (`super::model` builds this job, and shows that it hangs without couriers.)
+//! - *It is unsound after a failure.* An enqueued copy is made even if the wait before it fails. The wait can fail
+//!   although the target has not failed and has *not* exposed its memory: because the origin's own thread unwinds, or
+//!   because a third rank has died. Then the target may be reading the slot in a kernel, on a stream on which no wait
+//!   has failed, and its result reaches the host. Revoking the window does not help, because a target that holds the
+//!   inbox can still view a slot. So a late copy is never harmless, and a copy may only be made under an exposure that
+//!   has come.
 //!
-//! The courier's wait is what makes it conditional. *go* is added to by the lane, after its wait was satisfied, and by
-//! nothing else: a stream that fails does not poison it (it has no bell). So a copy is made if, and only if, its
-//! exposure has come. If the stream fails after that, the copy is still under the exposure: the target cannot touch the
-//! memory until its own wait for this rank is over, which the failed stream ends by poison; and what the copy reads and
-//! writes is kept until the courier is back (`Shared::settled`).
+//! The courier's wait makes the copy depend on the exposure. Only the lane adds to *go*, after its own wait has
+//! succeeded. A stream that fails does not poison *go*, which has no bell. So a copy is made exactly if its exposure
+//! has come. If the stream fails after that, the copy is still made under the exposure: the target cannot touch the
+//! memory until its own wait for this rank is over, and the failed stream ends that wait by poison. The memory that the
+//! copy reads and writes is kept until the courier is back (`Shared::settled`).
 //!
 //! # Why there is no deadlock
 //!
-//! A courier waits for nothing but its lane, which is resident when it adds to *go* (the whole batch is); the lane
+//! A courier waits only for its lane. The lane is resident when it adds to *go*, since the whole batch is. The lane
 //! waits for the courier, whose copies wait for nothing. Both have hardware queues of their own. So a lane that is
-//! taken apart does what it did before, only later by a finite time, and what does not deadlock whole does not deadlock
-//! apart. Walked through:
+//! taken apart does the same as before, only later by a finite time. If the whole batch does not deadlock, the batch
+//! with couriers does not either. Three examples:
 //!
-//! - *A and B exchange:* both batches are `post | wait(exposed) go wait(back) add(done) | wait(done)`. The posts wait
-//!   for nothing, so both exposures come, both couriers go and come back, both *done* words come.
-//! - *Three ranks in a ring:* the same, with "the next rank" for the other one; no lane's progress depends on another
-//!   lane of its batch.
-//! - *One buffer, exposure within the epoch:* the lane waits for the post of this very epoch. The peer's post is a lane
-//!   of its own (of the same batch, or of one before), which waits for nothing.
+//! - *A and B exchange.* Both batches are `post | wait(exposed) go wait(back) add(done) | wait(done)`. The posts wait
+//!   for nothing, so both exposures come, both couriers go and come back, and both *done* words come.
+//! - *Three ranks in a ring.* The same, with "the next rank" instead of the other one. No lane depends on another lane
+//!   of its batch.
+//! - *One buffer, exposure within the epoch.* The lane waits for the post of this same epoch. The peer's post is a lane
+//!   of its own, of the same batch or an earlier one, and waits for nothing.
 //!
-//! # What is left whole
+//! # What is not taken apart
 //!
-//! - Lanes with moves that are not plain copies, or whose place depends on the epoch's parity: the engines take
-//!   addresses that the host knows.
-//! - Everything in a recording. A branch of a graph whose *go* never comes would keep the graph from ending; so would
-//!   everything behind it on the stream.
-//! - Lanes that ring between their copies, for a NIC that sends what has been copied meanwhile.
-//! - Lanes beyond the number of couriers: the largest are taken apart.
+//! - Lanes with moves that are not plain copies, or whose addresses depend on the epoch's parity, because the host must
+//!   know the addresses.
+//! - Everything in a recording. A branch of a graph whose *go* never comes would keep the graph, and everything behind
+//!   it on the stream, from ending.
+//! - Lanes that ring between their copies, for a NIC that sends the copied parts meanwhile.
+//! - Lanes beyond the number of couriers. The largest lanes are taken apart.
 //!
 //! # Failure
 //!
-//! A courier that is never told to go waits for ever, and so is given up with its stream: see [`crate::courier`].
+//! A courier that is never told to go waits for ever, and is given up with its stream: see [`crate::courier`].
 
 use tidegate_hal::batch::{Action, Add, Awaited, Batch, Move, QUANTUM, Shape, Step, Tag, Wait};
 use tidegate_hal::memory::Ptr;
 
-/// The environment variable that says from how many bytes on the plain copies of a lane are left to the copy engines,
-/// outside of recordings: a number, or `never`. If it is not set: 4 MiB to and from other GPUs, and 24 MiB within one.
+/// The environment variable that says from how many bytes on the copy engines make the plain copies of a lane, outside
+/// of recordings: a number, or `never`. The default is 4 MiB to and from other GPUs, and 24 MiB within one.
 pub const COPY_ENGINE_FROM: &str = "TIDEGATE_CUDA_COPY_ENGINE_FROM";
 
-/// From how many bytes on the copies of a lane are left to the copy engines.
+/// From how many bytes on the copy engines make the copies of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Crossover {
-    /// To and from other GPUs.
+    /// For copies to and from other GPUs.
     pub(crate) elsewhere: u64,
-    /// Within one: ranks that share it. The way to the courier and back takes as long, but multiprocessors reach their
-    /// own GPU's memory more than twice as fast as another's.
+    /// For copies within one GPU, whose ranks share it. The overhead of a courier is the same, but multiprocessors
+    /// access their own GPU's memory more than twice as fast as another's.
     pub(crate) within: u64,
 }
 
 impl Crossover {
-    /// If [`COPY_ENGINE_FROM`] is not set: as measured on H200s.
+    /// The values if [`COPY_ENGINE_FROM`] is not set, as measured on H200s.
     const UNSET: Crossover = Crossover {
         elsewhere: 4 << 20,
         within: 24 << 20,
     };
 
-    /// The same wherever the memory is.
+    /// The same limit wherever the memory is.
     pub(crate) const fn everywhere(bytes: u64) -> Crossover {
         Crossover {
             elsewhere: bytes,
@@ -93,7 +93,7 @@ impl Crossover {
         }
     }
 
-    /// What the variable says; what cannot be read counts as if it were not set.
+    /// The limit by the variable's value. A value that cannot be read counts as not set.
     pub(crate) fn variable(value: Option<&str>) -> Crossover {
         match value.map(str::trim) {
             Some("never") => Crossover::everywhere(u64::MAX),
@@ -110,8 +110,8 @@ impl Crossover {
         }
     }
 
-    /// Whether the engines make a lane's copies: so many bytes. `is_within`: whether source and target of this address
-    /// are memory of one GPU; asked only where it matters.
+    /// Whether the engines make a lane's copies. `is_within` says whether a copy's source and target are memory of one
+    /// GPU; it is called only if that matters.
     fn takes(self, lane: &Copies, is_within: &dyn Fn(&Move) -> bool) -> bool {
         let (least, most) = (
             self.elsewhere.min(self.within),
@@ -129,14 +129,14 @@ impl Crossover {
     }
 }
 
-/// The words by which a lane and its courier speak.
+/// The words by which a lane and its courier signal each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Words {
-    /// The lane adds a quantum when the courier may go.
+    /// The lane adds a quantum to it when the courier may go.
     pub(crate) go: Ptr,
-    /// The courier writes how many quanta it is back from.
+    /// The courier writes the number of errands that it is back from, in quanta.
     pub(crate) back: Ptr,
-    /// Beside `back`.
+    /// The operand of the wait for `back`.
     pub(crate) operand: Ptr,
 }
 
@@ -148,11 +148,11 @@ pub(crate) struct Errand {
     pub(crate) bytes: u64,
 }
 
-/// A batch, taken apart.
+/// A batch that was taken apart.
 pub(crate) struct Apart {
-    /// What is left to the batch kernel.
+    /// The lanes for the batch kernel.
     pub(crate) lanes: Vec<Vec<Step>>,
-    /// What each courier does, in the order of the couriers.
+    /// The errands of each courier, in the order of the couriers.
     pub(crate) errands: Vec<Vec<Errand>>,
 }
 
@@ -160,7 +160,7 @@ fn bytes(mv: &Move) -> u64 {
     mv.count as u64 * u64::from(mv.size)
 }
 
-/// Whether the host knows all that a copy engine must.
+/// Whether the host knows everything that a copy engine needs.
 fn is_plain(mv: &Move) -> bool {
     let fixed = mv.parity.is_null() || (mv.src.flip, mv.dst.flip) == (0, 0);
     mv.action == Action::Copy
@@ -168,17 +168,17 @@ fn is_plain(mv: &Move) -> bool {
         && fixed
 }
 
-/// What of a lane the engines can do.
+/// The copies of a lane that the engines can make.
 struct Copies {
-    /// Which steps they are.
+    /// The steps that are these copies.
     range: std::ops::Range<usize>,
-    /// All of them go between the same two ranks.
+    /// The first copy. All copies go between the same two ranks.
     first: Move,
-    /// Together.
+    /// The bytes of all copies together.
     bytes: u64,
 }
 
-/// The copies of a lane, if the engines can make all of them at one time.
+/// The copies of a lane, if the engines can make all of them together.
 fn copies(steps: &[Step]) -> Option<Copies> {
     let copy = |step: &Step| match step {
         Step::Move(mv) => Some(*mv),
@@ -201,14 +201,14 @@ fn copies(steps: &[Step]) -> Option<Copies> {
     })
 }
 
-/// Whether a batch has a lane that the engines make the copies of. `is_within`: whether a copy stays in one GPU.
+/// Whether the engines make the copies of any lane of a batch. `is_within` says whether a copy stays in one GPU.
 pub(crate) fn is_large(batch: &Batch, from: Crossover, is_within: &dyn Fn(&Move) -> bool) -> bool {
     let mut lanes = batch.lanes().iter();
     lanes.any(|lane| copies(batch.steps(*lane)).is_some_and(|lane| from.takes(&lane, is_within)))
 }
 
-/// Takes the largest lanes apart that the engines make the copies of, as many as there are couriers. `is_within`:
-/// whether a copy stays in one GPU.
+/// Takes apart the largest lanes whose copies the engines make, as many as there are couriers. `is_within` says whether
+/// a copy stays in one GPU.
 pub(crate) fn take_apart(
     batch: &Batch,
     from: Crossover,
@@ -228,7 +228,7 @@ pub(crate) fn take_apart(
     for (_, index, range) in large {
         let steps = &mut lanes[index];
         let copies = joined(&steps[range.clone()]);
-        // A second one begins a copy while the first is between two.
+        // A second courier makes a copy while the first is between two copies.
         let second = usize::from(spare > 0 && copies.len() > 1);
         spare -= second;
         let words: Vec<_> = couriers.by_ref().take(1 + second).collect();
@@ -236,7 +236,7 @@ pub(crate) fn take_apart(
             break;
         }
         errands.extend(dealt(copies, words.len()));
-        // Who asks why it takes so long is to hear whom the copies are for.
+        // A report on this wait should name the rank that the copies are for.
         let whose = steps.iter().find_map(|step| match step {
             Step::Wait(wait) => Some((wait.tag.window, wait.tag.peer)),
             _ => None,
@@ -246,7 +246,7 @@ pub(crate) fn take_apart(
             Step::Add(Add {
                 word: words.go,
                 value: QUANTUM,
-                // None: a stream that fails does not poison it, and the courier stays.
+                // The word has no bell, so a stream that fails does not poison it, and the courier stays.
                 bell: Ptr::NULL,
             })
         });
@@ -269,8 +269,8 @@ pub(crate) fn take_apart(
     Apart { lanes, errands }
 }
 
-/// The copies of moves, those taken together of which one goes on where the other ends: between two copies an engine
-/// stands still for a few microseconds.
+/// The copies of moves. Copies are joined if one begins where another ends, because an engine pauses for a few
+/// microseconds between two copies.
 fn joined(moves: &[Step]) -> Vec<Errand> {
     let mut joined: Vec<Errand> = Vec::new();
     for step in moves {
@@ -292,7 +292,7 @@ fn joined(moves: &[Step]) -> Vec<Errand> {
     joined
 }
 
-/// Copies for several couriers: each next one for who has least.
+/// Deals copies to several couriers. Each copy goes to the courier with the fewest bytes.
 fn dealt(copies: Vec<Errand>, couriers: usize) -> Vec<Vec<Errand>> {
     let mut hands: Vec<(u64, Vec<Errand>)> = vec![(0, Vec::new()); couriers];
     for copy in copies {

@@ -1,10 +1,11 @@
-//! Who has blocks: how those of a stream's quota are shared by the lanes of a batch.
+//! How the blocks of a stream's quota are divided among the lanes of a batch.
 //!
 //! # Model
 //!
-//! A lane that moves much has one or more, as many as it has threads' work for; if that is more than there are, each has
-//! one, and what is left goes by size. Lanes for warps stand together in the blocks that are left for them. Landings come
-//! last: what has no block for its landing goes another way, or takes longer.
+//! A lane that moves much gets as many blocks as its units keep busy. If there are too few blocks, each such lane gets
+//! one, and the remaining blocks are divided by size. Small lanes get a warp each, and share the blocks that are
+//! reserved for warps. Landings come last: if there is no block for a landing, the put goes another way, or takes
+//! longer.
 //!
 //! # Failure
 //!
@@ -16,14 +17,14 @@ use super::{
     LANE_COUNTED, LANE_LISTED, LANE_REDUCES, LANE_STEPS, Lane, MOST_BLOCKS, Sizes, reductions, rows,
 };
 
-/// The most blocks of one lane that rings, whose copies go to memory of the host: so many fill the bus. (One that rings
-/// in parts has one, so that each part says what has been copied. For linear copies that is faster than the wires that were
-/// seen; what is gathered by shapes would gain from two.)
+/// The most blocks of a lane that rings, whose copies go to memory of the host: two blocks fill the bus. (A lane that
+/// rings in parts has one block, because each part reports what has been copied. For linear copies one block is faster
+/// than the wires that were measured; copies that are gathered by shapes would gain from two.)
 const MOST_TO_HOST: u64 = 2;
 
 impl Sizes {
-    /// The blocks that carry out `lanes` by warps, of a quota: as many as are of use, up to a quarter of the quota, but
-    /// no fewer than needed.
+    /// How many blocks of a quota carry out `lanes` lanes with warps: as many as are of use, up to a quarter of the
+    /// quota, but enough for all lanes.
     pub(super) fn small_blocks(&self, lanes: usize, quota: u64) -> u64 {
         let least = lanes.div_ceil(self.warps) as u64;
         let most = lanes.div_ceil(self.spread) as u64;
@@ -32,18 +33,18 @@ impl Sizes {
 }
 
 impl Lane {
-    /// Whether its bytes land, and are more than a warp moves at a time.
+    /// Whether the lane's bytes land, and are more than a warp moves at a time.
     pub(super) fn lands_on_a_block(&self, sizes: Sizes) -> bool {
         let warp = 8 * sizes.threads / sizes.warps;
         self.landing.is_some_and(|lands| lands.count > warp as u64)
     }
 }
 
-/// Gives the lanes that move much their blocks.
+/// Gives blocks to the lanes that move much.
 pub(super) fn share_out(lanes: &mut [Lane], quota: u64, sizes: Sizes) -> Result<(), DeviceError> {
-    // Units, as a thread has one. Of listed ones, which may be small, it has as many bytes as of others: it has several on
-    // their way at a time, and blocks that wait keep half a multiprocessor each from whatever else is running. And from how
-    // many on a warp is not enough.
+    // The size of a lane, and whether a warp is too small for it. The size is counted in units, of which a thread has
+    // one. Listed units may be small, so there they are counted by bytes: a thread has several of them on their way at
+    // a time, and each waiting block takes half a multiprocessor from everything else that runs.
     let size = |lane: &Lane| match lane.short.kind {
         _ if lane.landing.is_some() => (1, lane.lands_on_a_block(sizes)),
         kind if kind & LANE_LISTED != 0 => (
@@ -54,7 +55,7 @@ pub(super) fn share_out(lanes: &mut [Lane], quota: u64, sizes: Sizes) -> Result<
             let units = lane.short.count + u64::from(lane.short.tail != 0);
             (units, units > sizes.small)
         }
-        // Of a reduction, a thread has one element.
+        // In a reduction, a thread has one element.
         _ => (
             lane.units - (reductions::WORTH - 1) * lane.reduced,
             lane.units > sizes.small || lane.copies >= rows::ROW,
@@ -80,15 +81,15 @@ pub(super) fn share_out(lanes: &mut [Lane], quota: u64, sizes: Sizes) -> Result<
     let total = |large: &[usize]| large.iter().map(|lane| wanted(&lanes[*lane])).sum::<u64>();
     let all = lanes.len();
     let warps = |large: usize| sizes.small_blocks(all - large, quota);
-    // What lands has blocks if they are few, or taken from nobody and not too many: with half of them for it, eight ranks on
-    // two GPUs took a third longer for their faces.
+    // Landings get blocks if they are few, or if they take no block from another lane and are not too many. When half
+    // of the blocks were for landings, eight ranks on two GPUs took a third longer for their faces.
     let lands = |lane: &usize| lanes[*lane].landing.is_some();
     let landings = large.iter().filter(|lane| lands(lane)).count() as u64;
     let fits = warps(large.len()) + total(&large) <= quota;
     if 8 * landings > quota && !(fits && 3 * landings <= quota) {
         large.retain(|lane| !lands(lane));
     }
-    // If there is not a block for each, the lesser ones are left to warps.
+    // If there is not a block for each lane, the smaller lanes are left to warps.
     while !large.is_empty() && warps(large.len()) + large.len() as u64 > quota {
         large.pop();
     }
@@ -107,7 +108,8 @@ pub(super) fn share_out(lanes: &mut [Lane], quota: u64, sizes: Sizes) -> Result<
         lanes[*lane].blocks = if total <= rest {
             wanted
         } else {
-            // Each has one; what is left goes by size. Rounded down, so that the sum fits.
+            // Each lane has one block, and the remaining blocks are divided by size. This rounds down, so that the sum
+            // fits.
             let spare = rest - large.len() as u64;
             1 + (wanted - 1) * spare / (total - large.len() as u64).max(1)
         };

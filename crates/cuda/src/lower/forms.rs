@@ -1,4 +1,4 @@
-//! The forms of a batch, step by step: apart, in parts, and how far operands come.
+//! Tests of a batch's forms: apart, in parts, and how far operands come.
 
 use tidegate_hal::batch::{Action, Add, Awaited, Batch, Move, QUANTUM, Shape, Side, Step, Wait};
 use tidegate_hal::memory::Ptr;
@@ -17,7 +17,7 @@ fn words(number: u64) -> Words {
     }
 }
 
-/// Nobody asks where the memory is, if that does not matter.
+/// For tests in which the limit does not depend on where the memory is.
 fn nobody_asks(_: &Move) -> bool {
     unreachable!("it is the same limit everywhere")
 }
@@ -30,7 +30,7 @@ fn is_large(batch: &Batch, from: u64) -> bool {
     apart::is_large(batch, Crossover::everywhere(from), &nobody_asks)
 }
 
-/// A step, in short.
+/// A short name of a step.
 fn name(step: &Step) -> String {
     match step {
         Step::Wait(wait) => format!("wait {:x}", address(wait.word)),
@@ -67,7 +67,7 @@ fn large_plain_lanes_are_taken_apart_and_others_are_not() {
     };
     assert!(!whole(vec![copy(1024)]));
     assert!(whole(vec![copy(1016)]));
-    // It is the sum that counts.
+    // The sum of the copies counts.
     assert!(!whole(vec![copy(512), copy(512)]));
     let flipped = |parity| Move {
         dst: Side {
@@ -79,7 +79,7 @@ fn large_plain_lanes_are_taken_apart_and_others_are_not() {
     };
     assert!(whole(vec![flipped(ptr(0x108))]));
     assert!(whole(vec![copy(2048), flipped(ptr(0x108))]));
-    // Nobody asks for the parity.
+    // With a null parity, the address does not depend on the epoch.
     assert!(!whole(vec![flipped(Ptr::NULL)]));
     let mut strided = copy(2048);
     strided.src.shape = Shape::Indexed { table: ptr(64) };
@@ -94,11 +94,11 @@ fn large_plain_lanes_are_taken_apart_and_others_are_not() {
         ..copy(2048)
     };
     assert!(whole(vec![action]));
-    // Parts of a ring between the copies, which are to come when theirs has been made.
+    // The lane rings between its copies, once for each copy that has been made.
     let parts = vec![wait(0x100), put(2048), add(0x200), put(2048), add(0x200)];
     let apart = take_apart(&batch(vec![parts.clone()]), 1024, &[words(0)]);
     assert!(apart.errands.is_empty() && names(&apart.lanes) == names(&[parts]));
-    // Moves at two times.
+    // The moves are at two different times.
     let twice = vec![wait(0x100), put(2048), wait(0x300), put(2048), add(0x200)];
     let apart = take_apart(&batch(vec![twice]), 1024, &[words(0)]);
     assert!(apart.errands.is_empty());
@@ -131,14 +131,14 @@ fn couriers_get_the_largest_lanes_and_lanes_speak_to_their_couriers() {
     assert_eq!(bytes(&apart), [vec![4096, 8], vec![3000]]);
     let errand = apart.errands[0][0];
     assert_eq!((errand.src, errand.dst), (0x10_0000, 0x90_0000));
-    // A stream that fails must leave its courier where it is; who asks hears whom the copy is for.
+    // A failed stream must leave its courier where it is. A report names the rank that the copy is for.
     let (go, back) = match apart.lanes[2][1..3] {
         [Step::Add(go), Step::Wait(back)] => (go, back),
         _ => unreachable!("as above"),
     };
     assert!(go.bell.is_null() && go.value == QUANTUM && back.quantum == QUANTUM);
     assert_eq!((back.tag.peer, back.tag.awaited), (3, Awaited::Event));
-    // With more of them than lanes, one that has several copies gets two.
+    // If there are more couriers than lanes, a lane with several copies gets two.
     let five: Vec<_> = (0..5).map(words).collect();
     let apart = take_apart(&batch(lanes), 1024, &five);
     assert_eq!(bytes(&apart), [vec![4096], vec![8], vec![3000], vec![2048]]);
@@ -160,7 +160,7 @@ fn copies_that_go_on_are_one_and_others_are_dealt_by_size() {
         at(0x1040, 0x9040, 0),
         Step::Flush,
         at(0x1040, 0x9040, 32),
-        // The source goes on, and the target does not; and the other way round.
+        // In the first two copies the source continues and the target does not; in the next, the other way round.
         at(0x1060, 0xa000, 16),
         at(0x2000, 0xa010, 16),
         at(0x3000, 0xb000, 100),
@@ -193,12 +193,12 @@ fn within_one_gpu_the_engines_take_what_is_larger() {
         lane(0x200, 1000),
         lane(0x300, 4992),
         lane(0x400, 5000),
-        // Together.
+        // The sum of the copies is large.
         vec![wait(0x500), put(2000), put(3000), Step::Flush, add(0x508)],
     ];
     let all = batch(lanes.clone());
     let couriers: Vec<_> = (0..8).map(words).collect();
-    // By lane: where its copies stand, it speaks to a courier.
+    // For each lane, whether it signals a courier where its copies were.
     let apart = |within: &dyn Fn(&Move) -> bool| -> Vec<bool> {
         let apart = apart::take_apart(&all, FROM, within, &couriers);
         let changed = |(now, before): (&Vec<Step>, &Vec<Step>)| {
@@ -212,7 +212,7 @@ fn within_one_gpu_the_engines_take_what_is_larger() {
     assert!(apart::is_large(&only(2), FROM, &|_| false));
     assert!(!apart::is_large(&only(2), FROM, &|_| true));
     assert!(apart::is_large(&only(4), FROM, &|_| true));
-    // Only where it matters is the driver asked.
+    // The driver is asked only if it matters.
     assert!(!apart::is_large(&only(0), FROM, &nobody_asks));
     assert!(apart::is_large(&only(3), FROM, &nobody_asks));
 }
@@ -233,7 +233,7 @@ fn the_variable_is_a_number_of_bytes_or_never() {
     ] {
         assert_eq!(Crossover::variable(value), from, "{value:?}");
     }
-    // From 0 on is every copy, but not a lane that copies nothing.
+    // From 0 on, every copy is large, but not a lane without copies.
     assert!(!is_large(
         &batch(vec![vec![wait(0x100), put(0), add(0x200)]]),
         0
@@ -271,7 +271,7 @@ fn parts_have_posts_first_and_pure_waits_last() {
             (2, text(&["wait 300", "wait 380"])),
         ]
     );
-    // Several that do something: none may wait for another's word.
+    // Several lanes do something: none may wait for another's word.
     let several = vec![
         vec![wait(0x100), add(0x200)],
         vec![wait(0x140), add(0x240)],
@@ -305,7 +305,7 @@ fn operands_are_followed_through_submissions_replays_and_memory() {
     let ticket = Wait { quantum: 0, ..one };
     let value = |known: &Operands, wait: &Wait| known.awaited(wait).map(|(value, _)| value);
     let mut known = Operands::default();
-    // Whose memory was there before anybody counted is not known.
+    // An operand whose memory was there before the counting began is not known.
     known.advance(&[(0x1008, QUANTUM)], 1);
     assert_eq!(known.awaited(&one), None);
     known.allocated(0x1000, 0x100, true);
@@ -320,7 +320,7 @@ fn operands_are_followed_through_submissions_replays_and_memory() {
         vec![wait(0x1040), Step::Wait(ticket)],
     ]);
     let advance = operands::advance_of(&steps);
-    // A ticket advances nothing, and who has a bell is no operand.
+    // A ticket advances nothing, and a word with a bell is no operand.
     assert_eq!(advance, [(0x1008, QUANTUM), (0x1048, QUANTUM)]);
     known.advance(&advance, 1);
     known.advance(&advance, 1000);
@@ -328,7 +328,7 @@ fn operands_are_followed_through_submissions_replays_and_memory() {
     assert_eq!(value(&known, &ticket), Some(1001 * QUANTUM));
     known.advance(&operands::advance([&[own][..]]), 2);
     assert_eq!(value(&known, &ticket), Some(1003 * QUANTUM));
-    // Memory next to it, and beyond its end.
+    // Memory next to the operand's, and an address beyond its end.
     known.allocated(0x1100, 0x100, true);
     known.advance(&[(0x1208, QUANTUM)], 1);
     let beyond = Wait {
@@ -337,7 +337,7 @@ fn operands_are_followed_through_submissions_replays_and_memory() {
     };
     assert_eq!(known.awaited(&beyond), None);
     assert_eq!(value(&known, &one), Some(1004 * QUANTUM));
-    // Gone, and allocated anew.
+    // The memory is freed, and allocated again.
     known.freed(0x1000);
     assert_eq!(known.awaited(&one), None);
     known.allocated(0x1000, 0x40, true);
@@ -346,7 +346,7 @@ fn operands_are_followed_through_submissions_replays_and_memory() {
     known.advance(&advance, 1);
     known.allocated(0x1000, 0x40, true);
     assert_eq!(value(&known, &one), Some(QUANTUM));
-    // Who remembers a word is told whether it is the same memory.
+    // A piece's number tells whether a word's memory is still the same.
     let has = |known: &mut Operands, word, piece| known.piece_of(word, piece).is_some();
     let (_, piece) = known.awaited(&one).unwrap();
     assert!(has(&mut known, 0x1000, piece) && has(&mut known, 0x103f, piece));
@@ -355,7 +355,7 @@ fn operands_are_followed_through_submissions_replays_and_memory() {
     assert!(!has(&mut known, 0x1000, piece));
     known.allocated(0x1000, 0x40, true);
     assert!(!has(&mut known, 0x1000, piece));
-    // Of the pool, where the driver takes no such operation.
+    // Memory of the pool, where the driver refuses such operations.
     known.allocated(0x1000, 0x40, false);
     assert_eq!(known.awaited(&one), None);
 }

@@ -1,26 +1,27 @@
-//! Lanes whose few bytes land with tags (see [`tidegate_hal::batch`]).
+//! Lanes whose few bytes land with tags beside them (see [`tidegate_hal::batch`]).
 //!
 //! # Model
 //!
-//! Two kinds of lanes have a landing in their short form: a wait for an exposure, one put that fills its slot, and the
-//! add to its word; and a lane that only waits for such a word. Each knows both ends of the other's way, so a put may be
-//! carried out otherwise, and is, when its lane has something else to do, or more bytes than a warp moves at a time and no
-//! block. A wait always looks at both: without a block its warp looks for one thing after the other, which takes longer
-//! than a fence where there is much that has landed.
+//! Two kinds of lanes have a short form with a landing: a lane that waits for an exposure, makes one put that fills its
+//! slot, and adds to the slot's word; and a lane that only waits for such a word.
+//!
+//! Each lane knows the landing and the slot, so a put may go either way. It goes to the slot if its lane has other
+//! work, or if it has more bytes than a warp moves at a time and its lane has no block. A wait always looks at both.
+//! Without a block, its warp looks at one element after the other; if much has landed, that takes longer than a fence.
 
 use tidegate_hal::batch::{Action, Add, Move, QUANTUM, Shape, Step, Wait};
 
 use super::{LANE_ADDS, LANE_COPIES, LANE_LANDS, LANE_WAITS, ShortLane, THREADS, address};
 
-/// The environment variable that says up to how many bytes a slot has a landing: a number; 4096 if it is not set,
-/// and 0 for none.
+/// The environment variable that says up to how many bytes a slot has a landing: a number; the default is 4096, and 0
+/// means no landings.
 pub const LAND_UP_TO: &str = "TIDEGATE_CUDA_LAND_UP_TO";
 
-/// What [`LAND_UP_TO`] is if it is not set, and at most: 8 bytes for each thread of a block. Behind that each would look
-/// for one thing after the other, and what is gained is lost (BENCHMARKS.md).
+/// The default of [`LAND_UP_TO`], and its maximum: 8 bytes for each thread of a block. Beyond it each thread would look
+/// at several elements in turn, and the gain is lost (BENCHMARKS.md).
 const UP_TO: usize = 8 * THREADS;
 
-/// What the variable says; what cannot be read counts as if it were not set.
+/// The limit by the variable's value. A value that cannot be read counts as not set.
 pub(crate) fn up_to(value: Option<&str>) -> usize {
     let Some(value) = value else { return UP_TO };
     let bytes = value.trim().parse().unwrap_or_else(|_| {
@@ -62,7 +63,7 @@ fn waited(wait: &Wait) -> Option<ShortLane> {
 fn put(wait: &Wait, mv: &Move, add: &Add) -> Option<ShortLane> {
     let landing = mv.landing?;
     let linear = (mv.src.shape, mv.dst.shape) == (Shape::Linear, Shape::Linear);
-    // Which buffer it is, is what the wait says.
+    // The wait's operand says which of two buffers it is.
     let parity = mv.parity == wait.operand || (mv.parity.is_null() && mv.dst.flip == 0);
     let early = mv.early && mv.src.flip == 0;
     let aligned = (mv.src.base.0.addr() | mv.dst.base.0.addr()).is_multiple_of(4);

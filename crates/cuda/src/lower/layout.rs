@@ -1,4 +1,4 @@
-//! What the host and the batch kernel agree on: mirrors `kernels/batch_layout.cuh`.
+//! The layout that the host and the batch kernel agree on. It mirrors `kernels/batch_layout.cuh`.
 
 /// Threads of a block of the batch kernel.
 pub(crate) const THREADS: usize = 512;
@@ -9,9 +9,10 @@ pub(crate) const MAX_BLOCKS: usize = 1024;
 /// How many waits can be reported at a time.
 pub(crate) const MAX_BLOCKED: usize = 64;
 
-/// What each of several blocks adds of a value, but the first, which adds what the others leave.
+/// If several blocks carry out a lane, each but the first adds this much of an add's value. The first adds the rest.
 pub(crate) const PART: u64 = 1024;
-/// The most blocks of one lane: a word that lacks no more than 1 of each has all promises.
+/// The most blocks of one lane. Once a word lacks at most one unit per block, all promises for it have been made: every
+/// origin is resident and cannot block.
 pub(crate) const MOST_BLOCKS: u64 = 255;
 
 pub(crate) const TEAM_WARPS: u8 = 0;
@@ -33,7 +34,7 @@ pub(crate) const SHAPE_LINEAR: u8 = 0;
 pub(crate) const SHAPE_STRIDED: u8 = 1;
 pub(crate) const SHAPE_INDEXED: u8 = 2;
 
-// 0 is a copy.
+// The action 0 is a copy.
 pub(crate) const ACTION_ACCUMULATE: u8 = 1;
 pub(crate) const ACTION_FETCH: u8 = 2;
 pub(crate) const ACTION_SWAP: u8 = 3;
@@ -42,16 +43,16 @@ pub(crate) const ACTION_REDUCE: u8 = 5;
 
 pub(crate) const FAULT_WAIT: u32 = 1;
 
-/// What one block is to do: the head of its record. Behind it stand its lanes.
+/// The head of a block's record, which says what the block does. The block's lanes follow it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) team: u8,
     pub(crate) lanes: u8,
     pub(crate) unused: u16,
-    /// A team of blocks: which of them this is.
+    /// In a team of blocks: the number of this block.
     pub(crate) index: u16,
-    /// A team of blocks: how many they are.
+    /// In a team of blocks: the number of blocks.
     pub(crate) count: u16,
     pub(crate) unused2: u64,
 }
@@ -62,21 +63,21 @@ pub(crate) const LANE_COPIES: u16 = 4;
 pub(crate) const LANE_ADDS: u16 = 8;
 pub(crate) const LANE_LANDS: u16 = 16;
 pub(crate) const LANE_LISTED: u16 = 32;
-/// With `LANE_LISTED`: what is listed is where units come from, and they go to whole lines of 16 bytes.
+/// With `LANE_LISTED`: the list gives the sources of units, whose targets are whole lines of 16 bytes.
 pub(crate) const LANE_GATHERS: u16 = 64;
 pub(crate) const LANE_COUNTED: u16 = 128;
 pub(crate) const LANE_REDUCES: u16 = 256;
 
-/// A lane in short.
+/// The short form of a lane.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ShortLane {
     pub(crate) kind: u16,
-    /// `LANE_LISTED`, `LANE_COUNTED`, `LANE_REDUCES`: bytes of a unit, as a power of two.
+    /// For `LANE_LISTED`, `LANE_COUNTED` and `LANE_REDUCES`: bytes of a unit, as a power of two.
     pub(crate) unit: u8,
-    /// `LANE_REDUCES`: the elements' type.
+    /// For `LANE_REDUCES`: the elements' type.
     pub(crate) scalar: u8,
-    /// Where its steps are, in units of 16 bytes from the beginning of the program.
+    /// The offset of its steps in the program, in units of 16 bytes.
     pub(crate) steps: u32,
     pub(crate) word: u64,
     pub(crate) operand: u64,
@@ -85,18 +86,19 @@ pub(crate) struct ShortLane {
     pub(crate) src: u64,
     pub(crate) dst: u64,
     pub(crate) flip: u64,
-    /// Units; of a lane that is carried out by its steps, their bytes.
+    /// The number of units. For a lane that is carried out by its steps, the bytes of the steps.
     pub(crate) count: u64,
     pub(crate) out: u64,
     pub(crate) value: u64,
-    /// So many bytes follow the units, fewer than 16.
+    /// How many bytes follow the units: fewer than 16.
     pub(crate) tail: u64,
-    /// `LANE_LANDS`: where the bytes of a slot land; `count` is how many they are, `dst` and `flip` say where the slot is.
+    /// For `LANE_LANDS`: the landing. `count` is the number of bytes; `dst` and `flip` locate the slot.
     pub(crate) landing: u64,
     pub(crate) landing_flip: u64,
-    /// `LANE_LISTED`: where the units of either side are stands there, four bytes for each, in units from `src` and from
-    /// `dst`; 0: they lie one behind the other. `LANE_COUNTED`: `from` is where the number of elements stands, `count` the
-    /// most of them, `to` the bytes of one. `LANE_REDUCES`: `to` is how many terms stand behind the first step.
+    /// For `LANE_LISTED`: `from` and `to` are the lists of the sources and the targets. A list has four bytes for each
+    /// unit, which count units from `src` or `dst`; 0 means that the units are contiguous. For `LANE_COUNTED`: `from`
+    /// is the address of the number of elements, `count` the maximum, `to` the bytes of an element. For `LANE_REDUCES`:
+    /// `to` is the number of terms behind the first step.
     pub(crate) from: u64,
     pub(crate) to: u64,
 }
@@ -105,7 +107,7 @@ pub(crate) struct ShortLane {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Head {
     pub(crate) kind: u16,
-    /// In units of 16 bytes, the head included.
+    /// In units of 16 bytes, with the head.
     pub(crate) length: u16,
     pub(crate) flags: u32,
 }
@@ -130,7 +132,7 @@ pub(crate) struct AddStep {
     pub(crate) head: Head,
     pub(crate) word: u64,
     pub(crate) value: u64,
-    /// Where a word of the host is counted; 0: the word is added to itself.
+    /// The address at which a word of the host is counted; 0 if the add goes to the word directly.
     pub(crate) count: u64,
 }
 
@@ -146,7 +148,7 @@ pub(crate) struct StoreStep {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct MoveStep {
     pub(crate) head: Head,
-    /// Units.
+    /// The number of units.
     pub(crate) count: u64,
     pub(crate) src: u64,
     pub(crate) dst: u64,
@@ -157,20 +159,20 @@ pub(crate) struct MoveStep {
     pub(crate) compare: u64,
     /// Bytes of an element.
     pub(crate) size: u32,
-    /// Units of an element; of a reduction, how many terms stand behind it, instead of shapes.
+    /// Units of an element. For a reduction, the number of terms that follow instead of shapes.
     pub(crate) sub: u32,
     pub(crate) action: u8,
     pub(crate) op: u8,
     pub(crate) scalar: u8,
-    /// Bytes that are moved at a time, as a power of two.
+    /// Bytes of a unit, as a power of two.
     pub(crate) unit: u8,
     pub(crate) src_shape: u8,
     pub(crate) dst_shape: u8,
-    /// So many copies stand here, this one first, that warps make beside each other; 0: it is not the first of such.
+    /// If this is the first copy of a row: how many copies the row has, which warps make side by side. Otherwise 0.
     pub(crate) row: u16,
 }
 
-/// A side that is not linear; stands behind its move.
+/// A side that is not linear. It follows its move.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ShapeStep {
@@ -181,19 +183,19 @@ pub(crate) struct ShapeStep {
     pub(crate) unused: u32,
 }
 
-/// What a reduction combines an element with.
+/// A term with which a reduction combines an element.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct TermStep {
     pub(crate) src: u64,
     pub(crate) flip: u64,
-    /// As a move's.
+    /// Like a move's.
     pub(crate) parity: u64,
     pub(crate) op: u32,
     pub(crate) unused: u32,
 }
 
-/// Why a stream has failed. `kind` 0: it has not.
+/// Why a stream has failed. It has not if `kind` is 0.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RawFault {
@@ -204,11 +206,11 @@ pub(crate) struct RawFault {
     pub(crate) epoch: u64,
 }
 
-/// A stream's state in memory of the device.
+/// A stream's state in device memory.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct State {
-    /// Bit 0: a team has failed; bit 1: `fault` says why; bits 8 to 15: the host has ended it.
+    /// Bit 0: a team has failed; bit 1: `fault` says why; bits 8 to 15: the host has ended the stream.
     pub(crate) stop: u32,
     pub(crate) unused: u32,
     pub(crate) fault: RawFault,
@@ -231,7 +233,7 @@ pub(crate) struct RawBlocked {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mirror {
     pub(crate) failed: u32,
-    /// The gate that the stream has come to: not the kernel's affair.
+    /// The gate that the stream has come to. The kernel does not use it.
     pub(crate) gate: u32,
     pub(crate) fault: RawFault,
     pub(crate) blocked: [RawBlocked; MAX_BLOCKED],
@@ -251,7 +253,7 @@ pub(crate) struct LaunchParameter {
 }
 
 impl LaunchParameter {
-    /// Of no program.
+    /// The parameter without a program.
     pub(crate) const NONE: Self = LaunchParameter {
         program: 0,
         state: 0,
@@ -262,14 +264,15 @@ impl LaunchParameter {
     };
 }
 
-/// What comes next on the stream may come while this one waits; else when no block of it waits any more.
+/// The next launch on the stream may begin while this one waits. Without this flag, it may begin when no block waits
+/// any more.
 pub(crate) const LAUNCH_NEXT: u32 = 1;
 
 /// Types that a program is made of.
 ///
 /// # Safety
 ///
-/// There is no padding, and any bytes are a value.
+/// The type has no padding, and any bytes are a valid value.
 pub(crate) unsafe trait Plain: Copy {
     fn bytes(&self) -> &[u8] {
         // SAFETY: without padding, all bytes are initialised.

@@ -1,27 +1,31 @@
-//! Lists: where the units of copies are whose sides have shapes, or which are several.
+//! Lists: the places of units, for copies whose sides have shapes, and for several copies that are carried out as one.
 //!
 //! # Model
 //!
-//! To tell from a unit's number where it is takes a division for each loop of a shape, by numbers that the compiler does
-//! not know; and which of several copies it belongs to takes a search. A batch is launched again and again, so what comes
-//! out is written down once, four bytes for each unit, and stands in the program. The kernel looks it up before the
-//! batch's turn comes, while what stands before it is still at work; then a lane of several copies, of which some gather
-//! or scatter, differs from one linear copy by nothing but where it reads and writes. A side whose units lie one behind
-//! the other needs no list.
+//! To compute a unit's place from its number takes a division for each loop of a shape, by numbers that the compiler
+//! does not know. To find its copy takes a search. But a batch is launched repeatedly. So the places are computed once,
+//! and stored in the program with four bytes for each unit. The kernel reads them before the batch's turn comes, while
+//! the work in front still runs. After that, a lane with several copies, even if some gather or scatter, differs from
+//! one linear copy only in its addresses. A side with contiguous units needs no list.
 //!
-//! The table of an indexed layout is such a list, where an element is one unit and the copy stands alone: it lies in memory
-//! of the device that was written before the batch was submitted, and is not written again (`tidegate_hal::batch`).
+//! The table of an indexed layout is such a list if an element is one unit and the lane has no other copy. The table
+//! lies in device memory, is written before the batch is submitted, and is not written again (`tidegate_hal::batch`).
 //!
-//! Others divide, or search, as ever: copies with units of less than four bytes, or beside such as would make long ones of
-//! narrower units; indexed elements of several units or beside other copies; copies of a lane whose second buffers differ,
-//! or of which some must not begin before the wait is over; sides that lie further apart than a list can say; gets; and
-//! what goes to a NIC.
+//! These copies have no lists, and use divisions or a search:
+//!
+//! - copies with units of less than four bytes, and copies beside a copy whose narrower units would make long copies
+//!   slow;
+//! - indexed elements of several units, or beside other copies;
+//! - copies of a lane whose second buffers differ, or some of which must not begin before the wait is over;
+//! - sides that are further apart than a list can express;
+//! - gets, and everything that goes to a NIC.
 //!
 //! # Cost
 //!
-//! A list takes half as much memory as units of eight bytes do, and a quarter of those of sixteen; to write it takes as
-//! long as some tens of launches save. So it is written when a batch is submitted for the second time, or recorded
-//! (`crate::place`), and the lists of a program are bounded ([`Sizes::lists`](super::Sizes)): those of shapes come first.
+//! A list takes half as much memory as the data if units have eight bytes, and a quarter if they have sixteen. Writing
+//! it takes as long as some tens of launches save. So it is written when a batch is submitted for the second time, or
+//! recorded (`crate::place`). The lists of a program are limited ([`Sizes::lists`](super::Sizes)), and those of shapes
+//! come first.
 
 use super::layout::{MoveStep, SHAPE_INDEXED, SHAPE_LINEAR, ShapeStep};
 use super::read;
@@ -31,7 +35,7 @@ use super::rows::SHORT;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Copy {
     pub(super) step: MoveStep,
-    /// Of the source, and of the target; of a linear side no loop.
+    /// The shapes of the source and of the target. A linear side has no loop.
     shapes: [ShapeStep; 2],
 }
 
@@ -39,10 +43,10 @@ pub(super) struct Copy {
 #[derive(Debug)]
 pub(super) struct Placed {
     pub(super) lists: Lists,
-    /// Where the places of the sources count from, and those of the targets.
+    /// The addresses from which the places of the sources and of the targets count.
     pub(super) src: u64,
     pub(super) dst: u64,
-    /// Units.
+    /// The number of units.
     pub(super) count: u64,
     /// Bytes of a unit, as a power of two.
     pub(super) unit: u8,
@@ -55,31 +59,31 @@ pub(super) struct Lists {
     pub(super) to: List,
 }
 
-/// Where the list of a side comes from.
+/// The list of a side.
 #[derive(Debug, Default)]
 pub(super) enum List {
-    /// There is none: the units lie one behind the other.
+    /// There is none, because the units are contiguous.
     #[default]
     None,
-    /// It stands at this address, in memory of the device that nobody writes any more.
+    /// It is at this address, in device memory that nobody writes any more.
     Given(u64),
-    /// It is to be written: these, one after the other.
+    /// It has to be written: these pieces, one after the other.
     Written(Vec<Piece>),
 }
 
-/// The places of one copy on one side: an element, and the same once more for each turn of the loops.
+/// The places of one copy on one side: an element, repeated for each iteration of the loops.
 #[derive(Debug)]
 pub(super) struct Piece {
-    /// Where the first element begins, in units from where the list counts from.
+    /// The place of the first element, in units.
     first: i64,
     /// Units of an element.
     run: i64,
-    /// The loops, of elements.
+    /// The loops over elements.
     shape: ShapeStep,
 }
 
 impl Copy {
-    /// The one that `steps` begin with.
+    /// The copy at the beginning of `steps`.
     pub(super) fn read(steps: &[u8]) -> Self {
         let step: MoveStep = read(steps);
         let mut behind = &steps[size_of::<MoveStep>()..];
@@ -102,12 +106,12 @@ impl Copy {
         self.step.count << self.step.unit
     }
 
-    /// The widest unit that it can be made of.
+    /// The widest unit of which the copy can be made.
     fn unit(&self, flip: u64) -> u8 {
         if !self.is_linear() {
             return self.step.unit;
         }
-        // What stands before its whole units, or behind them, may be more than bytes.
+        // The bytes before and behind its whole units may make up wider units than bytes.
         let all = self.step.src | self.step.dst | flip | self.bytes() | 16;
         all.trailing_zeros() as u8
     }
@@ -118,12 +122,12 @@ impl Copy {
         (kind == SHAPE_INDEXED).then_some(self.shapes[side].table)
     }
 
-    /// Where a side begins.
+    /// The first address of a side.
     fn base(&self, side: usize) -> u64 {
         [self.step.src, self.step.dst][side]
     }
 
-    /// A side in these units, from `base` on, which is no further than its least unit.
+    /// A side in units of this width. `base` is not behind any of its units.
     fn piece(&self, side: usize, base: u64, unit: u8) -> Piece {
         let (shape, run) = (self.shapes[side], self.run(side, unit));
         Piece {
@@ -133,7 +137,7 @@ impl Copy {
         }
     }
 
-    /// Units of what a side has one behind the other. (Of a linear copy they may be wider than its step's.)
+    /// How many units of a side are contiguous. (For a linear copy the units may be wider than its step's.)
     fn run(&self, side: usize, unit: u8) -> i64 {
         let parts = match self.shapes[side].rank {
             0 => self.step.count,
@@ -142,7 +146,7 @@ impl Copy {
         ((parts << self.step.unit) >> unit) as i64
     }
 
-    /// The first byte of a side, and the one behind the last.
+    /// The address of the first byte of a side, and the address behind its last byte.
     fn reach(&self, side: usize) -> (i128, i128) {
         let unit = self.step.unit;
         let run = i128::from(self.run(side, unit)) << unit;
@@ -156,22 +160,22 @@ impl Copy {
 }
 
 impl Lists {
-    /// The lists of such copies, which all begin before their wait is over and have this flip, if no more than `most`
-    /// entries have to be written for them.
+    /// The lists of these copies, if at most `most` entries have to be written. All copies begin before their wait is
+    /// over, and have this flip.
     pub(super) fn of(copies: &[Copy], flip: u64, most: u64) -> Option<Placed> {
-        // (What begins before its wait has no second buffer at the source.)
+        // (A copy that begins before its wait is over has no second buffer at the source.)
         if copies.iter().any(|copy| copy.step.src_flip != 0) {
             return None;
         }
         let unit = copies.iter().map(|copy| copy.unit(flip)).min()?;
         let total = |total: u64, copy: &Copy| total.checked_add(copy.bytes() >> unit);
         let count = copies.iter().try_fold(0, total)?;
-        // What is long keeps its units.
+        // A long copy keeps its units.
         let narrowed = |copy: &Copy| copy.step.unit > unit && copy.step.count > SHORT;
         if copies.iter().any(narrowed) {
             return None;
         }
-        // The kernel has places of 32 bits, with a list or without.
+        // The kernel has places of 32 bits, with or without a list.
         if !(2..=4).contains(&unit) || u32::try_from(count).is_err() {
             return None;
         }
@@ -187,8 +191,7 @@ impl Lists {
         })
     }
 
-    /// Whether the units lie one behind the other where they go to, and the entries of 16 bytes of them can be read at a
-    /// time.
+    /// Whether the targets of the units are contiguous, and the entries for 16 bytes of units can be read together.
     pub(super) fn gathers(&self, unit: u8) -> bool {
         let aligned = match &self.from {
             List::None => false,
@@ -198,7 +201,7 @@ impl Lists {
         aligned && matches!(self.to, List::None)
     }
 
-    /// How many entries have to be written, for so many units.
+    /// How many entries have to be written for this many units.
     pub(super) fn entries(&self, units: u64) -> u64 {
         let written = |list: &&List| matches!(list, List::Written(_));
         let sides = [&self.from, &self.to].into_iter().filter(written).count();
@@ -207,7 +210,7 @@ impl Lists {
 }
 
 impl List {
-    /// Of a side of these copies, in such units: the list, and where it counts from.
+    /// The list for a side of these copies, and the address from which it counts.
     fn of(copies: &[Copy], side: usize, unit: u8) -> Option<(Self, u64)> {
         let base = copies[0].base(side);
         if copies.iter().any(|copy| copy.table(side).is_some()) {
@@ -225,14 +228,14 @@ impl List {
         let reaches = || copies.iter().map(|copy| copy.reach(side));
         let least = reaches().map(|(least, _)| least).min()?;
         let end = reaches().map(|(_, end)| end).max()?;
-        // All are whole units from one another, since each side is aligned to them.
+        // The distances between them are whole units, since each side is aligned to the unit.
         let base = u64::try_from(least).ok()?;
         u32::try_from((end - least) >> unit).ok()?;
         let pieces = copies.iter().map(|copy| copy.piece(side, base, unit));
         Some((List::Written(pieces.collect()), base))
     }
 
-    /// What it says, if it is not in memory already.
+    /// The entries of a list that has to be written.
     pub(super) fn places(&self) -> Vec<u32> {
         let mut places = Vec::new();
         if let List::Written(pieces) = self {
@@ -246,20 +249,20 @@ impl Piece {
     fn write(&self, places: &mut Vec<u32>) {
         let begin = places.len();
         places.extend((0..self.run).map(|part| (self.first + part) as u32));
-        // From the innermost loop outwards: what there is already, once for each turn.
+        // From the innermost loop outwards, the places so far are repeated for each iteration.
         for (count, stride) in loops(&self.shape) {
             let more = (places.len() - begin) * (count as usize - 1);
             let step = (i64::from(stride) * self.run) as u32;
             places.reserve(more);
             for at in begin..begin + more {
-                // Modulo 2^32, where negative strides count backwards.
+                // This is modulo 2^32, so negative strides count backwards.
                 places.push(places[at].wrapping_add(step));
             }
         }
     }
 }
 
-/// The first element of all, and the last.
+/// The smallest and the largest offset of an element.
 fn ends(shape: &ShapeStep) -> (i64, i64) {
     loops(shape).fold((0, 0), |(least, most), (count, stride)| {
         let reach = (i64::from(count) - 1) * i64::from(stride);
@@ -267,7 +270,7 @@ fn ends(shape: &ShapeStep) -> (i64, i64) {
     })
 }
 
-/// `(count, stride)`, the first fastest.
+/// `(count, stride)` of each loop, the innermost first.
 fn loops(shape: &ShapeStep) -> impl Iterator<Item = (u32, i32)> {
     let all = shape.count.into_iter().zip(shape.stride);
     all.take(shape.rank as usize)
@@ -278,7 +281,7 @@ mod tests {
     use super::super::layout::SHAPE_STRIDED;
     use super::*;
 
-    /// As the kernel finds an element by dividing (`element` in `kernels/batch_moves.cuh`).
+    /// Finds an element by dividing, as the kernel does (`element` in `kernels/batch_moves.cuh`).
     fn element(shape: &ShapeStep, index: u32) -> i64 {
         let mut rest = index;
         let mut at = 0;
@@ -300,7 +303,7 @@ mod tests {
         shape
     }
 
-    /// A copy with such a source, and a linear target.
+    /// A copy whose source has this shape, to a linear target.
     fn copy(of: &[(u32, i32)], sub: u32, unit: u8) -> Copy {
         let count: u64 = of.iter().map(|(count, _)| u64::from(*count)).product();
         let step = MoveStep {
@@ -317,7 +320,7 @@ mod tests {
         }
     }
 
-    /// A copy of so many bytes from one place to another.
+    /// A linear copy of `bytes` bytes.
     fn linear(src: u64, dst: u64, bytes: u64, unit: u8) -> Copy {
         let step = MoveStep {
             src,
@@ -398,7 +401,7 @@ mod tests {
 
     #[test]
     fn several_copies_are_one_behind_the_other() {
-        // Rows of a block to slots that lie apart, and a column to one of them.
+        // Rows of a block go to separate slots, and a column to one of these.
         let mut column = copy(&[(5, 12)], 1, 3);
         (column.step.src, column.step.dst) = (0x1_0008, 0x9_0040);
         let copies = [
@@ -415,7 +418,7 @@ mod tests {
         let to = [0, 1, 2, 3, 8, 9, 10, 11, 12, 32, 33];
         assert_eq!(placed.lists.to.places(), to);
         assert!(!placed.lists.gathers(placed.unit));
-        // A buffer that begins between units makes these smaller.
+        // A buffer that begins between two units makes the units smaller.
         let placed = Lists::of(&copies, 0x44, 44).unwrap();
         assert_eq!((placed.unit, placed.count), (2, 22));
         assert_eq!(placed.lists.from.places()[6..10], [6, 7, 2, 3]);
@@ -424,7 +427,7 @@ mod tests {
 
     #[test]
     fn what_goes_on_has_no_list() {
-        // Doubles between whole units of 16 bytes, as three steps; then what begins where these end.
+        // Doubles with whole units of 16 bytes between them, as three steps; then a copy that begins where these end.
         let copies = [
             linear(0x1_0008, 0x9_0008, 8, 0),
             linear(0x1_0010, 0x9_0010, 64, 4),
@@ -458,7 +461,7 @@ mod tests {
         let mut flips = copy(&[(4, 2)], 1, 3);
         flips.step.src_flip = 64;
         assert!(!has(&[flips]));
-        // A table is one that stands there: it costs nothing, but says where elements are.
+        // A table is a list that exists already: it costs nothing, but gives the places of elements.
         let mut given = copy(&[(4, 2)], 1, 3);
         given.step.src_shape = SHAPE_INDEXED;
         given.shapes[0] = ShapeStep {

@@ -2,14 +2,14 @@
 //!
 //! # Model
 //!
-//! A lane that moves little, or nothing, is carried out by a warp, and one that moves much by several blocks. Blocks
-//! are scarce: all blocks that may wait at a time, of all streams of the device, must be resident, and must leave room
-//! for the kernels that others wait for. So a stream has a *quota* of them, and lanes that move much share what of it
-//! is left by the amount that they move.
+//! A lane that moves little or nothing is carried out by a warp. A lane that moves much is carried out by several
+//! blocks. Blocks are scarce: all blocks that may wait at a time, of all streams of the device, must be resident, and
+//! must leave room for the kernels that others wait for. So a stream has a *quota* of blocks. The lanes that move much
+//! divide the blocks that are left by the amount of data.
 //!
 //! # Failure
 //!
-//! A batch with more lanes than the quota can hold at a time is refused: none of its lanes may wait for another to end.
+//! A batch with more lanes than the quota can hold at a time is refused, because no lane may wait for another to end.
 
 pub(crate) mod apart;
 mod blocks;
@@ -35,24 +35,24 @@ use tidegate_hal::memory::Ptr;
 use lists::{List, Lists};
 use turns::Turns;
 
-/// How large teams are, and from when on they are worth it.
+/// The sizes of teams, and from which size of a lane they are worth it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sizes {
-    /// Threads of a block. A block moves as many units at a time.
+    /// Threads of a block, and so the units that a block moves at a time.
     threads: usize,
     /// Warps of a block.
     warps: usize,
-    /// Lanes that a block carries out with a warp each, if there are blocks enough: each ends in a fence, and a
-    /// multiprocessor does one fence after the other.
+    /// How many lanes a block carries out with a warp each, if there are enough blocks. Each lane ends in a fence, and
+    /// a multiprocessor does one fence after the other.
     spread: usize,
-    /// Units that a warp moves as quickly as anything else would.
+    /// Up to how many units a warp moves as fast as a block.
     small: u64,
-    /// The same, of a copy whose places are listed: what it has on its way at a time (gathered, of four bytes each, twice
-    /// as many).
+    /// The same for a copy with lists: the units that a warp has on their way at a time. (If it gathers units of four
+    /// bytes, twice as many.)
     small_listed: u64,
-    /// Entries that all lists of a program may have.
+    /// The most entries of all lists of a program.
     lists: u64,
-    /// And those of a lane whose copies have no shapes: of more, its steps are as quick.
+    /// The most entries of a lane whose copies have no shapes. For more of them its steps are as fast.
     lists_of_linear: u64,
 }
 
@@ -70,55 +70,56 @@ impl Sizes {
 
 /// A batch, lowered.
 pub(crate) struct Program {
-    /// To be placed in memory of the device: a record for each block, the steps of all lanes, and counters, which are zero.
+    /// The bytes to be placed in device memory: a record for each block, the steps of all lanes, and the counters,
+    /// which are zero.
     pub(crate) bytes: Vec<u8>,
     /// How many blocks carry it out.
     pub(crate) blocks: usize,
     /// Bytes of a record.
     pub(crate) stride: usize,
-    /// Whether there are lists.
+    /// Whether the program has lists.
     pub(crate) lists: bool,
-    /// Whether there would be, had they been allowed.
+    /// Whether it would have lists if they had been allowed.
     pub(crate) divides: bool,
-    /// Whether waits share places where they are reported, so that not all are seen at once.
+    /// Whether waits share the places for reports, so that not all are seen at once.
     pub(crate) crowded: bool,
-    /// Whether all lanes reduce: that is another kernel's.
+    /// Whether all lanes reduce. Another kernel carries out such a program.
     pub(crate) reduces: bool,
-    /// Where in `bytes` the address of a counter stands, or of a list: to be added to where the program is placed.
+    /// Offsets in `bytes` of addresses of counters and lists. The program's own address has to be added to these.
     relocations: Vec<usize>,
 }
 
-/// What a block is to do.
+/// The work of a block.
 struct Task {
     record: Record,
-    /// By their numbers.
+    /// The numbers of its lanes.
     lanes: Vec<usize>,
 }
 
-/// A lane on its way.
+/// A lane that is being lowered.
 #[derive(Default)]
 struct Lane {
     steps: Vec<u8>,
     units: u64,
-    /// Elements that it reduces, each of which counts as several units.
+    /// How many elements it reduces. Each counts as several units.
     reduced: u64,
     /// How many moves are copies.
     copies: usize,
-    /// Whether a side of one has a shape.
+    /// Whether a side of a move has a shape.
     shaped: bool,
-    /// Where in `steps` the addresses of counters of arrivals stand.
+    /// Offsets in `steps` of the addresses of counters of arrivals.
     waits: Vec<usize>,
-    /// The lane in short.
+    /// The lane's short form.
     short: ShortLane,
-    /// The lane in short, if its bytes land: that is for one team.
+    /// The lane's short form with a landing, if its bytes land. One team carries it out.
     landing: Option<ShortLane>,
-    /// Where the units are that it copies, if that is to be listed.
+    /// The lists of its copies.
     lists: Lists,
-    /// The number of the first of these counters.
+    /// The number of the first of its counters.
     counter: usize,
-    /// Whether it must have one team, which is a block if it moves much: an add is too small to be made of several
-    /// parts, or a step needs an operand as an earlier step of the lane has left it, which several blocks do at different
-    /// times.
+    /// Whether one team must carry it out, which is a block if it moves much. One reason is an add that is too small to
+    /// be divided. The other is a step that needs an operand as an earlier step of the lane left it, since several
+    /// blocks come to that step at different times.
     whole: bool,
     /// Whether it adds to a word of the host.
     rings: bool,
@@ -126,7 +127,7 @@ struct Lane {
 }
 
 impl Lane {
-    /// One that does nothing else.
+    /// A lane that only reduces.
     fn reducing(terms: &[&Move]) -> Self {
         let mut lane = Lane::default();
         lane.reduced = reductions::lower(terms, &mut lane.steps);
@@ -135,7 +136,7 @@ impl Lane {
         lane
     }
 
-    /// No step comes behind those that there are.
+    /// Ends the steps.
     fn end(&mut self) {
         let end = Head {
             kind: STEP_END,
@@ -156,8 +157,8 @@ impl Lane {
 }
 
 impl Program {
-    /// Lowers a batch for a stream that may use `quota` blocks. `lists` says whether there may be lists, `count` where
-    /// in device memory a word is counted that lies in memory of the host, and 0 of another.
+    /// Lowers a batch for a stream that may use `quota` blocks. `lists` says whether the program may have lists.
+    /// `count` gives the address in device memory at which a word of the host is counted, and 0 for any other word.
     pub(crate) fn new(
         batch: &Batch,
         quota: usize,
@@ -189,7 +190,7 @@ impl Program {
                 .collect::<Result<Vec<_>, _>>()?,
         };
         let (mut left, mut divides) = (sizes.lists, false);
-        // Shapes come first: they gain most.
+        // Lanes with shapes come first, since they gain most.
         let (shaped, linear): (Vec<_>, Vec<_>) = lanes.iter_mut().partition(|lane| lane.shaped);
         for lane in shaped.into_iter().chain(linear) {
             if let Some(landing) = lane.landing {
@@ -214,11 +215,11 @@ impl Program {
             if lane.blocks != 0 {
                 rows::mark(&mut lane.steps);
             } else if lane.lands_on_a_block(sizes) && lane.short.kind & LANE_ADDS != 0 {
-                // A warp is better off with a fence.
+                // A warp is faster with a fence.
                 (lane.short, lane.landing) = (lane.in_short(0).0, None);
             }
         }
-        // The blocks of a lane share counters.
+        // The blocks of a lane share its counters.
         let mut counters = 0;
         for lane in lanes.iter_mut().filter(|lane| lane.blocks > 1) {
             lane.counter = counters;
@@ -232,7 +233,8 @@ impl Program {
         let mut tasks = Vec::new();
         let small = of(TEAM_WARPS);
         let blocks = sizes.small_blocks(small.len(), quota) as usize;
-        // By turns: posts, puts and waits stand together in the batch, and those that end in a fence are not to share a block.
+        // Lanes are dealt in turn. Posts, puts and waits stand together in the batch, and lanes that end in a fence
+        // should not share a block.
         for first in 0..blocks {
             let lanes: Vec<_> = small.iter().skip(first).step_by(blocks).copied().collect();
             tasks.push(Task::new(TEAM_WARPS, &lanes, 0, 1));
@@ -248,7 +250,7 @@ impl Program {
         Ok(program)
     }
 
-    /// Lays out: the records, the steps of all lanes, their lists, and the counters.
+    /// Lays out the records, the steps of all lanes, their lists, and the counters.
     fn placed(lanes: &[Lane], tasks: &[Task], counters: usize) -> Self {
         let stride = tasks.iter().map(Task::len).max().unwrap_or(0);
         let mut program = Program {
@@ -261,10 +263,10 @@ impl Program {
             reduces: false,
             relocations: Vec::new(),
         };
-        // Counters come behind everything that is only read, each in a line of its own.
+        // Counters come behind everything that is only read, each in a cache line of its own.
         let steps: usize = lanes.iter().map(|lane| lane.steps.len()).sum();
         let mut first = (program.bytes.len() + steps).next_multiple_of(128);
-        // What is written, and where; and for each lane where its lists are.
+        // The lists that have been written, with their offsets; and the offsets of each lane's lists.
         let mut written = Vec::new();
         let mut list_at = |list: &List| match list {
             List::None => 0,
@@ -340,7 +342,7 @@ impl Program {
     fn records(&self) -> Vec<Record> {
         let records = (0..self.blocks).map(|index| {
             let bytes = &self.bytes[index * self.stride..][..size_of::<Record>()];
-            // SAFETY: the bytes were a record's; any bytes are one.
+            // SAFETY: the bytes were a record's, and any bytes are a valid record.
             unsafe { bytes.as_ptr().cast::<Record>().read_unaligned() }
         });
         records.collect()
@@ -351,7 +353,7 @@ impl Program {
         self.bytes.len()
     }
 
-    /// Makes it one for this address.
+    /// Relocates the program to this address.
     pub(crate) fn placed_at(&mut self, base: u64) {
         for at in &self.relocations {
             let place = u64::from_ne_bytes(self.bytes[*at..*at + 8].try_into().expect("8 bytes"));
@@ -375,7 +377,7 @@ impl Task {
         }
     }
 
-    /// Bytes of its record.
+    /// Bytes of the task's record.
     fn len(&self) -> usize {
         size_of::<Record>() + self.lanes.len() * size_of::<ShortLane>()
     }
@@ -384,7 +386,7 @@ impl Task {
 /// The step at the beginning of `bytes`.
 fn read<T: Plain>(bytes: &[u8]) -> T {
     assert!(bytes.len() >= size_of::<T>(), "steps are whole");
-    // SAFETY: there are as many bytes, and any bytes are a step.
+    // SAFETY: `bytes` is long enough, and any bytes are a valid step.
     unsafe { bytes.as_ptr().cast::<T>().read_unaligned() }
 }
 
@@ -392,7 +394,8 @@ fn address(ptr: Ptr) -> u64 {
     ptr.0.addr() as u64
 }
 
-/// The steps of a lane; `slot` numbers the waits of the batch, `count` says where words of the host are counted.
+/// Lowers the steps of a lane. `slot` numbers the waits of the batch; `count` gives the addresses at which words of the
+/// host are counted.
 fn lower(
     steps: &[Step],
     slot: &mut u32,
@@ -402,7 +405,7 @@ fn lower(
     let mut last = Ptr::NULL;
     let mut changed = Vec::new();
     let mut turns = Turns::default();
-    // Whether one of several blocks is known to be the last: it has just stored what all have counted.
+    // Whether one of several blocks knows that it is the last, because it has just stored the common count.
     let mut rung = false;
     for step in steps {
         rung &= matches!(step, Step::Flush | Step::Add(_) | Step::Store(_));
@@ -443,10 +446,10 @@ fn lower(
                 lane.copies += usize::from(mv.count != 0 && matches!(mv.action, Action::Copy));
                 lane.shaped |= (mv.src.shape, mv.dst.shape) != (Shape::Linear, Shape::Linear);
             }
-            // An add releases what the team has written, and so does a store.
+            // An add releases everything that the team has written, and so does a store.
             Step::Flush => {}
             Step::Store(store) => {
-                // Once, and when all blocks have come so far.
+                // The store is made once, after all blocks have come to it.
                 lane.whole |= !rung;
                 let store_step = StoreStep {
                     head: Head {
@@ -462,7 +465,7 @@ fn lower(
             }
             Step::Add(add) => {
                 let count = count(add.word)?;
-                // As little as that would be taken for what has been promised.
+                // A waiting kernel would take such a small add for data that has been promised.
                 debug_assert!(
                     add.bell.is_null() || count != 0 || add.value > MOST_BLOCKS,
                     "an add of {} to a word that a kernel may wait for",
@@ -470,7 +473,8 @@ fn lower(
                 );
                 rung = count != 0;
                 lane.rings |= count != 0;
-                // What several count is stored when whole quanta have come together; parts of one are stored by one.
+                // If several blocks count, whole quanta are stored. A value that is not a multiple is stored by one
+                // team.
                 lane.whole |= add.value < MOST_BLOCKS * PART
                     || (count != 0 && !add.value.is_multiple_of(QUANTUM));
                 changed.push(add.word);
@@ -496,7 +500,7 @@ fn lower(
     if !lane.rings {
         lane.landing = landings::in_short(steps);
     }
-    // Its origin may add to no word.
+    // The origin may not add to a word.
     if lane.landing.is_none() && steps.iter().any(landed) {
         return Err(DeviceError::Unsupported {
             device: "cuda",

@@ -1,14 +1,14 @@
-//! What becomes of jobs of a few ranks, whichever of their streams comes first.
+//! A model that runs jobs of a few ranks in every possible order.
 //!
 //! # Model
 //!
-//! A [`Job`] is what each rank's stream was given, one list of [`Item`]s a stream: kernels (lanes of steps, all of
-//! which may go on at any time), gates, and couriers' copies. [`Job::ends`] goes through *every* order in which the
-//! streams can take their steps, and says how the words stand at the end, and who is left waiting. Steps are those that
-//! the lowering makes of real batches; the values of gates are those that [`Operands`] says.
+//! A [`Job`] has a list of [`Item`]s for each stream: kernels (lanes of steps, any of which may go on at any time),
+//! gates, and copies of couriers. [`Job::ends`] tries *every* order in which the streams can take their steps. It
+//! returns the final values of the words, and the ranks that are left waiting. The steps are those that the lowering
+//! makes of real batches, and the values of gates are those of [`Operands`].
 //!
-//! Every form of a batch must end as the whole batch does, in jobs that hang as well as in those that do not, and also
-//! if a word is poisoned.
+//! Every form of a batch must end as the whole batch does: in jobs that hang and in those that do not, and also if a
+//! word is poisoned.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -72,21 +72,21 @@ pub(super) fn put(bytes: usize) -> Step {
 const LARGE: usize = 1 << 20;
 
 pub(super) fn batch(lanes: Vec<Vec<Step>>) -> Batch {
-    // SAFETY: nothing here carries a batch out.
+    // SAFETY: nothing here carries the batch out.
     unsafe { Batch::new(lanes, Vec::new()) }
 }
 
-/// What a stream does next.
+/// An item of a stream.
 #[derive(Clone, Debug)]
 enum Item {
     Kernel(Vec<Vec<Step>>),
-    /// Until the words have come so far.
+    /// Waits until the words have these values.
     Gate(Vec<(u64, u64)>),
-    /// The copies of a courier, then how far it is back.
+    /// The copies of a courier, and then a write of the errands that it is back from.
     Copy(u64, u64),
 }
 
-/// How a stream stands: its item, and how far each lane of it is.
+/// The progress of a stream: its item, and the next step of each lane.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 struct At {
     item: usize,
@@ -100,7 +100,7 @@ struct State {
     streams: Vec<At>,
 }
 
-/// Who is left, and how the words stand.
+/// All possible ends: the ranks that are left waiting, and the values of the words.
 type Ends = BTreeSet<(Vec<usize>, Vec<(u64, u64)>)>;
 
 struct Job {
@@ -119,7 +119,7 @@ impl State {
 }
 
 impl Job {
-    /// One step of one lane (or a gate, or the copies); false if there is none.
+    /// Takes one step of one lane (or passes a gate, or makes the copies). Returns false if it cannot.
     fn step(&self, state: &mut State, stream: usize, lane: usize) -> bool {
         let at = state.streams[stream].clone();
         let Some(item) = self.streams[stream].get(at.item) else {
@@ -182,7 +182,7 @@ impl Job {
         true
     }
 
-    /// What the host does when nothing else happens: it opens the gates of streams that have failed.
+    /// The host opens the gates of failed streams if nothing else can happen.
     fn open_gates(&self, state: &mut State) -> bool {
         let mut opened = false;
         for (at, items) in state.streams.clone().iter().zip(&self.streams) {
@@ -196,8 +196,8 @@ impl Job {
         opened
     }
 
-    /// Every way in which it can end: the first `ranks` streams that are left waiting, and how the words stand that are
-    /// not couriers'.
+    /// Every way in which the job can end: which of the first `ranks` streams are left waiting, and the values of all
+    /// words except couriers'.
     fn ends(&self, ranks: usize) -> Ends {
         let first = State {
             words: self.first.clone(),
@@ -227,9 +227,9 @@ impl Job {
             if stuck {
                 let left = |rank: &usize| state.streams[*rank].item < self.streams[*rank].len();
                 let left: Vec<_> = (0..ranks).filter(left).collect();
-                // In a job that hangs, a wait that came may stand behind one that did not: its operand is nobody else's
-                // concern. A word that was opened is poisoned, where the whole batch's wait looked at its stream
-                // instead; who waits for it has failed all the same.
+                // In a job that hangs, a wait that came may be behind one that did not. Its operand is of no interest
+                // to any other stream. A word whose gate was opened is poisoned, while the wait of the whole batch
+                // looked at its stream instead; but the stream that waits for the word has failed in both cases.
                 let theirs =
                     |word: u64| word < COURIERS && (left.is_empty() || word.is_multiple_of(16));
                 let words = state.words.iter().filter(|(word, _)| theirs(**word));
@@ -243,13 +243,13 @@ impl Job {
     }
 }
 
-/// From here on words are couriers'.
+/// Words from here on are couriers'.
 pub(super) const COURIERS: u64 = 0x8000_0000;
 
-/// What ranks submit: their batches, in order.
+/// The batches that each rank submits, in order.
 type Program = Vec<Vec<Vec<Vec<Step>>>>;
 
-/// As whole batches.
+/// The job with whole batches.
 fn whole(program: &Program) -> Vec<Vec<Item>> {
     let stream = |batches: &Vec<Vec<Vec<Step>>>| {
         batches
@@ -260,7 +260,7 @@ fn whole(program: &Program) -> Vec<Vec<Item>> {
     program.iter().map(stream).collect()
 }
 
-/// In parts, as `split` makes them.
+/// The job with batches in parts, as `split` makes them.
 fn in_parts(program: &Program, split: impl Fn(&Batch) -> Vec<Part>) -> Vec<Vec<Item>> {
     let stream = |batches: &Vec<Vec<Vec<Step>>>| {
         let mut operands = Operands::default();
@@ -285,7 +285,7 @@ fn in_parts(program: &Program, split: impl Fn(&Batch) -> Vec<Part>) -> Vec<Vec<I
     program.iter().map(stream).collect()
 }
 
-/// With two couriers a rank, whose streams come behind the ranks'.
+/// The job with two couriers for each rank. Their streams come after those of the ranks.
 fn with_couriers(program: &Program) -> Vec<Vec<Item>> {
     let (mut streams, mut couriers) = (Vec::new(), Vec::new());
     for (rank, batches) in program.iter().enumerate() {
@@ -346,7 +346,7 @@ fn hear(me: u64, origin: u64) -> Vec<Step> {
     vec![wait(done(origin, me))]
 }
 
-/// `ranks` of a ring (two: a pair) that exchange, so many times, each epoch as one batch.
+/// A ring of `ranks` ranks (two are a pair) that exchange in each of `epochs` epochs, with one batch for each epoch.
 fn ring(ranks: u64, bytes: usize, epochs: usize) -> Program {
     let of = |me: u64| {
         let (next, before) = ((me + 1) % ranks, (me + ranks - 1) % ranks);
@@ -397,7 +397,8 @@ fn jobs_that_exchange_end_in_every_form() {
     }
 }
 
-/// Waits first, then the copies, then the rest, one after the other on one stream: what is not done.
+/// The waits, then the copies, then the rest, one after the other on one stream. The library does not do this, since it
+/// hangs.
 fn phases(whole: &Batch) -> Vec<Part> {
     let lanes = whole.lanes().iter().map(|lane| whole.steps(*lane).to_vec());
     let (mut first, mut second) = (Part::default(), Part::default());
@@ -414,7 +415,7 @@ fn phases(whole: &Batch) -> Vec<Part> {
     vec![first, second]
 }
 
-/// A gate in front of several lanes that wait and then do something: what is not done either.
+/// One gate in front of several lanes that wait and then do something. The library does not do this either.
 fn one_gate(whole: &Batch) -> Vec<Part> {
     let mut parts = parts(whole);
     for part in &mut parts {
@@ -427,7 +428,7 @@ fn one_gate(whole: &Batch) -> Vec<Part> {
     parts
 }
 
-/// The jobs above would not notice if lanes waited for each other; this one does.
+/// The jobs above would not show that lanes wait for each other; this job does.
 #[test]
 fn what_makes_lanes_wait_for_each_other_hangs() {
     let (none, program) = (BTreeMap::new(), triangle(LARGE));
@@ -456,8 +457,8 @@ impl Rng {
     }
 }
 
-/// Posts, completes, waits and a barrier in any order, joined to batches by chance: most such jobs hang, and must do so
-/// in every form alike.
+/// Posts, completes, waits and a barrier in any order, joined to batches at random. Most such jobs hang, and must hang
+/// in every form.
 fn random(rng: &mut Rng) -> Program {
     let ranks = 2 + rng.below(2) as u64;
     let mut program: Vec<Vec<Vec<Step>>> = vec![Vec::new(); ranks as usize];
@@ -514,12 +515,12 @@ fn random_jobs_end_alike_in_every_form() {
             first.insert(word, POISON);
         }
         let plain = ends(whole(&program), ranks, &first);
-        // Whoever fails ends, in whatever order things happen.
+        // The same streams fail in every order.
         let left: BTreeSet<_> = plain.iter().map(|(left, _)| left.clone()).collect();
         assert_eq!(left.len(), 1, "seed {seed}: {plain:?}");
         let left_in = |streams| -> BTreeSet<_> {
             let all = ends(streams, ranks, &first);
-            // Without poison the words stand alike, too.
+            // Without poison, the words have the same values, too.
             assert!(
                 !first.is_empty() || all == plain,
                 "seed {seed}: {all:?}, not {plain:?}"

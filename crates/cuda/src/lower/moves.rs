@@ -1,8 +1,8 @@
 //! Moves as the kernel carries them out: in units of up to 16 bytes.
 //!
-//! A linear copy becomes a body in the widest units that both sides are aligned to, and a head and a tail in bytes. Of
-//! a copy with a shape the loops are merged where one continues the other, and neighbouring elements are taken together
-//! where that makes wider units.
+//! A linear copy becomes a body in the widest units to which both sides are aligned, and a head and a tail in bytes. In
+//! a copy with a shape, loops are merged if one continues the other. Neighbouring elements are joined if that makes
+//! wider units.
 
 use tidegate_hal::batch::{Action, Move, Op, Scalar, Shape, Side};
 use tidegate_hal::memory::Ptr;
@@ -26,8 +26,8 @@ fn address(ptr: Ptr) -> u64 {
     ptr.0.addr() as u64
 }
 
-/// The steps of a move, one after the other; `last` is the operand of the last wait of the lane, `behind` whether the team
-/// meets before it. Returns how many units they move.
+/// Appends the steps of a move, and returns how many units they move. `last` is the operand of the lane's last wait.
+/// `behind` says whether the team meets before the move.
 pub(super) fn lower(mv: &Move, last: Ptr, behind: bool, out: &mut Vec<u8>) -> u64 {
     if mv.count == 0 {
         return 0;
@@ -63,7 +63,7 @@ pub(super) fn lower(mv: &Move, last: Ptr, behind: bool, out: &mut Vec<u8>) -> u6
         }
         let (mut src, mut dst) = (Loops::of(&mv.src), Loops::of(&mv.dst));
         let mut size = u64::from(mv.size);
-        // As many neighbours as make a wider unit, where both sides have them together.
+        // How many neighbours make a wider unit, if both sides have them together.
         let neighbours = |size: u64| {
             let fits = |n: u64| {
                 unit(&[size * n, step.src, step.dst, step.src_flip, step.dst_flip]) == size * n
@@ -99,7 +99,7 @@ pub(super) fn lower(mv: &Move, last: Ptr, behind: bool, out: &mut Vec<u8>) -> u6
         ]);
         step.unit = unit.trailing_zeros() as u8;
         push(step, &Loops::Linear, &Loops::Linear, out);
-        // As many as there are room for: nobody knows better.
+        // The largest number of elements, since the host does not know how many there will be.
         return (mv.count as u64 * u64::from(mv.size)).div_ceil(unit);
     }
     step.unit = u64::from(mv.size).trailing_zeros() as u8;
@@ -127,12 +127,12 @@ pub(super) fn lower(mv: &Move, last: Ptr, behind: bool, out: &mut Vec<u8>) -> u6
         }
     }
     push(step, &Loops::of(&mv.src), &Loops::of(&mv.dst), out);
-    // An atomic operation is worth several plain ones.
+    // An atomic operation counts as several plain ones.
     step.count * 4
 }
 
-/// Whether a thread updates the elements of a move by themselves, and not atomically: a smaller one than of 4 bytes is
-/// swapped with what lies beside it, which may be others'.
+/// Whether a thread updates the elements of a move one by one, and not atomically. Elements smaller than 4 bytes can
+/// only be swapped together with the bytes beside them, which may be another rank's.
 pub(super) fn is_alone(action: &Action) -> bool {
     match action {
         Action::Accumulate { scalar, atomic, .. } | Action::FetchOp { scalar, atomic, .. } => {
@@ -150,7 +150,7 @@ fn linear(step: MoveStep, mv: &Move, out: &mut Vec<u8>) -> u64 {
         step.src_flip,
         step.dst_flip,
     ]);
-    // Both sides are equally far from being aligned.
+    // Both sides have the same distance to the next aligned address.
     let head = (unit - step.dst % unit) % unit;
     let (head, body) = if bytes < head + unit {
         (bytes, 0)
@@ -171,7 +171,7 @@ fn linear(step: MoveStep, mv: &Move, out: &mut Vec<u8>) -> u64 {
             push(part, &Loops::Linear, &Loops::Linear, out);
         }
     };
-    // The body first: it is what may be fetched early.
+    // The body comes first, because it may be fetched early.
     part(head, unit, body);
     part(0, 1, head);
     part(head + body * unit, 1, tail);
@@ -196,7 +196,7 @@ fn push(mut step: MoveStep, src: &Loops, dst: &Loops, out: &mut Vec<u8>) {
 #[derive(Debug, PartialEq, Eq)]
 enum Loops {
     Linear,
-    /// `(count, stride)`, the first fastest.
+    /// `(count, stride)` of each loop, the innermost first.
     Strided(Vec<(u32, i32)>),
     Indexed(u64),
 }
@@ -213,7 +213,7 @@ impl Loops {
                     .filter(|(count, _)| *count != 1)
                 {
                     match loops.last_mut() {
-                        // It goes on where the one before ends.
+                        // This loop continues where the one before ends.
                         Some((turns, step))
                             if i64::from(*turns) * i64::from(*step) == i64::from(stride)
                                 && turns.checked_mul(count).is_some() =>
@@ -249,7 +249,7 @@ impl Loops {
         }
     }
 
-    /// Takes groups of `n` neighbours for elements.
+    /// Makes each group of `n` neighbours one element.
     fn gather(&mut self, n: u64) {
         if let Loops::Strided(loops) = self {
             loops[0].0 /= n as u32;
@@ -367,7 +367,7 @@ mod tests {
             steps(&copy(8, 5, a, b)),
             [(16, 2, 0x1000, 0x2000), (1, 8, 0x1020, 0x2020)]
         );
-        // Both are 4 beyond a boundary.
+        // Both sides are 4 bytes beyond a boundary.
         let (a, b) = (
             side(0x1004, 0, Shape::Linear),
             side(0x2014, 64, Shape::Linear),
@@ -380,7 +380,7 @@ mod tests {
                 (1, 2, 0x1020, 0x2030)
             ]
         );
-        // They differ by 4.
+        // The sides differ by 4 bytes.
         let b = side(0x2010, 0, Shape::Linear);
         assert_eq!(steps(&copy(4, 3, a, b)), [(4, 3, 0x1004, 0x2010)]);
         assert_eq!(
@@ -400,16 +400,16 @@ mod tests {
             }
         };
         let dst = side(0x2000, 0, Shape::Linear);
-        // Rows of 12 doubles, and the next rows follow: 144 in a row, far apart from the next.
+        // Rows of 12 doubles, which follow each other: 144 contiguous doubles, far apart from the next.
         let src = side(0x1000, 0, dims(&[(12, 1), (12, 12), (3, 1728)]));
         assert_eq!(steps(&copy(8, 432, src, dst)), [(16, 216, 0x1000, 0x2000)]);
-        // One of every 12.
+        // One double of every 12.
         let src = side(0x1000, 0, dims(&[(12, 12), (3, 1728)]));
         assert_eq!(steps(&copy(8, 36, src, dst)), [(8, 36, 0x1000, 0x2000)]);
-        // An odd number in a row.
+        // An odd number of contiguous elements.
         let src = side(0x1000, 0, dims(&[(3, 1), (4, 6)]));
         assert_eq!(steps(&copy(8, 12, src, dst)), [(8, 12, 0x1000, 0x2000)]);
-        // Contiguous after all, backwards not.
+        // The first is contiguous; one that goes backwards is not.
         assert_eq!(
             Loops::of(&side(0, 0, dims(&[(4, 1), (5, 4)]))),
             Loops::Linear

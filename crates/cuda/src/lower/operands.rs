@@ -2,20 +2,21 @@
 //!
 //! # Model
 //!
-//! A gate compares a word with a number that the host knows when it enqueues the gate: how far the operand will have
-//! been advanced by all that is enqueued before. Batches advance operands, as many times as they are executed; so
-//! [`Operands`] follows every submission and every replay. It is only kept where there are gates.
+//! A gate compares a word with a number that the host must know when it enqueues the gate: the value of the operand
+//! after everything that was enqueued before. Batches advance operands each time that they are executed, so
+//! [`Operands`] follows every submission and every replay. It is kept only if there are gates.
 //!
-//! Operands lie in memory that this process has allocated. One whose memory was there before anybody kept count is not
-//! known, and a wait with it has no gate. Memory is zero when it is allocated, wherever it lies: what was known of an
-//! operand at the same address before is forgotten. A word in memory of the stream-ordered pool has no gate: the driver
-//! refuses stream memory operations there (measured: `CUDA_ERROR_INVALID_VALUE`). Words that peers add to are mapped,
-//! and not of the pool.
+//! Operands lie in memory that this process has allocated. If the memory was there before the counting began, the
+//! operand is not known, and a wait with it has no gate. New memory is zero, so a new allocation at the same address
+//! replaces the known values.
+//!
+//! A word in memory of the stream-ordered pool has no gate, because the driver refuses stream memory operations there
+//! (measured: `CUDA_ERROR_INVALID_VALUE`). Words that peers add to are in mapped memory, and not in the pool.
 //!
 //! # Failure
 //!
-//! A stream that fails advances nothing any more, so the numbers are too great from then on. That stream has no more
-//! use for them, and opens its gates: see [`crate::reclaim`].
+//! A stream that fails advances nothing any more, so the numbers are too high from then on. The stream does not need
+//! them any more, and opens its gates: see [`crate::reclaim`].
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -31,20 +32,20 @@ pub(crate) type Advance = Vec<(u64, u64)>;
 #[derive(Debug)]
 pub(super) struct Piece {
     end: u64,
-    /// No other has had it, wherever it lay.
+    /// A number that no other piece has had, even at the same address.
     number: u64,
     /// The operands in it that are not zero.
     known: HashMap<u64, u64>,
-    /// Whether stream memory operations take it.
+    /// Whether stream memory operations work on it.
     gated: bool,
-    /// How many look at a word of it: it stays as long as they do.
+    /// How many callers look at a word of it. It is not freed before they are done.
     held: usize,
 }
 
-/// What is known.
+/// The pieces of memory, with the operands in them.
 #[derive(Debug, Default)]
 pub(crate) struct Operands {
-    /// By their beginning.
+    /// The pieces by their first addresses.
     pieces: BTreeMap<u64, Piece>,
     allocated: u64,
 }
@@ -53,24 +54,24 @@ fn address(ptr: Ptr) -> u64 {
     ptr.0.addr() as u64
 }
 
-/// What lanes add to operands, and to words of this process that operands are compared with.
+/// How much lanes add to operands, and to words of this process with which operands are compared.
 pub(crate) fn advance<'a>(lanes: impl IntoIterator<Item = &'a [Step]>) -> Advance {
     let each = |step: &Step| match step {
         Step::Wait(wait) if wait.quantum != 0 => Some((address(wait.operand), wait.quantum)),
-        // Nobody sleeps on an operand.
+        // An operand has no bell, since nobody sleeps on it.
         Step::Add(add) if add.bell.is_null() => Some((address(add.word), add.value)),
         _ => None,
     };
     lanes.into_iter().flatten().filter_map(each).collect()
 }
 
-/// As [`advance`], of a whole batch.
+/// [`advance`] of a whole batch.
 pub(crate) fn advance_of(batch: &Batch) -> Advance {
     advance(batch.lanes().iter().map(|lane| batch.steps(*lane)))
 }
 
 impl Operands {
-    /// New memory, all zero; `gated`: stream memory operations take it.
+    /// Notes new memory, which is all zero. `gated` says whether stream memory operations work on it.
     pub(crate) fn allocated(&mut self, base: u64, bytes: u64, gated: bool) {
         self.allocated += 1;
         let piece = Piece {
@@ -83,7 +84,7 @@ impl Operands {
         self.pieces.insert(base, piece);
     }
 
-    /// Memory that is about to go.
+    /// Notes that memory is freed.
     pub(super) fn freed(&mut self, base: u64) {
         self.pieces.remove(&base);
     }
@@ -93,7 +94,7 @@ impl Operands {
         (at < piece.end).then_some(piece)
     }
 
-    /// Notes a submission, that will be executed so many times.
+    /// Notes a submission that will be executed `times` times.
     pub(crate) fn advance(&mut self, by: &[(u64, u64)], times: u64) {
         for (at, value) in by {
             if let Some((_, piece)) = self.pieces.range_mut(..=*at).next_back()
@@ -105,7 +106,8 @@ impl Operands {
         }
     }
 
-    /// How far the word of a wait must come, if the wait is enqueued now, and the number of the piece in which the word lies.
+    /// The value that the word of a wait must reach, if the wait is enqueued now, and the number of the piece that
+    /// contains the word.
     pub(crate) fn awaited(&self, wait: &Wait) -> Option<(u64, u64)> {
         let at = address(wait.operand);
         let known = &self.piece(at)?.known;
@@ -114,21 +116,21 @@ impl Operands {
         piece.gated.then_some((from + wait.quantum, piece.number))
     }
 
-    /// The piece of this number, if the word still lies in it.
+    /// The piece of this number, if it still contains the word.
     pub(super) fn piece_of(&mut self, word: u64, number: u64) -> Option<&mut Piece> {
         let (_, piece) = self.pieces.range_mut(..=word).next_back()?;
         (word < piece.end && piece.number == number).then_some(piece)
     }
 }
 
-/// What is known, for all threads.
+/// [`Operands`] for all threads.
 ///
-/// The driver is asked for the value of a word, and may take its time: so nobody locks this meanwhile, but holds the piece
-/// in which the word lies. Only who frees that piece waits.
+/// The driver may take long to give the value of a word. Meanwhile a caller holds the piece that contains the word, and
+/// not the lock. So only a caller that frees this piece has to wait.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
     operands: Mutex<Operands>,
-    /// Somebody holds a piece no more.
+    /// Notified when a piece is no longer held.
     let_go: Condvar,
 }
 
@@ -144,7 +146,7 @@ impl Shared {
         lock(&self.operands)
     }
 
-    /// Holds the piece in which a word lies, if it is still that of this number.
+    /// Holds the piece that contains a word, if it still has this number.
     pub(crate) fn hold(&self, word: u64, number: u64) -> Option<Held<'_>> {
         self.lock().piece_of(word, number)?.held += 1;
         Some(Held {
@@ -154,7 +156,7 @@ impl Shared {
         })
     }
 
-    /// Memory that is about to go: when this returns, nobody looks at it any more.
+    /// Notes that memory is freed. When this returns, nobody looks at it any more.
     pub(crate) fn freed(&self, base: u64) {
         let mut operands = self.lock();
         while operands
@@ -198,7 +200,7 @@ mod tests {
                 shared.freed(0x1000);
                 said.send(()).unwrap();
             });
-            // Submissions go on, and so does memory that nobody looks at.
+            // Submissions go on, and memory that nobody looks at can be freed.
             shared.lock().advance(&[(0x1010, 5)], 2);
             shared.freed(0x2000);
             drop(held);

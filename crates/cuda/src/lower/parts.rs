@@ -2,34 +2,32 @@
 //!
 //! # Model
 //!
-//! Where several processes share a GPU it gives them time in slices, and a kernel that waits uses its process's slice
-//! up. A *gate* is a wait that no kernel runs for: the stream's front end looks at the words. So there a batch becomes
-//! several [`Part`]s, one after the other on the stream, each a launch of the batch kernel, with gates for its waits in
-//! front of it.
+//! If several processes share a GPU, it gives them time slices, and a kernel that waits uses up the slice of its
+//! process. A *gate* is a wait without a kernel: the driver looks at the words. With gates a batch becomes several
+//! [`Part`]s, one after the other on the stream. Each is a launch of the batch kernel, behind gates for its waits.
 //!
-//! A gate is a hint about time, and nothing else. The kernel behind it still does every wait, advances operands, and
-//! finds out about poison; it only finds everything there. So a gate may end too early (a poisoned word is greater than
-//! any count, as a difference with a sign) but must never be closed for good where the kernel alone would have ended:
-//! what sees to that stands in [`crate::reclaim`].
+//! A gate only saves time. The kernel behind it still does every wait, advances operands, and finds poison; it only
+//! finds that the words have come. So a gate may end too early. (A poisoned word is greater than any count, as a signed
+//! difference.) But a gate must not stay closed if the kernel's wait would have ended; [`crate::reclaim`] sees to that.
 //!
-//! # Which lane goes where
+//! # Which lane belongs to which part
 //!
-//! "No lane waits for another" must hold for parts as well, so:
+//! As in a whole batch, no lane may wait for another. So:
 //!
-//! 1. lanes that wait for nothing (posts) come first, without a gate;
-//! 2. then lanes that wait and then do something. A gate in front of *several* of them would make one wait for the word
-//!    of another, which can depend on the one: see the job in [`super::apart`]. So only a lane that is alone has gates,
-//!    one at each of its waits; several are one launch, whole and without a gate. (With two buffers their exposures
-//!    have come an epoch before, and they do not wait.)
-//! 3. then lanes that only wait, with one gate for all. Nothing that anybody waits for comes of them, so they can be late.
+//! 1. Lanes that wait for nothing (posts) come first, without a gate.
+//! 2. Then come the lanes that wait and then do something. A gate in front of *several* of them would make one lane
+//!    wait for the word of another, and that word can depend on the first lane (see the job in [`super::apart`]). So if
+//!    there is only one such lane, it has a gate at each of its waits. Several are one launch without a gate. (With two
+//!    buffers their exposures came an epoch before, and they do not wait.)
+//! 3. Lanes that only wait come last, with one gate for all. Nobody waits for them, so they may be late.
 //!
-//! What is in an earlier part waits for nothing of a later one: posts wait for nothing at all, and what lanes of the
-//! second kind wait for is added by others, of whom none waits for a lane of the third kind. So the parts come to their
-//! end whenever the whole batch does.
+//! An earlier part waits for nothing of a later one. Posts wait for nothing at all. The words for which lanes of the
+//! second kind wait are added by lanes that do not wait for a lane of the third kind. So the parts end whenever the
+//! whole batch does.
 
 use tidegate_hal::batch::{Batch, Step, Wait};
 
-/// A launch, and what is waited for before it without one.
+/// A launch, and the waits of the gate in front of it.
 #[derive(Debug, Default)]
 pub(crate) struct Part {
     pub(crate) gate: Vec<Wait>,
@@ -74,7 +72,7 @@ pub(crate) fn parts(batch: &Batch) -> Vec<Part> {
     all.filter(|part| !part.lanes.is_empty()).collect()
 }
 
-/// A lane, cut before each wait (and not between waits that follow each other).
+/// Cuts a lane before each wait, but not between consecutive waits.
 fn cut(steps: &[Step]) -> Vec<Part> {
     let mut pieces: Vec<Part> = Vec::new();
     let mut before = None;

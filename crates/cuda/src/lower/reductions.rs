@@ -1,11 +1,11 @@
-//! Accumulates of one destination, in one step.
+//! Accumulates to one destination, in one step.
 //!
 //! # Model
 //!
-//! A lane that accumulates one source after the other would read and write its destination for each. Where a lane does nothing
-//! else, and nobody else writes the destination meanwhile, it is a *reduction*: one step with as many *terms* as there are
-//! sources. Each element is one thread's, which fetches several terms at a time, combines them in their order, and writes
-//! the element once.
+//! A lane that accumulates several sources, one after the other, would read and write its destination for each. If the
+//! lane does nothing else, and nobody else writes the destination meanwhile, it becomes a *reduction*: one step, with a
+//! *term* for each source. Each element belongs to one thread, which fetches several terms at a time, combines them in
+//! their order, and writes the element once.
 
 use tidegate_hal::batch::{Action, Move, Op, Scalar, Shape, Step};
 
@@ -16,10 +16,11 @@ use super::moves::{code, number};
 /// The most terms of a step, whose length has 16 bits.
 const MOST: usize = 1 << 14;
 
-/// Units that an element counts as: a thread has so many of a copy on their way, and one element of a reduction.
+/// How many units an element counts as. A thread has this many units of a copy on their way, but one element of a
+/// reduction.
 pub(super) const WORTH: u64 = 8;
 
-/// The terms of a lane that is a reduction.
+/// The terms of a lane, if it is a reduction.
 pub(super) fn of(steps: &[Step]) -> Option<Vec<&Move>> {
     let moves = steps.iter().map(|step| match step {
         Step::Move(mv) => term(mv).map(|(op, scalar)| (mv, op, scalar)),
@@ -27,7 +28,8 @@ pub(super) fn of(steps: &[Step]) -> Option<Vec<&Move>> {
     });
     let moves = moves.collect::<Option<Vec<_>>>()?;
     let &(first, op, scalar) = moves.first()?;
-    // One alone reads its destination anyhow, and can leave that to the memory; unless it replaces it.
+    // A single accumulate reads its destination in any case, and the memory can do that; unless it replaces the
+    // destination.
     if moves.len() > MOST || (moves.len() == 1 && op != Op::Replace) {
         return None;
     }
@@ -39,7 +41,7 @@ pub(super) fn of(steps: &[Step]) -> Option<Vec<&Move>> {
         .then(|| moves.iter().map(|(mv, ..)| *mv).collect())
 }
 
-/// What a move that can be a term reduces by.
+/// The operation and the element type of a move that can be a term.
 fn term(mv: &Move) -> Option<(Op, Scalar)> {
     let linear = (mv.src.shape, mv.dst.shape) == (Shape::Linear, Shape::Linear);
     match mv.action {
@@ -52,7 +54,7 @@ fn term(mv: &Move) -> Option<(Op, Scalar)> {
     }
 }
 
-/// The step of a reduction. Returns how many elements it writes.
+/// Appends the step of a reduction. Returns how many elements it writes.
 pub(super) fn lower(moves: &[&Move], out: &mut Vec<u8>) -> u64 {
     let terms: Vec<_> = moves.iter().filter_map(|mv| term(mv)).collect();
     let first = moves[0];

@@ -1,23 +1,26 @@
-//! Copies that warps make beside each other.
+//! Copies that warps make side by side.
 //!
 //! # Model
 //!
-//! Several copies that have [lists](super::lists) are one. Of others, the blocks of a lane make its moves one after the
-//! other, each block its share of every move; so each move waits for what it fetches. Of many short copies that is nearly all the time that they take. So copies of which several stand
-//! *in a row* are dealt to the warps of all blocks instead, as many warps to each. That is of use for short ones, whatever
-//! is before or behind the whole units of them (a step each), and for long ones that are about as long as each other:
-//! one that is much longer than the others would have too few warps, so it ends the row.
+//! Several copies with [lists](super::lists) are carried out as one. Without lists, the blocks of a lane make its moves
+//! one after the other, and each block makes a part of every move. Then each move waits for the data that it fetches,
+//! and many short copies spend nearly all their time on that.
+//!
+//! So if several copies are *in a row*, they are dealt to the warps of all blocks instead, with the same number of
+//! warps for each copy. This helps short copies, with a step each for the bytes before and behind their whole units. It
+//! also helps long copies of about the same length. A copy that is much longer than the others would have too few
+//! warps, so it ends the row.
 
 use super::layout::{Head, MoveStep, Plain, STEP_MOVE};
 use super::read;
 
-/// From so many on it pays.
+/// The smallest number of copies for which a row pays.
 pub(super) const ROW: usize = 4;
 
-/// Units of a copy that is short: its warps fetch it at once, or nearly.
+/// The most units of a short copy. Its warps fetch them at once, or nearly so.
 pub(super) const SHORT: u64 = 512;
 
-/// Marks the first copy of each row. The steps are those of a lane of blocks.
+/// Marks the first copy of each row, in the steps of a lane of blocks.
 pub(super) fn mark(steps: &mut [u8]) {
     let (mut at, mut row) = (0, Row::default());
     while at < steps.len() {
@@ -39,14 +42,14 @@ pub(super) fn mark(steps: &mut [u8]) {
     row.end(steps);
 }
 
-/// Copies of one length of steps, one after the other.
+/// Consecutive copies whose steps have the same length.
 #[derive(Default)]
 struct Row {
-    /// Where the first stands.
+    /// The offset of the first copy.
     first: usize,
     length: u16,
     copies: u16,
-    /// Units of the shortest, and of the longest.
+    /// Units of the shortest copy.
     least: u64,
     most: u64,
 }
@@ -62,7 +65,8 @@ impl Row {
         }
     }
 
-    /// With one copy more, if it fits: whoever looks for it steps by the length of the first.
+    /// The row with one more copy, if it fits. The kernel finds the copies of a row by the length of the first one's
+    /// step.
     fn and(&self, at: usize, length: u16, units: u64) -> Option<Self> {
         if self.copies == 0 {
             return Some(Row::of(at, length, units));

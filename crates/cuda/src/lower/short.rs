@@ -1,14 +1,14 @@
-//! Lanes in short: what the kernel carries out without reading their steps.
+//! The short form of a lane, which the kernel carries out without reading the lane's steps.
 //!
 //! # Model
 //!
-//! That is a wait, a copy and an add, or less, in this order. Several moves are such a copy, too, if nothing is between them:
+//! It is a wait, a copy and an add, or less, in this order. Several consecutive moves can be one such copy:
 //!
-//! - what lies one behind the other on both sides: whole units, and a few bytes behind them;
-//! - what has [lists](super::lists), which say of each unit where it is: of a shape, or of several copies;
+//! - contiguous copies on both sides: whole units, and a few bytes behind them;
+//! - copies with [lists](super::lists), which give the place of each unit: a copy with a shape, or several copies;
 //! - one copy of elements that are counted.
 //!
-//! Others are carried out step by step.
+//! Other lanes are carried out step by step.
 
 use super::layout::{
     ACTION_COUNTED, ACTION_REDUCE, AddStep, Head, LANE_ADDS, LANE_COPIES, LANE_COUNTED,
@@ -19,8 +19,8 @@ use super::lists::{Copy, Lists, Placed};
 use super::{Lane, read};
 
 impl Lane {
-    /// The lane in short, or what says that it has no short form; with the lists that it needs, if these have no more than
-    /// `most` entries.
+    /// The lane's short form, with its lists, if these have at most `most` entries. If the lane has none, the result
+    /// says that its steps have to be read.
     pub(super) fn in_short(&self, most: u64) -> (ShortLane, Lists) {
         self.shortly(most).unwrap_or_else(|| {
             let steps = ShortLane {
@@ -48,7 +48,8 @@ impl Lane {
                 STEP_MOVE if short.kind & LANE_ADDS == 0 => moves.push(Copy::read(rest)),
                 STEP_ADD if short.kind & LANE_ADDS == 0 => {
                     let add: AddStep = read(rest);
-                    // What rings goes over a network: a little more time for it is better than any for all others.
+                    // This lane rings, and so its data goes over a network. Its steps take a little longer, but this
+                    // keeps the short form simple and fast for all other lanes.
                     if add.count != 0 {
                         return None;
                     }
@@ -65,13 +66,13 @@ impl Lane {
     }
 }
 
-/// What a lane in short says of its moves, if these are something that it can say.
+/// Adds moves to a short form, if it can express them.
 fn moves_in_short(short: &mut ShortLane, moves: &mut [Copy], most: u64) -> Option<Lists> {
     let [first, ..] = moves else {
         return Some(Lists::default());
     };
     let step = first.step;
-    // Nothing else stands in such a lane.
+    // A reduction is alone in its lane.
     if step.action == ACTION_REDUCE {
         short.kind = LANE_REDUCES;
         (short.dst, short.count) = (step.dst, step.count);
@@ -79,7 +80,7 @@ fn moves_in_short(short: &mut ShortLane, moves: &mut [Copy], most: u64) -> Optio
         short.to = u64::from(step.sub);
         return Some(Lists::default());
     }
-    // Only what the wait has no say in can be fetched before it is over.
+    // Only moves that do not depend on the wait can begin before it is over.
     let early = |step: &MoveStep| {
         step.head.flags & (MOVE_EARLY | MOVE_BEHIND) == MOVE_EARLY && step.parity == 0
     };
@@ -90,7 +91,7 @@ fn moves_in_short(short: &mut ShortLane, moves: &mut [Copy], most: u64) -> Optio
     short.flip = flip;
     short.kind |= LANE_COPIES;
     if step.action == ACTION_COUNTED && moves.len() == 1 {
-        // Whole units from the first on, or bytes would have to go one by one.
+        // The first unit must be aligned; otherwise bytes would have to be moved one by one.
         let aligned = (step.src | step.dst | flip).is_multiple_of(1 << step.unit);
         if step.unit < 3 || !aligned {
             return None;
@@ -104,10 +105,10 @@ fn moves_in_short(short: &mut ShortLane, moves: &mut [Copy], most: u64) -> Optio
     if moves.iter().any(|copy| copy.step.action != 0) {
         return None;
     }
-    // They are made at a time: so in the order of their targets, which may lie one behind the other.
+    // The copies are made together, so they may be sorted by their targets, which may be contiguous.
     moves.sort_by_key(|copy| copy.step.dst);
     if let Some((src, dst, bytes)) = linear(moves) {
-        // A store of few bytes takes no less time for being one.
+        // One store of a few bytes takes as long as several.
         if bytes < 16 || (src | dst | flip).is_multiple_of(16) {
             (short.src, short.dst) = (src, dst);
             (short.count, short.tail) = (bytes / 16, bytes % 16);
@@ -123,14 +124,14 @@ fn moves_in_short(short: &mut ShortLane, moves: &mut [Copy], most: u64) -> Optio
     } = Lists::of(moves, flip, most)?;
     short.kind |= LANE_LISTED;
     (short.src, short.dst, short.count, short.unit) = (src, dst, count, unit);
-    // (The kernel counts pieces of 16 bytes in 32 bits, and some further than there are.)
+    // (The kernel counts pieces of 16 bytes in 32 bits, and counts a little beyond the last.)
     if lists.gathers(unit) && (dst | flip).is_multiple_of(16) && count < 1 << 31 {
         short.kind |= LANE_GATHERS;
     }
     Some(lists)
 }
 
-/// How far the second buffer of the target is.
+/// The distance to the second buffer of the target.
 fn flip_of(step: &MoveStep) -> u64 {
     match step.head.flags & MOVE_LAST_PARITY {
         0 => 0,
@@ -138,7 +139,7 @@ fn flip_of(step: &MoveStep) -> u64 {
     }
 }
 
-/// Where copies begin on either side, and how many bytes they are, if on both each begins where the one before it ends.
+/// The first addresses and the size of copies that are contiguous on both sides.
 fn linear(copies: &[Copy]) -> Option<(u64, u64, u64)> {
     let (src, dst) = (copies[0].step.src, copies[0].step.dst);
     let bytes = copies.iter().try_fold(0, |bytes, copy| {

@@ -1,12 +1,12 @@
-//! A wait's tag in the numbers that the kernel carries: it hands them back when the wait fails or takes long, and does not
-//! look at them.
+//! A wait's tag, encoded in numbers. The kernel returns them if the wait fails or takes long, and does not interpret
+//! them.
 
 use tidegate_hal::batch::{Awaited, Tag};
 use tidegate_hal::ids::{TeamId, WindowId};
 
 use super::layout::{RawBlocked, RawFault};
 
-/// Awaited things by number.
+/// The kinds of awaited things by number.
 const AWAITED: [Awaited; 5] = [
     Awaited::Exposure,
     Awaited::Completion,
@@ -15,7 +15,7 @@ const AWAITED: [Awaited; 5] = [
     Awaited::Event,
 ];
 
-/// What stands in the place of the team where a wait belongs to no window.
+/// The team's number for a wait that belongs to no window.
 const NO_TEAM: u32 = TeamId::MOST + 1;
 const _: () = assert!(NO_TEAM < 1 << 24);
 
@@ -24,7 +24,7 @@ pub(crate) struct RawTag {
     /// The sequence number of the window in its team.
     pub(crate) window: u32,
     pub(crate) peer: u32,
-    /// What is awaited, in the lowest byte; the team above it.
+    /// The awaited thing in the lowest byte, and the team above it.
     pub(crate) awaited: u32,
 }
 
@@ -55,7 +55,7 @@ impl From<RawTag> for Tag {
 }
 
 impl RawFault {
-    /// Of which wait it speaks, if it is of one.
+    /// The tag of the wait that failed, if it was a wait.
     pub(crate) fn tag(&self) -> RawTag {
         RawTag {
             window: self.window,
@@ -66,7 +66,7 @@ impl RawFault {
 }
 
 impl RawBlocked {
-    /// Of which wait it speaks.
+    /// The tag of the wait.
     pub(crate) fn tag(&self) -> RawTag {
         RawTag {
             window: self.window,

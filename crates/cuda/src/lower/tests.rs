@@ -47,7 +47,7 @@ fn put(doubles: usize) -> Step {
     })
 }
 
-/// Of every twelfth double.
+/// A put of every twelfth double.
 fn gather(doubles: usize) -> Step {
     let Step::Move(mut copy) = put(doubles) else {
         unreachable!("a put moves")
@@ -58,9 +58,9 @@ fn gather(doubles: usize) -> Step {
     Step::Move(copy)
 }
 
-/// Words from here on lie in memory of the host.
+/// Words from here on are in memory of the host.
 const HOST: usize = 0x5000_0000;
-/// So much further on they are counted.
+/// The distance from a word of the host to its count.
 const COUNTS: u64 = 0x1000_0000;
 
 fn program(lanes: Vec<Vec<Step>>, quota: usize) -> Result<Program, DeviceError> {
@@ -93,7 +93,7 @@ fn teams(program: &Program) -> [usize; 2] {
 
 #[test]
 fn lanes_get_teams_by_what_they_move() {
-    // The 2x2x2 exchange: seven posts, seven completes (three large), seven waits.
+    // The exchange of 2x2x2 ranks: seven posts, seven completes (three of them large), seven waits.
     let exchange = || {
         let mut lanes: Vec<Vec<Step>> = Vec::new();
         lanes.extend((0..7).map(|peer| vec![add(0x1000 + peer * 64)]));
@@ -104,16 +104,16 @@ fn lanes_get_teams_by_what_they_move() {
         lanes
     };
     let lowered = program(exchange(), 49).unwrap();
-    // Eighteen lanes for warps, on a quarter of the blocks.
+    // Eighteen lanes are for warps, on a quarter of the blocks.
     let [warps, blocks] = teams(&lowered);
     assert_eq!(warps, 12);
     assert!((34..=37).contains(&blocks), "{blocks}");
-    // With room, a block each, and one unit a thread: 13,104 + 14,040 + 15,120 units of 16 bytes.
+    // With enough blocks, each thread has one unit: 13,104 + 14,040 + 15,120 units of 16 bytes.
     assert_eq!(
         teams(&program(exchange(), 128).unwrap()),
         [18, 26 + 28 + 30]
     );
-    // Without, they share two, and the others have one, or are left to warps.
+    // With fewer, the small lanes share two blocks, and the large lanes have one each, or are left to warps.
     assert_eq!(teams(&program(exchange(), 5).unwrap()), [2, 3]);
     assert_eq!(teams(&program(exchange(), 2).unwrap()), [2, 0]);
     assert!(matches!(
@@ -122,7 +122,7 @@ fn lanes_get_teams_by_what_they_move() {
     ));
 }
 
-/// The first lane in short of a program.
+/// The first lane's short form.
 fn first(program: &Program) -> ShortLane {
     read(&program.bytes[size_of::<Record>()..])
 }
@@ -138,7 +138,7 @@ fn a_lane_that_adds_to_a_word_of_the_host_has_few_blocks() {
 
 #[test]
 fn a_word_of_the_host_is_counted_on_the_device() {
-    // By its steps, and never in short.
+    // The lane is carried out by its steps.
     let kinds = [0x3000, HOST].map(|word| {
         let lowered = program(vec![vec![wait(0x2000), put(8), add(word)]], 16).unwrap();
         let lane: ShortLane = read(&lowered.bytes[size_of::<Record>()..]);
@@ -155,7 +155,7 @@ fn a_word_of_the_host_is_counted_on_the_device() {
         (lane.kind & LANE_STEPS != 0, add.count)
     });
     assert_eq!(kinds, [(false, 0), (true, HOST as u64 + COUNTS)]);
-    // What blocks count comes together to quanta; what is none is counted by one.
+    // Several blocks count together in quanta; a value that is not a multiple is counted by one team.
     let odd = Step::Add(Add {
         word: ptr(HOST),
         value: QUANTUM + 1,
@@ -165,8 +165,8 @@ fn a_word_of_the_host_is_counted_on_the_device() {
     assert_eq!(teams(&program(lanes, 16).unwrap()), [0, 1]);
 }
 
-/// One block alone stores what it has counted at each part: of several, one could be ahead with the next chunk while
-/// another is still at this one.
+/// A lane that rings in parts has one block, which stores its count at each part. With several blocks, one could be
+/// ahead with the next chunk while another is still at this one.
 #[test]
 fn a_lane_that_rings_in_parts_has_one_block() {
     let parts = |doubles: usize, parts: u64| {
@@ -183,7 +183,7 @@ fn a_lane_that_rings_in_parts_has_one_block() {
     };
     let lowered = parts(1 << 15, 3);
     assert_eq!(teams(&lowered), [1, 1]);
-    // Nobody counts who has read an operand.
+    // One team does not count which blocks have read an operand.
     assert!(lowered.relocations.is_empty());
     let records = lowered.records();
     let block = records.iter().find(|record| record.team == TEAM_BLOCKS);
@@ -192,7 +192,7 @@ fn a_lane_that_rings_in_parts_has_one_block() {
         Some((0, 1))
     );
     assert_eq!(teams(&parts(1 << 15, 1)), [1, 2]);
-    // What is little is a warp's, as ever.
+    // A small lane is still a warp's.
     assert_eq!(teams(&parts(8, 3)), [2, 0]);
 }
 
@@ -208,12 +208,12 @@ fn blocks_of_a_lane_count_who_has_read_the_operand() {
     let arrivals =
         |program: &Program| u64::from_ne_bytes(program.bytes[at..at + 8].try_into().unwrap());
     let counter = arrivals(&lowered);
-    // Behind what is only read, and in a line of its own.
+    // The counter is behind everything that is only read, in a cache line of its own.
     assert!(counter as usize >= 10 * lowered.stride && counter % 128 == 0);
     assert!(counter as usize + 8 <= lowered.len());
     lowered.placed_at(0x7000_0000);
     assert_eq!(arrivals(&lowered), 0x7000_0000 + counter);
-    // One team alone advances it without counting.
+    // A single team advances the operand without counting.
     assert!(
         program(vec![vec![wait(0x2000), put(10), add(0x3000)]], 16)
             .unwrap()
@@ -222,8 +222,8 @@ fn blocks_of_a_lane_count_who_has_read_the_operand() {
     );
 }
 
-/// Bytes that land are a warp's as long as each of its threads has 8 at most, and else a block's. A put for which there is
-/// none has a fence; a wait looks for them nevertheless.
+/// A warp carries out a landing with at most 8 bytes for each of its threads; a block carries out a larger one. A put
+/// without a block uses a fence, but the wait still looks for its landing.
 #[test]
 fn bytes_that_land_have_one_team() {
     let landing = tidegate_hal::batch::Landing {
@@ -271,7 +271,7 @@ fn bytes_that_land_have_one_team() {
     assert_eq!(of(512, 16), both(TEAM_BLOCKS));
     let warps = [(TEAM_WARPS, puts), (TEAM_WARPS, waits)];
     assert_eq!(of(33, 1), warps);
-    // Nor is a block taken from those who have too few.
+    // A landing takes no block from lanes that have too few.
     let long = [
         lanes(33),
         vec![vec![wait(0x5000), put(10_000), add(0x6000)]],
@@ -281,7 +281,7 @@ fn bytes_that_land_have_one_team() {
     let blocks = |number| vec![(TEAM_BLOCKS, puts); number];
     assert_eq!(beside(11), [&warps[..], &blocks(9)].concat());
     assert_eq!(beside(12), [both(TEAM_BLOCKS), blocks(10)].concat());
-    // Few go before what is very long; many never have more than a third.
+    // A few landings come before a very long lane; many never get more than a third.
     let long = [
         lanes(33),
         vec![vec![wait(0x5000), put(1 << 20), add(0x6000)]],
@@ -304,7 +304,7 @@ fn many_lanes_share_blocks() {
     };
     let lowered = program(lanes(26), 49).unwrap();
     assert_eq!(teams(&lowered), [12, 0]);
-    // By turns.
+    // Lanes are dealt in turn.
     let numbers: Vec<_> = lowered
         .records()
         .iter()
@@ -326,11 +326,11 @@ fn an_add_that_is_too_small_to_be_parted_has_one_team() {
         bell: Ptr::NULL,
     });
     let teams_of = |doubles| teams(&program(vec![vec![put(doubles), small]], 49).unwrap());
-    // A block, or a warp.
+    // One team is a block or a warp.
     assert_eq!((teams_of(100_000), teams_of(8)), ([0, 1], [1, 0]));
 }
 
-/// The lanes of the first record, in short.
+/// The short forms of the lanes in the first record.
 fn lanes(program: &Program) -> Vec<ShortLane> {
     let record = program.records()[0];
     let lane =
@@ -364,7 +364,7 @@ fn plain_lanes_stand_in_the_record_in_short() {
         (short[0].kind, short[0].out, short[0].value),
         (LANE_ADDS, 0x1000, QUANTUM)
     );
-    // What is no whole unit follows.
+    // The bytes that are not whole units follow.
     assert_eq!(short[1].kind, LANE_WAITS | LANE_COPIES | LANE_ADDS);
     assert_eq!((short[1].flip, short[1].count, short[1].tail), (4096, 1, 8));
     assert_eq!(short[2].kind, LANE_WAITS | LANE_COPIES | LANE_ADDS);
@@ -398,7 +398,7 @@ fn store(to: usize) -> Step {
     })
 }
 
-/// The steps of the first lane.
+/// The kinds of the first lane's steps.
 fn steps(program: &Program) -> Vec<u16> {
     let lane: ShortLane = read(&program.bytes[size_of::<Record>()..]);
     let mut rest = &program.bytes[16 * lane.steps as usize..];
@@ -417,7 +417,7 @@ fn steps(program: &Program) -> Vec<u16> {
     }
 }
 
-/// A register is stored to by its step, and never in short.
+/// A step stores to a register; it has no short form.
 #[test]
 fn a_store_is_a_step() {
     for word in [0x3000, HOST] {
@@ -427,7 +427,7 @@ fn a_store_is_a_step() {
     }
 }
 
-/// Of several blocks one must know that it is the last: that is who has stored the count of a word of the host, just before.
+/// One of several blocks must know that it is the last: the block that has just stored the count of a word of the host.
 #[test]
 fn a_lane_that_stores_has_several_blocks_only_if_one_knows_that_it_is_the_last() {
     let blocks = |lane: Vec<Step>| teams(&program(vec![lane], 16).unwrap())[1];
@@ -477,11 +477,12 @@ fn copies_that_stand_in_a_row_are_marked() {
     assert_eq!(rows(puts(&[8; 3])), [0; 3]);
     assert_eq!(rows(puts(&[8; 5])), [5, 0, 0, 0, 0]);
     assert_eq!(rows(puts(&[8, 16, 24, 8])), [4, 0, 0, 0]);
-    // A long one ends the row, and others may begin behind it.
+    // A long copy ends the row, and another row may begin behind it.
     let long = [8, 8, 8, 8, 4096, 8, 8, 8, 8, 8];
     assert_eq!(rows(puts(&long)), [4, 0, 0, 0, 0, 5, 0, 0, 0, 0]);
     assert_eq!(rows(puts(&[4096, 3000, 4096, 2048, 2046])), [4, 0, 0, 0, 0]);
-    // What is no whole unit is a step of its own: of short copies it is one of the row, of long ones it is not.
+    // The bytes that are not whole units are a step of their own. It is part of the row for short copies, but not for
+    // long ones.
     assert_eq!(rows(puts(&[9; 4])), [8, 0, 0, 0, 0, 0, 0, 0]);
     assert_eq!(rows(puts(&[2049; 4])), [0; 8]);
     let mut parted = puts(&[8; 8]);

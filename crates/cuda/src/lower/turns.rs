@@ -1,29 +1,30 @@
-//! Moves of one lane that update the same elements: each behind those before it.
+//! Moves of one lane that update the same elements, one behind the other.
 //!
 //! # Model
 //!
-//! A team deals the elements of a move to its threads. An element of one move and the same element of the next may be two
-//! threads', and nothing orders them. Plain moves of a lane touch no elements of each other that it would matter for, unless
-//! small ones, which a thread does not update atomically. Atomic ones may, and come to each element in their order ([`Action`]). So one that may touch what an earlier one does stands
-//! *behind* it: the team meets before it. And the lane has one block: blocks do not meet.
+//! A team deals the elements of a move to its threads. An element of one move and the same element of the next may
+//! belong to two threads, and nothing orders them. For plain moves of a lane this does not matter, except for small
+//! elements that a thread does not update atomically. Atomic moves may touch the same elements, and must come to each
+//! element in their order ([`Action`]). So if a move may touch what an earlier one does, it is *behind* that move: the
+//! team meets before it. The lane then has one block, since blocks do not meet.
 //!
-//! Where the order makes no difference (two that only read, or accumulate by one operation), or threads have the same
-//! elements of both, nobody need meet.
+//! The team need not meet if the order makes no difference (two moves only read, or accumulate by one operation), or if
+//! each thread has the same elements of both.
 
 use tidegate_hal::batch::{Action, Move, Op, Scalar, Shape};
 
 use super::address;
 use super::moves::is_alone;
 
-/// Bytes from the first to the last that a move touches at its destination.
+/// The addresses of the first byte that a move touches at its destination, and behind the last.
 type Extent = (u64, u64);
 
-/// Such moves of a lane, from the last on that stands behind others.
+/// The moves of a lane, from the last one on that is behind others.
 #[derive(Default)]
 pub(super) struct Turns(Vec<(Extent, Move)>);
 
 impl Turns {
-    /// The next move of the lane: whether it stands behind one of those before it.
+    /// Adds the next move of the lane. Returns whether it is behind an earlier one.
     pub(super) fn is_behind(&mut self, mv: &Move) -> bool {
         if mv.count == 0 || !(is_atomic(&mv.action) || is_alone(&mv.action)) {
             return false;
@@ -37,7 +38,7 @@ impl Turns {
         };
         let behind = self.0.iter().any(meets);
         if behind {
-            // It is behind all of them, and so is whatever comes behind it.
+            // The move is behind all of them, and so are all later moves.
             self.0.clear();
         }
         self.0.push((own, *mv));
@@ -53,8 +54,8 @@ fn is_atomic(action: &Action) -> bool {
     }
 }
 
-/// Whether it makes no difference which of two comes first to an element. (Sums of floats are others in another order, and
-/// of zeros with different signs the order chooses one.)
+/// Whether the order of two moves to an element makes no difference. (For sums of floats it does: the result depends on
+/// the order, and so does the sign of a zero.)
 fn commute(a: &Action, b: &Action) -> bool {
     match (a, b) {
         (
@@ -94,11 +95,11 @@ fn extent(mv: &Move) -> Extent {
             let (down, up): (Vec<i64>, Vec<i64>) = furthest.partition(|reach| *reach < 0);
             (down.iter().sum(), 1 + up.iter().sum::<i64>())
         }
-        // Where its elements are is in memory.
+        // The table of elements is in memory, so their addresses are not known.
         Shape::Indexed { .. } => return (0, u64::MAX),
     };
     let at = |element: i64| base.wrapping_add_signed(element * size as i64);
-    // Either buffer, where there are two.
+    // Either buffer, if there are two.
     (at(first), at(end) + mv.dst.flip as u64)
 }
 
@@ -155,7 +156,7 @@ mod tests {
         Shape::Strided { dims, rank: 1 }
     }
 
-    /// Which of a lane's moves stand behind others.
+    /// Which moves of a lane are behind others.
     fn behind(moves: &[Move]) -> Vec<bool> {
         let mut turns = Turns::default();
         moves.iter().map(|mv| turns.is_behind(mv)).collect()
@@ -166,21 +167,21 @@ mod tests {
         let linear = |action, at, count| to(action, at, Shape::Linear, count);
         let read = linear(fetch(Op::Keep), 0x1000, 3);
         assert_eq!(behind(&[read, linear(SUM, 0x1008, 1)]), [false, true]);
-        // Beside it.
+        // The elements are beside it.
         assert_eq!(behind(&[read, linear(SUM, 0x100c, 1)]), [false, false]);
         assert_eq!(behind(&[read, linear(SUM, 0xffc, 1)]), [false, false]);
-        // Backwards from there; and every second one.
+        // The elements go backwards from there; and every second one.
         let back = to(SUM, 0x1010, every(3, -1), 3);
         assert_eq!(behind(&[read, back]), [false, true]);
         let back = to(SUM, 0x1014, every(3, -1), 3);
         assert_eq!(behind(&[read, back]), [false, false]);
         let second = to(SUM, 0xff8, every(2, 2), 2);
         assert_eq!(behind(&[read, second]), [false, true]);
-        // Where the elements are is not known.
+        // The addresses of the elements are not known.
         let table = Ptr::NULL;
         let listed = to(SUM, 0x7000, Shape::Indexed { table }, 1);
         assert_eq!(behind(&[read, listed]), [false, true]);
-        // Of nothing, and of what is nobody else's.
+        // A move of nothing, and a move to elements that no other move touches.
         assert_eq!(behind(&[read, linear(SUM, 0x1000, 0)]), [false, false]);
         assert_eq!(
             behind(&[read, linear(replace(false), 0x1000, 2)]),
@@ -245,7 +246,7 @@ mod tests {
             let lane = [linear(scalar, 3), linear(scalar, 2)];
             assert_eq!(behind(&lane), [false, ordered], "{scalar:?}");
         }
-        // Of two kinds nobody knows.
+        // Two kinds of elements may be dealt differently.
         let lane = [linear(Scalar::U32, 3), linear(Scalar::I32, 2)];
         assert_eq!(behind(&lane), [false, true]);
     }

@@ -1,4 +1,4 @@
-//! Copies whose units are listed, and several that are one.
+//! Copies with lists, and several copies that are carried out as one.
 
 use super::*;
 
@@ -6,11 +6,11 @@ use super::*;
 fn listed_units_share_threads_by_bytes() {
     let lane = |doubles| vec![wait(0x2000), gather(doubles), add(0x3000)];
     let of = |doubles| teams(&program(vec![lane(doubles)], 128).unwrap());
-    // As many threads as a linear copy of as many bytes has.
+    // There are as many threads as for a linear copy of as many bytes.
     assert_eq!(of(26_208), [0, 26]);
-    // A warp has so many on their way at a time.
+    // A warp has this many units on their way at a time.
     assert_eq!((of(128), of(129)), ([1, 0], [0, 1]));
-    // Two blocks for three lanes, of which one only adds: the one with more bytes has a block.
+    // Two blocks are for three lanes, one of which only adds. The lane with more bytes has a block.
     let linear = |doubles| vec![wait(0x2000), put(doubles), add(0x3000)];
     let both = program(vec![lane(600), linear(1000), vec![add(0x40)]], 2).unwrap();
     assert_eq!(teams(&both), [1, 1]);
@@ -40,7 +40,7 @@ fn a_list_lies_in_its_program() {
             assert_eq!(entry, place.to_ne_bytes());
         }
     }
-    // Where there is to be none, the steps say it.
+    // Without lists, the lane is carried out by its steps.
     let without = lowered(lanes, 16, false).unwrap();
     assert!(without.divides && !without.lists);
     assert_eq!(first(&without).kind, LANE_STEPS);
@@ -63,15 +63,15 @@ fn what_lies_one_behind_the_other_is_gathered() {
     };
     let (listed, gathers) = (LANE_LISTED, LANE_LISTED | LANE_GATHERS);
     assert_eq!(lane(8, 0x7000, 0x9000), gathers);
-    // Two entries, and two units, are one access each.
+    // Two entries are one access, and so are two units.
     assert_eq!(lane(8, 0x7004, 0x9000), listed);
     assert_eq!(lane(8, 0x7000, 0x9008), listed);
-    // The kernel counts so far, and no further.
+    // The kernel counts up to this number.
     assert_eq!(lane((1 << 31) - 1, 0x7000, 0x9000), gathers);
     assert_eq!(lane(1 << 31, 0x7000, 0x9000), listed);
 }
 
-/// A put of so many doubles from there to there.
+/// A put of `doubles` doubles from one address to another.
 fn put_at(src: usize, dst: usize, doubles: usize) -> Step {
     let Step::Move(mut copy) = put(doubles) else {
         unreachable!("a put moves")
@@ -88,7 +88,7 @@ fn several_copies_are_one_in_short() {
         let program = lowered(vec![lane(copies)], 16, lists).unwrap();
         (first(&program), program.divides)
     };
-    // To slots that lie apart, in whichever order.
+    // The targets are separate slots, in any order.
     let apart = [put_at(0x9_0000, 0x8_1000, 6), put_at(0x9_1000, 0x8_0000, 4)];
     let (listed, divides) = short(&apart, true);
     assert_eq!((listed.kind, divides), (all | LANE_LISTED, false));
@@ -96,7 +96,7 @@ fn several_copies_are_one_in_short() {
     assert_eq!((listed.count, listed.unit), (5, 4));
     let (steps, divides) = short(&apart, false);
     assert_eq!((steps.kind, divides), (LANE_STEPS, true));
-    // One behind the other: where they go to, and on both sides.
+    // The copies are contiguous at their targets; and on both sides.
     let (gathers, _) = short(
         &[put_at(0x9_1000, 0x8_0000, 4), put_at(0x9_0000, 0x8_0020, 6)],
         true,
@@ -107,14 +107,14 @@ fn several_copies_are_one_in_short() {
     assert_eq!((linear.kind, divides), (all, false));
     assert_eq!((linear.src, linear.dst), (0x9_0000, 0x8_0000));
     assert_eq!((linear.count, linear.tail), (5, 8));
-    // What is aligned to less than a unit of 16 bytes needs no list either.
+    // Copies that are aligned to less than a unit of 16 bytes need no list either.
     let (narrow, divides) = short(&[put_at(0x9_0008, 0x8_0000, 9)], false);
     assert_eq!((narrow.kind, divides), (all | LANE_LISTED, false));
     assert_eq!(
         (narrow.unit, narrow.count, narrow.from, narrow.to),
         (3, 9, 0, 0)
     );
-    // A few bytes are enough for a warp, and of many a block has as many as of one copy.
+    // A warp moves few bytes; for many there are as many blocks as for one copy.
     let of = |doubles| {
         let copies: Vec<_> = (0..26)
             .map(|at| put_at(0x9_0000 + at * 0x4000, 0x80_0000 + at * 0x4400, doubles))
@@ -127,7 +127,7 @@ fn several_copies_are_one_in_short() {
 #[test]
 fn some_copies_have_no_list() {
     let kind = |lane: Vec<Step>| first(&program(vec![lane], 16).unwrap()).kind;
-    // What goes to a NIC; and what is not to begin before the wait is over, beside what may.
+    // A lane that goes to a NIC; and a copy that must not begin before the wait is over, beside one that may.
     assert_eq!(kind(vec![wait(0x2000), gather(10), add(HOST)]), LANE_STEPS);
     let mut late = gather(10);
     let Step::Move(copy) = &mut late else {
@@ -136,7 +136,7 @@ fn some_copies_have_no_list() {
     copy.early = false;
     let both = vec![wait(0x2000), late, gather(10), add(0x3000)];
     assert_eq!(kind(both), LANE_STEPS);
-    // Copies of which one alone has a second buffer.
+    // Only one of the copies has a second buffer.
     let mut flips = put_at(0x9_0000, 0x8_0000, 4);
     let Step::Move(copy) = &mut flips else {
         unreachable!("a put moves")
@@ -151,7 +151,7 @@ fn some_copies_have_no_list() {
         add(0x3000),
     ];
     assert_eq!(kind(two), LANE_STEPS);
-    // A long one that would have narrower units, by its own ends or beside another.
+    // A long copy that would have narrower units, because of its own ends or those of another copy.
     let long = |src: usize| put_at(src, 0x80_0008, 2000);
     assert_eq!(
         kind(vec![wait(0x2000), long(0x90_0008), add(0x3000)]),
@@ -168,7 +168,7 @@ fn some_copies_have_no_list() {
         add(0x3000),
     ];
     assert_eq!(kind(beside), LANE_STEPS);
-    // More than all lists of a program may have.
+    // More entries than all lists of a program may have.
     let most = 1 << 20;
     let lane = |doubles| vec![wait(0x2000), gather(doubles), add(0x3000)];
     let full = program(vec![lane(most), lane(8)], 16).unwrap();
@@ -179,7 +179,7 @@ fn some_copies_have_no_list() {
         "the lane of a warp stands first"
     );
     assert_eq!(kind(lane(most + 1)), LANE_STEPS);
-    // Those of linear copies have a quarter, and come last.
+    // The lists of linear copies may have a quarter, and come last.
     let apart = |doubles: usize| {
         let copies = [0, 1].map(|at| {
             put_at(
@@ -199,14 +199,14 @@ fn some_copies_have_no_list() {
     assert_eq!(kinds, [LANE_STEPS, LANE_LISTED]);
 }
 
-/// The lanes of blocks, in short.
+/// The short forms of the blocks' lanes.
 fn blocks_of(program: &Program) -> impl Iterator<Item = ShortLane> {
     let records = program.records().into_iter().enumerate();
     let blocks = records.filter(|(_, record)| record.team == TEAM_BLOCKS);
     blocks.map(|(index, _)| read(&program.bytes[index * program.stride + size_of::<Record>()..]))
 }
 
-/// Copies that are one behind the other have the blocks of one copy.
+/// Contiguous copies have the blocks of one copy.
 #[test]
 fn copies_that_go_on_share_threads_by_bytes() {
     let of = |count: usize, doubles: usize| {
