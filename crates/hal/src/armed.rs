@@ -15,30 +15,30 @@ use std::sync::Arc;
 
 use crate::nic::{NicError, Prepared};
 
-/// What is armed and not through, in order.
+/// The programs that are armed and not yet through, in order.
 #[derive(Default)]
 pub struct Armed {
     runs: VecDeque<Run>,
     given_up: bool,
 }
 
-/// `programs`, some times over.
+/// A list of programs that repeats.
 struct Run {
     programs: Arc<[Prepared]>,
-    /// The next of them.
+    /// The index of the program that fires next.
     next: usize,
-    /// How many times, the current one included.
+    /// How many repetitions are left, with the current one.
     times: u64,
 }
 
 impl Run {
-    /// How many programs it still has.
+    /// How many programs are left in this run.
     fn left(&self) -> usize {
         count(&self.programs, self.times) - self.next
     }
 }
 
-/// As many as can be counted: more are never through.
+/// The number of programs, or `usize::MAX` if there are more: so many never get through.
 fn count(programs: &[Prepared], times: u64) -> usize {
     usize::try_from(times)
         .unwrap_or(usize::MAX)
@@ -46,11 +46,11 @@ fn count(programs: &[Prepared], times: u64) -> usize {
 }
 
 impl Armed {
-    /// Appends `programs`, one after the other, `times` times over; returns how many that are.
+    /// Appends a run: `programs` in order, repeated `times` times. Returns how many programs that adds.
     ///
     /// # Errors
     ///
-    /// [`NicError::GivenUp`]; nothing is armed then.
+    /// [`NicError::GivenUp`]. Then nothing has been armed.
     pub fn arm(&mut self, programs: &Arc<[Prepared]>, times: u64) -> Result<usize, NicError> {
         let added = count(programs, times);
         if added == 0 {
@@ -72,13 +72,13 @@ impl Armed {
         self.runs.is_empty()
     }
 
-    /// The program that is to be fired next.
+    /// The program that fires next.
     pub fn first(&self) -> Option<&Prepared> {
         let run = self.runs.front()?;
         Some(&run.programs[run.next])
     }
 
-    /// The program that `after` others are to be fired before.
+    /// The program that fires after `after` others.
     pub fn get(&self, after: usize) -> Option<&Prepared> {
         let mut left = after;
         for run in &self.runs {
@@ -91,8 +91,8 @@ impl Armed {
         None
     }
 
-    /// The first program is through, if there is one. Returns the programs of a run that has come to its end with it:
-    /// they may be dropped, and what they keep with them, outside of locks.
+    /// Removes the first program, which is through; does nothing if there is none. Returns the programs of a run that
+    /// has thereby ended. The caller may drop them, with what they keep alive, outside its locks.
     pub fn through(&mut self) -> Option<Arc<[Prepared]>> {
         let run = self.runs.front_mut()?;
         run.next += 1;
@@ -107,13 +107,13 @@ impl Armed {
         self.runs.pop_front().map(|run| run.programs)
     }
 
-    /// Whether it has [given up](Self::give_up).
+    /// Whether the queue has [given up](Self::give_up).
     pub fn has_given_up(&self) -> bool {
         self.given_up
     }
 
-    /// Nothing is armed any more. Returns the programs of each run that was, all of them, whichever are through; `None`
-    /// if it had given up before.
+    /// Disarms everything. Returns all programs of each run that was armed, also those that are through; `None` if the
+    /// queue had given up before.
     pub fn give_up(&mut self) -> Option<Vec<Arc<[Prepared]>>> {
         if std::mem::replace(&mut self.given_up, true) {
             return None;

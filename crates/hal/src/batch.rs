@@ -51,7 +51,7 @@ use crate::memory::Ptr;
 /// What one epoch adds to a word, however many blocks, copy engines or NICs took part.
 pub const QUANTUM: u64 = 1 << 20;
 
-/// The bit of a word that ends every wait that is not already satisfied.
+/// The bit of a word that ends every wait whose count has not been reached.
 ///
 /// It is not the top bit, because a stream memory operation compares `word - value` as a *signed* number. This bit makes
 /// the difference greater whatever the count is, so such a wait ends too. With the top bit, a wait whose count had been
@@ -107,11 +107,11 @@ impl std::fmt::Display for Awaited {
 ///   advances both the operand and the word. Landed data counts even if the word is poisoned.
 #[derive(Clone, Copy, Debug)]
 pub struct Wait {
-    /// The word, in memory of this device; others add to it.
+    /// The word, in memory of this device. Others add to it.
     pub word: Ptr,
-    /// How far the word had come when the last wait on it was satisfied; only this stream writes it.
+    /// The count of the word when the last wait on it was satisfied. Only this stream writes it.
     pub operand: Ptr,
-    /// How much further it must come; 0 waits for the operand itself (a ticket).
+    /// How much further the word must come. 0 waits for the operand itself: the wait is for a ticket.
     pub quantum: u64,
     /// For messages.
     pub tag: Tag,
@@ -147,7 +147,7 @@ impl Landing {
 /// Data that a wait may find in a landing, and the slot that it belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Landed {
-    /// Where it lands, in memory of this device.
+    /// The landing, in memory of this device.
     pub from: Landing,
     /// The first byte of the slot, in even epochs.
     pub slot: Ptr,
@@ -171,19 +171,21 @@ pub struct Add {
     pub word: Ptr,
     /// What to add.
     pub value: u64,
-    /// The bell of the rank that may sleep on the word; null if none does (an operand of this stream's own).
+    /// The bell of the rank that may sleep on the word. It is null if no rank sleeps on it, as for an operand of this
+    /// stream.
     pub bell: Ptr,
 }
 
 /// Stores 8 bytes after all earlier steps of its lane, for example to a register of a NIC, which then acts. The store
 /// happens once for each execution of the batch, however many threads or blocks carry out the lane.
 ///
-/// A device that reads memory because of the store sees what came before it, as after the release of an [`Add`]. A batch
-/// that fails skips the store, and nothing replaces it. So a NIC that must hear of failures also has a word, and an add to
-/// that word comes before the store.
+/// A device that reads memory because of the store sees what came before it, as after the release of an [`Add`]. A
+/// batch that fails skips the store, and nothing replaces it. So a NIC that must hear of failures also has a word, and
+/// an add to that word comes before the store.
 #[derive(Clone, Copy, Debug)]
 pub struct Store {
-    /// Where, as the device's streams find it ([`map_register`](crate::device::Device::map_register)); 8-byte aligned.
+    /// The address at which the device's streams reach it ([`map_register`](crate::device::Device::map_register));
+    /// 8-byte aligned.
     pub to: Ptr,
     /// The value that is stored.
     pub value: u64,
@@ -206,7 +208,7 @@ pub enum Scalar {
 }
 
 impl Scalar {
-    /// All of them.
+    /// All types.
     pub const ALL: [Self; 10] = [
         Self::I8,
         Self::I16,
@@ -231,17 +233,17 @@ impl Scalar {
     }
 }
 
-/// A reduction, as MPI names them.
+/// A reduction, with MPI's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Op {
     /// Addition. Integers wrap. Floats are rounded to the nearest, and subnormal numbers are kept, on all devices.
     Sum,
-    /// Multiplication; as [`Op::Sum`].
+    /// Multiplication, with the rules of [`Op::Sum`].
     Prod,
-    /// The lesser, to the bit. A number wins against a NaN. Of two NaNs, the old value stays. A new value that is equal
-    /// replaces the old one (a zero of the other sign).
+    /// The lesser value, to the bit. A NaN loses against a number; of two NaNs the old one stays. If both are equal,
+    /// the new value replaces the old (which matters for zeros of different sign).
     Min,
-    /// The greater, as [`Op::Min`].
+    /// The greater value, with the rules of [`Op::Min`].
     Max,
     /// Bitwise and (integers).
     BitAnd,
@@ -256,7 +258,7 @@ pub enum Op {
 }
 
 impl Op {
-    /// All of them, those for integers alone last.
+    /// All reductions; those for integers only are last.
     pub const ALL: [Self; 9] = [
         Self::Sum,
         Self::Prod,
@@ -269,27 +271,27 @@ impl Op {
         Self::BitXor,
     ];
 
-    /// Whether it is for integers alone.
+    /// Whether it is for integers only.
     pub const fn is_bitwise(self) -> bool {
         matches!(self, Self::BitAnd | Self::BitOr | Self::BitXor)
     }
 }
 
-/// Which elements of a side a move touches, in which order.
+/// Which elements of a side a move touches, and in which order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// `count` elements, one after the other.
     Linear,
-    /// A nest of loops, the first fastest: `(count, stride)` in elements. The product of their counts is the number of
-    /// elements of the move.
+    /// A nest of loops, the first of which runs fastest: `(count, stride)` in elements. The product of the counts is
+    /// the move's number of elements.
     Strided {
         /// The loops; those past `rank` are unused.
         dims: [(u32, i32); Shape::MAX_DIMS],
         /// How many loops there are, 1 to [`Shape::MAX_DIMS`].
         rank: u32,
     },
-    /// Elements at `table[0..count]` (`u32`, in elements). The table is in memory of this device. It is complete before the
-    /// batch is submitted, and is not written again, so the device may read it ahead of the stream's order.
+    /// The elements at the indices `table[0..count]` (`u32`, in elements). The table lies in memory of this device. It
+    /// is written before the batch is submitted, and not again: a device may read it ahead of the stream's order.
     Indexed {
         /// The first entry of the table.
         table: Ptr,
@@ -306,7 +308,7 @@ impl Shape {
 pub struct Side {
     /// Where element 0 of the shape lies.
     pub base: Ptr,
-    /// Bytes to add to `base` in odd epochs (see [`Move::parity`]); 0 where the side has one buffer.
+    /// Bytes to add to `base` in odd epochs (see [`Move::parity`]); 0 if the side has one buffer.
     pub flip: usize,
     /// Which elements, counted from `base`.
     pub shape: Shape,
@@ -320,8 +322,8 @@ pub enum Action {
     /// `dst = src`, but only the first `min(*count, move.count)` elements. A kernel of the same stream has written the
     /// count. Both sides are linear.
     CopyUpTo {
-        /// A `u64` in memory of this device, aligned to 8 bytes; read when the move is carried out, or earlier, where
-        /// [`Move::early`] says that it may be.
+        /// A `u64` in memory of this device, aligned to 8 bytes. It is read when the move is carried out, or earlier if
+        /// [`Move::early`] allows it.
         count: Ptr,
     },
     /// `dst = op(dst, src)`; each element atomically if `atomic`.
@@ -329,27 +331,27 @@ pub enum Action {
     /// For an atomic element of one or two bytes, a device may swap the four aligned bytes around it. If the action is not
     /// `atomic`, it touches the element alone, because others may write the bytes beside it at the same time.
     ///
-    /// Some accumulates of one lane reach each element in their order, whatever their operations are: those with the same
-    /// linear destination, the same number of elements of one scalar, and linear sources. (Of other moves of a lane that
-    /// touch the same elements that is promised where both are atomic, and else not: a device may spread one over many
-    /// threads, and the next over others.)
+    /// Some accumulates of one lane reach each element in their order, whatever their operations are: those with the
+    /// same linear destination, the same number of elements of one scalar, and linear sources. Other moves of a lane
+    /// that touch the same elements keep their order only if both are atomic: a device may spread one move over many
+    /// threads, and the next over other threads.
     Accumulate {
-        /// The reduction that is made.
+        /// The reduction.
         op: Op,
         /// The elements' type.
         scalar: Scalar,
-        /// Whether others may be updating the same elements.
+        /// Whether others may update the same elements meanwhile.
         atomic: bool,
     },
     /// `result = dst; dst = op(dst, src)`, each element atomically if `atomic`. `result` is linear.
     FetchOp {
-        /// The reduction that is made.
+        /// The reduction.
         op: Op,
         /// The elements' type.
         scalar: Scalar,
         /// Where the old values go.
         result: Ptr,
-        /// Whether others may be updating the same elements.
+        /// Whether others may update the same elements meanwhile.
         atomic: bool,
     },
     /// `result = dst; if dst == compare { dst = src }`, comparing bits. `result` and `compare` are linear.
@@ -366,7 +368,7 @@ pub enum Action {
 /// Moves `count` elements of `size` bytes from `src` to `dst`.
 #[derive(Clone, Copy, Debug)]
 pub struct Move {
-    /// What is done.
+    /// What the move does.
     pub action: Action,
     /// Bytes of an element.
     pub size: u32,
@@ -376,15 +378,15 @@ pub struct Move {
     pub src: Side,
     /// Where they go.
     pub dst: Side,
-    /// The operand whose count of quanta is the number of this epoch (an operand that an earlier wait has advanced, of this
-    /// lane or of a batch that stands before it on its stream): its parity chooses the buffer of a side
-    /// with a `flip`. Null if no side has one.
+    /// The operand whose count of quanta is the number of this epoch; its parity chooses the buffer of a side with a
+    /// `flip`. An earlier wait of this lane has advanced the operand, or a wait of an earlier batch of the stream. Null
+    /// if no side has a `flip`.
     pub parity: Ptr,
-    /// Whether the source, and a count, may be read before the waits of the lane that stand before the move: nothing that
-    /// they wait for writes them (a put's are the stream's own). A device may then fetch them while it waits.
+    /// Whether the source, and a count, may be read before the earlier waits of the lane, because nothing that those
+    /// wait for writes them. (The source of a put belongs to the stream.) A device may then fetch them while it waits.
     pub early: bool,
-    /// Where a copy may leave what it writes with tags, instead of in `dst`, and then the lane's add falls away: the wait
-    /// before it says which epoch it is, and the wait for the word of that add looks there.
+    /// Where a copy may write its bytes with tags, instead of to `dst`. Then the lane's add is left out. The wait
+    /// before the move determines the epoch, and the wait for the word of that add looks at the landing.
     pub landing: Option<Landing>,
 }
 
@@ -395,8 +397,8 @@ pub enum Step {
     Wait(Wait),
     /// Move data.
     Move(Move),
-    /// Make all earlier moves of the lane visible to every reader that sees a later add of the lane. An add implies it for
-    /// moves of the stream itself; it is a step for transports that must be told.
+    /// Make all earlier moves of the lane visible to every reader that sees a later add of the lane. For moves of the
+    /// stream itself, the add does that anyway. The step is for transports that must be told.
     Flush,
     /// Add to a word.
     Add(Add),
@@ -419,10 +421,10 @@ pub struct Batch {
     lanes: Box<[Lane]>,
     /// What must live as long as the batch may run.
     _keep: Box<[Arc<dyn Any + Send + Sync>]>,
-    /// Whether it rings doorbells of a NIC, or waits for what one brings.
+    /// Whether it rings doorbells of a NIC, or waits for words that a NIC adds to.
     helped: bool,
     moves: bool,
-    /// The batch as its device executes it.
+    /// The batch in the form that its device executes.
     lowered: Mutex<Option<Arc<dyn Any + Send + Sync>>>,
 }
 
@@ -435,35 +437,34 @@ impl std::fmt::Debug for Batch {
 }
 
 impl Batch {
-    /// Makes a batch, which keeps `keep` alive (index tables, say) until the last stream has dropped it.
+    /// Makes a batch, which keeps `keep` alive (index tables, for instance) until the last stream has dropped it.
     ///
     /// # Safety
     ///
-    /// From when it is submitted until the stream has passed it, every time it is executed:
+    /// The following holds from the submission of the batch until the stream has passed it, at every execution:
     /// - every `word`, `operand`, `parity` and `bell` that is not null points to a live, 8-byte aligned word (a
     ///   live bell) that the device can reach, and operands are written by streams ordered with this one only;
-    /// - the place of every [`Store`] is live, at an address of the device's, and may be written so at that point of its
-    ///   lane;
-    /// - an add to a word that is waited for by [`QUANTUM`] adds one, or is one of the parts that a NIC is
-    ///   [rung by](crate::nic::part);
-    /// - an operand that a move has as its `parity` is not advanced again in its lane before an add;
+    /// - the target of every [`Store`] is live, at an address that the device reaches, and may be written at that point
+    ///   of its lane;
+    /// - an add to a word that is waited for by [`QUANTUM`] adds one quantum, or is one of the
+    ///   [parts](crate::nic::part) by which a NIC is rung;
+    /// - if an operand is the `parity` of a move, its lane does not advance it again before an add;
     /// - index tables are written before the batch is submitted, and not again;
     /// - every side, result, comparand and index table is live for all the elements that its shape (and flip)
     ///   reaches, aligned for elements of `size` bytes; sources are initialised;
-    /// - a count is live, initialised, aligned to 8 bytes, and written by nobody while its batch may be executed; of a move
-    ///   that has one both sides are linear;
+    /// - a count is live, initialised and aligned to 8 bytes, nobody writes it while its batch may be executed, and
+    ///   both sides of its move are linear;
     /// - no memory that a move writes is accessed by anything that is not ordered with the move by the words of
     ///   its lane or by stream order, unless both are atomic; the sides of one move do not overlap;
-    /// - `scalar` fits `size`, and bitwise operations are not asked of floats;
-    /// - what a [`Landed`] names is live for so many bytes (the slot twice that far with a flip), aligned to 4, and the
-    ///   slot is written, while its wait is under way, by nobody but the origin whose word it is, and only in epochs that
-    ///   come by the word; the wait is alone in its lane, for one quantum;
-    /// - a landing is live, as long as [`Landing::room`] says (twice that far with a flip), and zero before its first
-    ///   epoch. A move that has one copies all bytes of a slot, a multiple of 4, from one linear side to the other; in its
-    ///   lane stand a wait for the slot's exposure, of one quantum, before it, and behind it nothing but the add of one
-    ///   quantum to the word whose wait has the other end of the landing, and whose operand numbers epochs as that of
-    ///   the exposure does. Nothing else writes the landing, but for that wait, which leaves its tag there when an epoch has
-    ///   come by the word.
+    /// - `scalar` fits `size`, and no bitwise operation has floats;
+    /// - the landing and the slot that a [`Landed`] names are live for its `bytes` (the slot for twice as many with a
+    ///   flip), and aligned to 4. The wait is alone in its lane, for one quantum. While it is under way, only the
+    ///   origin that adds to its word writes the slot, and only in epochs that come by the word;
+    /// - the landing of a move is live for [`Landing::room`] bytes (twice as many with a flip), and zero before its
+    ///   first epoch. The move copies all bytes of a slot, a multiple of 4, from one linear side to the other. Before
+    ///   it, its lane has a wait of one quantum for the slot's exposure. After it, the lane has only the add of one
+    ///   quantum to the word whose wait looks at this landing; both waits' operands number the epochs alike. Only the
+    ///   move and that wait write the landing. (The wait leaves its tag there when an epoch has come by the word.)
     ///
     /// # Panics
     ///
@@ -493,15 +494,15 @@ impl Batch {
         }
     }
 
-    /// One batch of the lanes of several, in order.
+    /// Joins several batches to one, with all of their lanes in order.
     ///
     /// # Safety
     ///
-    /// The promises of [`Batch::new`] hold for all lanes together, in no order but that of their words.
+    /// The promises of [`Batch::new`] hold for all lanes together, ordered by nothing but their words.
     ///
     /// # Panics
     ///
-    /// As [`Batch::new`].
+    /// Those of [`Batch::new`].
     pub unsafe fn join(batches: &[&Arc<Batch>]) -> Self {
         let lanes = batches
             .iter()
@@ -515,8 +516,8 @@ impl Batch {
         unsafe { Batch::new(lanes, keep) }.helped(helped)
     }
 
-    /// Says whether the batch rings doorbells of a NIC, or waits for words that one adds to: then streams that are
-    /// threads call their [`Helper`](crate::device::Helper) for it. At first it does not.
+    /// Says whether the batch rings doorbells of a NIC, or waits for words that a NIC adds to. If so, streams that are
+    /// threads call their [`Helper`](crate::device::Helper) for it. A new batch is not helped.
     #[must_use]
     pub fn helped(mut self, helped: bool) -> Self {
         self.helped = helped;
@@ -528,18 +529,18 @@ impl Batch {
         self.helped
     }
 
-    /// Whether some step is a move: without one a batch takes no time but that of its waits.
+    /// Whether some step is a move. A batch without moves takes no time but that of its waits.
     pub fn has_moves(&self) -> bool {
         self.moves
     }
 
-    /// The lanes, each by its steps.
+    /// The lanes; [`Batch::steps`] has the steps of each.
     pub fn lanes(&self) -> &[Lane] {
         &self.lanes
     }
 
-    /// What a device has made of the batch the first time, for as long as the batch lives. `fits` says whether it can
-    /// be used (it may have been made for a stream with more room); otherwise `make` makes it again.
+    /// The batch in the form of its device, which is kept as long as the batch lives. If there is none yet, or `fits`
+    /// rejects it (it may have been made for a stream with more room), `make` makes it.
     ///
     /// # Errors
     ///

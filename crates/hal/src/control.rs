@@ -18,26 +18,27 @@ use std::sync::Arc;
 
 use crate::process::Forked;
 
-/// Names one memory so that a peer can map it.
+/// Names a piece of memory, so that a peer can map it.
 #[derive(Debug)]
 pub enum Handle {
     /// A file descriptor (a memfd, an exported device allocation); a process that holds it keeps the memory alive.
     Fd(OwnedFd),
-    /// Memory of this very process, for ranks that are threads.
+    /// Memory of this process, for ranks that are threads.
     Local(Arc<dyn Any + Send + Sync>),
-    /// One that was given and did not come: a process had no room for it. The text says which, and names the limit.
-    /// A rank that would map it gets an error then, and the exchange is like any other.
+    /// A handle that was sent and did not arrive, because a process had no room for it. The text says which process,
+    /// and names the limit. A rank that tries to map it gets an error; the exchange succeeds.
     Lost(String),
-    /// Bytes by which a [`Bus`](crate::far::Bus) reaches the memory. Only a control plane that was made for the bus carries them.
+    /// Bytes by which a [`Bus`](crate::far::Bus) reaches the memory. Only a control plane that was made for the bus
+    /// carries them.
     Key(Vec<u8>),
 }
 
-/// What one rank contributes to an exchange, and what it gets of each other.
+/// What one rank contributes to an exchange, and what it receives from each other rank.
 #[derive(Debug, Default)]
 pub struct Packet {
     /// Opaque bytes; at most [`Packet::MAX_BYTES`].
     pub bytes: Vec<u8>,
-    /// Handles; at most [`Packet::MAX_HANDLES`]. Only peers of the same node receive them; others get none.
+    /// Handles; at most [`Packet::MAX_HANDLES`]. Only peers of the same node receive them.
     pub handles: Vec<Handle>,
 }
 
@@ -55,7 +56,7 @@ pub enum Event {
     Lost {
         /// The rank that is lost.
         rank: usize,
-        /// How it was noticed, for people.
+        /// How it was noticed, for error messages.
         reason: String,
     },
     /// The peer ended its part of the job in good order.
@@ -72,18 +73,18 @@ pub enum Event {
     },
 }
 
-/// Why a rank is lost whose program unwinds.
+/// The reason that peers are given when a rank's program unwinds.
 pub const PANICKED: &str = "its program has panicked";
 
-/// Receives the events; called from the service's own thread, one event at a time. It must not block on the
-/// control plane.
+/// Receives the events. The service calls it from its own thread, one event at a time. It must not block on the control
+/// plane.
 pub type Sink = Arc<dyn Fn(Event) + Send + Sync>;
 
 /// Why a control-plane call failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ControlError {
-    /// A rank ended, or withdrew, before it had contributed to the collective call.
+    /// A rank ended, or withdrew, before it contributed to the collective call.
     #[error("rank {rank} will not come ({reason}); {label} takes all ranks")]
     PeerLost {
         /// The rank that will not come.
@@ -158,12 +159,13 @@ pub trait Control: Send + Sync + 'static {
     /// Which node a rank runs on. Equal numbers can exchange [`Handle`]s.
     fn node(&self, rank: usize) -> usize;
 
-    /// A collective over all ranks: each contributes a packet and gets everybody's, in order of ranks (its own
-    /// included, with handles of its own: duplicates, not the ones it gave). A handle that finds no room in a process is
+    /// A collective over all ranks. Each contributes a packet, and gets the packets of all ranks in order, with its
+    /// own. The handles are duplicates, also in its own packet. A handle for which a process has no room is
     /// [`Handle::Lost`] there.
     ///
-    /// Calls are matched in order; `label` is compared, so that a program whose ranks disagree about what comes
-    /// next gets an error by name. It says to people what the call does ("opening a window").
+    /// The n-th call of each rank belongs to the n-th call of every other. The ranks' labels are compared, so that
+    /// ranks that disagree about the next call get an error that names both. A label is a text for people ("opening a
+    /// window").
     ///
     /// # Errors
     ///
@@ -180,14 +182,15 @@ pub trait Control: Send + Sync + 'static {
     /// [`ControlError::TooLarge`], [`ControlError::Closed`], [`ControlError::Forked`].
     fn notify(&self, to: Option<&[usize]>, bytes: &[u8]) -> Result<(), ControlError>;
 
-    /// Installs the receiver of events, replacing an earlier one. Events that came before are delivered first.
+    /// Installs the receiver of events, in place of an earlier one. It first gets the events that came before.
     fn subscribe(&self, sink: Sink);
 
-    /// Tells the peers that this rank ends its part in good order. Dropping a `Control` that has not left
-    /// says the same, unless its thread panics. In a forked child neither says anything.
+    /// Tells the peers that this rank ends its part in good order. Dropping a `Control` that has not left says the
+    /// same, unless its thread panics. In a forked child, neither says anything.
     fn leave(&self);
 
-    /// Tells the peers that this rank ends its part in bad order: they hear [`Event::Lost`] with this reason, and an
-    /// exchange that misses the rank names it. Dropping a `Control` while its thread panics says so of itself.
+    /// Tells the peers that this rank ends its part with an error. They receive [`Event::Lost`] with this reason, and
+    /// an exchange that lacks the rank's packet names it. Dropping a `Control` while its thread panics does the same,
+    /// with [`PANICKED`].
     fn fail(&self, reason: &str);
 }

@@ -38,7 +38,7 @@ pub use parameters::{Grid, Parameters};
 /// Why a stream stopped doing work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// A wait ended without its count.
+    /// A wait ended before its count was reached.
     Wait {
         /// What was waited for.
         tag: Tag,
@@ -47,8 +47,8 @@ pub enum Fault {
         /// Where the wait was enqueued, if the device knows.
         site: Option<CallSite>,
     },
-    /// What carries messages to peers has failed, or what was submitted could be submitted in part only, so that not all
-    /// of it rings; the text says how.
+    /// The transport to peers has failed, or only a part of a batch could be submitted, so that some words are not
+    /// added to. The text says which.
     Transport(String),
     /// A kernel panicked; the text is its message.
     Kernel(String),
@@ -56,116 +56,118 @@ pub enum Fault {
     Aborted,
 }
 
-/// What a stream's work is worth against that of other streams of the device.
+/// How important a stream's work is, compared with that of other streams of the device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Priority {
-    /// As that of any stream.
+    /// The same as that of most streams.
     #[default]
     Normal,
-    /// Goes first, where the device chooses between work that is ready (GPUs do, between blocks that are to begin;
-    /// nothing is interrupted). For messages that a long kernel of another stream should not hold up.
+    /// Its work goes first when the device chooses between pieces of work that are ready. (GPUs choose between blocks
+    /// that are to begin; they interrupt none.) For messages that a long kernel of another stream should not hold up.
     High,
 }
 
-/// How a new stream is to be.
+/// The properties of a new stream.
 #[derive(Clone)]
 pub struct StreamConfig {
     /// A name for threads, logs and timelines.
     pub name: String,
-    /// The bell that is rung for words that this stream may wait on.
+    /// The bell that peers ring for words that this stream may wait on.
     pub bell: Ptr,
     /// Keeps the bell alive.
     pub keep: Arc<dyn Any + Send + Sync>,
-    /// Whether the stream executes on the thread that submits, at once (host only). Then a submission that
-    /// waits blocks its caller: this is host-synchronised communication, without a thread between. What the work itself
-    /// submits to its stream, or waits for there, is refused ([`DeviceError::Inside`]).
+    /// Whether the stream executes work on the submitting thread, at once (host only). Then a submission that waits
+    /// blocks its caller: this is host-synchronised communication, without another thread. The work itself must not
+    /// submit to its stream, or wait for it ([`DeviceError::Inside`]).
     pub inline: bool,
-    /// How many ranks share this node's processors, as far as is known: decides how long a wait may spin.
+    /// How many ranks share this node's processors, as far as is known. It decides how long a wait may spin.
     pub ranks_on_node: usize,
-    /// A device that does not choose ignores it.
+    /// How important its work is. Devices that do not choose between streams ignore it.
     pub priority: Priority,
-    /// What the stream's thread can do for the NIC, where the device's streams are threads: see [`Device::helps`].
+    /// The work that the stream's thread can do for the NIC, if the device's streams are threads: see
+    /// [`Device::helps`].
     pub helper: Option<Arc<dyn Helper>>,
 }
 
-/// A wait in which a stream is at the moment, for the wait-for graph.
+/// A wait that a stream is in at the moment, for the wait-for graph.
 #[derive(Clone, Debug)]
 pub struct Blocked {
-    /// What the current batch still waits for, each with the number of its epoch.
+    /// The waits of the current batch that are not over, each with the number of its epoch.
     pub on: Vec<(Tag, u64)>,
-    /// Whether the batch may wait for more than that: a device may not be able to say all of it at a time.
+    /// Whether the batch may have more waits than these, because the device cannot tell all of them at a time.
     pub more: bool,
-    /// Where the batch was enqueued, if the device knows: it may be one that was submitted from several places.
+    /// Where the batch was enqueued, if the device knows. (One batch may be submitted from several places.)
     pub site: Option<CallSite>,
-    /// For how long.
+    /// Since when the stream waits.
     pub since: std::time::Instant,
 }
 
-/// What a stream is at that has not passed all that was submitted to it, for the wait-for graph.
+/// What occupies a stream that has not passed all of its work, for the wait-for graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Work {
-    /// A kernel of the user's runs. Its name, if the device knows it.
+    /// A kernel of the user runs. Its name, if the device knows it.
     Kernel(Option<&'static str>),
     /// It waits for another stream of this process.
     Stream,
-    /// The device cannot tell: a kernel runs, or something is moved, or it waits for another stream of this process; or
-    /// it is through, and nobody has looked since.
+    /// The device cannot tell. A kernel or a move may run, or the stream may wait for another stream of this process.
+    /// Or it may have finished, and nobody has looked since.
     Something,
 }
 
-/// Where a stream is, by one look at it, for the wait-for graph.
+/// The state of a stream at one look, for the wait-for graph.
 #[derive(Clone, Debug)]
 pub enum Stand {
-    /// It has passed all that had been submitted.
+    /// It has passed all work that was submitted.
     Through,
     /// It waits for peers.
     Waits(Blocked),
-    /// It waits for no peer, and has not passed all that had been submitted, as far as is known.
+    /// It waits for no peer, and has not passed all of its work, as far as is known.
     Works(Work),
 }
 
-/// The part of a stream that outlives its owner: knows how far it came, and frees what it has passed.
+/// The part of a stream that outlives its owner. It knows how far the stream has come, and frees what the stream has
+/// passed.
 pub trait Reclaim: Send + Sync + 'static {
-    /// Drops `garbage` once everything submitted so far has been passed (perhaps at once).
+    /// Drops `garbage` when everything submitted so far has been passed, which may be at once.
     fn retire(&self, garbage: Box<dyn Any + Send>);
 
-    /// The first fault, if there is one. Cheap: no more than a load while there is none.
+    /// The first fault, if there is one. It costs one load while there is none.
     fn fault(&self) -> Option<Fault>;
 
-    /// Fails the wait in which the stream is, and all later ones.
+    /// Fails the stream's current wait, and all later ones.
     fn abort(&self);
 
-    /// What the stream is waiting for, if it has been waiting for more than an instant.
+    /// The stream's current wait, if it has lasted longer than an instant.
     fn blocked(&self) -> Option<Blocked>;
 
-    /// As [`Reclaim::blocked`], without a copy: for who looks often.
+    /// Like [`Reclaim::blocked`], without a copy, for callers that look often.
     fn look_at_blocked(&self, look: &mut dyn FnMut(&Blocked)) {
         if let Some(blocked) = self.blocked() {
             look(&blocked);
         }
     }
 
-    /// Where the stream is. One answer, since the stream goes on meanwhile: one that was first asked whether it is
-    /// [blocked](Reclaim::blocked), and then whether it is at work, could deny both, and have gone from work to a wait
-    /// in between. Asked by threads that must not be held up: it waits for nobody.
+    /// The state of the stream. It is one call because the stream goes on meanwhile: two calls, one for its wait and
+    /// one for its work, could both get a no from a stream that goes from work to a wait in between. The call waits for
+    /// nobody, because its callers must not be held up.
     fn stand(&self) -> Stand;
 
-    /// The calls on the stream that are under way. Those of [`Stream`] that may block say so.
+    /// The calls on the stream that are in progress. Methods of [`Stream`] that may block record themselves here.
     fn calls(&self) -> &Calls;
 
-    /// A number that changes when the stream goes on, as far as that is known without asking the device. As for
-    /// [`Reclaim::stand`], it waits for nobody.
+    /// A number that changes when the stream makes progress, as far as that is known without asking the device. The
+    /// call waits for nobody.
     fn progress(&self) -> u64;
 
     /// The number of work items passed so far.
     fn passed(&self) -> u64;
 
-    /// A future asks for a wake-up when `passed() >= mark`; returns whether that is so already. If the future asks again,
-    /// its new waker replaces the one before. `future` is a number that no other future of the process has.
+    /// Asks for a wake-up of a future when `passed() >= mark`, and returns whether that is so already. If the future
+    /// asks again, its new waker replaces the old one. `future` is a number that no other future of the process has.
     fn wake_at(&self, mark: u64, future: u64, waker: &Waker) -> bool;
 
-    /// The future needs no wake-up any more: its waker is dropped.
+    /// Drops the waker of a future that needs no wake-up any more.
     fn forget_waker(&self, future: u64);
 }
 
@@ -174,17 +176,18 @@ pub trait Reclaim: Send + Sync + 'static {
 /// # Safety
 ///
 /// Implementations must execute batches as [`crate::batch`] describes, keep the order of each stream, and provide
-/// memory as [`Block`] promises. Values that a stream's wait has acquired are visible to all later work of it.
+/// memory as [`Block`] promises. Values that a wait of a stream has acquired are visible to all later work of the
+/// stream.
 pub unsafe trait Device: Clone + Send + Sync + 'static {
-    /// The memory that it allocates, or maps.
+    /// The memory that the device allocates or maps.
     type Block: Block;
-    /// The streams that it makes.
+    /// The streams of the device.
     type Stream: Stream;
     /// The name by which users choose it (`host`, `cuda`).
     const NAME: &'static str;
 
-    /// Opens the device that a rank uses by default; `local_rank` is its number among the ranks of the machine: they
-    /// take its devices by turns.
+    /// Opens the device that a rank uses by default. `local_rank` is its number among the ranks of the machine, which
+    /// take the machine's devices in turn.
     ///
     /// # Errors
     ///
@@ -198,59 +201,61 @@ pub unsafe trait Device: Clone + Send + Sync + 'static {
     /// If there is no such device.
     fn open_local(rank: usize) -> Result<Self, DeviceError>;
 
-    /// Whether streams of the two may work with each other's memory, and wait for each other's events.
+    /// Whether streams of the two devices may use each other's memory, and wait for each other's events.
     fn same(&self, other: &Self) -> bool;
 
-    /// What tells the hardware behind the device from all other, for ranks to compare. Empty where it makes no
-    /// difference who else uses it.
+    /// A name of the hardware behind the device that no other hardware has, for ranks to compare. Empty if it makes no
+    /// difference which other processes use the hardware.
     fn hardware(&self) -> Vec<u8> {
         Vec::new()
     }
 
-    /// How much of the hardware this process may use while other processes use it, too, for ranks to compare, in a
-    /// unit of the device's own (a GPU's multiprocessors); 0 where processes take turns.
+    /// How much of the hardware this process may use while other processes use it, too, for ranks to compare. The unit
+    /// is the device's own (a GPU's multiprocessors). 0 if processes take turns.
     fn portion(&self) -> usize {
         0
     }
 
-    /// Hears, when the ranks have met, how many *other* processes of the job use the same hardware, and the least
-    /// [`Device::portion`] of all of them and this one. Once for each world: those of an earlier one may be there still.
+    /// Says, when the ranks have met, how many *other* processes of the job use the same hardware, and the least
+    /// [`Device::portion`] of all these processes and this one. Called once for each world; processes of an earlier
+    /// world may still be there.
     fn shared_with(&self, processes: usize, portion: usize) {
         let _ = (processes, portion);
     }
 
-    /// Hears, before streams are made, how many of them will wait for peers at a time: a device that has to share out room
-    /// for those deals by this number. Several worlds may say it; the most counts.
+    /// Says, before streams are made, how many of them will wait for peers at a time. A device that divides something
+    /// among waiting streams divides it by this number. If several worlds call it, the greatest number counts.
     fn expect_waiting(&self, streams: usize) {
         let _ = streams;
     }
 
-    /// Whether streams call the [`Helper`] that they are given: when batches have rung, and while they wait. Then
-    /// nobody needs to sleep on the doorbells' bell.
+    /// Whether streams call the [`Helper`] that they are given, when batches have rung and while streams wait. Then no
+    /// thread needs to sleep on the doorbells' bell.
     fn helps(&self) -> bool {
         false
     }
 
-    /// Whether NICs cannot work with memory of the device. What they read and write then lies in memory of the host
-    /// ([`Sharing::Nics`]), which streams fill and drain; and nobody rings the doorbells' bell: an agent must poll
-    /// them.
+    /// Whether NICs cannot access memory of the device. What they read and write is then in memory of the host
+    /// ([`Sharing::Nics`]), which streams fill and drain. Also, nobody rings the doorbells' bell then: an agent must
+    /// poll the doorbells.
     fn staged(&self) -> bool {
         false
     }
 
-    /// Makes a register of a NIC one that streams can store to, by [`Store`](crate::batch::Step::Store) steps: the same
-    /// register, at the address at which they find it. It is kept as long as somebody holds what is returned, and that
-    /// is held until all streams have passed what stores there. Several registers may lie in one page.
+    /// Maps a register of a NIC so that streams can store to it, by [`Store`](crate::batch::Step::Store) steps. Returns
+    /// the same register at the address that streams use. The mapping lasts as long as the returned value is held. The
+    /// caller holds it until all streams have passed their stores to the register. Several registers may lie in one
+    /// page.
     ///
     /// # Errors
     ///
-    /// [`DeviceError::Unsupported`] if the device's streams store to no registers, or not to one of this kind; others if
-    /// the system refuses. Then streams add to the doorbell and do no more, and somebody looks at that.
+    /// [`DeviceError::Unsupported`] if the device's streams cannot store to registers, or not to this kind; others if
+    /// the system refuses. Then streams only add to the doorbell, and the engine must look at it.
     ///
     /// # Safety
     ///
-    /// As long as it is kept, the register is mapped at its address, in pages that the device may store to at the place
-    /// of a register and nowhere else.
+    /// As long as [`Register::keep`] is held, the register is mapped at its address. The device may store to the pages
+    /// that contain it, but only where they have registers.
     unsafe fn map_register(&self, register: &Register) -> Result<Register, DeviceError> {
         let _ = register;
         Err(DeviceError::Unsupported {
@@ -259,14 +264,14 @@ pub unsafe trait Device: Clone + Send + Sync + 'static {
         })
     }
 
-    /// Of up to how many bytes a slot is to have a [landing](crate::batch::Landing), where streams of this device then
-    /// look. 0 where they do not. Asked when the ranks have met.
+    /// The greatest size, in bytes, of a slot that gets a [landing](crate::batch::Landing) for streams of this device
+    /// to look at. 0 if they do not look at landings. Asked when the ranks have met.
     fn land_up_to(&self) -> usize {
         0
     }
 
-    /// Why an operation on elements of peers' memory cannot be had, if it cannot: a reduction, or a compare-and-swap
-    /// (`None`). The same on all ranks. Cheap.
+    /// Why the device cannot make an operation on elements of peers' memory, or `None` if it can. The operation is a
+    /// reduction, or a compare-and-swap if `reduction` is `None`. The answer is the same on all ranks. Cheap.
     fn refuses(&self, reduction: Option<Op>, scalar: Scalar) -> Option<String> {
         let _ = (reduction, scalar);
         None
@@ -279,22 +284,21 @@ pub unsafe trait Device: Clone + Send + Sync + 'static {
     /// [`DeviceError::Exhausted`].
     fn alloc(&self, bytes: usize, sharing: Sharing) -> Result<Self::Block, DeviceError>;
 
-    /// Makes a block of memory that the process has, without a copy; only this process reaches it. It is as long as the
-    /// memory's [bytes of use](Allocation::bytes).
+    /// Makes a block of memory that the process already has, without a copy. Only this process reaches it. Its length
+    /// is that of the memory's [bytes in use](Allocation::bytes).
     ///
     /// # Errors
     ///
-    /// The memory comes back if it is none that the device's streams work with. That is always so unless the device says
-    /// otherwise.
+    /// The memory, if the device's streams cannot use it. By default, they cannot.
     fn adopt(&self, memory: Allocation) -> Result<Self::Block, Allocation> {
         Err(memory)
     }
 
-    /// The memory that a block was [adopted](Device::adopt) from.
+    /// Returns the memory that a block was [adopted](Device::adopt) from.
     ///
     /// # Errors
     ///
-    /// The block comes back if it was not, or if it is shared.
+    /// The block, if it was not adopted, or if it is shared.
     fn into_allocation(block: Self::Block) -> Result<Allocation, Self::Block> {
         Err(block)
     }
@@ -303,7 +307,7 @@ pub unsafe trait Device: Clone + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// [`DeviceError::BadHandle`] if it is of another kind or smaller.
+    /// [`DeviceError::BadHandle`] if the handle is of another kind, or the block is smaller.
     fn map(&self, handle: Handle, bytes: usize) -> Result<Self::Block, DeviceError>;
 
     /// Makes a stream.
@@ -317,8 +321,8 @@ pub unsafe trait Device: Clone + Send + Sync + 'static {
     /// `config.bell` points to a live bell of this device for as long as `config.keep` lives.
     unsafe fn stream(&self, config: StreamConfig) -> Result<Self::Stream, DeviceError>;
 
-    /// Sets [`crate::batch::POISON`] in a word and rings the bell, from the host, at once, even while
-    /// streams wait on it.
+    /// Sets [`crate::batch::POISON`] in a word and rings the bell, from the host, at once, even while streams wait on
+    /// the word.
     ///
     /// # Safety
     ///
@@ -332,7 +336,7 @@ pub unsafe trait Device: Clone + Send + Sync + 'static {
     /// `word` points to a live word of this device.
     unsafe fn peek(&self, word: Ptr) -> u64;
 
-    /// Sets a word before anybody else uses it.
+    /// Sets a word before anything else uses it.
     ///
     /// # Safety
     ///
@@ -343,8 +347,8 @@ pub unsafe trait Device: Clone + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// [`DeviceError::System`] if the device cannot be read any more; [`DeviceError::Forked`]. What is in `dst` is not
-    /// specified then.
+    /// [`DeviceError::System`] if the device cannot be read any more; [`DeviceError::Forked`]. The contents of `dst`
+    /// are then unspecified.
     ///
     /// # Safety
     ///
@@ -355,7 +359,7 @@ pub unsafe trait Device: Clone + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// As [`Device::read`]; what is in device memory is not specified then.
+    /// Those of [`Device::read`]. The contents of the device memory are then unspecified.
     ///
     /// # Safety
     ///
@@ -374,14 +378,14 @@ pub unsafe trait HostAccess: Device {}
 ///
 /// # Safety
 ///
-/// As [`Stream`]; the closure is called on one thread at a time.
+/// As for [`Stream`]; the closure is called on one thread at a time.
 #[diagnostic::on_unimplemented(
     message = "kernels of `{Self}` are functions of loaded code, not closures",
     note = "declare the function with `kernel!`, bind it once, and launch it over a grid: `stream.launch(f.threads(n, 256), (&mut x,))`"
 )]
 pub unsafe trait ClosureDevice: HostAccess {
-    /// Submits a kernel. Reports name it after the type `N`. It may run many times if the stream is captured, never if the
-    /// stream has failed.
+    /// Submits a kernel. Reports name it after the type `N`. It runs once for each replay if the stream is captured,
+    /// and never if the stream has failed.
     ///
     /// # Errors
     ///
@@ -389,8 +393,8 @@ pub unsafe trait ClosureDevice: HostAccess {
     ///
     /// # Safety
     ///
-    /// What the closure accesses is live until the stream has passed it, and is accessed by nothing that stream order
-    /// (or the words waited for) does not order with it.
+    /// The memory that the closure accesses is live until the stream has passed the kernel. All other accesses to that
+    /// memory are ordered with the kernel's, by stream order or by the words that the stream waits for.
     unsafe fn launch<N, K>(stream: &Self::Stream, kernel: K) -> Result<(), DeviceError>
     where
         N: 'static,
@@ -401,44 +405,44 @@ pub unsafe trait ClosureDevice: HostAccess {
 ///
 /// # Safety
 ///
-/// As [`Stream`]; a function is called with the parameters that it was launched with.
+/// As for [`Stream`]; a function is called with the parameters that it was launched with.
 pub unsafe trait LaunchDevice: Device {
     /// Loaded code.
     type Module: Send + Sync + 'static;
     /// A function of it; keeps the module loaded.
     type Function: Send + Sync + 'static;
 
-    /// Loads code, in a form that the device takes (PTX, a cubin, a fatbin).
+    /// Loads code in a form that the device takes (PTX, a cubin, a fatbin).
     ///
     /// # Errors
     ///
-    /// [`DeviceError::Code`] if the bytes are no code, or the device does not take it; [`DeviceError::Busy`] while a stream of the device may be
-    /// waiting: loading can block behind it.
+    /// [`DeviceError::Code`] if the bytes are no code, or not code for the device. [`DeviceError::Busy`] while a stream
+    /// of the device may be waiting, because loading can block behind it.
     fn load(&self, code: &[u8]) -> Result<Arc<Self::Module>, DeviceError>;
 
     /// Finds a function that takes parameters of these sizes, in bytes.
     ///
     /// # Errors
     ///
-    /// [`DeviceError::Code`] if there is none of the name, or if it is known to take others.
+    /// [`DeviceError::Code`] if no function has the name, or if it is known to take other parameters.
     fn function(
         module: &Arc<Self::Module>,
         name: &str,
         sizes: &[usize],
     ) -> Result<Self::Function, DeviceError>;
 
-    /// Lets a function begin while the kernel that stands before it on a stream is at work, where the device can. By
-    /// default nothing changes.
+    /// Lets a function begin while the kernel before it on the stream still runs, if the device can. By default nothing
+    /// changes.
     ///
     /// # Safety
     ///
-    /// Each thread of the function waits by itself for the end of what stands before it, before it accesses memory, and
-    /// before it ends.
+    /// Each thread of the function itself waits for the end of all earlier work of the stream, before it accesses
+    /// memory and before it ends.
     unsafe fn begin_early(function: Self::Function) -> Self::Function {
         function
     }
 
-    /// Submits a kernel. On a stream that has failed it may run or not.
+    /// Submits a kernel. On a stream that has failed, the kernel may or may not run.
     ///
     /// # Errors
     ///
@@ -446,9 +450,9 @@ pub unsafe trait LaunchDevice: Device {
     ///
     /// # Safety
     ///
-    /// The parameters are those of the function. What the function accesses, with them and in this grid, is live until
-    /// the stream has passed it, and is accessed by nothing that stream order (or the words waited for) does not order
-    /// with it.
+    /// The parameters are those of the function. The memory that the function accesses, with them and in this grid, is
+    /// live until the stream has passed the kernel. All other accesses to that memory are ordered with the kernel's, by
+    /// stream order or by the words that the stream waits for.
     unsafe fn launch(
         stream: &Self::Stream,
         function: &Self::Function,
@@ -457,95 +461,95 @@ pub unsafe trait LaunchDevice: Device {
     ) -> Result<(), DeviceError>;
 }
 
-/// A queue of work that is executed in order. Owned by one thread at a time; dropping it executes what is
-/// left (unless the thread is unwinding: then waits are aborted).
+/// A queue of work that is executed in order. One thread at a time owns it. Dropping it executes the remaining work,
+/// unless the thread is unwinding: then waits are aborted.
 ///
 /// # Safety
 ///
 /// See [`Device`].
 pub unsafe trait Stream: Send + 'static {
-    /// The part that outlives it.
+    /// The part that outlives the stream.
     type Reclaim: Reclaim;
     /// A recording.
     type Graph: Send + Sync + 'static;
     /// A point in the order of a stream that another stream can wait for.
     type Event: Send + Sync + 'static;
 
-    /// Its outliving part.
+    /// The part that outlives the stream.
     fn reclaim(&self) -> &Arc<Self::Reclaim>;
 
-    /// The most lanes that a batch for this stream may have, as far as is known now: with more it is refused. For who
-    /// knows how many there will be, and would hear of it before there are any.
+    /// The most lanes that a batch for this stream may have, as far as is known now; it refuses batches with more.
+    /// Callers ask it when they know how many lanes there will be, before there are any.
     fn most_lanes(&self) -> usize {
         usize::MAX
     }
 
-    /// Makes everything ready for a batch that the device could refuse: room for it as the last of so many `items`, and
-    /// the stream's part of what streams share. It submits nothing. While the stream is captured nothing is queued, so no
-    /// room is asked for.
+    /// Prepares a batch that the device could refuse. It finds room for the batch as the last of `items` items, and
+    /// takes the stream's part of what streams share. It submits nothing. While the stream is captured, nothing is
+    /// queued, so no room is needed.
     ///
-    /// A caller needs this if it must do something first that cannot be undone: arm a NIC, or submit another batch that
-    /// peers act upon. If the batch is submitted next, or behind others that need not have been prepared, the device
-    /// refuses it only if it is of no more use, or if others have changed meanwhile what there is.
+    /// A caller needs this if it must first do something that cannot be undone: arm a NIC, or submit another batch that
+    /// peers act upon. The batch is then submitted next, or behind others that need no preparation. The device refuses
+    /// it only if the device can no longer be used, or if others have changed meanwhile what is there to share.
     ///
     /// # Errors
     ///
-    /// Those that [`Stream::submit`] would have; the stream is as it was.
+    /// Those of [`Stream::submit`]. The stream is unchanged.
     fn prepare(&self, batch: &Arc<Batch>, items: usize) -> Result<(), DeviceError>;
 
-    /// Submits a batch for a call of the program that was made at `site`.
+    /// Submits a batch. The program's call, for which it is submitted, was made at `site`.
     ///
     /// # Errors
     ///
-    /// If the device refuses; nothing has been submitted then. A fault is not an error here: it is
-    /// reported by [`Stream::fault`] and [`Stream::synchronize`]. If the device refuses a part behind another, the batch
-    /// counts as submitted, and the stream has failed by [`Fault::Transport`].
+    /// If the device refuses. Then nothing has been submitted. If the device accepts a part and refuses a later one,
+    /// the batch counts as submitted, and the stream has failed with [`Fault::Transport`]. A fault is not an error
+    /// here: [`Stream::fault`] and [`Stream::synchronize`] report it.
     ///
     /// # Safety
     ///
-    /// The batch's own promises ([`Batch::new`]) hold until the stream has passed it.
+    /// The promises of [`Batch::new`] hold until the stream has passed the batch.
     unsafe fn submit(&self, batch: &Arc<Batch>, site: CallSite) -> Result<(), DeviceError>;
 
-    /// Marks this point, for [`Reclaim::passed`].
+    /// The number of work items submitted so far, to compare with [`Reclaim::passed`].
     fn mark(&self) -> u64;
 
-    /// The fault by which this stream has failed, or is to fail since one that it has waited for has
-    /// ([`Stream::wait_event`]), as far as is known.
+    /// The fault with which this stream has failed, as far as is known. It also fails with the fault of a stream that
+    /// it has waited for ([`Stream::wait_event`]).
     fn fault(&self) -> Option<Fault> {
         self.reclaim().fault()
     }
 
-    /// The streams that it has waited for and whose failure is to be its own, where the device has not looked at them yet:
-    /// for futures, which outlive the call and cannot hold the stream itself.
+    /// The streams that this one has waited for, and at whose faults the device has not looked yet. Futures need them,
+    /// because a future outlives the call and cannot hold the stream itself.
     fn followed(&self) -> Vec<Arc<Self::Reclaim>> {
         Vec::new()
     }
 
-    /// Blocks until everything submitted has been passed.
+    /// Blocks until the stream has passed all of its work.
     ///
     /// # Errors
     ///
     /// The [fault](Stream::fault), if there is one; [`DeviceError::Capturing`]; [`DeviceError::Inside`].
     fn synchronize(&self) -> Result<Result<(), Fault>, DeviceError>;
 
-    /// Records an event here.
+    /// Records an event at this point of the stream.
     ///
     /// # Errors
     ///
     /// If the device refuses.
     fn record(&self) -> Result<Self::Event, DeviceError>;
 
-    /// Makes later work wait for an event (of any stream of the device, this one included). If the recording
-    /// stream has failed by then, this one fails too, and so does a stream that waits for this one, whatever has been
-    /// submitted in between. The ordering itself holds even on a failed stream.
+    /// Makes later work wait for an event of any stream of the device, this one included. If the recording stream has
+    /// failed by then, this stream fails, too. So does every stream that waits for this one, whatever was submitted in
+    /// between. The order is kept even on a failed stream.
     ///
     /// # Errors
     ///
     /// If the device refuses.
     fn wait_event(&self, event: &Self::Event) -> Result<(), DeviceError>;
 
-    /// Begins to record instead of executing. `others` are recorded with it: work submitted to them meanwhile
-    /// belongs to the recording too.
+    /// Begins to record work instead of executing it. `others` are recorded with this stream: work that is submitted to
+    /// them meanwhile belongs to the recording, too.
     ///
     /// # Errors
     ///
@@ -562,25 +566,25 @@ pub unsafe trait Stream: Send + 'static {
     /// Whether the stream is being captured.
     fn capturing(&self) -> bool;
 
-    /// Notes that something was enqueued by other means than these (a library's own launch on the stream beneath):
-    /// marks count it from now on.
+    /// Notes that something was enqueued by other means than these methods, such as a library's own launch on the
+    /// underlying stream. Marks count it from now on.
     ///
     /// # Errors
     ///
     /// As [`Stream::submit`].
     fn enqueued(&self) -> Result<(), DeviceError>;
 
-    /// As [`Stream::prepare`], for a recording.
+    /// Like [`Stream::prepare`], for a recording.
     ///
     /// # Errors
     ///
-    /// Those that [`Stream::replay`] would have; the streams are as they were.
+    /// Those of [`Stream::replay`]. The streams are unchanged.
     fn prepare_replay(&self, others: &[&Self], graph: &Arc<Self::Graph>)
     -> Result<(), DeviceError>;
 
-    /// Submits a recording, `times` times. What was recorded on a stream comes after what that stream was given before
-    /// (the time before, too), and before what it is given later. Streams are ordered among each other by events that
-    /// were recorded; a device may add to that: that no stream goes on before all are through.
+    /// Submits a recording, `times` times. On each stream, its part of the recording comes after all earlier work (the
+    /// previous repetition, too), and before all later work. The recorded events order the streams among each other. A
+    /// device may order more, and let no stream go on before all are through.
     ///
     /// # Errors
     ///
@@ -588,7 +592,7 @@ pub unsafe trait Stream: Send + 'static {
     ///
     /// # Safety
     ///
-    /// As for each thing recorded, for each time. `others` are those of the capture, in the same order.
+    /// The promises of everything recorded hold, each time. `others` are those of the capture, in the same order.
     unsafe fn replay(
         &self,
         others: &[&Self],

@@ -28,12 +28,12 @@ pub enum DeviceError {
     /// The call is not possible while the stream is being captured.
     #[error("not possible while the stream is captured: {0}")]
     Capturing(&'static str),
-    /// The call comes from within the work of the same stream, which the submitting thread executes: a kernel of an
-    /// inline stream has come back to it. Nothing was done.
+    /// The call comes from within the work of the same stream, which executes on the submitting thread: a kernel of an
+    /// inline stream has called back into the stream. Nothing was done.
     #[error("not possible from within the work of the same inline stream: {0}")]
     Inside(&'static str),
-    /// As many items wait in the stream's queue as it holds. Nothing was enqueued, and nothing is lost: the call is
-    /// possible again when the stream has done some of them.
+    /// The stream's queue is full. Nothing was enqueued, and nothing is lost: the call is possible again when the
+    /// stream has done some items.
     #[error(
         "the queue of stream `{stream}` is full: it holds up to {most} items that have not been done; wait for some of them \
          (`synchronize`) before you enqueue more"
@@ -44,7 +44,7 @@ pub enum DeviceError {
         /// How many items its queue holds at most.
         most: u64,
     },
-    /// Code for the device does not fit.
+    /// The device does not take this code, or the code does not have the function asked for.
     #[error("device code was refused: {0}")]
     Code(String),
     /// The call could block behind a wait of a stream of the device; it is possible when its streams are idle.
@@ -53,7 +53,7 @@ pub enum DeviceError {
     /// This process was forked from the one that the device, or the stream, belongs to.
     #[error(transparent)]
     Forked(#[from] Forked),
-    /// What a kind of device needs is not on this machine.
+    /// This machine lacks something that the kind of device needs.
     #[error("there is no {device} device here: {detail}")]
     Missing {
         /// Which kind of device.

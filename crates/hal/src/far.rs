@@ -33,29 +33,29 @@ use crate::batch::{Op, Scalar};
 use crate::device::DeviceError;
 use crate::memory::Ptr;
 
-/// Bytes of the cell that a word lies in, with its operands and with what the bus keeps beside them: a cache line.
+/// Bytes of the cell that contains a word, its operands, and the data of the bus beside them: a cache line.
 pub const CELL: usize = 64;
 
-/// Where, in a cell, what is the bus's own begins.
+/// The offset in a cell at which the bytes of the bus begin.
 pub const MAILBOX: usize = 32;
 
-/// Why a bus carries nothing more.
+/// Why a bus has failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{bus}: {detail}")]
 pub struct BusError {
     /// The name of the bus.
     pub bus: &'static str,
-    /// What was being done, and what was said.
+    /// What was being done, and the error.
     pub detail: String,
 }
 
-/// Memory of this rank that peers reach by the bus.
+/// Memory of this rank that peers reach through the bus.
 pub struct Span {
-    /// Its first byte; ordinary memory of this process, zero, aligned to [`CELL`] at least.
+    /// Its first byte. It is ordinary memory of this process, zero, and aligned to at least [`CELL`].
     pub base: Ptr,
-    /// Names it to peers' buses.
+    /// Names the memory to peers' buses.
     pub key: Vec<u8>,
-    /// Keeps it; what is let go may be used again when no peer holds it any more.
+    /// Keeps the memory. When it is dropped, the bus may use the memory again as soon as no peer holds it any more.
     pub keep: Arc<dyn Any + Send + Sync>,
 }
 
@@ -63,11 +63,11 @@ pub struct Span {
 pub struct Reached {
     /// Its first byte: a far address, or an ordinary one where the memory is mapped here.
     pub base: Ptr,
-    /// Keeps it.
+    /// Keeps the memory reachable.
     pub keep: Arc<dyn Any + Send + Sync>,
 }
 
-/// What one call of [`Bus::update`] does to each element.
+/// The change that [`Bus::update`] makes to each element.
 #[derive(Clone, Copy, Debug)]
 pub enum Update {
     /// `far = op(far, local)`.
@@ -83,7 +83,7 @@ pub enum Update {
     },
 }
 
-/// One piece of a move: as many bytes, contiguous on both sides.
+/// One piece of a move, contiguous on both sides.
 #[derive(Clone, Copy, Debug)]
 pub struct Piece {
     /// Its far address.
@@ -94,24 +94,24 @@ pub struct Piece {
     pub bytes: usize,
 }
 
-/// What reaches peers' memory that is not mapped.
+/// A transport that reaches peers' memory which is not mapped.
 ///
 /// # Safety
 ///
-/// Implementations keep what their methods promise; above all, a block's memory is not used again while a peer could
-/// still write to it.
+/// Implementations keep the promises of their methods. Above all, they do not use a block's memory again while a peer
+/// could still write to it.
 pub unsafe trait Bus: Send + Sync + 'static {
     /// Its name, for errors.
     fn name(&self) -> &'static str;
 
-    /// Memory that peers reach. Collective over the ranks of the job, each with a size of its own, not 0.
+    /// Allocates memory that peers reach. All ranks of the job call it together, each with a size of its own, not 0.
     ///
     /// # Errors
     ///
     /// If there is not enough memory, or a rank has ended.
     fn alloc(&self, bytes: usize) -> Result<Span, DeviceError>;
 
-    /// Reaches a peer's memory of `bytes` bytes.
+    /// Makes a peer's memory of `bytes` bytes reachable.
     ///
     /// # Errors
     ///
@@ -121,23 +121,24 @@ pub unsafe trait Bus: Send + Sync + 'static {
     /// The range of far addresses. It does not change.
     fn far(&self) -> Range<usize>;
 
-    /// The far address of a place that is mapped here, if the memory came from [`Bus::alloc`], of this rank's bus or a
-    /// peer's, and there is another rank.
+    /// The far address of a place that is mapped here. `None` if the memory did not come from [`Bus::alloc`] of this
+    /// rank or of a peer, or if there is no other rank.
     ///
     /// # Errors
     ///
     /// There are no far addresses left, or the bus has failed.
     fn name_of(&self, near: Ptr) -> Result<Option<Ptr>, BusError>;
 
-    /// Why an update cannot be had, if it cannot: a reduction, or a compare-and-swap (`None`). The same on all ranks, and
-    /// always the same. [`Bus::update`] is not called for it.
+    /// Why the bus cannot make an update, or `None` if it can. The update is a reduction, or a compare-and-swap if
+    /// `reduction` is `None`. The answer is the same on all ranks, and never changes. [`Bus::update`] is not called for
+    /// refused updates.
     fn refuses(&self, reduction: Option<Op>, scalar: Scalar) -> Option<String>;
 
-    /// Why the bus has failed, if it has. Cheap: no more than a load while it has not.
+    /// Why the bus has failed, if it has. It costs one load while it has not.
     fn failure(&self) -> Option<BusError>;
 
-    /// Writes pieces to one rank's memory. They have come when a signal that follows has; until that has been
-    /// [given](Bus::signal), sources are not written.
+    /// Writes pieces to one rank's memory. They have arrived when a later signal to that rank has. The sources may be
+    /// written again when that signal has been [given](Bus::signal).
     ///
     /// # Errors
     ///
@@ -145,11 +146,11 @@ pub unsafe trait Bus: Send + Sync + 'static {
     ///
     /// # Safety
     ///
-    /// Far addresses lie in blocks that are held; sources are live and initialised, and nobody writes them meanwhile;
-    /// nobody else accesses what is written until a signal says so.
+    /// Far addresses lie in blocks that are held. Sources are live and initialised, and nobody writes them meanwhile.
+    /// Nobody else accesses the destinations until a signal allows it.
     unsafe fn put(&self, pieces: &[Piece]) -> Result<(), BusError>;
 
-    /// Reads pieces of one rank's memory. They are there when this has returned.
+    /// Reads pieces of one rank's memory. They have arrived when this returns.
     ///
     /// # Errors
     ///
@@ -157,11 +158,11 @@ pub unsafe trait Bus: Send + Sync + 'static {
     ///
     /// # Safety
     ///
-    /// As [`Bus::put`], the sides exchanged.
+    /// As for [`Bus::put`], with the sides exchanged.
     unsafe fn get(&self, pieces: &[Piece]) -> Result<(), BusError>;
 
-    /// Updates `count` elements that lie one after the other on all sides, each atomically with what others update
-    /// through the bus. Results are there when this has returned.
+    /// Updates `count` elements, contiguous on all sides. Each update is atomic with all other updates through the bus.
+    /// The results have arrived when this returns.
     ///
     /// # Errors
     ///
@@ -169,7 +170,7 @@ pub unsafe trait Bus: Send + Sync + 'static {
     ///
     /// # Safety
     ///
-    /// As [`Bus::put`]; the elements are aligned, and are accessed by others through buses only.
+    /// As for [`Bus::put`]. The elements are aligned, and others access them only through buses.
     unsafe fn update(
         &self,
         update: Update,
@@ -179,9 +180,9 @@ pub unsafe trait Bus: Send + Sync + 'static {
         count: usize,
     ) -> Result<(), BusError>;
 
-    /// Adds to a word of a peer (or of this rank, by a far address), after all that this caller has moved to that rank
-    /// or from it before has been completed. What this rank's streams have stored to its own memory before is seen by
-    /// peers that act upon the signal.
+    /// Adds to a word of a peer, or of this rank by a far address. The add comes after everything that this caller has
+    /// moved to or from that rank before. Peers that act upon the signal see what this rank's streams have stored to
+    /// its own memory before it.
     ///
     /// # Errors
     ///
@@ -192,27 +193,29 @@ pub unsafe trait Bus: Send + Sync + 'static {
     /// The word lies in a block that is held, at the beginning of a cell, and no other rank adds to it.
     unsafe fn signal(&self, word: Ptr, value: u64) -> Result<(), BusError>;
 
-    /// Poisons a word of a peer, once what was moved has been completed. If the bus has failed, nothing happens: the peer
-    /// hears of it in another way. Returns whether what was moved has been completed: else sources may still be read.
+    /// Poisons a word of a peer, after everything that was moved has been completed. If the bus has failed, it does
+    /// nothing: the peer hears of that in another way. Returns whether everything was completed; if not, sources may
+    /// still be read.
     ///
     /// # Safety
     ///
-    /// As [`Bus::signal`].
+    /// As for [`Bus::signal`].
     unsafe fn poison(&self, word: Ptr) -> bool;
 
-    /// Brings a word of this rank up to date with what has come for it. Does nothing with one that does not lie at the
-    /// beginning of a cell: an operand, which no peer adds to.
+    /// Adds to a word of this rank what peers have sent for it. Does nothing for an address that is not the beginning
+    /// of a cell: that is an operand, to which no peer adds.
     ///
     /// # Safety
     ///
     /// The word is live.
     unsafe fn look(&self, word: Ptr);
 
-    /// How often a waiter looks before it turns the bus once; not 0.
+    /// How often a waiting thread looks at its words before it turns the bus once; not 0.
     fn looks(&self) -> u32 {
         1
     }
 
-    /// Lets the transport do what it has to do; a thread that waits calls it again and again. Returns whether something came.
+    /// Lets the transport make progress. A thread that waits calls it again and again. Returns whether something has
+    /// arrived.
     fn turn(&self) -> bool;
 }

@@ -15,10 +15,10 @@ impl TeamId {
     /// All ranks of the job.
     pub const WORLD: Self = TeamId(0);
 
-    /// The greatest number of a team. It leaves room beside it in the words by which devices name a wait.
+    /// The greatest number of a team. It leaves room for other fields in the words by which devices name a wait.
     pub const MOST: u32 = (1 << 24) - 2;
 
-    /// The team of this number; none if it is greater than [`TeamId::MOST`].
+    /// The team with this number; `None` if it is greater than [`TeamId::MOST`].
     pub const fn new(number: u32) -> Option<Self> {
         if number <= Self::MOST {
             Some(TeamId(number))
@@ -48,7 +48,7 @@ impl fmt::Debug for TeamId {
     }
 }
 
-/// A window of the job (a barrier and an all-reduce have one, too). It is the same on all ranks of the team.
+/// A window of the job, or a barrier or an all-reduce. It is the same on all ranks of the team.
 ///
 /// ```
 /// use tidegate_hal::ids::{TeamId, WindowId};
@@ -57,9 +57,9 @@ impl fmt::Debug for TeamId {
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct WindowId {
-    /// The ranks that have opened it.
+    /// The team whose ranks have opened the window.
     pub team: TeamId,
-    /// How many windows these have begun to open before it.
+    /// How many windows the team began to open before this one.
     pub sequence: u32,
 }
 
@@ -73,7 +73,7 @@ impl WindowId {
     ///
     /// # Panics
     ///
-    /// If that is one too many: a team opens no more than 2^32.
+    /// If there is none: a team opens no more than 2^32 windows.
     #[must_use]
     pub fn next(self) -> Self {
         let sequence = self.sequence.checked_add(1);
@@ -118,7 +118,7 @@ mod tests {
         for (index, one) in windows.iter().enumerate() {
             let same = windows.iter().filter(|other| *other == one);
             assert_eq!(same.count(), 1);
-            // In the order of teams, and in a team of its windows.
+            // They are in the order of teams, and within a team in the order of its windows.
             assert!(windows[..index].iter().all(|earlier| earlier < one));
             assert_eq!(one.before(), Some(WindowId::first(one.team)));
             assert!(one.before() < Some(*one) && one.before().unwrap().before().is_none());

@@ -9,8 +9,8 @@ use rustix::process::{Resource, getrlimit};
 
 use crate::error::DeviceError;
 
-/// The error for what the system refused while it was `doing` something that takes `bytes` of memory: a shortage, with
-/// the name of the limit, where it is one.
+/// The error for a refused system call, which was made while `doing` something that takes `bytes` bytes of memory. If
+/// the system was short of something, the error names the limit.
 #[cold]
 pub fn refused(doing: &'static str, bytes: usize, error: Errno) -> DeviceError {
     let (what, limit) = match error {
@@ -29,7 +29,7 @@ pub fn refused(doing: &'static str, bytes: usize, error: Errno) -> DeviceError {
     DeviceError::Exhausted { what, detail }
 }
 
-/// Shows an error of the system with the limit that it comes from, where that is one that a user can raise.
+/// Shows an error of the system. If it comes from a limit that a user can raise, it names the limit, too.
 #[derive(Debug)]
 pub struct WithLimit<'a>(pub &'a io::Error);
 
@@ -39,7 +39,7 @@ impl fmt::Display for WithLimit<'_> {
         let limit = match Errno::from_io_error(self.0) {
             Some(Errno::MFILE) => no_descriptors(),
             Some(Errno::NFILE) => NO_FILES.to_owned(),
-            // What this is used for fails so only for want of processes or threads.
+            // The calls that report errors in this way fail with `EAGAIN` only for lack of processes or threads.
             Some(Errno::AGAIN) => {
                 let most = no_more(
                     Resource::Nproc,
@@ -56,11 +56,11 @@ impl fmt::Display for WithLimit<'_> {
     }
 }
 
-/// What a new thread takes of the address space, nearly.
+/// About how much of the address space a new thread takes.
 const STACK: usize = 8 << 20;
 const NO_FILES: &str = "the machine may have no more open files (/proc/sys/fs/file-max)";
 
-/// What is said where a process may open no more descriptors.
+/// The message for a process that may open no more descriptors.
 pub fn no_descriptors() -> String {
     no_more(
         Resource::Nofile,
@@ -69,7 +69,7 @@ pub fn no_descriptors() -> String {
     )
 }
 
-/// What is said where a file, or memory for peers, may not be as large as it should.
+/// The message for a file, or memory for peers, that may not be as large as needed.
 pub fn no_larger_files() -> String {
     no_more(
         Resource::Fsize,
@@ -88,12 +88,12 @@ fn no_more(resource: Resource, what: &str, name: &str) -> String {
 fn no_memory(bytes: usize) -> (&'static str, String) {
     const MOST: &str = "/proc/sys/vm/max_map_count";
     let most = number(MOST).unwrap_or(u64::MAX);
-    // A few may have gone since.
+    // A few mappings may have been removed since the refusal.
     if lines("/proc/self/maps").is_some_and(|count| count + 8 >= most) {
         let limit = format!("this process may have no more than {most} mappings ({MOST})");
         return ("mappings", limit);
     }
-    // In pages.
+    // The file counts in pages.
     let used = number("/proc/self/statm").unwrap_or(0) * rustix::param::page_size() as u64;
     let limit = getrlimit(Resource::As).current;
     if limit.is_some_and(|limit| used.saturating_add(bytes as u64) > limit) {
@@ -114,7 +114,7 @@ fn number(path: &str) -> Option<u64> {
     Some(number)
 }
 
-/// How many lines a file has. There may be no memory for all of it.
+/// How many lines a file has. It reads piece by piece, because there may be no memory for the whole file.
 fn lines(path: &str) -> Option<u64> {
     let (mut file, mut piece, mut lines) = (File::open(path).ok()?, [0; 4096], 0);
     loop {

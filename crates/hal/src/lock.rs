@@ -2,10 +2,9 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Locks a mutex, also if a thread has panicked with it.
+/// Locks a mutex, even if a thread has panicked while it held the lock.
 ///
-/// Every crate of tidegate changes what it guards by assignments that a panic cannot leave half-done, so the data of a
-/// poisoned mutex is whole.
+/// That is safe here because tidegate changes guarded data only by assignments that a panic cannot leave half-done.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

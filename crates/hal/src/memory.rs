@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 use crate::control::Handle;
 use crate::error::DeviceError;
 
-/// An address that a device can reach; on the host an ordinary pointer.
+/// An address that a device can reach. On the host it is an ordinary pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(transparent)]
 pub struct Ptr(pub *mut u8);
@@ -34,26 +34,26 @@ impl Ptr {
     }
 }
 
-/// Who may map a block.
+/// Which processes and devices may reach a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sharing {
     /// Only this process.
     Private,
     /// Peers of the node, by a [`Handle`].
     Peers,
-    /// This process, and NICs that work with memory of the host: it is memory of the host, at one address for the
-    /// process's own threads and for streams of the device.
+    /// This process, and NICs that work with memory of the host. The block is memory of the host, at the same address
+    /// for the process's threads and for streams of the device.
     Nics,
 }
 
-/// A piece of memory that the holder keeps alive: an allocation, or a mapping of a peer's.
+/// A piece of memory that its holder keeps alive: an allocation, or a mapping of a peer's memory.
 ///
 /// # Safety
 ///
-/// `base..base + bytes` is memory that the device's streams can read and write until the block is dropped. Memory that the
-/// device has allocated is aligned to at least 64 bytes, and zero at first. What was
-/// [adopted](crate::device::Device::adopt) is aligned, and filled, as it was before. The holder does not drop a block while
-/// a stream may still touch it (core retires blocks through [`crate::device::Reclaim`]).
+/// The device's streams can read and write `base..base + bytes` until the block is dropped. Memory that the device has
+/// allocated is aligned to at least 64 bytes, and zero at first. [Adopted](crate::device::Device::adopt) memory keeps
+/// its alignment and its contents. The holder does not drop a block while a stream may still touch it (core retires
+/// blocks through [`crate::device::Reclaim`]).
 pub unsafe trait Block: Send + Sync + 'static {
     /// Its first byte.
     fn base(&self) -> Ptr;
@@ -65,16 +65,17 @@ pub unsafe trait Block: Send + Sync + 'static {
     ///
     /// If the block was allocated [`Sharing::Private`], or the system refuses.
     fn share(&self) -> Result<Handle, DeviceError>;
-    /// Hears that no more handles will be asked for: what they are made of is let go.
+    /// Says that no more handles will be asked for, so that the block can release what it makes them of.
     fn share_no_more(&self) {}
 }
 
-/// Memory of this process's allocator, as a vector has it: it goes back there, by the layout that it was allocated with.
+/// Memory from this process's allocator, such as that of a vector. Dropping it returns the memory with the layout with
+/// which it was allocated.
 #[derive(Debug)]
 pub struct Allocation {
     base: NonNull<u8>,
     layout: Layout,
-    /// How many, from the first on, were elements of a vector, or zeroed.
+    /// How many bytes, from the first on, were elements of a vector, or zeroed.
     bytes: usize,
 }
 
@@ -84,7 +85,7 @@ unsafe impl Send for Allocation {}
 unsafe impl Sync for Allocation {}
 
 impl Allocation {
-    /// As many bytes as the layout says, all of them zero. `None` if there is not so much memory, or it is of no bytes.
+    /// Allocates zeroed memory of this layout. `None` if there is not enough memory, or if the layout has no bytes.
     pub fn zeroed(layout: Layout) -> Option<Self> {
         if layout.size() == 0 {
             return None;
@@ -98,7 +99,7 @@ impl Allocation {
         })
     }
 
-    /// That of a vector, which keeps its elements. `None` if it has no memory.
+    /// Takes over the memory of a vector, with its elements. `None` if the vector has no memory.
     pub fn of<T: Copy>(values: Vec<T>) -> Option<Self> {
         let layout = Layout::array::<T>(values.capacity()).ok()?;
         if layout.size() == 0 {
@@ -113,23 +114,23 @@ impl Allocation {
         })
     }
 
-    /// A vector of its first `len` elements.
+    /// Makes a vector of the first `len` elements.
     ///
     /// # Errors
     ///
-    /// It comes back, if no vector of such elements would give it back as it was allocated.
+    /// The allocation, if a vector of such elements would not free it with the layout with which it was allocated.
     ///
     /// # Safety
     ///
-    /// The first `len` elements are there, and are valid as such.
+    /// The allocation holds `len` valid elements of this type.
     pub unsafe fn into_vec<T: Copy>(self, len: usize) -> Result<Vec<T>, Self> {
         let capacity = self.layout.size().checked_div(size_of::<T>()).unwrap_or(0);
-        // (So the alignment is that of the elements, too.)
+        // Equal layouts have equal alignments, too.
         if Layout::array::<T>(capacity) != Ok(self.layout) || len > capacity {
             return Err(self);
         }
         let this = ManuallyDrop::new(self);
-        // SAFETY: it was allocated by this process's allocator with the layout of so many elements, as was compared, and
+        // SAFETY: this process's allocator allocated it with the layout of `capacity` elements, as was compared, and it
         // has no other owner any more; the caller promises that `len` of them are valid.
         Ok(unsafe { Vec::from_raw_parts(this.base.cast().as_ptr(), len, capacity) })
     }
@@ -140,7 +141,7 @@ impl Allocation {
         Ptr(self.base.as_ptr())
     }
 
-    /// How many bytes there are of use, from the first on: those of a vector's elements, not of its spare room.
+    /// How many bytes are in use, from the first on: those of a vector's elements, without its spare capacity.
     pub fn bytes(&self) -> usize {
         self.bytes
     }

@@ -92,7 +92,7 @@ use crate::control::Handle;
 use crate::device::{DeviceError, Helper};
 use crate::memory::Ptr;
 
-/// Something to be kept alive.
+/// Keeps something alive as long as it is held.
 pub type Keep = Arc<dyn Any + Send + Sync>;
 
 /// Why a NIC refused something.
@@ -117,10 +117,10 @@ pub enum NicError {
         /// What it cannot do.
         what: String,
     },
-    /// There are not as many free trigger slots as an epoch or a replay needs, and its window does not want to wait.
+    /// An epoch or a replay needs more trigger slots than are free, and its window has chosen not to wait for them.
     /// Nothing was armed.
     #[error(
-        "{needed} operations are to be armed, {room} of the NIC's {budget} trigger slots are free, and the application is to synchronise first"
+        "{needed} operations need a trigger slot, but only {room} of the NIC's {budget} are free, and the window does not wait for more: synchronise first"
     )]
     NoRoom {
         /// How many would be armed.
@@ -130,13 +130,13 @@ pub enum NicError {
         /// How many there are.
         budget: usize,
     },
-    /// The queue has given up: the stream that rings it has failed, or a transfer has.
+    /// The queue has given up, because the stream that rings it has failed, or a transfer has.
     #[error("the NIC's queue has given up")]
     GivenUp,
-    /// A key or an address of a peer does not fit.
+    /// A peer's key or address is not of the form that this NIC needs.
     #[error("a peer's key or address was refused: {0}")]
     BadKey(String),
-    /// The memory cannot be shared with peers as the NIC needs it.
+    /// The memory cannot be shared with peers in the way that the NIC needs.
     #[error(transparent)]
     Memory(#[from] DeviceError),
     /// The provider or the system refused something.
@@ -158,17 +158,17 @@ pub enum Atomics {
     Coherent,
 }
 
-/// What signals of peers may touch of registered memory. (What their transfers may touch is all of it.)
+/// Which bytes of registered memory the signals of peers may touch. (Their transfers may touch all bytes.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signalled {
     /// The bell at its beginning, which they ring.
     Bell,
-    /// Words, which they add to or poison: `count` of them, the first at its beginning, each `step` bytes behind the one
-    /// before. A step is a multiple of 8.
+    /// Words, which they add to or poison: `count` of them. The first is at the beginning, and each is `step` bytes
+    /// after the one before. A step is a multiple of 8.
     Words {
         /// How many words there are.
         count: usize,
-        /// Bytes from one to the next.
+        /// Bytes from one word to the next.
         step: usize,
     },
 }
@@ -179,9 +179,10 @@ pub struct Memory<'a> {
     pub base: Ptr,
     /// Its length in bytes.
     pub bytes: usize,
-    /// What signals may name of it. An engine whose signals are carried out by this end drops all others.
+    /// The bytes that signals may name. If this end carries out the signals of peers, it drops all others.
     pub signalled: Signalled,
-    /// Makes a handle of it, for a NIC that needs one (to register device memory, or to hand on to peers of the node).
+    /// Makes a handle of the memory, for a NIC that needs one (to register device memory, or to pass it on to peers of
+    /// the node).
     pub share: &'a dyn Fn() -> Result<Handle, DeviceError>,
     /// Keeps the memory alive; the NIC holds it as long as the registration.
     pub keep: Keep,
@@ -192,7 +193,7 @@ pub struct Memory<'a> {
 pub struct Key {
     /// Opaque bytes.
     pub bytes: Vec<u8>,
-    /// A handle that goes with them; only peers of the node get it.
+    /// A handle that belongs to the bytes. Only peers of the node get it.
     pub handle: Option<Handle>,
 }
 
@@ -204,7 +205,7 @@ pub struct Registration {
     pub guard: Keep,
 }
 
-/// A peer's memory as this end knows it. Only the NIC knows what it holds.
+/// A peer's memory. Only the NIC knows what the value holds.
 #[derive(Clone)]
 pub struct RemoteMemory(pub Keep);
 
@@ -219,16 +220,16 @@ pub struct RemotePtr {
 
 /// What the control plane says of a peer.
 pub enum News {
-    /// The peer has answered the question of this number ([`Connection::asks`]): it was there after the question was
-    /// asked. What failed towards it before that was not its departure.
+    /// The peer has answered the question of this number ([`Connection::asks`]), so it was there after the question was
+    /// asked. What failed towards it before that did not fail because of its departure.
     There(u64),
-    /// The peer leaves in good order, and all that it has sent has come. It keeps its endpoint open until those that
-    /// reach it have heard this, or for moments.
+    /// The peer leaves in good order, and all that it has sent has arrived. It keeps its endpoint open until the ranks
+    /// that reach it have heard this, or for a few moments.
     Leaves,
-    /// The peer has left in good order. To be called when what it had sent before that is done here, perhaps on another
-    /// thread, and under no lock of the NIC.
+    /// The peer has left in good order. The NIC calls the function when this end has completed what the peer sent
+    /// before it left. It may call it on another thread, and under no lock of the NIC.
     Left(Box<dyn FnOnce() + Send>),
-    /// The peer is lost. Core has noted that as the reason of what fails from here on.
+    /// The peer is lost. Core has recorded that as the reason of all failures from here on.
     Lost,
 }
 
@@ -236,47 +237,48 @@ pub enum News {
 pub struct Connection {
     /// The addresses of all ranks, in order; empty for a rank that has no NIC.
     pub addresses: Vec<Vec<u8>>,
-    /// The bell that streams of this rank ring after they have added to a doorbell: one for all queues, so that an
-    /// agent can sleep on it.
+    /// The bell that streams of this rank ring after they have added to a doorbell. There is one for all queues, so
+    /// that an agent can sleep on it.
     pub bell: Ptr,
     /// Keeps the bell alive.
     pub keep: Keep,
     /// Whether all streams of this rank call the [`helper`](Nic::helper) after they have rung.
     pub helped: bool,
-    /// Whether nobody rings the bell: who wants to know of rings must poll the doorbells, while programs are armed.
+    /// Whether nobody rings the bell. Then an engine must poll the doorbells while programs are armed.
     pub polled: bool,
-    /// To be called when the endpoint is of no more use, with the reason, once: peers may wait for what will never
-    /// come, and cannot be told by the NIC. Not under locks of the NIC; it may call the NIC.
+    /// The NIC calls it once, with the reason, when the endpoint can no longer be used: peers may wait for transfers
+    /// that will not come, and the NIC cannot tell them. The NIC holds none of its locks then, because the function may
+    /// call the NIC.
     pub failed: Box<dyn Fn(String) + Send + Sync>,
-    /// To be called when something towards a peer has failed, with the peer and a number: asks the control plane whether
-    /// the peer is there. The answer is [`News`] of it: [`News::There`] with that number, or whatever has become of it.
-    /// Does not wait. Not under locks of the NIC; it may call the NIC.
+    /// The NIC calls it with a peer and a number when something towards that peer has failed. It asks the control plane
+    /// whether the peer is there. The answer is [`News`] of the peer: [`News::There`] with that number, or the peer's
+    /// end. The call does not wait. The NIC holds none of its locks then, because the function may call the NIC.
     pub asks: Box<dyn Fn(usize, u64) + Send + Sync>,
-    /// How many ranks of this node share what the NIC has, this one included.
+    /// How many ranks of this node share the NIC's resources, this one included.
     pub ranks_on_node: usize,
 }
 
 /// The words of a queue.
 pub struct QueueConfig {
-    /// The word that the stream adds to; the bell is that of [`Connection::bell`].
+    /// The word that the stream adds to. Its bell is [`Connection::bell`].
     pub doorbell: Ptr,
-    /// The word that the NIC adds to when a firing is through at this end. What it counts at first may be more than 0:
-    /// the stream's way to be told early.
+    /// The word that the NIC adds to when a firing is through at this end. Its first count may be more than 0: then the
+    /// stream is told of each firing that much earlier.
     pub sent: Ptr,
-    /// The bell of the rank that may sleep on it.
+    /// The bell of the rank that may sleep on the sent word.
     pub sent_bell: Ptr,
-    /// Keeps the words and the bell alive. The NIC lets it go when the queue is closed and nothing of it is under way
-    /// any more (or the endpoint is closed), under none of its locks: the code that hears of that may call the NIC, or be the
-    /// last to hold it.
+    /// Keeps the words and the bell alive. The NIC drops it when the queue is closed and none of its firings is under
+    /// way any more, or when the endpoint is closed. The NIC holds none of its locks then, because the drop may run
+    /// code that calls the NIC, or that drops it.
     pub keep: Keep,
 }
 
-/// A register of a NIC: 8 bytes that are written, by one store each time, and never read. Each store counts.
+/// A register of a NIC: 8 bytes that are written by single stores, and never read. Each store counts.
 #[derive(Clone)]
 pub struct Register {
-    /// Where it is stored to; 8-byte aligned.
+    /// Its address; 8-byte aligned.
     pub at: Ptr,
-    /// Keeps it at that address.
+    /// Keeps the register at that address.
     pub keep: Keep,
 }
 
@@ -285,13 +287,13 @@ pub struct Register {
 pub struct RemoteSide {
     /// Where element 0 of the shape lies.
     pub base: RemotePtr,
-    /// Bytes to add in firings of odd number.
+    /// Bytes to add to `base` in firings with an odd number.
     pub flip: usize,
-    /// Which elements; an index table is in memory of *this* end.
+    /// Which elements. An index table is in memory of *this* end.
     pub shape: Shape,
 }
 
-/// Which way a copy goes. Everything but a copy works on the remote elements.
+/// The direction of a copy. All other actions change the remote elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// From here to there.
@@ -303,40 +305,40 @@ pub enum Direction {
 /// Moves `count` elements of `size` bytes.
 #[derive(Clone)]
 pub struct Transfer {
-    /// What is done; the action's other addresses are of this end.
+    /// What the transfer does. The other addresses of the action are of this end.
     pub action: Action,
-    /// Which way a copy goes.
+    /// The direction of a copy.
     pub direction: Direction,
     /// Bytes of an element.
     pub size: u32,
     /// How many elements are moved.
     pub count: usize,
-    /// This end's elements; in firings of odd number its `flip` counts.
+    /// This end's elements. Firings with an odd number add its `flip`.
     pub local: Side,
     /// The peer's elements.
     pub remote: RemoteSide,
-    /// How many parts of a ring must have come before the one with which it may be made; 0 where rings are whole.
+    /// The part of a ring, from 0, with which the transfer may be made. 0 if rings come whole.
     pub stage: u32,
 }
 
-/// The word that a program adds `QUANTUM` to when its transfers are delivered. All programs of a queue name one, which
-/// counts them alone.
+/// The word that a program adds `QUANTUM` to when its transfers are delivered. All programs of a queue name the same
+/// word, and nothing else adds to it.
 #[derive(Clone)]
 pub struct Signal {
     /// The word that is added to.
     pub word: RemotePtr,
-    /// How many quanta it counts before the queue's first firing.
+    /// How many quanta the word counts before the queue's first firing.
     pub first: u64,
-    /// The bell of the rank that waits on it. The two ends of the NIC decide how the ring gets there.
+    /// The bell of the rank that waits on the word. The two ends of the NIC decide how they ring it.
     pub bell: RemotePtr,
 }
 
-/// What a stream adds to a doorbell as part `index` (from 0) of a ring in `parts`: they add up to [`QUANTUM`], and what
-/// they count on the way is how many have come.
+/// The number that a stream adds to a doorbell as part `index` (from 0) of a ring in `parts`. All parts add up to
+/// [`QUANTUM`]. Until the last, the sum is the number of parts that have come.
 ///
 /// # Panics
 ///
-/// If there is no such part, or there are so many that the last has nothing left.
+/// If there is no such part, or if there are so many parts that nothing is left for the last.
 pub const fn part(index: u64, parts: u64) -> u64 {
     assert!(index < parts && parts <= QUANTUM, "a ring has such a part");
     if index + 1 < parts {
@@ -348,11 +350,11 @@ pub const fn part(index: u64, parts: u64) -> u64 {
 
 /// What one firing does.
 pub struct Program {
-    /// Data first.
+    /// The transfers, which are made first.
     pub transfers: Vec<Transfer>,
-    /// Then the signal.
+    /// The signal, which follows them.
     pub signal: Signal,
-    /// What must live as long as the program: the memory that it reads and writes at this end, and index tables.
+    /// Keeps alive what the program needs: the memory that it reads and writes at this end, and its index tables.
     pub keep: Vec<Keep>,
 }
 
@@ -364,16 +366,16 @@ pub struct Prepared(pub Keep);
 ///
 /// # Safety
 ///
-/// Implementations do what this module says, with the memory that they are given and no other: a key leads to the
-/// memory that it was made for, a program touches what its sides name, between its ring and its adds.
+/// Implementations do what this module says, and touch only memory that they are given: a key leads to the memory that
+/// it was made for. A program touches the memory that its sides name, between its ring and its adds.
 pub unsafe trait Nic: Send + Sync + 'static {
-    /// The kind; ranks that reach each other have the same.
+    /// The kind of NIC. Ranks that reach each other have the same.
     fn name(&self) -> &'static str;
 
-    /// What its atomic operations are atomic with.
+    /// Which other accesses its atomic operations are atomic with.
     fn atomics(&self) -> Atomics;
 
-    /// Hears, before anything else, whether doorbells will have to be [polled](Connection::polled).
+    /// Says, before any other call, whether the NIC will have to [poll](Connection::polled) doorbells.
     ///
     /// # Errors
     ///
@@ -394,10 +396,10 @@ pub unsafe trait Nic: Send + Sync + 'static {
     ///
     /// # Safety
     ///
-    /// The memory is live as long as `keep`, and what peers do to it there they are entitled to by the words of their epochs.
+    /// The memory is live as long as `keep`. The words of their epochs entitle peers to what they do to the memory.
     unsafe fn register(&self, memory: Memory<'_>) -> Result<Registration, NicError>;
 
-    /// Learns of the other ranks; called once, before the methods below.
+    /// Tells the NIC of the other ranks. Called once, before the methods below.
     ///
     /// # Errors
     ///
@@ -405,17 +407,17 @@ pub unsafe trait Nic: Send + Sync + 'static {
     ///
     /// # Safety
     ///
-    /// The bell is a live bell as long as `keep`.
+    /// The bell is live as long as `keep`.
     unsafe fn connect(&self, connection: Connection) -> Result<(), NicError>;
 
-    /// Makes a peer's registered memory of `bytes` bytes known.
+    /// Makes a peer's registered memory, of `bytes` bytes, known to this end.
     ///
     /// # Errors
     ///
     /// [`NicError::BadKey`], [`NicError::Memory`].
     fn import(&self, peer: usize, key: Key, bytes: usize) -> Result<RemoteMemory, NicError>;
 
-    /// Makes a queue of programs towards a peer (this rank itself, perhaps).
+    /// Makes a queue of programs towards a peer, which may be this rank itself.
     ///
     /// # Errors
     ///
@@ -428,11 +430,11 @@ pub unsafe trait Nic: Send + Sync + 'static {
     unsafe fn queue(&self, peer: usize, config: QueueConfig)
     -> Result<Arc<dyn NicQueue>, NicError>;
 
-    /// The control plane says something of a peer. Returns at once: other news waits behind this one.
+    /// Passes on news of a peer from the control plane. Returns at once, because other news waits behind.
     ///
-    /// When a peer has left, its own adds to this rank's words may still be on their way. This end makes them first, if
-    /// it is the one that does, and only then calls what [`News::Left`] brings: for moments, or for as long as the
-    /// machine keeps its agent from a processor (2 s at most). This rank's firings towards that peer are over then.
+    /// When a peer has left, its own adds to this rank's words may still be on their way. If this end makes those adds,
+    /// it first makes them all, and then calls the function of [`News::Left`]. That takes a few moments, or longer if
+    /// the machine gives its agent no processor (2 s at most). This rank's firings towards that peer are over then.
     fn hear(&self, peer: usize, news: News) {
         let _ = peer;
         if let News::Left(then) = news {
@@ -440,48 +442,47 @@ pub unsafe trait Nic: Send + Sync + 'static {
         }
     }
 
-    /// How many programs of this rank can be armed and not yet through, with a slot each; at least 1. Known when the
+    /// How many programs of this rank can have a slot at a time, armed and not yet through; at least 1. Known when the
     /// ranks have met.
     fn budget(&self) -> usize;
 
     /// How many programs of this rank are armed and not yet through, with a slot or in line.
     fn armed(&self) -> usize;
 
-    /// Waits until no more programs than `most` are, but no longer than `limit`; returns how many are.
+    /// Waits until at most `most` programs are [armed](Self::armed), but no longer than `limit`. Returns how many are.
     fn await_armed(&self, most: usize, limit: Duration) -> usize;
 
-    /// Keeps a registration (or whatever else peers may still be using) until the endpoint is closed, after which
-    /// nothing of it is accessed any more. A NIC that cannot tell keeps it for good.
+    /// Keeps a registration, or something else that peers may still use, until the endpoint is closed: nothing accesses
+    /// it after that. A NIC that does not know when that is keeps it for good.
     fn keep(&self, what: Keep) {
         std::mem::forget(what);
     }
 
-    /// What threads of streams can do for the NIC.
+    /// The work that threads of streams can do for the NIC.
     fn helper(&self) -> Option<Arc<dyn Helper>> {
         None
     }
 
-    /// Whether hardware adds to words of this rank by itself. What a processor does to a word in between its reading
-    /// and its writing is lost then, which only a poison can be: so a rank that poisons such words repeats it, as long as
-    /// somebody may wait.
+    /// Whether hardware adds to words of this rank by itself. If it reads and writes the word in two steps, a
+    /// processor's change in between is lost. The only such change is a poison. So a rank that poisons such words
+    /// repeats it as long as somebody may wait.
     fn adds(&self) -> bool {
         false
     }
 
-    /// Waits until everything that was rung for is through, and has come, but no longer than `limit`; returns whether it
-    /// is. A rank
-    /// that leaves its job without it could take signals along that peers wait for.
+    /// Waits until everything that was rung for is through, and has arrived, but no longer than `limit`. Returns
+    /// whether that is so. A rank that leaves its job without this could lose signals that peers wait for.
     fn quiesce(&self, limit: Duration) -> bool;
 }
 
-/// The armed programs of one half of a window towards one peer. When it is dropped, the NIC fires what was rung for,
-/// and gives up the rest.
+/// The armed programs of one half of a window towards one peer. When the queue is dropped, the NIC fires the programs
+/// that were rung for, and gives up the rest.
 ///
 /// # Safety
 ///
-/// As [`Nic`].
+/// See [`Nic`].
 pub unsafe trait NicQueue: Send + Sync + 'static {
-    /// Makes a program ready to be armed on this queue. A NIC that must know local memory registers it here.
+    /// Prepares a program for this queue, so that it can be armed. A NIC that must know local memory registers it here.
     ///
     /// # Errors
     ///
@@ -489,38 +490,42 @@ pub unsafe trait NicQueue: Send + Sync + 'static {
     ///
     /// # Safety
     ///
-    /// At every firing: the sides lie within registered memory of the queue's peer and within local memory that `keep`
-    /// keeps alive; elements are aligned, initialised where they are read, and the word and the bell are live; nothing
-    /// accesses what the firing writes, and nothing writes what it reads, but what is ordered before the ring (the part
-    /// of it with which the transfer may be made) or after the adds to the remote and sent words (or both are atomic);
-    /// `scalar` fits `size`.
+    /// At every firing:
+    /// - The sides lie within registered memory of the queue's peer, and within local memory that `keep` keeps alive.
+    /// - Elements are aligned, and initialised if they are read. The word and the bell are live.
+    /// - Nothing accesses what the firing writes, and nothing writes what it reads, unless both accesses are atomic or
+    ///   are ordered. They are ordered if they come before the ring (the part of it with which the transfer may be
+    ///   made), or after the adds to the remote and sent words.
+    /// - `scalar` fits `size`.
     unsafe fn prepare(&self, program: Program) -> Result<Prepared, NicError>;
 
-    /// Appends `programs`, one after the other, `times` times over. Does not wait: what finds no trigger slot stands in line.
+    /// Appends `programs` in order, repeated `times` times. Does not wait: programs for which no trigger slot is free
+    /// stand in line.
     ///
     /// # Errors
     ///
-    /// [`NicError::GivenUp`]; nothing is armed then.
+    /// [`NicError::GivenUp`]. Then nothing has been armed.
     fn arm(&self, programs: &Arc<[Prepared]>, times: u64) -> Result<(), NicError>;
 
-    /// Whether the transfers of a stage are made as soon as their part of the ring has come, so that rings in parts are
-    /// worth their cost. Not if streams strike: that is for whole rings.
+    /// Whether the queue makes the transfers of a stage as soon as their part of the ring has come, so that rings in
+    /// parts are worth their cost. Not if streams store to the [register](Self::register): each store is a whole ring.
     fn takes_parts(&self) -> bool {
         false
     }
 
-    /// How many programs were armed so far, and how many of them are through (or were given up).
+    /// How many programs were armed so far, and how many of them are through or were given up.
     fn counts(&self) -> (u64, u64);
 
-    /// The register of which a stream fires the next program that stores 1 there after each add to the doorbell. It is
-    /// the queue's alone. `None` where the doorbell's word is all. The address is one for threads of this process.
+    /// The register by which a stream fires the next program: it stores 1 there after each add to the doorbell. No
+    /// other queue has the same register. `None` if the stream only adds to the doorbell. The address is one for
+    /// threads of this process.
     fn register(&self) -> Option<Register> {
         None
     }
 
-    /// Hears, before anything is armed, that the stream will store to the [register](Self::register). If nobody says
-    /// so, that it has rung must be found out by looking at the doorbell. A store that does not come although the
-    /// doorbell was rung is a transfer that fails.
+    /// Says, before anything is armed, that the stream will store to the [register](Self::register). Without this call,
+    /// the queue must look at the doorbell to find out that it was rung. If the doorbell was rung but no store comes,
+    /// that is a transfer that fails.
     fn struck_by_streams(&self) {}
 }
 

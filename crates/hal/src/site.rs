@@ -4,11 +4,11 @@ use std::panic::Location;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
-/// A call of the program's, by file, line and column.
+/// A call that the program made, by file, line and column.
 pub type CallSite = &'static Location<'static>;
 
-/// Where the last call of some kind was made: for people, so what several threads find there need not be what another
-/// one has just written.
+/// Where the last call of some kind was made, for reports. If several threads make calls, a thread may read an older
+/// place than the last.
 #[derive(Debug, Default)]
 pub struct LastSite {
     last: AtomicPtr<Location<'static>>,
@@ -16,7 +16,7 @@ pub struct LastSite {
 }
 
 impl LastSite {
-    /// A call is made there.
+    /// Notes a call.
     #[inline]
     pub fn note(&self, site: CallSite) {
         let site = ptr::from_ref(site).cast_mut();
@@ -29,7 +29,7 @@ impl LastSite {
     fn changes(&self, site: *mut Location<'static>) {
         let before = self.get();
         self.last.store(site, Ordering::Relaxed);
-        // One call may be compiled more than once.
+        // One call may be compiled more than once: so compare the lines, not the addresses.
         if before.is_some() && before != self.get() {
             self.several.store(true, Ordering::Relaxed);
         }

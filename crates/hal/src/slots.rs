@@ -28,15 +28,15 @@ use std::time::Duration;
 
 use crate::lock;
 
-/// The slots of one endpoint, and who holds or wants them.
+/// The slots of one endpoint, and which queues hold or need them.
 #[derive(Debug)]
 pub struct Slots {
     state: Mutex<State>,
-    /// A program that had been rung for has got a slot. Set and taken by who turns the engine; not under the lock,
-    /// since it is asked at every turn. It is only a hint to look: what has changed is read under the lock, by the thread that
-    /// takes the hint. The swap acquires what the store releases, so that the look is not made too early.
+    /// Whether a program that had been rung for has got a slot. The thread that turns the engine sets and takes it, at
+    /// every turn, and so without the lock. It is only a hint: that thread then reads the changes under the lock. The
+    /// swap acquires what the store releases, so that the thread does not read too early.
     again: AtomicBool,
-    /// Signalled when few enough programs are armed for somebody who waits for that.
+    /// Signalled when so few programs are armed that a waiting thread goes on.
     back: Condvar,
 }
 
@@ -46,53 +46,54 @@ pub struct Member(usize);
 
 #[derive(Debug)]
 struct State {
-    /// What the NIC has, and how many ranks share that.
+    /// The slots of the NIC, and how many ranks share them.
     whole: usize,
     ranks: usize,
     budget: usize,
-    /// Slots that nobody holds.
+    /// Slots that no program holds.
     free: usize,
-    /// How many of them are for programs that have been rung for.
+    /// How many slots are reserved for programs that have been rung for.
     kept: usize,
-    /// Programs that are armed and not through, with and without a slot: the sum of all shares, each of which may be as
-    /// many as it can count.
+    /// Programs that are armed and not through, with and without a slot. It is the sum over all queues, each of which
+    /// may have `usize::MAX`.
     armed: u128,
     members: Vec<Option<Share>>,
-    /// Queues with programs that have no slot, by turns; each once.
+    /// Queues with programs that have no slot, in the order of their turns. Each queue is here once.
     line: VecDeque<usize>,
     /// Queues whose next program has been rung for, and has no slot.
     rung: VecDeque<usize>,
-    /// How many threads wait until fewer are armed, and how few one of them wants: nobody is woken for every slot.
+    /// How many threads wait until fewer programs are armed, and the greatest number for which one of them goes on. So
+    /// no thread is woken for every slot.
     waiting: usize,
     wake: usize,
 }
 
-/// What one queue has.
+/// The programs of one queue.
 #[derive(Debug, Default)]
 struct Share {
-    /// Slots, of its first programs.
+    /// How many of its first programs have a slot.
     held: usize,
-    /// Programs behind these, without one.
+    /// How many programs after these have none.
     without: usize,
     in_line: bool,
     rung: bool,
-    /// Programs that were armed, ever; and those that are through.
+    /// How many programs were ever armed, and how many of these are through.
     armed: u64,
     through: u64,
 }
 
 impl Slots {
-    /// So many slots.
+    /// Makes an endpoint's `budget` slots.
     ///
     /// # Panics
     ///
-    /// If there are none: nothing could ever be fired.
+    /// If the budget is 0: nothing could ever be fired.
     pub fn new(budget: usize) -> Self {
         Slots::keeping(budget, 1)
     }
 
-    /// As [`Slots::new`], of which `kept` are kept for what has been rung for. It must be 1 or more: 0 is the mutant by
-    /// which tests show what it is for, and hangs jobs.
+    /// Like [`Slots::new`], with `kept` slots reserved for programs that have been rung for. It must be at least 1.
+    /// Tests use 0 to show what the reserved slot is for: jobs hang without it.
     #[doc(hidden)]
     pub fn keeping(budget: usize, kept: usize) -> Self {
         assert_ne!(budget, 0, "an endpoint has at least one trigger slot");
@@ -116,15 +117,16 @@ impl Slots {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // A panic here comes before anything is assigned, or not at all.
+        // The data is whole even after a panic: every panic here comes before the first assignment.
         lock(&self.state)
     }
 
-    /// Leaves this endpoint its share of a NIC that `ranks` of its node use; at least 1. Before anything is armed.
+    /// Gives this endpoint its share of a NIC that `ranks` ranks of its node use: at least 1 slot. To be called before
+    /// anything is armed.
     ///
     /// # Panics
     ///
-    /// If something is.
+    /// If something is armed.
     pub fn divide(&self, ranks: usize) {
         let mut state = self.lock();
         assert_eq!(state.armed, 0, "the NIC is divided when the ranks meet");
@@ -132,12 +134,12 @@ impl Slots {
         state.share_out();
     }
 
-    /// Another number for the whole NIC, of which this endpoint has its share: for measurements. `false`, and nothing
-    /// has changed, while something is armed.
+    /// Sets the number of slots of the whole NIC, of which this endpoint has its share. Measurements use it. If
+    /// something is armed, it changes nothing and returns `false`.
     ///
     /// # Panics
     ///
-    /// If it is 0.
+    /// If the number is 0.
     pub fn resize(&self, whole: usize) -> bool {
         assert_ne!(whole, 0, "a NIC has at least one trigger slot");
         let mut state = self.lock();
@@ -149,12 +151,12 @@ impl Slots {
         true
     }
 
-    /// How many there are.
+    /// How many slots this endpoint has.
     pub fn budget(&self) -> usize {
         self.lock().budget
     }
 
-    /// A queue begins to share them.
+    /// Adds a queue.
     pub fn join(&self) -> Member {
         let mut state = self.lock();
         let share = Some(Share::default());
@@ -170,13 +172,13 @@ impl Slots {
         }
     }
 
-    /// A queue has come to its end: what it has goes back, and its number to the next.
+    /// Removes a queue. Its slots come back, and a later queue may get its number.
     pub fn leave(&self, member: Member) {
         self.give_up(member);
         self.lock().members[member.0] = None;
     }
 
-    /// So many more programs of a queue are armed: with slots as far as there are any, else in line.
+    /// Arms more programs of a queue. They get slots as far as some are free; the others stand in line.
     pub fn arm(&self, member: Member, programs: usize) {
         let mut state = self.lock();
         let share = state.share(member.0);
@@ -190,10 +192,10 @@ impl Slots {
         state.deal();
     }
 
-    /// Whether the next program of a queue, which has been rung for, has a slot, or gets one now. If not, it gets one
+    /// Whether the next program of a queue, which has been rung for, has a slot or gets one now. Otherwise it gets one
     /// when its turn comes: see [`Slots::take_again`].
     ///
-    /// Only while none of this queue is being fired.
+    /// To be called only while no program of this queue is being fired.
     pub fn fire(&self, member: Member) -> bool {
         let mut state = self.lock();
         let share = state.share(member.0);
@@ -205,13 +207,14 @@ impl Slots {
         }
         if !std::mem::replace(&mut share.rung, true) {
             state.rung.push_back(member.0);
-            // If a slot is free, nobody was before it in this line; the caller knows that it got one.
+            // If a slot is free, this queue was the first in line. The caller learns here that it got the slot, so the
+            // hint is not needed.
             state.deal();
         }
         state.share(member.0).held > 0
     }
 
-    /// The program of a queue that was being fired is through: its slot comes back.
+    /// Notes that the program being fired is through. Its slot comes back.
     pub fn through(&self, member: Member) {
         let mut state = self.lock();
         let share = state.share(member.0);
@@ -223,7 +226,7 @@ impl Slots {
         self.came_back(state);
     }
 
-    /// None of a queue's programs will be fired any more.
+    /// Gives up all programs of a queue. Their slots come back.
     pub fn give_up(&self, member: Member) {
         let mut state = self.lock();
         let share = state.share(member.0);
@@ -238,7 +241,7 @@ impl Slots {
         self.came_back(state);
     }
 
-    /// Deals what has come back, and says so.
+    /// Deals out the slots that have come back, and tells those that wait.
     fn came_back(&self, mut state: MutexGuard<'_, State>) {
         if state.deal() {
             self.again.store(true, Ordering::Release);
@@ -248,12 +251,13 @@ impl Slots {
         }
     }
 
-    /// Whether a program that had been rung for has got a slot since the last call: its queue must be looked at again.
+    /// Whether a program that had been rung for has got a slot since the last call. If so, the engine must look at the
+    /// queues again.
     pub fn take_again(&self) -> bool {
         self.again.load(Ordering::Relaxed) && self.again.swap(false, Ordering::Acquire)
     }
 
-    /// How many of a queue's programs have a slot, its first ones: for engines that hand them to a NIC then.
+    /// How many of a queue's first programs have a slot. An engine may hand these to its NIC.
     pub fn held(&self, member: Member) -> usize {
         self.lock().share(member.0).held
     }
@@ -270,7 +274,7 @@ impl Slots {
         self.lock().armed()
     }
 
-    /// Waits until no more programs are armed than `most`, but no longer than `limit`; returns how many are.
+    /// Waits until at most `most` programs are armed, but no longer than `limit`. Returns how many are.
     pub fn wait(&self, most: usize, limit: Duration) -> usize {
         let mut state = self.lock();
         if state.armed() > most {
@@ -289,12 +293,12 @@ impl Slots {
 }
 
 impl State {
-    /// No more than can be said.
+    /// At most `usize::MAX`.
     fn armed(&self) -> usize {
         usize::try_from(self.armed).unwrap_or(usize::MAX)
     }
 
-    /// While none is held.
+    /// Computes the budget anew; to be called only while no slot is held.
     fn share_out(&mut self) {
         self.budget = (self.whole / self.ranks).max(1);
         self.free = self.budget;
@@ -304,8 +308,8 @@ impl State {
         self.members[member].as_mut().expect("it has not left")
     }
 
-    /// Gives away what may be given: first to those that have been rung for, since these bring it back (returns whether
-    /// there were any); then to the line, but for what is kept.
+    /// Deals out the free slots. First come programs that have been rung for, because these bring their slots back;
+    /// returns whether there were any. Then comes the line, except for the reserved slots.
     fn deal(&mut self) -> bool {
         let mut again = false;
         while self.free > 0

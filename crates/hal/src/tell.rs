@@ -1,19 +1,19 @@
-//! Events for the program: messages, and calls of its own code, that must not disturb tidegate's threads.
+//! Tells the program about events, by messages or by calls of its code. Neither may disturb tidegate's threads.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Tells listeners to events (`tracing`), or runs other code of the program's (a waker). It may panic, for instance where
-/// nobody reads what is printed, but this thread has more to do, for which others wait. So threads of tidegate's own, and
-/// code that holds their locks, say nothing without this.
+/// Runs code of the program, such as a listener to events (`tracing`) or a waker, and catches its panic. The code may
+/// panic, for instance when nobody reads what it prints. But this thread has more to do, for which others wait. So
+/// tidegate's own threads, and code that holds their locks, call foreign code only through this.
 pub fn tell(event: impl FnOnce()) {
     let told = catch_unwind(AssertUnwindSafe(event));
-    // A payload of the program's may panic when it is dropped.
+    // The payload may panic again when it is dropped: so leak it.
     told.unwrap_or_else(std::mem::forget);
 }
 
-/// Says something that the user is to see: `say!(text, screen)`. It goes to the screen unless the program has a subscriber of
-/// `tracing` that takes this very event. (Many have one whose filter drops it: `EnvFilter` lets errors through and nothing
-/// else, if it is told nothing.) A hang with nothing on the screen is what users of other libraries lose days to.
+/// Tells the user something: `say!(text, screen)`. The text goes to the screen, unless the program has a subscriber of
+/// `tracing` that takes this very event. (Many programs have one whose filter drops it: without settings, `EnvFilter`
+/// passes errors only.) Without this, a hang could leave nothing on the screen.
 ///
 /// A macro, so that the event has the caller's module as its target.
 #[macro_export]
@@ -21,13 +21,13 @@ macro_rules! say {
     ($text:expr, $screen:expr) => {{
         use std::io::Write as _;
         let (text, mut taken) = (&$text, false);
-        // Of one place, so that the two are of one level and target.
+        // Both use one place in the source, so that they have the same level and target.
         $crate::tell(|| {
             tracing::warn!("{text}");
             taken = tracing::event_enabled!(tracing::Level::WARN);
         });
         if !taken {
-            // Where not even this can be written, there is nobody to tell: no reason to panic, as `eprintln!` does.
+            // If not even this can be written, nobody reads it. That is no reason to panic, as `eprintln!` would.
             let _ = writeln!($screen, "tidegate: {text}");
         }
     }};

@@ -1,11 +1,11 @@
-//! The armed programs of a queue: in order, run for run, until it gives up.
+//! The armed programs of a queue come in order, run by run, until the queue gives up.
 
 use std::sync::Arc;
 
 use tidegate_hal::armed::Armed;
 use tidegate_hal::nic::{NicError, Prepared};
 
-/// Programs that are known by these numbers.
+/// Programs that contain these numbers.
 fn programs(numbers: impl IntoIterator<Item = u32>) -> Arc<[Prepared]> {
     let one = |number| Prepared(Arc::new(number));
     numbers.into_iter().map(one).collect()
@@ -23,7 +23,7 @@ fn programs_come_in_the_order_in_which_they_were_armed() {
         assert_eq!(added.unwrap(), numbers.len() * times as usize);
     }
     let all = [1, 2, 1, 2, 1, 2, 3, 3, 4, 5, 6];
-    // Which of them ends a run.
+    // The indices of the programs that end a run.
     let ends = [5, 7, 10];
     for (index, expected) in all.into_iter().enumerate() {
         assert_eq!(number(armed.first()), Some(expected));

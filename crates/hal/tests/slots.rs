@@ -1,4 +1,4 @@
-//! The accounting of trigger slots: who gets one when, and a model of jobs that share too few.
+//! The accounting of trigger slots: which program gets a slot when, and a model of jobs that share too few.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -11,7 +11,8 @@ fn slots_go_to_those_who_bring_them_back() {
     let (a, b, c) = (slots.join(), slots.join(), slots.join());
     slots.arm(a, 3);
     assert_eq!((slots.armed(), slots.held(a)), (3, 1));
-    // `a` has one, the other is kept; `c` was rung for before `b`, and both before the second of `a`.
+    // `a` has one slot, and the other is reserved. `c` was rung for before `b`, and both before the second program of
+    // `a`.
     slots.arm(b, 1);
     slots.arm(c, 1);
     assert!(slots.fire(c));
@@ -21,7 +22,7 @@ fn slots_go_to_those_who_bring_them_back() {
     assert!(slots.take_again() && slots.fire(b) && !slots.take_again());
     slots.through(a);
     assert_eq!(slots.counts(a), (3, 1));
-    // One is free, and it is kept.
+    // One slot is free, the reserved one.
     assert!(slots.fire(a));
     slots.through(b);
     slots.through(a);
@@ -37,7 +38,8 @@ fn queues_take_turns_in_the_line() {
     let (a, b) = (slots.join(), slots.join());
     slots.arm(a, 1_000_000);
     slots.arm(b, 1_000_000);
-    // Of 4 that may be held `a` has all: it came first, and was alone. What comes back goes to each by turns.
+    // `a` holds all 4 slots that are not reserved, because it came first, and was alone. Slots that come back go to
+    // both by turns.
     assert_eq!((slots.held(a), slots.held(b)), (4, 0));
     for _ in 0..4 {
         slots.through(a);
@@ -64,7 +66,7 @@ fn a_queue_that_gives_up_returns_everything() {
     assert_eq!(slots.armed(), 0);
 }
 
-/// A replay arms a queue for as many programs as its times are.
+/// A replay arms all programs of all its repetitions.
 #[test]
 fn more_may_be_armed_than_a_count_holds() {
     let slots = Slots::new(3);
@@ -145,7 +147,7 @@ impl Random {
     }
 }
 
-/// What a stream has to do: for each peer ring, wait and ring, or wait.
+/// A work item of a stream: for each peer, it rings, waits, or first waits and then rings.
 #[derive(Clone, Copy, PartialEq)]
 enum Item {
     Post,
@@ -155,15 +157,15 @@ enum Item {
 
 const SCRIPT: [Item; 3] = [Item::Post, Item::Complete, Item::Wait];
 
-/// Who gets slots.
+/// Which programs get slots.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Rule {
-    /// As the contract has it.
+    /// The rule of the contract.
     Kept,
-    /// A mutant: none is kept for what has been rung for.
+    /// A mutant: no slot is reserved for programs that have been rung for.
     Greedy,
-    /// Another design: the host waits until there is a slot before it enqueues what rings, and a batch is cut into
-    /// parts that need one each, in one order on all ranks.
+    /// Another design: the host waits for a slot before it enqueues a ring. A batch is cut into parts that need one
+    /// slot each, in the same order on all ranks.
     Parts,
 }
 
@@ -177,20 +179,20 @@ struct Queue {
 /// One stream of one rank, with a window of its own, and the thread that enqueues on it.
 struct Lane {
     enqueued: usize,
-    /// With the only peer that it is for, if it is a part.
+    /// Each with its only peer, if it is a part.
     items: VecDeque<(Item, Option<usize>)>,
-    /// Which lanes of the item at the front are through.
+    /// Which lanes of the first item are through.
     through: Vec<bool>,
     posts: Vec<Queue>,
     completes: Vec<Queue>,
     exposed: Vec<u64>,
     done: Vec<u64>,
-    /// Of the waits for them.
+    /// The operands of the waits for these words.
     operands: (Vec<u64>, Vec<u64>),
 }
 
-/// Ranks that exchange with all others, by several streams each: whether all come to the end. `order` of the streams'
-/// threads, and everything else, is drawn from a seed.
+/// Runs a job in which each rank exchanges with all others by several streams, and returns whether it comes to its end.
+/// A seed determines the order of the streams' threads, and everything else.
 fn job(
     (ranks, streams): (usize, usize),
     epochs: usize,
@@ -227,14 +229,14 @@ fn job(
         _ => 3 * epochs,
     };
     let mut idle = 0;
-    // Enough draws in vain that every actor has had its chance.
+    // After so many draws without progress, every actor has had its chance.
     while idle < 200 * ranks * streams {
         idle += 1;
         let index = random.below(lanes.len());
         let (rank, stream) = (index / streams, index % streams);
         let lane = &mut lanes[index];
         match random.below(3) {
-            // The host.
+            // The host enqueues the next item.
             0 if lane.enqueued < calls => {
                 let (item, part) = match rule {
                     Rule::Parts => {
@@ -260,7 +262,7 @@ fn job(
                 lane.enqueued += 1;
                 idle = 0;
             }
-            // The stream: any lane that can go on.
+            // The stream takes a lane that can go on.
             1 => {
                 let Some((item, part)) = lane.items.front().copied() else {
                     continue;
@@ -287,7 +289,7 @@ fn job(
                     lane.through.fill(false);
                 }
             }
-            // The engine.
+            // The engine fires.
             _ => {
                 let peer = random.below(ranks);
                 let post = random.below(2) == 0;
@@ -314,8 +316,8 @@ fn job(
         .all(|lane| lane.enqueued == calls && lane.items.is_empty())
 }
 
-/// With the kept slot every job comes to its end, whatever the budget. Without it some do not: it is what it takes. Nor
-/// do they if the host waits for slots instead, however small the parts are.
+/// With the reserved slot, every job comes to its end, whatever the budget. Without it, some do not, so it is needed.
+/// Some do not either if the host waits for slots instead, however small the parts are.
 #[test]
 fn no_job_hangs_because_its_budget_is_small() {
     let (mut greedy, mut parts) = (0, 0);
@@ -329,7 +331,7 @@ fn no_job_hangs_because_its_budget_is_small() {
                 );
                 greedy += u32::from(!ends(Rule::Greedy));
                 let in_parts = ends(Rule::Parts);
-                // Of one stream a rank they would do.
+                // With one stream for each rank, parts would suffice.
                 assert!(in_parts || shape.1 > 1, "{shape:?}, {budget}, {seed}");
                 parts += u32::from(!in_parts);
             }

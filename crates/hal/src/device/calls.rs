@@ -29,23 +29,23 @@ use crate::site::{CallSite, LastSite};
 pub enum Call {
     /// It enqueues a kernel.
     Launch = 1,
-    /// It enqueues a batch: what posts, completes and waits are made of.
+    /// It enqueues a batch: part of an epoch.
     Batch,
     /// It enqueues a recording.
     Replay,
     /// It orders two streams.
     HandOff,
-    /// It gives memory back that the stream may use.
+    /// It frees memory that the stream may use.
     Release,
     /// It waits for all that was enqueued.
     Synchronize,
-    /// So that the host may have a region.
+    /// It waits, so that the host may have a region.
     IntoHost,
-    /// So that the host may have a copy of a region.
+    /// It waits, so that the host may have a copy of a region.
     ToVec,
-    /// So that the host may read an inbox.
+    /// It waits, so that the host may read an inbox.
     Read,
-    /// So that the host may write the memory of an inbox.
+    /// It waits, so that the host may write the memory of an inbox.
     HostMut,
     /// It drops the stream.
     Drop,
@@ -73,7 +73,7 @@ impl Call {
         Self::ALL.into_iter().find(|call| *call as u64 == number)
     }
 
-    /// What the program does there, for people: "it is in …".
+    /// The name of the call in reports: "it is in …".
     pub fn name(self) -> &'static str {
         match self {
             Call::Launch => "`launch`",
@@ -95,8 +95,8 @@ impl Call {
 /// The calls on a stream that are under way.
 #[derive(Debug)]
 pub struct Calls {
-    /// The owner's call, and that of threads that release something. The lowest byte: the call that blocks a thread, 0
-    /// while there is none. Above it: how many there were.
+    /// The owner's call, and that of threads that release something. The lowest byte is the [`Call`] that blocks a
+    /// thread, or 0 if there is none. The other bytes count the calls so far.
     at: [AtomicU64; 2],
     /// Where the program makes the owner's calls.
     site: LastSite,
@@ -116,12 +116,13 @@ impl Default for Calls {
 }
 
 #[derive(Debug, Default)]
+/// What earlier looks have seen.
 struct Looked {
-    /// What was found at the last look, and since when.
+    /// For both places of [`Calls::at`]: the value at the last look, and since when it has been seen.
     at: [(u64, Option<Instant>); 2],
-    /// How far the stream was then.
+    /// The stream's progress at the last look.
     progress: u64,
-    /// Futures that wait, with a number for each.
+    /// Futures that wait.
     futures: Vec<Future>,
     last: u64,
 }
@@ -137,13 +138,13 @@ struct Future {
 const CALL: u64 = 0xff;
 
 impl Calls {
-    /// The owner is about to make a call that may block it, there in the program. (Not of [`Call::Drop`], which is nowhere.)
+    /// Notes where the owner is about to make a call that may block it. ([`Call::Drop`] has no place.)
     #[inline]
     pub fn called_at(&self, site: CallSite) {
         self.site.note(site);
     }
 
-    /// Does something that may block the caller. Inside of another call, that one counts.
+    /// Does something that may block the caller. Within another call, only the outer call is noted.
     #[inline]
     pub fn during<R>(&self, call: Call, does: impl FnOnce() -> R) -> R {
         let place = &self.at[usize::from(call == Call::Release)];
@@ -156,7 +157,7 @@ impl Calls {
         does()
     }
 
-    /// A future that was made at `site` waits, until what is returned is dropped.
+    /// Notes that a future which was made at `site` waits, until the returned value is dropped.
     #[must_use]
     pub fn awaits(&self, call: Call, site: CallSite) -> Awaits<'_> {
         if !self.process.is_this() {
@@ -174,8 +175,9 @@ impl Calls {
         Awaits(self, number)
     }
 
-    /// The call that is under way (of two, that which was found first), since when it was found so, and where it was made,
-    /// if that is known. `progress`: a number that changes when the stream goes on.
+    /// The call that is in progress: which call, since when it has been seen, and where it was made, if that is known.
+    /// Of two calls, it is the one that was seen first. `progress` is a number that changes when the stream makes
+    /// progress.
     pub fn look(&self, progress: u64) -> Option<(Call, Instant, Option<CallSite>)> {
         let mut looked = self.looked();
         let now = Instant::now();
@@ -195,7 +197,8 @@ impl Calls {
             let site = self.site.get().filter(|_| is_owners);
             Some((call, *since.get_or_insert(now), site))
         });
-        // All are looked at. Of two that were found at once the owner's counts, which may be releasing something itself.
+        // This goes through both places, because each must note what it has seen. If both calls were seen at the same
+        // time, the owner's counts, because the owner may be releasing something itself.
         let call = calls.min_by_key(|(_, since, _)| *since);
         let future = looked.futures.first();
         call.or(future.map(|future| (future.call, future.since, Some(future.site))))
@@ -264,7 +267,7 @@ mod tests {
         let (here, there) = (Location::caller(), Location::caller());
         calls.called_at(here);
         calls.during(Call::Launch, || assert_eq!(site(&calls), Some(here)));
-        // What has no place is not said to be where the last call was.
+        // Calls without a place must not get the place of the last call.
         for each in [Call::Drop, Call::Release] {
             calls.during(each, || assert_eq!(site(&calls), None));
         }
@@ -282,7 +285,7 @@ mod tests {
             assert!(since(8) > first);
             since(8)
         });
-        // Another call of the same kind is another one.
+        // A second call of the same kind counts from its own beginning.
         calls.during(Call::Launch, || assert!(since(8) > first));
     }
 
@@ -317,7 +320,7 @@ mod tests {
                 });
                 begun.wait();
             });
-            // What lasts longer is said, beside any number of short calls.
+            // The call that lasts longer is reported, however many short calls come meanwhile.
             let mut seen = vec![calls.look(0)];
             for _ in 0..3 {
                 calls.during(Call::Batch, || seen.push(calls.look(0)));
@@ -339,7 +342,7 @@ mod tests {
         // SAFETY: the child drops a value and makes two system calls.
         match unsafe { libc::fork() } {
             0 => {
-                // SAFETY: an alarm ends the child, which would wait for ever.
+                // SAFETY: the alarm ends a child that hangs.
                 unsafe { libc::alarm(60) };
                 drop(future);
                 drop(calls.awaits(Call::Synchronized, Location::caller()));

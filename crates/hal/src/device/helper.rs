@@ -1,18 +1,18 @@
-//! What the threads of a device's streams do for a NIC. It has a module of its own because both contracts name it.
+//! The work of a device's streams for a NIC. It has a module of its own because both contracts name it.
 
-/// Work that a thread of a stream can do for a NIC while it waits, or when it has rung a doorbell, so that no other
-/// thread must wake for it. Called for batches that are [helped](crate::batch::Batch::helped), and for no other.
+/// Work that a thread of a stream can do for a NIC while it waits, or after it has rung a doorbell, so that no other
+/// thread must wake up. It is called only for batches that are [helped](crate::batch::Batch::helped).
 pub trait Helper: Send + Sync {
-    /// Doorbells may have been rung (or poisoned) since the last call. It may come late, when several batches have rung
-    /// that follow each other at once, but it comes before the thread does anything that takes its time: before a
+    /// Says that doorbells may have been rung (or poisoned) since the last call. If several batches ring in direct
+    /// succession, one call may come for all of them. But it comes before the thread does anything that takes time: a
     /// kernel, a wait, a move.
     fn rung(&self);
 
-    /// The thread waits: whatever can be done now, if nobody else is doing it. Returns whether something was, so that
-    /// it looks again at once.
+    /// Says that the thread waits. Does what can be done now, unless another thread is doing it. Returns whether it did
+    /// something: then the thread looks again at once.
     fn waiting(&self) -> bool;
 
-    /// The thread has waited long, and goes to sleep until its bell is rung: somebody else must see to it that this
-    /// comes to be.
+    /// Says that the thread goes to sleep after a long wait, until its bell is rung. From now on another thread must do
+    /// the work that leads to that ring.
     fn leaving(&self);
 }

@@ -15,14 +15,14 @@ pub struct Grid {
 
 /// The parameters of a kernel, as bytes.
 ///
-/// They are made for every launch, so what most kernels need must be little: all that is inline is sometimes cleared, whether
-/// it is used or not.
+/// They are made for every launch, so the inline part must be small: the compiler may clear all of it each time, used
+/// or not.
 pub struct Parameters {
-    /// Up to `used` what was pushed lies here, aligned for anything that is a parameter; unless that is more.
+    /// Holds the parameters, aligned for any of them, while they take no more than [`Parameters::NEAR`] bytes.
     near: MaybeUninit<[u128; Parameters::NEAR / 16]>,
-    /// Then all of it does here.
+    /// Holds all parameters if they take more.
     far: Vec<MaybeUninit<u128>>,
-    /// What all that was pushed takes, whether there is room for it or not.
+    /// The bytes that all pushed parameters take, also those for which there was no room.
     used: usize,
     offsets: [u16; Parameters::MAX],
     /// How many were pushed.
@@ -32,10 +32,10 @@ pub struct Parameters {
 impl Parameters {
     /// The most parameters of one kernel.
     pub const MAX: usize = 32;
-    /// The most bytes of parameters of one kernel: as many as CUDA takes, from 12.1 on. (Code whose functions take more than
-    /// the driver does, 4096 where that is older, it refuses when that is loaded.)
+    /// The most bytes of parameters of one kernel: CUDA's limit, from 12.1 on. (An older driver takes 4096. It refuses
+    /// to load code whose functions take more.)
     pub const MAX_BYTES: usize = 32764;
-    /// Up to so many bytes they take no memory of their own.
+    /// Up to this many bytes, parameters need no allocation.
     const NEAR: usize = 1024;
 
     /// No parameter yet.
@@ -50,11 +50,11 @@ impl Parameters {
         }
     }
 
-    /// Appends one. Only types without padding make sense here: addresses, numbers, plain structs of them.
+    /// Appends a parameter. Its type should have no padding: addresses, numbers, and plain structs of them.
     ///
-    /// A type that is aligned to more than 16 bytes is none: that does not compile.
+    /// A type that is aligned to more than 16 bytes does not compile.
     ///
-    /// If there is no room for it, it is counted and left out, and so are all that come behind: see [`Parameters::fit`].
+    /// If there is no room, this parameter and all later ones are counted but left out: see [`Parameters::fit`].
     pub fn push<T: Copy>(&mut self, value: &T) {
         const {
             assert!(
@@ -63,7 +63,7 @@ impl Parameters {
             );
         }
         let fitted = self.fit();
-        // (Beyond what fits it may be as much as there is memory, several times.)
+        // The sum saturates because parameters that do not fit may be of any size, and of any number.
         let at = self.used.saturating_add(align_of::<T>() - 1) & !(align_of::<T>() - 1);
         self.used = at.saturating_add(size_of::<T>());
         self.count += 1;
@@ -78,7 +78,8 @@ impl Parameters {
         } else {
             self.far.as_mut_ptr().cast()
         };
-        // SAFETY: the bytes `at..` have room for the value, near or far, as was checked, and are this struct's.
+        // SAFETY: the bytes from `at` on have room for the value, near or far, as was checked, and belong to this
+        // struct.
         unsafe {
             let place = base.add(at);
             std::ptr::copy_nonoverlapping(
@@ -90,12 +91,12 @@ impl Parameters {
         self.offsets[self.count - 1] = at as u16;
     }
 
-    /// Takes memory for all that there can be, with what has been pushed so far in it: up to `end`.
+    /// Allocates for the most bytes that there can be, and copies the first `end` bytes, which have been pushed so far.
     #[cold]
     fn go_far(&mut self, end: usize) {
         self.far = vec![MaybeUninit::uninit(); Self::MAX_BYTES.div_ceil(16)];
-        // SAFETY: up to there, and so within both, there are bytes that were pushed, or some in between that are nobody's:
-        // they are copied as bytes, whatever they are.
+        // SAFETY: both have at least that many bytes. Some are parameters, and some are padding between them, which may
+        // be uninitialised: so they are copied as `MaybeUninit`.
         unsafe {
             let near = self.near.as_ptr().cast::<MaybeUninit<u8>>();
             let far = self.far.as_mut_ptr().cast::<MaybeUninit<u8>>();
@@ -103,7 +104,7 @@ impl Parameters {
         }
     }
 
-    /// Whether there was room for all that was pushed. Where there was not, a kernel must not be launched with them.
+    /// Whether there was room for all parameters. If not, no kernel may be launched with them.
     pub fn fit(&self) -> bool {
         self.count <= Self::MAX && self.used <= Self::MAX_BYTES
     }
@@ -114,7 +115,7 @@ impl Parameters {
         sizes.len() <= Self::MAX && bytes.sum::<usize>() <= Self::MAX_BYTES
     }
 
-    /// Where each of them lies, in order.
+    /// The address of each parameter, in order.
     pub fn addresses(&self) -> impl ExactSizeIterator<Item = *const u8> + '_ {
         let base = if self.far.is_empty() {
             self.near.as_ptr().cast::<u8>()
@@ -178,7 +179,7 @@ mod tests {
         assert_eq!(found, (1, [2; 100], [3; 200], 4));
     }
 
-    /// A launch would clear more, or wipe the nearest cache, which launches are quick by.
+    /// Each launch may clear all of them, and must not displace other data from the first cache.
     #[test]
     fn what_is_made_for_every_launch_is_little() {
         assert!(
@@ -193,7 +194,7 @@ mod tests {
         let mut full = Parameters::new();
         full.push(&[0u32; Parameters::MAX_BYTES / 4]);
         assert!(full.fit());
-        // It is left out, and what is there stays as it was.
+        // The next is left out, and the first stays as it was.
         full.push(&u128::MAX);
         full.push(&1u8);
         assert!(!full.fit());

@@ -16,29 +16,29 @@ use crate::memory::Ptr;
 
 use super::Forked;
 
-/// How often this process and those before it have been made by `fork`. It changes in a child only, before the child's one
-/// thread returns from `fork`: so relaxed accesses will do.
+/// How many forks led to this process. It changes only in a child, before the child's one thread returns from `fork`:
+/// so relaxed accesses suffice.
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
-/// A process, as its values remember it.
+/// The process that made a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Process(u32);
 
 impl Process {
-    /// This one.
+    /// The calling process.
     pub fn this() -> Self {
         static LISTENING: Once = Once::new();
         LISTENING.call_once(listen);
         Process(FORKS.load(Ordering::Relaxed))
     }
 
-    /// Whether it is this one, and not one that this was forked from. Costs a load.
+    /// Whether it is the calling process, and not one that the calling process was forked from. Costs one load.
     #[inline]
     pub fn is_this(self) -> bool {
         FORKS.load(Ordering::Relaxed) == self.0
     }
 
-    /// Refuses if this is a child of it.
+    /// Fails if the calling process is a child of that one.
     ///
     /// # Errors
     ///
@@ -52,11 +52,11 @@ impl Process {
 /// Asks the C library to be told of forks.
 fn listen() {
     if cfg!(miri) {
-        // It does not know the function, nor `fork`.
+        // Miri knows neither the function nor `fork`.
         return;
     }
-    // SAFETY: the three functions take nothing, stay loaded, and do in the child what is allowed there: they change
-    // memory of this library, and call `mmap`.
+    // SAFETY: the three functions take no arguments and stay loaded. In the child they do only what is allowed there:
+    // they change memory of this library, and call `mmap`.
     let code = unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
     assert_eq!(
         code, 0,
@@ -72,12 +72,12 @@ fn mappings() -> MutexGuard<'static, BTreeMap<usize, usize>> {
 }
 
 thread_local! {
-    /// Held while this thread forks, so that no other thread is in the midst of a change that the child would find.
+    /// Held while this thread forks, so that the child does not find the list in the middle of another thread's change.
     static HELD: Cell<Option<MutexGuard<'static, BTreeMap<usize, usize>>>> = const { Cell::new(None) };
 }
 
 extern "C" fn before() {
-    // At the end of the thread there may be no place for it: then the child does without.
+    // When the thread is ending, its thread-local storage may be gone. Then the child does without the pages.
     let _ = HELD.try_with(|held| held.set(Some(mappings())));
 }
 
@@ -90,25 +90,26 @@ extern "C" fn in_child() {
     let Ok(Some(mappings)) = HELD.try_with(Cell::take) else {
         return;
     };
-    // What the child allocates must not come to lie in a hole: there may be references to what was there.
+    // The child must not allocate memory in a hole, because there may be references to what was there.
     for (base, bytes) in mappings.iter() {
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED_NOREPLACE;
         let base = std::ptr::with_exposed_provenance_mut(*base);
         // SAFETY: nothing is replaced: where something is mapped, the call fails.
         match unsafe { mmap_anonymous(base, *bytes, ProtFlags::empty(), flags) } {
-            // Something is mapped there that the child has from its parent, as a driver may have arranged: no hole.
+            // The child has inherited a mapping at this address, for instance one that a driver arranged. So there is
+            // no hole.
             Ok(_) | Err(Errno::EXIST) => {}
-            // The parent had these addresses and as many mappings, so the child is within the limits that the parent was
-            // within, and the pages take no memory. But the limits may be lower by now, or the kernel be out of memory.
-            // A child with a hole is not sound, so it ends.
+            // The parent had these addresses and as many mappings, and the pages take no memory. So the child is within
+            // the limits that its parent was within. But by now the limits may be lower, or the kernel may be out of
+            // memory. A child with a hole is not sound, so it ends.
             Err(_) => std::process::abort(),
         }
     }
 }
 
-/// A mapping that children do not get: they have pages in its place that nobody can read or write.
+/// A mapping that children do not get. In its place they have pages that nobody can read or write.
 ///
-/// `M` unmaps it when it is dropped. In a child it is not dropped, and the pages stay as they are for good.
+/// Dropping `M` unmaps it. In a child it is not dropped, and the pages stay for good.
 #[derive(Debug)]
 pub struct Unforked<M> {
     base: usize,
@@ -121,11 +122,11 @@ impl<M> Unforked<M> {
     ///
     /// # Errors
     ///
-    /// [`DeviceError::Exhausted`], [`DeviceError::System`]; `map` has been dropped then.
+    /// [`DeviceError::Exhausted`], [`DeviceError::System`]. Then `map` has been dropped.
     ///
     /// # Safety
     ///
-    /// This is a mapping, or whole pages of one, and it stays until `map` is dropped.
+    /// `base..base + bytes` is a mapping, or whole pages of one, and stays until `map` is dropped.
     pub unsafe fn new(map: M, base: Ptr, bytes: usize) -> Result<Self, DeviceError> {
         let process = Process::this();
         // SAFETY: the caller's promise; this process goes on as before.
@@ -142,7 +143,7 @@ impl<M> Unforked<M> {
         })
     }
 
-    /// What unmaps it.
+    /// The value that unmaps it.
     #[inline]
     pub fn get(&self) -> &M {
         &self.map
@@ -152,7 +153,8 @@ impl<M> Unforked<M> {
 impl<M> Drop for Unforked<M> {
     fn drop(&mut self) {
         if self.process.is_this() {
-            // Before it is unmapped: from then on another thread may map something at the same address.
+            // Forget the mapping before it is unmapped: after that, another thread may map something at the same
+            // address.
             mappings().remove(&self.base);
             // SAFETY: this is its only drop.
             unsafe { ManuallyDrop::drop(&mut self.map) };
@@ -168,7 +170,7 @@ mod tests {
 
     use super::*;
 
-    /// A page that looks, when it is dropped, whether it is still in the list.
+    /// A page that checks, when it is dropped, that it is no longer in the list.
     struct Page(*mut u8);
 
     impl Drop for Page {
