@@ -44,7 +44,7 @@ use std::process::ExitCode;
 use tidegate_cli::{Job, Output};
 use tidegate_core::World;
 use tidegate_cuda::Cuda;
-use tidegate_hal::slots::Slots;
+use tidegate_hal::slots::TriggerSlots;
 use tidegate_host::Host;
 
 /// Set for the processes that are ranks: the file that rank 0 leaves the rows in.
@@ -328,7 +328,7 @@ fn record<D: FacesDevice>(
 fn measure<D: FacesDevice>(
     args: &FacesArgs,
     world: &World<D>,
-    slots: Option<&Slots>,
+    slots: Option<&TriggerSlots>,
 ) -> Result<Vec<Row>, Box<dyn Error>> {
     if world.size() != args.ranks() {
         let (size, ranks) = (world.size(), args.ranks());

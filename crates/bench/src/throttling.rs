@@ -22,7 +22,7 @@ use crate::transport::ThrottleOf;
 use std::error::Error;
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
-use tidegate_hal::slots::Slots;
+use tidegate_hal::slots::TriggerSlots;
 
 /// The budgets of the published comparison.
 pub const BUDGETS: [u32; 6] = [16, 32, 64, 128, 256, 512];
@@ -38,7 +38,7 @@ const LEFT_OVER: Duration = Duration::from_secs(30);
 pub(crate) fn rank<D: FacesDevice>(
     setup: &SetupOn<'_, D>,
     budgets: &[u32],
-    slots: &Slots,
+    slots: &TriggerSlots,
     rounds: u32,
     progress: &Progress,
 ) -> Result<Vec<Row>, Box<dyn Error>> {
@@ -83,7 +83,7 @@ pub(crate) fn runs(setup: &crate::faces::params::Params, budgets: &[u32]) -> u64
     cases as u64 * driver::runs(setup)
 }
 
-fn resize(slots: &Slots, budget: usize) -> Result<(), String> {
+fn resize(slots: &TriggerSlots, budget: usize) -> Result<(), String> {
     let begun = Instant::now();
     while !slots.resize(budget) {
         if begun.elapsed() > LEFT_OVER {

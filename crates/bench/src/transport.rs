@@ -22,7 +22,7 @@ use tidegate_cli::{BedArgs, Job, Nodes};
 use tidegate_core::{Route, Throttle, WorldOptions};
 use tidegate_fabric::wire::libfabric::{Choice, EngineChoice, FabricWire};
 use tidegate_fabric::{Fabric, Options};
-use tidegate_hal::slots::Slots;
+use tidegate_hal::slots::TriggerSlots;
 #[cfg(feature = "mpi")]
 use tidegate_mpi::windows::{Form, Options as Windows};
 
@@ -144,7 +144,7 @@ pub(crate) struct Way {
     /// Its name in reports.
     pub(crate) label: String,
     /// The trigger slots of the NIC, if there is one.
-    pub(crate) slots: Option<Arc<Slots>>,
+    pub(crate) slots: Option<Arc<TriggerSlots>>,
 }
 
 /// The arguments about it.

@@ -61,7 +61,7 @@ use tidegate_hal::nic::{
     Registration, RemoteMemory,
 };
 use tidegate_hal::process::Process;
-use tidegate_hal::slots::Slots;
+use tidegate_hal::slots::TriggerSlots;
 
 use base::{NAME, lock};
 use engine::agent::{Agent, Watched};
@@ -126,7 +126,7 @@ impl<W: Wire> Fabric<W> {
     }
 
     /// Its trigger slots: to look at, or (for measurements) to be made fewer between two parts of a job.
-    pub fn slots(&self) -> Arc<Slots> {
+    pub fn slots(&self) -> Arc<TriggerSlots> {
         self.agent.slots.clone()
     }
 

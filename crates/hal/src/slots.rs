@@ -30,7 +30,7 @@ use crate::lock;
 
 /// The slots of one endpoint, and which queues hold or need them.
 #[derive(Debug)]
-pub struct Slots {
+pub struct TriggerSlots {
     state: Mutex<State>,
     /// Whether a program that had been rung for has got a slot. The thread that turns the engine sets and takes it, at
     /// every turn, and so without the lock. It is only a hint: that thread then reads the changes under the lock. The
@@ -82,22 +82,22 @@ struct Share {
     through: u64,
 }
 
-impl Slots {
+impl TriggerSlots {
     /// Makes an endpoint's `budget` slots.
     ///
     /// # Panics
     ///
     /// If the budget is 0: nothing could ever be fired.
     pub fn new(budget: usize) -> Self {
-        Slots::keeping(budget, 1)
+        TriggerSlots::keeping(budget, 1)
     }
 
-    /// Like [`Slots::new`], with `kept` slots reserved for programs that have been rung for. It must be at least 1.
+    /// Like [`TriggerSlots::new`], with `kept` slots reserved for programs that have been rung for. It must be at least 1.
     /// Tests use 0 to show what the reserved slot is for: jobs hang without it.
     #[doc(hidden)]
     pub fn keeping(budget: usize, kept: usize) -> Self {
         assert_ne!(budget, 0, "an endpoint has at least one trigger slot");
-        Slots {
+        TriggerSlots {
             state: Mutex::new(State {
                 whole: budget,
                 ranks: 1,
@@ -193,7 +193,7 @@ impl Slots {
     }
 
     /// Whether the next program of a queue, which has been rung for, has a slot or gets one now. Otherwise it gets one
-    /// when its turn comes: see [`Slots::take_again`].
+    /// when its turn comes: see [`TriggerSlots::take_again`].
     ///
     /// To be called only while no program of this queue is being fired.
     pub fn fire(&self, member: Member) -> bool {

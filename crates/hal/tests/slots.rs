@@ -3,11 +3,11 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use tidegate_hal::slots::{Member, Slots};
+use tidegate_hal::slots::{Member, TriggerSlots};
 
 #[test]
 fn slots_go_to_those_who_bring_them_back() {
-    let slots = Slots::new(2);
+    let slots = TriggerSlots::new(2);
     let (a, b, c) = (slots.join(), slots.join(), slots.join());
     slots.arm(a, 3);
     assert_eq!((slots.armed(), slots.held(a)), (3, 1));
@@ -34,7 +34,7 @@ fn slots_go_to_those_who_bring_them_back() {
 
 #[test]
 fn queues_take_turns_in_the_line() {
-    let slots = Slots::new(5);
+    let slots = TriggerSlots::new(5);
     let (a, b) = (slots.join(), slots.join());
     slots.arm(a, 1_000_000);
     slots.arm(b, 1_000_000);
@@ -54,7 +54,7 @@ fn queues_take_turns_in_the_line() {
 
 #[test]
 fn a_queue_that_gives_up_returns_everything() {
-    let slots = Slots::new(2);
+    let slots = TriggerSlots::new(2);
     let (a, b) = (slots.join(), slots.join());
     slots.arm(a, 7);
     slots.arm(b, 1);
@@ -69,7 +69,7 @@ fn a_queue_that_gives_up_returns_everything() {
 /// A replay arms all programs of all its repetitions.
 #[test]
 fn more_may_be_armed_than_a_count_holds() {
-    let slots = Slots::new(3);
+    let slots = TriggerSlots::new(3);
     let (a, b) = (slots.join(), slots.join());
     for queue in [b, a, a] {
         let programs = if queue == b { 2 } else { usize::MAX };
@@ -96,7 +96,7 @@ fn more_may_be_armed_than_a_count_holds() {
 #[test]
 fn each_rank_of_a_node_has_its_share() {
     for (whole, ranks, share) in [(512, 8, 64), (4, 3, 1), (1, 64, 1), (7, 1, 7)] {
-        let slots = Slots::new(whole);
+        let slots = TriggerSlots::new(whole);
         slots.divide(ranks);
         assert_eq!(slots.budget(), share);
         assert!(slots.resize(10 * whole));
@@ -111,7 +111,7 @@ fn each_rank_of_a_node_has_its_share() {
 
 #[test]
 fn who_waits_for_few_enough_is_woken() {
-    let slots = Slots::new(2);
+    let slots = TriggerSlots::new(2);
     let a = slots.join();
     slots.arm(a, 5);
     assert_eq!(slots.wait(4, Duration::from_millis(1)), 5);
@@ -202,7 +202,9 @@ fn job(
 ) -> bool {
     let kept = usize::from(rule == Rule::Kept);
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-    let slots: Vec<_> = (0..ranks).map(|_| Slots::keeping(budget, kept)).collect();
+    let slots: Vec<_> = (0..ranks)
+        .map(|_| TriggerSlots::keeping(budget, kept))
+        .collect();
     let queues = |rank: usize| -> Vec<Queue> {
         let queue = || Queue {
             member: slots[rank].join(),

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tidegate_hal::nic::Connection;
-use tidegate_hal::slots::Slots;
+use tidegate_hal::slots::TriggerSlots;
 use tidegate_words::{Bell, Patience};
 
 use crate::options::Options;
@@ -21,7 +21,7 @@ const PATIENCE: Patience = Patience {
 pub(crate) struct Agent {
     connection: Connection,
     options: Options,
-    slots: Arc<Slots>,
+    slots: Arc<TriggerSlots>,
     queues: Mutex<Vec<Arc<Queue>>>,
     /// How often `queues` has changed, so that the agent locks it only then.
     changes: AtomicU64,
@@ -29,7 +29,7 @@ pub(crate) struct Agent {
 }
 
 impl Agent {
-    pub(crate) fn new(connection: Connection, options: Options, slots: Arc<Slots>) -> Self {
+    pub(crate) fn new(connection: Connection, options: Options, slots: Arc<TriggerSlots>) -> Self {
         Agent {
             connection,
             options,

@@ -11,7 +11,7 @@ use tidegate_hal::nic::{
     RemoteMemory,
 };
 use tidegate_hal::process::Process;
-use tidegate_hal::slots::Slots;
+use tidegate_hal::slots::TriggerSlots;
 use tidegate_host::Host;
 
 use crate::agent::Agent;
@@ -23,7 +23,7 @@ use tidegate_hal::lock;
 /// One rank's endpoint.
 pub struct Loopback {
     options: Options,
-    slots: Arc<Slots>,
+    slots: Arc<TriggerSlots>,
     process: Process,
     agent: OnceLock<Arc<Agent>>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -39,7 +39,7 @@ impl Loopback {
     /// An endpoint; its agent starts when it is connected.
     pub fn new(options: Options) -> Self {
         Loopback {
-            slots: Arc::new(Slots::keeping(options.budget, options.kept)),
+            slots: Arc::new(TriggerSlots::keeping(options.budget, options.kept)),
             options,
             process: Process::this(),
             agent: OnceLock::new(),

@@ -8,7 +8,7 @@ use tidegate_hal::batch::{Move, POISON, QUANTUM};
 use tidegate_hal::lock;
 use tidegate_hal::memory::Ptr;
 use tidegate_hal::nic::{Keep, NicError, Prepared, QueueConfig};
-use tidegate_hal::slots::{Member, Slots};
+use tidegate_hal::slots::{Member, TriggerSlots};
 use tidegate_host::HostMover;
 use tidegate_words::{Bell, Mover as _, Word};
 
@@ -27,7 +27,7 @@ pub(crate) struct Queue {
     config: QueueConfig,
     /// What the sent word counted at first.
     sent_before: u64,
-    slots: Arc<Slots>,
+    slots: Arc<TriggerSlots>,
     member: Member,
     /// A quantum for each firing that has begun: what a wait's operand is to a stream, and the parity of its epochs.
     fired: Word,
@@ -84,7 +84,7 @@ fn script(prepared: &Prepared) -> &Script {
 }
 
 impl Queue {
-    pub(crate) fn new(config: QueueConfig, slots: &Arc<Slots>) -> Self {
+    pub(crate) fn new(config: QueueConfig, slots: &Arc<TriggerSlots>) -> Self {
         // SAFETY: `Nic::queue` promises live words for as long as `config.keep`.
         // The window may be revoked already, so that it is poisoned.
         let sent_before = unsafe { word(config.sent) }.load() & !POISON;

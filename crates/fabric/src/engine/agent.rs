@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tidegate_hal::device::Helper;
 use tidegate_hal::nic::{Connection, Keep, NicError};
-use tidegate_hal::slots::Slots;
+use tidegate_hal::slots::TriggerSlots;
 use tidegate_hal::tell;
 use tidegate_words::Bell;
 
@@ -64,7 +64,7 @@ pub(crate) struct Agent<W: Wire> {
     /// The endpoints that peers write to, if they are not the engine's.
     pub(super) ears: OnceLock<Vec<Ear<W>>>,
     /// Trigger slots, for all queues.
-    pub(crate) slots: Arc<Slots>,
+    pub(crate) slots: Arc<TriggerSlots>,
     /// Doorbells may have been rung, or queues closed, since the engine has looked at them.
     pub(super) rung: AtomicBool,
     /// Whether core knows that the wire is of no more use.
@@ -91,7 +91,7 @@ pub(crate) struct Agent<W: Wire> {
 
 impl<W: Wire> Agent<W> {
     pub(crate) fn new(wire: W, budget: usize, silence: Duration) -> Self {
-        let slots = Arc::new(Slots::new(budget));
+        let slots = Arc::new(TriggerSlots::new(budget));
         let strays = Arc::<Strays>::default();
         Agent {
             limits: wire.limits(),

@@ -7,7 +7,7 @@ use tidegate_hal::armed::Armed;
 use tidegate_hal::batch::{POISON, QUANTUM};
 use tidegate_hal::memory::Ptr;
 use tidegate_hal::nic::{NicError, Prepared, QueueConfig};
-use tidegate_hal::slots::{Member, Slots};
+use tidegate_hal::slots::{Member, TriggerSlots};
 use tidegate_words::{Bell, Word};
 
 use super::departure::{Departure, Stage};
@@ -21,7 +21,7 @@ pub(crate) struct Queue {
     /// What the sent word counted at first.
     sent_before: u64,
     /// The endpoint's trigger slots: one a program, however many pieces it has, since the engine has one entry for it.
-    slots: Arc<Slots>,
+    slots: Arc<TriggerSlots>,
     member: Member,
     /// How many firings have begun. Only the agent counts, under the engine's lock.
     fired: AtomicU64,
@@ -64,7 +64,7 @@ impl Queue {
         peer: usize,
         departure: Arc<Departure>,
         config: QueueConfig,
-        slots: &Arc<Slots>,
+        slots: &Arc<TriggerSlots>,
     ) -> Self {
         // SAFETY: `Nic::queue` promises live words for as long as `config.keep`.
         // The window may be revoked already, so that it is poisoned.

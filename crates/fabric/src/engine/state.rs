@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_hal::nic::Prepared;
-use tidegate_hal::slots::Slots;
+use tidegate_hal::slots::TriggerSlots;
 
 use super::firing::{Flight, Flights};
 use super::gather::Pool;
@@ -27,7 +27,7 @@ pub(crate) struct Engine<W: Wire> {
     /// Counts what has come that is over for nobody.
     pub(super) strays: Arc<Strays>,
     /// Trigger slots, for all queues.
-    pub(super) slots: Arc<Slots>,
+    pub(super) slots: Arc<TriggerSlots>,
     /// Where some operations read, and write.
     pub(super) pool: Pool,
 
@@ -62,7 +62,12 @@ pub(super) type Wreck<W> = (Vec<Flight<W>>, Vec<Prepared>);
 pub(super) type Ended<W> = (Vec<Agenda<W>>, Vec<Job>);
 
 impl<W: Wire> Engine<W> {
-    pub(super) fn new(wire: W, slots: Arc<Slots>, strays: Arc<Strays>, silence: Duration) -> Self {
+    pub(super) fn new(
+        wire: W,
+        slots: Arc<TriggerSlots>,
+        strays: Arc<Strays>,
+        silence: Duration,
+    ) -> Self {
         Engine {
             wire,
             rails: Vec::new(),
