@@ -2,9 +2,9 @@
 //!
 //! # Model
 //!
-//! A job in which a word is poisoned, or a rank is ended, at a random time. What stands for a courier's wait is a
-//! stream of its own that launches nothing but that wait; as on a device, it waits for ever when its rank has failed
-//! before telling it to go. The test ends it when the rank is through.
+//! A word is poisoned, or a rank is ended, at a random time of a job. A courier's wait is represented by a stream that
+//! launches only that wait. As on a device, it waits for ever if its rank fails before telling it to go. The test ends
+//! it when the rank is done.
 
 use std::ops::Range;
 
@@ -16,8 +16,8 @@ use super::protocol::{CARRY, FILL, Form, Job, LOOK};
 
 const EPOCHS: u64 = 8;
 
-/// However a rank ends, its couriers make the copies whose exposure has come and whose lane has told them to go, and no
-/// others; and every rank comes to its end without them.
+/// However a rank ends, its couriers make exactly the copies whose exposure has come and whose lane has told them to
+/// go. And every rank ends without waiting for them.
 pub(super) fn check(machine: &mut Machine, seeds: Range<u64>) -> Result<(), String> {
     let (mut carried, mut left) = (0, 0);
     for seed in seeds {
@@ -81,7 +81,7 @@ pub(super) fn check(machine: &mut Machine, seeds: Range<u64>) -> Result<(), Stri
         })?;
         for (courier, went) in job.couriers.iter().zip(went) {
             let (go, back) = (value(courier.words.go), value(courier.words.back));
-            // Nothing else adds to it, poison neither.
+            // Nothing else adds to it, and it is never poisoned.
             if (go, back) != (went * QUANTUM, went * QUANTUM) {
                 wrong.push(format!("{go:#x} times told, {back:#x} back, went {went}"));
             }

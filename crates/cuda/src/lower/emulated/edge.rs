@@ -1,4 +1,4 @@
-//! What one rank puts to another, in every epoch.
+//! The data that one rank puts to another in every epoch.
 
 use std::cell::Cell;
 
@@ -11,42 +11,42 @@ use tidegate_hal::nic::part;
 use super::memory::{Rng, mix, value};
 use super::steps::window;
 
-/// What is stored to registers.
+/// The value that is stored to registers.
 pub(super) const STRIKE: u64 = 0x57;
 
-/// What one rank puts to another.
+/// The data that one rank puts to another.
 pub(super) struct Edge {
     pub(super) origin: usize,
     pub(super) target: usize,
-    /// At the origin: the target has posted.
+    /// At the origin: the word and operand of the target's post.
     pub(super) exposed: (Ptr, Ptr),
-    /// At the target: the origin has completed.
+    /// At the target: the word and operand of the origin's complete.
     pub(super) done: (Ptr, Ptr),
-    /// Where *done* is counted, if it stands for a word of the host: then it is only stored to.
+    /// The count of *done*, if *done* stands for a word of the host. Then the kernel only stores to *done*.
     pub(super) rung: Option<Ptr>,
-    /// A register that is stored to when *done* was; or, if that is no word of the host, just before.
+    /// A register that is stored to after *done*; or just before it, if *done* is no word of the host.
     pub(super) struck: Option<Ptr>,
-    /// How often it was.
+    /// How often the register was stored to.
     pub(super) strikes: Cell<u64>,
-    /// Where that is rung in parts: how many doubles are there with each part but the last.
+    /// If the lane rings in parts: how many doubles have come with each part but the last.
     pub(super) parts: Vec<usize>,
-    /// How often the word has said that a part has come.
+    /// How often the word has announced a part.
     pub(super) parts_seen: Cell<u64>,
     pub(super) src: Ptr,
-    /// Doubles between one that is read and the next.
+    /// The distance in doubles from one double that is read to the next.
     pub(super) gap: usize,
     pub(super) dst: Ptr,
-    /// Doubles.
+    /// The number of doubles.
     pub(super) count: usize,
-    /// Doubles between one that is written and the next.
+    /// The distance in doubles from one double that is written to the next.
     pub(super) stride: usize,
-    /// Bytes between the target's two buffers, if it has two.
+    /// The distance in bytes between the target's two buffers, if it has two.
     pub(super) flip: usize,
-    /// Where the data of both buffers may land, if it may.
+    /// The landing of both buffers, if the data may land.
     pub(super) landing: Option<Landing>,
-    /// Whether its origin makes no use of it.
+    /// Whether its origin does not use the landing.
     pub(super) plain: bool,
-    /// A counter at the target, to which everybody adds 1 every epoch whose lane does more than one copy.
+    /// A counter at the target. Everyone whose lane does more than one copy adds 1 to it in every epoch.
     pub(super) counter: Option<Ptr>,
 }
 
@@ -70,7 +70,7 @@ impl Edge {
 
     pub(super) fn fill(&self, epoch: u64) {
         for index in 0..self.count {
-            // SAFETY: the piece is as long, and no move that reads it is under way: the rank's batches have ended.
+            // SAFETY: the piece is as long, and no move is reading it, because the rank's batches have ended.
             unsafe {
                 let at = self.src.0.cast::<u64>().add(index * self.gap);
                 at.write(self.pattern(epoch, index));
@@ -78,7 +78,7 @@ impl Edge {
         }
     }
 
-    /// What lies at the target, where an epoch puts it.
+    /// The data at the target, at the place of this epoch.
     pub(super) fn found(&self, epoch: u64) -> Vec<u64> {
         let base = self
             .dst
@@ -89,7 +89,7 @@ impl Edge {
             .collect()
     }
 
-    /// What its origin writes: nothing, when it has failed.
+    /// The data that its origin writes. A failed origin writes nothing.
     pub(super) fn written(&self) -> Vec<u64> {
         let Some(landing) = self.landing.filter(|_| !self.plain) else {
             return [self.found(0), self.found(1)].concat();
@@ -109,16 +109,16 @@ impl Edge {
         })
     }
 
-    /// Whether all data of an epoch is there.
+    /// Checks that all data of an epoch is there.
     pub(super) fn check(&self, epoch: u64) -> Result<(), String> {
         self.check_first(epoch, self.count)
     }
 
-    /// Whether so many doubles of an epoch are there.
+    /// Checks that the first `count` doubles of an epoch are there.
     pub(super) fn check_first(&self, epoch: u64, count: usize) -> Result<(), String> {
         for (index, found) in self.found(epoch).into_iter().take(count).enumerate() {
             if found != self.pattern(epoch, index) {
-                // (An error may have counted far.)
+                // (A wrong kernel may have counted far.)
                 let last = epoch.saturating_sub(100)..epoch;
                 let old = last.rev().find(|e| found == self.pattern(*e, index));
                 return Err(format!(
@@ -130,7 +130,7 @@ impl Edge {
         Ok(())
     }
 
-    /// The register was stored to: whether its word says so, as often, and all data is there.
+    /// Notes that the register was stored to. Checks that its word was rung as often, and that all data is there.
     pub(super) fn check_strike(&self) -> Result<(), String> {
         let epoch = self.strikes.get();
         self.strikes.set(epoch + 1);
@@ -144,7 +144,7 @@ impl Edge {
         self.check(epoch)
     }
 
-    /// What its lane does between its wait and its last add. `bell` is that of *done*.
+    /// The steps between its lane's wait and its last add. `bell` is that of *done*.
     pub(super) fn moves(&self, bell: Ptr, rng: &mut Rng) -> Vec<Step> {
         let parity = if self.flip == 0 {
             Ptr::NULL
@@ -191,7 +191,7 @@ impl Edge {
         steps
     }
 
-    /// A part of its ring, or all of it.
+    /// A part of its ring, or the whole ring.
     pub(super) fn ring(&self, index: usize, bell: Ptr) -> Step {
         Step::Add(Add {
             word: self.done.0,

@@ -1,4 +1,4 @@
-//! What ends early.
+//! Streams that end early.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -19,7 +19,8 @@ use crate::place::look_step;
 pub(super) const FAULT_ABORTED: u32 = 2;
 const EPOCHS: u64 = 8;
 
-/// What a failed rank must not change any more: where it puts, with what lay there.
+/// Memory that a failed rank must not change any more: the edges to which it puts, with the data at the time of the
+/// failure.
 type Frozen = Vec<(usize, Vec<u64>)>;
 
 fn frozen(job: &Job, rank: usize) -> Frozen {
@@ -29,7 +30,7 @@ fn frozen(job: &Job, rank: usize) -> Frozen {
         .collect()
 }
 
-/// A job, in which something happens at a random time. Whatever it is, every stream comes to its end.
+/// Runs a job in which something happens at a random time. Every stream must come to its end.
 fn disturbed(
     machine: &mut Machine,
     form: Form,
@@ -52,7 +53,7 @@ fn disturbed(
                 disturb(&job, rng);
                 Ok(())
             }
-            // A rank that has failed sends what nobody may get.
+            // A failed rank must not send any more, so this data must not arrive.
             Event::Called {
                 stream,
                 value: FILL,
@@ -89,7 +90,7 @@ fn disturbed(
         if frozen(&job, rank) != before {
             return Err(format!("seed {seed}: rank {rank} moved after its failure"));
         }
-        // Its later batches have poisoned all that they should have added to.
+        // Its later batches have poisoned every word that they should have added to.
         if time + 1 == EPOCHS {
             continue;
         }
@@ -105,7 +106,7 @@ fn disturbed(
             }
         }
     }
-    // Operands are nobody's to poison.
+    // Nothing may poison an operand.
     for edge in &job.edges {
         if (value(edge.done.1) | value(edge.exposed.1)) & POISON != 0 {
             return Err(format!("seed {seed}: an operand is poisoned"));
@@ -117,7 +118,7 @@ fn disturbed(
 /// Whether a fault names a wait of the rank that has failed, with its epoch.
 fn names_its_wait(job: &Job, rank: usize, fault: &RawFault) -> bool {
     let of = |tag: Tag| fault.tag() == tag.into();
-    // The word is poisoned. Who adds after that is heard all the same, perhaps by the block that advances the operand.
+    // The word is poisoned. A later add to it still counts, perhaps in the block that advances the operand.
     let failed = |(word, operand): (Ptr, Ptr)| {
         let epochs = value(operand) / QUANTUM;
         value(word) & POISON != 0 && (fault.epoch == epochs || fault.epoch + 1 == epochs)
@@ -132,7 +133,7 @@ fn names_its_wait(job: &Job, rank: usize, fault: &RawFault) -> bool {
             }))
 }
 
-/// A word is poisoned: who waits for it fails, and then whoever waits for him.
+/// A word is poisoned. The stream that waits for it fails, and then the streams that wait for that one.
 pub(super) fn check_poison(
     machine: &mut Machine,
     form: Form,
@@ -143,7 +144,7 @@ pub(super) fn check_poison(
         let job = disturbed(machine, form, seed, |job, rng| {
             if !job.edges.is_empty() {
                 let edge = &job.edges[rng.below(job.edges.len())];
-                // Nobody but the GPU writes what it rings.
+                // Only the GPU writes the words that it rings.
                 let done = edge.rung.map_or(edge.done.0, |_| edge.exposed.0);
                 let word = rng.of(&[edge.exposed.0, done]);
                 change(word, |value| value | POISON);
@@ -165,7 +166,7 @@ pub(super) fn check_poison(
     Ok(())
 }
 
-/// The host ends a stream: it fails as such, and its peers by poison.
+/// The host ends a stream. The stream fails as aborted, and its peers fail by poison.
 pub(super) fn check_abort(
     machine: &mut Machine,
     form: Form,
@@ -182,7 +183,7 @@ pub(super) fn check_abort(
             if rank.home.failed() {
                 failures += 1;
                 let fault = rank.home.fault()?;
-                // It may have heard of a peer's end before its own.
+                // It may have seen a peer's failure before its own end.
                 let aborted = index == which && fault.kind == FAULT_ABORTED;
                 if !aborted && (index == which || !names_its_wait(&job, index, &fault)) {
                     return Err(format!("seed {seed}: rank {index} names {fault:?}"));
@@ -212,7 +213,7 @@ struct Lands {
     exposed: Step,
     signal: Step,
     waited: Step,
-    /// What is put lands here, and nothing of a stream that has failed.
+    /// The landing of the put. A stream that has failed sends nothing to it.
     landing: Ptr,
     done: (Ptr, Ptr),
     slot: Ptr,
@@ -220,7 +221,7 @@ struct Lands {
 }
 
 impl Lands {
-    /// `come`: the exposure has come, and what is waited for has landed.
+    /// `come` says that the exposure has come, and that the awaited bytes have landed.
     fn new(arena: &mut Arena, bell: Ptr, come: bool) -> Self {
         let mut place = |with: [u64; 2]| {
             let at = Ptr(arena.take(16, 0, true));
@@ -277,7 +278,7 @@ impl Lands {
         vec![put, vec![self.waited]]
     }
 
-    /// That nothing has come of them but poison.
+    /// Checks that the lanes have left only poison.
     fn check(&self, come: bool) -> Result<(), String> {
         let words = [
             self.landing,
@@ -296,7 +297,7 @@ impl Lands {
     }
 }
 
-/// A stream that follows another fails as that one does, whether it comes later or waits meanwhile.
+/// A stream that follows another fails with the other's fault, whether it starts after the failure or waits during it.
 pub(super) fn check_follow(machine: &mut Machine, seeds: Range<u64>) -> Result<(), String> {
     for seed in seeds {
         let rng = &mut Rng::new(seed);
@@ -305,7 +306,7 @@ pub(super) fn check_follow(machine: &mut Machine, seeds: Range<u64>) -> Result<(
         let mut words = || (arena.word(0), arena.word(0));
         let (first, second, out) = (words(), words(), words());
         let (a, b, idle) = (Home::new(), Home::new(), Home::new());
-        // One that comes after the failure must not even go on if it could.
+        // A stream that starts after the failure must not go on, even if its own words have come.
         let after = rng.once_in(2);
         if after && rng.once_in(2) {
             change(second.0, |_| QUANTUM);
@@ -318,7 +319,7 @@ pub(super) fn check_follow(machine: &mut Machine, seeds: Range<u64>) -> Result<(
         );
         let first_add = add(out.0, bell);
         let mut lane = vec![wait(second.0, second.1, QUANTUM, 6), first_add];
-        // In short, or not.
+        // The lane has a short form, or not.
         if rng.once_in(2) {
             lane.push(add(out.1, Ptr::NULL));
         }
@@ -327,7 +328,7 @@ pub(super) fn check_follow(machine: &mut Machine, seeds: Range<u64>) -> Result<(
         if rng.once_in(2) {
             posts.push(add(arena.word(0), Ptr::NULL));
         }
-        // One that reduces: what it replaces is all that a stream that has failed leaves.
+        // A lane that reduces. A failed stream may leave only the value that it replaces.
         let (sum, terms) = (arena.word(5), [arena.word(7), arena.word(8)]);
         let reduces = [(Op::Replace, terms[0]), (Op::Sum, terms[1])].map(|(op, src)| {
             Step::Move(Move {
@@ -345,19 +346,19 @@ pub(super) fn check_follow(machine: &mut Machine, seeds: Range<u64>) -> Result<(
                 landing: None,
             })
         });
-        // Two whose bytes land: one that puts, and one that waits for what has landed, if anything may have come.
+        // Two lanes whose bytes land: one puts, and one waits for bytes that have landed, if anything may have come.
         let come = value(second.0) != 0;
         let lands = Lands::new(&mut arena, bell, come);
         let follow: &[&Home] = if rng.once_in(2) { &[&a] } else { &[&idle, &a] };
         let lanes = [vec![lane, posts], lands.lanes()].concat();
         let sums = launched(vec![reduces.to_vec()], machine.sizes, &b, follow);
         let two = launched(lanes, machine.sizes, &b, follow);
-        // Who comes first may fail for all that come behind.
+        // The first batch may fail for all that come behind it.
         let mut both = vec![Do::Launch(&two)];
         if rng.once_in(2) {
             both.insert(0, Do::Launch(&sums));
         }
-        // What the followed stream ends by.
+        // What ends the followed stream.
         let by_host = rng.once_in(4);
         let streams = if after {
             vec![
@@ -393,7 +394,7 @@ pub(super) fn check_follow(machine: &mut Machine, seeds: Range<u64>) -> Result<(
         lands
             .check(come)
             .map_err(|why| format!("seed {seed}: {why}"))?;
-        // What waits for nothing may have come before the failure.
+        // A lane that waits for nothing may have run before the failure.
         if value(sum) != 5 && (after || value(sum) != 15) {
             return Err(format!("seed {seed}: a sum became {}", value(sum)));
         }
@@ -404,7 +405,7 @@ pub(super) fn check_follow(machine: &mut Machine, seeds: Range<u64>) -> Result<(
     Ok(())
 }
 
-/// A batch that only looks, before one that follows nobody: that fails as the stream that was looked at.
+/// A batch that only looks comes before one that follows no stream. That one fails with the fault that was seen.
 pub(super) fn check_look(machine: &mut Machine, seeds: Range<u64>) -> Result<(), String> {
     for seed in seeds {
         let rng = &mut Rng::new(seed);
@@ -439,7 +440,7 @@ pub(super) fn check_look(machine: &mut Machine, seeds: Range<u64>) -> Result<(),
     Ok(())
 }
 
-/// Two waits of a batch share a place for reports: the second is reported when the first is over.
+/// Two waits of a batch share a place for reports. The second is reported when the first is over.
 pub(super) fn check_reports_by_turns(
     machine: &mut Machine,
     seeds: Range<u64>,
@@ -449,7 +450,7 @@ pub(super) fn check_reports_by_turns(
         let mut arena = Arena::new(1 << 18, rng);
         let words = [(); 2].map(|()| (arena.word(0), arena.word(0)));
         let first = wait(words[0].0, words[0].1, QUANTUM, 0);
-        // What lies between them has come.
+        // The words of the waits between them have come.
         let between =
             (1..MAX_BLOCKED).map(|_| wait(arena.word(QUANTUM), arena.word(0), QUANTUM, 7));
         let mut lane: Vec<_> = between.collect();
@@ -494,14 +495,14 @@ pub(super) fn check_reports(machine: &mut Machine, seeds: Range<u64>) -> Result<
         let bell = arena.word(0);
         let from = rng.below(5) as u64 * QUANTUM;
         let quantum = rng.of(&[QUANTUM, 0]);
-        // A ticket stands for the epoch that its operand has been advanced by.
+        // A ticket is of the epoch that has already advanced its operand.
         let (at, epoch) = match quantum {
             0 => (from + QUANTUM, from / QUANTUM),
             _ => (from, from / QUANTUM),
         };
         let (word, operand, out) = (arena.word(from), arena.word(at), arena.word(0));
         let mut lane = vec![wait(word, operand, quantum, 5)];
-        // A lane that only waits is another than one that goes on.
+        // A lane that only waits is another kind than a lane that goes on.
         let only = rng.once_in(4);
         let count = if only { 0 } else { rng.of(&[0, 4, 400]) };
         if count > 0 {

@@ -1,14 +1,15 @@
-//! Bytes that land with tags: each side alone, with a test at the other end.
+//! Bytes that land with tags: each side alone, with the test as the other side.
 //!
 //! # Model
 //!
-//! *Who waits*: a stream waits for one word, again and again, whose slot has a landing. Each epoch either lands, four
-//! bytes and their tag at a time and in any order, or comes by the slot and the word. Sometimes the word is poisoned in
-//! between: what had come by then passes, and the next wait fails, whatever of its epoch has landed.
+//! *The wait*: a stream waits for one word repeatedly, whose slot has a landing. In each epoch the data lands, four
+//! bytes and their tag at a time and in any order, or it comes by the slot and the word. Sometimes the word is poisoned
+//! in between. Then the epochs that had come before pass, and the next wait fails, even if a part of its epoch has
+//! landed.
 //!
-//! *Who puts*: a stream fills a slot that has a landing, again and again, each time under an exposure that comes from
-//! elsewhere, or is poisoned. All of it lands, with the epoch's tag; the slot and its word stay as they are, but for
-//! the poison of a stream that has failed.
+//! *The put*: a stream fills a slot that has a landing repeatedly. Each time it waits for an exposure, which comes from
+//! the test, or is poisoned. All data lands, with the epoch's tag. The slot and its word do not change, except for the
+//! poison of a failed stream.
 
 use std::ops::Range;
 
@@ -33,7 +34,7 @@ struct Place {
     slot: (Ptr, usize),
     landing: Landing,
     done: (Ptr, Ptr),
-    /// The first epoch: sometimes tags begin again soon.
+    /// The first epoch. Sometimes it is one after which tags soon begin again.
     begin: u64,
     salt: u64,
 }
@@ -94,12 +95,12 @@ impl Place {
         self.landing.base.byte_add(flip + 8 * index)
     }
 
-    /// The units of a landing: two at a time.
+    /// How many units a landing has. Each has two words.
     fn units(&self) -> usize {
         Landing::room(self.bytes) / 8
     }
 
-    /// What lies in a landing when an epoch has landed.
+    /// The contents of a landing after an epoch has landed.
     fn landed(&self, epoch: u64, index: usize) -> u64 {
         let data = if index < self.words() {
             self.data(epoch, index)
@@ -131,14 +132,14 @@ impl Place {
     }
 }
 
-/// What comes of an epoch, a piece at a time.
+/// A piece of an epoch's data or of its signal.
 #[derive(Clone, Copy)]
 enum Piece {
     Unit(usize),
-    /// A part of the quantum, which promises nothing of the rest; then what promises all of it.
+    /// A part of the quantum that promises nothing; and then a part that promises the rest.
     Part,
     Promise,
-    /// The slot, then what the word still lacks.
+    /// The data in the slot, and then the rest of the quantum.
     Slot,
 }
 
@@ -165,7 +166,7 @@ pub(super) fn check_waits(machine: &mut Machine, seeds: Range<u64>) -> Result<()
                 bytes: place.bytes,
             }),
         });
-        // Beside it stands one that waits for something else, of the same block if both are warps'.
+        // Beside it is a lane that waits for something else. It is in the same block if both are warps'.
         let other = rng.once_in(2).then(|| (arena.word(0), arena.word(0)));
         let pace = rng.of(&[2, 12]);
         let beside = other.map(|(word, operand)| vec![wait(word, operand, QUANTUM, 7)]);
@@ -177,14 +178,14 @@ pub(super) fn check_waits(machine: &mut Machine, seeds: Range<u64>) -> Result<()
         if !place.has_a_team(&launched, machine.sizes) {
             return Err("the wait does not look where its data lands".into());
         }
-        // What comes late is waited for otherwise.
+        // If the data comes late, the kernel waits in another function.
         let (delay, ticks) = rng.of(&[(60, 2000), (1000, 2000), (8000, 300)]);
         let streams = [
             (vec![Do::Launch(&launched), Do::Call(LOOK)], EPOCHS),
             (vec![Do::Delay(delay), Do::Call(TICK)], ticks),
         ];
         let poison = rng.once_in(2).then(|| rng.below(60));
-        // Right behind an epoch, or in its middle.
+        // The poison comes right after an epoch, or in its middle.
         let behind = rng.once_in(2);
         let (begin, end) = (place.begin, place.begin + EPOCHS);
         let (mut epoch, mut pieces, mut sent, mut ended) = (begin, Vec::<Piece>::new(), 0, None);
@@ -205,15 +206,15 @@ pub(super) fn check_waits(machine: &mut Machine, seeds: Range<u64>) -> Result<()
                 if ended.is_some() {
                     return;
                 }
-                // An epoch may end and the next one come between two steps of who waits.
+                // An epoch may end and the next one come between two steps of the wait.
                 for _ in 0..rng.within(1..=2 * place.units()) {
                     if pieces.is_empty() {
-                        // As the exposures would say: a buffer is free when what was in it has been looked at.
+                        // Exposures ensure this: a buffer is free after its data has been read.
                         if epoch == end || epoch >= looked + place.buffers() {
                             return;
                         }
                         pieces = match rng.below(2) {
-                            // From the last on.
+                            // The pieces are in reverse order.
                             0 => vec![Piece::Slot, Piece::Promise, Piece::Part],
                             _ => {
                                 let mut units: Vec<_> =
@@ -254,7 +255,7 @@ pub(super) fn check_waits(machine: &mut Machine, seeds: Range<u64>) -> Result<()
             } if !home.failed() => {
                 let time = begin + time;
                 let now = (time + 1) * QUANTUM;
-                // Epochs that came by the word may be ahead.
+                // The word may be ahead by epochs that came by the word.
                 let (word, operand) = (value(place.done.0) & !POISON, value(place.done.1));
                 if operand != now || word < now || word > now + QUANTUM {
                     wrong.push(format!(
@@ -319,7 +320,7 @@ pub(super) fn check_puts(machine: &mut Machine, seeds: Range<u64>) -> Result<(),
         let src = Ptr(arena.take(place.bytes, 4 * rng.below(4), false));
         let fill = |epoch| {
             for index in 0..place.words() {
-                // SAFETY: the piece is as long, and no launch is under way.
+                // SAFETY: the piece is as long, and no launch is running.
                 unsafe {
                     src.0
                         .cast::<u32>()
@@ -390,7 +391,7 @@ pub(super) fn check_puts(machine: &mut Machine, seeds: Range<u64>) -> Result<(),
                 _ => {
                     exposures += 1;
                     change(exposed.0, |value| value + QUANTUM);
-                    // Nothing is exposed that the wait at the other end has not seen: here nobody takes it.
+                    // No further exposure comes before the other side has seen the data, but here no one reads it.
                     if time == 11 {
                         change(exposed.0, |value| value + EPOCHS * QUANTUM);
                     }
@@ -437,7 +438,7 @@ pub(super) fn check_puts(machine: &mut Machine, seeds: Range<u64>) -> Result<(),
         if failed && passed > exposures {
             return Err(format!("seed {seed}: put without an exposure"));
         }
-        // One may be under way.
+        // One epoch may be in progress.
         if passed > put.saturating_add(1) {
             return Err(format!(
                 "seed {seed}: put {passed} times, and ended after {put}"

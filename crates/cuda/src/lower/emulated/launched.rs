@@ -1,4 +1,4 @@
-//! What is launched: batches, lowered and placed in memory of the host, and what their streams keep.
+//! Launches: batches that are lowered and placed in memory of the host, and the state of their streams.
 
 use tidegate_hal::batch::Batch;
 use tidegate_hal::device::DeviceError;
@@ -7,7 +7,7 @@ use tidegate_hal::memory::Ptr;
 use super::super::*;
 use super::machine::Range;
 
-/// What a stream keeps on the device.
+/// The state and the mirror of a stream.
 pub(super) struct Home {
     state: *mut State,
     mirror: *mut Mirror,
@@ -37,7 +37,7 @@ impl Home {
         unsafe { *self.mirror }
     }
 
-    /// What the host does to end the stream.
+    /// Ends the stream, as the host does.
     pub(super) fn stop(&self) {
         // SAFETY: as above.
         unsafe { (*self.state).stop |= 0x100 };
@@ -51,7 +51,7 @@ impl Home {
         self.mirror().failed != 0
     }
 
-    /// Why it failed, if it has, as the device and the host see it.
+    /// The stream's fault, if it has failed. The state and the mirror must agree.
     pub(super) fn fault(&self) -> Result<RawFault, String> {
         let fields = |f: &RawFault| (f.kind, f.tag(), f.epoch);
         let (state, mirror) = (self.state(), self.mirror());
@@ -75,13 +75,13 @@ impl Drop for Home {
     }
 }
 
-/// A batch that can be launched, again and again.
+/// A batch that can be launched repeatedly.
 pub(super) struct Launched {
     program: Vec<u128>,
     bytes: usize,
     pub(super) parameter: Box<LaunchParameter>,
     pub(super) blocks: usize,
-    /// Whether it is of the kernel that does nothing else.
+    /// Whether it is for the kernel that only reduces.
     pub(super) reduces: bool,
     records: Vec<(Record, Vec<ShortLane>)>,
 }
@@ -99,7 +99,7 @@ impl Launched {
         Self::counting(batch, quota, sizes, next, home, follow, |_| 0)
     }
 
-    /// As [`Launched::new`]; `count` says where a word is counted, or 0.
+    /// Like [`Launched::new`]. `count` gives the address of a word's count, or 0.
     pub(super) fn counting(
         batch: &Batch,
         quota: usize,
@@ -138,7 +138,7 @@ impl Launched {
         })
     }
 
-    /// Where it lies.
+    /// The memory of the program.
     pub(super) fn range(&self) -> Range {
         let begin = self.program.as_ptr().addr() as u64;
         Range {
@@ -148,7 +148,7 @@ impl Launched {
         }
     }
 
-    /// How many teams of a kind carry out a lane of which this is true.
+    /// How many teams of a kind carry out a lane for which `is` is true.
     pub(super) fn teams(&self, team: u8, is: impl Fn(&ShortLane) -> bool) -> usize {
         let records = self
             .records
@@ -160,8 +160,8 @@ impl Launched {
             .count()
     }
 
-    /// How many blocks let the next launch come when they wait for nobody any more: those whose lanes are in short, where
-    /// that may not come before.
+    /// How many blocks let the next launch begin when they do not wait any more: those whose lanes have short forms, if
+    /// the next launch may not begin earlier.
     pub(super) fn passes(&self) -> u64 {
         if self.parameter.flags & LAUNCH_NEXT != 0 {
             return 0;

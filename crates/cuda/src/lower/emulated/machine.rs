@@ -13,7 +13,8 @@ use tidegate_hal::batch::{POISON, QUANTUM};
 use super::super::*;
 use super::launched::Launched;
 
-/// Teams that a run has many of, and lanes that are soon worth a block. A warp has a thread for each byte of a tail.
+/// Small teams, so that a run has many of them and lanes are soon large enough for a block. A warp has a thread for
+/// each byte of a tail.
 pub(super) const SMALL: Sizes = Sizes {
     threads: 128,
     warps: 8,
@@ -36,7 +37,7 @@ fn kernel_part(name: &str) -> String {
     std::fs::read_to_string(kernels().join(name)).expect("the kernel's source is there")
 }
 
-/// The kernel's source as one text: its parts stand where they are included.
+/// The kernel's source as one text, in which each include is replaced by the file's contents.
 pub(super) fn kernel_source() -> String {
     let whole = |line: &str| {
         let name = line.strip_prefix("#include \"");
@@ -48,7 +49,7 @@ pub(super) fn kernel_source() -> String {
     kernel_part("batch.cu").lines().map(whole).collect()
 }
 
-/// A folder for what the compiler reads and writes, which goes with it.
+/// A folder for the compiler's files. Dropping it deletes the folder.
 pub(super) struct Scratch(PathBuf);
 
 impl Scratch {
@@ -72,16 +73,17 @@ impl Drop for Scratch {
     }
 }
 
-/// Calls the compiler. None, and a skip that says so, if there is none and need not be one.
+/// Calls the compiler. If there is none, and none is required, it reports a skip and returns `None`.
 fn compile(sizes: Sizes, more: impl FnOnce(&mut Command)) -> Option<()> {
     let mut command = Command::new("g++");
     command
-        // Machines share no variables: not those of templates either, which g++ has one of in a process if it is not told.
+        // Machines must not share variables. Without this option g++ has one instance of a template's variable in a
+        // process.
         .args(["-std=c++17", "-fPIC", "-fno-gnu-unique"])
-        // Bytes are what is looked at as them, as they are for the device's compiler. A jump to another stack is what is
-        // meant.
+        // Any type may be read as bytes, as for the device's compiler. And the machine jumps to other stacks on
+        // purpose.
         .args(["-fno-strict-aliasing", "-U_FORTIFY_SOURCE"])
-        // Of a signed overflow no compiler need make what another does: whoever comes to one ends here, by a signal.
+        // Compilers may treat a signed overflow differently. Here an overflow ends the process by a signal.
         .args([
             "-fsanitize=signed-integer-overflow",
             "-fsanitize-undefined-trap-on-error",
@@ -105,7 +107,7 @@ fn compile(sizes: Sizes, more: impl FnOnce(&mut Command)) -> Option<()> {
     }
 }
 
-/// Compiles the machine, which all kernels of these sizes are linked with.
+/// Compiles the machine, with which all kernels of these sizes are linked.
 pub(super) fn compile_machine(sizes: Sizes, output: &Path) -> Option<()> {
     let layout = kernels().join("batch_layout.cuh");
     compile(sizes, |gxx| {
@@ -117,10 +119,11 @@ pub(super) fn compile_machine(sizes: Sizes, output: &Path) -> Option<()> {
     })
 }
 
-/// Names a file with the compiled machine for small teams, for a process that would make the same again.
+/// The environment variable with the path of the compiled machine for small teams, for a process that would otherwise
+/// compile it again.
 pub(super) const MACHINE: &str = "TIDEGATE_EMULATED_MACHINE";
 
-/// A machine for this source of the kernel, as a library.
+/// A library with the machine and this source of the kernel.
 fn build(sizes: Sizes, source: &str, changed: bool) -> Option<Vec<u8>> {
     let scratch = Scratch::new();
     let file = |name| scratch.file(name);
@@ -133,7 +136,7 @@ fn build(sizes: Sizes, source: &str, changed: bool) -> Option<Vec<u8>> {
     };
     std::fs::write(file("batch.cu"), source).expect("a temporary file can be written");
     compile(sizes, |gxx| {
-        // What is run for an instant only is not worth the time of optimising it.
+        // A kernel that runs only for a moment is not worth the time of optimising it.
         let how: &[&str] = match changed {
             true => &["-O0", "-w"],
             false => &["-O1", "-g", "-Werror"],
@@ -152,26 +155,26 @@ fn build(sizes: Sizes, source: &str, changed: bool) -> Option<Vec<u8>> {
     Some(std::fs::read(file("batch.so")).expect("g++ has written it"))
 }
 
-/// What a stream does, one after the other.
+/// An item of a stream.
 #[derive(Clone)]
 pub(super) enum Do<'a> {
     Launch(&'a Launched),
     /// Calls the test, with this number.
     Call(u64),
-    /// Up to so many turns of the machine.
+    /// Waits for at most this many turns of the machine.
     Delay(u64),
 }
 
-/// What the test hears of.
+/// An event that the machine reports to the test.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Event {
     Called {
         stream: usize,
         value: u64,
-        /// How often the stream has done its list before.
+        /// How often the stream has finished its list before.
         time: u64,
     },
-    /// A word was added to, or poisoned.
+    /// A word was added to, or was poisoned.
     Added(u64),
 }
 
@@ -190,7 +193,7 @@ struct RawStream {
     times: u64,
 }
 
-/// Where plain accesses may go.
+/// A range of memory for plain accesses.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Range {
@@ -232,21 +235,21 @@ unsafe extern "C" fn added(context: *mut c_void, word: u64) {
     unsafe { (*context.cast::<Hear<'_>>())(Event::Added(word)) };
 }
 
-/// A machine of its own: what it holds is shared with no other.
+/// A machine. It shares nothing with other machines.
 pub(super) struct Machine {
     library: Library,
     pub(super) sizes: Sizes,
 }
 
 impl Machine {
-    /// A machine for the kernel, of whose source each first text is replaced by the second.
+    /// A machine for the kernel. In the kernel's source, the first text of each change is replaced by the second.
     pub(super) fn new(sizes: Sizes, changes: &[(&str, &str)]) -> Option<Self> {
         static UNCHANGED: OnceLock<Option<Vec<u8>>> = OnceLock::new();
         let mut source = kernel_source();
         for (from, to) in changes {
             let times = source.matches(from).count();
             assert_eq!(times, 1, "`{from}` is in the kernel");
-            // The machine has been told of that.
+            // The changes are also passed to the compiler.
             assert!(
                 !kernel_part("batch_layout.cuh").contains(from),
                 "`{from}` is layout"
@@ -266,9 +269,9 @@ impl Machine {
             "tidegate-machine-{}-{number}.so",
             std::process::id()
         ));
-        // A file of its own: a library is loaded once for each.
+        // The file has a name of its own, since a library is loaded once for each file.
         std::fs::write(&place, code).expect("a temporary file can be written");
-        // SAFETY: the library has no code that runs when it is loaded but constructors of empty vectors.
+        // SAFETY: when it is loaded, the library only runs constructors of empty vectors.
         let library = unsafe { Library::new(&place) };
         let _ = std::fs::remove_file(&place);
         Some(Machine {
@@ -277,7 +280,8 @@ impl Machine {
         })
     }
 
-    /// Carries out streams, each its list so many times. `Err` if they do not come to their end, or do what no thread may.
+    /// Runs streams, each of which does its list `times` times. Returns an error if a stream does not come to its end,
+    /// or if a thread does something forbidden.
     ///
     /// The addresses in the launches must be of live memory.
     pub(super) fn run(
@@ -324,7 +328,7 @@ impl Machine {
             streams: raw.as_ptr(),
             count: raw.len() as u64,
             seed,
-            // Several times what any of the tests takes.
+            // This is several times as many as any test needs.
             turns: 8_000_000,
             points: 8_000_000,
             ranges: ranges.as_ptr(),
@@ -333,8 +337,8 @@ impl Machine {
             call,
             added,
         };
-        // SAFETY: the library has this function, which is given what it takes; the caller answers for the addresses;
-        // the machine is ours alone.
+        // SAFETY: the library has this function, and the arguments have its types. The caller is responsible for the
+        // addresses. Only this call uses the machine.
         let why = unsafe {
             let function: Symbol<'_, unsafe extern "C" fn(*const RawRun) -> *const c_char> =
                 self.library.get(b"tidegate_run").expect("it is exported");
@@ -348,31 +352,31 @@ impl Machine {
         Err(format!("seed {seed}: {}", why.to_string_lossy()))
     }
 
-    /// How often the last run has looked how a stream stands.
+    /// How often teams looked at a stream's state in the last run.
     pub(super) fn looks(&self) -> u64 {
         // SAFETY: the library has this function, which takes nothing.
         unsafe { self.number(b"tidegate_looks") }
     }
 
-    /// How many blocks of the last run have let the next launch come since they wait for nobody any more.
+    /// How many blocks of the last run let the next launch begin because they did not wait any more.
     pub(super) fn passes(&self) -> u64 {
         // SAFETY: the library has this function, which takes nothing.
         unsafe { self.number(b"tidegate_passes") }
     }
 
-    /// How often such blocks have looked, behind that, for what had been promised.
+    /// How often such blocks looked for promised data after that.
     pub(super) fn settled(&self) -> u64 {
         // SAFETY: the library has this function, which takes nothing.
         unsafe { self.number(b"tidegate_settled") }
     }
 
-    /// What a function says.
+    /// The result of a function.
     ///
     /// # Safety
     ///
-    /// The library has it, and it takes nothing.
+    /// The library has the function, and the function takes nothing.
     unsafe fn number(&self, name: &[u8]) -> u64 {
-        // SAFETY: the caller's.
+        // SAFETY: the caller's promise.
         unsafe {
             let function: Symbol<'_, unsafe extern "C" fn() -> u64> =
                 self.library.get(name).expect("it is exported");
@@ -380,7 +384,7 @@ impl Machine {
         }
     }
 
-    /// What the kernel says of sizes and places.
+    /// The sizes and offsets in the kernel.
     pub(super) fn layout(&self) -> Vec<u64> {
         let mut numbers = vec![0; 256];
         // SAFETY: the library has this function, which writes fewer numbers than there is room for.
@@ -396,7 +400,7 @@ impl Machine {
     }
 }
 
-/// What this crate says of sizes and places, in the order of the machine.
+/// The sizes and offsets in this crate, in the order of the machine.
 pub(super) fn layout() -> Vec<u64> {
     macro_rules! fields {
         ($ty:ty: $($field:ident)*) => {

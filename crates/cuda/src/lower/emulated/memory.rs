@@ -1,4 +1,4 @@
-//! Memory of the tests, and what it is filled with.
+//! Memory for the tests, and its contents.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 
@@ -6,7 +6,7 @@ use tidegate_hal::memory::Ptr;
 
 use super::machine::Range;
 
-/// Memory of a test: pieces with gaps in between, all of which a test can look at.
+/// Memory of a test: pieces with gaps between them. A test can look at all of it.
 pub(super) struct Arena {
     base: *mut u8,
     bytes: usize,
@@ -17,7 +17,7 @@ pub(super) struct Arena {
 impl Arena {
     const ALIGN: usize = 4096;
 
-    /// An arena that is full of numbers from the generator.
+    /// An arena that is filled with numbers from the generator.
     pub(super) fn new(bytes: usize, rng: &mut Rng) -> Self {
         let layout = Layout::from_size_align(bytes, Self::ALIGN).expect("a small piece of memory");
         // SAFETY: the size is not 0.
@@ -36,7 +36,7 @@ impl Arena {
         }
     }
 
-    /// A piece that begins at `beyond` bytes past a boundary of 64, with a gap before it and behind it.
+    /// A piece that begins `beyond` bytes behind a boundary of 64, with gaps around it.
     pub(super) fn take(&mut self, bytes: usize, beyond: usize, writable: bool) -> *mut u8 {
         let at = (self.used + 48).next_multiple_of(64) + beyond;
         self.used = at + bytes + 16;
@@ -51,8 +51,8 @@ impl Arena {
         piece
     }
 
-    /// Makes the piece that an element lies in whole words of 4 bytes: where something is updated atomically, nobody else
-    /// uses the bytes beside it.
+    /// Extends the piece that contains an element to whole words of 4 bytes. If an element is updated atomically, no
+    /// one else uses the bytes beside it.
     pub(super) fn widen_at(&mut self, element: Ptr) {
         let at = element.0.addr() as u64;
         let of = |piece: &&mut Range| (piece.begin..piece.end).contains(&at);
@@ -68,7 +68,7 @@ impl Arena {
         Ptr(at)
     }
 
-    /// The pointer with an address that lies in the arena.
+    /// The pointer for an address in the arena.
     pub(super) fn at(&self, address: u64) -> *mut u8 {
         self.base.with_addr(address as usize)
     }
@@ -77,10 +77,10 @@ impl Arena {
         &self.pieces
     }
 
-    /// All that is used of it, and a little more. Nothing else may be using it.
+    /// The used part of the arena, and a little more. Nothing else may be using it.
     pub(super) fn all(&self) -> &[u8] {
         let used = (self.used + 4096).min(self.bytes);
-        // SAFETY: it is live, initialised, and by what the function says not written meanwhile.
+        // SAFETY: the memory is live and initialised, and nothing writes it meanwhile, as the function requires.
         unsafe { std::slice::from_raw_parts(self.base, used) }
     }
 }
@@ -93,7 +93,7 @@ impl Drop for Arena {
     }
 }
 
-/// What a word of a test's memory says.
+/// The value of a word in a test's memory.
 pub(super) fn value(word: Ptr) -> u64 {
     // SAFETY: tests give words of their arenas.
     unsafe { word.0.cast::<u64>().read() }
@@ -101,7 +101,7 @@ pub(super) fn value(word: Ptr) -> u64 {
 
 /// Changes a word of a test's memory.
 pub(super) fn change(word: Ptr, with: impl FnOnce(u64) -> u64) {
-    // SAFETY: as above; between the primitives of fibers nothing else happens.
+    // SAFETY: as above; between two primitives nothing else happens.
     unsafe { word.0.cast::<u64>().write(with(value(word))) };
 }
 
@@ -127,7 +127,7 @@ impl Rng {
         range.start() + self.below(range.end() - range.start() + 1)
     }
 
-    /// True once in so many times.
+    /// True once in `times` times, on average.
     pub(super) fn once_in(&mut self, times: usize) -> bool {
         self.below(times) == 0
     }

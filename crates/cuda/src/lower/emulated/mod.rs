@@ -1,27 +1,26 @@
-//! The batch kernel, carried out by the processor.
+//! The batch kernel, run by the processor.
 //!
 //! # Model
 //!
 //! g++ compiles the same `kernels/batch.cu` that becomes PTX, over a machine of fibers (`crates/cuda/tests/emulation`).
-//! A run is several streams at a time, each a list of launches and calls into the test; which thread goes on is a
-//! matter of the run's seed. What the batches are lowered by is the crate's own code. So these tests prove, without a
-//! GPU:
+//! A run has several streams, each with a list of launches and of calls into the test. The run's seed decides which
+//! thread goes on. The batches are lowered by the crate's own code. So these tests check the following without a GPU:
 //!
-//! * [`moves`]: every move does, to the byte, what the host's mover does; accumulates to one place, and
-//!   atomic moves that meet, come in their order;
-//! * [`protocol`]: ranks that exchange epochs with unchanged launches, and an observer of every add;
-//! * [`order`]: batches of a stream, of which the next may come before the one before is over;
-//! * [`waits`]: lanes that only wait, of one launch and the next;
+//! * [`moves`]: every move has the same result, to the byte, as the host's mover; accumulates to one place, and atomic
+//!   moves that meet, come in their order;
+//! * [`protocol`]: ranks exchange epochs with unchanged launches, while an observer checks every add;
+//! * [`order`]: batches of a stream, where a batch may begin before the one in front is over;
+//! * [`waits`]: lanes that only wait, in one launch and the next;
 //! * [`neighbours`]: lanes that share a block, each at an epoch of its own;
-//! * [`landings`]: bytes that land with tags, seen from either end;
-//! * [`failure`]: poison, abort, streams that follow, reports of waits that take long;
-//! * [`mutants`]: each of those tests finds the errors that it is there for;
+//! * [`landings`]: bytes that land with tags, seen from either side;
+//! * [`failure`]: poison, abort, streams that follow others, and reports of waits that take long;
+//! * [`mutants`]: each of these tests finds the errors that it is meant to find;
 //! * [`couriers`]: copies beside the kernel are made under an exposure, or not at all;
-//! * [`ptx`]: the memory orders, which the emulation does not see, are in the PTX.
+//! * [`ptx`]: the PTX has the memory orders, which the emulation does not see.
 //!
 //! # Failure
 //!
-//! Without g++ the tests are skipped; under `CI` they fail.
+//! Without g++ the tests are skipped. With `CI` set, they fail.
 
 mod couriers;
 mod edge;
@@ -44,7 +43,7 @@ mod waits;
 use machine::Machine;
 use protocol::Form;
 
-/// A machine with small teams, unless there is no compiler.
+/// A machine with small teams, if there is a compiler.
 fn small() -> Option<Machine> {
     Machine::new(machine::SMALL, &[])
 }

@@ -1,4 +1,4 @@
-//! Moves of every kind, in memory of which the host's mover has a copy.
+//! Moves of every kind, compared with those of the host's mover in a copy of the memory.
 
 use std::ops::Range;
 
@@ -34,7 +34,7 @@ struct Maker<'a> {
 }
 
 impl Maker<'_> {
-    /// Loops over so many elements.
+    /// Loops over `count` elements.
     fn loops(&mut self, count: usize) -> Vec<usize> {
         let mut loops = vec![1; self.rng.within(1..=Shape::MAX_DIMS)];
         let (mut left, mut factor) = (count, 2);
@@ -52,7 +52,7 @@ impl Maker<'_> {
         loops
     }
 
-    /// Strides for loops; no element is touched twice if they are to be `distinct`.
+    /// Strides for loops. If they should be `distinct`, no element is touched twice.
     fn strides(&mut self, loops: &[usize], distinct: bool) -> Vec<i32> {
         if !distinct && self.rng.once_in(4) {
             return loops
@@ -81,7 +81,7 @@ impl Maker<'_> {
         strides
     }
 
-    /// A side of so many elements of `size` bytes, at a multiple of `align`.
+    /// A side of elements of `size` bytes, at a multiple of `align`.
     fn side(
         &mut self,
         size: usize,
@@ -90,7 +90,7 @@ impl Maker<'_> {
         written: bool,
         flips: bool,
     ) -> Side {
-        // Elements from `low` on, up to `high`.
+        // The elements reach from `low` to `high`.
         let (shape, low, high) = match self.rng.below(4) {
             0 | 1 => (Shape::Linear, 0, count as i64 - 1),
             2 => {
@@ -141,7 +141,7 @@ impl Maker<'_> {
         }
     }
 
-    /// Gives the elements of a side, in both buffers, values that arithmetic is exact with.
+    /// Fills the elements of a side, in both buffers, with values whose arithmetic is exact.
     fn numbers(&mut self, at: *mut u8, reach: usize, scalar: Scalar, nan: bool) {
         for index in 0..reach / scalar.bytes() {
             let number =
@@ -182,13 +182,13 @@ impl Maker<'_> {
             _ => self.rng.of(&[12, 24, 40, 48, 3, 6, 32]),
         };
         let natural: usize = 1 << size.trailing_zeros().min(4);
-        // Elements of 4 and 8 bytes are numbers, and lie where numbers lie.
+        // Elements of 4 and 8 bytes are numbers, and are aligned as such.
         let mut align = || match size {
             4 | 8 => natural,
             _ => 1 << self.rng.below(natural.trailing_zeros() as usize + 1),
         };
         let aligns = [align(), align()];
-        // Much of what is moved consists of bytes, at any distance from a boundary.
+        // Many moves are of bytes, at any distance from a boundary.
         let count = self.count() * if size < 4 { 4 } else { 1 };
         let flips = !parity.is_null();
         let (src, dst) = (
@@ -212,7 +212,7 @@ impl Maker<'_> {
         }
     }
 
-    /// A copy of so many elements at most: of none, some, all, or of more than there are.
+    /// A copy of at most `most` elements: of none, some, all, or of more than there are.
     fn counted(&mut self, most: usize) -> Action {
         let count = match self.rng.below(5) {
             0 => 0,
@@ -248,7 +248,7 @@ impl Maker<'_> {
         Step::Add(Add {
             word: self.arena.word(0),
             value,
-            // Nobody waits for as little.
+            // No stream waits for such a small add.
             bell: if value == 1 { Ptr::NULL } else { self.bell },
         })
     }
@@ -293,7 +293,7 @@ impl Maker<'_> {
         }
     }
 
-    /// A wait, a copy that is linear or gathers, or several, and an add, or less: mostly what has a short form.
+    /// A wait, a linear or gathering copy or several, and an add, or less. Most have a short form.
     fn plain(&mut self) -> Vec<Step> {
         let mut steps = Vec::new();
         let mut parity = Ptr::NULL;
@@ -330,7 +330,7 @@ impl Maker<'_> {
             steps.push(wait);
             parity = operand;
         }
-        // Mostly few; sometimes very many.
+        // Usually a few moves, sometimes very many.
         let moves = if self.rng.once_in(8) {
             24
         } else {
@@ -348,7 +348,7 @@ impl Maker<'_> {
                 Ptr::NULL
             };
             let mv = if !arithmetic && !self.rng.once_in(12) {
-                // Many in a row.
+                // Many copies in a row.
                 self.linear(parity)
             } else if self.rng.once_in(3) {
                 self.arithmetic(parity)
@@ -365,7 +365,7 @@ impl Maker<'_> {
         steps
     }
 
-    /// Waits and moves in turn, where each move has the parity of one of the waits before it.
+    /// Waits and moves in turn. Each move has the parity of one of the waits before it.
     fn parities(&mut self) -> Vec<Step> {
         let mut steps = Vec::new();
         let mut operands = Vec::new();
@@ -391,7 +391,7 @@ impl Maker<'_> {
     }
 }
 
-/// Carries out lanes that `make` makes, on the machine and on the host.
+/// Runs the lanes of `make` on the machine and on the host, and compares.
 fn compare(
     machine: &mut Machine,
     seed: u64,
@@ -399,7 +399,7 @@ fn compare(
     make: impl Fn(&mut Maker<'_>) -> Vec<Vec<Step>>,
 ) -> Result<[usize; 14], String> {
     let bell = Box::new(Bell::new());
-    // Both have the same, in memory of their own.
+    // Both sides get the same lanes, in separate memory.
     let side = || {
         let mut rng = Rng::new(seed);
         let mut arena = Arena::new(ARENA, &mut rng);
@@ -410,8 +410,8 @@ fn compare(
             most,
         };
         let lanes = make(&mut maker);
-        // SAFETY: words and sides lie in the arena, which outlives the batch; each move writes elements of its own, or
-        // atomically.
+        // SAFETY: words and sides lie in the arena, which outlives the batch. Each move writes elements of its own, or
+        // writes atomically.
         let batch = unsafe { Batch::new(lanes, Vec::new()) };
         (arena, batch, rng)
     };
@@ -429,10 +429,10 @@ fn compare(
         _ => rng.within(1..=128),
     };
     let next = rng.once_in(2);
-    // Who follows another looks twice, whatever has come.
+    // A stream that follows another looks at the states twice, even if all words have come.
     let other = Home::new();
     let follow = [if rng.once_in(3) { other.address() } else { 0 }, 0];
-    // What has no lists goes step by step.
+    // Copies without lists are carried out step by step.
     let lists = if rng.once_in(4) {
         0
     } else {
@@ -483,12 +483,12 @@ fn compare(
     let teams = |team| kinds.map(|is| launched.teams(team, is));
     let [warps, blocks] = [TEAM_WARPS, TEAM_BLOCKS].map(teams);
     let short = blocks[1] + blocks[2];
-    // What only some bytes are copied of is left to a warp.
+    // Lanes whose only copies are of a few bytes are left to warps.
     let all = [&warps[..], &blocks[..4], &blocks[5..], &[late * short]].concat();
     Ok(all.try_into().expect("fourteen kinds"))
 }
 
-/// Every kind of move; both kinds of teams, with their lanes in short and in steps.
+/// Every kind of move, for both kinds of teams, in short forms and in steps.
 pub(super) fn check(machine: &mut Machine, seeds: Range<u64>) -> Result<(), String> {
     let mut teams = [0; 14];
     let most = machine.sizes.threads * 12;
@@ -507,7 +507,7 @@ pub(super) fn check(machine: &mut Machine, seeds: Range<u64>) -> Result<(), Stri
     Ok(())
 }
 
-/// A few lanes of a kind, of moves of up to so many elements a thread.
+/// A few lanes of a kind, with moves of at most `most` elements for each thread.
 fn check_lanes(
     machine: &mut Machine,
     seeds: Range<u64>,
@@ -525,7 +525,7 @@ fn check_lanes(
     Ok(())
 }
 
-/// Lanes of several waits: each move has the buffers of its own.
+/// Lanes of several waits. Each move uses the buffers of its own wait.
 pub(super) fn check_parities(machine: &mut Machine, seeds: Range<u64>) -> Result<(), String> {
     check_lanes(machine, seeds, (4, 12), |maker| maker.parities())
 }

@@ -2,9 +2,9 @@
 //!
 //! # Model
 //!
-//! One block carries out several lanes in short that copy, a warp each. Each is at an epoch of its own, so that of two
-//! neighbours one puts to the first buffer while the other puts to the second, and its word comes at a time of its own:
-//! some go straight on, others wait long.
+//! One block carries out several copying lanes in their short forms, with a warp each. Each lane is at an epoch of its
+//! own. So one lane puts to the first buffer while its neighbour puts to the second. Each word comes at a time of its
+//! own, so some lanes go straight on, and others wait long.
 
 use std::ops::Range;
 
@@ -20,7 +20,7 @@ use super::steps::{add, linear, wait};
 
 const TIMES: u64 = 4;
 
-/// Bytes of an element of those that are listed, and elements from one that is copied to the next.
+/// Bytes of an element in lanes with lists, and the distance in elements between two that are copied.
 const ELEMENT: usize = 4;
 const GAP: usize = 3;
 
@@ -34,7 +34,7 @@ struct Lane {
     word: Ptr,
     operand: Ptr,
     src: Ptr,
-    /// Whether what it copies are elements of four bytes, and every third one.
+    /// Whether it copies every third element of four bytes.
     listed: bool,
     dst: Ptr,
     flip: usize,
@@ -51,7 +51,7 @@ impl Lane {
             true => ELEMENT * rng.within(2..=20),
         };
         let flip = bytes.next_multiple_of(16);
-        // At multiples of 16 bytes those that are listed are gathered.
+        // Elements of lists at multiples of 16 bytes are gathered.
         let beyond = if listed && rng.once_in(2) { ELEMENT } else { 0 };
         Lane {
             first,
@@ -96,10 +96,10 @@ impl Lane {
         mix(self.word.0.addr() as u64 ^ epoch << 48 ^ index as u64) as u8
     }
 
-    /// Sends what a launch is to copy.
+    /// Fills the source for a launch.
     fn fill(&self, time: u64) {
         for index in 0..self.bytes {
-            // SAFETY: the piece is as long, and no launch is under way that reads it.
+            // SAFETY: the piece is as long, and no running launch reads it.
             unsafe {
                 let at = match self.listed {
                     false => index,
@@ -113,7 +113,7 @@ impl Lane {
         }
     }
 
-    /// Whether the last launches up to this one lie where they should, each in its buffer.
+    /// Checks that the data of the last launches is in the right buffers.
     fn check(&self, time: u64) -> Result<(), String> {
         for time in time.saturating_sub(1)..=time {
             let epoch = self.first + time;
@@ -145,7 +145,7 @@ pub(super) fn check(machine: &mut Machine, seeds: Range<u64>) -> Result<(), Stri
             .iter()
             .zip(0..)
             .map(|(lane, number)| lane.steps(number, bell));
-        // SAFETY: everything lies in the arena, which outlives the run; each lane writes what is its own.
+        // SAFETY: everything lies in the arena, which outlives the run, and each lane writes memory of its own.
         let batch = unsafe { Batch::new(steps, Vec::new()) };
         let home = Home::new();
         let next = rng.once_in(2);
@@ -199,7 +199,7 @@ pub(super) fn check(machine: &mut Machine, seeds: Range<u64>) -> Result<(), Stri
             Event::Added(word) => {
                 let lane = lanes.iter().find(|lane| lane.out.0.addr() as u64 == word);
                 let Some(lane) = lane else { return };
-                // What only promises says nothing of data.
+                // A promise does not announce data.
                 if !value(lane.out).is_multiple_of(QUANTUM) {
                     return;
                 }

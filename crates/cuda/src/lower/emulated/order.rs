@@ -1,4 +1,4 @@
-//! Batches of one stream, of which the next may come before the one before is over.
+//! Batches of one stream, where a batch may begin before the one in front is over.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use super::machine::{Do, Event, Machine};
 use super::memory::{Arena, Rng, change, value};
 use super::steps::{add, linear, wait};
 
-/// Moves words: a copy, or a sum.
+/// A move of words: a copy, or a sum.
 fn moved(src: Ptr, dst: Ptr, count: usize, sum: bool, rng: &mut Rng) -> Step {
     let action = if sum {
         Action::Accumulate {
@@ -21,7 +21,7 @@ fn moved(src: Ptr, dst: Ptr, count: usize, sum: bool, rng: &mut Rng) -> Step {
     } else {
         Action::Copy
     };
-    // From its end on: by lists. (All elements are the same: it is no matter where each goes.)
+    // Backwards, with lists. (All elements are equal, so it does not matter where each goes.)
     let backwards = !sum && count > 1 && rng.once_in(3);
     let scatters = backwards && rng.once_in(2);
     let side = |base: Ptr, backwards: bool| {
@@ -42,15 +42,15 @@ fn moved(src: Ptr, dst: Ptr, count: usize, sum: bool, rng: &mut Rng) -> Step {
         src: side(src, backwards),
         dst: side(dst, scatters),
         parity: Ptr::NULL,
-        // What a batch before it has written is there when it begins.
+        // The result of an earlier batch is there when the move begins.
         early: rng.once_in(2),
         landing: None,
     })
 }
 
-/// A number goes up by one every time, through a row of buffers, and is summed up at the end of it: each batch must see
-/// what the one before it has written, and no more. Some lanes wait for words that come from elsewhere, in every batch:
-/// each launch must find the operand where the last has left it.
+/// A number is increased each time, moved through a row of buffers, and summed at the end. Each batch must see exactly
+/// the data that the batch in front has written. In every batch some lanes wait for words that the test sets. Each
+/// launch must find the operand as the launch before left it.
 pub(super) fn check(machine: &mut Machine, seeds: Range<u64>) -> Result<(), String> {
     const TIMES: u64 = 6;
     let (mut early, mut late) = (0, 0);
@@ -79,9 +79,9 @@ pub(super) fn check(machine: &mut Machine, seeds: Range<u64>) -> Result<(), Stri
         let home = Home::new();
         let mut launches = Vec::new();
         for (src, dst, sum) in stages {
-            // The buffer's parts, a lane each.
+            // Parts of the buffer, with a lane each.
             let mut lanes = Vec::new();
-            // Says that the batch before is over.
+            // A lane that says that the batch in front is over.
             if rng.once_in(2) {
                 let word = arena.word(0);
                 posts.push((word, src, launches.is_empty()));
@@ -96,7 +96,7 @@ pub(super) fn check(machine: &mut Machine, seeds: Range<u64>) -> Result<(), Stri
                     waits.push((words, launches.len() as u64));
                     lane.push(wait(words.0, words.1, QUANTUM, 4));
                 }
-                // Now and then more moves than a team keeps at hand.
+                // Sometimes there are more moves than a team keeps at hand.
                 let pieces = if rng.once_in(3) {
                     rng.within(2..=40)
                 } else {
@@ -112,14 +112,15 @@ pub(super) fn check(machine: &mut Machine, seeds: Range<u64>) -> Result<(), Stri
                 lanes.push(lane);
                 first += part;
             }
-            // SAFETY: everything lies in the arena, which outlives the runs; the moves of a batch write elements of their own.
+            // SAFETY: everything lies in the arena, which outlives the runs, and each move of a batch writes elements
+            // of its own.
             let batch = unsafe { Batch::new(lanes, Vec::new()) };
             let (sizes, next) = (machine.sizes, !rng.once_in(4));
             early += u64::from(next);
             let launched = Launched::new(&batch, 40, sizes, next, &home, [0; 2]);
             launches.push(launched.map_err(|error| error.to_string())?);
         }
-        // The words of each launch come by themselves, so that some of any take long.
+        // The words of each launch come at random times, so some of them take long.
         let delay = rng.of(&[200, 200, 20_000]);
         let words = (0..launches.len()).flat_map(|at| [Do::Delay(delay), Do::Call(at as u64)]);
         let streams = [
@@ -178,7 +179,7 @@ pub(super) fn check(machine: &mut Machine, seeds: Range<u64>) -> Result<(), Stri
     Ok(())
 }
 
-/// A team looks how its stream stands once, however many waits it has; and if all words have come, at no time else.
+/// A team looks at its stream's state once, however many waits it has. It looks only if a word has not come.
 pub(super) fn check_looks(machine: &mut Machine, seeds: Range<u64>) -> Result<(), String> {
     for seed in seeds {
         let rng = &mut Rng::new(seed);
@@ -196,7 +197,7 @@ pub(super) fn check_looks(machine: &mut Machine, seeds: Range<u64>) -> Result<()
                     lane.push(moved(src, dst, count, false, rng));
                 }
             }
-            // Some only wait.
+            // Some lanes only wait.
             if lane.is_empty() || !rng.once_in(3) {
                 lane.push(add(arena.word(0), bell));
             }

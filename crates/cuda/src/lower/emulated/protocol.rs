@@ -2,14 +2,15 @@
 //!
 //! # Model
 //!
-//! Ranks are streams of one run; each launches the same few programs every epoch, with the same arguments: posts,
-//! completes (which carry the data) and waits, as three batches or joined as one, and sometimes a barrier. An [`Edge`]
-//! is what one rank puts to another. Before its batches a rank fills what it sends; after them it looks at what it got.
+//! Ranks are streams of one run. Each launches the same few programs in every epoch, with the same arguments: posts,
+//! completes (which carry the data) and waits, as three batches or joined to one, and sometimes a barrier. An [`Edge`]
+//! is the data that one rank puts to another. A rank fills its sources before its batches, and checks its slots after
+//! them.
 //!
-//! An observer hears of every add, between that add and whatever else any thread does: once a word says that an epoch
-//! is complete, its data must be there, all of it, however many blocks have added their parts. Where a lane rings in
-//! parts, between the pieces of its copy, the word must say so each time, and the piece must be there. Behind some words
-//! there is a register, which must be struck once for each time that the word was rung, and after it.
+//! An observer is called after every add, before any thread goes on. When a word says that an epoch is complete, all
+//! data of the epoch must be there, however many blocks have added their parts. If a lane rings in parts, between the
+//! pieces of its copy, the word must announce each piece, and the piece must be there. Behind some words there is a
+//! register. It must be stored to once for each ring of the word, and after it.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -30,38 +31,39 @@ use super::machine::{Do, Event, Machine};
 use super::memory::{Arena, Rng, change, value};
 use super::steps::window;
 
-/// What a rank does in an epoch, by number.
+/// A rank's actions in an epoch, by number.
 pub(super) const FILL: u64 = 0;
 pub(super) const LOOK: u64 = 1;
-/// What a courier does when it was told to go.
+/// The action of a courier that was told to go.
 pub(super) const CARRY: u64 = 2;
 /// How batches are carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     Whole,
-    /// One launch after the other. Gates are left out: they move nothing.
+    /// One launch after the other. Gates are left out, because they move nothing.
     Parts,
     /// With couriers, which are streams of their own.
     Apart,
 }
 
-/// A courier: what stands for its wait, and what it copies.
+/// A courier: the launch that stands for its wait, and its copies.
 pub(super) struct Courier {
     pub(super) rank: usize,
     pub(super) home: Home,
     pub(super) words: Words,
     waits: Launched,
     errands: Vec<Errand>,
-    /// What it puts to whom.
+    /// The number of its edge.
     pub(super) edge: usize,
 }
 
 impl Courier {
-    /// Makes its copies, and is back.
+    /// Makes the courier's copies, and says that it is back.
     pub(super) fn carry(&self) {
         for errand in &self.errands {
             let (src, dst) = (errand.src as *const u8, errand.dst as *mut u8);
-            // SAFETY: the move that it stands for is of two live pieces; nothing else happens between primitives.
+            // SAFETY: the move that it replaces is between two live pieces, and nothing else happens between two
+            // primitives.
             unsafe { std::ptr::copy_nonoverlapping(src, dst, errand.bytes as usize) };
         }
         change(self.words.back, |value| value + QUANTUM);
@@ -74,7 +76,7 @@ pub(super) struct Rank {
     launches: Vec<Launched>,
 }
 
-/// Ranks, and what they put to each other.
+/// Ranks, and the data that they put to each other.
 pub(super) struct Job {
     pub(super) ranks: Vec<Rank>,
     pub(super) edges: Vec<Edge>,
@@ -87,13 +89,14 @@ pub(super) struct Job {
 
 impl Job {
     pub(super) fn new(machine: &Machine, rng: &mut Rng, form: Form) -> Self {
-        // Of its own: what else is chosen does not depend on it.
+        // A generator of its own, so that other choices do not depend on it.
         let mut rings = rng.clone();
         let mut arena = Arena::new(8 << 20, rng);
         let bell = Box::new(0u64);
         let bell_ptr = Ptr(std::ptr::from_ref(&*bell).cast_mut().cast());
         let ranks = rng.within(1..=4);
-        // Posted one epoch ahead, where all targets have two buffers: what a rank looks at is not what is being written.
+        // If all targets have two buffers, ranks may post one epoch ahead: the buffer that a rank reads is not the one
+        // that is written.
         let ahead = rng.once_in(3);
         let counters: Vec<_> = (0..ranks).map(|_| arena.word(0)).collect();
         let one = arena.word(1);
@@ -109,7 +112,7 @@ impl Job {
                     2 => rng.within(1..=160),
                     _ => rng.within(1..=machine.sizes.threads * 12),
                 };
-                // As short as lanes are.
+                // As short as lanes can be.
                 let plain = rng.once_in(2);
                 let stride = match plain {
                     true => rings.of(&[1, 1, 1, 2]),
@@ -156,7 +159,7 @@ impl Job {
                     exposed: (arena.word(posted), arena.word(0)),
                     done: (arena.word(0), arena.word(0)),
                     rung: rung.then(|| arena.word(0)),
-                    // A lane whose bytes land ends with the add.
+                    // A lane whose bytes land ends with its add.
                     struck: (struck && landing.is_none()).then(|| arena.word(0)),
                     strikes: Cell::new(0),
                     parts,
@@ -259,7 +262,8 @@ impl Job {
                     };
                     steps.push(wait(barrier[rank * rounds + round], tag));
                 }
-                // SAFETY: everything lies in the arena, which outlives the run; epochs order the moves, or they are atomic.
+                // SAFETY: everything lies in the arena, which outlives the run. The moves are ordered by epochs, or are
+                // atomic.
                 let batch =
                     |lanes: Vec<Vec<Step>>| Arc::new(unsafe { Batch::new(lanes, Vec::new()) });
                 let (post, complete, arrive) = (batch(post), batch(complete), batch(arrive));
@@ -353,7 +357,7 @@ impl Job {
         }
     }
 
-    /// What the ranks do, `epochs` times.
+    /// The ranks' actions, `epochs` times.
     pub(super) fn streams(&self, epochs: u64) -> Vec<(Vec<Do<'_>>, u64)> {
         self.ranks
             .iter()
@@ -366,7 +370,7 @@ impl Job {
             .collect()
     }
 
-    /// What the couriers do, `epochs` times.
+    /// The couriers' actions, `epochs` times.
     pub(super) fn couriers(&self, epochs: u64) -> Vec<(Vec<Do<'_>>, u64)> {
         let each = self.couriers.iter();
         each.map(|courier| (vec![Do::Launch(&courier.waits), Do::Call(CARRY)], epochs))
@@ -378,7 +382,7 @@ impl Job {
         mine.for_each(|edge| edge.fill(epoch));
     }
 
-    /// What a rank must find after an epoch.
+    /// Checks what a rank must find after an epoch.
     pub(super) fn look(&self, rank: usize, epoch: u64) -> Result<(), String> {
         let now = (epoch + 1) * QUANTUM;
         for edge in &self.edges {
@@ -399,7 +403,7 @@ impl Job {
         Ok(())
     }
 
-    /// Whether every register was struck as often as its word was rung for: after the end.
+    /// Checks, at the end, that every register was stored to as often as its word was rung.
     pub(super) fn check_strikes(&self) -> Result<(), String> {
         for edge in &self.edges {
             let rung = (value(edge.done.0) & !POISON) / QUANTUM;
@@ -411,12 +415,13 @@ impl Job {
         Ok(())
     }
 
-    /// Hears of adds: an error if a word is ahead of its data, or a register of its word.
+    /// An observer of adds. It returns an error if a word is ahead of its data, or a register is ahead of its word.
     pub(super) fn observer(&self) -> impl FnMut(u64) -> Result<(), String> + '_ {
         let mut words: HashMap<u64, (&Edge, u64, u64)> = self
             .edges
             .iter()
-            // What lands is added to by who has put it to the slot, perhaps after what landed next.
+            // For data that lands, the target adds to the word when it has copied the data to the slot, perhaps after
+            // the next data has landed.
             .filter(|edge| edge.landing.is_none() || edge.plain)
             .map(|edge| (edge.done.0.0.addr() as u64, (edge, 0, 0)))
             .collect();
@@ -453,7 +458,7 @@ impl Job {
     }
 }
 
-/// Epochs of random jobs.
+/// Runs epochs of random jobs.
 pub(super) fn check(
     machine: &mut Machine,
     form: Form,
@@ -540,19 +545,19 @@ pub(super) fn check(
             }
         }
     }
-    // Nor do registers that nobody strikes; a few jobs may have none.
+    // A test without stores to registers shows nothing about them; but a few jobs may have none.
     if many > 20 && strikes < many * epochs / 4 {
         return Err(format!("there were only {strikes} strikes"));
     }
-    // Rings that are all whole prove nothing of parts.
+    // Rings that are all whole show nothing about parts.
     if many >= 60 && in_parts < 6 {
         return Err(format!("only {in_parts} lanes have rung in parts"));
     }
-    // Nor promises that nobody hears.
+    // Promises that are never seen show nothing.
     if many >= 60 && settled < many * epochs / 4 {
         return Err(format!("{settled} looks came behind a promise"));
     }
-    // Couriers that nobody sends prove nothing.
+    // Couriers that are never sent show nothing.
     if form == Form::Apart && carried < many * epochs / 4 {
         return Err(format!("couriers went only {carried} times"));
     }

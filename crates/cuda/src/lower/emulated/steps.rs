@@ -1,16 +1,16 @@
-//! Steps that several tests make lanes of.
+//! Steps from which several tests make lanes.
 
 use tidegate_hal::batch::{Add, Awaited, QUANTUM, Shape, Side, Step, Tag, Wait};
 use tidegate_hal::ids::{TeamId, WindowId};
 use tidegate_hal::memory::Ptr;
 
-/// A window of a team that is not the world's.
+/// A window of a team other than the world.
 pub(super) const fn window(sequence: u32) -> Option<WindowId> {
     let team = TeamId::new(5).unwrap();
     Some(WindowId { team, sequence })
 }
 
-/// The window that waits are said to be of.
+/// The window of these waits.
 pub(super) const WINDOW: Option<WindowId> = window(7);
 
 /// `peer` says which wait it is.

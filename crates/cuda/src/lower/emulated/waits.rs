@@ -2,16 +2,16 @@
 //!
 //! # Model
 //!
-//! Two batches of one stream wait for the same words, by turns, so that each launch must find the operands where the
-//! last has left them. Words come from elsewhere, at random times, also several epochs at once, or parts of one. A
-//! ticket waits for what its operand says, which somebody else advances meanwhile: the kernel never does.
+//! Two batches of one stream wait for the same words in turn, so each launch must find the operands as the launch
+//! before left them. The test adds to the words at random times: one epoch, several, or a part of one. A ticket waits
+//! for the value of its operand, which the test advances meanwhile; the kernel never does.
 //!
-//! A part that lacks no more than 1 of each block is a promise: then the next launch is let come, which the emulated machine
-//! allows no sooner.
+//! A word that lacks at most one unit per block is a promise. Then the next launch may begin, and the emulated machine
+//! does not allow it earlier.
 //!
-//! At all times an operand is behind its word, or where it is. When a stream fails, by a poisoned word, by the host, or
-//! as one that it follows does, the launch that hears of it may have advanced some of its operands; those behind it
-//! advance none, whatever has come.
+//! An operand is never ahead of its word. A stream fails by a poisoned word, by the host, or because a stream that it
+//! follows has failed. The launch that sees the failure may have advanced some of its operands. Later launches advance
+//! none, whatever has come.
 
 use std::ops::Range;
 
@@ -41,13 +41,13 @@ enum End {
     Followed,
 }
 
-/// Words that a lane waits for, with their operands.
+/// Words for which a lane waits, with their operands.
 struct Waits {
     words: Vec<(Ptr, Ptr)>,
-    /// What the words and operands were at first.
+    /// The first value of the words and operands.
     base: u64,
     tickets: Vec<(Ptr, Ptr)>,
-    /// Where the operands of the tickets are.
+    /// The values of the tickets' operands.
     advanced: Vec<u64>,
 }
 
@@ -74,16 +74,16 @@ impl Waits {
         (value(self.words[which].1) - self.base) / QUANTUM
     }
 
-    /// Some words come, some of them more than one epoch; the last time all do, if they are to.
+    /// Lets some words come, some by more than one epoch. The last time, all come that should.
     fn come(&mut self, last: bool, rng: &mut Rng) {
         let end = self.base + LAUNCHES * QUANTUM;
         for (word, _) in &self.words {
             let now = value(*word);
-            // A poisoned word stays what it is.
+            // A poisoned word does not change.
             if now & POISON != 0 || now == end {
                 continue;
             }
-            // A wait of which a part is to come has not come.
+            // A wait whose word lacks a part has not come.
             let part = now % QUANTUM;
             let next = match rng.below(6) {
                 _ if last => end,
@@ -106,7 +106,7 @@ impl Waits {
         }
     }
 
-    /// What is so at all times.
+    /// Checks what must hold at all times.
     fn check(&self) -> Result<(), String> {
         for (word, operand) in &self.words {
             let (word, operand) = (value(*word) & !POISON, value(*operand));
@@ -126,7 +126,7 @@ impl Waits {
     }
 }
 
-/// Every launch waits for every word, and once; one that has failed, and those behind it, end all the same.
+/// Every launch waits for every word once. A failed launch, and those behind it, end all the same.
 pub(super) fn check(machine: &mut Machine, seeds: Range<u64>) -> Result<(), String> {
     let (many, mut alone, mut failures) = (seeds.end - seeds.start, 0, [0; 4]);
     let mut settled = 0;
@@ -136,7 +136,7 @@ pub(super) fn check(machine: &mut Machine, seeds: Range<u64>) -> Result<(), Stri
         let bell = arena.word(0);
         let mut waits = Waits::new(&mut arena, rng);
         let how = rng.of(&[End::Well, End::Poisoned, End::ByHost, End::Followed]);
-        // Who follows another is not as quick, also if nothing happens.
+        // A stream that follows another takes longer, even if nothing happens.
         let (home, other, idle) = (Home::new(), Home::new(), Home::new());
         let follow = match (how, rng.below(3)) {
             (End::Followed, 0) => [idle.address(), other.address()],
@@ -172,11 +172,11 @@ pub(super) fn check(machine: &mut Machine, seeds: Range<u64>) -> Result<(), Stri
             (list, TIMES),
             (vec![Do::Delay(time), Do::Call(TICK)], ticks),
         ];
-        // When something happens, and what the operands had seen by then.
+        // The time at which something happens, and what the operands had seen by then.
         let moment = rng.below(ticks as usize) as u64;
         let mut seen = 0;
         let (poisoned, mut passes) = (rng.below(waits.words.len()), 0);
-        // Who is told to end need not hear from anybody else.
+        // A stream that is ended need not get any further word.
         let silent = matches!(how, End::ByHost | End::Followed) && rng.once_in(2);
         let mut wrong = Vec::new();
         let outcome = machine.run(seed, &streams, &[], &mut |event| {
@@ -244,7 +244,7 @@ pub(super) fn check(machine: &mut Machine, seeds: Range<u64>) -> Result<(), Stri
         let (word, first) = (value(waits.words[poisoned].0), passed[poisoned]);
         let (fields, least, most) = match how {
             End::Well => return Err(format!("seed {seed}: failed by {fault:?}")),
-            // The word's epochs that had come are waited for as ever, and no more.
+            // The epochs that came before the poison are waited for as usual, and no more.
             End::Poisoned => {
                 let epoch = (word & !POISON) / QUANTUM;
                 let tag = Tag {
@@ -261,7 +261,7 @@ pub(super) fn check(machine: &mut Machine, seeds: Range<u64>) -> Result<(), Stri
                 }
                 (fields, come, come + 1)
             }
-            // The launch of the time, or the next.
+            // This launch or the next one.
             _ => ((FAULT_ABORTED, RawTag::default(), 0), seen, seen + 1),
         };
         if found != fields {

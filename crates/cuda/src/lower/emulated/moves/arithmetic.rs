@@ -20,7 +20,7 @@ impl Maker<'_> {
         let dst = self.side(size, count, size, true, flips);
         let pieces = self.arena.pieces().to_vec();
         if float {
-            // Tables are smaller than what they point at; only the last piece of a side is its elements.
+            // Tables are smaller than the elements they point at. The last piece of a side contains its elements.
             for (last, nan) in [(middle, true), (pieces.len(), false)] {
                 let piece = pieces[begin..last].last().expect("a side has a piece");
                 let at = self.arena.at(piece.begin);
@@ -34,7 +34,7 @@ impl Maker<'_> {
         let action = match self.rng.below(4) {
             0 => {
                 let (result, compare) = (linear(self, true), linear(self, false));
-                // Half of them are equal, if the elements lie as they come.
+                // Half of the values are equal, if the elements are contiguous.
                 let piece = pieces.last().expect("a side has a piece");
                 for at in 0..(size * count).min((piece.end - piece.begin) as usize) {
                     if (at / size).is_multiple_of(2) {
@@ -73,7 +73,7 @@ impl Maker<'_> {
         }
     }
 
-    /// Perhaps a second accumulate to the same elements: the two may be at work at a time.
+    /// Sometimes a second accumulate to the same elements. Both may run at the same time.
     pub(super) fn again(&mut self, mv: Move) -> Option<Move> {
         let Action::Accumulate { op, scalar, .. } = mv.action else {
             return None;

@@ -1,4 +1,4 @@
-//! Arithmetic at the ends of what a type has: where integers wrap, and floats that are no numbers, or have no end.
+//! Arithmetic at the limits of a type: integers that wrap, NaNs and infinities.
 
 use tidegate_hal::batch::{Action, Move, Op, Scalar, Shape, Side, Step};
 use tidegate_hal::memory::Ptr;
@@ -6,14 +6,14 @@ use tidegate_hal::memory::Ptr;
 use super::super::machine::Machine;
 use super::{Maker, compare};
 
-/// The bits of values of a type, of which every pair is tried. Of numbers that are none there are several, which differ
-/// in what they carry along: the least and greatest are an operand, to the bit.
+/// The bits of values of a type, of which every pair is tried. There are several NaNs with different payloads: the
+/// result of a minimum or maximum is one of the operands, to the bit.
 fn values(scalar: Scalar) -> Vec<u64> {
     match scalar {
         Scalar::F32 => {
             let numbers = [0.0, -0.0, 1.5, -1.5, f32::MAX, f32::MIN, f32::MIN_POSITIVE];
             let others = [f32::INFINITY, f32::NEG_INFINITY, f32::NAN, -f32::NAN];
-            // No numbers that carry something, one that may not be computed with, and one that is subnormal.
+            // Quiet NaNs with payloads, a signaling NaN, and a subnormal number.
             let bits = [0x7fc0_1234, 0xffc0_0042, 0x7f80_0001, 1];
             let bits = bits.into_iter().chain(others.map(f32::to_bits));
             bits.chain(numbers.map(f32::to_bits))
@@ -34,7 +34,7 @@ fn values(scalar: Scalar) -> Vec<u64> {
         }
         _ => {
             let highest = 1u64 << (8 * scalar.bytes() - 1);
-            // The greatest and the least one with a sign; what stays of these without one is the greatest of all.
+            // The largest and the smallest signed values, and the largest unsigned ones.
             let ends = [highest - 1, highest, u64::MAX, u64::MAX - 1, highest + 1];
             let roots = [1 << (4 * scalar.bytes()), (1 << (4 * scalar.bytes())) - 1];
             [&ends[..], &roots, &[0, 1, 2, 3]].concat()
@@ -94,8 +94,8 @@ impl Maker<'_> {
     }
 }
 
-/// Every reduction of every pair: to the bit what the host makes of it. Of floats only those that choose, since which
-/// bits a sum has that is no number differs from processor to processor.
+/// Every reduction of every pair has the host's result, to the bit. Floats have only minimum and maximum here, since
+/// the bits of a NaN sum differ between processors.
 pub(in super::super) fn check(machine: &mut Machine) -> Result<(), String> {
     let trials = Scalar::ALL.into_iter().flat_map(|scalar| {
         let float = matches!(scalar, Scalar::F32 | Scalar::F64);

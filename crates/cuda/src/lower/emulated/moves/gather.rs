@@ -6,7 +6,7 @@ use tidegate_hal::memory::Ptr;
 use super::Maker;
 
 impl Maker<'_> {
-    /// Elements from here and there, one behind the other: mostly what is gathered by 16 bytes.
+    /// Elements from different places to contiguous ones. Most are gathered in 16 bytes.
     pub(super) fn gather(&mut self, parity: Ptr) -> Move {
         let size = self.rng.of(&[4usize, 8, 8, 16]);
         let count = match self.rng.below(4) {

@@ -1,4 +1,4 @@
-//! Lanes of accumulates to one place, as all-reduces are made of: each element has them in their order.
+//! Lanes of accumulates to one place, as in all-reduces. Each element gets the terms in their order.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use super::super::machine::Machine;
 use super::{Maker, check_lanes};
 
 impl Maker<'_> {
-    /// Gives so many elements values that sums and products of depend on their order.
+    /// Fills `count` elements with values whose sums and products depend on the order.
     pub(super) fn fractions(&mut self, at: *mut u8, count: usize, scalar: Scalar) {
         for index in 0..count {
             let sign = if self.rng.once_in(2) { -1.0 } else { 1.0 };
@@ -25,8 +25,8 @@ impl Maker<'_> {
         }
     }
 
-    /// The slots of some ranks, one after the other, to one place: mostly the first replaces what is there. Where others may
-    /// be at work on the same place, each is a move of its own.
+    /// Reduces the slots of some ranks, one after the other, to one place. Usually the first slot replaces the
+    /// contents. If other lanes may use the same place, each slot is a move of its own.
     fn reduction(&mut self) -> Vec<Step> {
         let scalar = self.rng.of(&Scalar::ALL);
         let float = matches!(scalar, Scalar::F32 | Scalar::F64);
@@ -44,7 +44,7 @@ impl Maker<'_> {
         if atomic {
             self.arena.widen_at(dst.base);
         }
-        // Slots with one buffer may be moved by several blocks.
+        // Several blocks may move slots with one buffer.
         let flips = self.rng.once_in(2);
         let ranks = self.rng.within(1..=9);
         let mut steps = Vec::new();
@@ -57,7 +57,7 @@ impl Maker<'_> {
             let at = self.arena.take(size * count + flip, 0, false);
             self.fractions(at, count, scalar);
             self.fractions(at.wrapping_add(flip), count, scalar);
-            // No wait of this lane has advanced it: it stood so before.
+            // No wait of this lane advances it, so it has this value from the beginning.
             let epoch = self.rng.below(4) as u64;
             let parity = match flips {
                 true => self.arena.word((epoch + 1) * QUANTUM),
@@ -84,7 +84,7 @@ impl Maker<'_> {
     }
 }
 
-/// Reductions, to the bit those of the host, whatever the threads do meanwhile.
+/// Reductions have the host's result, to the bit, in whatever order the threads run.
 pub(in super::super) fn check(machine: &mut Machine, seeds: Range<u64>) -> Result<(), String> {
     check_lanes(machine, seeds, (3, 6), |maker| maker.reduction())
 }

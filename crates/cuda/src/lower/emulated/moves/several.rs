@@ -1,4 +1,4 @@
-//! Several copies of a lane, to parts of one piece of memory, as to slots of a window.
+//! Several copies of a lane to parts of one piece of memory, like the slots of a window.
 
 use tidegate_hal::batch::{Action, Move, Shape, Side};
 use tidegate_hal::memory::Ptr;
@@ -6,7 +6,7 @@ use tidegate_hal::memory::Ptr;
 use super::Maker;
 
 impl Maker<'_> {
-    /// A few copies, in any order: some one behind the other, some apart, some of elements that lie apart.
+    /// A few copies in any order: some contiguous, some apart, some of separate elements.
     pub(super) fn several(&mut self, parity: Ptr) -> Vec<Move> {
         let size = self.rng.of(&[1usize, 4, 8, 8, 16]);
         let stride = |this: &mut Self| match this.rng.once_in(4) {
@@ -14,7 +14,7 @@ impl Maker<'_> {
             false => 1,
         };
         let most = self.rng.of(&[8, self.most, self.most]);
-        // Elements, and how far apart they are, from where on.
+        // The number of elements, their distance, and the first place.
         let (mut parts, mut end) = (Vec::new(), 0);
         for _ in 0..self.rng.within(2..=6) {
             let count = self.rng.within(1..=most);
@@ -29,7 +29,7 @@ impl Maker<'_> {
         };
         let beyond = if self.rng.once_in(4) { size } else { 0 };
         let dst = Ptr(self.arena.take(targets + flip, beyond, true));
-        // All sources are one piece, or each is one of its own.
+        // All sources are in one piece, or each is a piece of its own.
         let all = sources.then(|| Ptr(self.arena.take(targets, beyond, false)));
         let side = |base: Ptr, flip, count: usize, apart: usize| {
             let mut dims = [(1, 0); Shape::MAX_DIMS];

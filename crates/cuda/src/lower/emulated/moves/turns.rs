@@ -1,4 +1,4 @@
-//! Lanes of atomic moves that meet: each element has them in the order of the lane.
+//! Lanes of atomic moves that meet: each element gets them in the order of the lane.
 
 use std::ops::Range;
 
@@ -18,7 +18,7 @@ const SCALARS: [Scalar; 6] = [
 ];
 
 impl Maker<'_> {
-    /// A few elements side by side, and atomic moves to some of them each.
+    /// A few contiguous elements, and atomic moves, each to some of them.
     fn meeting(&mut self) -> Vec<Step> {
         let scalar = self.rng.of(&SCALARS);
         let (size, all) = (scalar.bytes(), self.count());
@@ -31,7 +31,7 @@ impl Maker<'_> {
         (0..moves).map(|_| step(self)).collect()
     }
 
-    /// One of them: to neighbours, to every second or so, or backwards.
+    /// One of these moves: to neighbours, to every second element or so, or backwards.
     fn turn(&mut self, scalar: Scalar, place: *mut u8, all: usize) -> Move {
         let size = scalar.bytes();
         let first = self.rng.below(all);
@@ -98,7 +98,8 @@ fn loops(count: usize, stride: i32) -> Shape {
     Shape::Strided { dims, rank: 1 }
 }
 
-/// To the bit as on the host, which makes a lane's moves one after the other, whatever the threads do meanwhile.
+/// The results are the host's, to the bit, in whatever order the threads run. The host makes a lane's moves one after
+/// the other.
 pub(in super::super) fn check(machine: &mut Machine, seeds: Range<u64>) -> Result<(), String> {
     check_lanes(machine, seeds, (3, 6), |maker| maker.meeting())
 }

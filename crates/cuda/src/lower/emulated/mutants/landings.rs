@@ -8,17 +8,17 @@ const COUNT: &str = "if (how == HAS_LANDED) red_u64(search.word, search.quantum)
 const PROMISED: &str = "if (BEGINS_EARLY && !come && ::promised(value, from, quantum)) promised();";
 
 pub(super) const MUTANTS: &[Mutant] = &[
-    // One tag stands for both halves of a pair.
+    // One tag is checked for both halves of a pair.
     (LANDED, COME, "if ((u32)(first >> 32) == tag) {"),
     (LANDED, COME, "if ((u32)(second >> 32) == tag) {"),
-    // Any tag will do; that of the epoch before will.
+    // Any tag is accepted; the tag of the epoch before is accepted.
     (LANDED, COME, "if ((first >> 32) && (second >> 32)) {"),
     (
         EPOCHS,
         "DEV u32 tag_of(u64 from, u64 quantum) { return (u32)((from + quantum) >> QUANTUM_BITS); }",
         "DEV u32 tag_of(u64 from, u64 quantum) { return 1; }",
     ),
-    // The buffers: of the landing, at either end; of the slot.
+    // The wrong buffer: of the landing, at either side; of the slot.
     (
         LANDED,
         "landings + (is_odd(search.tag) ? landing_flip : 0)",
@@ -31,11 +31,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "DEV bool is_odd(u32 tag) { return !(tag & 1); }",
         "DEV bool is_odd(u32 tag) { return tag & 1; }",
     ),
-    // The word: not added to for what has landed; added to twice for what has not.
+    // The word is not added to for data that has landed; it is added to twice for data that has not.
     (LANDED, COUNT, ""),
     (LANDED, COUNT, "red_u64(search.word, search.quantum);"),
     (EPOCHS, COUNT, "red_u64(search.word, search.quantum);"),
-    // The last bytes: not sent; put where none belong.
+    // The last bytes are not sent; or more bytes than there are.
     (
         LANDING,
         "if (8 * i + 4 < bytes) fetch(pair.second, src + 8 * i + 4);",
@@ -46,7 +46,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "if (next + 4 < bytes) put(slot + next + 4, (u32)second);",
         "",
     ),
-    // It lands before the exposure has come; although the stream has failed.
+    // The data lands before the exposure has come, or although the stream has failed.
     (
         LANDING,
         "if (!exposed) exposed = !has_failed(launch) && wait_long(launch, (const WaitStep *)(launch.program + 16ull * at->steps), from, true);\n        stand->failed = !exposed;\n        stand->epoch = from;",
@@ -67,7 +67,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "if (stop || turn.follow || !search.look(64, pass))",
         "if (stop || !search.look(64, pass))",
     ),
-    // Who fails leaves the word as it is.
+    // A failed stream leaves the word as it is.
     (
         LANDING,
         "if (first == 0) give_up(launch, at->steps, true);",
@@ -78,7 +78,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "if (first == 0) give_up(launch, at->steps, true);",
         "",
     ),
-    // The operands are not advanced, or before all is there.
+    // The operands are not advanced, or are advanced before all data is there.
     (
         LANDING,
         "if (first == 0) store_relaxed(operand, stand->epoch + quantum);",
@@ -89,7 +89,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "store_relaxed(operand, search.from + search.quantum);",
         "",
     ),
-    // A part is enough; a poison counts more than what had landed; and is no fault.
+    // A part is enough; poison hides data that had landed; poison is no fault.
     (
         LANDED,
         "if (!landed) return false;",
@@ -105,14 +105,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "if (first && !ok && end == POISONED) {",
         "if (first && !ok && end == FAILED) {",
     ),
-    // The word of a later epoch is taken for that of this one; tags are left that are those of an epoch to come.
+    // The word of a later epoch is taken for this one's; tags are left behind that match a later epoch.
     (LANDED, "} else if (before) {", "} else if (come) {"),
     (
         LANDED,
         "store_both(landing + 2 * next, (u64)tag << 32, (u64)tag << 32);",
         "continue;",
     ),
-    // The next kernel is let come by what has not been promised; by no promise; more than once.
+    // The next kernel begins without a promise; never by a promise; more than once.
     (LANDED, PROMISED, "if (value != from) promised();"),
     (LANDED, PROMISED, "promised();"),
     (LANDED, PROMISED, ""),
@@ -121,7 +121,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "if (!passed) turn.pass(first);\n        passed = true;",
         "turn.pass(first);",
     ),
-    // Threads find out each for itself whether they have all.
+    // Each thread finds out for itself whether it has all of its data.
     (
         LANDED,
         "u32 how = search.by_word ? BY_WORD : HAS_LANDED;\n    if (stands[1].failed) how",

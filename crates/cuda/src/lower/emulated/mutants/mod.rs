@@ -1,11 +1,11 @@
-//! Errors that somebody could make in the kernel: each is found by a test that is there for it.
+//! Errors that someone could make in the kernel. Each must be found by the test that is meant to find it.
 //!
 //! # Failure
 //!
-//! A kernel that is wrong may read and write anywhere, so each is run by a process of its own, which it may take down.
-//! It is found when the check says what is wrong, when the test panics, or when the process dies of what the kernel did.
-//! A kernel that goes in circles is ended by the emulated machine, which counts its steps, and by nothing else: a
-//! process that somebody else has ended has shown nothing, and fails the test.
+//! A wrong kernel may read and write anywhere, so each runs in a process of its own. An error is found if the check
+//! reports it, if the test panics, or if the process dies of the kernel's actions. A kernel that never ends is ended by
+//! the emulated machine, which counts its steps. If anything else ends the process, that shows nothing, and the test
+//! fails.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
@@ -25,7 +25,7 @@ mod wait;
 
 type Check = fn(&mut Machine) -> Result<(), String>;
 
-/// What is found by what: `(check, before, after)`.
+/// An error and its check: `(check, before, after)`.
 type Mutant = (Check, &'static str, &'static str);
 
 const MOVES: Check = |machine| moves::check(machine, 0..400);
@@ -57,8 +57,8 @@ fn mutants() -> Vec<Mutant> {
     .concat()
 }
 
-/// Which of them are looked for, with their numbers: all, or as the environment says a part (`2/5`: each fifth from the
-/// third on) and those that have to do with the changes in a file (which `git diff` has made).
+/// The errors to look for, with their numbers. The default is all. The environment can choose a part (`2/5`: each fifth
+/// from the third on), plus those that concern the changes in a file (the output of `git diff`).
 fn chosen() -> Vec<(usize, Mutant)> {
     let mutants = mutants().into_iter().enumerate();
     let Ok(part) = std::env::var("TIDEGATE_MUTANTS") else {
@@ -80,9 +80,9 @@ fn chosen() -> Vec<(usize, Mutant)> {
     chosen
 }
 
-/// Whether the changes have a line of the kernel that the error is in, or the error as it stands in these sources.
+/// Whether the changes contain a line of the kernel that the error changes, or the error itself in these sources.
 fn is_changed((_, before, after): &Mutant, diff: &str) -> bool {
-    // A brace alone is in every change.
+    // A line with only a brace is in every change.
     const SHORT: usize = 10;
     let quoted = |text: &&str| text.escape_debug().to_string().replace("\\'", "'");
     let in_kernel = before.lines().map(|line| line.trim().to_owned());
@@ -93,17 +93,17 @@ fn is_changed((_, before, after): &Mutant, diff: &str) -> bool {
     added.any(|line| parts.iter().any(|part| line.contains(part)))
 }
 
-/// Names the error for a process that is to look for it.
+/// The environment variable that names the error for a process that looks for it.
 const WHICH: &str = "TIDEGATE_MUTANT";
 const BUILT: &str = "the kernel with the error is built";
 const PASSED: &str = "the kernel with the error has passed";
 const FOUND: &str = "the kernel with the error is found:";
 
-/// How the check of an error finds it.
+/// Looks for an error in a process of its own, and returns how its check finds it.
 ///
 /// # Errors
 ///
-/// It does not, or nothing is known.
+/// If the error is not found, or if the process shows nothing.
 fn find(number: usize, machine: &Path) -> Result<String, String> {
     let name = concat!(module_path!(), "::one_error");
     let name = name
@@ -120,7 +120,7 @@ fn find(number: usize, machine: &Path) -> Result<String, String> {
     verdict(&String::from_utf8_lossy(&output.stdout), output.status)
 }
 
-/// What a process that has ended has shown.
+/// The verdict of a process that has ended.
 fn verdict(said: &str, status: ExitStatus) -> Result<String, String> {
     if !said.contains(BUILT) {
         return Err(format!("was not built: {said}"));
@@ -131,9 +131,9 @@ fn verdict(said: &str, status: ExitStatus) -> Result<String, String> {
     if let Some((_, why)) = said.split_once(FOUND) {
         return Ok(why.lines().next().unwrap_or_default().trim().to_owned());
     }
-    /// Of processes that do what none may: SIGILL, SIGABRT, SIGBUS, SIGFPE, SIGSEGV.
+    /// Signals for forbidden actions: SIGILL, SIGABRT, SIGBUS, SIGFPE, SIGSEGV.
     const OWN: [i32; 5] = [4, 6, 7, 8, 11];
-    /// What a test ends with that has panicked.
+    /// The exit code of a test that has panicked.
     const PANICKED: i32 = 101;
     match (status.signal(), status.code()) {
         (Some(signal), _) if OWN.contains(&signal) => Ok(format!("died of signal {signal}")),
@@ -155,7 +155,7 @@ fn only_what_the_kernel_did_counts() {
     for (said, status) in [
         (built(PASSED), code(0)),
         (built(""), code(0)),
-        // Ended by somebody else: for want of memory, for example.
+        // The process was ended from outside, for example because memory was short.
         (built(""), signal(9)),
         (built(""), signal(15)),
         (String::new(), code(101)),
@@ -181,7 +181,7 @@ fn changed_errors_are_known_by_the_changes() {
 fn errors_in_the_kernel_are_found() {
     let scratch = Scratch::new();
     let machine = scratch.file("machine.o");
-    // Without a compiler there is nothing to look for.
+    // Without a compiler no error can be looked for.
     if compile_machine(SMALL, &machine).is_none() {
         return;
     }
@@ -212,7 +212,7 @@ fn errors_in_the_kernel_are_found() {
     assert!(missed.is_empty(), "{missed:#?}");
 }
 
-/// What a process of its own does.
+/// The part of the test that runs in a process of its own.
 #[test]
 #[ignore = "run by the other test"]
 fn one_error() {
@@ -225,7 +225,7 @@ fn one_error() {
     println!("{BUILT}");
     match check(&mut machine) {
         Ok(()) => println!("{PASSED}"),
-        // What is wrong may be a long list.
+        // The list of differences may be long.
         Err(why) => println!("{FOUND} {}", why.chars().take(200).collect::<String>()),
     }
 }

@@ -1,9 +1,9 @@
-//! Lanes in short, and posts.
+//! Short forms of lanes, and posts.
 
 use super::{ABORT, EPOCHS, FOLLOW, MOVES, Mutant, POISON, REPORTS};
 
 pub(super) const MUTANTS: &[Mutant] = &[
-    // Barriers of lanes in short.
+    // Barriers in short forms.
     (
         EPOCHS,
         "    team.barrier();\n    if (stand->failed == SHORT_NOT_YET) {\n        run_late",
@@ -24,7 +24,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "stand[1].failed = !ok;\n    }\n    team.barrier();",
         "stand[1].failed = !ok;\n    }",
     ),
-    // A stand that is written while some have not read it.
+    // The state is written while some threads have not read it.
     (
         EPOCHS,
         "stand[1].failed = !ok;\n    }\n    team.barrier();\n    if (!stand[1].failed)",
@@ -61,8 +61,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "count_to(lane.arrivals, part.count - 1 + (u32)(from >> 63))",
         "count_to(lane.arrivals & ~128ull, part.count - 1 + (u32)(from >> 63))",
     ),
-    // Promises: of another amount, or at another word; kept before there is anything, or not; made before the wait is over,
-    // whether it takes long or not, or not at all by who waits long.
+    // Promises: a wrong amount, or at another word; kept before the rest has come, or never kept; made before the wait
+    // is over, in a short wait or a long one; or not made after a long wait.
     (
         EPOCHS,
         "part_of(lane.value, part.index, part.count) - 1",
@@ -145,7 +145,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "dst = lane.dst + (stand->epoch & 1 ? lane.flip : 0);\n    copy",
         "dst = lane.dst;\n    copy",
     ),
-    // What they copy: the units, and the tail.
+    // Their copies: the units, and the tail.
     (MOVES, "if (first < lane.tail) put(dst + end, tail);", ""),
     (
         MOVES,
@@ -187,7 +187,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "if (first + k * stride < lane.count) put(",
         "if (first + k * stride <= lane.count) put(",
     ),
-    // What is listed: where it is looked up, how far, and in which buffer it ends.
+    // Lists: the place in the list, its length, and the buffer that is used.
     (
         MOVES,
         "fetch(places[k], list + 4 * i);",
@@ -245,7 +245,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "while (at < count) {\n            u64 next",
         "if (at < count) {\n            u64 next",
     ),
-    // What is gathered: the entries of 16 bytes of units, and these; what is no whole 16 bytes; and what comes after.
+    // Gathers: the entries for 16 bytes of units, and the units; the last bytes; and the copy after the wait.
     (
         MOVES,
         "fetch(both, list + 8ull * i);",
@@ -300,13 +300,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "while (at < count) {\n            u32 next",
         "if (at < count) {\n            u32 next",
     ),
-    // Who is late takes another share than who is not.
+    // After a long wait a block takes another share than after a short one.
     (
         EPOCHS,
         "Units units(lane, part.index * Team::size + team.rank(), part.count * Team::size);\n    units.begin();\n    units.fetch_units();",
         "Units units(lane, team.rank(), part.count * Team::size);\n    units.begin();\n    units.fetch_units();",
     ),
-    // How their streams stand, and what they wait for when it takes long.
+    // The stream's state, and the report of a wait that takes long.
     (
         ABORT,
         "stop || turn.follow || !ok ? SHORT",
@@ -353,7 +353,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "ok = wait_long(launch, wait, from, index == 0);",
         "ok = wait_long(launch, wait, from, false);",
     ),
-    // Posts: without a fence, or with it at the wrong time; of a failed stream; by every thread.
+    // Posts: without a fence, or with the fence at the wrong time; in a failed stream; by every thread.
     (EPOCHS, "    fence();\n    if ((stop", "    if ((stop"),
     (
         EPOCHS,
@@ -381,8 +381,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "has_failed(launch)) (void)0;",
     ),
     (EPOCHS, "if (threadIdx.x % WARP == 0) run_post", "run_post"),
-    // Of lanes that are counted: more than there are; what is not whole is forgotten, whether the source has more or not, or
-    // goes with the bytes behind it; the units of another round; the parts of a unit elsewhere.
+    // Counted lanes: more elements than there are; the last bytes are forgotten, whether the source has more or not, or
+    // are moved with the bytes behind them; units of another round; parts of a unit at another place.
     (
         MOVES,
         "u64 bytes = (counted < most ? counted : most) * size;",

@@ -1,4 +1,4 @@
-//! Lanes by their steps: waits, moves, adds, failure.
+//! Lanes that are carried out by their steps: waits, moves, adds, failure.
 
 use super::{
     ABORT, EPOCHS, EXTREMES, FOLLOW, LOOKS, MOVES, Mutant, PARITIES, POISON, REDUCTIONS, REPORTS,
@@ -6,7 +6,7 @@ use super::{
 };
 
 pub(super) const MUTANTS: &[Mutant] = &[
-    // Integers with a sign are added, and multiplied, as such; u16 as `int`.
+    // Signed integers are added and multiplied as signed; u16 as `int`.
     (
         EXTREMES,
         "case OP_SUM: return (T)((u64)a + (u64)b);",
@@ -17,7 +17,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "case OP_PROD: return (T)((u64)a * (u64)b);",
         "case OP_PROD: return a * b;",
     ),
-    // A NaN wins against a number; what is there already wins against what it is equal to.
+    // A NaN wins against a number; the old value already wins against an equal one.
     (
         EXTREMES,
         "case OP_MIN: return (b != b || a < b) ? a : b;",
@@ -39,13 +39,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "    team.barrier();\n    return !stand->failed;",
         "    return !stand->failed;",
     ),
-    // One stand for all waits of a team.
+    // All waits of a team use the same state.
     (
         PARITIES,
         "stand = stand == stands ? stands + 1 : stands;",
         "stand = stands;",
     ),
-    // Every block advances the operand; the first does; none does; so do tickets.
+    // Every block advances the operand; the first one does; none does; tickets advance it, too.
     (
         EPOCHS,
         "if (before == count - 1 || !wait->arrivals) {",
@@ -61,14 +61,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "if (before == count - 1 || !wait->arrivals) {",
         "if (!wait->arrivals) {",
     ),
-    // The counter does not begin again where it should.
+    // The counter does not start again at zero.
     (
         EPOCHS,
         "count_to(wait->arrivals, count - 1 + (u32)(from >> 63))",
         "count_to(wait->arrivals, count + (u32)(from >> 63))",
     ),
-    // The parts of an add, whoever makes them, are more than it, or less; all are in the first; so small that they are no
-    // more than what is left of a promise.
+    // The parts of an add sum up to more than the add, or to less; all are in the first part; or a part is as small as
+    // what a promise leaves.
     (
         EPOCHS,
         "index == 0 ? value - PART * (count - 1) : PART",
@@ -89,7 +89,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "index == 0 ? value - PART * (count - 1) : PART",
         "index == 0 ? value - (count - 1) : 1",
     ),
-    // Waits that are too long, or too short, or that read poison as a count.
+    // Waits that are too long or too short, or that take poison for a count.
     (EPOCHS, ">= (i64)quantum;", "> (i64)quantum;"),
     (EPOCHS, ">= (i64)quantum;", ">= (i64)quantum - 200;"),
     (
@@ -109,8 +109,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "load_relaxed(parity) >> QUANTUM_BITS) - 1)",
         "load_relaxed(parity) >> QUANTUM_BITS))",
     ),
-    // Terms of a reduction: those of the other epoch, in another order, the first ones again, what was there before left
-    // out, and too few at the end.
+    // Terms of a reduction: those of the other epoch; in another order; the first ones again; without the old value;
+    // too few at the end.
     (
         REDUCTIONS,
         "is_odd(terms[t + k].parity) ? terms[t + k].flip : 0",
@@ -136,13 +136,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "number - t < TERMS ? number - t : TERMS;",
         "number - t < TERMS ? number - t - 1 : TERMS;",
     ),
-    // What lies beside an element that is smaller than a word.
+    // The bytes beside an element that is smaller than a word.
     (
         MOVES,
         "bool alone = move->step.flags & MOVE_ALONE;",
         "bool alone = false;",
     ),
-    // What comes to the same elements does so without a meeting, or before it.
+    // Moves to the same elements do not meet, or meet at the wrong time.
     (
         TURNS,
         "if (move->step.flags & MOVE_BEHIND) team.barrier();",
@@ -153,7 +153,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "if (move->step.flags & MOVE_BEHIND) team.barrier();",
         "if (move->step.flags & MOVE_BEHIND && Team::size > WARP) team.barrier();",
     ),
-    // Of a reduction by several blocks, others' elements; and one of a stream that has failed.
+    // In a reduction by several blocks: another block's elements; and a reduction of a failed stream.
     (
         REDUCTIONS,
         "part, (u64)part.index * team + threadIdx.x % team, (u64)part.count * team);",
@@ -164,10 +164,10 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "if ((stop || turn.follow) && has_failed(launch)) return;\n    reduction",
         "if (stop && has_failed(launch)) return;\n    reduction",
     ),
-    // Failure that goes no further, or too far.
+    // A failure that is not passed on, or is passed on too far.
     (POISON, "if (value & POISON) {", "if (false) {"),
     (POISON, "else or_release(add->word, POISON);", "(void)0;"),
-    // A word of the host: stored to when parts have come, never, with what was counted before, or from the beginning.
+    // A word of the host: stored after a part, never, with an old count, or from zero.
     (
         EPOCHS,
         "if (parts == 1 || !(count & (QUANTUM - 1)))",
@@ -178,7 +178,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "if (parts == 1 || !(count & (QUANTUM - 1)))",
         "if (parts == 1)",
     ),
-    // Parts of a ring are not told before it is whole.
+    // Parts of a ring are announced only with the whole ring.
     (
         EPOCHS,
         "if (parts == 1 || !(count & (QUANTUM - 1)))",
@@ -199,7 +199,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "if (add->count) rang = ring(add, part, count);",
         "if (false) ;",
     ),
-    // A register: never struck, or by another block than the last, or by every thread; before the ring, before the
+    // A register: never stored to, by a block that is not the last, or by every thread; before the ring, before the
     // data is there, without a fence, or in spite of a failure.
     (
         EPOCHS,
@@ -276,7 +276,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "    if (or_fetch32(&launch.state->stop, 1) & 1) return;  // another team was first\n",
         "    or_fetch32(&launch.state->stop, 1);\n",
     ),
-    // Who does not ask how the stream stands, does not hear the answer, or asks again and again.
+    // A team that does not look at the stream's state, ignores it, or looks again and again.
     (
         FOLLOW,
         "if (team.rank() == 0) stand->failed = has_failed(launch);",
@@ -364,20 +364,20 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "was == compare ? value : was",
         "was == value ? compare : was",
     ),
-    // Circles, without ever looking at a word that others change.
+    // Endless loops without a look at a word that others change.
     (
         MOVES,
         "for (; i < count; i += stride) {\n        Unit value;",
         "for (; i < count;) {\n        Unit value;",
     ),
-    // Two waits count together.
+    // Two waits are counted together.
     (
         EPOCHS,
         "count_to(wait->arrivals,",
         "count_to(wait->arrivals & ~128ull,",
     ),
-    // Of a copy that is counted: more than there are; bytes that are counted as elements; what is before whole units, and
-    // behind them, is forgotten, or is elsewhere; it goes to the buffer of the other epochs.
+    // A counted copy: more elements than there are; bytes that are counted as elements; bytes before and behind whole
+    // units are forgotten, or are at the wrong place; the buffer of the other epochs.
     (MOVES, "if (count > move->count) count = move->count;", ""),
     (
         MOVES,

@@ -1,24 +1,24 @@
-//! Who does what, and when a batch goes on.
+//! The work of each team, and when a batch goes on.
 
 use super::{
     EPOCHS, LANDED, LANDING, MOVES, Mutant, NEIGHBOURS, ORDER, PARITIES, REDUCTIONS, WAITS,
 };
 
 pub(super) const MUTANTS: &[Mutant] = &[
-    // Who has which elements: others for one move than for the next.
+    // Threads get different elements for one move than for the next.
     (
         REDUCTIONS,
         "for (u64 i = first; i < move->count; i += stride) {\n        u64 at",
         "for (u64 i = (first + move->src / 64) % stride; i < move->count; i += stride) {\n        u64 at",
     ),
-    // Lanes that are taken for others.
+    // Lanes that are taken for other kinds.
     (
         EPOCHS,
         "} else if (kind == LANE_ADDS) {",
         "} else if (kind & LANE_ADDS) {",
     ),
     (MOVES, "} else if (!(kind & LANE_STEPS)) {", "} else {"),
-    // Copies in a row: those that no warp is left for; a warp's share of one.
+    // Copies in a row: those without a warp of their own; a warp's share of a copy.
     (
         MOVES,
         "number < moves; number += groups)",
@@ -34,7 +34,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "return (const u8 *)first + moves * length;",
         "return (const u8 *)first + (moves + 1) * length;",
     ),
-    // Blocks that find the wrong work: another's; lanes that are looked for where they are not.
+    // Blocks with the wrong work: another block's; lanes that are read from the wrong place.
     (
         MOVES,
         "launch.program + (u64)blockIdx.x * launch.stride;",
@@ -50,7 +50,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "launch.program + 16ull * lane->steps;\n    u64 length",
         "launch.program + 8ull * lane->steps;\n    u64 length",
     ),
-    // More warps than lanes, or fewer; who is which.
+    // More warps than lanes, or fewer; the number of a warp.
     (
         EPOCHS,
         "if (member >= record.lanes) return;",
@@ -141,7 +141,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "run_listed<Warp, Gathered>(launch, Warp(), stands[member], lane, part);",
         "run_listed<Warp, Gathered>(launch, Warp(), stands[member], lane, {member, 1, part.alone});",
     ),
-    // Who goes on before the batch before is over, or makes room for a third.
+    // A batch goes on before the batch in front is over, or makes room for a third one.
     (
         ORDER,
         "wait_for_previous();\n        if (lets_next_come) let_next_come();\n",
@@ -172,7 +172,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "units.begin();\n    turn.await();\n    units.fetch_units();\n",
         "units.begin();\n    units.fetch_units();\n    turn.await();\n",
     ),
-    // The same of what is gathered alone.
+    // The same in the function for gathers.
     (
         ORDER,
         "units.begin();\n    turn.await();\n    units.fetch_units();\n",
@@ -188,7 +188,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "        steps = window;\n    }\n    turn.await();\n",
         "        steps = window;\n    }\n",
     ),
-    // Who makes room while a neighbour of its block waits, or it does itself; who does not, though nobody waits.
+    // A block makes room while a lane of it still waits; or never, though no lane waits.
     (
         NEIGHBOURS,
         "if (BEGINS_EARLY && (alone || (first && count_down(waiting()) == 1))) let_next_come();",
@@ -260,7 +260,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "    turn.pass(first == 0);\n    const u32 tag = tag_of(",
         "    const u32 tag = tag_of(",
     ),
-    // Steps that are not all there; those that are too many to be kept at hand, carried out too early.
+    // Some steps are missing; or steps that are too many to be kept at hand are carried out too early.
     (
         ORDER,
         "        team.barrier();\n        steps = window;",
@@ -271,8 +271,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "        steps = window;\n    }\n    turn.await();\n",
         "        steps = window;\n        turn.await();\n    }\n",
     ),
-    // The same of lanes that are counted: a block does the share of another, or of more than there are; warps of a block
-    // have one stand, or the share of their number.
+    // The same for counted lanes: a block makes another block's share, or a share of more than there are; the warps of
+    // a block share a state, or use the wrong share.
     (
         MOVES,
         "run_counted(launch, Block(), stands[0], lane, part);",

@@ -7,7 +7,7 @@ const ADVANCE: &str = "if (quantum) store_relaxed(operand, from + quantum);";
 const LATE: &str = "if (has_failed(launch) || !wait_long(launch, wait, from, true)) return;";
 
 pub(super) const MUTANTS: &[Mutant] = &[
-    // The operand: not advanced; not by what was waited for; to wherever the word is; of tickets too.
+    // The operand: not advanced; advanced by the wrong amount; set to the word; advanced for tickets, too.
     (EPOCHS, ADVANCE, ""),
     (WAITS, ADVANCE, "store_relaxed(operand, from);"),
     (
@@ -26,7 +26,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "if (quantum) store_relaxed(operand, value & ~POISON);",
     ),
     (WAITS, ADVANCE, "store_relaxed(operand, from + quantum);"),
-    // It is advanced before the word has come.
+    // The operand is advanced before the word has come.
     (
         WAITS,
         "    u64 value = load_acquire(word);\n    bool ok = false, passed",
@@ -43,10 +43,10 @@ pub(super) const MUTANTS: &[Mutant] = &[
         LATE,
         "if (has_failed(launch)) return;\n        wait_long(launch, wait, from, true);",
     ),
-    // It waits no longer than an instant.
+    // The wait ends after a moment.
     (WAITS, LATE, "if (has_failed(launch)) return;"),
     (WAITS, LATE, "return;"),
-    // How the stream stands: nobody asks; or asks, and does not hear the answer; or is not told of those that it follows.
+    // The stream's state: not looked at; looked at and ignored; without the states that the stream follows.
     (
         WAITS,
         LATE,
@@ -64,7 +64,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "    if (!ok) {\n        const WaitStep *wait",
         "    {\n        const WaitStep *wait",
     ),
-    // What is waited for: nothing; less than an epoch; so much that only who waits long comes to an end.
+    // The awaited value: nothing; less than an epoch; so much that only a long wait ends.
     (
         WAITS,
         "operand = at->operand, quantum = at->quantum;",
@@ -90,8 +90,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "ok = reached(value, from, quantum)",
         "ok = value >= from + quantum",
     ),
-    // What has been promised: one less than there must be; what a block has not promised at all; half of it; whatever has
-    // come; with poison for a count; and nobody is let come, or the wait ends by it.
+    // Promises: accepted if one less has come than must have; if a block has not promised at all; if half has come; if
+    // anything has come; with poison for a count; the next launch never begins by a promise, or the wait ends by it.
     (
         WAITS,
         "(i64)(QUANTUM - MOST_BLOCKS);",
@@ -119,8 +119,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "                turn.pass(true);\n                passed = true;",
         "                ok = true;\n                break;",
     ),
-    // Who lets the next launch come: whoever passes, or one too early, or nobody; each thread of a team; who has passed once
-    // more; before anybody has counted the teams.
+    // Letting the next launch begin: by any team that passes, by a team too early, by none; by each thread of a team;
+    // by a team once too often; before the teams have been counted.
     (
         WAITS,
         "count_down(waiting()) == 1",
@@ -152,7 +152,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "pass(part.alone, team.rank() == 0);\n        return true;",
         "return true;",
     ),
-    // The step that it goes on with, and its report.
+    // The step with which it goes on, and its report.
     (
         WAITS,
         "launch.program + 16ull * at->steps);\n        if (has_failed",
@@ -168,14 +168,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "!wait_long(launch, wait, from, true)",
         "!wait_long(launch, wait, from + quantum, true)",
     ),
-    // Every thread waits; whoever waits only waits.
+    // Every thread waits; all lanes that wait only wait.
     (WAITS, "if (threadIdx.x % WARP == 0) run_wait", "run_wait"),
     (
         MOVES,
         "} else if (kind == LANE_WAITS) {",
         "} else if (kind & LANE_WAITS) {",
     ),
-    // Who goes on before the batch before is over, or makes room for a third.
+    // A lane goes on before the batch in front is over, or makes room for a third one.
     (
         WAITS,
         BEGIN,

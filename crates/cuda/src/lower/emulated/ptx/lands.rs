@@ -1,26 +1,27 @@
-//! What is stored for somebody who looks for it there: bytes with tags, and registers of NICs.
+//! Stores that someone looks for: bytes with tags, and registers of NICs.
 
 use super::{Item, TEXTS, always, functions, is_barrier, named};
 
-/// Nothing lands before the barrier of the wait. What has landed is read by whole words, a tag with its four bytes.
+/// Nothing is sent to a landing before the barrier of the wait. Landed data is read in whole words, a tag together with
+/// its four bytes.
 #[test]
 fn what_lands_comes_after_the_barrier_of_the_wait() {
     let acquires = |line: &str| line.starts_with("ld.acquire") || line.contains("wait_long");
     let lands = |line: &str| line.starts_with("st.relaxed.sys.global.v2.u64");
     for (text, _) in TEXTS {
         let functions = functions(text);
-        // Of two kinds of teams.
+        // Two kinds of teams have this function.
         let landing = named(&functions, "run_landing");
         assert_eq!(landing.len(), 2);
         for (name, items) in landing {
             let all = items
                 .iter()
                 .filter(|item| item.is("st.relaxed.sys.global.v2.u64"));
-            // Those that were fetched before the wait, and the rest.
+            // The bytes that were fetched before the wait, and the rest.
             let all = all.count();
             assert!(all >= 2, "{name}: {all}");
             assert_eq!(always(text, name, is_barrier, acquires, lands), all);
-            // No fence, and no release: that is what landings are for.
+            // Landings have no fence and no release; this is their purpose.
             let orders = |item: &&Item| item.is("fence") || item.is("red.release");
             assert_eq!(items.iter().filter(orders).count(), 0, "{name}");
         }
@@ -37,7 +38,7 @@ fn what_lands_comes_after_the_barrier_of_the_wait() {
     }
 }
 
-/// A register is stored to once, right behind a fence at system scope, which stands behind the team's barrier.
+/// A register is stored to once, right behind a fence at system scope, which is behind the team's barrier.
 #[test]
 fn a_register_is_stored_to_right_behind_a_fence() {
     let fence = |line: &str| line == "fence.acq_rel.sys;";
@@ -52,7 +53,7 @@ fn a_register_is_stored_to_right_behind_a_fence() {
                 continue;
             }
             all += 1;
-            // Nothing is done between the two, and nothing written between the barrier and them.
+            // Nothing is done between the two, and nothing is written between the barrier and them.
             let others = |line: &str| {
                 let primitive = items.contains(&Item::Primitive(line.to_owned()));
                 primitive && !fence(line) && !stores(line) || line.starts_with("call")

@@ -1,55 +1,56 @@
-//! Memory order, which the emulation does not see.
+//! Memory order in the PTX, which the emulation does not see.
 //!
 //! # Model
 //!
-//! In the terms of PTX's memory model, data that one rank's team puts is seen by another rank's team, and by the
-//! kernels behind it:
+//! One rank's team puts data, and another rank's team sees it, as do the kernels behind that team. In the terms of
+//! PTX's memory model this has four links:
 //!
-//! 1. *put → barrier*: a thread's stores come before the team's barrier in program order; the barrier synchronises with
+//! 1. *put → barrier*: a thread's stores come before the team's barrier in program order. The barrier synchronises with
 //!    the thread that adds.
 //! 2. *barrier → add*: that thread's `red.release.sys` comes after the barrier in program order. Release is cumulative:
-//!    it covers what the thread has observed, so the stores of all threads of its team. A lane of several blocks has
-//!    such a chain for each block, and each adds a part of its own; all parts are one release sequence on the word.
-//! 3. *add → wait*: the wait's `ld.acquire.sys` reads a value that all parts have gone into. A read-modify-write
-//!    carries on the release sequence of those before it, so the load synchronises with each.
+//!    it covers everything that the thread has observed, and so the stores of all threads of its team. A lane of
+//!    several blocks has such a chain for each block, and each block adds a part. All parts are one release sequence on
+//!    the word.
+//! 3. *add → wait*: the wait's `ld.acquire.sys` reads a value that includes all parts. A read-modify-write continues
+//!    the release sequence of those before it, so the load synchronises with each of them.
 //! 4. *wait → barrier → fetch*: the loading thread's barrier comes after the load, and the team's fetches come after
 //!    the barrier. Another kernel comes after the whole grid.
 //!
-//! No step is worth anything if what is fetched comes from a cache that was filled before: so there is no
-//! `ld.global.nc`, and nothing that moves stays in L1.
+//! None of this helps if a fetch is served by a cache that was filled before. So there is no `ld.global.nc`, and no
+//! move keeps data in L1.
 //!
-//! What is early, the sources that are fetched before the wait's barrier, is the stream's own by the contract of
-//! `Move::early`. What several blocks count before they advance an operand has no order of its own: the count takes the
-//! value that was read as an argument, so it cannot be carried out before the read has been.
+//! Sources that are fetched early, before the wait's barrier, are the stream's own by the contract of `Move::early`.
+//! The count by which several blocks find out that all have read an operand has no order of its own. It takes the value
+//! that was read as an argument, so it cannot come before the read.
 //!
-//! What a team promises, most of its part, is a `red.relaxed.sys` and says nothing of data. As a read-modify-write it
-//! carries on the release sequence, so step 3 holds whatever stands between the releases of several blocks.
+//! A team's promise, which is most of its part, is a `red.relaxed.sys`, and announces no data. As a read-modify-write
+//! it continues the release sequence. So link 3 holds even if promises come between the releases of several blocks.
 //!
-//! A launch that began early has nothing to do with what came before it until `griddepcontrol.wait`: before that it
-//! reads its program, which no kernel writes.
+//! A launch that began early touches nothing of the work in front of it before `griddepcontrol.wait`. Before that it
+//! reads only its program, which no kernel writes.
 //!
-//! A lane that only adds, a post, does what a release does in two steps: `fence.acq_rel.sys`, then `red.relaxed.sys`.
-//! One thread does both, and nothing is written in between; what stood before the batch has happened before its
+//! A post is a lane that only adds. It makes a release in two steps: `fence.acq_rel.sys`, then `red.relaxed.sys`. One
+//! thread does both, and nothing is written in between. The work in front of the batch has happened before its
 //! `griddepcontrol.wait`, and so before the fence.
 //!
-//! A word of the host is not added to but stored, by `st.release.sys`, after it has been counted in this GPU's memory
-//! by `atom.acq_rel.gpu`. Of several blocks each counts behind its barrier, and acquires what was counted before; so
-//! the store of the last one comes after what all of them have put, and releases it.
-//! (A lane that rings in parts has one block, so each of its stores comes after what that has put by then.)
+//! A word of the host is not added to. It is counted in this GPU's memory by `atom.acq_rel.gpu`, and then stored by
+//! `st.release.sys`. Each of several blocks counts behind its barrier, and acquires what was counted before. So the
+//! store of the last block comes after the puts of all blocks, and releases them. (A lane that rings in parts has one
+//! block, so each of its stores comes after the puts so far.)
 //!
-//! A register of a NIC is stored to by `st.mmio.relaxed.sys`, which is made once, as it stands there, and which the model
-//! says nothing else of: whoever is told by it reads memory without being a thread. What orders the two is the
-//! `fence.acq_rel.sys` right before it, by the thread that has rung, or that alone carries out the lane, behind its
-//! team's barrier. It covers what that thread has done and seen: the count of the doorbell, which carries what the other
-//! blocks have put, and the doorbell itself.
+//! A register of a NIC is stored to by `st.mmio.relaxed.sys`. It is made exactly once, and the model says nothing else
+//! about it, because the NIC reads memory without being a thread. The order comes from the `fence.acq_rel.sys` right
+//! before it. The thread that has rung makes this fence; if one thread carries out the lane alone, it does so behind
+//! its team's barrier. The fence covers all that the thread has done and seen: the count of the doorbell, which carries
+//! the puts of the other blocks, and the doorbell itself.
 //!
-//! A lane that only waits is one thread, and has no barrier: what needs its word is in other kernels, which come after
-//! the whole grid. That its thread does what the source says, and in that order, is what [`waits`] looks at: it carries
-//! out the instructions, one by one.
+//! A lane that only waits is one thread, and has no barrier: its word is needed by other kernels, which come after the
+//! whole grid. [`waits`] checks that this thread does what the source says, in that order, by carrying out the
+//! instructions one by one.
 //!
-//! These tests look for each link in the committed PTX: the barriers and the accesses of the primitives are inline
-//! assembly, which the compiler does not reorder. It places them as it likes, so where a function has several ways, all
-//! of them are followed.
+//! These tests look for each link in the committed PTX. The barriers and the accesses of the primitives are inline
+//! assembly, which the compiler does not reorder, but may place anywhere. So if a function has several paths, the tests
+//! follow all of them.
 
 #[path = "../../../../../../kernels/flow.rs"]
 mod flow;
@@ -61,7 +62,7 @@ use std::collections::BTreeSet;
 
 use flow::{always, body};
 
-/// What happens in a function that order matters to.
+/// An item of a function that matters for memory order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Item {
     /// An instruction of a primitive.
@@ -79,13 +80,13 @@ impl Item {
     }
 }
 
-/// What the kernel is compiled to, and whether that has what GPUs from 9.0 on have.
+/// The texts that the kernel is compiled to, and whether a text is for GPUs from 9.0 on.
 const TEXTS: [(&str, bool); 2] = [
     (tidegate_kernels::BATCH_PTX, false),
     (tidegate_kernels::BATCH_SM_90_PTX, true),
 ];
 
-/// The remark that tells a promise from what has been released by a fence.
+/// The comment in the PTX that tells a promise from an add behind a fence.
 const PROMISES: &str = "// promises";
 
 /// Functions with bodies, by name.
@@ -145,7 +146,7 @@ fn is_barrier(line: &str) -> bool {
     line.starts_with("bar.sync") || line.starts_with("bar.warp.sync")
 }
 
-/// Whatever is written is written after the barrier of the wait, in lanes in short too.
+/// Everything is written after the barrier of the wait, in short forms too.
 #[test]
 fn lanes_in_short_put_after_the_barrier_of_the_wait() {
     let acquires = |line: &str| line.starts_with("ld.acquire") || line.contains("wait_long");
@@ -153,12 +154,12 @@ fn lanes_in_short_put_after_the_barrier_of_the_wait() {
     let is_put = |item: &Item| item.is("st.global");
     for (text, _) in TEXTS {
         let functions = functions(text);
-        // Of two kinds of teams; listed, gathered and scattered, of three kinds of units, and counted, of two, at once and
-        // late.
+        // For two kinds of teams: lists, gathers and scatters, of three kinds of units, and counted lanes, of two, at
+        // once and late.
         let late = named(&functions, "run_late");
         let listed = named(&functions, "run_listed");
         assert_eq!((late.len(), listed.len()), (2, 24 + 8));
-        // Who waits late comes back behind a barrier.
+        // A late wait returns behind a barrier.
         let waits = named(&functions, "wait_late");
         assert_eq!(waits.len(), 2);
         for (name, _) in waits {
@@ -171,14 +172,14 @@ fn lanes_in_short_put_after_the_barrier_of_the_wait() {
         let is_behind = |line: &str| is_barrier(line) || line.contains("wait_late");
         let short = late.into_iter().chain(listed);
         for (name, items) in std::iter::once(entry(&functions)).chain(short) {
-            // (Primitives only: what a kernel writes as such is a fault.)
+            // (Only primitives count: the kernel's plain stores are faults.)
             let stores = items.iter().filter(|item| is_put(item)).count();
             let found = always(text, name, is_behind, acquires, |line| {
                 puts(line) && items.contains(&Item::Primitive(line.to_owned()))
             });
             assert!(found > 0 && found == stores, "{name}: {found}");
             let acquires = items.iter().filter(|item| item.is("ld.acquire")).count();
-            // Of two kinds of teams, and of lanes that only wait: the first, and those that follow.
+            // For two kinds of teams, and for lanes that only wait: the first wait, and those that follow.
             let expected = match name {
                 name if name.contains("_late") => 0,
                 name if name.contains("run_listed") => 2,
@@ -189,8 +190,8 @@ fn lanes_in_short_put_after_the_barrier_of_the_wait() {
     }
 }
 
-/// Who promises waits for nobody any more, and has done so once: behind it nothing is acquired, and no function is called
-/// that waits. Every kind of lane in short that adds promises, at once and late.
+/// A team that promises has finished its waits, and promises once. Behind the promise nothing is acquired, and no
+/// function that waits is called. Every short form with an add promises, at once and late.
 #[test]
 fn who_promises_waits_no_more() {
     let promises = |line: &str| line.ends_with(PROMISES);
@@ -211,7 +212,7 @@ fn who_promises_waits_no_more() {
                 continue;
             }
             all += expected;
-            // Where it comes back, a team may let the next launch come.
+            // When it returns, a team may let the next launch begin.
             let mut found = 0;
             flow::follow(
                 text,
@@ -227,12 +228,12 @@ fn who_promises_waits_no_more() {
             );
             assert_eq!(found, expected, "{name}");
         }
-        // As in `a_team_adds_right_after_its_barrier`, but for those in steps.
+        // As in `a_team_adds_right_after_its_barrier`, without the lanes in steps.
         assert_eq!(all, 2 + 2 + 24 + 8);
     }
 }
 
-/// A post's fence stands before its add on every way, and nothing is written in between.
+/// A post's fence is before its add on every path, and nothing is written in between.
 #[test]
 fn a_post_adds_after_its_fence() {
     let fence = |line: &str| line == "fence.acq_rel.sys;";
@@ -244,7 +245,7 @@ fn a_post_adds_after_its_fence() {
         let (name, items) = entry(&functions);
         let fences = items.iter().filter(|item| item.is("fence.acq_rel.sys"));
         assert_eq!(fences.count(), 1, "{name}");
-        // (Primitives only: a fault that is recorded in between is not followed by an add.)
+        // (Only primitives count: after a fault that is recorded in between, there is no add.)
         let writes = |line: &str| {
             let primitive = items.contains(&Item::Primitive(line.to_owned()));
             primitive && (line.starts_with("st.global") || line.starts_with("griddepcontrol.wait"))
@@ -253,7 +254,7 @@ fn a_post_adds_after_its_fence() {
     }
 }
 
-/// A wait is an acquire at system scope, then a barrier, and only then is anything written.
+/// A wait is an acquire at system scope, and then a barrier. Only after that is anything written.
 #[test]
 fn what_is_put_comes_after_the_barrier_of_the_wait() {
     for (text, _) in TEXTS {
@@ -282,8 +283,8 @@ fn what_is_put_comes_after_the_barrier_of_the_wait() {
     }
 }
 
-/// A team's add is a release at system scope, behind its barrier on every way, and nothing is written in between. So is
-/// what it counts for a word of the host, where the scope of this GPU will do.
+/// A team's add is a release at system scope, behind its barrier on every path, and nothing is written in between. So
+/// is its count for a word of the host, for which the scope of this GPU is enough.
 #[test]
 fn a_team_adds_right_after_its_barrier() {
     let writes = |line: &str| line.starts_with("st.global") || line.starts_with("call");
@@ -291,7 +292,7 @@ fn a_team_adds_right_after_its_barrier() {
         let (mut adds, mut counts) = (0, 0);
         for (name, items) in &functions(text) {
             let count = |start: &str| items.iter().filter(|item| item.is(start)).count();
-            // What a barrier of the kind orders stands in functions of that kind of team; a kernel has both.
+            // A barrier orders the functions of its kind of team; a kernel has both kinds.
             let barriers = |line: &str| match name.as_str() {
                 name if name.contains("tidegate_batch") => is_barrier(line),
                 name if name.contains("Warp") => line.starts_with("bar.warp.sync"),
@@ -300,9 +301,9 @@ fn a_team_adds_right_after_its_barrier() {
             let steps = name.contains("run_steps");
             let expected = match name.as_str() {
                 name if name.contains("tidegate_batch") => [2, 0],
-                // What lands is not added to.
+                // A landing has no add.
                 name if name.contains("run_land") => [0, 0],
-                // Nobody waits for what is reduced.
+                // No stream waits for a reduction.
                 name if name.contains("tidegate_reduce") => [0, 0],
                 name if name.contains("run_") => [1, usize::from(steps)],
                 _ => [0, 0],
@@ -321,14 +322,14 @@ fn a_team_adds_right_after_its_barrier() {
             adds += expected[0];
             counts += expected[1];
         }
-        // In short, of each kind of team; late; of listed units, gathered and scattered, of three sizes, and
-        // of counted ones, of two, at once and late; and in steps.
+        // In short, of each kind of team; late; of listed units, gathered and scattered, of three sizes, and of counted
+        // units, of two, at once and late; and in steps.
         let units = 24 + 8;
         assert_eq!((adds, counts), (2 + 2 + units + 2, 2));
     }
 }
 
-/// What is stored in a word of the host has been counted on every way to the store, or poisoned.
+/// A value that is stored to a word of the host has been counted, or poisoned, on every path to the store.
 #[test]
 fn what_is_stored_for_the_host_was_counted() {
     let counts = |line: &str| line.starts_with("atom.acq_rel.gpu.global.");
@@ -349,14 +350,14 @@ fn what_is_stored_for_the_host_was_counted() {
             }
             all += expected;
         }
-        // Of each kind of team: what is counted, what is poisoned from the first step on, and behind a wait; and a lane
-        // in short that gives up.
+        // For each kind of team: a count, poison from the first step on, and poison behind a wait; and a short form
+        // that gives up.
         assert_eq!(all, 2 * 3 + 1);
     }
 }
 
-/// Sums are those of the host, to the bit. Instructions with `.ftz` take subnormal numbers for 0, and so does an atomic
-/// addition of floats of 32 bits to global memory, whatever it is called.
+/// Sums are the host's, to the bit. Instructions with `.ftz` treat subnormal numbers as 0, and so does an atomic
+/// addition of 32-bit floats to global memory, in every form.
 #[test]
 fn subnormal_numbers_are_kept() {
     for (text, _) in TEXTS {
@@ -369,7 +370,7 @@ fn subnormal_numbers_are_kept() {
     }
 }
 
-/// Words are accessed with the orders of the protocol, and by nothing else; data never through the non-coherent path.
+/// Words are accessed only with the orders of the protocol, and data never through the non-coherent path.
 #[test]
 fn primitives_have_their_orders() {
     let allowed = [
@@ -389,8 +390,8 @@ fn primitives_have_their_orders() {
         "ld.global.L1::no_allocate.",
         "st.global.",
     ];
-    // Arithmetic on data: at system scope, and without an order of its own.
-    // (`red.add.f32` is none of it: see `subnormal_numbers_are_kept`.)
+    // Arithmetic on data is at system scope, and without an order of its own.
+    // (`red.add.f32` is not part of it: see `subnormal_numbers_are_kept`.)
     let arithmetic = [
         "atom.relaxed.sys.global.cas.",
         "red.relaxed.sys.global.add.u",
@@ -447,8 +448,8 @@ fn primitives_have_their_orders() {
     }
 }
 
-/// Until what stands before is over, a block reads a piece of its program, and does nothing else; only then does it let
-/// the next come, and only then does any thread go on.
+/// Until the work in front is over, a block only reads a part of its program. Then it lets the next launch begin, and
+/// only then does any thread go on.
 #[test]
 fn a_launch_that_began_early_waits_first() {
     let (text, _) = TEXTS[1];
@@ -459,11 +460,11 @@ fn a_launch_that_began_early_waits_first() {
     let (name, items) = entry(&functions);
     let others = |line: &str| {
         let primitive = items.contains(&Item::Primitive(line.to_owned()));
-        // Some lanes do so themselves: see below. (A call's function stands on the next line.)
+        // Some lanes do so themselves: see below. (The function of a call is on the next line.)
         let calls = line.starts_with("_Z") && !own(line);
         (primitive && !waits(line)) || calls
     };
-    // One barrier is for what all teams of a block share.
+    // One barrier is for the state that all teams of a block share.
     let body_of = body(text, name);
     let first = body_of.iter().position(|line| is_barrier(line));
     let first = first.expect("there are barriers");
@@ -481,26 +482,27 @@ fn a_launch_that_began_early_waits_first() {
         },
     );
     assert!(found.len() > 40, "{name}: {}", found.len());
-    // For two kinds of lanes in short, for posts, and for lanes that only wait: each passes once, the last in two places.
+    // For two kinds of short forms, for posts, and for lanes that only wait. Each passes once, and the last in two
+    // places.
     assert_eq!(waits_and_lets(items), Some((4, 5)), "{name}");
     for (name, items) in &functions {
         if own(name) {
             let passes = match name {
                 name if name.contains("run_steps") => 0,
-                // When all is promised, or at the end.
+                // When all data is promised, or at the end.
                 name if name.contains("run_landed") => 2,
                 _ => 1,
             };
             assert_eq!(waits_and_lets(items), Some((1, passes)), "{name}");
             let body = body(text, name);
             let wait = body.iter().position(|line| waits(line)).expect("it waits");
-            // Steps are fetched, by one line, and what is listed, by eight, or as much as a thread puts at a time: all of
-            // it the program's. (The lane is read as well.) Nothing is written.
+            // Only the program is read: steps, by one line; lists, by eight lines, or as many as a thread puts at a
+            // time; and the lane itself. Nothing is written.
             let begin = &body[..wait];
             let (fetch, expected): (&[&str], usize) = match name {
                 name if name.contains("run_steps") => (&["v4.u32"], 1),
                 name if name.contains("Scattered") => (&["u32"], 8),
-                // Of 16 bytes each, and of one unit.
+                // Units of 16 bytes, and one unit.
                 name if name.contains("GatheredI3V16") => (&["u32"], 4 + 1),
                 name if name.contains("Gathered") => (&["v4.u32", "u64", "u32"], 2 + 1),
                 _ => (&[], 0),
@@ -515,7 +517,7 @@ fn a_launch_that_began_early_waits_first() {
                 |line: &&&str| ["st.", "red.", "atom."].iter().any(|w| line.starts_with(w));
             let mut writes = begin.iter().filter(writes);
             assert!(writes.all(|line| !line.contains(".global")), "{name}");
-            // The barrier before it is for what threads of the team share.
+            // The barrier before it is for the state that threads of the team share.
             let others = |line: &str| {
                 let primitive = items.contains(&Item::Primitive(line.to_owned()));
                 let begins = waits(line) || is_barrier(line) || steps.contains(&&line);
@@ -530,10 +532,9 @@ fn a_launch_that_began_early_waits_first() {
     }
 }
 
-/// Who lets the next come since it waits for nobody any more does so behind the barrier of its wait, on all ways. Some
-/// have no barrier: a post and a reduction, which wait for nobody; a lane that only waits, which [`waits`] follows; and who
-/// waits for what lands, and
-/// finds that it has been promised by the word.
+/// A team lets the next launch begin, because it does not wait any more, behind the barrier of its wait, on all paths.
+/// Some have no barrier: a post and a reduction, which wait for nothing; a lane that only waits, which [`waits`]
+/// follows; and a wait for a landing that finds the promise in the word.
 #[test]
 fn who_passes_does_so_behind_the_barrier_of_its_wait() {
     let (text, new) = TEXTS[1];
@@ -542,7 +543,8 @@ fn who_passes_does_so_behind_the_barrier_of_its_wait() {
     for (name, _) in &functions(text) {
         let lines = body(text, name);
         let lets = |line: &str| line.starts_with("griddepcontrol.launch_dependents");
-        // Right behind the wait for what stands before it is another matter: the launch has been asked to.
+        // Right behind the wait for the work in front is another case: there the launch was asked to let the next one
+        // begin.
         let asked: Vec<_> = (lines.iter().enumerate())
             .filter(|(_, line)| line.starts_with("griddepcontrol.wait"))
             .filter_map(|(at, _)| Some(at + 1 + lines[at..].iter().skip(1).position(|l| lets(l))?))
@@ -557,13 +559,13 @@ fn who_passes_does_so_behind_the_barrier_of_its_wait() {
         behind += found.values().filter(|has| **has).count();
         elsewhere += found.values().filter(|has| !**has).count();
     }
-    // For two kinds of teams each: in short; what lands, at either end; listed, gathered and scattered, of three units, and
-    // counted, of two; and who waited long.
+    // For two kinds of teams each: short forms; landings, on either side; lists, gathered and scattered, of three
+    // units; counted lanes, of two; and late waits.
     assert_eq!((behind, elsewhere), (2 + 4 + 12 + 4 + 2, 3 + 1 + 2));
 }
 
-/// How many waits for what stands before, if right behind each the next is let come; and how often it is elsewhere, by
-/// who waits for nobody any more.
+/// How many waits for the work in front there are, if the next launch may begin right behind each; and how often it may
+/// begin elsewhere, because a team does not wait any more.
 fn waits_and_lets(items: &[Item]) -> Option<(usize, usize)> {
     let is = |at: usize, what: &str| items.get(at).is_some_and(|item: &Item| item.is(what));
     let all = (0..items.len()).filter(|at| is(*at, "griddepcontrol"));
@@ -573,12 +575,12 @@ fn waits_and_lets(items: &[Item]) -> Option<(usize, usize)> {
     (behind && lets.iter().all(let_come)).then_some((waits.len(), lets.len() - waits.len()))
 }
 
-/// The count of who has read an operand takes what was read as an argument.
+/// The count of the blocks that have read an operand takes the read value as an argument.
 #[test]
 fn a_count_depends_on_the_operand() {
     for (text, _) in TEXTS {
-        // In short, of two teams; of listed units, gathered and scattered, of three sizes, and of counted
-        // ones, of two; in steps, of each team; and what is copied early there, in two units.
+        // In short, of two teams; of listed units, gathered and scattered, of three sizes, and of counted units, of
+        // two; in steps, of each team; and the early copies there, in two units.
         let units = 12 + 4;
         assert_eq!(counts_that_depend(text), 2 + units + 2 + 4);
     }
@@ -592,7 +594,7 @@ fn counts_that_depend(text: &str) -> usize {
             continue;
         };
         counts += 1;
-        // What it counts to, and what that is made of, back to the load.
+        // The address that it counts at, and the registers that it is computed from, back to the load.
         let mut wanted: Vec<&str> = count
             .rsplit([',', ' '])
             .find(|part| part.starts_with('%'))

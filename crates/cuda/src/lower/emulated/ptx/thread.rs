@@ -1,26 +1,26 @@
-//! What one thread does, by the PTX.
+//! The actions of one thread, by the PTX.
 //!
 //! # Model
 //!
-//! The instructions of a function are carried out one after the other, for one thread. Plain loads read what the test
-//! has put into memory, and nothing else. What the primitives load and what called functions return, the test says; all
-//! that they do is noted, with addresses and values.
+//! The instructions of a function are carried out one after the other, for one thread. Plain loads read only memory
+//! that the test has filled. The test gives the results of primitive loads and of called functions. All primitives and
+//! calls are recorded, with addresses and values.
 //!
 //! # Failure
 //!
-//! An instruction that is not known here ends the thread with a message, as does a register that nothing has been written to.
+//! An unknown instruction ends the thread with a message. So does a register that was never written.
 
 use std::collections::{BTreeSet, HashMap};
 
-/// Where the parameter of the kernel lies.
+/// The address of the kernel's parameter.
 pub(super) const PARAMETER: u64 = 1 << 40;
-/// Where the one word lies that is shared and has a name: its address has 32 bits.
+/// The address of the one named shared word, which has 32 bits.
 pub(super) const SHARED: u64 = 1 << 20;
 
-/// What is stored to that.
+/// The instruction that stores to the shared word.
 const STORES: &str = "st.shared.u32";
 
-/// A primitive, by its instruction without operands, or a call, by the function's name; with what it is given.
+/// A primitive (its instruction without operands) or a call (the function's name), with the arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Did {
     pub(super) what: String,
@@ -36,19 +36,20 @@ impl Did {
     }
 }
 
-/// What a thread begins with.
+/// The start of a thread.
 pub(super) struct Start {
     pub(super) block: u64,
     pub(super) thread: u64,
-    /// What lies where.
+    /// The contents of memory, by address.
     pub(super) memory: Vec<(u64, Vec<u8>)>,
 }
 
-/// What it has done in the end.
+/// The record of a thread.
 #[derive(Default)]
 pub(super) struct Trace {
     pub(super) did: Vec<Did>,
-    /// The lines that were carried out from the first primitive on, but for what begins a block, and of those the branches: whether each was taken.
+    /// The lines that were carried out from the first primitive on, without the beginning of a block; and of these the
+    /// branches, with whether each was taken.
     pub(super) lines: BTreeSet<usize>,
     pub(super) branches: BTreeSet<(usize, bool)>,
 }
@@ -71,7 +72,7 @@ fn width(ty: &str) -> Result<(u32, bool), String> {
     }
 }
 
-/// The number that these bits are.
+/// The number with these bits.
 fn number(value: u64, ty: &str) -> Result<i128, String> {
     let (bits, signed) = width(ty)?;
     let shift = 64 - bits;
@@ -88,7 +89,7 @@ fn bits_of(number: i128, ty: &str) -> Result<u64, String> {
     Ok((number as u64) << (64 - bits) >> (64 - bits))
 }
 
-/// What stands between the brackets of an address: a base, and how far from it.
+/// The operand in the brackets of an address: a base, and an offset.
 fn address(operand: &str) -> Option<(&str, u64)> {
     let inside = operand.strip_prefix('[')?.strip_suffix(']')?;
     let (base, offset) = inside.split_once('+').unwrap_or((inside, "0"));
@@ -135,7 +136,7 @@ impl<'a> Thread<'a> {
         Ok(u64::from_le_bytes(value))
     }
 
-    /// An instruction that only changes registers.
+    /// Carries out an instruction that only changes registers.
     fn compute(&mut self, code: &'a str) -> Result<(), String> {
         let (op, rest) = code
             .split_once([' ', '\t'])
@@ -171,7 +172,7 @@ impl<'a> Thread<'a> {
         let result = match kinds[0] {
             "mov" | "cvta" => bits_of(n(1)?, ty)?,
             "cvt" => bits_of(n(1)?, kinds[1])?,
-            // Twice as wide as what it multiplies.
+            // The result is twice as wide as the factors.
             "mul" if kinds[1] == "wide" => (n(1)? * n(2)?) as u64,
             "add" => bits_of(n(1)? + n(2)?, ty)?,
             "sub" => bits_of(n(1)? - n(2)?, ty)?,
@@ -197,7 +198,7 @@ impl<'a> Thread<'a> {
         Ok(())
     }
 
-    /// A primitive: what it is given, and which register is to have what it loads.
+    /// A primitive: its arguments, and the register for the value that it loads.
     fn primitive(&self, code: &'a str) -> Result<(Did, Option<&'a str>), String> {
         let code = code.trim_end_matches(';');
         let (what, rest) = code.split_once(' ').unwrap_or((code, ""));
@@ -215,7 +216,7 @@ impl<'a> Thread<'a> {
         Ok((Did::new(what, &with), loads))
     }
 
-    /// The call that begins at a line: what it is given, and how many lines it has.
+    /// The call that begins at a line: its arguments, and its number of lines.
     fn call(&self, at: usize) -> Result<(Did, usize), String> {
         let lines = &self.body[at..];
         let count = 1 + lines
@@ -239,7 +240,7 @@ impl<'a> Thread<'a> {
     }
 }
 
-/// Carries out a function for one thread. `answer` says what a primitive loads or a call returns.
+/// Carries out a function for one thread. `answer` gives the value that a primitive loads or a call returns.
 pub(super) fn carry_out(
     body: &[String],
     start: &Start,
@@ -306,7 +307,7 @@ pub(super) fn carry_out(
                 }
             }
             _ if !guard.is_empty() => return Err(format!("`{line}` is not known")),
-            // What is said of the function, of labels, and of what surrounds calls.
+            // Directives for the function, labels, and the lines around calls.
             _ if code.is_empty() || code.starts_with(['.', '{', '}', '/', '$']) => {}
             _ => thread.compute(code)?,
         }

@@ -1,14 +1,14 @@
-//! What a lane that only waits does, in the PTX.
+//! A lane that only waits, by the PTX.
 //!
 //! # Model
 //!
-//! The thread is carried out under many conditions: however the stream stands, whenever the word comes, whatever the
-//! functions say that it calls. What it does must be what the source says, to the address and the value, and in its
-//! order: nothing but its program is read before `griddepcontrol.wait`, and the operand is stored when an acquire has
-//! seen the word come far enough, or `wait_long` has, and at no other time. The next launch is let come once, by the last
-//! team of the block that passes: when all is promised, or when it has come.
+//! The thread is carried out under many conditions: states of the stream, times at which the word comes, and results of
+//! the called functions. It must do what the source says, with the same addresses and values, in the same order. Before
+//! `griddepcontrol.wait` it reads only its program. It stores the operand exactly when an acquire, or `wait_long`, has
+//! seen the word come far enough. The next launch may begin once, by the last team of the block that passes: when all
+//! is promised, or when the word has come.
 //!
-//! That this finds errors is tested as well: each instruction of the thread is changed, or left out.
+//! Whether the test finds errors is tested as well: each instruction of the thread is changed or left out.
 
 use tidegate_hal::batch::{POISON, QUANTUM};
 
@@ -30,10 +30,10 @@ const COUNT_DOWN: &str = "atom.relaxed.cta.shared::cta.add.u32";
 const LET: &str = "griddepcontrol.launch_dependents";
 const HAS_FAILED: &str = "_Z10has_failedRK6Launch";
 const WAIT_LONG: &str = "_Z9wait_longRK6LaunchPK8WaitStepyb";
-/// How often it looks before it takes the wait for a long one.
+/// How often it looks before the wait counts as a long one.
 const LOOKS: usize = 64;
 
-/// What the thread finds.
+/// The conditions for the thread.
 #[derive(Clone, Debug)]
 struct Case {
     /// How many lanes its block has, and which of them it carries out.
@@ -44,7 +44,7 @@ struct Case {
     follows: bool,
     from: u64,
     quantum: u64,
-    /// What the word says each time; the last from then on.
+    /// The values of the word at each look. The last one stays.
     values: Vec<u64>,
     failed: bool,
     comes: bool,
@@ -64,13 +64,13 @@ impl Case {
             end.wrapping_sub(MOST_BLOCKS) | POISON,
             end.wrapping_sub(MOST_BLOCKS + 1) & !POISON,
             end.wrapping_sub(QUANTUM / 2) & !POISON,
-            // What was promised of the epoch before.
+            // A promise of the epoch before.
             from.wrapping_sub(1) & !POISON,
             end.wrapping_sub(QUANTUM) & !POISON,
-            // Long ago: less than the operand says.
+            // An old value, less than the operand.
             from.wrapping_sub(QUANTUM) & !POISON,
         ];
-        // An operand of 0 has nothing before it, and a ticket of 0 has come at once.
+        // Before an operand of 0 there is nothing, and a ticket of 0 has come at once.
         let early: Vec<_> = early
             .into_iter()
             .filter(|value| value & !POISON < end && value >> 63 == 0)
@@ -122,7 +122,7 @@ impl Case {
             own.extend_from_slice(lane.bytes());
         }
         let stride = own.len();
-        // The record of another block is nothing to read.
+        // The record of another block must not be read.
         let parameter = LaunchParameter {
             program: PROGRAM,
             state: STATE,
@@ -142,7 +142,7 @@ impl Case {
         }
     }
 
-    /// What any thread does first: where nothing begins early there is nothing to count.
+    /// The first actions of any thread. If nothing begins early, there is nothing to count.
     fn begins(&self, thread: u64, new: bool) -> Vec<Did> {
         let mut did = Vec::new();
         if new && self.lanes > 1 {
@@ -154,7 +154,7 @@ impl Case {
         did
     }
 
-    /// What the source says that the lane's thread does.
+    /// The actions of the lane's thread, as the source says.
     fn expected(&self, new: bool) -> Vec<Did> {
         let mut did = self.begins(32 * self.member, new);
         if new {
@@ -230,7 +230,7 @@ impl Case {
     }
 }
 
-/// All cases, one after the other: what they have come by, all together.
+/// Carries out all cases, and returns all lines and branches that they took.
 fn check(body: &[String], new: bool) -> Result<Trace, String> {
     let rng = &mut Rng::new(0x9a17);
     let mut all = Trace::default();
@@ -243,7 +243,7 @@ fn check(body: &[String], new: bool) -> Result<Trace, String> {
         }
         all.lines.extend(trace.lines);
         all.branches.extend(trace.branches);
-        // The others of its warp, and the warps behind, have nothing else to do.
+        // The other threads of its warp, and the warps behind, have nothing else to do.
         for thread in [32 * case.member + 1, 32 * case.member + 31, 32 * case.lanes] {
             let trace = case.carry_out(body, thread)?;
             if trace.did != case.begins(thread, new) {
@@ -254,7 +254,7 @@ fn check(body: &[String], new: bool) -> Result<Trace, String> {
     Ok(all)
 }
 
-/// The entries of all texts.
+/// The entry functions of all texts.
 fn all() -> impl Iterator<Item = (String, Vec<String>, bool)> {
     TEXTS.into_iter().map(|(text, new)| {
         let name = entry(&functions(text)).0.clone();
@@ -268,13 +268,13 @@ fn all() -> impl Iterator<Item = (String, Vec<String>, bool)> {
 fn who_only_waits_does_so_in_order() {
     for (name, body, new) in all() {
         let trace = check(&body, new).unwrap_or_else(|why| panic!("{name}: {why}"));
-        // The cases leave nothing out: all branches went both ways.
+        // The cases are complete if all branches went both ways.
         for (at, _) in &trace.branches {
             let both = [false, true].map(|way| trace.branches.contains(&(*at, way)));
             assert_eq!(both, [true; 2], "{name}: {}", body[*at]);
         }
         assert!(trace.branches.len() >= 2 * 6, "{name}");
-        // The first look, and those that follow; and one place where the operand is stored.
+        // The first look and the later ones; and one place where the operand is stored.
         let count = |start: &str| {
             let lines = trace.lines.iter();
             lines.filter(|at| body[**at].starts_with(start)).count()
@@ -289,12 +289,12 @@ fn is_primitive(body: &[String], at: usize) -> bool {
     body[at - 1] == "// begin inline asm"
 }
 
-/// What could be wrong with a line of the thread; `before` are the primitives that stand before it.
+/// Errors that a line of the thread could have. `before` are the primitives in front of it.
 fn errors(body: &[String], at: usize, before: &[usize]) -> Vec<Vec<String>> {
     let line = &body[at];
     let mut lines = Vec::new();
     if let Some(code) = line.strip_prefix('@') {
-        // A branch that is never taken, always, or when it should not be.
+        // A branch that is never taken, always taken, or taken in the opposite case.
         let (guard, code) = code.split_once(' ').expect("a guard guards something");
         lines.push(String::new());
         lines.push(code.trim().to_owned());
@@ -303,7 +303,7 @@ fn errors(body: &[String], at: usize, before: &[usize]) -> Vec<Vec<String>> {
     if is_primitive(body, at) {
         lines.push(String::new());
     }
-    // Orders and scopes that are too weak, results that are others.
+    // Orders and scopes that are too weak, and other results.
     let others = [
         ("ld.acquire", "ld.relaxed"),
         (".sys.", ".gpu."),
@@ -332,14 +332,14 @@ fn errors(body: &[String], at: usize, before: &[usize]) -> Vec<Vec<String>> {
         body
     };
     let mut errors: Vec<_> = lines.into_iter().map(with).collect();
-    // A primitive that comes too early. (The first look is as those that follow.)
+    // A primitive that comes too early. (The first look equals the later ones.)
     let others = before.iter().filter(|before| body[**before] != body[at]);
     errors.extend(others.map(|before| {
         let mut body = body.to_vec();
         body.swap(*before, at);
         body
     }));
-    // With what it stores.
+    // Together with the value that it stores.
     if line.starts_with("st.relaxed") {
         assert!(body[at - 2].starts_with("add.s64"), "{}", body[at - 2]);
         let load = before
@@ -353,7 +353,7 @@ fn errors(body: &[String], at: usize, before: &[usize]) -> Vec<Vec<String>> {
     errors
 }
 
-/// What is wrong with any line of the thread is found.
+/// An error in any line of the thread is found.
 #[test]
 fn errors_of_who_only_waits_are_found() {
     for (name, body, new) in all() {
