@@ -1,23 +1,23 @@
-//! What a notice says: which word, or which two, a quantum is to be added to.
+//! The 64 bits of a notice: one word, or two, to which a quantum is to be added.
 //!
 //! # Model
 //!
-//! 64 bits, made by the origin and carried out by the target's agent, which alone touches the target's words: so an add
-//! by a notice is atomic with everything that the target does to them.
+//! The origin makes a notice, and the target's agent carries it out. Only the agent touches the target's words. So an add by
+//! a notice is atomic with everything that the target does to them.
 //!
-//! | bits | what |
+//! | bits | meaning |
 //! |---|---|
 //! | 63 | poison the word, instead of adding a quantum |
-//! | 51 to 62 | how much further on another word is that gets a quantum too, in words of 8 bytes, with a sign, up to 1024; 0 if there is none. What is below that: the notice is a *part*, one of 2, 3, … 4097 |
-//! | 49, 50 | the number of that word's quantum; of a part, the lowest two bits of how many there are |
-//! | 47, 48 | the number of the word's: how many it counts before this one, modulo 4 |
+//! | 51 to 62 | a second word that also gets a quantum: its distance from the first, in words of 8 bytes, with a sign, up to 1024; 0 if there is none. A value below that range: the notice is a *part*, one of 2, 3, … 4097 |
+//! | 49, 50 | the number of the second word's quantum; for a part, the lowest two bits of the number of parts |
+//! | 47, 48 | the number of the word's quantum: how many the word counts before this one, modulo 4 |
 //! | 43 to 46 | the number of the target's registration in which the bell begins |
-//! | 19 to 42 | that of the word |
-//! | 0 to 18 | where the word is in it, in words of 8 bytes |
+//! | 19 to 42 | the number of the registration that contains the word |
+//! | 0 to 18 | the place of the word in it, in words of 8 bytes |
 //!
-//! Numbers of registrations are given once in the life of an endpoint: a notice that comes late, when its window is gone,
-//! names nothing. Numbers of quanta tell what is missing: the next one is no stand-in for one that was lost, or that it
-//! has overtaken. An origin is never more than two ahead of what its target has heard, since it needs exposures.
+//! An endpoint gives each number of a registration only once. So a notice that arrives after its window is gone names nothing.
+//! The numbers of quanta show what is missing: the next quantum does not replace one that was lost, or that it has overtaken.
+//! An origin is at most two quanta ahead of what its target has heard, since it needs exposures.
 
 use tidegate_hal::nic::NicError;
 

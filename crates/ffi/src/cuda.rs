@@ -2,32 +2,32 @@
 //!
 //! # Model
 //!
-//! [`Driver::load`] opens the library that the *kernel driver* brings (no toolkit is needed, neither to build nor to
-//! run) and fills a table of function pointers, each under the exact name, version suffix included, whose arguments the
-//! table declares. The methods of [`Driver`] are named after the functions without `cu`, in snake case; the
-//! documentation of each names its function, and what that function's own documentation says holds here too. Sizes are
-//! in bytes unless something else is said.
+//! [`Driver::load`] opens the library that the *kernel driver* brings. No toolkit is needed, neither to build nor to
+//! run. It fills a table of function pointers, each looked up by its exact name, version suffix included. The methods
+//! of [`Driver`] have the names of the functions without `cu`, in snake case. Each method's documentation names its
+//! function, and what NVIDIA documents for that function holds here too. Sizes are in bytes unless the text says
+//! otherwise.
 //!
-//! Handles are plain values: copying one copies no object, and dropping one destroys nothing. So whatever takes a
-//! handle is `unsafe`, and its first condition is that the handle is *alive*: made by this driver and not destroyed
-//! since. Devices are ordinals, which the driver checks; what takes only those is safe, and so is what makes something
-//! new. "Current" means: of the calling thread.
+//! Handles are plain values: copying one copies no object, and dropping one destroys nothing. So every method that
+//! takes a handle is `unsafe`, and its first condition is that the handle is *alive*: made by this driver, and not yet
+//! destroyed. Devices are ordinals, which the driver checks. Methods that take only those are safe, and so are methods
+//! that make something new. "Current" refers to the calling thread.
 //!
 //! Structures and enumerations for input come from `cudarc`'s bindings ([`sys`]). Its functions are never called: they
-//! panic where a symbol is missing, and return an enumeration for which an unknown code would be undefined behaviour.
-//! Enumerations that come *out* of the driver are read as integers here.
+//! panic if a symbol is missing, and they return an enumeration, for which an unknown code would be undefined
+//! behaviour. Enumerations that come *out* of the driver are read as integers.
 //!
-//! Loading sets nothing in the environment and does not initialise the driver: what must stand there before the
-//! driver starts (`CUDA_DEVICE_MAX_CONNECTIONS`) can be set until [`Driver::init`].
+//! Loading sets nothing in the environment, and does not initialise the driver. Variables that the driver reads at its
+//! start (`CUDA_DEVICE_MAX_CONNECTIONS`) can be set until [`Driver::init`].
 //!
 //! # Failure
 //!
-//! - [`LoadError`]: no library, one that lacks a function, one that is too old, a stub.
+//! - [`LoadError`]: no library, one that lacks a function, one that is too old, or a stub.
 //! - [`CudaError`]: the call, the code as a number, and the driver's words for it. A function that only newer drivers
-//!   have is looked for, and when it is missing only calling it fails ([`CudaError::is_missing`]).
+//!   have may be missing. Then only its call fails ([`CudaError::is_missing`]).
 //! - "Not ready" is an answer, not an error: the queries return `Ok(false)`.
-//! - Errors of kernels that ran earlier come out of whatever is called next; [`CudaError::is_context_lost`] tells those
-//!   that no later call will survive.
+//! - The next call, whatever it is, reports errors of kernels that ran earlier. [`CudaError::is_context_lost`]
+//!   recognises those that make every later call fail.
 
 mod context;
 mod device;

@@ -2,48 +2,48 @@
 //!
 //! # Model
 //!
-//! A queue that gives up poisons, at its peer, the word of every program that is armed and will not fire: by a notice,
-//! or by a byte that the peer's memory gets. Nothing but poison is ever sent twice.
+//! A queue that gives up poisons words at its peer: the word of every program that is armed and will not fire. It does
+//! so by a notice, or by a byte that is written to the peer's memory. Only poison is ever sent twice.
 //!
-//! A peer that is not told waits until its own limit, or for ever. The wire may say that the poison was sent, and still
-//! have lost it with a connection. So the engine reads the word a moment later, and tells the peer again, with longer and
-//! longer pauses, until the word is poisoned.
+//! A peer that is not told waits until its own limit, or for ever. The wire may report the poison as sent although a
+//! lost connection has swallowed it. So the engine reads the word a moment later, and tells the peer again, with longer
+//! and longer pauses, until the word is poisoned.
 //!
 //! # What a poison may hit
 //!
-//! It may come late, and more than once, when this end holds nothing of the window any more. It hits that window's word
-//! nevertheless, or nothing, as long as the peer's endpoint is there:
+//! A poison may arrive late, and more than once, when this end has long released the window. As long as the peer's
+//! endpoint exists, it still hits that window's word or nothing:
 //!
-//! - *By a notice*: it names a registration by a number, which an endpoint gives once in its life
-//!   ([`Regions::add`](crate::regions::Regions::add) only counts on, and refuses when there are no more). One that has
-//!   ended is not found, and while it exists, so does its memory.
-//! - *By a byte*: a provider may give a key again when a registration has ended. This one has not. A poisoning is made
-//!   in [`Engine::give_up`] alone: of programs that were armed, and then
-//!   [`Queue::give_up`](super::queue::Queue::give_up) has poisoned the queue's *sent* word before it hands them out; or
-//!   of a signal that was lost, and then [`Queue::lose`](super::queue::Queue::lose) has. The queue holds what says to
-//!   the peer that this rank is through with the window, for as long as there is a queue, so that goes after this, and
-//!   where a *sent* word is poisoned it says nothing (core's `window/through.rs`). The peer keeps its registration till
-//!   all neighbours have said it, or its endpoint is closed. So the word is registered, for nobody but that window.
-//!   (Where the words are read, the same holds of them.)
+//! - *By a notice.* A notice names a registration by a number, which an endpoint gives only once
+//!   ([`Regions::add`](crate::regions::Regions::add) only counts up, and refuses when no number is left). A
+//!   registration that has ended is not found. One that exists has its memory.
+//! - *By a byte.* A provider may reuse a key when a registration has ended. But this registration has not ended. Only
+//!   [`Engine::give_up`] makes poisonings. Either the programs were armed, and
+//!   [`Queue::give_up`](super::queue::Queue::give_up) poisons the queue's *sent* word before it hands them out. Or a
+//!   signal was lost, and [`Queue::lose`](super::queue::Queue::lose) has poisoned the *sent* word. As long as the queue
+//!   exists, it holds the message that tells the peer that this rank is through with the window. So that message goes
+//!   out after the poisoning, and it is not sent at all if the *sent* word is poisoned (core's `window/through.rs`).
+//!   The peer keeps its registration until all neighbours have sent that message, or its endpoint is closed. So the
+//!   word is registered, and for that window only. (The same holds where words are read.)
 //!
-//! What stays open is what a peer's endpoint does not outlive. When the news of its departure is there nothing more is
-//! posted ([`Engine::leaves`], [`Engine::told`]), but a poison may be on its way; and of a rank that dies there is no
-//! such news, so it is told for as long as others are. If another endpoint has the address by then, and the provider
-//! takes one for the other, numbers begin anew there, and so may keys that providers choose. That they tell them apart
-//! is left to the provider (by its connections, or by what authorises a job).
+//! One case remains: the peer's endpoint has been closed. After the news of a departure, nothing more is posted
+//! ([`Engine::leaves`], [`Engine::told`]), but a poison may still be on its way. There is no such news of a rank that
+//! dies, so it is told for as long as others are. If another endpoint has the same address by then, its numbers begin
+//! anew, and so may keys that providers choose. The provider must tell the two endpoints apart (by its connections, or
+//! by what authorises a job).
 //!
 //! # Failure
 //!
-//! A peer that has not been told is told again, after pauses. If the wire refuses that for as long as it may be silent, or
-//! the word is not poisoned for so long, the peer *cannot be told*. It may be gone, which is no fault of this end, so
-//! the control plane is [asked](super::departure) first. If the peer is there, core tells it by the control plane, and the
-//! wire is of no more use ([`tidegate_hal::nic::Connection::failed`]). The time in which it does not answer does not count,
-//! since it may be stopped (see [`contact`](super::contact) for how long that may last).
+//! A peer *cannot be told* if the wire refuses the poison, or the word stays unpoisoned, for as long as a peer may be
+//! silent. The peer may simply have gone, so the control plane is [asked](super::departure) first. If the peer is
+//! there, core tells it over the control plane, and the wire is reported to be useless
+//! ([`tidegate_hal::nic::Connection::failed`]). Time in which the peer does not answer does not count, because it may
+//! be stopped (see [`contact`](super::contact) for how long that may last).
 //!
-//! A word that cannot be read says nothing, and each read that is refused costs a connection, with what is on it: so
-//! there is none where others were refused, and the poison itself may have been lost with the last. The peer is told
-//! [so many](super::poisoning::TELL) times then, with pauses in which connections are made again, and is taken to have heard of it. One
-//! that [leaves](super::departure), or is lost, is told nothing.
+//! A word that cannot be read proves nothing. Each refused read costs a connection, with everything on it, and perhaps
+//! the poison as well. So words are not read again where reads were refused. The peer is then told a [fixed
+//! number](super::poisoning::TELL) of times, with pauses in which connections are made again, and counts as told. A
+//! peer that [leaves](super::departure), or is lost, is told nothing.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;

@@ -2,40 +2,41 @@
 //!
 //! # Model
 //!
-//! A [`Chain`] is a queue of *firings* towards one peer. Everything that a firing does is given to the hardware
-//! beforehand ([`Chain::queue`]); a strike fires the next one: a store by the stream ([`Chain::register`]), or
-//! [`Chain::fire`] by an agent that has seen the doorbell. From there to the signal no software of this end takes part.
+//! A [`Chain`] is a queue of *firings* towards one peer. The hardware receives everything that a firing does in advance
+//! ([`Chain::queue`]). A strike fires the next one. A strike is a store by the stream ([`Chain::register`]), or a call
+//! of [`Chain::fire`] by an agent that has seen the doorbell. From there to the signal, no software of this end takes
+//! part.
 //!
-//! What a chain promises is what [`tidegate_hal::nic`] asks of a queue: a firing's signal comes after all of its data
-//! is delivered, and after the signal before it; a firing is *through* when its signal is delivered. A firing may be
-//! struck before it is queued: then it begins when it is.
+//! A chain promises what [`tidegate_hal::nic`] asks of a queue: a firing's signal comes after all of its data is
+//! delivered, and after the signal before it. A firing is *through* when its signal is delivered. A firing may be
+//! struck before it is queued. It then begins when it is queued.
 //!
-//! How a signal is made is said by [`Signals`]:
+//! [`Signals`] says how a signal is made:
 //!
-//! - [`Notice`](Signals::Notice): the signal is a write that brings a notice to the target's agent, which adds to the
-//!   word and rings the bell, as in the software engine. So one executor does all that is done to a word.
-//! - [`Add`](Signals::Add): the signal is an add to the target's word, by its NIC. Nobody there is told, so the
-//!   target's endpoint counts what is written to its memory ([`Event::Written`]), and a turn of the engine rings
-//!   the bell of this rank when that count has moved. A stream that spins, or a GPU, needs no bell and sees the word at
-//!   once.
+//! - [`Notice`](Signals::Notice): the signal is a write that brings a notice to the target's agent. The agent adds to
+//!   the word and rings the bell, as in the software engine. So one thread makes all changes to a word.
+//! - [`Add`](Signals::Add): the signal is an add to the target's word by the target's NIC, and no thread there is told.
+//!   So the target's endpoint counts the writes to its memory ([`Event::Written`]), and a turn of the engine rings the
+//!   rank's bell when that count has moved. A stream that spins, and a GPU, see the word at once, and need no bell.
 //!
 //! # Poison and adds by a NIC
 //!
-//! With [`Signals::Add`] two hands write one word. The NIC's add reads and writes the word as two steps for a
-//! processor's eyes: a processor's poison that comes between the two is lost, while an add is never lost, since a
-//! processor's read-modify-write holds the cache line to its end. So:
+//! With [`Signals::Add`], two writers share one word. To a processor, the NIC's add is a read and a separate write. If
+//! a processor poisons the word between the two, the poison is lost. The add is never lost, because a processor's
+//! read-modify-write holds the cache line to its end. So:
 //!
-//! - an origin that gives up does not send a notice, but lets its NIC write the one byte in which the poison bit stands
-//!   alone: a write behind the adds of the same origin, the only one that adds to that word;
-//! - what the *target* itself poisons (a peer has died, a window was revoked) can be lost to an add that is on its way.
-//!   An add that is on its way comes to its end in bounded time, whatever happens to its origin; so poisoning again, as
-//!   long as somebody may wait, is enough. Core does that where [`Nic::adds`](tidegate_hal::nic::Nic::adds).
+//! - An origin that gives up sends no notice. Its NIC writes the one byte that holds only the poison bit. That write
+//!   follows the adds of the same origin, which is the only one that adds to the word.
+//! - A poison by the *target* itself (a peer has died, a window was revoked) can be lost to an add that is on its way.
+//!   Such an add ends in bounded time, whatever happens to its origin. So it suffices to poison again as long as
+//!   somebody may wait. Core does that if [`Nic::adds`](tidegate_hal::nic::Nic::adds).
 //!
 //! # Failure
 //!
-//! An operation that fails counts nowhere, so what waits for its count never begins: neither its own signal nor any
-//! later one of the chain. [`Chain::poll`] tells of it, and then the engine gives the queue up. What was queued and
-//! never fires stays with the hardware, memory and all, unless [`Chain::cancel`] can take it back.
+//! An operation that fails is not counted, so whatever waits for its count never begins: its own signal, and every
+//! later signal of the chain. [`Chain::poll`] reports the failure, and the engine gives the queue up. Works that were
+//! queued and never fire stay with the hardware, together with their memory, unless [`Chain::cancel`] can take them
+//! back.
 //!
 //! [`Event::Written`]: super::Event::Written
 

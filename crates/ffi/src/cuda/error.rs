@@ -1,4 +1,4 @@
-//! What the driver answers when it refuses.
+//! Errors of the driver.
 
 /// The result of a call to the driver.
 pub type Result<T, E = CudaError> = std::result::Result<T, E>;

@@ -1,4 +1,4 @@
-//! Modules, their functions, and what those need.
+//! Modules, their functions, and the resources that functions need.
 
 use std::ffi::{CStr, c_int, c_void};
 

@@ -1,4 +1,4 @@
-//! What libfabric answers when it refuses.
+//! Errors of libfabric.
 
 use std::ffi::CStr;
 

@@ -1,4 +1,4 @@
-//! What PMIx answers when it refuses.
+//! Errors of PMIx.
 
 use super::sys;
 

@@ -1,55 +1,56 @@
-//! Chains of deferred works: what a put with a signal is to `FI_QUEUE_WORK`.
+//! Chains of deferred works: a put with a signal, expressed by `FI_QUEUE_WORK`.
 //!
 //! # Model
 //!
-//! A chain has a *trigger counter* T, which a strike moves by one, and a ring of K *gate counters* G. Firing n (from 0)
-//! uses gate n mod K, and hands on to gate n+1 mod K. A deferred work waits for *one* counter only, while a signal must
-//! wait for three things: its own ring, its own data, and the signal before it. So all three are counted by one gate,
-//! which is the firing's alone while it is under way:
+//! A chain has a *trigger counter* T, which a strike increments, and a ring of K *gate counters* G. Firing n (from 0)
+//! uses gate n mod K, and hands on to gate n+1 mod K. A deferred work waits for *one* counter only. A signal must wait
+//! for three things: its own ring, its own data, and the signal before it. So one gate counts all three. While a firing
+//! is in progress, its gate serves that firing alone:
 //!
 //! | work | begins when | counts at |
 //! |---|---|---|
 //! | each piece of data (write or read; delivered when complete) | T ≥ n+1 | G\[n\] |
-//! | where no piece begins at T: add 1 to G\[n\] | T ≥ n+1 | G\[n\] |
+//! | if no piece begins at T: add 1 to G\[n\] | T ≥ n+1 | G\[n\] |
 //! | the signal | G\[n\] ≥ all of these, and 1 for the signal before | G\[n+1\] |
 //!
-//! With [`Signals::Notice`] the signal *is* the last write of the data, which brings 64 bits along: then only the other
-//! pieces begin at T. With [`Signals::Add`], or where no write comes last, it is an operation of its own: a write of 8
-//! bytes to the peer's pad that brings the notice, or an atomic add to the peer's word.
+//! With [`Signals::Notice`], the signal *is* the last write of the data, which brings 64 bits along. Then only the
+//! other pieces begin at T. With [`Signals::Add`], or if the last piece is not a write, the signal is an operation of
+//! its own: a write of 8 bytes to the peer's pad that brings the notice, or an atomic add to the peer's word.
 //!
-//! What that takes of the NIC's triggers, for p pieces:
+//! The number of triggers of the NIC that this takes, for p pieces:
 //!
 //! | | p = 0 | p = 1 | p ≥ 2 |
 //! |---|---|---|---|
 //! | notice | 2 (1, see below) | 2 | p |
 //! | add | 2 (1) | 2 | p + 1 |
 //!
-//! A signal without data that comes behind others without data has nothing to wait for but its ring, since all of them
-//! say the same: it begins at T. A post is always of this kind. Where gates are [written back](super::gate), a signal
-//! takes one more.
+//! A signal without data that follows others without data waits for nothing but its ring, since all of them say the
+//! same. So it begins at T. A post is always of this kind. If gates are [written back](super::gate), a signal takes one
+//! more trigger.
 //!
-//! *Thresholds.* Counters only rise. The chain knows how far each gate will have come when all that was queued for it
-//! has counted, and adds what the firing adds: this is exact, because a gate is used again only when the firing that
-//! used it is through, so that K-1 firings can be queued at a time. (A counter for all firings would not do: a stream
-//! may ring twice before the first firing's data is delivered, and then the second's pieces would stand for the
-//! first's.)
+//! *Thresholds.* Counters only rise. The chain knows how far each gate will have come when everything that was queued
+//! for it has counted, and adds what the new firing adds. This is exact: a gate is used again only when the firing that
+//! used it is through, so K-1 firings can be queued at a time. (One counter for all firings would not do. A stream may
+//! ring twice before the first firing's data is delivered, and then the pieces of the second would stand for those of
+//! the first.)
 //!
-//! *Counters that come far.* `sockets` counts with 31 bits. Before a counter comes near that, the chain queues nothing
-//! until all firings are through, sets its counters to what they were at first, and goes on from there.
+//! *Counters that come far.* `sockets` counts with 31 bits. Before a counter comes near that limit, the chain queues
+//! nothing until all firings are through. It then sets its counters to their first values, and goes on from there.
 //!
 //! *Through.* G\[n+1\] counts the signal of firing n, and also the pieces of firing n+1, in any order. If firing n+1
-//! has not been rung for, it is the signal that was counted; if it has, all that the gate is to count proves it (all
-//! that is *queued* of it by now: the rest may be waiting for the works that firing n has). In between the chain is
-//! asked again: each of the counts comes without the other, unless an operation fails.
+//! has not been rung for, a count means the signal. If it has, the signal is proved when the gate has counted
+//! everything that is *queued* for it by now. (The rest may be waiting for works that firing n holds.) In between, the
+//! chain is asked again: every count comes without the others, unless an operation fails.
 //!
 //! *Memory.* Each work keeps what it names until a counter has proved it complete ([`WorkQueue`]).
 //!
 //! # Failure
 //!
-//! A work that fails counts nothing: its signal does not begin, nor any later one, since each waits for the one before.
-//! The failure is heard of by the endpoint's queue, whose entry names the work, or by the gate's count of failures. (If
-//! only that tells of a piece, the firing before it may be taken for one that is not through: its data is there, and
-//! its sent word is poisoned.) Sockets takes nothing back: what never fires is leaked, with the endpoint.
+//! A work that fails counts nothing. Its signal does not begin, and neither does any later one, since each waits for
+//! the one before. The failure is reported by the endpoint's queue, whose entry names the work, or by the gate's count
+//! of failures. (If only that count reports a failed piece, the firing before it may be taken for one that is not
+//! through. Its data is there, and its sent word is poisoned.) Sockets cannot take works back. Works that never fire
+//! leak, together with the endpoint.
 
 mod works;
 
