@@ -14,15 +14,15 @@
 //!
 //! There is none. A prefetch is no access, whatever the address.
 
-/// Longer stretches are left alone, all of them: from about this size on a kernel's own loads, which processors foresee, are
-/// as fast, and twice as long ones take longer if they are fetched (BENCHMARKS.md).
+/// If the stretches are longer in total, none is fetched. From about this size on, processors foresee a kernel's loads,
+/// so they are as fast without it. Twice this size takes longer with it (BENCHMARKS.md).
 const MOST: usize = 8 << 10;
 
 /// Bytes of a line of the caches.
 const LINE: usize = 64;
 
-/// Asks for stretches of memory, behind all loads before.
-// Inlined it would be in the way of kernels that see nothing short.
+/// Asks for stretches of memory, after all earlier loads.
+// It is not inlined, because it would slow down kernels that have no short slots.
 #[inline(never)]
 pub fn fetch(stretches: impl Iterator<Item = (*const u8, usize)>) {
     let mut short = stretches.filter(|(_, bytes)| *bytes <= MOST).peekable();
@@ -48,7 +48,7 @@ pub fn fetch_value<T>(value: &T) {
     lines_of(std::ptr::from_ref(value).cast(), size_of::<T>()).for_each(prefetch);
 }
 
-/// Lets nothing that follows begin before all earlier loads have their values.
+/// Makes everything that follows begin after all earlier loads have their values.
 #[inline]
 fn wait_for_loads() {
     #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
@@ -63,7 +63,7 @@ fn wait_for_loads() {
     }
 }
 
-/// Asks the processor for a line, in its second cache: the first is full of what kernels work on.
+/// Asks the processor to load a line into its second cache, because the first is full of data of kernels.
 #[inline]
 fn prefetch(line: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]

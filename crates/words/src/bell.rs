@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use crate::sync::{AtomicU32, Futex, Ordering, fence, pause, yield_now};
 
-/// The first nap is this part of the longest.
+/// The longest nap is this many times as long as the first.
 const FIRST_NAP: u32 = 64;
 
-/// How long a sleeper sleeps at most that another process wakes. A process that is stopped or killed in [`Bell::ring`],
-/// between its two steps, has taken the flag and wakes nobody; and those who ring later find no flag. So the sleeper looks
-/// by itself once a second.
+/// The longest sleep on a bell that other processes ring. A process that is stopped or killed between the two steps of
+/// [`Bell::ring`] has taken the flag and wakes nobody, and later rings find no flag. So the sleeper looks by itself
+/// once a second.
 ///
-/// Threads of the model checker do not nap: it would not find a wake-up that is lost.
+/// Threads of the model checker do not nap, because a nap would hide a lost wake-up.
 const LONGEST_NAP: Option<Duration> = if cfg!(loom) {
     None
 } else {
@@ -21,9 +21,9 @@ const LONGEST_NAP: Option<Duration> = if cfg!(loom) {
 /// How long a waiter stays awake before it sleeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
-    /// Looks with a pause in between, each time before the processor is offered to others.
+    /// How many times it looks after a pause, before it offers the processor to other threads.
     pub spins: u32,
-    /// How often the processor is offered to others, with a look after each.
+    /// How many times it looks after an offer of the processor to other threads.
     pub yields: u32,
 }
 
@@ -35,18 +35,18 @@ impl Patience {
     };
 }
 
-/// An event count in memory that processes share: one for each rank, rung by a peer that adds to a word that the rank
-/// waits on.
+/// An event count in memory that processes share. Each rank has one. A peer rings it after it has added to a word that
+/// the rank waits on.
 ///
-/// Futexes are 32-bit, words 64-bit and many; so sleepers do not sleep on the words. Ringing costs a fence and a load
-/// while nobody sleeps.
+/// Threads do not sleep on the words themselves, because futexes have 32 bits and words 64, and because a thread may
+/// wait for many words. While nobody sleeps, a ring costs a fence and a load.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Bell {
-    /// Bumped by every ring that finds a sleeper.
+    /// Counts the rings that found a sleeper.
     rings: Futex,
-    /// Whether somebody sleeps or is about to. A thread that rings takes the flag, so that of many that ring before
-    /// the sleepers run again only the first pays for the system call.
+    /// Whether a thread sleeps or is about to. A thread that rings takes the flag. So if many threads ring before the
+    /// sleepers run again, only the first pays for the system call.
     asleep: AtomicU32,
 }
 
@@ -57,7 +57,7 @@ impl Default for Bell {
 }
 
 impl Bell {
-    /// A bell; all-zero bytes are one too.
+    /// Makes a bell. All-zero bytes are a bell, too.
     pub fn new() -> Self {
         Bell {
             rings: Futex::new(0),
@@ -74,18 +74,17 @@ impl Bell {
         }
     }
 
-    /// Wakes the sleepers whether or not the flag says that there are any.
+    /// Wakes the sleepers, whatever the flag says.
     #[cold]
     pub fn wake_all(&self) {
-        // Release: a thread that has read the new count sees what was to be seen, and finds the flag taken before.
+        // Release: a thread that has read the new count sees everything before the ring, and finds the flag taken.
         self.rings.fetch_add(1, Ordering::Release);
         self.rings.wake_all();
     }
 
-    /// Returns when `ready` does not return `None`: looks, then sleeps. `before_sleep` is called each time before it
-    /// really sleeps.
+    /// Looks and sleeps until `ready` returns a value. Calls `before_sleep` each time before it really sleeps.
     ///
-    /// For bells that only threads of this process ring: they are stopped together.
+    /// It is for bells that only threads of this process ring: then either all of these threads are stopped, or none.
     pub fn wait<T>(
         &self,
         patience: Patience,
@@ -95,8 +94,8 @@ impl Bell {
         self.wait_for(patience, None, ready, before_sleep)
     }
 
-    /// As [`Bell::wait`], for bells that other processes ring. No sleep is longer than `nap`, or than 1 s if there is
-    /// none: the first are shorter, each twice as long as the one before.
+    /// Like [`Bell::wait`], for bells that other processes ring. No sleep is longer than `nap`, or than 1 s if there is
+    /// none. The first sleeps are shorter, and each is twice as long as the one before.
     #[inline]
     pub fn wait_with_naps<T>(
         &self,
@@ -126,7 +125,7 @@ impl Bell {
                     return value;
                 }
             }
-            // The thread that will make it ready may be waiting for this very processor.
+            // The thread that everything depends on may be waiting for this very processor.
             yield_now();
             if let Some(value) = ready() {
                 return value;
@@ -134,13 +133,14 @@ impl Bell {
         }
         let mut next = nap.map(|nap| nap / FIRST_NAP);
         loop {
-            // Acquire: the flag must not be set before the count is read. Else somebody could take the flag and count up in
-            // between, and the next who rings would find neither a flag nor, counting on the first, a reason to wake us.
+            // Acquire: the flag must not be set before the count is read. Otherwise another thread could take the flag
+            // and count up in between. The next ring would then find no flag, and this thread would sleep with the new
+            // count.
             let key = self.rings.load(Ordering::Acquire);
             self.asleep.store(1, Ordering::Relaxed);
             fence(Ordering::SeqCst);
-            // The flag stays set if it is ready after all: the next ring pays for one system call too many, while
-            // clearing it could take it from another sleeper.
+            // If it is ready now, the flag stays set, and the next ring makes one needless system call. Clearing the
+            // flag could take it from another sleeper.
             if let Some(value) = ready() {
                 return value;
             }
@@ -166,12 +166,13 @@ mod tests {
         let (there, is_ready) = (bell.clone(), ready.clone());
         std::thread::spawn(move || {
             let look = || is_ready.load(Ordering::Acquire).then_some(());
-            // Nobody listens to later naps.
+            // The other thread has stopped listening when later naps begin.
             let before_sleep = || _ = sleeps.send(());
             there.wait_with_naps(Patience::NONE, None, look, before_sleep);
             said.send(()).unwrap();
         });
-        // It does not look again before it sleeps. What `ring` does follows, up to where it would count up and wake.
+        // The waiting thread does not look again before it sleeps. The next lines do what `ring` does, up to the point
+        // where it would count up and wake.
         asleep.recv().unwrap();
         ready.store(true, Ordering::Release);
         bell.asleep.swap(0, Ordering::Relaxed);

@@ -8,12 +8,12 @@ use tidegate_hal::memory::Ptr;
 use crate::bell::{Bell, Patience};
 use crate::word::{State, Word};
 
-/// How far a batch has come after a look at all of its lanes.
+/// The state of a batch after a look at all of its lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Poll {
     /// All lanes are through.
     Done,
-    /// Every lane that is left is blocked in a wait.
+    /// Every unfinished lane is blocked in a wait.
     Blocked,
     /// A wait was poisoned.
     Failed(Halt),
@@ -24,27 +24,27 @@ pub enum Poll {
 /// The wait that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Halt {
-    /// Whose wait.
+    /// What the wait was for.
     pub tag: Tag,
-    /// The epoch whose count was not reached, from 0.
+    /// The number of the epoch whose count was not reached, from 0.
     pub epoch: u64,
 }
 
 /// Carries out moves.
 pub trait Mover {
-    /// Does what `step` says.
+    /// Carries out a move.
     ///
     /// # Safety
     ///
-    /// The promises of [`Batch::new`] hold for the batch that the move belongs to, and its lane has come to it.
+    /// The promises of [`Batch::new`] hold for the batch that the move belongs to, and its lane has reached the move.
     unsafe fn carry(&mut self, step: &Move);
 
-    /// Adds to a word, after all that was carried before, and rings its bell. Returns whether it could: if not, the
-    /// batch has failed. By default the word is mapped, and it can.
+    /// Adds to a word, after all earlier moves, and rings its bell. Returns whether it could; if not, the batch has
+    /// failed. The default is for a word that is mapped, and always succeeds.
     ///
     /// # Safety
     ///
-    /// As [`Mover::carry`].
+    /// As for [`Mover::carry`].
     #[inline]
     unsafe fn add(&mut self, add: &Add) -> bool {
         // SAFETY: the caller's promise; the word is mapped, and the bell.
@@ -52,11 +52,11 @@ pub trait Mover {
         true
     }
 
-    /// Poisons a word in place of adding to it, and rings its bell, which is not null.
+    /// Poisons a word instead of adding to it, and rings its bell, which is not null.
     ///
     /// # Safety
     ///
-    /// As [`Mover::carry`].
+    /// As for [`Mover::carry`].
     unsafe fn poison(&mut self, add: &Add) {
         // SAFETY: the caller's promise; the word is mapped, and the bell.
         let (word, bell) = unsafe { (word(add.word), bell(add.bell)) };
@@ -64,25 +64,26 @@ pub trait Mover {
         bell.ring();
     }
 
-    /// Looks at the word of a wait, and advances the operand if the count has come. By default that is all.
+    /// Looks at the word of a wait, and advances the operand if the count has been reached. The default does nothing
+    /// else.
     ///
     /// # Safety
     ///
-    /// As [`Mover::carry`].
+    /// As for [`Mover::carry`].
     #[inline]
     unsafe fn look(&mut self, wait: &Wait) -> State {
         // SAFETY: the caller's promise.
         unsafe { pass(wait) }
     }
 
-    /// All lanes are blocked. By default there is nothing else to do.
+    /// Called when all lanes are blocked. The default has nothing to do.
     #[inline]
     fn blocked(&mut self) -> Blocked {
         Blocked::Waits
     }
 
-    /// The longest sleep of a waiter, where what it waits for may come without its bell being rung. By default as long as
-    /// [`Bell::wait_with_naps`] lets it.
+    /// The longest sleep of a waiting thread, if what it waits for may come without a ring. By default the longest
+    /// sleep of [`Bell::wait_with_naps`].
     #[inline]
     fn nap(&self) -> Option<Duration> {
         None
@@ -95,7 +96,7 @@ impl<F: FnMut(&Move)> Mover for F {
     }
 }
 
-/// How far each lane of one batch has come. Reused from batch to batch: it allocates only when a batch has more
+/// How far each lane of one batch has come. It is reused from batch to batch, and allocates only when a batch has more
 /// lanes than any before.
 #[derive(Debug, Default)]
 pub struct Engine {
@@ -112,11 +113,11 @@ impl Engine {
         self.left = batch.lanes().iter().filter(|lane| lane.len != 0).count();
     }
 
-    /// Takes every lane as far as it goes without waiting.
+    /// Runs every lane as far as possible without waiting.
     ///
     /// # Safety
     ///
-    /// The promises of [`Batch::new`] hold for `batch`, which is the one that was begun.
+    /// The promises of [`Batch::new`] hold for `batch`, and it is the batch that was begun.
     pub unsafe fn poll(&mut self, batch: &Batch, mover: &mut impl Mover) -> Poll {
         if self.left == 0 {
             return Poll::Done;
@@ -137,7 +138,7 @@ impl Engine {
                     },
                     // SAFETY: the batch's promises hold, and all earlier steps of the lane are done.
                     Step::Move(step) => unsafe { mover.carry(step) },
-                    // What this thread has written is released by the add that follows.
+                    // The add that follows releases everything that this thread has written.
                     Step::Flush => {}
                     Step::Add(add) => {
                         // SAFETY: `Batch::new` promises that word and bell are live.
@@ -167,12 +168,12 @@ impl Engine {
         std::mem::take(&mut self.added)
     }
 
-    /// Gives up the batch that was begun: every add that has not been done and that somebody may wait for
-    /// becomes a poisoning.
+    /// Gives up the batch that was begun: poisons the word of every add that has not been made and that somebody may
+    /// wait for.
     ///
     /// # Safety
     ///
-    /// As [`Engine::poll`].
+    /// As for [`Engine::poll`].
     pub unsafe fn give_up(&mut self, batch: &Batch, mover: &mut impl Mover) {
         for (next, lane) in self.next.iter().zip(batch.lanes()) {
             for step in &batch.steps(*lane)[*next as usize..] {
@@ -187,11 +188,11 @@ impl Engine {
         self.left = 0;
     }
 
-    /// What the begun batch still waits for: the wait that each unfinished lane stands before, with its epoch.
+    /// The waits at which the unfinished lanes of the begun batch stand, each with its epoch.
     ///
     /// # Safety
     ///
-    /// As [`Engine::poll`].
+    /// As for [`Engine::poll`].
     pub unsafe fn pending<'a>(&'a self, batch: &'a Batch) -> impl Iterator<Item = (Tag, u64)> + 'a {
         self.next
             .iter()
@@ -212,16 +213,16 @@ impl Engine {
 /// What a waiting thread does next, when every lane is blocked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blocked {
-    /// Looks at the lanes again when its patience says so.
+    /// Looks at the lanes again, as often as its patience allows, and then sleeps.
     Waits,
-    /// Looks at once: something has been done meanwhile.
+    /// Looks again at once, because something has been done meanwhile.
     Again,
     /// Gives up.
     Aborts,
 }
 
 impl Blocked {
-    /// Gives up if it is aborted.
+    /// Gives up if the stream is `aborted`; otherwise waits.
     pub fn unless(aborted: bool) -> Self {
         if aborted {
             Blocked::Aborts
@@ -231,16 +232,17 @@ impl Blocked {
     }
 }
 
-/// Runs a batch to its end, sleeping on `bell` while every lane is blocked. `blocked` is asked whenever that is so what
-/// to do; `before_sleep` is called each time before it really sleeps.
+/// Runs a batch to its end, and sleeps on `bell` while every lane is blocked. Whenever that is so, it asks `blocked`
+/// what to do. It calls `before_sleep` each time before it really sleeps.
 ///
 /// # Errors
 ///
-/// The wait that failed; none if it was aborted, or if the mover could not go on. The batch has then been given up.
+/// The wait that failed, or `None` if the batch was aborted, or if the mover could not go on. The batch has been given
+/// up.
 ///
 /// # Safety
 ///
-/// The promises of [`Batch::new`] hold; `bell` is the one that is rung for the words of the batch.
+/// The promises of [`Batch::new`] hold. `bell` is the one that is rung for the words of the batch.
 pub unsafe fn run(
     engine: &mut Engine,
     batch: &Batch,
@@ -317,14 +319,14 @@ unsafe fn pass(wait: &Wait) -> State {
 
 /// # Safety
 ///
-/// As [`pass`].
+/// As for [`pass`].
 unsafe fn halt(wait: &Wait) -> Halt {
     // SAFETY: the caller's promise.
     let operand = unsafe { word(wait.operand) };
     let epochs = operand.operand() / tidegate_hal::batch::QUANTUM;
     Halt {
         tag: wait.tag,
-        // A ticket's operand has been advanced already by the epoch that it stands for.
+        // A ticket's operand already counts the epoch that the ticket is for.
         epoch: if wait.quantum == 0 {
             epochs.saturating_sub(1)
         } else {
@@ -351,6 +353,6 @@ unsafe fn signal(add: &Add) {
 /// The store's place is live, and may be written.
 #[inline]
 unsafe fn strike(store: &Store) {
-    // SAFETY: the caller's promise; a register is written by single stores only, which is what an atomic's is.
+    // SAFETY: the caller's promise; a register must be written by single stores, and an atomic's store is one.
     unsafe { word(store.to) }.strike(store.value);
 }

@@ -1,7 +1,7 @@
-//! The atomics and the sleeping that the protocol is built on: those of the machine, or those of the model checker.
+//! The atomics and the sleeping on which the protocol is built: those of the machine, or those of the model checker.
 //!
-//! Nothing else differs between the two, so the code that is checked is the code that runs. Other crates use them as
-//! well, for protocols of their own that are checked.
+//! Nothing else differs, so the code that is checked is the code that runs. Other crates use this module for protocols
+//! of their own that are checked.
 
 #[cfg(not(loom))]
 mod machine;

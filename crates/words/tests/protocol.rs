@@ -1,4 +1,4 @@
-//! The protocol on the real machine: what single threads can see of it, and threads that really sleep.
+//! The protocol on the real machine, with single threads, and with threads that really sleep.
 #![cfg(not(loom))]
 
 use std::cell::{Cell, UnsafeCell};
@@ -42,7 +42,7 @@ fn add(word: &Word, bell: Option<&Bell>) -> Step {
     })
 }
 
-/// A move that only the mover of the test understands: by its count.
+/// A move that only the mover of the test understands. It knows the move by its count.
 fn note(count: usize) -> Step {
     let side = Side {
         base: Ptr::NULL,
@@ -92,7 +92,7 @@ fn a_count_that_was_reached_is_reached_poisoned_or_not() {
     assert_eq!(word.load(), POISON | QUANTUM);
     assert_eq!(word.look(0, QUANTUM), State::Reached);
     assert_eq!(word.look(QUANTUM, QUANTUM), State::Poisoned);
-    // Who adds after the poisoning is heard all the same.
+    // An add after the poisoning still counts.
     word.add(QUANTUM);
     assert_eq!(word.look(QUANTUM, QUANTUM), State::Reached);
 }
@@ -144,7 +144,7 @@ fn lanes_go_as_far_as_they_can() {
         let pending: Vec<_> = unsafe { engine.pending(&batch) }.collect();
         assert_eq!(pending, [(tag(1), 0), (tag(2), 0)]);
     }
-    // The later lane first: none waits for another.
+    // The later lane comes first, because no lane waits for another.
     b.add(QUANTUM);
     assert_eq!(poll(&mut engine), Poll::Blocked);
     assert_eq!(*moved.borrow(), [2, 3]);
@@ -156,7 +156,7 @@ fn lanes_go_as_far_as_they_can() {
     assert_eq!(out.load(), QUANTUM);
 }
 
-/// A doorbell with a register behind it: a ring is both, a failure only the doorbell's poison.
+/// A ring adds to a doorbell and stores to a register. A failure only poisons the doorbell.
 #[test]
 fn a_batch_that_fails_stores_nothing() {
     let (word, operand) = (Word::new(0), Word::new(0));
@@ -309,7 +309,8 @@ fn before_sleep_is_called_each_time() {
         let ready = || (word.load() == 3).then_some(());
         bell.wait(patience, ready, || called.set(called.get() + 1));
     });
-    // Once for each ring that was not enough, and perhaps for a wake-up that was for nobody.
+    // It is called once for each ring that was not enough, and perhaps after a wake-up that was meant for another
+    // thread.
     assert!(called.get() <= 6);
 }
 
@@ -319,7 +320,7 @@ struct Slot(UnsafeCell<u64>);
 // SAFETY: the test accesses it only where the epochs allow it; Miri checks that.
 unsafe impl Sync for Slot {}
 
-/// Epochs on two threads that sleep whenever they must, with data that is neither early nor late.
+/// Runs epochs on two threads that sleep whenever they must. The data is neither early nor late.
 fn epochs(count: u64, patience: Patience) {
     let slot = Slot(UnsafeCell::new(0));
     let [exposed, exposed_operand, done, done_operand]: [Word; 4] =
@@ -370,7 +371,7 @@ fn epochs(count: u64, patience: Patience) {
     });
 }
 
-/// How often, natively and under an interpreter.
+/// The number of epochs, with fewer under an interpreter.
 const EPOCHS: u64 = if cfg!(miri) { 50 } else { 20_000 };
 
 #[test]
@@ -387,7 +388,7 @@ fn epochs_that_are_patient() {
     epochs(EPOCHS, patience);
 }
 
-/// Many ring one bell, and two sleep on it.
+/// Many threads ring one bell, and two sleep on it.
 #[test]
 fn nobody_on_a_crowded_bell_is_forgotten() {
     let bell = Bell::new();

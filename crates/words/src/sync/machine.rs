@@ -27,10 +27,11 @@ impl Futex {
         self.0.fetch_add(value, order)
     }
 
-    /// Sleeps while the count is `expected`, until woken, and no longer than `limit`; may return early.
+    /// Sleeps while the count is `expected`, until it is woken, but no longer than `limit`. It may return early.
     pub(crate) fn sleep_while(&self, expected: u32, limit: Option<Duration>) {
         let limit = limit.and_then(|limit| rustix::time::Timespec::try_from(limit).ok());
-        // An error says that the value has changed, the time is over, or that a signal came: the caller looks again in any case.
+        // An error says that the value has changed, that the time is over, or that a signal came. In each case the
+        // caller looks again.
         let _ = futex::wait(&self.0, futex::Flags::empty(), expected, limit.as_ref());
     }
 

@@ -17,18 +17,19 @@ use loom::thread::{self, Thread};
 pub use loom::sync::atomic::Ordering;
 pub use loom::sync::{Mutex, MutexGuard};
 
-/// One thing broken.
+/// A part of the protocol that is broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mutant {
     /// Additions to words (and poisonings) have no release order.
     AddWithoutRelease,
     /// Loads of words have no acquire order.
     LookWithoutAcquire,
-    /// Fences do nothing, and sequentially consistent accesses are acquire and release ones.
+    /// Fences do nothing, and sequentially consistent accesses only acquire and release.
     NoFence,
-    /// The sleepers' flag is set only right before sleeping: nobody looks at the words once more after it was set.
+    /// The sleepers' flag is set only right before sleeping: no thread looks at the words again after it has set the
+    /// flag.
     FlagAfterLook,
-    /// Sleepers are counted as woken, and are not.
+    /// The count of rings goes up, but no sleeper is woken.
     NoWake,
     /// Sleepers are woken without the count going up.
     NoBump,
@@ -36,22 +37,22 @@ pub enum Mutant {
     SleepAnyway,
     /// The count of rings goes up without release order.
     BumpWithoutRelease,
-    /// The count of rings is read only after the sleepers' flag was set: what a machine may do that lets stores overtake loads,
-    /// if the count is read without acquire order. (Loom itself lets no store overtake a load.)
+    /// The count of rings is read only after the sleepers' flag was set. A machine may do that if it lets stores
+    /// overtake loads, and if the count is read without acquire order. (Loom itself lets no store overtake a load.)
     KeyAfterFlag,
 }
 
-/// What a thread that has burnt down unwinds with.
+/// The payload with which a thread unwinds when its fuse has burnt down.
 #[derive(Debug)]
 pub struct Died;
 
-/// What is wrong with one thread.
+/// The mutations of one thread.
 struct Flaws {
     mutant: Cell<Option<Mutant>>,
     fuse: Cell<Option<u32>>,
     /// The flag that [`Mutant::FlagAfterLook`] has not stored yet.
     late: Cell<Option<(*const AtomicU32, u32)>>,
-    /// The count that [`Mutant::KeyAfterFlag`] has not read yet, and what it was when it was read.
+    /// The count that [`Mutant::KeyAfterFlag`] has not read yet. `key` is its value once it has been read.
     unread: Cell<Option<*const Futex>>,
     key: Cell<Option<u32>>,
 }
@@ -67,11 +68,11 @@ loom::thread_local! {
 }
 
 loom::lazy_static! {
-    /// Loom takes no decision at a fence, and so would not try two fences in both orders; all of them touch this.
+    /// Loom takes no decision at a fence, and so would not try two fences in both orders. So each fence touches this.
     static ref FENCES: base::AtomicU32 = base::AtomicU32::new(0);
 }
 
-/// Call it first in each model, so that no thread learns anything from another by being the second to fence.
+/// To be called first in each model, so that the initialisation of [`FENCES`] orders no threads.
 pub fn begin() {
     FENCES.load(Ordering::Relaxed);
 }
@@ -87,8 +88,8 @@ pub fn light(steps: u32) {
     FLAWS.with(|flaws| flaws.fuse.set(Some(steps)));
 }
 
-/// An operation that others can see, and that a thread may therefore die before. (To die before a load is, for the others, to die
-/// after what was stored before it.)
+/// Marks an operation that others can see, before which a thread may therefore die. (For the others, a death before a
+/// load is a death after the store before it.)
 pub fn tick() {
     FLAWS.with(|flaws| match flaws.fuse.get() {
         None => {}
@@ -104,15 +105,15 @@ fn is(mutant: Mutant) -> bool {
     FLAWS.with(|flaws| flaws.mutant.get() == Some(mutant))
 }
 
-/// The order, or none at all in a thread with that flaw.
+/// The order; or relaxed, in a thread with that flaw.
 fn unless(mutant: Mutant, order: Ordering) -> Ordering {
     if is(mutant) { Ordering::Relaxed } else { order }
 }
 
-/// An access, which fences on both sides if it is to be sequentially consistent: loom takes such accesses for acquire
-/// and release ones. This orders more than it should, namely other accesses of the thread too; so it is right for a
-/// protocol all of whose accesses are of this kind, or are ordered without them. [`Mutant::NoFence`] makes it an
-/// ordinary access.
+/// Makes an access, with a fence on both sides if it is sequentially consistent, because loom makes such accesses
+/// acquire and release only. This also orders other accesses of the thread, which is more than it should. So it is
+/// right only for a protocol whose accesses are all sequentially consistent, or are ordered without that.
+/// [`Mutant::NoFence`] leaves the fences out.
 fn access<T>(order: Ordering, access: impl FnOnce() -> T) -> T {
     if order != Ordering::SeqCst {
         return access();
@@ -221,10 +222,10 @@ impl AtomicU32 {
         self.0.load(order)
     }
 
-    /// As the standard library's. Done by a read-modify-write: loom lets a store slip between what a swap read and what
-    /// it wrote, which no machine does, and then reports a sleeper whose flag (set after the swap, and seen by nobody)
-    /// seems cleared. Nothing is lost, since a store that a swap has not read comes after it, or before what it read;
-    /// and loads still see old values.
+    /// As the standard library's, but by a read-modify-write. In loom, a store could come between a swap's read and its
+    /// write, as on no machine. Loom would then report a sleeper whose flag, which was set after the swap, seems
+    /// cleared. This loses no behaviour: a store that a swap has not read comes after the swap, or before the value
+    /// that it read; and loads still see old values.
     #[track_caller]
     pub fn store(&self, value: u32, order: Ordering) {
         tick();
@@ -248,7 +249,7 @@ impl AtomicU32 {
     }
 }
 
-/// A flag of those who use the bells.
+/// A flag, as users of the bells have it.
 #[derive(Debug)]
 pub struct AtomicBool(base::AtomicBool);
 
@@ -273,21 +274,22 @@ impl AtomicBool {
     }
 }
 
-/// A count to sleep on, with the threads that do: a wake-up that is lost leaves one of them parked for ever, which loom
-/// reports as a deadlock. (A loop that yields until the count changes would find no difference between a wake-up and
-/// none.)
+/// A count to sleep on, with the threads that sleep. A lost wake-up leaves a thread parked for ever, which loom reports
+/// as a deadlock. (A loop that yields until the count changes would not show whether there was a wake-up.)
 ///
-/// The kernel compares and goes to sleep in one step, under a lock that waking takes too. Here both touch the count by a
-/// read-modify-write, which reads the latest value and is a point where loom chooses who comes first; between it and
-/// the parking (or unparking) loom runs nobody else. It is relaxed, and so orders nothing else, as one should
-/// expect of a futex; waking itself does order, since loom has no other way to.
+/// The kernel compares and puts the thread to sleep in one step, under a lock that a wake-up takes, too. Here, both
+/// touch the count by a read-modify-write. It reads the latest value, and at it loom chooses which thread comes first.
+/// Between it and the parking or unparking, loom runs no other thread. It is relaxed, and so orders nothing else,
+/// because nobody should rely on that from a futex. The wake-up itself does order, because loom has no other way to
+/// wake.
 #[derive(Debug)]
 pub(crate) struct Futex {
     count: base::AtomicU32,
     sleepers: RefCell<Vec<Thread>>,
 }
 
-// SAFETY: all threads of a model take turns on one thread of the machine, and do not switch while the cell is borrowed.
+// SAFETY: all threads of a model take turns on one thread of the machine, and none of them switches while the cell is
+// borrowed.
 unsafe impl Sync for Futex {}
 
 impl Futex {
@@ -320,7 +322,7 @@ impl Futex {
     pub(crate) fn sleep_while(&self, expected: u32, limit: Option<Duration>) {
         debug_assert!(limit.is_none(), "what is modelled does not nap");
         if let Some((flag, value)) = FLAWS.with(|flaws| flaws.late.take()) {
-            // SAFETY: the flag lies beside this count in the bell on which the thread has been ever since.
+            // SAFETY: the flag lies beside this count in the bell on which the thread still waits.
             unsafe { &*flag }.0.swap(value, Ordering::Relaxed);
         }
         let expected = FLAWS.with(|flaws| flaws.key.take()).unwrap_or(expected);

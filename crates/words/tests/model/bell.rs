@@ -1,4 +1,4 @@
-//! Bells: nobody who sleeps is forgotten.
+//! Bells: every sleeping thread is woken.
 
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ impl Place {
     }
 }
 
-/// Two ring for a sleeper that waits for both.
+/// Two threads ring for a sleeper that waits for both.
 fn two_ringers(
     ringer: Option<Mutant>,
     sleeper: Option<Mutant>,
@@ -71,7 +71,7 @@ fn two_ringers_and_one_sleeper() {
     check(3, two_ringers(None, None));
 }
 
-/// Two sleep on one bell, each for its own word.
+/// Two threads sleep on one bell, each for its own word.
 fn two_sleepers(
     ringer: Option<Mutant>,
     sleeper: Option<Mutant>,
@@ -134,7 +134,8 @@ fn mutants_of_sleeping() {
         caught(Finding::Asleep, two_ringers(None, Some(flaw)));
         caught(Finding::Asleep, two_sleepers(None, Some(flaw)));
     }
-    // It takes two who ring: one who takes the flag and counts up before the count is read, and one who then finds no flag.
+    // This takes two rings: the first takes the flag and counts up before the count is read, and the second then finds
+    // no flag.
     caught(
         Finding::Asleep,
         two_ringers(None, Some(Mutant::KeyAfterFlag)),

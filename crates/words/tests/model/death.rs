@@ -1,7 +1,9 @@
-//! A peer dies, before any of its operations: whoever depends on it comes to an end, with the data or with the right error.
+//! A peer dies before any one of its operations. Every rank that depends on it comes to an end, with the data or with
+//! the right error.
 //!
-//! The monitor is the main thread: it notices a death (joins the thread), poisons the words that the dead should have added to,
-//! and wakes whoever sleeps. Only the dead rank's neighbour is told, so that what comes further has come by the protocol.
+//! The monitor is the main thread. It notices a death (it joins the thread), poisons the words that the dead rank
+//! should have added to, and wakes the sleepers. It tells only the neighbour of the dead rank. So a rank further on can
+//! only have learnt of the death by the protocol.
 
 use std::sync::Arc;
 
@@ -16,11 +18,11 @@ use super::rig::{
 /// How the monitor does its work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Monitor {
-    /// As `Device::poison` does.
+    /// Poisons, and wakes all sleepers, as `Device::poison` does.
     Wakes,
-    /// Rings, as one does after an add.
+    /// Poisons, and only rings, as after an add.
     Rings,
-    /// Poisons only.
+    /// Only poisons.
     Poisons,
 }
 
@@ -86,8 +88,8 @@ fn chain(fuse: u32, monitor: Monitor, dying: Option<Mutant>, giving_up: Option<M
     if died {
         monitor.poison(&[&edges[0].done.word], &bells[1]);
     }
-    // Rank 2 is the thread that was the monitor: what it does depends on rank 1 alone, and a fourth thread makes the
-    // model ten times as large.
+    // The monitor's thread goes on as rank 2. That is possible because rank 2 depends only on rank 1. A fourth thread
+    // would make the model ten times as large.
     let mut stream = Stream::new(&bells[2]);
     stream.go([edges[1].post(&bells[1])]);
     let outcome = stream.run([edges[1].wait()]);
@@ -97,7 +99,7 @@ fn chain(fuse: u32, monitor: Monitor, dying: Option<Mutant>, giving_up: Option<M
     }
     let third = outcome.is_ok();
     let second = second.join().expect("rank 1 ends");
-    // What was done before the death counts, and what was not does not.
+    // An epoch that was complete before the death counts, and no other.
     assert_eq!(second, count(&edges[0].done.word) == 1);
     assert_eq!(third, second);
     assert!(died || second);
@@ -111,15 +113,15 @@ fn an_origin_dies() {
 
 #[test]
 fn mutants_of_failing() {
-    // The flag was taken by the dead: ringing finds no sleeper.
+    // The dead rank has taken the flag, so a ring finds no sleeper.
     let rings = |fuse| chain(fuse, Monitor::Rings, None, None);
     caught_deaths(Finding::Asleep, rings);
     let poisons = |fuse| chain(fuse, Monitor::Poisons, None, None);
     caught_deaths(Finding::Asleep, poisons);
-    // Whoever fails poisons, and wakes nobody.
+    // The failing rank poisons, and wakes nobody.
     let gives_up = |fuse| chain(fuse, Monitor::Wakes, None, Some(Mutant::NoWake));
     caught_deaths(Finding::Asleep, gives_up);
-    // The add is seen before the data that it stands for, which then never comes.
+    // The add is seen before its data, which then never comes.
     let overtakes = |fuse| chain(fuse, Monitor::Wakes, Some(Mutant::AddWithoutRelease), None);
     caught_deaths(Finding::Race, overtakes);
 }
@@ -132,7 +134,7 @@ fn fork(fuse: u32, monitor: Monitor) -> bool {
     let dying = spawn(None, move || {
         let (edges, bells) = ranks;
         mortal(fuse, || {
-            // What it would do later, rank 0 does not wait for.
+            // Rank 0 does not wait for anything that rank 1 would do later.
             Stream::new(&bells[1]).go([edges[0].post(&bells[0])]);
         })
     });
@@ -166,7 +168,7 @@ fn fork(fuse: u32, monitor: Monitor) -> bool {
     let origin = origin.join().expect("rank 0 ends");
     let other = other.join().expect("rank 2 ends");
     assert_eq!(origin, count(&edges[0].exposed.word) == 1);
-    // If rank 0 has failed, its other lane may have been through, or not.
+    // If rank 0 has failed, its other lane may or may not have been through.
     assert!(other || !origin);
     died
 }
@@ -231,7 +233,7 @@ fn exchange(fuse: u32) -> bool {
 
 #[test]
 fn one_of_two_who_exchange_dies() {
-    // Two epochs have twenty steps to die before: one interruption must do.
+    // In two epochs, a rank may die before twenty steps, so the bound is one interruption.
     check_deaths(1, exchange);
 }
 

@@ -13,7 +13,7 @@ use super::rig::{Count, Edge, Finding, Stream, add, add_value, caught, check, sp
 struct Pair {
     buffers: usize,
     epochs: u64,
-    /// Exposures given in advance that must not be.
+    /// Exposures that are given in advance although they must not be.
     credit: u64,
     /// The target posts the next epoch before it has read the last one.
     post_early: bool,
@@ -108,7 +108,8 @@ fn mutants_of_two_buffers() {
         let target = Some(flaw);
         caught(Finding::Race, pair(Pair { target, ..DOUBLE }));
     }
-    // Both buffers' exposures given at the start, and each posted too: the origin comes two epochs ahead.
+    // The exposures of both buffers are given at the start, and each is posted, too. So the origin comes two epochs
+    // ahead.
     let credit = 1;
     caught(Finding::Data, pair(Pair { credit, ..DOUBLE }));
     let post_early = true;
@@ -163,8 +164,8 @@ fn mutants_of_two_origins() {
     caught(Finding::Asleep, two_origins(1, Some(Mutant::NoWake)));
 }
 
-/// One origin puts to two targets. Target 1 posts only when target 2 has got its data and said so: the origin's lanes
-/// must not wait for each other.
+/// One origin puts to two targets. Target 1 posts only when target 2 has its data and has said so. So the origin's
+/// lanes must not wait for each other.
 fn two_targets(one_lane: bool) -> impl Fn() + Send + Sync + 'static {
     move || {
         let bells: Arc<[Bell; 3]> = Arc::default();
@@ -213,7 +214,7 @@ fn a_lane_that_waits_for_another_is_found() {
     caught(Finding::Asleep, two_targets(true));
 }
 
-/// Two ranks put to each other; post, complete and wait of each are one batch.
+/// Two ranks put to each other. The post, complete and wait of each rank are one batch.
 fn exchange(epochs: u64, post_last: bool) -> impl Fn() + Send + Sync + 'static {
     move || {
         let bells: Arc<[Bell; 2]> = Arc::default();
@@ -253,7 +254,7 @@ fn an_add_that_moved_behind_a_wait_is_found() {
     caught(Finding::Asleep, exchange(1, true));
 }
 
-/// An origin whose put is done by two blocks, as on a GPU: all but one add 1, the other the rest.
+/// Two blocks carry out an origin's put, as on a GPU. All but one add 1, and the last adds the rest.
 fn two_blocks(quantum: u64) -> impl Fn() + Send + Sync + 'static {
     move || {
         let bell = Arc::new(Bell::new());

@@ -1,4 +1,5 @@
-//! What all models share: ranks with their words, bells and data, batches as windows make them, and the checker.
+//! The parts that all models share: ranks with their words, bells and data, batches like those of windows, and the
+//! checker.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind, set_hook, take_hook};
@@ -13,8 +14,9 @@ use tidegate_hal::memory::Ptr;
 use tidegate_words::sync::model::{self, Died, Mutant};
 use tidegate_words::{Bell, Blocked, Engine, Halt, Mover, Patience, Word};
 
-/// Explores a model. `bound` is how often a thread is interrupted though it could go on; switches where it sleeps or
-/// ends are not counted. Most errors need one or two (CHESS); where a model is small enough there is no bound.
+/// Explores a model. `bound` is how often a thread is interrupted although it could go on. Switches at which a thread
+/// sleeps or ends do not count. Most errors need one or two interruptions (CHESS). Models that are small enough have no
+/// bound.
 pub(crate) fn check(bound: impl Into<Option<usize>>, f: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
     if builder.preemption_bound.is_none() {
@@ -40,16 +42,16 @@ pub(crate) fn check(bound: impl Into<Option<usize>>, f: impl Fn() + Send + Sync 
     }
 }
 
-/// What the checker must say of a mutant.
+/// The error that the checker must report for a mutant.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Finding {
     /// Two accesses to data that nothing orders.
     Race,
-    /// That, or data of another epoch.
+    /// A race, or data of another epoch.
     Data,
-    /// A thread that sleeps for ever.
+    /// A thread sleeps for ever.
     Asleep,
-    /// An assertion of the model, whose message contains this.
+    /// An assertion of the model fails, with a message that contains this text.
     Says(&'static str),
 }
 
@@ -117,7 +119,7 @@ impl Count {
     }
 }
 
-/// A datum, which knows who accessed it.
+/// A datum, whose accesses loom checks.
 #[derive(Debug)]
 #[repr(transparent)]
 pub(crate) struct Datum(UnsafeCell<u64>);
@@ -141,15 +143,15 @@ impl Datum {
     }
 }
 
-/// Elements of a slot: two, so that it can be half-written.
+/// Elements of a slot. Two, so that the slot can be half-written.
 pub(crate) const LEN: usize = 2;
 
-/// One edge, from an origin to a target, with all that both sides have of it.
+/// An edge from an origin to a target, with the state of both sides.
 #[derive(Debug)]
 pub(crate) struct Edge {
-    /// At the origin; the target's posts add to it.
+    /// Lies at the origin. The target's posts add to it.
     pub(crate) exposed: Count,
-    /// At the target; the origin's completes add to it.
+    /// Lies at the target. The origin's completes add to it.
     pub(crate) done: Count,
     /// The slot at the target: one buffer or two, one after the other.
     slot: Box<[Datum]>,
@@ -162,8 +164,8 @@ pub(crate) struct Edge {
 }
 
 impl Edge {
-    /// An edge whose slot has this many buffers of so many elements. The exposures that are given in advance are all but one
-    /// buffer's, as `Window::open` has it, and `credit` more.
+    /// Makes an edge whose slot has `buffers` buffers of `len` elements. As in `Window::open`, exposures are given in
+    /// advance for all buffers but one, and then `credit` more.
     pub(crate) fn with(origin: u32, target: u32, buffers: usize, len: usize, credit: u64) -> Self {
         let data = |count| (0..count).map(|_| Datum::new()).collect();
         Edge {
@@ -181,7 +183,7 @@ impl Edge {
         Self::with(origin, target, buffers, 1, 0)
     }
 
-    /// What the origin puts in an epoch.
+    /// The value that the origin puts in an epoch.
     fn value(&self, epoch: u64, index: usize) -> u64 {
         1000 * u64::from(self.origin + 1) + 10 * (epoch + 1) + index as u64
     }
@@ -298,7 +300,7 @@ pub(crate) fn wait(count: &Count, quantum: u64, peer: u32, awaited: Awaited) -> 
     })
 }
 
-/// Moves data, as the host device does: an element a step, since a peer may die between two.
+/// Moves data as the host device does, but one element at each step of the model, because a peer may die between two.
 #[derive(Debug)]
 pub(crate) struct DataMover;
 
@@ -324,7 +326,8 @@ impl Mover for DataMover {
     }
 }
 
-/// A rank's stream: runs batches one after the other, and gives them up once one has failed, as the host device's executor does.
+/// A rank's stream. It runs batches one after the other. Once one has failed, it gives up all later ones, as the host
+/// device's executor does.
 #[derive(Debug)]
 pub(crate) struct Stream<'a> {
     engine: Engine,
@@ -333,7 +336,7 @@ pub(crate) struct Stream<'a> {
 }
 
 impl<'a> Stream<'a> {
-    /// The stream of a rank that sleeps on this bell.
+    /// Makes the stream of a rank that sleeps on this bell.
     pub(crate) fn new(bell: &'a Bell) -> Self {
         Stream {
             engine: Engine::default(),
@@ -342,7 +345,8 @@ impl<'a> Stream<'a> {
         }
     }
 
-    /// Runs the lanes. Sleeps at the first look that is in vain: spinning would only add more of the same.
+    /// Runs the lanes. It sleeps after the first look that finds nothing, because spinning would only repeat such
+    /// looks.
     pub(crate) fn run(&mut self, lanes: impl IntoIterator<Item = Vec<Step>>) -> Result<(), Halt> {
         // SAFETY: the words, bells and data belong to the model, which outlives its threads; moves are checked by loom.
         let batch = unsafe { Batch::new(lanes, Vec::new()) };
@@ -352,7 +356,7 @@ impl<'a> Stream<'a> {
             unsafe { self.engine.give_up(&batch, &mut DataMover) };
             return Err(halt);
         }
-        // SAFETY: as above; models ring the bell of whoever waits.
+        // SAFETY: as above; models ring the bell of the rank that waits.
         let outcome = unsafe {
             tidegate_words::run(
                 &mut self.engine,
@@ -371,7 +375,7 @@ impl<'a> Stream<'a> {
         })
     }
 
-    /// As [`Stream::run`] where nobody dies.
+    /// Like [`Stream::run`], for models in which no rank dies.
     pub(crate) fn go(&mut self, lanes: impl IntoIterator<Item = Vec<Step>>) {
         self.run(lanes).expect("nobody poisons");
     }
@@ -389,8 +393,8 @@ pub(crate) fn mortal<T>(fuse: u32, f: impl FnOnce() -> T) -> Option<T> {
         .ok()
 }
 
-/// Explores a model for each step before which a rank may die, until it never lives to see it. The model is told the step, and
-/// tells whether the rank died.
+/// Explores a model for each step before which a rank may die, until the rank never reaches the step. The model gets
+/// the number of the step, and returns whether the rank died.
 pub(crate) fn check_deaths(bound: usize, f: impl Fn(u32) -> bool + Send + Sync + 'static) {
     let f = Arc::new(f);
     for fuse in 0.. {

@@ -1,7 +1,7 @@
-//! The handshakes between a host stream's owner, its executor and those who wait for it.
+//! The handshakes between a host stream's owner, its executor, and the threads that wait for it.
 //!
-//! This is the host device's own file, not a copy that could grow stale; only its queue, which is another crate's, is
-//! replaced by the count of what was submitted.
+//! The model includes the host device's own file, so no copy can become stale. Only the queue, which comes from another
+//! crate, is replaced, by the count of submitted items.
 
 use std::panic::Location;
 use std::sync::Arc;
@@ -62,7 +62,7 @@ impl Drop for Garbage {
     }
 }
 
-/// The owner submits an item, and retires what it uses; another thread retires something of its own.
+/// The owner submits an item, and retires memory that the item uses. Another thread retires something of its own.
 fn retire(executor: Option<Mutant>, owner: Option<Mutant>) -> impl Fn() + Send + Sync + 'static {
     move || {
         let shared = shared();
@@ -116,7 +116,7 @@ impl Wake for Task {
     }
 }
 
-/// A task awaits an item, while things are retired, which use the same list.
+/// A task awaits an item, while other things are retired, which use the same list.
 fn awaiting(executor: Option<Mutant>, task: Option<Mutant>) -> impl Fn() + Send + Sync + 'static {
     move || {
         let shared = shared();
@@ -127,7 +127,7 @@ fn awaiting(executor: Option<Mutant>, task: Option<Mutant>) -> impl Fn() + Send 
                 shared.pass();
             })
         };
-        // What was submitted, and which the executor has found.
+        // The items that were submitted, and that the executor has found.
         shared.submitted.store(2, Ordering::Release);
         mutate(task);
         let freed = Arc::new(AtomicU32::new(0));
@@ -206,7 +206,7 @@ fn mutants_of_passing() {
     caught(Finding::Asleep, fault(Some(Mutant::NoWake)));
 }
 
-/// The owner waits for the second item, and another stream for the first: whoever is woken too early says again what it wants.
+/// The owner waits for the second item, and another stream for the first. A thread that is woken too early asks again.
 fn two_marks(executor: Option<Mutant>, owner: Option<Mutant>) -> impl Fn() + Send + Sync + 'static {
     move || {
         let shared = shared();
@@ -248,7 +248,7 @@ fn mutants_of_waiting_for_items() {
     }
 }
 
-/// A stream is aborted while it waits for what never comes.
+/// A stream is aborted during a wait that would never end.
 fn abort(stopper: Option<Mutant>) -> impl Fn() + Send + Sync + 'static {
     move || {
         let shared = shared();

@@ -1,4 +1,4 @@
-//! Strikes: a stream that stores to a register of a NIC, which then reads the source by itself.
+//! Strikes: a stream stores to a register of a NIC, which then reads the source by itself.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use tidegate_words::{Bell, Word};
 
 use super::rig::{Edge, Finding, Stream, add, at, caught, check, spawn};
 
-/// What is wrong.
+/// The flaws of a model.
 #[derive(Clone, Copy, Debug, Default)]
 struct Flaws {
     /// The store comes before the source is written.
@@ -31,7 +31,7 @@ impl Card {
             to: at(&self.register),
             value: 1,
         });
-        // Without a bell, whose fence would do what the store itself has to.
+        // There is no bell, because its fence would hide a missing one of the store.
         vec![Step::Flush, add(&self.doorbell, None), store]
     }
 }
@@ -57,7 +57,7 @@ fn strikes(flaws: Flaws) -> impl Fn() + Send + Sync + 'static {
                 }
             })
         };
-        // Hardware looks at nothing but its register: one look stands for all, since the checker tries it at every time.
+        // Hardware looks only at its register. One look suffices, because the checker tries it at every time.
         if all.register.load() == 1 {
             let mut nic = Stream::new(&all.bell);
             nic.go([vec![all.edge.put()]]);

@@ -1,4 +1,5 @@
-//! Tickets: a transport reads a put's source after the complete has returned, and whoever writes the source next waits for it.
+//! Tickets: a transport reads a put's source after the complete has returned, and the next writer of the source waits
+//! for it.
 
 use std::sync::Arc;
 
@@ -10,12 +11,12 @@ use super::rig::{
     Count, Edge, Finding, Stream, add, caught, check, check_deaths, mortal, spawn, wait,
 };
 
-/// What is wrong.
+/// The flaws of a model.
 #[derive(Clone, Copy, Debug, Default)]
 struct Flaws {
     /// The source is written without a look at the tickets.
     ignored: bool,
-    /// The complete does not count the ticket that it issues, so that the wait is for the one before.
+    /// The complete does not count the ticket that it issues, so the wait is for the ticket before.
     uncounted: bool,
     /// The transport says that it has read before it reads.
     early: bool,
@@ -23,7 +24,8 @@ struct Flaws {
     origin: Option<Mutant>,
 }
 
-/// The origin's side of a transport: a doorbell, tickets that were issued (`sent.operand`) and that have come back (`sent.word`).
+/// The origin's side of a transport: a doorbell, and the counts of tickets that were issued (`sent.operand`) and that
+/// have come back (`sent.word`).
 #[derive(Debug)]
 struct Transport {
     edge: Edge,
@@ -46,7 +48,7 @@ impl Transport {
         }
     }
 
-    /// What the origin's complete enqueues: the moves are the transport's affair.
+    /// The batch of the origin's complete. The transport makes the moves.
     fn complete(&self, uncounted: bool) -> Vec<Step> {
         let mut lane = vec![
             self.edge.await_exposure(),
@@ -54,18 +56,18 @@ impl Transport {
             add(&self.doorbell.word, Some(&self.bells[NIC])),
         ];
         if !uncounted {
-            // An operand: nobody sleeps on it.
+            // This is an operand, on which nobody sleeps.
             lane.push(add(&self.sent.operand, None));
         }
         lane
     }
 
-    /// What the next writer of the source waits for: all tickets that were issued.
+    /// The wait of the next writer of the source, for all tickets that were issued.
     fn tickets(&self) -> Vec<Step> {
         vec![wait(&self.sent, 0, NIC as u32, Awaited::Ticket)]
     }
 
-    /// What the transport does when its doorbell is rung.
+    /// The batch of the transport when its doorbell is rung.
     fn transfer(&self, early: bool) -> Vec<Step> {
         let ring = wait(&self.doorbell, QUANTUM, 0, Awaited::Event);
         let sent = add(&self.sent.word, Some(&self.bells[ORIGIN]));
@@ -103,7 +105,8 @@ fn tickets(flaws: Flaws) -> impl Fn() + Send + Sync + 'static {
                 }
             })
         };
-        // The target posts both epochs in advance, so that only the ticket holds the origin back; it reads the last.
+        // The target posts both epochs in advance, so that only the ticket holds the origin back. It reads only the
+        // last.
         let mut stream = Stream::new(&all.bells[TARGET]);
         stream.go([all.edge.post(&all.bells[ORIGIN])]);
         stream.go([all.edge.post(&all.bells[ORIGIN])]);
@@ -137,7 +140,7 @@ fn mutants_of_tickets() {
     caught(Finding::Asleep, tickets(Flaws { transport, ..sound }));
 }
 
-/// The transport dies: the ticket that is out ends the wait of whoever wants to write, by the right name.
+/// The transport dies. The outstanding ticket ends the next writer's wait, and the error names the right peer.
 #[test]
 fn a_transport_dies() {
     check_deaths(2, |fuse| {
