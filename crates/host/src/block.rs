@@ -18,7 +18,7 @@ use tidegate_hal::process::{Process, Unforked};
 
 use crate::mapping::Mapping;
 
-/// Blocks are aligned to pages, so that rows of a field and vector units are content.
+/// Blocks are aligned to pages, which suits rows of fields and vector units.
 const ALIGN: usize = 4096;
 
 /// A block of the host device.
@@ -47,31 +47,32 @@ pub struct HostBlock {
 
 #[derive(Debug)]
 enum Backing {
-    /// Of this process; shared with ranks that are threads of it.
+    /// Memory of this process, which ranks that are its threads share.
     Heap(Arc<Heap>),
-    /// Of a memfd, which children do not get, with the descriptor as long as it may be handed on: the mapping needs none.
+    /// Memory of a memfd, which children do not get. The descriptor is kept as long as it may be handed on; the mapping
+    /// does not need it.
     Mapped {
         map: Unforked<Mapping>,
         fd: Mutex<Option<OwnedFd>>,
     },
-    /// Of a bus: this rank's own, with the key by which peers reach it, or a peer's, whose address may be far.
+    /// Memory of a bus: this rank's, with the key by which peers reach it, or a peer's, whose address may be far.
     Bus {
         base: Ptr,
         key: Option<Vec<u8>>,
-        _keep: Keep,
+        _keep: BusMemory,
     },
 }
 
-/// Keeps memory of a bus, which is not told of its end in a child.
-struct Keep(ManuallyDrop<Arc<dyn Any + Send + Sync>>, Process);
+/// Keeps memory of a bus. In a forked child, the bus is not told when the memory is dropped.
+struct BusMemory(ManuallyDrop<Arc<dyn Any + Send + Sync>>, Process);
 
-impl Keep {
+impl BusMemory {
     fn new(keep: Arc<dyn Any + Send + Sync>) -> Self {
-        Keep(ManuallyDrop::new(keep), Process::this())
+        BusMemory(ManuallyDrop::new(keep), Process::this())
     }
 }
 
-impl Drop for Keep {
+impl Drop for BusMemory {
     fn drop(&mut self) {
         if self.1.is_this() {
             // SAFETY: this is its only drop.
@@ -80,16 +81,16 @@ impl Drop for Keep {
     }
 }
 
-impl std::fmt::Debug for Keep {
+impl std::fmt::Debug for BusMemory {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Keep")
+        f.write_str("BusMemory")
     }
 }
 
 /// Heap memory.
 pub(crate) struct Heap {
     memory: ManuallyDrop<Allocation>,
-    /// What may have been told to read or write it.
+    /// The bus that may have been told to read or write the memory.
     bus: Option<Arc<dyn Bus>>,
 }
 
@@ -113,7 +114,7 @@ impl Heap {
         Ok(Heap { memory, bus })
     }
 
-    /// Whether something that has been told to read or write the memory may still do so, and nobody knows when it ends.
+    /// Whether a failed bus may still read or write the memory, for an unknown time.
     fn is_given_up(&self) -> bool {
         (self.bus.as_ref()).is_some_and(|bus| bus.failure().is_some())
     }
@@ -122,14 +123,14 @@ impl Heap {
 impl Drop for Heap {
     fn drop(&mut self) {
         if !self.is_given_up() {
-            // SAFETY: it is dropped or taken only here, once.
+            // SAFETY: this is its only drop, and `into_allocation` does not drop a heap whose memory it has taken.
             unsafe { ManuallyDrop::drop(&mut self.memory) };
         }
     }
 }
 
 impl HostBlock {
-    /// Memory of this process, which a bus may be told to read or write.
+    /// Allocates memory. A bus may be told to read or write it.
     pub(crate) fn alloc(
         bytes: usize,
         sharing: Sharing,
@@ -143,14 +144,14 @@ impl HostBlock {
             });
         }
         let backing = match sharing {
-            // For peers, or for NICs that are themselves peers of the node.
+            // NICs may be peers of the node themselves, so both need a memfd.
             Sharing::Peers | Sharing::Nics if by_fd => Self::memfd(bytes)?,
             _ => Backing::Heap(Arc::new(Heap::new(bytes, bus.cloned())?)),
         };
         Ok(HostBlock { backing, bytes })
     }
 
-    /// Memory that this process had already, and that a bus may be told to read or write from now on.
+    /// Makes a block of memory that this process already has. From now on a bus may be told to read or write it.
     pub(crate) fn adopt(memory: Allocation, bus: Option<&Arc<dyn Bus>>) -> Self {
         let bytes = memory.bytes();
         let heap = Heap {
@@ -163,7 +164,7 @@ impl HostBlock {
         }
     }
 
-    /// The memory of the heap that it is, if it is, and nothing else uses it.
+    /// The block's heap memory, if it is heap memory and nothing else uses it.
     pub(crate) fn into_allocation(self) -> Result<Allocation, Self> {
         let HostBlock { backing, bytes } = self;
         let back = |backing| Err(HostBlock { backing, bytes });
@@ -175,7 +176,7 @@ impl HostBlock {
             Ok(heap) => {
                 let mut heap = ManuallyDrop::new(heap);
                 drop(heap.bus.take());
-                // SAFETY: the heap is not dropped, so that this is the only one who takes the memory.
+                // SAFETY: the heap is not dropped, so only this takes the memory.
                 Ok(unsafe { ManuallyDrop::take(&mut heap.memory) })
             }
             Err(heap) => back(Backing::Heap(heap)),
@@ -187,7 +188,7 @@ impl HostBlock {
         let backing = Backing::Bus {
             base,
             key: Some(key),
-            _keep: Keep::new(keep),
+            _keep: BusMemory::new(keep),
         };
         Ok(HostBlock { backing, bytes })
     }
@@ -197,13 +198,14 @@ impl HostBlock {
         let backing = Backing::Bus {
             base,
             key: None,
-            _keep: Keep::new(keep),
+            _keep: BusMemory::new(keep),
         };
         Ok(HostBlock { backing, bytes })
     }
 
     fn memfd(bytes: usize) -> Result<Backing, DeviceError> {
-        // Memory for peers counts as a file. Beyond the limit the kernel would kill this process by SIGXFSZ.
+        // Memory for peers counts as a file. If it were larger than the limit, the kernel would kill this process by
+        // SIGXFSZ.
         let limit = getrlimit(Resource::Fsize).current;
         if limit.is_some_and(|limit| limit < bytes as u64) {
             return Err(DeviceError::Exhausted {
@@ -215,7 +217,7 @@ impl HostBlock {
         let fd =
             rustix::fs::memfd_create("tidegate", flags).map_err(|e| refused(MAKING, bytes, e))?;
         rustix::fs::ftruncate(&fd, bytes as u64).map_err(|e| refused(MAKING, bytes, e))?;
-        // A peer that shrank the file would make us die of SIGBUS.
+        // If a peer could shrink the file, this process could die of SIGBUS.
         rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)
             .map_err(|e| system("F_ADD_SEALS", &e))?;
         let map = Self::mapped(&fd, bytes)?;
@@ -243,7 +245,7 @@ impl HostBlock {
                         "it holds {held} bytes where {bytes} were announced"
                     )));
                 }
-                // The peer could shrink what is not sealed, and this process would die of SIGBUS.
+                // If the file is not sealed, the peer could shrink it, and this process would die of SIGBUS.
                 let seals =
                     rustix::fs::fcntl_get_seals(&fd).map_err(|e| system("F_GET_SEALS", &e))?;
                 if !seals.contains(SealFlags::SHRINK) {
@@ -278,7 +280,7 @@ impl HostBlock {
     }
 }
 
-/// What is done when memory for peers is made.
+/// The operation that errors name when memory for peers cannot be made.
 const MAKING: &str = "making shared memory";
 
 fn system(what: &'static str, error: &dyn std::fmt::Display) -> DeviceError {
@@ -288,9 +290,9 @@ fn system(what: &'static str, error: &dyn std::fmt::Display) -> DeviceError {
     }
 }
 
-// SAFETY: heap memory and mappings live until the block is dropped (the heap perhaps longer, if a peer shares it). What was
-// allocated is aligned to `ALIGN` or a page, and zero at first; what was adopted is as it was. A bus promises the same of its
-// memory; far addresses are names, which streams recognise.
+// SAFETY: heap memory and mappings live until the block is dropped (the heap perhaps longer, if a peer shares it).
+// Allocated memory is aligned to `ALIGN` or a page, and zero at first; adopted memory is as it was. A bus promises the
+// same of its memory; far addresses are names, which streams recognise.
 unsafe impl Block for HostBlock {
     #[inline]
     fn base(&self) -> Ptr {

@@ -42,9 +42,9 @@ impl std::fmt::Debug for Host {
 }
 
 struct Options {
-    /// Whether memory for peers is a memfd. Ranks that are threads share the heap instead.
+    /// Whether memory for peers is a memfd. (Ranks that are threads share heap memory instead.)
     by_fd: bool,
-    /// What reaches peers that are not mapped.
+    /// Reaches peers that are not mapped.
     bus: Option<Arc<dyn Bus>>,
 }
 
@@ -68,7 +68,8 @@ impl Host {
         }
     }
 
-    /// The device for ranks that are processes and reach each other by a bus, where they do not map each other.
+    /// The device for ranks that are processes, and that reach each other through a bus if they do not map each other's
+    /// memory.
     ///
     /// # Examples
     ///
@@ -125,8 +126,8 @@ unsafe impl Device for Host {
         Ok(Host::for_threads())
     }
 
-    /// Memory of one bus is not for streams of another, or of none: only its own bus knows that it is to be kept when
-    /// that fails.
+    /// Streams of another bus, or of none, must not use memory of this bus: only its own bus knows that it must be kept
+    /// if the bus fails.
     fn same(&self, other: &Self) -> bool {
         match (&self.options.bus, &other.options.bus) {
             (None, None) => true,
@@ -178,7 +179,7 @@ unsafe impl Device for Host {
         // SAFETY: the caller promises that both are live.
         let (word, bell) = unsafe { (&*word.0.cast::<Word>(), &*bell.0.cast::<Bell>()) };
         word.poison();
-        // Whether or not the flag is set: a peer may have died between taking it and waking.
+        // This ignores the flag, because a peer may have died after it took the flag and before it woke the sleepers.
         bell.wake_all();
     }
 

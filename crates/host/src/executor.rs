@@ -21,13 +21,13 @@ use crate::reclaim::{AtWork, Named, StreamState, let_go};
 
 /// A work item in the queue.
 pub(crate) enum Item {
-    /// With the place where it was enqueued.
+    /// A batch, and the call that enqueued it.
     Batch(Arc<Batch>, CallSite),
     Kernel(Job),
     /// Waits until another stream has passed a mark.
     Await(Arc<StreamState>, u64),
     Replay(Arc<List>, u64),
-    /// The owner is gone.
+    /// The last item: the owner has been dropped.
     Stop,
 }
 
@@ -46,53 +46,54 @@ impl Item {
 
 pub(crate) struct Executor {
     core: Core,
-    /// What reaches peers that are not mapped.
+    /// The mover for batches that touch far addresses.
     far: Option<Box<Far>>,
 }
 
-/// All of an executor but what carries its moves.
+/// The executor without its mover for far addresses.
 struct Core {
     shared: Arc<StreamState>,
     engine: Engine,
     failed: bool,
-    /// Doorbells were rung of which the helper has not been told yet.
+    /// Whether doorbells were rung of which the helper has not been told yet.
     owed: Cell<bool>,
-    /// For waits in batches.
+    /// The patience of waits in batches.
     peers: Patience,
-    /// For waits for other streams.
+    /// The patience of waits for other streams.
     own: Patience,
 }
 
-/// How far a replay has come: the times that are left, with the one that has begun, and where in the list that is.
+/// The position of a replay: how many repetitions are left, with the current one, and the index of the current item.
 struct ReplayPosition {
     times: u64,
     at: usize,
 }
 
-/// How many milliseconds the news of a bus that has failed may take.
+/// How many milliseconds it may take until the failure of a bus is known here.
 const NEWS: u32 = 50;
 
 /// A mover that can say why it did not go on.
-trait Way: Mover {
+trait Faulting: Mover {
     fn fault(&self) -> Fault {
         Fault::Aborted
     }
 
-    /// Why there is a poison, where the mover may know better than who asks whose word it was.
+    /// The cause of a poison, if the mover knows it better than the tag of the wait tells.
     fn behind_poison(&self) -> Option<Fault> {
         None
     }
 }
 
-impl Way for HostMover {}
+impl Faulting for HostMover {}
 
-impl Way for Far {
+impl Faulting for Far {
     fn fault(&self) -> Fault {
         let failure = self.failure();
         failure.map_or(Fault::Aborted, |error| Fault::Transport(error.to_string()))
     }
 
-    /// A peer that has heard of a bus that failed may be quicker with its poison than the news.
+    /// A peer that knows of the bus's failure may poison a word before this rank learns of the failure. So this waits
+    /// for a while.
     fn behind_poison(&self) -> Option<Fault> {
         for _ in 0..NEWS {
             if self.failure().is_some() {
@@ -124,12 +125,12 @@ impl Executor {
         }
     }
 
-    /// Executes one item and counts it as passed. Returns whether more may come. `next` is what follows at once, if
-    /// that is known.
+    /// Executes one item and counts it as passed. Returns whether more items may come. `next` is the item that follows
+    /// at once, if it is known.
     ///
     /// # Safety
     ///
-    /// What the hal asks of the submitter of the item holds.
+    /// The item meets the conditions of the method of the hal that submitted it.
     pub(crate) unsafe fn execute(&mut self, item: Item, next: Option<&Item>) -> bool {
         let mut more = true;
         match item {
@@ -144,29 +145,28 @@ impl Executor {
                     std::mem::forget(job);
                     return false;
                 }
-                // What a kernel captured may panic when it is dropped, and this thread must go on.
+                // Values that a kernel captured may panic when they are dropped, and this thread must go on.
                 self.core.guarded(job.name(), || drop(job));
             }
             Item::Await(other, mark) => self.core.follow(&other, mark),
             Item::Replay(list, times) => {
                 let mut steps = lock(&list);
                 let mut place = ReplayPosition { times, at: 0 };
-                // SAFETY: the submitter's promise, for each time.
+                // SAFETY: the submitter's promise, for each repetition.
                 let all = AssertUnwindSafe(|| unsafe { self.replay(&mut steps, &mut place) });
                 if let Err(panic) = catch_unwind(all) {
                     self.core.broke(panic);
-                    // Gives up what is left of it, from what it has panicked in.
-                    // SAFETY: as above.
+                    // Gives up the rest, from the item that panicked. SAFETY: as above.
                     unsafe { self.replay(&mut steps, &mut place) };
                 }
                 drop(steps);
                 if self.is_forked() {
-                    // What its kernels have captured is the parent's.
+                    // Everything that the kernels have captured belongs to the parent.
                     std::mem::forget(list);
                     return false;
                 }
-                // The program may have dropped the recording meanwhile. Then the panics of what its kernels have captured
-                // are this stream's.
+                // The program may have dropped the recording meanwhile. Then the captured values are dropped here, and
+                // their panics are faults of this stream.
                 if let Some(list) = Arc::into_inner(list) {
                     let mut steps = list.into_inner().unwrap_or_else(PoisonError::into_inner);
                     let mut jobs = steps.take_kernels();
@@ -187,24 +187,24 @@ impl Executor {
             return false;
         }
         self.core.shared.pass();
-        // This wakes wakers, which may fork, too.
+        // `pass` calls wakers, which may fork, too.
         more && !self.is_forked()
     }
 
-    /// Whether a kernel, or what it or a future has left to drop or to wake, has forked, and this is the child: the rest of
-    /// the work is the parent's.
+    /// Whether this is a child. Kernels, wakers, and drops of values that they have captured may fork. Then the rest of
+    /// the work belongs to the parent.
     fn is_forked(&self) -> bool {
         !self.core.shared.process.is_this()
     }
 
-    /// After a panic that was no kernel's, in the midst of an item: the stream has failed, and has passed the item.
+    /// Recovers from a panic outside kernels, in the middle of an item: the stream fails, and passes the item.
     #[cold]
     pub(crate) fn recover(&mut self, panic: Box<dyn Any + Send>) {
         self.core.broke(panic);
         self.core.shared.pass();
     }
 
-    /// `soon`: a batch follows at once, which will do as well for telling the helper.
+    /// Runs a batch. `soon` says that a batch follows at once, which can tell the helper about both.
     ///
     /// # Safety
     ///
@@ -220,11 +220,11 @@ impl Executor {
 
     /// # Safety
     ///
-    /// What the hal asks of the submitter of each recorded item holds, each time.
+    /// Each recorded item meets the conditions of the method of the hal that submitted it, at each repetition.
     unsafe fn replay(&mut self, steps: &mut Steps, place: &mut ReplayPosition) {
         while place.times > 0 {
-            // A time that gives up everything is as good as any number of them.
-            let in_vain = self.core.failed && place.at == 0;
+            // One repetition that gives up everything is as good as any number of them.
+            let gives_up = self.core.failed && place.at == 0;
             let list = &mut steps.items;
             for at in place.at..list.len() {
                 place.at = at;
@@ -235,7 +235,8 @@ impl Executor {
                 };
                 let soon = matches!(next, Some(Recorded::Batch(next, _)) if takes_no_time(next));
                 match &mut list[at] {
-                    // It has been given up, and what it names may be gone with the other stream's part.
+                    // The batch has been given up, and the memory that it names may have been freed with the other
+                    // stream's part.
                     Recorded::Batch(..) if steps.given_up => {}
                     // SAFETY: the caller's promise.
                     Recorded::Batch(batch, site) => unsafe { self.batch(batch, site, soon) },
@@ -263,13 +264,13 @@ impl Executor {
                 times: place.times - 1,
                 at: 0,
             };
-            if in_vain {
+            if gives_up {
                 steps.give_up();
                 if !steps.awaits_work() {
                     break;
                 }
             }
-            // Kernels do not look.
+            // A replay that contains only kernels would not notice an abort otherwise.
             if place.times > 0 && self.core.shared.is_aborted() {
                 self.core.fail(Fault::Aborted);
             }
@@ -280,7 +281,7 @@ impl Executor {
 impl Core {
     /// # Safety
     ///
-    /// As [`Executor::batch`].
+    /// As for [`Executor::batch`].
     #[inline(never)]
     unsafe fn batch_with_far(&mut self, batch: &Batch, site: CallSite, soon: bool, far: &mut Far) {
         // SAFETY: the caller's promise.
@@ -289,13 +290,19 @@ impl Core {
 
     /// # Safety
     ///
-    /// As [`Executor::batch`].
+    /// As for [`Executor::batch`].
     #[inline(always)]
-    unsafe fn batch_by(&mut self, batch: &Batch, site: CallSite, soon: bool, mover: &mut impl Way) {
+    unsafe fn batch_by(
+        &mut self,
+        batch: &Batch,
+        site: CallSite,
+        soon: bool,
+        mover: &mut impl Faulting,
+    ) {
         let helper = self.shared.config.helper.as_ref();
         let helper = helper.filter(|_| batch.is_helped());
         if helper.is_none() {
-            // What it waits for, or moves, may take its time.
+            // Its waits and moves may take long.
             self.tell();
         }
         if self.failed || self.shared.is_aborted() {
@@ -303,7 +310,7 @@ impl Core {
             self.engine.begin(batch);
             // SAFETY: the caller's promise.
             unsafe { self.engine.give_up(batch, mover) };
-            // A doorbell that is not rung is poisoned, and that must be heard, too.
+            // A doorbell that is not rung is poisoned, and the helper must learn of that, too.
             if batch.is_helped() {
                 self.owed.set(true);
             }
@@ -328,9 +335,10 @@ impl Core {
             batch,
             mover,
         };
-        // SAFETY: both were borrowed exclusively just now, and are used by nobody else until the guard is gone.
+        // SAFETY: both were borrowed exclusively just now, and nothing else uses them until the guard is gone.
         let (engine, mover) = unsafe { (&mut *engine, &mut *mover) };
-        // SAFETY: the caller's promise; core builds batches with words whose bell is that of the rank, which is this stream's.
+        // SAFETY: the caller's promise; core builds batches with words whose bell is the rank's, and that is this
+        // stream's bell.
         let outcome = unsafe {
             tidegate_words::run(
                 engine,
@@ -341,7 +349,7 @@ impl Core {
                 // Called when all lanes are blocked.
                 |engine| {
                     if let Some(helper) = helper {
-                        // Some lanes may have rung, and others wait for what comes of it.
+                        // Some lanes may have rung, and others may wait for the result.
                         if engine.take_added() || owed.get() {
                             owed.set(false);
                             helper.rung();
@@ -406,7 +414,8 @@ impl Core {
         self.guarded(job.name(), || job.call());
     }
 
-    /// Runs what is the user's, which a kernel of this name is or has captured; a panic of it is the stream's fault.
+    /// Runs or drops code of the user: a kernel of this name, or values that it has captured. A panic is the stream's
+    /// fault.
     fn guarded(&mut self, name: &'static Named, work: impl FnOnce()) {
         let work = || catch_unwind(AssertUnwindSafe(work));
         if let Err(panic) = self.shared.at_kernel(name, work) {
@@ -425,7 +434,7 @@ impl Core {
 
     #[cold]
     fn broke(&mut self, panic: Box<dyn Any + Send>) {
-        let detail = format!("a panic outside of any kernel: {}", said(panic));
+        let detail = format!("a panic outside any kernel: {}", said(panic));
         self.shared.set_running();
         self.fail(Fault::Transport(detail));
     }
@@ -438,7 +447,7 @@ impl Core {
     }
 }
 
-/// Gives up a batch in which this thread unwinds: others wait for what it would have added.
+/// Gives up a batch when this thread unwinds in it, because other ranks wait for its adds.
 struct GiveUp<'a, M: Mover> {
     engine: *mut Engine,
     batch: &'a Batch,
@@ -447,7 +456,7 @@ struct GiveUp<'a, M: Mover> {
 
 impl<M: Mover> Drop for GiveUp<'_, M> {
     fn drop(&mut self) {
-        // SAFETY: it is dropped by unwinding alone, out of the call that the two were lent to; the batch's promises hold.
+        // SAFETY: it is dropped only by unwinding out of the call that borrowed the two; the batch's promises hold.
         unsafe { (*self.engine).give_up(self.batch, &mut *self.mover) };
     }
 }
@@ -463,15 +472,17 @@ fn said(panic: Box<dyn Any + Send>) -> String {
     text
 }
 
-/// Whether a batch that follows will do for telling the helper what the one before it has rung.
+/// Whether the helper can be told of earlier rings when this batch has run.
 fn takes_no_time(batch: &Batch) -> bool {
     batch.is_helped() && !batch.has_moves()
 }
 
-/// How long a wait stays awake that turns a NIC's engine meanwhile: as many looks as others have, of which each takes as
-/// long as several of theirs. An offer of the processor that nobody takes costs as much as a look, and what comes
-/// meanwhile lies: so there are none between looks, where ranks have processors of their own. Where they have not, the
-/// processor is offered after each: a peer that shares it may be about to send.
+/// The patience of waits that turn a NIC's engine. They make as many looks as others, but each look takes as long as
+/// several of theirs.
+///
+/// If ranks have processors of their own, such a wait does not yield between looks: a yield costs as much as a look,
+/// and delays what arrives meanwhile. Otherwise it yields after each look, because a peer on the same processor may be
+/// about to send.
 fn helped(patience: Patience) -> Patience {
     let looks = patience.yields * (1 + patience.spins / 4);
     Patience {

@@ -12,13 +12,13 @@ use tidegate_words::{Blocked, Mover, State};
 
 use crate::moves::{HostMover, by_turns, counted, for_each_run};
 
-/// The longest a stream sleeps that waits for peers of whom no bell tells.
+/// The longest sleep of a stream that waits for peers that ring no bell.
 const NAP: Duration = Duration::from_millis(1);
 
-/// From this many bytes a run on, on average, runs are sent from where they lie; shorter ones are packed first.
+/// If runs have at least this many bytes on average, they are sent from where they lie. Shorter runs are packed first.
 const RUN: usize = 1024;
 
-/// Carries out what is near as [`HostMover`] does, and leaves to the bus what is far.
+/// Carries out steps with near addresses as [`HostMover`] does, and leaves steps with far addresses to the bus.
 pub(crate) struct Far {
     bus: Arc<dyn Bus>,
     far: Range<usize>,
@@ -40,7 +40,7 @@ impl Far {
         }
     }
 
-    /// Why nothing can be carried, if that is so.
+    /// Why the bus has failed, if it has.
     pub(crate) fn failure(&self) -> Option<BusError> {
         self.failed.clone().or_else(|| self.bus.failure())
     }
@@ -58,7 +58,7 @@ impl Far {
 
     /// # Safety
     ///
-    /// As [`Mover::carry`]; `far` is the far side, `local` the other.
+    /// As for [`Mover::carry`]. `far` is the far side, and `local` the other.
     unsafe fn copy(
         &mut self,
         step: &Move,
@@ -80,7 +80,8 @@ impl Far {
         if !plain {
             from = (self.scratch.take(step.count * size), Shape::Linear);
             if put {
-                // SAFETY: the scratch has room for all elements, and nobody else has it; the source is as promised.
+                // SAFETY: the scratch has room for all elements, and nothing else uses that room; the source is as
+                // promised.
                 unsafe { HostMover.carry(&linear(step, local, from)) };
             }
         }
@@ -96,15 +97,15 @@ impl Far {
             });
         }
         if put {
-            // SAFETY: the batch's promises: both sides are live, and the target's is this origin's alone until the add
-            // of the lane; what was packed lies in the scratch until then.
+            // SAFETY: by the batch's promises, both sides are live, and only this origin accesses the target's until
+            // the add of the lane. Packed elements stay in the scratch until then.
             let outcome = unsafe { self.bus.put(&self.pieces) };
             self.note(outcome);
         } else {
             // SAFETY: as above.
             let outcome = unsafe { self.bus.get(&self.pieces) };
             if outcome.is_ok() && !plain {
-                // SAFETY: the scratch holds all elements now; the destination is as promised.
+                // SAFETY: the scratch contains all elements now; the destination is as promised.
                 unsafe { HostMover.carry(&linear(step, from, local)) };
             }
             self.note(outcome);
@@ -113,7 +114,7 @@ impl Far {
 
     /// # Safety
     ///
-    /// As [`Mover::carry`]; `dst` is a far address.
+    /// As for [`Mover::carry`]. `dst` is a far address.
     unsafe fn update(&mut self, step: &Move, src: *mut u8, dst: *mut u8) {
         let size = step.size as usize;
         let (scalar, whole) = match step.action {
@@ -168,13 +169,13 @@ impl Far {
 impl Drop for Far {
     fn drop(&mut self) {
         if self.failure().is_some() {
-            // What a transport that has failed still reads, nobody knows.
+            // A failed transport may still read the scratch, for an unknown time: so leak it.
             std::mem::forget(std::mem::take(&mut self.scratch));
         }
     }
 }
 
-/// A copy of all elements of a move from one place to another.
+/// The move that copies all elements of `step` from one place to another.
 fn linear(step: &Move, from: (*mut u8, Shape), to: (*mut u8, Shape)) -> Move {
     let side = |(base, shape): (*mut u8, Shape)| Side {
         base: Ptr(base),
@@ -216,7 +217,7 @@ impl Mover for Far {
         };
         let named = match named {
             Ok(named) => named,
-            // By processors it would not be atomic with what the bus does.
+            // A processor's update would not be atomic with the updates of the bus.
             Err(error) => return self.note(Err(error)),
         };
         let (there, here) = (self.is_far(dst), self.is_far(src));
@@ -241,17 +242,17 @@ impl Mover for Far {
             return false;
         }
         if !self.is_far(add.word.0) {
-            // What was packed for updates of near memory, the bus has completed; what is packed for others
-            // is sent before another lane goes on.
+            // The bus has completed its updates of near memory, and packed elements for other ranks are sent before
+            // another lane goes on. So the scratch is free.
             self.scratch.clear();
             // SAFETY: the caller's promise; neither is far.
             return unsafe { HostMover.add(add) };
         }
-        // SAFETY: the word is a peer's, in a block that the batch's submitter holds, at the beginning of a cell: so
-        // core lays them out.
+        // SAFETY: the word is a peer's, in a block that the batch's submitter holds; core lays out words at the
+        // beginning of cells.
         let outcome = unsafe { self.bus.signal(add.word, add.value) };
         if outcome.is_ok() {
-            // Otherwise nobody knows what the transport still reads.
+            // Otherwise the transport may still read the scratch.
             self.scratch.clear();
         }
         self.note(outcome);
@@ -276,7 +277,8 @@ impl Mover for Far {
         unsafe {
             self.bus.look(wait.word);
             match HostMover.look(wait) {
-                // Somebody who has left may have given its signal, and then been found gone, since the bus was asked.
+                // A peer that has left may have given its signal after the look at the bus, and before the poison. So
+                // look again.
                 State::Poisoned => {
                     self.bus.look(wait.word);
                     HostMover.look(wait)
@@ -287,7 +289,7 @@ impl Mover for Far {
     }
 
     fn blocked(&mut self) -> Blocked {
-        // What comes by itself is found sooner by who only looks.
+        // Some signals arrive without a turn of the bus, and looks find those sooner. So turn only sometimes.
         self.looks = self.looks.wrapping_add(1);
         if !self.looks.is_multiple_of(self.bus.looks()) {
             return Blocked::Waits;
@@ -304,16 +306,16 @@ impl Mover for Far {
     }
 }
 
-/// Where elements are packed: it stays where it is until the bus has sent it.
+/// The memory in which elements are packed. It does not move, because the bus sends from it.
 #[derive(Default)]
 struct Scratch {
-    /// Of 8-byte words, so that all elements are aligned. Those in front are full.
+    /// Chunks of 8-byte words, so that all elements are aligned. All but the last are full.
     chunks: VecDeque<Vec<u64>>,
     used: usize,
 }
 
 impl Scratch {
-    /// So many bytes.
+    /// Takes room for `bytes` bytes.
     fn take(&mut self, bytes: usize) -> *mut u8 {
         let words = bytes.div_ceil(8);
         let fits = |chunk: &Vec<u64>| chunk.len() - self.used >= words;
@@ -329,7 +331,7 @@ impl Scratch {
         at.cast()
     }
 
-    /// What was taken is free again.
+    /// Frees all room that was taken.
     fn clear(&mut self) {
         self.used = 0;
         if self.chunks.len() > 1 {

@@ -22,25 +22,25 @@ use tidegate_words::{Bell, Patience, State, Word};
 use crate::job::Job;
 use crate::reclaim::foreign;
 
-/// What one or several streams recorded together.
+/// A recording of one or several streams.
 pub struct HostGraph {
-    /// One list a stream, the capturing stream's first.
+    /// One list for each stream. The capturing stream's is the first.
     pub(crate) lists: Vec<Arc<List>>,
 }
 
-/// What one stream recorded. Only the stream that replays it locks it, for the length of a replay.
+/// The items that one stream recorded. Only the stream that replays them locks the list, for the length of a replay.
 pub(crate) type List = Mutex<Steps>;
 
 #[derive(Default)]
 pub(crate) struct Steps {
     pub(crate) items: Vec<Recorded>,
-    /// The stream has failed, and touches nothing of this any more.
+    /// Whether the stream has failed, and will never touch the items again.
     pub(crate) given_up: bool,
 }
 
 impl Steps {
-    /// Takes its kernels out one by one, for each to be dropped where a panic is caught: a second panic while the first
-    /// unwinds would end the process.
+    /// Removes the kernels one by one, so that each can be dropped where a panic is caught. A second panic during the
+    /// unwinding of a first would end the process.
     pub(crate) fn take_kernels(&mut self) -> impl Iterator<Item = Job> {
         let items = std::mem::take(&mut self.items).into_iter();
         items.filter_map(|step| match step {
@@ -49,7 +49,7 @@ impl Steps {
         })
     }
 
-    /// All of it has been given up once: says so to who waits for its links.
+    /// Notes that everything has been given up, and tells the streams that wait for these links.
     pub(crate) fn give_up(&mut self) {
         if !std::mem::replace(&mut self.given_up, true) {
             for step in &self.items {
@@ -61,7 +61,7 @@ impl Steps {
         }
     }
 
-    /// Whether it waits for a stream that may be at work on its part still.
+    /// Whether this list waits for a stream that may still be at work on its own list.
     pub(crate) fn awaits_work(&self) -> bool {
         let at_work = |step: &Recorded| matches!(step, Recorded::Await(link, _) if !link.is_over());
         self.items.iter().any(at_work)
@@ -76,25 +76,25 @@ impl Drop for Steps {
 
 /// One recorded work item.
 pub(crate) enum Recorded {
-    /// With the place where it was recorded.
+    /// A batch, and the call that recorded it.
     Batch(Arc<Batch>, CallSite),
     Kernel(Job),
     Signal(Arc<Link>),
     Await(Arc<Link>, u64),
 }
 
-/// An event inside a recording: a word that each time of a replay adds to once, and each wait for it follows with an
-/// operand of its own (kept beside the wait, in the list). A stream that has given up its list stops adding.
+/// An event inside a recording. It is a word to which each repetition of a replay adds once. Each wait for it has an
+/// operand of its own, which is kept beside the wait, in the list. A stream that has given up its list stops adding.
 #[derive(Debug, Default)]
 pub(crate) struct Link {
     word: WordCell,
     bell: Bell,
     /// Why the signalling stream has failed, if it has.
     fault: OnceLock<Fault>,
-    /// It has given up its part of the recording, and touches nothing of it any more, whatever the word says. Released
-    /// when that is so; a thread that acquires it may free what the part named.
+    /// Whether the signalling stream has given up its list, and will never touch it again, whatever the word says. Set
+    /// with release order: a thread that acquires it may free the memory that the list names.
     over: AtomicBool,
-    /// The recording that it belongs to.
+    /// The number of the recording that the link belongs to.
     pub(crate) recording: u64,
 }
 
@@ -115,7 +115,7 @@ impl Link {
         }
     }
 
-    /// The recording stream has come here; with a fault if it did nothing on the way.
+    /// Signals that the stream has come here. `fault` is set if it did nothing on the way.
     pub(crate) fn signal(&self, fault: Option<Fault>) {
         if let Some(fault) = fault {
             let _ = self.fault.set(fault);
@@ -128,8 +128,9 @@ impl Link {
         self.over.load(Ordering::Acquire)
     }
 
-    /// Waits for the next signal after `operand`, or until the signalling stream has given up; returns its fault, if it
-    /// has failed. Never aborted: order holds on failed streams too, and every stream comes to its end.
+    /// Waits for the next signal after `operand`, or until the signalling stream has given up. Returns that stream's
+    /// fault, if it has failed. The wait is never aborted, because order holds on failed streams, too, and every stream
+    /// comes to its end.
     pub(crate) fn follow(&self, operand: &mut u64, patience: Patience) -> Option<Fault> {
         let from = *operand;
         self.bell.wait(

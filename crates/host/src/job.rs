@@ -5,12 +5,12 @@ use std::mem::{MaybeUninit, align_of, size_of};
 
 use crate::reclaim::Named;
 
-/// Bytes that a closure may have to be stored without an allocation: a dozen pointers.
+/// The most bytes of a closure that is stored without an allocation: a dozen pointers.
 const INLINE: usize = 96;
 
-/// A closure to be called once; `F: Fn() + Send + 'static` erased.
+/// A kernel: an `F: Fn() + Send + 'static` whose type is erased.
 pub(crate) struct Job {
-    /// What the closure has captured may change when it is called by a shared reference: a `Cell`, an atomic number.
+    /// The cell is needed because captured values may change through a shared reference: a `Cell`, an atomic number.
     data: UnsafeCell<MaybeUninit<[u64; INLINE / 8]>>,
     table: &'static Table,
 }
@@ -19,7 +19,7 @@ struct Table {
     name: Named,
     /// Calls the closure that `data` holds.
     call: unsafe fn(*const u8),
-    /// Drops it.
+    /// Drops the closure that `data` holds.
     drop: unsafe fn(*mut u8),
 }
 
@@ -27,7 +27,7 @@ struct Table {
 unsafe impl Send for Job {}
 
 impl Job {
-    /// `N`: the type by whose name it is called in reports.
+    /// Stores a closure. Reports name it after the type `N`.
     pub(crate) fn new<N: 'static, F: Fn() + Send + 'static>(closure: F) -> Self {
         if size_of::<F>() <= INLINE && align_of::<F>() <= align_of::<u64>() {
             Self::inline::<N, F>(closure)

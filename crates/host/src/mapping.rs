@@ -7,7 +7,8 @@ use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use tidegate_hal::memory::Ptr;
 
-/// The first bytes of a file, mapped to be read and written, and shared with all who map it. Dropping it unmaps them.
+/// A mapping of the first bytes of a file, for reading and writing, shared with all other mappings of it. Dropping it
+/// unmaps them.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     base: Ptr,
@@ -30,8 +31,8 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: `new` has mapped these pages, and only their owner drops this. The call fails only for addresses that are
-        // none of a mapping.
+        // SAFETY: `new` has mapped these pages, and only their owner drops this. The call can fail only for addresses
+        // outside mappings.
         let _ = unsafe { munmap(self.base.0.cast(), self.bytes) };
     }
 }

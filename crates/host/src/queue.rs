@@ -13,7 +13,7 @@ use rtrb::{Consumer, Producer, RingBuffer};
 
 use crate::executor::Item;
 
-/// How many items may wait in a queue. A full one refuses items until [`SMALLEST`] of them have been done.
+/// How many items may wait in a queue. A full queue refuses items until [`SMALLEST`] items have been done.
 pub(crate) const MOST: u64 = 1 << 20;
 /// How many places the first ring has.
 const SMALLEST: usize = 1024;
@@ -22,25 +22,25 @@ const LARGEST: usize = 16 * SMALLEST;
 
 enum Entry {
     Item(Item),
-    /// Nothing more comes here: the queue goes on in another ring.
+    /// The last entry of a ring. The queue goes on in this other ring.
     Next(Consumer<Entry>),
 }
 
 /// The documentation of streams says how much memory an item takes.
 const _: () = assert!(size_of::<Entry>() <= 112);
 
-/// Where items go in.
+/// The end of the queue at which items are put in.
 pub(crate) struct Inlet {
     ring: Producer<Entry>,
     places: usize,
-    /// How many places are known to be free: at least one, for the way to the next ring.
+    /// How many places are known to be free: at least one, for the link to the next ring.
     free: usize,
 }
 
-/// Where they come out.
+/// The end of the queue at which items are taken out.
 pub(crate) struct Outlet(Consumer<Entry>);
 
-/// A queue that is empty.
+/// Makes an empty queue.
 pub(crate) fn queue() -> (Inlet, Outlet) {
     let (inlet, consumer) = ring(SMALLEST);
     (inlet, Outlet(consumer))
@@ -57,8 +57,8 @@ fn ring(places: usize) -> (Inlet, Consumer<Entry>) {
 }
 
 impl Inlet {
-    /// Whether there is room for so many items: each of them is sure of a place then. `waiting` says how many have not been
-    /// done.
+    /// Whether there is room for `items` items; if so, their pushes will succeed. `waiting` returns how many items have
+    /// not been done.
     #[inline]
     pub(crate) fn has_room(&mut self, items: usize, waiting: impl FnOnce() -> u64) -> bool {
         self.free > items || self.makes_room(items, waiting())
@@ -71,9 +71,9 @@ impl Inlet {
         if self.free > items && (self.places == SMALLEST || !caught_up) {
             return true;
         }
-        // No more than that fit into the new ring, so the queue never holds more than `MOST`.
+        // The new ring takes no more than that, so the queue never holds more than `MOST`.
         let left = MOST.saturating_sub(waiting) as usize;
-        // One place is for the way to the ring after it.
+        // One place is for the link to the next ring.
         let least = SMALLEST.max(items.saturating_add(1));
         if left < least {
             return false;
@@ -89,7 +89,7 @@ impl Inlet {
         true
     }
 
-    /// Puts an item in, for which there [is room](Inlet::has_room).
+    /// Puts in an item for which there [is room](Inlet::has_room).
     #[inline]
     pub(crate) fn push(&mut self, item: Item) {
         debug_assert!(
@@ -99,7 +99,7 @@ impl Inlet {
         self.put(Entry::Item(item));
     }
 
-    /// Puts the last item in, behind which no other comes: it always has a place.
+    /// Puts in the last item. It always has a place, because it needs none for a link after it.
     pub(crate) fn push_last(&mut self, item: Item) {
         self.put(Entry::Item(item));
     }
@@ -124,7 +124,7 @@ impl Outlet {
         }
     }
 
-    /// The item that comes next, if it is there and in the same ring.
+    /// The next item, if it is there and in the same ring.
     #[inline]
     pub(crate) fn peek(&self) -> Option<&Item> {
         match self.0.peek().ok()? {
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
     use crate::job::Job;
 
-    /// An item that counts when it is called, and the number that it must find.
+    /// An item that counts its calls, and checks that the count so far is `number`.
     fn number(number: u64, seen: &Arc<AtomicU64>) -> Item {
         let seen = seen.clone();
         Item::Kernel(Job::new::<(), _>(move || {
@@ -162,9 +162,9 @@ mod tests {
         let (mut inlet, mut outlet) = queue();
         let seen = Arc::new(AtomicU64::new(0));
         let (mut pushed, mut popped) = (0_u64, 0_u64);
-        // Miri takes a hundred times as long.
+        // Miri takes a hundred times as long, so it gets fewer items.
         let part = if cfg!(miri) { 20 } else { 1 };
-        // The sizes of the rings grow, and become small again where the queue has been emptied.
+        // The rings grow, and become small again when the queue has been emptied.
         for (more, less) in [
             (3_000, 100),
             (60_000, 62_000),
@@ -241,7 +241,7 @@ mod tests {
             assert!(outlet.pop().is_some());
             waiting -= 1;
         }
-        // A caller that was promised several places has them.
+        // A caller that was promised several places gets them.
         assert!(!inlet.has_room(3 * SMALLEST, || waiting));
         assert!(!inlet.has_room(usize::MAX, || waiting));
         assert!(inlet.has_room(16, || waiting));

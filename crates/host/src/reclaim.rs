@@ -1,7 +1,7 @@
-//! The part of a stream that threads share, and that outlives the stream.
+//! The part of a stream that several threads share, and that outlives the stream.
 //!
-//! The model checker of the words runs this very file (`crates/words/tests/model/stream.rs`). That is why its atomics
-//! come from there.
+//! The atomics come from the words' crate because its model checker runs this very file
+//! (`crates/words/tests/model/stream.rs`).
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -18,8 +18,8 @@ use tidegate_hal::site::CallSite;
 use tidegate_words::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering};
 use tidegate_words::{Bell, Patience};
 
-/// What one thread writes with every item: in lines of its own, or each write would take a line from the other thread.
-/// (Two lines, since processors fetch them in pairs.)
+/// A value that one thread writes with every item. It has cache lines of its own; otherwise each write would take a
+/// line from the other thread. (It has two lines, because processors fetch them in pairs.)
 #[repr(align(128))]
 pub(crate) struct Apart<T>(T);
 
@@ -31,26 +31,26 @@ impl<T> Deref for Apart<T> {
     }
 }
 
-/// What a stream's owner, its executor and its regions share.
+/// The state that a stream's owner, its executor and its regions share.
 pub struct StreamState {
     pub(crate) config: StreamConfig,
-    /// Its children have no executor, and locks that it may hold for ever.
+    /// The process that made the stream. Its children have no executor, and their locks may be held for ever.
     pub(crate) process: Process,
     /// Work items submitted; written by the owner.
     pub(crate) submitted: Apart<AtomicU64>,
     /// Work items passed; written by the executor.
     passed: Apart<AtomicU64>,
-    /// What the executor is at, for people: no protocol, and so not of the model's atomics.
+    /// What the executor is doing, for reports. No protocol depends on it, so it does not use the model's atomics.
     at: Apart<At>,
-    /// In which calls the program is.
+    /// The calls that the program is in.
     calls: Calls,
-    /// The item that failed, counted from 1; `u64::MAX` while none has.
+    /// The number of the item that failed, from 1; `u64::MAX` while none has.
     failed_at: AtomicU64,
     fault: Mutex<Option<Fault>>,
     aborted: AtomicBool,
-    /// Rung when as many items have been passed as somebody waits for.
+    /// Rung when so many items have been passed that a waiting thread goes on.
     progress: Bell,
-    /// The lowest count of passed items that somebody waits for; `u64::MAX` if nobody does. Without it, every item would
+    /// The lowest count of passed items that a thread waits for; `u64::MAX` if none waits. Without it, every item would
     /// wake the threads that wait for the last one.
     wanted: AtomicU64,
     /// Rung when an item has been submitted.
@@ -63,24 +63,24 @@ pub struct StreamState {
 
 #[derive(Default)]
 struct Later {
-    /// In the order of the marks: there may be as much as there are items, and each item looks here.
+    /// In the order of the marks, because every item looks here, and there may be as many entries as items.
     garbage: VecDeque<(u64, Box<dyn Any + Send>)>,
-    /// The mark, the future, and how it is woken.
+    /// For each: the mark, the number of the future, and its waker.
     wakers: Vec<(u64, u64, Waker)>,
 }
 
 impl Later {
-    /// Takes a future's waker out, for the caller to drop outside of the lock: that runs foreign code.
+    /// Removes and returns a future's waker. The caller drops it outside the lock, because that runs foreign code.
     fn take_waker(&mut self, future: u64) -> Option<Waker> {
         let place = self.wakers.iter().position(|each| each.1 == future)?;
         Some(self.wakers.swap_remove(place).2)
     }
 }
 
-/// The name of a kernel.
+/// A function that returns the name of a kernel.
 pub(crate) struct Named(pub(crate) fn() -> &'static str);
 
-/// What an executor is at.
+/// What an executor is doing.
 #[derive(Clone, Copy)]
 pub(crate) enum AtWork {
     Kernel = 1,
@@ -89,13 +89,13 @@ pub(crate) enum AtWork {
 
 #[derive(Default)]
 struct At {
-    /// An [`AtWork`] by number, or 0; above it, how often it has gone on within an item.
+    /// An [`AtWork`] as a number, or 0. Above it: how often the executor has gone on within an item.
     work: std::sync::atomic::AtomicU64,
     /// The name of the last kernel.
     kernel: AtomicPtr<Named>,
 }
 
-/// How far one step counts up, above the number of the work.
+/// The increment that counts one step, above the number of the [`AtWork`].
 const STEP: u64 = 4;
 
 impl StreamState {
@@ -121,7 +121,7 @@ impl StreamState {
 
     /// The bell that peers ring.
     pub(crate) fn bell(&self) -> &Bell {
-        // SAFETY: `config.keep` keeps the memory alive that `config.bell` points into, which the maker of the config promises.
+        // SAFETY: the maker of the config promises a live bell, and `config.keep` keeps it alive.
         unsafe { &*self.config.bell.0.cast::<Bell>() }
     }
 
@@ -151,11 +151,12 @@ impl StreamState {
             site: None,
             since: Instant::now(),
         });
-        // Empty: it was running. Else it is the same batch, which waits for less than before.
+        // If the list is empty, the stream was running until now. Otherwise it is still the same batch, with fewer
+        // waits than before.
         if blocked.on.is_empty() {
             blocked.since = Instant::now();
         }
-        // The list is reused, so that waiting allocates nothing once it has been long enough.
+        // The list is reused, so that a wait allocates nothing once the list has been long enough.
         blocked.on.clear();
         blocked.on.extend(on);
         blocked.site = Some(site);
@@ -167,37 +168,38 @@ impl StreamState {
         }
     }
 
-    /// The executor is at this while `does` runs, which does not unwind.
+    /// Notes what the executor does while `does` runs, which does not unwind.
     pub(crate) fn at<R>(&self, what: AtWork, does: impl FnOnce() -> R) -> R {
         let step = self.goes_on();
-        // Release: a thread that sees that it is at a kernel sees its name.
+        // Release: a thread that sees a kernel here also sees its name.
         self.at.work.store(step + what as u64, Ordering::Release);
         let done = does();
         self.at.work.store(step, Ordering::Relaxed);
         done
     }
 
-    /// As [`StreamState::at`], for a kernel of this name.
+    /// Like [`StreamState::at`], for a kernel of this name.
     pub(crate) fn at_kernel<R>(&self, name: &'static Named, does: impl FnOnce() -> R) -> R {
         let name = std::ptr::from_ref(name).cast_mut();
         self.at.kernel.store(name, Ordering::Relaxed);
         self.at(AtWork::Kernel, does)
     }
 
-    /// The executor goes on within an item, to something.
+    /// Notes that the executor goes on within an item.
     pub(crate) fn goes_on(&self) -> u64 {
         let step = (self.at.work.load(Ordering::Relaxed) | (STEP - 1)) + 1;
         self.at.work.store(step, Ordering::Relaxed);
         step
     }
 
-    /// The executor has passed one more item.
+    /// Notes that the executor has passed one more item.
     pub(crate) fn pass(&self) {
         let passed = self.passed.load(Ordering::Relaxed) + 1;
-        // Sequentially consistent with `any_later` and `wanted`: either this sees the new entry, or its maker sees the new count.
+        // Sequentially consistent with `any_later` and `wanted`: either this thread sees the new entry, or its maker
+        // sees the new count.
         self.passed.store(passed, Ordering::SeqCst);
         if passed >= self.wanted.load(Ordering::SeqCst) {
-            // A thread that waits for more says so again when it wakes.
+            // A thread that waits for a later item wakes, too, and sets this again.
             self.wanted.store(u64::MAX, Ordering::SeqCst);
             self.progress.ring();
         }
@@ -238,7 +240,7 @@ impl StreamState {
                 Ordering::SeqCst,
             );
         }
-        // Outside of the lock: dropping and waking may run foreign code.
+        // Outside the lock, because drops and wake-ups may run foreign code.
         due.into_iter().for_each(|each| foreign(|| drop(each)));
         awake
             .into_iter()
@@ -257,7 +259,7 @@ impl Reclaim for StreamState {
         }
         {
             let mut later = lock(&self.later);
-            // Another thread may have been quicker with a later mark.
+            // Another thread may already have added an entry with a later mark.
             let later_ones = later.garbage.iter().rev();
             let behind = later_ones.take_while(|each| each.0 > mark).count();
             let place = later.garbage.len() - behind;
@@ -301,12 +303,12 @@ impl Reclaim for StreamState {
     }
 
     fn stand(&self) -> Stand {
-        // What it has passed first: then nothing counts as passed that was submitted in between.
+        // Read the count of passed items first, so that no item counts as passed that was submitted in between.
         let passed = self.passed.load(Ordering::Acquire);
         if self.submitted.load(Ordering::Acquire) <= passed {
             return Stand::Through;
         }
-        // From here on it is not said to be through: whatever it has come to by the time of these looks is behind that.
+        // The stream was not through. Whatever the following looks see is from after that.
         if let Some(blocked) = self.blocked() {
             return Stand::Waits(blocked);
         }
@@ -327,7 +329,7 @@ impl Reclaim for StreamState {
     }
 
     fn progress(&self) -> u64 {
-        // Neither ever becomes less.
+        // Neither number ever decreases.
         self.passed() + self.at.work.load(Ordering::Relaxed) / STEP
     }
 
@@ -336,11 +338,11 @@ impl Reclaim for StreamState {
     }
 
     fn wake_at(&self, mark: u64, future: u64, waker: &Waker) -> bool {
-        // In a child nothing is awaited: the caller gets an error when it goes on.
+        // In a child, futures wait for nothing: the caller gets an error when it goes on.
         if self.passed() >= mark || !self.process.is_this() {
             return true;
         }
-        // To copy a waker, or drop one, runs foreign code: not under the lock.
+        // Outside the lock, because to copy or drop a waker runs foreign code.
         let waker = waker.clone();
         let replaced = {
             let mut later = lock(&self.later);
@@ -354,7 +356,7 @@ impl Reclaim for StreamState {
     }
 
     fn forget_waker(&self, future: u64) {
-        // In a child a thread that is not there may hold the lock.
+        // In a child, the lock may belong to a thread that does not exist there.
         if self.process.is_this() {
             let waker = lock(&self.later).take_waker(future);
             foreign(|| drop(waker));
@@ -362,10 +364,11 @@ impl Reclaim for StreamState {
     }
 }
 
-/// Runs what may be the user's. A panic of it has been reported by its hook, and is no fault of the stream.
+/// Runs code that may be the user's, and catches its panic. The panic hook has reported the panic, and it is no fault
+/// of the stream.
 pub(crate) fn foreign(work: impl FnOnce()) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(work)) {
-        // A model's threads end by panics of its own.
+        // The model checker ends its threads by panics.
         #[cfg(loom)]
         std::panic::resume_unwind(panic);
         #[cfg(not(loom))]
@@ -373,7 +376,8 @@ pub(crate) fn foreign(work: impl FnOnce()) {
     }
 }
 
-/// Lets the payload of a panic go. One of a type of the user's may panic when it is dropped: it is kept for good.
+/// Drops the payload of a panic if it is a text. Leaks any other, because a payload of a user's type may panic when it
+/// is dropped.
 #[cfg(not(loom))]
 pub(crate) fn let_go(panic: Box<dyn Any + Send>) {
     if !panic.is::<&'static str>() && !panic.is::<String>() {
@@ -381,7 +385,7 @@ pub(crate) fn let_go(panic: Box<dyn Any + Send>) {
     }
 }
 
-/// A poisoned lock means that a panic came between two plain assignments; the data is whole.
+/// A lock is poisoned if a panic came between two plain assignments, so the data is whole.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex
         .lock()

@@ -1,4 +1,4 @@
-//! Where a stream is in its work, as it reports to others.
+//! The state of a stream in its work, as reports show it.
 
 use std::panic::Location;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use tidegate_words::sync::Ordering;
 
 use crate::reclaim::{AtWork, Named, StreamState};
 
-/// A stream that has been given something to do; the test is its executor.
+/// A stream with work; the test is its executor.
 fn stream() -> StreamState {
     let bell = Arc::new(Bell::new());
     let shared = StreamState::new(StreamConfig {

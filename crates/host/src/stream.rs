@@ -24,7 +24,7 @@ pub struct HostStream {
     shared: Arc<StreamState>,
     queue: Queue,
     recording: RefCell<Option<Recording>>,
-    /// For waits of the owner.
+    /// The patience of the owner's waits.
     own: Patience,
 }
 
@@ -38,7 +38,7 @@ enum Queue {
 
 #[derive(Default)]
 struct Recording {
-    /// Which recording it is; several streams may share in one.
+    /// The number of the recording, which several streams may share.
     number: u64,
     steps: Steps,
 }
@@ -53,28 +53,29 @@ enum EventKind {
     Recorded(Arc<Link>),
 }
 
-/// How long waits stay awake: those for peers, and those for other threads of this rank.
+/// The patience of waits for peers, and of waits for other threads of this rank.
 ///
-/// Going to sleep is dear twice: the waker pays for a system call, and the sleeper comes back late, most of all where
-/// an idle processor halts. Yielding costs little while nobody else wants the processor, and is what everybody waits
-/// for when somebody does. So all waits yield for a while, and sleep then. Spinning in between looks more often, which
-/// is of use where another processor is at work on what is waited for: on a peer's part if each rank has a processor,
-/// on another thread's if it has two.
+/// A sleep costs twice. The waker pays for a system call, and the sleeper comes back late, most of all if its processor
+/// was halted meanwhile. A yield costs little while no other thread wants the processor, and lets that thread run
+/// otherwise. So all waits yield for a while, and then sleep.
+///
+/// Spinning between yields looks more often. That helps if another processor works on what is awaited: on a peer's part
+/// if each rank has a processor, on another thread's part if each rank has two.
 fn patience(ranks: usize) -> (Patience, Patience) {
     let mine = std::thread::available_parallelism().map_or(1, usize::from);
-    // A rank that was bound to some of the processors has not got to share them with all others.
+    // A rank that is bound to some of the processors need not share those with all other ranks.
     let all = processors().filter(|all| *all > mine).unwrap_or(mine);
     let patience = |threads, cores| Patience {
         spins: if threads <= cores { 16 } else { 0 },
-        // Where ranks share processors, each turn of the others is longer than what a sleep costs.
+        // If ranks share processors, one turn of the others takes longer than a sleep costs.
         yields: if ranks <= all { 60 } else { 16 },
     };
     let own = if mine > 1 { all } else { mine };
     (patience(ranks, all), patience(2 * ranks, own))
 }
 
-/// How long a wait stays awake where nobody rings: longer, since each nap may be useless. Each look turns the bus,
-/// which takes as long as a pause or more.
+/// The patience of waits for which nobody rings. It is greater, because each nap may be useless. Each look turns the
+/// bus, which takes at least as long as a pause.
 fn unrung(peers: Patience) -> Patience {
     Patience {
         yields: 4 * peers.yields,
@@ -82,7 +83,7 @@ fn unrung(peers: Patience) -> Patience {
     }
 }
 
-/// How many processors the machine has, whichever of them this process may use.
+/// How many processors the machine has, also those that this process may not use.
 fn processors() -> Option<usize> {
     let text = std::fs::read_to_string("/sys/devices/system/cpu/online").ok()?;
     let counts = text.trim().split(',').map(|range| {
@@ -93,8 +94,8 @@ fn processors() -> Option<usize> {
     counts.sum()
 }
 
-/// The executor of an inline stream, unless it is at work: then it is the kernel, or what the kernel drops, that comes
-/// back to its own stream.
+/// Borrows the executor of an inline stream. That fails while the executor is at work: then a kernel, or something that
+/// the kernel drops, has called its own stream.
 fn not_inside<'a>(
     executor: &'a RefCell<Executor>,
     what: &'static str,
@@ -108,13 +109,13 @@ fn not_inside<'a>(
 fn work(executor: &mut Executor, items: &mut Outlet, shared: &StreamState, own: Patience) {
     loop {
         let item = shared.work.wait(own, || items.pop(), || {});
-        // What stands behind it is looked at, and not taken: it lies in the caches of another processor, and comes over
+        // Look at the next item, but do not take it. The item is in the caches of another processor, and comes over
         // while this one is executed.
         let next = items.peek();
         if let Some(next) = next {
             ahead::fetch_value(next);
         }
-        // SAFETY: items come from the `unsafe` methods below, whose callers promised.
+        // SAFETY: items come from the `unsafe` methods below, and their callers made the promises.
         if !unsafe { executor.execute(item, next) } {
             break;
         }
@@ -139,17 +140,17 @@ impl HostStream {
             let (inlet, mut outlet) = queue();
             let feed = shared.clone();
             let thread = std::thread::Builder::new()
-                // A name with a zero byte in it is none for a thread: it would be a panic.
+                // A zero byte in a thread's name would be a panic.
                 .name(name.replace('\0', ""))
                 .spawn(move || {
-                    // Who waits for this stream must hear of it, whatever happens.
+                    // Threads that wait for this stream must learn of every failure, even of a panic of the executor.
                     while let Err(panic) = catch_unwind(AssertUnwindSafe(|| {
                         work(&mut executor, &mut outlet, &feed, own);
                     })) {
                         executor.recover(panic);
                     }
                     if !feed.process.is_this() {
-                        // The program has forked here, and this is its child, whose one thread ends.
+                        // The program has forked on this thread, and this is the child, whose one thread ends.
                         std::mem::forget((executor, outlet));
                     }
                 })
@@ -170,7 +171,7 @@ impl HostStream {
         })
     }
 
-    /// Whether there is a place in the queue for each of so many items.
+    /// Checks that the queue has room for `items` items.
     ///
     /// # Errors
     ///
@@ -191,17 +192,17 @@ impl HostStream {
 
     /// # Errors
     ///
-    /// [`DeviceError::Inside`], [`DeviceError::QueueFull`], [`DeviceError::Forked`]; nothing was counted then.
+    /// [`DeviceError::Inside`], [`DeviceError::QueueFull`], [`DeviceError::Forked`]. Then nothing was counted.
     ///
     /// # Safety
     ///
-    /// What the hal asks of the submitter of the item holds.
+    /// The item meets the conditions of the method of the hal that submits it.
     unsafe fn push(&self, item: Item) -> Result<(), DeviceError> {
         self.shared.process.check()?;
-        // Counted before it is executed: an inline executor may retire things meanwhile.
+        // Count the item before it is executed, because an inline executor may retire things meanwhile.
         let count = || {
-            // The owner alone writes it, so it reads its own by `mark`. Release: a thread that retires something, and
-            // acquires this count, does it behind what the owner had done before.
+            // Only the owner writes the count, so `mark` returns its latest value. Release: a thread that retires
+            // something acquires this count, and so comes after everything that the owner did before.
             let submitted = self.mark() + 1;
             self.shared.submitted.store(submitted, Ordering::Release);
         };
@@ -219,7 +220,7 @@ impl HostStream {
                 if let Err(panic) = executed {
                     executor.recover(panic);
                 }
-                // The kernel may have forked, and this be its child.
+                // The kernel may have forked, and this may be the child.
                 self.shared.process.check()?;
             }
             Queue::Thread { inlet, .. } => {
@@ -234,11 +235,11 @@ impl HostStream {
 
     /// # Errors
     ///
-    /// As [`HostStream::push`].
+    /// As for [`HostStream::push`].
     ///
     /// # Safety
     ///
-    /// As [`HostStream::push`], for each time the recording is replayed.
+    /// As for [`HostStream::push`], for each repetition of a replay of the recording.
     unsafe fn record_or_push(&self, recorded: Recorded) -> Result<(), DeviceError> {
         if let Some(recording) = &mut *self.recording.borrow_mut() {
             recording.steps.items.push(recorded);
@@ -268,7 +269,7 @@ impl HostStream {
         matches!(self.queue, Queue::Inline(_))
     }
 
-    /// What is called from within the work of an inline stream would come before that work is over.
+    /// A call from within the work of an inline stream would come before that work is over.
     fn not_inside(&self, what: &'static str) -> Result<(), DeviceError> {
         match &self.queue {
             Queue::Inline(executor) => not_inside(executor, what).map(drop),
@@ -285,8 +286,8 @@ impl HostStream {
     }
 }
 
-// SAFETY: items are executed in order, by one thread; batches by the engine; moves of the same thread precede its adds,
-// and loads that satisfied a wait acquire.
+// SAFETY: one thread executes the items in order, and the engine runs the batches. The moves of a thread precede its
+// adds, and loads that satisfy a wait acquire.
 unsafe impl Stream for HostStream {
     type Reclaim = StreamState;
     type Graph = HostGraph;
@@ -340,7 +341,7 @@ unsafe impl Stream for HostStream {
         match &event.0 {
             EventKind::Eager(other, mark) => {
                 self.not_capturing("waiting for an event from outside of the recording")?;
-                // What is done already needs no waiting for; that it failed must still be heard of.
+                // An event that has been passed needs no wait. But its stream's failure must still be passed on.
                 let done = other.passed() >= *mark && !other.failed_by(*mark);
                 if !Arc::ptr_eq(other, &self.shared) && !done {
                     // SAFETY: waiting for another stream's count touches nothing but that count.
@@ -348,7 +349,7 @@ unsafe impl Stream for HostStream {
                 }
             }
             EventKind::Recorded(link) => match &mut *self.recording.borrow_mut() {
-                // A replay of one recording would wait for a replay of the other, which may never come.
+                // A replay of one recording would wait for a replay of the other, which may never happen.
                 Some(recording) if recording.number == link.recording => {
                     recording.steps.items.push(Recorded::Await(link.clone(), 0));
                 }
@@ -363,7 +364,7 @@ unsafe impl Stream for HostStream {
         for stream in streams() {
             stream.not_capturing("another capture")?;
         }
-        // Each would have to do its whole part of a replay before the other could begin.
+        // Each inline stream would have to do its whole part of a replay before the other could begin.
         if streams().filter(|stream| stream.is_inline()).count() > 1 {
             return Err(DeviceError::Capturing(
                 "two inline streams in one recording",
@@ -392,7 +393,7 @@ unsafe impl Stream for HostStream {
     }
 
     fn enqueued(&self) -> Result<(), DeviceError> {
-        // There are no other means.
+        // No library can enqueue anything here by other means.
         Ok(())
     }
 
@@ -416,7 +417,7 @@ unsafe impl Stream for HostStream {
         times: u64,
     ) -> Result<(), DeviceError> {
         self.prepare_replay(others, graph)?;
-        // An inline stream comes last, whichever it is: it blocks in its own list until the others have done theirs.
+        // The inline stream comes last, because it blocks in its own list until the others have done theirs.
         for last in [false, true] {
             for (stream, list) in [self]
                 .into_iter()
@@ -440,7 +441,7 @@ impl Drop for HostStream {
         };
         let Some(thread) = thread.take() else { return };
         if !self.shared.process.is_this() {
-            // The thread is the parent's, and so is what is in the queue.
+            // The thread and the items in the queue belong to the parent.
             return std::mem::forget(thread);
         }
         if std::thread::panicking() {
@@ -450,7 +451,7 @@ impl Drop for HostStream {
         self.shared.submitted.store(submitted, Ordering::Release);
         inlet.borrow_mut().push_last(Item::Stop);
         self.shared.work.ring();
-        // The executor catches the panics of kernels, so its thread ends by the item.
+        // The executor catches the panics of kernels, so its thread ends by `Item::Stop`.
         let _ = (self.shared.calls()).during(Call::Drop, || thread.join());
     }
 }

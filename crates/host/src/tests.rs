@@ -1,4 +1,4 @@
-//! What happens when something breaks that never should.
+//! Failures of parts that should never fail.
 
 mod panics;
 
@@ -20,11 +20,11 @@ use tidegate_words::{Bell, Word};
 
 use crate::{Host, HostBlock, HostGraph, HostStream};
 
-/// A bus that fails when it is told to, and panics when it is to carry anything.
+/// A bus that fails when it is told to, and panics when it is to move anything.
 #[derive(Default)]
 struct Fails(OnceLock<BusError>);
 
-/// Where its far addresses are: nowhere.
+/// Where its far addresses begin. Nothing is mapped there.
 const FAR: usize = 1 << 40;
 
 // SAFETY: it has no memory, and reaches none.
@@ -108,7 +108,7 @@ fn is_mapped(at: usize) -> bool {
 #[cfg_attr(miri, ignore = "there is no /proc")]
 fn memory_that_a_failed_bus_may_read_is_given_up() {
     let bus = Arc::new(Fails::default());
-    // So large that the allocator gives it back to the system at once.
+    // So large that the allocator returns it to the system at once.
     let device = Host::over(bus.clone());
     let block = || device.alloc(1 << 26, Sharing::Private).unwrap();
     let place = |block: &HostBlock| block.base().0.addr() + (1 << 25);
@@ -117,7 +117,7 @@ fn memory_that_a_failed_bus_may_read_is_given_up() {
         drop(block);
         !is_mapped(at)
     };
-    // A thread of another test may get its place meanwhile, but not each time.
+    // A thread of another test may map something there meanwhile, but not each time.
     assert!(
         (0..10).any(|_| is_given_back(block())),
         "nothing is under way"
@@ -163,7 +163,7 @@ fn pointer<T>(to: &T) -> Ptr {
     Ptr(std::ptr::from_ref(to).cast_mut().cast())
 }
 
-/// A put that panics, and what stands behind it: the signal for a peer.
+/// A put that panics, and after it the signal for a peer.
 fn put_and_signal(source: &u64, word: &Word, bell: &Bell) -> Arc<Batch> {
     let side = |base| Side {
         base,
@@ -190,7 +190,7 @@ fn put_and_signal(source: &u64, word: &Word, bell: &Bell) -> Arc<Batch> {
     Arc::new(unsafe { Batch::new([lane], Vec::new()) })
 }
 
-/// A replay is one item, but a thread that waits for it sees that it goes on.
+/// A replay is one item, but a thread that waits for it sees that it makes progress.
 #[test]
 fn a_stream_goes_on_with_each_step_of_a_replay() {
     let s = stream(&Host::for_threads(), false);
@@ -207,7 +207,7 @@ fn a_stream_goes_on_with_each_step_of_a_replay() {
     assert!(s.reclaim().progress() >= before + 200);
 }
 
-/// How many times a replay has that nobody lives to see the end of.
+/// The number of repetitions of a replay that would never end.
 const EVER: u64 = u64::MAX;
 
 /// A kernel that counts its calls, and panics in one of them, counted from 1.
@@ -219,7 +219,8 @@ fn counting(calls: &Arc<AtomicU64>, fails_in: Option<u64>) -> impl Fn() + Send +
     }
 }
 
-/// Two streams' recording: each counts, the second after the first, and the first waits for that if they `join`.
+/// A recording of two streams. Each counts, the second after the first. If they `join`, the first also waits for the
+/// second.
 struct Pair {
     streams: [HostStream; 2],
     graph: Arc<HostGraph>,
@@ -227,7 +228,7 @@ struct Pair {
 }
 
 impl Pair {
-    /// `fails_in`: in which call of its kernel each stream fails, if it does.
+    /// `fails_in` is the call of its kernel in which each stream fails, if it does.
     fn record(inline: [bool; 2], join: bool, fails_in: [Option<u64>; 2]) -> Self {
         let device = Host::for_threads();
         let streams = inline.map(|inline| stream(&device, inline));
@@ -250,12 +251,12 @@ impl Pair {
         }
     }
 
-    /// How each ends, and how often its kernel was called by then.
+    /// For each stream: whether it failed, and how often its kernel was called by then.
     fn replay(&self, times: u64) -> [(bool, u64); 2] {
         let [s, t] = &self.streams;
         // SAFETY: the kernels touch nothing but what they own.
         unsafe { s.replay(&[t], &self.graph, times) }.unwrap();
-        // The second first: its end says whether it was ordered behind the first.
+        // Wait for the second stream first: this shows whether it was ordered after the first.
         let end = |which: usize| {
             let healthy = self.streams[which].synchronize().unwrap().is_ok();
             let calls = self.calls.each_ref();
@@ -294,14 +295,14 @@ fn a_replay_on_a_stream_that_has_failed_comes_to_its_end() {
             s.launch::<(), _>(counting(&calls, Some(3))).unwrap();
         }
         let graph = Arc::new(s.end_capture(&[]).unwrap());
-        // Again when it has failed before.
+        // The second time, the stream has already failed.
         for _ in 0..2 {
             // SAFETY: as above.
             unsafe { s.replay(&[], &graph, EVER) }.unwrap();
             let fault = s.synchronize().unwrap().unwrap_err();
             assert!(matches!(fault, Fault::Kernel(_)), "{fault:?}");
             assert_eq!(calls.load(Ordering::Relaxed), 3);
-            // Of three signals, and the poison of what would have been the others.
+            // Three signals, and the poison instead of the others.
             assert_eq!(word.load(), POISON | (3 * QUANTUM));
         }
     }
@@ -316,7 +317,7 @@ fn of_two_streams_neither_waits_for_one_that_has_failed() {
             ([Some(3), Some(2)], [2, 2]),
         ] {
             let pair = Pair::record(inline, true, fails_in);
-            // Again when they have failed before.
+            // The second time, the streams have already failed.
             for _ in 0..2 {
                 let ends = pair.replay(EVER);
                 assert_eq!(ends, calls.map(|calls| (false, calls)), "{fails_in:?}");
@@ -327,10 +328,11 @@ fn of_two_streams_neither_waits_for_one_that_has_failed() {
     }
 }
 
-/// What was lent to the second stream may be freed when that is through, and the first may have it still.
+/// Memory that was lent to the second stream may be freed when that stream is through, while the first may still use
+/// it.
 #[test]
 fn a_stream_that_has_failed_awaits_one_that_has_not() {
-    // Miri takes its time for each.
+    // Miri takes long for each.
     let times = if cfg!(miri) { 50 } else { 1000 };
     for inline in [[false; 2], [true, false], [false, true]] {
         let pair = Pair::record(inline, false, [None, Some(3)]);
@@ -342,8 +344,9 @@ fn a_stream_that_has_failed_awaits_one_that_has_not() {
     }
 }
 
-/// What was lent to the second stream is freed when that has passed its replays: not before the first has given up its
-/// part, and from then on that touches nothing of it, in whatever replay it is itself.
+/// Memory that was lent to the second stream is freed when that stream has passed its replays. That is not before the
+/// first stream has given up its part. From then on the first stream does not touch the memory, whatever replay it is
+/// in.
 #[test]
 fn what_is_given_up_is_not_touched_again() {
     let device = Host::for_threads();
@@ -366,7 +369,7 @@ fn what_is_given_up_is_not_touched_again() {
         s.launch::<(), _>(counting(&calls, Some(2))).unwrap();
         s.submit(&signal, Location::caller()).unwrap();
         t.wait_event(&s.record().unwrap()).unwrap();
-        // The time in which it fails takes the first stream long.
+        // The repetition in which it fails takes the first stream long.
         let waits = move || {
             if times.fetch_add(1, Ordering::Relaxed) == 1 {
                 gate.pass();
@@ -394,7 +397,7 @@ fn what_is_given_up_is_not_touched_again() {
     let early = t.reclaim().passed();
     first.open();
     t.synchronize().unwrap().unwrap_err();
-    // Somebody else's from here on.
+    // From here on the memory belongs to somebody else.
     let freed = word.replace(word.load(), 0);
     second.open();
     s.synchronize().unwrap().unwrap_err();
@@ -403,7 +406,7 @@ fn what_is_given_up_is_not_touched_again() {
     assert_eq!((freed, word.load()), (true, 0));
 }
 
-/// What a kernel waits at.
+/// A gate at which a kernel waits.
 #[derive(Default)]
 struct Gate(AtomicBool);
 
@@ -419,7 +422,7 @@ impl Gate {
     }
 }
 
-/// A panic that is no kernel's, in the midst of a time.
+/// A panic outside kernels, in the middle of a repetition.
 #[test]
 fn a_panic_in_a_replay_leaves_nobody_waiting() {
     let device = Host::over(Arc::new(Fails::default()));
@@ -475,12 +478,12 @@ fn a_replay_of_kernels_ends_when_the_stream_is_aborted() {
 }
 
 thread_local! {
-    /// What a kernel on this thread is to do.
+    /// The function that a kernel on this thread calls with its stream.
     static BACK: Cell<Option<fn(&HostStream)>> = const { Cell::new(None) };
     static STREAM: Cell<*const HostStream> = const { Cell::new(std::ptr::null()) };
 }
 
-/// Kernels cannot capture their stream, but find it.
+/// Kernels cannot capture their stream, but can find it by the thread.
 fn come_back() {
     if let Some(back) = BACK.take() {
         // SAFETY: the test keeps the stream, and this is its thread.
@@ -488,7 +491,7 @@ fn come_back() {
     }
 }
 
-/// Comes back when it is dropped.
+/// Calls its stream when it is dropped.
 struct ComesBack;
 
 impl Drop for ComesBack {
@@ -527,7 +530,7 @@ fn what_comes_back_to_its_inline_stream_is_refused() {
         BACK.set(Some(way));
         // SAFETY: the kernel touches nothing.
         unsafe { s.launch::<(), _>(come_back) }.unwrap();
-        // What a kernel has captured is dropped by the stream, too.
+        // The stream also drops the values that a kernel has captured.
         let held = ComesBack;
         BACK.set(Some(way));
         // SAFETY: as above.

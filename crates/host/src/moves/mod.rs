@@ -32,7 +32,7 @@ use numbers::{combine, swap};
 use rows::for_each_row;
 pub use rows::for_each_run;
 
-/// The host's way to carry out moves. Agents of NICs that work with the processor use it too.
+/// Carries out moves on the host. Agents of NICs that work with the processor use it, too.
 pub struct HostMover;
 
 /// Where the two sides of a move lie in this epoch.
@@ -54,7 +54,7 @@ pub(crate) unsafe fn by_turns(step: &Move) -> (*mut u8, *mut u8) {
     (base(&step.src), base(&step.dst))
 }
 
-/// A copy of a counted number of elements, when that can be read.
+/// The move for a copy whose count is in memory, to be made when the count can be read.
 ///
 /// # Safety
 ///
@@ -65,7 +65,7 @@ pub(crate) unsafe fn counted(step: &Move, count: Ptr) -> Move {
     let count = unsafe { count.0.cast::<u64>().read() };
     Move {
         action: Action::Copy,
-        // What does not fit `usize` is more than there is.
+        // A count that does not fit `usize` is greater than the move's.
         count: usize::try_from(count).map_or(step.count, |count| count.min(step.count)),
         ..*step
     }
@@ -79,8 +79,8 @@ impl Mover for HostMover {
             Action::Copy => {
                 let size = step.size as usize;
                 if let (Shape::Linear, Shape::Linear) = (step.src.shape, step.dst.shape) {
-                    // SAFETY: `Batch::new` promises both sides live, not overlapping, the source written by nobody else
-                    // meanwhile, and the destination not accessed.
+                    // SAFETY: `Batch::new` promises that both sides are live and do not overlap, that nobody else
+                    // writes the source meanwhile, and that nobody else accesses the destination.
                     unsafe { std::ptr::copy_nonoverlapping(src, dst, size * step.count) };
                     return;
                 }
@@ -100,7 +100,7 @@ impl Mover for HostMover {
                 unsafe { self.carry(&counted(step, count)) };
             }
             Action::Accumulate { op, scalar, atomic } => {
-                // SAFETY: the caller's promise; these are the places of both sides in this epoch.
+                // SAFETY: the caller's promise; both sides lie there in this epoch.
                 unsafe { combine(step, src, dst, Ptr::NULL, op, scalar, atomic) };
             }
             Action::FetchOp {
@@ -134,7 +134,7 @@ unsafe fn copy<const N: usize>(step: &Move, src: *mut u8, dst: *mut u8) {
     let row = |src: *mut u8, dst: *mut u8, by: Loop| {
         // SAFETY: the caller's promise for the elements of the row.
         unsafe {
-            // A single element, as of a table, is no row that a `memcpy` would be worth.
+            // For a single element, as from a table, a call of `memcpy` would not pay.
             if by.turns > 1 && by == Loop::contiguous(by.turns, N) {
                 std::ptr::copy_nonoverlapping(src, dst, N * by.turns)
             } else {
@@ -146,11 +146,11 @@ unsafe fn copy<const N: usize>(step: &Move, src: *mut u8, dst: *mut u8) {
     unsafe { for_each_row(step, src, dst, row) };
 }
 
-/// The same for elements of any size.
+/// Copies elements of any size.
 ///
 /// # Safety
 ///
-/// As [`copy`].
+/// As for [`copy`].
 unsafe fn copy_bytes(step: &Move, src: *mut u8, dst: *mut u8) {
     let size = step.size as usize;
     let row = |src: *mut u8, dst: *mut u8, by: Loop| {
@@ -167,16 +167,16 @@ unsafe fn copy_bytes(step: &Move, src: *mut u8, dst: *mut u8) {
     unsafe { for_each_row(step, src, dst, row) };
 }
 
-/// Copies `turns` stretches of so many bytes, each so far behind the one before it, here and there.
+/// Copies `turns` stretches of `bytes` bytes. `from` and `to` are the address of the first stretch and the distance to
+/// the next.
 ///
 /// # Safety
 ///
-/// All of them may be read here, and written there; what is written overlaps nothing that is read, nor each other. Nobody
-/// else writes the source or accesses the destination.
+/// All stretches may be read at the source, and written at the destination. The destination overlaps neither the source
+/// nor itself. Nobody else writes the source or accesses the destination.
 #[inline]
 pub unsafe fn copy_row(bytes: usize, turns: usize, from: (*const u8, isize), to: (*mut u8, isize)) {
-    // To call `memcpy` takes longer than to copy what is as short as these.
-    // SAFETY: the caller's promise.
+    // To call `memcpy` would take longer than these short copies do. SAFETY: the caller's promise.
     unsafe {
         match bytes {
             1 => copy_each::<1>(turns, from, to),
@@ -199,11 +199,11 @@ pub unsafe fn copy_row(bytes: usize, turns: usize, from: (*const u8, isize), to:
     }
 }
 
-/// [`copy_row`], of stretches of `N` bytes.
+/// [`copy_row`] for stretches of `N` bytes.
 ///
 /// # Safety
 ///
-/// As there.
+/// As for [`copy_row`].
 unsafe fn copy_each<const N: usize>(turns: usize, from: (*const u8, isize), to: (*mut u8, isize)) {
     let ((mut src, by), (mut dst, on)) = (from, to);
     for _ in 0..turns {

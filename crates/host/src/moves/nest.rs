@@ -1,4 +1,4 @@
-//! Shapes that are loops with strides: one nest of loops walks both sides.
+//! One nest of loops that walks both sides of a move, for shapes that are loops with strides.
 //!
 //! A linear side is one loop. If the loops of one side are longer than those of the other, they are cut, so that both
 //! have the same number of turns. Loops that continue each other on both sides are joined. So the face of an array that
@@ -21,7 +21,7 @@ impl Loop {
         by: [0, 0],
     };
 
-    /// Elements of `size` bytes that lie side by side, here and there.
+    /// A loop over elements of `size` bytes that are contiguous on both sides.
     pub(super) fn contiguous(turns: usize, size: usize) -> Loop {
         Loop {
             turns,
@@ -30,30 +30,30 @@ impl Loop {
     }
 }
 
-/// Cutting the loops of two sides leaves fewer than they have together.
+/// The most loops of a nest: cutting the loops of two sides leaves fewer than both have together.
 const MOST: usize = 2 * Shape::MAX_DIMS;
 
-/// The loops of a move, the innermost first: `rank` of them, and behind these loops of one turn.
+/// The loops of a move, the innermost first. After the `rank` loops come loops of one turn.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Nest {
     pub(super) loops: [Loop; MOST],
     pub(super) rank: usize,
 }
 
-/// What is left of the loops of one side.
-struct Side<'a> {
+/// The loops of one side that are not yet in the nest.
+struct LoopsLeft<'a> {
     loops: &'a [(u32, i32)],
     turns: usize,
     stride: isize,
 }
 
-impl Side<'_> {
-    /// Goes on to the next loop where one has come to its end, and to those that continue it. (So does one of one turn.)
+impl LoopsLeft<'_> {
+    /// If the current loop is used up, or has one turn, goes on to the next one. Adds the loops that continue it.
     fn fill(&mut self) {
         while let [(turns, stride), rest @ ..] = self.loops {
             let (turns, stride) = (*turns as usize, *stride as isize);
             if turns == 1 {
-                // Its stride is never gone.
+                // The stride of a loop of one turn does not matter.
             } else if self.turns == 1 {
                 (self.turns, self.stride) = (turns, stride);
             } else if stride == self.stride * self.turns as isize {
@@ -65,7 +65,7 @@ impl Side<'_> {
         }
     }
 
-    /// Takes the innermost `turns`, which divide what is left of the loop.
+    /// Takes the innermost `turns`, which divide the rest of the loop. Returns their stride.
     fn take(&mut self, turns: usize) -> isize {
         let stride = self.stride;
         self.turns /= turns;
@@ -74,7 +74,7 @@ impl Side<'_> {
     }
 }
 
-/// How many turns loops have together.
+/// The product of the turns of all loops.
 fn turns(shape: &Shape) -> Option<usize> {
     match shape {
         Shape::Strided { dims, rank } => {
@@ -86,16 +86,16 @@ fn turns(shape: &Shape) -> Option<usize> {
 }
 
 impl Nest {
-    /// The nest for `count` elements of `size` bytes, which are the turns of all loops of a side; none if the two sides have no
-    /// loops in common.
+    /// Makes the nest for `count` elements of `size` bytes, which is also the number of turns of each side. `None` if
+    /// the two sides cannot be cut into the same loops.
     pub(super) fn new(from: &Shape, to: &Shape, count: usize, size: usize) -> Option<Nest> {
         let side = |shape| match shape {
-            &Shape::Linear => Some(Side {
+            &Shape::Linear => Some(LoopsLeft {
                 loops: &[],
                 turns: count,
                 stride: 1,
             }),
-            Shape::Strided { dims, rank } => Some(Side {
+            Shape::Strided { dims, rank } => Some(LoopsLeft {
                 loops: &dims[..*rank as usize],
                 turns: 1,
                 stride: 0,
@@ -123,7 +123,7 @@ impl Nest {
                 return None;
             }
             if turns == 1 {
-                // Both sides have come to their end at once, since they have the same number of elements.
+                // Both sides end at the same time, because they have the same number of elements.
                 return (from.turns == to.turns).then_some(nest);
             }
             let size = size as isize;
@@ -146,14 +146,15 @@ impl Nest {
         self.rank += 1;
     }
 
-    /// Calls `row` for each turn of all loops but the innermost, in order, with where it begins on both sides.
+    /// Calls `row` for each turn of all loops but the innermost, in order, with the addresses at which it begins on
+    /// both sides.
     pub(super) fn for_each_row(
         &self,
         src: *mut u8,
         dst: *mut u8,
         mut row: impl FnMut(*mut u8, *mut u8, Loop),
     ) {
-        // Most nests have two loops: those are two loops here, too.
+        // Most nests have two loops, so this code has two loops for them.
         let [inner, middle, outer @ ..] = &self.loops;
         let outer = &outer[..self.rank.saturating_sub(2)];
         let mut at = [0; MOST];

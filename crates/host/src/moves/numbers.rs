@@ -10,7 +10,7 @@ use tidegate_hal::memory::Ptr;
 use super::nest::Loop;
 use super::rows::for_each_row;
 
-/// A scalar that moves can compute with.
+/// A number that moves can compute with.
 trait Number: Copy {
     type Bits: Copy + PartialEq;
     fn from_bits(bits: Self::Bits) -> Self;
@@ -39,8 +39,8 @@ macro_rules! number {
                 // SAFETY: the caller's promise; the atomic has the number's size and alignment.
                 let cell = unsafe { <$atomic>::from_ptr(at.cast()) };
                 let change = |old| with(Self::from_bits(old)).map(Self::bits);
-                // Relaxed: of one number alone an update is atomic. The adds behind the moves of a lane order it with
-                // the ranks that wait for them.
+                // Relaxed suffices for the atomicity of one number. The adds after the moves of a lane order the update
+                // before the ranks that wait for them.
                 match cell.fetch_update(Ordering::Relaxed, Ordering::Relaxed, change) {
                     Ok(old) | Err(old) => Self::from_bits(old),
                 }
@@ -60,8 +60,8 @@ macro_rules! number {
             Op::Keep => $old,
         }
     };
-    // Of which operand the bits are (two zeros, two that are no numbers) `min` of the language leaves open; here it is
-    // what `applied` of the batch kernel says, so that all devices agree.
+    // The language leaves open which operand `min` returns for two zeros or two NaNs. This does the same as `applied`
+    // of the batch kernel, so that all devices agree.
     (@float $old:expr, $op:expr, $with:expr) => {
         match $op {
             Op::Sum => $old + $with,
@@ -69,7 +69,7 @@ macro_rules! number {
             Op::Min => if $with.is_nan() || $old < $with { $old } else { $with },
             Op::Max => if $with.is_nan() || $old > $with { $old } else { $with },
             Op::Replace => $with,
-            // Bitwise operations on floats are refused by core.
+            // Core refuses bitwise operations on floats.
             Op::Keep | Op::BitAnd | Op::BitOr | Op::BitXor => $old,
         }
     };
@@ -106,12 +106,12 @@ macro_rules! with_scalar {
     };
 }
 
-/// One row of an update that is not atomic, and whose old values nobody wants.
+/// Updates one row, not atomically, and without the old values.
 ///
 /// # Safety
 ///
-/// Both sides are live for all elements of the row, initialised, aligned, and do not overlap; nobody else writes the source
-/// or accesses the destination.
+/// Both sides are live for all elements of the row, initialised and aligned, and do not overlap. Nobody else writes the
+/// source or accesses the destination.
 #[inline(always)]
 unsafe fn plain_row<N: Number>(op: Op, src: *mut u8, dst: *mut u8, by: Loop) {
     let (mut src, mut dst) = (src.cast::<N>(), dst.cast::<N>());
@@ -136,11 +136,12 @@ unsafe fn plain_row<N: Number>(op: Op, src: *mut u8, dst: *mut u8, by: Loop) {
     }
 }
 
-/// A row of any reduction: each has a loop of its own, so that processors can do several elements at a time.
+/// Updates one row by any reduction. Each reduction has a loop of its own, so that processors can do several elements
+/// at a time.
 ///
 /// # Safety
 ///
-/// As [`plain_row`].
+/// As for [`plain_row`].
 unsafe fn plain<N: Number>(op: Op, src: *mut u8, dst: *mut u8, by: Loop) {
     // SAFETY: the caller's promise.
     unsafe {
@@ -158,7 +159,7 @@ unsafe fn plain<N: Number>(op: Op, src: *mut u8, dst: *mut u8, by: Loop) {
     }
 }
 
-/// Reads an element and puts another in its place.
+/// Updates an element, and returns its old value.
 ///
 /// # Safety
 ///
@@ -176,13 +177,13 @@ unsafe fn update<N: Number>(at: *mut N, op: Op, value: N, atomic: bool) -> N {
     }
 }
 
-/// Updates elements; see [`Action::FetchOp`]. A `result` that is null is not wanted.
+/// Updates elements; see [`Action::FetchOp`]. If `result` is null, the old values are not stored.
 ///
 /// # Safety
 ///
-/// As [`Mover::carry`](tidegate_words::Mover::carry), which is asked to carry `step`, whose sides lie at `src` and `dst` in
-/// this epoch: so they are live for all elements, aligned for the scalar, initialised, do not overlap, and the destination is
-/// accessed by nobody else, unless `atomic` and all do so atomically.
+/// The caller carries out `step`, with the promises of [`Mover::carry`](tidegate_words::Mover::carry), and its sides
+/// lie at `src` and `dst` in this epoch. So both are live for all elements, aligned for the scalar and initialised, and
+/// do not overlap. Nobody else accesses the destination, unless `atomic` is set and all accesses are atomic.
 pub(super) unsafe fn combine(
     step: &Move,
     src: *mut u8,
@@ -194,7 +195,7 @@ pub(super) unsafe fn combine(
 ) {
     /// # Safety
     ///
-    /// As the outer function, for elements of `N`.
+    /// As for the outer function, for elements of `N`.
     unsafe fn each<N: Number>(
         step: &Move,
         src: *mut u8,
@@ -237,7 +238,7 @@ pub(super) unsafe fn combine(
 ///
 /// # Safety
 ///
-/// As [`combine`], with `atomic`; `compare` and `result` are live for all elements, and aligned.
+/// As for [`combine`], with `atomic`. `compare` and `result` are live for all elements, and aligned.
 pub(super) unsafe fn swap(
     step: &Move,
     src: *mut u8,
@@ -248,7 +249,7 @@ pub(super) unsafe fn swap(
 ) {
     /// # Safety
     ///
-    /// As the outer function, for elements of `N`.
+    /// As for the outer function, for elements of `N`.
     unsafe fn each<N: Number>(step: &Move, src: *mut u8, dst: *mut u8, compare: Ptr, result: Ptr) {
         let (mut compare, mut result) = (compare.0.cast::<N>(), result.0.cast::<N>());
         let row = |src: *mut u8, dst: *mut u8, by: Loop| {

@@ -5,7 +5,7 @@ use tidegate_hal::batch::{Move, Shape};
 use super::nest::{Loop, Nest};
 use super::walk::for_each_stretch;
 
-/// Calls `row` for all rows of a move, in order, with where each begins on both sides.
+/// Calls `row` for all rows of a move, in order, with the addresses at which each begins on both sides.
 ///
 /// # Safety
 ///
@@ -33,12 +33,12 @@ pub(super) unsafe fn for_each_row(
     }
 }
 
-/// Calls `each` for every stretch that is contiguous on both sides of a copy of `count` elements, in order: where it
-/// lies on the one, where on the other (in elements from the base), and how long it is.
+/// Calls `each` for every stretch that is contiguous on both sides of a copy of `count` elements, in order. It gets the
+/// offset of the stretch on both sides (in elements from the base), and its length.
 ///
 /// # Safety
 ///
-/// Index tables are live for all elements, and loops have `count` turns together.
+/// Index tables are live for all elements, and the product of the loops' turns is `count`.
 pub unsafe fn for_each_run(
     from: &Shape,
     to: &Shape,
@@ -49,7 +49,7 @@ pub unsafe fn for_each_run(
         // SAFETY: the caller's promise.
         return unsafe { for_each_stretch(from, to, count, each) };
     };
-    // With elements of one byte at address 0, addresses are numbers of elements.
+    // With elements of one byte at address 0, an address is a number of elements.
     nest.for_each_row(
         std::ptr::null_mut(),
         std::ptr::null_mut(),

@@ -1,4 +1,4 @@
-//! Moves of random shapes, beside what their elements say one by one.
+//! Moves of random shapes, compared with moves of the single elements.
 
 use tidegate_hal::batch::{Op, Scalar};
 
@@ -16,13 +16,13 @@ impl Rng {
     }
 }
 
-/// A shape, and the elements that it means, counted from the lowest.
+/// A shape, and the indices of its elements, counted from the lowest.
 struct Sample {
     shape: Shape,
-    /// The element that offset 0 stands for.
+    /// The index of the element at offset 0.
     first: usize,
     elements: Vec<usize>,
-    /// What the shape points to.
+    /// The table that the shape points to.
     _table: Vec<u32>,
 }
 
@@ -36,8 +36,8 @@ impl Sample {
         }
     }
 
-    /// Loops in any order of strides, some of them backwards, some of one turn. No two turns meet, unless elements may
-    /// occur more than once.
+    /// Loops in any order of strides; some run backwards, and some have one turn. No two turns meet unless `repeats` is
+    /// set.
     fn strided(rng: &mut Rng, factors: &[u32], repeats: bool) -> Sample {
         let mut counts = vec![1u32];
         for factor in factors {
@@ -103,7 +103,7 @@ impl Sample {
         let mut table: Vec<u32> = (0..2 * count as u32).collect();
         for index in 0..count {
             let other = index + rng.below(table.len() - index);
-            // Runs of neighbours, too.
+            // Half of the tables have runs of neighbours.
             if rng.below(2) == 0 {
                 table.swap(index, other);
             }
@@ -136,7 +136,7 @@ impl Sample {
 /// Two sides with the same number of elements.
 fn sides(rng: &mut Rng) -> [Sample; 2] {
     let factors: Vec<u32> = (0..rng.below(6)).map(|_| [2, 3, 5][rng.below(3)]).collect();
-    // A source may give an element to several.
+    // An element of the source may occur more than once.
     [true, false].map(|repeats| Sample::any(rng, &factors, repeats))
 }
 
@@ -166,7 +166,7 @@ fn copies_of_any_shapes_and_sizes() {
     for round in 0..ROUNDS {
         let size = [1, 2, 3, 4, 8, 12, 16, 24, 32][round % 9];
         let sides = sides(&mut rng);
-        // Words, so that all is aligned.
+        // Words, so that all elements are aligned.
         let words = |sample: &Sample| vec![0u64; (sample.extent() * size).div_ceil(8)];
         let (mut src, mut dst) = (words(&sides[0]), words(&sides[1]));
         for word in &mut src {
@@ -215,7 +215,7 @@ fn runs_are_all_elements_in_order() {
     }
 }
 
-/// What an update of doubles leaves, by the definitions of MPI.
+/// The result of an update of doubles, by the definitions of MPI.
 fn reduced(op: Op, old: f64, with: f64) -> f64 {
     match op {
         Op::Sum => old + with,
@@ -311,7 +311,7 @@ fn comparisons_swap_elements_of_any_shapes() {
     }
 }
 
-/// Integers wrap, and each width has code of its own: rows long enough for vectors, with a rest.
+/// Integers wrap. Each width has code of its own: rows are long enough for vectors, with a rest.
 #[test]
 fn integers_of_all_widths_wrap() {
     macro_rules! check {
@@ -361,7 +361,7 @@ fn integers_of_all_widths_wrap() {
     }
 }
 
-/// Does an update of a row of equal elements, however the mover goes about it; all come out alike.
+/// Updates a row of equal elements, in each way that the mover has. All elements have the same result.
 fn updated<T: Copy + PartialEq + std::fmt::Debug>(
     op: Op,
     scalar: Scalar,
@@ -462,12 +462,12 @@ fn nests_are_as_flat_as_they_can_be() {
     let (a, b) = (strided(&[(6, 2)]), strided(&[(2, 1), (3, 10)]));
     assert_eq!(loops(&a, &b, 6), Some(vec![(2, [16, 8]), (3, [32, 80])]));
     assert_eq!(loops(&b, &a, 6), Some(vec![(2, [8, 16]), (3, [80, 32])]));
-    // 2 by 3 and 3 by 2 have no loops in common, unless each is one.
+    // 2 by 3 and 3 by 2 have no loops in common, unless each is a single loop.
     let c = strided(&[(3, 1), (2, 10)]);
     assert_eq!(loops(&b, &c, 6), None);
     let (a, b) = (strided(&[(2, 1), (3, 2)]), strided(&[(3, 1), (2, 3)]));
     assert_eq!(loops(&a, &b, 6), Some(vec![(6, [8, 8])]));
-    // Loops of one turn are in nobody's way.
+    // Loops of one turn change nothing.
     let (a, b) = (
         strided(&[(2, 1), (1, 99), (3, 2)]),
         strided(&[(3, 1), (2, 10)]),
@@ -536,7 +536,7 @@ fn the_parity_of_the_epoch_chooses_the_buffers() {
     }
 }
 
-/// Small numbers have atomics of their own size, which leave their neighbours alone.
+/// Small numbers have atomics of their own size, which do not touch their neighbours.
 #[test]
 fn atomics_of_all_widths() {
     macro_rules! sums {

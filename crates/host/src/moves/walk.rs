@@ -2,11 +2,11 @@
 
 use tidegate_hal::batch::Shape;
 
-/// Yields the elements of a side in order, as runs of neighbours.
+/// Walks through the elements of a side, by runs of neighbours.
 struct Walk<'a> {
     shape: &'a Shape,
     left: usize,
-    /// How far each loop of a strided shape is.
+    /// The turn of each loop of a strided shape.
     at: [u32; Shape::MAX_DIMS],
     /// Index of the next element of a linear or indexed shape.
     next: usize,
@@ -25,7 +25,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The offset of the next element, and how many more elements follow it contiguously (itself counted), 0 at the end.
+    /// The offset of the next element, and the length of the contiguous run that begins with it; 0 at the end.
     ///
     /// # Safety
     ///
@@ -46,7 +46,7 @@ impl<'a> Walk<'a> {
                 if self.left == 0 {
                     return (0, 0);
                 }
-                // SAFETY: the caller promises `count` entries, of which `left` are left from `next` on.
+                // SAFETY: the caller promises `count` entries, and `left` of them remain from `next` on.
                 (
                     unsafe { table.0.cast::<u32>().add(self.next).read() } as isize,
                     1,
@@ -55,7 +55,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Goes on by `count` elements, no more than [`Walk::run`] said.
+    /// Goes on by `count` elements, at most the length that [`Walk::run`] returned.
     fn advance(&mut self, count: usize) {
         self.left -= count;
         match *self.shape {
@@ -80,8 +80,8 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Calls `each` for every stretch that is contiguous on both sides of a copy of `count` elements, in order: where it
-/// lies on the one, where on the other (in elements from the base), and how long it is.
+/// Calls `each` for every stretch that is contiguous on both sides of a copy of `count` elements, in order. It gets the
+/// offset of the stretch on both sides (in elements from the base), and its length.
 ///
 /// # Safety
 ///

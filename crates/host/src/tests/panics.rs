@@ -1,4 +1,4 @@
-//! What becomes of a stream when something of the program's panics.
+//! What happens to a stream when code of the program panics.
 
 use std::panic::Location;
 
@@ -40,7 +40,7 @@ fn a_panic_in_a_stream_fails_it_and_poisons_what_others_wait_for() {
     }
 }
 
-/// Panics when it is to wake somebody.
+/// A waker that panics.
 struct Bad;
 
 impl Wake for Bad {
@@ -88,7 +88,7 @@ fn a_kernel_whose_drop_panics_is_a_kernel_that_panicked() {
             s.begin_capture(&[]).unwrap();
         }
         let gate = Arc::new(std::sync::Barrier::new(2));
-        // The thread of an inline stream is this one, so its kernels wait for nothing.
+        // An inline stream runs on this thread, so its kernels wait for nothing.
         let (here, waits) = (gate.clone(), !inline);
         for bomb in [Bomb, Bomb] {
             let here = here.clone();
@@ -105,12 +105,12 @@ fn a_kernel_whose_drop_panics_is_a_kernel_that_panicked() {
             let graph = Arc::new(s.end_capture(&[]).unwrap());
             // SAFETY: as above.
             unsafe { s.replay(&[], &graph, 1) }.unwrap();
-            // The stream drops the kernels, or this thread, if all has been done: one by one, and no panic comes out.
+            // The stream drops the kernels one by one, or this thread does if all has been done. No panic gets out.
             drop(graph);
         }
         if waits {
             gate.wait();
-            // What is behind a kernel that has panicked is not called.
+            // Kernels after one that has panicked are not called.
             if recorded {
                 gate.wait();
             }
