@@ -1,34 +1,34 @@
-//! What a rank has to know to join its job, and how the environment says it.
+//! The configuration with which a rank joins its job, and the environment variables that give it.
 //!
 //! # Model
 //!
-//! Any starter that sets `RANK`, `WORLD_SIZE`, `MASTER_ADDR`, `MASTER_PORT` and `TIDEGATE_SECRET` forms a job. With
-//! neither `RANK` nor `WORLD_SIZE`, launchers of others are looked for (`mpirun`, `srun`: `launchers/mod.rs` says how). With
-//! none of all that the process is a job of one rank.
+//! A job can be started by any program that sets `RANK`, `WORLD_SIZE`, `MASTER_ADDR`, `MASTER_PORT` and
+//! `TIDEGATE_SECRET`. If neither `RANK` nor `WORLD_SIZE` is set, this crate looks for other launchers (`mpirun`,
+//! `srun`: see `launchers/mod.rs`). If there is none, the process is a job of one rank.
 //!
 //! | variable | meaning | default |
 //! |---|---|---|
 //! | `RANK` | this rank, from 0 | |
-//! | `WORLD_SIZE` | how many ranks | |
-//! | `MASTER_ADDR`, `MASTER_PORT` | where rank 0 listens, on this address only | |
-//! | `TIDEGATE_SECRET` | what proves membership, at least 16 bytes | |
-//! | `TIDEGATE_JOB_ID` | told apart even if a secret is used again | empty |
-//! | `TIDEGATE_NODE` | name of this node, instead of what the host says; ranks of one name must be able to pass descriptors to each other, others do not try | |
-//! | `TIDEGATE_RENDEZVOUS_TIMEOUT` | seconds to wait for the others | 60 |
+//! | `WORLD_SIZE` | the number of ranks | |
+//! | `MASTER_ADDR`, `MASTER_PORT` | the address at which rank 0 listens, and no other | |
+//! | `TIDEGATE_SECRET` | a secret of at least 16 bytes, which proves membership | |
+//! | `TIDEGATE_JOB_ID` | distinguishes jobs that use the same secret | empty |
+//! | `TIDEGATE_NODE` | the name of this node, instead of the one that the host gives. Ranks with the same name must be able to pass descriptors to each other; other ranks do not try | |
+//! | `TIDEGATE_RENDEZVOUS_TIMEOUT` | seconds to wait for the other ranks | 60 |
 //! | `TIDEGATE_HEARTBEAT_MS` | interval of heartbeats | 1000 |
-//! | `TIDEGATE_SILENCE_MS` | silence after which a rank is given up | 10000 |
-//! | `TIDEGATE_ADDRESS` | address of this node that NICs are to use, as source and to listen at ([`own_address`](crate::own_address)) | left to the NIC: libfabric takes the loopback's |
-//! | `TIDEGATE_LISTEN_FD` | set by the launcher: a listening socket that rank 0 inherits, as its descriptor and its inode (`3:4711`); a process that does not have that socket goes on without it | |
-//! | `TIDEGATE_LAUNCHER` | which launcher of others started this rank: `pmix`, `pmi`, `pmi2`, `slurm`; `none`: this process is a job of its own. Not looked at where `RANK` is set | found out |
+//! | `TIDEGATE_SILENCE_MS` | the silence after which a rank is given up | 10000 |
+//! | `TIDEGATE_ADDRESS` | the address of this node that NICs use, as the source and to listen at ([`own_address`](crate::own_address)) | left to the NIC: libfabric takes the loopback's |
+//! | `TIDEGATE_LISTEN_FD` | set by the launcher: a listening socket that rank 0 inherits, as its descriptor and its inode (`3:4711`). A process without that socket ignores the variable | |
+//! | `TIDEGATE_LAUNCHER` | the other launcher that started this rank: `pmix`, `pmi`, `pmi2`, `slurm`. `none`: this process is a job of its own. Ignored if `RANK` is set | found out |
 //! | `TIDEGATE_LIBPMIX` | the PMIx library that goes with the launcher | `libpmix.so.2` |
 //!
-//! Of a rank that such a launcher started, `TIDEGATE_SECRET` says that the ranks are to meet without the launcher's
-//! store; then `MASTER_ADDR` and `MASTER_PORT` can be left out where they can be made up. `TIDEGATE_ADDRESS` is where
-//! rank 0 listens, too. All other `TIDEGATE_` variables mean the same.
+//! If another launcher started a rank, `TIDEGATE_SECRET` means that the ranks meet without the launcher's store. Then
+//! `MASTER_ADDR` and `MASTER_PORT` can be left out if they can be derived. Rank 0 listens at `TIDEGATE_ADDRESS`, too.
+//! All other `TIDEGATE_` variables keep their meaning.
 //!
 //! # Failure
 //!
-//! Every value is checked before anything is sent; the error names the variable.
+//! Every value is checked before anything is sent. The error names the variable.
 
 use crate::error::BootError;
 use crate::inherit::why_taken;
@@ -40,23 +40,24 @@ use std::ffi::OsString;
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
-/// What a rank has to know to join its job. Made by [`Config::new`] or [`Config::from_env`]. A limit that is too long to be
-/// reached, as [`Duration::MAX`], is none.
+/// The configuration with which a rank joins its job. [`Config::new`] and [`Config::from_env`] make it. A limit that is
+/// too long to be reached, such as [`Duration::MAX`], means no limit.
 #[non_exhaustive]
 pub struct Config {
     /// This rank.
     pub rank: usize,
-    /// How many ranks the job has.
+    /// The number of ranks of the job.
     pub size: usize,
     /// `host:port` at which rank 0 listens.
     pub address: String,
-    /// Where else rank 0 may be: tried by turns with `address`. Who is rank 0, the handshake tells.
+    /// Other addresses at which rank 0 may listen. They are tried in turn with `address`, and the handshake finds out
+    /// which one is rank 0.
     pub also: Vec<String>,
     /// The secret of the job.
     pub secret: Vec<u8>,
-    /// Name of the job; part of what is proved.
+    /// The name of the job. It is part of what a rank proves.
     pub job_id: String,
-    /// Name of the node; `None`: found out from the host.
+    /// The name of the node. `None`: it is taken from the host.
     pub node: Option<String>,
     /// How long to wait for the other ranks.
     pub timeout: Duration,
@@ -66,13 +67,13 @@ pub struct Config {
     pub silence: Duration,
     /// For rank 0: the socket to listen on, instead of a new one at `address`.
     pub listener: Option<TcpListener>,
-    /// A launcher's store that has still to be left.
+    /// A launcher's store that this process has still to leave.
     pub(crate) session: Option<HeldStore>,
-    /// Whether the environment has said all this: then a process may join again.
+    /// Whether the environment gave this configuration. Then the process may join again.
     pub(crate) from_environment: bool,
-    /// Which time it joins, from 0.
+    /// How many times the process has joined before.
     pub(crate) generation: u64,
-    /// When joining has begun, if it has: the timeout counts from there.
+    /// When joining began, if it has. The timeout counts from there.
     pub(crate) began: Option<Instant>,
 }
 
@@ -127,8 +128,8 @@ impl Config {
         })
     }
 
-    /// What `RANK`, `WORLD_SIZE` and the variables that go with them say, from any source; looks at neither
-    /// `TIDEGATE_LISTEN_FD` nor for launchers of others.
+    /// The configuration that `RANK`, `WORLD_SIZE` and the related variables give, from any source. It ignores
+    /// `TIDEGATE_LISTEN_FD`, and does not look for other launchers.
     ///
     /// # Errors
     ///
@@ -168,7 +169,7 @@ impl Config {
         Ok(Some(config))
     }
 
-    /// What does not depend on who has started this process.
+    /// Reads the settings that do not depend on the launcher.
     pub(crate) fn read_settings(
         &mut self,
         text: &dyn Fn(&'static str) -> Result<Option<String>, BootError>,
@@ -193,14 +194,14 @@ impl Config {
     }
 }
 
-/// What is said of a rank that was silent for longer than a configuration allows.
+/// The reason for giving up a rank that was silent for too long.
 pub(crate) fn unheard(silence: Duration) -> String {
     format!(
         "nothing was heard of it for {silence:.1?}; TIDEGATE_SILENCE_MS says how long that may be"
     )
 }
 
-/// What tells nodes apart: ranks with the same id can pass descriptors to each other.
+/// The id of a node. Ranks with the same id can pass descriptors to each other.
 ///
 /// They can if they run under one kernel (boot id), see the same abstract sockets (network namespace), and may
 /// trust each other's credentials (user, user namespace). Process and IPC namespaces are included because the
@@ -213,7 +214,7 @@ pub(crate) fn node_id(config: &Config) -> NodeId {
         return hash.finalize();
     }
     hash.update(b"host\0");
-    // Without a boot id there is no telling hosts apart; then a rank is alone on its node, which is always safe.
+    // Without a boot id, hosts cannot be distinguished. Then a rank is alone on its node, which is always safe.
     match std::fs::read_to_string("/proc/sys/kernel/random/boot_id") {
         Ok(boot) => hash.update(boot.trim()),
         Err(_) => hash.update(config.rank.to_le_bytes()),

@@ -1,23 +1,27 @@
-//! How ranks of one node pass descriptors to each other.
+//! Ranks of one node pass descriptors to each other.
 //!
 //! # Model
 //!
 //! The lowest rank of a node is its leader. It listens on a Unix socket in the abstract namespace, under a random
-//! 128-bit name that reaches the others over their authenticated connections; nothing lies in a file system, and when
-//! everybody has come the socket is closed. Each member keeps one connection to the leader. A *parcel* is one
-//! `SOCK_SEQPACKET` message: who, which round, and the descriptors. A member sends its parcel to the leader *before*
-//! its contribution goes to the hub; the leader passes parcels on to all other members. So when a rank has seen a
-//! contribution, its descriptors are with the leader or further.
+//! 128-bit name. The other ranks get the name over their authenticated connections. So no file is made. After all
+//! members have come, the socket is closed, and each member keeps one connection to the leader.
+//!
+//! A *parcel* is one `SOCK_SEQPACKET` message with a rank, a round, and the descriptors. A member sends its parcel to
+//! the leader *before* its contribution goes to the hub, and the leader passes parcels on to all other members. So when
+//! a rank sees a contribution, its descriptors have at least reached the leader.
 //!
 //! # Failure
 //!
-//! Names of abstract sockets can be listed by anybody on the host, so a name is no proof: the kernel says
-//! which user connects (`SO_PEERCRED`), and both sides prove that they know the job's secret. A stranger is sent away
-//! and logged. Members come all at once, so the leader has room for all of them and for some strangers. It sends away only
-//! connections that have been silent for a while. A member that was too slow comes again. Some kernels let few wait in front of
-//! the door, and a leader may be stopped: a member that finds no room there tries again for a while, and never blocks. Once the proofs are
-//! there the kernel keeps others out of the connection, so parcels need no tags. A
-//! connection that ends is no event by itself: the hub says who is lost.
+//! Anyone on the host can list the names of abstract sockets, so a name proves nothing. The kernel tells which user
+//! connects (`SO_PEERCRED`), and both sides prove that they know the job's secret. A stranger is refused and logged.
+//! After the proofs, the kernel keeps others out of the connection, so parcels need no tags.
+//!
+//! All members connect at once, so the leader has room for all of them and for some strangers. It closes only
+//! connections that have been silent for a while, and a member that was too slow connects again. Some kernels have a
+//! short queue for new connections, and a leader may be suspended. If the queue is full, a member tries again for a
+//! while, and never blocks.
+//!
+//! The end of such a connection is no event. The hub says which rank is lost.
 
 use crate::secret::{Key, NONCE_LEN, Nonce, TAG_LEN, hex, random};
 use crate::wire::DoorName;
@@ -37,7 +41,7 @@ use tidegate_hal::control::Packet;
 use tidegate_hal::limits::no_descriptors;
 use tidegate_hal::tell;
 
-/// `rank, round, count`, and whether the leader did not get them.
+/// `rank, round, count`, and whether the leader failed to get them.
 const PARCEL_LEN: usize = 4 + 8 + 1 + 1;
 /// `rank, nonce, tag`.
 const PROOF_LEN: usize = 4 + NONCE_LEN + TAG_LEN;
@@ -49,17 +53,17 @@ pub(crate) struct Parcel {
     pub(crate) round: u64,
     /// How many descriptors there are.
     pub(crate) count: u8,
-    /// None if this rank, which is to pass them on, did not get them.
+    /// `None` if this rank, which should pass them on, did not get them.
     pub(crate) fds: Option<Arc<Vec<OwnedFd>>>,
 }
 
-/// What a parcel was when it arrived: the kernel leaves out descriptors that this process has no room for.
+/// A parcel as it arrived. The kernel drops descriptors for which this process has no room.
 #[derive(Debug)]
 pub(crate) struct Arrived {
     pub(crate) rank: usize,
     pub(crate) round: u64,
     pub(crate) count: u8,
-    /// Or why there are none: for people, with the name of the limit.
+    /// The descriptors, or why there are none: a text for people, with the name of the limit.
     pub(crate) fds: Result<Vec<OwnedFd>, String>,
 }
 
@@ -78,7 +82,7 @@ fn socket() -> io::Result<OwnedFd> {
     )?)
 }
 
-/// What a proof is made of: `word` says whose it is, and each has both nonces.
+/// The parts that a proof covers: `word` says which side made it, and both nonces are included.
 fn parts<'a>(
     word: &'a [u8],
     name: &'a DoorName,
@@ -97,7 +101,7 @@ fn would_block(error: Errno) -> bool {
 pub(crate) struct Passage {
     fd: OwnedFd,
     out: VecDeque<Parcel>,
-    /// The kernel holds too many descriptors in flight; try again soon.
+    /// The kernel holds too many descriptors in flight, so sending must be tried again soon.
     pub(crate) throttled: bool,
 }
 
@@ -122,7 +126,7 @@ impl Passage {
         self.out.is_empty()
     }
 
-    /// Sends what the kernel takes; returns the parcels that are out.
+    /// Sends as much as the kernel takes. Returns the number of parcels that were sent.
     pub(crate) fn flush(&mut self) -> io::Result<usize> {
         self.throttled = false;
         let mut sent = 0;
@@ -157,9 +161,10 @@ impl Passage {
         Ok(sent)
     }
 
-    /// The next parcel; `Ok(None)`: nothing there now; an error or `UnexpectedEof`: the connection has ended.
+    /// The next parcel. `Ok(None)` means that none has arrived; an error or `UnexpectedEof`, that the connection has
+    /// ended.
     pub(crate) fn receive(&mut self) -> io::Result<Option<Arrived>> {
-        // One byte more than a parcel has, to notice what is too long.
+        // The buffer has one byte more than a parcel, so that a longer message is noticed.
         let mut body = [0u8; PARCEL_LEN + 1];
         let mut space =
             [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(Packet::MAX_HANDLES))];
@@ -212,21 +217,21 @@ impl AsFd for Passage {
     }
 }
 
-/// The leader's side while members are still to come.
+/// The leader's side, while members are still missing.
 #[derive(Debug)]
 pub(crate) struct Porch {
     listener: OwnedFd,
     pub(crate) name: DoorName,
     key: Key,
-    /// Those who have connected and not proved anything, in the order in which they came.
+    /// Connections that have proved nothing yet, in the order in which they came.
     pub(crate) guests: Vec<Guest>,
-    /// More than these at a time are not waited for.
+    /// How many of them may wait at a time.
     room: usize,
-    /// Accepting failed (too many open files, say): not before this moment again.
+    /// Accepting failed (because of too many open files, for example). It is tried again at this time.
     accept_after: Option<Instant>,
 }
 
-/// Somebody who has connected and not proved anything.
+/// A connection that has proved nothing yet.
 #[derive(Debug)]
 pub(crate) struct Guest {
     fd: OwnedFd,
@@ -246,9 +251,9 @@ impl AsFd for Porch {
     }
 }
 
-/// For how many strangers there is room besides all members.
+/// How many strangers have room, besides all members.
 const STRANGERS: usize = 64;
-/// A guest younger than this is not sent away: it may be a member that is just slow.
+/// A younger guest is not sent away, since it may be a slow member.
 const YOUNG: Duration = Duration::from_millis(500);
 
 impl Porch {
@@ -269,7 +274,7 @@ impl Porch {
         })
     }
 
-    /// Until when nobody can be let in: there is no room, and nobody who could be sent away; or that could not be done.
+    /// Until when no guest can be accepted: there is no room and no guest to send away, or accepting failed.
     pub(crate) fn crowded_until(&self, now: Instant) -> Option<Instant> {
         let oldest = self
             .guests
@@ -279,7 +284,7 @@ impl Porch {
         room.max(self.accept_after).filter(|until| now < *until)
     }
 
-    /// Lets in whoever waits outside, if it is a process of this user.
+    /// Accepts the waiting connections of processes of this user.
     pub(crate) fn admit(&mut self, now: Instant) {
         while self.crowded_until(now).is_none() {
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -324,7 +329,7 @@ impl Porch {
                     )
                 });
             }
-            // Not `now`, which may be before the guest came: it would be no guide to how long its visit was.
+            // This is not `now`, which may be before the guest came, and would give a wrong length of its visit.
             self.guests.push(Guest {
                 fd,
                 nonce,
@@ -333,8 +338,8 @@ impl Porch {
         }
     }
 
-    /// Hears guest number `index`. `None`: it has said nothing yet. Otherwise it is no guest any more, but the
-    /// member it proved to be, if it did.
+    /// Reads from guest number `index`. Returns `None` if the guest has not finished its proof. Otherwise it is no
+    /// guest any more, and the result is the member, if it has proved to be one.
     pub(crate) fn hear(&mut self, index: usize) -> Option<Option<(usize, Passage)>> {
         let guest = &self.guests[index];
         let mut proof = [0u8; PROOF_LEN + 1];
@@ -361,7 +366,7 @@ impl Porch {
     }
 }
 
-/// Whom a proof is of, and the answer to it.
+/// The rank that a proof is of, and the answer to it.
 pub(crate) fn check_proof(
     key: &Key,
     name: &DoorName,
@@ -377,7 +382,7 @@ pub(crate) fn check_proof(
     proved.then(|| (rank, key.tag(&of(b"leader"))))
 }
 
-/// A member on its way to its leader.
+/// A member that is connecting to its leader.
 #[derive(Debug)]
 pub(crate) struct Visit {
     fd: OwnedFd,
@@ -385,9 +390,9 @@ pub(crate) struct Visit {
     name: DoorName,
     rank: usize,
     begun: Instant,
-    /// When the connection stood; `None`: there was no room in front of the door yet.
+    /// When the connection was made. `None`: the leader's queue was full so far.
     since: Option<Instant>,
-    /// The nonces of the leader and of this side, once this side has proved itself: the leader's proof is of them.
+    /// The nonces of the leader and of this side, once this side has sent its proof. The leader's proof covers them.
     nonces: Option<[Nonce; 2]>,
 }
 
@@ -397,7 +402,7 @@ impl AsFd for Visit {
     }
 }
 
-/// How long a member tries to find room in front of the door.
+/// How long a member tries while the leader's queue is full.
 const CROWDED: Duration = Duration::from_secs(60);
 
 impl Visit {
@@ -417,12 +422,12 @@ impl Visit {
         Ok(visit)
     }
 
-    /// Whether the kernel has taken the connection: only then is there something to be waited for.
+    /// Whether the kernel has taken the connection. Only then can the member wait for something.
     pub(crate) fn is_connected(&self) -> bool {
         self.since.is_some()
     }
 
-    /// Connects, if there is room.
+    /// Connects, if the leader's queue has room.
     fn connect(&mut self) -> io::Result<()> {
         let address = address(&self.name)?;
         match rustix::io::retry_on_intr(|| connect(&self.fd, &address)) {
@@ -437,8 +442,8 @@ impl Visit {
         Ok(())
     }
 
-    /// The next visit, if this one ended with `error` because this side took so long to prove itself. Whom the leader
-    /// refuses, it refuses at once.
+    /// A new visit, if `error` ended this one because this side took too long to prove itself. A stranger would have
+    /// been refused at once.
     pub(crate) fn again(&self, error: &io::Error) -> Option<Self> {
         use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
         let sent_away = matches!(error.kind(), UnexpectedEof | ConnectionReset | BrokenPipe);
@@ -454,7 +459,7 @@ impl Visit {
         Self::start(self.key.clone(), self.name, self.rank).ok()
     }
 
-    /// Takes the next step. `Ok(true)`: the connection stands.
+    /// Takes the next step. `Ok(true)`: the connection is ready.
     pub(crate) fn advance(&mut self) -> io::Result<bool> {
         if !self.is_connected() {
             self.connect()?;

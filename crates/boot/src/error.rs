@@ -1,4 +1,4 @@
-//! Why a job could not be joined.
+//! Errors of joining a job.
 
 use std::time::Duration;
 use tidegate_hal::control::ControlError;
@@ -16,15 +16,15 @@ pub enum BootError {
     MissingVariable {
         /// The name of the variable.
         name: &'static str,
-        /// What requires it.
+        /// Why it is required.
         because: String,
     },
-    /// A variable has a value that means nothing.
+    /// A variable has an invalid value.
     #[error("{name}={value:?} is not valid: {expected}")]
     BadVariable {
         /// The name of the variable.
         name: &'static str,
-        /// Its value (of a secret: only its length).
+        /// Its value (for a secret, only the length).
         value: String,
         /// What it should be.
         expected: String,
@@ -48,39 +48,39 @@ pub enum BootError {
          start the job with `tidegate run`"
     )]
     NoSecret,
-    /// A launcher has started this rank, and there is no store by which the ranks could find each other.
+    /// A launcher started this rank, but it has no store in which the ranks could find each other.
     #[error(
         "{launcher} started this process, and its key-value store cannot be used: {reason}; instead, give all ranks the same \
          TIDEGATE_SECRET, for instance $(openssl rand -hex 32) (and MASTER_ADDR and MASTER_PORT, where they are on several \
          hosts); TIDEGATE_LAUNCHER=none makes this process a job of its own"
     )]
     NoStore {
-        /// Who has started this process.
+        /// The launcher that started this process.
         launcher: &'static str,
         /// Why the store cannot be used.
         reason: String,
     },
-    /// The store of the launcher that has started this rank failed.
+    /// The store of the launcher failed.
     #[error("{launcher} started this process, and its key-value store failed; {doing}: {reason}")]
     Store {
-        /// Who has started this process.
+        /// The launcher that started this process.
         launcher: &'static str,
         /// What was being done.
         doing: &'static str,
-        /// How it failed.
+        /// Why it failed.
         reason: String,
     },
-    /// The store of the launcher that has started this rank did not answer in time: in the fence, some rank may not have come.
+    /// The store of the launcher did not answer in time. If this was the fence, some rank may not have come.
     #[error(
         "{launcher} started this process, and its key-value store did not answer for {waited:.1?}; {doing} (all processes that it \
          started have to join; TIDEGATE_RENDEZVOUS_TIMEOUT sets how long to wait)"
     )]
     StoreSilent {
-        /// Who has started this process.
+        /// The launcher that started this process.
         launcher: &'static str,
         /// What was being done.
         doing: &'static str,
-        /// How long was waited, from the beginning.
+        /// How long this process waited, from the beginning.
         waited: Duration,
     },
     /// Not all ranks came in time.
@@ -90,28 +90,28 @@ pub enum BootError {
     MissingRanks {
         /// The ranks that are missing.
         missing: Vec<usize>,
-        /// How long was waited for them.
+        /// How long this process waited for them.
         waited: Duration,
     },
-    /// Rank 0 could not be reached, or was not the rank 0 of this job.
+    /// Rank 0 could not be reached, or what answered was not rank 0 of this job.
     #[error(
         "after {waited:.1?} and {attempts} attempts rank 0 of this job was not met at {address}: {last} \
          (TIDEGATE_RENDEZVOUS_TIMEOUT sets how long to try)"
     )]
     Unreachable {
-        /// Where it was sought.
+        /// The address at which it was expected.
         address: String,
-        /// How long.
+        /// How long this process tried.
         waited: Duration,
-        /// How often.
+        /// How many attempts it made.
         attempts: u32,
-        /// How the last attempt failed.
+        /// Why the last attempt failed.
         last: String,
     },
-    /// Rank 0 proved to be the right one and refused this rank.
+    /// Rank 0 proved to be the right one, and refused this rank.
     #[error("rank 0 refuses this rank: {0}")]
     Refused(String),
-    /// The rendezvous failed for everybody.
+    /// The rendezvous failed for all ranks.
     #[error("the job cannot start: {0}")]
     Aborted(String),
     /// The operating system refused something.

@@ -1,14 +1,15 @@
-//! Delivers the events of one rank to its sink, from a thread of their own.
+//! Delivers the events of one rank to its sink, on a thread of their own.
 //!
 //! # Model
 //!
-//! Events queue up in order until a sink is there, then one thread hands them over one at a time. The thread that
-//! watches the peers never calls a sink: a sink that is slow, or waits for a lock, delays nothing but later events.
-//! The thread sleeps on a condition variable; it costs nothing while nothing happens.
+//! Events queue up in order until there is a sink. Then one thread passes them to the sink, one at a time. The thread
+//! that watches the peers never calls a sink. So a sink that is slow, or waits for a lock, delays only later events.
+//! The thread sleeps on a condition variable while there are no events.
 //!
 //! # Failure
 //!
-//! A sink that panics is logged and called again for the next event: an unnoticed death would be a hang.
+//! If a sink panics, that is logged, and the sink is called again for the next event. Otherwise a death could go
+//! unnoticed, and the program would hang.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -68,15 +69,15 @@ impl Events {
             }
             self.inner.changed.notify_one();
         }
-        // Outside the lock: a subscriber may do anything, and so may the destructor of a sink, which may be the last owner
-        // of a control plane.
+        // This is outside the lock. A subscriber may do anything, and so may the destructor of a sink, which may own
+        // the control plane.
         if let Some(error) = failed {
             tell(|| tracing::error!(%error, "no thread for the events of the control plane"));
         }
         drop(replaced);
     }
 
-    /// Delivers nothing more, and lets go of the sink. Does not wait for a call that is running.
+    /// Delivers nothing more, and drops the sink. Does not wait for a call that is running.
     pub(crate) fn close(&self) {
         let sink = {
             let mut state = lock(&self.inner.state);
@@ -88,7 +89,7 @@ impl Events {
         drop(sink);
     }
 
-    /// As [`Events::close`]; then waits for a call that is running, unless this is that call.
+    /// Like [`Events::close`], but also waits for a call that is running, unless this is that call.
     pub(crate) fn close_and_join(&self) {
         self.close();
         let thread = lock(&self.inner.state).thread.take();

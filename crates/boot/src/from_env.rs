@@ -1,4 +1,4 @@
-//! The configuration of this process: what its environment says, or the launcher that has started it.
+//! The configuration of this process, from its environment or from the launcher that started it.
 
 use crate::config::Config;
 use crate::error::BootError;
@@ -6,18 +6,18 @@ use crate::inherit::take_listener;
 use crate::launchers;
 
 impl Config {
-    /// What the environment says; `None` if it says nothing of a job: then this process is a job of its own.
+    /// The configuration that the environment gives. `None`: the environment describes no job, so this process is a job
+    /// of its own.
     ///
     /// A process may join this job, leave it, and join again, as often as all other ranks do.
     ///
-    /// For a rank that somebody else's launcher has started, this asks the launcher's store, and so waits for the other
-    /// ranks, and the time counts. The answer is kept: another call in this process gives the same address and secret
-    /// again.
+    /// If another launcher started this rank, this asks the launcher's store, and so waits for the other ranks within
+    /// the time limit. The answer is kept, so later calls in this process return the same address and secret.
     ///
     /// # Errors
     ///
     /// [`BootError::MissingVariable`], [`BootError::BadVariable`] and [`BootError::NoSecret`] name the variable.
-    /// [`BootError::NoStore`], [`BootError::Store`] and [`BootError::StoreSilent`] are of launchers' stores.
+    /// [`BootError::NoStore`], [`BootError::Store`] and [`BootError::StoreSilent`] are errors of a launcher's store.
     pub fn from_env() -> Result<Option<Self>, BootError> {
         let config = match Self::from_lookup(std::env::var_os)? {
             Some(mut config) => {

@@ -1,6 +1,6 @@
-//! What reads bytes that others wrote, for tests that feed it bytes nobody should have written.
+//! Functions that read bytes of others, for tests that pass arbitrary bytes.
 //!
-//! Every function takes any bytes and returns; a panic, or memory out of proportion to the input, is a bug.
+//! Every function takes any bytes and returns. A panic, or memory out of proportion to the input, is a bug.
 
 use crate::door;
 use crate::handshake;
@@ -9,7 +9,7 @@ use crate::link::{Body, Framer, Unframer};
 use crate::secret::Key;
 use crate::wire;
 
-/// Decodes one message. Returns whether it was one; asserts that it comes through another time.
+/// Decodes one message. Returns whether it was one, and asserts that it survives encoding and decoding.
 pub fn decode_message(body: &[u8]) -> bool {
     match wire::decode(body) {
         Ok(message) => {
@@ -20,8 +20,8 @@ pub fn decode_message(body: &[u8]) -> bool {
     }
 }
 
-/// Reads a stream of frames, in pieces of `piece` bytes, after `good` frames that are genuine. Returns how many
-/// messages were found: never more than the genuine ones, since nobody can guess a tag.
+/// Reads a stream of frames, in pieces of `piece` bytes, after `good` genuine frames. Returns how many messages were
+/// found. It must never be more than the genuine ones, since a tag cannot be guessed.
 pub fn read_stream(bytes: &[u8], piece: usize, good: usize) -> usize {
     let key = Key::of_job(b"a key for tests", "", 2);
     let mut framer = Framer::new(key.clone());
@@ -46,7 +46,7 @@ pub fn read_stream(bytes: &[u8], piece: usize, good: usize) -> usize {
     found
 }
 
-/// Checks what a caller may send to prove itself. Returns whether it did: never, for bytes not made with the key.
+/// Checks a caller's proof. Returns whether it is valid, which it must not be for bytes that were made without the key.
 pub fn check_proof(bytes: &[u8]) -> bool {
     let key = Key::of_job(b"a key for tests", "", 2);
     let mut proof = [0; handshake::PROOF_LEN];
@@ -55,14 +55,14 @@ pub fn check_proof(bytes: &[u8]) -> bool {
     handshake::check_proof(&proof, &[7; 32], &key, 2).is_ok()
 }
 
-/// Checks what a process of this host may send to a node's leader to prove itself.
+/// Checks the proof that a process of this host sends to a node's leader.
 pub fn check_guest(bytes: &[u8]) -> bool {
     let key = Key::of_job(b"a key for tests", "", 2);
     door::check_proof(&key, &[3; 16], &[7; 32], bytes).is_some()
 }
 
-/// Reads what a launcher's server may say, in version 1 and 2 of its protocol, as answers and as what rank 0 has put
-/// into its store. Returns how many answers were found; asserts that no answer is longer than what was read.
+/// Reads the bytes of a launcher's server in versions 1 and 2 of its protocol, as answers, and as the value of rank 0.
+/// Returns how many answers were found, and asserts that no answer is longer than the input.
 pub fn read_launcher(bytes: &[u8]) -> usize {
     let mut found = 0;
     let mut rest = bytes;
@@ -88,7 +88,7 @@ pub fn read_environment(value: &str) {
     launchers::read_environment(value);
 }
 
-/// What a launcher's server says, all of it genuine, to be damaged; `which` is even for version 1.
+/// Genuine bytes of a launcher's server, for a test that damages them. `which` is even for version 1.
 pub fn sample_launcher(which: usize) -> Vec<u8> {
     let secret = "5e".repeat(32);
     let record = format!(".tidegate1,{secret},{secret},10.0.0.1:4000,[fd00::1]:4000");
@@ -105,7 +105,7 @@ pub fn sample_launcher(which: usize) -> Vec<u8> {
 /// How many kinds of messages [`sample_message`] makes.
 pub const SAMPLES: usize = 16;
 
-/// A genuine encoded message, to be damaged; `which` counts from 0 to [`SAMPLES`].
+/// A genuine encoded message, for a test that damages it. `which` counts from 0 to [`SAMPLES`].
 pub fn sample_message(which: usize) -> Vec<u8> {
     use wire::Message as M;
     let reason = || "because".to_owned();

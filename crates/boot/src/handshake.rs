@@ -1,22 +1,4 @@
-//! How two ends of a new connection prove to each other that they belong to one job.
-//!
-//! # Model
-//!
-//! 1. hub: `magic, nonce`
-//! 2. rank: `magic, size, rank, generation, nonce, tag("rank", ...)`
-//! 3. hub: `code, tag("hub", code, ...)`
-//!
-//! A process may join one job after the other by the same environment. The *generation* counts them, from 0: a rank that
-//! comes while the job before still runs is told to come again ([`Answer::Later`]).
-//!
-//! Tags are made with the key of the job over both nonces, size, rank and generation; the two directions have different words
-//! in them, so a tag cannot be sent back. The caller proves itself first: a stranger learns nothing that is made from
-//! the secret. All three have fixed lengths: there is no length to lie about.
-//!
-//! # Failure
-//!
-//! A caller who is wrong, slow or one too many is refused and logged; nobody else notices. Refusals
-//! of a caller who has not proved anything are hints without a tag; the other side takes them as such.
+//! The handshake of a new connection: both ends prove that they belong to the same job.
 
 use crate::secret::{Key, NONCE_LEN, Nonce, TAG_LEN, random};
 use std::io::{self, ErrorKind, Read, Write};
@@ -39,7 +21,7 @@ pub(crate) enum Answer {
     OtherSize = 1,
     NotProved = 2,
     Taken = 3,
-    /// The job before the caller's still runs.
+    /// The hub is still in the job before the caller's.
     Later = 4,
     /// The caller's job is over.
     Over = 5,
@@ -62,14 +44,14 @@ pub(crate) enum Refusal {
     Taken(usize),
 }
 
-/// What both ends agreed on when the handshake succeeded.
+/// The result of a successful handshake.
 pub(crate) struct Session {
     pub(crate) rank: usize,
     pub(crate) to_rank: Key,
     pub(crate) to_hub: Key,
 }
 
-/// What a caller says of itself.
+/// A caller's claims about itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Claims {
     pub(crate) size: u32,
@@ -98,7 +80,7 @@ impl Claims {
     }
 }
 
-/// The facts of one handshake, in the form that is proved.
+/// The facts of one handshake, as the bytes that are proved.
 fn transcript(claims: Claims, hub: &Nonce, caller: &Nonce) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(MAGIC.len() + CLAIMS_LEN + 2 * NONCE_LEN);
     bytes.extend_from_slice(&MAGIC);
@@ -116,7 +98,7 @@ fn session(key: &Key, rank: usize, transcript: &[u8]) -> Session {
     }
 }
 
-/// A caller at the hub who has not proved anything yet.
+/// A caller at the hub that has proved nothing yet.
 pub(crate) struct Caller {
     stream: TcpStream,
     pub(crate) from: SocketAddr,
@@ -126,7 +108,7 @@ pub(crate) struct Caller {
     have: usize,
 }
 
-/// A caller who has proved to be `session.rank`, and waits for the answer.
+/// A caller that has proved to be `session.rank`, and waits for the answer.
 pub(crate) struct Proved {
     stream: TcpStream,
     key: Key,
@@ -148,7 +130,7 @@ impl Caller {
         let mut greeting = [0; GREETING_LEN];
         greeting[..MAGIC.len()].copy_from_slice(&MAGIC);
         greeting[MAGIC.len()..].copy_from_slice(&nonce);
-        // The buffer of a new socket takes this much; one that does not is not worth waiting for.
+        // The buffer of a new socket has room for this. If it does not, the connection is not worth waiting for.
         (&stream).write_all(&greeting)?;
         Ok(Self {
             stream,
@@ -164,7 +146,7 @@ impl Caller {
         &self.stream
     }
 
-    /// Reads what there is, never beyond the proof. `Ok(true)`: the proof is complete.
+    /// Reads the bytes that have arrived, but none beyond the proof. `Ok(true)`: the proof is complete.
     pub(crate) fn advance(&mut self) -> Result<bool, Refusal> {
         while self.have < PROOF_LEN {
             match self.stream.read(&mut self.proof[self.have..]) {
@@ -206,7 +188,7 @@ impl Caller {
     }
 }
 
-/// Who the sender of `proof` says that it is, if that is proved; and the transcript.
+/// The claims of the sender of `proof`, if they are proved, and the transcript.
 pub(crate) fn check_proof(
     proof: &[u8; PROOF_LEN],
     nonce: &Nonce,
@@ -243,13 +225,13 @@ impl Proved {
         (&self.stream).write_all(&bytes)
     }
 
-    /// Lets the caller in; the stream is in non-blocking mode.
+    /// Accepts the caller. The stream is in non-blocking mode.
     pub(crate) fn accept(self) -> Result<(TcpStream, Session), Refusal> {
         self.answer(Answer::Accepted)?;
         Ok((self.stream, self.session))
     }
 
-    /// The answer to a caller whose job is another one than the hub's, which is of this generation.
+    /// The answer to a caller of another generation than the hub's, which is `generation`.
     pub(crate) fn other_generation(&self, generation: u64) -> Option<Answer> {
         match self.generation.cmp(&generation) {
             std::cmp::Ordering::Less => Some(Answer::Over),
@@ -258,22 +240,22 @@ impl Proved {
         }
     }
 
-    /// Sends the caller away.
+    /// Refuses the caller.
     pub(crate) fn refuse(self, answer: Answer) {
         let _ = self.answer(answer);
     }
 }
 
-/// How an attempt to reach the hub failed.
+/// Why an attempt to reach the hub failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Attempt {
-    /// Worth another attempt: rank 0 may not be there yet, or another program may still be at its address.
+    /// It should be tried again: rank 0 may not be there yet, or another program may still be at its address.
     #[error("{0}")]
     Again(String),
     /// Rank 0 is still in the job before this one.
     #[error("rank 0 is still in the job before this one")]
     Later,
-    /// Rank 0 of this job has said no.
+    /// Rank 0 of this job refused.
     #[error("{0}")]
     Final(String),
 }
@@ -290,7 +272,7 @@ impl From<io::Error> for Attempt {
     }
 }
 
-/// Proves to the hub at the other end of `stream` to be `rank`, and that it is the hub.
+/// Proves to the hub at the other end of `stream` that this is `rank`, and checks that it is the hub.
 pub(crate) fn call(mut stream: &TcpStream, key: &Key, claims: Claims) -> Result<Session, Attempt> {
     let mut greeting = [0; GREETING_LEN];
     stream.read_exact(&mut greeting)?;

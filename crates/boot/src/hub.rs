@@ -1,31 +1,32 @@
-//! Rank 0's part in the control plane: it lets the others in, and puts all that is said into one order.
+//! Rank 0's part of the control plane: it accepts the other ranks, and puts all messages into one order.
 //!
 //! # Model
 //!
-//! A star: every other rank has one connection to the hub, and keeps it for the life of the job. The hub passes
-//! contributions, messages and ends on in the order in which they come; since everybody hears of them in that one
-//! order, everybody comes to the same verdict about an exchange without being told it. Rank 0 itself is treated as
-//! one more rank whose connection is a queue ([`Hub::own`]).
+//! The ranks form a star: every other rank has one connection to the hub, as long as the job runs. The hub passes on
+//! contributions, messages and ends in the order in which they come. All ranks see this one order, so all come to the
+//! same verdict about an exchange, and need not be told. Rank 0 itself is treated like any other rank, except that its
+//! connection is a queue ([`Hub::own`]).
 //!
 //! # Turns
 //!
-//! One message may be for thousands of ranks, and thousands may wait to be read. So the hub takes a bounded number of them
-//! at a time ([`Hub::is_loaded`]); between these turns its service flushes and sends beats. A rank that has said more than
-//! a turn holds is in the *backlog*, and is not read from until that is done.
+//! One message may be for thousands of ranks, and thousands of messages may wait to be read. So the hub handles a
+//! bounded number at a time ([`Hub::is_loaded`]). Between these turns its service sends what is queued, and heartbeats.
+//! A rank that has sent more than a turn can hold is in the *backlog*, and is not read from until its messages are
+//! handled.
 //!
 //! # Ends
 //!
-//! A rank that leaves is acknowledged at once, and the others hear of it when its connection closes, or after [`HOLD`].
-//! In that time its process mostly ends; and if that is with an error, the rank says so, and the others hear that it
-//! failed: `main` drops its world before it returns an error. Where the end takes longer, they hear that the rank has left.
-//! The hub does not wait until the connection closes: a program may go on for hours, and ranks that wait for one that has
-//! left are to learn that soon.
+//! If a rank leaves, the hub acknowledges it at once. The other ranks are told when its connection closes, or after
+//! [`HOLD`]. Usually the rank's process ends within that time. If it ends with an error, the rank says so, and the
+//! others are told that it failed. (`main` drops its world before it returns an error.) If the process takes longer to
+//! end, the others are told that the rank has left. The hub does not wait until the connection closes. A program may go
+//! on for hours, and ranks that wait for one that has left should learn that soon.
 //!
 //! # Failure
 //!
-//! A connection that ends without `Leave`, sends something that no rank sends, is silent for too long, or
-//! does not read, is its rank's end: `Lost` to all others. Callers who do not prove that they belong to
-//! the job are logged and sent away. Before the job runs, a lost rank ends the rendezvous for all, with the reason.
+//! A rank is [`Lost`](Message::Lost) to all others if its connection ends without `Leave`, sends a message that no rank
+//! sends, is silent for too long, or does not read. Callers that do not prove that they belong to the job are logged
+//! and refused. If a rank is lost before the job runs, the rendezvous ends for all ranks, with the reason.
 
 use tidegate_hal::tell;
 
@@ -42,18 +43,18 @@ use std::time::{Duration, Instant};
 
 /// How many callers may be unproved at a time.
 pub(crate) const MAX_CALLERS: usize = 64;
-/// For how long it is kept from the others that a rank has left: it may turn out that it has failed.
+/// For how long the others are not told that a rank has left, since it may turn out that it has failed.
 pub(crate) const HOLD: Duration = Duration::from_millis(300);
-/// How many frames, and how many bytes of them, are queued before what is queued is sent and beats go out.
+/// How many frames, and how many bytes of them, are queued before they are sent and heartbeats go out.
 const TURN: (usize, usize) = (1024, 16 << 20);
-/// A caller younger than this is not sent away to make room: it may be a rank that is just slow.
+/// A younger caller is not refused to make room, since it may be a slow rank.
 const YOUNG: Duration = Duration::from_millis(500);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum HubPhase {
-    /// Ranks are still to come.
+    /// Some ranks are missing.
     Gathering,
-    /// All are there; the nodes connect within themselves.
+    /// All ranks are there, and connect within their nodes.
     Opening,
     Running,
     Aborted,
@@ -70,7 +71,7 @@ pub(crate) struct Hub {
     listener: TcpListener,
     key: Key,
     size: usize,
-    /// Which of the jobs this is that the environment has described to the same processes, one after the other.
+    /// The number of this job, among the jobs for which the environment was used one after the other.
     generation: u64,
     phase: HubPhase,
     callers: Vec<Caller>,
@@ -83,18 +84,18 @@ pub(crate) struct Hub {
     leaving: Vec<Option<Instant>>,
     /// How many exchanges each rank has contributed to.
     contributed: Vec<u64>,
-    /// What rank 0 hears of all this.
+    /// The messages for rank 0.
     pub(crate) own: VecDeque<Message>,
     /// Frames and bytes queued since the last flush.
     load: (usize, usize),
-    /// What was queued at each flush.
+    /// The load at each flush.
     #[cfg(test)]
     flushed: Vec<(usize, usize)>,
-    /// Ranks that have said more than was taken from them, in the order in which they get their turn.
+    /// Ranks that have sent more than was handled, in the order of their turns.
     backlog: VecDeque<usize>,
-    /// Accepting failed (too many open files, say): not before this moment again.
+    /// Accepting failed (because of too many open files, for example). It is tried again at this time.
     accept_after: Option<Instant>,
-    /// Why accepting failed the last time, if it did.
+    /// The last error of accepting, if it failed.
     pub(crate) not_accepted: Option<std::io::Error>,
 }
 
@@ -143,7 +144,7 @@ impl Hub {
         self.phase == HubPhase::Gathering
     }
 
-    /// The ranks besides this one that are in the job.
+    /// The other ranks that are in the job.
     pub(crate) fn others(&self) -> Vec<usize> {
         (1..self.size).filter(|rank| !self.gone[*rank]).collect()
     }
@@ -157,7 +158,7 @@ impl Hub {
         self.load.0 >= TURN.0 || self.load.1 >= TURN.1
     }
 
-    /// Whether something was read that is still to be handled.
+    /// Whether some messages have been read and not handled.
     pub(crate) fn has_backlog(&self) -> bool {
         !self.backlog.is_empty()
     }
@@ -167,19 +168,20 @@ impl Hub {
         self.gone.iter().skip(1).all(|gone| *gone) && self.links.iter().all(Option::is_none)
     }
 
-    /// Whether all that was said is out.
+    /// Whether everything queued has been sent.
     pub(crate) fn is_flushed(&self) -> bool {
         self.links.iter().flatten().all(|link| !link.wants_write())
     }
 
-    /// Ends all connections, when everything is out.
+    /// Ends all connections, after everything was sent.
     pub(crate) fn hang_up(&mut self) {
         if self.phase == HubPhase::Aborted || !self.is_flushed() {
             return;
         }
         self.phase = HubPhase::Aborted;
         for link in self.links.iter().flatten() {
-            // Not by closing it: what the other side has sent, and nobody has read, would take what is under way along.
+            // This shuts down and does not close: if data that the other side sent is unread, closing would discard our
+            // last messages.
             let _ = link.stream().shutdown(Shutdown::Write);
         }
     }
@@ -204,7 +206,7 @@ impl Hub {
         }
     }
 
-    /// Nothing more can be sent to a rank, or nothing more will come of it. What it said before that counts.
+    /// Notes that a connection is broken. The messages that came before still count.
     fn broken(&mut self, rank: usize, reason: String) {
         if let Some(link) = &mut self.links[rank] {
             if link.end().is_none() {
@@ -226,7 +228,7 @@ impl Hub {
         }
     }
 
-    /// Ends the rendezvous for everybody.
+    /// Ends the rendezvous for all ranks.
     pub(crate) fn abort(&mut self, reason: &str) {
         self.phase = HubPhase::Aborted;
         let reason = reason.to_owned();
@@ -241,7 +243,7 @@ impl Hub {
         }
     }
 
-    /// Notes that `rank` has ended without having said so.
+    /// Notes that `rank` has ended without saying so.
     fn lose(&mut self, rank: usize, reason: &str) {
         let link = self.links[rank].take();
         self.depart(rank);
@@ -252,7 +254,7 @@ impl Hub {
             rank: rank as u32,
             reason: reason.to_owned(),
         };
-        // If it can still hear, it should know that it was given up.
+        // If it can still read, it should learn that it was given up.
         if let Some(mut link) = link {
             let _ = link.push(&Body::of(&message)).and_then(|()| link.flush());
         }
@@ -270,9 +272,9 @@ impl Hub {
         }
     }
 
-    /// Something that `from` says.
+    /// Handles a message of rank `from`.
     pub(crate) fn receive(&mut self, from: usize, message: Message) {
-        // Rank 0 may have left, and then fail and carry nobody any more.
+        // Rank 0 may have left, and then fail, so that it serves no other rank any more.
         let fails = from == 0 && matches!(message, Message::Fail { .. });
         if self.gone[from] && !fails {
             return;
@@ -415,7 +417,7 @@ impl Hub {
         self.heed(rank);
     }
 
-    /// Handles what has come of a rank, as far as the turn goes, and then its end.
+    /// Handles the messages of a rank, as far as the turn allows, and then its end.
     fn heed(&mut self, rank: usize) {
         loop {
             if self.is_loaded() {
@@ -439,7 +441,7 @@ impl Hub {
         }
     }
 
-    /// Goes on with the rank that is first in the backlog.
+    /// Continues with the first rank of the backlog.
     pub(crate) fn go_on(&mut self) {
         if let Some(rank) = self.backlog.pop_front() {
             self.heed(rank);
@@ -447,7 +449,7 @@ impl Hub {
     }
 
     fn ended(&mut self, rank: usize, reason: &str) {
-        // Before `Join` nobody counts on it; it may try again.
+        // Before `Join` no rank counts on it, and it may try again.
         if self.phase == HubPhase::Gathering && self.joined[rank].is_none() {
             self.links[rank] = None;
         } else {
@@ -455,7 +457,7 @@ impl Hub {
         }
     }
 
-    /// Sends what can be sent, and closes connections that have no purpose any more. With it a turn begins.
+    /// Sends what can be sent, and closes connections that are not needed any more. A new turn begins.
     pub(crate) fn flush(&mut self) {
         #[cfg(test)]
         self.flushed.push(self.load);
@@ -474,7 +476,7 @@ impl Hub {
         }
     }
 
-    /// Tells all that this rank is there.
+    /// Sends a heartbeat to all ranks.
     pub(crate) fn beat(&mut self) {
         let body = Body::of(&Message::Beat);
         for rank in 1..self.size {
@@ -484,8 +486,9 @@ impl Hub {
         }
     }
 
-    /// Once every interval, when all that had arrived was read: gives up who has been silent for `limit` intervals. Others
-    /// may have spoken while this rank itself could not run: so before that it looks once more.
+    /// Gives up ranks that were silent for `limit` intervals. It is called once every interval, after everything that
+    /// had arrived was read. Ranks may have sent something while this rank could not run, so their sockets are read
+    /// once more first.
     pub(crate) fn look(&mut self, interval: Duration, limit: u32) {
         for rank in 1..self.size {
             let Some(link) = &mut self.links[rank] else {
@@ -509,7 +512,7 @@ impl Hub {
         }
     }
 
-    /// Sends slow callers away, and tells of those who have left.
+    /// Refuses slow callers, and tells the others which ranks have left.
     pub(crate) fn tick(&mut self, now: Instant) {
         for rank in 0..self.size {
             if self.leaving[rank].is_some_and(|until| now >= until) {
@@ -525,7 +528,7 @@ impl Hub {
         });
     }
 
-    /// When [`Hub::tick`] is to be called next.
+    /// When [`Hub::tick`] has to be called next.
     pub(crate) fn next_tick(&self) -> Option<Instant> {
         let oldest = self.callers.iter().map(|c| c.since).min();
         let crowded = self.crowded_until(Instant::now());

@@ -1,21 +1,4 @@
 //! A listening socket that rank 0 inherits from its launcher, so that no other process can take the port in between.
-//!
-//! # Model
-//!
-//! `TIDEGATE_LISTEN_FD=3:4711` names descriptor 3 and the inode of the socket behind it. The variable reaches processes
-//! that the socket was not meant for: helper programs that rank 0 starts, for instance. So the descriptor is taken only if
-//! it can have no owner in this process:
-//!
-//! - The variable came with the process. A program may have set it to a socket of its own since.
-//! - It is that very socket. A descriptor that this program has opened itself under the same number is another one.
-//! - It stays open across `exec`, as the launcher had to leave it. What Rust opens is closed at `exec`, and so is the
-//!   socket from the moment it is taken.
-//! - It has not been taken before.
-//!
-//! # Failure
-//!
-//! Where the descriptor is another one, this process goes on as if the variable were not set, and listens at the address of
-//! rank 0 itself. If that address is taken, the error says what may have become of the socket.
 
 use crate::error::BootError;
 use crate::variables::bad;
@@ -28,7 +11,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use tidegate_hal::tell;
 
-/// Names the inherited descriptor, and the socket that it is to be.
+/// The variable that names the inherited descriptor and its socket.
 pub const LISTEN_FD: &str = "TIDEGATE_LISTEN_FD";
 
 /// Whether this process has taken the descriptor.
@@ -63,16 +46,16 @@ pub(crate) fn take_listener() -> Result<Option<TcpListener>, BootError> {
         );
         return Ok(None);
     }
-    // SAFETY: the descriptor is open, and no value of this process owns it: it was inherited, since it stays open across
-    // `exec` and is the socket whose inode was known before this process began (`is_meant`, `came_with_the_process`), and
-    // it was not taken before (`TAKEN`).
+    // SAFETY: the descriptor is open, and nothing in this process owns it. It was inherited, since it stays open across
+    // `exec`, and is the socket whose inode was known before this process began (`is_meant`, `came_with_the_process`).
+    // And it was not taken before (`TAKEN`).
     let owned = unsafe { OwnedFd::from_raw_fd(number) };
     fcntl_setfd(&owned, FdFlags::CLOEXEC)
         .map_err(|error| BootError::io("closing the listening socket to child processes", error))?;
     Ok(Some(TcpListener::from(owned)))
 }
 
-/// Whether this is the socket with that inode, inherited, and listening.
+/// Whether the descriptor is the socket with this inode, inherited, and listening.
 fn is_meant(number: RawFd, inode: u64) -> io::Result<bool> {
     let inherited = is_inherited(number)?;
     let fd = duplicate(number)?;
@@ -83,8 +66,8 @@ fn is_meant(number: RawFd, inode: u64) -> io::Result<bool> {
         && sockopt::socket_acceptconn(&fd)?)
 }
 
-/// Whether the variable had this value from the beginning: the kernel shows the environment as `exec` passed it. Without
-/// `/proc` the variable is believed.
+/// Whether the variable had this value from the beginning: the kernel shows the environment that `exec` passed. Without
+/// `/proc`, the answer is yes.
 fn came_with_the_process(value: &str) -> bool {
     let entry = format!("{LISTEN_FD}={value}");
     std::fs::read("/proc/self/environ").map_or(true, |all| {
@@ -93,12 +76,12 @@ fn came_with_the_process(value: &str) -> bool {
     })
 }
 
-/// Whether a descriptor is open across `exec`. One that came by `exec` is. One that Rust has opened in this process is not,
-/// and so it is no other owner's.
+/// Whether a descriptor stays open across `exec`. An inherited one does. One that Rust has opened in this process does
+/// not, so an inherited one has no owner here.
 ///
-/// It is asked by its number: nobody promises that it stays open.
+/// The argument is a number, since nothing guarantees that it stays open.
 pub(crate) fn is_inherited(number: RawFd) -> io::Result<bool> {
-    // SAFETY: the call takes any number, changes nothing, and fails where that is no open descriptor.
+    // SAFETY: the call takes any number, changes nothing, and fails if the number is no open descriptor.
     let flags = unsafe { libc::fcntl(number, libc::F_GETFD) };
     match flags {
         -1 => Err(io::Error::last_os_error()),
@@ -106,9 +89,9 @@ pub(crate) fn is_inherited(number: RawFd) -> io::Result<bool> {
     }
 }
 
-/// A descriptor of one's own for what has this number now. It is closed at `exec`.
+/// A new descriptor for the file that this number refers to. It is closed at `exec`.
 pub(crate) fn duplicate(number: RawFd) -> io::Result<OwnedFd> {
-    // SAFETY: the call takes any number, leaves what is open there as it is, and fails where nothing is.
+    // SAFETY: the call takes any number, does not change an open descriptor, and fails if there is none.
     match unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 3) } {
         -1 => Err(io::Error::last_os_error()),
         // SAFETY: the call has succeeded, so this descriptor is new, and only this value has it.
@@ -116,7 +99,7 @@ pub(crate) fn duplicate(number: RawFd) -> io::Result<OwnedFd> {
     }
 }
 
-/// Says more of why rank 0 cannot listen at its address, where another process has the socket that was meant for it.
+/// Adds to the error of rank 0 at its address, if another process has the socket that was meant for it.
 pub(crate) fn why_taken(error: io::Error) -> io::Error {
     let lost = std::env::var_os(LISTEN_FD).is_some() && !TAKEN.load(Ordering::SeqCst);
     match error.kind() {

@@ -2,12 +2,12 @@
 //!
 //! # Model
 //!
-//! Everything here implements the contract in [`tidegate_hal::control`]:
+//! This crate implements the contract in [`tidegate_hal::control`] twice:
 //!
-//! - [`local`]: ranks are threads of one process. No sockets; for tests, and for programs that want no processes.
-//! - [`TcpControl`]: ranks are processes, on one host or many. [`TcpControl::from_env`] reads what a starter has put
-//!   into the environment ([`Config`] has the table), and asks the store of a launcher (`mpirun`, `srun`) where it is
-//!   that who started this rank; without any, the process is a job of its own.
+//! - [`local`]: ranks are threads of one process. It uses no sockets. It is for tests, and for programs of one process.
+//! - [`TcpControl`]: ranks are processes, on one host or many. [`TcpControl::from_env`] reads the environment that a
+//!   launcher has set ([`Config`] has the table). If `mpirun` or `srun` started this rank, it asks that launcher's
+//!   store. Without a launcher, the process is a job of its own.
 //!
 //! ```
 //! use tidegate_boot::TcpControl;
@@ -22,12 +22,12 @@
 //!
 //! # Failure
 //!
-//! Joining fails with a [`BootError`] that names the variable, the missing ranks, or the step. After that, ends of peers are
-//! events, and end the exchanges that miss them. Whoever cannot prove to know the job's secret is logged
-//! (`tracing`) and refused, and changes nothing for the job.
+//! Joining fails with a [`BootError`], which names the variable, the missing ranks, or the step. Later, the end of a
+//! peer is an event, and ends the exchanges that need the peer. A caller that cannot prove that it knows the job's
+//! secret is logged (`tracing`) and refused. It changes nothing for the job.
 //!
-//! What is *not* promised: messages are authenticated, not secret; a rank of the job is trusted not to attack it;
-//! and a lost rank may still be running ([`TcpControl`] says when).
+//! Three things are *not* promised. Messages are authenticated, but not secret. A rank of the job is trusted not to
+//! attack it. And a lost rank may still be running ([`TcpControl`] says when).
 
 mod config;
 mod door;

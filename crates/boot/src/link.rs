@@ -2,17 +2,17 @@
 //!
 //! # Model
 //!
-//! A frame is a `u32` length, that many bytes of one message, and a tag over the length, the message and a sequence
-//! number that is never sent. What is signed of a message is its digest: a message for many ranks ([`Body`]) is encoded and
-//! digested once, and all connections share its bytes. Each direction of each connection has its own key, so a frame that is repeated, left
-//! out, reordered, sent back or taken from another connection has a wrong tag. Frames are authenticated, not
-//! encrypted: nothing secret is ever put into one.
+//! A frame is a `u32` length, a message of that many bytes, and a tag. The tag covers the length, the message's digest,
+//! and a sequence number that is never sent. A message for many ranks ([`Body`]) is encoded and digested once, and all
+//! connections share its bytes. Each direction of each connection has its own key. So a frame that is repeated, left
+//! out, reordered, sent back or taken from another connection has a wrong tag. Frames are authenticated and not
+//! encrypted, so no secret is ever put into one.
 //!
 //! # Failure
 //!
-//! A wrong tag or an impossible length ends the connection: after it the stream has no borders any more. The
-//! buffer grows with what arrived, never with what a length claims. What a peer does not read is kept up to a
-//! bound; beyond it the connection ends.
+//! A wrong tag or an impossible length ends the connection, because the borders of later frames are unknown then. The
+//! buffer grows with the bytes that arrived, never with a claimed length. Data that a peer does not read is kept up to
+//! a limit; beyond it the connection ends.
 
 use crate::secret::{Key, TAG_LEN, Tag};
 use crate::wire::{self, MAX_MESSAGE, Malformed, Message};
@@ -24,11 +24,11 @@ use std::io::{self, ErrorKind, IoSlice, Read};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-/// One read from the kernel.
+/// Bytes of one read.
 const CHUNK: usize = 64 << 10;
 /// How much is read before other connections get their turn.
 const TURN: usize = 16 * CHUNK;
-/// How many frames go to the kernel by one call, at most.
+/// The most frames that one call passes to the kernel.
 const AT_ONCE: usize = 64;
 
 #[derive(Debug, thiserror::Error)]
@@ -81,12 +81,12 @@ impl Direction {
     }
 }
 
-/// Finds frames in what arrives.
+/// Finds frames in the bytes that arrive.
 #[derive(Debug)]
 pub(crate) struct Unframer {
     direction: Direction,
     buffer: Vec<u8>,
-    /// Bytes at the front of `buffer` that were consumed.
+    /// How many bytes at the front of `buffer` were consumed.
     used: usize,
 }
 
@@ -100,7 +100,7 @@ impl Unframer {
     }
 
     pub(crate) fn feed(&mut self, bytes: &[u8]) {
-        // Consumed bytes go before the buffer would grow, so that each byte is moved a bounded number of times.
+        // Consumed bytes are removed before the buffer would grow, so each byte is moved a bounded number of times.
         if self.used > 0 && (self.used == self.buffer.len() || self.used >= CHUNK) {
             self.buffer.drain(..self.used);
             self.used = 0;
@@ -158,7 +158,7 @@ impl Framer {
     }
 }
 
-/// A message on its way over one connection.
+/// A message in the queue of one connection.
 #[derive(Debug)]
 pub(crate) struct Frame {
     length: [u8; 4],
@@ -183,16 +183,16 @@ pub(crate) struct Link<S> {
     framer: Framer,
     unframer: Unframer,
     out: VecDeque<Frame>,
-    /// How many bytes of the first frame are out.
+    /// How many bytes of the first frame have been sent.
     sent: usize,
-    /// How many bytes wait in all.
+    /// How many bytes are queued in all.
     waiting: usize,
     out_limit: usize,
-    /// Why nothing more comes or goes, once that is known. What came before still counts.
+    /// Why nothing more comes or goes, once that is known. Earlier messages still count.
     end: Option<String>,
     /// Whether anything arrived since this was last cleared.
     pub(crate) heard: bool,
-    /// For the owner: how often it looked in vain for something heard.
+    /// For the owner: how often it looked and nothing had arrived.
     pub(crate) quiet: u32,
 }
 
@@ -229,7 +229,7 @@ impl<S: Read + AsFd> Link<S> {
         Ok(())
     }
 
-    /// Nothing more comes or goes.
+    /// Notes that nothing more comes or goes.
     pub(crate) fn break_off(&mut self, reason: String) {
         self.end.get_or_insert(reason);
         self.out.clear();
@@ -245,7 +245,7 @@ impl<S: Read + AsFd> Link<S> {
         !self.out.is_empty()
     }
 
-    /// Gives the kernel as much as it takes.
+    /// Gives the kernel as many bytes as it takes.
     pub(crate) fn flush(&mut self) -> Result<(), LinkError> {
         while self.wants_write() {
             let frames = self.out.iter().take(AT_ONCE);
@@ -256,7 +256,7 @@ impl<S: Read + AsFd> Link<S> {
                 skip -= skipped;
                 slices.push(IoSlice::new(&part[skipped..]));
             }
-            // Not by `write_vectored`, which would raise SIGPIPE where the program has not switched that off.
+            // `write_vectored` would raise SIGPIPE, unless the program has switched that off.
             let (flags, mut nothing) = (SendFlags::NOSIGNAL, SendAncillaryBuffer::default());
             match sendmsg(&self.stream, &slices, &mut nothing, flags) {
                 Ok(0) => return Err(LinkError::Closed),
@@ -269,7 +269,7 @@ impl<S: Read + AsFd> Link<S> {
         Ok(())
     }
 
-    /// So many bytes more are out.
+    /// Removes `count` sent bytes from the queue.
     fn went(&mut self, count: usize) {
         self.waiting -= count;
         self.sent += count;
@@ -281,7 +281,8 @@ impl<S: Read + AsFd> Link<S> {
         }
     }
 
-    /// Takes what arrived, up to a turn. `Err` when the stream has ended; messages before the end are kept.
+    /// Reads what has arrived, at most a turn. Returns an error when the stream has ended; messages before the end are
+    /// kept.
     pub(crate) fn fill(&mut self) -> Result<(), LinkError> {
         let mut chunk = [0; CHUNK];
         let mut taken = 0;

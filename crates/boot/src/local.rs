@@ -2,15 +2,16 @@
 //!
 //! # Model
 //!
-//! All ranks share one table of rounds under one lock. Handles pass as clones: `Handle::Local` by reference
-//! count, descriptors by `dup`. No sockets, no files, no clock: a run is as deterministic as its threads are, and
-//! Miri can execute it. Each rank that subscribes gets one thread for its events.
+//! All ranks share one table of rounds under one lock. Handles are passed as clones: `Handle::Local` by reference
+//! count, descriptors by `dup`. There are no sockets, files or clocks, so a run is as deterministic as its threads, and
+//! Miri can execute it. Each rank that subscribes gets a thread for its events.
 //!
 //! # Failure
 //!
-//! Dropping a [`LocalControl`] says [`Event::Left`]; dropping it while its thread panics, [`Control::fail`], or
-//! [`LocalControl::kill`], says [`Event::Lost`]. Exchanges that miss the rank end with `PeerLost`, in every thread that waits for them.
-//! A child that one of the threads makes by `fork` has no other: there every call is [`ControlError::Forked`].
+//! Dropping a [`LocalControl`] reports [`Event::Left`]. Dropping it while its thread panics reports [`Event::Lost`],
+//! and so do [`Control::fail`] and [`LocalControl::kill`]. Exchanges that need the rank end with `PeerLost`, in every
+//! thread that waits for them. A forked child has only the thread that forked; every call there returns
+//! [`ControlError::Forked`].
 
 use crate::events::Events;
 use crate::rounds::{Rounds, Verdict};
@@ -22,7 +23,7 @@ use tidegate_hal::process::Process;
 
 struct Table {
     rounds: Rounds<Packet>,
-    /// How many rounds each rank has gone through.
+    /// How many rounds each rank has finished.
     finished: Vec<u64>,
     /// Whether a rank has left or was lost.
     gone: Vec<bool>,
@@ -41,7 +42,7 @@ struct LocalJob {
 pub struct LocalControl {
     rank: usize,
     job: Arc<LocalJob>,
-    /// Held for a whole exchange: calls of one rank are matched in order.
+    /// Held for a whole exchange, so that calls of one rank are matched in order.
     calls: Mutex<()>,
 }
 
@@ -54,7 +55,7 @@ impl std::fmt::Debug for LocalControl {
     }
 }
 
-/// A job of `size` ranks inside this process, in order of ranks.
+/// Makes a job of `size` ranks in this process. Returns their control planes in the order of ranks.
 ///
 /// # Panics
 ///
@@ -133,7 +134,7 @@ impl Table {
     }
 }
 
-/// Refuses what no control plane may carry.
+/// Checks the limits of messages, which are the same for all control planes.
 pub(crate) fn check_size(label: &str, bytes: usize, handles: usize) -> Result<(), ControlError> {
     let most = Packet::MAX_BYTES;
     if bytes > most || handles > Packet::MAX_HANDLES {
@@ -148,7 +149,7 @@ pub(crate) fn check_size(label: &str, bytes: usize, handles: usize) -> Result<()
     Ok(())
 }
 
-/// The handle once more, or why there is no room for it.
+/// A copy of the handle, or a handle with the reason why there is no room for it.
 pub(crate) fn duplicate(handle: &Handle) -> Handle {
     match handle {
         Handle::Local(shared) => Handle::Local(Arc::clone(shared)),
@@ -200,7 +201,7 @@ impl Control for LocalControl {
         self.job.changed.notify_all();
         let result = loop {
             match table.rounds.verdict(label, round) {
-                // Even when this rank was killed meanwhile: a verdict that is known is the better answer.
+                // This holds even if the rank was killed meanwhile: a known verdict is the better answer.
                 Verdict::Complete(all) => {
                     break Ok(all.iter().map(|c| duplicate_packet(&c.payload)).collect());
                 }
@@ -218,7 +219,7 @@ impl Control for LocalControl {
         };
         if let Err(error) = &result {
             let reason = format!("an earlier exchange failed: {error}");
-            // The peers may have got through this round; they must not wait for this rank in the next one.
+            // The peers may have finished this round; they must not wait for this rank in the next one.
             table.rounds.end(self.rank, reason.clone());
             table.closed[self.rank].get_or_insert(reason);
             self.job.changed.notify_all();
@@ -231,7 +232,7 @@ impl Control for LocalControl {
     fn notify(&self, to: Option<&[usize]>, bytes: &[u8]) -> Result<(), ControlError> {
         self.job.process.check()?;
         check_size("a message between ranks", bytes.len(), 0)?;
-        // Under the lock, so that all ranks see messages and ends of one rank in one order.
+        // This is under the lock, so that all ranks see the messages and the end of one rank in the same order.
         let table = lock(&self.job.table);
         if table.gone[self.rank] {
             let reason = table.closed[self.rank].clone().unwrap_or_default();
@@ -270,7 +271,7 @@ impl Control for LocalControl {
 impl Drop for LocalControl {
     fn drop(&mut self) {
         if !self.job.process.is_this() {
-            // Other threads of the parent may have been in the midst of it.
+            // Other threads of the parent may have been using it.
             return std::mem::forget(Arc::clone(&self.job));
         }
         if std::thread::panicking() {

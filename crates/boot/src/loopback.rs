@@ -1,8 +1,8 @@
-//! The loopback address of this host, where it has only one of the two kinds.
+//! The loopback address of this host, which may have only one of the two kinds.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener};
 
-/// The loopback address at which processes of this host can meet: IPv4's, or IPv6's if that is the only one.
+/// The loopback address at which processes of this host can meet: the one of IPv4, or of IPv6 if there is no other.
 pub fn loopback() -> IpAddr {
     let can_listen = |address| TcpListener::bind((address, 0)).is_ok();
     let (v4, v6) = (

@@ -1,14 +1,15 @@
-//! One rank's part in passing descriptors around its node: who leads, who has come, what is on its way.
+//! One rank's part in passing descriptors within its node.
 //!
 //! # Model
 //!
-//! A state machine without a thread: the service feeds it readiness and messages, and takes from it what is to be
-//! told to the hub ([`Node::to_hub`]) and which descriptors have arrived ([`Node::arrived`]).
+//! This is a state machine without a thread. The service gives it readiness and messages, and takes from it the
+//! messages for the hub ([`Node::to_hub`]) and the descriptors that have arrived ([`Node::arrived`]).
 //!
 //! # Failure
 //!
-//! Before the job runs, a failure here ends the rendezvous with its reason. Later, a broken passage
-//! only starts a clock: normally the hub says a moment later which rank was lost. If it does not, this rank
+//! Before the job runs, a failure here ends the rendezvous with its reason. Later, a broken passage only starts a
+//! clock: normally the hub says a moment later which rank was lost. If it does not, this rank withdraws from exchanges,
+//! so that no rank waits for descriptors that cannot come.
 //! withdraws from exchanges, so that nobody waits for descriptors that cannot come.
 
 use tidegate_hal::limits::no_descriptors;
@@ -23,10 +24,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long the hub may take to say that the rank at the other end of a broken passage is lost.
+/// How long the hub may take to report the rank at the other end of a broken passage as lost.
 const VERDICT_PATIENCE: Duration = Duration::from_secs(2);
 
-/// Which of the sockets of a node is ready.
+/// A socket of a node that is ready.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum NodeToken {
     Porch,
@@ -38,19 +39,19 @@ pub(crate) enum NodeToken {
 #[derive(Debug)]
 struct Member {
     rank: usize,
-    /// `None`: has not come yet, or has gone.
+    /// `None`: the member has not come yet, or has gone.
     passage: Option<Passage>,
 }
 
 #[derive(Debug)]
 enum Side {
-    /// Nobody else is on this node, or it is not known yet.
+    /// No other rank is on this node, or that is not known yet.
     Alone,
     Leader {
         porch: Option<Porch>,
         members: Vec<Member>,
     },
-    /// A member that waits for the name of the door.
+    /// A member that waits for the name of the leader's socket.
     Outside,
     Visiting(Visit),
     Member(Passage),
@@ -64,11 +65,11 @@ pub(crate) struct Node {
     side: Side,
     /// The lowest rank of this node.
     pub(crate) leader: usize,
-    /// A contribution whose descriptors are not with the leader yet, and what was said after it.
+    /// A contribution whose descriptors are not with the leader yet, and the messages after it.
     held: Vec<Message>,
-    /// For the service to send.
+    /// Messages for the service to send.
     pub(crate) to_hub: Vec<Message>,
-    /// For the service to deliver.
+    /// Parcels for the service to deliver.
     pub(crate) arrived: Vec<Arrived>,
 }
 
@@ -90,7 +91,7 @@ impl Node {
         self.to_hub.push(Message::Fail { reason });
     }
 
-    /// All ranks have joined; `nodes` says where each runs.
+    /// Begins to connect, after all ranks have joined. `nodes` is the node of each rank.
     pub(crate) fn start(&mut self, nodes: &[usize]) {
         let here: Vec<usize> = (0..nodes.len())
             .filter(|r| nodes[*r] == nodes[self.me])
@@ -118,7 +119,7 @@ impl Node {
         }
     }
 
-    /// The leader has said where it listens.
+    /// Connects to the leader, at the name that the leader has sent.
     pub(crate) fn visit(&mut self, name: DoorName) {
         if !matches!(self.side, Side::Outside) {
             return;
@@ -132,11 +133,11 @@ impl Node {
         }
     }
 
-    /// Gives `fds` to the node; the contribution goes to the hub as soon as it may.
+    /// Gives `fds` to the node. The contribution goes to the hub as soon as it may.
     pub(crate) fn contribute(&mut self, round: u64, fds: Vec<OwnedFd>, contribution: Message) {
         if fds.is_empty() {
-            // An exchange may be complete here before this rank's part of it is with the hub: the next one's must not
-            // overtake it.
+            // An exchange may be complete here before the hub has this rank's contribution. The contribution to the
+            // next one must not overtake it.
             self.say(contribution);
             return;
         }
@@ -157,14 +158,14 @@ impl Node {
                 passage.push(parcel);
                 self.held.push(contribution);
             }
-            // Nobody here to give them to.
+            // There is no other rank here that needs the descriptors.
             Side::Alone => self.to_hub.push(contribution),
             // The clock of the broken passage runs, and ends the exchange if the hub does not.
             Side::Broken(_) | Side::Outside | Side::Visiting(_) => self.held.push(contribution),
         }
     }
 
-    /// Says something to the hub, after what is held.
+    /// Sends a message to the hub, after those that are held.
     pub(crate) fn say(&mut self, message: Message) {
         if self.held.is_empty() {
             self.to_hub.push(message)
@@ -173,7 +174,7 @@ impl Node {
         }
     }
 
-    /// Whether all that this rank has to send or to pass on is out.
+    /// Whether this rank has sent and passed on everything.
     pub(crate) fn is_flushed(&self) -> bool {
         match &self.side {
             Side::Leader { members, .. } => members
@@ -185,16 +186,16 @@ impl Node {
         }
     }
 
-    /// A rank is gone: nothing is kept for it.
+    /// Notes that a rank is gone. Nothing is kept for it.
     pub(crate) fn forget(&mut self, rank: usize) {
         if rank == self.leader && rank != self.me {
-            // What it had passed on before it went is still in the socket.
+            // Parcels that it had passed on before are still in the socket.
             self.receive_from_leader();
             self.side = Side::Alone;
-            // The hub has told all that the leader is gone; this round fails with it, or was complete.
+            // The hub has told all ranks that the leader is gone. This round fails with it, or was complete.
             self.to_hub.append(&mut self.held);
         }
-        // What it had sent before it went counts, here and for the others.
+        // Parcels that it had sent before count, here and for the others.
         self.receive_all(rank);
         if let Side::Leader { members, .. } = &mut self.side {
             for member in members.iter_mut().filter(|m| m.rank == rank) {
@@ -203,7 +204,7 @@ impl Node {
         }
     }
 
-    /// Takes all that `rank` has sent this way so far.
+    /// Takes all parcels that `rank` has sent so far.
     pub(crate) fn receive_all(&mut self, rank: usize) {
         if rank == self.leader && rank != self.me {
             self.receive_from_leader();
@@ -315,7 +316,7 @@ impl Node {
                     return;
                 }
             };
-            // What has not come here nobody gets, and each of them hears so.
+            // Descriptors that did not arrive here reach no member, and each member is told so.
             let fds = arrived.fds.map(Arc::new);
             if let Err(reason) = &fds {
                 let round = arrived.round;
@@ -360,7 +361,7 @@ impl Node {
                     self.to_hub.push(Message::Ready);
                 }
                 Err(error) => match visit.again(&error) {
-                    // What comes of it is for the next call.
+                    // The result of this visit is for the next call.
                     Some(again) => *visit = again,
                     None => {
                         self.side = Side::Broken(Instant::now());
@@ -396,7 +397,7 @@ impl Node {
                         broken.push(member.rank);
                     }
                 }
-                // A member that takes nothing any more may have given something before.
+                // A member that does not take anything any more may have sent something before.
                 for rank in broken {
                     self.forget(rank);
                 }
@@ -408,7 +409,7 @@ impl Node {
                     tell(
                         || tracing::debug!(%error, "the passage to the leader of this node ended"),
                     );
-                    // What the leader sent before is still to be read; the end follows it.
+                    // Data that the leader sent before is still to be read, and the end comes behind it.
                     self.receive_from_leader();
                     self.side = Side::Broken(Instant::now());
                 }
@@ -417,7 +418,7 @@ impl Node {
         }
     }
 
-    /// Looks at the clocks. `Some`: this rank can take part in no exchange any more.
+    /// Checks the clocks. Returns a reason if this rank can take part in no exchange any more.
     pub(crate) fn tick(&mut self, now: Instant) -> Option<String> {
         if matches!(&self.side, Side::Visiting(visit) if !visit.is_connected()) {
             self.receive_from_leader();
@@ -441,7 +442,7 @@ impl Node {
         }
     }
 
-    /// When [`Node::tick`] is to be called next.
+    /// When [`Node::tick`] has to be called next.
     pub(crate) fn next_tick(&self) -> Option<Instant> {
         let soon = || Instant::now() + Duration::from_millis(10);
         match &self.side {
@@ -481,7 +482,7 @@ mod tests {
         leader.ready(NodeToken::Porch, Instant::now());
         leader.tick(Instant::now() + PATIENCE);
         std::thread::sleep(Duration::from_secs(1));
-        // It finds out, is let in once more, proves itself, and hears that it is believed.
+        // The member notices, is accepted again, proves itself, and gets the leader's proof.
         member.ready(NodeToken::Leader, Instant::now());
         leader.ready(NodeToken::Porch, Instant::now());
         member.ready(NodeToken::Leader, Instant::now());

@@ -1,30 +1,33 @@
-//! What a process owes the jobs that it is in, and how it joins one after the other.
+//! The obligations of a process to its jobs, and how it joins one job after the other.
 //!
 //! # Ends
 //!
-//! A rank's departure does not wait for the others, and neither does rank 0's, whose service then carries the control plane
-//! until they have left, too. What waits for them is the end of the process ([`at_exit`]) and its next job. A process
-//! that ends with an error carries nobody. It waits until rank 0 has heard that this rank has failed, so that the others are
-//! told the cause; at most for the allowed silence. A forked child has none of the services, and does nothing here.
+//! A rank does not wait for the others when it leaves. That holds for rank 0, too: its service goes on with the control
+//! plane until all others have left. The end of the process ([`at_exit`]) and its next job do wait for the others.
+//!
+//! A process that ends with an error does not wait for other ranks to leave. It only waits until rank 0 knows that this
+//! rank has failed, so that the others learn the cause, and at most for the allowed silence. A forked child has no
+//! services, and does nothing here.
 //!
 //! # One job after the other
 //!
-//! The environment describes the job of a process once; a program may join it, leave, and join again. Each time is a
-//! *generation*, and all ranks count alike, since all of them were there each time ([`Again`]). Rank 0 keeps its listening
-//! socket from one generation to the next, so that nobody can take the port in between. A rank that is early meets the
-//! hub of the job before, is told so, and comes again.
+//! The environment describes one job, and a program may join it, leave, and join again. Each time is a *generation*.
+//! All ranks count generations alike, since each time all of them take part ([`Again`]). Rank 0 keeps its listening
+//! socket from one generation to the next, so that no other process can take the port in between. A rank that is early
+//! meets the hub of the job before, is told so, and comes again.
 //!
 //! # Failure
 //!
-//! A wait of rank 0 for the others has no limit: an imbalanced program is not an error. After a second it is said for
-//! which ranks it waits. They end by leaving, or by being lost.
+//! Rank 0 waits for the others without a limit, because an imbalanced program is not wrong. After a second it reports
+//! for which ranks it waits. The wait ends when they have left or are lost.
 //!
-//! At the end of the process, Rust's `exit` lets no other thread end it. This has two consequences:
+//! At the end of the process, no other thread can end it, since Rust's `exit` prevents that. This has two consequences:
 //!
-//! - A handler of the program's for SIGINT (Ctrl-C) could not end a process that waits. So when the process has said that
-//!   it waits, SIGINT, SIGTERM, SIGHUP and SIGQUIT have their default action again and end it.
-//! - A subscriber of `tracing` that calls `exit` on the service's thread stays there for ever. So the wait ends when the
-//!   service does nothing for the allowed silence, and says so. By then the others have given up rank 0, too.
+//! - A handler of the program for SIGINT (Ctrl-C) could not end a process that waits. So after the report, SIGINT,
+//!   SIGTERM, SIGHUP and SIGQUIT have their default action again, and end the process.
+//! - If a subscriber of `tracing` calls `exit` on the service's thread, the call never returns. So if the service does
+//!   nothing for the allowed silence, the process says so and ends its wait. By then the others have given up rank 0,
+//!   too.
 
 use crate::config::Config;
 use crate::error::BootError;
@@ -37,20 +40,20 @@ use tidegate_hal::lock;
 use tidegate_hal::process::{Forked, Process};
 use tidegate_hal::say;
 
-/// A wait for other ranks is said after this long.
+/// A wait for other ranks is reported after this time.
 pub(crate) const SAID_AFTER: Duration = Duration::from_secs(1);
 
-/// All ranks that this process has been and whose services may still run.
+/// All ranks that this process has been, and whose services may still run.
 static RANKS: Mutex<Vec<Weak<RankShared>>> = Mutex::new(Vec::new());
 
-/// Refuses in a child of the process that was the first to be a rank. In a child, another thread of its parent may hold
-/// the locks here for ever.
+/// Returns an error in a child of the process that was the first to be a rank. In a child, the locks here may be held
+/// for ever by a thread of its parent.
 fn check() -> Result<(), Forked> {
     static FIRST: OnceLock<Process> = OnceLock::new();
     FIRST.get_or_init(Process::this).check()
 }
 
-/// Remembers a rank, for the end of the process. Returns whether its end will be noticed.
+/// Registers a rank for the end of the process. Returns whether that end will be noticed.
 pub(crate) fn enlist(shared: &Arc<RankShared>) -> bool {
     static REGISTERED: OnceLock<bool> = OnceLock::new();
     if check().is_err() {
@@ -62,16 +65,16 @@ pub(crate) fn enlist(shared: &Arc<RankShared>) -> bool {
     *REGISTERED.get_or_init(|| tidegate_ffi::exit::on_exit(at_exit))
 }
 
-/// The process ends.
+/// Runs when the process ends.
 fn at_exit(status: i32) {
     if check().is_err() {
         return;
     }
     let ranks: Vec<_> = lock(&RANKS).iter().filter_map(Weak::upgrade).collect();
-    // Services cannot wait for themselves: a subscriber of `tracing` may have ended the process from one.
+    // A service cannot wait for itself. This may be its thread, since a subscriber of `tracing` may end the process.
     let mine = |rank: &Arc<RankShared>| rank.is_served_here();
     let ranks: Vec<_> = ranks.into_iter().filter(|rank| !mine(rank)).collect();
-    // What the parent of a process gets to see.
+    // The status that the parent of a process gets.
     let status = status & 0xff;
     let carries: Vec<_> = ranks
         .iter()
@@ -89,7 +92,8 @@ fn at_exit(status: i32) {
 }
 
 impl RankShared {
-    /// Has the service say its last, as the process ends. Returns whether others are carried until they have left.
+    /// Makes the service send its last message, because the process ends. Returns whether the service must go on until
+    /// the others have left.
     fn take_leave(&self, status: i32) -> bool {
         let mut state = lock(&self.state);
         let reason = match state.phase {
@@ -115,7 +119,7 @@ impl RankShared {
         carries
     }
 
-    /// Waits until the service has said its last, and rank 0 has heard it; at most for the allowed silence.
+    /// Waits until the service has sent its last message, and rank 0 has received it; at most for the allowed silence.
     fn wait_to_be_heard(&self) {
         let began = Instant::now();
         let after = |time| began.checked_add(time);
@@ -130,8 +134,8 @@ impl RankShared {
         }
     }
 
-    /// Waits until rank 0's service has ended, because all others have. Says after a second for which ranks it waits, and
-    /// what comes then.
+    /// Waits until rank 0's service has ended, because all others have. After a second it reports for which ranks it
+    /// waits, and what follows.
     fn see_the_others_off(&self, then: Then) {
         let mut end = self.wait_for_end(Instant::now().checked_add(SAID_AFTER));
         let next = match then {
@@ -154,7 +158,7 @@ impl RankShared {
             end = self.wait_for_end(None);
         }
         if end == Err(Wait::Stuck) {
-            // Without the subscriber and the locks of `stderr`: the service may be stuck in them.
+            // This does not use the subscriber, nor the locks of `stderr`: the service may be stuck in them.
             let text = format!(
                 "tidegate: the thread that carries the control plane for the others does nothing any more (does a subscriber \
                  of `tracing` block it, or call `exit`?): rank 0 waits no longer, and {next}\n"
@@ -164,11 +168,11 @@ impl RankShared {
     }
 }
 
-/// Says that a wait takes long, on another thread: the program's subscriber may never return.
+/// Reports that a wait takes long. This is on another thread, since the program's subscriber may never return.
 fn report(text: String) {
     let name = "tidegate-report".to_owned();
     let speak = move || say!(text, std::io::stderr());
-    // Without a thread it is not said: the wait is the same.
+    // If there is no thread, there is no report. The wait is the same.
     let _ = std::thread::Builder::new().name(name).spawn(speak);
 }
 
@@ -179,11 +183,12 @@ enum Then {
     Job,
 }
 
-/// Gives the signals that ask a process to end their default action, where the program handles them: it has ended.
+/// Restores the default action of the signals that ask a process to end, if the program handles them. The program has
+/// ended.
 fn restore_signals() {
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT] {
         let mut now = std::mem::MaybeUninit::<libc::sigaction>::uninit();
-        // SAFETY: the kernel changes nothing, and writes the present action to a place that has its type.
+        // SAFETY: the call only writes the present action, to memory that has its type.
         if unsafe { libc::sigaction(signal, std::ptr::null(), now.as_mut_ptr()) } != 0 {
             continue;
         }
@@ -196,7 +201,7 @@ fn restore_signals() {
     }
 }
 
-/// How many ranks are listed.
+/// The most ranks in a list.
 const LISTED: usize = 16;
 
 /// `rank 3`, or `ranks 3, 5 and 1 more`.
@@ -212,11 +217,11 @@ pub fn in_words(ranks: &[usize]) -> String {
 
 /// The job that the environment describes.
 struct Described {
-    /// How many times this process has joined it.
+    /// How many times this process has joined the job.
     generation: u64,
-    /// On rank 0: where it listens.
+    /// On rank 0: its listening socket.
     listener: Option<TcpListener>,
-    /// This rank, the last time.
+    /// This process's rank in the last generation.
     last: Weak<RankShared>,
 }
 
@@ -226,11 +231,11 @@ static DESCRIBED: Mutex<Described> = Mutex::new(Described {
     last: Weak::new(),
 });
 
-/// The right to join the job that the environment describes: one thread at a time.
+/// The right to join the job that the environment describes. One thread at a time has it.
 pub(crate) struct Again(MutexGuard<'static, Described>);
 
 impl Again {
-    /// Waits until this process has nothing to do with the job before, and says in `config` which job comes next.
+    /// Waits until this process is done with the job before, and sets the next generation in `config`.
     pub(crate) fn enter(config: &mut Config) -> Result<Self, BootError> {
         check().map_err(BootError::Forked)?;
         let mut described = lock(&DESCRIBED);
@@ -242,7 +247,7 @@ impl Again {
             if last.take_leave(0) {
                 last.see_the_others_off(Then::Job);
             }
-            // The time for the others to come begins now.
+            // The time limit for the others begins now.
             config.began = None;
         }
         config.generation = described.generation;
@@ -262,7 +267,7 @@ impl Again {
         Ok(Self(described))
     }
 
-    /// The job has begun.
+    /// Notes that the job has begun.
     pub(crate) fn joined(mut self, shared: &Arc<RankShared>) {
         self.0.generation += 1;
         self.0.last = Arc::downgrade(shared);
@@ -282,7 +287,7 @@ mod tests {
         assert!(text.ends_with(", 14, 15 and 2 more"), "{text}");
     }
 
-    /// On a machine that stands still the service may run late; until then the others do not know why this rank ends.
+    /// The service may run late on a slow machine. Until it has run, the others do not know why this rank ends.
     #[test]
     fn the_end_of_a_process_waits_for_a_service_that_is_late() {
         let shared = Arc::new(RankShared::new(1, 2).unwrap());

@@ -2,12 +2,13 @@
 //!
 //! # Model
 //!
-//! It connects and proves who it is, again and again, until the time of the rendezvous is over. Rank 0 may not listen yet;
-//! at one of several addresses somebody else may; or rank 0 may still be in the job before, which has no limit.
+//! It connects and proves itself repeatedly, until the time for the rendezvous is over. An attempt can fail because
+//! rank 0 does not listen yet, or because one of several addresses is another program's. Rank 0 may also be in the job
+//! before, for which there is no limit.
 //!
 //! # Failure
 //!
-//! [`BootError::Refused`] if rank 0 itself says no, [`BootError::Unreachable`] if the time is over.
+//! [`BootError::Refused`] if rank 0 itself refuses, [`BootError::Unreachable`] if the time is over.
 
 use crate::config::Config;
 use crate::error::BootError;
@@ -20,10 +21,10 @@ use tidegate_hal::{say, tell};
 
 /// The longest pause between two attempts.
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
-/// How long one of several addresses may take in the first attempt; each later one gives it as much more.
+/// How long each of several addresses may take in the first attempt. Each later attempt gives it as much time more.
 const FIRST_PATIENCE: Duration = Duration::from_millis(500);
 
-/// Connects to the hub and proves who this is, again and again until the time is over.
+/// Connects to the hub and proves itself, repeatedly until the time is over.
 pub(crate) fn reach_hub(
     config: &Config,
     key: &Key,
@@ -36,7 +37,7 @@ pub(crate) fn reach_hub(
     loop {
         attempts += 1;
         let left = config.timeout.saturating_sub(started.elapsed());
-        // One of several addresses that leads nowhere must not keep this rank from the others for long; at first.
+        // At first, an address that leads nowhere must not keep this rank from the others for long.
         let patience = if config.also.is_empty() {
             PATIENCE
         } else {
@@ -46,7 +47,8 @@ pub(crate) fn reach_hub(
             Ok(reached) => return Ok(reached),
             Err(Attempt::Final(reason)) => return Err(BootError::Refused(reason)),
             Err(Attempt::Later) => {
-                // The others have all the time that they want for that job; only then begins the time to come to this one.
+                // The ranks of the job before may take as long as they need. The time limit for this job begins after
+                // that.
                 *started = Instant::now();
                 if !early && began.elapsed() >= SAID_AFTER {
                     early = true;
@@ -62,7 +64,7 @@ pub(crate) fn reach_hub(
             }
             Err(Attempt::Again(reason)) => reason,
         };
-        // That nobody listens yet is the ordinary case; anything else somebody may want to know before the end.
+        // Normally nothing listens yet. Any other reason is worth a warning before the end.
         if last != warned && !last.contains("refused (os") {
             tell(|| tracing::warn!(address = config.address, reason = last, "cannot join yet"));
             warned.clone_from(&last);

@@ -2,14 +2,14 @@
 //!
 //! # Model
 //!
-//! Exchanges are numbered from 0 by each rank in the order of its calls. A round has one slot a rank. Whoever feeds
-//! a [`Rounds`] gives it contributions and ends in one order; its verdicts are a pure function of that order, so
-//! ranks that see the same order (the hub sequences it) come to the same verdict without asking each other.
+//! Each rank numbers its exchanges from 0, in the order of its calls. A round has one slot for each rank. The owner of
+//! a [`Rounds`] feeds it contributions and ends in one order, and its verdicts depend only on that order. So ranks that
+//! see the same order, which the hub makes, come to the same verdict without asking each other.
 //!
 //! # Failure
 //!
-//! A round fails when two labels differ, or when a rank that has not contributed ends. Both are final: a slot is
-//! filled once, and nobody comes back.
+//! A round fails when two labels differ, or when a rank ends that has not contributed. Both are final, because a slot
+//! is filled once, and no rank comes back.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,22 +19,22 @@ use tidegate_hal::control::ControlError;
 #[derive(Debug)]
 pub(crate) struct Contribution<P> {
     label: Arc<str>,
-    /// What the rank gave.
+    /// The rank's contribution.
     pub(crate) payload: P,
 }
 
-/// What is known about a round from one rank's point of view.
+/// The state of a round, as one rank sees it.
 pub(crate) enum Verdict<'a, P> {
-    /// Somebody is still to come.
+    /// Some ranks have not contributed.
     Pending,
-    /// Everybody contributed; slots in order of ranks.
+    /// All ranks have contributed. The slots are in the order of ranks.
     Complete(Vec<&'a Contribution<P>>),
-    /// It can never complete.
+    /// The round can never complete.
     Failed(ControlError),
 }
 
-/// A contribution that no correct peer sends: a slot filled twice, a round nobody can have
-/// reached, or one after its end.
+/// A contribution that no correct peer sends: to a slot that is filled, to a round that no rank can have reached, or
+/// after the rank's end.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("contribution of rank {rank} to round {round} is out of order")]
 pub(crate) struct OutOfOrder {
@@ -45,7 +45,7 @@ pub(crate) struct OutOfOrder {
 #[derive(Debug)]
 struct Ended {
     rank: usize,
-    /// Whose end it was in truth: a rank can be out of reach because another is.
+    /// The rank that really ended. A rank can be unreachable because another rank ended.
     blamed: usize,
     reason: String,
 }
@@ -54,9 +54,9 @@ struct Ended {
 #[derive(Debug)]
 struct Open<P> {
     slots: Vec<Option<Contribution<P>>>,
-    /// How many are filled.
+    /// How many slots are filled.
     come: usize,
-    /// Whether their labels are the same.
+    /// Whether all labels are the same.
     alike: bool,
 }
 
@@ -66,7 +66,7 @@ pub(crate) struct Rounds<P> {
     /// Number of the round at the front of `open`.
     first: u64,
     open: VecDeque<Open<P>>,
-    /// In the order in which the ranks ended, so that every rank blames the same one.
+    /// The ended ranks in the order of their ends, so that every rank blames the same one.
     ended: Vec<Ended>,
 }
 
@@ -82,8 +82,8 @@ impl<P> Rounds<P> {
 
     /// Fills the slot of `rank` in `round`.
     ///
-    /// A rank can be at most one round ahead of another: to finish a round it needs everybody's contribution. So
-    /// at most two rounds are open, and anything beyond is refused: this is what bounds the memory.
+    /// A rank can be at most one round ahead of another, since it needs all contributions to finish a round. So at most
+    /// two rounds are open, and all others are refused. This bounds the memory.
     pub(crate) fn contribute(
         &mut self,
         rank: usize,
@@ -117,7 +117,7 @@ impl<P> Rounds<P> {
         Ok(())
     }
 
-    /// Whether the contributions to a round decide it: somebody who waits for its verdict should look.
+    /// Whether a round is decided, so that waiting calls should look at its verdict.
     pub(crate) fn is_decided(&self, round: u64) -> bool {
         let index = round
             .checked_sub(self.first)
@@ -126,12 +126,12 @@ impl<P> Rounds<P> {
         open.is_some_and(|open| open.come == self.size || !open.alike)
     }
 
-    /// Notes that `rank` contributes nothing any more. The first reason stays.
+    /// Notes that `rank` contributes nothing any more. If it is called again, the first reason stays.
     pub(crate) fn end(&mut self, rank: usize, reason: impl Into<String>) {
         self.end_because_of(rank, rank, reason);
     }
 
-    /// As [`Rounds::end`]; exchanges that fail by it name `blamed`.
+    /// Like [`Rounds::end`], but exchanges that fail because of it name `blamed`.
     pub(crate) fn end_because_of(&mut self, rank: usize, blamed: usize, reason: impl Into<String>) {
         if !self.has_ended(rank) {
             self.ended.push(Ended {
@@ -146,7 +146,7 @@ impl<P> Rounds<P> {
         self.ended.iter().any(|ended| ended.rank == rank)
     }
 
-    /// What a rank that calls `label` in `round` can be told about it.
+    /// The verdict for a rank that calls `label` in `round`.
     pub(crate) fn verdict(&self, label: &str, round: u64) -> Verdict<'_, P> {
         let slots = round
             .checked_sub(self.first)
@@ -175,7 +175,7 @@ impl<P> Rounds<P> {
         }
     }
 
-    /// Forgets all rounds before `round`: nobody will ask for them.
+    /// Forgets all rounds before `round`, since no call will ask for them.
     pub(crate) fn forget_before(&mut self, round: u64) {
         while self.first < round {
             self.open.pop_front();

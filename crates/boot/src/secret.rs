@@ -1,9 +1,10 @@
-//! Keys: everything that is proved in this crate is proved with HMAC-SHA256 under a key derived from the job secret.
+//! Keys. Every proof in this crate is made by HMAC-SHA256, with a key that is derived from the job's secret.
 //!
 //! # Model
 //!
-//! Keys are derived, never reused: one for the job (secret, job id, world size), from it one for each connection and
-//! direction (both nonces and the rank are in the derivation). A tag made in one place is worthless in any other.
+//! Each key has one purpose. The job's key is derived from the secret, the job id and the world size. From it a key is
+//! derived for each connection and direction, over both nonces and the rank. So a tag that was made in one place is
+//! worthless in any other.
 //!
 //! # Failure
 //!
@@ -18,7 +19,7 @@ pub(crate) const NONCE_LEN: usize = 32;
 pub(crate) type Tag = [u8; TAG_LEN];
 pub(crate) type Nonce = [u8; NONCE_LEN];
 
-/// A symmetric key. Its `Debug` shows nothing of it.
+/// A symmetric key. Its `Debug` output does not show the key.
 #[derive(Clone)]
 pub(crate) struct Key([u8; 32]);
 
@@ -29,7 +30,7 @@ impl std::fmt::Debug for Key {
 }
 
 impl Key {
-    /// The key of a job. World size and job id are part of it: a rank of another job cannot even say hello.
+    /// The key of a job. It depends on the world size and the job id, so a rank of another job fails the first check.
     pub(crate) fn of_job(secret: &[u8], job_id: &str, size: usize) -> Self {
         let secret = Key(Hash::hash(secret));
         Key(secret.tag(&[
@@ -58,18 +59,18 @@ impl Key {
         mac
     }
 
-    /// Whether `tag` is the tag of `parts`; takes the same time for every wrong one.
+    /// Whether `tag` is the tag of `parts`. It takes the same time for every wrong tag.
     pub(crate) fn check(&self, parts: &[&[u8]], tag: &[u8]) -> bool {
         let tag: Result<&Tag, _> = tag.try_into();
         tag.is_ok_and(|tag| self.absorb(parts).finalize_verify(tag))
     }
 }
 
-/// Bytes that nobody can guess.
+/// Random bytes that cannot be guessed.
 pub fn random<const N: usize>() -> std::io::Result<[u8; N]> {
     let (mut bytes, mut filled) = ([0; N], 0);
     while filled < N {
-        // It fills up to 256 bytes in one call, and may fill fewer if there are more.
+        // One call returns at most 256 bytes for sure, and may return fewer if more are asked for.
         filled += retry_on_intr(|| getrandom(&mut bytes[filled..], GetRandomFlags::empty()))?;
     }
     Ok(bytes)

@@ -1,21 +1,24 @@
-//! The thread behind a rank's control plane: it waits on all sockets at once and feeds the state machines.
+//! The thread of a rank's control plane. It waits on all sockets at once, and drives the state machines.
 //!
 //! # Model
 //!
-//! One loop: take commands of the program, move messages between rank and hub until there are none, give the kernel
-//! what it takes, sleep in `poll`. Nothing is ever read or written that could block, so one stuck peer delays nobody. Where
-//! much has arrived at once, the hub is given it in turns, and between two of them beats go out ([`Service::breathe`]).
+//! The thread runs one loop: take commands of the program, move messages between rank and hub until there are none,
+//! give the kernel as much as it takes, sleep in `poll`. No read or write ever blocks, so a peer that is stuck delays
+//! no other. If much has arrived at once, the hub handles it in turns, and heartbeats go out between them
+//! ([`Service::breathe`]).
 //!
-//! The thread outlives the rank's part in the job: rank 0's goes on until all others have left, and any other's until the
-//! hub closes the connection. So a departure does not wait for the others ([`crate::process`] has what does).
+//! The thread outlives the rank's part in the job. Rank 0's goes on until all others have left, and any other's until
+//! the hub closes the connection. So a rank that leaves does not wait for the others ([`crate::process`] says which
+//! calls do).
 //!
-//! On every rank but 0 the thread wakes when something arrives; the hub's heartbeat is something, and is
-//! answered at once, so an idle rank wakes once an interval.
+//! On every rank but 0 the thread wakes when something arrives. The hub's heartbeat is answered at once, so an idle
+//! rank wakes once per interval.
 //!
 //! # Failure
 //!
-//! Silence is counted in wake-ups of one's own, not in time, and when all that had arrived was read: a job that is suspended and continued as a whole finds that it
-//! missed one beat, not many. If this thread should end by a panic, the control plane is closed with that reason.
+//! Silence is counted in wake-ups of this thread, and not in time, and only after everything that had arrived was read.
+//! So if a whole job is suspended and continued, each rank has missed one heartbeat, and not many. If this thread
+//! panics, the control plane is closed with that reason.
 
 use tidegate_hal::lock;
 use tidegate_hal::tell;
@@ -32,19 +35,19 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// For how long rank 0, when it ends in bad order, lets the others read that before its connections end.
+/// How long rank 0, when it ends after a failure, lets the others read its last message before its connections end.
 const LAST_WORDS: Duration = Duration::from_millis(600);
-/// How much longer than rank 0 the others wait for the start: it is rank 0 that knows who is missing.
+/// How much longer than rank 0 the others wait for the start, because only rank 0 knows which ranks are missing.
 const START_MARGIN: Duration = Duration::from_secs(5);
 
 pub(crate) struct Leaf {
     pub(crate) link: Option<Link<TcpStream>>,
-    /// When something was heard, or its absence noted.
+    /// When something was last heard, or its absence was noted.
     pub(crate) looked: Instant,
 }
 
 impl Leaf {
-    /// Whether nothing was heard of the hub since that was last noted.
+    /// Whether nothing was heard from the hub since the absence was last noted.
     fn is_silent(&self) -> bool {
         self.link.as_ref().is_some_and(|link| link.quiet > 0)
     }
@@ -80,7 +83,7 @@ pub(crate) struct Service {
     pub(crate) silence: Duration,
     pub(crate) started: Instant,
     pub(crate) timeout: Duration,
-    /// `None`: beats are not wanted.
+    /// `None`: no heartbeats are sent.
     next_beat: Option<Instant>,
     /// When the hub looks for silent ranks next.
     next_look: Option<Instant>,
@@ -116,7 +119,7 @@ impl Service {
         }
     }
 
-    /// Until this rank has ended.
+    /// Runs until this rank has ended.
     pub(crate) fn run(mut self) {
         self.shared
             .serve_here(self.look_after(), self.patience(), self.silence);
@@ -136,7 +139,7 @@ impl Service {
         drop(closing);
     }
 
-    /// Handles all that is ready, in turns.
+    /// Handles all sockets that are ready, in turns.
     fn serve(&mut self, ready: Vec<(Token, PollFlags)>, now: Instant) {
         for (token, flags) in ready {
             self.handle(token, flags, now);
@@ -151,7 +154,7 @@ impl Service {
         }
     }
 
-    /// On the hub, after a piece of work: sends what is queued if that is enough, and beats in time.
+    /// Called on the hub after some work. Sends what is queued if it is enough, and heartbeats in time.
     fn breathe(&mut self) {
         self.shared.turn();
         let Role::Hub(hub) = &mut self.role else {
@@ -191,7 +194,8 @@ impl Service {
                     };
                     self.node.contribute(round, fds, contribution);
                 }
-                // By way of the node: nothing overtakes a contribution that waits for its descriptors.
+                // The message goes through the node, so that it does not overtake a contribution that waits for its
+                // descriptors.
                 ServiceRequest::Say(message) => self.node.say(message),
                 ServiceRequest::End(message) => {
                     // A rank that has left may turn out to have failed.
@@ -221,7 +225,7 @@ impl Service {
         }
     }
 
-    /// Moves messages until nothing moves any more.
+    /// Moves messages until there are none.
     fn pump(&mut self) {
         loop {
             for message in std::mem::take(&mut self.node.to_hub) {
@@ -243,7 +247,7 @@ impl Service {
                         && link.wants_write()
                         && let Err(error) = link.flush()
                     {
-                        // What the hub said before counts; the end is found behind it.
+                        // The hub's earlier messages count; the end is found behind them.
                         self.hear_hub();
                         self.hub_lost(&error.to_string());
                     }
@@ -266,7 +270,7 @@ impl Service {
         }
     }
 
-    /// Says that this rank ends, once all it owes to others is out.
+    /// Sends this rank's last message, once everything that others need from it has been sent.
     fn last_words(&mut self) {
         let in_good_order = match &self.ending {
             Some(Ending::Wanted(message)) => matches!(message, Message::Leave),
@@ -285,7 +289,7 @@ impl Service {
         }
     }
 
-    /// How long this rank, which has said that it ends in bad order, waits until that is heard.
+    /// Until when this rank waits for an answer, after it has said that it failed.
     fn patient_until(&self, since: Instant) -> Option<Instant> {
         since.checked_add(match self.role {
             Role::Hub(_) => LAST_WORDS,
@@ -321,13 +325,13 @@ impl Service {
                     in_good_order: false,
                 }),
             ) => hub.is_hung_up() || !patient(since),
-            // Rank 0 carries the control plane of the others until the last of them has ended.
+            // Rank 0 serves the control plane of the others until the last of them has ended.
             (Role::Hub(hub), Some(Ending::Said { .. })) => hub.is_deserted(),
             (Role::Hub(hub), _) => failed && hub.is_flushed(),
         }
     }
 
-    /// Something that the hub says to this rank.
+    /// Handles a message of the hub to this rank.
     fn deliver(&mut self, message: Message) {
         let size = self.shared.size;
         let known = |rank: u32| ((rank as usize) < size).then_some(rank as usize);
@@ -398,12 +402,12 @@ impl Service {
 
     fn peer_ended(&mut self, rank: usize, lost: Option<&str>) {
         self.node.forget(rank);
-        // Before the end itself: what has arrived decides how exchanges end.
+        // This comes before the end itself, because parcels that have arrived decide how exchanges end.
         self.deliver_parcels();
         self.shared.peer_ended(rank, lost);
     }
 
-    /// The connection to the hub is of no use any more, and with it all knowledge of the others.
+    /// Notes that the connection to the hub is lost, and with it all knowledge of the others.
     fn hub_lost(&mut self, reason: &str) {
         match &mut self.role {
             Role::Leaf(leaf) => {
@@ -474,7 +478,7 @@ impl Service {
     }
 
     fn handle(&mut self, token: Token, flags: PollFlags, now: Instant) {
-        // An error or a hang-up is found by reading; what can be written is written before the next sleep.
+        // An error or a hang-up is found by reading. Data that can be written is written before the next sleep.
         let read =
             flags.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL);
         match token {
@@ -493,7 +497,7 @@ impl Service {
     }
 }
 
-/// Closes the control plane when the service ends, however it ends.
+/// Closes the control plane when the service ends, for whatever reason.
 struct Closing(Arc<RankShared>);
 
 impl Drop for Closing {

@@ -1,4 +1,4 @@
-//! What the program's threads and the service of one rank have in common.
+//! The state that the program's threads and the service of one rank share.
 
 use crate::error::BootError;
 use crate::events::Events;
@@ -14,14 +14,14 @@ use std::time::{Duration, Instant};
 use tidegate_hal::control::Event;
 use tidegate_hal::lock;
 
-/// A contribution without its descriptors, which take another way.
+/// A contribution without its descriptors, which go another way.
 #[derive(Debug)]
 pub(crate) struct Blob {
     pub(crate) bytes: Vec<u8>,
     pub(crate) handles: u8,
 }
 
-/// What the program asks of the service.
+/// A request of the program to the service.
 #[derive(Debug)]
 pub(crate) enum ServiceRequest {
     Contribute {
@@ -31,9 +31,9 @@ pub(crate) enum ServiceRequest {
         fds: Vec<OwnedFd>,
     },
     Say(Message),
-    /// `Leave` or `Fail`; the second may follow the first.
+    /// `Leave` or `Fail`. `Fail` may follow `Leave`.
     End(Message),
-    /// This rank has left, and will not say that it has failed.
+    /// This rank has left, and will not report a failure any more.
     Over,
 }
 
@@ -41,9 +41,9 @@ pub(crate) enum ServiceRequest {
 pub(crate) enum RankPhase {
     Joining,
     Running,
-    /// The others are told, or will be, that this rank has ended; its service may still run.
+    /// The others know, or will know, that this rank has ended. Its service may still run.
     Left,
-    /// The reason, until somebody takes it.
+    /// The reason, until a caller takes it.
     Failed(Option<BootError>),
     Closed,
 }
@@ -64,26 +64,26 @@ pub(crate) struct RankState {
     /// Descriptors that came for a round, or why they did not.
     pub(crate) fds: HashMap<(usize, u64), Result<Vec<OwnedFd>, String>>,
     pub(crate) next_round: u64,
-    /// What this rank gives to the round it is in, until the hub has accepted it. Only then does it count here
-    /// too: so an exchange that succeeds for one rank succeeds for all that live.
+    /// This rank's contribution to its current round, until the hub has accepted it. Only then does it count here, too.
+    /// So an exchange that succeeds for one rank succeeds for all that live.
     pub(crate) own: Option<(u64, String, Blob)>,
     /// Why no exchange is possible any more.
     pub(crate) no_exchange: Option<String>,
-    /// Why nothing can be said any more.
+    /// Why no message can be sent any more.
     pub(crate) no_message: Option<String>,
     pub(crate) gone: Vec<bool>,
-    /// Whether this rank has said that it ends in bad order.
+    /// Whether this rank has said that it failed.
     pub(crate) failed: bool,
-    /// On rank 0, when it has left: the ranks that it carries the control plane for.
+    /// On rank 0, after it has left: the ranks that its control plane still serves.
     pub(crate) remain: Vec<usize>,
-    /// Why rank 0 was lost, if that was said.
+    /// Why rank 0 was lost, if that is known.
     hub_end: Option<String>,
     pub(crate) requests: VecDeque<ServiceRequest>,
     /// The program does not wait for the service any longer.
     pub(crate) abandoned: bool,
 }
 
-/// Why a wait for the end of a service is over before it.
+/// Why a wait for the end of a service has ended early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wait {
     Late,
@@ -99,18 +99,18 @@ pub(crate) struct RankShared {
     /// Wakes the service.
     pub(crate) wake: OwnedFd,
     service: OnceLock<Served>,
-    /// How often the service has done something, or has found that there is nothing to do.
+    /// How often the service has taken a turn, with or without work.
     turns: AtomicU64,
 }
 
 /// The service of a rank.
 struct Served {
     thread: ThreadId,
-    /// The service takes a turn at least this often.
+    /// The longest time between two turns of the service.
     turn: Duration,
     /// After so many of these without a turn, the service is stuck.
     patience: u32,
-    /// How long rank 0 may say nothing.
+    /// How long rank 0 may be silent.
     silence: Duration,
 }
 
@@ -144,7 +144,8 @@ impl RankShared {
         })
     }
 
-    /// This thread is the service, and takes a turn at least every `turn`. After `patience` times that it is stuck.
+    /// Notes that this thread is the service, and takes a turn at least every `turn`. It is stuck after `patience`
+    /// times that.
     pub(crate) fn serve_here(&self, turn: Duration, patience: u32, silence: Duration) {
         let thread = std::thread::current().id();
         let _ = self.service.set(Served {
@@ -162,12 +163,12 @@ impl RankShared {
             .is_some_and(|served| served.thread == this)
     }
 
-    /// How long rank 0 may say nothing. `None`: there is no service yet.
+    /// How long rank 0 may be silent. `None`: there is no service yet.
     pub(crate) fn silence(&self) -> Option<Duration> {
         self.service.get().map(|served| served.silence)
     }
 
-    /// The service is not stuck.
+    /// Notes a turn, so that the service does not count as stuck.
     pub(crate) fn turn(&self) {
         self.turns.fetch_add(1, Ordering::Relaxed);
     }
@@ -176,7 +177,7 @@ impl RankShared {
     ///
     /// # Errors
     ///
-    /// It is `until`, or the service is stuck: for instance, the program's subscriber of `tracing` keeps it.
+    /// If `until` has come, or if the service is stuck, for instance in the program's subscriber of `tracing`.
     pub(crate) fn wait_for_end(&self, until: Option<Instant>) -> Result<(), Wait> {
         let served = self.service.get();
         let (mut turns, mut quiet) = (self.turns.load(Ordering::Relaxed), 0);
@@ -189,7 +190,7 @@ impl RankShared {
             }
             let look = served.and_then(|served| looked.checked_add(served.turn));
             if look.is_some_and(|look| now >= look) {
-                // Counted in looks and not in time: where the whole process was suspended, only one look is missed.
+                // This counts looks and not time: if the whole process was suspended, only one look is missed.
                 looked = now;
                 let before = std::mem::replace(&mut turns, self.turns.load(Ordering::Relaxed));
                 quiet = if turns == before { quiet + 1 } else { 0 };
@@ -209,13 +210,13 @@ impl RankShared {
         Ok(())
     }
 
-    /// Has the service look at its requests.
+    /// Makes the service look at its requests.
     pub(crate) fn wake(&self) {
-        // It fails only if the counter is full: then the service is awake already.
+        // It fails only if the counter is full, and then the service is awake already.
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
     }
 
-    /// This rank's last message has its place in the order of all: it hears nothing more.
+    /// Notes that this rank's last message has its place in the common order, so this rank receives nothing more.
     pub(crate) fn left(&self) {
         self.change(|state| {
             if matches!(state.phase, RankPhase::Running) {
@@ -231,7 +232,7 @@ impl RankShared {
         }
     }
 
-    /// Changes the state and lets everybody who waits look at it.
+    /// Changes the state, and wakes all threads that wait for a change.
     fn change<R>(&self, change: impl FnOnce(&mut RankState) -> R) -> R {
         let result = change(&mut lock(&self.state));
         self.changed.notify_all();
@@ -256,7 +257,7 @@ impl RankShared {
 
     pub(crate) fn fds_arrived(&self, rank: usize, round: u64, fds: Result<Vec<OwnedFd>, String>) {
         self.change(|state| {
-            // Of a round that is over, or can never be: let the kernel close them.
+            // They are of a round that is over, or that can never be. Dropping them closes them.
             if round >= state.next_round.saturating_sub(1) && state.no_exchange.is_none() {
                 state.fds.insert((rank, round), fds);
             }
@@ -266,19 +267,19 @@ impl RankShared {
     pub(crate) fn contributed(&self, rank: usize, round: u64, label: &str, blob: Blob) -> bool {
         let mut state = lock(&self.state);
         if state.no_exchange.is_some() {
-            // A rank whose own exchange failed does not move on, and need not follow those of the others.
+            // A rank whose own exchange failed does not go on, and need not follow those of the others.
             return true;
         }
         let label = Arc::from(label);
         let in_order = state.rounds.contribute(rank, round, label, blob).is_ok();
-        // Not for each of them: the program would be woken as often as there are ranks.
+        // Only a decided round wakes the program. Otherwise it would be woken once for each rank.
         if state.rounds.is_decided(round) {
             self.changed.notify_all();
         }
         in_order
     }
 
-    /// The hub has put this rank's contribution into the order of all.
+    /// Notes that the hub has put this rank's contribution into the common order.
     pub(crate) fn accepted(&self, accepted: u64) -> bool {
         self.change(|state| match state.own.take() {
             _ if state.no_exchange.is_some() => true,
@@ -298,7 +299,7 @@ impl RankShared {
         });
     }
 
-    /// This rank takes part in no exchange any more.
+    /// Notes that this rank takes part in no exchange any more.
     pub(crate) fn withdraw(&self, reason: &str) {
         self.change(|state| {
             state.no_exchange.get_or_insert_with(|| reason.to_owned());
@@ -311,7 +312,7 @@ impl RankShared {
 
     pub(crate) fn peer_ended(&self, rank: usize, lost: Option<&str>) {
         self.change(|state| {
-            // Rank 0 may end for the second time: it has left, and carries the others no longer.
+            // Rank 0 may end a second time: it has left, and now its control plane ends.
             let mut again = false;
             if let (0, Some(reason)) = (rank, lost) {
                 again = state.hub_end.is_none();
@@ -334,7 +335,7 @@ impl RankShared {
         });
     }
 
-    /// Rank 0 is lost, and with it every way to learn what becomes of the others.
+    /// Notes that rank 0 is lost, so that nothing more can be learnt about the others.
     pub(crate) fn cut_off(&self, reason: &str) {
         self.fail(BootError::Aborted(format!("rank 0 is lost: {reason}")));
         if !matches!(lock(&self.state).phase, RankPhase::Running) {
@@ -342,7 +343,7 @@ impl RankShared {
         }
         let said = lock(&self.state).hub_end.clone();
         let reason = said.as_deref().unwrap_or(reason);
-        // What the hub has not accepted, no other rank has seen, and this one must not count it either.
+        // No other rank has seen a contribution that the hub has not accepted, so it must not count here either.
         self.change(|state| state.rounds.end_because_of(self.rank, 0, reason));
         self.peer_ended(0, Some(reason));
         for rank in (1..self.size).filter(|rank| *rank != self.rank) {

@@ -1,5 +1,5 @@
-//! What a starter of jobs shares with the ranks: the names of variables, their limits, and how an address, a secret or a
-//! list of ranks is written. It is for `tidegate-cli`, and no part of the interface.
+//! Definitions that launchers and ranks share: names of variables and their limits, and the written form of addresses,
+//! secrets and lists of ranks. They are for `tidegate-cli`, and not part of the interface.
 
 pub use crate::inherit::{LISTEN_FD, announce};
 pub use crate::loopback::loopback;

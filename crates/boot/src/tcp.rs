@@ -2,32 +2,33 @@
 //!
 //! # Model
 //!
-//! Rank 0 is the hub: it listens at `MASTER_ADDR:MASTER_PORT`, and every other rank keeps one authenticated TCP
-//! connection to it for the life of the job. Ranks of one node pass descriptors over Unix sockets besides. Behind each
-//! rank is one service thread, and one more that calls the sink of events if there is one. Nothing here is on
-//! the data path.
+//! Rank 0 is the hub. It listens at `MASTER_ADDR:MASTER_PORT`, and every other rank has one authenticated TCP
+//! connection to it, as long as the job runs. Ranks of one node also pass descriptors over Unix sockets. Each rank has
+//! one service thread, and another thread that calls the sink of events, if there is one. Nothing here is on the data
+//! path.
 //!
-//! The hub puts all contributions and ends into one order, and a rank counts its own contribution only when it has its
-//! place there. So an exchange that succeeds on one rank succeeds on every rank that lives to see it; only
-//! the loss of rank 0, or of a node's leader on its node, can leave ranks with different results.
+//! The hub puts all contributions and ends into one order. A rank counts its own contribution only after the hub has
+//! put it there. So an exchange that succeeds on one rank succeeds on every rank that lives to see it. There are two
+//! exceptions: if rank 0 is lost, or, for a node, its leader, ranks may have different results.
 //!
 //! # Failure
 //!
-//! - A rank whose process ends without leaving is [`Event::Lost`](tidegate_hal::control::Event::Lost) at all others as
-//!   soon as the kernel closes its socket. One that is only silent (suspended, or its host cut off) is given up after
-//!   `TIDEGATE_SILENCE_MS`. `Lost` is therefore no proof that a rank cannot run any more, only that the job goes on
-//!   without it. A host that vanishes sends neither FIN nor RST, so it is silence that tells. The kernel's clocks would
-//!   not do instead: keepalive notices hosts, not processes that hang, and pauses while something is unacknowledged;
-//!   `TCP_USER_TIMEOUT` runs only then. One small message a second and rank, in either direction, notices all of it.
-//! - When rank 0 is lost, nobody can learn anything of the others: each rank gets `Lost` for rank 0, then for
-//!   all others that had not ended, as cut off. No wait is left without an end.
-//! - Rank 0 carries the control plane for the others, also when it has left: in the background, and the end of its process
-//!   waits for them, unless the process fails.
-//! - Dropping a [`TcpControl`] while its thread panics says `Lost`, not `Left`, and so does a process that ends by `exit`
-//!   without having left, or with an error within a moment after that.
-//! - A child made by `fork` has the connections and not the service thread: calls there are
-//!   [`ControlError::Forked`], and nobody hears of its end. While it keeps the connections open, the death of its parent
-//!   is noticed by silence alone.
+//! - A rank whose process ends without leaving is [`Event::Lost`](tidegate_hal::control::Event::Lost) at all others, as
+//!   soon as the kernel closes its socket. A rank that is only silent (suspended, or with its host cut off) is given up
+//!   after `TIDEGATE_SILENCE_MS`. So `Lost` does not prove that a rank cannot run any more, only that the job goes on
+//!   without it. A host that vanishes sends neither FIN nor RST, so only silence shows it. The kernel's clocks would
+//!   not be enough. Keepalive notices hosts, but not processes that hang, and pauses while data is unacknowledged;
+//!   `TCP_USER_TIMEOUT` runs only then. One small message per second and rank, in either direction, notices all of
+//!   these cases.
+//! - If rank 0 is lost, nothing more can be learnt about the others. Each rank gets `Lost` for rank 0, and then for all
+//!   others that had not ended, as cut off. So every wait ends.
+//! - Rank 0 serves the control plane for the others after it has left, too. It does so in the background, and the end
+//!   of its process waits for the others, unless the process fails.
+//! - Dropping a [`TcpControl`] while its thread panics reports `Lost`, and not `Left`. So does a process that calls
+//!   `exit` without having left, or that ends with an error within a moment after leaving.
+//! - A child made by `fork` has the connections, but not the service thread. Calls there return
+//!   [`ControlError::Forked`], and its end is not reported. While it keeps the connections open, only silence shows the
+//!   death of its parent.
 
 use crate::config::{Config, node_id};
 use crate::error::BootError;
@@ -52,13 +53,13 @@ use tidegate_hal::lock;
 use tidegate_hal::process::Process;
 use tidegate_hal::{say, tell};
 
-/// One rank's end of the control plane of a job whose ranks are processes.
+/// One rank's control plane, in a job whose ranks are processes.
 ///
 /// Made by [`TcpControl::from_env`]; a job of one rank needs no sockets and has none.
 #[derive(Debug)]
 pub struct TcpControl {
     inner: Inner,
-    /// A launcher's store, left when all else has ended.
+    /// A launcher's store, which is left after everything else has ended.
     _session: Option<HeldStore>,
 }
 
@@ -69,16 +70,16 @@ enum Inner {
 }
 
 struct Member {
-    /// The one that has joined.
+    /// The process that has joined.
     process: Process,
     shared: Arc<RankShared>,
     nodes: Vec<usize>,
-    /// Held for a whole exchange: calls of one rank are matched in order.
+    /// Held for a whole exchange, so that calls of one rank are matched in order.
     calls: Mutex<()>,
     service: Option<JoinHandle<()>>,
-    /// How long the end of this rank may take to be known.
+    /// How long it may take until the end of this rank is known.
     patience: Duration,
-    /// Whether the end of this process will be noticed, so that others can be carried until then.
+    /// Whether the end of this process will be noticed, so that its control plane can serve others until then.
     ends_are_noticed: bool,
 }
 
@@ -92,12 +93,12 @@ impl std::fmt::Debug for Member {
 }
 
 impl TcpControl {
-    /// Joins the job that the environment describes (see [`Config`] for the variables), also that of `mpirun` or
-    /// `srun`; with none described, this process is a job of its own.
+    /// Joins the job that the environment describes (see [`Config`] for the variables), or the job of `mpirun` or
+    /// `srun`. If there is none, this process is a job of its own.
     ///
     /// # Errors
     ///
-    /// A [`BootError`]: it names the variable that is wrong, the ranks that did not come, or what went wrong instead.
+    /// A [`BootError`], which names the wrong variable, the ranks that did not come, or the step that failed.
     pub fn from_env() -> Result<Self, BootError> {
         match Config::from_env()? {
             Some(config) => Self::join(config),
@@ -105,7 +106,7 @@ impl TcpControl {
         }
     }
 
-    /// A job of one rank: no sockets, no threads.
+    /// A job of one rank, without sockets or threads.
     pub fn solo() -> Self {
         let mut ranks = local(1);
         Self {
@@ -114,11 +115,11 @@ impl TcpControl {
         }
     }
 
-    /// Joins a job; returns when all of its ranks have.
+    /// Joins a job. Returns when all of its ranks have joined.
     ///
     /// # Errors
     ///
-    /// As [`TcpControl::from_env`].
+    /// The errors of [`TcpControl::from_env`].
     pub fn join(mut config: Config) -> Result<Self, BootError> {
         let _session = config.session.take();
         if config.size == 1 {
@@ -244,7 +245,7 @@ impl Member {
         if let Some(reason) = &state.no_exchange {
             return Err(ControlError::Closed(reason.clone()));
         }
-        // The others come to this exchange, and must not wait in it for a rank that cannot.
+        // The others come to this exchange, and must not wait in it for a rank that cannot take part.
         let fds = fds.inspect_err(|error| self.withdraw(&mut state, error))?;
         let round = state.next_round;
         state.next_round += 1;
@@ -276,14 +277,14 @@ impl Member {
                 Ok(packets)
             }
             Err(error) => {
-                // The others may get through this round; they must not wait for this rank in the next one.
+                // The others may finish this round; they must not wait for this rank in the next one.
                 self.withdraw(&mut state, &error);
                 Err(error)
             }
         }
     }
 
-    /// Takes part in no exchange any more, and says so.
+    /// Withdraws from all exchanges, and tells the others.
     fn withdraw(&self, state: &mut RankState, error: &ControlError) {
         state.fds.clear();
         if state.no_exchange.is_none() {
@@ -298,7 +299,7 @@ impl Member {
         }
     }
 
-    /// How the round ended, if it did; the descriptors are then taken.
+    /// The result of the round, if it has ended. The descriptors are taken.
     fn outcome(
         &self,
         state: &mut RankState,
@@ -323,8 +324,8 @@ impl Member {
                 brings_fds(*rank, &contribution.payload) && !state.fds.contains_key(&(*rank, round))
             });
         if let Some((rank, _)) = missing {
-            // They come by way of the leader, which has all that their rank sent before it learns of its end. So
-            // if the one who has to send them is gone, or goes on without this exchange, they will not come.
+            // Descriptors come through the leader, which has all that their rank sent before the leader learns of its
+            // end. So they will not come if the sending rank has ended, or has withdrawn from this exchange.
             let sender = if state.leader == me {
                 rank
             } else {
@@ -411,7 +412,8 @@ impl Member {
         state.requests.push_back(ServiceRequest::End(message));
         self.wake();
         self.shared.changed.notify_all();
-        // Until this is heard. (Rank 0 hears itself, when its node has the descriptors that it owes.)
+        // This waits until the message is received. (Rank 0 receives its own, once its node has the descriptors that it
+        // has to pass on.)
         let began = Instant::now();
         let deadline = if self.shared.rank == 0 && good {
             None
@@ -421,7 +423,7 @@ impl Member {
         let mut said = false;
         let waits = |state: &RankState| match &state.phase {
             RankPhase::Running => true,
-            // Where nobody would notice the end of the process, this has to wait for the others.
+            // If the end of the process would not be noticed, this has to wait for the others.
             RankPhase::Left => self.shared.rank == 0 && good && !self.ends_are_noticed,
             _ => false,
         };
@@ -430,7 +432,7 @@ impl Member {
             if deadline.is_some_and(|deadline| now >= deadline) {
                 state.abandoned = true;
                 self.wake();
-                // Not under the lock: a subscriber may block, or end the process, whose end takes the lock.
+                // This is not under the lock. A subscriber may block, or end the process, and that takes the lock.
                 drop(state);
                 tell(|| tracing::warn!("rank 0 did not acknowledge that this rank ends"));
                 return;
@@ -486,7 +488,7 @@ fn descriptor(handle: Handle) -> Result<OwnedFd, ControlError> {
 impl Drop for Member {
     fn drop(&mut self) {
         if !self.process.is_this() {
-            // All of it is the parent's: the thread, and what that may be in the midst of.
+            // All of it belongs to the parent: the thread, and whatever the thread is using.
             std::mem::forget((self.service.take(), Arc::clone(&self.shared)));
             return;
         }
@@ -499,7 +501,7 @@ impl Drop for Member {
         };
         self.end(last);
         let mut state = lock(&self.shared.state);
-        // Where the rank has left, its service goes on as long as it is needed.
+        // If the rank has left, its service goes on as long as it is needed.
         if !matches!(state.phase, RankPhase::Left) {
             state.abandoned = true;
             drop(state);
@@ -534,7 +536,7 @@ impl Control for TcpControl {
 
     /// # Panics
     ///
-    /// If there is no such rank.
+    /// If the rank is not less than the number of ranks.
     fn node(&self, rank: usize) -> usize {
         match &self.inner {
             Inner::Solo(solo) => solo.node(rank),
@@ -564,7 +566,7 @@ impl Control for TcpControl {
         }
     }
 
-    /// Tells the others. Rank 0 goes on carrying the control plane in the background.
+    /// Tells the others. Rank 0's control plane goes on in the background.
     fn leave(&self) {
         match &self.inner {
             Inner::Solo(solo) => solo.leave(),

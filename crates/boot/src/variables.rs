@@ -1,37 +1,37 @@
-//! Variables of the environment, each read and checked on its own.
+//! Environment variables, each read and checked on its own.
 //!
 //! # Failure
 //!
-//! A value that means nothing is an error that names its variable. Of a secret the error has only the length.
+//! An invalid value is an error that names the variable. The error for a secret has only its length.
 
 use crate::error::BootError;
 use std::ffi::OsString;
 use std::net::IpAddr;
 
-/// Says which address of this node NICs are to use.
+/// The variable with the address of this node that NICs use.
 pub const ADDRESS: &str = "TIDEGATE_ADDRESS";
 
-/// Names the node.
+/// The variable with the name of the node.
 pub const NODE: &str = "TIDEGATE_NODE";
 
-/// Says which of the machine's devices a rank takes.
+/// The variable that says which of the machine's devices a rank takes.
 pub const DEVICE: &str = "TIDEGATE_DEVICE";
 
-/// Says how many ranks share the processors that a rank may use, whatever nodes they are of.
+/// The variable that says how many ranks share the processors that a rank may use, on whatever nodes they are.
 pub const RANKS_HERE: &str = "TIDEGATE_RANKS_HERE";
 
-/// Has the secret of the job.
+/// The variable with the secret of the job.
 pub const SECRET: &str = "TIDEGATE_SECRET";
 
-/// The address of this node that NICs are to use, as the source of what they send and to listen at: `TIDEGATE_ADDRESS`.
-/// `None`: they choose.
+/// The address of this node that NICs use, as the source of what they send, and to listen at: `TIDEGATE_ADDRESS`.
+/// `None`: NICs choose.
 ///
-/// The launcher sets it: on a bed to the address of the rank's node, else to the loopback address, since all its ranks
-/// are on this host. Its `--env` goes before.
+/// The launcher sets the variable. On a test bed it is the address of the rank's node. Otherwise it is the loopback
+/// address, since all ranks are on this host. A value by `--env` takes precedence.
 ///
 /// # Errors
 ///
-/// [`BootError::BadVariable`], if it is no address.
+/// [`BootError::BadVariable`] if the value is no address.
 pub fn own_address() -> Result<Option<IpAddr>, BootError> {
     let Some(value) = std::env::var_os(ADDRESS) else {
         return Ok(None);
@@ -43,10 +43,10 @@ pub fn own_address() -> Result<Option<IpAddr>, BootError> {
     }
 }
 
-/// The shortest secret that is taken: 16 bytes.
+/// The shortest allowed secret, in bytes.
 pub(crate) const MIN_SECRET: usize = 16;
 
-/// The value of a variable; an empty one is an error.
+/// The value of a variable. An empty value is an error.
 pub(crate) fn text(
     lookup: &impl Fn(&'static str) -> Option<OsString>,
     name: &'static str,
@@ -59,7 +59,7 @@ pub(crate) fn text(
     }
 }
 
-/// The secret that the environment gives, if it does, and if it is one.
+/// The secret in the environment, if there is one. A value that is too short is an error.
 pub(crate) fn secret(
     text: &dyn Fn(&'static str) -> Result<Option<String>, BootError>,
 ) -> Result<Option<Vec<u8>>, BootError> {
@@ -74,7 +74,7 @@ pub(crate) fn secret(
     Ok(secret)
 }
 
-/// `host:port`; an IPv6 address needs brackets beside a port.
+/// `host:port`. An IPv6 address gets brackets.
 pub fn address_of(host: &str, port: u16) -> String {
     if host.contains(':') && !host.starts_with('[') {
         format!("[{host}]:{port}")
@@ -91,7 +91,7 @@ pub(crate) fn bad(name: &'static str, value: &str, expected: &str) -> BootError 
     }
 }
 
-/// The number that a variable has, within limits.
+/// The number in a variable, within limits.
 pub fn number(name: &'static str, value: &str, least: u64, most: u64) -> Result<u64, BootError> {
     match value.trim().parse::<u64>() {
         Ok(number) if (least..=most).contains(&number) => Ok(number),

@@ -2,22 +2,22 @@
 //!
 //! # Model
 //!
-//! A message is encoded by `postcard`. The connection authenticates each one before it is decoded: see
+//! A message is encoded by `postcard`. The connection authenticates each message before it is decoded: see
 //! [`link`](crate::link).
 //!
 //! # Failure
 //!
-//! [`decode`] is total: any bytes give a message or a [`Malformed`]. It refuses bytes that are left over, and fields that are
+//! [`decode`] returns a message or [`Malformed`] for any bytes. It refuses extra bytes at the end, and fields that are
 //! longer than their limits.
 
 use serde::{Deserialize, Serialize, Serializer};
 use tidegate_hal::control::Packet;
 
-/// The most ranks of a job; what keeps lists of ranks within a frame.
+/// The most ranks of a job. It keeps lists of ranks within a frame.
 pub const MAX_RANKS: usize = 4096;
 /// The longest label of an exchange.
 pub(crate) const MAX_LABEL: usize = 4096;
-/// Reasons are for people; longer ones are cut.
+/// The longest reason. Reasons are for people, and longer ones are cut.
 pub(crate) const MAX_REASON: usize = 1024;
 /// The longest encoded message: a full packet, and room for the other fields.
 pub(crate) const MAX_MESSAGE: usize = Packet::MAX_BYTES + (64 << 10);
@@ -27,14 +27,14 @@ pub(crate) type NodeId = [u8; 32];
 /// The random name of a node's socket.
 pub(crate) type DoorName = [u8; 16];
 
-/// What travels between rank 0, the hub, and the others.
+/// A message between the hub, which is rank 0, and the other ranks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Message {
-    /// To the hub, first: on which node this rank runs.
+    /// To the hub, as the first message: the node on which this rank runs.
     Join { node: NodeId },
     /// From the hub, when all have joined: the node of each rank.
     Start { nodes: Vec<u32> },
-    /// From a node's leader by way of the hub to its node: where to connect.
+    /// From a node's leader, through the hub, to its node: where to connect.
     Door { name: DoorName },
     /// To the hub: this rank can exchange descriptors with its node.
     Ready,
@@ -45,9 +45,9 @@ pub(crate) enum Message {
         #[serde(serialize_with = "shortened")]
         reason: String,
     },
-    /// Both ways: still here.
+    /// In both directions: the sender is alive.
     Beat,
-    /// A rank's part of an exchange.
+    /// A rank's contribution to an exchange.
     Contribution {
         rank: u32,
         round: u64,
@@ -56,15 +56,15 @@ pub(crate) enum Message {
         #[serde(with = "bytes")]
         bytes: Vec<u8>,
     },
-    /// From the hub to the contributor: its part of this round has its place in the order of all.
+    /// From the hub to the contributor: its contribution to this round has a place in the common order.
     Accepted { round: u64 },
-    /// A rank takes part in no exchange any more.
+    /// The rank takes part in no exchange any more.
     Withdrawn {
         rank: u32,
         #[serde(serialize_with = "shortened")]
         reason: String,
     },
-    /// To the hub with the receivers (none: all others), from the hub without.
+    /// To the hub with the receivers (none means all others), from the hub without.
     Notify {
         from: u32,
         to: Option<Vec<u32>>,
@@ -79,9 +79,9 @@ pub(crate) enum Message {
     },
     /// From the hub.
     Left { rank: u32 },
-    /// To the hub: leaving in good order.
+    /// To the hub: this rank leaves in good order.
     Leave,
-    /// To the hub: ending in bad order, and able to say so.
+    /// To the hub: this rank fails, and can still say so.
     Fail {
         #[serde(serialize_with = "shortened")]
         reason: String,
@@ -95,12 +95,12 @@ pub(crate) enum Message {
 #[error("malformed message: {0}")]
 pub(crate) struct Malformed(&'static str);
 
-/// Writes a reason, cut to its limit at a border of characters.
+/// Writes a reason, cut to its limit between two characters.
 fn shortened<S: Serializer>(reason: &str, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_str(&reason[..reason.floor_char_boundary(MAX_REASON)])
 }
 
-/// Bytes as a whole, and not one by one.
+/// Encodes bytes as a whole, and not one by one.
 mod bytes {
     use serde::{Deserialize, Deserializer, Serializer};
 
@@ -118,7 +118,7 @@ impl Message {
         postcard::to_stdvec(self).expect("a vector takes any message")
     }
 
-    /// Which limit the message exceeds.
+    /// The limit that the message exceeds, if any.
     fn exceeds(&self) -> Option<&'static str> {
         match self {
             Message::Abort { reason }
@@ -274,7 +274,8 @@ pub(crate) mod tests {
             assert_eq!(decode(&body).is_ok(), is_good);
             assert!(!is_good || body.len() <= MAX_MESSAGE);
         }
-        // Writing cuts reasons, so a longer one is another's: a text of that length behind the kind.
+        // Encoding cuts reasons, so only another program sends a longer one. This makes one: a text of that length
+        // behind the kind.
         let mut body = Message::Fail {
             reason: String::new(),
         }

@@ -1,4 +1,5 @@
-//! Rank 0 may have several addresses: the others try them by turns, and the proof of the secret says which was the right one.
+//! Rank 0 may have several addresses. The others try them in turn, and the proof of the secret shows which one is
+//! right.
 
 #[path = "../../../tests/common/held.rs"]
 mod held;
@@ -11,7 +12,7 @@ use tidegate_hal::control::{Control, Packet};
 fn addresses_are_tried_by_turns() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
-    // Nobody listens at the first; the second is not a name.
+    // Nothing listens at the first address, and the second is not a name.
     let held = held::Held::new();
     let nobody = format!("127.0.0.1:{}", held.port);
     let config = |rank| {

@@ -1,5 +1,5 @@
-//! Ranks of several hosts, which are network namespaces, under MPICH's launcher: its daemons are started there by hand,
-//! as it lets one do.
+//! Ranks of several hosts, which are network namespaces, under MPICH's launcher. The test starts the launcher's daemons
+//! there itself, as the launcher allows.
 
 #[path = "common/foreign.rs"]
 mod foreign;
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use tidegate_hal::control::Control;
 use tidegate_testbed::Bed;
 
-/// Not a test: what a rank does.
+/// This is not a test, but a rank's program.
 #[test]
 fn role_of_a_rank() {
     if std::env::var_os("TEST_ROLE").is_none() {
@@ -20,7 +20,7 @@ fn role_of_a_rank() {
     let control = join();
     exchange(&control);
     control.leave();
-    // Not by returning: the test harness would go on.
+    // It does not return, because the test harness would go on.
     std::process::exit(0);
 }
 
@@ -48,7 +48,7 @@ fn run(bed: &Bed, each: usize, env: &[(&str, &str)]) -> Ended {
     })
 }
 
-/// A daemon of the launcher's, which ends with this.
+/// A daemon of the launcher. Dropping it ends it.
 struct Daemon(Child);
 
 impl Drop for Daemon {
@@ -58,11 +58,12 @@ impl Drop for Daemon {
     }
 }
 
-/// The daemons that the launcher asks for, a command each, in order of nodes; `None`: it has ended before that.
+/// The daemons that the launcher asks for, a command each, in the order of nodes. `None`: the launcher has ended
+/// before.
 fn asked_for(launcher: &mut Child, printed: &Path) -> Option<Vec<String>> {
     let began = Instant::now();
     loop {
-        // Before what it has printed is looked at: that is all, then.
+        // This is checked before the output is read, so that the output is complete.
         let has_ended = launcher.try_wait().expect("it can be waited for").is_some();
         let text = std::fs::read_to_string(printed).expect("a file");
         if text.contains("HYDRA_LAUNCH_END") {
@@ -135,7 +136,8 @@ fn an_address_that_others_cannot_reach_is_said_so() {
     };
     // Before any attempt.
     let about = |report: &&String| report.contains("and 0 attempts");
-    // Rank 0 waits so long for the other, and both for the launcher's store, which takes longer on a slow machine.
+    // Rank 0 waits this long for the other rank, and both for the launcher's store, which takes longer on a slow
+    // machine.
     let mut ended = run_there("3");
     if !ended.reports.iter().any(|report| about(&report)) {
         ended = run_there("30");
@@ -146,7 +148,7 @@ fn an_address_that_others_cannot_reach_is_said_so() {
         error.contains("loopback") && error.contains("TIDEGATE_ADDRESS"),
         "{error}"
     );
-    // The one that is right for rank 0.
+    // The address that is right for rank 0.
     let address = bed.address(0).to_string();
     let ended = run(&bed, 1, &[("TIDEGATE_ADDRESS", &address)]);
     assert!(ended.status.success(), "{ended:#?}");

@@ -1,4 +1,4 @@
-//! Ranks that `mpirun` has started, of Open MPI and of MPICH: they are this program again, which has no MPI in it.
+//! Ranks that `mpirun` has started, of Open MPI and of MPICH. They are this program again, without MPI.
 
 #[path = "common/foreign.rs"]
 mod foreign;
@@ -34,7 +34,7 @@ impl Mpirun {
         }
     }
 
-    /// Its MPI, for programs that have one.
+    /// Its MPI library, for programs with MPI.
     fn library(self) -> &'static str {
         match self {
             Mpirun::OpenMpi => "libmpi.so.40",
@@ -42,7 +42,7 @@ impl Mpirun {
         }
     }
 
-    /// Starts this program `ranks` times; `None`: it is not there, and the test is skipped.
+    /// A command that starts this program `ranks` times. `None`: the launcher is missing, and the test is skipped.
     fn job(self, test: &str, role: &str, ranks: usize) -> Option<Command> {
         self.job_with(test, role, ranks, &[])
     }
@@ -65,14 +65,14 @@ impl Mpirun {
     }
 }
 
-/// Not a test: what a rank does.
+/// This is not a test, but a rank's program.
 #[test]
 fn role_of_a_rank() {
     let Ok(role) = std::env::var("TEST_ROLE") else {
         return;
     };
     play(&role);
-    // Not by returning: the test harness would go on.
+    // It does not return, because the test harness would go on.
     std::process::exit(0);
 }
 
@@ -104,7 +104,7 @@ fn play(role: &str) {
                 let own = rustix::process::getpid();
                 rustix::process::kill_process(own, rustix::process::Signal::KILL).expect("a kill");
             }
-            // Ends by the launcher, or by the error that a lost rank is.
+            // The launcher ends it, or it gets the error of a lost rank.
             let error = control.exchange("never", Packet::default());
             error.expect_err("rank 1 is dead");
         }
@@ -134,7 +134,7 @@ fn play(role: &str) {
         }
         "the launcher hangs" => {
             use rustix::process::{Signal, getppid, kill_process};
-            // It is to start the other first.
+            // The launcher must start the other rank first.
             report("here");
             let began = Instant::now();
             while reports() < 2 {
@@ -164,13 +164,13 @@ fn events(control: &TcpControl) -> Receiver<Event> {
     events
 }
 
-/// A program with an MPI of its own, which it initialises, finalises and forgets in the order of `TEST_ORDER`.
+/// A program with MPI, which it initialises, finalises and drops in the order of `TEST_ORDER`.
 fn mpi() {
     type Init = unsafe extern "C" fn(usize, usize) -> i32;
     type Finalize = unsafe extern "C" fn() -> i32;
     let name = std::env::var("TEST_MPI").expect("a name");
     use libloading::os::unix;
-    // SAFETY: it is MPI, which programs are linked to.
+    // SAFETY: the library is MPI, which programs are linked with.
     let library = unsafe { unix::Library::open(Some(name), unix::RTLD_NOW | unix::RTLD_GLOBAL) };
     let library = library.expect("MPI is there, since its launcher is");
     let mut control = None;
@@ -182,7 +182,7 @@ fn mpi() {
                 assert_eq!(code, 0);
             }
             "finalize" => {
-                // SAFETY: it takes nothing.
+                // SAFETY: it takes no arguments.
                 let code = unsafe {
                     library
                         .get::<Finalize>(b"MPI_Finalize")
@@ -272,7 +272,7 @@ fn a_dead_rank_ends_the_job() {
         let ended = run(job);
         assert!(!ended.status.success(), "{ended:#?}");
         assert!(ended.took < LONG / 2, "{ended:#?}");
-        // The others may be ended before they can say that they were there.
+        // The launcher may end the others before they can report.
         assert_eq!(ended.count("rank 1 of 4 on 1 nodes"), 1, "{ended:#?}");
         println!("{mpirun:?}: {:?} after {:?}", ended.status, ended.took);
     }
@@ -302,7 +302,7 @@ fn a_rank_that_does_not_come_is_waited_for_no_longer_than_the_timeout() {
         let ended = run(job);
         assert!(!ended.status.success(), "{ended:#?}");
         assert!(ended.took < LONG / 2, "{ended:#?}");
-        // The launcher ends the job when the first gives up.
+        // The launcher ends the job when the first rank gives up.
         let said = &ended.reports[0];
         assert!(
             said.contains("waiting for") && said.contains("did not answer"),
@@ -311,7 +311,7 @@ fn a_rank_that_does_not_come_is_waited_for_no_longer_than_the_timeout() {
     }
 }
 
-/// (That a PMI server is silent, the tests beside its client see.)
+/// (The unit tests of the client cover a PMI server that is silent.)
 #[test]
 fn a_launcher_that_hangs_is_waited_for_no_longer_than_the_timeout() {
     let test = "a_launcher_that_hangs_is_waited_for_no_longer_than_the_timeout";
@@ -325,7 +325,7 @@ fn a_launcher_that_hangs_is_waited_for_no_longer_than_the_timeout() {
             assert!(began.elapsed() < LONG / 2, "the ranks wait for ever");
             std::thread::sleep(Duration::from_millis(10));
         }
-        // It cannot end by itself.
+        // The launcher cannot end by itself.
         launcher.kill().expect("a signal");
     });
     let silent = |report: &&String| report.contains("did not answer for");
@@ -364,7 +364,7 @@ fn a_secret_of_ones_own_needs_no_store() {
         assert!(ended.report("error").contains("MASTER_PORT"), "{ended:#?}");
     }
     if let Some(mut job) = Mpirun::Mpich.job(test, "exchange", 3) {
-        // Nobody else's until rank 0 listens there.
+        // The port is reserved until rank 0 listens there.
         let held = Held::new();
         job.env("TIDEGATE_SECRET", secret);
         job.env("MASTER_PORT", held.port.to_string());
@@ -402,7 +402,7 @@ fn an_mpi_of_the_programs_own_is_not_disturbed() {
             "init join finalize leave",
             "join init leave finalize",
             "join init finalize leave",
-            // It is linked, and not used.
+            // MPI is linked, and not used.
             "join leave",
         ] {
             let test = "an_mpi_of_the_programs_own_is_not_disturbed";
@@ -423,8 +423,8 @@ fn an_mpi_that_is_over_has_closed_its_descriptor_or_has_not() {
     if let Some(mut job) = Mpirun::OpenMpi.job(test, "mpi", 2) {
         job.env("TEST_ORDER", "init finalize join leave");
         job.env("TIDEGATE_RENDEZVOUS_TIMEOUT", "20");
-        // On a loaded machine Open MPI's server now and then loses a process whose MPI has just ended: the module
-        // `launchers` says so, too.
+        // On a loaded machine Open MPI's server sometimes loses a process whose MPI has just ended, as the module
+        // `launchers` says.
         let mut jobs = (0..3).map(|_| run_with(&mut job, |_, _, _| {}));
         let ended = jobs.find_map(|ended| match ended.status.success() {
             true => Some(ended),

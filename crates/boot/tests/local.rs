@@ -6,7 +6,7 @@ use std::thread;
 use tidegate_boot::{LocalControl, local};
 use tidegate_hal::control::{Control, ControlError, Event, Handle, Packet};
 
-/// Runs `body` once a rank, each in a thread of its own.
+/// Runs `body` for each rank, in a thread of its own.
 fn job<R: Send>(size: usize, body: impl Fn(LocalControl) -> R + Sync) -> Vec<R> {
     thread::scope(|scope| {
         let ranks: Vec<_> = local(size)

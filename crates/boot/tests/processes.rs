@@ -18,13 +18,13 @@ mod loopback;
 
 use ground::{LONG, has, job, lines, mark, wait_for};
 
-/// Not a test: what a rank does.
+/// This is not a test, but a rank's program.
 #[test]
 fn role_of_a_rank() {
     let Ok(role) = std::env::var("TEST_ROLE") else {
         return;
     };
-    // As in a program whose `main` is not Rust's: a write to a peer that has died must not end this rank.
+    // This is as in a program whose `main` is not Rust's. A write to a peer that has died must not end this rank.
     // SAFETY: the default action runs no code of this process.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
     inherit::play(&role);
@@ -44,7 +44,7 @@ fn role_of_a_rank() {
         let _ = sender.lock().unwrap().send(event);
     }));
     play(&role, control, &events);
-    // Not by returning: the test harness would go on.
+    // It does not return, because the test harness would go on.
     std::process::exit(0);
 }
 
@@ -69,7 +69,7 @@ fn again(times: u64) -> ! {
         for (rank, packet) in all.iter().enumerate() {
             assert_eq!(packet.bytes, format!("{time} {rank}").into_bytes());
         }
-        // Each is once the first to leave, and once the last.
+        // Each rank is the first to leave once, and the last once.
         let late = (me as u64 + time) % control.size() as u64;
         std::thread::sleep(Duration::from_millis(late * 3));
     }
@@ -82,7 +82,7 @@ fn play(role: &str, control: TcpControl, events: &Receiver<Event>) {
     match role {
         "nothing" | "starts helpers" => {}
         role if role.starts_with("exit: ") => exit::play(&role[6..], &control, events),
-        // Rank 1 dies without a word while the others wait for it.
+        // Rank 1 dies suddenly while the others wait for it.
         "die" | "die-first" => {
             let victim = if role == "die" { 1 } else { 0 };
             let mut started = Instant::now();
@@ -110,25 +110,25 @@ fn play(role: &str, control: TcpControl, events: &Receiver<Event>) {
             );
             control.leave();
         }
-        // Rank 1 or 0 ends in some way, and the others hear why.
+        // Rank 1 or 0 ends in some way, and the others learn why.
         role if role.starts_with("end ") => {
             let mut words = role.split(' ').skip(1);
             let how = words.next().unwrap();
             let victim: usize = words.next().unwrap().parse().unwrap();
             control.exchange("start", Packet::default()).unwrap();
             if me == victim {
-                // The others have come through that, too.
+                // The others have finished that exchange, too.
                 for _ in 1..control.size() {
                     events.recv_timeout(LONG).unwrap();
                 }
                 match how {
                     "exit" => std::process::exit(words.next().unwrap().parse().unwrap()),
-                    // Said at once, as by a `main` that returns an error.
+                    // Right after leaving, as when `main` returns an error.
                     "fail" => {
                         drop(control);
                         std::process::exit(5);
                     }
-                    // Long after its departure is known.
+                    // Long after the others know that it has left.
                     "fail-late" => {
                         drop(control);
                         std::thread::sleep(Duration::from_secs(1));
@@ -150,7 +150,7 @@ fn play(role: &str, control: TcpControl, events: &Receiver<Event>) {
             println!("{error}");
             control.leave();
         }
-        // Rank 0 is through, and rank 1 has a little to do still.
+        // Rank 0 is done, and rank 1 still has a little to do.
         "late" => {
             control.exchange("start", Packet::default()).unwrap();
             if me == 1 {
@@ -164,7 +164,7 @@ fn play(role: &str, control: TcpControl, events: &Receiver<Event>) {
             let event = events.recv_timeout(LONG).unwrap();
             assert!(matches!(event, Event::Lost { rank: 1, .. }), "{event:?}");
         }
-        // Says what happens until everybody else has left or is lost.
+        // Reports events until all others have left or are lost.
         "watch" => {
             control.exchange("start", Packet::default()).unwrap();
             mark("ready", me);
@@ -177,7 +177,7 @@ fn play(role: &str, control: TcpControl, events: &Receiver<Event>) {
                     }
                 }
             } else {
-                // Until rank 0 is gone or this is.
+                // Until rank 0 or this rank is gone.
                 while let Ok(event) = events.recv_timeout(LONG) {
                     println!("{event:?}");
                     if matches!(event, Event::Left { rank: 0 } | Event::Lost { rank: 0, .. }) {
@@ -187,7 +187,7 @@ fn play(role: &str, control: TcpControl, events: &Receiver<Event>) {
             }
             control.leave();
         }
-        // Measures how often the service wakes while nothing happens, and how long that was.
+        // Measures how often the service wakes while nothing happens, and for how long.
         "idle" => {
             control.exchange("start", Packet::default()).unwrap();
             let (before, began) = (wakeups(), Instant::now());
@@ -231,7 +231,7 @@ fn wakeups() -> u64 {
 
 #[test]
 fn a_node_may_have_many_ranks() {
-    // How many of them have come before their leader hears the first differs from time to time.
+    // It varies how many of them have come before their leader reads from the first.
     for _ in 0..3 {
         let outcome = job("nothing", 150).grace(Duration::ZERO).run().unwrap();
         assert!(outcome.success(), "{:?}", first_failure(&outcome));
@@ -253,7 +253,7 @@ fn a_launched_job_joins_and_leaves() {
 #[test]
 fn a_sudden_death_is_noticed_by_all_at_once() {
     for (role, victim) in [("die", 1), ("die-first", 0)] {
-        // Neither its silence nor a beat that cannot be sent tells of it before that long.
+        // Neither silence nor a heartbeat that cannot be sent shows it before that time.
         let job = job(role, 4).env("TIDEGATE_HEARTBEAT_MS", "40000");
         let outcome = job.env("TIDEGATE_SILENCE_MS", "120000").run().unwrap();
         assert_eq!(outcome.first_failure, Some(victim), "{outcome:?}");
@@ -281,7 +281,7 @@ fn an_exit_without_leaving_is_a_loss() {
     assert!(outcome.success(), "{outcome:?}");
 }
 
-/// Each rank that ends otherwise than by leaving is said to have ended so, in events and in exchanges.
+/// If a rank ends without leaving, events and exchanges give the reason.
 #[test]
 fn how_a_rank_has_ended_is_told_to_all() {
     let ends = [
@@ -312,7 +312,7 @@ fn how_a_rank_has_ended_is_told_to_all() {
             assert!(outcome.ranks[rank].status.success(), "{how}: {outcome:?}");
             let event = format!("Lost {{ rank: {victim}, reason: \"{why}\" }}");
             assert!(has(&outcome, rank, &event), "{how}: {outcome:?}");
-            // Where it left first, that is why it does not come.
+            // If it left first, the error says that it has left.
             let error = format!("rank {victim} will not come ({why})");
             let left = how.starts_with("fail") && has(&outcome, rank, "it has left the job");
             assert!(left || has(&outcome, rank, &error), "{how}: {outcome:?}");
@@ -320,8 +320,8 @@ fn how_a_rank_has_ended_is_told_to_all() {
     }
 }
 
-/// A `main` that returns an error has dropped its world before. On a machine that stands still its process may end too
-/// late for the others to be told, but not each time.
+/// A `main` that returns an error has dropped its world before. On a slow machine its process may end too late for the
+/// others to be told, but not every time.
 #[test]
 fn a_rank_that_fails_when_it_has_just_left_has_failed() {
     const WHY: &str = "its program has failed (exit status 5)";
@@ -335,7 +335,7 @@ fn a_rank_that_fails_when_it_has_just_left_has_failed() {
     }
 }
 
-/// Whoever waits for them says so.
+/// A process that waits for others says so.
 #[test]
 fn the_end_of_rank_0_waits_for_the_others_and_names_them() {
     let outcome = job("late", 3).run().unwrap();
@@ -349,7 +349,7 @@ fn the_end_of_rank_0_waits_for_the_others_and_names_them() {
 fn a_process_may_join_one_job_after_the_other() {
     for ranks in [1, 2, 3, 8] {
         let role = match ranks {
-            // There is nobody to be kept from joining again.
+            // No other rank could be kept from joining again.
             1 => "nothing",
             _ => "again 5",
         };
@@ -364,7 +364,7 @@ fn a_process_may_join_one_job_after_the_other() {
 
 #[test]
 fn ranks_that_variables_have_started_may_join_again() {
-    // As with another starter, the port is free until rank 0 listens: somebody else may take it.
+    // The port is free until rank 0 listens, as with other launchers, so another process may take it.
     assert!((0..20).any(|_| started_by_variables()));
 }
 
@@ -416,7 +416,7 @@ fn stop_and_continue(job: &Running, rank: usize, pause: Duration) {
 fn a_suspended_rank_is_given_up_after_the_silence() {
     let (job, marks) = watched(3, "5000");
     job.signal(2, Signal::STOP).unwrap();
-    // Rank 0 gives it up, says so and leaves; what is suspended then finds itself cut off.
+    // Rank 0 gives the suspended rank up, says so and leaves. The suspended rank then finds itself cut off.
     wait_for(&marks, "event.0");
     job.signal(2, Signal::CONT).unwrap();
     let outcome = job.wait();
@@ -462,8 +462,9 @@ fn an_idle_control_plane_sleeps() {
             .collect();
         let (count, took) = (numbers[0], numbers[1]);
         eprintln!("rank {rank}: {count} wake-ups in {took} ms");
-        // A beat each second, and on rank 0 an answer from each of the others. Room for a loaded machine, where the end
-        // of one exchange and the beginning of the next, which others make earlier, may come one by one.
+        // The expected wake-ups are one heartbeat each second, and on rank 0 an answer of each other rank. There is
+        // room for a loaded machine, on which the end of one exchange and the beginning of the next may come
+        // separately.
         let beats = took.div_ceil(1000);
         let expected = if rank == 0 { beats * 4 } else { beats };
         assert!(count <= 2 * expected + 2 * 4, "rank {rank}: {count}");
@@ -525,7 +526,7 @@ fn a_rank_that_never_comes_is_named() {
             .run()
             .unwrap()
     };
-    // On a slow machine another may come too late, too: then all have longer.
+    // On a slow machine another rank may come too late, too. Then the test tries a longer limit.
     let named = |outcome: &Outcome| {
         [0, 2]
             .iter()
@@ -556,7 +557,7 @@ fn a_rank_0_that_can_let_nobody_in_names_the_limit() {
         let limit = "no more than 16 descriptors (RLIMIT_NOFILE";
         has(outcome, 0, limit) && (1..24).any(|rank| has(outcome, rank, limit))
     };
-    // On a slow machine too few come in time to take all the descriptors.
+    // On a slow machine too few ranks come in time to use up the descriptors.
     let mut outcome = run("2");
     if !named(&outcome) {
         outcome = run("20");

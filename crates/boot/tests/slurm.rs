@@ -1,5 +1,5 @@
-//! Ranks that Slurm's `srun` has started: with no store, with PMI, with PMIx. A Slurm of one node is started for it, in
-//! a network namespace; `cargo xtask test --only slurm` gets one, without installing it.
+//! Ranks that Slurm's `srun` has started: without a store, with PMI, and with PMIx. The test starts a Slurm of one node
+//! in a network namespace. `cargo xtask test --only slurm` gets Slurm without installing it.
 
 #[path = "common/foreign.rs"]
 mod foreign;
@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 use tidegate_hal::control::Control;
 use tidegate_testbed::Bed;
 
-/// A folder into which Slurm's packages (of Debian) were unpacked.
+/// The variable with the folder into which Slurm's packages (of Debian) were unpacked.
 const PREFIX: &str = "TIDEGATE_SLURM";
 
-/// Not a test: what a rank does.
+/// This is not a test, but a rank's program.
 #[test]
 fn role_of_a_rank() {
     match std::env::var("TEST_ROLE").as_deref() {
@@ -35,11 +35,11 @@ fn role_of_a_rank() {
             control.leave();
         }
     }
-    // Not by returning: the test harness would go on.
+    // It does not return, because the test harness would go on.
     std::process::exit(0);
 }
 
-/// A Slurm of one node. Its daemons end with it.
+/// A Slurm of one node. Dropping it ends its daemons.
 struct Slurm {
     prefix: PathBuf,
     bed: Bed,
@@ -119,7 +119,7 @@ impl Slurm {
         command
     }
 
-    /// Until its node is there.
+    /// Waits until its node is ready.
     fn wait(&self) {
         let began = Instant::now();
         loop {

@@ -1,4 +1,4 @@
-//! Those who do not belong to a job: they are refused, and the job goes on.
+//! Strangers, which do not belong to a job: they are refused, and the job goes on.
 
 mod common;
 
@@ -12,7 +12,7 @@ use std::time::Duration;
 use tidegate_boot::{BootError, Config, TcpControl};
 use tidegate_hal::control::{Control, ControlError, Event, Handle, Packet};
 
-/// Whether the other end closes the connection (after having said whatever it wants).
+/// Whether the other end closes the connection (after it has sent what it wants).
 fn is_closed(stream: &mut TcpStream) -> bool {
     stream.set_read_timeout(Some(LONG)).unwrap();
     let mut rest = Vec::new();
@@ -27,8 +27,8 @@ fn impatient(mut config: Config) -> Config {
     config
 }
 
-/// Asserts that the other end says what is wrong with such a configuration. On a machine that stands still it may be too
-/// late with it, but not each time.
+/// Asserts that the other end says what is wrong with a configuration. On a slow machine its answer may be too late,
+/// but not every time.
 fn is_refused(what: &str, config: impl Fn() -> Config) {
     let mut last = String::new();
     for _ in 0..5 {
@@ -50,7 +50,7 @@ fn strangers(address: &str) {
         b"tidegat1 and then nothing that means anything at all, but long enough to be a proof of something",
     ] {
         let mut stranger = TcpStream::connect(address).unwrap();
-        // The other end may be quicker to close than this one to write.
+        // The other end may close before this one has written.
         let _ = stranger.write_all(bytes);
         assert!(is_closed(&mut stranger), "{bytes:?}");
     }
@@ -70,7 +70,7 @@ fn strangers_change_nothing_before_and_after_the_start() {
             let control = TcpControl::join(config).unwrap();
             let events = events(&control);
             let mut rounds = 0;
-            // All ranks see the same flag after the same exchange: rank 0 decides.
+            // All ranks see the same flag after the same exchange, because rank 0 decides.
             loop {
                 let over = u8::from(control.rank() == 0 && done.load(Ordering::SeqCst));
                 let all = control.exchange("step", bytes(&[over])).unwrap();
@@ -101,9 +101,9 @@ fn strangers_change_nothing_before_and_after_the_start() {
         assert!(TcpControl::join(renamed).is_err());
 
         let last = scope.spawn(move || body(late));
-        // It is refused before the start or after it, but never let in: rank 1 is there, or will be.
+        // It is refused before the start or after it, but never accepted: rank 1 is there, or will be.
         strangers(&address);
-        // Who claims to be rank 0 listens himself, and nobody comes.
+        // A process that claims to be rank 0 listens itself, and no rank comes.
         let second = impatient(Config::new(0, 3, "127.0.0.1:0", SECRET));
         let error = TcpControl::join(second).unwrap_err();
         assert!(matches!(error, BootError::MissingRanks { .. }), "{error}");
@@ -141,7 +141,7 @@ fn a_crowd_of_strangers_does_not_keep_a_rank_out() {
     let late = configs.pop().unwrap();
     thread::scope(|scope| {
         let first = scope.spawn(move || TcpControl::join(configs.remove(0)).unwrap());
-        // More than are waited for at a time, and none of them says a word.
+        // More strangers than may wait at a time, and none of them sends anything.
         let crowd: Vec<_> = (0..150)
             .map(|_| TcpStream::connect(&*address).unwrap())
             .collect();
@@ -158,11 +158,11 @@ struct Relay {
     address: String,
     listener: TcpListener,
     hub: String,
-    /// What went to the hub, for a replay.
+    /// The bytes that went to the hub, for a replay.
     record: Mutex<Vec<u8>>,
-    /// What is done to the next bytes to the hub.
+    /// The change to the next bytes that go to the hub.
     mischief: AtomicUsize,
-    /// After how many pieces to the hub the connection breaks.
+    /// How many pieces go to the hub before the connection breaks.
     cut_after: usize,
 }
 
@@ -185,7 +185,7 @@ impl Relay {
         }
     }
 
-    /// Carries one connection to its end.
+    /// Relays one connection to its end.
     fn carry(&self) {
         let (rank, _) = self.listener.accept().unwrap();
         let hub = TcpStream::connect(&*self.hub).unwrap();
@@ -259,7 +259,7 @@ fn damaged_repeated_reflected_and_oversized_frames_end_only_their_rank() {
                     matches!(&event, Event::Lost { rank: 1, .. }),
                     "{mischief}: {event:?}"
                 );
-                // The others can still talk, and know why they cannot exchange.
+                // The others can still send messages, and know why they cannot exchange.
                 let other = 2 - control.rank();
                 control.notify(Some(&[other]), b"hello").unwrap();
                 let event = events.recv_timeout(LONG).unwrap();
@@ -292,7 +292,7 @@ fn a_recorded_connection_is_worth_nothing() {
     });
 }
 
-/// Whatever the step at which a rank is cut off, everybody gets an error or gets through, and nobody hangs.
+/// At whatever step a rank is cut off, every rank gets an error or succeeds, and none hangs.
 #[test]
 fn a_rank_may_be_cut_off_at_every_step() {
     for cut_after in 0..9 {

@@ -27,7 +27,7 @@ fn text(handle: &Handle) -> String {
         flags.contains(rustix::io::FdFlags::CLOEXEC),
         "descriptors do not leak into children"
     );
-    // At an offset: the position is shared by all ranks, which read at the same time.
+    // This reads at an offset, because all ranks share the position, and read at the same time.
     let mut bytes = [0; 64];
     let count = File::from(fd.try_clone().unwrap())
         .read_at(&mut bytes, 0)
@@ -74,7 +74,7 @@ fn passes_descriptors_within_a_node() {
     job(4, |control| {
         let me = control.rank();
         for round in 0..10 {
-            // Rank 2 gives none; the others give as many as their rank says, and one.
+            // Rank 2 gives none; each other rank gives its rank plus one.
             let count = if me == 2 { 0 } else { me + 1 };
             let handles = (0..count)
                 .map(|n| memory(&format!("{round} {me} {n}")))
@@ -196,7 +196,7 @@ fn a_rank_that_cannot_give_its_handles_leaves_nobody_waiting() {
         let handles = vec![Handle::Local(std::sync::Arc::new(1u8))];
         let error = control.exchange("give", Packet { bytes, handles });
         assert!(matches!(error, Err(ControlError::Io { .. })), "{error:?}");
-        // It does not leave before: it is not its end that tells.
+        // The rank does not leave before, so its end cannot be the reason.
         for _ in 0..2 {
             let error = hear.lock().unwrap().recv_timeout(LONG).unwrap();
             let lost = matches!(error, ControlError::PeerLost { rank: 1, .. });
@@ -331,7 +331,7 @@ fn rank_0_that_panics_takes_the_control_plane_with_it() {
                         Event::Lost { rank, reason } => {
                             *rank == other && reason.contains("cut off")
                         }
-                        // The other may have been quick to leave.
+                        // The other rank may already have left.
                         Event::Left { rank } => *rank == other,
                         Event::Message { .. } => false,
                     };

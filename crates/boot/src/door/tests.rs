@@ -1,4 +1,4 @@
-//! Guests of a node's leader, and strangers.
+//! Guests of a node's leader, some of which are strangers.
 
 use super::*;
 use std::thread::sleep;
@@ -13,7 +13,7 @@ fn visit(porch: &Porch, rank: usize) -> Visit {
     Visit::start(key(), porch.name, rank).unwrap()
 }
 
-/// Some kernels keep no more than 128 waiting.
+/// Accepts guests in time, since some kernels keep only 128 waiting connections.
 fn admit_in_time(porch: &mut Porch, number: usize) {
     if number.is_multiple_of(100) {
         porch.admit(Instant::now());
@@ -34,7 +34,7 @@ fn hear_all(porch: &mut Porch) -> Vec<usize> {
 #[test]
 fn members_that_come_all_at_once_are_all_let_in() {
     let mut porch = Porch::open(key(), MEMBERS).unwrap();
-    // The leader's thread has not run while all of a large node have connected.
+    // The leader's thread has not run yet when all ranks of a large node have connected.
     let mut visits = Vec::new();
     for rank in 1..MEMBERS {
         visits.push(visit(&porch, rank));
@@ -49,12 +49,12 @@ fn members_that_come_all_at_once_are_all_let_in() {
     assert!(visits.iter_mut().all(|visit| visit.advance().unwrap()));
 }
 
-/// While a leader is stopped, members go on with other work. They connect when the leader goes on.
+/// While a leader is suspended, members go on with other work. They connect when the leader goes on.
 #[test]
 fn a_member_that_finds_no_room_does_not_block() {
     let mut porch = Porch::open(key(), 2).unwrap();
     let mut visits = Vec::new();
-    // More than any queue holds that `open` has asked for.
+    // These are more than any queue that `open` has asked for can hold.
     for _ in 0..2 + STRANGERS + 10 {
         visits.push(visit(&porch, 1));
     }
@@ -70,7 +70,7 @@ fn a_member_that_finds_no_room_does_not_block() {
     assert!(!last.advance().unwrap());
     assert_eq!(hear_all(&mut porch), [1]);
     assert!(last.advance().unwrap());
-    // It does not try for ever.
+    // A member does not try for ever.
     let mut porch = Porch::open(key(), 2).unwrap();
     let mut visits: Vec<_> = (0..2 + STRANGERS + 10).map(|_| visit(&porch, 1)).collect();
     let mut late = visits.pop().unwrap();
@@ -105,7 +105,7 @@ fn strangers_that_say_nothing_have_to_make_room() {
     assert!(!member.advance().unwrap());
     assert_eq!(hear_all(&mut porch), [7]);
     assert!(member.advance().unwrap());
-    // One had to go, and no more.
+    // One guest was sent away, and no more.
     assert_eq!(porch.guests.len(), strangers.len() - 1);
 }
 
@@ -136,10 +136,10 @@ fn who_was_refused_does_not_come_again() {
     porch.admit(Instant::now());
     porch.guests.clear();
     let error = refused.advance().unwrap_err();
-    // But on a machine that stands still, where it cannot be told from the other.
+    // On a machine that stands still this cannot be distinguished from the other case.
     let since = refused.since.unwrap();
     assert!(refused.again(&error).is_none() || since.elapsed() >= YOUNG);
-    // Nor does who cannot trust the leader, nor who finds nobody.
+    // A member that cannot trust the leader does not try again, nor does one that finds no leader.
     sleep(YOUNG);
     assert!(refused.again(&io::Error::other("no proof")).is_none());
     assert!(refused.again(&error).is_some());

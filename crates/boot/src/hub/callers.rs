@@ -1,4 +1,4 @@
-//! Those who call the hub, until they have proved that they are ranks of the job.
+//! Callers of the hub, until they have proved that they are ranks of the job.
 
 use std::io::ErrorKind;
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ impl Hub {
                 Ok((stream, from)) => match Caller::greet(stream, from, now) {
                     Ok(caller) => {
                         if self.callers.len() >= MAX_CALLERS {
-                            // The oldest has had its time; a rank of the job needs milliseconds.
+                            // The oldest caller has had enough time; a rank of the job needs milliseconds.
                             let oldest = self.callers.remove(0);
                             tell(
                                 || tracing::warn!(from = %oldest.from, "sent a caller away to make room for others"),
@@ -92,7 +92,7 @@ impl Hub {
         tell(|| tracing::warn!(%from, reason = %refusal, "refused a caller"));
     }
 
-    /// Until when nobody can be heard besides: there is no room, and nobody who could be sent away.
+    /// Until when no caller can be accepted, because there is no room, and none that may be sent away.
     pub(super) fn crowded_until(&self, now: Instant) -> Option<Instant> {
         let oldest = self.callers.iter().map(|c| c.since).min();
         let until = oldest.filter(|_| self.callers.len() >= MAX_CALLERS)? + YOUNG;

@@ -1,4 +1,4 @@
-//! The hub with ranks that are nothing but connections.
+//! The hub, with ranks that are only connections.
 
 use super::*;
 use crate::handshake::{self, Attempt, Claims};
@@ -20,7 +20,7 @@ fn pair() -> (TcpStream, TcpStream) {
     (one, other)
 }
 
-/// A hub whose job runs, and the other ends of its connections: first that of rank 1.
+/// A hub whose job runs, and the other ends of its connections, from rank 1 on.
 pub(crate) fn running(size: usize) -> (Hub, Vec<Link<TcpStream>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut hub = Hub::new(listener, key(), size, 0).unwrap();
@@ -35,10 +35,10 @@ pub(crate) fn running(size: usize) -> (Hub, Vec<Link<TcpStream>>) {
     (hub, ranks)
 }
 
-/// What a rank hears next.
+/// The next message to a rank.
 fn hear(rank: &mut Link<TcpStream>) -> Message {
     loop {
-        // What came before the end of the connection counts.
+        // Messages before the end of the connection count.
         let end = rank.fill();
         if let Some(message) = rank.next().unwrap() {
             return message;
@@ -55,7 +55,7 @@ fn say(rank: &mut Link<TcpStream>, message: &Message) {
     }
 }
 
-/// Has the hub read from a rank until something has come.
+/// Makes the hub read from a rank until something has come.
 fn read(hub: &mut Hub, rank: usize) {
     let link = |hub: &mut Hub| hub.links[rank].as_ref().map(|link| link.heard);
     hub.links[rank].as_mut().unwrap().heard = false;
@@ -99,7 +99,7 @@ fn a_departure_is_told_after_a_while_or_when_the_connection_ends() {
         hub.hear_rank(2);
     }
     hub.flush();
-    // Rank 3 has nothing else to hear of the two.
+    // Rank 3 gets no other message about the two.
     let heard = [hear(&mut ranks[1]), hear(&mut ranks[1])];
     assert_eq!(
         heard,
@@ -123,7 +123,7 @@ fn a_rank_that_fails_just_after_it_has_left_is_lost() {
     assert_eq!(acknowledged, [Message::Bye, Message::Bye]);
 }
 
-/// However long ago it has left: it carries them.
+/// It does not matter how long ago rank 0 has left, since its hub still serves the others.
 #[test]
 fn the_others_hear_that_rank_0_fails_after_it_has_left() {
     let (mut hub, mut ranks) = running(SIZE);
@@ -148,14 +148,14 @@ fn the_others_hear_that_rank_0_fails_after_it_has_left() {
     }
 }
 
-/// Others may have spoken while this rank could not run.
+/// Ranks may have sent something while this rank could not run.
 #[test]
 fn a_rank_is_silent_only_if_nothing_of_it_waits_to_be_read() {
     let (mut hub, mut ranks) = running(2);
     let interval = Duration::from_secs(1);
     hub.look(interval, 1);
     say(&mut ranks[0], &Message::Beat);
-    // It is there for sure.
+    // This makes sure that the data has arrived.
     let mut bytes = [0; 1];
     let there = hub.links[1].as_ref().unwrap().stream();
     while there.peek(&mut bytes).is_err() {
@@ -185,7 +185,7 @@ fn as_many_callers_are_heard_as_there_is_room_for() {
             hub.accept(begun);
         }
     }
-    // All had their time, but nobody else is there.
+    // All have had enough time, but no other caller is there.
     let later = begun + YOUNG;
     hub.accept(later);
     assert_eq!(hub.callers.len(), MAX_CALLERS);
@@ -201,7 +201,7 @@ fn as_many_callers_are_heard_as_there_is_room_for() {
     assert_eq!(hub.callers[0].from, second, "one had to go, and no more");
 }
 
-/// What a hub of generation 1 answers to a rank 1 of this generation.
+/// The answer of a hub of generation 1 to rank 1 of this generation.
 fn answer(generation: u64) -> Result<(), Attempt> {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -234,7 +234,7 @@ fn a_rank_of_the_next_job_is_told_to_come_again() {
     assert!(matches!(answer(0), Err(Attempt::Final(_))));
 }
 
-/// What is said to many is said to each whole, and in order, however little the kernel takes at a time.
+/// A message to many ranks reaches each of them whole and in order, however little the kernel takes at a time.
 #[test]
 fn long_messages_come_whole() {
     let (mut hub, mut ranks) = running(2);
@@ -276,7 +276,7 @@ fn long_messages_come_whole() {
     assert!(hub.is_flushed());
 }
 
-/// What was queued at each flush so far.
+/// The load at each flush so far.
 pub(crate) fn flushes(hub: &Hub) -> &[(usize, usize)] {
     &hub.flushed
 }

@@ -1,27 +1,28 @@
-//! At which addresses this host might be reached.
+//! The addresses at which other hosts might reach this host.
 //!
 //! # Model
 //!
-//! What the kernel says of its own addresses (`/proc/net`), without loopback. The one that it would send from to
-//! anywhere comes first; those that are good on one wire only come last. Some of them may be of no use to others (of
-//! bridges for containers, for example, which many hosts have with the same address): whoever tries them finds out.
+//! They are the kernel's list of its own addresses (`/proc/net`), without the loopback. The address from which the
+//! kernel would send to anywhere comes first, and those that are valid only on one wire come last. Some may be useless
+//! to others: for example, many hosts may give their bridges for containers the same address. The others find that out
+//! by trying.
 //!
 //! # Failure
 //!
-//! A host that says nothing has no addresses.
+//! A host that lists nothing has no addresses.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 
-/// No more than these are told to others.
+/// The most addresses that are told to others.
 const MOST: usize = 16;
 
-/// The addresses of this host, the likeliest first; never more than 16.
+/// The addresses of this host, at most 16, with the likeliest first.
 pub(crate) fn own() -> Vec<IpAddr> {
     let read = |path| std::fs::read_to_string(path).unwrap_or_default();
     let v4 = of_fib_trie(&read("/proc/net/fib_trie"));
     let v6 = of_if_inet6(&read("/proc/net/if_inet6"));
     let likely = [
-        // Addresses for documentation: nothing is sent, the kernel only looks at its routes.
+        // These addresses are reserved for documentation. Nothing is sent, since the kernel only looks at its routes.
         source("0.0.0.0:0", "192.0.2.1:9"),
         source("[::]:0", "[2001:db8::1]:9"),
     ];
@@ -50,14 +51,14 @@ fn order(
     found
 }
 
-/// Which address would be the source of what is sent to `to`.
+/// The source address of data that is sent to `to`.
 fn source(from: &str, to: &str) -> Option<IpAddr> {
     let socket = UdpSocket::bind(from).ok()?;
     socket.connect(to).ok()?;
     Some(socket.local_addr().ok()?.ip())
 }
 
-/// In `/proc/net/fib_trie` an address of this host is a leaf, and below it stands `/32 host LOCAL`.
+/// In `/proc/net/fib_trie`, an address of this host is a leaf with `/32 host LOCAL` below it.
 fn of_fib_trie(text: &str) -> Vec<Ipv4Addr> {
     let mut found = Vec::new();
     let mut leaf = None;
@@ -75,7 +76,7 @@ fn of_fib_trie(text: &str) -> Vec<Ipv4Addr> {
     found
 }
 
-/// In `/proc/net/if_inet6` a line is: address, interface, length of the prefix, scope (0 is global), flags, name.
+/// A line of `/proc/net/if_inet6` has: address, interface, length of the prefix, scope (0 is global), flags, name.
 fn of_if_inet6(text: &str) -> Vec<Ipv6Addr> {
     let address = |line: &str| {
         let mut words = line.split_whitespace();

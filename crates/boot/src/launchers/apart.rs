@@ -1,22 +1,23 @@
-//! Ranks that were started by a launcher, and meet without its store.
+//! Ranks that another launcher started, and that meet without its store.
 //!
 //! # Model
 //!
-//! So it is where `TIDEGATE_SECRET` is set: somebody has seen to it that the ranks have a secret, and nothing of it
-//! goes through the launcher. Rank and size are the launcher's. The rest can be left out where it is known:
+//! This is so if `TIDEGATE_SECRET` is set: then the ranks have a secret, and nothing of it should go through the
+//! launcher. Rank and size are the launcher's. The rest can be left out if it is known:
 //!
-//! | variable | without it |
+//! | variable | if it is not set |
 //! |---|---|
-//! | `MASTER_ADDR` | the loopback address, if all ranks are on one host; of Slurm, the first host of the step |
-//! | `MASTER_PORT` | made from what tells the job from others (Slurm's job and step, the name that PMIx gives), from 20000 to 31999 |
+//! | `MASTER_ADDR` | the loopback address, if all ranks are on one host; with Slurm, the first host of the step |
+//! | `MASTER_PORT` | derived from the job's identity (Slurm's job and step, or PMIx's name), from 20000 to 31999 |
 //!
-//! Rank 0 listens at `MASTER_ADDR` only, if that is set. At the first host of a step it listens at `TIDEGATE_ADDRESS`
-//! if that is set, or else at all addresses of its host, since a host's name often means its loopback there.
+//! If `MASTER_ADDR` is set, rank 0 listens only there. If it is the first host of a step, rank 0 listens at
+//! `TIDEGATE_ADDRESS`; if that is not set, at all addresses of its host, because a host's own name often means its
+//! loopback there.
 //!
 //! # Failure
 //!
-//! What is neither set nor known is an error by name. A port that another program has taken is one too; `MASTER_PORT`
-//! names another.
+//! If a value is neither set nor known, the error names the variable. It is also an error if another program has taken
+//! the port; `MASTER_PORT` chooses another one.
 
 use super::environment::Started;
 use super::meeting::listen_everywhere;
@@ -27,7 +28,7 @@ use crate::variables::{address_of, number, own_address};
 use hmac_sha256::Hash;
 use std::net::TcpListener;
 
-/// Below the ports that systems give away by themselves.
+/// These ports are below those that systems assign by themselves.
 const PORTS: std::ops::Range<u16> = 20000..32000;
 
 type Text<'a> = dyn Fn(&'static str) -> Result<Option<String>, BootError> + 'a;
@@ -111,7 +112,7 @@ mod tests {
         assert_eq!(host, "node07");
         let port: u16 = port.parse().unwrap();
         assert!(PORTS.contains(&port));
-        // Another step is at another port, most likely; here it is.
+        // Another step most likely has another port; in this example it does.
         let other = of(&[SRUN, &[("SLURM_STEP_ID", "1")]].concat()).unwrap();
         assert_ne!(other.address, config.address);
         let one = of(&[SRUN, &[("SLURM_STEP_NUM_NODES", "1")]].concat()).unwrap();

@@ -1,64 +1,64 @@
-//! Who has started this process, by its environment.
+//! Finds out from the environment which launcher started this process.
 //!
 //! # Model
 //!
-//! A pure function of the variables. Launchers are started by launchers (`mpirun` in a job of Slurm, `mpiexec` whose
-//! daemons `srun` has started), and variables of the outer one are still there: so the order is that of who can only be
-//! the inner one.
+//! This is a pure function of the variables. A launcher may be started by another launcher (`mpirun` in a job of Slurm,
+//! or `mpiexec` with daemons that `srun` started), and the variables of the outer one are still set. So the launchers
+//! that can only be the inner one are checked first.
 //!
-//! In a batch script of Slurm, and in a shell that `salloc` gave, there are variables of the job, but this process is
-//! no task of a step: it is alone.
+//! In a batch script of Slurm, and in a shell of `salloc`, the variables of the job are set. But this process is no
+//! task of a step, so it is alone.
 //!
 //! # Failure
 //!
-//! Variables that contradict each other, or mean nothing, are errors by name.
+//! If variables contradict each other, or are invalid, the error names them.
 
 use crate::error::BootError;
 use crate::variables::{bad, number};
 use crate::wire::MAX_RANKS;
 
-/// Chooses the launcher, or none.
+/// The variable that chooses the launcher, or none.
 pub(crate) const LAUNCHER: &str = "TIDEGATE_LAUNCHER";
 
-/// Where a PMI server is.
+/// The connection to a PMI server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Server {
     /// An inherited descriptor.
     Fd(i32),
-    /// `host:port`, and by what name it knows this process.
+    /// An address `host:port`, and the name by which the server knows this process.
     Port { address: String, id: String },
 }
 
 /// How the processes of a job can find each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// By a PMI server; `Some(2)`: by version 2 of its protocol.
+    /// Through a PMI server. `Some(2)`: in version 2 of its protocol.
     Pmi(Server, Option<u32>),
-    /// By the PMIx server that the environment names.
+    /// Through the PMIx server that the environment names.
     Pmix,
     /// The launcher has no store.
     Nothing,
 }
 
-/// What the environment says of the launcher.
+/// The launcher's description of this process, from the environment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Started {
-    /// For messages.
+    /// The launcher's name, for messages.
     pub(crate) by: &'static str,
     pub(crate) rank: Option<usize>,
     pub(crate) size: Option<usize>,
     /// How many of the ranks are on this host.
     pub(crate) local: Option<usize>,
-    /// The host of rank 0, as far as the launcher says where that is.
+    /// The host of rank 0, if the launcher tells it.
     pub(crate) host: Option<String>,
-    /// What tells this job from others on the same hosts.
+    /// A text that distinguishes this job from others on the same hosts.
     pub(crate) job: Option<String>,
     pub(crate) way: Way,
 }
 
 type Text<'a> = dyn Fn(&'static str) -> Result<Option<String>, BootError> + 'a;
 
-/// Who has started this process; `None`: nobody of whom this crate knows.
+/// The launcher that started this process. `None`: no launcher that this crate knows.
 pub(crate) fn started(text: &Text<'_>) -> Result<Option<Started>, BootError> {
     let found = match text(LAUNCHER)?.as_deref() {
         Some("none") => return Ok(None),
@@ -83,7 +83,7 @@ pub(crate) fn started(text: &Text<'_>) -> Result<Option<Started>, BootError> {
     Ok(found)
 }
 
-/// Rank and size, if both are there.
+/// Rank and size, if both are set.
 fn place(
     text: &Text<'_>,
     rank: &'static str,
@@ -178,7 +178,7 @@ fn pmix(text: &Text<'_>) -> Result<Option<Started>, BootError> {
     let (Some(job), Some(rank)) = (text("PMIX_NAMESPACE")?, text("PMIX_RANK")?) else {
         return Ok(None);
     };
-    // Slurm says how many there are; so a step of one task needs no server.
+    // Slurm gives the number of tasks, so a step of one task needs no server.
     let of_slurm = if text("SLURM_MPI_TYPE")?.is_some_and(|kind| kind.starts_with("pmix")) {
         slurm(text)?
     } else {
@@ -197,7 +197,7 @@ fn pmix(text: &Text<'_>) -> Result<Option<Started>, BootError> {
 }
 
 fn slurm(text: &Text<'_>) -> Result<Option<Started>, BootError> {
-    // The other variables are there in batch scripts too, which are no tasks of a step.
+    // The other variables are also set in batch scripts, which are no tasks of a step.
     if text("SLURM_STEP_NUM_TASKS")?.is_none() {
         return Ok(None);
     }
@@ -261,7 +261,7 @@ mod tests {
         ("SLURM_STEP_NUM_NODES", "2"),
         ("SLURM_STEP_NODELIST", "node[07-08]"),
     ];
-    /// Of a step whose tasks are daemons of a launcher.
+    /// A step whose tasks are daemons of a launcher.
     const PMIX_OF_SRUN: &[(&str, &str)] = &[
         ("SLURM_MPI_TYPE", "pmix_v4"),
         ("PMIX_NAMESPACE", "slurm.pmix.12.0"),
@@ -305,7 +305,7 @@ mod tests {
             (found.rank, found.size, &found.way),
             (Some(1), Some(4), &Way::Pmix)
         );
-        // Of a server that does not say how many there are.
+        // The server does not tell the number of ranks.
         let found = read(&OPEN_MPI[3..]).unwrap().unwrap();
         assert_eq!(
             (found.rank, found.size, &found.way),

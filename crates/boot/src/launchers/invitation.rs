@@ -1,15 +1,15 @@
-//! Meeting without a store, where ranks can say things to each other by other means.
+//! Meeting without a store, if ranks can pass text to each other by other means.
 //!
 //! # Model
 //!
-//! Rank 0 [listens](Invitation::offer), and says a [line](Invitation::line) to the others, as a broadcast of MPI for
-//! example. Each makes its [`Config`] of that, and joins. The line holds a secret: it is for the ranks of the job
-//! alone.
+//! Rank 0 [listens](Invitation::offer), and gives a [line](Invitation::line) of text to the others, for example by a
+//! broadcast of MPI. Each of them makes its [`Config`] from the line, and joins. The line contains a secret, so only
+//! ranks of the job may get it.
 //!
 //! # Failure
 //!
-//! A line that is none is refused. Whoever cannot get to any of the addresses in it hears so before it tries, where
-//! that can be known, and else from [`TcpControl::join`](crate::TcpControl::join).
+//! An invalid line is refused. A rank that cannot reach any of the addresses gets an error: before it tries, if that
+//! can be known, or else from [`TcpControl::join`](crate::TcpControl::join).
 
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
@@ -20,17 +20,18 @@ use crate::config::Config;
 use crate::error::BootError;
 use crate::variables::{own_address, text};
 
-/// How the other ranks get to rank 0, and what proves that they may.
+/// How the other ranks reach rank 0, and the secret by which they prove that they may.
 #[derive(Clone, Debug)]
 pub struct Invitation {
     record: Record,
-    /// Of rank 0 itself.
+    /// Of rank 0 itself: where it listens.
     listens: Option<std::net::SocketAddr>,
 }
 
 impl Invitation {
-    /// Listens for the other ranks, with a new secret. `near`: the [loopback interface](Self::loopback) of all of them
-    /// is one. `TIDEGATE_ADDRESS` goes before that; otherwise this is all addresses of the host.
+    /// Listens for the other ranks, with a new secret. `near` says that all of them share one [loopback
+    /// interface](Self::loopback), and then this listens there. Otherwise it listens at all addresses of the host.
+    /// `TIDEGATE_ADDRESS` takes precedence over both.
     ///
     /// # Errors
     ///
@@ -43,7 +44,8 @@ impl Invitation {
         Ok((Self { record, listens }, socket))
     }
 
-    /// Equal for processes that share a loopback interface: of one kernel, and one network namespace. Of 64 digits.
+    /// A text of 64 digits that is equal for processes that share a loopback interface: those of one kernel and one
+    /// network namespace.
     ///
     /// # Errors
     ///
@@ -53,28 +55,29 @@ impl Invitation {
             .map_err(|error| BootError::io("asking for the name of this host", error))
     }
 
-    /// What is said to the others: ASCII, and no secret to them.
+    /// The line for the other ranks. It is ASCII, and contains the secret of the job.
     pub fn line(&self) -> String {
         self.record.line()
     }
 
-    /// What was said.
+    /// Reads the line.
     ///
     /// # Errors
     ///
-    /// [`BootError::Aborted`].
+    /// [`BootError::Aborted`] if the line is invalid.
     pub fn parse(line: &str) -> Result<Self, BootError> {
         let record = Record::parse(line).map_err(BootError::Aborted)?;
         let listens = None;
         Ok(Self { record, listens })
     }
 
-    /// What this rank joins with, under the limits that the environment sets. Rank 0 still has to give the socket.
+    /// The configuration with which this rank joins, under the limits in the environment. Rank 0 must still add its
+    /// socket.
     ///
     /// # Errors
     ///
-    /// [`BootError::BadVariable`]; [`BootError::Unreachable`], for another host than that of rank 0, if that said
-    /// nothing but its loopback address; [`BootError::Io`].
+    /// [`BootError::BadVariable`]; [`BootError::Unreachable`] if rank 0 gave only its loopback address and this is
+    /// another host; [`BootError::Io`].
     pub fn config(&self, rank: usize, size: usize) -> Result<Config, BootError> {
         let addresses = match self.listens {
             Some(at) => vec![at],
@@ -86,8 +89,8 @@ impl Invitation {
         Ok(config)
     }
 
-    /// How long ranks wait for each other to meet, by the environment. All that [`config`](Self::config) and
-    /// [`offer`](Self::offer) will read there is read, so that a rank can say that it cannot, before others depend on it.
+    /// How long ranks wait for each other, by the environment. This reads every variable that [`config`](Self::config)
+    /// and [`offer`](Self::offer) will read. So a rank can report a bad variable before others depend on it.
     ///
     /// # Errors
     ///
@@ -114,7 +117,7 @@ mod tests {
             let told = Invitation::parse(&line).unwrap();
             let (zero, one) = (offered.config(0, 2).unwrap(), told.config(1, 2).unwrap());
             assert_eq!(zero.secret, one.secret);
-            // Who is near tries the loopback address first.
+            // A rank on the same host tries the loopback address first.
             assert_eq!(one.address, format!("127.0.0.1:{port}"));
             std::net::TcpStream::connect(&one.address).unwrap();
         }

@@ -1,14 +1,14 @@
-//! How ranks find each other by a store.
+//! Ranks find each other through a store.
 //!
 //! # Model
 //!
-//! Rank 0 listens, and puts a [`Record`] into the store; all go through the fence; the others get it. One fence,
-//! whatever the number of ranks, and nothing put but by rank 0.
+//! Rank 0 listens, and puts a [`Record`] into the store. Then all ranks enter the fence, and the others get the record.
+//! There is one fence, however many ranks there are, and only rank 0 puts anything.
 //!
 //! # Failure
 //!
-//! What the environment says and what the store says must be the same. A rank on another host than rank 0 that is given
-//! nothing but a loopback address says so at once.
+//! The environment and the store must agree on rank and size. If rank 0 gave only a loopback address, a rank on another
+//! host fails at once.
 
 use tidegate_hal::tell;
 
@@ -27,13 +27,13 @@ use rustix::net::sockopt;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::time::Instant;
 
-/// Who this rank is, and where it meets the others.
+/// The rank of this process, and where it meets the others.
 #[derive(Clone)]
 pub(crate) struct Met {
     rank: usize,
     size: usize,
     secret: String,
-    /// Of rank 0: where it listens. Of the others: where they look for it, by turns.
+    /// Of rank 0: where it listens. Of the others: where they look for it, in turn.
     addresses: Vec<SocketAddr>,
 }
 
@@ -61,10 +61,10 @@ impl Met {
     }
 }
 
-/// With the socket at which rank 0 listens, and the store, if it cannot be left yet.
+/// The result, with rank 0's listening socket, and with the store if it cannot be left yet.
 pub(crate) type Found = (Met, Option<TcpListener>, Option<HeldStore>);
 
-/// Meets the others in `store`.
+/// Meets the others through `store`.
 pub(crate) fn hold(
     mut store: Box<dyn Store>,
     started: &Started,
@@ -105,7 +105,7 @@ pub(crate) fn hold(
     Ok((met, listener, session))
 }
 
-/// Where to look for rank 0.
+/// The addresses at which to look for rank 0.
 pub(crate) fn ways(record: &Record, began: Instant) -> Result<Vec<SocketAddr>, BootError> {
     let own = record::loopback_id();
     let own = own.map_err(|error| BootError::io("asking for the name of this host", error))?;
@@ -140,7 +140,7 @@ fn check_place(rank: usize, size: usize, started: &Started) -> Result<(), StoreE
     Ok(())
 }
 
-/// Listens, and makes up what the others have to know. `one_host`: all ranks are on this host.
+/// Listens, and makes the record for the others. `one_host` says that all ranks are on this host.
 pub(crate) fn offer(one_host: bool) -> Result<(TcpListener, Record), BootError> {
     let listening = |error| BootError::io("listening for the other ranks", error);
     let chosen = own_address()?;
@@ -154,7 +154,7 @@ pub(crate) fn offer(one_host: bool) -> Result<(TcpListener, Record), BootError> 
     let mut addresses = vec![at.ip()];
     if at.ip().is_unspecified() {
         addresses = addresses::own();
-        // Where the system has no IPv6, nobody could come that way.
+        // If the system has no IPv6, no rank could connect that way.
         addresses.retain(|address| at.is_ipv6() || address.is_ipv4());
         addresses.push(loopback());
     }
@@ -170,12 +170,12 @@ pub(crate) fn offer(one_host: bool) -> Result<(TcpListener, Record), BootError> 
     Ok((socket, record))
 }
 
-/// Listens at all addresses of this host, of both kinds where it has both.
+/// Listens at all addresses of this host, of both kinds if it has both.
 pub(crate) fn everywhere() -> std::io::Result<TcpListener> {
     listen_everywhere(0)
 }
 
-/// As [`everywhere`], at one port.
+/// Like [`everywhere`], at a given port.
 pub(crate) fn listen_everywhere(port: u16) -> std::io::Result<TcpListener> {
     if let Ok(both) = TcpListener::bind((Ipv6Addr::UNSPECIFIED, port))
         && sockopt::ipv6_v6only(&both) == Ok(false)

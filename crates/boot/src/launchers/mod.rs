@@ -1,52 +1,53 @@
-//! Ranks that somebody else's launcher has started: `mpirun`, `mpiexec`, `srun`.
+//! Ranks that another launcher started: `mpirun`, `mpiexec`, `srun`.
 //!
 //! # Model
 //!
-//! A launcher says in the environment who a process is, and has a key-value store by which its processes can find each
-//! other. No MPI is needed for that, neither to build nor to run: the store is spoken to here.
+//! A launcher tells each process its rank in the environment, and has a key-value store by which the processes can find
+//! each other. This needs no MPI, neither to build nor to run, since this crate speaks the store's protocol.
 //!
 //! | started by | recognised by | store |
 //! |---|---|---|
 //! | Open MPI's `mpirun` | `OMPI_COMM_WORLD_RANK`, `OMPI_COMM_WORLD_SIZE` | PMIx |
-//! | MPICH's `mpiexec` and its kin | `PMI_FD`, `PMI_RANK`, `PMI_SIZE`; or `PMI_PORT`, `PMI_ID` | PMI-1, or PMI-2 |
+//! | MPICH's `mpiexec` and its relatives | `PMI_FD`, `PMI_RANK`, `PMI_SIZE`; or `PMI_PORT`, `PMI_ID` | PMI-1, or PMI-2 |
 //! | `srun --mpi=pmi2` | `PMI_FD`, `PMI_RANK`, `PMI_SIZE` | PMI-1, or PMI-2 |
 //! | PRRTE, `srun --mpi=pmix` | `PMIX_NAMESPACE`, `PMIX_RANK` | PMIx |
 //! | `srun` | `SLURM_PROCID`, `SLURM_STEP_NUM_TASKS` | none |
 //!
-//! The first that fits counts ([`environment`]); `RANK` and `WORLD_SIZE` go before all of them, and `TIDEGATE_LAUNCHER` chooses.
+//! The first that fits counts ([`environment`]). `RANK` and `WORLD_SIZE` take precedence over all of them, and
+//! `TIDEGATE_LAUNCHER` chooses one.
 //!
-//! *With a store* ([`meeting`]): rank 0 listens, makes a secret, and puts both into the store ([`record`]). All ranks
-//! meet in the store's fence; then the others get what rank 0 has put. From there on a job is as any other. The secret
-//! is as secret as the launcher keeps its store; it stands on no command line, in no environment, and in no log.
+//! *With a store* ([`meeting`]): rank 0 listens, makes a secret, and puts its address and the secret into the store
+//! ([`record`]). All ranks meet in the store's fence, and then the others get the record. From there on the job is like
+//! any other. The secret is as safe as the launcher's store. It is in no command line, no environment and no log.
 //!
-//! *Without one*, or where `TIDEGATE_SECRET` is set: the ranks prove that they belong together by that secret, and meet
-//! at `MASTER_ADDR` and `MASTER_PORT` ([`apart`] says what stands in for these).
+//! *Without a store*, or if `TIDEGATE_SECRET` is set: the ranks prove by that secret that they belong together, and
+//! meet at `MASTER_ADDR` and `MASTER_PORT` ([`apart`] has the defaults).
 //!
-//! Where rank 0 listens: at `TIDEGATE_ADDRESS`, if it is set. Else, if the launcher says that all ranks are on one
-//! host, at the loopback address. Else at all addresses of its host; it names those that others might reach
-//! ([`addresses`]), and these try them by turns; the handshake tells who is the right one.
+//! Rank 0 listens at `TIDEGATE_ADDRESS` if it is set. Otherwise, if the launcher says that all ranks are on one host,
+//! it listens at the loopback address. Otherwise it listens at all addresses of its host, and tells the others those
+//! that they might reach ([`addresses`]). They try these in turn, and the handshake finds the right one.
 //!
-//! *Once a process.* The store is asked by the first call; its answer is kept. A later call joins again with the same
-//! address and secret, as it would with `RANK`: while the first world is there, its port is taken.
+//! *Once per process.* The first call asks the store, and its answer is kept. A later call joins again with the same
+//! address and secret, as with `RANK`. While the first world exists, its port is taken.
 //!
-//! *MPI in the same process.* A launcher counts a process that has used the store and ends without saying so as failed:
-//! so it is told as soon as the ranks have what they need. MPI has to say the same, and for some stores only one can.
-//! So it depends on how far MPI is ([`tidegate_ffi::resident::mpi`]):
+//! *MPI in the same process.* If a process has used the store and ends without leaving it, the launcher counts it as
+//! failed. So the store is left as soon as the ranks have what they need. MPI has to leave it, too, and some stores can
+//! be left only once. So it depends on the state of MPI ([`tidegate_ffi::resident::mpi`]):
 //!
-//! - it is running: PMIx counts its users, and is left at once; `PMI_FD` is MPI's, and MPI will say it.
-//! - it is linked, and may run later: the store is left when the control plane ends, by MPI if that runs by then.
+//! - MPI is running. PMIx counts its users, and is left at once. `PMI_FD` belongs to MPI, which will leave it.
+//! - MPI is linked, and may run later. The store is left when the control plane ends, by MPI if it runs by then.
 //!   [`TcpControl`](crate::TcpControl) must have ended before the process does.
-//! - it is over: PMIx can be used again; `PMI_FD` cannot, since MPI has closed it, and that is an error. (Open MPI 4's
-//!   server now and then loses a process that comes back so soon: on a loaded machine one job in fifty fails with an
-//!   error. To join before MPI is finalised is safe.)
+//! - MPI is over. PMIx can be used again. `PMI_FD` cannot, since MPI has closed it, and that is an error. (Open MPI 4's
+//!   server sometimes loses a process that comes back so soon: on a loaded machine one job in fifty fails with an
+//!   error. It is safe to join before MPI is finalised.)
 //!
-//! MPI that starts only when the control plane has ended cannot use the store any more: start MPI first.
+//! If MPI starts only after the control plane has ended, it cannot use the store any more. So start MPI first.
 //!
 //! # Failure
 //!
-//! Each step has the deadline of `TIDEGATE_RENDEZVOUS_TIMEOUT`. A launcher that closes its store, says what cannot be
-//! understood, or nothing at all, is a [`BootError`] that names the launcher, the step, and what came. A rank that was
-//! started by a launcher never goes on alone because of an error: `TIDEGATE_LAUNCHER=none` does that.
+//! Each step has the deadline of `TIDEGATE_RENDEZVOUS_TIMEOUT`. If a launcher closes its store, answers nonsense, or
+//! does not answer, the [`BootError`] names the launcher, the step, and the answer. A rank that a launcher started
+//! never goes on alone because of an error; `TIDEGATE_LAUNCHER=none` makes it alone.
 
 mod addresses;
 mod apart;
@@ -75,10 +76,10 @@ use std::ffi::OsString;
 use std::sync::Mutex;
 use std::time::Instant;
 
-/// What the launcher's store has said, or why it has not; it is asked once.
+/// The result of asking the launcher's store, which is done once.
 static MET: Mutex<Option<Result<Met, String>>> = Mutex::new(None);
 
-/// What the launcher of this process says; `None` if there is none.
+/// The configuration from this process's launcher; `None` if there is none.
 pub(crate) fn config(
     lookup: impl Fn(&'static str) -> Option<OsString>,
 ) -> Result<Option<Config>, BootError> {
@@ -86,7 +87,7 @@ pub(crate) fn config(
     let Some(started) = environment::started(&text)? else {
         return Ok(None);
     };
-    // Only to be checked and to have the timeout, before anything is said to anybody.
+    // This checks the settings and gives the timeout, before anything is sent.
     let mut settings = Config::new(0, 1, "", "");
     settings.read_settings(&text)?;
     if started.size == Some(1) {
@@ -107,7 +108,7 @@ pub(crate) fn config(
     Ok(Some(config))
 }
 
-/// Asks the store, if nobody has yet.
+/// Asks the store, if that has not been done yet.
 fn once(started: &Started, settings: &Config) -> Result<Config, BootError> {
     let began = Instant::now();
     let mut met = lock(&MET);
@@ -143,7 +144,7 @@ fn once(started: &Started, settings: &Config) -> Result<Config, BootError> {
     }
 }
 
-/// Takes a value from a store for what rank 0 has put there; for tests.
+/// For tests: reads a value as if rank 0 had put it into a store.
 pub(crate) fn believe(piece: &str) {
     let mut line = String::new();
     if record::add_piece(&mut line, piece).is_ok()

@@ -1,14 +1,14 @@
-//! PMI-1: what `PMI_FD` or `PMI_PORT` leads to, as MPICH's launcher (Hydra), its kin, and Slurm speak it.
+//! PMI-1: the protocol behind `PMI_FD` or `PMI_PORT`, which MPICH's launcher (Hydra), its relatives, and Slurm speak.
 //!
 //! # Model
 //!
-//! Requests and answers are lines: `cmd=put kvsname=… key=… value=…`. A barrier is the fence. Who this process is
-//! stands in the environment, or comes first over a `PMI_PORT`. Such servers speak [version 2](super::pmi2) as well, if
-//! they are greeted in it; one that does not speak version 1 is greeted so.
+//! Requests and answers are lines: `cmd=put kvsname=… key=… value=…`. A barrier is the fence. The rank of this process
+//! is in the environment, or is the first message over a `PMI_PORT`. Such servers also speak [version 2](super::pmi2)
+//! if they are greeted in it. A server that does not speak version 1 is greeted in version 2.
 //!
 //! # Failure
 //!
-//! An answer to something else, one that says no, or none, is a [`StoreError`].
+//! A wrong answer, a refusal, or no answer is a [`StoreError`].
 
 use super::environment::{Server, Started};
 use super::meeting::{self, Found};
@@ -40,7 +40,7 @@ pub(crate) fn found(
     meeting::hold(store, started, began)
 }
 
-/// A descriptor of one's own for the connection.
+/// A descriptor of our own for the connection.
 fn open(server: &Server, deadline: Instant) -> Result<OwnedFd, StoreError> {
     let number = match server {
         Server::Fd(number) => *number,
@@ -50,7 +50,7 @@ fn open(server: &Server, deadline: Instant) -> Result<OwnedFd, StoreError> {
     if resident::mpi() == Mpi::Over {
         return Err(wrong("closed: MPI has been finalised in this process"));
     }
-    // The number itself stays as it is: it is the launcher's, and MPI may look for it.
+    // The number itself stays as it is: it belongs to the launcher, and MPI may use it.
     let own = match duplicate(number) {
         Err(error) if error.raw_os_error() == Some(libc::EBADF) => return Err(wrong("not open")),
         own => own?,
@@ -59,7 +59,7 @@ fn open(server: &Server, deadline: Instant) -> Result<OwnedFd, StoreError> {
     if !is_stream || getpeername(&own).is_err() {
         return Err(wrong("no connection"));
     }
-    // MPI may change the descriptor when it starts. Before that, it is as it came.
+    // MPI may change the descriptor when it starts. Before that, it is as the process got it.
     if resident::mpi() != Mpi::Running && !is_inherited(number)? {
         return Err(wrong(
             "a connection that this program has opened itself: a launcher's is open across exec",
@@ -106,12 +106,13 @@ fn greet(
     Ok(Box::new(Pmi2::start(talk, place)?))
 }
 
-/// Says who this is, over a connection that the server does not know yet; it answers which rank that is, of how many.
+/// Names this process, over a connection that the server does not know yet. The server answers with the rank and the
+/// number of ranks.
 fn introduce(talk: &mut Talk, id: &str) -> Result<(usize, usize), StoreError> {
     let answer = request(talk, &format!("cmd=initack pmiid={id}"), "initack")?;
     answer.accepted()?;
     let (mut rank, mut size) = (None, None);
-    // Size, rank, and whether to be verbose.
+    // The answers are the size, the rank, and whether to be verbose.
     for _ in 0..3 {
         let set = expected(talk.hear(read::line)?, "set")?;
         let number = |name| set.get(name).and_then(|value| value.parse().ok());
@@ -123,7 +124,7 @@ fn introduce(talk: &mut Talk, id: &str) -> Result<(usize, usize), StoreError> {
         .ok_or_else(|| StoreError::Garbled(why.into()))
 }
 
-/// Whether the server takes this version.
+/// Whether the server accepts this version.
 fn init(talk: &mut Talk, version: u32, subversion: u32) -> Result<bool, StoreError> {
     let ask = format!("cmd=init pmi_version={version} pmi_subversion={subversion}");
     let answer = request(talk, &ask, "response_to_init")?;
@@ -167,7 +168,7 @@ impl Pmi1 {
                 .and_then(|value| value.parse::<usize>().ok());
             found.ok_or_else(|| StoreError::Garbled(format!("it does not say its {name}")))
         };
-        // Some count the NUL at the end of a string.
+        // Some servers count the NUL at the end of a string.
         let (key_room, room) = (number("keylen_max")?, number("vallen_max")?);
         let (key_room, room) = (key_room.saturating_sub(1), room.saturating_sub(1));
         let answer = request(&mut talk, "cmd=get_my_kvsname", "my_kvsname")?;

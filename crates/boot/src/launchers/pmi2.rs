@@ -1,11 +1,10 @@
-//! PMI-2: the same servers, greeted in version 2.
+//! PMI-2: the servers of [version 1](super::pmi1), greeted in version 2.
 //!
 //! # Model
 //!
-//! The greeting is a line of [version 1](super::pmi1); then messages with their length in front:
-//! `cmd=kvs-put;key=…;value=…;`. The server says which rank this is. Version 1 is asked for first, since every such
-//! server has it; this one is for a server that has not, and where `TIDEGATE_LAUNCHER=pmi2` asks for it (MPI in the
-//! same process may speak it too).
+//! The greeting is a line of version 1. Then come messages with their length in front: `cmd=kvs-put;key=…;value=…;`.
+//! The server tells the rank. Version 1 is tried first, since every such server has it. Version 2 is for servers
+//! without it, and for `TIDEGATE_LAUNCHER=pmi2` (since MPI in the same process may speak it).
 //!
 //! # Failure
 //!
@@ -16,7 +15,7 @@ use super::store::{Store, StoreError};
 use super::talk::Talk;
 use std::time::Instant;
 
-/// The standard's; nobody says another.
+/// The standard's limit. Servers tell no other.
 const ROOM: usize = 1023;
 
 #[derive(Debug)]
@@ -39,7 +38,7 @@ fn request(talk: &mut Talk, command: &str, arguments: &str) -> Result<PmiAnswer,
 }
 
 impl Pmi2 {
-    /// Goes on behind the greeting.
+    /// Continues after the greeting.
     pub(crate) fn start(mut talk: Talk, place: (usize, usize)) -> Result<Self, StoreError> {
         let rank = place.0;
         let mut arguments = format!("pmirank={rank};threaded=FALSE;");
@@ -89,7 +88,7 @@ impl Store for Pmi2 {
 
     fn get(&mut self, key: &str) -> Result<String, StoreError> {
         let job = &self.job;
-        // -1: whoever has put it.
+        // -1 means that any process may have put it.
         let arguments = format!("jobid={job};srcid=-1;key={key};");
         let answer = request(&mut self.talk, "kvs-get", &arguments)?;
         let found = answer.get("found").or(answer.get("flag"));

@@ -1,5 +1,5 @@
-//! Ranks and a server of this file's own, which does what a launcher does, or goes wrong at a given request. Real
-//! launchers are met in `tests/launchers.rs`.
+//! Tests with a server of this file, which works like a launcher's, or goes wrong at a given request.
+//! `tests/launchers.rs` has tests with real launchers.
 
 #[path = "../../../../tests/common/held.rs"]
 mod held;
@@ -18,7 +18,7 @@ use std::time::Duration;
 const LONG: Duration = Duration::from_secs(60);
 const SHORT: Duration = Duration::from_millis(600);
 
-/// How the server goes wrong, when rank 1 comes with a request of that name.
+/// How the server goes wrong when rank 1 sends a request of a given name.
 #[derive(Clone, Copy)]
 enum Fault {
     Closes,
@@ -31,7 +31,7 @@ struct Launcher {
     ranks: usize,
     vallen: &'static str,
     keylen: &'static str,
-    /// Whether it speaks version 1.
+    /// Whether the server speaks version 1.
     first: bool,
     fault: Option<(&'static str, Fault)>,
 }
@@ -56,7 +56,7 @@ impl Launcher {
 #[derive(Default)]
 struct Shelf {
     values: Mutex<HashMap<String, String>>,
-    /// How many have come to the barrier, in all.
+    /// How many ranks have come to the barrier, over all rounds.
     came: Mutex<usize>,
     changed: Condvar,
 }
@@ -67,7 +67,7 @@ impl Shelf {
         *came += 1;
         let round = came.div_ceil(ranks) * ranks;
         self.changed.notify_all();
-        // A test whose rank does not come must not hang.
+        // If a rank does not come, the test must not hang.
         let waiting = |came: &mut usize| *came < round;
         drop(
             self.changed
@@ -77,7 +77,7 @@ impl Shelf {
     }
 }
 
-/// Serves one rank until it goes, or the fault comes.
+/// Serves one rank until it leaves, or until the fault.
 fn serve(launcher: &Launcher, rank: usize, shelf: &Shelf, stream: UnixStream) {
     let mut reader = BufReader::new(stream.try_clone().unwrap());
     let mut second = false;
@@ -171,7 +171,7 @@ fn serve(launcher: &Launcher, rank: usize, shelf: &Shelf, stream: UnixStream) {
             match fault {
                 Fault::Closes => return,
                 Fault::IsSilent => {
-                    // Until the rank has given up.
+                    // Waits until the rank has given up.
                     let _ = reader.read_line(&mut text);
                     return;
                 }
@@ -198,7 +198,7 @@ fn meet(
     meet_at(launcher, version, |_| timeout)
 }
 
-/// As [`meet`], with a timeout for each rank.
+/// Like [`meet`], with a timeout for each rank.
 fn meet_at(
     launcher: &Launcher,
     version: Option<u32>,
@@ -267,7 +267,7 @@ fn values_are_split_where_the_store_has_little_room() {
     let mut small = Launcher::new(3);
     small.vallen = "20";
     agree(meet(&small, None, LONG));
-    // Too little is said so, and by rank 0. The others wait for it in vain.
+    // Rank 0 reports that there is too little room. The others wait for it until their deadline.
     let first = |launcher: &Launcher| {
         let timeouts = |rank| if rank == 0 { LONG } else { SHORT };
         meet_at(launcher, None, timeouts).remove(0).unwrap_err()
@@ -303,16 +303,16 @@ const STEPS: [&[&str]; 2] = [
     ],
 ];
 
-/// The steps in which all meet, and those after them.
+/// The steps in which all ranks meet, and those after them.
 const FENCES: [&str; 2] = ["barrier_in", "kvs-fence"];
 const AFTER: [&str; 3] = ["get", "kvs-get", "finalize"];
 
-/// What rank 1 is told when its server goes wrong at each step, in both versions.
+/// Checks the error of rank 1 if its server goes wrong at each step, in both versions.
 fn at_each_step(fault: Fault, timeout: Duration, check: impl Fn(&str, &BootError) + Sync) {
     let at = |version: Option<u32>, step: &'static str| {
         let launcher = Launcher::new(2).fails(step, fault);
         let began = Instant::now();
-        // The others need not wait for long for one that does not come; one that does meets them there.
+        // If rank 1 does not come to the fence, the others need not wait for long; if it does, it meets them there.
         let comes = FENCES.contains(&step) || AFTER.contains(&step);
         let others = if comes { timeout } else { SHORT };
         let timeouts = |rank| if rank == 1 { timeout } else { others };
@@ -372,7 +372,7 @@ fn garbage_is_an_error_at_every_step_and_is_not_repeated() {
         "cmd=kvs-get-response;found=TRUE;value=.tidegate9;",
         "cmd=x x5ec7e7 x5ec7e7;x5ec7e7",
     ] {
-        // Where it cannot be told from an answer that is not complete, the deadline ends it.
+        // If garbage looks like the beginning of an answer, the deadline ends the wait.
         at_each_step(Fault::Says(garbage), SHORT, |step, error| {
             assert!(!error.to_string().contains("5ec7e7"), "{step}: {error}");
             let typed = matches!(
@@ -424,7 +424,7 @@ fn a_rank_that_does_not_come_ends_the_fence_for_the_others() {
     launcher.ranks = 3;
     let launcher = launcher.fails("get_maxes", Fault::Closes);
     let began = Instant::now();
-    // Some may not have come to the fence by then, on a slow machine: then they have longer.
+    // On a slow machine some ranks may not have come to the fence by then. Then the test tries a longer timeout.
     let timeouts = [SHORT, 4 * SHORT, 16 * SHORT].into_iter();
     let at_the_fence = |error: &BootError| {
         let fence = "waiting for all ranks";
@@ -457,7 +457,7 @@ fn a_descriptor_that_is_no_connection_is_refused() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let error = open(&Server::Fd(listener.as_raw_fd()), deadline).unwrap_err();
     assert!(error.to_string().contains("no connection"), "{error}");
-    // A program's own connection under the number that an inherited variable names.
+    // A connection of the program itself, under the number that an inherited variable names.
     let (own, _other) = UnixStream::pair().unwrap();
     let error = open(&Server::Fd(own.as_raw_fd()), deadline).unwrap_err();
     assert!(error.to_string().contains("opened itself"), "{error}");

@@ -2,14 +2,14 @@
 //!
 //! # Model
 //!
-//! The protocol is the library's own, so the library speaks it: `libpmix.so.2`, looked for at run time
-//! ([`tidegate_ffi::pmix`]). The fence brings all values to everybody.
+//! The protocol is private to the library, so the library is used: `libpmix.so.2`, which is loaded at run time
+//! ([`tidegate_ffi::pmix`]). The fence gives all values to all ranks.
 //!
 //! # Failure
 //!
-//! A library that is missing, or not PMIx, is [`BootError::NoStore`]. Its calls block, and how long is the server's
-//! affair, which may keep to the limits that it is given or not: so a thread makes them, and this one waits for that
-//! thread no longer than the deadline. A thread that is given up leaves the store if it ever comes back.
+//! If the library is missing or is not PMIx, the error is [`BootError::NoStore`]. The library's calls block, and the
+//! server may ignore the limits that it is given. So another thread makes the calls, and this one waits no longer than
+//! the deadline. A thread that is given up leaves the store if its call ever returns.
 
 use super::environment::Started;
 use super::meeting::{self, Found};
@@ -20,11 +20,11 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 use tidegate_ffi::pmix::{Client, Library, PmixError};
 
-/// The server's own limit comes before this one, if it keeps to it: it can say more.
+/// The server's own limit is shorter by this. If the server keeps to it, its error says more.
 const MARGIN: Duration = Duration::from_secs(1);
-/// How long after a fence that some have missed the next one begins.
+/// The pause before the next fence, if some ranks have missed one.
 const AGAIN: Duration = Duration::from_millis(10);
-/// More than any record has.
+/// No record is longer than this.
 const ROOM: usize = 64 << 10;
 
 /// Connects to the server, and meets the others there.
@@ -56,7 +56,7 @@ fn meet(
         let client = library.init()?;
         let size = client.job_size()? as usize;
         if started.local.is_none() {
-            // Not every server says; then they are not known to be on one host.
+            // Not every server tells this. Then the ranks are not known to be on one host.
             started.local = client.local_size().ok().map(|local| local as usize);
         }
         Ok(Pmix {
@@ -71,7 +71,7 @@ fn meet(
     meeting::hold(Box::new(store.map_err(greeting)?), &started, began)
 }
 
-/// What `work` returns, if it does so in time.
+/// The result of `work`, if it returns in time.
 fn bounded<T: Send + 'static>(
     deadline: Instant,
     work: impl FnOnce() -> T + Send + 'static,
@@ -97,7 +97,7 @@ impl From<PmixError> for StoreError {
 #[derive(Debug)]
 struct Pmix {
     place: (usize, usize),
-    /// `None`: it has been left.
+    /// `None`: the store has been left.
     client: Option<Client>,
     deadline: Instant,
 }
@@ -108,7 +108,7 @@ impl Pmix {
         self.client.as_ref().ok_or_else(left)
     }
 
-    /// What is left until the deadline, in seconds; never 0, which means no limit.
+    /// The seconds until the deadline. It is never 0, which would mean no limit.
     fn limit(&self) -> u32 {
         let left = self.deadline.saturating_duration_since(Instant::now());
         left.as_secs().clamp(1, i32::MAX as u64) as u32
@@ -135,8 +135,9 @@ impl Store for Pmix {
             if !error.is_partial() || Instant::now() >= self.deadline {
                 return Err(error.into());
             }
-            // It counts who closes a connection as gone, and MPI may just be closing its own there: who has done that
-            // comes back by another, and to another fence than this one, which has ended without it.
+            // The server counts a process as gone that closes a connection. MPI may just be closing its own there, and
+            // comes back by another connection. But that one enters another fence than this one, which has ended
+            // without it.
             std::thread::sleep(AGAIN);
         }
         Ok(())
@@ -165,7 +166,7 @@ mod tests {
     #[test]
     fn what_takes_too_long_is_given_up() {
         let soon = Instant::now() + Duration::from_millis(50);
-        // It ends when it has been given up, and else long after that.
+        // The work ends after it has been given up, or long after that.
         let (ends, end) = channel::<()>();
         let slow = move || end.recv_timeout(Duration::from_secs(60)).is_ok();
         assert!(matches!(bounded(soon, slow), Err(StoreError::Silent)));

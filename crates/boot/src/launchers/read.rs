@@ -1,20 +1,20 @@
-//! What PMI servers say, taken apart: pure functions of bytes.
+//! Parsing of PMI servers' answers. These are pure functions of bytes.
 //!
 //! # Model
 //!
-//! An answer is a list of names with values, the first of which is `cmd`. In version 1 it is a line, with spaces
-//! between; in version 2 it has its length in front (six characters, padded on either side), and semicolons behind each
-//! value, doubled where a value has one.
+//! An answer is a list of names with values, and the first name is `cmd`. In version 1 it is a line, with spaces
+//! between the pairs. In version 2 its length is in front (six characters, padded on either side), and a semicolon is
+//! behind each value. A semicolon in a value is doubled.
 //!
 //! # Failure
 //!
-//! What is no answer is an error that says why, and does not repeat it: values may be secrets.
+//! If bytes are no answer, the error says why. It does not repeat them, since values may be secrets.
 
 use super::store::StoreError;
 
-/// Lines and messages beyond this have no end.
+/// A longer line or message is taken as having no end.
 const LONGEST: usize = 64 << 10;
-/// How many characters of version 2 say the length.
+/// How many characters are the length in version 2.
 const LENGTH: usize = 6;
 
 /// One answer of a server.
@@ -22,13 +22,13 @@ const LENGTH: usize = 6;
 pub(crate) struct PmiAnswer(Vec<(String, String)>);
 
 impl PmiAnswer {
-    /// The value of a name; the first, if it stands twice.
+    /// The value of a name. If the name occurs twice, the first one counts.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         let found = self.0.iter().find(|(own, _)| own == name);
         found.map(|(_, value)| &**value)
     }
 
-    /// What the answer is: the value of `cmd`, if it is short enough to be one.
+    /// The kind of the answer: the value of `cmd`, if it is short enough.
     pub(crate) fn command(&self) -> &str {
         let command = self.get("cmd").unwrap_or_default();
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
@@ -39,7 +39,7 @@ impl PmiAnswer {
         }
     }
 
-    /// An error, if the server says no; an answer without a code says yes.
+    /// An error if the server refuses. An answer without a code means success.
     pub(crate) fn accepted(&self) -> Result<(), StoreError> {
         match self.get("rc") {
             None | Some("0") => Ok(()),
@@ -53,7 +53,7 @@ impl PmiAnswer {
     }
 }
 
-/// The first line of `bytes`, in version 1: how long it is, and what it says. `None`: it is not complete.
+/// The first line of `bytes`, in version 1, with its length. `None`: it is not complete.
 pub(crate) fn line(bytes: &[u8]) -> Result<Option<(usize, PmiAnswer)>, String> {
     let Some(end) = bytes.iter().take(LONGEST).position(|byte| *byte == b'\n') else {
         return if bytes.len() < LONGEST {
@@ -63,7 +63,7 @@ pub(crate) fn line(bytes: &[u8]) -> Result<Option<(usize, PmiAnswer)>, String> {
         };
     };
     let text = std::str::from_utf8(&bytes[..end]).map_err(|_| "it speaks no UTF-8".to_owned())?;
-    // Some servers end strings with their NUL.
+    // Some servers include a string's NUL.
     let text = text.trim_matches(['\0', '\r', ' ']);
     let words = text.split(' ').filter_map(|word| word.split_once('='));
     let answer = PmiAnswer(words.map(|(n, v)| (n.to_owned(), v.to_owned())).collect());
@@ -73,7 +73,7 @@ pub(crate) fn line(bytes: &[u8]) -> Result<Option<(usize, PmiAnswer)>, String> {
     }
 }
 
-/// The first message of `bytes`, in version 2: how long it is, and what it says. `None`: it is not complete.
+/// The first message of `bytes`, in version 2, with its length. `None`: it is not complete.
 pub(crate) fn message(bytes: &[u8]) -> Result<Option<(usize, PmiAnswer)>, String> {
     let Some((length, rest)) = bytes.split_at_checked(LENGTH) else {
         return Ok(None);
@@ -94,7 +94,7 @@ pub(crate) fn message(bytes: &[u8]) -> Result<Option<(usize, PmiAnswer)>, String
     }
 }
 
-/// `name=value;name=value;`, with doubled semicolons for one.
+/// Parses `name=value;name=value;`. A doubled semicolon is part of a value.
 fn pairs(body: &str) -> Vec<(String, String)> {
     let mut found = Vec::new();
     let mut pair = String::new();
@@ -108,7 +108,7 @@ fn pairs(body: &str) -> Vec<(String, String)> {
             add(&mut found, &std::mem::take(&mut pair));
         }
     }
-    // The last one may lack its semicolon.
+    // The last pair may lack its semicolon.
     add(&mut found, &pair);
     found
 }

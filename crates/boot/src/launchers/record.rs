@@ -1,37 +1,38 @@
-//! What rank 0 puts into the store.
+//! The record that rank 0 puts into the store.
 //!
 //! # Model
 //!
-//! One line of words between commas: a mark, the secret, whose loopback this is, and where rank 0 can be reached. It
-//! has no character that any of the protocols needs for itself. Stores have a longest value: so the line is put in
-//! pieces, `tidegate-0`, `tidegate-1` and so on, each of which says whether another follows.
+//! It is one line of words between commas: a mark, the secret, the identity of the loopback interface, and the
+//! addresses of rank 0. It contains no character that is special in any of the protocols. Stores limit the length of
+//! values. So the line is divided into pieces, `tidegate-0`, `tidegate-1` and so on, and each piece says whether
+//! another one follows.
 //!
 //! # Failure
 //!
-//! What is no such line is refused, with what is wrong about it, and without its secret.
+//! An invalid line is refused. The error says what is wrong, and does not contain the secret.
 
 use crate::secret::hex;
 use hmac_sha256::Hash;
 use std::net::SocketAddr;
 
 const MARK: &str = "tidegate1";
-/// More pieces than this are not read.
+/// No more pieces than this are read.
 pub(crate) const MOST_PIECES: usize = 64;
-/// A store with less room for a value than this is of no use.
+/// A store with less room for a value is of no use.
 pub(crate) const LEAST_ROOM: usize = 16;
 
-/// Says that another piece follows, or that none does.
+/// The mark of a piece that another piece follows.
 const MORE: char = '+';
 const LAST: char = '.';
 
-/// How the ranks get to rank 0, and what proves that they may.
+/// How the ranks reach rank 0, and the secret by which they prove that they may.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Record {
-    /// In hexadecimal digits, 64 of them.
+    /// 64 hexadecimal digits.
     pub(crate) secret: String,
     /// Equal for processes that share a loopback interface.
     pub(crate) loopback: String,
-    /// The likeliest first.
+    /// The addresses of rank 0, with the likeliest first.
     pub(crate) addresses: Vec<SocketAddr>,
 }
 
@@ -49,7 +50,7 @@ pub(crate) fn key(piece: usize) -> String {
 }
 
 impl Record {
-    /// In pieces of at most `room` bytes.
+    /// The line in pieces of at most `room` bytes.
     pub(crate) fn pieces(&self, room: usize) -> Result<Vec<String>, String> {
         if room < LEAST_ROOM {
             return Err(format!("it has room for {room} bytes a value"));
@@ -62,7 +63,7 @@ impl Record {
                 line.len()
             ));
         }
-        // All of it is ASCII: any byte is a border.
+        // The line is ASCII, so it can be cut anywhere.
         let piece = |number: usize| {
             let from = number * (room - 1);
             let mark = if number + 1 < count { MORE } else { LAST };
@@ -71,7 +72,7 @@ impl Record {
         Ok((0..count).map(piece).collect())
     }
 
-    /// All of it.
+    /// The whole line.
     pub(crate) fn line(&self) -> String {
         let mut line = format!("{MARK},{},{}", self.secret, self.loopback);
         for address in &self.addresses {
@@ -81,7 +82,7 @@ impl Record {
         line
     }
 
-    /// What the pieces say together.
+    /// Reads the line that the pieces make together.
     pub(crate) fn parse(line: &str) -> Result<Self, String> {
         let mut words = line.split(',');
         if words.next() != Some(MARK) {
@@ -106,7 +107,8 @@ impl Record {
         }
     }
 
-    /// Where a process with this loopback should look for rank 0, by turns; empty: rank 0 is out of its reach.
+    /// The addresses at which a process with this loopback should look for rank 0, in turn. If there are none, it
+    /// cannot reach rank 0.
     pub(crate) fn reachable(&self, from: &str) -> Vec<SocketAddr> {
         let (near, far): (Vec<_>, Vec<_>) =
             self.addresses.iter().partition(|at| at.ip().is_loopback());
@@ -118,7 +120,7 @@ impl Record {
     }
 }
 
-/// Puts pieces together; `true`: another is to come.
+/// Appends a piece. Returns whether another one follows.
 pub(crate) fn add_piece(line: &mut String, piece: &str) -> Result<bool, String> {
     let more = match piece.chars().next() {
         Some(MORE) => true,
@@ -129,12 +131,12 @@ pub(crate) fn add_piece(line: &mut String, piece: &str) -> Result<bool, String> 
     Ok(more)
 }
 
-/// Equal for processes that share a loopback interface: of one kernel, and one network namespace.
+/// A text that is equal for processes that share a loopback interface: those of one kernel and one network namespace.
 pub(crate) fn loopback_id() -> std::io::Result<String> {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
     let net = std::fs::read_link("/proc/self/ns/net");
     let (Ok(boot), Ok(net)) = (boot, net) else {
-        // Where that cannot be known, it is nobody else's.
+        // If it cannot be known, the text differs from that of every other process.
         return Ok(hex(&crate::secret::random::<32>()?));
     };
     let mut hash = Hash::new();

@@ -2,13 +2,13 @@
 //!
 //! # Model
 //!
-//! Only for programs with an MPI that is linked and not running: it may want the store later, and once a process has
-//! left some stores, it cannot come back. When the control plane ends, MPI either runs, or did, and the connection that
-//! both use is its affair; or it has never started, and this leaves the store.
+//! This is only for programs with an MPI that is linked and not running. MPI may need the store later, and after a
+//! process has left some stores, it cannot come back. When the control plane ends, MPI may be running, or have run.
+//! Then the common connection belongs to MPI. If MPI never started, this leaves the store.
 //!
 //! # Failure
 //!
-//! A launcher that does not answer is waited for 5 s; that is logged.
+//! If a launcher does not answer, the wait ends after 5 s, and is logged.
 
 use tidegate_hal::process::Process;
 use tidegate_hal::tell;
@@ -17,15 +17,15 @@ use super::store::{Store, StoreError};
 use std::time::{Duration, Instant};
 use tidegate_ffi::resident::{self, Mpi};
 
-/// How long a launcher may take to let a process go.
+/// How long a launcher may take to answer when a process leaves.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A store that has still to be left. Dropping it does so, but not in a child of the process.
+/// A store that this process has still to leave. Dropping it does so, except in a forked child.
 #[derive(Debug)]
 pub(crate) struct HeldStore(Option<Box<dyn Store>>, Process);
 
 impl HeldStore {
-    /// Leaves the store, or sees to it that it is left.
+    /// Leaves the store, or returns a value that leaves it later.
     pub(crate) fn conclude(mut store: Box<dyn Store>) -> Result<Option<Self>, StoreError> {
         match resident::mpi() {
             Mpi::Running if store.is_mpis_too() => Ok(None),

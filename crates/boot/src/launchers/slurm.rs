@@ -1,13 +1,13 @@
-//! What Slurm's variables mean.
+//! The meaning of Slurm's variables.
 //!
 //! # Model
 //!
-//! `SLURM_STEP_NODELIST` names the hosts of a step in short: `node[01-04,07],gpu3`. The first of them is where the
-//! first task is, unless the step was given another distribution (`srun -m`).
+//! `SLURM_STEP_NODELIST` lists the hosts of a step in a short form: `node[01-04,07],gpu3`. The first task is on the
+//! first host, unless the step was given another distribution (`srun -m`).
 //!
 //! # Failure
 //!
-//! What is no such list has no first host.
+//! A text that is no such list has no first host.
 
 /// The first host of a list; `None` if it is no list of hosts.
 pub(crate) fn first_host(list: &str) -> Option<String> {

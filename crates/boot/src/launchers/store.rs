@@ -1,12 +1,12 @@
-//! What a launcher's key-value store does for the ranks.
+//! The operations of a launcher's key-value store.
 //!
 //! # Model
 //!
-//! Puts become visible by a fence, which all ranks enter. All keys here are put by rank 0.
+//! A fence, which all ranks enter, makes puts visible. Only rank 0 puts keys here.
 //!
 //! # Failure
 //!
-//! A [`StoreError`] says what the other side did. None of them has a value in it: values hold the secret.
+//! A [`StoreError`] says what the store did. It never contains a value, since values contain the secret.
 
 use crate::error::BootError;
 use std::io;
@@ -15,16 +15,16 @@ use std::time::Instant;
 /// Why a store could not be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StoreError {
-    /// Nothing came until the deadline.
+    /// No answer came before the deadline.
     #[error("it did not answer in time")]
     Silent,
-    /// It has closed the connection.
+    /// The store closed the connection.
     #[error("it closed the connection")]
     Closed,
-    /// It said no.
+    /// The store refused.
     #[error("it refuses: {0}")]
     Refused(String),
-    /// What it said makes no sense.
+    /// The answer makes no sense.
     #[error("{0}")]
     Garbled(String),
     /// The system refused something.
@@ -65,21 +65,21 @@ pub(crate) trait Store: Send + Sync + std::fmt::Debug {
     /// Rank and number of ranks.
     fn place(&self) -> (usize, usize);
 
-    /// The longest value that it takes, in bytes.
+    /// The longest value that the store takes, in bytes.
     fn room(&self) -> usize;
 
-    /// Puts a value; the others see it after the next fence.
+    /// Puts a value. The others see it after the next fence.
     fn put(&mut self, key: &str, value: &str) -> Result<(), StoreError>;
 
     /// Waits until all ranks are here.
     fn fence(&mut self) -> Result<(), StoreError>;
 
-    /// What rank 0 has put.
+    /// Gets a value that rank 0 has put.
     fn get(&mut self, key: &str) -> Result<String, StoreError>;
 
-    /// Says that this process needs the store no more, by a deadline.
+    /// Tells the store, before a deadline, that this process does not need it any more.
     fn leave(&mut self, deadline: Instant) -> Result<(), StoreError>;
 
-    /// Whether MPI, if this process has one, speaks to the launcher over this very connection, and is the one to leave it.
+    /// Whether MPI in this process would use this same connection to the launcher, and must be the one to leave it.
     fn is_mpis_too(&self) -> bool;
 }

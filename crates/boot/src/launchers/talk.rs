@@ -1,16 +1,16 @@
-//! A connection to a PMI server: bytes out, answers in, nothing without a deadline.
+//! A connection to a PMI server, on which every operation has a deadline.
 //!
 //! # Model
 //!
-//! The server answers each request once, and speaks only when it is asked. So what comes beyond an answer is an error,
-//! and nothing is ever read that belongs to somebody else's request: MPI in this process may use the same connection,
-//! before and after.
+//! The server answers each request once, and sends nothing else. So bytes beyond an answer are an error. MPI in this
+//! process may use the same connection before and after, and no answer to MPI is ever read here.
 //!
-//! The descriptor's own mode is left as it is, since it is shared; each call says by itself that it does not wait.
+//! The mode of the descriptor is shared, so it is not changed. Each call asks by itself not to block.
 //!
 //! # Failure
 //!
-//! A server that closes, or is silent until the deadline, is a [`StoreError`], as is one that says more than any answer can be.
+//! It is a [`StoreError`] if the server closes the connection, is silent until the deadline, or sends more than any
+//! answer can be.
 
 use super::store::StoreError;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -19,7 +19,7 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-/// No answer is longer.
+/// The longest answer.
 const LONGEST: usize = 80 << 10;
 
 #[derive(Debug)]
@@ -61,7 +61,7 @@ impl Talk {
         }
     }
 
-    /// Sends all of it.
+    /// Sends all bytes.
     pub(crate) fn say(&mut self, mut bytes: &[u8]) -> Result<(), StoreError> {
         if !self.got.is_empty() {
             return Err(StoreError::Garbled("it says more than it was asked".into()));
@@ -78,7 +78,7 @@ impl Talk {
         Ok(())
     }
 
-    /// Waits for one answer: `take` says how many of the bytes are one, and what it is, or that it is not complete yet.
+    /// Waits for one answer. `take` returns the answer and its length, or `None` if it is not complete yet.
     pub(crate) fn hear<T>(
         &mut self,
         take: impl Fn(&[u8]) -> Result<Option<(usize, T)>, String>,

@@ -1,4 +1,4 @@
-//! The service of a hub on which much arrives at once.
+//! The service of a hub to which many messages come at once.
 
 use super::*;
 use crate::hub::tests::{flushes, running};
@@ -11,8 +11,8 @@ fn service(hub: Hub, size: usize, heartbeat: Duration) -> Service {
     Service::new(shared, role, node, heartbeat, long, Instant::now(), long)
 }
 
-/// All ranks bring something to an exchange at once, as when they open a window. Returns what was queued at each flush,
-/// and what the last rank heard: of others' contributions, that its own is accepted, and beats.
+/// All ranks contribute to an exchange at once, as when they open a window. Returns the load at each flush, and what
+/// the last rank received: contributions of others, acceptances of its own, and heartbeats.
 fn all_at_once(size: usize, heartbeat: Duration) -> (Vec<usize>, [usize; 3]) {
     let (hub, mut ranks) = running(size);
     let mut service = service(hub, size, heartbeat);
@@ -62,18 +62,18 @@ fn all_at_once(size: usize, heartbeat: Duration) -> (Vec<usize>, [usize; 3]) {
     (queued, heard)
 }
 
-/// What is queued is sent when it is a bounded number of frames, and not when it is the square of the ranks.
+/// What is queued at a time is a bounded number of frames, and does not grow with the square of the ranks.
 #[test]
 fn a_hub_that_has_much_to_pass_on_sends_it_in_turns() {
     let (queued, _) = all_at_once(300, Duration::from_secs(3600));
     let most = queued.iter().max().unwrap();
-    // One more contribution may come to a turn that is almost full.
+    // One more contribution may be added to a turn that is almost full.
     assert!(*most <= 1024 + 300, "{queued:?}");
 }
 
 #[test]
 fn a_hub_that_has_much_to_pass_on_beats_in_between() {
-    // A beat is due whenever one can go out.
+    // A heartbeat is due whenever one can be sent.
     let (_, heard) = all_at_once(60, Duration::ZERO);
     assert!(heard[2] >= 30, "{heard:?}");
 }

@@ -1,4 +1,4 @@
-//! How long the service sleeps, and what is due by the clock.
+//! The service's sleep, and its timers.
 
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ impl Service {
             fds.push(PollFd::from_borrowed_fd(fd, flags));
         });
         let timeout = self.next_tick().map(|at| {
-            // Rounded up, or the loop would turn until the moment has come.
+            // This rounds up. Otherwise the loop would spin until the moment has come.
             let wait = at.saturating_duration_since(Instant::now()) + Duration::from_micros(500);
             Timespec {
                 tv_sec: wait.as_secs() as _,
@@ -39,7 +39,7 @@ impl Service {
             .into_iter()
             .zip(flags)
             .filter(|(_, flags)| !flags.is_empty());
-        // From the last to the first: handling one may remove it from its list.
+        // From the last to the first, since handling one may remove it from its list.
         let mut ready: Vec<_> = ready.collect();
         ready.reverse();
         ready
@@ -85,13 +85,13 @@ impl Service {
             .min()
     }
 
-    /// After how long a silence of the hub that is noted: a little more than an interval, so that a beat that comes in
-    /// time keeps this from happening at all.
+    /// After how long the hub's silence is noted. This is a little more than an interval, so that a heartbeat in time
+    /// prevents it.
     pub(super) fn look_after(&self) -> Duration {
         self.heartbeat.saturating_add(self.heartbeat / 2)
     }
 
-    /// `None`: the others are waited for without end.
+    /// `None`: this rank waits for the others without a limit.
     pub(super) fn start_deadline(&self) -> Option<Instant> {
         let margin = match self.role {
             Role::Hub(_) => Duration::ZERO,
@@ -149,7 +149,7 @@ impl Service {
                     // Each of these is one and a half intervals.
                     let quiet = link.quiet;
                     if u64::from(quiet) * 3 >= u64::from(patience) * 2 {
-                        // The hub may have spoken while this rank itself could not run.
+                        // The hub may have sent something while this rank could not run.
                         self.hear_hub();
                         if matches!(&self.role, Role::Leaf(leaf) if leaf.is_silent()) {
                             self.hub_lost(&unheard(look_after.saturating_mul(quiet)));

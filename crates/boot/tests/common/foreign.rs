@@ -1,4 +1,4 @@
-//! Launchers of others, for tests: what there is on this machine, and a run of this program's ranks by one of them.
+//! Other launchers, for tests: those that this machine has, and runs of this program's ranks under one of them.
 #![allow(dead_code, unused_imports, reason = "each test file uses a part")]
 
 #[path = "../../../../tests/common/hydra.rs"]
@@ -26,31 +26,31 @@ pub(crate) fn find(program: &str) -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
-/// What a run of ranks has left.
+/// The result of a run.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) status: ExitStatus,
-    /// What the launcher, and the ranks, have printed.
+    /// The output of the launcher and of the ranks.
     pub(crate) printed: String,
-    /// What each rank has reported, sorted.
+    /// The reports of all ranks, sorted.
     pub(crate) reports: Vec<String>,
     pub(crate) took: Duration,
 }
 
 impl Ended {
-    /// How many reports are this one.
+    /// How many reports equal this one.
     pub(crate) fn count(&self, report: &str) -> usize {
         self.reports.iter().filter(|own| *own == report).count()
     }
 
-    /// The report that begins so.
+    /// The report that begins with `begin`.
     pub(crate) fn report(&self, begin: &str) -> &str {
         let found = self.reports.iter().find(|own| own.starts_with(begin));
         found.unwrap_or_else(|| panic!("no report {begin:?}: {self:?}"))
     }
 }
 
-/// Where ranks leave their reports; also marks their processes.
+/// The variable with the folder for the ranks' reports. It also marks their processes.
 pub(crate) const REPORTS: &str = "TEST_REPORTS";
 
 fn folder() -> PathBuf {
@@ -64,12 +64,12 @@ pub(crate) fn reports_in(folder: &Path) -> Vec<PathBuf> {
     paths.filter(|path| path.extension().is_some()).collect()
 }
 
-/// How many reports all ranks have left by now.
+/// How many reports all ranks have left so far.
 pub(crate) fn reports() -> usize {
     reports_in(&folder()).len()
 }
 
-/// A rank leaves a report: all of it or nothing, since a launcher may end the rank at any moment.
+/// Leaves a report. It is complete or missing, since a launcher may end the rank at any moment.
 pub(crate) fn report(text: &str) {
     let folder = folder();
     let pid = std::process::id();
@@ -80,10 +80,10 @@ pub(crate) fn report(text: &str) {
     std::fs::rename(draft, path.expect("a free name")).expect("a report");
 }
 
-/// One launcher at a time: they are not made for a crowd.
+/// One launcher runs at a time, since launchers are not made for many at once.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// Joins; whoever cannot reports why, and fails.
+/// Joins the job. If that fails, reports why, and panics.
 pub(crate) fn join() -> TcpControl {
     TcpControl::from_env().unwrap_or_else(|error| {
         report(&format!("error {error}"));
@@ -91,7 +91,7 @@ pub(crate) fn join() -> TcpControl {
     })
 }
 
-/// Every rank tells every other its number, and reports that, and on how many nodes they are.
+/// Every rank sends its number to every other, and reports it, with the number of nodes.
 pub(crate) fn exchange(control: &TcpControl) {
     let (rank, size) = (control.rank(), control.size());
     let packet = Packet {
@@ -109,13 +109,13 @@ pub(crate) fn exchange(control: &TcpControl) {
     report(&format!("rank {rank} of {size} on {} nodes", nodes.len()));
 }
 
-/// Runs a launcher to its end; panics if it has none, or leaves a process behind.
+/// Runs a launcher to its end. Panics if it does not end, or leaves a process behind.
 pub(crate) fn run(mut command: Command) -> Ended {
     run_with(&mut command, |_, _, _| {})
 }
 
-/// As [`run`]; `meanwhile` can do something with a launcher that has just been started. It is told where the launcher's
-/// output and the reports go. What it returns is kept until nothing of the job is left.
+/// Like [`run`], but calls `meanwhile` with the launcher after its start, and with the paths of its output and of the
+/// reports. The result of `meanwhile` is kept until nothing of the job is left.
 pub(crate) fn run_with<T>(
     command: &mut Command,
     mut meanwhile: impl FnMut(&mut Child, &Path, &Path) -> T,
@@ -126,7 +126,7 @@ pub(crate) fn run_with<T>(
     ended.expect("a launcher that does not die of SIGPIPE")
 }
 
-/// As [`run_with`], once, and whether the launcher is to be blamed.
+/// Like [`run_with`], once. Also returns whether the launcher itself failed.
 fn launch<T>(
     command: &mut Command,
     meanwhile: impl FnOnce(&mut Child, &Path, &Path) -> T,
@@ -138,7 +138,7 @@ fn launch<T>(
     std::fs::create_dir(&reports).expect("a folder");
     command
         .env(REPORTS, &reports)
-        // Where Open MPI's launcher keeps what it needs.
+        // Open MPI's launcher keeps its files here.
         .env("TMPDIR", folder.path())
         .stdin(Stdio::null())
         .stdout(file.try_clone().expect("a file"))
@@ -148,12 +148,12 @@ fn launch<T>(
     let mut kept = Some(meanwhile(&mut child, &printed, &reports));
     let status = wait(&mut child, &printed);
     let took = began.elapsed();
-    // A launcher that died has told nobody to end.
+    // A launcher that died has not ended its processes.
     let died = hydra::died_of_sigpipe(status);
     if died {
         kept = None;
     }
-    // The launcher's own processes may take a moment longer than it.
+    // The launcher's own processes may take a moment longer than the launcher.
     let left = || left_behind(&reports);
     while began.elapsed() < took + Duration::from_secs(30) && !left().is_empty() {
         std::thread::sleep(Duration::from_millis(20));
@@ -191,7 +191,7 @@ fn wait(child: &mut Child, printed: &Path) -> ExitStatus {
     }
 }
 
-/// The processes, other than zombies, that were started with this folder in their environment, and still run.
+/// The processes, other than zombies, that have this folder in their environment and still run.
 fn left_behind(reports: &Path) -> Vec<u32> {
     let mark = format!("{REPORTS}={}", reports.display());
     let processes = std::fs::read_dir("/proc").expect("a list of processes");

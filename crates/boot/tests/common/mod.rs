@@ -14,7 +14,7 @@ pub(crate) const SECRET: &str = "a secret that only this test knows";
 /// Long enough for a loaded machine, short enough to fail within a test run.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
-/// Configurations of all ranks of a job; the port is taken before anybody needs it.
+/// Configurations for all ranks of a job. The port is reserved before it is needed.
 pub(crate) fn configs(size: usize) -> Vec<Config> {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();

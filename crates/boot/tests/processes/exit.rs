@@ -1,4 +1,4 @@
-//! A process that ends while it carries the control plane for others. Once it exits, no other thread of it can.
+//! A process that ends while its control plane still serves others. Once it exits, no other thread of it can.
 
 use super::ground::{LONG, job, mark, wait_for};
 use std::sync::mpsc::Receiver;
@@ -7,7 +7,7 @@ use tidegate_boot::TcpControl;
 use tidegate_cli::Signal;
 use tidegate_hal::control::{Control, Event, Packet};
 
-/// What a rank does. Rank 0 has left, and its process ends; rank 1 stays.
+/// A rank's program. Rank 0 has left, and its process ends; rank 1 stays.
 pub(super) fn play(role: &str, control: &TcpControl, events: &Receiver<Event>) {
     control.exchange("start", Packet::default()).unwrap();
     match (role, control.rank()) {
@@ -48,7 +48,8 @@ fn leave_and_exit(control: &TcpControl) {
         mark("exits", 0);
     }
     control.leave();
-    // It runs before what was registered when this rank joined: the process exits, and that has not begun to wait.
+    // The function runs before those that were registered when this rank joined. So the process exits, but has not
+    // begun to wait.
     // SAFETY: the function is this program's, and may be called from anywhere.
     assert_eq!(unsafe { libc::atexit(exits) }, 0);
 }
@@ -78,7 +79,7 @@ impl tracing::Subscriber for Exits {
     fn exit(&self, _: &tracing::span::Id) {}
 }
 
-/// The thread that the program has for the signal cannot end the process any more.
+/// The program's thread for the signal cannot end the process any more.
 #[test]
 fn a_signal_ends_a_process_that_waits_for_others_at_its_exit() {
     let marks = tempfile::tempdir().unwrap();
@@ -97,7 +98,7 @@ fn a_signal_ends_a_process_that_waits_for_others_at_its_exit() {
     assert_eq!(signal, Some(libc::SIGINT), "{outcome:?}");
 }
 
-/// The service of rank 0 stays for ever in a subscriber of `tracing`.
+/// The service of rank 0 is stuck in a subscriber of `tracing` for ever.
 #[test]
 fn a_process_does_not_wait_for_a_service_that_is_stuck_at_its_exit() {
     let marks = tempfile::tempdir().unwrap();

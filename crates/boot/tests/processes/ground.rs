@@ -1,4 +1,4 @@
-//! What all tests of jobs of processes use.
+//! Common parts of the tests of jobs of processes.
 
 use std::time::{Duration, Instant};
 use tidegate_cli::{Job, Outcome, Output};

@@ -1,4 +1,4 @@
-//! The listening socket that rank 0 inherits: only the process it is meant for takes it, and only once.
+//! The listening socket that rank 0 inherits. Only the process for which it is meant takes it, and only once.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -10,7 +10,7 @@ use super::ground::{LONG, has, job};
 
 const LISTEN_FD: &str = "TIDEGATE_LISTEN_FD";
 
-/// What ranks and their helpers do before they join, if `role` is one of this file.
+/// The part of ranks and their helpers before they join, if `role` is one of this file.
 pub(crate) fn play(role: &str) {
     match role {
         "helper" => helper(),
@@ -20,13 +20,13 @@ pub(crate) fn play(role: &str) {
     }
 }
 
-/// The number that the variable names.
+/// The descriptor's number in the variable.
 fn number() -> i32 {
     let value = std::env::var(LISTEN_FD).unwrap();
     value.split(':').next().unwrap().parse().unwrap()
 }
 
-/// A listener of this program's own under that number, and whatever had to be opened for that.
+/// A listener of this program under that number, and all files that were opened to get the number.
 fn own_listener() -> (TcpListener, Vec<std::fs::File>) {
     let mut others = Vec::new();
     loop {
@@ -47,7 +47,7 @@ fn assert_works(listener: &TcpListener) {
     called.read_exact(&mut [0]).unwrap();
 }
 
-/// A process that inherits the variables of rank 0, and not its socket.
+/// A process that inherits the variables of rank 0, but not its socket.
 fn helper() {
     let (listener, _others) = own_listener();
     let error = tidegate_boot::TcpControl::from_env().unwrap_err();
@@ -57,8 +57,8 @@ fn helper() {
 }
 
 fn start_helpers() {
-    // The first helper starts before rank 0 has taken its socket, and closes what it inherits, as some programs do. The
-    // second one starts when rank 0 listens.
+    // The first helper starts before rank 0 has taken its socket, and closes inherited descriptors, as some programs
+    // do. The second one starts when rank 0 listens.
     let program = std::env::current_exe().unwrap();
     let args = ["--exact", "role_of_a_rank", "--nocapture", "--quiet"];
     let status = Command::new("/bin/bash")
@@ -111,7 +111,7 @@ fn take_twice() {
         let taken = configs.iter().filter(|config| config.listener.is_some());
         println!("taken {} times", taken.count());
         drop(configs);
-        // The number is free again, and now this program's.
+        // The number is free again, and now belongs to this program.
         let (listener, _others) = own_listener();
         let again = Config::from_env().unwrap().unwrap();
         println!("taken again: {}", again.listener.is_some());
@@ -132,7 +132,7 @@ fn the_socket_is_taken_once() {
 #[test]
 fn programs_between_the_launcher_and_the_rank_pass_the_socket_on() {
     let outcome = tidegate_cli::Job::new("/bin/sh", 3)
-        // The shell stays, and so does its copy of the socket.
+        // The shell stays alive, and so does its copy of the socket.
         .args([
             "-c",
             "\"$PROGRAM\" --exact role_of_a_rank --nocapture --quiet; exit $?",
