@@ -23,12 +23,12 @@ use crate::regions::Regions;
 use crate::strays::Strays;
 use crate::wire::{Limits, Sleeper, Wire};
 
-/// Notices that a thread panics while it works for this endpoint: one of the NIC's, or a stream's that turns the engine.
-/// Then its work is broken off, with what it had heard for others. So the wire has failed, and that ends all waits. (The
-/// report of a panic in a stream is about that stream alone.)
+/// Notices when a thread panics while it works for this endpoint: a thread of the NIC, or of a stream that turns the
+/// engine. The panic breaks its work off, and may lose events. So the wire counts as failed, and that ends all waits.
+/// (The report of a panic in a stream is about that stream only.)
 pub(crate) struct Watched<'a, W: Wire> {
     agent: &'a Agent<W>,
-    /// It is called by a destructor of one that panics for another reason.
+    /// Whether the thread was already panicking for another reason, and calls this in a destructor.
     is_other: bool,
 }
 
@@ -50,24 +50,24 @@ impl<W: Wire> Drop for Watched<'_, W> {
     }
 }
 
-/// The engine behind its lock, and all else that the endpoint, its queues and the threads share.
+/// The engine behind its lock, and everything else that the endpoint, its queues and the threads share.
 pub(crate) struct Agent<W: Wire> {
     pub(crate) limits: Limits,
     pub(super) silence: Duration,
     pub(crate) regions: Arc<Regions>,
     pub(super) strays: Arc<Strays>,
     pub(crate) connection: OnceLock<Connection>,
-    /// What sends besides the engine's endpoint. Before the engine, which leaves them what they have under way, and is the
-    /// last to hold them.
+    /// The other endpoints that send. They stand before the engine, because the engine is dropped after them: it leaves
+    /// them their operations in progress, and is the last to hold them.
     pub(super) rails: OnceLock<Vec<Arc<Rail<W>>>>,
     pub(super) engine: Yielding<Engine<W>>,
-    /// The endpoints that peers write to, if they are not the engine's.
+    /// The endpoints that peers write to, if that is not the engine's.
     pub(super) ears: OnceLock<Vec<Ear<W>>>,
     /// Trigger slots, for all queues.
     pub(crate) slots: Arc<TriggerSlots>,
-    /// Doorbells may have been rung, or queues closed, since the engine has looked at them.
+    /// Whether doorbells may have been rung, or queues closed, since the engine last looked at them.
     pub(super) rung: AtomicBool,
-    /// Whether core knows that the wire is of no more use.
+    /// Whether core knows that the wire can no longer be used.
     pub(super) said: AtomicBool,
     /// How often streams have turned the engine.
     pub(super) visits: AtomicU64,
@@ -79,13 +79,14 @@ pub(crate) struct Agent<W: Wire> {
     /// How often the listener has turned the engine.
     pub(super) rounds: AtomicU64,
     pub(crate) stop: AtomicBool,
-    /// Peers that have left, of which the listener has not done all that they have sent. Whether there are any.
+    /// Peers that have left, while the listener still carries out what they have sent. `has_partings` says whether there are
+    /// any.
     pub(super) partings: Mutex<Vec<Parting>>,
     pub(super) has_partings: AtomicBool,
-    /// Registrations that peers may still be using. Last: by then the endpoints are closed that registrations do not
-    /// hold. Those that they do hold are closed with the last registration of each, and before its memory goes. (That
-    /// of the others goes while such an endpoint is open: it rests with the provider that nobody comes to memory by a
-    /// registration that is closed.)
+    /// Registrations that peers may still use. The field is last, because the endpoints are closed by then, unless
+    /// registrations hold them. An endpoint that registrations hold is closed with the last of them, and before its
+    /// memory is freed. (The memory of earlier registrations is freed while such an endpoint is open. The provider must
+    /// see to it that nobody reaches memory by a closed registration.)
     pub(crate) kept: Mutex<Vec<Keep>>,
 }
 
@@ -118,7 +119,7 @@ impl<W: Wire> Agent<W> {
         }
     }
 
-    /// Gives peers so many endpoints of their own, if the wire can.
+    /// Makes `ears` endpoints for peers to write to, if the wire can.
     pub(crate) fn grow_ears(&self, ears: usize) -> Result<(), NicError> {
         let first = self.with(|engine| engine.wire.twin())?;
         let more = self.twins(if first.is_some() { ears - 1 } else { 0 });
@@ -128,7 +129,7 @@ impl<W: Wire> Agent<W> {
         Ok(())
     }
 
-    /// So many endpoints besides, or as many as there can be: nobody depends on them.
+    /// Makes `count` further endpoints, or as many as possible. Nothing depends on them.
     pub(super) fn twins(&self, count: usize) -> Vec<W> {
         let twin = |_| match self.with(|engine| engine.wire.twin()) {
             Ok(twin) => twin,
@@ -150,7 +151,7 @@ impl<W: Wire> Agent<W> {
         self.ears.get().map_or(&[], Vec::as_slice)
     }
 
-    /// Does something with each endpoint that peers write to.
+    /// Calls `act` with each endpoint that peers write to.
     pub(crate) fn with_ears<T>(&self, mut act: impl FnMut(&mut W) -> T) -> Vec<T> {
         match self.ears() {
             [] => vec![self.with(|engine| act(&mut engine.wire))],
@@ -158,7 +159,7 @@ impl<W: Wire> Agent<W> {
         }
     }
 
-    /// Learns where the ears of the peers are, and lays as many rails as there are ears here.
+    /// Notes the addresses of the peers' ears, and makes as many rails as there are ears here.
     pub(crate) fn lay(&self, addresses: &[Vec<Vec<u8>>]) -> Result<(), NicError> {
         let of_ear = |number: usize| -> Vec<_> {
             let address = |ears: &Vec<Vec<u8>>| ears.get(number).cloned().unwrap_or_default();
@@ -182,9 +183,9 @@ impl<W: Wire> Agent<W> {
         self.rails.get().map_or(&[], Vec::as_slice)
     }
 
-    /// Does something with the engine. Waits for the thread that turns it.
+    /// Calls `act` with the engine. Waits for the thread that turns it.
     pub(crate) fn with<T>(&self, act: impl FnOnce(&mut Engine<W>) -> T) -> T {
-        // Said when the engine has been let go.
+        // The failure is reported after the engine has been let go.
         let _watched = Watched::new(self);
         let mut engine = self.engine.lock();
         let result = act(&mut engine);
@@ -195,20 +196,20 @@ impl<W: Wire> Agent<W> {
         result
     }
 
-    /// Whether nobody rings a bell for doorbells.
+    /// Whether no bell is rung for doorbells.
     pub(super) fn is_polled(&self) -> bool {
         let connection = self.connection.get();
         connection.is_some_and(|connection| connection.polled)
     }
 
-    /// Programs have been armed: if doorbells are polled, somebody must begin.
+    /// Notes that programs have been armed. If doorbells are polled, this wakes the thread that polls.
     pub(crate) fn armed(&self) {
         if self.is_polled() && self.slumber.is_to_end(Need::Work) {
             self.sleeper.wake();
         }
     }
 
-    /// Whether somebody has found the engine taken, who had something for it. To be asked after it was let go.
+    /// Whether another thread has found the engine taken, and had work for it. To be asked after the engine was let go.
     ///
     /// A thread that rings sets the flag, then tries to take the engine; the one that has it lets it go, then looks at the
     /// flag. With a fence in between on both sides, one of the two sees the other.
@@ -217,7 +218,8 @@ impl<W: Wire> Agent<W> {
         self.rung.load(Ordering::Relaxed)
     }
 
-    /// Takes everything as far as it goes, unless somebody is at it, who does it then. Returns whether something has happened.
+    /// Takes everything as far as possible. If another thread has the engine, that thread does it instead. Returns
+    /// whether something has happened.
     pub(super) fn turn(&self) -> bool {
         let _watched = Watched::new(self);
         let mut happened = false;
@@ -232,7 +234,7 @@ impl<W: Wire> Agent<W> {
             self.release(engine);
             self.say(failure);
             if more {
-                // Streams have something else to do than to copy all of what others put.
+                // Streams have other work than to copy everything that other ranks put.
                 self.wake_listener();
                 return true;
             }
@@ -242,20 +244,20 @@ impl<W: Wire> Agent<W> {
         }
     }
 
-    /// `look`: at the doorbells, whether or not somebody has said that one was rung.
+    /// Turns the engine. With `look`, it looks at the doorbells even if none was reported as rung.
     #[must_use = "it is to be said when the engine has been let go"]
     pub(super) fn turn_locked(&self, engine: &mut Engine<W>, look: bool) -> Option<String> {
         let rung = self.rung.load(Ordering::Relaxed) && self.rung.swap(false, Ordering::SeqCst);
         engine.turn(&self.regions, rung || look);
         if engine.pool.is_spent() {
-            // There is more to copy, for the next thread that turns the engine.
+            // The next thread that turns the engine must copy more.
             self.rung.store(true, Ordering::SeqCst);
         }
         self.needs.set(engine.needs());
         engine.failure.take()
     }
 
-    /// Says that the wire is of no more use, if it is: once.
+    /// Reports a failure of the wire to core, once.
     pub(crate) fn say(&self, failure: Option<String>) {
         if let (Some(why), Some(connection)) = (failure, self.connection.get())
             && !self.said.swap(true, Ordering::SeqCst)
@@ -264,15 +266,15 @@ impl<W: Wire> Agent<W> {
         }
     }
 
-    /// If something is under way, or in doubt, the listener must know that there is something to listen for, or to ask. One
-    /// that sleeps only for a short time finds that out by itself.
+    /// Wakes the listener if something is in progress or in doubt that it does not know of. A listener that sleeps only
+    /// for a short time finds that out by itself.
     pub(super) fn tell_listener(&self) {
         if self.slumber.is_to_end(self.needs.get()) {
             self.sleeper.wake();
         }
     }
 
-    /// Doorbells may have been rung, or queues closed.
+    /// Notes that doorbells may have been rung, or queues closed, and looks at them.
     pub(super) fn look(&self) {
         self.rung.store(true, Ordering::SeqCst);
         fence(Ordering::SeqCst);
@@ -286,8 +288,8 @@ impl<W: Wire> Agent<W> {
         self.with(|engine| engine.heard) + of_ears
     }
 
-    /// Lets the engine go, and then queues that have come to their end: what they keep may be the last to hold the
-    /// endpoint, or call it. Asks what the engine wants to know of peers.
+    /// Lets the engine go. Then drops queues that have ended: what they keep may be the last to hold the endpoint, or
+    /// may call it. Then asks the control plane the engine's questions about peers.
     pub(super) fn release(&self, mut engine: MutexGuard<'_, Engine<W>>) {
         let ended = std::mem::take(&mut engine.ended);
         let questions = engine.peers.departures.take_due();
@@ -322,7 +324,7 @@ impl<W: Wire> Agent<W> {
         self.rails().iter().for_each(|rail| rail.wake());
     }
 
-    /// What says how far a peer's departure is, for a queue towards it.
+    /// The state of a peer's departure, for a queue towards it.
     pub(crate) fn departure(&self, peer: usize) -> Arc<Departure> {
         self.with(|engine| engine.peers.departures.of(peer).clone())
     }
@@ -332,24 +334,24 @@ impl<W: Wire> Agent<W> {
         self.with(|engine| engine.queues.add(agenda));
     }
 
-    /// A queue's owner is gone.
+    /// Notes that a queue's owner has been dropped.
     pub(crate) fn closed(&self) {
         self.look();
         self.tell_listener();
     }
 
-    /// For how long nothing at all may happen while a rank waits for its last messages.
+    /// How long nothing at all may happen while a rank waits for its last messages.
     pub(crate) fn patience(&self) -> Duration {
         let extra = self.with(|engine| {
-            // A tick may be a while away.
+            // The next tick may be a while away.
             engine.await_answers();
             engine.peers.contact.extra()
         });
         self.silence.saturating_add(extra)
     }
 
-    /// Whether everything that was rung for is through, and has come; and, if that is asked for, every peer is told that
-    /// is to be told of a failure.
+    /// Whether everything that was rung for is through, and has arrived. With `told`, also whether every peer that must
+    /// be told of a failure has been told.
     pub(crate) fn is_idle(&self, told: bool) -> bool {
         let idle = self.with(|engine| {
             let idle = engine.is_idle(told);

@@ -35,7 +35,7 @@ use std::time::Instant;
 
 use tidegate_hal::tell;
 
-use super::contact::Way;
+use super::contact::Route;
 use super::departure::Stage;
 use super::doubt::{Answer, FAILED, InquiryStep, Look};
 use super::firing::Flight;
@@ -45,11 +45,11 @@ use super::silence::Silence;
 use super::state::Engine;
 use crate::wire::{Op, Posted, Wire};
 
-/// How often reads of a queue that gives up in any case may fail.
+/// How many reads of a queue that gives up in any case may fail.
 const REFUSALS: u32 = 5;
 
 impl<W: Wire> Engine<W> {
-    /// A signal of a queue is through at this end.
+    /// Notes that a signal of a queue is through at this end.
     pub(super) fn signalled(&mut self, index: usize, word: impl FnOnce() -> SignalWord<W>) {
         let Some(agenda) = self.queues.all.get(index) else {
             return;
@@ -60,14 +60,14 @@ impl<W: Wire> Engine<W> {
         }
     }
 
-    /// Asks for the signals of queues that have been quiet since the last tick, and takes those further that nobody
-    /// asks for any more. To be called now and then while there are [doubts](super::rest::Need::Doubts).
+    /// Asks for the signals of queues that have been quiet since the last tick. Also takes further those queues that
+    /// have nothing more to ask. To be called regularly while there are [doubts](super::rest::Need::Doubts).
     pub(super) fn tick(&mut self) {
         self.await_answers();
         let (mut quiet, mut over) = (Vec::new(), Vec::new());
         let mut doubtful = std::mem::take(&mut self.queues.doubtful);
         doubtful.retain(|index| {
-            // A number may have become another queue's.
+            // Another queue may have got the number by now.
             let agenda = self.queues.all.get(*index);
             let Some(agenda) = agenda.filter(|one| one.doubt.is_listed) else {
                 return false;
@@ -99,7 +99,7 @@ impl<W: Wire> Engine<W> {
         }
     }
 
-    /// Asks again where it is time to.
+    /// Asks again for all queues whose pause is over.
     pub(super) fn ask_again(&mut self) {
         if self.queues.asking.is_empty() {
             return;
@@ -118,7 +118,7 @@ impl<W: Wire> Engine<W> {
         due.into_iter().for_each(|index| self.ask(index));
     }
 
-    /// Asks how many of a queue's signals have come, unless that is being found out.
+    /// Asks how many of a queue's signals have come, unless a question is already open.
     pub(super) fn ask(&mut self, index: usize) {
         let Some(agenda) = self.queues.all.get(index) else {
             return;
@@ -126,7 +126,7 @@ impl<W: Wire> Engine<W> {
         let (peer, now) = (agenda.queue.peer, Instant::now());
         if !agenda.is_in_doubt() {
             agenda.doubt.rests();
-            // It may have waited for that.
+            // The queue may have waited for its answer.
             self.queues.make_ready(index);
             return;
         }
@@ -153,9 +153,9 @@ impl<W: Wire> Engine<W> {
             from: &word.remote,
             offset,
         };
-        // SAFETY: the flight keeps what is written, and nobody reads it before that is over. The word is one of the
-        // peer's memory, by the promise of `NicQueue::prepare`, and is only added to there. (Eight bytes that are
-        // aligned are taken to be read as one, as every processor and NIC does that this was built for.)
+        // SAFETY: the flight keeps the memory that is written, and nobody reads that before the operation is over. The
+        // word is in the peer's memory, by the promise of `NicQueue::prepare`, and is only added to there. (Eight
+        // aligned bytes are assumed to be read as one, as every processor and NIC does that this was built for.)
         match unsafe { self.wire.post(peer, op, self.flights.next()) } {
             Ok(Posted::Taken) => {
                 self.flights.add(Flight::Look(Look {
@@ -166,7 +166,7 @@ impl<W: Wire> Engine<W> {
                 }));
                 self.taken_by(peer);
             }
-            // Too much is under way, which is no fault of this peer's.
+            // Too much is in progress, which is no fault of this peer.
             Ok(Posted::Full) if self.has_too_much() => self.pause(index),
             Ok(Posted::Full) => self.not_known(index, "it takes nothing"),
             Err(error) => {
@@ -176,9 +176,9 @@ impl<W: Wire> Engine<W> {
         }
     }
 
-    /// A count has been read, or could not be.
+    /// Takes the result of a read of a count.
     pub(super) fn looked(&mut self, look: &Look<W>, failed: Option<String>) {
-        self.peers.contact.answers(Way::own(look.peer));
+        self.peers.contact.answers(Route::own(look.peer));
         let Some(agenda) = self.queues.all.get(look.index) else {
             return;
         };
@@ -192,7 +192,7 @@ impl<W: Wire> Engine<W> {
         }
     }
 
-    /// Asks again in a while.
+    /// Asks again after a pause.
     fn pause(&mut self, index: usize) {
         if let Some(inquiry) = self.queues.get(index).doubt.inquiry() {
             inquiry.pauses();
@@ -200,16 +200,16 @@ impl<W: Wire> Engine<W> {
         }
     }
 
-    /// That signals have come is not known; asks again in a while, or no more.
+    /// Handles an answer that leaves open whether signals have come: asks again after a pause, or gives up.
     fn not_known(&mut self, index: usize, why: &str) {
         let agenda = self.queues.get(index);
-        // If the peer is not here, its connections may be ending, and no signal was lost. When it has left nobody asks
+        // If the peer is not here, its connections may be ending, and no signal was lost. When it has left, nobody asks
         // any more.
         if agenda.queue.departure() == Stage::Here
             && let Some(inquiry) = agenda.doubt.inquiry()
         {
             let silence = self.peers.silence;
-            // What has failed has taken the connection along: it is known that something is wrong.
+            // The failure has closed the connection, so it is known that something is wrong.
             let (limit, refusals) = match agenda.state {
                 QueueState::Failing => (silence.min(FAILED), REFUSALS),
                 _ => (silence, u32::MAX),
@@ -223,7 +223,7 @@ impl<W: Wire> Engine<W> {
         self.pause(index);
     }
 
-    /// A signal of a queue is lost: nothing can be known of it, and the peer is there.
+    /// Declares a signal of a queue lost: nothing can be known of it, and the peer is there.
     fn loses(&mut self, index: usize, why: &str) {
         let agenda = self.queues.get(index);
         let peer = agenda.queue.peer;

@@ -25,8 +25,8 @@ impl<W: Wire> Drop for Engine<W> {
         if flights.is_empty() && programs.is_empty() {
             return;
         }
-        // Each has all of it: a rail may have posted what the engine has not heard of. (Nobody locks it: what is kept
-        // must be fit to be shared.)
+        // Each wire keeps everything, because a rail may have posted operations that the engine does not know of.
+        // (Nobody locks the mutex. It is there because kept values must be `Sync`.)
         let kept: Keep = Arc::new(Mutex::new((flights, programs)));
         for rail in &self.rails {
             rail.with(|wire| wire.keep(kept.clone()));

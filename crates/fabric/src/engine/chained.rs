@@ -39,18 +39,18 @@ use crate::base::NAME;
 use crate::wire::chain::{Chain, Signal, Stuck};
 use crate::wire::{Posted, Wire};
 
-/// How long nothing must have moved before a chain that has failed is given up: what it has begun behind the failure is
-/// to come to its end.
+/// How long nothing must have moved before a failed chain is given up, so that operations after the failure that have
+/// begun can end.
 const GRACE: Duration = Duration::from_millis(20);
 
-/// Why a chain does not go on.
+/// Why a chain has stopped.
 pub(super) struct Failure {
     pub(super) why: String,
-    /// The firing (from 0) that is not through for that reason: those before it still come through.
+    /// The number (from 0) of the firing that failed. Earlier firings may still come through.
     pub(super) at: u64,
-    /// Since something was last through, or has failed.
+    /// The time since something was last through, or failed.
     pub(super) lull: Silence,
-    /// What it waits for, if the peer may have gone.
+    /// The question that the failure waits for, if the peer may have gone.
     pub(super) question: Option<Question>,
 }
 
@@ -64,37 +64,37 @@ impl Failure {
         }
     }
 
-    /// Whether nothing comes through any more of what was rung for: all before the failure is, or was lost with it.
+    /// Whether no rung firing will come through any more: all before the failure are through, or were lost with it.
     pub(super) fn leaves_nothing(&mut self, through: u64, rung: u64) -> bool {
         through >= self.at.min(rung) || self.lull.look(Instant::now(), FAILED)
     }
 }
 
-/// A queue's chain, and how far it is.
+/// A queue's chain, and its progress.
 pub(crate) struct Chained<W: Wire> {
     pub(super) chain: Box<dyn Chain<W::Remote>>,
     /// Whether streams strike by themselves.
     pub(super) strikes: bool,
-    /// How many firings hardware has been given, and how many of them are through.
+    /// How many firings the hardware has been given, and how many of them are through.
     pub(super) fed: u64,
     pub(super) through: u64,
-    /// How many rings have been turned into strikes, or seen.
+    /// How many rings were struck for, here or by the stream.
     pub(super) struck: u64,
-    /// Since when there is no room for what has been rung for.
+    /// The time in which there was no room for firings that have been rung for.
     pub(super) refused: Option<Silence>,
-    /// How long that may last.
+    /// The limit of both times.
     pub(super) limit: Duration,
     pub(super) moved: Instant,
-    /// Since then.
+    /// The time since something last moved, as far as the agent has looked.
     pub(super) silence: Silence,
     state: ChainState,
 }
 
-/// How a chain stands.
+/// The state of a chain.
 enum ChainState {
     Well,
     Failed(Failure),
-    /// It has been given up.
+    /// The chain has been given up.
     Over,
 }
 
@@ -118,15 +118,15 @@ impl<W: Wire> Chained<W> {
         &*self.chain
     }
 
-    /// Streams strike by themselves from now on; nothing was armed yet.
+    /// From now on streams strike by themselves. Nothing has been armed yet.
     pub(crate) fn struck_by_streams(&mut self) {
         debug_assert_eq!((self.fed, self.struck), (0, 0), "it is said at once");
         self.strikes = true;
         self.chain.struck_by_streams();
     }
 
-    /// Gives hardware what is armed; returns whether somebody must come back to it: it refuses for now what it should
-    /// have room for, or it has failed.
+    /// Gives armed programs to the hardware. Returns whether this must be called again: the hardware refuses for now
+    /// what it should have room for, or it has failed.
     pub(crate) fn feed(&mut self, queue: &Queue) -> bool {
         while let ChainState::Well = self.state {
             let held = self.fed - self.through;
@@ -149,8 +149,8 @@ impl<W: Wire> Chained<W> {
                 notice: script.notice(self.fed),
                 word: (&script.word.0.remote, script.word.1),
             };
-            // SAFETY: `NicQueue::prepare` promised this for the time between the ring and the signal; the program keeps
-            // the memory. The lock on this value is held.
+            // SAFETY: `NicQueue::prepare` promised this for the time between the ring and the signal, and the program
+            // keeps the memory. The lock on this value is held.
             match unsafe { self.chain.queue(&pieces, &signal, &program.0) } {
                 Ok(Posted::Taken) => {
                     self.fed += 1;
@@ -170,7 +170,7 @@ impl<W: Wire> Chained<W> {
         matches!(self.state, ChainState::Failed(_))
     }
 
-    /// Why it does not go on, unless it has been given up.
+    /// Why the chain has stopped, unless it has been given up.
     pub(super) fn failure(&mut self) -> Option<&mut Failure> {
         match &mut self.state {
             ChainState::Failed(failure) => Some(failure),
@@ -182,7 +182,7 @@ impl<W: Wire> Chained<W> {
         matches!(self.state, ChainState::Over)
     }
 
-    /// It is given up. What hardware has begun may still read: works keep what they name.
+    /// Gives the chain up. Operations that the hardware has begun may still read; works keep the memory that they name.
     pub(super) fn ends(&mut self) {
         if !self.is_over() {
             self.state = ChainState::Over;
@@ -198,7 +198,7 @@ impl<W: Wire> Chained<W> {
         }
     }
 
-    /// It has failed, as far as firing `at`. What is said is what was heard of first.
+    /// Notes a failure of firing `at`. If there are several, the first report counts.
     pub(super) fn fail(&mut self, at: u64, why: &impl ToString) {
         match &mut self.state {
             ChainState::Well => self.state = ChainState::Failed(Failure::new(at, why.to_string())),
@@ -207,14 +207,14 @@ impl<W: Wire> Chained<W> {
         }
     }
 
-    /// Whether nothing has moved for a moment, and nothing is to come that a failure lets come.
+    /// Whether nothing has moved for a moment, and nothing will come through in spite of the failure.
     pub(super) fn has_come_to_rest(&mut self, rung: u64) -> bool {
         let through = self.through;
         let leaves_nothing = |failure: &mut Failure| failure.leaves_nothing(through, rung);
         self.moved.elapsed() > GRACE && self.failure().is_none_or(leaves_nothing)
     }
 
-    /// Strikes for rings that nobody has struck for; returns whether there were new ones.
+    /// Strikes for rings that nobody has struck for. Returns whether there were new rings.
     pub(super) fn strike(&mut self, rung: u64) -> bool {
         let new = rung - self.struck;
         self.struck = rung;
@@ -229,7 +229,7 @@ impl<W: Wire> Chained<W> {
         new > 0
     }
 
-    /// Says what is through, and fills the room; returns whether there was anything.
+    /// Reports the firings that are through, and fills the room. Returns whether there were any.
     pub(super) fn advance(&mut self, queue: &Queue) -> bool {
         let before = self.through;
         match self.chain.poll(&|| queue.rung_for().0) {
@@ -248,8 +248,8 @@ impl<W: Wire> Chained<W> {
         self.through != before
     }
 
-    /// How many bytes hardware has been fired for, if there is something that is not through. (What has failed, or has
-    /// no room, has an end of its own.)
+    /// How many bytes the hardware has been fired for, if some are not through. (Failures, and lack of room, have
+    /// limits of their own.)
     pub(super) fn under_way(&self, queue: &Queue) -> Option<u64> {
         let fired = self.struck.min(self.fed);
         let ChainState::Well = self.state else {
@@ -262,8 +262,8 @@ impl<W: Wire> Chained<W> {
         Some(programs.map(|program| script::<W>(&program).bytes()).sum())
     }
 
-    /// What has been rung for does not begin, since the stores of the stream do not arrive: between a GPU and a NIC are
-    /// switches and IOMMUs, and of what they drop nobody hears.
+    /// Notes that rung firings do not begin, because the stream's stores do not arrive. Between a GPU and a NIC are
+    /// switches and IOMMUs, and nobody reports the stores that those drop.
     pub(super) fn listens(&mut self, rung: u64) {
         if !self.strikes || rung == self.through {
             return;
@@ -279,8 +279,8 @@ impl<W: Wire> Chained<W> {
         }
     }
 
-    /// The peer has left in good order: what is rung for is through, but what only the peer could bring. `false` if there
-    /// is such a thing: it has failed.
+    /// Handles a peer that has left in good order: all rung firings are through, except those that only the peer could
+    /// complete. Returns `false` if there is such a firing, which has failed.
     pub(super) fn lets_go(&mut self, queue: &Queue, rung: u64) -> bool {
         self.ends();
         while self.through < rung {
@@ -300,7 +300,7 @@ impl<W: Wire> Chained<W> {
         true
     }
 
-    /// What has been rung for finds no room, for longer than it may take.
+    /// Fails if rung firings have found no room for longer than the limit.
     pub(super) fn starves(&mut self) {
         let (waits, limit) = (self.struck > self.fed, self.limit);
         let too_long = |refused: &mut Silence| waits && refused.look(Instant::now(), limit);
@@ -325,7 +325,7 @@ mod tests {
         assert!(!failure.leaves_nothing(1, 4), "the second is to come");
         assert!(failure.leaves_nothing(2, 4));
         assert!(failure.leaves_nothing(1, 1) && failure.leaves_nothing(0, 0));
-        // Not for ever: its works may have been lost with the one that failed.
+        // This must end, because its works may have been lost with the one that failed.
         failure.lull.lasts(FAILED);
         std::thread::sleep(Duration::from_millis(1));
         assert!(failure.leaves_nothing(1, 4));

@@ -11,7 +11,7 @@
 //! - Of a peer that has answered before, something must end within a similar limit as long as anything is in progress
 //!   towards it. A network may be cut while the control plane, which uses another path, hears that all ranks are well.
 //!
-//! Each [way](Way) to a peer is a connection of its own, and a network may cut only one of them. So an operation that
+//! Each [route](Route) to a peer is a connection of its own, and a network may cut only one of them. So an operation that
 //! ends on one way is no sign of life of another.
 //!
 //! The operation that ends need not be the one that is waited for: a slow network may have much to do before it. (That
@@ -38,52 +38,53 @@ use std::time::{Duration, Instant};
 use super::silence::Silence;
 use crate::base::MOST_RAILS;
 
-/// How much longer an answer may take than anything else: somebody connects, perhaps with many others.
+/// How many times longer an answer may take than anything else, because the peer may be connecting, perhaps with many
+/// others.
 const ANSWER: u32 = 2;
 
-/// How many bytes any network carries towards a peer in a second, at least.
+/// The fewest bytes in a second that any network carries towards a peer.
 const SLOW: u64 = 100_000;
-/// How many bytes a rank's link carries in a second, at least, towards however many peers.
+/// The fewest bytes in a second that a rank's link carries, to all its peers together.
 const SHARED: u64 = 10_000_000;
-/// How many bytes a network of those on which hardware fires carries in a second, at least.
+/// The fewest bytes in a second on a network whose hardware fires.
 const SLOW_FIRING: u64 = 1_000_000;
 
-/// How long so many bytes take, at so many in a second.
+/// The time that `bytes` bytes take at `rate` bytes in a second.
 fn takes(bytes: u64, rate: u64) -> Duration {
     Duration::from_millis(bytes.saturating_mul(1000) / rate)
 }
 
-/// How long an answer may take, where `limit` is what a peer may take nothing for.
+/// How long an answer may take, if a peer may accept nothing for as long as `limit`.
 fn answer_within(limit: Duration) -> Duration {
     limit.saturating_mul(ANSWER)
 }
 
 /// One of the connections to a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Way {
+pub(super) struct Route {
     pub(super) peer: usize,
-    /// By which of the rails; 0 is the engine's own endpoint.
+    /// The number of the rail; 0 is the engine's own endpoint.
     pub(super) rail: usize,
 }
 
-impl Way {
-    /// That of the engine's own endpoint.
+impl Route {
+    /// The route by the engine's own endpoint.
     pub(super) fn own(peer: usize) -> Self {
-        Way { peer, rail: 0 }
+        Route { peer, rail: 0 }
     }
 }
 
-/// Something that is under way: of how many bytes.
+/// The bytes of operations in progress.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Load {
-    /// An operation, whose end is a sign of life.
+    /// Bytes of an operation, whose end is a sign of life.
     operation: u64,
-    /// What ends as a whole, by hardware that fires.
+    /// Bytes that hardware was fired for, and that end as a whole.
     fired: u64,
 }
 
 impl Load {
-    /// An operation of so many bytes.
+    /// The load of one operation.
     pub(super) fn operation(bytes: u64) -> Self {
         Load {
             operation: bytes,
@@ -91,7 +92,7 @@ impl Load {
         }
     }
 
-    /// So many bytes that hardware was fired for.
+    /// The load of bytes that hardware was fired for.
     pub(super) fn fired(bytes: u64) -> Self {
         Load {
             operation: 0,
@@ -100,28 +101,28 @@ impl Load {
     }
 }
 
-/// For how long nothing has come to its end on a way.
+/// A route on which something is in progress.
 struct Awaited {
-    /// How much had ended then.
+    /// How many operations had ended at the last look.
     ends: u64,
     silence: Silence,
-    /// How long that may last.
+    /// The limit of the silence.
     limit: Duration,
 }
 
 /// What is known of the peers.
 pub(super) struct Contact {
     limit: Duration,
-    /// Towards whom the wire takes nothing, since when.
+    /// The peers for which the wire accepts nothing, and since when.
     refusing: HashMap<usize, Silence>,
-    /// Who has answered, by rank.
+    /// Whether each rank has answered.
     met: Vec<bool>,
-    /// Since when something is under way towards those that have not.
+    /// The peers that have not answered, and since when something is in progress towards them.
     asked: HashMap<usize, Silence>,
-    /// How much has come to its end towards each, by rank and rail.
+    /// How many operations have ended, by rank and rail.
     ends: Vec<[u64; MOST_RAILS]>,
-    /// Where something was under way when that was last looked at.
-    awaited: HashMap<Way, Awaited>,
+    /// The routes on which something was in progress at the last look.
+    awaited: HashMap<Route, Awaited>,
 }
 
 impl Contact {
@@ -136,63 +137,63 @@ impl Contact {
         }
     }
 
-    /// Something that was under way towards a peer is over.
-    fn ends(&mut self, way: Way) {
-        if self.ends.len() <= way.peer {
-            self.ends.resize(way.peer + 1, Default::default());
+    /// Notes that an operation on a route is over.
+    fn ends(&mut self, route: Route) {
+        if self.ends.len() <= route.peer {
+            self.ends.resize(route.peer + 1, Default::default());
         }
-        self.ends[way.peer][way.rail] += 1;
+        self.ends[route.peer][route.rail] += 1;
     }
 
-    /// To be called now and then, with everything that is under way. Towards whom nothing has come to its end for too
-    /// long, on one way or another, and for how long.
+    /// To be called regularly, with everything that is in progress. Returns the peers towards which nothing has ended
+    /// for too long on some route, and for how long.
     pub(super) fn awaits(
         &mut self,
-        under_way: impl Iterator<Item = (Way, Load)>,
+        under_way: impl Iterator<Item = (Route, Load)>,
     ) -> Vec<(usize, Duration)> {
-        let mut ways: BTreeMap<Way, Load> = BTreeMap::new();
-        for (way, load) in under_way {
-            let all = ways.entry(way).or_default();
-            // One operation goes behind the other.
+        let mut routes: BTreeMap<Route, Load> = BTreeMap::new();
+        for (route, load) in under_way {
+            let all = routes.entry(route).or_default();
+            // Operations follow one another, so the longest counts.
             all.operation = all.operation.max(load.operation);
             all.fired += load.fired;
         }
         let now = Instant::now();
         let mut before = std::mem::take(&mut self.awaited);
         let mut over = Vec::new();
-        let shared = ways.values().map(|load| load.operation).sum();
+        let shared = routes.values().map(|load| load.operation).sum();
         let least = answer_within(self.limit).saturating_add(takes(shared, SHARED));
-        for (way, load) in ways {
-            let ends = self.ends.get(way.peer).map_or(0, |ends| ends[way.rail]);
-            let mut silence = match before.remove(&way) {
+        for (route, load) in routes {
+            let ends = self.ends.get(route.peer).map_or(0, |ends| ends[route.rail]);
+            let mut silence = match before.remove(&route) {
                 Some(then) if then.ends == ends => then.silence,
                 _ => Silence::new(),
             };
             let own = takes(load.operation, SLOW) + takes(load.fired, SLOW_FIRING);
             let limit = least.saturating_add(own);
             if silence.look(now, limit) {
-                over.push((way.peer, limit));
+                over.push((route.peer, limit));
             }
             let awaited = Awaited {
                 ends,
                 silence,
                 limit,
             };
-            self.awaited.insert(way, awaited);
+            self.awaited.insert(route, awaited);
         }
-        // A peer has several ways.
+        // A peer has several routes.
         over.dedup_by_key(|(peer, _)| *peer);
         over
     }
 
-    /// The wire takes nothing towards a peer for now. Why that is a failure, if it has been so for too long.
+    /// Notes that the wire accepts nothing towards a peer for now. Returns the failure if that has lasted for too long.
     pub(super) fn refuses(&mut self, peer: usize) -> Option<String> {
         let refused = self.refusing.entry(peer).or_insert_with(Silence::new);
         let too_long = refused.look(Instant::now(), self.limit);
         too_long.then(|| format!("nothing was taken for {:?}", self.limit))
     }
 
-    /// The wire has taken something towards a peer.
+    /// Notes that the wire has accepted something towards a peer.
     pub(super) fn takes(&mut self, peer: usize) {
         if !self.refusing.is_empty() {
             self.refusing.remove(&peer);
@@ -200,15 +201,16 @@ impl Contact {
         self.asks(peer);
     }
 
-    /// A signal towards a peer is through at this end, which says nothing of the peer: what is asked next has its time.
-    pub(super) fn is_through(&mut self, way: Way) {
-        self.ends(way);
+    /// Notes that a signal is through at this end. That says nothing about the peer, so the next question gets its full
+    /// time.
+    pub(super) fn is_through(&mut self, route: Route) {
+        self.ends(route);
         if !self.asked.is_empty() {
-            self.asked.remove(&way.peer);
+            self.asked.remove(&route.peer);
         }
     }
 
-    /// Something is under way towards a peer.
+    /// Notes that something is in progress towards a peer.
     pub(super) fn asks(&mut self, peer: usize) {
         if !self.has_met(peer) {
             self.asked.entry(peer).or_insert_with(Silence::new);
@@ -220,10 +222,10 @@ impl Contact {
         self.met.get(peer).is_some_and(|met| *met)
     }
 
-    /// What was under way towards a peer has come to an end over there, or has failed.
-    pub(super) fn answers(&mut self, way: Way) {
-        self.ends(way);
-        let peer = way.peer;
+    /// Notes that an operation has ended at the peer, or has failed.
+    pub(super) fn answers(&mut self, route: Route) {
+        self.ends(route);
+        let peer = route.peer;
         if self.met.len() <= peer {
             self.met.resize(peer + 1, false);
         }
@@ -232,7 +234,7 @@ impl Contact {
         }
     }
 
-    /// How much longer than anything else what is under way may take, for its bytes: as of when it was last looked at.
+    /// The extra time that operations in progress get for their bytes, as of the last look.
     pub(super) fn extra(&self) -> Duration {
         let most = self.awaited.values().map(|awaited| awaited.limit).max();
         most.map_or(Duration::ZERO, |most| {
@@ -240,32 +242,32 @@ impl Contact {
         })
     }
 
-    /// What is under way towards a peer has its time from here on.
+    /// Gives operations in progress towards a peer their full time from here on.
     pub(super) fn begins_anew(&mut self, peer: usize) {
         for rail in 0..MOST_RAILS {
-            self.answers(Way { peer, rail });
+            self.answers(Route { peer, rail });
         }
     }
 
-    /// Who has never answered for too long, and for how long. Once for each.
+    /// A peer that has not answered for too long, and for how long. Each peer is returned once.
     pub(super) fn unanswered(&mut self) -> Option<(usize, Duration)> {
         if self.asked.is_empty() {
             return None;
         }
         let (now, least) = (Instant::now(), answer_within(self.limit));
         let mut over = None;
-        // All are looked at: what nobody looks at does not count.
+        // Look at all of them, because a clock that nobody looks at does not count.
         for (peer, asked) in &mut self.asked {
-            // What is long has its time here, too.
-            let ways = (0..MOST_RAILS).map(|rail| Way { peer: *peer, rail });
-            let limits = ways.filter_map(|way| Some(self.awaited.get(&way)?.limit));
+            // Long operations get their time here, too.
+            let routes = (0..MOST_RAILS).map(|rail| Route { peer: *peer, rail });
+            let limits = routes.filter_map(|route| Some(self.awaited.get(&route)?.limit));
             let limit = limits.fold(least, Duration::max);
             if asked.look(now, limit) {
                 over = Some((*peer, limit));
             }
         }
         let (peer, limit) = over?;
-        self.answers(Way::own(peer));
+        self.answers(Route::own(peer));
         Some((peer, limit))
     }
 }
@@ -276,7 +278,7 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_secs(60);
 
-    /// As if so long had gone by that every limit is over: no machine is too slow for a time that nobody waits for.
+    /// Makes as much time pass as every limit allows. The test waits for nothing, so no machine is too slow for it.
     fn pass(contact: &mut Contact) {
         let all = contact.refusing.values_mut();
         all.chain(contact.asked.values_mut())
@@ -286,14 +288,14 @@ mod tests {
     #[test]
     fn only_a_first_answer_has_a_time() {
         let mut contact = Contact::new(LIMIT);
-        contact.answers(Way::own(1));
+        contact.answers(Route::own(1));
         for peer in 0..4 {
             contact.takes(peer);
         }
-        contact.answers(Way::own(2));
+        contact.answers(Route::own(2));
         assert_eq!(contact.unanswered(), None);
         pass(&mut contact);
-        // Once for each, whatever is sent to it afterwards.
+        // Once for each peer, whatever is sent to it afterwards.
         let mut said = [contact.unanswered(), contact.unanswered()].map(|one| one.unwrap().0);
         said.sort_unstable();
         assert_eq!(said, [0, 3]);
@@ -302,18 +304,18 @@ mod tests {
         assert_eq!(contact.unanswered(), None);
     }
 
-    /// Towards these peers, short operations.
-    fn short<const N: usize>(peers: [usize; N]) -> impl Iterator<Item = (Way, Load)> {
-        let load = |peer| (Way::own(peer), Load::default());
+    /// Short operations towards these peers.
+    fn short<const N: usize>(peers: [usize; N]) -> impl Iterator<Item = (Route, Load)> {
+        let load = |peer| (Route::own(peer), Load::default());
         peers.into_iter().map(load)
     }
 
-    /// Who is found silent.
+    /// The peers that are found silent.
     fn silent_of(over: Vec<(usize, Duration)>) -> Vec<usize> {
         over.into_iter().map(|(peer, _)| peer).collect()
     }
 
-    /// As if so much of its silence had been counted on every way, behind twice the limit.
+    /// Makes every route silent for `more` beyond twice the limit.
     fn lasts(contact: &mut Contact, more: Duration) {
         let all = contact.awaited.values_mut();
         all.for_each(|awaited| awaited.silence.lasts(answer_within(LIMIT) + more));
@@ -327,7 +329,7 @@ mod tests {
         let mut contact = Contact::new(LIMIT);
         let bytes = |seconds: u64| {
             let half = Load::fired(seconds * SLOW_FIRING / 2);
-            [(Way::own(1), half); 2].into_iter()
+            [(Route::own(1), half); 2].into_iter()
         };
         assert_eq!(silent_of(contact.awaits(bytes(60))), NOBODY);
         lasts(&mut contact, 30 * SECOND);
@@ -338,7 +340,7 @@ mod tests {
     #[test]
     fn an_operation_has_the_time_of_its_bytes() {
         let operations = |sizes: &[u64]| {
-            let load = |bytes: &u64| (Way::own(1), Load::operation(*bytes));
+            let load = |bytes: &u64| (Route::own(1), Load::operation(*bytes));
             sizes.iter().map(load).collect::<Vec<_>>().into_iter()
         };
         let long = 60 * SLOW;
@@ -347,11 +349,11 @@ mod tests {
         assert_eq!(silent_of(contact.awaits(operations(&[long]))), NOBODY);
         lasts(&mut contact, 50 * SECOND);
         assert_eq!(silent_of(contact.awaits(operations(&[long]))), NOBODY);
-        // Nor has one that never answered failed.
+        // A peer that has never answered has not failed either.
         let asked = contact.asked.get_mut(&1).unwrap();
         asked.lasts(answer_within(LIMIT) + 50 * SECOND);
         assert_eq!(contact.unanswered(), None);
-        // One goes behind the other, so the end of the first is what is waited for.
+        // One operation follows the other, so the end of the first is awaited.
         let halves = operations(&[long / 2, long / 2]);
         assert_eq!(silent_of(contact.awaits(halves)), [1]);
         assert!(contact.unanswered().is_some());
@@ -361,7 +363,7 @@ mod tests {
     fn who_sends_to_many_has_little_for_each() {
         const PEERS: usize = 100;
         let operations =
-            |bytes: u64| (0..PEERS).map(move |peer| (Way::own(peer), Load::operation(bytes)));
+            |bytes: u64| (0..PEERS).map(move |peer| (Route::own(peer), Load::operation(bytes)));
         let each = 60 * SHARED / PEERS as u64;
         let mut contact = Contact::new(LIMIT);
         assert_eq!(silent_of(contact.awaits(operations(each))), NOBODY);
@@ -370,44 +372,44 @@ mod tests {
         assert_eq!(contact.awaits(operations(each / 2)).len(), PEERS);
     }
 
-    /// However much comes to its end on others: a network may cut one of them.
+    /// Ends of operations on other routes do not count, because a network may cut one of them.
     #[test]
     fn each_connection_has_its_own_time() {
         let mut contact = Contact::new(LIMIT);
-        let ways = |rails: &[usize]| {
-            let way = |&rail: &usize| (Way { peer: 1, rail }, Load::default());
-            let all: Vec<_> = rails.iter().map(way).collect();
+        let routes = |rails: &[usize]| {
+            let route = |&rail: &usize| (Route { peer: 1, rail }, Load::default());
+            let all: Vec<_> = rails.iter().map(route).collect();
             all.into_iter()
         };
-        contact.answers(Way::own(1));
-        assert_eq!(silent_of(contact.awaits(ways(&[0, 2]))), NOBODY);
+        contact.answers(Route::own(1));
+        assert_eq!(silent_of(contact.awaits(routes(&[0, 2]))), NOBODY);
         lasts(&mut contact, SECOND);
-        contact.answers(Way::own(1));
-        contact.is_through(Way { peer: 1, rail: 1 });
-        assert_eq!(silent_of(contact.awaits(ways(&[0, 2]))), [1]);
-        contact.is_through(Way { peer: 1, rail: 2 });
-        assert_eq!(silent_of(contact.awaits(ways(&[0, 2]))), NOBODY);
-        // When it has left, all have.
+        contact.answers(Route::own(1));
+        contact.is_through(Route { peer: 1, rail: 1 });
+        assert_eq!(silent_of(contact.awaits(routes(&[0, 2]))), [1]);
+        contact.is_through(Route { peer: 1, rail: 2 });
+        assert_eq!(silent_of(contact.awaits(routes(&[0, 2]))), NOBODY);
+        // When the peer has left, all routes have.
         lasts(&mut contact, SECOND);
         contact.begins_anew(1);
-        assert_eq!(silent_of(contact.awaits(ways(&[0, 2]))), NOBODY);
+        assert_eq!(silent_of(contact.awaits(routes(&[0, 2]))), NOBODY);
     }
 
     #[test]
     fn who_says_nothing_at_all_to_what_is_under_way_has_failed() {
         let mut contact = Contact::new(LIMIT);
-        contact.answers(Way::own(1));
-        contact.answers(Way::own(2));
+        contact.answers(Route::own(1));
+        contact.answers(Route::own(2));
         assert_eq!(silent_of(contact.awaits(short([1, 2, 1]))), NOBODY);
         lasts(&mut contact, SECOND);
-        // Something has come to its end, if not what is under way.
-        contact.is_through(Way::own(1));
-        contact.answers(Way::own(2));
+        // Some operation has ended, though not the one that is in progress.
+        contact.is_through(Route::own(1));
+        contact.answers(Route::own(2));
         assert_eq!(silent_of(contact.awaits(short([1, 2]))), NOBODY);
         lasts(&mut contact, SECOND);
-        contact.answers(Way::own(2));
+        contact.answers(Route::own(2));
         assert_eq!(silent_of(contact.awaits(short([1, 2]))), [1]);
-        // Who is not waited for may say nothing.
+        // A peer for which nothing waits may be silent.
         let mut contact = Contact::new(LIMIT);
         assert_eq!(silent_of(contact.awaits(short([1]))), NOBODY);
         lasts(&mut contact, SECOND);

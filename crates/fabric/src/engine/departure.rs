@@ -34,28 +34,28 @@ use tidegate_hal::tell;
 
 use super::silence::Silence;
 
-/// How far a peer's departure is.
+/// The stage of a peer's departure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Stage {
-    /// Nobody has said that it leaves.
+    /// No departure is known.
     Here,
-    /// The news has come.
+    /// The peer is leaving.
     Leaving,
-    /// It is over.
+    /// The peer has left.
     Left,
-    /// It has died, or was given up.
+    /// The peer has died, or was given up.
     Lost,
 }
 
 impl Stage {
-    /// Whether the peer takes and answers nothing any more.
+    /// Whether the peer accepts and answers nothing any more.
     pub(super) fn is_over(self) -> bool {
         matches!(self, Stage::Left | Stage::Lost)
     }
 
-    /// Says that something towards the peer has gone wrong. That is an error if the peer is there, or only it could have
-    /// brought what was asked for. Of the loss of a peer core has told.
+    /// Logs that something towards the peer has gone wrong. It is an error if the peer is there, or if only the peer
+    /// could have brought the data. (Core has already reported the loss of a peer.)
     pub(super) fn says(self, only_sends: bool, what: &str) {
         match self {
             Stage::Leaving | Stage::Left if only_sends => {
@@ -67,12 +67,12 @@ impl Stage {
     }
 }
 
-/// Why a get fails that is rung for when its peer has left.
+/// The failure of a get that is rung for when its peer has left.
 pub(super) fn never_comes(peer: usize) -> String {
     format!("a transfer from rank {peer} failed: it has left")
 }
 
-/// That of one peer.
+/// The departure of one peer.
 #[derive(Default)]
 pub(crate) struct Departure(AtomicU8);
 
@@ -86,39 +86,38 @@ impl Departure {
         }
     }
 
-    /// It has come to a stage, unless it is beyond: a peer that has left stays so. To be called under the engine's lock, so
-    /// that it stays the same for as long as somebody has that.
+    /// Moves on to a stage; a later stage stays. To be called under the engine's lock, so that the stage does not
+    /// change while a thread holds that.
     fn comes_to(&self, stage: Stage) {
         self.0.fetch_max(stage as u8, Ordering::Release);
     }
 }
 
-/// What a failure towards a peer waits for, as long as nothing else is heard of it: the answer of this number, or a later
-/// one.
+/// The number of the answer that a failure towards a peer waits for. A later answer will do, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Question {
     peer: usize,
     number: u64,
 }
 
-/// What is known of one peer.
+/// The questions about one peer.
 #[derive(Default)]
 struct Known {
     departure: Arc<Departure>,
-    /// How many questions failures wait for, how many were asked, and how many of those are answered. One at a time is
-    /// asked, so none of these is more than one ahead of the next.
+    /// How many questions failures need, how many were asked, and how many of those are answered. One is asked at a
+    /// time, so each of these numbers is at most one ahead of the next.
     wanted: u64,
     asked: u64,
     answered: u64,
-    /// Since the last one was asked, while it is not answered.
+    /// The time since the last question was asked, while it is open.
     since: Option<Silence>,
 }
 
-/// What is known of all peers, by rank.
+/// The questions about all peers, by rank.
 #[derive(Default)]
 pub(super) struct Departures {
     known: Vec<Known>,
-    /// Those with questions that are not answered.
+    /// The peers with open questions.
     open: Vec<usize>,
 }
 
@@ -134,16 +133,16 @@ impl Departures {
         &self.known(peer).departure
     }
 
-    /// A peer has come to a stage of its departure. What was asked is answered by that.
+    /// Notes a peer's stage of departure, which answers all questions about it.
     pub(super) fn comes_to(&mut self, peer: usize, stage: Stage) {
         self.of(peer).comes_to(stage);
         self.open.retain(|open| *open != peer);
     }
 
-    /// Something towards a peer has failed just now: what that waits for.
+    /// The question that a failure of this moment waits for.
     pub(super) fn question(&mut self, peer: usize) -> Question {
         let known = self.known(peer);
-        // What was asked before was asked before it failed.
+        // Earlier questions were asked before the failure.
         known.wanted = known.asked + 1;
         let number = known.wanted;
         if known.departure.stage() == Stage::Here && !self.open.contains(&peer) {
@@ -152,18 +151,18 @@ impl Departures {
         Question { peer, number }
     }
 
-    /// Whether a peer was there after a failure, or nothing is said of it for too long.
+    /// Whether it is known that the peer was there after the failure, or no answer has come for too long.
     pub(super) fn is_answered(&self, question: Question) -> bool {
         let known = self.known.get(question.peer);
         known.is_some_and(|known| known.answered >= question.number)
     }
 
-    /// Whether answers are waited for.
+    /// Whether some question is open.
     pub(super) fn is_asking(&self) -> bool {
         !self.open.is_empty()
     }
 
-    /// What is to be asked now: whom, and the number of the question. It counts as asked.
+    /// The questions to ask now: each peer, and the number of the question. They count as asked.
     pub(super) fn take_due(&mut self) -> Vec<(usize, u64)> {
         let Departures { known, open } = self;
         let asks = |peer: &usize| {
@@ -178,7 +177,7 @@ impl Departures {
         open.iter().filter_map(asks).collect()
     }
 
-    /// A peer has answered the question of this number. Whether it was asked that.
+    /// Notes a peer's answer to the question of this number. Returns whether that question was open.
     pub(super) fn answers(&mut self, peer: usize, number: u64) -> bool {
         let known = self.known(peer);
         let is_new = known.since.is_some() && number == known.asked;
@@ -188,7 +187,7 @@ impl Departures {
         is_new
     }
 
-    /// The question that a peer was asked last is over.
+    /// Closes the last question about a peer.
     fn closes(&mut self, peer: usize) {
         let known = self.known(peer);
         (known.answered, known.since) = (known.asked, None);
@@ -197,7 +196,7 @@ impl Departures {
         }
     }
 
-    /// Those of which nothing was said for longer than the limit. Their failures wait no more.
+    /// The peers about which no answer has come within the limit. Their failures wait no longer.
     pub(super) fn overdue(&mut self, limit: Duration) -> Vec<usize> {
         let Departures { known, open } = self;
         if open.is_empty() {
@@ -214,24 +213,25 @@ impl Departures {
     }
 }
 
-/// How long the threads that hear are waited for, before a peer's departure counts: longer than a machine with too much
-/// to do keeps the processor from one of them, with what a peer has sent last in its hands.
+/// How long a departure waits for the threads that receive. A busy machine may keep the processor from such a thread
+/// while it holds what the peer sent last; this is longer than that.
 const ROUNDS: Duration = Duration::from_secs(2);
-/// How often it is looked at least, and for how long at most after that, while others go on sending.
+/// How often the listener then looks at least, and for how long at most if others go on sending.
 const LAST: (usize, Duration) = (10, Duration::from_millis(100));
-/// A peer that has left in good order, as the control plane says.
+/// A peer that has left in good order, according to the control plane.
 pub(super) struct Parting {
     pub(super) peer: usize,
-    /// How often each thread that hears had looked when that was said.
+    /// For each thread that receives: how often it had looked when the news came.
     pub(super) rounds: Vec<u64>,
     pub(super) since: Instant,
-    /// Since when all of them have looked, how often the listener has looked after that, and how much was heard by then.
+    /// When all of them had looked, how often the listener has looked since then, and how much had been received by
+    /// then.
     pub(super) last: Option<(Instant, usize, u64)>,
     pub(super) then: Box<dyn FnOnce() + Send>,
 }
 
 impl Parting {
-    /// Whether all that the peer has sent is done. `rounds`, and `heard`: as of now.
+    /// Whether everything that the peer has sent is done. `rounds` and `heard` are the current numbers.
     pub(super) fn is_over(&mut self, rounds: &[u64], heard: u64) -> bool {
         let came = |(now, then): (&u64, &u64)| *now >= then + 2;
         match &mut self.last {
@@ -262,7 +262,7 @@ mod tests {
         departures.comes_to(3, Stage::Leaving);
         assert_eq!(before.stage(), Stage::Leaving);
         departures.comes_to(3, Stage::Left);
-        // The news, once more.
+        // The same news comes once more.
         departures.comes_to(3, Stage::Leaving);
         let after = departures.of(3).clone();
         assert_eq!((before.stage(), after.stage()), (Stage::Left, Stage::Left));
@@ -276,7 +276,7 @@ mod tests {
         let along = departures.question(2);
         assert_eq!(departures.take_due(), [(2, 1)]);
         assert_eq!(departures.take_due(), []);
-        // It fails after that was asked, so its own question goes out when this one is answered.
+        // This failure comes after the question was asked, so its own question goes out when this one is answered.
         let later = departures.question(2);
         assert_eq!(departures.take_due(), []);
         let answered = |departures: &Departures| {
@@ -301,7 +301,7 @@ mod tests {
             assert_eq!(departures.take_due(), [(0, 1)]);
             departures.comes_to(0, stage);
             assert!(!departures.is_asking() && !departures.is_answered(before));
-            // Nobody is asked who does not answer.
+            // A peer that does not answer is not asked again.
             departures.question(0);
             assert_eq!(departures.take_due(), []);
         }
@@ -318,7 +318,7 @@ mod tests {
         departures.known[1].since.as_mut().unwrap().lasts(2 * limit);
         assert_eq!(departures.overdue(limit), [1]);
         assert!(departures.is_answered(question) && !departures.is_asking());
-        // It may come late, and is none to what is asked then.
+        // A late answer does not answer the next question.
         let next = departures.question(1);
         assert_eq!(departures.take_due(), [(1, 2)]);
         assert!(!departures.answers(1, 1) && !departures.is_answered(next));

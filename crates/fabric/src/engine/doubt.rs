@@ -12,60 +12,61 @@ use super::silence::Silence;
 use crate::remote::RemoteRegion;
 use crate::wire::Wire;
 
-/// How often queues are looked at that may be quiet.
+/// The time between two looks at queues that may be quiet.
 pub(super) const TICK: Duration = Duration::from_millis(100);
-/// How long is waited for what came before a failure.
+/// How long the engine waits for signals that came before a failure.
 pub(super) const FAILED: Duration = Duration::from_secs(1);
-/// Before a count is read again: each pause is twice as long as the one before, up to the second; so long is each
-/// after a read that failed.
+/// The pauses before a count is read again. Each is twice as long as the one before, from the first of these to the
+/// second. After a failed read, the pause is the second.
 const PAUSES: (Duration, Duration) = (Duration::from_micros(50), Duration::from_millis(20));
 
-/// What a queue knows of its signals.
+/// A queue's knowledge of its signals.
 pub(super) struct Doubt<W: Wire> {
-    /// Where they go, since the first of them.
+    /// The word that the signals go to, once there has been one.
     word: Option<SignalWord<W>>,
-    /// How many are through at this end.
+    /// How many signals are through at this end.
     sent: u64,
-    /// How many have come.
+    /// How many signals have arrived.
     come: u64,
-    /// How many were through at the last tick.
+    /// How many signals were through at the last tick.
     before: u64,
-    /// Whether the engine ticks for it.
+    /// Whether the queue is in the engine's list for ticks.
     pub(super) is_listed: bool,
-    /// The last read has failed.
+    /// Whether the last read has failed.
     pub(super) is_refused: bool,
     state: Knowledge<W>,
-    /// Where the count is read to.
+    /// The memory that the count is read into.
     count_there: Arc<AtomicU64>,
 }
 
 enum Knowledge<W: Wire> {
-    /// Nobody asks.
+    /// Nothing is being asked.
     Quiet,
     Asked(Inquiry),
-    /// One will not come, or nothing can be known of it. The peer is to be told so by this word, until it has been.
+    /// A signal is lost, or nothing can be known of it. The peer is told by this word, until it has been.
     Lost(Option<SignalWord<W>>),
 }
 
-/// How many signals have come, as long as that is being found out.
+/// An open question: how many signals have arrived.
 pub(super) struct Inquiry {
     pub(super) step: InquiryStep,
-    /// Since when it is known that something is wrong: a count was too low, or the read has failed.
+    /// Since when it is known that something is wrong: a count was too low, or a read has failed.
     pub(super) since: Option<Silence>,
-    /// Not before: a pause.
+    /// The end of the pause.
     pub(super) due: Instant,
     pause: Duration,
     /// How many reads have failed.
     pub(super) refusals: u32,
 }
 
-/// What an inquiry is at.
+/// The step of an inquiry.
 pub(super) enum InquiryStep {
     /// The count is to be read.
     Due,
-    /// It is being read. So many signals were sent by then.
+    /// The count is being read. This many signals were sent before.
     Reads(u64),
-    /// Nothing could be known for too long, and why. A signal is lost if the peer is there: that was asked.
+    /// The answer was open for too long, for this reason. A signal is lost if the peer is there, which the control
+    /// plane was asked.
     Questions(Question, String),
 }
 
@@ -73,7 +74,7 @@ pub(super) enum InquiryStep {
 pub(super) struct Look<W: Wire> {
     pub(super) index: usize,
     pub(super) peer: usize,
-    /// Written by the read; and which queue this is, should the number have become another's.
+    /// The memory that the read writes. It also identifies the queue, if another has got the number.
     pub(super) count_there: Arc<AtomicU64>,
     pub(super) _word: Arc<RemoteRegion<W>>,
 }
@@ -92,30 +93,30 @@ impl<W: Wire> Doubt<W> {
         }
     }
 
-    /// Whether a signal has not come that may come.
+    /// Whether a signal is outstanding that may still come.
     pub(super) fn is_open(&self) -> bool {
         self.come < self.sent && !matches!(self.state, Knowledge::Lost(_))
     }
 
-    /// A signal is through at this end.
+    /// Notes that a signal is through at this end.
     pub(super) fn adds(&mut self, word: impl FnOnce() -> SignalWord<W>) {
         self.word.get_or_insert_with(word);
         self.sent += 1;
     }
 
-    /// Whether none has become through since the last tick. This is one.
+    /// Makes a tick. Returns whether no signal has come through since the last one.
     pub(super) fn is_quiet(&mut self) -> bool {
         std::mem::replace(&mut self.before, self.sent) == self.sent
     }
 
-    /// Nobody need ask any more.
+    /// Ends all questions.
     pub(super) fn rests(&mut self) {
         if let Knowledge::Asked(_) = self.state {
             self.state = Knowledge::Quiet;
         }
     }
 
-    /// What is being found out, if something is.
+    /// The open inquiry, if there is one.
     pub(super) fn inquiry(&mut self) -> Option<&mut Inquiry> {
         match &mut self.state {
             Knowledge::Asked(inquiry) => Some(inquiry),
@@ -123,7 +124,7 @@ impl<W: Wire> Doubt<W> {
         }
     }
 
-    /// What is being found out from now on, if nothing is lost.
+    /// Begins an inquiry, unless a signal is lost.
     pub(super) fn begins(&mut self, now: Instant) -> Option<&mut Inquiry> {
         if let Knowledge::Quiet = self.state {
             self.state = Knowledge::Asked(Inquiry {
@@ -137,14 +138,14 @@ impl<W: Wire> Doubt<W> {
         self.inquiry()
     }
 
-    /// The word where signals go: its memory, and the offset there. And where its count is read to.
+    /// The word that signals go to (its memory, and the offset there), and the address that its count is read into.
     pub(super) fn place(&self) -> (Arc<RemoteRegion<W>>, usize, *mut u8) {
         let word = self.word.as_ref().expect("a signal was sent");
         let (region, offset) = word.word.clone();
         (region, offset, self.count_there.as_ptr().cast())
     }
 
-    /// The count is being read from this memory.
+    /// Notes that the count is being read. Returns the memory that the read writes.
     pub(super) fn reads(&mut self, now: Instant, silence: Duration) -> Arc<AtomicU64> {
         let sent = self.sent;
         if let Some(inquiry) = self.inquiry() {
@@ -156,12 +157,12 @@ impl<W: Wire> Doubt<W> {
         self.count_there.clone()
     }
 
-    /// Whether a read is of this count, and not of another queue's that had its number.
+    /// Whether a read was for this queue, and not for another one with the same number.
     pub(super) fn is_read_by(&self, look: &Look<W>) -> bool {
         Arc::ptr_eq(&self.count_there, &look.count_there)
     }
 
-    /// The count has been read, or that has failed.
+    /// Takes the result of a read.
     pub(super) fn has_read(&mut self, failed: Option<String>) -> Answer {
         self.is_refused = failed.is_some();
         let Knowledge::Asked(inquiry) = &mut self.state else {
@@ -175,7 +176,7 @@ impl<W: Wire> Doubt<W> {
             inquiry.step = InquiryStep::Due;
         }
         if let Some(why) = failed {
-            // A connection takes its time to be made again.
+            // It takes time until the connection is made again.
             inquiry.pause = PAUSES.1;
             inquiry.refusals += 1;
             return Answer::Unknown(why);
@@ -183,7 +184,7 @@ impl<W: Wire> Doubt<W> {
         let Some(sent) = sent else {
             return Answer::Stale;
         };
-        // While nobody answers, nothing goes wrong: the peer may be stopped.
+        // Time without an answer does not count, because the peer may be stopped.
         if let Some(since) = &mut inquiry.since {
             since.skips(Instant::now());
         }
@@ -200,12 +201,12 @@ impl<W: Wire> Doubt<W> {
         Answer::Known
     }
 
-    /// A signal is lost.
+    /// Declares a signal lost.
     pub(super) fn loses(&mut self) {
         self.state = Knowledge::Lost(self.word.clone());
     }
 
-    /// The word by which the peer is to be told that a signal was lost, once.
+    /// The word by which to tell the peer that a signal was lost. It is returned once.
     pub(super) fn take_lost(&mut self) -> Option<SignalWord<W>> {
         match &mut self.state {
             Knowledge::Lost(word) => word.take(),
@@ -214,18 +215,18 @@ impl<W: Wire> Doubt<W> {
     }
 }
 
-/// What a read says.
+/// The result of a read.
 pub(super) enum Answer {
-    /// All signals that were sent before it have come.
+    /// All signals that were sent before the read have arrived.
     Known,
-    /// That is not known, and why.
+    /// That is not known, for this reason.
     Unknown(String),
-    /// It is no answer to what is asked now.
+    /// The read does not belong to the open question.
     Stale,
 }
 
 impl Inquiry {
-    /// Asks again in a while.
+    /// Asks again after a pause.
     pub(super) fn pauses(&mut self) {
         self.due = Instant::now() + self.pause;
         self.pause = (2 * self.pause).min(PAUSES.1);

@@ -22,16 +22,16 @@ use crate::regions::Regions;
 use crate::strays::Strays;
 use crate::wire::{Event, Sleeper, Wire};
 
-/// For how long an ear is listened to without a pause after something has come.
+/// How long an ear polls without a pause after something has arrived.
 const KEEN: Duration = Duration::from_micros(200);
 
 /// The endpoint that peers write to.
 pub(crate) struct Ear<W> {
     wire: Yielding<W>,
     sleeper: Box<dyn Sleeper>,
-    /// How often it was listened to.
+    /// How often it has polled.
     pub(super) rounds: AtomicU64,
-    /// How much has come.
+    /// How many events have arrived.
     pub(super) heard: AtomicU64,
 }
 
@@ -53,7 +53,8 @@ impl<W: Wire> Ear<W> {
         self.sleeper.wake();
     }
 
-    /// Its thread. What comes goes to `regions`. If the wire breaks, `says` is told why.
+    /// The loop of the ear's thread. Everything that arrives goes to `regions`. If the wire breaks, it calls `says`
+    /// with the reason.
     pub(super) fn serve(
         &self,
         stop: &AtomicBool,
@@ -79,7 +80,7 @@ impl<W: Wire> Ear<W> {
             self.rounds.fetch_add(1, Ordering::SeqCst);
             if let Err(error) = polled {
                 says(error.to_string());
-                // Who waits for what has been heard waits for rounds.
+                // A thread that waits until this one has looked waits for its rounds.
                 while !stop.load(Ordering::SeqCst) {
                     self.rounds.fetch_add(1, Ordering::SeqCst);
                     std::thread::sleep(BROKEN);

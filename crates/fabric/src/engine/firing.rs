@@ -1,4 +1,4 @@
-//! What is under way: firings of queues, and operations.
+//! Firings of queues, and operations in progress.
 
 use tidegate_hal::nic::Prepared;
 
@@ -11,40 +11,41 @@ use super::queue::{Queue, Ring};
 use super::slab::Slab;
 use crate::wire::Wire;
 
-/// A program that is being fired.
+/// One execution of a program.
 pub(super) struct Firing {
     pub(super) program: Prepared,
     pub(super) number: u64,
     pub(super) progress: Progress,
-    /// How many of its operations are under way. Its signal counts from when it is held.
+    /// How many of its operations are in progress. Its signal counts from the time when it is held.
     pub(super) under_way: usize,
-    /// How many of these rails have been handed.
+    /// How many of these were handed to rails.
     pub(super) by_rails: usize,
     pub(super) fate: Fate,
-    /// What is under way does not come to an end, and nobody waits for that.
+    /// Whether its operations will never end, and nobody waits for them.
     pub(super) is_stranded: bool,
 }
 
-/// How much of a firing has been posted.
+/// The progress of a firing.
 pub(super) enum Progress {
-    /// Its pieces are posted, each when its part of the ring has come.
+    /// Its pieces are being posted, each when its part of the ring has come.
     Posting {
         ring: Ring,
-        /// The next piece.
+        /// The index of the next piece.
         next: usize,
-        /// Where its bytes are, if the wire has not taken it yet.
+        /// Where the next piece's bytes are, if the wire has refused it so far.
         source: Option<Source>,
     },
-    /// Everything is posted, or only the signal is still held.
+    /// Everything is posted, except perhaps the signal, which is held.
     Signalled,
 }
 
-/// How a firing stands.
+/// Whether a firing has failed.
 pub(super) enum Fate {
     Well,
-    /// This has gone wrong. It is a failure if the peer is there: that was asked. See [`departure`](super::departure).
+    /// Something has gone wrong, as the text says. It is a failure if the peer is there, which was asked. See
+    /// [`departure`](super::departure).
     Asked(String, Question),
-    /// It does not signal any more.
+    /// It has failed, and will not signal.
     Failed,
 }
 
@@ -65,7 +66,7 @@ impl Firing {
         }
     }
 
-    /// How far it has been rung for.
+    /// How much of its ring has come.
     pub(super) fn ring(&self) -> Ring {
         match self.progress {
             Progress::Posting { ring, .. } => ring,
@@ -73,7 +74,7 @@ impl Firing {
         }
     }
 
-    /// Looks how far it has been rung for by now.
+    /// Looks how much of its ring has come by now.
     pub(super) fn look_at_ring(&mut self, queue: &Queue) {
         if let Progress::Posting { ring, .. } = &mut self.progress
             && let Ring::Parts(_) = ring
@@ -82,7 +83,7 @@ impl Firing {
         }
     }
 
-    /// Whether its ring has gone on since it was last looked at, or nobody waits for it any more.
+    /// Whether more of its ring has come since the last look, or nobody waits for it any more.
     pub(super) fn is_called(&self, queue: &Queue) -> bool {
         match self.ring() {
             Ring::Parts(_) => queue.is_abandoned() || queue.ring_of(self.number) != self.ring(),
@@ -90,7 +91,7 @@ impl Firing {
         }
     }
 
-    /// An operation that went by this rail is over.
+    /// Notes that an operation on this rail is over.
     pub(super) fn lands(&mut self, rail: usize) {
         self.under_way -= 1;
         self.by_rails -= usize::from(rail > 0);
@@ -108,13 +109,12 @@ impl Firing {
         self.number % 2 == 1
     }
 
-    /// Whether it only sends, and nobody here waits for what it would bring: all of that has come when its signal goes
-    /// out.
+    /// Whether it only sends: no data comes here. If its signal has gone out, all data of gets has come.
     pub(super) fn only_sends<W: Wire>(&self) -> bool {
         self.has_signalled() || script::<W>(&self.program).asks == 0
     }
 
-    /// Whether something is still to be asked for that it brings.
+    /// Whether it still has to ask for data.
     pub(super) fn is_to_ask<W: Wire>(&self) -> bool {
         match self.progress {
             Progress::Posting { next, .. } => next < script::<W>(&self.program).asks,
@@ -123,16 +123,16 @@ impl Firing {
     }
 }
 
-/// An operation that is under way.
+/// An operation in progress.
 pub(super) enum Flight<W: Wire> {
     /// A piece of a queue's firing, or its signal.
     Own {
         queue: usize,
-        /// The queue whose signal goes along.
+        /// The queue whose signal is sent along.
         along: Option<usize>,
         lent: Option<Lent>,
     },
-    /// A piece of a queue's firing that a rail was handed.
+    /// A piece of a queue's firing that was handed to a rail.
     Handed {
         queue: usize,
         rail: usize,
@@ -145,16 +145,16 @@ pub(super) enum Flight<W: Wire> {
 #[derive(PartialEq, Eq)]
 enum Interest {
     Awaited,
-    /// Its peer is gone, so it may never end, and nobody waits for that.
+    /// Nobody waits for the end, because the peer is gone, and the operation may never end.
     Adrift,
 }
 
-/// All operations that are under way.
+/// All operations in progress.
 pub(super) struct Flights<W: Wire> {
     all: Slab<(Flight<W>, Interest)>,
-    /// How many were handed to rails.
+    /// How many of them were handed to rails.
     handed: usize,
-    /// How many are adrift: the listener need not stay awake for them.
+    /// How many are adrift. The listener need not stay awake for them.
     adrift: usize,
 }
 
@@ -167,7 +167,7 @@ impl<W: Wire> Flights<W> {
         }
     }
 
-    /// The cookie of the operation that is added next.
+    /// The cookie of the next operation.
     pub(super) fn next(&self) -> u64 {
         self.all.next() as u64
     }
@@ -177,7 +177,7 @@ impl<W: Wire> Flights<W> {
         self.all.add((flight, Interest::Awaited));
     }
 
-    /// An operation is over.
+    /// Removes an operation that is over.
     pub(super) fn take(&mut self, cookie: u64) -> Option<Flight<W>> {
         let (flight, state) = self.all.take(cookie as usize)?;
         self.handed -= usize::from(matches!(flight, Flight::Handed { .. }));
@@ -185,7 +185,7 @@ impl<W: Wire> Flights<W> {
         Some(flight)
     }
 
-    /// All are over.
+    /// Removes all operations.
     pub(super) fn take_all(&mut self) -> Vec<Flight<W>> {
         (self.handed, self.adrift) = (0, 0);
         self.all.take_all().map(|(flight, _)| flight).collect()
@@ -195,17 +195,17 @@ impl<W: Wire> Flights<W> {
         self.all.iter().map(|(flight, _)| flight)
     }
 
-    /// Whether the end of any matters.
+    /// Whether the end of any of them matters.
     pub(super) fn are_awaited(&self) -> bool {
         self.all.len() > self.adrift
     }
 
-    /// How many are under way by the engine's own endpoint.
+    /// How many are in progress on the engine's own endpoint.
     pub(super) fn posted(&self) -> usize {
         self.all.len() - self.handed
     }
 
-    /// Nobody waits for these any more.
+    /// Notes that nobody waits for these any more.
     pub(super) fn set_adrift(&mut self, which: impl Fn(&Flight<W>) -> bool) {
         for (flight, state) in self.all.iter_mut() {
             if *state == Interest::Awaited && which(flight) {

@@ -26,15 +26,15 @@ use super::program::{Script, script};
 use crate::base::lock;
 use crate::wire::Wire;
 
-/// How many bytes are lent, beyond one buffer for each firing; and how many are kept for the next.
+/// How many bytes are lent at most, beyond one buffer for each firing, and how many free bytes are kept.
 pub(super) const LENT: usize = 16 << 20;
-/// How many bytes are copied in a turn, and a piece more.
+/// How many bytes a turn copies before it stops; it finishes the piece.
 const TURN: usize = 1 << 20;
 
-/// Memory: its capacity, a power of two. (A `Box` may not be moved while others use what is in it.)
+/// The memory of a buffer, whose capacity is a power of two. (A `Box` may not be moved while others use its contents.)
 type Room = Vec<MaybeUninit<u8>>;
 
-/// Where buffers come from.
+/// The source of all buffers.
 pub(super) struct Pool {
     shelves: Arc<Mutex<Shelves>>,
     /// How many bytes this turn has copied.
@@ -43,16 +43,16 @@ pub(super) struct Pool {
 
 #[derive(Default)]
 struct Shelves {
-    /// What is free, by the logarithm of its bytes.
+    /// Free memory, by the logarithm of its size.
     free: Vec<Vec<Room>>,
-    /// Bytes of these, and of what is lent.
+    /// Bytes of free and of lent memory.
     kept: usize,
     lent: usize,
-    /// How many were made.
+    /// How many buffers were made.
     made: usize,
 }
 
-/// Some memory of the pool, which gets it back.
+/// Memory of the pool, which returns there when it is dropped.
 struct Buffer {
     room: Room,
     shelves: Arc<Mutex<Shelves>>,
@@ -71,7 +71,7 @@ impl Drop for Buffer {
         if free.len() <= shelf {
             free.resize_with(shelf + 1, Vec::new);
         }
-        // What is used now is kept, and what was used before it goes.
+        // Keep the sizes that are in use now, and free those of earlier.
         let others = free.iter_mut().enumerate().filter(|(at, _)| *at != shelf);
         for (_, other) in others {
             while *kept + bytes > LENT
@@ -87,22 +87,22 @@ impl Drop for Buffer {
     }
 }
 
-/// Where the bytes of a piece lie, or come to, for the post.
+/// The memory that an operation reads or writes at this end.
 pub(super) struct Source {
     pub(super) address: *mut u8,
     pub(super) lent: Option<Lent>,
 }
 
-// SAFETY: it points to its own buffer, or to what a piece may point to.
+// SAFETY: it points to its own buffer, or to memory that a piece may point to.
 unsafe impl Send for Source {}
 
-/// What an operation uses: a buffer, and what is to be scattered from there.
+/// The buffer of an operation, and the piece to which it is scattered afterwards.
 pub(super) struct Lent {
     buffer: Buffer,
     to: Option<Scatter>,
 }
 
-/// A piece of a firing, whose bytes are to come.
+/// A piece of a get, whose bytes will arrive.
 struct Scatter {
     program: Prepared,
     piece: usize,
@@ -117,13 +117,13 @@ impl Pool {
         }
     }
 
-    /// How many buffers it has made.
+    /// How many buffers the pool has made.
     #[cfg(test)]
     pub(super) fn made(&self) -> usize {
         lock(&self.shelves).made
     }
 
-    /// A turn begins.
+    /// Begins a turn.
     pub(super) fn turn(&mut self) {
         self.copied = 0;
     }
@@ -133,7 +133,7 @@ impl Pool {
         self.copied >= TURN
     }
 
-    /// `None` while too much is lent, unless the caller has `nothing` under way.
+    /// Lends a buffer. `None` while too much is lent, unless the caller has `nothing` in progress.
     fn buffer(&self, bytes: usize, nothing: bool) -> Option<Buffer> {
         let bytes = bytes.next_power_of_two();
         let mut shelves = lock(&self.shelves);
@@ -158,12 +158,13 @@ impl Pool {
         })
     }
 
-    /// Where the bytes of a program's piece lie or come to, in a firing of odd number or not: in a buffer, if it is not
-    /// contiguous here. `None`: not in this turn, or not while so much is lent; `nothing` of the firing is under way.
+    /// The memory at this end for a program's piece, in a firing with an `odd` number or not. If the piece is not
+    /// contiguous here, it is a buffer. `None` if that is not possible in this turn, or while so much is lent.
+    /// `nothing` says that the firing has nothing in progress.
     ///
     /// # Safety
     ///
-    /// Its bytes here may be read, for a put.
+    /// If the piece is of a put, its bytes here may be read.
     pub(super) unsafe fn source<W: Wire>(
         &mut self,
         program: &Prepared,
@@ -205,11 +206,11 @@ impl Pool {
 }
 
 impl Lent {
-    /// The operation is over, and has done what it was to do: what a get has got is scattered.
+    /// Ends a successful operation. The bytes of a get are scattered.
     ///
     /// # Safety
     ///
-    /// Where a get's bytes go may be written still.
+    /// The memory of this end to which a get goes may still be written.
     pub(super) unsafe fn came<W: Wire>(mut self) {
         if let Some(to) = self.to.take() {
             let from = self.buffer.room.as_mut_ptr().cast();
@@ -219,12 +220,12 @@ impl Lent {
     }
 }
 
-/// Copies the rows of a piece to a buffer, or from there.
+/// Copies the rows of a piece to a buffer, or from it.
 ///
 /// # Safety
 ///
-/// What a put reads here may be read, what a get writes may be written; the buffer has as many bytes as the piece, which
-/// are as many as those of its rows (see [`rows::add`](super::rows::add) and who calls it).
+/// The memory here may be read for a put, and written for a get. The buffer has as many bytes as the piece, and that is
+/// the sum of its rows (see [`rows::add`](super::rows::add) and its callers).
 unsafe fn copy<W: Wire>(script: &Script<W>, number: usize, odd: bool, buffer: *mut u8) {
     let piece = &script.pieces[number];
     let flip = if odd { piece.local_flip } else { 0 };

@@ -17,7 +17,7 @@ use crate::wire::Wire;
 pub(crate) struct Handle<W: Wire> {
     pub(crate) process: Process,
     pub(crate) queue: Arc<Queue>,
-    /// Where hardware fires.
+    /// The chain, if hardware fires.
     pub(crate) chained: Option<Arc<Mutex<Chained<W>>>>,
     pub(crate) agent: Arc<Agent<W>>,
 }
@@ -49,7 +49,7 @@ unsafe impl<W: Wire> NicQueue for Handle<W> {
     }
 
     fn takes_parts(&self) -> bool {
-        // What is queued with hardware is fired by whole rings.
+        // Hardware fires only by whole rings.
         self.chained.is_none()
     }
 
@@ -71,7 +71,7 @@ unsafe impl<W: Wire> NicQueue for Handle<W> {
 impl<W: Wire> Drop for Handle<W> {
     fn drop(&mut self) {
         if !self.process.is_this() {
-            // The engine is the parent's, and not to be entered here.
+            // The engine belongs to the parent, and must not be entered in a child.
             return std::mem::forget((self.queue.clone(), self.chained.clone()));
         }
         self.queue.closed.store(true, Ordering::Release);

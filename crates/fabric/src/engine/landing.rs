@@ -3,7 +3,7 @@
 
 use tidegate_hal::tell;
 
-use super::contact::{Load, Way};
+use super::contact::{Load, Route};
 use super::departure::Stage;
 use super::firing::Flight;
 use super::gather::Lent;
@@ -13,13 +13,13 @@ use crate::base::lock;
 use crate::wire::Wire;
 
 impl<W: Wire> Engine<W> {
-    /// An operation is over.
+    /// Handles the end of an operation.
     pub(super) fn landed(&mut self, cookie: u64, failed: Option<String>) {
         self.heard += 1;
         let came = |lent: Option<Lent>| {
             if let (Some(lent), None) = (lent, &failed) {
-                // SAFETY: `NicQueue::prepare` promised where gets write, until the firing is through, which it is not
-                // before `over`.
+                // SAFETY: `NicQueue::prepare` promised the destinations of gets until the firing is through, and that
+                // is not before `over`.
                 unsafe { lent.came::<W>() };
             }
         };
@@ -27,19 +27,19 @@ impl<W: Wire> Engine<W> {
             Some(Flight::Own { queue, along, lent }) => {
                 came(lent);
                 if let Some(along) = along {
-                    // That signal is not posted again either. An operation that is reported as failed may have arrived
-                    // all the same, and a second quantum would expose memory that is in use.
+                    // The signal that went along is not posted again either. A failed operation may have arrived all
+                    // the same, and a second quantum would expose memory that is in use.
                     self.over(along, 0, failed.clone());
                 }
                 self.over(queue, 0, failed);
             }
             Some(Flight::Handed { queue, rail }) => self.over(queue, rail, failed),
             Some(Flight::Poisoning(poisoning)) => {
-                self.peers.contact.answers(Way::own(poisoning.peer));
+                self.peers.contact.answers(Route::own(poisoning.peer));
                 self.told(poisoning, failed.as_deref());
             }
             Some(Flight::Look(look)) => self.looked(&look, failed),
-            // What was under way when the wire broke is nobody's any more.
+            // Operations that were in progress when the wire broke belong to nobody any more.
             None if self.is_broken() => {}
             None => self
                 .strays
@@ -47,21 +47,21 @@ impl<W: Wire> Engine<W> {
         }
     }
 
-    /// An operation of a queue's firing is over, which went by this rail.
+    /// Handles the end of an operation of a queue's firing, which went by this rail.
     pub(super) fn over(&mut self, index: usize, rail: usize, failed: Option<String>) {
         let Some((firing, queue)) = self.queues.firing(index) else {
             debug_assert!(self.is_broken(), "a queue stays as long as it has a firing");
             return;
         };
         let peer = queue.peer;
-        let way = Way { peer, rail };
+        let route = Route { peer, rail };
         firing.lands(rail);
         let in_parts = script::<W>(&firing.program).parts.is_some();
         let contact = &mut self.peers.contact;
         if failed.is_some() || !(firing.has_signalled() || in_parts) {
-            contact.answers(way);
+            contact.answers(route);
         } else {
-            contact.is_through(way);
+            contact.is_through(route);
             if firing.under_way > 0 {
                 contact.asks(peer);
             }
@@ -72,7 +72,7 @@ impl<W: Wire> Engine<W> {
         self.queues.make_ready(index);
     }
 
-    /// A rail has not begun what it was handed, and will not: which is no answer of the peer's.
+    /// Handles an operation that a rail never began. That is no answer of the peer.
     pub(super) fn unsent(&mut self, cookie: u64, why: &str) {
         let Some(Flight::Handed { queue: index, rail }) = self.flights.take(cookie) else {
             debug_assert!(self.is_broken(), "nothing else is handed over");
@@ -90,26 +90,26 @@ impl<W: Wire> Engine<W> {
         self.queues.make_ready(index);
     }
 
-    /// Looks for how long peers have said nothing to what the wire has taken.
+    /// Looks how long peers have been silent about operations that the wire has accepted.
     pub(super) fn await_answers(&mut self) {
         let queues = &self.queues.all;
-        let operation = |peer, bytes| (Way::own(peer), Load::operation(bytes));
+        let operation = |peer, bytes| (Route::own(peer), Load::operation(bytes));
         let flights = self.flights.iter().filter_map(|flight| match flight {
             Flight::Own { queue, .. } => {
                 let agenda = queues.at(*queue)?;
                 let script = script::<W>(&agenda.firing()?.program);
                 Some(operation(agenda.queue.peer, script.longest()))
             }
-            // Perhaps a rail has not posted it yet: see below.
+            // A rail may not have posted it yet: see below.
             Flight::Handed { .. } => None,
             Flight::Poisoning(poisoning) => Some(operation(poisoning.peer, 0)),
             Flight::Look(look) => Some(operation(look.peer, 0)),
         });
         let rails = self.rails.iter().flat_map(|rail| rail.under_way());
-        let rails = rails.map(|(way, bytes)| (way, Load::operation(bytes)));
+        let rails = rails.map(|(route, bytes)| (route, Load::operation(bytes)));
         let chained = queues.iter().filter_map(|agenda| {
             let fired = lock(agenda.chained()?).under_way(&agenda.queue)?;
-            Some((Way::own(agenda.queue.peer), Load::fired(fired)))
+            Some((Route::own(agenda.queue.peer), Load::fired(fired)))
         });
         let over = self
             .peers
@@ -118,15 +118,15 @@ impl<W: Wire> Engine<W> {
         for (peer, limit) in over {
             match self.peers.stage(peer) {
                 Stage::Here => self.peers.falls_silent(peer, limit),
-                // When it has left, that has its time.
+                // The operations get their full time when the peer has left.
                 Stage::Leaving => {}
                 Stage::Left | Stage::Lost => self.strand(peer),
             }
         }
     }
 
-    /// What is under way towards a peer that has left, or is lost, does not come to its end. It may still be read, so its queues
-    /// cannot go on; but nobody is to wait for them, nor to stay awake for what nothing more is added to.
+    /// Operations towards a peer that has left, or is lost, do not end. They may still read memory, so their queues
+    /// cannot go on. But nobody waits for them, and no thread stays awake for them, if nothing more is added.
     fn strand(&mut self, peer: usize) {
         for index in self.queues.towards(peer) {
             if !self.queues.strand(index) {

@@ -20,23 +20,24 @@ use super::rest::{ACTIVE, BROKEN, DEAF, Need, Seat, idle};
 use super::state::Engine;
 use crate::wire::Wire;
 
-/// A little patience: a stream that has rung once often rings again at once.
+/// The ringer has a little patience, because a stream that has rung once often rings again at once.
 const PATIENCE: Patience = Patience {
     spins: 0,
     yields: 4,
 };
-/// While the wire has no room.
+/// The pause while the wire has no room.
 const FULL: Duration = Duration::from_micros(50);
-/// How often these two are doubled, while nothing happens.
+/// How often both times are doubled while nothing happens.
 const DOUBLED: u32 = 4;
-/// How often the listener looks again before it sleeps.
+/// How often the listener looks again before it goes to sleep.
 const LOOKS: u32 = 20;
-/// For how long doorbells that nobody rings a bell for are looked at without a pause.
+/// How long the listener polls doorbells without a bell, without a pause.
 const KEEN: Duration = Duration::from_micros(200);
-/// The pauses after that, at least and at most; between, a sixteenth of the time since something happened.
+/// The least and the greatest pause after that. In between, a pause is a sixteenth of the time since something
+/// happened.
 const NAP: (Duration, Duration) = (Duration::from_micros(20), Duration::from_millis(1));
 impl<W: Wire> Agent<W> {
-    /// The thread that sleeps on the doorbells.
+    /// The loop of the ringer.
     pub(crate) fn ring(&self) {
         let bell = self.bell().expect("the threads begin when it is connected");
         bell.wait(
@@ -50,7 +51,7 @@ impl<W: Wire> Agent<W> {
         );
     }
 
-    /// The thread that sleeps on the wire.
+    /// The loop of the listener.
     pub(crate) fn listen(&self) {
         let (mut quiet, mut last) = (0, Instant::now());
         let polled = self.is_polled();
@@ -65,13 +66,14 @@ impl<W: Wire> Agent<W> {
             if !self.has_partings()
                 && let Some(time) = seat.sits(visits, need == Need::Work)
             {
-                // What they have heard counts: one that has just gone to sleep depends on this thread.
+                // Events that streams have received count here, too, because a stream that has just gone to sleep
+                // depends on this thread.
                 (quiet, last) = (0, Instant::now());
-                // Who found the engine taken by this thread has gone on, and nobody else may come.
+                // A thread that found the engine taken by this one has gone on, and perhaps no other comes.
                 if self.called() {
                     self.turn();
                 }
-                // There is more than one turn of it.
+                // The call may need more than one turn.
                 if !self.called() && !self.chair.sit(time) {
                     continue;
                 }
@@ -92,7 +94,7 @@ impl<W: Wire> Agent<W> {
                 self.release(engine);
                 self.say(failure);
                 if broken {
-                    // There is nothing to listen to any more; queues that are made or closed are looked at now and then.
+                    // There is nothing to listen to any more. Look regularly at queues that are made or closed.
                     std::thread::sleep(BROKEN);
                 }
                 continue;
@@ -107,7 +109,7 @@ impl<W: Wire> Agent<W> {
             let need = engine.needs();
             let active = need == Need::Work;
             let since = last.elapsed();
-            // What a peer does next is awaited too, for a while.
+            // For a while, also wait for the peer's next message.
             if polled && (since < KEEN || active || engine.armed() > 0) {
                 self.release(engine);
                 match since {
@@ -135,10 +137,10 @@ impl<W: Wire> Agent<W> {
             } else {
                 limit.min(TICK)
             };
-            // Under the lock: a thread that posts after this sees it.
+            // This is set under the lock, so a thread that posts later sees it.
             self.slumber
                 .begin(if engine.full { Need::Work } else { need });
-            // A thread that arms after this wakes this one; what was armed before is seen here.
+            // A thread that arms later wakes this one, and earlier arms are seen here.
             let armed = polled && engine.armed() > 0;
             self.release(engine);
             if !may_sleep {
@@ -146,7 +148,7 @@ impl<W: Wire> Agent<W> {
             } else if !armed && !self.called() {
                 let begun = Instant::now();
                 self.sleeper.sleep(limit);
-                // What has ended the sleep may be an arm: its ring comes soon.
+                // An arm may have ended the sleep. Then its ring comes soon.
                 if hears || begun.elapsed() < limit {
                     last = Instant::now();
                 }

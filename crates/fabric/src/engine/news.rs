@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use tidegate_hal::nic::News;
 
 use super::agent::{Agent, Watched};
-use super::contact::Way;
+use super::contact::Route;
 use super::departure::{Parting, Stage};
 use super::ear::Ear;
 use super::queues::LoneSignal;
@@ -22,11 +22,11 @@ use super::state::Engine;
 use crate::base::lock;
 use crate::wire::Wire;
 
-/// Between two looks of the listener, while a thread that hears has not come to its own.
+/// The pause between two looks of the listener, while a thread that receives has not looked yet.
 const PAUSE: Duration = Duration::from_micros(50);
 
 impl<W: Wire> Agent<W> {
-    /// The control plane says something of a peer.
+    /// Takes news of a peer from the control plane.
     pub(crate) fn hear(&self, peer: usize, news: News) {
         match news {
             News::There(number) => self.with(|engine| engine.answered(peer, number)),
@@ -47,7 +47,7 @@ impl<W: Wire> Agent<W> {
                 return;
             }
         }
-        // The listener may sleep, and what has been held goes on.
+        // The listener may be asleep, and held failures go on.
         self.look();
         self.tell_listener();
     }
@@ -58,12 +58,12 @@ impl<W: Wire> Agent<W> {
         of_all.map(|rounds| rounds.load(Ordering::SeqCst)).collect()
     }
 
-    /// Whether the listener has departures to take on.
+    /// Whether the listener has departures to complete.
     pub(super) fn has_partings(&self) -> bool {
         self.has_partings.load(Ordering::SeqCst)
     }
 
-    /// Takes departures on, after a turn of the listener, whose thread this is.
+    /// Completes departures after a turn of the listener. To be called on the listener's thread.
     pub(super) fn take_leave(&self) {
         let _watched = Watched::new(self);
         self.ears().iter().for_each(Ear::wake);
@@ -85,43 +85,43 @@ impl<W: Wire> Agent<W> {
             self.with(|engine| engine.left(parting.peer));
             (parting.then)();
         }
-        // Queues that have ended with that.
+        // Queues may have ended thereby.
         self.look();
     }
 }
 
 impl<W: Wire> Engine<W> {
-    /// A peer has said that it is there, after this question was asked.
+    /// Handles the answer that a peer is there, and was after this question was asked.
     fn answered(&mut self, peer: usize, number: u64) {
         if self.peers.departures.answers(peer, number) {
             self.takes_up(peer);
         }
     }
 
-    /// A peer leaves in good order: what came of it last is looked for when it has, and then it has [`left`](Self::left).
+    /// Handles a peer that leaves in good order. Its last messages are looked for when it has [`left`](Self::left).
     fn leaves(&mut self, peer: usize) {
         self.peers.departures.comes_to(peer, Stage::Leaving);
-        // The control plane has heard of it: nobody need ask whether it is there.
-        self.peers.contact.answers(Way::own(peer));
+        // The control plane knows of the peer, so nobody need ask whether it is there.
+        self.peers.contact.answers(Route::own(peer));
         self.poisonings.retain(|poisoning| poisoning.peer != peer);
         self.takes_up(peer);
     }
 
-    /// A peer has left in good order: what it waited for has come, and it can be asked no more. What is rung for towards
-    /// it is through from here on, and what is not posted yet goes nowhere.
+    /// Handles a peer that has left in good order. Everything that it waited for has arrived, and it can be asked no
+    /// more. From here on, rung firings towards it are through, and pieces that are not posted yet are dropped.
     fn left(&mut self, peer: usize) {
         self.peers.departures.comes_to(peer, Stage::Left);
         self.is_gone(peer);
     }
 
-    /// A peer is lost: its queues give up, and it is told nothing.
+    /// Handles a lost peer: its queues give up, and it is told nothing.
     fn lost(&mut self, peer: usize) {
         self.peers.departures.comes_to(peer, Stage::Lost);
         self.poisonings.retain(|poisoning| poisoning.peer != peer);
         self.is_gone(peer);
     }
 
-    /// Nothing more goes out to a peer.
+    /// Stops everything that would go out to a peer.
     fn is_gone(&mut self, peer: usize) {
         self.peers.contact.begins_anew(peer);
         let is_theirs = |signal: &mut LoneSignal| signal.peer == peer;
@@ -132,7 +132,7 @@ impl<W: Wire> Engine<W> {
         self.takes_up(peer);
     }
 
-    /// Queues towards a peer go on, which may have waited for news of it.
+    /// Lets queues towards a peer go on, which may have waited for news of it.
     pub(super) fn takes_up(&mut self, peer: usize) {
         for index in self.queues.towards(peer) {
             self.queues.make_ready(index);

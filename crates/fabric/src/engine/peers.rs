@@ -9,15 +9,15 @@ use super::departure::{Departures, Question, Stage};
 pub(super) struct Peers {
     pub(super) contact: Contact,
     pub(super) departures: Departures,
-    /// For how long they may be silent, and how long a signal may take to come.
+    /// How long peers may be silent, and how long a signal may take to arrive.
     pub(super) silence: Duration,
     silent: Vec<Silent>,
 }
 
-/// A peer that has said nothing for too long.
+/// A peer that has been silent for too long.
 struct Silent {
     peer: usize,
-    /// It may be gone: this is to be answered before its silence is a failure.
+    /// The question whether it is there. Its silence is a failure only if it is.
     question: Question,
     why: String,
 }
@@ -36,7 +36,7 @@ impl Peers {
         self.departures.of(peer).stage()
     }
 
-    /// A peer says nothing for too long: that is a failure if it is there.
+    /// Notes that a peer has been silent for too long. That is a failure if it is there.
     pub(super) fn falls_silent(&mut self, peer: usize, limit: Duration) {
         if self.silent.iter().all(|silent| silent.peer != peer) {
             self.silent.push(Silent {
@@ -47,7 +47,7 @@ impl Peers {
         }
     }
 
-    /// Why the wire is of no more use, if a silent peer is there.
+    /// The failure of the wire, if a silent peer turns out to be there.
     pub(super) fn judge_silent(&mut self) -> Option<String> {
         let Peers {
             silent, departures, ..

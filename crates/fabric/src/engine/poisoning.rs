@@ -12,51 +12,52 @@ use super::silence::Silence;
 use crate::wire::chain::Signals;
 use crate::wire::{Op, Wire};
 
-/// How often a peer is told of a failure if nobody can look whether it has come: with pauses, each twice as long as the
-/// one before, since what has failed may have taken the connection along, and another one takes a while. About a second
-/// in all.
+/// How often a peer is told of a failure if this end cannot read whether the poison has arrived. The pauses in between
+/// double, because the failure may have closed the connection, and a new one takes time. All together take about a
+/// second.
 pub(super) const TELL: u32 = 10;
-/// The first of these pauses, and how long the peer's agent has before its word is read.
+/// The first of these pauses. It is also how long the peer's agent has before its word is read.
 pub(super) const PAUSE: Duration = Duration::from_millis(1);
 /// The longest pause before a peer is told again.
 const AGAIN: Duration = Duration::from_millis(250);
-/// How often a word that cannot be read is tried to be, and the pause in between.
+/// How often to read a word before it counts as unreadable, and the pause in between.
 pub(super) const LOOKS: (u32, Duration) = (2, Duration::from_millis(20));
-/// The byte of a word in which [`POISON`] stands alone.
+/// The byte of a word that contains [`POISON`] and no bit of the count.
 static POISONED: u8 = 1 << (POISON.trailing_zeros() % 8);
 
-/// A peer is to be told of a failure.
+/// The task of telling a peer of a failure.
 pub(super) struct Poisoning<W: Wire> {
     pub(super) peer: usize,
     pub(super) what: SignalWord<W>,
     pub(super) step: PoisonStep,
-    /// Not before.
+    /// The end of the pause.
     pub(super) due: Option<Instant>,
-    /// Since when the word is not poisoned though the peer was told, without the time in which it did not answer.
+    /// The time in which the word was not poisoned although the peer was told, without the time in which the peer did
+    /// not answer.
     pub(super) missing: Option<Silence>,
-    /// Since when the wire refuses to tell the peer.
+    /// The time in which the wire has refused to send the poison.
     pub(super) refused: Option<Silence>,
-    /// It has failed for too long if the peer is there; the control plane was asked.
+    /// The question whether the peer is there, once this has failed for too long.
     pub(super) question: Option<Question>,
-    /// Before it is told again then.
+    /// The pause before the peer is told again.
     pub(super) pause: Duration,
-    /// Where the word is read to.
+    /// The memory that the word is read into.
     pub(super) word_there: Arc<AtomicU64>,
 }
 
-/// What is under way, or is to be done next.
+/// The step that is in progress, or that comes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PoisonStep {
-    /// The peer is told. Then it is looked whether that has come.
+    /// Tell the peer, and then read its word.
     Tell,
-    /// It is looked whether that has come, which has failed so often.
+    /// Read the peer's word. This many reads have failed.
     Look(u32),
-    /// The peer is told, as it was so often: the word cannot be read.
+    /// Tell the peer, as this many times before: the word cannot be read.
     TellBlindly(u32),
 }
 
 impl<W: Wire> Poisoning<W> {
-    /// `looks`: its word can be read, as far as that is known.
+    /// Makes the task. `looks` says that the peer's word can be read, as far as is known.
     pub(super) fn new(peer: usize, what: SignalWord<W>, looks: bool) -> Self {
         Poisoning {
             peer,
@@ -75,20 +76,20 @@ impl<W: Wire> Poisoning<W> {
         }
     }
 
-    /// What is next, after a pause.
+    /// Sets the next step, after a pause.
     pub(super) fn goes_on(&mut self, step: PoisonStep, pause: Duration) {
         self.step = step;
         self.due = Some(Instant::now() + pause);
     }
 
-    /// What is next, after a pause that is longer each time.
+    /// Sets the next step, after a pause that is longer each time.
     pub(super) fn goes_back(&mut self, step: PoisonStep) {
         self.goes_on(step, self.pause);
         self.pause = (2 * self.pause).min(AGAIN);
     }
 
-    /// The peer was told so often where the word cannot be read. It is told again, after a pause that is longer each
-    /// time; `false` if that was often enough.
+    /// The word cannot be read, and the peer was told this many times. Tells it again, after a pause that is longer
+    /// each time. Returns `false` if that was often enough.
     pub(super) fn tells_blindly(&mut self, times: u32) -> bool {
         if times < TELL {
             self.goes_on(PoisonStep::TellBlindly(times + 1), PAUSE * 2u32.pow(times));
@@ -96,7 +97,7 @@ impl<W: Wire> Poisoning<W> {
         times < TELL
     }
 
-    /// Behind a pause: whether the word is not poisoned for too long by now.
+    /// After a pause: whether the word has been without the poison for too long.
     pub(super) fn has_missed(&mut self, limit: Duration) -> bool {
         let missing = self
             .missing
@@ -115,7 +116,7 @@ impl<W: Wire> Poisoning<W> {
                 offset: *offset,
             },
             (_, Signals::Notice) => Op::Notify(self.what.poison),
-            // Behind all adds of this end to the word, which nobody else adds to.
+            // This comes after all adds of this end to the word, and nobody else adds to it.
             (_, Signals::Add) => Op::Write {
                 from: &POISONED,
                 bytes: 1,

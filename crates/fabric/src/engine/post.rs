@@ -18,12 +18,12 @@ use super::state::Engine;
 use crate::notice::Notice;
 use crate::wire::{Op, Posted, Wire};
 
-/// The most bytes of a write that takes the signal of another queue along: a longer one would keep it back for longer
+/// The most bytes of a write that takes another queue's signal along. A longer write would delay the signal by more
 /// than a message of its own costs.
 const ALONG: usize = 64 << 10;
 
 impl Firing {
-    /// What is posted next, but for a signal alone.
+    /// The next piece to be posted, if there is one.
     fn next_piece<W: Wire>(&self) -> Option<&ScriptPiece<W>> {
         match self.progress {
             Progress::Posting { next, .. } => script::<W>(&self.program).pieces.get(next),
@@ -31,7 +31,7 @@ impl Firing {
         }
     }
 
-    /// Where the bytes of its next piece are. That is found out once, however often the wire refuses the piece.
+    /// The memory of its next piece. It is computed once, however often the wire refuses the piece.
     fn address<W: Wire>(&mut self, pool: &mut Pool) -> Option<*mut u8> {
         let (odd, nothing) = (self.is_odd(), self.under_way == 0);
         let Progress::Posting { next, source, .. } = &mut self.progress else {
@@ -44,8 +44,8 @@ impl Firing {
         source.as_ref().map(|source| source.address)
     }
 
-    /// Its next piece is under way. A put that is the last brings the signal, or the last part of it. Returns what the
-    /// operation uses.
+    /// Notes that its next piece is in progress. A put that is the last piece brings the signal, or the last part of
+    /// it. Returns the buffer of the operation.
     fn posted<W: Wire>(&mut self) -> Option<Lent> {
         let pieces = &script::<W>(&self.program).pieces;
         let Progress::Posting { next, source, .. } = &mut self.progress else {
@@ -62,7 +62,7 @@ impl Firing {
     }
 }
 
-/// The first of these signals that can go along with another towards the same peer, and the notice of both.
+/// The first of these signals that can share a notice with another one to the same peer, and that notice.
 fn pair(signals: &[LoneSignal], peer: usize, notice: u64) -> Option<(usize, u64)> {
     let same = signals
         .iter()
@@ -73,7 +73,7 @@ fn pair(signals: &[LoneSignal], peer: usize, notice: u64) -> Option<(usize, u64)
 }
 
 impl<W: Wire> Engine<W> {
-    /// Posts the next operation of a firing; `false` if it must wait.
+    /// Posts the next operation of a firing. Returns `false` if it must wait.
     pub(super) fn advance(&mut self, index: usize) -> bool {
         let (firing, queue) = self.queues.firing(index).expect("it is worked on");
         let (peer, script) = (queue.peer, script::<W>(&firing.program));
@@ -82,7 +82,7 @@ impl<W: Wire> Engine<W> {
         };
         let is_whole = *ring == Ring::Whole;
         let Some(piece) = script.pieces.get(*next) else {
-            // The signal alone, when all else is done.
+            // Post the signal alone when everything else is done.
             if firing.under_way == 0 && is_whole {
                 let notice = script.notice(firing.number);
                 firing.progress = Progress::Signalled;
@@ -108,12 +108,12 @@ impl<W: Wire> Engine<W> {
             if firing.under_way == 0 {
                 self.queues.late.push(index);
             } else if source.is_none() {
-                // It waits for the others; what is to be copied is copied meanwhile.
+                // The piece waits for the others. Copy its bytes meanwhile.
                 firing.address::<W>(&mut self.pool);
             }
             return false;
         }
-        // Half of the room is left for others: a long put would keep their short ones back until it is over.
+        // Leave half of the room for other queues. Otherwise a long put would delay their short ones until it is over.
         let posted = firing.under_way - firing.by_rails;
         if posted >= (self.wire.limits().depth / 2).max(1) {
             return false;
@@ -149,10 +149,10 @@ impl<W: Wire> Engine<W> {
             return true;
         }
         let op = piece.op(0, odd, address, notice);
-        // SAFETY: `NicQueue::prepare` promised this for the time between the ring, which was acquired when the doorbell
-        // was read, and the signal, which is posted last, or is there when all of its parts are; the program keeps the
-        // memory, and stands in its queue until this is over, or the wire is dropped. What was gathered stays for as
-        // long.
+        // SAFETY: `NicQueue::prepare` promised this for the time between the ring and the signal. The ring was acquired
+        // when the doorbell was read. The signal is posted last, or is complete when all of its parts have arrived. The
+        // program keeps the memory, and stays in its queue until this is over, or the wire is dropped. Gathered bytes
+        // stay as long.
         let posted = unsafe { self.wire.post(peer, op, cookie) };
         let lent = matches!(posted, Ok(Posted::Taken)).then(|| firing.posted::<W>());
         match posted {
@@ -169,7 +169,7 @@ impl<W: Wire> Engine<W> {
         true
     }
 
-    /// Posts the last piece of a firing with its signal, and with one that is held for the same peer.
+    /// Posts the last piece of a firing with its signal, and with a held signal for the same peer.
     pub(super) fn bring(&mut self, index: usize) {
         let agenda = self.queues.all.get(index);
         let (firing, queue) = agenda.and_then(Agenda::split).expect("it has a firing");
@@ -204,7 +204,7 @@ impl<W: Wire> Engine<W> {
         }
     }
 
-    /// The wire has taken an operation of a queue, with the signal that is to go along.
+    /// Notes that the wire has accepted an operation of a queue, with the signal that goes along.
     fn flies(
         &mut self,
         queue: usize,
@@ -217,26 +217,26 @@ impl<W: Wire> Engine<W> {
         self.taken_by(peer);
     }
 
-    /// A queue's firing cannot go on.
+    /// Fails a queue's firing, which cannot go on.
     pub(super) fn spoil(&mut self, index: usize, why: &str) {
         self.goes_wrong(index, &format!("was refused: {why}"));
     }
 
-    /// A transfer of a queue's firing was refused, or has failed.
+    /// Handles a transfer of a queue's firing that was refused, or has failed.
     pub(super) fn goes_wrong(&mut self, index: usize, how: &str) {
         let (firing, queue) = self.queues.firing(index).expect("it has a firing");
         if let Fate::Well = firing.fate {
             let what = format!("a transfer to rank {} {how}", queue.peer);
             firing.fate = Fate::Asked(what, self.peers.departures.question(queue.peer));
         }
-        // Nothing more of it is posted.
+        // Post nothing more of this firing.
         if let Progress::Posting { source, .. } = &mut firing.progress {
             *source = None;
         }
     }
 
-    /// Posts the signals that are held, by two where that can be; `false` if some must wait. A peer for which there is
-    /// no room keeps back none but its own.
+    /// Posts the held signals, two in one notice where possible. Returns `false` if some must wait. A peer for which
+    /// there is no room delays only its own signals.
     pub(super) fn send_signals(&mut self) -> bool {
         let mut waiting: Vec<LoneSignal> = Vec::new();
         while let Some(signal) = self.queues.signals.pop() {

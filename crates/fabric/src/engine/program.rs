@@ -247,7 +247,7 @@ impl<W: Wire> ScriptPiece<W> {
     }
 
     /// Into how many stripes it is cut: what is long, and contiguous at both ends, into one for each rail to its peer.
-    fn ways(&self) -> usize {
+    fn stripes(&self) -> usize {
         if self.bytes > LONG && self.rows.is_empty() {
             1 + self.remote.rails.len()
         } else {
@@ -264,21 +264,21 @@ fn asks<W: Wire>(pieces: &[ScriptPiece<W>]) -> usize {
 
 /// How many pieces there are when they are cut.
 fn striped<W: Wire>(pieces: &[ScriptPiece<W>]) -> usize {
-    pieces.iter().map(ScriptPiece::ways).sum()
+    pieces.iter().map(ScriptPiece::stripes).sum()
 }
 
 /// Cuts pieces into stripes.
 fn stripes<W: Wire>(pieces: Vec<ScriptPiece<W>>) -> Vec<ScriptPiece<W>> {
     let mut cut = Vec::with_capacity(striped(&pieces));
     for piece in pieces {
-        let ways = piece.ways();
-        if ways == 1 {
+        let stripes = piece.stripes();
+        if stripes == 1 {
             cut.push(piece);
             continue;
         }
-        let each = piece.bytes.div_ceil(ways).next_multiple_of(PAGE);
+        let each = piece.bytes.div_ceil(stripes).next_multiple_of(PAGE);
         // The engine's own last: it takes a while to post, and the others are at work meanwhile.
-        for rail in (0..ways).rev() {
+        for rail in (0..stripes).rev() {
             let from = rail * each;
             cut.push(ScriptPiece {
                 rows: 0..0,

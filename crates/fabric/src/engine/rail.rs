@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 
 use tidegate_hal::nic::{NicError, Prepared};
 
-use super::contact::Way;
+use super::contact::Route;
 use super::departure::Stage;
 use super::program::script;
 use super::queue::Queue;
@@ -157,11 +157,11 @@ impl<W: Wire> Rail<W> {
     }
 
     /// What the wire has taken, and is not over: which way it goes, and how many bytes it has.
-    pub(super) fn under_way(&self) -> Vec<(Way, u64)> {
+    pub(super) fn under_way(&self) -> Vec<(Route, u64)> {
         let taken = lock(&self.taken);
         let rail = self.number;
-        let way = |&(peer, bytes): &(usize, u64)| (Way { peer, rail }, bytes);
-        taken.values().map(way).collect()
+        let route = |&(peer, bytes): &(usize, u64)| (Route { peer, rail }, bytes);
+        taken.values().map(route).collect()
     }
 
     /// Takes a write over: the engine hears of it by [`collect`](Self::collect).

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use tidegate_hal::tell;
 
 use super::chained::{Chained, Failure};
-use super::contact::Way;
+use super::contact::Route;
 use super::departure::{Stage, never_comes};
 use super::queue::Queue;
 use super::state::Engine;
@@ -111,7 +111,7 @@ impl<W: Wire> Engine<W> {
         chained.listens(rung);
         let waits = rung > chained.through;
         if chained.through > before {
-            self.peers.contact.answers(Way::own(queue.peer));
+            self.peers.contact.answers(Route::own(queue.peer));
         }
         // A failure is looked after, too: what came before it may still come through.
         self.queues.set_busy(index, waits || chained.has_failed());

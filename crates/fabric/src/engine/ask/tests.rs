@@ -1,4 +1,4 @@
-//! When a queue asks what has come. Here nobody but the test turns the engine, and says when a tick has gone by.
+//! When a queue asks how many signals have come. Only the test turns the engine, and says when a tick is over.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::wire::Wire as _;
 use crate::wire::memory::{Faults, MemoryWire, Net};
 use crate::{Fabric, Options};
 
-/// What the memory has: a bell, then words.
+/// The layout of the memory: a bell, then words.
 const BYTES: usize = 4096;
 const DOORBELL: usize = 64;
 const SENT: usize = 128;
@@ -113,12 +113,12 @@ impl Still {
         unsafe { &*at.cast::<Word>() }
     }
 
-    /// Looks until there is nothing more to do: nothing is ever late on this wire.
+    /// Turns until there is nothing more to do. Nothing is ever late on this wire.
     fn turn(&self) {
         (0..10).for_each(|_| self.nic.agent.look());
     }
 
-    /// Fires once more, and that has come.
+    /// Fires once more, and waits until the signal has come.
     fn fire(&mut self) {
         self.queue.arm(&self.program, 1).unwrap();
         self.word(DOORBELL).add(QUANTUM);
@@ -129,7 +129,7 @@ impl Still {
         assert_eq!(self.word(SIGNAL).load(), count);
     }
 
-    /// A tick; how often it has been asked by then what has come.
+    /// Makes a tick. Returns how often the queue has asked by then.
     fn tick(&self) -> u64 {
         self.nic.agent.with(Engine::tick);
         self.turn();
@@ -137,7 +137,7 @@ impl Still {
     }
 }
 
-/// Not while it is at work, once its peer has answered; once when it is quiet, and not again.
+/// Once its peer has answered, a queue does not ask while it is at work. When it is quiet, it asks once, and not again.
 #[test]
 fn a_queue_that_is_quiet_asks_once_what_has_come() {
     let mut still = Still::new();
