@@ -109,7 +109,8 @@ impl Firing {
         self.number % 2 == 1
     }
 
-    /// Whether it only sends: no data comes here. If its signal has gone out, all data of gets has come.
+    /// Whether nobody here waits for data of this firing. (If its signal has gone out, everything that it asked for has
+    /// arrived.)
     pub(super) fn only_sends<W: Wire>(&self) -> bool {
         self.has_signalled() || script::<W>(&self.program).asks == 0
     }

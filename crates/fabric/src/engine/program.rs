@@ -1,4 +1,4 @@
-//! Programs, cut into what a wire does in one operation.
+//! Programs, cut into pieces that a wire carries out in one operation each.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,49 +13,49 @@ use crate::notice::{Notice, numbered, one_of};
 use crate::remote::RemoteRegion;
 use crate::wire::{Limits, Op, Wire};
 
-/// What is longer goes by all rails. (A shorter write takes another queue's signal along, which no part does.)
+/// Longer writes go by all rails. (A shorter write may take another queue's signal along; parts take none.)
 const LONG: usize = 64 << 10;
-/// The most bytes of an operation. The end of each is the only sign of life of a peer to whom a slow network brings much
-/// ([`contact`](super::contact)): so a put may take any time, and a network that is cut is found out after that of so many
-/// bytes. (Hardware has too few triggers for that.)
+/// The most bytes of an operation. If a slow network brings a peer much data, the end of each operation is its only
+/// sign of life ([`contact`](super::contact)). So a put may take any time, and a network that is cut is found out after
+/// the time of this many bytes. (Hardware has too few triggers to cut so finely.)
 const STEP: usize = 4 << 20;
-/// Stripes are multiples of so many bytes, but for the last: where what is sent is aligned, all are.
+/// All stripes but the last are multiples of this many bytes. So if the whole is aligned, each stripe is.
 const PAGE: usize = 4096;
-// None is empty.
+// No stripe is empty.
 const _: () = {
     assert!(LONG > MOST_RAILS * (MOST_RAILS - 1) * (PAGE + 1));
 };
 
-/// What one operation does of a transfer: contiguous there.
+/// The part of a transfer that one operation carries out. It is contiguous at the peer.
 pub(crate) struct ScriptPiece<W: Wire> {
     pub(crate) direction: Direction,
-    /// Which of the script's rows it is made of; of none, if it is contiguous here, too.
+    /// The indices of the script's rows that it is made of. Empty if it is contiguous here, too.
     pub(super) rows: Range<usize>,
-    /// Where it begins here.
+    /// Its address here.
     pub(crate) local: *mut u8,
-    /// Bytes to add to that in firings of odd number.
+    /// Bytes to add to that in firings with an odd number.
     pub(crate) local_flip: usize,
     pub(crate) bytes: usize,
     pub(crate) remote: Arc<RemoteRegion<W>>,
     pub(crate) offset: usize,
-    /// Bytes to add to the offset in firings of odd number.
+    /// Bytes to add to the offset in firings with an odd number.
     pub(crate) flip: usize,
-    /// How many parts of a ring must have come before the one that it is posted for.
+    /// The part of a ring, from 0, with which it is posted.
     pub(crate) stage: u32,
-    /// By which of the rails it goes; 0 is the engine's own endpoint.
+    /// The number of the rail by which it goes; 0 is the engine's own endpoint.
     pub(super) rail: usize,
 }
 
-// SAFETY: the pointer is only handed to the wire, by the thread that holds the engine; what it points to may be accessed by any
-// thread, as `NicQueue::prepare` has it.
+// SAFETY: only the thread that holds the engine passes the pointer to the wire; by `NicQueue::prepare`, any thread may
+// access the memory there.
 unsafe impl<W: Wire> Send for ScriptPiece<W> {}
-// SAFETY: as above; nothing is done with a shared piece but reading its fields.
+// SAFETY: as above; a shared piece allows no more than to read its fields.
 unsafe impl<W: Wire> Sync for ScriptPiece<W> {}
 
 /// The word that a queue's programs signal to, and the notice that poisons it.
 pub(super) struct SignalWord<W: Wire> {
     pub(super) word: (Arc<RemoteRegion<W>>, usize),
-    /// What the word counts before the first.
+    /// What the word counts before the first firing.
     pub(super) first: u64,
     pub(super) poison: u64,
 }
@@ -72,31 +72,31 @@ impl<W: Wire> Clone for SignalWord<W> {
 
 /// A program, ready to be fired.
 pub(crate) struct Script<W: Wire> {
-    /// A write last, if there is one: it brings the notice along.
+    /// The last piece is a write, if there is one, because that brings the notice along.
     pub(crate) pieces: Vec<ScriptPiece<W>>,
     pub(super) rows: Vec<Row>,
-    /// How many pieces there are up to the last one that asks for something; 0 if it only sends. It is counted once: each
-    /// piece that is posted asks for it, and there may be very many.
+    /// How many pieces there are up to the last one that asks for data; 0 if there is none. It is stored because each
+    /// post needs it, and there may be very many pieces.
     pub(super) asks: usize,
-    /// How many parts the signal has, if each piece brings one: more than one.
+    /// How many parts the signal has, if each piece brings a part: at least two.
     pub(super) parts: Option<usize>,
     longest: u64,
     signal: u64,
     /// What the word counts before the queue's first firing.
     pub(crate) first: u64,
     pub(crate) poison: u64,
-    /// The word that both name.
+    /// The word of the signal and of the poison.
     pub(crate) word: (Arc<RemoteRegion<W>>, usize),
     _keep: Vec<Keep>,
 }
 
 impl<W: Wire> Script<W> {
-    /// How many bytes it moves.
+    /// How many bytes all pieces move.
     pub(super) fn bytes(&self) -> u64 {
         self.pieces.iter().map(|piece| piece.bytes as u64).sum()
     }
 
-    /// How many bytes the longest of its operations has.
+    /// How many bytes the longest operation has.
     pub(super) fn longest(&self) -> u64 {
         self.longest
     }
@@ -106,12 +106,12 @@ impl<W: Wire> Script<W> {
         numbered(self.signal, self.first.wrapping_add(firing))
     }
 
-    /// What a piece of a firing brings, if all bring parts of the signal.
+    /// The notice that each piece of a firing brings, if all bring parts of the signal.
     pub(super) fn part(&self, firing: u64) -> Option<u64> {
         self.parts.map(|parts| one_of(self.notice(firing), parts))
     }
 
-    /// Where its signal goes.
+    /// The word that its signal goes to.
     pub(super) fn signalled(&self) -> SignalWord<W> {
         SignalWord {
             word: self.word.clone(),
@@ -136,7 +136,7 @@ fn resolve<W: Wire>(place: &RemotePtr) -> Result<Arc<RemoteRegion<W>>, NicError>
 impl<W: Wire> Script<W> {
     /// # Safety
     ///
-    /// As `NicQueue::prepare`. `gathers`: who posts it can copy.
+    /// As for `NicQueue::prepare`.
     pub(crate) unsafe fn new(
         program: Program,
         limits: Limits,
@@ -161,9 +161,9 @@ impl<W: Wire> Script<W> {
         } = cut;
         let writes = |piece: &ScriptPiece<W>| piece.direction == Direction::Put;
         let mut parts = None;
-        // Hardware counts for itself.
+        // Hardware makes whole signals by itself.
         if gathers && pieces.iter().all(writes) {
-            // Stripes are worth less than that all pieces are parts.
+            // It is worth more that all pieces bring parts than that they are cut into stripes.
             if striped(&pieces) <= Notice::PARTS {
                 pieces = stripes(pieces);
             }
@@ -212,14 +212,14 @@ impl<W: Wire> Script<W> {
 }
 
 impl<W: Wire> ScriptPiece<W> {
-    /// Where it begins here, in a firing of odd number or not. It is contiguous here.
+    /// Its address here, in a firing with an `odd` number or not. It must be contiguous here.
     pub(super) fn at(&self, odd: bool) -> *mut u8 {
         debug_assert!(self.rows.is_empty(), "it is to be gathered");
         let flip = if odd { self.local_flip } else { 0 };
         self.local.wrapping_add(flip)
     }
 
-    /// The operation that it is, by this rail, when its bytes are at `local`.
+    /// The operation for this piece by this rail, with its bytes at `local`.
     pub(super) fn op(
         &self,
         rail: usize,
@@ -246,7 +246,8 @@ impl<W: Wire> ScriptPiece<W> {
         }
     }
 
-    /// Into how many stripes it is cut: what is long, and contiguous at both ends, into one for each rail to its peer.
+    /// How many stripes it is cut into. A long piece that is contiguous at both ends gets one for each rail to its
+    /// peer.
     fn stripes(&self) -> usize {
         if self.bytes > LONG && self.rows.is_empty() {
             1 + self.remote.rails.len()
@@ -256,13 +257,13 @@ impl<W: Wire> ScriptPiece<W> {
     }
 }
 
-/// How many pieces there are up to the last one that asks for something.
+/// How many pieces there are up to the last one that asks for data.
 fn asks<W: Wire>(pieces: &[ScriptPiece<W>]) -> usize {
     let asks = |piece: &ScriptPiece<W>| piece.direction == Direction::Get;
     pieces.iter().rposition(asks).map_or(0, |last| last + 1)
 }
 
-/// How many pieces there are when they are cut.
+/// How many pieces there are after they are cut into stripes.
 fn striped<W: Wire>(pieces: &[ScriptPiece<W>]) -> usize {
     pieces.iter().map(ScriptPiece::stripes).sum()
 }
@@ -277,7 +278,7 @@ fn stripes<W: Wire>(pieces: Vec<ScriptPiece<W>>) -> Vec<ScriptPiece<W>> {
             continue;
         }
         let each = piece.bytes.div_ceil(stripes).next_multiple_of(PAGE);
-        // The engine's own last: it takes a while to post, and the others are at work meanwhile.
+        // The engine's own stripe comes last, because its post takes a while, and the other rails work meanwhile.
         for rail in (0..stripes).rev() {
             let from = rail * each;
             cut.push(ScriptPiece {
@@ -298,7 +299,7 @@ fn stripes<W: Wire>(pieces: Vec<ScriptPiece<W>>) -> Vec<ScriptPiece<W>> {
 struct Cut<W: Wire> {
     /// The most bytes of a piece that is contiguous here.
     most: usize,
-    /// And of one that is not: 0 if nobody gathers.
+    /// The most bytes of a piece that is not: 0 if nothing gathers.
     gathered: usize,
     pieces: Vec<ScriptPiece<W>>,
     rows: Vec<Row>,
@@ -307,7 +308,7 @@ struct Cut<W: Wire> {
 impl<W: Wire> Cut<W> {
     /// # Safety
     ///
-    /// As `NicQueue::prepare`, for the transfer.
+    /// As for `NicQueue::prepare`, for the transfer.
     unsafe fn transfer(&mut self, transfer: &Transfer) -> Result<(), NicError> {
         if transfer.action != Action::Copy {
             return Err(NicError::Unsupported {
@@ -318,11 +319,11 @@ impl<W: Wire> Cut<W> {
         let remote = resolve::<W>(&transfer.remote.base)?;
         let size = transfer.size as isize;
         let (local, there) = (&transfer.local, &transfer.remote);
-        // The first piece to which more may be added.
+        // Pieces from here on may grow.
         let mut open = self.pieces.len();
         let mut each = |here: isize, away: isize, count: usize| {
             let bytes = count * transfer.size as usize;
-            // Within the sides, by the caller's promise.
+            // This is within the sides, by the caller's promise.
             let at = local.base.0.wrapping_offset(here * size);
             let offset = there.base.offset.wrapping_add_signed(away * size);
             let is_short = bytes < SHORT;
@@ -352,7 +353,7 @@ impl<W: Wire> Cut<W> {
         Ok(())
     }
 
-    /// Adds a stretch to the last piece, if that is one of those from `open` on and ends there where this one begins.
+    /// Adds a stretch to the last piece, if that is at or after `open`, and ends at the peer where the stretch begins.
     fn goes_on(&mut self, open: usize, at: *mut u8, offset: usize, bytes: usize) -> bool {
         let Some(last) = self.pieces[open..].last_mut() else {
             return false;

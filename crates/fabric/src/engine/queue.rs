@@ -1,4 +1,4 @@
-//! A queue of armed programs: what the host that arms and the agent that fires share.
+//! A queue of armed programs, which the arming host and the firing agent share.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -15,39 +15,40 @@ use crate::base::lock;
 
 pub(crate) struct Queue {
     pub(crate) peer: usize,
-    /// The peer's, which all queues towards it look at.
+    /// The peer's departure, which all queues towards it share.
     departure: Arc<Departure>,
     config: QueueConfig,
-    /// What the sent word counted at first.
+    /// The first count of the sent word.
     sent_before: u64,
-    /// The endpoint's trigger slots: one a program, however many pieces it has, since the engine has one entry for it.
+    /// The endpoint's trigger slots. A program takes one, however many pieces it has, because it is one entry of the
+    /// engine.
     slots: Arc<TriggerSlots>,
     member: Member,
-    /// How many firings have begun. Only the agent counts, under the engine's lock.
+    /// How many firings have begun. Only the agent counts them, under the engine's lock.
     fired: AtomicU64,
     armed: Mutex<Armed>,
-    /// Whether the owner is gone.
+    /// Whether the owner has been dropped.
     pub(crate) closed: AtomicBool,
 }
 
-/// What the agent sees when it looks at a queue.
+/// What the agent must do for a queue.
 pub(crate) enum Seen {
     Nothing,
-    /// To be fired, as far as it has been rung for.
+    /// Fire this program, as far as its ring has come.
     Rung(Prepared, Ring),
     /// The stream that rings has failed.
     Poisoned,
-    /// Its owner is gone, and nothing more is rung for.
+    /// The owner has been dropped, and nothing more will be rung for.
     Over,
 }
 
-/// How far a firing has been rung for.
+/// How much of the ring of a firing has come.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ring {
     Whole,
-    /// So many parts of it have come.
+    /// This many parts of it.
     Parts(u64),
-    /// By a part of its ring, and the rest will not come.
+    /// A part of it, and the rest will not come.
     Broken,
 }
 
@@ -66,8 +67,8 @@ impl Queue {
         config: QueueConfig,
         slots: &Arc<TriggerSlots>,
     ) -> Self {
-        // SAFETY: `Nic::queue` promises live words for as long as `config.keep`.
-        // The window may be revoked already, so that it is poisoned.
+        // SAFETY: `Nic::queue` promises live words for as long as `config.keep`. The word may be poisoned already, if
+        // the window has been revoked.
         let sent_before = unsafe { word(config.sent) }.load() & !POISON;
         Queue {
             peer,
@@ -82,7 +83,7 @@ impl Queue {
         }
     }
 
-    /// How far the peer's departure is.
+    /// The stage of the peer's departure.
     pub(crate) fn departure(&self) -> Stage {
         self.departure.stage()
     }
@@ -102,19 +103,19 @@ impl Queue {
         }
     }
 
-    /// How often it has been rung, and whether the stream that rings has failed.
+    /// How often the queue has been rung, and whether the stream that rings has failed.
     pub(crate) fn rung_for(&self) -> (u64, bool) {
         let doorbell = self.doorbell();
         (self.rung(doorbell), doorbell & POISON != 0)
     }
 
-    /// The armed program that `after` others are to be fired before.
+    /// The armed program that fires after `after` others.
     pub(crate) fn armed(&self, after: usize) -> Option<Prepared> {
         lock(&self.armed).get(after).cloned()
     }
 
-    /// How many of the armed programs have a trigger slot, so that hardware may know of them. `waits`: the first of
-    /// them has been rung for.
+    /// How many of the armed programs have a trigger slot, so that hardware may know of them. `waits` says that the
+    /// first has been rung for.
     pub(crate) fn slots(&self, waits: bool) -> usize {
         match self.slots.held(self.member) {
             0 if waits => usize::from(self.slots.fire(self.member)),
@@ -136,7 +137,7 @@ impl Queue {
         (doorbell & !POISON) / QUANTUM
     }
 
-    /// Arms programs, so many times. Whether that was anything.
+    /// Arms programs, `times` times over. Returns whether that added any.
     pub(crate) fn arm(&self, programs: &Arc<[Prepared]>, times: u64) -> Result<bool, NicError> {
         let mut armed = lock(&self.armed);
         let added = armed.arm(programs, times)?;
@@ -158,23 +159,24 @@ impl Queue {
         armed.saturating_sub(through)
     }
 
-    /// Whether everything that was rung for is through, or nobody waits for it any more: the window is revoked, the peer is lost.
+    /// Whether everything that was rung for is through, or nobody waits for it any more because the window is revoked
+    /// or the peer is lost.
     pub(crate) fn is_idle(&self) -> bool {
         let rung = self.doorbell() & !POISON;
         let sent = self.sent().0.load() & !POISON;
         lock(&self.armed).has_given_up() || self.is_abandoned() || sent - self.sent_before == rung
     }
 
-    /// Whether the rank has given its waits for this queue up: the peer is lost, the window is revoked.
+    /// Whether the rank has given up its waits for this queue, because the peer is lost or the window is revoked.
     pub(crate) fn is_abandoned(&self) -> bool {
         self.sent().0.load() & POISON != 0
     }
 
-    /// How far a firing has been rung for that has begun with a part of its ring.
+    /// How much of its ring has come for a firing that began with a part of it.
     pub(crate) fn ring_of(&self, number: u64) -> Ring {
-        // Before the doorbell: when the owner closes the queue, it has rung for the last time.
+        // Read this before the doorbell: when the owner closes the queue, it has rung for the last time.
         let closed = self.closed.load(Ordering::Acquire);
-        // An acquire, as in `look`.
+        // This is an acquire, as in `look`.
         let doorbell = self.doorbell();
         if self.rung(doorbell) > number {
             Ring::Whole
@@ -185,31 +187,32 @@ impl Queue {
         }
     }
 
-    /// Whether there may be something to do. Only while nothing of this queue is being fired.
+    /// Whether there may be something to do. To be called only while no program of this queue is being fired.
     pub(crate) fn calls(&self) -> bool {
         self.closed.load(Ordering::Acquire)
             || self.doorbell() != self.fired.load(Ordering::Relaxed) * QUANTUM
     }
 
-    /// A firing begins; its number. Under the engine's lock: nobody else counts.
+    /// Counts a firing that begins, and returns its number. To be called under the engine's lock, so that nothing else
+    /// counts.
     pub(crate) fn fires(&self) -> u64 {
         let number = self.fired.load(Ordering::Relaxed);
         self.fired.store(number + 1, Ordering::Relaxed);
         number
     }
 
-    /// What is to be done. Only while nothing of this queue is being fired.
+    /// What the agent must do. To be called only while no program of this queue is being fired.
     pub(crate) fn look(&self) -> Seen {
         if !self.calls() {
             return Seen::Nothing;
         }
-        // Before the doorbell: when the owner closes the queue, it has rung for the last time.
+        // Read this before the doorbell, as in `ring_of`.
         let closed = self.closed.load(Ordering::Acquire);
-        // An acquire: what the stream did before it rang is what is read now.
+        // This is an acquire, so the NIC reads what the stream did before it rang.
         let doorbell = self.doorbell();
         let armed = lock(&self.armed);
         let is_whole = self.rung(doorbell) > self.fired.load(Ordering::Relaxed);
-        // What will not be rung for to the end is not begun.
+        // A firing whose ring will never be whole must not begin.
         let parts = match doorbell % QUANTUM {
             _ if is_whole || closed || doorbell & POISON != 0 => 0,
             parts => parts,
@@ -236,9 +239,9 @@ impl Queue {
         }
     }
 
-    /// The program that was being fired is through.
+    /// Notes that the program being fired is through.
     pub(crate) fn through(&self) {
-        // The place is free before the sent word says so: a thread that has waited for that finds room.
+        // Free the place before the sent word counts, so that a thread that has waited for it finds room.
         let over = lock(&self.armed).through();
         self.slots.through(self.member);
         let (sent, bell) = self.sent();
@@ -247,14 +250,16 @@ impl Queue {
         drop(over);
     }
 
-    /// A signal that was through has not come: nobody is to build on this queue any more.
+    /// Handles a lost signal that was through at this end: poisons the sent word, so that nobody relies on this queue
+    /// any more.
     pub(crate) fn lose(&self) {
         let (sent, bell) = self.sent();
         sent.poison();
         bell.wake_all();
     }
 
-    /// Nothing is fired any more; what was armed, to be poisoned. Nothing, if it had given up before.
+    /// Gives the queue up. Returns the armed programs, whose words must be poisoned; none if the queue had given up
+    /// before.
     pub(crate) fn give_up(&self) -> Vec<Prepared> {
         let (runs, closed) = {
             let mut armed = lock(&self.armed);
@@ -263,8 +268,8 @@ impl Queue {
             };
             (runs, self.closed.load(Ordering::Acquire))
         };
-        // An owner that is gone in good order has left nothing that anybody waits for. Before the slots are
-        // given back: where as many are through as were armed, and the sent word is not poisoned, all has gone well.
+        // If the owner was dropped in good order, nobody waits for anything. This comes before the slots are returned.
+        // So if as many programs are through as were armed, and the sent word is not poisoned, all has gone well.
         if !closed || !runs.is_empty() {
             let (sent, bell) = self.sent();
             sent.poison();

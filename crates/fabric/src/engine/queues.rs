@@ -1,4 +1,4 @@
-//! All queues, what each is at, and lists of those for which there is something to do.
+//! All queues, the state of each, and lists of the queues that have something to do.
 
 use std::sync::{Arc, Mutex};
 
@@ -9,21 +9,21 @@ use super::queue::Queue;
 use super::slab::Slab;
 use crate::wire::Wire;
 
-/// A queue, and how far it is.
+/// A queue, and its state.
 pub(super) struct Agenda<W: Wire> {
     pub(super) queue: Arc<Queue>,
     pub(super) state: QueueState<W>,
     pub(super) doubt: Doubt<W>,
-    /// Whether it is among the ready ones.
+    /// Whether it is in the list of ready queues.
     pub(super) is_ready: bool,
 }
 
-/// What a queue is at.
+/// The state of a queue.
 pub(super) enum QueueState<W: Wire> {
     /// Nothing is being fired.
     Idle,
     Firing(Firing),
-    /// Nothing is fired any more. It gives up when none of its signals is in doubt.
+    /// Nothing is fired any more. The queue gives up when none of its signals is in doubt.
     Failing,
     /// Hardware fires.
     Chained {
@@ -76,7 +76,7 @@ impl<W: Wire> Agenda<W> {
     }
 }
 
-/// The signal of a queue's firing, which counts as under way.
+/// The signal of a queue's firing. It counts as an operation in progress.
 #[derive(Clone, Copy)]
 pub(super) struct LoneSignal {
     pub(super) queue: usize,
@@ -87,23 +87,23 @@ pub(super) struct LoneSignal {
 /// The queues, and lists of their numbers.
 pub(super) struct Queues<W: Wire> {
     pub(super) all: Slab<Agenda<W>>,
-    /// Those that hardware fires.
+    /// Queues that hardware fires.
     pub(super) chains: Vec<usize>,
-    /// Those to be taken as far as they go.
+    /// Queues that may go on.
     pub(super) ready: Vec<usize>,
-    /// Those that could not go on because the wire had no room.
+    /// Queues that could not go on because the wire had no room.
     pub(super) stalled: Vec<usize>,
-    /// Those whose next operation brings the signal with its data.
+    /// Queues whose next operation brings the signal with its data.
     pub(super) late: Vec<usize>,
-    /// Signals that have no data, and are not posted yet.
+    /// Signals without data that are not posted yet.
     pub(super) signals: Vec<LoneSignal>,
-    /// Those whose signals are in doubt; also some where they are not any more.
+    /// Queues whose signals are in doubt, and some whose signals are no longer.
     pub(super) doubtful: Vec<usize>,
-    /// Those that are to be asked for again.
+    /// Queues whose signals must be asked for again.
     pub(super) asking: Vec<usize>,
-    /// How many have a firing.
+    /// How many queues have a firing.
     firing: usize,
-    /// How many have one that is stranded: the listener need not stay awake for them.
+    /// How many of these firings are stranded. The listener need not stay awake for them.
     stranded: usize,
 }
 
@@ -129,19 +129,19 @@ impl<W: Wire> Queues<W> {
         self.chains.extend(is_chained.then_some(number));
     }
 
-    /// One that has a firing, or something else that keeps it.
+    /// A queue that has a firing, or something else that keeps it.
     pub(super) fn get(&mut self, index: usize) -> &mut Agenda<W> {
         self.all
             .get(index)
             .expect("a queue stays while something of it is under way")
     }
 
-    /// The firing that one has, and whose it is.
+    /// The firing of a queue, and the queue.
     pub(super) fn firing(&mut self, index: usize) -> Option<(&mut Firing, &Arc<Queue>)> {
         self.all.get(index)?.split()
     }
 
-    /// Those towards a peer.
+    /// The queues towards a peer.
     pub(super) fn towards(&self, peer: usize) -> Vec<usize> {
         let is_theirs = |index: &usize| {
             self.all
@@ -159,13 +159,13 @@ impl<W: Wire> Queues<W> {
         }
     }
 
-    /// An idle queue fires.
+    /// Begins a firing of an idle queue.
     pub(super) fn begins(&mut self, index: usize, firing: Firing) {
         self.get(index).state = QueueState::Firing(firing);
         self.firing += 1;
     }
 
-    /// A queue's firing is over; what the queue is at then.
+    /// Ends a queue's firing. `then` is the queue's next state.
     pub(super) fn ends(&mut self, index: usize, then: QueueState<W>) -> Option<Firing> {
         let QueueState::Firing(firing) = std::mem::replace(&mut self.get(index).state, then) else {
             return None;
@@ -175,7 +175,7 @@ impl<W: Wire> Queues<W> {
         Some(firing)
     }
 
-    /// A queue cannot go on: it gives up when nothing of it is under way.
+    /// Fails a queue. It gives up when none of its operations is in progress.
     pub(super) fn fail(&mut self, index: usize) {
         let agenda = self.get(index);
         match &mut agenda.state {
@@ -185,7 +185,8 @@ impl<W: Wire> Queues<W> {
         self.make_ready(index);
     }
 
-    /// What a queue's firing has under way does not end, and nobody waits for that. Whether there is something.
+    /// Notes that the operations of a queue's firing will not end, and that nobody waits for them. Returns whether
+    /// there are any.
     pub(super) fn strand(&mut self, index: usize) -> bool {
         let firing = self.firing(index).filter(|(one, _)| one.under_way > 0);
         let Some((firing, _)) = firing else {
@@ -197,7 +198,7 @@ impl<W: Wire> Queues<W> {
         true
     }
 
-    /// How many programs are armed by queues of which something is stranded.
+    /// How many programs are armed by queues with a stranded firing.
     pub(super) fn armed_in_vain(&self) -> usize {
         if self.stranded == 0 {
             return 0;
@@ -207,14 +208,14 @@ impl<W: Wire> Queues<W> {
         stranded.map(|one| one.queue.armed_now()).sum::<u64>() as usize
     }
 
-    /// Whether hardware has something to do for one.
+    /// Notes whether hardware has work for a queue.
     pub(super) fn set_busy(&mut self, index: usize, busy: bool) {
         if let QueueState::Chained { is_busy, .. } = &mut self.get(index).state {
             *is_busy = busy;
         }
     }
 
-    /// Whether something of them is under way, or is to be.
+    /// Whether some queue has something in progress, or to do.
     pub(super) fn are_active(&self) -> bool {
         let is_busy = |&index: &usize| {
             let agenda = self.all.at(index);

@@ -38,16 +38,16 @@ use crate::base::{MOST_HANDED, Yielding, lock};
 use crate::strays::Strays;
 use crate::wire::{Event, Posted, Sleeper, Wire};
 
-/// For how long a rail is looked at without a pause after it had something to do.
+/// How long a rail's thread looks without a pause after it had something to do.
 const KEEN: Duration = Duration::from_micros(200);
-/// How long its thread sleeps at most while the wire has no room.
+/// The longest sleep of its thread while the wire has no room.
 const FULL: Duration = Duration::from_millis(1);
 
-/// A piece of a firing that a rail is to write. Its bytes are contiguous here.
+/// A piece of a firing, to be written by a rail. Its bytes are contiguous here.
 pub(super) struct Job {
     pub(super) queue: Arc<Queue>,
     pub(super) program: Prepared,
-    /// Which of the program's pieces.
+    /// The index of the piece in the program.
     pub(super) piece: usize,
     /// Whether the firing has an odd number.
     pub(super) odd: bool,
@@ -57,66 +57,66 @@ pub(super) struct Job {
 
 /// An endpoint that sends.
 pub(crate) struct Rail<W: Wire> {
-    /// Which of the ears of peers it writes to; the engine's endpoint writes to that of number 0.
+    /// The number of the peers' ears that it writes to. The engine's endpoint writes to ears of number 0.
     number: usize,
     strays: Arc<Strays>,
     hands: Yielding<Hands<W>>,
     jobs: Mutex<Jobs>,
-    /// How many are in there, so that a look is cheap.
+    /// How many jobs there are, so that a look is cheap.
     waiting: AtomicUsize,
-    /// What the wire has taken, and is not over: towards whom, and how many bytes, by the cookie. Changed by who has the
-    /// hands; the engine looks at it by itself, since those may be busy.
+    /// The operations in progress: the peer and the number of bytes, by the cookie. The thread with the hands changes
+    /// it. It has a lock of its own because the engine looks at it while the hands may be busy.
     taken: Mutex<HashMap<u64, (usize, u64)>>,
-    /// What has become of others, for the engine.
+    /// The operations that are over, for the engine.
     over: Mutex<Over>,
     has_over: AtomicBool,
-    /// How many the engine has not heard of again: only it counts, before it hands one over.
+    /// How many jobs the engine has handed over and not collected. Only the engine counts, before it hands one over.
     handed: AtomicUsize,
     asleep: AtomicBool,
     sleeper: Box<dyn Sleeper>,
 }
 
-/// What was handed over and is not posted.
+/// The jobs that were handed over and are not posted.
 struct Jobs {
     queue: VecDeque<Job>,
-    /// The engine has given up: nothing more is posted.
+    /// Whether the engine has given up. Then nothing more is posted.
     closed: bool,
 }
 
-/// What the engine is to hear.
+/// The results for the engine.
 #[derive(Default)]
 struct Over {
     events: Vec<Event>,
     /// Writes that were never begun, by their cookies, and why.
     unsent: Vec<(u64, String)>,
-    /// Why no more will come, until that was heard.
+    /// Why no more results will come, until the engine has heard of it.
     broken: Option<NicError>,
 }
 
-/// What a thread needs to post or listen.
+/// The parts that a thread needs to post or poll.
 struct Hands<W: Wire> {
     wire: W,
-    /// Towards whom it takes nothing, since when.
+    /// The peers for which the wire accepts nothing, and since when.
     refusing: HashMap<usize, Silence>,
     limit: Duration,
-    /// It is of no use any more.
+    /// Whether the wire can no longer be used.
     broken: bool,
-    /// What has happened.
+    /// The events of the last poll.
     events: Vec<Event>,
     unsent: Vec<(u64, String)>,
 }
 
-/// What a turn of a rail has come to.
+/// The result of a turn of a rail.
 struct Turn {
-    /// Something was posted, or is over.
+    /// Whether something was posted, or is over.
     happened: bool,
     /// How many jobs the wire has no room for.
     refused: usize,
 }
 
 impl<W: Wire> Rail<W> {
-    /// Number `number` of a rank, from 1: its wire is connected with those ears of the peers. `limit`: how long a peer may
-    /// take nothing.
+    /// Makes rail `number` of a rank, from 1. Its wire is connected with the ears of that number. `limit` is how long a
+    /// peer may accept nothing.
     pub(super) fn new(number: usize, wire: W, strays: Arc<Strays>, limit: Duration) -> Self {
         Rail {
             number,
@@ -151,12 +151,12 @@ impl<W: Wire> Rail<W> {
         self.sleeper.wake();
     }
 
-    /// Whether it takes another write.
+    /// Whether it accepts another write.
     pub(super) fn has_room(&self) -> bool {
         self.handed.load(Ordering::Relaxed) < MOST_HANDED
     }
 
-    /// What the wire has taken, and is not over: which way it goes, and how many bytes it has.
+    /// The operations in progress: the route of each, and its number of bytes.
     pub(super) fn under_way(&self) -> Vec<(Route, u64)> {
         let taken = lock(&self.taken);
         let rail = self.number;
@@ -164,41 +164,41 @@ impl<W: Wire> Rail<W> {
         taken.values().map(route).collect()
     }
 
-    /// Takes a write over: the engine hears of it by [`collect`](Self::collect).
+    /// Takes a write over. The engine hears of its end by [`collect`](Self::collect).
     ///
     /// # Safety
     ///
-    /// As [`Wire::post`], until that, or this is dropped.
+    /// As for [`Wire::post`], until the write is collected, or the rail is dropped.
     pub(super) unsafe fn hand(&self, job: Job) {
         self.handed.fetch_add(1, Ordering::Relaxed);
         let mut jobs = lock(&self.jobs);
         jobs.queue.push_back(job);
         self.waiting.store(jobs.queue.len(), Ordering::Relaxed);
         drop(jobs);
-        // Who falls asleep says so, and then looks for jobs; with a fence in between on both sides one of the two sees
-        // the other.
+        // A thread that goes to sleep says so, and then looks for jobs. With a fence in between on both sides, one of
+        // the two threads sees the other.
         fence(Ordering::SeqCst);
         if self.asleep.load(Ordering::Relaxed) {
             self.sleeper.wake();
         }
     }
 
-    /// Does what there is to do, if nobody is at it. The engine calls it, which holds the queues of all jobs.
+    /// Does the waiting work, if no other thread does. The engine calls it, which holds the queues of all jobs.
     pub(super) fn help(&self) {
         let idle = self.asleep.load(Ordering::Relaxed) && self.handed.load(Ordering::Relaxed) > 0;
         if (idle || self.waiting.load(Ordering::Relaxed) > 0)
             && let Some(mut hands) = self.hands.try_lock()
         {
-            // One at a time: the thread comes in between.
+            // One at a time, so that the rail's thread can take over in between.
             self.turn(&mut hands, 1, &mut Vec::new());
         }
     }
 
-    /// Appends what is over; and what was never begun, with the reason.
+    /// Appends the operations that are over, and those that never began, with the reason.
     ///
     /// # Errors
     ///
-    /// Why the rail is broken: no event comes any more.
+    /// Why the rail is broken. Then no event comes any more.
     pub(super) fn collect(
         &self,
         events: &mut Vec<Event>,
@@ -216,7 +216,7 @@ impl<W: Wire> Rail<W> {
         over.broken.take().map_or(Ok(()), Err)
     }
 
-    /// Posts nothing any more. What nobody has taken.
+    /// Stops posting. Returns the jobs that nobody has taken.
     pub(super) fn close(&self) -> VecDeque<Job> {
         let mut jobs = lock(&self.jobs);
         jobs.closed = true;
@@ -224,7 +224,7 @@ impl<W: Wire> Rail<W> {
         std::mem::take(&mut jobs.queue)
     }
 
-    /// Its thread.
+    /// The loop of its thread.
     pub(crate) fn serve(&self, stop: &AtomicBool) {
         let (mut last, mut posted) = (Instant::now(), Vec::new());
         while !stop.load(Ordering::SeqCst) {
@@ -250,7 +250,7 @@ impl<W: Wire> Rail<W> {
                     }
                     0 => Some(awaits(hears, last.elapsed())),
                     waiting if waiting == turn.refused => Some(FULL),
-                    // It was handed over just now.
+                    // A job was handed over just now.
                     _ => None,
                 };
                 let begun = Instant::now();
@@ -258,7 +258,7 @@ impl<W: Wire> Rail<W> {
                     self.sleeper.sleep(limit);
                 }
                 self.asleep.store(false, Ordering::Relaxed);
-                // A thread that was woken has something to do soon.
+                // A thread that was woken will soon have something to do.
                 if limit.is_none_or(|limit| begun.elapsed() < limit) {
                     last = Instant::now();
                 }
@@ -266,8 +266,8 @@ impl<W: Wire> Rail<W> {
         }
     }
 
-    /// Takes everything as far as it goes, but posts no more than `most`. What is done with is left in `posted`: a job may
-    /// be the last to hold its queue.
+    /// Takes everything as far as possible, but posts at most `most`. Moves finished jobs to `posted`, because a job
+    /// may be the last to hold its queue.
     fn turn(&self, hands: &mut Hands<W>, most: usize, posted: &mut Vec<Job>) -> Turn {
         let before = posted.len();
         let refused = match self.waiting.load(Ordering::Relaxed) {
@@ -281,12 +281,12 @@ impl<W: Wire> Rail<W> {
         }
     }
 
-    /// Posts what was handed over, as far as the wire takes it; returns how many it does not. A peer that takes nothing
-    /// keeps back none but its own.
+    /// Posts jobs as far as the wire accepts them. Returns how many it does not accept. A peer that accepts nothing
+    /// delays only its own jobs.
     fn post(&self, hands: &mut Hands<W>, most: usize, posted: &mut Vec<Job>) -> usize {
         let (mut refused, mut count) = (VecDeque::new(), 0);
         while !hands.broken && count < most {
-            // One by one: the lock is the engine's way to hand over.
+            // Take them one by one, because the engine needs the lock to hand over.
             let mut jobs = lock(&self.jobs);
             let Some(job) = jobs.queue.pop_front() else {
                 break;
@@ -338,13 +338,13 @@ impl<W: Wire> Rail<W> {
         refused.append(&mut jobs.queue);
         jobs.queue = refused;
         self.waiting.store(jobs.queue.len(), Ordering::Relaxed);
-        // Of a peer that nothing waits for any more a new job has its time.
+        // If no job waits for a peer any more, the next one gets its full time.
         let waits = |peer: &usize| jobs.queue.iter().any(|job| job.queue.peer == *peer);
         hands.refusing.retain(|peer, _| waits(peer));
         count
     }
 
-    /// Hears what is over.
+    /// Polls the wire for operations that are over.
     fn hear(&self, hands: &mut Hands<W>) {
         if hands.broken {
             return;
@@ -357,7 +357,7 @@ impl<W: Wire> Rail<W> {
         if hands.events.is_empty() {
             return;
         }
-        // No peer has a reason to write to this end, but any may.
+        // No peer has a reason to write to this endpoint, but any peer may.
         let mut taken = lock(&self.taken);
         let is_own = |event: &Event| match event {
             Event::Done(cookie) | Event::Failed(cookie, _) => taken.remove(cookie).is_some(),
@@ -371,7 +371,7 @@ impl<W: Wire> Rail<W> {
         }
     }
 
-    /// Lets the engine know.
+    /// Passes the results to the engine.
     fn tell(&self, hands: &mut Hands<W>) -> bool {
         if hands.events.is_empty() && hands.unsent.is_empty() {
             return false;
@@ -385,7 +385,8 @@ impl<W: Wire> Rail<W> {
 }
 
 impl<W: Wire> Hands<W> {
-    /// Why a write that was not taken has failed, if it has; so many others are not over.
+    /// The failure of a write that the wire did not accept, if it has failed. `under_way` other operations are in
+    /// progress.
     fn refused(&mut self, job: &Job, under_way: usize) -> Option<String> {
         if job.queue.is_abandoned() {
             return Some("it was given up before it was sent".into());
@@ -394,7 +395,7 @@ impl<W: Wire> Hands<W> {
             return Some("its peer is not there any more".into());
         }
         if under_way >= self.wire.limits().depth {
-            // No fault of the peer's.
+            // This is no fault of the peer.
             return None;
         }
         let refused = self.refusing.entry(job.queue.peer);

@@ -3,19 +3,19 @@
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
-/// How long a thread sleeps at most while something is under way, at first: not every provider says by its
-/// descriptor that it wants to go on.
+/// The longest sleep, at first, while something is in progress. Not every provider shows by its descriptor that it must
+/// be polled.
 pub(super) const ACTIVE: Duration = Duration::from_millis(1);
-/// And while nothing is under way.
+/// The longest sleep while nothing is in progress.
 pub(super) const IDLE: Duration = Duration::from_secs(1);
-/// How long at least and at most, where nothing on the wire ends the sleep; between, a sixteenth of the time since
-/// something happened.
+/// The shortest and the longest sleep if nothing on the wire ends a sleep. In between, it is a sixteenth of the time
+/// since something happened.
 pub(super) const DEAF: (Duration, Duration) =
     (Duration::from_micros(200), Duration::from_millis(4));
-/// Between looks when the wire is broken.
+/// The pause between looks when the wire is broken.
 pub(super) const BROKEN: Duration = Duration::from_millis(10);
 
-/// How long to sleep on a wire, where nothing is under way and nothing has come for so long.
+/// How long to sleep on a wire, if nothing is in progress and nothing has come for the time `since`.
 pub(super) fn idle(hears: bool, since: Duration) -> Duration {
     if hears {
         IDLE
@@ -24,8 +24,8 @@ pub(super) fn idle(hears: bool, since: Duration) -> Duration {
     }
 }
 
-/// And where something is under way: not every provider says by its descriptor that it wants to go on. A sixteenth of the
-/// time since something happened: what is never heard of again keeps nobody awake.
+/// How long to sleep if something is in progress. (Not every provider shows by its descriptor that it must be polled.)
+/// It is a sixteenth of the time since something happened, so that an operation that never ends keeps no thread awake.
 pub(super) fn awaits(hears: bool, since: Duration) -> Duration {
     if hears {
         (since / 16).clamp(ACTIVE, IDLE)
@@ -34,16 +34,17 @@ pub(super) fn awaits(hears: bool, since: Duration) -> Duration {
     }
 }
 
-/// How long the listener sits while streams do its work, at first and at most. So long may a peer wait for what only this end's
-/// processor can do, when a stream has gone from waiting to working; and so often the listener takes the processor from
-/// somebody (for 28 us on a virtual machine: with half a millisecond in between, a ping-pong lost 0.5 us of 7 one way).
+/// How long the listener sits while streams do its work, at first and at most. A peer may wait this long for work that
+/// only this end's processor can do, if a stream has gone from waiting to working. It also bounds how often the
+/// listener takes the processor from another thread. (On a virtual machine that costs 28 us. With half a millisecond in
+/// between, a ping-pong lost 0.5 us of 7 one way.)
 const SIT: (Duration, Duration) = (Duration::from_micros(500), Duration::from_millis(4));
-/// How often streams look, at least, that do nothing else: a sit is doubled as long as they do.
+/// Streams that do nothing else look at least this often. The time of a sit doubles as long as they do.
 const LOOKED: Duration = Duration::from_micros(4);
 
 /// When the listener sits, and for how long.
 pub(super) struct Seat {
-    /// How often streams had come by when it last looked.
+    /// How often streams had turned the engine when it last looked.
     seen: u64,
     next: Duration,
 }
@@ -56,8 +57,8 @@ impl Seat {
         }
     }
 
-    /// How long to sit: while streams come by, and longer while they do little else. `active`: something of this rank is
-    /// under way, which a stream may leave alone.
+    /// How long to sit, if at all: it sits while streams turn the engine, and longer while they do little else.
+    /// `active` says that this rank has something in progress, which a stream may leave alone.
     pub(super) fn sits(&mut self, visits: u64, active: bool) -> Option<Duration> {
         let new = visits - std::mem::replace(&mut self.seen, visits);
         if new == 0 {
@@ -72,24 +73,25 @@ impl Seat {
         Some(self.next)
     }
 
-    /// A stream has called, which comes no more: what it did before that is no reason to sit down again.
+    /// Notes that a stream has called because it will not come again. What the stream did before is no reason to sit
+    /// down again.
     pub(super) fn called(&mut self, visits: u64) {
         self.seen = visits;
     }
 }
 
-/// What the listener is needed for, the least first.
+/// The reasons why the listener is needed, the weakest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Need {
     Nothing,
     /// Signals are in doubt.
     Doubts,
-    /// Something is under way, or a doorbell may be rung that nobody rings a bell for.
+    /// Something is in progress, or a doorbell without a bell may be rung.
     Work,
 }
 
-/// What the listener was needed for after the last turn.
+/// Why the listener was needed after the last turn.
 #[derive(Default)]
 pub(super) struct Needs(AtomicU8);
 
@@ -107,13 +109,12 @@ impl Needs {
     }
 }
 
-/// What the listener knows, while it sleeps on the wire, that it is needed for: it looks again as soon as that asks for.
-/// Doubts are there after every put, so most of its sleeps know of them and of no more: what a new program needs it for
-/// must end those, too.
+/// The need that the sleeping listener knows of; it looks again as soon as that requires. After every put there are
+/// doubts, so most of its sleeps know of doubts only. A new program needs more, and must end such a sleep, too.
 pub(super) struct Slumber(AtomicU8);
 
 impl Slumber {
-    /// It is awake, which is as if it knew of everything.
+    /// The listener is awake, as if it knew of every need.
     pub(super) fn none() -> Self {
         Slumber(AtomicU8::new(Need::Work as u8))
     }
@@ -126,9 +127,9 @@ impl Slumber {
         self.begin(Need::Work);
     }
 
-    /// Whether the listener is to be woken. Says so to one who asks.
+    /// Whether to wake the listener for this need. Returns it to one caller only.
     pub(super) fn is_to_end(&self, why: Need) -> bool {
-        // Once more than is needed does no harm: between the two it may have slept anew.
+        // A needless wake-up does no harm: the listener may have gone to sleep anew between the two steps.
         self.0.load(Ordering::SeqCst) < why as u8
             && self.0.swap(Need::Work as u8, Ordering::SeqCst) < Need::Work as u8
     }
@@ -138,7 +139,7 @@ impl Slumber {
 mod tests {
     use super::*;
 
-    /// How often streams look within `sit`, at `each` microseconds.
+    /// How often streams look within `sit`, if they look every `each` microseconds.
     fn looks(sit: Duration, each: u128) -> u64 {
         (sit.as_micros() / each) as u64
     }
@@ -155,7 +156,7 @@ mod tests {
             time = sits(looks(time, 2), false).unwrap();
         }
         assert_eq!(time, SIT.1);
-        // A tenth of the time; nothing but looks, while something of their own is under way; as often as can be.
+        // A tenth of the time; only looks, while they have something in progress; as often as possible.
         assert_eq!(sits(looks(time / 10, 2), false), Some(SIT.0));
         assert_eq!(sits(looks(SIT.0, 2), false), Some(2 * SIT.0));
         assert_eq!(sits(looks(2 * SIT.0, 2), true), Some(SIT.0));

@@ -3,11 +3,11 @@
 use tidegate_hal::nic::Direction;
 use tidegate_host::copy_row;
 
-/// Stretches of fewer bytes are gathered: a copy of so many takes less time than an operation.
+/// Stretches of fewer bytes are gathered, because a copy of them takes less time than an operation.
 pub(super) const SHORT: usize = 4096;
-/// The most bytes of a piece that is gathered: a program of several has one on the wire while the next is copied.
+/// The most bytes of a gathered piece. In a program with several pieces, one is on the wire while the next is copied.
 pub(super) const PIECE: usize = 256 << 10;
-/// Stretches of the same length, one as far from the next as all others.
+/// Stretches of the same length, at a constant distance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Row {
     at: *mut u8,
@@ -16,10 +16,10 @@ pub(super) struct Row {
     count: usize,
 }
 
-// SAFETY: the pointer is only used by the thread that holds the engine; what it points to may be accessed by any thread, as
-// `NicQueue::prepare` has it.
+// SAFETY: only the thread that holds the engine uses the pointer; by `NicQueue::prepare`, any thread may access the
+// memory there.
 unsafe impl Send for Row {}
-// SAFETY: as above; nothing is done with a shared row but reading its fields.
+// SAFETY: as above; a shared row allows no more than to read its fields.
 unsafe impl Sync for Row {}
 
 /// Adds a stretch to the rows from `first` on.
@@ -43,12 +43,12 @@ pub(super) fn add(rows: &mut Vec<Row>, first: usize, at: *mut u8, bytes: usize) 
 }
 
 impl Row {
-    /// Copies it to a buffer, or from there, `flip` bytes on; returns where it ends there.
+    /// Copies the row to a buffer, or from it, with `flip` added to its address. Returns the end in the buffer.
     ///
     /// # Safety
     ///
-    /// All of it may be read, or written, and so much of the buffer, and nobody else does; stretches that are written do
-    /// not overlap each other.
+    /// All of the row may be read or written, as the direction requires, and so may as many bytes of the buffer. Nobody
+    /// else accesses them. Stretches that are written do not overlap each other.
     pub(super) unsafe fn copy(
         &self,
         direction: Direction,

@@ -8,14 +8,14 @@
 
 use std::time::{Duration, Instant};
 
-/// For how long nothing is heard, to somebody who looks now and then.
+/// How long nothing has been heard, for a thread that looks regularly.
 pub(crate) struct Silence {
     looked: Instant,
     lasted: Duration,
 }
 
 impl Silence {
-    /// What a pause counts for at most: this part of the limit.
+    /// A pause between two looks counts for at most this part of the limit.
     const PART: u32 = 8;
 
     pub(crate) fn new() -> Self {
@@ -25,12 +25,12 @@ impl Silence {
         }
     }
 
-    /// Something was heard just now.
+    /// Begins anew, because something was heard just now.
     pub(crate) fn ends(&mut self) {
         *self = Silence::new();
     }
 
-    /// Looks at this time; whether it has lasted for longer than the limit.
+    /// Looks at the time. Returns whether the silence has lasted longer than the limit.
     pub(crate) fn look(&mut self, now: Instant, limit: Duration) -> bool {
         let pause = now.saturating_duration_since(self.looked);
         self.looked = now;
@@ -38,12 +38,12 @@ impl Silence {
         self.lasted > limit
     }
 
-    /// The time since the last look does not count.
+    /// Leaves out the time since the last look.
     pub(crate) fn skips(&mut self, now: Instant) {
         self.looked = now;
     }
 
-    /// As if so much had been counted.
+    /// Adds `time`, for tests.
     #[cfg(test)]
     pub(crate) fn lasts(&mut self, time: Duration) {
         self.lasted = time;
@@ -60,12 +60,12 @@ mod tests {
     fn time_in_which_nobody_looks_is_no_silence() {
         let mut silence = Silence::new();
         let mut now = silence.looked;
-        // A process that is stopped between a ring and its strike, and again before the agent has looked twice.
+        // The process is stopped between a ring and its strike, and again before the agent has looked twice.
         for _ in 0..2 {
             now += 100 * LIMIT;
             assert!(!silence.look(now, LIMIT));
         }
-        // Nor has the agent heard of an hour that it has slept through since.
+        // An hour that the agent has slept through does not count either.
         silence.ends();
         assert!(!silence.look(silence.looked + 360 * LIMIT, LIMIT));
     }

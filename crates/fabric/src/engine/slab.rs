@@ -1,6 +1,6 @@
 //! Numbered places that are reused.
 
-/// Values by number; a number is free again when its value is taken.
+/// Values by number. A number is free again when its value is taken.
 pub(super) struct Slab<T> {
     places: Vec<Option<T>>,
     free: Vec<usize>,
@@ -42,7 +42,7 @@ impl<T> Slab<T> {
         self.places.get_mut(number)?.as_mut()
     }
 
-    /// How many numbers were given, those that are free again included.
+    /// How many numbers were given, with those that are free again.
     pub(super) fn numbers(&self) -> usize {
         self.places.len()
     }
@@ -63,7 +63,7 @@ impl<T> Slab<T> {
         self.places.len() - self.free.len()
     }
 
-    /// All values: every number is free again.
+    /// Takes all values. Every number is free again.
     pub(super) fn take_all(&mut self) -> impl Iterator<Item = T> + use<T> {
         self.free.clear();
         std::mem::take(&mut self.places).into_iter().flatten()

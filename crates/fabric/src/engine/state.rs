@@ -20,45 +20,47 @@ use crate::wire::{Event, Wire};
 /// The engine of an endpoint.
 pub(crate) struct Engine<W: Wire> {
     // What lives as long as the endpoint.
-    /// First, so that it is dropped first; what may be read or written even then has been [handed over](super::bequest).
+    /// The wire is first, so that it is dropped first. Memory that may be accessed even then has been [handed
+    /// over](super::bequest).
     pub(crate) wire: W,
-    /// What sends besides the wire. It is dropped next, for the same reason.
+    /// The other endpoints that send. They are dropped next, for the same reason.
     pub(crate) rails: Vec<Arc<Rail<W>>>,
-    /// Counts what has come that is over for nobody.
+    /// Counts events that belong to no operation.
     pub(super) strays: Arc<Strays>,
     /// Trigger slots, for all queues.
     pub(super) slots: Arc<TriggerSlots>,
-    /// Where some operations read, and write.
+    /// The buffers of operations that gather or scatter.
     pub(super) pool: Pool,
 
     // What is known, what is to be done, and what is under way.
     pub(super) peers: Peers,
     pub(super) queues: Queues<W>,
     pub(super) flights: Flights<W>,
-    /// Those that are to be sent.
+    /// The poisonings that are to be sent.
     pub(super) poisonings: VecDeque<Poisoning<W>>,
 
     // How it ends.
-    /// Why the wire is of no more use, until that has been said.
+    /// Why the wire can no longer be used, until that has been reported.
     pub(super) failure: Option<String>,
-    /// There when the wire is broken.
+    /// Set when the wire is broken.
     pub(super) wreck: Option<Wreck<W>>,
-    /// What has come to its end, to be dropped when the engine has been let go.
+    /// Values that have come to their end. They are dropped when the engine has been let go.
     pub(super) ended: Ended<W>,
 
     // What a turn comes to.
-    /// How much has happened: operations were posted, events came.
+    /// Counts operations that were posted, and events that came.
     pub(super) heard: u64,
-    /// The wire has refused something for now.
+    /// Whether the wire has refused something for now.
     pub(super) full: bool,
     /// Empty between polls.
     pub(super) events: Vec<Event>,
 }
 
-/// What was under way when the wire broke, and whose. Its memory is kept until the endpoint is closed.
+/// The operations in progress when the wire broke, and their programs. Their memory is kept until the endpoint is
+/// closed.
 pub(super) type Wreck<W> = (Vec<Flight<W>>, Vec<Prepared>);
 
-/// Queues, and what rails were to post.
+/// Queues, and jobs of rails.
 pub(super) type Ended<W> = (Vec<Agenda<W>>, Vec<Job>);
 
 impl<W: Wire> Engine<W> {
@@ -91,7 +93,7 @@ impl<W: Wire> Engine<W> {
         self.wreck.is_some()
     }
 
-    /// What the listener is needed for.
+    /// Why the listener is needed.
     pub(super) fn needs(&self) -> Need {
         let is_active = self.queues.are_active()
             || self.flights.are_awaited()
@@ -104,7 +106,7 @@ impl<W: Wire> Engine<W> {
         }
     }
 
-    /// How many programs are armed that somebody may still ring for.
+    /// How many armed programs may still be rung for.
     pub(super) fn armed(&self) -> usize {
         let armed = self.slots.armed();
         armed.saturating_sub(if armed == 0 {
@@ -114,19 +116,19 @@ impl<W: Wire> Engine<W> {
         })
     }
 
-    /// A queue has come to its end.
+    /// Removes a queue that has come to its end.
     pub(super) fn end(&mut self, index: usize) {
         self.ended.0.extend(self.queues.all.take(index));
     }
 
-    /// The wire has taken something towards a peer.
+    /// Notes that the wire has accepted something towards a peer.
     pub(super) fn taken_by(&mut self, peer: usize) {
         self.heard += 1;
         self.peers.contact.takes(peer);
     }
 
-    /// The wire takes nothing towards a peer for now. Says why, if that has been so for too long. (That too much is
-    /// under way is no fault of the peer's.)
+    /// Notes that the wire accepts nothing towards a peer for now. Returns the failure if that has been so for too
+    /// long. (If too much is in progress, that is no fault of the peer.)
     pub(super) fn refused_by(&mut self, peer: usize) -> Option<String> {
         self.full = true;
         if self.has_too_much() {
@@ -135,7 +137,7 @@ impl<W: Wire> Engine<W> {
         self.peers.contact.refuses(peer)
     }
 
-    /// Whether as much is under way as the wire takes.
+    /// Whether as much is in progress as the wire accepts.
     pub(super) fn has_too_much(&self) -> bool {
         self.flights.posted() >= self.wire.limits().depth
     }

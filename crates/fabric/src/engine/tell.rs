@@ -61,7 +61,7 @@ use super::state::Engine;
 use crate::wire::{Posted, Wire};
 
 impl<W: Wire> Engine<W> {
-    /// Ends a queue: nothing of it is under way.
+    /// Ends a queue that has nothing in progress.
     pub(super) fn give_up(&mut self, index: usize) {
         let Some(agenda) = self.queues.all.get(index) else {
             return;
@@ -74,7 +74,7 @@ impl<W: Wire> Engine<W> {
             .map(|program| script::<W>(program).signalled())
             .chain(agenda.doubt.take_lost())
             .collect();
-        // Poisoning twice is no different from once.
+        // To poison a word twice is the same as once.
         poisons.sort_unstable_by_key(|one| one.poison);
         poisons.dedup_by_key(|one| one.poison);
         if agenda.queue.departure() == Stage::Here {
@@ -84,7 +84,7 @@ impl<W: Wire> Engine<W> {
         }
     }
 
-    /// A peer has been told of a failure, as the wire says, or its word was read; or that has failed.
+    /// Handles the end of a step: the wire says that the poison was sent, or the word was read, or that has failed.
     pub(super) fn told(&mut self, mut told: Poisoning<W>, failed: Option<&str>) {
         if self.peers.stage(told.peer) != Stage::Here {
             return;
@@ -125,7 +125,7 @@ impl<W: Wire> Engine<W> {
                     return;
                 }
                 let missing = told.missing.get_or_insert_with(Silence::new);
-                // While nobody answers, nothing goes wrong: the peer may be stopped.
+                // Time without an answer does not count, because the peer may be stopped.
                 missing.skips(Instant::now());
                 told.goes_back(PoisonStep::Tell);
             }
@@ -133,8 +133,8 @@ impl<W: Wire> Engine<W> {
         self.poisonings.push_back(told);
     }
 
-    /// Telling a peer of a failure has failed for too long. If the peer is there, the wire is reported as failed; returns
-    /// `false` while that is not known.
+    /// Handles a peer that could not be told for too long. If the peer is there, the wire is reported as failed.
+    /// Returns `false` while it is not known whether it is there.
     fn cannot_tell(&mut self, told: &mut Poisoning<W>, why: &str) -> bool {
         let peer = told.peer;
         let ask = || self.peers.departures.question(peer);
@@ -147,7 +147,7 @@ impl<W: Wire> Engine<W> {
         is_there
     }
 
-    /// Tells peers of failures. One that takes nothing for now keeps no other's back, nor does what has a pause.
+    /// Tells peers of failures. A peer that accepts nothing for now, or a task in its pause, delays no other.
     pub(super) fn send_poisonings(&mut self) {
         if self.poisonings.is_empty() {
             return;
@@ -160,17 +160,17 @@ impl<W: Wire> Engine<W> {
                 waiting.push_back(poisoning);
                 continue;
             }
-            // Counted once behind each pause.
+            // This counts once after each pause.
             let is_late =
                 poisoning.due.take().is_some() && poisoning.has_missed(self.peers.silence);
             if is_late && self.cannot_tell(&mut poisoning, "what was sent does not come") {
                 continue;
             }
             let op = poisoning.op(self.wire.signals());
-            // SAFETY: a notice names no memory of this end, and the byte lives for ever. The word is that of a
-            // program, by the promise of `NicQueue::prepare`, and there still (see "What a poison may hit"). What is
-            // read is written to memory that the flight keeps, and that nobody looks at before it is over; the flight
-            // is kept as long as the endpoint is open (see `bequest`).
+            // SAFETY: a notice names no memory of this end, and the byte lives for ever. The word is that of a program,
+            // by the promise of `NicQueue::prepare`, and is still there (see "What a poison may hit"). A read writes to
+            // memory that the flight keeps, and that nobody looks at before the read is over. The flight is kept as
+            // long as the endpoint is open (see `bequest`).
             let posted = unsafe { self.wire.post(poisoning.peer, op, self.flights.next()) };
             match posted {
                 Ok(Posted::Taken) => {
@@ -187,7 +187,7 @@ impl<W: Wire> Engine<W> {
                 Err(error) => self.told(poisoning, Some(&error.to_string())),
             }
         }
-        // Those that are to be told again are behind these.
+        // Peers that must be told again come after these.
         waiting.append(&mut self.poisonings);
         self.poisonings = waiting;
     }

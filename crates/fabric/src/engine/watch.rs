@@ -13,7 +13,7 @@ use crate::base::lock;
 use crate::wire::Wire;
 
 impl<W: Wire> Engine<W> {
-    /// A work of a chain has failed.
+    /// Handles a failed work of a chain.
     pub(super) fn broke(&mut self, context: usize, why: &str) {
         self.heard += 1;
         let owner = self.queues.all.iter().find_map(|agenda| {
@@ -27,12 +27,12 @@ impl<W: Wire> Engine<W> {
         }
     }
 
-    /// Peers' NICs may have added to words of this rank.
+    /// Rings the bells of this rank, because peers' NICs may have added to its words.
     pub(super) fn written(&mut self) {
         self.heard += 1;
         let mut last = None;
         for agenda in self.queues.all.iter() {
-            // One bell a rank, mostly.
+            // Most ranks have one bell for all queues.
             if last != Some(agenda.queue.sleeper()) {
                 last = Some(agenda.queue.sleeper());
                 agenda.queue.wake();
@@ -40,14 +40,14 @@ impl<W: Wire> Engine<W> {
         }
     }
 
-    /// Takes a queue that hardware fires as far as it goes; `false` when it has come to its end.
+    /// Takes a queue that hardware fires as far as possible. Returns `false` when it has come to its end.
     pub(super) fn watch(&mut self, index: usize) -> bool {
         let Some(agenda) = self.queues.all.get(index) else {
             return false;
         };
         let queue = agenda.queue.clone();
         let chained = agenda.chained().expect("it is one of those").clone();
-        // Before the doorbell: when the owner closes the queue, it has rung for the last time.
+        // Read this before the doorbell: when the owner closes the queue, it has rung for the last time.
         let closed = queue.closed.load(Ordering::Acquire);
         let mut chained = lock(&chained);
         let (rung, poisoned) = queue.rung_for();
@@ -62,7 +62,7 @@ impl<W: Wire> Engine<W> {
             if !lets_go || (all && (closed || poisoned)) {
                 self.give_up(index);
             }
-            // What waits for a trigger slot.
+            // Some programs may wait for a trigger slot.
             self.queues.set_busy(index, !queue.is_idle());
             return !closed;
         }
@@ -76,7 +76,7 @@ impl<W: Wire> Engine<W> {
                 return true;
             }
             if let Some(Failure { why, .. }) = chained.failure() {
-                // What waits for a get has failed when the peer has left, and not before.
+                // A firing that waits for a get fails when the peer has left, and not before.
                 let what = format!("a transfer to rank {} failed: {why}", queue.peer);
                 departure.says(true, &what);
             }
@@ -85,7 +85,7 @@ impl<W: Wire> Engine<W> {
         drop(chained);
         self.queues.set_busy(index, false);
         if self.is_broken() {
-            // Works keep what they name; nobody can be told.
+            // Works keep the memory that they name, and no peer can be told.
             queue.give_up();
         } else {
             self.give_up(index);
@@ -93,7 +93,8 @@ impl<W: Wire> Engine<W> {
         !closed
     }
 
-    /// Looks what of a queue was struck for, and is through. Whether something that was rung for is not.
+    /// Looks which firings of a queue were struck for, and which are through. Returns whether some that were rung for
+    /// are not.
     fn watch_firings(
         &mut self,
         index: usize,
@@ -113,15 +114,15 @@ impl<W: Wire> Engine<W> {
         if chained.through > before {
             self.peers.contact.answers(Route::own(queue.peer));
         }
-        // A failure is looked after, too: what came before it may still come through.
+        // A failed chain still needs attention, because firings before the failure may still come through.
         self.queues.set_busy(index, waits || chained.has_failed());
         self.full |= waits && chained.refused.is_some();
         waits
     }
 
-    /// Whether a chain has failed, or nobody waits for it any more, and nothing of it is to come.
+    /// Whether a chain has failed, or nobody waits for it any more, and nothing more will come through.
     fn is_given_up(&mut self, chained: &mut Chained<W>, (queue, rung): (&Queue, u64)) -> bool {
-        // Towards a peer that is leaving nothing is said to have failed: when it has left, it has not. Of one that is
+        // While the peer is leaving, nothing counts as failed, and once it has left, nothing has failed. If it is
         // there, that must be known.
         let counts = queue.departure() == Stage::Here
             && chained.failure().is_some_and(|failure| {

@@ -1,4 +1,4 @@
-//! Turns of the engine: everything goes on as far as it goes.
+//! Turns of the engine, in which everything goes on as far as possible.
 
 use std::sync::atomic::Ordering;
 
@@ -13,8 +13,8 @@ use crate::regions::Regions;
 use crate::wire::{Event, Wire};
 
 impl<W: Wire> Engine<W> {
-    /// Whether everything that was rung for is through, and has come; and, if that is asked for, every peer is told
-    /// that is to be told of a failure.
+    /// Whether everything that was rung for is through, and has arrived. With `told`, also whether every peer that must
+    /// be told of a failure has been told.
     pub(super) fn is_idle(&mut self, told: bool) -> bool {
         if self.is_broken() {
             return true;
@@ -26,14 +26,14 @@ impl<W: Wire> Engine<W> {
         (all_told || !told) && self.queues.all.iter().all(over)
     }
 
-    /// Takes everything as far as it goes. `look`: doorbells may have been rung, or queues closed, since the last turn
-    /// that looked.
+    /// Takes everything as far as possible. `look` says that doorbells may have been rung, or queues closed, since the
+    /// last turn that looked.
     pub(super) fn turn(&mut self, regions: &Regions, look: bool) {
         self.full = false;
         self.pool.turn();
         let mut stalled = std::mem::take(&mut self.queues.stalled);
         if !stalled.is_empty() {
-            // Another is the first each time: it may take all of what a turn copies.
+            // A different queue comes first each time, because it may use up all that a turn copies.
             stalled.rotate_left(1);
         }
         for index in stalled.drain(..) {
@@ -42,11 +42,11 @@ impl<W: Wire> Engine<W> {
         self.queues.stalled = stalled;
         self.watch_chains();
         if look || self.is_broken() {
-            // What was rung for goes out before anything else is looked at: a look at the wire takes as long as a post.
+            // Rung programs go out before the look at the wire, because that takes as long as a post.
             self.look_at_doorbells();
             let before = self.heard;
             self.go_on();
-            // But where much was copied, what has come has waited for as long.
+            // But if much was copied, events have waited for as long.
             if self.heard != before && !self.pool.is_spent() {
                 return;
             }
@@ -67,7 +67,7 @@ impl<W: Wire> Engine<W> {
         self.go_on();
     }
 
-    /// Looks how far the queues are that hardware fires.
+    /// Looks at the queues that hardware fires.
     pub(super) fn watch_chains(&mut self) {
         let mut chains = std::mem::take(&mut self.queues.chains);
         chains.retain(|index| {
@@ -97,10 +97,10 @@ impl<W: Wire> Engine<W> {
         }
     }
 
-    /// Takes what is ready as far as it goes.
+    /// Takes the ready queues as far as possible.
     pub(super) fn go_on(&mut self) {
         self.go_on_with_slots();
-        // A slot that has come back is another queue's, which may have been looked at before.
+        // A slot that came back may have gone to a queue that this turn had already passed.
         while self.slots.take_again() {
             self.watch_chains();
             self.look_at_doorbells();
@@ -109,7 +109,7 @@ impl<W: Wire> Engine<W> {
         self.send_poisonings();
     }
 
-    /// As far as queues have trigger slots.
+    /// Takes the ready queues as far as they have trigger slots.
     fn go_on_with_slots(&mut self) {
         while !self.queues.ready.is_empty() || !self.queues.signals.is_empty() {
             let mut ready = std::mem::take(&mut self.queues.ready);
@@ -119,10 +119,10 @@ impl<W: Wire> Engine<W> {
                     while self.work(index) {}
                 }
             }
-            // With those that have become ready meanwhile.
+            // Include queues that have become ready meanwhile.
             ready.append(&mut self.queues.ready);
             self.queues.ready = ready;
-            // Now that all signals are known that could go along.
+            // By now all signals are known that could go along.
             let mut late = std::mem::take(&mut self.queues.late);
             for index in late.drain(..) {
                 self.bring(index);
@@ -134,7 +134,7 @@ impl<W: Wire> Engine<W> {
         }
     }
 
-    /// Hears what has happened on the wires. Whether something of a chain may be through.
+    /// Polls the wires, and handles their events. Returns whether something of a chain may be through.
     fn poll(&mut self, regions: &Regions) -> bool {
         let mut moved = false;
         let mut events = std::mem::take(&mut self.events);
@@ -170,7 +170,7 @@ impl<W: Wire> Engine<W> {
         if let Err(error) = polled {
             self.failure = Some(format!("{}: {error}", self.wire.name()));
             self.wreck = Some((self.flights.take_all(), Vec::new()));
-            // Those that are broken off have failed: nothing more of them goes out, but what is being posted.
+            // Firings that are broken off have failed. Nothing more of them goes out, except what is being posted.
             let jobs = self.rails.iter().map(|rail| rail.close());
             self.ended.1.extend(jobs.flatten());
             self.queues.signals.clear();
@@ -180,7 +180,7 @@ impl<W: Wire> Engine<W> {
         moved
     }
 
-    /// Takes a queue a step on. Whether there may be another.
+    /// Takes a queue one step on. Returns whether there may be another.
     fn work(&mut self, index: usize) -> bool {
         if self.is_broken() {
             self.breaks_off(index);
@@ -194,7 +194,7 @@ impl<W: Wire> Engine<W> {
             QueueState::Firing(_) => self.fire(index),
             QueueState::Idle => self.begin(index),
             QueueState::Failing => {
-                // A poison is to come last.
+                // A poison must come last.
                 if agenda.is_in_doubt() {
                     self.ask(index);
                     return false;
@@ -206,7 +206,7 @@ impl<W: Wire> Engine<W> {
         }
     }
 
-    /// The wire is broken, so a queue gives up. What was under way may be accessed still.
+    /// Gives up a queue because the wire is broken. Operations in progress may still access memory.
     fn breaks_off(&mut self, index: usize) {
         let (Some(agenda), Some((_, programs))) = (self.queues.all.get(index), &mut self.wreck)
         else {
@@ -224,7 +224,7 @@ impl<W: Wire> Engine<W> {
         }
     }
 
-    /// Begins what an idle queue has been rung for. Whether there is something.
+    /// Begins the next firing of an idle queue, if it was rung for. Returns whether it was.
     fn begin(&mut self, index: usize) -> bool {
         let agenda = self.queues.get(index);
         match agenda.queue.look() {
@@ -234,7 +234,7 @@ impl<W: Wire> Engine<W> {
                 self.queues.begins(index, firing);
                 return true;
             }
-            // A poison is to come last, and memory to stay until then.
+            // A poison must come last, and memory must stay until then.
             Seen::Poisoned | Seen::Over if agenda.is_in_doubt() => self.ask(index),
             Seen::Poisoned => self.give_up(index),
             Seen::Over => {
@@ -245,7 +245,7 @@ impl<W: Wire> Engine<W> {
         false
     }
 
-    /// Takes a firing a step on. Whether there may be another.
+    /// Takes a firing one step on. Returns whether there may be another.
     fn fire(&mut self, index: usize) -> bool {
         let (firing, queue) = self.queues.firing(index).expect("it is firing");
         let departure = queue.departure();
@@ -255,7 +255,8 @@ impl<W: Wire> Engine<W> {
             firing.fate = Fate::Failed;
         }
         if let Fate::Asked(what, question) = &firing.fate {
-            // What fails while the peer leaves waits for that: the end of its connections is heard of first.
+            // A failure while the peer leaves waits until it has left, because this end sees the end of connections
+            // first.
             let waits = match departure {
                 Stage::Here => !self.peers.departures.is_answered(*question),
                 Stage::Leaving => only_sends,
@@ -267,8 +268,8 @@ impl<W: Wire> Engine<W> {
             departure.says(only_sends, what);
             firing.fate = Fate::Failed;
         }
-        // Its peer has left, in good order: it has got all that it waited for. Nothing more goes out, so what was to
-        // be asked for does not come; what else has failed since is no failure.
+        // The peer has left in good order, and has received everything that it waited for. Nothing more goes out, so
+        // data that was yet to be asked for will not come. No other failure since then counts.
         let has_left = departure == Stage::Left;
         if has_left && !firing.has_failed() && firing.is_to_ask::<W>() {
             departure.says(false, &never_comes(queue.peer));
@@ -282,8 +283,8 @@ impl<W: Wire> Engine<W> {
             return true;
         }
         if firing.has_failed() {
-            // What had failed before the peer left waits for that, too; and when it has left, for the rest of the ring,
-            // unless that has failed itself.
+            // A failure from before the peer left waits until it has left. After that, it waits for the rest of the
+            // ring, unless the ring has failed itself.
             let waits = match departure {
                 Stage::Here | Stage::Lost => false,
                 Stage::Leaving => only_sends,
@@ -293,7 +294,7 @@ impl<W: Wire> Engine<W> {
                 return false;
             }
         }
-        // What nobody waits for any more is not tried for ever.
+        // An operation that nobody waits for any more is not tried for ever.
         let refused = is_over && !has_signalled && queue.is_abandoned();
         if firing.has_failed() || refused {
             if is_over {
@@ -310,7 +311,7 @@ impl<W: Wire> Engine<W> {
         !nobody && !has_signalled && self.advance(index)
     }
 
-    /// A firing is through: the sent word says so.
+    /// Ends a firing that is through, and adds to the sent word.
     fn is_through(&mut self, index: usize) -> Option<Firing> {
         let firing = self.queues.ends(index, QueueState::Idle);
         self.queues.get(index).queue.through();
