@@ -4,9 +4,10 @@
 // Pages link to each other by references. A page ends with definitions that are file names, for readers of the repository.
 // In front of it stand those of `guide.md`, which are modules: the first definition of a name counts.
 
-/// Makes a module of each page of the guide, whose programs are doc tests.
+/// Makes a module of each page of the guide. Its programs are doc tests, if the features are on that they need.
 macro_rules! pages {
-    ($($module:ident = $file:literal $({ $item:item })?;)*) => {$(
+    ($($(#[$when:meta])? $module:ident = $file:literal $({ $item:item })?;)*) => {$(
+        $(#[$when])?
         #[doc = include_str!("guide.md")]
         #[doc = ""]
         #[doc = include_str!(concat!("../docs/", $file))]
@@ -21,9 +22,13 @@ pages! {
     when_the_compiler_says_no = "when-the-compiler-says-no.md" { pub use tidegate_core::__private::StreamsDoNotMix; };
     from_mpi = "from-mpi.md";
     from_nvshmem = "from-nvshmem.md";
+    #[cfg(any(not(doctest), feature = "cuda"))]
     from_nccl = "from-nccl.md";
+    #[cfg(any(not(doctest), feature = "cuda"))]
     from_cudarc = "from-cudarc.md";
+    #[cfg(any(not(doctest), feature = "cuda"))]
     gpus = "gpus.md";
+    #[cfg(any(not(doctest), feature = "fabric"))]
     nodes = "nodes.md";
     clusters = "clusters.md";
     environment = "environment.md";

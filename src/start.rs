@@ -94,3 +94,25 @@ impl<D: Device> Init for World<D> {
         Self::join(with_nic(options))
     }
 }
+
+#[cfg(all(test, not(feature = "fabric")))]
+mod tests {
+    use super::*;
+    use crate::Route;
+    use crate::error::{Error, MeetError};
+
+    #[test]
+    fn without_the_feature_a_rank_that_needs_a_nic_says_so() {
+        let options = WorldOptions::new().route(Route::Nic);
+        let joined = World::<tidegate_host::Host>::init_with(options);
+        match joined.map(drop) {
+            Err(Error::Meet(MeetError::NoNic { rank: 0, reason })) => {
+                assert!(
+                    reason.contains("built without the feature `fabric`"),
+                    "{reason}"
+                );
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}

@@ -47,6 +47,7 @@ mod helper;
 mod relay;
 mod shape;
 mod skip;
+mod skipped;
 mod space;
 mod switch;
 mod tap;

@@ -1,9 +1,7 @@
 //! What a test does where there can be no bed.
 
 use crate::bed::{Bed, Builder};
-
-#[path = "../../../tests/common/skipped.rs"]
-mod skipped;
+use crate::skipped;
 
 impl Builder {
     /// For tests: the bed, or `None` where the machine cannot have one and this is no run of continuous integration.
