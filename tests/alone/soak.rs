@@ -1,5 +1,4 @@
-//! The same again and again, with other numbers each time: jobs of which a random rank is killed at a random moment,
-//! and messages that nobody should have sent.
+//! The same again and again, with other numbers each time: jobs of which a random rank is killed at a random moment.
 //!
 //! Every test run does it a few times; `cargo xtask soak` as often as it is told. `TIDEGATE_SOAK_SEED` repeats a run that
 //! failed, as far as the machine's timing lets it.
@@ -10,9 +9,8 @@ use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
 
 use tidegate::host::prelude::*;
-use tidegate_boot::fuzz;
 
-use crate::counting::{Counting, alone};
+use crate::counting::alone;
 use crate::processes::{self, error, lines, longest_survival};
 use crate::ring;
 
@@ -112,58 +110,4 @@ fn survivors_of_a_kill_get_their_errors() {
     for (kind, (count, longest)) in seen {
         println!("  {kind}: {count}, the last of a job at most {longest:?} after the death");
     }
-}
-
-/// Bytes that may be asked for, in all, while one message of at most [`LONGEST`] bytes is read.
-const MOST_BYTES: u64 = 1 << 14;
-const LONGEST: usize = 400;
-
-#[test]
-fn messages_that_nobody_sent() {
-    let _alone = alone();
-    let mut dice = Dice::new();
-    let messages = number("TIDEGATE_SOAK_MESSAGES", 20_000);
-    let (mut genuine, mut most) = (0u64, 0);
-    for _ in 0..messages {
-        let message = message(&mut dice);
-        let (piece, good) = (1 + dice.below(100), dice.below(4));
-        Counting::reset();
-        Counting::begin();
-        genuine += u64::from(fuzz::decode_message(&message));
-        let found = fuzz::read_stream(&message, piece, good);
-        let believed = fuzz::check_proof(&message) || fuzz::check_guest(&message);
-        fuzz::read_launcher(&message);
-        Counting::end();
-        assert_eq!(found, good, "a frame was believed: {message:?}");
-        assert!(!believed, "a proof was believed: {message:?}");
-        most = most.max(Counting::bytes());
-    }
-    println!(
-        "{messages} messages, of which {genuine} could be decoded; at most {most} bytes were allocated for one"
-    );
-    assert!(most <= MOST_BYTES);
-}
-
-/// Random bytes, or a genuine message with some bits, bytes or its length changed.
-fn message(dice: &mut Dice) -> Vec<u8> {
-    if dice.below(4) == 0 {
-        let len = dice.below(LONGEST);
-        return (0..len).map(|_| dice.roll() as u8).collect();
-    }
-    let mut message = match dice.below(4) {
-        0 => fuzz::sample_launcher(dice.below(2)),
-        _ => fuzz::sample_message(dice.below(fuzz::SAMPLES)),
-    };
-    for _ in 0..dice.below(4) {
-        let at = dice.below(message.len().max(1));
-        match (dice.below(5), message.get_mut(at)) {
-            (0, Some(byte)) => *byte ^= 1 << dice.below(8),
-            (1, Some(byte)) => *byte = dice.roll() as u8,
-            // Lengths are what a decoder might believe.
-            (2, Some(byte)) => *byte = 0xff,
-            (3, Some(_)) => message.truncate(at),
-            _ => message.extend((0..dice.below(20)).map(|_| dice.roll() as u8)),
-        }
-    }
-    message
 }

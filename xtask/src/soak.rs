@@ -1,4 +1,5 @@
-//! `cargo xtask soak`: `tests/alone/soak.rs` with large numbers. It takes minutes, so no full run includes it.
+//! `cargo xtask soak`: `tests/alone/soak.rs` and `crates/boot/src/fuzz.rs` with large numbers. It takes minutes, so no
+//! full run includes it.
 
 use std::process::ExitCode;
 
@@ -12,11 +13,14 @@ pub(crate) fn main(mut args: Args) -> Result<ExitCode, String> {
     let runs = number(&mut args, "--runs", 200)?;
     let messages = number(&mut args, "--messages", 1_000_000)?;
     args.finish()?;
-    let soak = cmd("cargo test --release --package tidegate --test alone soak:: -- --nocapture")
-        .env("TIDEGATE_SOAK_RUNS", runs.to_string())
-        .env("TIDEGATE_SOAK_MESSAGES", messages.to_string());
-    println!("$ {soak}");
-    process::run(&soak, &root())?;
+    let jobs = cmd("cargo test --release --package tidegate --test alone soak:: -- --nocapture")
+        .env("TIDEGATE_SOAK_RUNS", runs.to_string());
+    let bytes = cmd("cargo test --release --package tidegate-boot --lib fuzz::")
+        .env("PROPTEST_CASES", messages.to_string());
+    for soak in [jobs, bytes] {
+        println!("$ {soak}");
+        process::run(&soak, &root())?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 

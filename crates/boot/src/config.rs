@@ -33,8 +33,8 @@
 use crate::error::BootError;
 use crate::inherit::why_taken;
 use crate::launchers::session::HeldStore;
-use crate::variables::{NODE, address_of, bad, number, secret, text};
-use crate::wire::{MAX_RANKS, NodeId};
+use crate::variables::{NODE, Text, address_of, bad, number, place, secret, text};
+use crate::wire::NodeId;
 use hmac_sha256::Hash;
 use std::ffi::OsString;
 use std::net::TcpListener;
@@ -138,28 +138,17 @@ impl Config {
         lookup: impl Fn(&'static str) -> Option<OsString>,
     ) -> Result<Option<Self>, BootError> {
         let text = |name| text(&lookup, name);
-        let (rank, size) = match (text("RANK")?, text("WORLD_SIZE")?) {
-            (None, None) => return Ok(None),
-            (Some(rank), Some(size)) => (rank, size),
-            (rank, _) => {
-                let (name, because) = match rank {
-                    Some(_) => ("WORLD_SIZE", "RANK is"),
-                    None => ("RANK", "WORLD_SIZE is"),
-                };
-                let because = because.to_owned();
-                return Err(BootError::MissingVariable { name, because });
-            }
+        let Some((rank, size)) = place(&text, "RANK", "WORLD_SIZE")? else {
+            return Ok(None);
         };
-        let size_number = number("WORLD_SIZE", &size, 1, MAX_RANKS as u64)? as usize;
-        let rank = number("RANK", &rank, 0, size_number as u64 - 1)? as usize;
-        let mut config = Config::new(rank, size_number, "", "");
+        let mut config = Config::new(rank, size, "", "");
         let required = |name: &'static str| {
             text(name)?.ok_or_else(|| BootError::MissingVariable {
                 name,
                 because: format!("WORLD_SIZE={size} says that there are other ranks to meet"),
             })
         };
-        if size_number > 1 {
+        if size > 1 {
             let host = required("MASTER_ADDR")?;
             let port = number("MASTER_PORT", &required("MASTER_PORT")?, 1, 65535)?;
             config.address = address_of(&host, port as u16);
@@ -170,10 +159,7 @@ impl Config {
     }
 
     /// Reads the settings that do not depend on the launcher.
-    pub(crate) fn read_settings(
-        &mut self,
-        text: &dyn Fn(&'static str) -> Result<Option<String>, BootError>,
-    ) -> Result<(), BootError> {
+    pub(crate) fn read_settings(&mut self, text: &Text<'_>) -> Result<(), BootError> {
         let config = self;
         config.job_id = text("TIDEGATE_JOB_ID")?.unwrap_or_default();
         config.node = text(NODE)?;

@@ -23,7 +23,7 @@
 //!
 //! The end of such a connection is no event. The hub says which rank is lost.
 
-use crate::secret::{Key, NONCE_LEN, Nonce, TAG_LEN, hex, random};
+use crate::secret::{Key, NONCE_LEN, Nonce, TAG_LEN, Tag, hex, random};
 use crate::wire::DoorName;
 use rustix::io::{Errno, IoSlice, IoSliceMut};
 use rustix::net::{
@@ -41,10 +41,12 @@ use tidegate_hal::control::Packet;
 use tidegate_hal::limits::no_descriptors;
 use tidegate_hal::tell;
 
-/// `rank, round, count`, and whether the leader failed to get them.
-const PARCEL_LEN: usize = 4 + 8 + 1 + 1;
-/// `rank, nonce, tag`.
-const PROOF_LEN: usize = 4 + NONCE_LEN + TAG_LEN;
+/// The content of a message with descriptors: rank, round, count, and whether the leader failed to get them.
+type Said = (usize, u64, u8, bool);
+/// A member's proof: its rank, its nonce, its tag.
+type Proof = (usize, Nonce, Tag);
+/// Buffers are larger than both, so that a longer message is noticed.
+const LONGEST: usize = 128;
 
 /// Descriptors of one rank for one round.
 #[derive(Clone, Debug)]
@@ -131,11 +133,9 @@ impl Passage {
         self.throttled = false;
         let mut sent = 0;
         while let Some(parcel) = self.out.front() {
-            let mut body = Vec::with_capacity(PARCEL_LEN);
-            body.extend_from_slice(&(parcel.rank as u32).to_le_bytes());
-            body.extend_from_slice(&parcel.round.to_le_bytes());
-            body.push(parcel.count);
-            body.push(u8::from(parcel.fds.is_none()));
+            let lost = parcel.fds.is_none();
+            let said: Said = (parcel.rank, parcel.round, parcel.count, lost);
+            let body = postcard::to_stdvec(&said).expect("plain data can be encoded");
             let fds = parcel.fds.iter().flat_map(|fds| fds.iter());
             let fds: Vec<BorrowedFd<'_>> = fds.map(|fd| fd.as_fd()).collect();
             let mut space =
@@ -164,8 +164,7 @@ impl Passage {
     /// The next parcel. `Ok(None)` means that none has arrived; an error or `UnexpectedEof`, that the connection has
     /// ended.
     pub(crate) fn receive(&mut self) -> io::Result<Option<Arrived>> {
-        // The buffer has one byte more than a parcel, so that a longer message is noticed.
-        let mut body = [0u8; PARCEL_LEN + 1];
+        let mut body = [0u8; LONGEST];
         let mut space =
             [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(Packet::MAX_HANDLES))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
@@ -187,18 +186,18 @@ impl Passage {
                 fds.extend(rights);
             }
         }
-        match received.bytes {
-            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-            PARCEL_LEN => {}
-            _ => return Err(io::Error::other("a garbled parcel")),
+        if received.bytes == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        let number =
-            |at: usize| u32::from_le_bytes([body[at], body[at + 1], body[at + 2], body[at + 3]]);
-        let (count, lost) = (body[12], body[13] != 0);
+        let Ok(((rank, round, count, lost), [])) =
+            postcard::take_from_bytes::<Said>(&body[..received.bytes])
+        else {
+            return Err(io::Error::other("a garbled parcel"));
+        };
         let got = fds.len();
         Ok(Some(Arrived {
-            rank: number(0) as usize,
-            round: u64::from(number(4)) | u64::from(number(8)) << 32,
+            rank,
+            round,
             count,
             fds: if lost {
                 Err("the lowest rank of this node, which passes descriptors on, did not get them; its log says why".into())
@@ -342,16 +341,15 @@ impl Porch {
     /// guest any more, and the result is the member, if it has proved to be one.
     pub(crate) fn hear(&mut self, index: usize) -> Option<Option<(usize, Passage)>> {
         let guest = &self.guests[index];
-        let mut proof = [0u8; PROOF_LEN + 1];
+        let mut proof = [0u8; LONGEST];
         let count = match recv(&guest.fd, &mut proof[..], RecvFlags::DONTWAIT) {
             Ok((count, _)) => count,
             Err(error) if would_block(error) => return None,
             Err(_) => 0,
         };
         let guest = self.guests.remove(index);
-        if count == PROOF_LEN
-            && let Some((rank, answer)) =
-                check_proof(&self.key, &self.name, &guest.nonce, &proof[..PROOF_LEN])
+        if let Some((rank, answer)) =
+            check_proof(&self.key, &self.name, &guest.nonce, &proof[..count])
             && send(
                 &guest.fd,
                 &answer,
@@ -373,12 +371,12 @@ pub(crate) fn check_proof(
     leader: &Nonce,
     proof: &[u8],
 ) -> Option<(usize, [u8; TAG_LEN])> {
-    let (rank, rest) = proof.split_first_chunk::<4>()?;
-    let (member, theirs) = rest.split_first_chunk::<NONCE_LEN>()?;
-    let rank = u32::from_le_bytes(*rank) as usize;
+    let Ok(((rank, member, theirs), [])) = postcard::take_from_bytes::<Proof>(proof) else {
+        return None;
+    };
     let number = (rank as u64).to_le_bytes();
-    let of = |word| parts(word, name, &number, [leader, member]);
-    let proved = key.check(&of(b"member"), theirs);
+    let of = |word| parts(word, name, &number, [leader, &member]);
+    let proved = key.check(&of(b"member"), &theirs);
     proved.then(|| (rank, key.tag(&of(b"leader"))))
 }
 
@@ -496,11 +494,8 @@ impl Visit {
                     let leader: Nonce = received;
                     let mine: Nonce = random()?;
                     let parts = parts(b"member", &self.name, &number, [&leader, &mine]);
-                    let proof = self.key.tag(&parts);
-                    let mut bytes = Vec::with_capacity(PROOF_LEN);
-                    bytes.extend_from_slice(&(self.rank as u32).to_le_bytes());
-                    bytes.extend_from_slice(&mine);
-                    bytes.extend_from_slice(&proof);
+                    let proof: Proof = (self.rank, mine, self.key.tag(&parts));
+                    let bytes = postcard::to_stdvec(&proof).expect("plain data can be encoded");
                     send(&self.fd, &bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)?;
                     self.nonces = Some([leader, mine]);
                 }

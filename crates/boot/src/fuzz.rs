@@ -1,39 +1,71 @@
-//! Functions that read bytes of others, for tests that pass arbitrary bytes.
+//! Bytes that nobody should have sent, for all that reads bytes of others. Nothing panics, believes them, or allocates
+//! out of proportion.
 //!
-//! Every function takes any bytes and returns. A panic, or memory out of proportion to the input, is a bug.
+//! `cargo xtask soak` runs this with many more cases.
 
-use crate::door;
-use crate::handshake;
-use crate::launchers;
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use proptest::prelude::*;
+
+use crate::launchers::{environment, read, record, slurm};
 use crate::link::{Body, Framer, Unframer};
 use crate::secret::Key;
-use crate::wire;
+use crate::wire::{self, Message};
+use crate::{door, handshake};
 
-/// Decodes one message. Returns whether it was one, and asserts that it survives encoding and decoding.
-pub fn decode_message(body: &[u8]) -> bool {
-    match wire::decode(body) {
-        Ok(message) => {
-            assert_eq!(wire::decode(&message.encode()), Ok(message));
-            true
-        }
-        Err(_) => false,
+/// The longest sequence of random bytes.
+const LONGEST: usize = 400;
+/// Bytes that may be asked for, in all, while one sequence of bytes is read.
+const MOST_BYTES: usize = 1 << 14;
+
+/// The system's allocator, which counts the bytes that each thread asks for.
+struct Counting;
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+thread_local! {
+    static ASKED: Cell<usize> = const { Cell::new(0) };
+}
+
+// SAFETY: everything is done by the system's allocator; counting touches no memory but the counter.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ASKED.set(ASKED.get() + layout.size());
+        // SAFETY: the caller's promises are those of the system's allocator.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        // SAFETY: as above; the system's allocator made it.
+        unsafe { System.dealloc(ptr, layout) }
     }
 }
 
-/// Reads a stream of frames, in pieces of `piece` bytes, after `good` genuine frames. Returns how many messages were
-/// found. It must never be more than the genuine ones, since a tag cannot be guessed.
-pub fn read_stream(bytes: &[u8], piece: usize, good: usize) -> usize {
-    let key = Key::of_job(b"a key for tests", "", 2);
-    let mut framer = Framer::new(key.clone());
+fn key() -> Key {
+    Key::of_job(b"a key for tests", "", 2)
+}
+
+fn decode(body: &[u8]) {
+    if let Ok(message) = wire::decode(body) {
+        assert_eq!(wire::decode(&message.encode()), Ok(message));
+    }
+}
+
+/// Reads a stream of frames, in pieces of `piece` bytes, after `good` frames that are genuine. Returns how many
+/// messages were found: never more than the genuine ones, since nobody can guess a tag.
+fn read_stream(bytes: &[u8], piece: usize, good: usize) -> usize {
+    let mut framer = Framer::new(key());
     let mut stream = Vec::new();
     for _ in 0..good {
-        let frame = framer.frame(&Body::of(&wire::Message::Beat));
+        let frame = framer.frame(&Body::of(&Message::Beat));
         stream.extend(frame.parts().concat());
     }
     stream.extend_from_slice(bytes);
-    let mut unframer = Unframer::new(key);
+    let mut unframer = Unframer::new(key());
     let mut found = 0;
-    for piece in stream.chunks(piece.max(1)) {
+    for piece in stream.chunks(piece) {
         unframer.feed(piece);
         loop {
             match unframer.next() {
@@ -46,148 +78,107 @@ pub fn read_stream(bytes: &[u8], piece: usize, good: usize) -> usize {
     found
 }
 
-/// Checks a caller's proof. Returns whether it is valid, which it must not be for bytes that were made without the key.
-pub fn check_proof(bytes: &[u8]) -> bool {
-    let key = Key::of_job(b"a key for tests", "", 2);
+/// Whether the proof of a caller is believed.
+fn check_proof(bytes: &[u8]) -> bool {
     let mut proof = [0; handshake::PROOF_LEN];
     let len = bytes.len().min(proof.len());
     proof[..len].copy_from_slice(&bytes[..len]);
-    handshake::check_proof(&proof, &[7; 32], &key, 2).is_ok()
+    handshake::check_proof(&proof, &[7; 32], &key(), 2).is_ok()
 }
 
-/// Checks the proof that a process of this host sends to a node's leader.
-pub fn check_guest(bytes: &[u8]) -> bool {
-    let key = Key::of_job(b"a key for tests", "", 2);
-    door::check_proof(&key, &[3; 16], &[7; 32], bytes).is_some()
+/// Whether the proof of a rank of the same node is believed.
+fn check_guest(bytes: &[u8]) -> bool {
+    door::check_proof(&key(), &[3; 16], &[7; 32], bytes).is_some()
 }
 
-/// Reads the bytes of a launcher's server in versions 1 and 2 of its protocol, as answers, and as the value of rank 0.
-/// Returns how many answers were found, and asserts that no answer is longer than the input.
-pub fn read_launcher(bytes: &[u8]) -> usize {
+/// Reads what a launcher's server may have said, in both protocols. Returns the number of answers.
+fn read_launcher(bytes: &[u8]) -> usize {
     let mut found = 0;
-    let mut rest = bytes;
-    while let Ok(Some((used, answer))) = launchers::read::line(rest) {
-        assert!(used > 0 && used <= rest.len());
-        launchers::believe(answer.get("value").unwrap_or_default());
-        rest = &rest[used..];
-        found += 1;
+    for take in [read::line, read::message] {
+        let mut rest = bytes;
+        while let Ok(Some((used, answer))) = take(rest) {
+            assert!(used > 0 && used <= rest.len());
+            read_record(answer.get("value").unwrap_or_default());
+            rest = &rest[used..];
+            found += 1;
+        }
     }
-    rest = bytes;
-    while let Ok(Some((used, answer))) = launchers::read::message(rest) {
-        assert!(used > 0 && used <= rest.len());
-        launchers::believe(answer.get("value").unwrap_or_default());
-        rest = &rest[used..];
-        found += 1;
-    }
-    launchers::believe(&String::from_utf8_lossy(bytes));
+    read_record(&String::from_utf8_lossy(bytes));
     found
 }
 
-/// Reads an environment whose every variable has this value, except for the choice of a launcher.
-pub fn read_environment(value: &str) {
-    launchers::read_environment(value);
+/// Reads the value of a launcher's store.
+fn read_record(piece: &str) {
+    let mut line = String::new();
+    if record::add_piece(&mut line, piece).is_ok()
+        && let Ok(record) = record::Record::parse(&line)
+    {
+        assert!(!record.addresses.is_empty());
+        assert!(record.reachable(&record.loopback).len() == record.addresses.len());
+    }
 }
 
-/// Genuine bytes of a launcher's server, for a test that damages them. `which` is even for version 1.
-pub fn sample_launcher(which: usize) -> Vec<u8> {
+/// What launchers of PMI-1 and PMI-2 answer.
+fn answers() -> [Vec<u8>; 2] {
     let secret = "5e".repeat(32);
     let record = format!(".tidegate1,{secret},{secret},10.0.0.1:4000,[fd00::1]:4000");
-    if which.is_multiple_of(2) {
-        format!("cmd=barrier_out rc=0\ncmd=get_result rc=0 value={record}\n").into_bytes()
-    } else {
-        let mut bytes = launchers::read::frame("cmd=kvs-fence-response;rc=0;");
-        let get = format!("cmd=kvs-get-response;found=TRUE;value={record};rc=0;");
-        bytes.extend(launchers::read::frame(&get));
+    let lines = format!("cmd=barrier_out rc=0\ncmd=get_result rc=0 value={record}\n");
+    let fence = "cmd=kvs-fence-response;rc=0;";
+    let get = format!("cmd=kvs-get-response;found=TRUE;value={record};rc=0;");
+    [
+        lines.into_bytes(),
+        [read::frame(fence), read::frame(&get)].concat(),
+    ]
+}
+
+/// Random bytes, or something genuine with some bits, bytes or its length changed.
+fn bytes() -> impl Strategy<Value = Vec<u8>> {
+    let random = prop::collection::vec(any::<u8>(), 0..LONGEST);
+    let message = wire::tests::any_message().prop_map(|message| message.encode());
+    let genuine = prop_oneof![2 => message, 1 => prop::sample::select(answers().to_vec())];
+    let changes = prop::collection::vec((0..5, any::<prop::sample::Index>(), any::<u8>()), 0..4);
+    let damaged = (genuine, changes).prop_map(|(mut bytes, changes)| {
+        for (change, at, by) in changes {
+            let at = at.index(bytes.len().max(1));
+            match (change, bytes.get_mut(at)) {
+                (0, Some(byte)) => *byte ^= 1 << (by % 8),
+                (1, Some(byte)) => *byte = by,
+                // Lengths are what a decoder might believe.
+                (2, Some(byte)) => *byte = 0xff,
+                (3, Some(_)) => bytes.truncate(at),
+                _ => bytes.extend(vec![by; usize::from(by % 20)]),
+            }
+        }
         bytes
+    });
+    prop_oneof![1 => random, 3 => damaged]
+}
+
+proptest! {
+    #[test]
+    fn bytes_that_nobody_sent_are_not_believed(bytes in bytes(), piece in 1usize..100, good in 0usize..4) {
+        let before = ASKED.get();
+        decode(&bytes);
+        let found = read_stream(&bytes, piece, good);
+        let believed = check_proof(&bytes) || check_guest(&bytes);
+        read_launcher(&bytes);
+        let asked = ASKED.get() - before;
+        prop_assert_eq!(found, good, "a frame was believed");
+        prop_assert!(!believed, "a proof was believed");
+        prop_assert!(asked <= MOST_BYTES, "{} bytes", asked);
+    }
+
+    #[test]
+    fn a_launcher_may_have_any_environment(value in "[ -~]{0,40}") {
+        let text = |name: &'static str| Ok((name != environment::LAUNCHER).then(|| value.clone()));
+        if let Ok(Some(started)) = environment::started(&text) {
+            prop_assert!(started.rank < started.size || started.size.is_none());
+        }
+        let _ = slurm::first_host(&value);
     }
 }
 
-/// How many kinds of messages [`sample_message`] makes.
-pub const SAMPLES: usize = 16;
-
-/// A genuine encoded message, for a test that damages it. `which` counts from 0 to [`SAMPLES`].
-pub fn sample_message(which: usize) -> Vec<u8> {
-    use wire::Message as M;
-    let reason = || "because".to_owned();
-    let message = match which % SAMPLES {
-        0 => M::Join { node: [1; 32] },
-        1 => M::Start {
-            nodes: vec![0, 0, 1, 1],
-        },
-        2 => M::Door { name: [2; 16] },
-        3 => M::Ready,
-        4 => M::Go,
-        5 => M::Abort { reason: reason() },
-        6 => M::Beat,
-        7 => M::Contribution {
-            rank: 3,
-            round: 1 << 40,
-            handles: 2,
-            label: "window".into(),
-            bytes: vec![9; 100],
-        },
-        8 => M::Withdrawn {
-            rank: 1,
-            reason: reason(),
-        },
-        9 => M::Notify {
-            from: 2,
-            to: Some(vec![0, 1]),
-            bytes: vec![8; 50],
-        },
-        10 => M::Lost {
-            rank: 2,
-            reason: reason(),
-        },
-        11 => M::Left { rank: 3 },
-        12 => M::Leave,
-        13 => M::Accepted { round: 5 },
-        14 => M::Fail { reason: reason() },
-        _ => M::Bye,
-    };
-    message.encode()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn nothing_that_reads_panics_or_believes(
-            bytes in prop::collection::vec(any::<u8>(), 0..300), piece in 1usize..100, good in 0usize..5
-        ) {
-            decode_message(&bytes);
-            prop_assert!(read_stream(&bytes, piece, good) == good);
-            prop_assert!(!check_proof(&bytes));
-            prop_assert!(!check_guest(&bytes));
-            read_launcher(&bytes);
-        }
-
-        #[test]
-        fn a_launcher_may_say_anything(which in 0usize..2, at in any::<u16>(), bit in 0u8..8, cut in any::<u16>()) {
-            let mut bytes = sample_launcher(which);
-            prop_assert_eq!(read_launcher(&bytes), 2);
-            let at = usize::from(at) % bytes.len();
-            bytes[at] ^= 1 << bit;
-            read_launcher(&bytes);
-            read_launcher(&bytes[usize::from(cut) % bytes.len()..]);
-        }
-
-        #[test]
-        fn a_launcher_may_have_any_environment(value in "[ -~]{0,40}") {
-            read_environment(&value);
-        }
-
-        #[test]
-        fn damaged_messages_are_refused_or_other_messages(which in 0..SAMPLES, at in any::<u16>(), bit in 0u8..8) {
-            let mut body = sample_message(which);
-            prop_assert!(decode_message(&body));
-            let at = usize::from(at) % body.len();
-            body[at] ^= 1 << bit;
-            decode_message(&body);
-            decode_message(&body[..at]);
-        }
-    }
+#[test]
+fn genuine_answers_of_launchers_are_read() {
+    assert_eq!(answers().map(|bytes| read_launcher(&bytes)), [2, 2]);
 }

@@ -1,6 +1,7 @@
 //! The handshake of a new connection: both ends prove that they belong to the same job.
 
-use crate::secret::{Key, NONCE_LEN, Nonce, TAG_LEN, random};
+use crate::secret::{Key, NONCE_LEN, Nonce, TAG_LEN, Tag, random};
+use serde::{Deserialize, Serialize};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
@@ -11,6 +12,9 @@ const GREETING_LEN: usize = MAGIC.len() + NONCE_LEN;
 const CLAIMS_LEN: usize = 4 + 4 + 8;
 pub(crate) const PROOF_LEN: usize = MAGIC.len() + CLAIMS_LEN + NONCE_LEN + TAG_LEN;
 const ANSWER_LEN: usize = 1 + TAG_LEN;
+
+/// What a caller sends; its length is [`PROOF_LEN`].
+type Proof = ([u8; 8], Claims, Nonce, Tag);
 
 /// How long a caller may take to prove itself.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
@@ -52,42 +56,23 @@ pub(crate) struct Session {
 }
 
 /// A caller's claims about itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Claims {
+    #[serde(with = "postcard::fixint::le")]
     pub(crate) size: u32,
+    #[serde(with = "postcard::fixint::le")]
     pub(crate) rank: u32,
+    #[serde(with = "postcard::fixint::le")]
     pub(crate) generation: u64,
 }
 
-impl Claims {
-    fn encode(self) -> [u8; CLAIMS_LEN] {
-        let mut bytes = [0; CLAIMS_LEN];
-        bytes[..4].copy_from_slice(&self.size.to_le_bytes());
-        bytes[4..8].copy_from_slice(&self.rank.to_le_bytes());
-        bytes[8..].copy_from_slice(&self.generation.to_le_bytes());
-        bytes
-    }
-
-    fn decode(bytes: &[u8; CLAIMS_LEN]) -> Self {
-        let [size, rank, low, high] = [0, 4, 8, 12]
-            .map(|at| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]));
-        let generation = u64::from(low) | u64::from(high) << 32;
-        Self {
-            size,
-            rank,
-            generation,
-        }
-    }
+fn encoded(data: &impl Serialize) -> Vec<u8> {
+    postcard::to_stdvec(data).expect("plain data can be encoded")
 }
 
 /// The facts of one handshake, as the bytes that are proved.
 fn transcript(claims: Claims, hub: &Nonce, caller: &Nonce) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(MAGIC.len() + CLAIMS_LEN + 2 * NONCE_LEN);
-    bytes.extend_from_slice(&MAGIC);
-    bytes.extend_from_slice(&claims.encode());
-    bytes.extend_from_slice(hub);
-    bytes.extend_from_slice(caller);
-    bytes
+    encoded(&(MAGIC, claims, hub, caller))
 }
 
 fn session(key: &Key, rank: usize, transcript: &[u8]) -> Session {
@@ -195,22 +180,14 @@ pub(crate) fn check_proof(
     key: &Key,
     size: usize,
 ) -> Result<(Claims, Vec<u8>), Refusal> {
-    let (magic, rest) = proof.split_at(MAGIC.len());
-    let Some((claims, rest)) = rest.split_first_chunk() else {
+    let Ok((MAGIC, claims, caller, tag)) = postcard::from_bytes::<Proof>(proof) else {
         return Err(Refusal::Garbled);
     };
-    let (theirs, tag) = rest.split_at(NONCE_LEN);
-    if magic != MAGIC {
-        return Err(Refusal::Garbled);
-    }
-    let mut caller = [0; NONCE_LEN];
-    caller.copy_from_slice(theirs);
-    let claims = Claims::decode(claims);
     if claims.size as usize != size {
         return Err(Refusal::OtherSize(claims.size));
     }
     let transcript = transcript(claims, nonce, &caller);
-    if !key.check(&[b"rank", &transcript], tag) {
+    if !key.check(&[b"rank", &transcript], &tag) {
         return Err(Refusal::NotProved);
     }
     Ok((claims, transcript))
@@ -285,12 +262,8 @@ pub(crate) fn call(mut stream: &TcpStream, key: &Key, claims: Claims) -> Result<
     hub.copy_from_slice(&greeting[MAGIC.len()..]);
     let mine: Nonce = random()?;
     let transcript = transcript(claims, &hub, &mine);
-    let mut proof = Vec::with_capacity(PROOF_LEN);
-    proof.extend_from_slice(&MAGIC);
-    proof.extend_from_slice(&claims.encode());
-    proof.extend_from_slice(&mine);
-    proof.extend_from_slice(&key.tag(&[b"rank", &transcript]));
-    stream.write_all(&proof)?;
+    let proof: Proof = (MAGIC, claims, mine, key.tag(&[b"rank", &transcript]));
+    stream.write_all(&encoded(&proof))?;
 
     let mut answer = [0; ANSWER_LEN];
     stream.read_exact(&mut answer)?;

@@ -34,8 +34,8 @@ mod door;
 mod error;
 mod events;
 mod from_env;
-#[doc(hidden)]
-pub mod fuzz;
+#[cfg(test)]
+mod fuzz;
 mod handshake;
 mod hub;
 mod inherit;
@@ -46,6 +46,7 @@ mod loopback;
 mod node;
 mod process;
 mod reach;
+mod ready;
 mod rounds;
 mod secret;
 mod service;

@@ -4,6 +4,7 @@
 pub use crate::inherit::{LISTEN_FD, announce};
 pub use crate::loopback::loopback;
 pub use crate::process::in_words;
+pub use crate::ready::Awaited;
 pub use crate::secret::{hex, random};
 pub use crate::variables::{ADDRESS, DEVICE, NODE, RANKS_HERE, SECRET, address_of, number};
 pub use crate::wire::MAX_RANKS;

@@ -5,6 +5,7 @@
 //! An invalid value is an error that names the variable. The error for a secret has only its length.
 
 use crate::error::BootError;
+use crate::wire::MAX_RANKS;
 use std::ffi::OsString;
 use std::net::IpAddr;
 
@@ -46,6 +47,9 @@ pub fn own_address() -> Result<Option<IpAddr>, BootError> {
 /// The shortest allowed secret, in bytes.
 pub(crate) const MIN_SECRET: usize = 16;
 
+/// Looks a variable up. A value that is no text is an error.
+pub(crate) type Text<'a> = dyn Fn(&'static str) -> Result<Option<String>, BootError> + 'a;
+
 /// The value of a variable. An empty value is an error.
 pub(crate) fn text(
     lookup: &impl Fn(&'static str) -> Option<OsString>,
@@ -60,9 +64,7 @@ pub(crate) fn text(
 }
 
 /// The secret in the environment, if there is one. A value that is too short is an error.
-pub(crate) fn secret(
-    text: &dyn Fn(&'static str) -> Result<Option<String>, BootError>,
-) -> Result<Option<Vec<u8>>, BootError> {
+pub(crate) fn secret(text: &Text<'_>) -> Result<Option<Vec<u8>>, BootError> {
     let secret = text(SECRET)?.map(String::into_bytes);
     if let Some(secret) = &secret
         && secret.len() < MIN_SECRET
@@ -101,4 +103,27 @@ pub fn number(name: &'static str, value: &str, least: u64, most: u64) -> Result<
             &format!("it must be a number from {least} to {most}"),
         )),
     }
+}
+
+/// Rank and size, if both are set.
+pub(crate) fn place(
+    text: &Text<'_>,
+    rank: &'static str,
+    size: &'static str,
+) -> Result<Option<(usize, usize)>, BootError> {
+    let (rank_text, size_text) = match (text(rank)?, text(size)?) {
+        (None, None) => return Ok(None),
+        (Some(rank), Some(size)) => (rank, size),
+        (found, _) => {
+            let (name, set) = match found {
+                Some(_) => (size, rank),
+                None => (rank, size),
+            };
+            let because = format!("{set} is");
+            return Err(BootError::MissingVariable { name, because });
+        }
+    };
+    let size = number(size, &size_text, 1, MAX_RANKS as u64)? as usize;
+    let rank = number(rank, &rank_text, 0, size as u64 - 1)? as usize;
+    Ok(Some((rank, size)))
 }

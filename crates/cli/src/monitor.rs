@@ -17,15 +17,14 @@ use super::running::{RankProcess, Remote, Running, SignalPath};
 use super::seats::{RankSeat, bind, seats};
 use super::signals::{Forwarded, keep_ends_of_children};
 use super::stopped::{Stopped, StoppedRanks};
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::event::{EventfdFlags, PollFlags, eventfd};
 use rustix::process::Signal;
 use std::os::fd::AsFd;
 use std::process::Stdio;
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use tidegate_boot::starter::MAX_RANKS;
-use tidegate_boot::starter::{hex, random};
+use tidegate_boot::starter::{Awaited, MAX_RANKS, hex, random};
 use tidegate_hal::limits::WithLimit;
 use tidegate_hal::lock;
 
@@ -412,15 +411,9 @@ impl Monitor {
         if !kept.is_empty() {
             return kept;
         }
-        let mut fds = vec![PollFd::from_borrowed_fd(
-            self.remote.stop.as_fd(),
-            PollFlags::IN,
-        )];
-        let mut what = vec![MonitorEvent::Stop];
-        let mut add = |fd, ready| {
-            fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
-            what.push(ready);
-        };
+        let mut awaited = Awaited::default();
+        let mut add = |fd, event| awaited.add(event, fd, PollFlags::IN);
+        add(self.remote.stop.as_fd(), MonitorEvent::Stop);
         for (index, signal) in self.signals.iter().enumerate() {
             add(signal.as_fd(), MonitorEvent::Signal(index));
         }
@@ -459,19 +452,8 @@ impl Monitor {
             .chain(is_watched.then_some(self.watch.next()))
             .chain(self.give_up_hosts)
             .min();
-        let timeout = deadline.map(|at| {
-            let wait = at.saturating_duration_since(Instant::now()) + Duration::from_micros(500);
-            Timespec {
-                tv_sec: wait.as_secs() as _,
-                tv_nsec: wait.subsec_nanos().into(),
-            }
-        });
-        if poll(&mut fds, timeout.as_ref()).is_err() {
-            return Vec::new();
-        }
-        let ready = what.into_iter().zip(&fds);
-        let ready = ready.filter(|(_, fd)| !fd.revents().is_empty());
-        ready.map(|(ready, _)| ready).collect()
+        let ready = awaited.wait(deadline).unwrap_or_default();
+        ready.into_iter().map(|(event, _)| event).collect()
     }
 
     fn finish(&mut self, index: usize) {

@@ -24,14 +24,12 @@ use super::meeting::listen_everywhere;
 use crate::config::Config;
 use crate::error::BootError;
 use crate::loopback::loopback;
-use crate::variables::{address_of, number, own_address};
+use crate::variables::{Text, address_of, number, own_address};
 use hmac_sha256::Hash;
 use std::net::TcpListener;
 
 /// These ports are below those that systems assign by themselves.
 const PORTS: std::ops::Range<u16> = 20000..32000;
-
-type Text<'a> = dyn Fn(&'static str) -> Result<Option<String>, BootError> + 'a;
 
 pub(crate) fn config(
     started: &Started,

@@ -14,7 +14,7 @@
 //! If variables contradict each other, or are invalid, the error names them.
 
 use crate::error::BootError;
-use crate::variables::{bad, number};
+use crate::variables::{Text, bad, number, place};
 use crate::wire::MAX_RANKS;
 
 /// The variable that chooses the launcher, or none.
@@ -56,8 +56,6 @@ pub(crate) struct Started {
     pub(crate) way: Way,
 }
 
-type Text<'a> = dyn Fn(&'static str) -> Result<Option<String>, BootError> + 'a;
-
 /// The launcher that started this process. `None`: no launcher that this crate knows.
 pub(crate) fn started(text: &Text<'_>) -> Result<Option<Started>, BootError> {
     let found = match text(LAUNCHER)?.as_deref() {
@@ -81,29 +79,6 @@ pub(crate) fn started(text: &Text<'_>) -> Result<Option<Started>, BootError> {
         return Err(bad(LAUNCHER, &asked, expected));
     }
     Ok(found)
-}
-
-/// Rank and size, if both are set.
-fn place(
-    text: &Text<'_>,
-    rank: &'static str,
-    size: &'static str,
-) -> Result<Option<(usize, usize)>, BootError> {
-    let (rank_text, size_text) = match (text(rank)?, text(size)?) {
-        (None, None) => return Ok(None),
-        (Some(rank), Some(size)) => (rank, size),
-        (found, _) => {
-            let (name, set) = match found {
-                Some(_) => (size, rank),
-                None => (rank, size),
-            };
-            let because = format!("{set} is");
-            return Err(BootError::MissingVariable { name, because });
-        }
-    };
-    let size = number(size, &size_text, 1, MAX_RANKS as u64)? as usize;
-    let rank = number(rank, &rank_text, 0, size as u64 - 1)? as usize;
-    Ok(Some((rank, size)))
 }
 
 fn count(text: &Text<'_>, name: &'static str) -> Result<Option<usize>, BootError> {

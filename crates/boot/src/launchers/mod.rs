@@ -51,16 +51,16 @@
 
 mod addresses;
 mod apart;
-mod environment;
+pub(crate) mod environment;
 mod invitation;
 mod meeting;
 mod pmi1;
 mod pmi2;
 mod pmix;
 pub(crate) mod read;
-mod record;
+pub(crate) mod record;
 pub(crate) mod session;
-mod slurm;
+pub(crate) mod slurm;
 mod store;
 mod talk;
 
@@ -142,24 +142,4 @@ fn once(started: &Started, settings: &Config) -> Result<Config, BootError> {
             Err(error)
         }
     }
-}
-
-/// For tests: reads a value as if rank 0 had put it into a store.
-pub(crate) fn believe(piece: &str) {
-    let mut line = String::new();
-    if record::add_piece(&mut line, piece).is_ok()
-        && let Ok(record) = record::Record::parse(&line)
-    {
-        assert!(!record.addresses.is_empty());
-        assert!(record.reachable(&record.loopback).len() == record.addresses.len());
-    }
-}
-
-/// Reads an environment in which every variable has this value; for tests.
-pub(crate) fn read_environment(value: &str) {
-    let text = |name: &'static str| Ok((name != environment::LAUNCHER).then(|| value.to_owned()));
-    if let Ok(Some(started)) = environment::started(&text) {
-        assert!(started.rank < started.size || started.size.is_none());
-    }
-    let _ = slurm::first_host(value);
 }

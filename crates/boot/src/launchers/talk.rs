@@ -13,11 +13,12 @@
 //! answer can be.
 
 use super::store::StoreError;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use crate::ready::timeout_until;
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use std::os::fd::OwnedFd;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// The longest answer.
 const LONGEST: usize = 80 << 10;
@@ -44,15 +45,10 @@ impl Talk {
 
     fn wait(&self, flags: PollFlags) -> Result<(), StoreError> {
         loop {
-            let left = self.deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            if Instant::now() >= self.deadline {
                 return Err(StoreError::Silent);
             }
-            let left = left + Duration::from_micros(500);
-            let timeout = Timespec {
-                tv_sec: left.as_secs() as _,
-                tv_nsec: left.subsec_nanos().into(),
-            };
+            let timeout = timeout_until(self.deadline);
             match poll(&mut [PollFd::new(&self.fd, flags)], Some(&timeout)) {
                 Ok(0) | Err(Errno::INTR) => {}
                 Ok(_) => return Ok(()),

@@ -2,45 +2,26 @@
 
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::PollFlags;
 use tidegate_hal::lock;
 use tidegate_hal::tell;
 
 use super::{Ending, Role, START_MARGIN, Service, Token};
 use crate::config::unheard;
 use crate::error::BootError;
+use crate::ready::Awaited;
 use crate::wire::Message;
 
 impl Service {
     pub(super) fn sleep(&self) -> Vec<(Token, PollFlags)> {
-        let mut tokens = Vec::new();
-        let mut fds = Vec::new();
-        self.interest(|token, fd, flags| {
-            tokens.push(token);
-            fds.push(PollFd::from_borrowed_fd(fd, flags));
+        let mut awaited = Awaited::default();
+        self.interest(|token, fd, flags| awaited.add(token, fd, flags));
+        let mut ready = awaited.wait(self.next_tick()).unwrap_or_else(|error| {
+            tell(|| tracing::error!(%error, "the control plane cannot wait for its sockets"));
+            std::thread::sleep(Duration::from_millis(50));
+            Vec::new()
         });
-        let timeout = self.next_tick().map(|at| {
-            // This rounds up. Otherwise the loop would spin until the moment has come.
-            let wait = at.saturating_duration_since(Instant::now()) + Duration::from_micros(500);
-            Timespec {
-                tv_sec: wait.as_secs() as _,
-                tv_nsec: wait.subsec_nanos().into(),
-            }
-        });
-        match poll(&mut fds, timeout.as_ref()) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => {
-                tell(|| tracing::error!(%error, "the control plane cannot wait for its sockets"));
-                std::thread::sleep(Duration::from_millis(50));
-            }
-        }
-        let flags: Vec<_> = fds.iter().map(PollFd::revents).collect();
-        let ready = tokens
-            .into_iter()
-            .zip(flags)
-            .filter(|(_, flags)| !flags.is_empty());
         // From the last to the first, since handling one may remove it from its list.
-        let mut ready: Vec<_> = ready.collect();
         ready.reverse();
         ready
     }

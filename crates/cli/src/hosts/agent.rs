@@ -22,7 +22,7 @@ use crate::nodes::RankPlace;
 use crate::printer::StdStream;
 use crate::seats::{RankSeat, bind};
 use crate::stopped::StoppedRanks;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::PollFlags;
 use rustix::process::Signal;
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -31,7 +31,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
-use tidegate_boot::starter::address_of;
+use tidegate_boot::starter::{Awaited, address_of};
 
 /// How long output is waited for after the last rank of the job has ended: somebody else may hold the other end.
 const LAST_OUTPUT: Duration = Duration::from_millis(500);
@@ -386,50 +386,34 @@ impl HostAgent {
     /// Sleeps until something happens. The last outlets come first, so that removing one moves none that is still to come.
     fn wait(&self) -> Vec<AgentReady> {
         let launcher = self.launcher.input.as_fd();
-        let mut fds = vec![PollFd::from_borrowed_fd(launcher, PollFlags::IN)];
-        let mut what = vec![AgentReady::Launcher];
-        // An outlet that is read to a limit reaches its end without another event.
-        let mut is_ending = false;
+        let mut awaited = Awaited::default();
+        awaited.add(AgentReady::Launcher, launcher, PollFlags::IN);
+        // Outlets that are read to a limit, which are all or none, reach their ends without another event.
+        let mut ready = Vec::new();
         for (index, outlet) in self.outlets.iter().enumerate().rev() {
-            if self.credit[outlet.stream as usize] > 0 {
-                fds.push(PollFd::from_borrowed_fd(outlet.as_fd(), PollFlags::IN));
-                what.push(AgentReady::Outlet(index));
-                is_ending |= outlet.is_ending();
+            match outlet.is_ending() {
+                _ if self.credit[outlet.stream as usize] == 0 => {}
+                true => ready.push(AgentReady::Outlet(index)),
+                false => awaited.add(AgentReady::Outlet(index), outlet.as_fd(), PollFlags::IN),
             }
         }
         if let Some(pipe) = self.inlet.as_ref().and_then(RankInlet::pipe) {
-            fds.push(PollFd::from_borrowed_fd(pipe, PollFlags::OUT));
-            what.push(AgentReady::Inlet);
+            awaited.add(AgentReady::Inlet, pipe, PollFlags::OUT);
         }
         let mut until = self.last_output;
         for (index, rank) in self.ranks.iter().enumerate() {
             if let Some(pidfd) = rank.child.pidfd() {
-                fds.push(PollFd::from_borrowed_fd(pidfd.as_fd(), PollFlags::IN));
-                what.push(AgentReady::Rank(index));
+                awaited.add(AgentReady::Rank(index), pidfd.as_fd(), PollFlags::IN);
                 let look = self.watch.next();
                 until = Some(until.map_or(look, |until| until.min(look)));
             }
         }
-        let left = |at: Instant| at.saturating_duration_since(Instant::now());
-        let timeout = if is_ending {
-            Some(Duration::ZERO)
-        } else {
-            until.map(|at| left(at) + Duration::from_micros(500))
-        };
-        let timeout = timeout.map(|wait| Timespec {
-            tv_sec: wait.as_secs() as _,
-            tv_nsec: wait.subsec_nanos().into(),
-        });
-        if poll(&mut fds, timeout.as_ref()).is_err() {
-            return Vec::new();
+        if !ready.is_empty() {
+            until = Some(Instant::now());
         }
-        let is_ready = |(ready, fd): &(AgentReady, &PollFd<'_>)| {
-            let is_last =
-                matches!(ready, AgentReady::Outlet(index) if self.outlets[*index].is_ending());
-            is_last || !fd.revents().is_empty()
-        };
-        let ready = what.into_iter().zip(&fds).filter(is_ready);
-        ready.map(|(ready, _)| ready).collect()
+        let others = awaited.wait(until).unwrap_or_default();
+        ready.extend(others.into_iter().map(|(other, _)| other));
+        ready
     }
 
     /// The launcher has said something.

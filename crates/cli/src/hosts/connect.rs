@@ -11,14 +11,13 @@ use super::link::HostLink;
 use crate::error::LaunchError;
 use crate::job::{Input, Job, Output};
 use crate::signals::Forwarded;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::PollFlags;
 use rustix::process::Signal;
 use std::ffi::OsString;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 use tidegate_boot::BootError;
-use tidegate_boot::starter::LISTEN_FD;
-use tidegate_boot::starter::{ADDRESS, NODE, SECRET, number};
+use tidegate_boot::starter::{ADDRESS, Awaited, LISTEN_FD, NODE, SECRET, number};
 
 /// Says how long ranks wait for each other.
 const TIMEOUT: &str = "TIDEGATE_RENDEZVOUS_TIMEOUT";
@@ -198,32 +197,23 @@ impl Starting<'_> {
 
     /// Sleeps until a host has said something.
     fn wait(&self) -> Result<(), LaunchError> {
-        let mut fds = Vec::new();
-        let mut add = |fd| fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
-        self.signals.iter().for_each(|signal| add(signal.as_fd()));
+        let mut awaited = Awaited::default();
+        for signal in self.signals {
+            awaited.add(Some(signal.signal), signal.as_fd(), PollFlags::IN);
+        }
         for link in &self.links {
-            link.out()
-                .into_iter()
-                .chain(link.errors())
-                .for_each(&mut add);
+            for fd in link.out().into_iter().chain(link.errors()) {
+                awaited.add(None, fd, PollFlags::IN);
+            }
         }
-        let left = self.until.saturating_duration_since(Instant::now());
-        let timeout = Timespec {
-            tv_sec: left.as_secs() as _,
-            tv_nsec: left.subsec_nanos().into(),
-        };
-        let _ = poll(&mut fds, Some(&timeout));
-        let heard = self
-            .signals
-            .iter()
-            .zip(&fds)
-            .find(|(_, fd)| !fd.revents().is_empty());
-        if let Some((signal, _)) = heard
-            && !matches!(signal.signal, Signal::USR1 | Signal::USR2)
+        let is_late = Instant::now() >= self.until;
+        let ready = awaited.wait(Some(self.until)).unwrap_or_default();
+        if let Some(signal) = ready.into_iter().find_map(|(signal, _)| signal)
+            && !matches!(signal, Signal::USR1 | Signal::USR2)
         {
-            return Err(LaunchError::Interrupted(signal.signal));
+            return Err(LaunchError::Interrupted(signal));
         }
-        if left.is_zero() {
+        if is_late {
             let limit = self.limit;
             let silent = self
                 .waits
