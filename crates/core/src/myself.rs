@@ -382,7 +382,7 @@ impl<D: Device> Script<D> {
     /// Sorts recorded acts by windows. The number of each one tells their order. `lent` returns whether a half was
     /// lent.
     pub(crate) fn new(mut noted: Vec<(u64, RecordedAct<D>)>, lent: impl Fn(u64) -> bool) -> Self {
-        noted.sort_by_cached_key(|(number, _)| *number);
+        noted.sort_by_key(|(number, _)| *number);
         let mut parts: Vec<WindowActs<D>> = Vec::new();
         for (_, recorded) in noted {
             let RecordedAct {

@@ -389,13 +389,12 @@ fn look_at<R: Reclaim>(
 fn brief(answer: &mut Answer) {
     let shorten = |name: &mut String| *name = shortened(name, NAME);
     let shorten_place = |place: &mut String| *place = ending(place, PLACE);
-    // Sorting the keys apart is 40 kB less code than sorting entries as large as these.
-    answer.waits.sort_by_cached_key(|wait| Reverse(wait.millis));
+    answer.waits.sort_by_key(|wait| Reverse(wait.millis));
     answer.more_waits += answer.waits.len().saturating_sub(LINES) as u64;
     answer.waits.truncate(LINES);
     answer.more_busy += answer.busy.len().saturating_sub(LINES) as u64;
     answer.busy.truncate(LINES);
-    answer.calls.sort_by_cached_key(|call| Reverse(call.millis));
+    answer.calls.sort_by_key(|call| Reverse(call.millis));
     answer.more_calls += answer.calls.len().saturating_sub(CALLS) as u64;
     answer.calls.truncate(CALLS);
     for wait in &mut answer.waits {

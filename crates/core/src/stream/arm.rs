@@ -41,7 +41,7 @@ pub(crate) struct RecordedArms<D: Device>(pub(super) Vec<Arm<D>>);
 impl<D: Device> RecordedArms<D> {
     /// Sorts noted arms by line. The number of each one tells their order.
     pub(crate) fn new(mut noted: Vec<(u64, Arm<D>)>) -> Self {
-        noted.sort_by_cached_key(|(number, _)| *number);
+        noted.sort_by_key(|(number, _)| *number);
         let mut lines: Vec<(Arm<D>, Vec<Prepared>)> = Vec::new();
         for (_, arm) in noted {
             let same = |held: &&mut (Arm<D>, Vec<Prepared>)| held.0.line.is(&arm.line);
