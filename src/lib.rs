@@ -107,6 +107,11 @@
 )]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+#[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
+compile_error!(
+    "tidegate runs on Linux with 64-bit pointers only: it shares memory by memfd, and wakes ranks by futex"
+);
+
 mod devices;
 #[doc(hidden)]
 pub mod doc;
