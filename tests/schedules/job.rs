@@ -60,7 +60,9 @@ pub(crate) struct Edge {
 impl Edge {
     /// Where an element of it is in the target's memory.
     pub(crate) fn element(&self, index: usize) -> usize {
-        self.first.strict_add_signed(index as isize * self.step)
+        self.first
+            .checked_add_signed(index as isize * self.step)
+            .expect("a rank puts within its part")
     }
 
     /// What it is declared as, if it is no range.

@@ -97,7 +97,11 @@ pub(crate) struct Malformed(&'static str);
 
 /// Writes a reason, cut to its limit between two characters.
 fn shortened<S: Serializer>(reason: &str, to: S) -> Result<S::Ok, S::Error> {
-    to.serialize_str(&reason[..reason.floor_char_boundary(MAX_REASON)])
+    let mut end = reason.len().min(MAX_REASON);
+    while !reason.is_char_boundary(end) {
+        end -= 1;
+    }
+    to.serialize_str(&reason[..end])
 }
 
 /// Encodes bytes as a whole, and not one by one.

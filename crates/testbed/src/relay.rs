@@ -241,7 +241,10 @@ impl Wires {
     fn deliver(&mut self, now: Instant) {
         let counters = &self.shared.counters;
         for port in &mut self.ports {
-            while let Some((_, mut frame)) = port.queue.pop_front_if(|(due, _)| *due <= now) {
+            while let Some((due, _)) = port.queue.front()
+                && *due <= now
+                && let Some((_, mut frame)) = port.queue.pop_front()
+            {
                 let counter = match rustix::io::write(&port.tap, &frame) {
                     Ok(_) => &counters.delivered,
                     Err(_) => &counters.crowded,
