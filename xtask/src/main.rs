@@ -17,6 +17,7 @@ mod miri;
 mod mpi;
 mod need;
 mod nvrtc;
+mod ports;
 mod process;
 mod programs;
 mod provide;

@@ -37,6 +37,15 @@ pub(crate) enum Need {
         /// As rustup calls it.
         name: &'static str,
     },
+    /// The standard library of another target, for the pinned toolchain, from rustup.
+    Target(&'static str),
+    /// A program on `PATH`, from crates.io.
+    Cargo {
+        /// The program and the package that has it.
+        program: &'static str,
+        /// The version that is installed where there is none.
+        version: &'static str,
+    },
     /// A program on `PATH`, from a Debian or Ubuntu package.
     Apt {
         /// The program that must be found.
@@ -67,13 +76,26 @@ pub(crate) enum Need {
     },
 }
 
-/// One of the two toolchains that the project uses.
+/// One of the toolchains that the project uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Toolchain {
+    /// The oldest that builds the packages: see [`minimum`].
+    Minimum,
     /// That of `rust-toolchain.toml`, under which this program runs.
     Pinned,
     /// A nightly: see [`nightly`].
     Nightly,
+}
+
+impl Toolchain {
+    /// As rustup calls it; none for the pinned one, which needs no name here.
+    fn name(self) -> Option<String> {
+        match self {
+            Toolchain::Minimum => Some(minimum()),
+            Toolchain::Pinned => None,
+            Toolchain::Nightly => Some(nightly()),
+        }
+    }
 }
 
 impl Need {
@@ -81,7 +103,13 @@ impl Need {
     pub(crate) fn is_present(&self, root: &Path) -> bool {
         match *self {
             Need::Component { toolchain, name } => has_component(toolchain, name),
-            Need::Apt { program, .. } => find_program(program).is_some(),
+            Need::Target(name) => {
+                output(Command::new("rustup").args(["target", "list", "--installed"]))
+                    .is_some_and(|list| list.lines().any(|line| line == name))
+            }
+            Need::Cargo { program, .. } | Need::Apt { program, .. } => {
+                find_program(program).is_some()
+            }
             Need::AptFile { pattern, .. } => has_file(pattern),
             Need::Library { name, .. } => has_library(name),
             // All of it: the folder gets its name last.
@@ -92,26 +120,24 @@ impl Need {
     /// The commands that install it, in order.
     pub(crate) fn install(&self) -> Vec<Cmd> {
         match *self {
-            Need::Component {
-                toolchain: Toolchain::Pinned,
-                name,
-            } => vec![cmd("rustup component add").arg(name)],
-            Need::Component {
-                toolchain: Toolchain::Nightly,
-                name,
-            } => {
-                let nightly = nightly();
-                vec![if is_installed(&nightly) {
+            Need::Component { toolchain, name } => vec![match toolchain.name() {
+                None => cmd("rustup component add").arg(name),
+                Some(toolchain) if is_installed(&toolchain) => {
                     cmd("rustup component add --toolchain")
-                        .arg(nightly)
+                        .arg(toolchain)
                         .arg(name)
-                } else {
-                    // Left to itself, rustup would also replace itself, by whatever version it is offered.
+                }
+                // Left to itself, rustup would also replace itself, by whatever version it is offered.
+                Some(toolchain) => {
                     cmd("rustup toolchain install --no-self-update --profile minimal")
-                        .arg(nightly)
+                        .arg(toolchain)
                         .arg("-c")
                         .arg(name)
-                }]
+                }
+            }],
+            Need::Target(name) => vec![cmd("rustup target add").arg(name)],
+            Need::Cargo { program, version } => {
+                vec![cmd("cargo install --locked").arg(format!("{program}@{version}"))]
             }
             Need::Apt { package, .. }
             | Need::AptFile { package, .. }
@@ -124,7 +150,7 @@ impl Need {
                 };
                 commands.push(
                     cmd("python3 -m pip download --no-deps --only-binary :all: --dest")
-                        .arg(pip_folder(name, version).with_added_extension("wheel"))
+                        .arg(pip_folder(name, &format!("{version}.wheel")))
                         .arg(format!("{name}=={version}"))
                         .env("PIP_DISABLE_PIP_VERSION_CHECK", "1"),
                 );
@@ -153,14 +179,13 @@ pub(crate) fn pip_folder(name: &str, version: &str) -> PathBuf {
 impl fmt::Display for Need {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            Need::Component {
-                toolchain: Toolchain::Pinned,
-                name,
-            } => write!(f, "rustup component {name}"),
-            Need::Component {
-                toolchain: Toolchain::Nightly,
-                name,
-            } => write!(f, "nightly's rustup component {name}"),
+            Need::Component { toolchain, name } => match toolchain {
+                Toolchain::Minimum => write!(f, "Rust {}'s component {name}", minimum()),
+                Toolchain::Pinned => write!(f, "rustup component {name}"),
+                Toolchain::Nightly => write!(f, "nightly's rustup component {name}"),
+            },
+            Need::Target(name) => write!(f, "rustup target {name}"),
+            Need::Cargo { program, version } => write!(f, "{program} {version} (by cargo install)"),
             Need::Apt { program, package } if program == package => {
                 write!(f, "apt package {package}")
             }
@@ -172,15 +197,21 @@ impl fmt::Display for Need {
     }
 }
 
+/// The oldest Rust that builds the packages, as an argument for `cargo +...`: the `rust-version` of the workspace.
+pub(crate) fn minimum() -> String {
+    // With the number of a release: rustup would take `1.88` for a toolchain beside `1.88.0`.
+    format!("{}.0", env!("CARGO_PKG_RUST_VERSION"))
+}
+
 /// The nightly to use, as an argument for `cargo +...` and `rustup --toolchain`.
 ///
-/// The pinned date where it is installed; else a plain `nightly` that can build this workspace, because whoever has one
-/// should not have to download a second; else the pinned date again, which is then to be installed.
+/// The pinned date where it is installed; else a plain `nightly` that is not older than the pinned toolchain, so that a
+/// machine which has one does not get a second; else the pinned date again, which is then to be installed.
 pub(crate) fn nightly() -> String {
+    let version = |rustc: &mut Command| output(rustc).and_then(|version| minor_version(&version));
     let usable = || {
-        let version = output(Command::new("rustup").args(["run", "nightly", "rustc", "--version"]));
-        version.and_then(|version| minor_version(&version))
-            >= minor_version(env!("CARGO_PKG_RUST_VERSION"))
+        version(Command::new("rustup").args(["run", "nightly", "rustc", "--version"]))
+            >= version(Command::new("rustc").arg("--version"))
     };
     if !is_installed(PINNED_NIGHTLY) && is_installed("nightly") && usable() {
         "nightly".to_owned()
@@ -244,21 +275,20 @@ fn is_library(file: &str, name: &str) -> bool {
 fn has_component(toolchain: Toolchain, name: &str) -> bool {
     let mut list = Command::new("rustup");
     list.args(["component", "list", "--installed"]);
-    match toolchain {
-        Toolchain::Nightly => {
-            let nightly = nightly();
-            if !is_installed(&nightly) {
+    match toolchain.name() {
+        Some(toolchain) => {
+            if !is_installed(&toolchain) {
                 return false; // and do not ask: asking about a toolchain can install it
             }
-            list.arg("--toolchain").arg(nightly);
+            list.arg("--toolchain").arg(toolchain);
         }
         // A Rust that does not come from rustup has its components as programs.
-        Toolchain::Pinned if find_program("rustup").is_none() => {
+        None if find_program("rustup").is_none() => {
             return find_program(name)
                 .or_else(|| find_program(&format!("cargo-{name}")))
                 .is_some();
         }
-        Toolchain::Pinned => {}
+        None => {}
     }
     output(&mut list).is_some_and(|list| list.lines().any(|line| is_named(line, name)))
 }
@@ -279,7 +309,7 @@ fn is_named(line: &str, name: &str) -> bool {
         })
 }
 
-/// The `97` of `rustc 1.97.0-nightly (...)`, and the `95` of `1.95`.
+/// The `97` of `rustc 1.97.0-nightly (...)`.
 fn minor_version(text: &str) -> Option<u32> {
     let version = text
         .split_whitespace()
@@ -350,7 +380,6 @@ mod tests {
             minor_version("rustc 1.97.0-nightly (e50aa6fba 2026-05-19)"),
             Some(97)
         );
-        assert_eq!(minor_version("1.95"), Some(95));
         assert_eq!(minor_version("no version"), None);
     }
 

@@ -417,6 +417,9 @@ pub(crate) static STEPS: &[Step] = &[
             ])
         },
     },
+    crate::ports::MSRV,
+    crate::ports::AARCH64,
+    crate::ports::SEMVER,
     Step {
         name: "slurm",
         what: "ranks that Slurm's srun has started, with PMI, with PMIx, and with neither",
