@@ -1,7 +1,5 @@
 //! Why a wait failed, or why a window is revoked.
 
-use std::fmt;
-
 use tidegate_hal::batch::Awaited;
 use tidegate_hal::site::CallSite;
 
@@ -78,10 +76,11 @@ fn said_before(window: Option<&WindowName>, epoch: u64, site: Option<CallSite>) 
 /// assert!(matches!(error, Error::Revoked { cause: Cause::Dropped { .. }, .. }));
 /// # Ok(()) });
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, thiserror::Error)]
 #[non_exhaustive]
 pub enum Cause {
     /// A rank died.
+    #[error("rank {rank} is lost ({reason})")]
     PeerLost {
         /// The rank that died.
         rank: usize,
@@ -89,11 +88,13 @@ pub enum Cause {
         reason: String,
     },
     /// A rank ended its part of the job.
+    #[error("rank {rank} has left the job")]
     PeerLeft {
         /// The rank that has left.
         rank: usize,
     },
     /// A rank dropped a token of an open epoch of this window.
+    #[error("rank {rank} dropped {token}")]
     Dropped {
         /// The rank that dropped it.
         rank: usize,
@@ -102,6 +103,7 @@ pub enum Cause {
         token: String,
     },
     /// A thread of a rank panicked while it held a token of an open epoch of this window.
+    #[error("a thread of rank {rank} panicked, and so dropped {token}")]
     Panicked {
         /// The rank whose thread it was.
         rank: usize,
@@ -109,6 +111,7 @@ pub enum Cause {
         token: String,
     },
     /// A wait lasted longer than the limit of its window.
+    #[error("rank {rank} had waited {} for {limit:?}, the limit of the window", awaited_of(*.peer))]
     Limit {
         /// The rank that waited.
         rank: usize,
@@ -118,6 +121,7 @@ pub enum Cause {
         limit: std::time::Duration,
     },
     /// A kernel on a stream of a rank has failed. That stream skips its later work, and other ranks may wait for it.
+    #[error("stream `{stream}` of rank {rank} has failed: {reason}")]
     StreamFailed {
         /// The rank whose stream it is.
         rank: usize,
@@ -128,12 +132,14 @@ pub enum Cause {
     },
     /// The peer's signal will not come, but no rank has said why. A stream of the peer failed before the signal, or a
     /// transfer between the two ranks failed.
+    #[error("a stream of rank {rank} has failed, or a transfer to or from that rank")]
     PeerFailed {
         /// The peer that was waited for.
         rank: usize,
     },
     /// A call of a rank failed, so that the rank could not enqueue its part of an epoch. The window is revoked, because
     /// its peers would wait for that part.
+    #[error("rank {rank} could not enqueue its part of an epoch: {reason}")]
     NotEnqueued {
         /// The rank whose call has failed.
         rank: usize,
@@ -141,6 +147,7 @@ pub enum Cause {
         reason: String,
     },
     /// A rank's NIC has failed.
+    #[error("the NIC of rank {rank} has failed ({reason})")]
     NicFailed {
         /// The rank whose NIC it is.
         rank: usize,
@@ -149,46 +156,9 @@ pub enum Cause {
     },
 }
 
-impl fmt::Display for Cause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Cause::PeerLost { rank, reason } => write!(f, "rank {rank} is lost ({reason})"),
-            Cause::PeerLeft { rank } => write!(f, "rank {rank} has left the job"),
-            Cause::Dropped { rank, token } => write!(f, "rank {rank} dropped {token}"),
-            Cause::Panicked { rank, token } => {
-                write!(
-                    f,
-                    "a thread of rank {rank} panicked, and so dropped {token}"
-                )
-            }
-            Cause::Limit { rank, peer, limit } => {
-                write!(f, "rank {rank} had waited ")?;
-                match peer {
-                    Some(peer) => write!(f, "for rank {peer}"),
-                    None => f.write_str("for its NIC"),
-                }?;
-                write!(f, " for {limit:?}, the limit of the window")
-            }
-            Cause::StreamFailed {
-                rank,
-                stream,
-                reason,
-            } => write!(f, "stream `{stream}` of rank {rank} has failed: {reason}"),
-            Cause::PeerFailed { rank } => {
-                write!(
-                    f,
-                    "a stream of rank {rank} has failed, or a transfer to or from that rank"
-                )
-            }
-            Cause::NotEnqueued { rank, reason } => {
-                write!(
-                    f,
-                    "rank {rank} could not enqueue its part of an epoch: {reason}"
-                )
-            }
-            Cause::NicFailed { rank, reason } => {
-                write!(f, "the NIC of rank {rank} has failed ({reason})")
-            }
-        }
+fn awaited_of(peer: Option<usize>) -> String {
+    match peer {
+        Some(peer) => format!("for rank {peer}"),
+        None => "for its NIC".to_owned(),
     }
 }

@@ -5,7 +5,6 @@
 
 mod cause;
 mod epoch;
-mod listed;
 mod misuse;
 mod open;
 mod rejected;
@@ -14,7 +13,6 @@ mod window_name;
 
 pub use cause::{Cause, WaitFailed};
 pub use epoch::EpochError;
-pub(crate) use listed::listed;
 pub use misuse::{
     CaptureError, KernelError, LayoutFault, MeetError, RegionError, SettingError, StreamError,
 };

@@ -4,8 +4,8 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::listed::listed;
 use super::window_name::WindowName;
+use tidegate_boot::starter::in_words;
 
 /// A window (or a barrier, or an all-reduce) was not opened, on any rank. If the ranks had agreed on an id for it, the
 /// error contains the id; no other window gets the same one.
@@ -50,7 +50,7 @@ pub enum WindowError {
     #[error(
         "window {window}: another one with this name is still open on {}; drop it there first (both halves), \
          or give this one another name",
-        listed(.ranks)
+        in_words(.ranks)
     )]
     NameTaken {
         /// The window that is refused.
@@ -195,10 +195,13 @@ pub enum AllReduceLimit {
 /// assert_eq!(*disagreement, Disagreement::NoSlot { rank: 0, target: 0, key: 7 });
 /// # Ok(()) });
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Disagreement {
     /// Two ranks open different windows.
+    #[error(
+        "ranks 0 and {rank} open different windows: {first} and {other}; all ranks must open their windows in the same order"
+    )]
     Windows {
         /// The window that rank 0 opens.
         first: WindowName,
@@ -208,6 +211,7 @@ pub enum Disagreement {
         other: WindowName,
     },
     /// Two ranks declare a property of the window differently.
+    #[error("ranks 0 and {rank} disagree about {what}: {first} and {other}")]
     Differs {
         /// The property.
         what: Property,
@@ -219,6 +223,7 @@ pub enum Disagreement {
         other: String,
     },
     /// A rank could not create its part.
+    #[error("rank {rank} could not create its part: {reason}")]
     Part {
         /// The rank that could not.
         rank: usize,
@@ -226,6 +231,7 @@ pub enum Disagreement {
         reason: String,
     },
     /// The message of a rank could not be read.
+    #[error("the message of rank {rank} could not be read: {reason}")]
     Unreadable {
         /// The rank that sent the message.
         rank: usize,
@@ -233,6 +239,7 @@ pub enum Disagreement {
         reason: String,
     },
     /// The window would have had too many epochs before its first.
+    #[error("the window would have had {before} epochs, and can have no more than {most}")]
     Epochs {
         /// How many epochs it would have had.
         before: u64,
@@ -240,6 +247,9 @@ pub enum Disagreement {
         most: u64,
     },
     /// Two ranks reach each other through staged memory, which only windows by slot can use.
+    #[error(
+        "ranks {rank} and {other} reach each other by NICs through staged memory, which only windows by slot have"
+    )]
     Staged {
         /// One of the two ranks.
         rank: usize,
@@ -247,6 +257,9 @@ pub enum Disagreement {
         other: usize,
     },
     /// A rank names a rank that does not exist.
+    #[error(
+        "rank {rank} names rank {named}, but the job has {size} {}{}", if *.size == 1 { "rank" } else { "ranks" }, hint(*.alone)
+    )]
     NoSuchRank {
         /// The rank that names it.
         rank: usize,
@@ -258,6 +271,7 @@ pub enum Disagreement {
         alone: bool,
     },
     /// A rank declares two slots for one origin and key.
+    #[error("rank {rank} has two slots for rank {origin} with key {key}")]
     TwoSlots {
         /// The rank that has the slots.
         rank: usize,
@@ -267,6 +281,9 @@ pub enum Disagreement {
         key: u64,
     },
     /// A rank declares a slot (`slot_from`), but the origin does not declare a put into it (`slot_to`).
+    #[error(
+        "rank {rank} has a slot for rank {origin} with key {key} (`slot_from`), but rank {origin} has no `slot_to` for it"
+    )]
     NotNamed {
         /// The rank that has the slot.
         rank: usize,
@@ -276,6 +293,7 @@ pub enum Disagreement {
         key: u64,
     },
     /// A rank declares `slot_to` twice for one slot.
+    #[error("rank {rank} names the slot of rank {target} with key {key} twice")]
     NamedTwice {
         /// The rank that declares it twice.
         rank: usize,
@@ -285,6 +303,9 @@ pub enum Disagreement {
         key: u64,
     },
     /// A rank declares a put into a slot (`slot_to`), but the target does not declare the slot (`slot_from`).
+    #[error(
+        "rank {rank} names the slot of rank {target} with key {key} (`slot_to`), but rank {target} has no such `slot_from`"
+    )]
     NoSlot {
         /// The rank that declares the put.
         rank: usize,
@@ -294,6 +315,9 @@ pub enum Disagreement {
         key: u64,
     },
     /// A slot has another length than its origin expects.
+    #[error(
+        "rank {rank} expects the slot of rank {target} with key {key} to have {expected} elements, but it has {len}"
+    )]
     Length {
         /// The origin, which expects a length.
         rank: usize,
@@ -307,6 +331,7 @@ pub enum Disagreement {
         len: usize,
     },
     /// A declared range or layout does not lie within the target's memory.
+    #[error("rank {rank} declares {declared} of rank {target}, which has {len} elements")]
     Range {
         /// The origin, which declared it.
         rank: usize,
@@ -318,6 +343,9 @@ pub enum Disagreement {
         len: usize,
     },
     /// Two ranges or layouts that origins declared overlap in one target's memory.
+    #[error(
+        "of rank {target}'s memory, {} and {} overlap in elements {at:?}{}", one_of(.one), one_of(.other), interleaved([.one, .other])
+    )]
     Overlap {
         /// The target.
         target: usize,
@@ -329,6 +357,7 @@ pub enum Disagreement {
         at: Range<usize>,
     },
     /// The memory of a rank is larger than its addresses reach.
+    #[error("the memory of rank {rank} exceeds what can be addressed")]
     Memory {
         /// The rank whose memory it is.
         rank: usize,
@@ -362,6 +391,16 @@ pub enum Declared {
     Layout(Range<usize>),
     /// The declaration arrived damaged, and is not a layout.
     Nothing,
+}
+
+impl fmt::Display for Declared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Declared::Range(range) => write!(f, "{range:?}"),
+            Declared::Layout(extent) => write!(f, "a layout of elements {extent:?}"),
+            Declared::Nothing => f.write_str("a damaged layout"),
+        }
+    }
 }
 
 /// A property of a window that must be the same on all ranks.
@@ -411,122 +450,29 @@ impl fmt::Display for Property {
 }
 
 /// A hint for a user who may have forgotten the launcher.
-const ALONE: &str =
-    " (this process was started alone: `tidegate run -n N PROGRAM` starts a job of N ranks)";
-
-impl fmt::Display for Disagreement {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Disagreement::Windows { first, rank, other } => write!(
-                f,
-                "ranks 0 and {rank} open different windows: {first} and {other}; all ranks must open their windows in the same order"
-            ),
-            Disagreement::Differs {
-                what,
-                first,
-                rank,
-                other,
-            } => write!(
-                f,
-                "ranks 0 and {rank} disagree about {what}: {first} and {other}"
-            ),
-            Disagreement::Part { rank, reason } => {
-                write!(f, "rank {rank} could not create its part: {reason}")
-            }
-            Disagreement::Unreadable { rank, reason } => {
-                write!(f, "the message of rank {rank} could not be read: {reason}")
-            }
-            Disagreement::Epochs { before, most } => write!(
-                f,
-                "the window would have had {before} epochs, and can have no more than {most}"
-            ),
-            Disagreement::Staged { rank, other } => write!(
-                f,
-                "ranks {rank} and {other} reach each other by NICs through staged memory, which only windows by slot have"
-            ),
-            Disagreement::NoSuchRank {
-                rank,
-                named,
-                size,
-                alone,
-            } => {
-                let ranks = if *size == 1 { "rank" } else { "ranks" };
-                let hint = if *alone { ALONE } else { "" };
-                write!(
-                    f,
-                    "rank {rank} names rank {named}, but the job has {size} {ranks}{hint}"
-                )
-            }
-            Disagreement::TwoSlots { rank, origin, key } => {
-                write!(
-                    f,
-                    "rank {rank} has two slots for rank {origin} with key {key}"
-                )
-            }
-            Disagreement::NotNamed { rank, origin, key } => write!(
-                f,
-                "rank {rank} has a slot for rank {origin} with key {key} (`slot_from`), but rank {origin} has no `slot_to` for it"
-            ),
-            Disagreement::NamedTwice { rank, target, key } => {
-                write!(
-                    f,
-                    "rank {rank} names the slot of rank {target} with key {key} twice"
-                )
-            }
-            Disagreement::NoSlot { rank, target, key } => write!(
-                f,
-                "rank {rank} names the slot of rank {target} with key {key} (`slot_to`), but rank {target} has no such `slot_from`"
-            ),
-            Disagreement::Length {
-                rank,
-                target,
-                key,
-                expected,
-                len,
-            } => write!(
-                f,
-                "rank {rank} expects the slot of rank {target} with key {key} to have {expected} elements, but it has {len}"
-            ),
-            Disagreement::Range {
-                rank,
-                target,
-                declared,
-                len,
-            } => {
-                write!(f, "rank {rank} declares ")?;
-                match declared {
-                    Declared::Range(range) => write!(f, "{range:?}"),
-                    Declared::Layout(extent) => write!(f, "a layout of elements {extent:?}"),
-                    Declared::Nothing => f.write_str("a damaged layout"),
-                }?;
-                write!(f, " of rank {target}, which has {len} elements")
-            }
-            Disagreement::Overlap {
-                target,
-                one,
-                other,
-                at,
-            } => {
-                let named = |(declared, rank): &(Declared, usize)| match declared {
-                    Declared::Range(range) => format!("{range:?} of rank {rank}"),
-                    _ => format!("a layout of rank {rank}"),
-                };
-                let both_ranges = [one, other].map(|(declared, _)| declared);
-                let (one, other) = (named(one), named(other));
-                write!(
-                    f,
-                    "of rank {target}'s memory, {one} and {other} overlap in elements {at:?}"
-                )?;
-                match both_ranges {
-                    [Declared::Range(_), Declared::Range(_)] => f.write_str(
-                        " (ranks whose elements interleave declare them by `layout_to`)",
-                    ),
-                    _ => Ok(()),
-                }
-            }
-            Disagreement::Memory { rank } => {
-                write!(f, "the memory of rank {rank} exceeds what can be addressed")
-            }
+fn hint(alone: bool) -> &'static str {
+    match alone {
+        true => {
+            " (this process was started alone: `tidegate run -n N PROGRAM` starts a job of N ranks)"
         }
+        false => "",
+    }
+}
+
+/// What a rank has declared of a target's memory, in the message on an overlap.
+fn one_of((declared, rank): &(Declared, usize)) -> String {
+    match declared {
+        Declared::Range(range) => format!("{range:?} of rank {rank}"),
+        _ => format!("a layout of rank {rank}"),
+    }
+}
+
+/// A hint for ranks that declare ranges around elements of each other.
+fn interleaved(both: [&(Declared, usize); 2]) -> &'static str {
+    match both {
+        [(Declared::Range(_), _), (Declared::Range(_), _)] => {
+            " (ranks whose elements interleave declare them by `layout_to`)"
+        }
+        _ => "",
     }
 }

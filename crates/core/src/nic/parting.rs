@@ -19,9 +19,9 @@ use std::time::Duration;
 use tidegate_hal::control::Control;
 use tidegate_hal::tell;
 
-use crate::error::listed;
 use crate::ground::lock;
 use crate::message::Message;
+use tidegate_boot::starter::in_words;
 
 /// How long a rank that leaves keeps its endpoint for peers that do not answer.
 const WHILE: Duration = Duration::from_secs(2);
@@ -53,7 +53,7 @@ impl Parting {
         let reaching = lock(&self.reaching);
         let others = reaching.all.iter().copied();
         let others: Vec<_> = others.filter(|peer| *peer != control.rank()).collect();
-        listed(&others)
+        in_words(&others)
     }
 
     /// Notes that a peer has heard that this rank leaves, or leaves itself, or is gone.

@@ -17,10 +17,11 @@ use std::time::Duration;
 use tidegate_hal::ids::WindowId;
 
 use super::text::{self, Sentence, TEXT, Text};
-use crate::error::{Cause, listed};
+use crate::error::Cause;
 use crate::ground::shortened;
 use crate::half_kind::HalfKind;
 use crate::message::{Answer, At, Enqueued, Inside, Waiting};
+use tidegate_boot::starter::in_words;
 
 /// The most bytes of a report.
 pub(super) const MOST: usize = text::LINES + text::CYCLES + text::REST;
@@ -292,7 +293,10 @@ impl WaitGraph {
         self.edges.entry(rank).or_default().extend(&lacking);
         let edges = lacking.iter().map(|other| (rank, *other));
         self.collective.extend(edges);
-        format!("{}, to come to {what} (for {millis} ms)", listed(&lacking))
+        format!(
+            "{}, to come to {what} (for {millis} ms)",
+            in_words(&lacking)
+        )
     }
 
     fn conclude(&self, text: &mut String) {
@@ -310,7 +314,7 @@ impl WaitGraph {
             .expect(TEXT);
         } else if cycles.is_empty() && !self.held_by_work.is_empty() {
             let held: Vec<_> = self.held_by_work.iter().copied().collect();
-            let held = listed(&held);
+            let held = in_words(&held);
             write!(
                 text,
                 "  no cycle: a kernel that may not end, on a stream that the program waits for, holds up {held}"
@@ -335,7 +339,7 @@ impl WaitGraph {
                 0 => String::new(),
                 _ => format!(
                     " (the program waits for a stream of its own on {})",
-                    listed(&held)
+                    in_words(&held)
                 ),
             };
             writeln!(text, "  cycle: {}{unless}{held}", named(cycle)).expect(TEXT);
