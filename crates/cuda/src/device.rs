@@ -12,6 +12,7 @@ use tidegate_hal::nic::Register;
 
 use crate::block::CudaBlock;
 use crate::gpu::Gpu;
+use crate::lower::address;
 use crate::stream::CudaStream;
 
 /// A GPU as a device.
@@ -100,10 +101,6 @@ impl Cuda {
     pub fn mps(&self) -> bool {
         self.gpu.mps
     }
-}
-
-fn address(ptr: Ptr) -> u64 {
-    ptr.0.addr() as u64
 }
 
 // SAFETY: the batch kernel executes batches (see `CudaStream`); the `impl Block` of blocks keeps their promises.

@@ -507,7 +507,7 @@ impl Reclaim for Shared {
             if self.mirrored(unsafe { &raw mut (*entry).active }) != 0 {
                 // SAFETY: the entry was written before it became active. A torn entry only gives a wrong report.
                 let entry = unsafe { entry.read_volatile() };
-                on.push((entry.tag().into(), entry.epoch));
+                on.push((entry.tag.into(), entry.epoch));
             }
         }
         let mut more = self.crowded.at(self.passed.load(Ordering::Acquire));

@@ -33,7 +33,7 @@ pub(crate) fn fault(
     let said = said?;
     Some(if said.kind == FAULT_WAIT {
         Fault::Wait {
-            tag: said.tag().into(),
+            tag: said.tag.into(),
             epoch: said.epoch,
             // The kernel does not report it.
             site: None,

@@ -1,5 +1,7 @@
 //! The layout that the host and the batch kernel agree on. It mirrors `kernels/batch_layout.cuh`.
 
+use super::tag::RawTag;
+
 /// Threads of a block of the batch kernel.
 pub(crate) const THREADS: usize = 512;
 /// Warps of such a block.
@@ -112,6 +114,17 @@ pub(crate) struct Head {
     pub(crate) flags: u32,
 }
 
+impl Head {
+    /// That of a step without flags.
+    pub(crate) fn of<Step>(kind: u16) -> Self {
+        Head {
+            kind,
+            length: size_of::<Step>().div_ceil(16) as u16,
+            flags: 0,
+        }
+    }
+}
+
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct WaitStep {
@@ -120,9 +133,7 @@ pub(crate) struct WaitStep {
     pub(crate) operand: u64,
     pub(crate) quantum: u64,
     pub(crate) arrivals: u64,
-    pub(crate) window: u32,
-    pub(crate) peer: u32,
-    pub(crate) awaited: u32,
+    pub(crate) tag: RawTag,
     pub(crate) slot: u32,
 }
 
@@ -200,9 +211,7 @@ pub(crate) struct TermStep {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RawFault {
     pub(crate) kind: u32,
-    pub(crate) window: u32,
-    pub(crate) peer: u32,
-    pub(crate) awaited: u32,
+    pub(crate) tag: RawTag,
     pub(crate) epoch: u64,
 }
 
@@ -221,9 +230,7 @@ pub(crate) struct State {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RawBlocked {
     pub(crate) active: u32,
-    pub(crate) window: u32,
-    pub(crate) peer: u32,
-    pub(crate) awaited: u32,
+    pub(crate) tag: RawTag,
     pub(crate) epoch: u64,
     pub(crate) unused: u64,
 }
@@ -280,6 +287,12 @@ pub(crate) unsafe trait Plain: Copy {
             std::slice::from_raw_parts(std::ptr::from_ref(self).cast::<u8>(), size_of::<Self>())
         }
     }
+}
+
+/// Adds a part of a program, and zeros up to a border of 16 bytes.
+pub(crate) fn push(part: &impl Plain, to: &mut Vec<u8>) {
+    to.extend_from_slice(part.bytes());
+    to.resize(to.len().next_multiple_of(16), 0);
 }
 
 macro_rules! plain {

@@ -26,7 +26,6 @@ mod tag;
 mod turns;
 
 pub(crate) use layout::*;
-pub(crate) use tag::RawTag;
 
 use tidegate_hal::batch::{Action, Batch, Move, QUANTUM, Shape, Step};
 use tidegate_hal::device::DeviceError;
@@ -138,13 +137,7 @@ impl Lane {
 
     /// Ends the steps.
     fn end(&mut self) {
-        let end = Head {
-            kind: STEP_END,
-            length: 1,
-            flags: 0,
-        };
-        self.steps.extend_from_slice(end.bytes());
-        self.steps.resize(self.steps.len().next_multiple_of(16), 0);
+        push(&Head::of::<Head>(STEP_END), &mut self.steps);
     }
 
     fn team(&self) -> u8 {
@@ -390,7 +383,7 @@ fn read<T: Plain>(bytes: &[u8]) -> T {
     unsafe { bytes.as_ptr().cast::<T>().read_unaligned() }
 }
 
-fn address(ptr: Ptr) -> u64 {
+pub(crate) fn address(ptr: Ptr) -> u64 {
     ptr.0.addr() as u64
 }
 
@@ -417,25 +410,17 @@ fn lower(
                     lane.waits
                         .push(lane.steps.len() + std::mem::offset_of!(WaitStep, arrivals));
                 }
-                let tag = RawTag::from(wait.tag);
                 let wait_step = WaitStep {
-                    head: Head {
-                        kind: STEP_WAIT,
-                        length: size_of::<WaitStep>().div_ceil(16) as u16,
-                        flags: 0,
-                    },
+                    head: Head::of::<WaitStep>(STEP_WAIT),
                     word: address(wait.word),
                     operand: address(wait.operand),
                     quantum: wait.quantum,
                     arrivals: 0,
-                    window: tag.window,
-                    peer: tag.peer,
-                    awaited: tag.awaited,
+                    tag: wait.tag.into(),
                     slot: *slot % MAX_BLOCKED as u32,
                 };
                 *slot += 1;
-                lane.steps.extend_from_slice(wait_step.bytes());
-                lane.steps.resize(lane.steps.len().next_multiple_of(16), 0);
+                push(&wait_step, &mut lane.steps);
                 last = wait.operand;
             }
             Step::Move(mv) => {
@@ -452,16 +437,11 @@ fn lower(
                 // The store is made once, after all blocks have come to it.
                 lane.whole |= !rung;
                 let store_step = StoreStep {
-                    head: Head {
-                        kind: STEP_STORE,
-                        length: size_of::<StoreStep>().div_ceil(16) as u16,
-                        flags: 0,
-                    },
+                    head: Head::of::<StoreStep>(STEP_STORE),
                     to: address(store.to),
                     value: store.value,
                 };
-                lane.steps.extend_from_slice(store_step.bytes());
-                lane.steps.resize(lane.steps.len().next_multiple_of(16), 0);
+                push(&store_step, &mut lane.steps);
             }
             Step::Add(add) => {
                 let count = count(add.word)?;
@@ -480,19 +460,18 @@ fn lower(
                 changed.push(add.word);
                 let add_step = AddStep {
                     head: Head {
-                        kind: STEP_ADD,
-                        length: (size_of::<AddStep>() / 16) as u16,
                         flags: if add.bell.is_null() {
                             0
                         } else {
                             ADD_HAS_WAITER
                         },
+                        ..Head::of::<AddStep>(STEP_ADD)
                     },
                     word: address(add.word),
                     value: add.value,
                     count,
                 };
-                lane.steps.extend_from_slice(add_step.bytes());
+                push(&add_step, &mut lane.steps);
             }
         }
     }

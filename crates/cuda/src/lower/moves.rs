@@ -7,6 +7,7 @@
 use tidegate_hal::batch::{Action, Move, Op, Scalar, Shape, Side};
 use tidegate_hal::memory::Ptr;
 
+use super::address;
 use super::layout::{
     ACTION_ACCUMULATE, ACTION_COUNTED, ACTION_FETCH, ACTION_SWAP, Head, MOVE_ALONE, MOVE_BEHIND,
     MOVE_EARLY, MOVE_LAST_PARITY, MoveStep, Plain, SHAPE_INDEXED, SHAPE_LINEAR, SHAPE_STRIDED,
@@ -20,10 +21,6 @@ const WIDEST: u64 = 16;
 fn unit(values: &[u64]) -> u64 {
     let all = values.iter().fold(WIDEST, |all, value| all | value);
     1 << all.trailing_zeros()
-}
-
-fn address(ptr: Ptr) -> u64 {
-    ptr.0.addr() as u64
 }
 
 /// Appends the steps of a move, and returns how many units they move. `last` is the operand of the lane's last wait.
@@ -286,33 +283,16 @@ impl Loops {
     }
 }
 
+/// The kernel numbers operations in the order in which [`Op`] has them.
 pub(super) fn code(op: Op) -> u8 {
-    match op {
-        Op::Sum => 0,
-        Op::Prod => 1,
-        Op::Min => 2,
-        Op::Max => 3,
-        Op::BitAnd => 4,
-        Op::BitOr => 5,
-        Op::BitXor => 6,
-        Op::Replace => 7,
-        Op::Keep => 8,
-    }
+    const { assert!(Op::Sum as u8 == 0 && Op::BitAnd as u8 == 4 && Op::Keep as u8 == 8) }
+    op as u8
 }
 
+/// The kernel numbers types in the order in which [`Scalar`] has them.
 pub(super) fn number(scalar: Scalar) -> u8 {
-    match scalar {
-        Scalar::I8 => 0,
-        Scalar::I16 => 1,
-        Scalar::I32 => 2,
-        Scalar::I64 => 3,
-        Scalar::U8 => 4,
-        Scalar::U16 => 5,
-        Scalar::U32 => 6,
-        Scalar::U64 => 7,
-        Scalar::F32 => 8,
-        Scalar::F64 => 9,
-    }
+    const { assert!(Scalar::I8 as u8 == 0 && Scalar::U8 as u8 == 4 && Scalar::F64 as u8 == 9) }
+    scalar as u8
 }
 
 #[cfg(test)]

@@ -23,7 +23,8 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use tidegate_hal::batch::{Batch, Step, Wait};
 use tidegate_hal::lock;
-use tidegate_hal::memory::Ptr;
+
+use super::address;
 
 /// How much a submission adds to each operand.
 pub(crate) type Advance = Vec<(u64, u64)>;
@@ -48,10 +49,6 @@ pub(crate) struct Operands {
     /// The pieces by their first addresses.
     pieces: BTreeMap<u64, Piece>,
     allocated: u64,
-}
-
-fn address(ptr: Ptr) -> u64 {
-    ptr.0.addr() as u64
 }
 
 /// How much lanes add to operands, and to words of this process with which operands are compared.

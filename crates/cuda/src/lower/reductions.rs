@@ -10,7 +10,7 @@
 use tidegate_hal::batch::{Action, Move, Op, Scalar, Shape, Step};
 
 use super::address;
-use super::layout::{ACTION_REDUCE, Head, MoveStep, Plain, STEP_MOVE, TermStep};
+use super::layout::{ACTION_REDUCE, Head, MoveStep, STEP_MOVE, TermStep, push};
 use super::moves::{code, number};
 
 /// The most terms of a step, whose length has 16 bits.
@@ -61,9 +61,8 @@ pub(super) fn lower(moves: &[&Move], out: &mut Vec<u8>) -> u64 {
     let bytes = size_of::<MoveStep>().next_multiple_of(16) + terms.len() * size_of::<TermStep>();
     let step = MoveStep {
         head: Head {
-            kind: STEP_MOVE,
             length: (bytes / 16) as u16,
-            flags: 0,
+            ..Head::of::<MoveStep>(STEP_MOVE)
         },
         count: first.count as u64,
         dst: address(first.dst.base),
@@ -74,8 +73,7 @@ pub(super) fn lower(moves: &[&Move], out: &mut Vec<u8>) -> u64 {
         unit: first.size.trailing_zeros() as u8,
         ..MoveStep::default()
     };
-    out.extend_from_slice(step.bytes());
-    out.resize(out.len().next_multiple_of(16), 0);
+    push(&step, out);
     for (mv, (op, _)) in moves.iter().zip(terms) {
         let term = TermStep {
             src: address(mv.src.base),
@@ -84,7 +82,7 @@ pub(super) fn lower(moves: &[&Move], out: &mut Vec<u8>) -> u64 {
             op: u32::from(code(op)),
             unused: 0,
         };
-        out.extend_from_slice(term.bytes());
+        push(&term, out);
     }
     step.count
 }

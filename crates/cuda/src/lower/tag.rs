@@ -4,8 +4,6 @@
 use tidegate_hal::batch::{Awaited, Tag};
 use tidegate_hal::ids::{TeamId, WindowId};
 
-use super::layout::{RawBlocked, RawFault};
-
 /// The kinds of awaited things by number.
 const AWAITED: [Awaited; 5] = [
     Awaited::Exposure,
@@ -19,6 +17,8 @@ const AWAITED: [Awaited; 5] = [
 const NO_TEAM: u32 = TeamId::MOST + 1;
 const _: () = assert!(NO_TEAM < 1 << 24);
 
+/// A part of what the kernel reads and writes.
+#[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RawTag {
     /// The sequence number of the window in its team.
@@ -50,28 +50,6 @@ impl From<RawTag> for Tag {
             window: team.map(|team| WindowId { team, sequence }),
             peer: raw.peer,
             awaited: awaited.unwrap_or(Awaited::Event),
-        }
-    }
-}
-
-impl RawFault {
-    /// The tag of the wait that failed, if it was a wait.
-    pub(crate) fn tag(&self) -> RawTag {
-        RawTag {
-            window: self.window,
-            peer: self.peer,
-            awaited: self.awaited,
-        }
-    }
-}
-
-impl RawBlocked {
-    /// The tag of the wait.
-    pub(crate) fn tag(&self) -> RawTag {
-        RawTag {
-            window: self.window,
-            peer: self.peer,
-            awaited: self.awaited,
         }
     }
 }

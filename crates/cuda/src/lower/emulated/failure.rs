@@ -117,14 +117,14 @@ fn disturbed(
 
 /// Whether a fault names a wait of the rank that has failed, with its epoch.
 fn names_its_wait(job: &Job, rank: usize, fault: &RawFault) -> bool {
-    let of = |tag: Tag| fault.tag() == tag.into();
+    let of = |tag: Tag| fault.tag == tag.into();
     // The word is poisoned. A later add to it still counts, perhaps in the block that advances the operand.
     let failed = |(word, operand): (Ptr, Ptr)| {
         let epochs = value(operand) / QUANTUM;
         value(word) & POISON != 0 && (fault.epoch == epochs || fault.epoch + 1 == epochs)
     };
     fault.kind == FAULT_WAIT
-        && (Tag::from(fault.tag()).window == window(30)
+        && (Tag::from(fault.tag).window == window(30)
             || job.edges.iter().any(|edge| {
                 (edge.origin == rank && of(edge.tag(Awaited::Exposure)) && failed(edge.exposed))
                     || (edge.target == rank
@@ -383,7 +383,7 @@ pub(super) fn check_follow(machine: &mut Machine, seeds: Range<u64>) -> Result<(
         })?;
         let (a, b) = (a.fault()?, b.fault()?);
         let kind = if by_host { FAULT_ABORTED } else { FAULT_WAIT };
-        let fields = |f: &RawFault| (f.kind, f.tag(), f.epoch);
+        let fields = |f: &RawFault| (f.kind, f.tag, f.epoch);
         if a.kind != kind || fields(&a) != fields(&b) {
             return Err(format!("seed {seed}: {a:?}, and who follows {b:?}"));
         }
@@ -460,7 +460,7 @@ pub(super) fn check_reports_by_turns(
         let reports = || {
             let blocked = home.mirror().blocked;
             let active = blocked.iter().filter(|report| report.active != 0);
-            active.map(|report| report.peer).collect::<Vec<_>>()
+            active.map(|report| report.tag.peer).collect::<Vec<_>>()
         };
         let mut told = Vec::new();
         let streams = [
@@ -526,7 +526,7 @@ pub(super) fn check_reports(machine: &mut Machine, seeds: Range<u64>) -> Result<
         let active = |home: &Home| -> Vec<_> {
             let blocked = home.mirror().blocked;
             let active = blocked.iter().filter(|report| report.active != 0);
-            active.map(|r| (Tag::from(r.tag()), r.epoch)).collect()
+            active.map(|r| (Tag::from(r.tag), r.epoch)).collect()
         };
         let mut reported = Vec::new();
         let poisoned = rng.once_in(3);

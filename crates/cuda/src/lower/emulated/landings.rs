@@ -293,7 +293,7 @@ pub(super) fn check_waits(machine: &mut Machine, seeds: Range<u64>) -> Result<()
         if home.failed() {
             failures += 1;
             let fault = home.fault()?;
-            let tag = Tag::from(fault.tag());
+            let tag = Tag::from(fault.tag);
             let found = (fault.kind, tag.window, tag.peer, fault.epoch);
             if found != (FAULT_WAIT, WINDOW, 3, expected) {
                 return Err(format!("seed {seed}: {fault:?}"));

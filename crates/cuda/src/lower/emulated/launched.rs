@@ -53,7 +53,7 @@ impl Home {
 
     /// The stream's fault, if it has failed. The state and the mirror must agree.
     pub(super) fn fault(&self) -> Result<RawFault, String> {
-        let fields = |f: &RawFault| (f.kind, f.tag(), f.epoch);
+        let fields = |f: &RawFault| (f.kind, f.tag, f.epoch);
         let (state, mirror) = (self.state(), self.mirror());
         if state.stop & 1 == 0
             || mirror.failed != 1

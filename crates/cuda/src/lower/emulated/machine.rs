@@ -403,8 +403,8 @@ impl Machine {
 /// The sizes and offsets in this crate, in the order of the machine.
 pub(super) fn layout() -> Vec<u64> {
     macro_rules! fields {
-        ($ty:ty: $($field:ident)*) => {
-            vec![size_of::<$ty>(), $(offset_of!($ty, $field)),*]
+        ($ty:ty: $($field:ident $(.$inner:ident)?)*) => {
+            vec![size_of::<$ty>(), $(offset_of!($ty, $field $(.$inner)?)),*]
         };
     }
     let constants = [
@@ -453,15 +453,15 @@ pub(super) fn layout() -> Vec<u64> {
         fields!(Record: team lanes index count),
         fields!(ShortLane: kind steps word operand quantum arrivals src dst flip count out value tail landing landing_flip from to unit scalar),
         fields!(Head: kind length flags),
-        fields!(WaitStep: word operand quantum arrivals window peer awaited slot),
+        fields!(WaitStep: word operand quantum arrivals tag.window tag.peer tag.awaited slot),
         fields!(AddStep: word value count),
         fields!(StoreStep: to value),
         fields!(MoveStep: count src dst src_flip dst_flip parity result compare size sub action op scalar unit src_shape dst_shape row),
         fields!(ShapeStep: table rank count stride),
         fields!(TermStep: src flip parity op),
-        fields!(RawFault: kind window peer awaited epoch),
+        fields!(RawFault: kind tag.window tag.peer tag.awaited epoch),
         fields!(State: stop fault),
-        fields!(RawBlocked: active window peer awaited epoch),
+        fields!(RawBlocked: active tag.window tag.peer tag.awaited epoch),
         fields!(Mirror: failed fault blocked),
         fields!(LaunchParameter: program state mirror follow stride flags),
     ];

@@ -18,7 +18,8 @@ use std::ops::Range;
 use tidegate_hal::batch::{Awaited, Batch, POISON, QUANTUM, Tag};
 use tidegate_hal::memory::Ptr;
 
-use super::super::{FAULT_WAIT, LANE_WAITS, MOST_BLOCKS, PART, RawTag, TEAM_WARPS};
+use super::super::tag::RawTag;
+use super::super::{FAULT_WAIT, LANE_WAITS, MOST_BLOCKS, PART, TEAM_WARPS};
 use super::failure::FAULT_ABORTED;
 use super::launched::{Home, Launched};
 use super::machine::{Do, Event, Machine};
@@ -240,7 +241,7 @@ pub(super) fn check(machine: &mut Machine, seeds: Range<u64>) -> Result<(), Stri
         }
         failures[how as usize] += 1;
         let fault = home.fault()?;
-        let found = (fault.kind, fault.tag(), fault.epoch);
+        let found = (fault.kind, fault.tag, fault.epoch);
         let (word, first) = (value(waits.words[poisoned].0), passed[poisoned]);
         let (fields, least, most) = match how {
             End::Well => return Err(format!("seed {seed}: failed by {fault:?}")),
