@@ -25,11 +25,17 @@ const LOOK: Duration = Duration::from_micros(500);
 /// The longest text of an error that MPI gives: more than any MPI's MPI_MAX_ERROR_STRING.
 const LONGEST_TEXT: usize = 8192;
 
-/// A code of MPI as a result.
-fn check(call: &'static str, code: c_int) -> Result<(), MpiError> {
-    if code == ffi::MPI_SUCCESS as c_int {
-        return Ok(());
-    }
+/// Calls a function of MPI, and checks its code by the `check` that is in scope. Like the function, it is unsafe.
+macro_rules! call {
+    ($function:ident($($argument:expr),* $(,)?)) => {
+        check(stringify!($function), ffi::$function($($argument),*))
+    };
+}
+pub(crate) use call;
+
+/// What MPI says of an error.
+#[cold]
+pub(crate) fn said_of(code: c_int) -> String {
     let mut text = vec![0u8; LONGEST_TEXT];
     let mut length = 0;
     // SAFETY: MPI is there (a call of it has just failed); the buffer is longer than MPI_MAX_ERROR_STRING.
@@ -39,15 +45,20 @@ fn check(call: &'static str, code: c_int) -> Result<(), MpiError> {
     } else {
         0
     });
-    Err(MpiError::Call {
-        call,
-        code,
-        text: if text.is_empty() {
-            "an error that MPI has no words for".into()
-        } else {
-            String::from_utf8_lossy(&text).into_owned()
-        },
-    })
+    if text.is_empty() {
+        format!("error {code}, which MPI has no words for")
+    } else {
+        String::from_utf8_lossy(&text).into_owned()
+    }
+}
+
+/// A code of MPI as a result.
+fn check(call: &'static str, code: c_int) -> Result<(), MpiError> {
+    if code == ffi::MPI_SUCCESS as c_int {
+        return Ok(());
+    }
+    let text = said_of(code);
+    Err(MpiError::Call { call, code, text })
 }
 
 /// Whether this thread may call MPI now.
@@ -62,9 +73,7 @@ pub(crate) fn usable() -> Result<(), MpiError> {
     if matches!(provided, Threading::Single | Threading::Funneled) {
         let mut is_main = 0;
         // SAFETY: MPI is initialised, and not finalised.
-        check("MPI_Is_thread_main", unsafe {
-            ffi::MPI_Is_thread_main(&mut is_main)
-        })?;
+        unsafe { call!(MPI_Is_thread_main(&mut is_main)) }?;
         if is_main == 0 {
             return Err(MpiError::WrongThread { provided });
         }
@@ -99,9 +108,7 @@ impl Own {
         }
         let mut inter = 0;
         // SAFETY: the communicator is alive, by the caller's promise; so for the calls below.
-        check("MPI_Comm_test_inter", unsafe {
-            ffi::MPI_Comm_test_inter(raw, &mut inter)
-        })?;
+        unsafe { call!(MPI_Comm_test_inter(raw, &mut inter)) }?;
         if inter != 0 {
             return Err(MpiError::InterCommunicator);
         }
@@ -109,41 +116,25 @@ impl Own {
         // SAFETY: the constant is MPI's own.
         let mut users = unsafe { ffi::RSMPI_ERRORS_ARE_FATAL };
         // SAFETY: as above.
-        check("MPI_Comm_get_errhandler", unsafe {
-            ffi::MPI_Comm_get_errhandler(raw, &mut users)
-        })?;
+        unsafe { call!(MPI_Comm_get_errhandler(raw, &mut users)) }?;
         // SAFETY: as above; the handler is one of MPI's own.
-        check("MPI_Comm_set_errhandler", unsafe {
-            ffi::MPI_Comm_set_errhandler(raw, ffi::RSMPI_ERRORS_RETURN)
-        })?;
+        unsafe { call!(MPI_Comm_set_errhandler(raw, ffi::RSMPI_ERRORS_RETURN)) }?;
         // SAFETY: as above.
         let duplicated = unsafe { Self::when_all_have_come(raw, limit) };
         // SAFETY: as above; the handler was this communicator's, and the reference to it that we were given is given back.
         let restored = unsafe {
-            let restored = check(
-                "MPI_Comm_set_errhandler",
-                ffi::MPI_Comm_set_errhandler(raw, users),
-            );
-            restored.and(check(
-                "MPI_Errhandler_free",
-                ffi::MPI_Errhandler_free(&mut users),
-            ))
+            let restored = call!(MPI_Comm_set_errhandler(raw, users));
+            restored.and(call!(MPI_Errhandler_free(&mut users)))
         };
         let raw = duplicated?;
         restored?;
         // SAFETY: the duplicate is ours, and alive; so for the calls below.
-        check("MPI_Comm_set_errhandler", unsafe {
-            ffi::MPI_Comm_set_errhandler(raw, ffi::RSMPI_ERRORS_RETURN)
-        })?;
+        unsafe { call!(MPI_Comm_set_errhandler(raw, ffi::RSMPI_ERRORS_RETURN)) }?;
         let (mut rank, mut size) = (0, 0);
         // SAFETY: as above.
-        check("MPI_Comm_rank", unsafe {
-            ffi::MPI_Comm_rank(raw, &mut rank)
-        })?;
+        unsafe { call!(MPI_Comm_rank(raw, &mut rank)) }?;
         // SAFETY: as above.
-        check("MPI_Comm_size", unsafe {
-            ffi::MPI_Comm_size(raw, &mut size)
-        })?;
+        unsafe { call!(MPI_Comm_size(raw, &mut size)) }?;
         Ok(Own {
             raw,
             rank: number(rank),
@@ -167,15 +158,17 @@ impl Own {
             request: unsafe { ffi::RSMPI_REQUEST_NULL },
         });
         // SAFETY: the communicator is alive; MPI may write to `pending` until the request is complete, and it stays that long.
-        check("MPI_Comm_idup", unsafe {
-            ffi::MPI_Comm_idup(raw, &mut pending.raw, &mut pending.request)
-        })?;
+        unsafe { call!(MPI_Comm_idup(raw, &mut pending.raw, &mut pending.request)) }?;
         loop {
             let mut done = 0;
             // SAFETY: the request is that of the call above.
-            let tested = check("MPI_Test", unsafe {
-                ffi::MPI_Test(&mut pending.request, &mut done, ffi::RSMPI_STATUS_IGNORE)
-            });
+            let tested = unsafe {
+                call!(MPI_Test(
+                    &mut pending.request,
+                    &mut done,
+                    ffi::RSMPI_STATUS_IGNORE
+                ))
+            };
             if let Err(error) = tested {
                 Box::leak(pending);
                 return Err(error);
@@ -201,8 +194,8 @@ impl Own {
         let mut all = vec![[0u64; N]; self.size];
         let count = c_int::try_from(N).expect("a handful of numbers");
         // SAFETY: `mine` has `count` numbers, and `all` as many for each rank; the communicator is ours, and alive.
-        check("MPI_Allgather", unsafe {
-            ffi::MPI_Allgather(
+        unsafe {
+            call!(MPI_Allgather(
                 mine.as_ptr().cast::<c_void>(),
                 count,
                 ffi::RSMPI_UINT64_T,
@@ -210,8 +203,8 @@ impl Own {
                 count,
                 ffi::RSMPI_UINT64_T,
                 self.raw,
-            )
-        })?;
+            ))
+        }?;
         Ok(all)
     }
 
@@ -220,28 +213,28 @@ impl Own {
         let from = c_int::try_from(root).unwrap_or(c_int::MAX);
         let mut length = bytes.len() as u64;
         // SAFETY: one number; the communicator is ours, and alive.
-        check("MPI_Bcast", unsafe {
-            ffi::MPI_Bcast(
+        unsafe {
+            call!(MPI_Bcast(
                 (&raw mut length).cast(),
                 1,
                 ffi::RSMPI_UINT64_T,
                 from,
                 self.raw,
-            )
-        })?;
+            ))
+        }?;
         let mut bytes = bytes;
         bytes.resize(usize::try_from(length).unwrap_or(usize::MAX), 0);
         let count = c_int::try_from(length).expect("what is said here is short");
         // SAFETY: `bytes` has `count` bytes on every rank.
-        check("MPI_Bcast", unsafe {
-            ffi::MPI_Bcast(
+        unsafe {
+            call!(MPI_Bcast(
                 bytes.as_mut_ptr().cast(),
                 count,
                 ffi::RSMPI_UINT8_T,
                 from,
                 self.raw,
-            )
-        })?;
+            ))
+        }?;
         Ok(bytes)
     }
 
@@ -251,22 +244,28 @@ impl Own {
         // SAFETY: the constant is MPI's own.
         let mut here = unsafe { ffi::RSMPI_COMM_NULL };
         // SAFETY: the communicator is ours, and alive.
-        check("MPI_Comm_split_type", unsafe {
-            ffi::MPI_Comm_split_type(
+        unsafe {
+            call!(MPI_Comm_split_type(
                 self.raw,
                 ffi::RSMPI_COMM_TYPE_SHARED,
                 key,
                 ffi::RSMPI_INFO_NULL,
                 &mut here,
-            )
-        })?;
+            ))
+        }?;
         let mut lowest = self.rank as u64;
         // SAFETY: the new communicator is ours, and alive; its rank 0 is the lowest of ours, by the keys.
-        check("MPI_Bcast", unsafe {
-            ffi::MPI_Bcast((&raw mut lowest).cast(), 1, ffi::RSMPI_UINT64_T, 0, here)
-        })?;
+        unsafe {
+            call!(MPI_Bcast(
+                (&raw mut lowest).cast(),
+                1,
+                ffi::RSMPI_UINT64_T,
+                0,
+                here
+            ))
+        }?;
         // SAFETY: nothing else has it.
-        check("MPI_Comm_free", unsafe { ffi::MPI_Comm_free(&mut here) })?;
+        unsafe { call!(MPI_Comm_free(&mut here)) }?;
         Ok(lowest)
     }
 
@@ -278,9 +277,7 @@ impl Own {
     /// Gives it back; collective.
     pub(crate) fn free(mut self) -> Result<(), MpiError> {
         // SAFETY: it is ours, and nothing is under way on it.
-        check("MPI_Comm_free", unsafe {
-            ffi::MPI_Comm_free(&mut self.raw)
-        })
+        unsafe { call!(MPI_Comm_free(&mut self.raw)) }
     }
 }
 

@@ -6,6 +6,8 @@ use mpi::ffi;
 use tidegate_hal::batch::{Op, Scalar};
 use tidegate_hal::far::BusError;
 
+use crate::calls::{call, said_of};
+
 /// The name of the transport in errors.
 pub(super) const NAME: &str = "MPI";
 
@@ -22,23 +24,7 @@ pub(super) fn check(what: &str, code: c_int) -> Result<(), BusError> {
     if code == 0 {
         return Ok(());
     }
-    Err(error(what, code))
-}
-
-#[cold]
-fn error(what: &str, code: c_int) -> BusError {
-    let mut text = [0u8; 1024];
-    let mut len: c_int = 0;
-    // SAFETY: the buffer is longer than any MPI's `MPI_MAX_ERROR_STRING` (256 and 512).
-    let said = unsafe { ffi::MPI_Error_string(code, text.as_mut_ptr().cast(), &raw mut len) };
-    let len = usize::try_from(len).map_or(0, |len| len.min(text.len()));
-    let text = String::from_utf8_lossy(&text[..len]);
-    let detail = if said == 0 {
-        format!("{what}: {text}")
-    } else {
-        format!("{what}: error {code}")
-    };
-    BusError { bus: NAME, detail }
+    Err(failed(format!("{what}: {}", said_of(code))))
 }
 
 /// An error of this crate's own.
@@ -109,15 +95,14 @@ pub(super) unsafe fn is_unified(window: ffi::MPI_Win) -> Result<bool, BusError> 
     let mut value: *mut c_int = std::ptr::null_mut();
     let mut found: c_int = 0;
     // SAFETY: the caller's promise; MPI stores a pointer to the value.
-    let code = unsafe {
-        ffi::MPI_Win_get_attr(
+    unsafe {
+        call!(MPI_Win_get_attr(
             window,
             tidegate_mpi_win_model(),
             (&raw mut value).cast(),
             &raw mut found,
-        )
-    };
-    check("MPI_Win_get_attr", code)?;
+        ))
+    }?;
     // SAFETY: an attribute that was found is a pointer to an int that lives as long as the window.
     Ok(found != 0 && unsafe { value.read() } == tidegate_mpi_win_unified())
 }

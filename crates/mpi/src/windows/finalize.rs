@@ -15,6 +15,7 @@ use tidegate_hal::lock;
 use super::call::check;
 use super::inner::Inner;
 use super::machine::Machine;
+use crate::calls::call;
 
 /// The buses of this process, in the order in which they were made, which is the same on all their ranks. They are kept
 /// until MPI ends: their windows can be freed by no rank alone.
@@ -31,11 +32,13 @@ pub(super) fn prepare() -> Result<(), BusError> {
         let nothing = std::ptr::null_mut();
         // SAFETY: MPI runs, which `join` has checked. The attribute has no value.
         unsafe {
-            let made =
-                ffi::MPI_Comm_create_keyval(Some(not_copied), Some(ended), &raw mut key, nothing);
-            check("MPI_Comm_create_keyval", made)?;
-            let set = ffi::MPI_Comm_set_attr(ffi::RSMPI_COMM_SELF, key, nothing);
-            check("MPI_Comm_set_attr", set)?;
+            call!(MPI_Comm_create_keyval(
+                Some(not_copied),
+                Some(ended),
+                &raw mut key,
+                nothing
+            ))?;
+            call!(MPI_Comm_set_attr(ffi::RSMPI_COMM_SELF, key, nothing))?;
         }
         *prepared = true;
     }
@@ -92,17 +95,16 @@ fn free(machine: &mut Machine) {
     unsafe {
         for segment in &mut machine.segments {
             if segment.window != ffi::RSMPI_WIN_NULL {
-                let unlocked = ffi::MPI_Win_unlock_all(segment.window);
-                note(check("MPI_Win_unlock_all", unlocked));
+                note(call!(MPI_Win_unlock_all(segment.window)));
             }
             for window in [&mut segment.window, &mut segment.shares] {
                 if *window != ffi::RSMPI_WIN_NULL {
-                    note(check("MPI_Win_free", ffi::MPI_Win_free(window)));
+                    note(call!(MPI_Win_free(window)));
                 }
             }
         }
         for mut comm in [machine.ranks.shared, machine.ranks.all] {
-            note(check("MPI_Comm_free", ffi::MPI_Comm_free(&raw mut comm)));
+            note(call!(MPI_Comm_free(&raw mut comm)));
         }
     }
 }

@@ -22,7 +22,7 @@ use super::options::{Form, Options};
 use super::ranks::Ranks;
 use super::tell::tell;
 use super::{choose, finalize, reductions};
-use crate::calls::Own;
+use crate::calls::{Own, call};
 use crate::error::MpiError;
 use crate::world::control as control_of;
 
@@ -151,8 +151,8 @@ unsafe fn fits(comm: ffi::MPI_Comm, control: &dyn Control) -> Result<(), JoinErr
     let (mut rank, mut size): (c_int, c_int) = (0, 0);
     // SAFETY: the caller's promise; MPI runs.
     unsafe {
-        check("MPI_Comm_rank", ffi::MPI_Comm_rank(comm, &raw mut rank))?;
-        check("MPI_Comm_size", ffi::MPI_Comm_size(comm, &raw mut size))?;
+        call!(MPI_Comm_rank(comm, &raw mut rank))?;
+        call!(MPI_Comm_size(comm, &raw mut size))?;
     }
     let by_comm = (rank as usize, size as usize);
     let by_control = (control.rank(), control.size());
@@ -173,7 +173,7 @@ fn running() -> Result<(), JoinError> {
     let mut provided: c_int = 0;
     // SAFETY: MPI runs; both are constants of the binding's.
     unsafe {
-        check("MPI_Query_thread", ffi::MPI_Query_thread(&raw mut provided))?;
+        call!(MPI_Query_thread(&raw mut provided))?;
         if provided < ffi::RSMPI_THREAD_MULTIPLE {
             return Err(JoinError::Threads { provided });
         }

@@ -17,6 +17,7 @@ use super::names::{FarPlace, Names};
 use super::options::Form;
 use super::ranks::Ranks;
 use super::segment::{InUse, Segment};
+use crate::calls::call;
 
 /// MPI counts with an `int`.
 const MOST: usize = 1 << 30;
@@ -268,54 +269,45 @@ impl Machine {
         // locked by this rank.
         unsafe {
             match update {
-                Update::Accumulate(with) => check(
-                    "MPI_Accumulate",
-                    ffi::MPI_Accumulate(
-                        local.cast(),
-                        c,
-                        kind,
-                        rank,
-                        there,
-                        c,
-                        kind,
-                        op(with),
-                        window,
-                    ),
-                ),
-                Update::Fetch(with, result) if n == 1 => check(
-                    "MPI_Fetch_and_op",
-                    ffi::MPI_Fetch_and_op(
-                        local.cast(),
-                        at(result).cast(),
-                        kind,
-                        rank,
-                        there,
-                        op(with),
-                        window,
-                    ),
-                ),
-                Update::Fetch(with, result) => check(
-                    "MPI_Get_accumulate",
-                    ffi::MPI_Get_accumulate(
-                        local.cast(),
-                        c,
-                        kind,
-                        at(result).cast(),
-                        c,
-                        kind,
-                        rank,
-                        there,
-                        c,
-                        kind,
-                        op(with),
-                        window,
-                    ),
-                ),
+                Update::Accumulate(with) => call!(MPI_Accumulate(
+                    local.cast(),
+                    c,
+                    kind,
+                    rank,
+                    there,
+                    c,
+                    kind,
+                    op(with),
+                    window,
+                )),
+                Update::Fetch(with, result) if n == 1 => call!(MPI_Fetch_and_op(
+                    local.cast(),
+                    at(result).cast(),
+                    kind,
+                    rank,
+                    there,
+                    op(with),
+                    window,
+                )),
+                Update::Fetch(with, result) => call!(MPI_Get_accumulate(
+                    local.cast(),
+                    c,
+                    kind,
+                    at(result).cast(),
+                    c,
+                    kind,
+                    rank,
+                    there,
+                    c,
+                    kind,
+                    op(with),
+                    window,
+                )),
                 Update::Swap { compare, result } => {
                     let (kind, size) = (scalar(bits(of)), of.bytes());
                     (0..n).try_for_each(|index| {
                         let by = |ptr: *mut u8| ptr.wrapping_add(index * size).cast();
-                        let code = ffi::MPI_Compare_and_swap(
+                        call!(MPI_Compare_and_swap(
                             by(local),
                             by(at(compare)),
                             by(at(result)),
@@ -323,8 +315,7 @@ impl Machine {
                             rank,
                             there + (index * size) as ffi::MPI_Aint,
                             window,
-                        );
-                        check("MPI_Compare_and_swap", code)
+                        ))
                     })
                 }
             }
@@ -346,8 +337,7 @@ impl Machine {
                 continue;
             }
             // SAFETY: the window is alive, and locked by this rank.
-            let code = unsafe { ffi::MPI_Win_flush(rank as c_int, self.segments[segment].window) };
-            check("MPI_Win_flush", code)?;
+            unsafe { call!(MPI_Win_flush(rank as c_int, self.segments[segment].window)) }?;
             self.dirty.swap_remove(index);
         }
         Ok(())
@@ -406,7 +396,7 @@ impl Machine {
         // SAFETY: the word has a mailbox of 8 bytes there (the caller's promise), which MPI alone writes; the window is
         // alive, and locked by this rank.
         unsafe {
-            let code = ffi::MPI_Accumulate(
+            call!(MPI_Accumulate(
                 (&raw const *self.operand).cast(),
                 1,
                 kind,
@@ -416,9 +406,8 @@ impl Machine {
                 kind,
                 ffi::RSMPI_SUM,
                 window,
-            );
-            check("MPI_Accumulate", code)?;
-            check("MPI_Win_flush", ffi::MPI_Win_flush(rank, window))
+            ))?;
+            call!(MPI_Win_flush(rank, window))
         }
     }
 

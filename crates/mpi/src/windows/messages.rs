@@ -12,6 +12,7 @@ use tidegate_hal::batch::Scalar;
 use tidegate_hal::far::BusError;
 
 use super::call::{check, scalar};
+use crate::calls::call;
 
 /// The words in front.
 pub(super) const HEAD: usize = 4;
@@ -73,8 +74,8 @@ impl Messages {
     /// been matched counts on all before it.
     pub(super) fn post(&mut self) -> Result<(), BusError> {
         // SAFETY: the place is this struct's, and is read only when the request is over; the communicator is alive (`open`).
-        let code = unsafe {
-            ffi::MPI_Irecv(
+        unsafe {
+            call!(MPI_Irecv(
                 self.inbound.cast(),
                 LONGEST as c_int,
                 scalar(Scalar::U64),
@@ -82,9 +83,8 @@ impl Messages {
                 TAG,
                 self.comm,
                 &raw mut self.request,
-            )
-        };
-        check("MPI_Irecv", code)
+            ))
+        }
     }
 
     /// Whether one has come; then it is to be [read](Messages::inbound), and [`Messages::post`] is to follow.
@@ -191,9 +191,9 @@ impl Messages {
         }
         // SAFETY: the request is this struct's; once it is over, nobody writes to the place.
         unsafe {
-            check("MPI_Cancel", ffi::MPI_Cancel(&raw mut self.request))?;
+            call!(MPI_Cancel(&raw mut self.request))?;
             let ignore = ffi::RSMPI_STATUS_IGNORE;
-            check("MPI_Wait", ffi::MPI_Wait(&raw mut self.request, ignore))
+            call!(MPI_Wait(&raw mut self.request, ignore))
         }
     }
 }
@@ -201,7 +201,6 @@ impl Messages {
 fn done(request: &mut ffi::MPI_Request) -> Result<bool, BusError> {
     let mut flag: c_int = 0;
     // SAFETY: the request is one that was started, and not freed since.
-    let code = unsafe { ffi::MPI_Test(request, &raw mut flag, ffi::RSMPI_STATUS_IGNORE) };
-    check("MPI_Test", code)?;
+    unsafe { call!(MPI_Test(request, &raw mut flag, ffi::RSMPI_STATUS_IGNORE)) }?;
     Ok(flag != 0)
 }

@@ -8,6 +8,7 @@ use tidegate_hal::control::Control;
 use tidegate_hal::far::BusError;
 
 use super::call::{check, failed, op, scalar};
+use crate::calls::call;
 
 /// The ranks of a job, and which of them have memory in common with this one.
 pub(super) struct Ranks {
@@ -52,18 +53,20 @@ impl Ranks {
         let mine = me as c_int;
         // SAFETY: the communicator is alive, and all its ranks come here; what is freed was made here.
         unsafe {
-            let split = ffi::MPI_Comm_split(all, node, mine, &raw mut here);
-            check("MPI_Comm_split", split)?;
-            let split = ffi::MPI_Comm_split_type(here, kind, mine, info, &raw mut near);
-            check("MPI_Comm_split_type", split)?;
-            check("MPI_Comm_free", ffi::MPI_Comm_free(&raw mut here))?;
+            call!(MPI_Comm_split(all, node, mine, &raw mut here))?;
+            call!(MPI_Comm_split_type(here, kind, mine, info, &raw mut near))?;
+            call!(MPI_Comm_free(&raw mut here))?;
             let numbers = numbers(all, near, size)?;
-            let split = ffi::MPI_Comm_split_type(all, kind, mine, info, &raw mut node_of_mpi);
-            check("MPI_Comm_split_type", split)?;
+            call!(MPI_Comm_split_type(
+                all,
+                kind,
+                mine,
+                info,
+                &raw mut node_of_mpi
+            ))?;
             let mut on_node: c_int = 0;
-            let sized = ffi::MPI_Comm_size(node_of_mpi, &raw mut on_node);
-            check("MPI_Comm_size", sized)?;
-            check("MPI_Comm_free", ffi::MPI_Comm_free(&raw mut node_of_mpi))?;
+            call!(MPI_Comm_size(node_of_mpi, &raw mut on_node))?;
+            call!(MPI_Comm_free(&raw mut node_of_mpi))?;
             Ok(Ranks {
                 me,
                 all,
@@ -126,13 +129,12 @@ unsafe fn numbers(
     // SAFETY: the caller's promise; both lists are as long as is said; the groups were made here.
     unsafe {
         let (mut from, mut to) = (ffi::RSMPI_GROUP_NULL, ffi::RSMPI_GROUP_NULL);
-        check("MPI_Comm_group", ffi::MPI_Comm_group(all, &raw mut from))?;
-        check("MPI_Comm_group", ffi::MPI_Comm_group(part, &raw mut to))?;
+        call!(MPI_Comm_group(all, &raw mut from))?;
+        call!(MPI_Comm_group(part, &raw mut to))?;
         let (n, ranks, found) = (size as c_int, ranks.as_ptr(), found.as_mut_ptr());
-        let done = ffi::MPI_Group_translate_ranks(from, n, ranks, to, found);
-        check("MPI_Group_translate_ranks", done)?;
-        check("MPI_Group_free", ffi::MPI_Group_free(&raw mut from))?;
-        check("MPI_Group_free", ffi::MPI_Group_free(&raw mut to))?;
+        call!(MPI_Group_translate_ranks(from, n, ranks, to, found))?;
+        call!(MPI_Group_free(&raw mut from))?;
+        call!(MPI_Group_free(&raw mut to))?;
     }
     // SAFETY: a constant of the binding's.
     let undefined = unsafe { ffi::RSMPI_UNDEFINED };
@@ -148,10 +150,17 @@ unsafe fn agree(comm: ffi::MPI_Comm, mine: Result<(), BusError>) -> Result<(), B
     // SAFETY: the caller's promise; a number goes in, a number comes out.
     let reduced = unsafe {
         let (from, to) = ((&raw const ok).cast(), (&raw mut all_ok).cast());
-        ffi::MPI_Allreduce(from, to, 1, scalar(Scalar::U64), op(Op::Min), comm)
+        call!(MPI_Allreduce(
+            from,
+            to,
+            1,
+            scalar(Scalar::U64),
+            op(Op::Min),
+            comm
+        ))
     };
     mine?;
-    check("MPI_Allreduce", reduced)?;
+    reduced?;
     if all_ok == 0 {
         return Err(failed("another rank could not make its memory"));
     }

@@ -17,6 +17,7 @@ use tidegate_hal::memory::Ptr;
 use super::call::{check, failed, is_unified};
 use super::pool::Pool;
 use super::ranks::Ranks;
+use crate::calls::call;
 
 /// Segments begin at a page.
 const ALIGN: usize = 4096;
@@ -212,9 +213,8 @@ impl Info {
         let mut info = Info(unsafe { ffi::RSMPI_INFO_NULL });
         // SAFETY: MPI runs: segments are made only until it ends; both texts end with a zero.
         unsafe {
-            check("MPI_Info_create", ffi::MPI_Info_create(&raw mut info.0))?;
-            let set = ffi::MPI_Info_set(info.0, key.as_ptr(), value.as_ptr());
-            check("MPI_Info_set", set)?;
+            call!(MPI_Info_create(&raw mut info.0))?;
+            call!(MPI_Info_set(info.0, key.as_ptr(), value.as_ptr()))?;
         }
         Ok(info)
     }
@@ -263,11 +263,17 @@ impl Segment {
             Ok(())
         } else {
             // SAFETY: the caller's promise; memory that is given to MPI is never freed.
-            let made = unsafe {
+            unsafe {
                 let info = ffi::RSMPI_INFO_NULL;
-                ffi::MPI_Win_create(base.cast(), size, 1, info, ranks.all, &raw mut window)
-            };
-            check("MPI_Win_create", made)
+                call!(MPI_Win_create(
+                    base.cast(),
+                    size,
+                    1,
+                    info,
+                    ranks.all,
+                    &raw mut window
+                ))
+            }
         };
         if ranks.size() > 1 {
             // SAFETY: the window was made just now, if it was made.
@@ -314,7 +320,7 @@ impl Segment {
         }
         // SAFETY: there is another rank, so there is a window, which is alive, and locked by this rank, as long as the
         // segment.
-        check("MPI_Win_sync", unsafe { ffi::MPI_Win_sync(self.window) })
+        unsafe { call!(MPI_Win_sync(self.window)) }
     }
 }
 
@@ -338,13 +344,18 @@ unsafe fn share(
     // SAFETY: the caller's promise; MPI stores where the memory is, and the window.
     let made = unsafe {
         let at = (&raw mut base).cast();
-        ffi::MPI_Win_allocate_shared(size, 1, info.0, ranks.shared, at, window)
+        call!(MPI_Win_allocate_shared(
+            size,
+            1,
+            info.0,
+            ranks.shared,
+            at,
+            window
+        ))
     };
-    // SAFETY: as above.
-    let made = check("MPI_Win_allocate_shared", made).and_then(|()| {
+    let made = made.and_then(|()| {
         // SAFETY: the window was made just now.
-        let set = unsafe { ffi::MPI_Win_set_errhandler(*window, ffi::RSMPI_ERRORS_RETURN) };
-        check("MPI_Win_set_errhandler", set)
+        unsafe { call!(MPI_Win_set_errhandler(*window, ffi::RSMPI_ERRORS_RETURN)) }
     });
     // SAFETY: as above.
     unsafe { ranks.agree_near(made) }?;
@@ -379,11 +390,16 @@ unsafe fn map(
         let (mut part, mut size, mut unit) = (base, 0, 0);
         if rank != ranks.me {
             // SAFETY: the caller's promise; MPI stores where the rank's memory is here.
-            let found = unsafe {
+            unsafe {
                 let part = (&raw mut part).cast();
-                ffi::MPI_Win_shared_query(window, near, &raw mut size, &raw mut unit, part)
-            };
-            check("MPI_Win_shared_query", found)?;
+                call!(MPI_Win_shared_query(
+                    window,
+                    near,
+                    &raw mut size,
+                    &raw mut unit,
+                    part
+                ))
+            }?;
             if size != bytes[rank] as ffi::MPI_Aint || part.is_null() {
                 return Err(failed(format!(
                     "MPI_Win_shared_query tells of {size} bytes at {part:?} for rank {rank}, which has {}",
@@ -407,7 +423,7 @@ unsafe fn prove(ranks: &Ranks, base: *mut u8, parts: &[Option<*mut u8>]) -> Resu
     let mark = |rank: usize| 0x7469_6465_0000_0001 ^ (rank as u64) << 32;
     let barrier = || {
         // SAFETY: the caller's promise.
-        check("MPI_Barrier", unsafe { ffi::MPI_Barrier(ranks.shared) })
+        unsafe { call!(MPI_Barrier(ranks.shared)) }
     };
     let mut same = true;
     // SAFETY: parts have room for a number (no segment is as small as that), and nobody uses them yet; who writes and
@@ -435,17 +451,14 @@ unsafe fn prove(ranks: &Ranks, base: *mut u8, parts: &[Option<*mut u8>]) -> Resu
 unsafe fn open(window: ffi::MPI_Win) -> Result<(), BusError> {
     // SAFETY: the caller's promise.
     unsafe {
-        check(
-            "MPI_Win_set_errhandler",
-            ffi::MPI_Win_set_errhandler(window, ffi::RSMPI_ERRORS_RETURN),
-        )?;
+        call!(MPI_Win_set_errhandler(window, ffi::RSMPI_ERRORS_RETURN))?;
         if !is_unified(window)? {
             return Err(failed(
                 "windows have two copies (no MPI_WIN_UNIFIED): nobody would see what comes",
             ));
         }
         let nocheck = ffi::MPI_MODE_NOCHECK as c_int;
-        check("MPI_Win_lock_all", ffi::MPI_Win_lock_all(nocheck, window))
+        call!(MPI_Win_lock_all(nocheck, window))
     }
 }
 
