@@ -2,6 +2,7 @@
 //! secrets and lists of ranks. They are for `tidegate-cli`, and not part of the interface.
 
 pub use crate::inherit::{LISTEN_FD, announce};
+pub use crate::launchers::listen_everywhere;
 pub use crate::loopback::loopback;
 pub use crate::process::in_words;
 pub use crate::ready::Awaited;

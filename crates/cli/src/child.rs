@@ -5,6 +5,8 @@ use super::error::LaunchError;
 use super::guard::Guard;
 use super::job::{Job, Output};
 use super::meeting::MeetingPoint;
+use super::printer::StdStream;
+use super::rank_pipe::RankPipe;
 use super::seats::RankSeat;
 use super::stopped::{Stopped, look};
 use rustix::process::{
@@ -41,7 +43,17 @@ pub(super) struct RankChild {
 }
 
 /// The ends of a rank's output that are read here: of what it says, and of its errors.
-pub(super) type Pipes = [Option<OwnedFd>; 2];
+pub(super) type Pipes = Vec<(StdStream, RankPipe)>;
+
+/// In a new process: if the launcher ends, the kernel ends this one. Makes system calls only.
+pub(super) fn end_with(launcher: Pid) -> rustix::io::Result<()> {
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    // The launcher may have ended before that: then nobody would ever end this process.
+    if getppid() != Some(launcher) {
+        return Err(rustix::io::Errno::SRCH);
+    }
+    Ok(())
+}
 
 impl RankChild {
     /// Starts the process of a rank, which reads `input`.
@@ -115,11 +127,7 @@ impl RankChild {
         // `listener` is open in the child: the parent holds it until all ranks are started.
         unsafe {
             command.pre_exec(move || {
-                set_parent_process_death_signal(Some(Signal::KILL))?;
-                // The launcher may have ended before that: then nobody would ever end this process.
-                if getppid() != Some(launcher) {
-                    return Err(rustix::io::Errno::SRCH.into());
-                }
+                end_with(launcher)?;
                 if let Some(listener) = inherited {
                     let listener = BorrowedFd::borrow_raw(listener);
                     rustix::io::fcntl_setfd(listener, rustix::io::FdFlags::empty())?;
@@ -144,7 +152,12 @@ impl RankChild {
         let pidfd = pidfd_open(started.group, PidfdFlags::empty())
             .map_err(|error| LaunchError::io("opening the process of a rank", error))?;
         started.pidfd = Some(Arc::new(pidfd));
-        Ok((started, [out, err]))
+        let ends = StdStream::BOTH.into_iter().zip([out, err]);
+        let pipes = ends.filter_map(|(stream, end)| Some((stream, RankPipe::new(end?))));
+        let pipes: io::Result<Pipes> = pipes.map(|(stream, pipe)| Ok((stream, pipe?))).collect();
+        let pipes =
+            pipes.map_err(|error| LaunchError::io("reading the output of a rank", error))?;
+        Ok((started, pipes))
     }
 
     pub(super) fn pid(&self) -> u32 {

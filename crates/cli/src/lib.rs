@@ -49,6 +49,7 @@ mod outcome;
 mod output;
 mod printer;
 mod rank;
+mod rank_pipe;
 mod running;
 mod say;
 mod seats;

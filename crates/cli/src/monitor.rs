@@ -259,13 +259,9 @@ impl Monitor {
             ended: None,
             captured: [Vec::new(), Vec::new()],
         });
-        for (pipe, stream) in pipes.into_iter().zip(StdStream::BOTH) {
-            if let Some(pipe) = pipe {
-                let source = RankStream::new(Some(pipe), stream, seat.rank, self.job.output);
-                let failed = |error| LaunchError::io("reading the output of a rank", error);
-                self.sources.push(source.map_err(failed)?);
-            }
-        }
+        let source =
+            |(stream, pipe)| RankStream::new(Some(pipe), stream, seat.rank, self.job.output);
+        self.sources.extend(pipes.into_iter().map(source));
         Ok(())
     }
 
@@ -418,11 +414,10 @@ impl Monitor {
             add(signal.as_fd(), MonitorEvent::Signal(index));
         }
         for (index, source) in self.sources.iter().enumerate().rev() {
-            let pipe = source
-                .pipe()
-                .filter(|_| source.has_room(self.printer.as_ref()));
-            if let Some(pipe) = pipe {
-                add(pipe, MonitorEvent::Source(index));
+            if let Some(pipe) = &source.pipe
+                && source.has_room(self.printer.as_ref())
+            {
+                add(pipe.as_fd(), MonitorEvent::Source(index));
             }
         }
         if self.input_credit.is_some_and(|credit| credit > 0) {

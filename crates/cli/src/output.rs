@@ -2,9 +2,7 @@
 
 use super::job::Output;
 use super::printer::{Printer, StdStream};
-use std::fs::File;
-use std::io::{self, ErrorKind, Read};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use super::rank_pipe::RankPipe;
 
 /// A line longer than this is passed on in pieces.
 const MAX_LINE: usize = 1 << 20;
@@ -15,30 +13,25 @@ pub(crate) struct RankStream {
     rank: usize,
     stream: StdStream,
     /// The reading end; `None`: the rank is on another host, and what it prints comes by messages.
-    pipe: Option<File>,
+    pub(crate) pipe: Option<RankPipe>,
     /// What is put in front of each line; `None`: everything is kept instead.
     label: Option<Vec<u8>>,
     /// The line that has begun, or everything.
     pub(crate) pending: Vec<u8>,
-    /// How much more is read; `None`: what comes.
-    left: Option<usize>,
 }
 
 impl RankStream {
     /// `pipe` is `None` for a rank of another host.
     pub(crate) fn new(
-        pipe: Option<OwnedFd>,
+        pipe: Option<RankPipe>,
         stream: StdStream,
         rank: usize,
         output: Output,
-    ) -> io::Result<Self> {
-        if let Some(pipe) = &pipe {
-            rustix::io::ioctl_fionbio(pipe, true)?;
-        }
-        Ok(Self {
+    ) -> Self {
+        Self {
             rank,
             stream,
-            pipe: pipe.map(File::from),
+            pipe,
             label: match output {
                 Output::Labelled => Some(format!("[{rank}] ").into_bytes()),
                 // The ranks of other hosts cannot write to the launcher's streams themselves.
@@ -46,8 +39,7 @@ impl RankStream {
                 Output::Captured | Output::Discarded => None,
             },
             pending: Vec::new(),
-            left: None,
-        })
+        }
     }
 
     pub(crate) fn rank(&self) -> usize {
@@ -56,11 +48,6 @@ impl RankStream {
 
     pub(crate) fn stream(&self) -> StdStream {
         self.stream
-    }
-
-    /// The reading end, if it is here.
-    pub(crate) fn pipe(&self) -> Option<BorrowedFd<'_>> {
-        self.pipe.as_ref().map(File::as_fd)
     }
 
     /// Whether anything is to be read: not while nobody reads what it would become.
@@ -74,14 +61,11 @@ impl RankStream {
     /// What is in the pipe is read, and nothing that comes later; `false`: that is nothing.
     pub(crate) fn take_last(&mut self) -> bool {
         // The host says itself when there is no more.
-        let Some(pipe) = &self.pipe else { return true };
-        let in_pipe = || rustix::io::ioctl_fionread(pipe).map_or(0, |left| left as usize);
-        *self.left.get_or_insert_with(in_pipe) > 0
+        self.pipe.as_mut().is_none_or(|pipe| pipe.take_last() > 0)
     }
 
     /// Reads what there is and has room; `false` at the end of the stream.
     pub(crate) fn read(&mut self, printer: Option<&Printer>) -> bool {
-        let mut chunk = [0; 64 << 10];
         // A bounded number of times: the other ranks want their turn.
         for _ in 0..16 {
             if !self.has_room(printer) {
@@ -90,19 +74,10 @@ impl RankStream {
             let Some(pipe) = &mut self.pipe else {
                 return true;
             };
-            let most = self.left.map_or(chunk.len(), |left| left.min(chunk.len()));
-            match pipe.read(&mut chunk[..most]) {
-                // Or nothing is left of what was to be read.
-                Ok(0) => return false,
-                Ok(count) => {
-                    if let Some(left) = &mut self.left {
-                        *left -= count;
-                    }
-                    self.feed(&chunk[..count], printer);
-                }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return true,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(_) => return false,
+            match pipe.read(usize::MAX) {
+                None => return false,
+                Some(bytes) if bytes.is_empty() => return true,
+                Some(bytes) => self.feed(&bytes, printer),
             }
         }
         true

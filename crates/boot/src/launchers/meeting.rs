@@ -147,7 +147,7 @@ pub(crate) fn offer(one_host: bool) -> Result<(TcpListener, Record), BootError> 
     let socket = match (chosen, one_host) {
         (Some(address), _) => TcpListener::bind((address, 0)),
         (None, true) => TcpListener::bind((loopback(), 0)),
-        (None, false) => everywhere(),
+        (None, false) => listen_everywhere(0),
     };
     let socket = socket.map_err(listening)?;
     let at = socket.local_addr().map_err(listening)?;
@@ -170,13 +170,8 @@ pub(crate) fn offer(one_host: bool) -> Result<(TcpListener, Record), BootError> 
     Ok((socket, record))
 }
 
-/// Listens at all addresses of this host, of both kinds if it has both.
-pub(crate) fn everywhere() -> std::io::Result<TcpListener> {
-    listen_everywhere(0)
-}
-
-/// Like [`everywhere`], at a given port.
-pub(crate) fn listen_everywhere(port: u16) -> std::io::Result<TcpListener> {
+/// Listens at all addresses of this host, of both kinds if it has both. For port 0, the system chooses one.
+pub fn listen_everywhere(port: u16) -> std::io::Result<TcpListener> {
     if let Ok(both) = TcpListener::bind((Ipv6Addr::UNSPECIFIED, port))
         && sockopt::ipv6_v6only(&both) == Ok(false)
     {

@@ -65,6 +65,7 @@ mod store;
 mod talk;
 
 pub use invitation::Invitation;
+pub use meeting::listen_everywhere;
 use tidegate_hal::lock;
 
 use crate::config::Config;

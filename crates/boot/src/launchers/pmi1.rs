@@ -162,14 +162,8 @@ impl Pmi1 {
     fn start(mut talk: Talk, place: (usize, usize)) -> Result<Self, StoreError> {
         let maxes = request(&mut talk, "cmd=get_maxes", "maxes")?;
         maxes.accepted()?;
-        let number = |name| {
-            let found = maxes
-                .get(name)
-                .and_then(|value| value.parse::<usize>().ok());
-            found.ok_or_else(|| StoreError::Garbled(format!("it does not say its {name}")))
-        };
         // Some servers count the NUL at the end of a string.
-        let (key_room, room) = (number("keylen_max")?, number("vallen_max")?);
+        let (key_room, room) = (maxes.number("keylen_max")?, maxes.number("vallen_max")?);
         let (key_room, room) = (key_room.saturating_sub(1), room.saturating_sub(1));
         let answer = request(&mut talk, "cmd=get_my_kvsname", "my_kvsname")?;
         answer.accepted()?;
@@ -221,17 +215,12 @@ impl Store for Pmi1 {
         let ask = format!("cmd=get kvsname={} key={key}", self.kvs);
         let answer = request(&mut self.talk, &ask, "get_result")?;
         answer.accepted()?;
-        let value = answer.get("value").map(str::to_owned);
-        value.ok_or_else(|| StoreError::Garbled("its answer has no value".into()))
+        answer.value()
     }
 
     fn leave(&mut self, deadline: Instant) -> Result<(), StoreError> {
         self.talk.set_deadline(deadline);
         request(&mut self.talk, "cmd=finalize", "finalize_ack")?.accepted()
-    }
-
-    fn is_mpis_too(&self) -> bool {
-        true
     }
 }
 

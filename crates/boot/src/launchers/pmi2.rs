@@ -47,11 +47,7 @@ impl Pmi2 {
             arguments = format!("pmijobid={};{arguments}", job.replace(';', ";;"));
         }
         let init = request(&mut talk, "fullinit", &arguments)?;
-        let number = |name| {
-            let found = init.get(name).and_then(|value| value.parse::<usize>().ok());
-            found.ok_or_else(|| StoreError::Garbled(format!("it does not say its {name}")))
-        };
-        let place = (number("rank")?, number("size")?);
+        let place = (init.number("rank")?, init.number("size")?);
         let answer = request(&mut talk, "job-getid", "")?;
         let job = answer.get("jobid").unwrap_or_default();
         if job.is_empty() {
@@ -95,17 +91,12 @@ impl Store for Pmi2 {
         if found.is_some_and(|found| !found.eq_ignore_ascii_case("true")) {
             return Err(StoreError::Refused(format!("it has no `{key}`")));
         }
-        let value = answer.get("value").map(str::to_owned);
-        value.ok_or_else(|| StoreError::Garbled("its answer has no value".into()))
+        answer.value()
     }
 
     fn leave(&mut self, deadline: Instant) -> Result<(), StoreError> {
         self.talk.set_deadline(deadline);
         request(&mut self.talk, "finalize", "")?;
         Ok(())
-    }
-
-    fn is_mpis_too(&self) -> bool {
-        true
     }
 }

@@ -28,6 +28,18 @@ impl PmiAnswer {
         found.map(|(_, value)| &**value)
     }
 
+    /// The number of this name.
+    pub(crate) fn number(&self, name: &str) -> Result<usize, StoreError> {
+        let found = self.get(name).and_then(|value| value.parse().ok());
+        found.ok_or_else(|| StoreError::Garbled(format!("it does not say its {name}")))
+    }
+
+    /// The value that was asked for.
+    pub(crate) fn value(&self) -> Result<String, StoreError> {
+        let value = self.get("value").map(str::to_owned);
+        value.ok_or_else(|| StoreError::Garbled("its answer has no value".into()))
+    }
+
     /// The kind of the answer: the value of `cmd`, if it is short enough.
     pub(crate) fn command(&self) -> &str {
         let command = self.get("cmd").unwrap_or_default();

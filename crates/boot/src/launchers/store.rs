@@ -81,5 +81,7 @@ pub(crate) trait Store: Send + Sync + std::fmt::Debug {
     fn leave(&mut self, deadline: Instant) -> Result<(), StoreError>;
 
     /// Whether MPI in this process would use this same connection to the launcher, and must be the one to leave it.
-    fn is_mpis_too(&self) -> bool;
+    fn is_mpis_too(&self) -> bool {
+        true
+    }
 }

@@ -12,7 +12,6 @@
 
 use super::frames::{CREDIT, FromHost, GREETING, HostJob, Incoming, ToHost, VERSION, frame};
 use super::inlet::RankInlet;
-use super::outlet::RankOutlet;
 use crate::child::RankChild;
 use crate::error::LaunchError;
 use crate::guard::Guard;
@@ -20,6 +19,7 @@ use crate::job::{Job, Output};
 use crate::meeting::MeetingPoint;
 use crate::nodes::RankPlace;
 use crate::printer::StdStream;
+use crate::rank_pipe::RankPipe;
 use crate::seats::{RankSeat, bind};
 use crate::stopped::StoppedRanks;
 use rustix::event::PollFlags;
@@ -31,7 +31,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
-use tidegate_boot::starter::{Awaited, address_of};
+use tidegate_boot::starter::{Awaited, address_of, listen_everywhere};
 
 /// How long output is waited for after the last rank of the job has ended: somebody else may hold the other end.
 const LAST_OUTPUT: Duration = Duration::from_millis(500);
@@ -113,6 +113,13 @@ impl LauncherLink {
 struct HostRank {
     rank: usize,
     child: RankChild,
+}
+
+/// A stream of the output of a rank of this host.
+struct RankOutlet {
+    rank: usize,
+    stream: StdStream,
+    pipe: RankPipe,
 }
 
 /// Something that an agent waits for.
@@ -276,12 +283,10 @@ fn listen(address: &str) -> Result<MeetingPoint, LaunchError> {
         .iter()
         .filter(usable)
         .find_map(|at| TcpListener::bind(at).ok());
-    let everywhere = || {
-        let v6 = TcpListener::bind((Ipv6Addr::UNSPECIFIED, 0));
-        v6.or_else(|_| TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)))
-    };
     let failed = |error| LaunchError::io("taking a port for rank 0", error);
-    let listener = bound.map_or_else(everywhere, Ok).map_err(failed)?;
+    let listener = bound
+        .map_or_else(|| listen_everywhere(0), Ok)
+        .map_err(failed)?;
     Ok(MeetingPoint {
         host: address.to_owned(),
         port: listener.local_addr().map_err(failed)?.port(),
@@ -336,13 +341,8 @@ impl HostAgent {
         }
         let rank = seat.rank;
         self.ranks.push(HostRank { rank, child });
-        for (pipe, stream) in pipes.into_iter().zip(StdStream::BOTH) {
-            if let Some(pipe) = pipe {
-                let outlet = RankOutlet::new(pipe, rank, stream);
-                let failed = |error| LaunchError::io("reading the output of a rank", error);
-                self.outlets.push(outlet.map_err(failed)?);
-            }
-        }
+        let outlet = |(stream, pipe)| RankOutlet { rank, stream, pipe };
+        self.outlets.extend(pipes.into_iter().map(outlet));
         Ok(())
     }
 
@@ -378,7 +378,9 @@ impl HostAgent {
         }
         if self.last_output.is_some_and(|at| Instant::now() >= at) {
             self.last_output = None;
-            self.outlets.iter_mut().for_each(RankOutlet::take_last);
+            for outlet in &mut self.outlets {
+                outlet.pipe.take_last();
+            }
         }
         Ok(())
     }
@@ -391,10 +393,17 @@ impl HostAgent {
         // Outlets that are read to a limit, which are all or none, reach their ends without another event.
         let mut ready = Vec::new();
         for (index, outlet) in self.outlets.iter().enumerate().rev() {
-            match outlet.is_ending() {
-                _ if self.credit[outlet.stream as usize] == 0 => {}
-                true => ready.push(AgentReady::Outlet(index)),
-                false => awaited.add(AgentReady::Outlet(index), outlet.as_fd(), PollFlags::IN),
+            if self.credit[outlet.stream as usize] == 0 {
+                continue;
+            }
+            if outlet.pipe.is_ending() {
+                ready.push(AgentReady::Outlet(index));
+            } else {
+                awaited.add(
+                    AgentReady::Outlet(index),
+                    outlet.pipe.as_fd(),
+                    PollFlags::IN,
+                );
             }
         }
         if let Some(pipe) = self.inlet.as_ref().and_then(RankInlet::pipe) {
@@ -484,7 +493,7 @@ impl HostAgent {
         if *credit == 0 {
             return Ok(());
         }
-        let message = match outlet.read(*credit) {
+        let message = match outlet.pipe.read(*credit) {
             Some(bytes) if bytes.is_empty() => return Ok(()),
             Some(bytes) => {
                 *credit -= bytes.len();

@@ -2,11 +2,12 @@
 
 use super::file::{HostEntry, Hosts};
 use super::frames::{CREDIT, FromHost, Incoming, ToHost, VERSION, frame};
+use crate::child::end_with;
 use crate::error::LaunchError;
 use crate::printer::StdStream;
 use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
-use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
+use rustix::process::{Signal, getpid};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{ErrorKind, Read};
@@ -143,12 +144,8 @@ impl HostLink {
         // SAFETY: between fork and exec the closure makes system calls only, as where a rank is started.
         unsafe {
             command.pre_exec(move || {
-                set_parent_process_death_signal(Some(Signal::KILL))?;
-                if getppid() == Some(launcher) {
-                    Ok(())
-                } else {
-                    Err(rustix::io::Errno::SRCH.into())
-                }
+                end_with(launcher)?;
+                Ok(())
             });
         }
         let failed = |source: std::io::Error| LaunchError::Host {

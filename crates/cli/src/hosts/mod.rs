@@ -25,7 +25,6 @@ mod file;
 mod frames;
 mod inlet;
 mod link;
-mod outlet;
 
 pub(super) use agent::agent;
 pub(super) use connect::connect;

@@ -39,11 +39,8 @@ impl Monitor {
                 if self.job.output == Output::Discarded {
                     continue;
                 }
-                for stream in StdStream::BOTH {
-                    let source = RankStream::new(None, stream, rank, self.job.output);
-                    let failed = |error| LaunchError::io("reading the output of a rank", error);
-                    self.sources.push(source.map_err(failed)?);
-                }
+                let source = |stream| RankStream::new(None, stream, rank, self.job.output);
+                self.sources.extend(StdStream::BOTH.map(source));
             }
         }
         Ok(())

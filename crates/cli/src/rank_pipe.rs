@@ -1,53 +1,47 @@
-//! The reading end of one stream of one rank, in an agent.
+//! The reading end of one stream of one rank.
 
-use crate::printer::StdStream;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// So much is sent at a time.
+/// So much is read at a time.
 const PIECE: usize = 64 << 10;
 
 /// One stream of the output of a rank.
 #[derive(Debug)]
-pub(super) struct RankOutlet {
+pub(crate) struct RankPipe {
     pipe: File,
-    pub(super) rank: usize,
-    pub(super) stream: StdStream,
     /// How much more is read; `None`: what comes.
     left: Option<usize>,
 }
 
-impl AsFd for RankOutlet {
+impl AsFd for RankPipe {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.pipe.as_fd()
     }
 }
 
-impl RankOutlet {
-    pub(super) fn new(pipe: OwnedFd, rank: usize, stream: StdStream) -> io::Result<Self> {
+impl RankPipe {
+    pub(crate) fn new(pipe: OwnedFd) -> io::Result<Self> {
         rustix::io::ioctl_fionbio(&pipe, true)?;
-        Ok(Self {
-            pipe: File::from(pipe),
-            rank,
-            stream,
-            left: None,
-        })
+        let pipe = File::from(pipe);
+        Ok(Self { pipe, left: None })
     }
 
-    /// From now on only the bytes that are in the pipe are read, and none that come later.
-    pub(super) fn take_last(&mut self) {
+    /// From now on only the bytes that are in the pipe are read, and none that come later. Returns their
+    /// number.
+    pub(crate) fn take_last(&mut self) -> usize {
         let in_pipe = || rustix::io::ioctl_fionread(&self.pipe).map_or(0, |left| left as usize);
-        self.left = Some(self.left.unwrap_or_else(in_pipe));
+        *self.left.get_or_insert_with(in_pipe)
     }
 
     /// Whether it is read to a limit.
-    pub(super) fn is_ending(&self) -> bool {
+    pub(crate) fn is_ending(&self) -> bool {
         self.left.is_some()
     }
 
-    /// Reads up to `most` bytes, which are more than none; `None` at the end.
-    pub(super) fn read(&mut self, most: usize) -> Option<Vec<u8>> {
+    /// Reads up to `most` bytes, which are more than none. Returns no bytes if there are none yet, `None` at the end.
+    pub(crate) fn read(&mut self, most: usize) -> Option<Vec<u8>> {
         let most = most.min(PIECE).min(self.left.unwrap_or(PIECE));
         let mut bytes = vec![0; most];
         loop {
