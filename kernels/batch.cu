@@ -4,9 +4,10 @@
 //
 // # Model
 //
-// A batch is a set of independent lanes; a lane is a list of steps: wait for a word, move data, add to a word. The host
-// lowers it to a *program* in device memory (`crates/cuda/src/lower`), the same for every launch: what a wait compares
-// with (its operand) lies beside the word, and the wait advances it. So a launch can be recorded once and replayed.
+// A batch is a set of independent lanes. A lane is a list of steps: wait for a word, move data, add to a word. The host
+// lowers the batch to a *program* in device memory (`crates/cuda/src/lower`). The program is the same for every launch,
+// because the value that a wait compares with, its operand, is beside the word, and the wait advances it. So a launch
+// can be recorded once and replayed.
 //
 // A lane is carried out by a *team*:
 //
@@ -14,48 +15,51 @@
 //                    threads of a warp would poll one after the other.)
 //   `count` blocks   lanes that move much; each block does its share of every move, and adds its share of every add
 //
-// All blocks of a batch can be resident at a time (the host sees to it), so that no team waits for one that has not begun.
+// The host makes sure that all blocks of a batch can be resident at a time. So no team waits for one that has not
+// begun.
 //
 // # Memory order
 //
-// The accesses of a team are ordered by its barrier (bar.sync, bar.warp.sync) before the one thread's `red.release.sys`
-// that adds; release is cumulative, so whoever acquires the word sees what all threads of the team wrote. A wait is one
-// thread's `ld.acquire.sys`, followed by the barrier, if the team has anything to do behind it. Where a lane has
-// several blocks, each releases its own accesses and adds its part of the quantum: the word has come far enough only
-// when all parts have been added, and no block waits for another. What a peer wrote is never read through the
-// non-coherent path.
+// The barrier of a team (bar.sync, bar.warp.sync) orders its accesses before the one thread's `red.release.sys` that
+// adds. Release is cumulative, so a reader that acquires the word sees what all threads of the team wrote. A wait is
+// one thread's `ld.acquire.sys`, and then the barrier, if the team has more to do. If a lane has several blocks, each
+// releases its own accesses and adds its part of the quantum. The word reaches the count only when all parts have been
+// added, and no block waits for another. Data of a peer is never read through the non-coherent path.
 //
-// Few bytes land with tags, and need none of this: see batch_landings.cuh.
+// Puts of few bytes land with tags, and need none of this: see batch_landings.cuh.
 //
-// Not every bus carries atomic operations to memory of the host, where doorbells of NICs may lie. To a word there
-// nobody else adds; so it is counted in device memory (`ring`), and the count is stored, by `st.release.sys`. Of
-// several blocks each counts its part, acquiring what was counted before, and the last one stores; its release covers
-// what all have written.
+// Not every bus carries atomic operations to memory of the host, where doorbells of NICs may be. Nobody else adds to
+// such a word. So the sum is counted in device memory (`ring`), and stored to the word by `st.release.sys`. If there
+// are several blocks, each counts its part and acquires the earlier counts. The last one stores, and its release covers
+// the writes of all.
 //
-// A register of a NIC is stored to by the thread that has rung the doorbell before it, once, behind a fence at system
-// scope (`strike`): the NIC that reads because of it sees what the doorbell's release covers, and the doorbell.
+// The thread that has rung a doorbell also stores to the NIC's register, once, after a fence at system scope
+// (`strike`). So a NIC that reads because of the store sees everything that the doorbell's release covers, and the
+// doorbell.
 //
 // # Promises
 //
-// A kernel that is launched early takes its place while the one before it is at work, and could keep out what that one
-// waits for (see `pass`). So what a block of a lane in short adds comes in two steps. When its own wait is over, and what it
-// puts is under way, it adds all of its part but 1, which promises the rest: it waits for nobody then, and has its place. When
-// it has put its share it adds the 1, with release. (Listed units are all on their way before the promise: there it hides the
-// end of the lane, and not of what is long.) A lane that only waits, and whose word lacks no more than 1 of each block, lets the
-// next kernel come, whose beginning then takes no time of its own; after 64 looks it is no concern any more. A promise says
-// nothing of data and has no order; a wait ends by the whole quantum, as ever. Lanes that go step by step, CPUs and NICs add
-// whole parts, and promise nothing: who takes part adds a quantum in all, so that no part of them is mistaken for a promise.
+// A kernel that is launched early takes its place while the one before it runs. It could take the room of a kernel that
+// the one before waits for (see `pass`). So a block of a lane in short adds in two steps. When its own wait is over,
+// and its put is in flight, it adds all of its part but 1. This promises the rest: from now on it waits for nobody, and
+// has its place. When it has put its share, it adds the 1, with release. (Listed units are all in flight before the
+// promise. There the promise hides the end of the lane, but not a long transfer.)
+//
+// Consider a lane that only waits. Once its word lacks at most 1 per block, the lane lets the next kernel begin, whose
+// start then takes no extra time. After 64 looks it does not do so any more. A promise says nothing about data, and has
+// no order; a wait still ends only with the whole quantum. Lanes that go step by step, CPUs and NICs add whole parts,
+// and promise nothing. All parts of a quantum together are one quantum, so no other part is mistaken for a promise.
 //
 // # Failure
 //
-// A word with POISON set ends a wait whose count has not come. The first team that fails records what it waited for and
-// sets `stop`; the others see that while they wait. Teams of a failed stream move nothing and poison what they should
-// have added to. `stop` can also be set by the host.
+// A word with POISON set ends a wait whose count has not been reached. The first team that fails records its wait and
+// sets `stop`; the others see that while they wait. Teams of a failed stream move nothing, and poison the words that
+// they should have added to. The host can set `stop`, too.
 //
 // # Files
 //
-// The parts are one text, in this order: each uses what stands before it. Here is what nearly every lane is, the lane
-// in short, and the kernels.
+// The parts form one text in this order, because each uses those before it. This file has the lane in short, which is
+// what nearly every lane is, and the kernels.
 
 #include "batch_layout.cuh"
 #include "batch_machine.cuh"
@@ -67,29 +71,29 @@
 
 // ---- Lanes in short ----
 
-// How a short lane's wait went: it came; it did not at once, or the stream may have failed.
+// The result of a short lane's wait: the count was reached; or it was not at once, or the stream may have failed.
 enum { SHORT_REACHED = 0, SHORT_NOT_YET = 1 };
 
-// What comes after the wait of a short lane.
+// Carries out everything after the wait of a short lane.
 template <typename Team>
 DEV void end_short(Team team, const Lane &lane, u64 from, u32 before, Part part) {
     if (lane.kind & LANE_ADDS) {
         team.barrier();
-        // The rest of its part was the promise.
+        // The promise has added the rest of the part.
         if (team.rank() == 0) add_release(lane.out, 1);
     }
-    // Nobody waits for this.
+    // Nobody waits for the following.
     if (team.rank() == 0 && (lane.kind & LANE_WAITS) && lane.quantum && (before == part.count - 1 || !lane.arrivals)) store_relaxed(lane.operand, from + lane.quantum);
 }
 
-// The team waits for nobody any more, so that what it adds will come, whatever else takes a place on the GPUs. Who waits
-// for that may let the next kernel come: see `run_wait`.
+// Promises the team's add. The team waits for nobody any more, so its add will come, whatever else begins on the GPUs.
+// A rank that waits for the add may let its next kernel begin: see `run_wait`.
 DEV void promise(const Lane &lane, Part part) {
     if (lane.kind & LANE_ADDS) add_unordered(lane.out, part_of(lane.value, part.index, part.count) - 1);
 }
 
-// One thread looks whether a short lane can go on, for all. What it has read of the operand, and how many blocks had read
-// it before, is for `end_short`.
+// One thread looks for all whether a short lane can go on. The operand that it has read, and how many blocks had read
+// it before, are for `end_short`.
 template <typename Team>
 DEV void look_shortly(const Turn &turn, Team team, Stand *stand, const Lane &lane, Part part, u64 &from, u32 &before) {
     from = 0;
@@ -111,7 +115,7 @@ DEV void look_shortly(const Turn &turn, Team team, Stand *stand, const Lane &lan
     }
 }
 
-// The wait of a short lane that takes long; whether it came.
+// The rest of a short lane's wait that takes long. Returns whether the count was reached.
 template <typename Team>
 APART bool wait_late(const Launch &launch, Team team, Stand *stand, const Lane *at, u64 from, Part part) {
     u32 steps = at->steps, waits = at->kind & LANE_WAITS;
@@ -129,8 +133,8 @@ APART bool wait_late(const Launch &launch, Team team, Stand *stand, const Lane *
     return false;
 }
 
-// Goes on with a short lane whose wait takes long. What has been fetched is fetched again: to keep it would cost those
-// that do not wait.
+// Goes on with a short lane whose wait takes long. It fetches the data again: to keep the fetched data would slow down
+// lanes that do not wait.
 template <typename Team>
 APART void run_late(const Launch &launch, Team team, Stand *stand, const Lane *at, u64 from, u32 before, Part part) {
     if (!wait_late(launch, team, stand, at, from, part)) return;
@@ -148,21 +152,21 @@ APART void run_late(const Launch &launch, Team team, Stand *stand, const Lane *a
     end_short(team, lane, from, before, part);
 }
 
-// Straight on: where the next instruction is costs as much as where the next word is, so nothing is called that is not
-// needed, and nothing is kept over a call.
+// A short lane, in straight code. To find the next instruction costs as much as to find the next word. So it calls only
+// what it needs, and keeps nothing over a call.
 template <typename Team>
 DEV void run_short(const Launch &launch, Team team, Stand *stand, const Lane *at, Part part) {
     const Lane lane = *at;
     const Turn turn(launch, part);
     turn.await();
     u64 first = (u64)part.index * Team::size + team.rank(), stride = (u64)part.count * Team::size;
-    // What is sent is fetched while the exposure is looked at.
+    // Fetch the data while the exposure is looked at.
     V16 early[DEPTH];
 #pragma unroll
     for (int k = 0; k < DEPTH; k++)
         if (first + k * stride < lane.count) fetch(early[k], lane.src + (first + k * stride) * sizeof(V16));
-    // What is no whole unit goes by bytes: a store of 8 bytes to a peer takes much longer than 8 of one byte, which
-    // become one on their way (measured).
+    // The rest after whole units goes byte by byte. (Measured: a store of 8 bytes to a peer takes much longer than 8
+    // stores of one byte, which are combined on their way.)
     u8 tail;
     u64 end = lane.count * sizeof(V16) + first;
     if (first < lane.tail) fetch(tail, lane.src + end);
@@ -180,7 +184,7 @@ DEV void run_short(const Launch &launch, Team team, Stand *stand, const Lane *at
     for (int k = 0; k < DEPTH; k++)
         if (first + k * stride < lane.count) put(dst + (first + k * stride) * sizeof(V16), early[k]);
     if (first < lane.tail) put(dst + end, tail);
-    // (Before it is put, what is fetched would wait for this.)
+    // (If this came before the puts, the fetched data would wait for it.)
     if (team.rank() == 0) promise(lane, part);
     if (first + DEPTH * stride < lane.count) {
         u64 src = lane.src;
@@ -189,8 +193,8 @@ DEV void run_short(const Launch &launch, Team team, Stand *stand, const Lane *at
     end_short(team, lane, from, before, part);
 }
 
-// The units of a lane whose places are listed, some DEPTH of a thread at a time on their way, and the places of the next
-// as many: what is only looked up costs no time then.
+// The units of a lane with lists of places. Each thread has DEPTH units in flight, and the places of the next DEPTH, so
+// that the lists themselves cost no time.
 template <typename Unit>
 struct Scattered {
     u64 src, from, to, at, stride, count;
@@ -199,7 +203,7 @@ struct Scattered {
 
     DEV Scattered(const Lane &lane, u32 first, u32 stride) : src(lane.src), from(lane.from), to(lane.to), at(first), stride(stride), count(lane.count) {}
 
-    // Nobody writes a list any more: it stands in the program, or is the table of an indexed layout.
+    // Nobody writes a list any more: it is in the program, or is the table of an indexed layout.
     DEV void look_up(u64 list, u32 (&places)[DEPTH], u64 first) {
 #pragma unroll
         for (int k = 0; k < DEPTH; k++) {
@@ -220,7 +224,7 @@ struct Scattered {
             if (at + k * stride < count) fetch(units[k], src + (u64)places[k] * sizeof(Unit));
     }
 
-    // Puts what has been fetched, and all that comes after it.
+    // Puts the fetched units, and all later ones.
     DEV void put_all(u64 dst) {
 #pragma unroll 1
         while (at < count) {
@@ -236,7 +240,7 @@ struct Scattered {
     }
 };
 
-// Of lists, the entries of 16 bytes of units; and these.
+// Reads the list entries for 16 bytes of units, and the units.
 DEV void look_up(u32 (&places)[1], u64 list, u32 i) { fetch(places[0], list + 4ull * i); }
 DEV void look_up(u32 (&places)[2], u64 list, u32 i) {
     u64 both;
@@ -256,8 +260,8 @@ DEV V16 together(const V16 (&units)[1]) { return units[0]; }
 DEV V16 together(const u64 (&units)[2]) { return {(u32)units[0], (u32)(units[0] >> 32), (u32)units[1], (u32)(units[1] >> 32)}; }
 DEV V16 together(const u32 (&units)[4]) { return {units[0], units[1], units[2], units[3]}; }
 
-// The units of a lane that gathers: they are listed where they come from, and lie one behind the other where they go to. So
-// each thread puts 16 bytes at a time, of as many units, whose entries it looks up at a time, too.
+// The units of a lane that gathers: their sources are listed, and their destinations are contiguous. So each thread
+// puts 16 bytes at a time, which are several units, and reads their entries at a time, too.
 template <typename Unit>
 struct Gathered {
     static const u32 each = sizeof(V16) / sizeof(Unit), depth = each == 1 ? DEPTH : DEPTH / 2;
@@ -308,7 +312,7 @@ struct Gathered {
     }
 };
 
-// The first bytes of a unit, fewer than it has.
+// Puts the first bytes of a unit, but not all.
 DEV void put_some(u64 to, V16 unit, u32 bytes) {
     if (bytes >= 4) put(to, unit.x);
     if (bytes >= 8) put(to + 4, unit.y);
@@ -320,8 +324,8 @@ DEV void put_some(u64 to, u64 unit, u32 bytes) {
     put_some(to, V16{(u32)unit, (u32)(unit >> 32), 0, 0}, bytes);
 }
 
-// The units of a lane whose elements are counted by a kernel of this stream. What there is room for may all be fetched:
-// so the number and the first units are on their way at a time.
+// The units of a lane whose number of elements a kernel of this stream has written. Everything up to the most may be
+// fetched. So the number and the first units are in flight at the same time.
 template <typename Unit>
 struct Counted {
     u64 src, number, most, size, at, stride, counted;
@@ -331,7 +335,7 @@ struct Counted {
 
     DEV void begin() {}
 
-    // Those that are whole in so many bytes, and not beyond `end`.
+    // Fetches the units that are whole, and not beyond `end`.
     DEV void fetch_from(u64 first, u64 end) {
 #pragma unroll
         for (int k = 0; k < DEPTH; k++)
@@ -343,8 +347,8 @@ struct Counted {
         fetch_from(at, most * size / sizeof(Unit));
     }
 
-    // As above. Of the last unit, some bytes may belong to elements that are not counted: or it is not whole in the
-    // source, and these bytes have not been fetched.
+    // As above. Some bytes of the last unit may belong to elements that are not counted. Or the unit is not whole in
+    // the source, and these bytes have not been fetched.
     DEV void put_all(u64 dst) {
         u64 bytes = (counted < most ? counted : most) * size;
         u64 whole = bytes / sizeof(Unit), room = most * size / sizeof(Unit);
@@ -370,7 +374,8 @@ struct Counted {
     }
 };
 
-// As `run_late`, where units are listed. (Of several blocks some are late, and some are not: a block's share is the same.)
+// Like `run_late`, for listed units. (Some of several blocks may be late and others not: the share of a block is the
+// same.)
 template <typename Team, typename Units>
 APART void run_listed_late(const Launch &launch, Team team, Stand *stand, const Lane *at, u64 from, u32 before, Part part) {
     if (!wait_late(launch, team, stand, at, from, part)) return;
@@ -383,13 +388,13 @@ APART void run_listed_late(const Launch &launch, Team team, Stand *stand, const 
     end_short(team, lane, from, before, part);
 }
 
-// As `run_short`, where units are listed. Not inlined: a call before this batch's turn costs nothing. And nothing is kept
-// over a call behind it: what is fetched would be kept in memory, where it goes only when it has come.
+// Like `run_short`, for listed units. It is not inlined, because a call before this batch's turn costs nothing. Nothing
+// is kept over a later call: fetched data would be kept in memory, and go there only when it has arrived.
 template <typename Team, typename Units>
 APART void run_listed(const Launch &launch, Team team, Stand *stand, const Lane *at, Part part) {
     const Lane lane = *at;
     const Turn turn(launch, part);
-    // What is looked up here is at hand when this batch's turn comes.
+    // List entries that are read here are at hand when this batch's turn comes.
     Units units(lane, part.index * Team::size + team.rank(), part.count * Team::size);
     units.begin();
     turn.await();
@@ -417,7 +422,7 @@ DEV void run_listed(const Launch &launch, Team team, Stand *stand, const Lane *a
     }
 }
 
-// The same for elements that are counted: in wide units, or as numbers of 8 bytes.
+// The same for counted elements, in wide units or as numbers of 8 bytes.
 template <typename Team>
 DEV void run_counted(const Launch &launch, Team team, Stand *stand, const Lane *at, Part part) {
     if (at->unit == 4) run_listed<Team, Counted<V16>>(launch, team, stand, at, part);
@@ -430,8 +435,8 @@ DEV void run_lands(const Launch &launch, Team team, Stand *stands, const Lane *a
     else run_landed(launch, team, stands, at, part);
 }
 
-// A lane that only adds: a post. Nobody has anything to wait for, but what stands before this batch must have been
-// seen: the fence is on its way while the stream's state is looked at.
+// Carries out a lane that only adds: a post. It has nothing to wait for, but earlier work of the stream must have been
+// seen. So the fence is in flight while the stream's state is read.
 DEV void run_post(const Launch &launch, const Lane *at, Part part) {
     u64 out = at->out, value = at->value;
     u32 steps = at->steps;
@@ -444,9 +449,9 @@ DEV void run_post(const Launch &launch, const Lane *at, Part part) {
     else add_relaxed(out, value);
 }
 
-// A lane that only waits, mostly for what a peer puts: one thread has it to itself, and when the word comes there is
-// nothing left to do but to advance the operand and to end. When all has been promised the kernel that comes next may take
-// its place while the data is on its way: it can take the room of nothing that the data still needs.
+// Carries out a lane that only waits, mostly for a peer's put. One thread has the lane to itself. When the count is
+// reached, it only advances the operand and ends. When everything has been promised, the next kernel may begin while
+// the data is in flight, because the data needs no room that this kernel could take.
 DEV void run_wait(const Launch &launch, const Lane *at, Part part) {
     u64 word = at->word, operand = at->operand, quantum = at->quantum;
     const Turn turn(launch, part);
@@ -476,8 +481,8 @@ DEV void run_wait(const Launch &launch, const Lane *at, Part part) {
 
 extern "C" __global__ void __launch_bounds__(THREADS, 2) tidegate_batch(const __grid_constant__ Launch launch) {
     __shared__ Stand stands[WARPS][2];
-    // No kernel writes records and steps (counters have lines of their own): they can be read before what stands before
-    // this one is over.
+    // No kernel writes records and steps (counters have lines of their own). So they can be read before the earlier
+    // work is over.
     const u8 *own = launch.program + (u64)blockIdx.x * launch.stride;
     const Record record = *(const Record *)own;
     u32 member = record.team == TEAM_BLOCKS ? 0 : threadIdx.x / WARP;
@@ -519,8 +524,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) tidegate_batch(const __
     else run_steps(launch, Warp(), stands[member], lane, part);
 }
 
-// A batch whose lanes all reduce. It is a kernel of its own, since all lanes of a kernel have as many registers as one: with
-// this beside them, those that gather kept some in memory.
+// A batch whose lanes all reduce. It is a kernel of its own, because all lanes of a kernel have the same number of
+// registers. In one kernel with this, lanes that gather had to keep some values in memory.
 extern "C" __global__ void __launch_bounds__(THREADS, 2) tidegate_reduce(const __grid_constant__ Launch launch) {
     const Record &record = *(const Record *)(launch.program + (u64)launch.stride * blockIdx.x);
     const bool shares = record.team == TEAM_BLOCKS;

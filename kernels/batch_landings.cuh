@@ -1,24 +1,24 @@
 // A part of batch.cu: short lanes whose few bytes land with tags.
 //
-// A word is added to behind a fence, and a fence takes a journey to the peer and back. Bytes that stand beside a tag need
-// none: a store of 8 bytes is one access, so who finds the tag of his epoch has the 4 bytes beside it. So the put is
-// over when its stores are on their way, and whoever waits puts what has landed to the slot, and adds to the word
-// himself. An origin that puts otherwise adds to the word, behind a fence, as ever: a wait takes whichever comes.
+// An add to a word comes after a fence, and a fence takes a trip to the peer and back. Bytes with a tag beside them
+// need none. A store of 8 bytes is one access, so a reader that finds the tag of its epoch has the 4 bytes beside it.
+// So the put is over when its stores are in flight. The waiting rank copies the landed bytes to the slot, and adds to
+// the word itself. An origin that puts in another way adds to the word, after a fence, as usual: a wait accepts both.
 //
-// Memory order. A pair is two relaxed accesses of 8 bytes, each of which carries its own tag: no order is needed for what
-// is in them. The landing is written again for the buffer's next epoch: after the exposure, which the target's post
-// released when the wait was over. The slot is written by the wait, and read by kernels behind it; what an origin
-// writes there in a later epoch comes after that post, too. And what it wrote there in an earlier one came by the word,
-// which the wait of that epoch acquired. A word that counts a later epoch releases all landings before: see `look`.
+// Memory order. A pair is two relaxed accesses of 8 bytes. Each carries its own tag, so its contents need no order. The
+// landing is written again in the buffer's next epoch, after the exposure, which the target's post released when the
+// wait was over. The wait writes the slot, and later kernels read it. If an origin writes the slot in a later epoch,
+// that comes after the same post. If it wrote the slot in an earlier epoch, that epoch came by the word, and its wait
+// acquired the word. A word that counts a later epoch releases all landings before: see `look`.
 
-// Four bytes, and four bytes: what a thread moves at a time, and their two tags.
+// Twice four bytes, which a thread moves at a time, and their two tags.
 struct Pair {
     u32 first, second;
 };
 
 DEV u32 tag_of(u64 from, u64 quantum) { return (u32)((from + quantum) >> QUANTUM_BITS); }
 
-// An epoch's number is one less than its tag.
+// The number of an epoch is one less than its tag.
 DEV bool is_odd(u32 tag) { return !(tag & 1); }
 
 DEV Pair fetch_pair(u64 src, u64 i, u64 bytes) {
@@ -32,8 +32,8 @@ DEV void land(u64 landing, u64 i, Pair pair, u32 tag) {
     store_both(landing + 16 * i, pair.first | (u64)tag << 32, pair.second | (u64)tag << 32);
 }
 
-// A wait for the exposure, and a put that fills its slot. One team makes it, a warp or a block: what its threads can each
-// move at a time is over at once, and behind that the journey of a fence would be the shorter one.
+// Carries out a wait for the exposure, and a put that fills its slot. One team does it, a warp or a block. It is for
+// puts that its threads can move at once: for longer ones, a fence would take less time.
 template <typename Team>
 APART void run_landing(const Launch &launch, Team team, Stand *stand, const Lane *at, Part part) {
     const u64 first = team.rank(), src = at->src, bytes = at->count, pairs = (bytes + 7) / 8;
@@ -41,7 +41,7 @@ APART void run_landing(const Launch &launch, Team team, Stand *stand, const Lane
     const u64 landings = at->landing, flip = at->landing_flip;
     const Turn turn(launch, part);
     turn.await();
-    // What is sent is fetched while the exposure is looked at: all of it, where it is as short as the host has it.
+    // Fetch the data while the exposure is looked at: all of it, if it is as short as the host promises.
     Pair early;
     if (first < pairs) early = fetch_pair(src, first, bytes);
     if (first == 0) {
@@ -69,7 +69,7 @@ APART void run_landing(const Launch &launch, Team team, Stand *stand, const Lane
     if (first == 0) store_relaxed(operand, stand->epoch + quantum);
 }
 
-// What a thread of a wait looks for: its pairs, from `next` on, one after the other.
+// The search of a thread of a wait: its pairs, from `next` on, one after the other.
 template <typename Team>
 struct Search {
     u64 word, from, quantum, landing, slot, bytes;
@@ -78,16 +78,17 @@ struct Search {
     bool come;     // the word had, when it was looked at last
     bool by_word;  // nothing has landed: the slot is as the origin has left it
 
-    // Looks a few times for each; whether all have come. `promised` is told, more than once, when they are promised by the word.
+    // Looks a few times for each pair. Returns whether all have come. Calls `promised`, more than once, when the word
+    // promises them.
     template <typename Then>
     DEV bool look(int times, Then promised) {
         for (; next < bytes; next += 8 * Team::size) {
             bool landed = false;
 #pragma unroll 1
             for (int looks = 0; looks < times && !landed; looks++) {
-                // Both are on their way together. But the word may have come for a later epoch, which came by the word,
-                // after one that landed. So that it has come says something only to who acquired it before he looked at
-                // the pair: had this epoch landed, then the tags would be there.
+                // Both loads are in flight together. But the word may have been reached for a later epoch, which came
+                // by the word after one that landed. So the word proves something only if this thread acquired it
+                // *before* it looked at the pair: had this epoch landed, the tags would be there.
                 const bool before = come;
                 u64 first, second;
                 load_both(landing + 2 * next, first, second);
@@ -99,7 +100,8 @@ struct Search {
                     if (next + 4 < bytes) put(slot + next + 4, (u32)second);
                     landed = true;
                 } else if (before) {
-                    // No tag is older than the buffer's last epoch: so none is taken for that of one 2^32 later.
+                    // This keeps all tags as recent as the buffer's last epoch, so that no tag is mistaken for that of
+                    // an epoch 2^32 later.
                     for (; next < bytes; next += 8 * Team::size) store_both(landing + 2 * next, (u64)tag << 32, (u64)tag << 32);
                     by_word = true;
                     return true;
@@ -113,8 +115,8 @@ struct Search {
 
 enum { NOT_COME = 0, HAS_LANDED = 1, BY_WORD = 2 };
 
-// What `run_landed` does when it takes longer than an instant: all threads together, until all have what they look for,
-// or it will not come. (By value: what the first looks use is to stay in registers.)
+// The rest of `run_landed` if it takes longer than an instant. All threads look together, until all have found their
+// pairs, or these will not come. (Arguments are by value, so that those of the first looks stay in registers.)
 template <typename Team>
 APART u32 landed_late(const Launch &launch, Team team, Stand *stands, const Lane *at, Search<Team> search) {
     enum { GO_ON = 0, POISONED = 1, FAILED = 2 };
@@ -124,7 +126,7 @@ APART u32 landed_late(const Launch &launch, Team team, Stand *stands, const Lane
     const u64 epoch = search.from >> QUANTUM_BITS;
     bool is_reported = false, ok = false;
     for (u32 round = 0;; round++) {
-        // By turns: who is slow reads one while the first thread is at the next.
+        // The two are used in turn, because a slow thread may read one while the first thread is at the next.
         Stand *stand = stands + round % 2;
         if (first) {
             u64 value = load_acquire(search.word);
@@ -143,7 +145,7 @@ APART u32 landed_late(const Launch &launch, Team team, Stand *stands, const Lane
         }
         team.barrier();
         const u64 end = stand->epoch;
-        // What has landed by the time of the poison counts.
+        // Data that has landed by the time of the poison counts.
         if (end == FAILED || !search.look(round < 64 ? 16 : 1, [] {})) stand->failed = 1;
         team.barrier();
         ok = !stand->failed;
@@ -160,8 +162,8 @@ APART u32 landed_late(const Launch &launch, Team team, Stand *stands, const Lane
     return !ok ? NOT_COME : search.by_word ? BY_WORD : HAS_LANDED;
 }
 
-// Only a wait, of a word whose data may land instead. What has been promised by the word lets the next kernel come, as in
-// `run_wait`; what lands is there as soon as the first of it.
+// Carries out a lane that is only a wait for a word whose data may land instead. If the word promises its data, the
+// next kernel may begin, as in `run_wait`. For landing data, it may begin as soon as the first of it is there.
 template <typename Team>
 APART void run_landed(const Launch &launch, Team team, Stand *stands, const Lane *at, Part part) {
     const bool first = team.rank() == 0;
@@ -193,7 +195,7 @@ APART void run_landed(const Launch &launch, Team team, Stand *stands, const Lane
     if (stands[1].failed) how = landed_late(launch, team, stands, at, search);
     pass();
     if (first && how != NOT_COME) {
-        // Nobody else does: it is this wait that says what the word would have said.
+        // Nobody else adds for this epoch, so this wait does.
         if (how == HAS_LANDED) red_u64(search.word, search.quantum);
         store_relaxed(operand, search.from + search.quantum);
     }

@@ -1,10 +1,12 @@
 // A part of batch.cu: lanes, step by step.
 
-// What one of several blocks adds: all parts together are the value, and the first block's is what the others leave.
+// The part of a value that one of several blocks adds. All parts together are the value. The first block adds what the
+// others leave.
 DEV u64 part_of(u64 value, u32 index, u32 count) { return index == 0 ? value - PART * (count - 1) : PART; }
 
-// Adds to a word of the host, which not every bus can do: what is counted here is stored there. Of several blocks the
-// one that comes last stores: the word is never seen between two quanta. Whether it was this one.
+// Adds to a word of the host. Not every bus can do that, so the sum is counted here, and then stored there. If there
+// are several blocks, the last one stores: the word is never seen between two quanta. Returns whether this was the last
+// one.
 DEV bool ring(const AddStep *add, u64 part, u32 parts) {
     u64 count = add_fetch(add->count, part) + part;
     if (parts == 1 || !(count & (QUANTUM - 1))) {
@@ -14,8 +16,8 @@ DEV bool ring(const AddStep *add, u64 part, u32 parts) {
     return false;
 }
 
-// Stores to a register, behind all that this thread has seen or done: the word that it has rung by, and what all blocks
-// of the lane have put.
+// Stores to a register, after everything that this thread has seen or done. That includes the word that it has rung,
+// and the puts of all blocks of the lane.
 DEV void strike(const StoreStep *store) {
     fence();
     store_register(store->to, store->value);
@@ -34,7 +36,7 @@ DEV void poison_rest(const u8 *steps) {
     }
 }
 
-// Waits as a team; whether it came. One thread waits for all.
+// Waits as a team. Returns whether the count has been reached. One thread waits for all.
 template <typename Team>
 DEV bool wait_together(const Launch &launch, Team team, Stand *stand, const WaitStep *wait, u32 index, u32 count, bool first) {
     if (team.rank() == 0) {
@@ -46,7 +48,7 @@ DEV bool wait_together(const Launch &launch, Team team, Stand *stand, const Wait
     return !stand->failed;
 }
 
-// A wait, and the linear copy behind it: what is copied is fetched while the thread that waits does.
+// Carries out a wait and the linear copy after it. The other threads fetch the data while one waits.
 template <typename Team, typename Unit>
 APART bool wait_and_copy(const Launch &launch, Team team, Stand *stand, const WaitStep *wait, const MoveStep *move, u32 index, u32 count, bool is_first) {
     u64 first = (u64)index * Team::size + team.rank(), stride = (u64)count * Team::size;
@@ -64,13 +66,13 @@ APART bool wait_and_copy(const Launch &launch, Team team, Stand *stand, const Wa
     return true;
 }
 
-// A row of copies, dealt to the warps of all blocks: one after the other, each would wait for what it fetches. Returns
-// what stands behind them.
+// Carries out a row of copies, which are dealt to the warps of all blocks. One after another, each copy would wait for
+// its fetches. Returns the step after them.
 template <typename Team>
 DEV const u8 *carry_row(Team team, const MoveStep *first, u64 epoch, u32 index, u32 count) {
     const u32 moves = first->row, length = 16 * first->step.length;
     const u32 warps = count * (Team::size / WARP), warp = index * (Team::size / WARP) + team.rank() / WARP;
-    // So many for each copy; with fewer warps than copies, each has several.
+    // Each copy gets `each` warps. If there are fewer warps than copies, each warp has several copies.
     const u32 each = warps > moves ? warps / moves : 1, groups = warps / each;
     if (warp < groups * each)
         for (u32 number = warp / each; number < moves; number += groups)
@@ -83,7 +85,7 @@ template <typename Team>
 DEV void run_lane(const Launch &launch, Team team, Stand *stands, const u8 *steps, u32 index, u32 count) {
     Stand *stand = stands;  // after the last wait
     bool rang = true;       // of several blocks, this one: known to the thread that adds
-    // A lane that begins with a wait looks there how the stream stands.
+    // A lane that begins with a wait checks in that wait whether the stream has failed.
     bool first = ((const Step *)steps)->kind == STEP_WAIT;
     if (!first) {
         if (team.rank() == 0) stand->failed = has_failed(launch);
@@ -123,7 +125,7 @@ DEV void run_lane(const Launch &launch, Team team, Stand *stands, const u8 *step
             }
             case STEP_MOVE: {
                 const MoveStep *move = (const MoveStep *)step;
-                // Elements that it touches may have been another thread's before.
+                // Another thread may have worked on its elements before.
                 if (move->step.flags & MOVE_BEHIND) team.barrier();
                 if (Team::size > WARP && move->row) next = carry_row(team, move, stand->epoch, index, count);
                 else carry(move, stand->epoch, index * Team::size + team.rank(), count * Team::size);
@@ -149,15 +151,16 @@ DEV void run_lane(const Launch &launch, Team team, Stand *stands, const u8 *step
     }
 }
 
-// Bytes of steps that a team keeps at hand: a lane of a warp has few.
+// Bytes of steps that a team keeps at hand. The lane of a warp has few steps.
 #define STEPS_WINDOW 512
 #define BLOCK_STEPS_WINDOW 3072
 
-// All steps of a lane, one after the other: for those that are not in short, and for what fails.
+// Carries out all steps of a lane, one after the other. This is for lanes that are not in short, and for those that
+// fail.
 template <typename Team>
 APART void run_steps(const Launch &launch, Team team, Stand *stands, const Lane *lane, Part part) {
-    // Steps are looked at again and again, the loops of a shape for each element. No kernel writes them either: those
-    // that there is room for are at hand when what stands before this batch is over.
+    // Steps are read many times; the loops of a shape, for each element. Also, no kernel writes them. So all steps for
+    // which there is room are brought here before the work before this batch is over.
     const u32 room = Team::size > WARP ? BLOCK_STEPS_WINDOW : STEPS_WINDOW;
     __shared__ alignas(16) u8 windows[THREADS / Team::size][room];
     u8 *window = windows[threadIdx.x / Team::size];

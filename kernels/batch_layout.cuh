@@ -1,6 +1,6 @@
-// A part of batch.cu: what the host and the kernel agree on.
+// A part of batch.cu: the data layout that the host and the kernel share.
 //
-// Mirrored in `crates/cuda/src/lower/layout.rs`, whose tests compare the sizes and places.
+// `crates/cuda/src/lower/layout.rs` mirrors it, and its tests compare the sizes and offsets.
 
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -8,7 +8,7 @@ typedef unsigned int u32;
 typedef unsigned long long u64;
 typedef long long i64;
 
-// An emulation may make teams smaller.
+// An emulation may use smaller teams.
 #ifndef THREADS
 #define THREADS 512
 #define WARP 32
@@ -18,19 +18,19 @@ static_assert(WARP >= 16, "the bytes that follow the units have a thread each");
 #define POISON (1ull << 62)
 #define QUANTUM_BITS 20
 #define QUANTUM (1ull << QUANTUM_BITS)
-// What each of several blocks adds of a value; the first one adds what the others leave. Of a lane in short, the last 1 of
-// such a part says that the block has put its share; the rest is a *promise*.
+// The part of a value that each of several blocks adds. The first one adds what the others leave. In a lane in short,
+// the last 1 of such a part says that the block has put its share; the rest is a *promise*.
 #define PART 1024ull
 #define MOST_BLOCKS 255ull
 static_assert(PART > MOST_BLOCKS && PART * MOST_BLOCKS <= QUANTUM, "a part that is not promised is more than 1 of each block");
 
 enum { TEAM_WARPS = 0, TEAM_BLOCKS = 1 };
 enum { STEP_END = 0, STEP_WAIT = 1, STEP_MOVE = 2, STEP_ADD = 3, STEP_STORE = 4 };
-// LANE_GATHERS, with LANE_LISTED: what is listed is where units come from, and they go to whole lines of 16 bytes.
+// LANE_GATHERS, with LANE_LISTED: the list says where the units come from, and they go to whole lines of 16 bytes.
 enum { LANE_STEPS = 1, LANE_WAITS = 2, LANE_COPIES = 4, LANE_ADDS = 8, LANE_LANDS = 16, LANE_LISTED = 32, LANE_GATHERS = 64, LANE_COUNTED = 128, LANE_REDUCES = 256 };
 enum { ADD_HAS_WAITER = 1 };
-// MOVE_BEHIND: the team meets before it. MOVE_ALONE: elements of less than four bytes that no other thread updates, here
-// or elsewhere; the bytes beside them are others'.
+// MOVE_BEHIND: the team meets at a barrier before it. MOVE_ALONE: elements of less than four bytes that no other thread
+// updates, here or elsewhere; the bytes beside them belong to others.
 enum { MOVE_EARLY = 1, MOVE_LAST_PARITY = 2, MOVE_BEHIND = 4, MOVE_ALONE = 8 };
 enum { SHAPE_LINEAR = 0, SHAPE_STRIDED = 1, SHAPE_INDEXED = 2 };
 enum { ACTION_COPY = 0, ACTION_ACCUMULATE = 1, ACTION_FETCH = 2, ACTION_SWAP = 3, ACTION_COUNTED = 4, ACTION_REDUCE = 5 };
@@ -38,8 +38,8 @@ enum { OP_SUM, OP_PROD, OP_MIN, OP_MAX, OP_AND, OP_OR, OP_XOR, OP_REPLACE, OP_KE
 enum { S_I8, S_I16, S_I32, S_I64, S_U8, S_U16, S_U32, S_U64, S_F32, S_F64 };
 enum { FAULT_WAIT = 1, FAULT_ABORTED = 2 };
 
-// What one block is to do: the head of its record. All records of a program have one length, so that a block finds its
-// own without looking anywhere. Behind the head stand its lanes.
+// The work of one block: the head of its record. All records of a program have the same length, so that a block finds
+// its own without a look at anything else. After the head come its lanes.
 struct Record {
     u8 team;
     u8 lanes;
@@ -49,8 +49,9 @@ struct Record {
     u64 unused2;
 };
 
-// A lane in short. Nearly every lane is (part of): a wait, a copy, an add; then all of it stands here, and the steps are
-// only read when something goes wrong. Of others, LANE_STEPS says that the steps are to be carried out.
+// A lane in short. Nearly every lane consists of some of these: a wait, a copy, an add. Then all of it is in this
+// struct, and the steps are read only if something goes wrong. For other lanes, LANE_STEPS says that the steps must be
+// carried out.
 struct alignas(16) Lane {
     u16 kind;
     u8 unit;  // LANE_LISTED, LANE_COUNTED: how large a unit is, as a power of two: 2, 3 or 4 (16 bytes, as in every other lane)
@@ -63,13 +64,13 @@ struct alignas(16) Lane {
     u64 count;  // units (LANE_STEPS: bytes of the steps)
     u64 out, value;
     u64 tail;   // so many bytes follow the units, fewer than 16
-    // LANE_LANDS: of a put, or of a wait, whose slot is `dst` with its flip; then `count` is in bytes, and there is no tail.
+    // LANE_LANDS: the landing of a put, or of a wait, whose slot is `dst` with its flip. Then `count` is in bytes, and
+    // there is no tail.
     u64 landing, landing_flip;
-    // LANE_LISTED: where the units of either side are stands in a list, four bytes for each, in units from `src` and from
-    // `dst`; 0: they lie one behind the other.
-    // LANE_COUNTED: `from` is where the number of elements stands, `count` the most of them, `to` the bytes of one.
-    // LANE_REDUCES, of `tidegate_reduce`: `count` elements at `dst`, of `scalar` with `unit`, and `to` terms, which stand behind the first
-    // step.
+    // LANE_LISTED: lists of the units' places on either side. An entry has four bytes, and counts in units from `src`
+    // or from `dst`; 0 if the units are contiguous. LANE_COUNTED: `from` is the address of the number of elements,
+    // `count` the most of them, `to` the bytes of one. LANE_REDUCES, of `tidegate_reduce`: `count` elements at `dst`,
+    // of `scalar` with `unit`, and `to` terms, which come after the first step.
     u64 from, to;
 };
 
@@ -110,7 +111,7 @@ struct MoveStep {
     u8 action, op, scalar, unit;  // unit: bytes that are moved at a time, as a power of two
     u8 src_shape, dst_shape;
     u16 row;  // so many copies stand here, this one first, that warps make beside each other; 0: it is not the first of such
-    // Then a `Shape` for each side that is not linear: first the source's.
+    // Then comes a `Shape` for each side that is not linear: first the source's.
 };
 
 struct Shape {
@@ -121,7 +122,7 @@ struct Shape {
     u32 unused;
 };
 
-// What ACTION_REDUCE combines an element with, one after the other.
+// A value that ACTION_REDUCE combines with an element, one after the other.
 struct alignas(16) Term {
     u64 src, flip;
     u64 parity;  // as a move's
@@ -147,7 +148,7 @@ struct Blocked {
 
 #define MAX_BLOCKED 64
 
-// The part of it that the host reads at any time, in pinned memory.
+// The part of a stream's state that the host may read at any time, in pinned memory.
 struct Mirror {
     u32 failed;
     u32 gate;  // the last gate that the stream has come to, by number
@@ -164,5 +165,6 @@ struct Launch {
     u32 flags;
 };
 
-// LAUNCH_NEXT: the next grid of the stream may come while this one waits; else no earlier than no block of it does.
+// LAUNCH_NEXT: the next grid of the stream may begin while this one waits. Otherwise it may begin only when no block of
+// this one waits any more.
 enum { LAUNCH_NEXT = 1 };

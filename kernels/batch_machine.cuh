@@ -1,17 +1,17 @@
-// A part of batch.cu: the machine, in inline PTX. An order and a scope are spelled out wherever another GPU, a CPU or a
-// NIC looks.
+// A part of batch.cu: the machine, in inline PTX. Each access that another GPU, a CPU or a NIC can see spells out its
+// order and its scope.
 //
-// An emulation brings primitives of its own instead.
+// An emulation replaces these primitives.
 
 struct alignas(16) V16 {
     u32 x, y, z, w;
 };
 
 #define DEV __device__ __forceinline__
-// What is too large to stand wherever it is used: a call costs less than the registers.
+// For functions that are too large to be inlined everywhere: the call costs less than the registers would.
 #define APART __device__ __noinline__
 
-// Whether the next grid can take its place while this one is at work: then some say when it may.
+// Whether the next grid of the stream can begin while this one runs. Then some blocks say when it may.
 #if defined(TIDEGATE_EMULATED) || __CUDA_ARCH__ >= 900
 #define BEGINS_EARLY 1
 #else
@@ -40,7 +40,7 @@ DEV void store_relaxed(u64 at, u64 value) {
 DEV void store_release32(u32 *at, u32 value) {
     asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(at), "r"(value) : "memory");
 }
-// Two words beside each other at a time: each is one access, the two together need not be.
+// Loads two neighbouring words. Each load is one access; the pair need not be.
 DEV void load_both(u64 at, u64 &first, u64 &second) {
     asm volatile("ld.relaxed.sys.global.v2.u64 {%0, %1}, [%2];" : "=l"(first), "=l"(second) : "l"(at) : "memory");
 }
@@ -50,23 +50,23 @@ DEV void store_both(u64 at, u64 first, u64 second) {
 DEV void add_release(u64 at, u64 value) {
     asm volatile("red.release.sys.global.add.u64 [%0], %1;" ::"l"(at), "l"(value) : "memory");
 }
-// What `add_release` is, in two.
+// The fence of `add_release`, when the fence and the add are made apart.
 DEV void fence() {
     asm volatile("fence.acq_rel.sys;" ::: "memory");
 }
 DEV void add_relaxed(u64 at, u64 value) {
     asm volatile("red.relaxed.sys.global.add.u64 [%0], %1;" ::"l"(at), "l"(value) : "memory");
 }
-// With no order: it says nothing of memory. (Those who read the PTX know it by the remark.)
+// Adds without order: the add says nothing about memory. (The remark marks it for readers of the PTX.)
 DEV void add_unordered(u64 at, u64 value) {
     asm volatile("red.relaxed.sys.global.add.u64 [%0], %1; // promises" ::"l"(at), "l"(value) : "memory");
 }
 DEV void or_release(u64 at, u64 value) {
     asm volatile("red.release.sys.global.or.b64 [%0], %1;" ::"l"(at), "l"(value) : "memory");
 }
-// The two below count in memory of this device, for a word of the host: one GPU, and no other, uses the count. They
-// release and acquire within it: who stores what was counted last has seen what all that counted before had done, and
-// his store, at system scope, releases all of it.
+// The next two functions count in memory of this device, for a word of the host. Only one GPU uses the count. They
+// release and acquire within that GPU. So the thread that counts last has seen everything before all counts, and its
+// store, at system scope, releases all of that.
 DEV u64 add_fetch(u64 at, u64 value) {
     u64 old;
     asm volatile("atom.acq_rel.gpu.global.add.u64 %0, [%1], %2;" : "=l"(old) : "l"(at), "l"(value) : "memory");
@@ -80,8 +80,8 @@ DEV u64 or_fetch(u64 at, u64 value) {
 DEV void store_release(u64 at, u64 value) {
     asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(at), "l"(value) : "memory");
 }
-// To a register of another device, where each store counts: it is made once, as it stands here. It has no order of its
-// own but what a fence gives it.
+// Stores to a register of another device. Each such store counts, so it is made exactly once. It has no order of its
+// own: a fence before it gives it one.
 DEV void store_register(u64 at, u64 value) {
     asm volatile("st.mmio.relaxed.sys.global.u64 [%0], %1;" ::"l"(at), "l"(value) : "memory");
 }
@@ -90,13 +90,13 @@ DEV u32 or_fetch32(u32 *at, u32 value) {
     asm volatile("atom.acq_rel.sys.global.or.b32 %0, [%1], %2;" : "=r"(old) : "l"(at), "r"(value) : "memory");
     return old;
 }
-// Counts to `last` and begins again.
+// Counts up to `last`, and then begins again at 0. Returns the old count.
 DEV u32 count_to(u64 at, u32 last) {
     u32 old;
     asm volatile("atom.relaxed.gpu.global.inc.u32 %0, [%1], %2;" : "=r"(old) : "l"(at), "r"(last) : "memory");
     return old;
 }
-// Of what the block shares: one less; what it was.
+// Subtracts 1 from a number that the block shares. Returns the old number.
 DEV u32 count_down(u32 *at) {
     u32 old;
     asm volatile("atom.relaxed.cta.shared::cta.add.u32 %0, [%1], -1;" : "=r"(old) : "r"((u32)__cvta_generic_to_shared(at)) : "memory");
@@ -112,7 +112,7 @@ DEV u64 swap64(u64 at, u64 compare, u64 value) {
     asm volatile("atom.relaxed.sys.global.cas.b64 %0, [%1], %2, %3;" : "=l"(old) : "l"(at), "l"(compare), "l"(value) : "memory");
     return old;
 }
-// (There is no such for floats of 32 bits: `red.add.f32` takes subnormal numbers for 0, and nothing else does.)
+// (32-bit floats have no such function, because `red.add.f32` treats subnormal numbers as 0, unlike everything else.)
 DEV void red_f64(u64 at, double value) {
     asm volatile("red.relaxed.sys.global.add.f64 [%0], %1;" ::"l"(at), "d"(value) : "memory");
 }
@@ -125,8 +125,8 @@ DEV void red_u32(u64 at, u32 value) {
 DEV void pause(u32 nanoseconds) {
     asm volatile("nanosleep.u32 %0;" ::"r"(nanoseconds));
 }
-// What comes next on the stream may take its place, and wait there until this one is over; and this one goes on when
-// what stands before it is over. (Only a launch that asks for it has a next one so early; to others both are nothing.)
+// `let_next_come` allows the next kernel of the stream to begin, and to wait until this one is over.
+// `wait_for_previous` waits until the kernel before is over. (Both do nothing in launches that do not ask for it.)
 DEV void let_next_come() {
 #if BEGINS_EARLY
     asm volatile("griddepcontrol.launch_dependents;");
@@ -144,7 +144,7 @@ DEV void block_barrier() {
 DEV void warp_barrier() {
     asm volatile("bar.warp.sync 0xffffffff;" ::: "memory");
 }
-// Moves data; never cached in L1, where what another GPU writes is not seen.
+// Loads data for a move. It bypasses L1, which does not see what another GPU writes.
 DEV void fetch(V16 &value, u64 at) {
     asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
                  : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w) : "l"(at) : "memory");

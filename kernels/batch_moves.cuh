@@ -1,11 +1,11 @@
 // A part of batch.cu: moves of data.
 //
-// A team's threads share a move's units. Sides of any shape are asked for the address of a unit; arithmetic goes element
-// by element. (Of most copies that nothing stands between batch.cu has lists.)
+// A team's threads share the units of a move. For a side of any shape, the address of each unit is computed. Arithmetic
+// goes element by element. (Most copies with nothing to wait for in between have lists, in batch.cu.)
 
 // ---- Shapes ----
 
-// Which element of a region or slot element `i` of a shape is.
+// The index in the region or slot of element `i` of a shape.
 DEV i64 element(const Shape *shape, u8 kind, u32 i) {
     if (kind == SHAPE_INDEXED) {
         u32 index;
@@ -22,7 +22,7 @@ DEV i64 element(const Shape *shape, u8 kind, u32 i) {
     return at + (i64)i * shape->stride[rank - 1];
 }
 
-// One side of a move, ready to be asked for addresses.
+// One side of a move, prepared so that addresses can be computed.
 struct Side {
     u64 base;
     const Shape *shape;
@@ -56,7 +56,7 @@ DEV void sides(const MoveStep *move, bool odd, Side &src, Side &dst) {
 
 #define DEPTH 4
 
-// Copies units `first, first + stride, ...`, of which there are some DEPTH at a time on their way.
+// Copies units `first, first + stride, ...`, with DEPTH of them in flight at a time.
 template <typename Unit, typename From, typename To>
 DEV void copy(From from, To to, u64 first, u64 stride, u64 count) {
     u64 i = first;
@@ -76,8 +76,9 @@ DEV void copy(From from, To to, u64 first, u64 stride, u64 count) {
     }
 }
 
-// The first elements of a copy, as many as a kernel of this stream has written down; the host has said how many there
-// are at most. Both sides are equally far from whole units: what is before the first and behind the last goes byte by byte.
+// Copies the first elements of a move. A kernel of this stream has written how many they are, and the host how many at
+// most. Both sides have the same distance to the next whole unit. The bytes before the first whole unit and after the
+// last one go one by one.
 APART void copy_counted(const MoveStep *move, bool odd, u64 first, u64 stride) {
     u64 count;
     fetch(count, move->compare);
@@ -103,7 +104,7 @@ APART void copy_counted(const MoveStep *move, bool odd, u64 first, u64 stride) {
     }
 }
 
-// As `copy`, between sides of any shape.
+// Like `copy`, between sides of any shape.
 template <typename Unit>
 DEV void copy_sides(const Side &src, const Side &dst, u64 first, u64 stride, u64 count) {
     if (src.kind == SHAPE_LINEAR && dst.kind == SHAPE_LINEAR) {
@@ -125,15 +126,16 @@ DEV T applied(u32 op, T a, T b) {
     switch (op) {
         case OP_SUM: return a + b;
         case OP_PROD: return a * b;
-        // For floats a NaN loses.
+        // For floats, a NaN loses.
         case OP_MIN: return (b != b || a < b) ? a : b;
         case OP_MAX: return (b != b || a > b) ? a : b;
         case OP_REPLACE: return b;
         default: return a;
     }
 }
-// Integers wrap. The low bits of sums and products are the same whatever the signs; so these are made without one, since
-// C++ says nothing of a signed overflow. (Of u16 a product would be one: C++ multiplies them as `int`.)
+// Integers wrap. The low bits of sums and products are the same for signed and unsigned numbers. So these are computed
+// unsigned, because a signed overflow is undefined in C++. (A product of u16 could overflow, too, because C++
+// multiplies them as `int`.)
 template <typename T>
 DEV T applied_bits(u32 op, T a, T b) {
     switch (op) {
@@ -180,9 +182,9 @@ DEV void put_bits(u64 at, u32 bytes, u64 value) {
     }
 }
 
-// Replaces an element by what `next` makes of it, atomically unless it is small and this thread's `alone`; returns what it
-// was. A small one is swapped with the word of 32 bits around it: all of that is memory which is updated so, or which nobody
-// uses.
+// Replaces an element by the result of `next`. This is atomic, unless the element is small and this thread's `alone`.
+// Returns the old value. A small element is swapped with the 32-bit word around it: all of that word is either updated
+// in this way, or not used.
 template <typename Next>
 DEV u64 update(u64 at, u32 bytes, bool alone, Next next) {
     if (bytes == 8) {
@@ -206,8 +208,9 @@ DEV u64 update(u64 at, u32 bytes, bool alone, Next next) {
     }
 }
 
-// Arithmetic, element by element. It is atomic, since the next move of the lane may be at work on the same element in another
-// block; but not of a small element that is this thread's alone, beside which bytes may be put meanwhile.
+// Arithmetic, element by element. It is atomic, because the next move of the lane may work on the same element in
+// another block. The exception is a small element that is this thread's alone, because others may put the bytes beside
+// it meanwhile.
 APART void compute(const MoveStep *move, bool odd, u64 first, u64 stride) {
     Side src, dst;
     sides(move, odd, src, dst);
@@ -233,7 +236,7 @@ APART void compute(const MoveStep *move, bool odd, u64 first, u64 stride) {
     }
 }
 
-// Whether the epoch that a word stands at is of odd number.
+// Whether the number of the epoch that a word counts is odd.
 DEV bool is_odd(u64 parity) {
     return parity && (((load_relaxed(parity) >> QUANTUM_BITS) - 1) & 1);
 }
@@ -245,7 +248,7 @@ DEV bool is_odd(const MoveStep *move, u64 epoch) {
     return is_odd(move->parity);
 }
 
-// Units `first, first + stride, ...` of a move.
+// Carries out units `first, first + stride, ...` of a move.
 APART void carry(const MoveStep *move, u64 epoch, u64 first, u64 stride) {
     bool odd = is_odd(move, epoch);
     if (move->action == ACTION_COUNTED) {

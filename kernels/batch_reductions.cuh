@@ -1,10 +1,10 @@
 // A part of batch.cu: lanes that only reduce.
 
-// Terms that are fetched at a time.
+// How many terms are fetched at a time.
 #define TERMS 4
 
-// Elements that are combined with what lies in several places, one after the other: so each is written once, and nothing is
-// waited for between two terms. Nobody else is at work on them: all that a thread has is this thread's, whatever the others do.
+// Combines elements with values from several places, one after the other. Each element is written once, and no wait
+// comes between two terms. Each thread has elements of its own, so nothing else works on them.
 struct Reduction {
     u64 dst, count;
     const Term *terms;  // behind a step
@@ -41,15 +41,15 @@ struct Reduction {
     }
 };
 
-// A lane that only reduces what has come before this batch: nobody is waited for, and nobody waits for it. Each thread looks
-// by itself how the stream stands: the threads have nothing else to do with each other. `first` and `stride` say which
-// elements are this thread's.
+// Carries out a lane that only reduces data from before this batch. It waits for nobody, and nobody waits for it. Each
+// thread checks by itself whether the stream has failed, because the threads have nothing else in common. `first` and
+// `stride` determine this thread's elements.
 DEV void run_reduction(const Launch &launch, const Lane *at, Part part, u64 first, u64 stride) {
     const u8 *step = launch.program + 16ull * at->steps;
     const Reduction reduction(at->dst, at->count, step, (u32)at->to, at->scalar, at->unit);
     const Turn turn(launch, part);
     turn.await();
-    // None of the block's lanes waits for a peer.
+    // No lane of the block waits for a peer.
     let_next_come();
     u32 stop = load_relaxed32(&turn.state->stop);
     if ((stop || turn.follow) && has_failed(launch)) return;

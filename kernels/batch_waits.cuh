@@ -13,14 +13,14 @@ struct Block {
     DEV u32 rank() const { return threadIdx.x; }
     DEV void barrier() const { block_barrier(); }
 };
-// How a team stands after a wait: shared by its threads. There are two, for waits by turns: who comes last out of a
-// wait's barrier reads this one while the thread that waits for all is at the next wait.
+// The result of a wait, which a team's threads share. There are two, which successive waits use in turn: a slow thread
+// may still read one after the barrier of its wait, while the waiting thread is already in the next wait.
 struct Stand {
     u64 epoch;   // the number of the last wait's epoch
     u32 failed;
 };
 
-// Which share of a lane a team carries out: number `index` of `count`. And whether its block has nothing else to do.
+// The share of a lane that a team carries out: number `index` of `count`. And whether its block has nothing else to do.
 struct Part {
     u32 index, count;
     bool alone;
@@ -28,21 +28,22 @@ struct Part {
 
 // ---- Turns ----
 
-// How many teams of this block may still wait for a peer, where there are several.
+// How many teams of this block may still wait for a peer, if there are several.
 DEV u32 *waiting() {
     __shared__ u32 teams;
     return &teams;
 }
 
-// A team waits for no peer any more; `first` is one of its threads. If it is alone its block does not either, and a kernel
-// that comes next may take its place; it has been kept away so far, since it could take the room of what is waited for. Of
-// several teams the last one says so: each passes once. (Those that go step by step do not: there the end of the block says it.)
+// Notes that a team waits for no peer any more; `first` is set in one of its threads. If the team is alone in its
+// block, the next kernel may now begin. Until now it was kept away, because it could take the room that an awaited
+// kernel needs. If there are several teams, the last one lets it begin; each team passes once. (Teams that go step by
+// step do not pass: for them, the end of the block does it.)
 DEV void pass(bool alone, bool first) {
     if (BEGINS_EARLY && (alone || (first && count_down(waiting()) == 1))) let_next_come();
 }
 
-// What a lane needs of its launch when its turn comes. In a function apart the launch lies behind a pointer, where each
-// look takes a journey: so it is looked at before.
+// The fields of its launch that a lane needs when its turn comes. In a function that is not inlined, the launch is
+// behind a pointer, and each read takes a trip to memory. So the fields are read before.
 struct Turn {
     State *state, *follow;
     bool lets_next_come, alone;
@@ -68,7 +69,7 @@ DEV void record_fault(const Launch &launch, Fault fault) {
     store_release32(&launch.mirror->failed, 1);
 }
 
-// Whether the stream has failed, or been ended, or is to fail because one that it follows has.
+// Whether the stream has failed, was ended, or must fail because a stream that it follows has failed.
 APART bool has_failed(const Launch &launch) {
     u32 stop = load_relaxed32(&launch.state->stop);
     for (int i = 0; i < 2; i++) {
@@ -77,7 +78,7 @@ APART bool has_failed(const Launch &launch) {
         if (theirs && !stop) {
             Fault fault = {FAULT_ABORTED, 0, 0, 0, 0};
             if (theirs & 1) {
-                // The team that has failed there is about to say why.
+                // The failed team of that stream is about to record the cause.
                 while (!(or_fetch32(&other->stop, 0) & 2)) pause(50);
                 fault = other->fault;
             }
@@ -96,12 +97,12 @@ DEV bool reached(u64 value, u64 from, u64 quantum) {
     return (i64)((value & ~POISON) - from) >= (i64)quantum;
 }
 
-// Whether all that is waited for has been promised: no more than 1 of each block is to come.
+// Whether everything that is awaited has been promised: at most 1 per block is missing.
 DEV bool promised(u64 value, u64 from, u64 quantum) {
     return quantum == QUANTUM && (i64)((value & ~POISON) - from) >= (i64)(QUANTUM - MOST_BLOCKS);
 }
 
-// What a wait that takes longer than an instant does. Not inlined: it is no concern of those that do not.
+// The rest of a wait that takes longer than an instant. It is not inlined, because shorter waits do not need it.
 APART bool wait_long(const Launch &launch, const WaitStep *wait, u64 from, bool reports) {
     Blocked *blocked = &launch.mirror->blocked[wait->slot];
     bool reported = false, ok = false;
@@ -112,7 +113,7 @@ APART bool wait_long(const Launch &launch, const WaitStep *wait, u64 from, bool 
             break;
         }
         u64 epoch = from >> QUANTUM_BITS;
-        // A ticket's operand has been advanced already by the epoch that it stands for.
+        // A ticket's operand already counts the epoch that the ticket is for.
         if (wait->quantum == 0 && epoch) epoch--;
         if (value & POISON) {
             Fault fault = {FAULT_WAIT, wait->window, wait->peer, wait->awaited, epoch};
@@ -120,7 +121,8 @@ APART bool wait_long(const Launch &launch, const WaitStep *wait, u64 from, bool 
             break;
         }
         if (looks % 16 == 0 && has_failed(launch)) break;
-        // Waits of a large batch share a place by turns: whoever finds it free takes it, and who has been overwritten again.
+        // The waits of a large batch share one place for reports, in turn. A team that finds it free takes it. A team
+        // that was overwritten takes it again later.
         if (reports && looks >= 4096 && looks % 1024 == 0 && !load_relaxed32(&blocked->active)) {
             blocked->window = wait->window;
             blocked->peer = wait->peer;
@@ -135,15 +137,16 @@ APART bool wait_long(const Launch &launch, const WaitStep *wait, u64 from, bool 
     return ok;
 }
 
-// One thread's wait. `count` blocks carry out the lane, and this is number `index`. The first wait of a lane also looks
-// how the stream stands: all three loads are on their way together.
+// One thread's wait. `count` blocks carry out the lane, and this is number `index`. The first wait of a lane also
+// checks whether the stream has failed. All three loads are in flight together.
 DEV bool wait_for(const Launch &launch, const WaitStep *wait, u32 index, u32 count, bool first, u64 &epoch) {
     u64 from = load_relaxed(wait->operand);
     u32 stop = first ? load_relaxed32(&launch.state->stop) : 0;
     u64 value = load_acquire(wait->word);
-    // Whoever reads the operand last advances it: no block may find it advanced already. The answer is not needed until later.
+    // The last block to read the operand advances it, because no block may find it advanced already. The answer is not
+    // needed until later.
     u32 before = 0;
-    // Bit 63 is not set; that the count depends on it keeps it from being counted before the operand has been read.
+    // Bit 63 is never set. But the dependence on it keeps the count from being made before the operand has been read.
     if (wait->arrivals) before = count_to(wait->arrivals, count - 1 + (u32)(from >> 63));
     bool ok = false;
     if (!(first && (stop || launch.follow[0]) && has_failed(launch))) {

@@ -1,16 +1,16 @@
 // ptx: compute_80
 //
-// What benchmarks look at results with.
+// A kernel by which benchmarks look at results.
 //
 // # Model
 //
-// `bench_gather` copies what the slots of a window hold, one slot after the other, to where the host can read it. It is
-// not on any path that is timed.
+// `bench_gather` copies the contents of a window's slots, one after the other, to where the host can read them. It is
+// not part of anything that is timed.
 //
 // # Failures
 //
-// None are reported: what does not fit into the destination is left out, and the host, which knows what should be
-// there, sees that.
+// No errors are reported. Elements that do not fit into the destination are left out. The host knows the expected
+// contents, and notices.
 
 #include "tidegate.cuh"
 
@@ -18,7 +18,7 @@ using tidegate::Slot;
 
 typedef unsigned long long u64;
 
-// The slots hold words of 8 bytes. Peers have written them: they are read with ordinary loads, never through the
+// The slots contain words of 8 bytes. Peers have written them, so they are read with ordinary loads, never through the
 // non-coherent path.
 extern "C" __global__ void __launch_bounds__(1024) bench_gather(const Slot *slots, u64 slots_len, u64 *out, u64 out_len) {
   const u64 thread = (u64)blockIdx.x * blockDim.x + threadIdx.x;

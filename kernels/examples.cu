@@ -1,15 +1,15 @@
 // ptx: compute_80
 //
-// The kernels of the examples on GPUs (`examples/*_cuda.rs`): what a user's own look like.
+// The kernels of the examples on GPUs (`examples/*_cuda.rs`), as a user would write them.
 //
 // # Model
 //
-// tidegate.cuh says what a kernel gets for each parameter, and what a slot is. All kernels work in any grid (those that
-// leave sums: of blocks of 128 threads, and no more of them than sums): each thread takes every so many-th element.
+// tidegate.cuh explains the types of parameters, and slots. All kernels work in any grid: each thread takes elements at
+// a constant stride. (Kernels that leave sums need blocks of 128 threads, and no more blocks than sums.)
 //
 // # Failure
 //
-// None: indices stay within the lengths.
+// There is none: indices stay within the lengths.
 
 #include "tidegate.cuh"
 
@@ -39,12 +39,12 @@ extern "C" __global__ void compare(const Slot *slots, u64 count, const double *s
 
 // --- halo2d ---
 
-// Where what a neighbour sends belongs: the first ghost cell, and from each to the next.
+// Where a neighbour's data belongs: the first ghost cell, and the distance from each to the next.
 struct Ghosts {
     u64 first, stride;
 };
 
-// Fills the ghosts of `u` with what came: slot k belongs to ghosts k.
+// Fills the ghosts of `u` from the slots: slot k belongs to ghosts k.
 extern "C" __global__ void fill_ghosts(const Slot *slots, u64 count, const Ghosts *ghosts, u64 sides, double *u, u64 len) {
     for (u64 k = 0; k < count && k < sides; k++) {
         const double *came = current<double>(slots[k]);
@@ -55,7 +55,7 @@ extern "C" __global__ void fill_ghosts(const Slot *slots, u64 count, const Ghost
     }
 }
 
-// Each unknown of `to` becomes the average of its neighbours in `from`; `width` unknowns a row, between two ghosts.
+// Sets each unknown of `to` to the average of its neighbours in `from`. A row has `width` unknowns, between two ghosts.
 extern "C" __global__ void sweep(const double *from, u64 len, double *to, u64 room, u64 width, u64 height) {
     u64 row = width + 2;
     if (row * (height + 2) > len || len > room) return;
@@ -72,7 +72,7 @@ extern "C" __global__ void fill(u64 *x, u64 len, u64 value) {
     for (EACH(i, len)) x[i] = value;
 }
 
-// sum[0] += the products of what came in slot `from` and `mine`
+// sum[0] += the products of the elements of slot `from` and `mine`
 extern "C" __global__ void multiply(const Slot *slots, u64 count, unsigned from, const u64 *mine, u64 len, u64 *sum, u64 sums) {
     if (from >= count || !sums) return;
     const u64 *came = current<u64>(slots[from]);
@@ -84,18 +84,18 @@ extern "C" __global__ void multiply(const Slot *slots, u64 count, unsigned from,
 
 // --- cg ---
 
-// Threads of a block, which sum up together. (Others leave no sum.)
+// The threads of a block, which sum up together. (Blocks of another size leave no sum.)
 #define BLOCK 128
 
-// What is a sum over all elements is one number for each block: the ranks add them up one by one, and who needs the sum adds
-// up those. So no block waits for another, and the order is always the same.
+// A sum over all elements is left as one number for each block. The ranks add up the numbers, one by one, and a kernel
+// that needs the sum adds up those. So no block waits for another, and the order is always the same.
 __device__ double sum_of(const double *parts, u64 count) {
     double sum = 0;
     for (u64 k = 0; k < count; k++) sum += parts[k];
     return sum;
 }
 
-// Leaves the sum over the block's threads as its number among `parts`.
+// Stores the sum over the block's threads as the block's number in `parts`.
 __device__ void leave_sum(double own, double *parts, u64 count) {
     __shared__ double sums[BLOCK];
     if (blockDim.x != BLOCK) return;
@@ -106,14 +106,14 @@ __device__ void leave_sum(double own, double *parts, u64 count) {
         __syncthreads();
     }
     if (threadIdx.x == 0 && blockIdx.x < count) parts[blockIdx.x] = sums[0];
-    // Those of blocks that there are not.
+    // The numbers of blocks that do not exist.
     for (u64 k = gridDim.x + threadIdx.x; blockIdx.x == 0 && k < count; k += BLOCK) parts[k] = 0;
 }
 
-// After the exact solution was found an iteration changes nothing.
+// Once the exact solution is found, an iteration changes nothing.
 __device__ double ratio(double a, double b) { return b == 0 ? 0 : a / b; }
 
-// What came stands behind this rank's `own` elements of `p`, slot by slot.
+// Copies the slots, one after the other, to `p`, after this rank's `own` elements.
 extern "C" __global__ void take_foreign(const Slot *slots, u64 count, double *p, u64 len, u64 own) {
     u64 place = own;
     for (u64 k = 0; k < count; k++) {
@@ -124,7 +124,7 @@ extern "C" __global__ void take_foreign(const Slot *slots, u64 count, double *p,
     }
 }
 
-// q = A p, for rows in compressed form; parts of p q. And what was the residual *now* is the one *before*.
+// q = A p, for rows in compressed form; leaves parts of p q. And the residual of *now* becomes the one of *before*.
 extern "C" __global__ void multiply_rows(const u64 *start, u64 starts, const u64 *columns, u64 entries, const double *values, u64 numbers,
                                          const double *p, u64 len, const double *now, u64 nows, double *q, u64 own, double *p_q, u64 parts,
                                          double *before, u64 befores) {
@@ -142,7 +142,7 @@ extern "C" __global__ void multiply_rows(const u64 *start, u64 starts, const u64
         if (k < nows) before[k] = now[k];
 }
 
-// A step along `p`, to where the residual is least; parts of its square.
+// Takes a step along `p`, to where the residual is least; leaves parts of its square.
 extern "C" __global__ void step_along(const double *p, u64 len, const double *q, u64 own, const double *p_q, u64 parts, const double *before, u64 befores,
                                       double *x, u64 room, double *r, u64 rest, double *now, u64 nows) {
     double alpha = ratio(sum_of(before, befores), sum_of(p_q, parts)), sum = 0;
@@ -155,7 +155,7 @@ extern "C" __global__ void step_along(const double *p, u64 len, const double *q,
     leave_sum(sum, now, nows);
 }
 
-// The next direction.
+// Computes the next direction.
 extern "C" __global__ void turn(const double *r, u64 own, const double *now, u64 nows, const double *before, u64 befores, double *p, u64 len) {
     double beta = ratio(sum_of(now, nows), sum_of(before, befores));
     for (EACH(i, own))
@@ -164,21 +164,21 @@ extern "C" __global__ void turn(const double *r, u64 own, const double *now, u64
 
 // --- heat3d ---
 
-// The sides of a block, a layer of ghosts around it included.
+// The sides of a block, with a layer of ghosts around it.
 struct Sides {
     u64 n[3];
 };
 
-// Whether an element is in a layer, of which number 0 are the ghosts.
+// Whether an element is in this layer. Layer 0 is the ghosts.
 __device__ bool is_in_layer(Sides sides, u64 layer, u64 at) {
     u64 z = at % sides.n[2], y = at / sides.n[2] % sides.n[1], x = at / sides.n[2] / sides.n[1];
     return x == layer || y == layer || z == layer || x + layer + 1 == sides.n[0] || y + layer + 1 == sides.n[1] || z + layer + 1 == sides.n[2];
 }
 
-// What is in an element: of a ghost, what a neighbour has put there.
+// The value of an element. A ghost has the value that a neighbour has put.
 __device__ double value(const double *ghosts, const double *u, Sides sides, u64 at) { return ghosts && is_in_layer(sides, 0, at) ? ghosts[at] : u[at]; }
 
-// A step of one element. Sums have the order that they have on the host; RATE is a power of 2, so no product is rounded.
+// The next value of one element. The order of sums is that of the host. RATE is a power of 2, so no product is rounded.
 __device__ double heated(const double *ghosts, const double *u, Sides sides, u64 at) {
     const double RATE = 1.0 / 8;
     u64 strides[3] = {sides.n[1] * sides.n[2], sides.n[2], 1};
@@ -190,14 +190,14 @@ __device__ double heated(const double *ghosts, const double *u, Sides sides, u64
     return here + RATE * sum;
 }
 
-// A step of the elements that have no ghost beside them.
+// A step of all elements without a ghost beside them.
 extern "C" __global__ void heat_inner(const double *u, u64 len, double *next, u64 room, Sides sides) {
     if (sides.n[0] * sides.n[1] * sides.n[2] > len || len > room) return;
     for (EACH(at, len))
         if (!is_in_layer(sides, 0, at) && !is_in_layer(sides, 1, at)) next[at] = heated(0, u, sides, at);
 }
 
-// A step of those that have.
+// A step of all elements with a ghost beside them.
 extern "C" __global__ void heat_outer(const double *ghosts, u64 there, const double *u, u64 len, double *next, u64 room, Sides sides) {
     if (sides.n[0] * sides.n[1] * sides.n[2] > len || len > room || len > there) return;
     for (EACH(at, len))
@@ -226,13 +226,13 @@ extern "C" __global__ void largest_change(const double *u, u64 len, const double
 
 // --- particles ---
 
-// A particle; or the header of a list, whose `id` is how many particles are behind it.
+// A particle, or the header of a list. The `id` of a header is the number of particles after it.
 struct Particle {
     double x, v;
     u64 id;
 };
 
-// Adds a particle to a list. One that has no room is counted all the same: so it is missed.
+// Adds a particle to a list. If there is no room, it is counted all the same, so that the loss is noticed.
 __device__ void append(Particle *list, u64 room, Particle particle) {
     u64 place = 1 + atomicAdd(&list[0].id, 1ull);
     if (place < room) list[place] = particle;
@@ -244,7 +244,7 @@ __device__ u64 content(const Particle *list, u64 room) {
     return list[0].id < room - 1 ? list[0].id : room - 1;
 }
 
-// Makes three lists empty.
+// Empties three lists.
 extern "C" __global__ void clear_lists(Particle *a, u64 a_room, Particle *b, u64 b_room, Particle *c, u64 c_room) {
     if (blockIdx.x || threadIdx.x) return;
     if (a_room) a[0].id = 0;
@@ -252,7 +252,7 @@ extern "C" __global__ void clear_lists(Particle *a, u64 a_room, Particle *b, u64
     if (c_room) c[0].id = 0;
 }
 
-// Moves all particles of a list, to that of those that stay, or to one of those that leave.
+// Moves all particles of a list, each to the list of those that stay, or to one of the lists of those that leave.
 extern "C" __global__ void move_particles(const Particle *from, u64 len, Particle *stay, u64 room, Particle *left, u64 left_room, Particle *right,
                                           u64 right_room) {
     if (!room || !left_room || !right_room) return;
@@ -271,14 +271,14 @@ extern "C" __global__ void move_particles(const Particle *from, u64 len, Particl
     }
 }
 
-// How long the two lists are that are put, their headers included.
+// Writes the lengths of the two lists that are put, with their headers.
 extern "C" __global__ void list_lengths(const Particle *left, u64 left_room, const Particle *right, u64 right_room, u64 *lengths, u64 count) {
     if (blockIdx.x || threadIdx.x || count < 2) return;
     lengths[0] = 1 + content(left, left_room);
     lengths[1] = 1 + content(right, right_room);
 }
 
-// Takes in what came in all slots.
+// Takes over the particles of all slots.
 extern "C" __global__ void take_particles(const Slot *slots, u64 count, Particle *own, u64 room) {
     if (!room) return;
     for (u64 k = 0; k < count; k++) {
@@ -300,8 +300,8 @@ extern "C" __global__ void count_particles(const Particle *own, u64 len, u64 *su
 
 // --- solvers_tokio ---
 
-// The ghosts of a rod of `cells` cells, one at each end, are what came in the first two slots; the heat of all cells then flows from
-// `from` to `to`.
+// Fills the ghosts of a rod of `cells` cells, one at each end, from the first two slots. Then lets the heat of all
+// cells flow from `from` to `to`.
 extern "C" __global__ void flow_along(const Slot *slots, u64 count, unsigned left, unsigned right, const double *from, u64 len, double *to, u64 room,
                                       double flow) {
     if (left >= count || right >= count || len < 2 || len > room) return;

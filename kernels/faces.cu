@@ -4,16 +4,16 @@
 //
 // # Model
 //
-// faces.cuh says what a point, a copy, a tile and a group are. `pack` gives a thread one value of a message; `unpack`
-// and `compute` give it one global point with all its copies: they are all read before the first is written, and no
-// other thread touches them. So no thread waits for another, but for the slots that a block looks up together; and
+// faces.cuh explains points, copies, tiles and groups. A thread of `pack` has one value of a message. A thread of
+// `unpack` and `compute` has one global point with all its copies: it reads them all before it writes the first, and no
+// other thread touches them. So no thread waits for another, except for the slots that a block looks up together.
 // `unpack` (surface) may run at the same time as `compute` (interior).
 //
 // The results are, bit for bit, those of the CPU (`crates/bench/src/faces/kernels`): copies are summed in pairs along
 // x, those sums along y, those along z. A copy that does not exist counts as -0.0, which changes no sum (0.0 would:
 // -0.0 + 0.0 is 0.0). Products of initial values are rounded on their own, never fused with the sums that follow.
 //
-// What peers have written is read with ordinary loads: the non-coherent path could still hold what was there before.
+// Data of peers is read with ordinary loads, because the non-coherent path could still have what was there before.
 //
 // # Cost
 //
@@ -27,15 +27,15 @@
 //   unpack   1.89 MB of block, 0.68 received  1.89 MB    1.0 us   a slot's operand, the value (packed: the value)
 //   compute  29.0 MB                          29.0 MB   13.5 us   the value
 //
-// With all 26 neighbours: pack 2.60 and 1.35 MB, 0.9 us; unpack 2.60, 1.35 and 2.60 MB, 1.5 us. Where nothing else has
-// displaced them, all but the received values are in the L2 cache (50 MB), and faster. At such sizes the launch and the
-// loads that wait for one another count as much as the bytes: so each thread has one item, and each item all of its
-// loads under way at once.
+// With all 26 neighbours: pack 2.60 and 1.35 MB, 0.9 us; unpack 2.60, 1.35 and 2.60 MB, 1.5 us. Unless other data has
+// displaced them, all but the received values are in the L2 cache (50 MB), and faster. At such sizes, the launch and
+// the loads that wait for one another count as much as the bytes. So each thread has one item, and each item has all of
+// its loads in flight at once.
 //
 // # Failures
 //
-// None are reported: the host has checked the geometry and the lengths. A kernel does nothing if a length does not fit
-// its geometry.
+// No errors are reported, because the host has checked the geometry and the lengths. A kernel does nothing if a length
+// does not fit its geometry.
 
 #include "faces.cuh"
 
@@ -44,15 +44,15 @@ namespace faces {
 typedef unsigned int u32;
 typedef unsigned long long u64;
 
-// Blocks of up to 1024 threads can be launched, so nothing may take more than 64 registers.
+// Blocks of up to 1024 threads can be launched, so no kernel may use more than 64 registers.
 #define KERNEL extern "C" __global__ void __launch_bounds__(1024)
 #define INLINE static __device__ __forceinline__
 #define INLINE_MEMBER __device__ __forceinline__
 
-// From compute capability 9.0 on a kernel may be launched while the one before it on the stream is still at work: here
-// it lets the next one come, which waits likewise. What follows from its arguments alone it can do at once; before it
-// touches memory that anybody writes it waits for the end of the one before (`await`), and on every way to its own end:
-// who comes next waits for this one only. To a launch that does not ask for it both are nothing.
+// From compute capability 9.0 on, a kernel may be launched while the one before it on the stream still runs. This
+// kernel lets the next one begin early. It can do at once what depends on its arguments only. Before it touches memory
+// that anybody writes, and on every path to its end, it waits for the end of the one before (`await`), because the next
+// kernel waits for this one only. For a launch that does not ask for it, both do nothing.
 struct Turn {
   INLINE_MEMBER Turn() {
 #if defined(TIDEGATE_EMULATED)
@@ -75,7 +75,7 @@ struct Turn {
 
 INLINE u32 over(u32 x, FacesDivisor by) { return (u32)((u64)(2u * x) * by.magic >> 32) >> by.shift; }
 
-// Cuts the lowest digit off a number of mixed radix: `x` becomes x / d, the result is x % d.
+// Cuts the lowest digit off a mixed-radix number: `x` becomes x / d, and the result is x % d.
 INLINE u32 digit(u32 &x, u32 d, FacesDivisor by) {
   const u32 all = x;
   x = over(all, by);
@@ -90,28 +90,28 @@ INLINE u32 group_of(const u32 (&tiles)[FACES_GROUPS + 1], u32 tile) {
   return group;
 }
 
-// A global point, named by its copy in element `j`. Where it is `pair`ed the other copy of that dimension is in the
+// A global point, named by its copy in element `j`. In a dimension in which it is `pair`ed, the other copy is in the
 // element before.
 struct Point {
   u32 i[3], j[3];
   bool pair[3];
 };
 
-// Dimension `d` of the point at inner coordinate `c`, 1 to span.
+// Sets dimension `d` of the point to inner coordinate `c`, 1 to span.
 INLINE void set_inner(const FacesGeometry &g, Point &p, u32 d, u32 c) {
   p.i[d] = digit(c, g.n - 1u, g.by_step);
   p.j[d] = c;
   p.pair[d] = p.i[d] == 0u;
 }
 
-// Dimension `d` of a point at the lower or the upper end.
+// Sets dimension `d` of a point to the lower or the upper end.
 INLINE void set_end(const FacesGeometry &g, Point &p, u32 d, bool upper) {
   p.i[d] = upper ? g.n - 1u : 0u;
   p.j[d] = upper ? g.m[d] - 1u : 0u;
   p.pair[d] = false;
 }
 
-// The direction of an offset that has the dimensions of `set`, upwards in those of `upper`.
+// The direction of an offset in the dimensions of `set`, upwards in those of `upper`.
 INLINE u32 direction(u32 set, u32 upper) {
   int k = 13;
   if (set & 1u) k += upper & 1u ? 1 : -1;
@@ -126,7 +126,8 @@ INLINE u64 block_index(const FacesGeometry &g, const Point &p) {
   return (u64)element * g.cube + (p.i[0] + g.n * (p.i[1] + g.n * p.i[2]));
 }
 
-// From a copy back to the one that is the lower of the pair in each dimension of `pairs`: an element back, all its points on.
+// The distance from a copy back to the lower one of the pair in each dimension of `pairs`: an element back, and all its
+// points on.
 INLINE u64 block_back(const FacesGeometry &g, u32 pairs) {
   u64 back = 0u;
   if (pairs & 1u) back += g.cube - (g.n - 1u);
@@ -135,7 +136,8 @@ INLINE u64 block_back(const FacesGeometry &g, u32 pairs) {
   return back;
 }
 
-// The index of a point in a message, which extends in the dimensions that are not in `set`, the lower copy in those of `pairs`.
+// The index of a point in a message, which extends in the dimensions that are not in `set`. It is the lower copy in
+// those of `pairs`.
 INLINE u32 message_index(const FacesGeometry &g, const Point &p, u32 set, u32 pairs) {
   u32 at = 0u, stride = 1u;
 #pragma unroll
@@ -155,8 +157,9 @@ INLINE u32 message_index(const FacesGeometry &g, const Point &p, u32 set, u32 pa
   return at;
 }
 
-// The current buffer of the slot of direction `k`, if there is a neighbour: looked up in two steps, so that other work
-// fits between. The first reads the table, which nobody writes any more; the second how many epochs have come.
+// The current buffer of the slot of direction `k`, if there is a neighbour. It is looked up in two steps, so that other
+// work fits in between. The first step reads the table, which nobody writes any more, and the second reads how many
+// epochs have come.
 struct Lookup {
   const unsigned char *base;
   u64 flip;
@@ -171,15 +174,14 @@ struct Lookup {
   }
 
   INLINE_MEMBER const double *current() const {
-    // Before the first epoch the operand is 0, and this the odd buffer: the even one may be being written.
+    // Before the first epoch the operand is 0, and this is the odd buffer, because the even one may be being written.
     const bool odd = flip != 0u && (((*operand >> 20) - 1u) & 1u) != 0u;
     return (const double *)(base + (odd ? flip : 0u));
   }
 };
 
-// Where the message from each direction is that has a neighbour: in the slots of a window. The threads of a block look
-// them up side by side, one each; `wait` is behind the turn's, and before the first use, and all threads of the block
-// call it together.
+// Finds the messages of all directions with a neighbour in the slots of a window. The threads of a block look them up
+// in parallel, one each. All threads of the block call `wait` together, after the turn's wait and before the first use.
 struct InSlots {
   const Slot *slots;
   const double **table;
@@ -193,7 +195,7 @@ struct InSlots {
     if (!pending) return;
     pending = false;
     if (threadIdx.x < 26u) table[threadIdx.x] = mine.current();
-    // Blocks of fewer threads than directions.
+    // For blocks with fewer threads than directions.
     for (u32 k = threadIdx.x + blockDim.x; k < 26u; k += blockDim.x) table[k] = Lookup(g, slots, k).current();
     __syncthreads();
   }
@@ -205,7 +207,7 @@ struct InSlots {
   }
 };
 
-// In one buffer.
+// Finds the messages in one buffer.
 struct Packed {
   const double *values;
 
@@ -213,13 +215,14 @@ struct Packed {
   INLINE_MEMBER const double *message(const FacesGeometry &g, u32 k) const { return values + g.slot[k]; }
 };
 
-// Inside a block there are none.
+// Finds no messages: there are none inside a block.
 struct Nowhere {
   INLINE_MEMBER const double *message(const FacesGeometry &, u32) const { return nullptr; }
 };
 
-// Whether a point has copy `c`, as far as its pairs go. Bit d of a copy's number: it is the second one in dimension d,
-// which is a neighbour's in the dimensions of FIXED, and the lower one of a pair in the others.
+// Whether a point has copy `c`, as far as its pairs determine that. If bit d of a copy's number is set, it is the
+// second copy in dimension d. In the dimensions of FIXED, that one belongs to a neighbour; in the others, it is the
+// lower one of a pair.
 template <u32 FIXED>
 INLINE bool paired(const Point &p, u32 c) {
   bool all = true;
@@ -229,7 +232,7 @@ INLINE bool paired(const Point &p, u32 c) {
   return all;
 }
 
-// Reads the copies of a point that are in the block. The others count as -0.0 until they are read.
+// Reads the copies of a point that are in the block. The others are -0.0 until they are read.
 template <u32 FIXED>
 INLINE void read_own(const FacesGeometry &g, const Point &p, const double *u, double (&value)[8]) {
   const double *const first = u + block_index(g, p);
@@ -240,8 +243,8 @@ INLINE void read_own(const FacesGeometry &g, const Point &p, const double *u, do
   }
 }
 
-// Reads the received copies, sums all, and writes the sum to those in the block. The point is at the end of the
-// dimensions of FIXED, the upper end in those of `upper`; each non-empty set of them leads to a message, if there is
+// Reads the received copies, sums all, and writes the sum to the copies in the block. The point is at the end of the
+// dimensions of FIXED, the upper end in those of `upper`. Each non-empty subset of them leads to a message, if there is
 // such a neighbour.
 template <u32 FIXED, class Received>
 INLINE void sum_copies(const FacesGeometry &g, const Received &received, const Point &p, u32 upper, double (&value)[8], double *u) {
@@ -341,8 +344,8 @@ INLINE void pack_face(const Turn &turn, const FacesGeometry &g, bool upper, u32 
   out[to] = u[from];
 }
 
-// Value `at` of the four messages to the edges along A, in this order of their other two dimensions' sides: both lower,
-// first upper, second upper, both.
+// Value `at` of the four messages to the edges along A. By the sides of their other two dimensions, their order is:
+// both lower, first upper, second upper, both upper.
 template <u32 A>
 INLINE void pack_edge(const Turn &turn, const FacesGeometry &g, u32 at, const double *u, double *out) {
   constexpr u32 F = A == 0u ? 1u : 0u, S = A == 2u ? 1u : 2u;
@@ -394,9 +397,9 @@ KERNEL faces_pack(FACES_ARGUMENT g, const double *u, u64 u_len, double *out, u64
 
 // ---- Unpack ----
 
-// Sets point `at` of those of a face of dimension F that are on no edge; false if there are not so many. Where nothing
-// is `received`, they are those that elements share, and first the ones that are pairs in the second dimension of the
-// face.
+// Sets point `at` of the points of a face of dimension F that are on no edge. Returns false if there are not so many.
+// If nothing is `received`, these are the points that elements share, and first those that are pairs in the second
+// dimension of the face.
 template <u32 F>
 INLINE bool face_point(const FacesGeometry &g, bool received, bool upper, u32 at, Point &p) {
   constexpr u32 A = F == 0u ? 1u : 0u, B = F == 2u ? 1u : 2u;
@@ -423,13 +426,13 @@ INLINE void unpack_face(const Turn &turn, const FacesGeometry &g, Received &rece
   double value[8];
   active = active && face_point<F>(g, g.neighbours >> direction(1u << F, sides) & 1u, upper, at, p);
   turn.await();
-  // These loads are on their way while the slots are looked up.
+  // These loads are in flight while the slots are looked up.
   if (active) read_own<1u << F>(g, p, u, value);
   received.wait(g);
   if (active) sum_copies<1u << F>(g, received, p, sides, value, u);
 }
 
-// Point `at` of those of the four edges along A (in the order of `pack_edge`) that are no corner.
+// Sets point `at` of the points of the four edges along A (in the order of `pack_edge`) that are no corner.
 template <u32 A, class Received>
 INLINE void unpack_edge(const FacesGeometry &g, const Received &received, u32 at, double *u) {
   constexpr u32 F = A == 0u ? 1u : 0u, S = A == 2u ? 1u : 2u;
@@ -458,7 +461,8 @@ INLINE void unpack(const Turn &turn, const FacesGeometry &g, Received &received,
   for (u32 tile = blockIdx.x; tile < g.unpack_tiles[FACES_GROUPS]; tile += gridDim.x) {
     const u32 group = group_of(g.unpack_tiles, tile);
     const u32 start = (tile - g.unpack_tiles[group]) * FACES_TILE;
-    // All threads of a block go round equally often, and the group is the same for all: they come to every `wait` together.
+    // All threads of a block make the same number of rounds, and have the same group. So they reach every `wait`
+    // together.
     for (u32 t = 0u; t < FACES_TILE; t += blockDim.x) {
       const bool active = t + threadIdx.x < FACES_TILE;
       u32 at = start + t + threadIdx.x;
@@ -518,20 +522,20 @@ KERNEL faces_compute(FACES_ARGUMENT g, double *u, u64 u_len) {
       u32 rest = start + t;
       Point p;
       if (kind == 0u) {
-        // Between two elements in z.
+        // Points between two elements in z.
         set_inner(g, p, 0u, 1u + digit(rest, g.span[0], g.by_span[0]));
         set_inner(g, p, 1u, 1u + digit(rest, g.span[1], g.by_span[1]));
         p.i[2] = 0u, p.j[2] = 1u + rest, p.pair[2] = true;
         if (rest < g.m[2] - 1u) sum_inside(g, p, u);
       } else if (kind == 1u) {
-        // In y, and not in z.
+        // Points between two elements in y, and not in z.
         set_inner(g, p, 0u, 1u + digit(rest, g.span[0], g.by_span[0]));
         p.i[2] = 1u + digit(rest, g.n - 2u, g.by_inner);
         p.j[2] = digit(rest, g.m[2], g.by_m[2]), p.pair[2] = false;
         p.i[1] = 0u, p.j[1] = 1u + rest, p.pair[1] = true;
         if (rest < g.m[1] - 1u) sum_inside(g, p, u);
       } else {
-        // In x alone.
+        // Points between two elements in x only.
         p.i[1] = 1u + digit(rest, g.n - 2u, g.by_inner);
         p.i[2] = 1u + digit(rest, g.n - 2u, g.by_inner);
         p.j[1] = digit(rest, g.m[1], g.by_m[1]), p.pair[1] = false;

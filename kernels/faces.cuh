@@ -1,27 +1,25 @@
-// Faces on a GPU: the arguments of the kernels, and how many threads each wants.
+// Faces on a GPU: the arguments of the kernels, and how many threads each should have.
 //
 // # Model
 //
-// No header of the host is needed: device compilers, run-time compilers and plain C++ read this
-// file alike. All structs are plain data without padding, so that another language can build them
-// byte by byte; every kernel takes a FacesGeometry by value as its first parameter.
+// No header of the host is needed: device compilers, run-time compilers and plain C++ can all read this file. All
+// structs are plain data without padding, so that other languages can build them byte by byte. The first parameter of
+// every kernel is a FacesGeometry by value.
 //
-// A global point of a block has one coordinate a dimension, 0 to m*(n-1). The first and the last
-// of them are the surface; between them are the `span` = m*(n-1) - 1 inner coordinates. A
-// coordinate that is a multiple of n-1 lies, if it is an inner one, between two elements: two
-// copies, the last point of an element and the first of the next. One thread owns a global point
-// with all its copies.
+// A global point of a block has one coordinate for each dimension, 0 to m*(n-1). The first and the last coordinate are
+// the surface. Between them are the `span` = m*(n-1) - 1 inner coordinates. An inner coordinate that is a multiple of
+// n-1 is between two elements, and has two copies: the last point of an element and the first of the next. One thread
+// owns a global point with all its copies.
 //
-// Work is cut into tiles of FACES_TILE items, and a tile has items of one kind only, so whatever
-// depends on the kind is the same for a whole thread block. The first tile of each kind is counted
-// on the host. Kernels stride over the tiles by the grid, and over a tile by the block: every
-// launch shape is correct, the recommended one is fast. Divisions by numbers of the geometry are
-// multiplications by numbers that the host prepared (FacesDivisor).
+// Work is cut into tiles of FACES_TILE items. A tile has items of one kind only, so that everything that depends on the
+// kind is the same for a whole thread block. The host counts the first tile of each kind. Kernels stride over the tiles
+// by the grid, and over a tile by the block. So every launch shape is correct, and the recommended one is fast.
+// Divisions by numbers of the geometry are multiplications by numbers that the host has prepared (FacesDivisor).
 //
 // # Failures
 //
-// None are reported. The host has checked the geometry (faces_geometry_fits) and that all buffers
-// are long enough; a kernel does nothing if a length that it is given is too small.
+// No errors are reported, because the host has checked the geometry (faces_geometry_fits) and the lengths of all
+// buffers. A kernel does nothing if a length that it is given is too small.
 
 #ifndef TIDEGATE_FACES_CUH
 #define TIDEGATE_FACES_CUH
@@ -30,17 +28,17 @@
 
 #if defined(__CUDACC__)
 #define FACES_BOTH __host__ __device__
-// Read where the launch has put it, also by index; never copied to local memory.
+// The argument is read in place, also by index, and never copied to local memory.
 #define FACES_ARGUMENT const __grid_constant__ struct FacesGeometry
 #else
 #define FACES_BOTH
 #define FACES_ARGUMENT const struct FacesGeometry
 #endif
 
-// Items of a tile, and the recommended threads of a block.
+// The number of items of a tile, and the recommended number of threads of a block.
 #define FACES_TILE 128u
 
-// The order of tiles: six faces, by ascending direction, and then all edges and corners.
+// The order of tiles: six faces, by ascending direction, then all edges and corners.
 #define FACES_GROUPS 7
 
 // `mode` of faces_init_part and faces_copy_part.
@@ -55,8 +53,8 @@ struct FacesDivisor {
   unsigned int shift;
 };
 
-// One rank's block and messages. Direction k is the offset (dx,dy,dz), each -1, 0 or 1 and not all
-// 0, with k = (dx+1) + 3*(dy+1) + 9*(dz+1), less 1 from 14 on.
+// One rank's block and messages. Direction k is the offset (dx,dy,dz), each -1, 0 or 1 and not all 0, with k = (dx+1) +
+// 3*(dy+1) + 9*(dz+1), and 1 less from 14 on.
 struct FacesGeometry {
   unsigned long long values;           // points of the block: n^3 * m[0] * m[1] * m[2]
   unsigned long long offset[3];        // added to an element's place before its initial value
@@ -101,8 +99,8 @@ FACES_BOTH inline unsigned int faces_tiles(unsigned long long items) {
   return (unsigned int)((items + FACES_TILE - 1u) / FACES_TILE);
 }
 
-// Whether a block can be addressed: n >= 3, every m >= 1, fewer than 2^31 elements, points of an
-// element and items of any kernel.
+// Whether a block can be addressed: n >= 3, every m >= 1, and fewer than 2^31 elements, points of an element, and items
+// of any kernel.
 FACES_BOTH inline bool faces_geometry_fits(unsigned int n, const unsigned int m[3]) {
   const unsigned long long limit = 1ull << 31;
   if (n < 3u || n > 1024u) return false;
@@ -113,14 +111,15 @@ FACES_BOTH inline bool faces_geometry_fits(unsigned int n, const unsigned int m[
     elements *= m[d];
     if (elements >= limit) return false;
   }
-  // The three faces: all messages together are less than a 16th of 2^31 six times, and a little.
+  // If each of the three faces is less than a 16th of 2^31, all messages together fit: they are six faces, and a
+  // little.
   for (int d = 0; d < 3; d++)
     if (side[d] * side[(d + 1) % 3] >= limit / 16u) return false;
-  // No kind of compute has more items than n * n an element.
+  // No kind of compute has more than n * n items for each element.
   return elements < limit / n / n;
 }
 
-// Everything that follows from the size, the neighbours and the place of a block.
+// Computes everything that follows from the size, the neighbours and the place of a block.
 FACES_BOTH inline struct FacesGeometry faces_geometry(unsigned int n, const unsigned int m[3],
                                                       unsigned int neighbours,
                                                       const unsigned long long offset[3]) {
@@ -163,7 +162,7 @@ FACES_BOTH inline struct FacesGeometry faces_geometry(unsigned int n, const unsi
           g.pack_tiles[group] = pack;
           g.unpack_tiles[group] = unpack;
           pack += has ? faces_tiles(len) : 0u;
-          // All inner points of the face; or, without a neighbour, only those between elements.
+          // All inner points of the face. Without a neighbour, only those between elements.
           const unsigned long long points = (unsigned long long)g.span[a] * g.span[b];
           const unsigned long long pairs = (unsigned long long)(m[b] - 1u) * g.span[a] +
                                            (unsigned long long)(m[a] - 1u) * g.span[b];
@@ -196,10 +195,10 @@ struct FacesGrids {
   unsigned int compute;
 };
 
-// `sms`: multiprocessors of the device, 132 for an H200.
+// `sms` is the number of the device's multiprocessors, 132 for an H200.
 FACES_BOTH inline struct FacesGrids faces_grids(const struct FacesGeometry *g, unsigned int sms) {
-  // Small grids are one block a tile: all loads are under way at once. Beyond what can be resident
-  // (2048 threads an SM) more blocks only cost their launch.
+  // Small grids have one block for each tile, so all loads are in flight at once. Beyond the number of blocks that can
+  // be resident (2048 threads for each SM), more blocks only cost their launch.
   const unsigned int most = sms * (2048u / FACES_TILE);
   const unsigned int tiles[4] = {g->elements, g->pack_tiles[7], g->unpack_tiles[7],
                                  g->compute_tiles[3]};
@@ -213,10 +212,10 @@ FACES_BOTH inline struct FacesGrids faces_grids(const struct FacesGeometry *g, u
 
 extern "C" {
 
-// Every point of the block gets its initial value.
+// Gives every point of the block its initial value.
 __global__ void faces_init(FACES_ARGUMENT g, double *u, unsigned long long u_len);
 
-// As faces_init, for the points of the surface or of the interior only.
+// Like faces_init, for the points of the surface or of the interior only.
 __global__ void faces_init_part(FACES_ARGUMENT g, unsigned int mode, double *u,
                                 unsigned long long u_len);
 
@@ -225,24 +224,23 @@ __global__ void faces_copy_part(FACES_ARGUMENT g, unsigned int mode, const doubl
                                 unsigned long long u_len, double *copy,
                                 unsigned long long copy_len);
 
-// The raw values of every message that has a receiver, at their places in `out`; what is between
-// them is left alone. Reads the surface.
+// Writes the raw values of every message that has a receiver to their places in `out`, and nothing in between. Reads
+// the surface.
 __global__ void faces_pack(FACES_ARGUMENT g, const double *u, unsigned long long u_len,
                            double *out, unsigned long long out_len);
 
-// Every copy of every point of the surface becomes the sum of all copies of that point: own and
-// received. slots[k] came from the k-th direction that has a neighbour. Reads and writes the
-// surface.
+// Sets every copy of every point of the surface to the sum of all copies of that point, own and received. slots[k] came
+// from the k-th direction that has a neighbour. Reads and writes the surface.
 __global__ void faces_unpack(FACES_ARGUMENT g, const struct Slot *slots,
                              unsigned long long slots_len, double *u, unsigned long long u_len);
 
-// The same, from a buffer of the form that faces_pack writes.
+// The same, from a buffer in the form that faces_pack writes.
 __global__ void faces_unpack_packed(FACES_ARGUMENT g, const double *received,
                                     unsigned long long received_len, double *u,
                                     unsigned long long u_len);
 
-// Every copy of every point strictly inside the block that elements share becomes their sum. Reads
-// and writes the interior.
+// Sets every copy of every point that elements share, strictly inside the block, to their sum. Reads and writes the
+// interior.
 __global__ void faces_compute(FACES_ARGUMENT g, double *u, unsigned long long u_len);
 
 }  // extern "C"

@@ -1,15 +1,15 @@
 // ptx: compute_80 compute_90
 //
-// Small kernels for the examples and the tests: what a user's own look like.
+// Small kernels for the examples and the tests, as a user would write them.
 //
 // # Model
 //
-// A slice is an address and a length in elements; an inbox is a table of slots and their number. All kernels work in
-// any grid: each thread takes every so many-th element.
+// A slice is an address and a length in elements. An inbox is a table of slots and their number. All kernels work in
+// any grid: each thread takes elements at a constant stride.
 //
 // # Failure
 //
-// None: indices stay within the lengths.
+// There is none: indices stay within the lengths.
 
 #include "tidegate.cuh"
 
@@ -30,8 +30,8 @@ extern "C" __global__ void count(u64 *x, u64 len, u64 first) {
     for (EACH(i, len)) x[i] = first + i;
 }
 
-// Takes the number in `state[0]` and advances it by `by`; x[i] = number * scale + i. What a replay does differently
-// each time must come from memory of the device.
+// Takes the number in `state[0]` and advances it by `by`; x[i] = number * scale + i. If each repetition of a replay
+// must do something different, the difference must come from memory of the device.
 extern "C" __global__ void produce(u64 *x, u64 len, u64 *state, u64 states, u64 scale) {
     u64 number = state[0];
     for (EACH(i, len)) x[i] = number * scale + i;
@@ -42,7 +42,7 @@ extern "C" __global__ void tick(u64 *state, u64 states) {
     if (blockIdx.x == 0 && threadIdx.x == 0 && states) state[0] += 1;
 }
 
-// As `tick`. Compiled for 9.0 it waits by itself for what stands before it, so that it can be launched early.
+// Like `tick`. Compiled for 9.0, it waits by itself for earlier work, so that it can be launched early.
 extern "C" __global__ void tick_early(u64 *state, u64 states) {
 #if defined(TIDEGATE_EMULATED)
     wait_for_previous();
@@ -52,8 +52,8 @@ extern "C" __global__ void tick_early(u64 *state, u64 states) {
     if (blockIdx.x == 0 && threadIdx.x == 0 && states) state[0] += 1;
 }
 
-// Counts in `errors[0]` the elements `first..end` of slot `which` that are not `number * scale + i`, the number being
-// that in `state[0]`.
+// Counts in `errors[0]` the elements `first..end` of slot `which` that are not `number * scale + i`, where the number
+// is in `state[0]`.
 extern "C" __global__ void consume(const Slot *slots, u64 count, u64 which, u64 first, u64 end, const u64 *state, u64 states, u64 scale, u64 *errors, u64 length) {
     if (which >= count || !states || !length) return;
     u64 number = state[0];
@@ -71,7 +71,7 @@ extern "C" __global__ void copy_slot(const Slot *slots, u64 count, u64 which, u6
     for (EACH(i, end)) to[i] = x[i];
 }
 
-// Writes an address that is not mapped: what a kernel that breaks its contract does to its stream. For tests.
+// Writes to an address that is not mapped, as a kernel that breaks its contract does. For tests.
 extern "C" __global__ void trespass(u64 *x, u64 len) {
     *(volatile u64 *)8 = len;
 }

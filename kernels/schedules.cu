@@ -1,21 +1,21 @@
 // ptx: compute_80
 //
-// The kernels of the random schedules (`tests/schedules`): what its `value.rs` does with elements, and what its
+// The kernels of the random schedules (`tests/schedules`). They treat elements as its `value.rs` does, and do what its
 // `device.rs` does on the host, bit for bit.
 //
 // # Model
 //
-// Every element type has a form as 64 bits. `Form` is that form: `bits` and `of` go between the two, `value` makes a
-// value of any bits. All of a type's kernels are named for it: `change_u64`, `fold_pixel`.
+// `Form` is the form of an element type as 64 bits: `bits` and `of` convert between the two, and `value` makes a value
+// of any bits. Kernels are named for their type: `change_u64`, `fold_pixel`.
 //
-// A kernel that does something with each element takes any grid. One that adds up or appends, which depends on the
-// order, does it in the first thread, and the others do nothing.
+// A kernel that treats each element separately takes any grid. A kernel that adds up or appends depends on the order,
+// so its first thread does everything.
 //
-// What peers have written is read with ordinary loads, by a kernel behind the one that waited for it.
+// Data of peers is read with ordinary loads, by a later kernel than the one that waited for it.
 //
 // # Failure
 //
-// None are reported. Indices stay within the lengths; a log that is full goes on counting, so that the host sees it.
+// No errors are reported. Indices stay within the lengths. A full log goes on counting, so that the host notices.
 
 #include "tidegate.cuh"
 
@@ -90,7 +90,7 @@ template <class T> INLINE T changed(T old, u64 index, u64 salt) {
 }
 
 template <class T> INLINE u64 checksum(u64 sum, const T *x, u64 len) {
-    // Loads wait for nothing, so several of them are under way at once.
+    // The loads do not depend on each other, so several are in flight at once.
 #pragma unroll 4
     for (u64 i = 0; i < len; i++) sum = mix(sum, Form<T>::bits(x[i]));
     return sum;
@@ -108,7 +108,8 @@ template <class T> INLINE void change(T *x, u64 len, u64 salt) {
     for (EACH(i, len)) x[i] = changed(x[i], i, salt);
 }
 
-// The elements whose index is a multiple of `step`, or the others: no others are touched, which another stream may be writing.
+// Changes the elements whose index is a multiple of `step`, or the others. It touches no other elements, because
+// another stream may be writing them.
 template <class T> INLINE void change_part(T *x, u64 len, u64 step, u64 chosen, u64 salt) {
     for (EACH(i, len))
         if ((i % step == 0) == (chosen != 0)) x[i] = changed(x[i], i, salt);
@@ -135,7 +136,7 @@ template <class T> INLINE void sum(const T *x, u64 len, u64 *sums, u64 room) {
     if (FIRST_THREAD && room) sums[0] = checksum(sums[0], x, len);
 }
 
-// The sum of what is before the locks `first..end`; their holders are logged, and the locks free.
+// Sums the elements before the locks `first..end`, logs the holders of the locks, and frees the locks.
 template <class T> INLINE void harvest(T *x, u64 len, u64 first, u64 end, u64 *sums, u64 room, u64 *log, u64 entries) {
     if (!FIRST_THREAD || first > len || !room || !entries) return;
     sums[0] = checksum(sums[0], x, first);

@@ -1,5 +1,6 @@
-// For device code of programs that use tidegate: what a kernel gets for the parameters of `kernel!`. Include it, or copy
-// it: it needs no other header, and the layout of `Slot` is promised by the docs of `tidegate::kernel::Parameter`.
+// For device code of programs that use tidegate: the types that a kernel gets for the parameters of `kernel!`. Include
+// this file, or copy it: it needs no other header. The docs of `tidegate::kernel::Parameter` promise the layout of
+// `Slot`.
 //
 // # Model
 //
@@ -29,7 +30,7 @@
 //
 // # Failure
 //
-// None is reported: a kernel keeps to the lengths that it is given.
+// No error is reported. A kernel keeps to the lengths that it is given.
 
 #ifndef TIDEGATE_CUH
 #define TIDEGATE_CUH
@@ -42,9 +43,9 @@
 
 namespace tidegate {
 
-// One inbound slot of a window. Its current buffer is `base`, or, when `flip` is not 0, `base + flip` in every second
-// epoch, the first epoch being at `base`: the operand of the epoch's wait, which counts epochs in quanta of 2^20, says
-// which one this is.
+// One inbound slot of a window. If `flip` is 0, its buffer is at `base`. Otherwise the first epoch's is at `base`, the
+// second epoch's at `base + flip`, and so on in turn. The operand of the epoch's wait, which counts epochs in quanta of
+// 2^20, tells which one is current.
 struct Slot {
   unsigned char *base;
   unsigned long long len;   // elements
@@ -54,8 +55,8 @@ struct Slot {
 
 static_assert(sizeof(struct Slot) == 32, "no padding");
 
-// What the last epoch has brought: `slot.len` elements. Peers have written them: read them with ordinary loads, never
-// through the non-coherent path (`__ldg`, `const __restrict__`).
+// The `slot.len` elements that the last epoch has brought. Peers have written them, so read them with ordinary loads,
+// never through the non-coherent path (`__ldg`, `const __restrict__`).
 template <class T> TIDEGATE_DEVICE const T *current(const Slot &slot) {
   bool odd = slot.flip && (((*slot.operand >> 20) - 1) & 1);
   return (const T *)(slot.base + (odd ? slot.flip : 0));

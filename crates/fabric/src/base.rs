@@ -6,19 +6,19 @@ use std::time::Duration;
 
 pub(crate) use tidegate_hal::lock;
 
-/// What the kind of NIC is called.
+/// The name of this kind of NIC.
 pub(crate) const NAME: &str = "fabric";
 
 /// The most rails of a rank.
 pub(crate) const MOST_RAILS: usize = 4;
 
-/// The most writes that the engine has handed to a rail, and not heard of again.
+/// The most writes that the engine has handed to a rail and not collected.
 pub(crate) const MOST_HANDED: usize = 64;
 
-/// A lock that one thread takes again and again without a pause, and which others get nevertheless.
+/// A lock that one thread takes again and again without a pause, and that other threads can get all the same.
 pub(crate) struct Yielding<T> {
     inner: Mutex<T>,
-    /// How many others want it.
+    /// How many other threads want it.
     wanted: AtomicUsize,
 }
 
@@ -37,7 +37,7 @@ impl<T> Yielding<T> {
         guard
     }
 
-    /// For the one thread: after all that want it now.
+    /// Locks for the one thread, after all others that want it now.
     pub(crate) fn lock_last(&self) -> MutexGuard<'_, T> {
         while self.wanted.load(Ordering::Relaxed) > 0 {
             std::thread::yield_now();
@@ -45,7 +45,7 @@ impl<T> Yielding<T> {
         lock(&self.inner)
     }
 
-    /// `None` if somebody has it.
+    /// `None` if another thread has the lock.
     pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         match self.inner.try_lock() {
             Ok(guard) => Some(guard),
@@ -55,7 +55,7 @@ impl<T> Yielding<T> {
     }
 }
 
-/// Where a thread rests until another calls it.
+/// A place in which a thread rests until another thread calls it.
 #[derive(Default)]
 pub(crate) struct Chair {
     called: Mutex<bool>,
@@ -63,7 +63,8 @@ pub(crate) struct Chair {
 }
 
 impl Chair {
-    /// Rests until somebody calls, or has called since the last time; `false` if nobody does.
+    /// Rests until a thread calls, or has called since the last time. Returns `false` if the limit passes without a
+    /// call.
     pub(crate) fn sit(&self, limit: Duration) -> bool {
         let (mut called, _) = self
             .bell

@@ -33,7 +33,7 @@
 //!
 //! Failures are as the contract says. Memory of devices is refused for now: a wire reads and writes with the processor.
 
-// By the name that others know it by: for the tests, which include a wire of another crate.
+// The name that other crates use, for tests that include another crate's wire.
 #[cfg(test)]
 extern crate self as tidegate_fabric;
 
@@ -47,7 +47,7 @@ mod strays;
 pub mod wire;
 
 pub use options::Options;
-/// What should stand in the environment before libfabric starts; see [`tidegate_ffi::fabric::ENVIRONMENT`].
+/// The variables that the environment should have before libfabric starts; see [`tidegate_ffi::fabric::ENVIRONMENT`].
 pub use tidegate_ffi::fabric::ENVIRONMENT;
 
 use std::sync::atomic::Ordering;
@@ -75,7 +75,7 @@ use wire::Wire;
 use wire::chain::Signals;
 use wire::libfabric::{Choice, FabricWire, OpenError};
 
-/// How long a rank that leaves tries to tell its peers of a failure.
+/// How long a leaving rank tries to tell its peers of a failure.
 const TOLD: Duration = Duration::from_millis(200);
 
 /// One rank's endpoint.
@@ -94,14 +94,14 @@ const TOLD: Duration = Duration::from_millis(200);
 pub struct Fabric<W: Wire> {
     process: Process,
     options: Options,
-    /// Whether peers' hardware adds to words of this rank: all ranks signal in the same way.
+    /// Whether peers' hardware adds to words of this rank. (All ranks signal in the same way.)
     adds: bool,
     agent: Arc<Agent<W>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl<W: Wire> Fabric<W> {
-    /// An endpoint over a wire; its threads start when it is connected.
+    /// Makes an endpoint over a wire. Its threads start when it is connected.
     ///
     /// # Examples
     ///
@@ -125,7 +125,7 @@ impl<W: Wire> Fabric<W> {
         }
     }
 
-    /// Its trigger slots: to look at, or (for measurements) to be made fewer between two parts of a job.
+    /// Its trigger slots, for inspection, or to reduce their number between two parts of a job (in measurements).
     pub fn slots(&self) -> Arc<TriggerSlots> {
         self.agent.slots.clone()
     }
@@ -152,13 +152,14 @@ impl<W: Wire> Fabric<W> {
 }
 
 impl Fabric<FabricWire> {
-    /// An endpoint of libfabric as the environment says ([`Choice::from_env`]): `TIDEGATE_ADDRESS`,
-    /// `TIDEGATE_PROVIDER`, `TIDEGATE_ENGINE`; `TIDEGATE_RAILS` comes before the options, and silence is as long as
-    /// `TIDEGATE_SILENCE_MS` says, if that is longer. Host memory only.
+    /// Opens an endpoint of libfabric with the settings of the environment ([`Choice::from_env`]): `TIDEGATE_ADDRESS`,
+    /// `TIDEGATE_PROVIDER`, `TIDEGATE_ENGINE`. `TIDEGATE_RAILS` overrides the options. If `TIDEGATE_SILENCE_MS` is
+    /// longer than the options' silence, it counts. Host memory only.
     ///
     /// # Errors
     ///
-    /// [`OpenError`]: no library, no such provider, a provider without triggers where they were asked for.
+    /// [`OpenError`]: there is no library, no such provider, or the provider has no triggers although they were asked
+    /// for.
     ///
     /// # Examples
     ///
@@ -336,7 +337,7 @@ unsafe impl<W: Wire> Nic for Fabric<W> {
         let start = Instant::now();
         let (mut before, mut silence) = (self.agent.heard(), Silence::new());
         loop {
-            // A peer that cannot be told of a failure may be gone: it is not tried for as long as messages are.
+            // A peer that cannot be told of a failure may be gone. So this tries for a shorter time than for messages.
             let elapsed = start.elapsed();
             if self.agent.is_idle(elapsed < TOLD) {
                 return true;
@@ -348,8 +349,8 @@ unsafe impl<W: Wire> Nic for Fabric<W> {
             if elapsed >= limit || silence.look(Instant::now(), self.agent.patience()) {
                 return false;
             }
-            // No single event says that nothing is left: it may be an answer, news of a peer, or a poison by core. And
-            // this is the end of a job, so nothing on the data path waits here.
+            // No single event says that nothing is left: the last may be an answer, news of a peer, or a poison by
+            // core. So this polls. It is at the end of a job, and not on the data path.
             std::thread::sleep(Duration::from_micros(200));
         }
     }
@@ -358,7 +359,7 @@ unsafe impl<W: Wire> Nic for Fabric<W> {
 impl<W: Wire> Drop for Fabric<W> {
     fn drop(&mut self) {
         if !self.process.is_this() {
-            // Its threads and its connections are the parent's.
+            // The threads and the connections belong to the parent.
             std::mem::forget((
                 std::mem::take(&mut *lock(&self.threads)),
                 self.agent.clone(),
@@ -368,11 +369,12 @@ impl<W: Wire> Drop for Fabric<W> {
         self.agent.stop.store(true, Ordering::SeqCst);
         self.agent.wake();
         let me = std::thread::current().id();
-        // Not for itself: one that says that the wire has failed may be the last to hold the world, and this with it.
+        // A thread does not wait for itself: one that reports the wire's failure may be the last to hold the world, and
+        // this with it.
         let others = |thread: &JoinHandle<()>| thread.thread().id() != me;
         let threads: Vec<_> = lock(&self.threads).drain(..).collect();
         for thread in threads.into_iter().filter(others) {
-            // One that has panicked has said so (see `Watched`).
+            // A thread that has panicked has reported it (see `Watched`).
             let _ = thread.join();
         }
     }

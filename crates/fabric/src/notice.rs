@@ -21,7 +21,8 @@
 
 use tidegate_hal::nic::NicError;
 
-/// A word that is poisoned before a quantum comes to it looks as if that would never come.
+/// The bit that says that a notice poisons its word. It is the bit for the last notice: if a poison overtook a quantum,
+/// the quantum would seem to be lost.
 const POISON: u64 = crate::wire::LAST;
 const OFFSET_BITS: u32 = 19;
 const REGION_BITS: u32 = 24;
@@ -35,7 +36,8 @@ const OTHER_NUMBER_AT: u32 = NUMBER_AT + NUMBER_BITS;
 const FURTHER_AT: u32 = OTHER_NUMBER_AT + NUMBER_BITS;
 /// The farthest that another word can be, in words.
 const FARTHEST: i64 = 1 << (FURTHER_BITS - 2);
-/// What says, in the place of a distance, that a notice is one of two parts, or up to five; the next number up to nine.
+/// The value instead of a distance that says that a notice is one of two parts, or of up to five; the next value says
+/// up to nine.
 const FEWEST: i64 = -(1 << (FURTHER_BITS - 1));
 const _: () = assert!(FURTHER_AT + FURTHER_BITS == 63);
 
@@ -44,23 +46,24 @@ const _: () = assert!(FURTHER_AT + FURTHER_BITS == 63);
 pub(crate) struct Notice {
     pub(crate) bell: u32,
     pub(crate) word: u32,
-    /// In bytes.
+    /// The offset of the word in bytes.
     pub(crate) offset: usize,
-    /// Of the quantum, modulo [`Notice::NUMBERS`].
+    /// The number of the quantum, modulo [`Notice::NUMBERS`].
     pub(crate) number: u64,
-    /// How many bytes further on the other word is, and the number of its quantum.
+    /// The distance to the other word in bytes, and the number of its quantum.
     pub(crate) further: Option<(isize, u64)>,
-    /// It stands for one of so many parts of the data, and the quantum for all. Then there is no other word.
+    /// The number of parts, if the notice is for one part of the data; all together bring the quantum. Then there is no
+    /// other word.
     pub(crate) one_of: Option<u32>,
     pub(crate) poison: bool,
 }
 
-/// The same notice for the quantum of this number.
+/// The same notice, for the quantum with this number.
 pub(crate) fn numbered(notice: u64, number: u64) -> u64 {
     notice | part(number, 0, NUMBER_BITS) << NUMBER_AT
 }
 
-/// The same notice, for each of so many parts of the data. It names one word, and is no poison.
+/// The same notice, for each of `parts` parts of the data. It names one word, and is no poison.
 ///
 /// # Panics
 ///
@@ -79,11 +82,12 @@ fn part(bits: u64, from: u32, wide: u32) -> u64 {
 }
 
 impl Notice {
-    /// How many registrations notices can tell apart. (Bells are among the first, since a rank registers its own when it joins.)
+    /// How many registrations notices can distinguish. (Bells are among the first, because a rank registers its own
+    /// when it joins.)
     pub(crate) const REGIONS: u32 = 1 << REGION_BITS;
-    /// How many numbers of quanta there are.
+    /// How many numbers of quanta notices can distinguish.
     pub(crate) const NUMBERS: u64 = 1 << NUMBER_BITS;
-    /// How many parts a signal may have.
+    /// The most parts that a signal may have.
     pub(crate) const PARTS: usize = 1 + (((-FARTHEST - FEWEST) as usize) << NUMBER_BITS);
 
     pub(crate) fn encode(self) -> Result<u64, NicError> {
@@ -110,7 +114,7 @@ impl Notice {
     }
 
     pub(crate) fn decode(bits: u64) -> Self {
-        // The sign is the highest of its bits.
+        // The highest bit is the sign.
         let further = (part(bits, FURTHER_AT, FURTHER_BITS) << (64 - FURTHER_BITS)) as i64
             >> (64 - FURTHER_BITS);
         let other = part(bits, OTHER_NUMBER_AT, NUMBER_BITS);
@@ -128,8 +132,8 @@ impl Notice {
         }
     }
 
-    /// One notice that says what two say, if there is one: both words get a quantum, are of one registration, and are
-    /// near each other.
+    /// One notice that replaces two, if possible: both words get a quantum, are of one registration, and are near each
+    /// other.
     pub(crate) fn pair(one: u64, other: u64) -> Option<u64> {
         let (one, other) = (Self::decode(one), Self::decode(other));
         let plain =
@@ -213,11 +217,11 @@ mod tests {
             let part = super::one_of(bits, parts);
             let one_of = Some(parts as u32);
             assert_eq!(Notice::decode(part), Notice { one_of, ..whole });
-            // It takes no other word along.
+            // A part takes no other word along.
             let other = Notice { offset: 0, ..whole }.encode().unwrap();
             assert_eq!(Notice::pair(part, other), None);
         }
-        // No distance is taken for one.
+        // No distance is mistaken for a number of parts.
         let far = |words: isize| {
             let further = Some((8 * words, 1));
             Notice { further, ..whole }.encode()

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::base::MOST_RAILS;
 use crate::wire::libfabric::OpenError;
 
-/// How a [`Fabric`](crate::Fabric) is to behave.
+/// The options of a [`Fabric`](crate::Fabric).
 ///
 /// # Examples
 ///
@@ -34,12 +34,12 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The NIC of this node has so many trigger slots (4096 at first): the ranks of the node divide them, and each has
-    /// 1 at least. The software engine takes one for a program.
+    /// Sets the number of trigger slots of this node's NIC (4096 by default). The ranks of the node divide them, and
+    /// each has at least 1. In the software engine, a program takes one.
     ///
     /// # Panics
     ///
-    /// If it is 0: nothing could ever be fired.
+    /// If the number is 0, because nothing could ever be fired.
     ///
     /// # Examples
     ///
@@ -56,19 +56,23 @@ impl Options {
         self
     }
 
-    /// For how long the wire may be silent (10 s at first): a rank that leaves does not wait for its last messages any
-    /// longer when nothing at all has happened on it for so long; what nobody takes towards a peer for so long has
-    /// failed; so has what finds no room among the NIC's triggers, when it has been rung for; and a signal that has not
-    /// come for so long, since that was first seen, is lost. A peer that does not answer for twice as long has a NIC that
-    /// nothing reaches: then this endpoint is of no more use, and the windows that need it are revoked. Time in which this
-    /// process is stopped does not count. [`Duration::MAX`] is no limit.
+    /// Sets how long the wire may be silent (10 s by default). [`Duration::MAX`] is no limit. Time in which this
+    /// process is stopped does not count. The limit applies to each of these:
     ///
-    /// A slow network is not taken for one that is cut: what is long goes out in operations of 4 MiB at most, and an end
-    /// of one may take a second more for each 100 kB that it has, and for each 10 MB of those that are under way towards
-    /// different peers. What hardware fires has a second more for each megabyte.
+    /// - A rank that leaves stops waiting for its last messages when nothing at all has happened on the wire for so
+    ///   long.
+    /// - An operation that the wire does not accept towards a peer for so long has failed. So has a program that has
+    ///   been rung for, and finds no free trigger of the NIC for so long.
+    /// - A signal is lost if it has not arrived for so long since that was first noticed.
+    /// - If a peer does not answer for twice as long, nothing reaches its NIC. Then this endpoint can no longer be
+    ///   used, and the windows that need it are revoked.
     ///
-    /// It should be no shorter than the time after which the control plane gives up a rank of which nothing is heard:
-    /// a rank that a debugger has stopped is silent on both. See [`silence_from_env`](Self::silence_from_env).
+    /// A slow network is not mistaken for one that is cut. Long transfers are cut into operations of at most 4 MiB. The
+    /// end of one may take a second more for each 100 kB that it has, and for each 10 MB in progress towards different
+    /// peers. A transfer that hardware fires has a second more for each megabyte.
+    ///
+    /// The limit should be no shorter than the time after which the control plane gives up a silent rank, because a
+    /// rank that a debugger has stopped is silent on both. See [`silence_from_env`](Self::silence_from_env).
     ///
     /// # Examples
     ///
@@ -85,15 +89,17 @@ impl Options {
         self
     }
 
-    /// Long writes of a rank whose streams are no threads (GPUs) go by so many endpoints, each with a thread that sends
-    /// and one that hears: 1 to [`MOST_RAILS`](Self::MOST_RAILS). If nobody says, it is 1, but for `tcp` and
-    /// `tcp;ofi_rxm`, over which one thread copies 7 to 9 GB/s: there [`rails_for`](Self::rails_for) says, by the
-    /// processors that this process may use, divided among the ranks of the machine. Peers may have another number: the
-    /// lesser counts. Where the wire's hardware fires by itself there is one endpoint.
+    /// Sets the number of rails, 1 to [`MOST_RAILS`](Self::MOST_RAILS). A rail is an endpoint with a thread that sends
+    /// and one that receives. If a rank's streams are no threads (GPUs), its long writes go by all rails.
+    ///
+    /// The default is 1, except for `tcp` and `tcp;ofi_rxm`, over which one thread copies 7 to 9 GB/s. For those,
+    /// [`rails_for`](Self::rails_for) chooses by the processors that this process may use, divided among the ranks of
+    /// the machine. Peers may have another number; the smaller one counts. If the wire's hardware fires by itself,
+    /// there is one endpoint.
     ///
     /// # Panics
     ///
-    /// If it is 0, or more than that.
+    /// If the number is 0, or greater than that.
     ///
     /// # Examples
     ///
@@ -116,7 +122,7 @@ impl Options {
     /// The variable that names a number of rails, for [`rails_from_env`](Self::rails_from_env).
     pub const RAILS: &'static str = "TIDEGATE_RAILS";
 
-    /// As many rails as the environment says by `TIDEGATE_RAILS`; else as many as they were.
+    /// Takes the number of rails from `TIDEGATE_RAILS`. Without that variable, nothing changes.
     ///
     /// # Errors
     ///
@@ -149,11 +155,11 @@ impl Options {
         }
     }
 
-    /// The variable that says how long the control plane waits, in milliseconds.
+    /// The variable with the time that the control plane waits, in milliseconds.
     const SILENCE: &'static str = "TIDEGATE_SILENCE_MS";
 
-    /// At least as much silence as the environment lets the control plane allow, by `TIDEGATE_SILENCE_MS`. (What is no
-    /// number there, the control plane refuses.)
+    /// Makes the silence at least as long as the control plane's, from `TIDEGATE_SILENCE_MS`. (The control plane
+    /// refuses a value that is no number.)
     ///
     /// # Examples
     ///
@@ -174,7 +180,7 @@ impl Options {
         self.silence(most)
     }
 
-    /// How many rails a rank of this process has. `copies`: [`Wire::copies`](crate::wire::Wire::copies).
+    /// How many rails a rank of this process has. For `copies`, see [`Wire::copies`](crate::wire::Wire::copies).
     pub(crate) fn rails_here(&self, copies: bool) -> usize {
         let said = |name: &str| std::env::var(name).ok();
         match self.rails {
@@ -184,8 +190,9 @@ impl Options {
         }
     }
 
-    /// How many rails are worth their threads, where a rank has so many processors: two from 8 on, three from 16, four
-    /// from 32. Each has two threads, which do not pause while much is sent: so they take half of these at most.
+    /// How many rails are worth their threads, if a rank has `processors` processors: two from 8 on, three from 16,
+    /// four from 32. Each rail has two threads, which do not pause while much is sent. So they take at most half of the
+    /// processors.
     ///
     /// # Examples
     ///
@@ -205,8 +212,8 @@ impl Options {
     }
 }
 
-/// Who says how many ranks share this machine's processors: this library's launcher, others that name the ranks of a
-/// node so, Open MPI, MPICH. (Slurm gives each rank its own.)
+/// The variables that say how many ranks share this machine's processors. They are set by this library's launcher and
+/// others with the same name, by Open MPI, and by MPICH. (Slurm gives each rank processors of its own.)
 const RANKS_HERE: [&str; 4] = [
     "TIDEGATE_RANKS_HERE",
     "LOCAL_WORLD_SIZE",
@@ -214,7 +221,7 @@ const RANKS_HERE: [&str; 4] = [
     "MPI_LOCALNRANKS",
 ];
 
-/// How many processors a rank has, if all share evenly what this process may use.
+/// How many processors each rank has, if all share evenly what this process may use.
 fn processors(said: impl Fn(&str) -> Option<String>) -> usize {
     let ranks = RANKS_HERE.iter().find_map(|name| said(name)?.parse().ok());
     let ranks: usize = ranks.unwrap_or(1);

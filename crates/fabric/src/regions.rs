@@ -36,20 +36,20 @@ struct Region {
     _keep: Keep,
 }
 
-/// What notices may name of it.
+/// The parts of it that notices may name.
 enum Words {
     /// The bell at its beginning.
     Bell,
-    /// Words from its beginning on, each so many bytes behind the one before.
+    /// Words from its beginning on, each this many bytes after the one before.
     Every(usize, Vec<Heard>),
 }
 
-/// What has come of a word's signals, and cannot be added yet.
+/// Signals of a word that have arrived, at least in part, and cannot be added yet.
 #[derive(Clone, Default)]
 struct Heard {
-    /// Those that have overtaken others, by number.
+    /// Signals that have overtaken others, by number.
     early: [bool; Notice::NUMBERS as usize],
-    /// Those of which some parts have come, by number: how many of how many.
+    /// Signals of which some parts have arrived, by number: how many, and of how many.
     begun: [(u32, u32); Notice::NUMBERS as usize],
 }
 
@@ -62,12 +62,12 @@ pub(crate) struct Regions {
 
 #[derive(Default)]
 struct Table {
-    /// By their numbers: what a notice names is looked up on its way to who waits for it.
+    /// Sorted by number, because each notice looks up its region on the way to a waiting stream.
     regions: Vec<(u32, Region)>,
     next: u32,
 }
 
-/// Where the region of a number stands.
+/// The index of the region with this number.
 fn find(regions: &[(u32, Region)], number: u32) -> Option<usize> {
     regions.binary_search_by_key(&number, |one| one.0).ok()
 }
@@ -85,7 +85,7 @@ impl Drop for Numbered {
             let at = find(&inner.regions, self.number);
             let region = at.map(|at| inner.regions.remove(at));
             drop(inner);
-            // Outside of the lock: it may be the last to keep the memory.
+            // Outside the lock, because this may be the last to keep the memory.
             drop(region);
         }
     }
@@ -149,7 +149,7 @@ impl Regions {
         })
     }
 
-    /// Does what a notice says, if it names what it may.
+    /// Carries out a notice, if it names something that was declared.
     pub(crate) fn hear(&self, notice: Notice) {
         if let Err(why) = self.carry_out(notice) {
             self.strays.drops(why);
@@ -208,7 +208,7 @@ impl Regions {
 }
 
 impl Region {
-    /// Which of its words lies there.
+    /// The index of the word at this offset.
     fn index(&self, offset: usize) -> Option<usize> {
         match &self.words {
             Words::Every(step, words) if !words.is_empty() => {
@@ -219,7 +219,7 @@ impl Region {
         }
     }
 
-    /// A word by its index, and what has come of it.
+    /// A word by its index, and its signals that have arrived early.
     fn word(&mut self, index: usize) -> (&Word, &mut Heard) {
         let Words::Every(step, words) = &mut self.words else {
             unreachable!("it has an index");
@@ -233,11 +233,11 @@ impl Region {
 }
 
 impl Heard {
-    /// The quantum of this number has come, or one of so many parts of it. It is added to the word, and those after it
-    /// that have come before; or kept, if it is early, or parts of it have not come. Whether it was added. `None` if it
-    /// has come before, or its parts do not fit together.
+    /// Takes the quantum of this number, or one of `one_of` parts of it. If it is complete and the next one, adds it to
+    /// the word, with those after it that had arrived before. Otherwise keeps it. Returns whether it added something.
+    /// `None` if it had arrived before, or if its parts do not fit together.
     fn comes(&mut self, word: &Word, number: u64, one_of: Option<u32>) -> Option<bool> {
-        // Nobody else adds to it, and the table is locked.
+        // Nothing else adds to the word, and the table is locked.
         let next = || (word.load() & !POISON) / QUANTUM % Notice::NUMBERS;
         let ahead = (number + Notice::NUMBERS - next()) % Notice::NUMBERS;
         let place = (number % Notice::NUMBERS) as usize;

@@ -6,15 +6,15 @@ use crate::wire::Wire;
 
 /// A peer's registered memory.
 pub(crate) struct RemoteRegion<W: Wire> {
-    /// Its number there, for notices.
+    /// The number of the registration there, for notices.
     pub(crate) number: u32,
     pub(crate) remote: W::Remote,
-    /// The same by each further rail that both ends have.
+    /// The same memory as each further rail knows it, if both ends have that rail.
     pub(crate) rails: Vec<W::Remote>,
 }
 
 impl<W: Wire> RemoteRegion<W> {
-    /// What it is to this rail; 0 is the engine's own endpoint.
+    /// The memory as this rail knows it; 0 is the engine's own endpoint.
     pub(crate) fn by(&self, rail: usize) -> &W::Remote {
         match rail {
             0 => &self.remote,
@@ -23,10 +23,10 @@ impl<W: Wire> RemoteRegion<W> {
     }
 }
 
-/// What a peer needs to know of registered memory.
+/// The description of registered memory that a peer needs.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Said {
     pub(crate) number: u32,
-    /// For each endpoint that peers write to.
+    /// One key for each endpoint that peers write to.
     pub(crate) wires: Vec<Vec<u8>>,
 }

@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidegate_hal::tell;
 
-/// How much of it has come to an endpoint, with all that it has.
+/// Counts the strays of an endpoint, with its ears and rails.
 #[derive(Default)]
 pub(crate) struct Strays(AtomicU64);
 
 impl Strays {
-    /// This has come, and is dropped.
+    /// Counts a notice that is dropped.
     #[cold]
     pub(crate) fn drops(&self, what: &str) {
         if self.0.fetch_add(1, Ordering::Relaxed) == 0 {

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A word, and what has come of it.
+/// A word, and its signals that have arrived early.
 struct One {
     word: Word,
     heard: Heard,
@@ -16,14 +16,14 @@ impl One {
         }
     }
 
-    /// What the word counts when this quantum has come too, or one of so many parts of it.
+    /// The count of the word when this quantum, or one of so many parts of it, has arrived, too.
     fn comes(&mut self, number: u64, one_of: Option<u32>) -> u64 {
         self.heard
             .comes(&self.word, number % Notice::NUMBERS, one_of);
         self.word.load()
     }
 
-    /// Nothing is kept of what is over.
+    /// Whether nothing is kept of signals that are over.
     fn is_empty(&self) -> bool {
         let begun = self.heard.begun.iter().any(|(come, _)| *come > 0);
         !begun && !self.heard.early.contains(&true)
@@ -52,7 +52,7 @@ fn no_signal_stands_for_one_that_is_lost() {
 #[test]
 fn a_signal_in_parts_comes_with_the_last_of_them() {
     let mut one = One::new();
-    // Some of the next signal before all of this one; and one that has come has no parts any more.
+    // Some parts of the next signal come before all parts of this one. A signal that is over has no parts any more.
     for (number, count) in [
         (0, 0),
         (1, 0),
@@ -68,7 +68,7 @@ fn a_signal_in_parts_comes_with_the_last_of_them() {
         assert_eq!(one.comes(number, Some(3)), count * QUANTUM, "{number}");
     }
     assert!(one.is_empty());
-    // Parts of another number are none of it, and one that comes whole needs none.
+    // Parts that disagree on their number do not count, and a signal that comes whole needs no parts.
     assert_eq!(one.comes(3, Some(2)), 3 * QUANTUM);
     assert_eq!(one.heard.comes(&one.word, 3, Some(4)), None);
     assert_eq!(one.comes(4, None), 3 * QUANTUM);
@@ -87,7 +87,7 @@ fn none_counts_twice() {
     assert!(one.is_empty());
 }
 
-/// A bell, and words that peers may add to; a quarter of the memory is neither.
+/// Memory with a bell, and with words that peers may add to. A quarter of it is neither.
 const STEP: usize = 32;
 const WORDS: usize = 6;
 const BYTES: usize = 256;
@@ -95,7 +95,7 @@ const BYTES: usize = 256;
 struct Block {
     regions: Arc<Regions>,
     block: Arc<[Word]>,
-    /// Of the bell, of the words, and of what peers may not touch by signals.
+    /// The numbers of the bell, of the words, and of memory that signals may not touch.
     numbers: [Numbered; 3],
 }
 
@@ -122,7 +122,7 @@ impl Block {
         }
     }
 
-    /// Whether a word is one that notices may name.
+    /// Whether notices may name this word.
     fn is_declared(index: usize) -> bool {
         let at = index * size_of::<Word>();
         at.is_multiple_of(STEP) && at / STEP < WORDS
@@ -163,7 +163,7 @@ fn notices_name_words_and_bells_that_were_declared() {
         .regions
         .hear(notice(bell, words, STEP, Some((STEP as isize, 0))));
     assert_eq!(table.block[2 * STEP / 8].load(), QUANTUM);
-    // When it has ended nothing is named by its number.
+    // When a registration has ended, its number names nothing.
     let count = table.regions.strays.count();
     let Block {
         regions,
@@ -197,7 +197,7 @@ fn what_does_not_fit_into_memory_is_not_declared() {
     assert!(refused(4, 64, Signalled::Bell) && refused(0, size_of::<Bell>() - 1, Signalled::Bell));
 }
 
-/// Any 64 bits; mostly such as name what there is.
+/// Any 64 bits, most of which name something that exists.
 fn bits() -> impl Strategy<Value = u64> {
     let named = (any::<u64>(), 0..4u64, 0..4u64, 0..BYTES as u64 / 4);
     let named = named.prop_map(|(bits, bell, word, offset)| {
@@ -210,7 +210,7 @@ fn bits() -> impl Strategy<Value = u64> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
 
-    /// Whatever comes, nothing changes but what was declared; and each is done, or counted as a stray.
+    /// Whatever arrives, only declared memory changes. Each notice is carried out, or counted as a stray.
     #[test]
     fn any_bits_do_no_harm(all in prop::collection::vec(bits(), 1..200)) {
         let table = Block::new();

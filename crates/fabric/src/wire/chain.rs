@@ -47,7 +47,7 @@ use super::op::{Op, Posted};
 /// How hardware tells a peer that data is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signals {
-    /// By 64 bits for the target's agent, with the last write.
+    /// By 64 bits for the target's agent, which come with the last write.
     Notice,
     /// By an add to the target's word.
     Add,
@@ -55,15 +55,15 @@ pub enum Signals {
 
 /// The end of a firing.
 pub struct Signal<'a, R> {
-    /// What the target's agent is to be told.
+    /// The notice for the target's agent.
     pub notice: u64,
-    /// The word that the notice names: whose memory it lies in, and where.
+    /// The word that the notice names: the peer's memory, and the offset there.
     pub word: (&'a R, usize),
 }
 
-/// Why a chain does not go on.
+/// Why a chain has stopped.
 pub struct Stuck {
-    /// The firing (from 0) that will not be through, as far as that is known: none before it has failed.
+    /// The number (from 0) of the first firing that will not be through, as far as is known. No earlier one has failed.
     pub at: u64,
     /// Why.
     pub error: NicError,
@@ -74,34 +74,34 @@ pub trait Chain<R>: Send + 'static {
     /// How many firings can be queued and not yet through; at least 1.
     fn depth(&self) -> usize;
 
-    /// Whether a program of so many pieces fits at all.
+    /// Checks whether a program of `pieces` pieces fits at all.
     ///
     /// # Errors
     ///
     /// [`NicError::Unsupported`].
     fn fits(&self, pieces: usize) -> Result<(), NicError>;
 
-    /// The register where a store of 1 fires the next, if there is one.
+    /// The register in which a store of 1 fires the next program, if there is one.
     fn register(&self) -> Option<Register>;
 
-    /// Hears, before anything is queued, that streams store there: then nobody [fires](Self::fire).
+    /// Says, before anything is queued, that streams store to the register. Then nobody calls [`fire`](Self::fire).
     fn struck_by_streams(&mut self);
 
-    /// How many stores of a stream that has rung so often have not arrived at the register.
+    /// How many stores of a stream, which has rung `rung` times, have not arrived at the register.
     fn missing(&self, rung: u64) -> u64;
 
-    /// Queues the next firing. [`Posted::Full`]: not all of it could be queued; try again with the same, after
-    /// [`poll`](Self::poll).
+    /// Queues the next firing. [`Posted::Full`] means that not all of it could be queued. Then try again with the same
+    /// arguments, after [`poll`](Self::poll).
     ///
     /// # Errors
     ///
-    /// What the network refuses for good.
+    /// The network's permanent refusal.
     ///
     /// # Safety
     ///
-    /// `keep` keeps the memory of this end that the pieces name; from the firing's strike until it is through it is
-    /// accessed by nobody else (read by nobody that minds, for a write); offsets are within the remote memory, and what
-    /// is done there is ordered with what others do there. No two calls overlap.
+    /// `keep` keeps the memory of this end that the pieces name. From the firing's strike until it is through, nobody
+    /// else accesses that memory (for a write, nobody else writes it). Offsets are within the remote memory, and
+    /// accesses there are ordered with those of others. No two calls overlap.
     unsafe fn queue(
         &mut self,
         pieces: &[Op<'_, R>],
@@ -109,23 +109,24 @@ pub trait Chain<R>: Send + 'static {
         keep: &Keep,
     ) -> Result<Posted, NicError>;
 
-    /// Strikes `firings` times. Not where streams do that themselves.
+    /// Strikes `firings` times. Not to be called if streams strike by themselves.
     ///
     /// # Errors
     ///
-    /// What the network refuses for good.
+    /// The network's permanent refusal.
     fn fire(&mut self, firings: u64) -> Result<(), NicError>;
 
-    /// How many firings are through. `rung` says how often the doorbell has been rung by now.
+    /// How many firings are through. `rung` returns how often the doorbell has been rung by now.
     ///
     /// # Errors
     ///
-    /// That an operation has failed: no firing behind it will be through.
+    /// An operation has failed. No firing after it will be through.
     fn poll(&mut self, rung: &dyn Fn() -> u64) -> Result<u64, Stuck>;
 
-    /// The firing (from 0) of an operation with this context, which has failed; `None` if it is not of this chain.
+    /// The number (from 0) of the firing whose operation with this context has failed. `None` if the operation is not
+    /// of this chain.
     fn failed(&mut self, context: usize) -> Option<u64>;
 
-    /// Takes back what has not begun, as far as that can be. Nothing is queued after it.
+    /// Takes back firings that have not begun, as far as possible. Nothing is queued after this.
     fn cancel(&mut self);
 }

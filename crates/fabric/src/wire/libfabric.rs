@@ -53,20 +53,21 @@ use chain::{FabricChain, Parts};
 use pool::Pool;
 use region::{Key, PAD, Pad, access, system};
 
-/// How many operations are under way at a time, if the provider has no smaller number.
+/// The most operations in progress at a time, if the provider's limit is not smaller.
 const DEPTH: usize = 256;
-/// The most bytes of an operation: a rank that leaves takes an endpoint for dead on which nothing happens for long. (What
-/// the software engine posts is shorter.)
+/// The most bytes of an operation. A leaving rank takes an endpoint on which nothing happens for long as dead, so
+/// operations must not be too long. (Those of the software engine are shorter.)
 const MOST: usize = 16 << 20;
-/// Contexts from here on are addresses of deferred works, those below are cookies: no memory of a process begins so low.
+/// Contexts from here on are addresses of deferred works, and smaller ones are cookies: no process has memory at such
+/// low addresses.
 const ADDRESSES: usize = 1 << 16;
 const _: () = assert!(DEPTH + MOST_RAILS * MOST_HANDED < ADDRESSES / 2);
-/// What a peer needs to find an endpoint.
+/// The description by which peers find an endpoint.
 #[derive(Serialize, Deserialize)]
 struct Address {
     name: Vec<u8>,
     pad: Key,
-    /// Whether it adds to peers' words, and so looks for adds to its own.
+    /// Whether the endpoint adds to peers' words, and so looks for adds to its own.
     adds: bool,
 }
 
@@ -86,7 +87,7 @@ struct Address {
 pub struct FabricWire {
     library: Library,
     choice: Choice,
-    // With the endpoint ends all that is under way; registrations and works hold it, too.
+    // All operations end when the endpoint is closed. Registrations and works hold it, too.
     endpoint: Arc<Endpoint>,
     vector: Arc<AddressVector>,
     bed: Arc<Bed>,
@@ -95,24 +96,24 @@ pub struct FabricWire {
     provider: String,
     address: Vec<u8>,
     peers: Vec<Option<(Peer, RemoteRegion)>>,
-    /// Where peers' notices without data go.
+    /// The memory that peers' notices without data are written to.
     _pad: MemoryRegion,
-    /// 8 bytes that notices without data send.
+    /// The 8 bytes that notices without data send.
     bytes: Arc<Pad>,
     under_way: usize,
-    /// Used again and again: empty between polls.
+    /// A buffer for polls, empty in between.
     taken: Vec<Taken>,
     entries: Box<Entries>,
-    /// How chains signal, where there are any.
+    /// How chains signal, if there are any.
     signals: Option<Signals>,
-    /// The deferred works of this process, where they are counted.
+    /// The deferred works of this process, if the provider counts them.
     pool: Option<Arc<Pool>>,
-    /// Counts what peers write here, and how much of it was heard of.
+    /// The counter of peers' writes to this endpoint, and its value at the last poll.
     written: Option<(Arc<Counter>, u64)>,
 }
 
 impl FabricWire {
-    /// Opens an endpoint. The library is looked for at run time.
+    /// Opens an endpoint. It looks for the library at run time.
     ///
     /// # Errors
     ///
@@ -132,7 +133,7 @@ impl FabricWire {
         Self::open_by(&Library::load()?, choice)
     }
 
-    /// Opens an endpoint by a library that is loaded already.
+    /// Opens an endpoint with a library that is already loaded.
     ///
     /// # Errors
     ///
@@ -162,7 +163,8 @@ impl FabricWire {
             }
             Err(_) => (CompletionQueue::open(&domain, 0, WaitObject::NONE)?, false),
         };
-        // Of a chain's works only signals are reported, to wake the agent. What an agent posts always asks to be.
+        // Of a chain's works, only signals report their completion, to wake the agent. Operations that an agent posts
+        // always ask for a report.
         let (own, written) = if chosen.triggered {
             let events = info.caps().contains(Caps::RMA_EVENT);
             let counter = events.then(|| Counter::open(&domain, WaitObject::NONE));
@@ -173,7 +175,7 @@ impl FabricWire {
         } else {
             (Reported::TRANSMIT, None)
         };
-        // By itself: what comes in is always reported.
+        // This is set apart, because everything that arrives is always reported.
         let mut builder = EndpointBuilder::new(&domain)?
             .vector(&vector)?
             .queue(&queue, own)?
@@ -188,7 +190,7 @@ impl FabricWire {
             ..Default::default()
         };
         let here = Arc::new(Pad::default());
-        // SAFETY: the pad lives as long as it is shared with the registration; it is atomic, and nobody reads what
+        // SAFETY: the pad lives as long as it is shared with the registration. It is atomic, and nobody reads what
         // peers write there.
         let pad =
             unsafe { MemoryRegion::register(&domain, here.at(), PAD, &options, here.clone()) }?;
@@ -206,12 +208,12 @@ impl FabricWire {
                 wanted: choice.signals,
             })?;
             signals = Some(probed);
-            // Only cxi says how many there are.
+            // Only cxi says how many deferred works there are.
             if let Ok(depth) = domain.cxi_deferred_depth() {
                 pool = Some(Pool::new(depth / choice.sharers));
             }
         }
-        // Probes have written here.
+        // Probes have written here, so the count does not begin at 0.
         let written = written.map(|counter| (counter.clone(), counter.read()));
         let address = Address {
             name: endpoint.name()?,
@@ -227,7 +229,7 @@ impl FabricWire {
             },
             provider: info.provider(),
             address: postcard::to_stdvec(&address).expect("plain data can be encoded"),
-            // Nobody is woken by a counter, so chains are looked at.
+            // A counter wakes nobody, so an agent with chains must look.
             bed: Bed::new(queue, waits && signals.is_none()),
             endpoint,
             vector,
@@ -249,12 +251,12 @@ impl FabricWire {
         &self.provider
     }
 
-    /// How chains signal, where the triggered engine was chosen.
+    /// How chains signal, if the triggered engine was chosen.
     pub fn triggered(&self) -> Option<Signals> {
         self.signals
     }
 
-    /// What was chosen, for people: the provider, and the engine if it is not the software one.
+    /// The choice as a text: the provider, and the engine if it is not the software engine.
     pub fn label(&self) -> String {
         let engine = match self.signals {
             None => "",
@@ -270,14 +272,14 @@ impl FabricWire {
                 if let Some(notice) = completion.remote_data() {
                     return Ok(Some(Event::Notice(notice)));
                 }
-                // Some providers report what others write here, too.
+                // Some providers also report writes of peers.
                 if completion.context == 0 {
                     return Ok(None);
                 }
                 if completion.context >= ADDRESSES {
                     return Ok(Some(Event::Moved));
                 }
-                // (One that was never posted is the engine's to drop.)
+                // (The engine drops operations that were never posted.)
                 self.under_way = self.under_way.saturating_sub(1);
                 Ok(Some(Event::Done(completion.context as u64 - 1)))
             }
@@ -300,10 +302,10 @@ impl FabricWire {
     }
 }
 
-// SAFETY: operations are posted to the one endpoint; those of writes without a notice are delivery-complete, and no
-// completion comes while its memory here is accessed. When the endpoint is closed the provider accesses nothing any
-// more. That is when this is dropped, unless works that never fire or registrations hold the endpoint: what is to be
-// kept is kept by the endpoint itself, to its close. Registrations keep what they were given.
+// SAFETY: operations are posted to the one endpoint. Writes without a notice are delivery-complete, and no completion
+// comes while the operation's memory here is accessed. After the endpoint is closed, the provider accesses nothing any
+// more. That is when this is dropped, unless registrations, or works that never fire, hold the endpoint. So the
+// endpoint itself holds kept values until it is closed. Registrations keep what they were given.
 unsafe impl Wire for FabricWire {
     type Remote = Remote;
 
@@ -428,7 +430,7 @@ unsafe impl Wire for FabricWire {
             ),
         };
         let mut flags = OpFlags::COMPLETION;
-        // A signal says by its word that it has come; everything else is to say so by its completion.
+        // A signal's word shows that it has arrived. Everything else needs a completion for that.
         let signals = notice.is_some_and(|notice| notice & LAST == 0);
         if !reads && !signals {
             flags = flags | OpFlags::DELIVERY_COMPLETE;
@@ -440,13 +442,13 @@ unsafe impl Wire for FabricWire {
             local: &[here],
             peer: *to,
             remote: &[there],
-            // 0 is what completions of others' operations have.
+            // Completions of peers' operations have context 0.
             context: cookie as usize + 1,
             data: notice.unwrap_or(0),
             flags,
         };
-        // SAFETY: the caller's promise for the memory; pads live as long as the endpoint. The context is a number, which no
-        // provider looks behind: the hints offer no mode that would.
+        // SAFETY: the caller's promise for the memory; pads live as long as the endpoint. The context is a number, and
+        // no provider dereferences it, because the hints offer no mode that would.
         let posted = unsafe {
             if reads {
                 self.endpoint.read_msg(&message)
@@ -510,7 +512,7 @@ unsafe impl Wire for FabricWire {
 
     fn twin(&self) -> Result<Option<Self>, NicError> {
         if self.signals.is_some() {
-            // What peers' hardware does here is seen at the endpoint that it is counted at.
+            // Writes by peers' hardware are seen only at the endpoint that counts them.
             return Ok(None);
         }
         let opened = Self::open_by(&self.library, &self.choice);

@@ -44,30 +44,31 @@ pub use op::{Event, LAST, Limits, Op, Posted};
 ///
 /// # Safety
 ///
-/// Implementations do what this module says, touch no memory but what operations name, between the post and its event,
-/// and what was registered; and they touch none of it any more when they have been dropped, but what operations name
-/// that had no event by then: that, for as long as what they were told to [`keep`](Wire::keep) is kept.
+/// Implementations do what this module says. They touch only registered memory, and the memory that operations name,
+/// between the post and its event. After the wire is dropped, they touch only memory of operations that had no event by
+/// then, and only as long as the values that they were told to [`keep`](Wire::keep) are kept.
 pub unsafe trait Wire: Send + 'static {
     /// A peer's registered memory.
     type Remote: Send + Sync + 'static;
 
-    /// What the network is called, for messages.
+    /// The name of the network, for messages.
     fn name(&self) -> &'static str;
 
-    /// What it can do.
+    /// The limits of the network.
     fn limits(&self) -> Limits;
 
     /// Where peers find this endpoint.
     fn address(&self) -> Vec<u8>;
 
-    /// Learns where the peers are; an empty address is that of a rank that has none.
+    /// Tells the wire the peers' addresses. A rank without an endpoint has an empty one.
     ///
     /// # Errors
     ///
     /// [`NicError::BadKey`], [`NicError::System`].
     fn connect(&mut self, addresses: &[Vec<u8>]) -> Result<(), NicError>;
 
-    /// Makes memory reachable for peers: what they need for it, and what ends that when it is dropped.
+    /// Makes memory reachable for peers. Returns the key that peers need, and a value that ends the registration when
+    /// it is dropped.
     ///
     /// # Errors
     ///
@@ -75,7 +76,7 @@ pub unsafe trait Wire: Send + 'static {
     ///
     /// # Safety
     ///
-    /// The memory is the host's, and live as long as `keep`; peers may do there what they do.
+    /// The memory is memory of the host, and is live as long as `keep`. Peers are entitled to their accesses there.
     unsafe fn register(
         &mut self,
         base: *mut u8,
@@ -83,7 +84,7 @@ pub unsafe trait Wire: Send + 'static {
         keep: Keep,
     ) -> Result<(Vec<u8>, Keep), NicError>;
 
-    /// Makes a peer's memory known by what its [`register`](Self::register) gave.
+    /// Makes a peer's memory known, by the key from its [`register`](Self::register).
     ///
     /// # Errors
     ///
@@ -94,13 +95,12 @@ pub unsafe trait Wire: Send + 'static {
     ///
     /// # Errors
     ///
-    /// What the network refuses for good; no event comes then.
+    /// The network's permanent refusal. Then no event comes.
     ///
     /// # Safety
     ///
-    /// Until the event the memory here is live and is accessed by nobody else (read by nobody that minds, for a write);
-    /// the offset and the bytes are within the remote memory, and what is done there is ordered with what others do
-    /// there.
+    /// Until the event, the memory here is live, and nobody else accesses it (for a write, nobody else writes it). The
+    /// offset and the bytes are within the remote memory, and accesses there are ordered with those of others.
     unsafe fn post(
         &mut self,
         peer: usize,
@@ -108,22 +108,24 @@ pub unsafe trait Wire: Send + 'static {
         cookie: u64,
     ) -> Result<Posted, NicError>;
 
-    /// Goes on with what is under way, and appends what has happened.
+    /// Lets operations make progress, and appends the events.
     ///
     /// # Errors
     ///
-    /// What ends the endpoint: no event comes any more.
+    /// The endpoint has failed. No event comes any more.
     fn poll(&mut self, events: &mut Vec<Event>) -> Result<(), NicError>;
 
-    /// Keeps something until the network touches no memory for this endpoint any more: till it is dropped, or for longer,
-    /// where others have it open still. An endpoint is given the memory of operations that are under way
-    /// before it is dropped. That holds nothing that [`register`](Self::register) gave, which may keep the endpoint open.
+    /// Keeps a value until the network touches no memory for this endpoint any more. That is until it is dropped, or
+    /// longer, if others still hold the endpoint open. Before a wire is dropped, the engine passes it the memory of
+    /// operations in progress. That memory holds nothing that [`register`](Self::register) returned, because that may
+    /// keep the endpoint open.
     fn keep(&mut self, what: Keep);
 
-    /// Whether nothing has happened that a [`Sleeper`] would not wake for.
+    /// Whether a [`Sleeper`] would wake for everything that has not been polled yet.
     fn may_sleep(&mut self) -> bool;
 
-    /// A queue towards a peer that hardware fires, for so many programs at a time. `None`: the software engine fires.
+    /// Makes a queue towards a peer that hardware fires, for up to `budget` programs at a time. `None` if the software
+    /// engine must fire.
     ///
     /// # Errors
     ///
@@ -137,7 +139,7 @@ pub unsafe trait Wire: Send + 'static {
         Ok(None)
     }
 
-    /// Another endpoint of the same kind, for what peers send or to send more at a time; `None` if one must do.
+    /// Makes another endpoint of the same kind, to receive or send more at a time. `None` if the wire has only one.
     ///
     /// # Errors
     ///
@@ -149,32 +151,32 @@ pub unsafe trait Wire: Send + 'static {
         Ok(None)
     }
 
-    /// Whether it is threads of this process that copy what is sent and what comes: then several endpoints, each with a
+    /// Whether threads of this process copy everything that is sent and received. Then several endpoints, each with a
     /// thread, carry more than one.
     fn copies(&self) -> bool {
         false
     }
 
-    /// How its chains signal.
+    /// How the wire's chains signal.
     fn signals(&self) -> Signals {
         Signals::Notice
     }
 
-    /// What the agent sleeps on.
+    /// The sleeper for the agent.
     fn sleeper(&self) -> Box<dyn Sleeper>;
 }
 
 /// Sleeps until something may have happened on a wire.
 pub trait Sleeper: Send + Sync {
-    /// Returns when there may be something to poll, when somebody has called [`wake`](Self::wake) since the last call,
-    /// or after `limit`.
+    /// Returns when there may be something to poll, when [`wake`](Self::wake) was called since the last sleep, or after
+    /// `limit`.
     fn sleep(&self, limit: Duration);
 
     /// Ends the sleep, or the next one.
     fn wake(&self);
 
-    /// Whether what comes on the wire ends the sleep. If not, only [`wake`](Self::wake) and the limit do, and the
-    /// sleeper has to look now and then.
+    /// Whether events of the wire end the sleep. If not, only [`wake`](Self::wake) and the limit do, so the sleeper
+    /// must look regularly.
     fn hears(&self) -> bool {
         true
     }

@@ -1,41 +1,41 @@
-//! What a wire is asked to do, and what comes of that.
+//! The operations of a wire, and their events.
 
-/// The highest bit of a notice: it is not to overtake what has come before it.
+/// The highest bit of a notice. It says that the notice must not overtake earlier ones.
 pub const LAST: u64 = 1 << 63;
 
-/// What a wire can do.
+/// The limits of a wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// The most bytes of one write or read; at least 8.
     pub bytes: usize,
-    /// The most operations that are under way at a time; at least 1.
+    /// The most operations in progress at a time; at least 1.
     pub depth: usize,
 }
 
-/// Whether an operation was taken.
+/// Whether the wire has accepted an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Posted {
-    /// An event with its cookie will come.
+    /// It has, and an event with the operation's cookie will come.
     Taken,
-    /// Not now: nothing was done.
+    /// It has not, for now. Nothing was done.
     Full,
 }
 
-/// What has happened.
+/// An event of a wire.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// The operation with this cookie is over; see the module for where.
+    /// The operation with this cookie is over, here or at both ends: see the [module](super).
     Done(u64),
-    /// It has failed, and why: it is over at this end, and touches memory of this end no more. (The other end may have got
-    /// some of it, or all.)
+    /// The operation with this cookie has failed, for this reason. It is over at this end, and no longer touches memory
+    /// here. (The other end may have received some of it, or all.)
     Failed(u64, String),
     /// A peer has sent a notice.
     Notice(u64),
-    /// Something of a chain is complete: it is worth to be asked.
+    /// A work of a chain is complete, so chains should be polled.
     Moved,
     /// The operation of a chain with this context has failed, and why.
     Broken(usize, String),
-    /// Peers have written here, and maybe added to words.
+    /// Peers have written here, and may have added to words.
     Written,
 }
 

@@ -18,25 +18,26 @@ use tidegate_ffi::fabric::{Completion, CompletionQueue, CqError};
 use super::super::{LAST, Sleeper};
 use crate::base::{Chair, lock};
 
-/// How often a sleeper is roused that is waited for: not every provider keeps a signal that comes before the wait.
+/// The time between two signals to a sleeper that must wake, because not every provider keeps a signal that comes
+/// before the wait.
 const ROUSE: Duration = Duration::from_millis(1);
 /// How many entries are taken from the queue at a time.
 const ENTRIES: usize = 32;
-/// How often they are read at a time, at most.
+/// The most reads of one look.
 const READS: usize = 64;
 
 /// Room for entries. The caller of a look keeps it, so that it need not be cleared for every look.
 pub(super) type Entries = [Completion; ENTRIES];
 
-/// An entry.
+/// An entry of the queue, or its error.
 pub(super) type Taken = Result<Completion, CqError>;
 
-/// A completion queue, as far as a bed needs it.
+/// The functions of a completion queue that a bed needs.
 pub(super) trait Source: Send + Sync {
-    /// Takes what there is, without waiting.
+    /// Takes the entries that are there, without waiting.
     fn read(&self, into: &mut [Completion]) -> Result<usize, CqError>;
 
-    /// Takes what there is, or what comes within `limit`; returns early when it is signalled.
+    /// Takes the entries that are there, or that come within `limit`. Returns early when it is signalled.
     fn wait(&self, into: &mut [Completion], limit: Duration) -> Result<usize, CqError>;
 
     /// Ends a wait.
@@ -53,24 +54,25 @@ impl Source for Arc<CompletionQueue> {
     }
 
     fn signal(&self) {
-        // Not every provider keeps one that nobody waits for: who must be heard signals again (`ROUSE`).
+        // Not every provider keeps a signal for which nobody waits. A caller that must be heard signals again
+        // (`ROUSE`).
         let _ = CompletionQueue::signal(self);
     }
 }
 
-/// The queue, and what was taken from it in sleep.
+/// The queue, and the entries that a sleeper has taken from it.
 pub(super) struct Bed<S = Arc<CompletionQueue>> {
     queue: S,
     /// Whether `fi_cq_sread` and `fi_cq_signal` work.
     waits: bool,
     taken: Mutex<VecDeque<Taken>>,
-    /// Whether there is anything in it: most looks find nothing.
+    /// Whether `taken` has entries. Most looks find none.
     has_taken: AtomicBool,
-    /// Whether a sleeper may have something that is not in `taken` yet.
+    /// Whether a sleeper may have an entry that is not in `taken` yet.
     asleep: AtomicBool,
-    /// It is up, and has put that there.
+    /// Signalled when the sleeper is awake, and has put its entry into `taken`.
     up: Condvar,
-    /// Where it sleeps, if it cannot wait for the queue.
+    /// The place to sleep if the provider cannot wait for the queue.
     chair: Chair,
 }
 
@@ -87,18 +89,18 @@ impl<S: Source> Bed<S> {
         })
     }
 
-    /// Whether nothing was taken in sleep that nobody has collected.
+    /// Whether all entries that a sleeper has taken are collected.
     pub(super) fn is_empty(&self) -> bool {
         !self.has_taken.load(Ordering::Acquire)
     }
 
-    /// Appends what has come: notices that are to come last behind all that had come before them. One thread at a time.
-    /// `entries` is room for what is read.
+    /// Appends the entries that have come. Notices that must come last are after all that had come before them. Only
+    /// one thread calls this at a time. `entries` is room for the reads.
     pub(super) fn collect(&self, entries: &mut Entries, into: &mut Vec<Taken>) {
         if !self.is_empty() {
             self.take(&mut lock(&self.taken), into);
         }
-        // What is left comes with the next look: others must not keep this thread here.
+        // The rest comes with the next look, because peers must not keep this thread here.
         for _ in 0..READS {
             match self.queue.read(entries) {
                 Ok(count) => {
@@ -131,11 +133,11 @@ impl<S: Source> Bed<S> {
         self.has_taken.store(false, Ordering::Relaxed);
     }
 
-    /// Waits until no sleeper has anything that it had taken before this call, and appends that.
+    /// Waits until no sleeper has an entry that it took before this call, and appends such entries.
     fn rouse(&self, into: &mut Vec<Taken>) {
         let mut taken = lock(&self.taken);
-        // A thread that took an entry before this one read a later one was asleep before; it is not asleep any more when
-        // that is in the list.
+        // A sleeper that took an entry before this thread read a later one was asleep before. It counts as awake only
+        // when its entry is in the list.
         while self.asleep.load(Ordering::SeqCst) && taken.is_empty() {
             self.queue.signal();
             let waited = self.up.wait_timeout(taken, ROUSE);
@@ -192,7 +194,7 @@ mod tests {
     #[derive(Default)]
     struct Slow {
         entries: Mutex<VecDeque<u64>>,
-        /// Somebody has taken something in sleep.
+        /// Whether the sleeper has taken an entry.
         took: AtomicBool,
         signals: Mutex<u32>,
         signalled: Condvar,
@@ -222,7 +224,7 @@ mod tests {
             let count = self.take(into);
             self.took.store(count > 0, Ordering::SeqCst);
             let signals = lock(&self.signals);
-            // It was preempted here, until somebody cannot do without it.
+            // The sleeper stops here, as if preempted, until another thread needs its entry.
             let _up = self
                 .signalled
                 .wait_timeout_while(signals, limit, |signals| *signals == 0)
@@ -263,7 +265,7 @@ mod tests {
         assert_eq!(seen, [Some(other), Some(add), Some(poison)]);
         assert!(begun.elapsed() < LONG);
         sleeper.join().unwrap();
-        // Nobody is roused for anything else.
+        // Other entries rouse nobody.
         let before = *lock(&queue.signals);
         lock(&queue.entries).extend([add, other]);
         bed.collect(&mut entries, &mut taken);

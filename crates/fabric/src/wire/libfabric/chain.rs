@@ -67,27 +67,27 @@ use super::pool::{Pool, Share};
 use super::region::{Pad, Remote, system};
 use crate::base::NAME;
 
-/// How many firings a chain holds at a time, if the budget is no smaller. Each takes a counter; more than a few only
-/// help a stream that rings faster than an agent can queue.
+/// The most firings that a chain holds at a time, if the budget is not smaller. Each takes a counter. More than a few
+/// only help a stream that rings faster than an agent can queue.
 const DEPTH: usize = 8;
-/// How far counters are let to come that no hardware has: sockets has 31 bits for them.
+/// How far software counters may count: those of sockets have 31 bits.
 pub(super) const FAR: u64 = 1 << 30;
-/// How often a chain that waits is looked at before its counters are poked: providers lose sight of works when there are many.
+/// How often a waiting chain is looked at before its counters are poked. Providers with many works lose sight of some.
 const POKE: u32 = 256;
 
-/// A firing that is being queued, or was.
+/// A firing that was queued, at least in part.
 struct Firing {
-    /// How many works it has, and how many of them were queued.
+    /// How many works it has, and how many of those were queued.
     works: usize,
     queued: usize,
-    /// The gate where it begins: how far the signal before it lets it come, and what the firing itself counts there.
+    /// At the gate where it begins: the count after the signal before it, and what the firing itself adds.
     base: u64,
     own: u64,
-    /// How many of its own are queued, and have not failed.
+    /// How many of its works are queued, count there, and have not failed.
     counting: u64,
-    /// How far the next gate would have come without its signal.
+    /// The count of the next gate without this firing's signal.
     next: u64,
-    /// What it takes of the pool.
+    /// How many works of the pool it takes.
     cost: usize,
     bare: bool,
     ids: Vec<WorkId>,
@@ -98,11 +98,11 @@ struct Firing {
 /// A work that moves data, or is the signal.
 struct Move {
     context: usize,
-    /// Whether the gate where its firing begins is still to count it.
+    /// Whether the gate where its firing begins must still count it.
     counts: bool,
 }
 
-/// What a chain is made with.
+/// The parts that a chain is made of.
 pub(super) struct Parts<'a> {
     pub(super) endpoint: &'a Arc<Endpoint>,
     pub(super) peer: Peer,
@@ -111,17 +111,17 @@ pub(super) struct Parts<'a> {
     pub(super) signals: Signals,
     pub(super) pool: Option<&'a Arc<Pool>>,
     pub(super) budget: usize,
-    /// How far counters may come.
+    /// How far counters may count.
     pub(super) far: u64,
 }
 
 /// A chain over libfabric.
 pub(super) struct FabricChain {
     works: WorkQueue,
-    /// Weak: the endpoint ends with the wire, or with what was leaked.
+    /// This is weak, because the endpoint ends with the wire, or stays with leaked works.
     endpoint: Weak<Endpoint>,
     peer: Peer,
-    /// Where the peer's pad is, and its key.
+    /// The address of the peer's pad, and its key.
     pad: (u64, u64),
     bytes: Arc<Pad>,
     signals: Signals,
@@ -130,15 +130,15 @@ pub(super) struct FabricChain {
     /// Whether streams strike by themselves.
     struck: bool,
     gates: Vec<Gate>,
-    /// The firing that was next when the counters were last set to what they begin with, and how far they may come.
+    /// The number of the next firing when the counters were last reset, and how far they may count.
     origin: u64,
     far: u64,
-    /// Firings that are not through, the oldest first; the newest may be queued in part.
+    /// Firings that are not through, the oldest first. The newest may be queued only in part.
     firings: VecDeque<Firing>,
     through: u64,
-    /// How many firings were queued whole.
+    /// How many firings were queued completely.
     queued: u64,
-    /// How often it was struck by an agent.
+    /// How often an agent has struck.
     fired: u64,
     looks: u32,
     cancelled: bool,
@@ -158,7 +158,7 @@ impl FabricChain {
         let trigger = counter()?;
         let depth = DEPTH.min(parts.budget).max(1);
         Ok(FabricChain {
-            // The works that one gate counts are of two firings, in any order.
+            // A gate counts works of two firings, in any order.
             works: WorkQueue::new(domain),
             endpoint: Arc::downgrade(parts.endpoint),
             peer: parts.peer,
@@ -186,26 +186,25 @@ impl FabricChain {
         (firing % self.gates.len() as u64) as usize
     }
 
-    /// How far the trigger counter has come when a firing has been rung for.
+    /// The count of the trigger counter when a firing has been rung for.
     fn ring(&self, firing: u64) -> u64 {
         firing + 1 - self.origin
     }
 
-    /// Whether a counter may come too far, with one more firing. Where streams strike there is no need: such counters
-    /// are hardware's, and have 48 bits and more.
+    /// Whether one more firing could bring a counter too far. If streams strike, this never happens: such counters are
+    /// in hardware, and have at least 48 bits.
     fn is_far(&self) -> bool {
         let gates = self.gates.iter().map(|gate| gate.expected).max();
         !self.struck && gates.max(Some(self.queued - self.origin)) >= Some(self.far)
     }
 
-    /// Lets the counters begin anew, when nothing is with the hardware that they count; else not, and what is queued
-    /// next has to wait for that.
+    /// Resets the counters, if the hardware has nothing that they count. Otherwise the next firing must wait for that.
     fn begin_anew(&mut self) -> Result<bool, NicError> {
         if !self.firings.is_empty() || self.works.reclaim() > 0 {
             return Ok(false);
         }
         let refused = || system("setting a counter");
-        // What was rung for and is not queued yet stays counted.
+        // Rings of firings that are not queued yet stay counted.
         let ahead = self.fired - self.queued;
         self.trigger.set(ahead).map_err(refused())?;
         for gate in &mut self.gates {
@@ -228,8 +227,8 @@ impl FabricChain {
             return false;
         }
         let counted = gate.beyond(firing.next);
-        // What the firing behind it counts there, as far as that is queued: the rest of it may be waiting for the works
-        // that this one has.
+        // The works of the next firing that count at the same gate, as far as they are queued. The others may be
+        // waiting for the works that this firing has.
         let own = self
             .firings
             .get(1)
@@ -237,9 +236,10 @@ impl FabricChain {
         counted > 0 && (counted == 1 + own || own == 0 || rung() < number + 2)
     }
 
-    /// What a work that waits for long may need.
+    /// Pokes the counters, which a work that waits for long may need.
     fn poke(&mut self) -> Result<(), Stuck> {
-        // The oldest firing first: a gate counts what belongs to the firing that begins there, and the signal before.
+        // The oldest firing comes first, because a gate counts the works of the firing that begins there, and the
+        // signal before it.
         let failing = (self.through..).take(self.gates.len()).find_map(|at| {
             let failures = self.gates[self.gate(at)].failures();
             (failures > 0).then_some((at, failures))
@@ -273,7 +273,7 @@ impl Chain<Remote> for FabricChain {
     }
 
     fn fits(&self, pieces: usize) -> Result<(), NicError> {
-        // One more for what the gate is told, or a signal of its own.
+        // One more work may tell the gate of the ring, and one may be the signal.
         let needed = self.cost(pieces + 2);
         match &self.share {
             Some(share) if needed > share.works => Err(NicError::Unsupported {
@@ -342,7 +342,7 @@ impl Chain<Remote> for FabricChain {
                 moves: Vec::new(),
             });
         }
-        // The same plan as when it was begun: what is through meanwhile makes no difference to what was queued.
+        // Use the plan of when it was begun: firings that have come through meanwhile do not change what was queued.
         let bare = self.firings.back().is_some_and(|firing| firing.bare);
         let plan = self.plan(pieces, bare);
         loop {
@@ -357,14 +357,14 @@ impl Chain<Remote> for FabricChain {
                 context: work.context(),
                 counts: index < plan.free,
             });
-            // SAFETY: the caller's promise for the memory, which the work keeps; between the strike and when it is
-            // through lies all that the work does. The gates count works of this queue and nothing else, and pads live
-            // as long as they are shared.
+            // SAFETY: the caller's promise for the memory, which the work keeps. The work runs entirely between the
+            // strike and the end of the firing. Only works of this queue count at the gates, and pads live as long as
+            // they are shared.
             match unsafe { self.works.queue(work) } {
                 Ok(id) => {
                     let firing = self.firings.back_mut().expect("it was begun");
                     firing.queued += 1;
-                    // The signal is the last, and counts at the next gate.
+                    // The last work is the signal, which counts at the next gate.
                     firing.counting += u64::from(firing.queued < firing.works);
                     firing.ids.push(id);
                     firing.moves.extend(moves);
@@ -415,12 +415,12 @@ impl Chain<Remote> for FabricChain {
 
     fn failed(&mut self, context: usize) -> Option<u64> {
         let own = self.works.failed(context);
-        // The newest first: memory of a work that is complete may be another's by now.
+        // The newest comes first, because the memory of a completed work may belong to another work by now.
         for (at, firing) in self.firings.iter_mut().enumerate().rev() {
             let failed = firing.moves.iter_mut().find(|one| one.context == context);
             if let Some(failed) = failed {
-                // It will not count: so what the gate is to come to that proves the firing before it is less. Once,
-                // however often that is reported. What its own signal waits for stays more than there will be.
+                // The failed work will not count. So the count that proves the firing before it is less, by one,
+                // however often the failure is reported. The count that its own signal waits for is never reached.
                 firing.counting -= u64::from(std::mem::take(&mut failed.counts));
                 return Some(self.through + at as u64);
             }
@@ -432,7 +432,7 @@ impl Chain<Remote> for FabricChain {
         self.cancelled = true;
         for firing in &self.firings {
             for id in &firing.ids {
-                // What has begun, or cannot be taken back, stays until it is complete.
+                // Works that have begun, or cannot be taken back, stay until they are complete.
                 let _ = self.works.cancel(*id);
             }
         }

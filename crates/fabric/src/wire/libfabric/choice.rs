@@ -8,7 +8,7 @@ use super::super::chain::Signals;
 use super::error::OpenError;
 use super::probe;
 
-/// Who fires programs.
+/// Which engine fires programs.
 ///
 /// # Examples
 ///
@@ -21,22 +21,22 @@ use super::probe;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum EngineChoice {
-    /// The NIC, where hardware does it (`cxi`), else an agent: a provider that only acts as if it had triggers
-    /// (`sockets`) is slower than the agent.
+    /// The NIC if it has the hardware (`cxi`), otherwise an agent. A provider that only emulates triggers (`sockets`)
+    /// is slower than the agent.
     #[default]
     Auto,
     /// An agent, over any provider.
     Software,
-    /// The NIC: operations are queued beforehand, and a counter fires them. [`OpenError::NotTriggered`] where the
-    /// provider cannot.
+    /// The NIC: operations are queued beforehand, and a counter fires them. If the provider cannot do that,
+    /// [`OpenError::NotTriggered`].
     Triggered,
 }
 
 impl EngineChoice {
-    /// The variable that [`Choice::from_env`] looks at.
+    /// The variable that [`Choice::from_env`] reads.
     pub const VARIABLE: &'static str = "TIDEGATE_ENGINE";
 
-    /// Its name in that variable.
+    /// The value of that variable for this engine.
     pub fn name(self) -> &'static str {
         match self {
             EngineChoice::Auto => "auto",
@@ -57,7 +57,7 @@ impl std::str::FromStr for EngineChoice {
     }
 }
 
-/// Which provider, which engine, and where.
+/// The choice of a provider, an engine and an address.
 ///
 /// # Examples
 ///
@@ -83,7 +83,7 @@ impl Choice {
     /// The variable that names a provider, for [`from_env`](Self::from_env).
     pub const PROVIDER: &'static str = "TIDEGATE_PROVIDER";
 
-    /// The best provider that can be bound to this address of the host (`127.0.0.1`, say).
+    /// Chooses the best provider that can be bound to this address of the host (for instance `127.0.0.1`).
     ///
     /// # Examples
     ///
@@ -105,10 +105,13 @@ impl Choice {
         }
     }
 
-    /// What the environment says: the address by `TIDEGATE_ADDRESS` (the launcher sets it; else the loopback address),
-    /// the provider by `TIDEGATE_PROVIDER` (else the first that will do), the engine by `TIDEGATE_ENGINE` (`auto`,
-    /// `software`, `triggered`; else `auto`), and how many ranks share the NIC's triggers by `LOCAL_WORLD_SIZE` (the
-    /// launcher sets it; else 1).
+    /// Takes the choice from the environment:
+    ///
+    /// - the address from `TIDEGATE_ADDRESS` (which the launcher sets; by default the loopback address);
+    /// - the provider from `TIDEGATE_PROVIDER` (by default the first that has the needed abilities);
+    /// - the engine from `TIDEGATE_ENGINE` (`auto`, `software`, `triggered`; by default `auto`);
+    /// - the number of ranks that share the NIC's triggers from `LOCAL_WORLD_SIZE` (which the launcher sets; by default
+    ///   1).
     ///
     /// # Errors
     ///
@@ -155,7 +158,7 @@ impl Choice {
         Ok(choice)
     }
 
-    /// Bound to this address of the host.
+    /// Binds the endpoint to this address of the host.
     ///
     /// # Examples
     ///
@@ -172,7 +175,7 @@ impl Choice {
         self
     }
 
-    /// This provider (`tcp;ofi_rxm`, `sockets`, `verbs;ofi_rxm`).
+    /// Chooses this provider (`tcp;ofi_rxm`, `sockets`, `verbs;ofi_rxm`).
     ///
     /// # Examples
     ///
@@ -188,7 +191,7 @@ impl Choice {
         self
     }
 
-    /// As [`provider`](Self::provider); errors say which variable or option (`--provider`) named it.
+    /// Like [`provider`](Self::provider). Errors say which variable or option (`--provider`) named it.
     ///
     /// # Examples
     ///
@@ -205,7 +208,7 @@ impl Choice {
         self
     }
 
-    /// This engine.
+    /// Chooses this engine.
     ///
     /// # Examples
     ///
@@ -221,7 +224,7 @@ impl Choice {
         self
     }
 
-    /// How the triggered engine signals, instead of what a probe finds to work.
+    /// Sets how the triggered engine signals, instead of probing what works.
     ///
     /// # Examples
     ///
@@ -238,11 +241,11 @@ impl Choice {
         self
     }
 
-    /// So many processes share the NIC's triggers: each takes its part of them.
+    /// Sets how many processes share the NIC's triggers. Each takes its part of them.
     ///
     /// # Panics
     ///
-    /// If it is 0.
+    /// If the number is 0.
     ///
     /// # Examples
     ///
@@ -259,12 +262,12 @@ impl Choice {
         self
     }
 
-    /// How far the triggered engine lets counters come that are not hardware's, instead of 2^30: to test in a short job
-    /// what happens in a long one.
+    /// Sets how far software counters of the triggered engine may count, instead of 2^30. So tests can show in a short
+    /// job what happens in a long one.
     ///
     /// # Panics
     ///
-    /// If it is 0.
+    /// If the number is 0.
     ///
     /// # Examples
     ///
@@ -282,14 +285,14 @@ impl Choice {
     }
 }
 
-/// A domain of the provider, and how its hardware signals if it is to fire programs.
+/// A domain of the provider, and whether its hardware fires programs.
 pub(super) struct Chosen {
     pub(super) info: Info,
     pub(super) domain: std::sync::Arc<Domain>,
     pub(super) triggered: bool,
 }
 
-/// The first provider that will do.
+/// Finds the first provider that has the needed abilities.
 pub(super) fn choose(library: &Library, choice: &Choice) -> Result<Chosen, OpenError> {
     let open = |info: Info, triggered| -> Result<Chosen, OpenError> {
         let domain = Domain::open(&Fabric::open(&info)?, &info)?;
@@ -305,7 +308,7 @@ pub(super) fn choose(library: &Library, choice: &Choice) -> Result<Chosen, OpenE
         let mut tried = Vec::new();
         let all = found(library, choice, true, true)?;
         for info in all {
-            // Only hardware is worth it, unless somebody insists.
+            // Triggers are worth it only in hardware, unless the choice insists.
             if !forced && info.provider() != probe::HARDWARE {
                 continue;
             }
@@ -323,7 +326,7 @@ pub(super) fn choose(library: &Library, choice: &Choice) -> Result<Chosen, OpenE
             if tried.is_empty() {
                 return Err(refused(FOR_TRIGGERED));
             }
-            // One provider has several addresses.
+            // A provider is tried once for each of its addresses.
             tried.dedup();
             let tried = tried.join(", ");
             return Err(OpenError::NotTriggered { tried });
@@ -346,10 +349,10 @@ pub(super) fn choose(library: &Library, choice: &Choice) -> Result<Chosen, OpenE
 const FOR_SOFTWARE: &str = "reliable datagrams, writes, reads, and 8 bytes that go with a write";
 const FOR_TRIGGERED: &str = "reliable datagrams, writes, reads, atomics, deferred work";
 
-/// Why there is none: of that name, or that can do it.
+/// The error if there is no provider of that name, or none with the needed abilities.
 #[cold]
 fn refused(library: &Library, choice: &Choice, needs: &'static str) -> OpenError {
-    // What cannot be listed is not there.
+    // Providers that cannot be listed count as missing.
     let any = library
         .query(&Hints::new(), Location::ANY)
         .unwrap_or_default();
@@ -361,7 +364,7 @@ fn refused(library: &Library, choice: &Choice, needs: &'static str) -> OpenError
     }
     let (by, provider) = (choice.by, choice.provider.clone());
     match provider {
-        // It may be one that is not listed unless it is asked for.
+        // Some providers are listed only if they are requested by name.
         Some(provider)
             if !there.contains(&provider)
                 && (library.query(&Hints::new().provider(&provider), Location::ANY)).is_err() =>
@@ -382,26 +385,26 @@ fn refused(library: &Library, choice: &Choice, needs: &'static str) -> OpenError
     }
 }
 
-/// Providers whose `fi_cq_sread` takes the whole processor where progress is manual (`sock_cq_sreadfrom` polls until
-/// its time is over): they make it with a thread of their own.
+/// Providers whose `fi_cq_sread` takes the whole processor if progress is manual, because it polls until its time is
+/// over (`sock_cq_sreadfrom`). So they make progress with a thread of their own.
 const SPINS: [&str; 1] = ["sockets"];
 
-/// What there is, for one of the two engines. What hardware fires needs nobody's progress; where there is none, threads
-/// of the provider's own (if it is not `manual`) are slower than a thread that polls.
+/// The providers for one of the two engines. Operations that hardware fires need no thread for progress. For others,
+/// threads of the provider (if progress is not `manual`) are slower than a thread that polls.
 fn found(
     library: &Library,
     choice: &Choice,
     triggered: bool,
     manual: bool,
 ) -> Result<Vec<Info>, OpenError> {
-    // Local buffers that must be registered are for none.
+    // Neither engine supports local buffers that must be registered.
     let modes = MrMode::VIRT_ADDR | MrMode::ALLOCATED | MrMode::PROV_KEY;
     let mut hints = if triggered {
-        // Memory may belong to the endpoint, as it does for cxi.
+        // Registrations may belong to the endpoint, as with cxi.
         let caps = Caps::RMA | Caps::MSG | Caps::ATOMIC;
         Hints::new().mr_mode(modes | MrMode::ENDPOINT).caps(caps)
     } else {
-        // No memory that belongs to the endpoint, which would keep it open.
+        // Registrations must not belong to the endpoint, because they would keep it open.
         let caps = Caps::RMA | Caps::MSG;
         Hints::new().mr_mode(modes).caps(caps)
     };
@@ -419,7 +422,8 @@ fn found(
         other => other?,
     };
     found.retain(|info| {
-        // `shm` is for processes of a node, which are mapped; and its endpoints of one process disturb each other.
+        // `shm` is for processes of one node, and those map each other's memory anyway. Also, its endpoints in one
+        // process disturb each other.
         let named = choice.provider.is_some();
         (triggered || info.cq_data_size() >= 8)
             && (named || !["shm", "udp;ofi_rxd", "net"].contains(&&*info.provider()))

@@ -2,7 +2,8 @@
 
 use tidegate_ffi::fabric::{FabricError, LoadError};
 
-/// Why there is no endpoint. Its `Debug` is its `Display`, so that a `main` that returns it says what is wrong.
+/// Why an endpoint cannot be opened. Its `Debug` is its `Display`, so that a `main` that returns it shows a readable
+/// error.
 ///
 /// # Examples
 ///
@@ -22,14 +23,14 @@ pub enum OpenError {
     /// There is no usable library.
     #[error(transparent)]
     Load(#[from] LoadError),
-    /// libfabric has no provider of the name that was asked for.
+    /// libfabric has no provider of the requested name.
     #[error("{}: libfabric has no such provider here; {}", asked(*.by, .provider), list(.there))]
     UnknownProvider {
-        /// What was asked for.
+        /// The requested name.
         provider: String,
-        /// The variable or option that named it, where that is known.
+        /// The variable or option that named it, if that is known.
         by: Option<&'static str>,
-        /// Those that are there.
+        /// The providers that are there.
         there: Vec<String>,
     },
     /// No provider has what is needed, or not the one that was asked for.
@@ -39,31 +40,31 @@ pub enum OpenError {
         list(.there)
     )]
     NoProvider {
-        /// The one that was asked for.
+        /// The requested provider.
         provider: Option<String>,
-        /// The variable or option that named it, where that is known.
+        /// The variable or option that named it, if that is known.
         by: Option<&'static str>,
-        /// The address that it was to be bound to.
+        /// The address to which it should have been bound.
         address: String,
-        /// What it must be able to do.
+        /// The abilities that it must have.
         needs: &'static str,
-        /// Those that are there, whatever they can do.
+        /// All providers that are there.
         there: Vec<String>,
     },
-    /// The triggered engine was asked for, and the provider cannot.
+    /// The triggered engine was requested, and the provider does not support it.
     #[error("no triggered engine: {tried}")]
     NotTriggered {
-        /// Which providers were tried, and what each said.
+        /// The providers that were tried, and the error of each.
         tried: String,
     },
-    /// A variable of the environment says what it cannot.
+    /// A variable of the environment has a wrong value.
     #[error("{variable}={value:?}: {reason}")]
     BadVariable {
         /// The variable.
         variable: &'static str,
         /// Its value.
         value: String,
-        /// What it must be.
+        /// The values that it may have.
         reason: &'static str,
     },
     /// A call was refused.
@@ -77,7 +78,7 @@ impl std::fmt::Debug for OpenError {
     }
 }
 
-/// Who asked for what.
+/// The text that says what requested the provider.
 fn asked(by: Option<&'static str>, provider: &str) -> String {
     match by {
         Some(by) => format!("{by}={provider}"),
@@ -85,7 +86,7 @@ fn asked(by: Option<&'static str>, provider: &str) -> String {
     }
 }
 
-/// Who has not what is needed.
+/// The text that says which providers lack an ability.
 fn none(by: Option<&'static str>, provider: Option<&str>) -> String {
     match provider {
         Some(name) => format!(

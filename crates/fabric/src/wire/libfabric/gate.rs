@@ -24,7 +24,7 @@ use tidegate_ffi::fabric::{Counter, CxiCounter, FabricError, WriteBack};
 use tidegate_hal::memory::Ptr;
 use tidegate_hal::nic::Register;
 
-/// A counter, and how far it will have come when all that was queued for it has counted.
+/// A counter, and its count when everything that was queued for it will have counted.
 pub(super) struct Gate {
     counter: Arc<Counter>,
     pub(super) expected: u64,
@@ -32,7 +32,7 @@ pub(super) struct Gate {
 }
 
 impl Gate {
-    /// Of a counter that nothing has counted at.
+    /// Makes the gate of a counter that has counted nothing.
     pub(super) fn new(counter: Arc<Counter>) -> Self {
         Gate {
             back: write_back(&counter),
@@ -45,17 +45,17 @@ impl Gate {
         &self.counter
     }
 
-    /// Whether hardware writes it to memory, for works that ask for it.
+    /// Whether hardware writes the counter to memory, for works that ask for it.
     pub(super) fn writes_back(&self) -> bool {
         self.back.is_some()
     }
 
-    /// How far it is beyond `base`.
+    /// The count beyond `base`.
     pub(super) fn beyond(&self, base: u64) -> i32 {
         Counter::distance(base, self.counter.read())
     }
 
-    /// Whether hardware has not said that it is beyond `base`, so that there is no need to ask.
+    /// Whether hardware has not reported a count beyond `base`, so that there is no need to read the counter.
     pub(super) fn is_quiet(&self, base: u64) -> bool {
         self.back.as_ref().is_some_and(|(_, word)| {
             let back = WriteBack(word.load(Ordering::Acquire));
@@ -63,12 +63,12 @@ impl Gate {
         })
     }
 
-    /// How many works have failed that were to count here.
+    /// How many works have failed that should have counted here.
     pub(super) fn failures(&self) -> u64 {
         self.counter.read_err()
     }
 
-    /// Sets it to what it was at first. Nothing may be queued for it.
+    /// Resets the counter. Nothing may be queued for it.
     pub(super) fn begin_anew(&mut self) -> Result<(), FabricError> {
         self.counter.set(0)?;
         self.expected = 0;
@@ -76,7 +76,8 @@ impl Gate {
     }
 }
 
-/// The register of a counter, where a store adds to it, if there is one. Its pages are there as long as the counter is open.
+/// The register of a counter, if there is one: a store there adds to the counter. Its pages stay as long as the counter
+/// is open.
 pub(super) fn register(counter: &Arc<Counter>) -> Option<Register> {
     let place = CxiCounter::new(counter).ok()?.mmio().ok()?.at(0)?;
     Some(Register {

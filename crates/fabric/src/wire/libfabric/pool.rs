@@ -19,9 +19,9 @@ use tidegate_hal::nic::NicError;
 
 use crate::base::NAME;
 
-/// How many works a chain takes of the NIC's pool, at most.
+/// The most works that a chain takes from the NIC's pool.
 const MOST: usize = 64;
-/// And at least: a put of one piece, with its signal and a write-back, and one more.
+/// The fewest works that it takes: for a put of one piece, with its signal and a write-back, and one more.
 const LEAST: usize = 4;
 
 /// The deferred works that this process may have.
@@ -29,12 +29,12 @@ pub(super) struct Pool {
     left: AtomicUsize,
 }
 
-/// A chain's part of them.
+/// A chain's share of the works.
 pub(super) struct Share {
     pool: Arc<Pool>,
-    /// How many.
+    /// How many works it has.
     pub(super) works: usize,
-    /// How many of them are queued, or were leaked.
+    /// How many of its works are queued, or were leaked.
     pub(super) used: usize,
 }
 
@@ -71,7 +71,7 @@ impl Pool {
 
 impl Drop for Share {
     fn drop(&mut self) {
-        // What was leaked is with the NIC for good.
+        // Leaked works stay with the NIC for good.
         let free = self.works - self.used;
         self.pool.left.fetch_add(free, Ordering::Relaxed);
     }

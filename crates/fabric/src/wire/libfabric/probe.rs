@@ -14,24 +14,24 @@ use super::region::{PAD, Pad};
 
 /// The provider whose hardware fires deferred works.
 pub(super) const HARDWARE: &str = "cxi";
-/// How long a probe takes at most.
+/// The longest time of a probe.
 pub(super) const LIMIT: Duration = Duration::from_secs(2);
-/// What a probe sends.
+/// The bits that a probe sends.
 const SAID: u64 = 0x7469_6465_6761_7465;
 
-/// What is probed.
+/// The endpoint that is probed.
 pub(super) struct Ends<'a> {
     pub(super) endpoint: &'a Arc<Endpoint>,
     pub(super) vector: &'a Arc<AddressVector>,
     pub(super) queue: &'a Arc<CompletionQueue>,
     pub(super) pad: &'a MemoryRegion,
     pub(super) bytes: &'a Arc<Pad>,
-    /// Whether the endpoint counts what peers write.
+    /// Whether the endpoint counts writes of peers.
     pub(super) counts: bool,
     pub(super) wanted: Option<Signals>,
 }
 
-/// How signals are made here: as it is wanted, or else in the first way that works.
+/// How signals are made: as requested, or else in the first way that works.
 pub(super) fn signals(ends: &Ends<'_>) -> Result<Signals, OpenError> {
     let forms = match ends.wanted {
         Some(form) => vec![form],

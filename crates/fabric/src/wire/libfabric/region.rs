@@ -10,7 +10,7 @@ use tidegate_hal::nic::NicError;
 /// Bytes of a pad.
 pub(super) const PAD: usize = 8;
 
-/// What a peer needs to reach it.
+/// The key that a peer needs to reach the memory.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Key {
     base: u64,
@@ -27,7 +27,8 @@ impl From<RegionKey> for Key {
 }
 
 impl Key {
-    /// The key of so many bytes, which end within the address space, as this rank will add to the base.
+    /// The key for a region of `bytes` bytes, if the region ends within the address space, because this rank will add
+    /// offsets to the base.
     pub(super) fn checked(self, bytes: usize) -> Result<RegionKey, String> {
         let Key { base, key } = self;
         match base.checked_add(bytes as u64) {
@@ -59,7 +60,7 @@ pub(super) fn system(what: &'static str) -> impl Fn(FabricError) -> NicError {
     }
 }
 
-/// What peers may do with registered memory, and what is done with it here.
+/// How peers and this endpoint may access registered memory.
 pub(super) fn access() -> Access {
     Access::SOURCE | Access::SINK | Access::REMOTE_READ | Access::REMOTE_WRITE
 }

@@ -11,7 +11,7 @@ use super::super::super::chain::{Signal, Signals};
 use super::super::region::{PAD, Remote, system};
 use super::FabricChain;
 
-/// How the works of a firing are laid out.
+/// The layout of a firing's works.
 pub(super) struct Plan {
     /// How many pieces begin at the trigger.
     pub(super) free: usize,
@@ -30,7 +30,7 @@ impl Plan {
 }
 
 impl FabricChain {
-    /// How a firing with these pieces is laid out; `alone` says that none with data is before it.
+    /// Makes the layout of a firing with these pieces. `alone` says that no firing with data is before it.
     pub(super) fn plan(&self, pieces: &[Op<'_, Remote>], alone: bool) -> Plan {
         let writes_last = matches!(pieces.last(), Some(Op::Write { .. }));
         let merged = writes_last && self.signals == Signals::Notice;
@@ -44,7 +44,7 @@ impl FabricChain {
         }
     }
 
-    /// A place of the peer's.
+    /// A place in the peer's memory.
     fn remote(&self, base: u64, key: u64, offset: usize) -> Target {
         Target {
             peer: self.peer,
