@@ -14,7 +14,7 @@ use std::ffi::{OsStr, OsString, c_int};
 
 use libloading::os::unix;
 
-/// The names tried, and what the loader said of each.
+/// The names that were tried, with the loader's message for each.
 pub(crate) type Tried = Vec<(String, String)>;
 
 /// The name in the environment variable, if there is one, or else the `usual` ones.
@@ -25,16 +25,16 @@ pub(crate) fn chosen(variable: &str, usual: &[&str]) -> Vec<OsString> {
     }
 }
 
-/// Opens the first of `names` that can be opened, and says which that is. A name without a slash is looked for where the
-/// dynamic loader looks. `flags` are those of `dlopen`.
+/// Opens the first of `names` that can be opened, and returns that name. The dynamic loader searches its usual places
+/// for a name without a slash. `flags` are those of `dlopen`.
 ///
 /// # Errors
 ///
-/// What was tried, if none can be.
+/// The names that were tried, if none can be opened.
 ///
 /// # Safety
 ///
-/// Opening a library runs its initialisers: they must be sound to run.
+/// Opening a library runs its initialisers, which must be sound to run.
 pub(crate) unsafe fn first<S: AsRef<OsStr>>(
     names: &[S],
     flags: c_int,
@@ -52,7 +52,7 @@ pub(crate) unsafe fn first<S: AsRef<OsStr>>(
     Err(tried)
 }
 
-/// What was tried, for a message.
+/// The text of a message about the names that were tried.
 pub(crate) fn list(tried: &[(String, String)]) -> String {
     if tried.is_empty() {
         return "nothing: no names were given".to_owned();
@@ -61,7 +61,7 @@ pub(crate) fn list(tried: &[(String, String)]) -> String {
     tried.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
-/// What the dynamic loader said.
+/// The dynamic loader's message.
 fn reason(error: &libloading::Error) -> String {
     let mut text = error.to_string();
     let mut source = std::error::Error::source(error);
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn a_variable_names_another() {
-        // One that every process has, and one that none has.
+        // The first library is in every process, and the second in none.
         assert_eq!(
             chosen("PATH", &["a"]),
             [std::env::var_os("PATH").expect("it is set")]

@@ -11,7 +11,7 @@ use crate::options::Options;
 use crate::queue::{Queue, Seen};
 use tidegate_hal::lock;
 
-/// A little patience: a stream that has rung once often rings again at once.
+/// The agent has a little patience, because a stream that has rung once often rings again at once.
 const PATIENCE: Patience = Patience {
     spins: 0,
     yields: 4,
@@ -60,7 +60,7 @@ impl Agent {
         lock(&self.queues).iter().all(|queue| queue.is_idle())
     }
 
-    /// The agent's thread.
+    /// The loop of the agent's thread.
     pub(crate) fn run(&self) {
         let mut known = 0;
         let mut queues: Vec<Arc<Queue>> = Vec::new();
@@ -89,7 +89,7 @@ impl Agent {
         }
     }
 
-    /// Takes every queue one step further. `None` if there is nothing to do; otherwise whether to go on.
+    /// Takes every queue one step on. `None` if there is nothing to do; otherwise whether to go on.
     fn look(&self, queues: &mut Vec<Arc<Queue>>) -> Option<bool> {
         let mut busy = None;
         let mut index = 0;
@@ -115,7 +115,7 @@ impl Agent {
                 }
             }
         }
-        // A slot that has come back is another queue's, which may have been looked at before.
+        // A slot that came back may have gone to a queue that this turn had already passed.
         busy.or(self.slots.take_again().then_some(true))
     }
 }

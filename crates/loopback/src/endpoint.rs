@@ -36,7 +36,7 @@ impl Default for Loopback {
 }
 
 impl Loopback {
-    /// An endpoint; its agent starts when it is connected.
+    /// Makes an endpoint. Its agent starts when it is connected.
     pub fn new(options: Options) -> Self {
         Loopback {
             slots: Arc::new(TriggerSlots::keeping(options.budget, options.kept)),
@@ -66,7 +66,7 @@ unsafe impl Nic for Loopback {
     }
 
     fn address(&self) -> Vec<u8> {
-        // Peers are found by the handles of their memory alone.
+        // Peers are found only by the handles of their memory.
         vec![1]
     }
 
@@ -148,7 +148,7 @@ unsafe impl Nic for Loopback {
             if start.elapsed() >= limit {
                 return false;
             }
-            // Only at the end of a job: nothing on the data path waits here.
+            // This is at the end of a job, and not on the data path.
             std::thread::sleep(Duration::from_micros(200));
         }
         true
@@ -158,7 +158,7 @@ unsafe impl Nic for Loopback {
 impl Drop for Loopback {
     fn drop(&mut self) {
         if !self.process.is_this() {
-            // The agent is the parent's.
+            // The agent belongs to the parent.
             return std::mem::forget(lock(&self.thread).take());
         }
         if let Some(agent) = self.agent.get() {
@@ -166,12 +166,13 @@ impl Drop for Loopback {
             agent.wake();
         }
         let me = std::thread::current().id();
-        // Not for itself: what a queue has kept may be the last to hold the world, and this with it.
+        // The agent's thread does not wait for itself: a value that a queue kept may be the last to hold the world, and
+        // this with it.
         if let Some(thread) = lock(&self.thread)
             .take()
             .filter(|thread| thread.thread().id() != me)
         {
-            // The agent catches nothing and panics nowhere; if it did, its streams' waits would say so.
+            // The agent does not panic. If it did, its streams' waits would show it.
             let _ = thread.join();
         }
     }

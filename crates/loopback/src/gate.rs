@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tidegate_hal::lock;
 
-/// Holds the firings of the endpoints that were made with it while it is closed: they have been rung for, and have read
-/// nothing yet.
+/// Holds back the firings of the endpoints that were made with it, while it is closed. These firings have been rung
+/// for, and have read nothing yet.
 #[derive(Clone, Debug)]
 pub struct Gate(Arc<Inner>);
 
@@ -20,12 +20,12 @@ struct Inner {
 #[derive(Debug)]
 struct State {
     closed: bool,
-    /// Agents that stand before it.
+    /// How many agents wait at it.
     held: usize,
 }
 
 impl Gate {
-    /// A gate that is closed.
+    /// Makes a closed gate.
     pub fn closed() -> Self {
         let state = State {
             closed: true,
@@ -37,7 +37,7 @@ impl Gate {
         }))
     }
 
-    /// A gate that is open.
+    /// Makes an open gate.
     pub fn opened() -> Self {
         let gate = Gate::closed();
         gate.open();
@@ -55,7 +55,7 @@ impl Gate {
         lock(&self.0.state).closed = true;
     }
 
-    /// Waits until an agent stands before the gate, with a firing that was rung for.
+    /// Waits until an agent is held at the gate, with a firing that was rung for.
     pub fn wait_held(&self) {
         let mut state = lock(&self.0.state);
         while state.held == 0 {
@@ -67,7 +67,7 @@ impl Gate {
         }
     }
 
-    /// Passes, or stands before the gate until it is opened; returns whether it was, rather than `stop` set.
+    /// Waits until the gate is open, or `stop` is set. Returns whether the gate was open.
     pub(crate) fn pass(&self, stop: &AtomicBool) -> bool {
         let mut state = lock(&self.0.state);
         if !state.closed {

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use crate::gate::Gate;
 
-/// What the kind of NIC is called.
+/// The name of this kind of NIC.
 pub(crate) const NAME: &str = "loopback";
 
-/// How a [`Loopback`](crate::Loopback) is to behave.
+/// The options of a [`Loopback`](crate::Loopback).
 #[derive(Clone, Debug)]
 pub struct Options {
     pub(crate) budget: usize,
@@ -28,12 +28,12 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The NIC of this node has so many trigger slots (4096 at first), one a program: the ranks of the node divide
-    /// them, and each has 1 at least.
+    /// Sets the number of trigger slots of this node's NIC (4096 by default). A program takes one. The ranks of the
+    /// node divide them, and each has at least 1.
     ///
     /// # Panics
     ///
-    /// If it is 0: nothing could ever be fired.
+    /// If the number is 0, because nothing could ever be fired.
     #[must_use]
     pub fn budget(mut self, slots: usize) -> Self {
         assert_ne!(slots, 0, "a NIC has at least one trigger slot");
@@ -41,8 +41,8 @@ impl Options {
         self
     }
 
-    /// The mutant that keeps no slot for programs that have been rung for, so that a job can hang because its budget is
-    /// small. For the tests that show what the slot is for.
+    /// Reserves no slot for programs that have been rung for, so that a job can hang if its budget is small. Tests use
+    /// this mutant to show what the reserved slot is for.
     #[doc(hidden)]
     #[must_use]
     pub fn greedy(mut self) -> Self {
@@ -50,14 +50,14 @@ impl Options {
         self
     }
 
-    /// Lets so much time pass between a ring and the first look at the data.
+    /// Sets the time between a ring and the first look at the data.
     #[must_use]
     pub fn delay(mut self, delay: Duration) -> Self {
         self.delay = delay;
         self
     }
 
-    /// Holds every firing of this endpoint back while the gate is closed.
+    /// Holds back every firing of this endpoint while the gate is closed.
     #[must_use]
     pub fn gate(mut self, gate: &Gate) -> Self {
         self.gate = Some(gate.clone());

@@ -12,27 +12,28 @@ use tidegate_hal::slots::{Member, TriggerSlots};
 use tidegate_host::HostMover;
 use tidegate_words::{Bell, Mover as _, Word};
 
-/// What the agent sees when it looks at a queue.
+/// What the agent must do for a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Seen {
     Nothing,
-    /// A program is to be fired.
+    /// A program must be fired.
     Rung,
-    /// Its owner is gone and nothing is left to do.
+    /// The owner has been dropped, and nothing is left to do.
     Over,
 }
 
 /// What the agent and the owner of a queue share.
 pub(crate) struct Queue {
     config: QueueConfig,
-    /// What the sent word counted at first.
+    /// The first count of the sent word.
     sent_before: u64,
     slots: Arc<TriggerSlots>,
     member: Member,
-    /// A quantum for each firing that has begun: what a wait's operand is to a stream, and the parity of its epochs.
+    /// One quantum for each firing that has begun. To firings it is what a wait's operand is to a stream, so it gives
+    /// the parity of their epochs.
     fired: Word,
     armed: Mutex<Armed>,
-    /// Whether the owner is gone.
+    /// Whether the owner has been dropped.
     closed: AtomicBool,
 }
 
@@ -99,7 +100,7 @@ impl Queue {
         }
     }
 
-    /// Where it is read which buffer a firing uses.
+    /// The word whose parity chooses the buffer of a firing.
     pub(crate) fn parity(&self) -> Ptr {
         let fired: *const Word = &self.fired;
         Ptr(fired.cast_mut().cast())
@@ -114,12 +115,12 @@ impl Queue {
         Ok(())
     }
 
-    /// As [`NicQueue::counts`](tidegate_hal::nic::NicQueue::counts).
+    /// See [`NicQueue::counts`](tidegate_hal::nic::NicQueue::counts).
     pub(crate) fn counts(&self) -> (u64, u64) {
         self.slots.counts(self.member)
     }
 
-    /// Its owner is gone.
+    /// Notes that the owner has been dropped.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Release);
     }
@@ -145,9 +146,9 @@ impl Queue {
         lock(&self.armed).has_given_up() || sent - self.sent_before == rung
     }
 
-    /// What is to be done, by the agent's thread alone. Gives up by itself.
+    /// What the agent must do; gives the queue up if necessary. Only the agent's thread calls it.
     pub(crate) fn look(&self) -> Seen {
-        // Before the doorbell: a half that closes the queue has rung all that it will ever ring.
+        // Read this before the doorbell: a half that closes the queue has rung for the last time.
         let closed = self.closed.load(Ordering::Acquire);
         let doorbell = self.doorbell();
         if self.is_rung(doorbell) {
@@ -157,7 +158,7 @@ impl Queue {
                 "arm comes before the batch that rings"
             );
             if !armed.is_empty() {
-                // Without a slot it is as if it had not been rung for: it has one when its turn comes.
+                // Without a slot, the program counts as not rung for. It gets one when its turn comes.
                 return if self.slots.fire(self.member) {
                     Seen::Rung
                 } else {
@@ -171,7 +172,7 @@ impl Queue {
         if closed { Seen::Over } else { Seen::Nothing }
     }
 
-    /// Fires the next program, by the agent's thread alone.
+    /// Fires the next program. Only the agent's thread calls it.
     pub(crate) fn fire(&self) {
         let program = lock(&self.armed).first().cloned();
         let program = program.expect("a program was seen");
@@ -183,7 +184,7 @@ impl Queue {
             unsafe { HostMover.carry(step) };
         }
         script.signal();
-        // The place is free before the sent word says so: a thread that has waited for that finds room.
+        // Free the place before the sent word counts, so that a thread that has waited for it finds room.
         let over = lock(&self.armed).through();
         self.slots.through(self.member);
         let (sent, bell) = self.sent();
@@ -192,17 +193,17 @@ impl Queue {
         drop((program, over));
     }
 
-    /// Poisons what waits for programs that will not fire.
+    /// Poisons the words of programs that will not fire.
     fn give_up(&self, closed: bool) {
         let Some(runs) = lock(&self.armed).give_up() else {
             return;
         };
         self.slots.give_up(self.member);
         for program in runs.iter().flat_map(|run| run.iter()) {
-            // Poisoning twice is no different from once.
+            // To poison a word twice is the same as once.
             script(program).poison();
         }
-        // An owner that is gone in good order has left nothing that anybody waits for.
+        // If the owner was dropped in good order, nobody waits for anything.
         if !closed || !runs.is_empty() {
             let (sent, bell) = self.sent();
             sent.poison();

@@ -1,4 +1,4 @@
-//! What nodes are called on their wire.
+//! The addresses of nodes on their wire.
 
 use std::net::Ipv4Addr;
 
@@ -11,7 +11,7 @@ pub(crate) fn address(node: usize) -> Ipv4Addr {
     Ipv4Addr::new(10, 77, 0, node as u8 + 1)
 }
 
-/// Locally administered; the node is in the last byte.
+/// The address is locally administered, and has the node in its last byte.
 fn mac(node: usize) -> [u8; 6] {
     [0x02, b't', b'i', b'd', b'e', node as u8 + 1]
 }
@@ -22,9 +22,9 @@ pub(crate) fn node_of_mac(address: &[u8; 6]) -> Option<usize> {
     (*address == mac(node)).then_some(node)
 }
 
-/// Commands of `ip` that give the interface of a node its addresses, and its neighbours. They are entered by hand, so
-/// that a lossy wire loses no ARP, and a cut one makes no neighbour unreachable, which would be an error where silence
-/// is wanted.
+/// Commands of `ip` that set the addresses of a node's interface, and its neighbours. Neighbours are entered by hand,
+/// so that a lossy wire loses no ARP packet. Also, a cut wire then makes no neighbour unreachable: that would be an
+/// error, where tests want silence.
 pub(crate) fn address_commands(node: usize, nodes: usize) -> Vec<String> {
     let hardware = |node| mac(node).map(|byte| format!("{byte:02x}")).join(":");
     let mut commands = vec![

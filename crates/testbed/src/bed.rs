@@ -1,4 +1,4 @@
-//! A bed: how it is asked for, and what it can do.
+//! Beds and their builder.
 
 use crate::address::{INTERFACE, MAX_NODES, address, address_commands};
 use crate::error::BedError;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 use std::time::Duration;
 
-/// The first of the ports that [`Bed::port`] gives; below those that the kernel gives to whoever asks for none.
+/// The first port that [`Bed::port`] returns. It is below the kernel's automatic ports.
 const FIRST_PORT: u16 = 20_000;
 const PORTS: u16 = 10_000;
 
@@ -30,19 +30,19 @@ pub enum Wire {
     Relay,
 }
 
-/// Which [`Wire`] is wanted.
+/// The requested [`Wire`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WireChoice {
-    /// The kernel's, if it can do what is asked for; else the relay.
+    /// The kernel's, if it can do what is requested; otherwise the relay.
     #[default]
     Auto,
-    /// The kernel's, or none.
+    /// The kernel's only.
     Kernel,
-    /// The relay, or none.
+    /// The relay only.
     Relay,
 }
 
-/// A bed to be made.
+/// The properties of a bed.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Builder {
@@ -54,38 +54,38 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// How long packets take, one way.
+    /// Sets how long packets take, one way.
     pub fn delay(mut self, delay: Duration) -> Self {
         self.shape.delay = delay;
         self
     }
 
-    /// Which part of the packets is lost, from 0 to 1.
+    /// Sets the share of packets that are lost, from 0 to 1.
     pub fn loss(mut self, loss: f64) -> Self {
         self.shape.loss = loss;
         self
     }
 
-    /// How many bits a second come through to each node.
+    /// Sets how many bits a second reach each node.
     pub fn rate(mut self, rate: u64) -> Self {
         self.shape.rate = Some(rate);
         self
     }
 
-    /// All of that at once.
+    /// Sets all of these at once.
     pub fn shape(mut self, shape: Shape) -> Self {
         self.shape = shape;
         self
     }
 
-    /// Lets the same packets be lost again: the nth from one node to another is lost or not, depending on the seed. It
-    /// takes a relay; `netem` has dice of its own.
+    /// Makes the same packets be lost in each run: the seed determines whether the nth packet from one node to another
+    /// is lost. It requires a relay, because `netem` has dice of its own.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
         self
     }
 
-    /// Which wire is wanted; [`WireChoice::Auto`] if not said.
+    /// Sets the wire; [`WireChoice::Auto`] by default.
     pub fn wire(mut self, choice: WireChoice) -> Self {
         self.choice = choice;
         self
@@ -101,7 +101,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// A [`BedError`] that says what is missing or wrong. Nothing is left of what had been made.
+    /// A [`BedError`] that says what is missing or wrong. Everything that had been made is gone then.
     pub fn build(self) -> Result<Bed, BedError> {
         let Shape { loss, .. } = self.shape;
         if !(1..=MAX_NODES).contains(&self.nodes) {
@@ -122,7 +122,7 @@ impl Builder {
         }
         if is_privileged() && !self.user_namespace {
             match self.build_for(&Owner::Ours) {
-                // A container may have the privileges and still forbid the call.
+                // A container may have the privileges and yet forbid the call.
                 Err(error @ BedError::NotAllowed { .. }) => {
                     tracing::debug!(%error, "trying a user namespace");
                 }
@@ -145,7 +145,7 @@ impl Builder {
                 };
                 return Ok(self.bed(spaces, Carrier::Switch(switch), wire, None));
             }
-            // Without these there is no relay either.
+            // Without these, there can be no relay either.
             Some(Err(
                 error @ (BedError::NotAllowed { .. } | BedError::NoProgram { program: "ip" }),
             )) => return Err(error),
@@ -210,13 +210,13 @@ struct Inner {
     ports: AtomicU16,
 }
 
-/// Nodes on one machine; see the [module](crate). Cloning gives another handle on the same bed, which is gone with the last one
-/// and the last program in its nodes.
+/// Nodes on one machine; see the [crate](crate). A clone is another handle of the same bed. The bed ends with its last
+/// handle and the last program in its nodes.
 #[derive(Clone, Debug)]
 pub struct Bed(Arc<Inner>);
 
 impl Bed {
-    /// A bed of that many nodes.
+    /// Begins a bed with this many nodes.
     pub fn builder(nodes: usize) -> Builder {
         Builder {
             nodes,
@@ -242,12 +242,12 @@ impl Bed {
         address(node)
     }
 
-    /// A port that this bed gives to nobody else, for a server in one of the nodes: nobody else is there.
+    /// A port for a server in one of the nodes. Each call returns another one, and no other program is in the nodes.
     pub fn port(&self) -> u16 {
         FIRST_PORT + self.0.ports.fetch_add(1, Relaxed) % PORTS
     }
 
-    /// Lets the processes of `command` run in a node. What else it has as `pre_exec` comes after that, if it is said after it.
+    /// Makes the processes of `command` run in a node. Other `pre_exec` functions that are added later run after that.
     /// The command holds the node's namespace as long as it exists.
     ///
     /// # Panics
@@ -257,7 +257,7 @@ impl Bed {
         Entry::Enter(self.0.spaces[node].clone()).precede(command);
     }
 
-    /// Cuts the link of a node: from now on nothing comes through, in either direction.
+    /// Cuts the link of a node. From now on nothing passes, in either direction.
     ///
     /// # Errors
     ///
@@ -299,7 +299,7 @@ impl Bed {
         self.0.wire
     }
 
-    /// What the relay has done so far; `None` where there is none.
+    /// The relay's counts so far; `None` if there is no relay.
     pub fn traffic(&self) -> Option<Traffic> {
         match &self.0.carrier {
             Carrier::Switch(_) => None,
@@ -308,7 +308,7 @@ impl Bed {
     }
 }
 
-/// Says what the bed is, in one line.
+/// Describes the bed in one line.
 impl fmt::Display for Bed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Inner { shape, note, .. } = &*self.0;

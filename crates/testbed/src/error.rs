@@ -1,8 +1,8 @@
-//! Why there is no bed.
+//! Errors of beds.
 
 use std::io;
 
-/// Why there is no bed, or it does not do what it was asked for.
+/// Why a bed could not be made, or could not do what was requested.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BedError {
@@ -13,7 +13,7 @@ pub enum BedError {
          kernel.apparmor_restrict_unprivileged_userns, and what the container allows"
     )]
     NotAllowed {
-        /// What was to be made.
+        /// What should have been made.
         what: &'static str,
         /// What the system said.
         #[source]
@@ -22,24 +22,24 @@ pub enum BedError {
     /// A program is missing.
     #[error("`{program}` is needed to set up networks: install the package iproute2")]
     NoProgram {
-        /// Which.
+        /// The name of the program.
         program: &'static str,
     },
-    /// A program could not do its part.
+    /// A program failed.
     #[error("`{program}` said: {said}")]
     Refused {
-        /// Which.
+        /// The name of the program.
         program: &'static str,
         /// Its message.
         said: String,
     },
-    /// There is no wire that does what is asked for.
+    /// No wire can do what is requested.
     #[error("no wire between the nodes: {why}")]
     NoWire {
-        /// What each of them lacks.
+        /// What each wire lacks.
         why: String,
     },
-    /// What was asked for makes no sense.
+    /// The request makes no sense.
     #[error("{0}")]
     Invalid(String),
     /// The operating system refused something.
@@ -59,7 +59,7 @@ impl BedError {
         Self::Io { what, source }
     }
 
-    /// Whether the machine lacks what a bed needs: a test may then be skipped.
+    /// Whether the machine lacks something that a bed needs. Then a test may be skipped.
     pub fn is_missing(&self) -> bool {
         matches!(
             self,

@@ -1,14 +1,14 @@
-//! The programs of iproute2, run inside of namespaces.
+//! The programs of iproute2, run inside namespaces.
 //!
 //! # Model
 //!
-//! A [`Helper`] is an `ip` or `tc` that reads commands from a pipe. It is in its namespace, and so holds it, from the
-//! moment it is started until the pipe is closed; meanwhile the kernel names its namespaces under `/proc`.
+//! A [`Helper`] is an `ip` or `tc` that reads commands from a pipe. It is in its namespace, and so holds it, from its
+//! start until the pipe is closed. Meanwhile the kernel names its namespaces under `/proc`.
 //!
 //! # Failure
 //!
-//! It stops at the first command that fails, and what it printed is the error. A program that is not there is named
-//! with its package.
+//! It stops at the first command that fails; its output is the error. The error for a missing program names its
+//! package.
 
 use crate::error::BedError;
 use crate::space::{Entry, Owner, Space};
@@ -19,7 +19,7 @@ use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
-/// Where root's programs are, which are not on every user's path.
+/// The folders of root's programs, which are not on every user's path.
 const MORE_PATH: &str = "/usr/sbin:/sbin:/usr/local/sbin";
 
 pub(crate) struct Helper {
@@ -32,7 +32,7 @@ impl Helper {
         let mut command = Command::new(program);
         let path = match std::env::var("PATH") {
             Ok(path) if !path.is_empty() => format!("{path}:{MORE_PATH}"),
-            // An empty place on a path would be the current directory.
+            // An empty entry of a path would be the current directory.
             _ => MORE_PATH.to_owned(),
         };
         command
@@ -51,7 +51,7 @@ impl Helper {
         Ok(Self { program, child })
     }
 
-    /// Its process number, by which other commands can name its network namespace.
+    /// Its process number, by which other commands name its network namespace.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -62,11 +62,11 @@ impl Helper {
         Ok(file.into())
     }
 
-    /// Gives it its commands, and waits for its end.
+    /// Sends it its commands, and waits for its end.
     pub(crate) fn run(mut self, commands: &[String]) -> Result<(), BedError> {
         let (program, text) = (self.program, commands.join("\n") + "\n");
         let failed = |error| BedError::io("running a program of iproute2", error);
-        // If it has ended already, then it says why.
+        // If it has already ended, its output says why.
         if let Some(mut stdin) = self.child.stdin.take()
             && let Err(error) = stdin.write_all(text.as_bytes())
             && error.kind() != ErrorKind::BrokenPipe
@@ -97,13 +97,13 @@ impl Helper {
 
 impl Drop for Helper {
     fn drop(&mut self) {
-        // Of one that was not run: the end of its pipe ends it. (Of one that was, there is nothing left.)
+        // If it was not run, the end of its pipe ends it. (If it was, nothing is left.)
         drop(self.child.stdin.take());
         let _ = self.child.wait();
     }
 }
 
-/// Whether something has run out, so that it may work another time.
+/// Whether some resource has run out, so that a later try may succeed.
 fn is_shortage(error: &std::io::Error) -> bool {
     use rustix::io::Errno;
     matches!(
@@ -112,14 +112,14 @@ fn is_shortage(error: &std::io::Error) -> bool {
     )
 }
 
-/// Makes the user namespace that the others are to belong to.
+/// Makes the user namespace to which the others will belong.
 pub(crate) fn make_user() -> Result<Owner, BedError> {
     let helper = Helper::start("ip", Entry::make_user(), "a user namespace")?;
     let user = helper.namespace("user")?;
     Ok(Owner::User(Arc::new(user)))
 }
 
-/// Makes a network namespace; the helper is in it.
+/// Makes a network namespace, with the helper in it.
 pub(crate) fn make_net(owner: &Owner) -> Result<(Space, Helper), BedError> {
     let entry = Entry::MakeNet {
         owner: owner.clone(),

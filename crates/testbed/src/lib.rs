@@ -2,9 +2,9 @@
 //!
 //! # Model
 //!
-//! A [`Bed`] has nodes, each a network namespace with one interface ([`INTERFACE`]) and one address ([`Bed::address`]),
-//! on one switch. Programs are started in a node with [`Bed::enter`]. What goes to a node over the switch is held up,
-//! lost and throttled as the [`Shape`] says; a node's link can be cut and mended ([`Bed::cut`], [`Bed::mend`]).
+//! A [`Bed`] has nodes on one switch. Each is a network namespace with one interface ([`INTERFACE`]) and one address
+//! ([`Bed::address`]). [`Bed::enter`] starts programs in a node. Packets to a node over the switch are delayed, lost
+//! and throttled according to the [`Shape`]. A node's link can be cut and mended ([`Bed::cut`], [`Bed::mend`]).
 //!
 //! | wire | what it is | when |
 //! |---|---|---|
@@ -12,11 +12,11 @@
 //! | [`Wire::Netem`] | the same, and `tc netem` at each port of the bridge | the kernel has `sch_netem` |
 //! | [`Wire::Relay`] | a TAP device in each node, and a thread of this process that passes frames on | elsewhere, and where losses are to be the same again ([`Builder::seed`]) |
 //!
-//! Namespaces are made with the privileges of root where this process has them, else in a user namespace, which
-//! needs none. There the user keeps the own number; programs have no privileges.
+//! If this process has the privileges of root, it makes the namespaces with those. Otherwise it makes them in a user
+//! namespace, which needs none. There the user keeps its number, and programs have no privileges.
 //!
-//! Neighbours are entered once and for all, so nothing of what a link loses is an ARP packet, and a cut link is
-//! silent: no error comes of it, but what the programs' own clocks say.
+//! Neighbours are entered once and for all, so a link never loses ARP packets. A cut link is silent: it causes no
+//! errors except by the programs' own clocks.
 //!
 //! ```no_run
 //! use tidegate_testbed::Bed;
@@ -33,12 +33,12 @@
 //!
 //! # Failure
 //!
-//! Nothing here has a name, so nothing can be left: the namespaces exist while a descriptor of this process, or a
-//! process in them, does; with them go their devices. However this process ends, the kernel cleans up when the last
-//! program in the nodes has ended too. So there is nothing to sweep at the next start, either.
+//! Nothing here has a name, so nothing can be left behind. A namespace exists as long as a descriptor of this process,
+//! or a process in it; its devices go with it. However this process ends, the kernel cleans up when the last program in
+//! the nodes has ended, too. So the next start has nothing to clean up.
 //!
-//! What is missing (privileges, `iproute2`, devices of the kernel) is a [`BedError`] that names it;
-//! [`BedError::is_missing`] tells it from what went wrong.
+//! If something is missing (privileges, `iproute2`, devices of the kernel), a [`BedError`] names it.
+//! [`BedError::is_missing`] tells that from other errors.
 
 mod address;
 mod bed;

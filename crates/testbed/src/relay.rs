@@ -2,16 +2,16 @@
 //!
 //! # Model
 //!
-//! The thread sleeps until a frame comes or one is due. A frame for a node has its number in its address, so nothing is
-//! to be learnt; it goes into the queue of that node, with the time at which it is through: after those before it at
+//! The thread sleeps until a frame comes or one is due. The address of a frame has the number of its node, so there is
+//! nothing to learn. The frame goes into that node's queue, with the time at which it arrives: after those before it at
 //! the given rate, and after the delay. All frames of a queue have the same delay, so the first is always due first.
 //!
-//! Whether the nth frame from one node to another is lost depends on the seed and n alone.
+//! The seed and n alone determine whether the nth frame from one node to another is lost.
 //!
 //! # Failure
 //!
-//! What has no place in a queue is lost, as in a switch, and counted ([`Traffic`]); so is what a cut link carries.
-//! A TAP device that fails carries nothing any more. The thread ends with the bed.
+//! A frame that finds no place in a queue is lost, as in a switch, and counted ([`Traffic`]). So is a frame on a cut
+//! link. A TAP device that fails carries nothing any more. The thread ends with the bed.
 
 use crate::address::node_of_mac;
 use crate::error::BedError;
@@ -26,12 +26,12 @@ use std::time::Instant;
 
 /// How many frames of one node are read before another has its turn.
 const TURN: usize = 64;
-/// As much as a frame can have.
+/// The most bytes of a frame.
 const FRAME: usize = 64 << 10;
 /// How many buffers are kept for later frames.
 const SPARE: usize = 256;
 
-/// What a relay has done so far.
+/// How many frames a relay has handled so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Traffic {
@@ -68,7 +68,7 @@ struct Counters {
     crowded: AtomicU64,
 }
 
-/// What the thread and its owner share.
+/// The state that the thread and its owner share.
 #[derive(Debug)]
 struct RelayState {
     up: Vec<AtomicBool>,
@@ -138,15 +138,15 @@ impl Drop for Relay {
     }
 }
 
-/// The way to one node.
+/// The port of one node.
 struct Port {
     tap: OwnedFd,
     dead: bool,
-    /// What is on the way, and when it arrives.
+    /// Frames on their way, and when each arrives.
     queue: VecDeque<(Instant, Vec<u8>)>,
-    /// When the wire has let the last frame of the queue through.
+    /// When the wire is free again after the last frame of the queue.
     free_at: Instant,
-    /// For what comes from each node.
+    /// The dice for frames from each node.
     dice: Vec<Dice>,
 }
 
@@ -160,8 +160,8 @@ struct Wires {
 
 impl Wires {
     fn run(mut self) {
-        // By default the kernel may wake a thread 50 us late, which is much beside a delay of 100. If it is not told
-        // so, it is late.
+        // By default the kernel may wake a thread 50 us late, which is much for a delay of 100. If this fails, frames
+        // are a little late.
         let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
         let mut scratch = vec![0; FRAME];
         loop {
@@ -173,7 +173,7 @@ impl Wires {
         }
     }
 
-    /// Until something is to be done: the nodes that have sent something. `None`: the end.
+    /// Sleeps until there is something to do. Returns the nodes that have sent something, or `None` at the end.
     fn sleep(&self) -> Option<Vec<usize>> {
         let alive = || self.ports.iter().enumerate().filter(|(_, port)| !port.dead);
         let mut fds = vec![PollFd::new(&self.shared.stop, PollFlags::IN)];
@@ -213,7 +213,8 @@ impl Wires {
 
     fn pass_on(&mut self, from: usize, frame: &[u8], now: Instant) {
         let mac = frame.first_chunk::<6>();
-        // Neighbours know each other: what goes to all (a multicast of IPv6, say) tells nobody anything.
+        // Neighbours already know each other, so frames to all nodes (such as a multicast of IPv6) tell nobody
+        // anything.
         let Some(to) = mac
             .and_then(node_of_mac)
             .filter(|to| *to < self.ports.len())
@@ -237,7 +238,7 @@ impl Wires {
         }
     }
 
-    /// Hands over what is due.
+    /// Delivers the frames that are due.
     fn deliver(&mut self, now: Instant) {
         let counters = &self.shared.counters;
         for port in &mut self.ports {
@@ -277,7 +278,7 @@ impl Dice {
         z ^ (z >> 31)
     }
 
-    /// From 0 to 1, without 1.
+    /// A number from 0 to 1, without 1.
     fn roll(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }

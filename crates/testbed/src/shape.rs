@@ -1,17 +1,18 @@
-//! What a wire does to what it carries.
+//! The delays and losses of a wire.
 //!
 //! # Model
 //!
-//! It applies on the way from the switch to a node, so once to each packet: it is lost, or waits until those before it are
-//! through at the given rate, and then for the delay.
+//! A shape applies on the way from the switch to a node, so once to each packet. The packet may be lost. If not, it
+//! waits until those before it are through at the given rate, and then for the delay.
 //!
 //! # Failure
 //!
-//! What cannot be read is refused with an example of what can.
+//! A text that cannot be read is refused, with an example of one that can.
 
 use std::time::Duration;
 
-/// How many packets wait for one node. The default of `netem`, 1000, would be a loss of its own where the delay is long and the rate high.
+/// How many packets can wait for one node. With the default of `netem`, 1000, packets would be lost if the delay is
+/// long and the rate high.
 pub(crate) const QUEUE: usize = 10_000;
 
 /// What a wire does to what it carries; by default nothing.
@@ -19,14 +20,14 @@ pub(crate) const QUEUE: usize = 10_000;
 pub struct Shape {
     /// How long a packet takes, one way.
     pub delay: Duration,
-    /// Which part of the packets is lost, from 0 to 1.
+    /// The share of packets that are lost, from 0 to 1.
     pub loss: f64,
-    /// How many bits a second come through to one node; `None`: as many as it can.
+    /// How many bits a second reach one node; `None` for no limit.
     pub rate: Option<u64>,
 }
 
 impl Shape {
-    /// Whether it does nothing.
+    /// Whether it changes nothing.
     pub fn is_plain(&self) -> bool {
         *self == Self::default()
     }
@@ -72,11 +73,11 @@ fn scaled(text: &str, units: &[(&str, f64)]) -> Option<f64> {
     (value.is_finite() && value >= 0.0).then_some(value)
 }
 
-/// `1ms`, `50us`, `0.5s`.
+/// Reads a time, such as `1ms`, `50us` or `0.5s`.
 ///
 /// # Errors
 ///
-/// With an example, if it is something else.
+/// A message with an example, if the text is something else.
 pub fn parse_delay(text: &str) -> Result<Duration, String> {
     scaled(text, &[("us", 1e-6), ("ms", 1e-3), ("s", 1.0)])
         .filter(|seconds| *seconds <= 3600.0)
@@ -84,22 +85,22 @@ pub fn parse_delay(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| format!("{text:?} is no time such as 1ms, 50us or 2s"))
 }
 
-/// `1%`, as a part of one.
+/// Reads a percentage, such as `1%`, as a part of one.
 ///
 /// # Errors
 ///
-/// With an example, if it is something else.
+/// A message with an example, if the text is something else.
 pub fn parse_loss(text: &str) -> Result<f64, String> {
     scaled(text, &[("%", 0.01)])
         .filter(|loss| *loss <= 1.0)
         .ok_or_else(|| format!("{text:?} is no part such as 1% or 0.1%"))
 }
 
-/// `1gbit`, `100mbit`, `64kbit`, as bits a second.
+/// Reads a rate, such as `1gbit`, `100mbit` or `64kbit`, as bits a second.
 ///
 /// # Errors
 ///
-/// With an example, if it is something else.
+/// A message with an example, if the text is something else.
 pub fn parse_rate(text: &str) -> Result<u64, String> {
     scaled(
         text,

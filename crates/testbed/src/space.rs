@@ -2,9 +2,9 @@
 //!
 //! # Model
 //!
-//! A [`Space`] is a network namespace that a descriptor holds, and the user namespace that owns it where this process has no
-//! privileges of its own. A process of several threads cannot enter a user namespace; a child between fork
-//! and exec can, having one thread. So everything that is done in a namespace is done by such a child ([`Entry`]).
+//! A [`Space`] is a network namespace that a descriptor holds, and the user namespace that owns it if this process has
+//! no privileges of its own. A process with several threads cannot enter a user namespace. A child between fork and
+//! exec has one thread, and can. So such a child does everything that happens in a namespace ([`Entry`]).
 //!
 //! # Failure
 //!
@@ -24,10 +24,10 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::Arc;
 
-/// Which user namespace the nodes' namespaces belong to.
+/// The user namespace that the nodes' namespaces belong to.
 #[derive(Clone, Debug)]
 pub(crate) enum Owner {
-    /// That of this process, which has the privileges.
+    /// This process's, which has the privileges.
     Ours,
     /// One that was made for them.
     User(Arc<OwnedFd>),
@@ -46,16 +46,16 @@ pub(crate) fn is_privileged() -> bool {
     capabilities(None).is_ok_and(|sets| sets.effective.contains(needed))
 }
 
-/// What a child does before it executes its program.
+/// A step of a child before it executes its program.
 pub(crate) enum Entry {
-    /// Makes a user namespace in which user and group keep their numbers; the lines are those of the maps.
+    /// Makes a user namespace in which user and group keep their numbers. The lines are those of the maps.
     MakeUser { uid: String, gid: String },
-    /// Makes a network namespace, and a TAP device in it perhaps, which goes through the socket.
+    /// Makes a network namespace, and perhaps a TAP device in it, which is sent through the socket.
     MakeNet {
         owner: Owner,
         tap: Option<(&'static str, UnixStream)>,
     },
-    /// Enters a namespace to set something up there.
+    /// Enters a namespace to set something up.
     SetUp(Space),
     /// Enters a namespace for good.
     Enter(Space),
@@ -72,7 +72,7 @@ impl Entry {
         }
     }
 
-    /// Lets the children of `command` begin with this.
+    /// Makes the children of `command` begin with this step.
     pub(crate) fn precede(self, command: &mut Command) {
         // SAFETY: between fork and exec the closure makes system calls only: `run` and what it calls neither allocate
         // nor lock (paths are C strings, texts were made before, rustix makes the calls without libc, and an
@@ -86,7 +86,7 @@ impl Entry {
         match self {
             Self::MakeUser { uid, gid } => {
                 unshare(UnshareFlags::NEWUSER)?;
-                // A group may be mapped without privileges only by who has given up the right to drop groups.
+                // Without privileges, a process may map a group only after it has given up the right to drop groups.
                 write(c"/proc/self/setgroups", b"deny")?;
                 write(c"/proc/self/uid_map", uid.as_bytes())?;
                 write(c"/proc/self/gid_map", gid.as_bytes())?;
@@ -130,8 +130,8 @@ fn unshare(flags: UnshareFlags) -> io::Result<()> {
     Ok(())
 }
 
-/// Lets the program that is executed next set up networks. In a user namespace this process has all privileges, but loses them
-/// with exec unless the user is root there; what is *ambient* stays.
+/// Allows the next executed program to set up networks. In a user namespace, this process has all privileges, but loses
+/// them with exec unless the user is root there. *Ambient* privileges stay.
 fn keep_privilege(owner: &Owner) -> io::Result<()> {
     if let Owner::User(_) = owner {
         let mut sets = capabilities(None)?;

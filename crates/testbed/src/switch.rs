@@ -2,13 +2,13 @@
 //!
 //! # Model
 //!
-//! The bridge has a namespace of its own, so that nothing of it is in the machine's. Port `p3` leads to node 3; what
-//! leaves by it has been through its `netem`, if there is one. A link is cut by taking its port from the bridge: the
-//! interfaces at both ends stay up, and frames get lost.
+//! The bridge has a namespace of its own, so that nothing of it is visible on the machine. Port `p3` leads to node 3.
+//! Packets that leave by it have passed its `netem`, if there is one. To cut a link, its port is taken from the bridge:
+//! the interfaces at both ends stay up, and frames are lost.
 //!
 //! # Failure
 //!
-//! Devices or disciplines that the kernel does not have are refused by `ip` or `tc`, with their words.
+//! `ip` or `tc` refuse devices or disciplines that the kernel does not have, with their own messages.
 
 use crate::address::{INTERFACE, address_commands};
 use crate::error::BedError;
@@ -22,7 +22,7 @@ pub(crate) struct Switch {
 }
 
 impl Switch {
-    /// Makes it, and its nodes.
+    /// Makes the bridge and the nodes.
     pub(crate) fn build(
         owner: &Owner,
         nodes: usize,
@@ -47,7 +47,8 @@ impl Switch {
         for (node, (space, helper)) in helpers.into_iter().enumerate() {
             let mut commands = address_commands(node, nodes);
             if !shape.is_plain() {
-                // A packet of the kernel's segmentation offload is many on a wire: `netem` would lose, and time, all as one.
+                // With the kernel's segmentation offload, one packet would be many on a wire, and `netem` would lose
+                // and delay them all together.
                 commands.push(format!("link set dev {INTERFACE} gso_max_segs 1"));
             }
             helper.run(&commands)?;
@@ -61,7 +62,7 @@ impl Switch {
     }
 
     pub(crate) fn set_link(&self, node: usize, up: bool) -> Result<(), BedError> {
-        // (The kernel's own states of a port will not do: without a spanning tree it sets them back.)
+        // (The kernel's own port states do not work here: without a spanning tree, it sets them back.)
         let command = match up {
             true => format!("link set dev p{node} master br0"),
             false => format!("link set dev p{node} nomaster"),

@@ -14,7 +14,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 const DEVICE: &CStr = c"/dev/net/tun";
 
-/// `struct ifreq`, as far as `TUNSETIFF` looks at it.
+/// The part of `struct ifreq` that `TUNSETIFF` reads.
 #[repr(C)]
 struct Request {
     name: [u8; 16],
@@ -23,7 +23,7 @@ struct Request {
 }
 
 const IFF_TAP: i16 = 0x0002;
-/// Frames come without a header of four bytes.
+/// Frames have no header of four bytes.
 const IFF_NO_PI: i16 = 0x1000;
 const TUNSETIFF: rustix::ioctl::Opcode = rustix::ioctl::opcode::write::<i32>(b'T', 202);
 
@@ -32,7 +32,7 @@ fn control() -> io::Result<OwnedFd> {
     Ok(rustix::fs::open(DEVICE, flags, Mode::empty())?)
 }
 
-/// Whether this process may make TAP devices where it may set up networks.
+/// Checks that a process that may set up networks may also make TAP devices.
 pub(crate) fn is_there() -> Result<(), BedError> {
     control().map(drop).map_err(|error| {
         let device = DEVICE.to_string_lossy();
@@ -45,7 +45,7 @@ pub(crate) fn is_there() -> Result<(), BedError> {
 
 /// Makes a TAP device in the network namespace of the caller; it lives as long as the descriptor.
 ///
-/// Makes system calls only: it may be called between fork and exec.
+/// It only makes system calls, so it may be called between fork and exec.
 pub(crate) fn open(name: &[u8]) -> io::Result<OwnedFd> {
     let fd = control()?;
     let mut request = Request {
@@ -66,7 +66,7 @@ pub(crate) fn open(name: &[u8]) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Passes a descriptor on. System calls only, as [`open`].
+/// Passes a descriptor on. Like [`open`], it only makes system calls.
 pub(crate) fn pass(socket: BorrowedFd<'_>, fd: &OwnedFd) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
@@ -81,7 +81,7 @@ pub(crate) fn pass(socket: BorrowedFd<'_>, fd: &OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
-/// Takes over a descriptor that was passed on.
+/// Receives a descriptor that was passed on.
 pub(crate) fn take(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);

@@ -86,7 +86,7 @@ impl Driver {
     ///
     /// # Errors
     ///
-    /// Whatever [`LoadError`] says.
+    /// [`LoadError`].
     pub fn load() -> Result<&'static Driver, LoadError> {
         static DRIVER: OnceLock<Result<Driver, LoadError>> = OnceLock::new();
         DRIVER
@@ -103,7 +103,7 @@ impl Driver {
     ///
     /// # Errors
     ///
-    /// Whatever [`LoadError`] says.
+    /// [`LoadError`].
     ///
     /// # Safety
     ///

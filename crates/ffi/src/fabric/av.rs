@@ -10,8 +10,8 @@ use super::info::AddressFormat;
 use super::object::{Owned, required};
 use super::sys::{self, Zeroed};
 
-/// A peer, as an address vector numbers it (`fi_addr_t`). Endpoints take those of the vector that they are bound to,
-/// and refuse others.
+/// A peer, by its number in an address vector (`fi_addr_t`). An endpoint accepts only peers of the vector that it is
+/// bound to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Peer {
     pub(crate) number: sys::fi_addr_t,
@@ -20,24 +20,24 @@ pub struct Peer {
 
 impl Peer {}
 
-/// An address that was not taken.
+/// An address that the provider refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BadAddress {
-    /// Its place among those that were given.
+    /// Its index among the given addresses.
     pub index: usize,
-    /// The provider's code, 0 where it said none.
+    /// The provider's code; 0 if it gave none.
     pub code: i32,
-    /// What is wrong with it.
+    /// The reason.
     pub why: String,
 }
 
-/// Not all addresses were taken.
+/// The provider refused some addresses.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{} of {} addresses were refused, the first ({}) because: {}", .bad.len(), .peers.len(), .bad[0].index, .bad[0].why)]
 pub struct InsertError {
-    /// Those that were, in their places.
+    /// The accepted addresses, at their indices.
     pub peers: Vec<Option<Peer>>,
-    /// Those that were not; at least one.
+    /// The refused addresses; at least one.
     pub bad: Vec<BadAddress>,
 }
 
@@ -51,15 +51,15 @@ pub struct AddressVector {
 
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
-/// Longer than any address: providers are told no length, and read as much as their format has.
+/// Longer than any address, because providers get no length, and read as much as their format has.
 const LONGEST: usize = 512;
 
 impl AddressVector {
-    /// An empty vector (`fi_av_open`). `count` is how many peers are expected; more can come.
+    /// Makes an empty vector (`fi_av_open`). `count` is the expected number of peers; there may be more.
     ///
     /// # Errors
     ///
-    /// Whatever the provider says.
+    /// The errors of the provider.
     pub fn open(domain: &Arc<Domain>, count: usize) -> Result<Arc<AddressVector>> {
         const CALL: &str = "fi_av_open";
         // SAFETY: the table lives as long as the domain.
@@ -87,12 +87,12 @@ impl AddressVector {
         &self.raw
     }
 
-    /// Takes addresses, as [`Endpoint::name`](super::Endpoint::name) gives them, and numbers them (`fi_av_insert`). One
-    /// that is taken twice may get the same number.
+    /// Adds addresses from [`Endpoint::name`](super::Endpoint::name), and numbers them (`fi_av_insert`). If an address
+    /// is added twice, both may get the same number.
     ///
     /// # Errors
     ///
-    /// [`InsertError`] says which were refused, and gives those that were not.
+    /// [`InsertError`] has the refused addresses and the accepted ones.
     pub fn insert<A: AsRef<[u8]>>(&self, addresses: &[A]) -> Result<Vec<Peer>, InsertError> {
         let mut peers = Vec::with_capacity(addresses.len());
         let mut bad = Vec::new();
@@ -156,8 +156,8 @@ impl AddressVector {
 const AF_INET: u16 = 2;
 const AF_INET6: u16 = 10;
 
-/// Whether an address can be of this format: providers would read past one that is too short, or whose family says that
-/// it is longer.
+/// Whether an address can be of this format. Providers would read past the end of one that is too short, or whose
+/// family stands for a longer one.
 fn check(format: AddressFormat, address: &[u8]) -> Result<(), String> {
     if address.is_empty() || address.len() >= LONGEST {
         return Err(format!("{} bytes are no address", address.len()));

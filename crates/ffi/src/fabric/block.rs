@@ -16,7 +16,7 @@ pub(super) enum Kind {
     CounterAdd,
 }
 
-/// All structures of a work; which operation is meant, `work.op_type` says. They point to each other.
+/// All structures of a work, which point to each other. `work.op_type` says which operation is meant.
 #[repr(C)]
 struct Parts {
     work: sys::fi_deferred_work,
@@ -150,7 +150,7 @@ impl Block {
         unsafe { (*self.0.as_ptr()).rma.msg.data = data };
     }
 
-    /// What operations have as their context.
+    /// The context of the operations.
     pub(super) fn context(&self) -> usize {
         // SAFETY: the parts live as long as this value; no reference is made.
         let context = unsafe { &raw const (*self.0.as_ptr()).work.context };
@@ -166,7 +166,7 @@ impl Block {
         }
     }
 
-    /// Says what the work waits for, and what counts it; gives the structure to be queued.
+    /// Sets the counter that the work waits for, and the one that counts it. Returns the structure to be queued.
     pub(super) fn arm(
         &self,
         trigger: &Counter,

@@ -18,19 +18,19 @@ use super::sys::{self, Zeroed};
 pub struct WaitObject(pub u32);
 
 impl WaitObject {
-    /// Not at all: it is only read. The cheapest.
+    /// It can only be read. This is the cheapest.
     pub const NONE: Self = WaitObject(sys::FI_WAIT_NONE);
     /// In the way that suits the provider.
     pub const UNSPEC: Self = WaitObject(sys::FI_WAIT_UNSPEC);
 }
 
-/// A number that operations add to when they are complete (`fi_cntr(3)`), and that deferred works wait for.
+/// A number to which operations add when they are complete (`fi_cntr(3)`), and for which deferred works wait.
 ///
-/// How far it counts depends on the provider: sockets has 31 bits (beyond, [`read`](Self::read) gives numbers that are
-/// huge), cxi 48 for successes and 7 for failures. [`distance`](Self::distance) survives that.
+/// The range depends on the provider: sockets has 31 bits (beyond that, [`read`](Self::read) returns huge numbers), cxi
+/// 48 bits for successes and 7 for failures. [`distance`](Self::distance) is right in spite of that.
 pub struct Counter {
     raw: ManuallyDrop<Owned<sys::fid_cntr>>,
-    // What the counter must not outlive; leaked should the library refuse to close it.
+    // The values that must outlive the counter. They are leaked if the library refuses to close it.
     alive: ManuallyDrop<Alive>,
 }
 
@@ -52,12 +52,12 @@ impl Drop for Counter {
 }
 
 impl Counter {
-    /// A counter, at 0 (`fi_cntr_open`).
+    /// Makes a counter, at 0 (`fi_cntr_open`).
     ///
     /// # Errors
     ///
-    /// That the provider has no counters ([`is_not_supported`](super::FabricError::is_not_supported)), or no more, or
-    /// cannot wait so.
+    /// An error if the provider has no counters ([`is_not_supported`](super::FabricError::is_not_supported)), has no
+    /// more, or has none with this kind of wait.
     pub fn open(domain: &Arc<Domain>, wait: WaitObject) -> Result<Arc<Counter>> {
         const CALL: &str = "fi_cntr_open";
         // SAFETY: the table lives as long as the domain.
@@ -111,7 +111,7 @@ impl Counter {
         &self.alive.domain
     }
 
-    /// How many successes it has counted (`fi_cntr_read`). Where progress is manual, this makes some.
+    /// How many successes it has counted (`fi_cntr_read`). With manual progress, this makes some.
     pub fn read(&self) -> u64 {
         // SAFETY: the table lives as long as the counter.
         match unsafe { required!(self.ops(), fi_ops_cntr, read, "fi_cntr_read") } {
@@ -133,16 +133,18 @@ impl Counter {
         }
     }
 
-    /// How far `now` is beyond `then`, if it is by less than 2³¹: right also where a provider counts with 32 bits only.
+    /// How far `now` is beyond `then`, if that is less than 2³¹. It is right even if a provider counts with only 32
+    /// bits.
     pub fn distance(then: u64, now: u64) -> i32 {
         (now as u32).wrapping_sub(then as u32) as i32
     }
 
-    /// Adds (`fi_cntr_add`): works that wait for the counter may begin, on this thread. Adding 0 makes the provider look again.
+    /// Adds a number (`fi_cntr_add`). Works that wait for the counter may begin, on this thread. To add 0 makes the
+    /// provider look again.
     ///
     /// # Errors
     ///
-    /// Whatever the provider says.
+    /// The errors of the provider.
     pub fn add(&self, value: u64) -> Result<()> {
         const CALL: &str = "fi_cntr_add";
         // SAFETY: the table lives as long as the counter.
@@ -152,11 +154,11 @@ impl Counter {
         self.alive.domain.library().check(CALL, answer.into())
     }
 
-    /// Sets it (`fi_cntr_set`); works that wait for it may begin.
+    /// Sets the counter (`fi_cntr_set`). Works that wait for it may begin.
     ///
     /// # Errors
     ///
-    /// Whatever the provider says.
+    /// The errors of the provider.
     pub fn set(&self, value: u64) -> Result<()> {
         const CALL: &str = "fi_cntr_set";
         // SAFETY: the table lives as long as the counter.
@@ -167,7 +169,7 @@ impl Counter {
     }
 }
 
-/// A time limit as the library takes it: negative numbers would be without end.
+/// A time limit in the library's form, in which negative numbers would be without end.
 pub(crate) fn milliseconds(limit: Duration) -> i32 {
     i32::try_from(limit.as_nanos().div_ceil(1_000_000)).unwrap_or(i32::MAX)
 }

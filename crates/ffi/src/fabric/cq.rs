@@ -16,13 +16,13 @@ use super::sys::{self, Zeroed};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Completion {
-    /// The operation's context; of what others began, whatever the provider likes.
+    /// The operation's context. For operations of peers it can be anything.
     pub context: usize,
-    /// What it was, and whether it carried data.
+    /// The kind of operation, and whether it carried data.
     pub flags: u64,
-    /// How many bytes came in.
+    /// How many bytes have arrived.
     pub len: usize,
-    /// Where they lie, for some receives.
+    /// Their address, for some receives.
     pub buffer: usize,
     /// The data that a write or message carried.
     pub data: u64,
@@ -36,8 +36,8 @@ const _: () = {
 };
 
 impl Completion {
-    /// The data that somebody's write or message carried to this end. (Some providers set the flag for it in the
-    /// completion of the own write as well: that is not meant.)
+    /// The data that a peer's write or message carried to this end. (Some providers also set the flag for it in the
+    /// completion of this end's write. That does not count.)
     pub fn remote_data(&self) -> Option<u64> {
         let came = self.flags & (sys::FI_REMOTE_WRITE | sys::FI_RECV) != 0;
         (came && self.flags & sys::FI_REMOTE_CQ_DATA != 0).then_some(self.data)
@@ -52,7 +52,7 @@ impl Completion {
 pub struct CompletionError {
     /// The operation's context.
     pub context: usize,
-    /// What it was.
+    /// The kind of operation.
     pub flags: u64,
     /// The error, positive (`FI_E…`).
     pub code: i32,
@@ -60,14 +60,14 @@ pub struct CompletionError {
     pub name: &'static str,
     /// The provider's own code.
     pub prov_errno: i32,
-    /// The provider's words for that.
+    /// The provider's text for that code.
     pub text: String,
 }
 
 /// Why nothing could be read from a queue.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CqError {
-    /// The next in the queue is an operation that failed. What is behind it can be read now.
+    /// The next entry in the queue is a failed operation. Later entries can be read now.
     #[error(transparent)]
     Completion(#[from] CompletionError),
     /// The queue cannot be read.
@@ -82,11 +82,11 @@ pub struct CompletionQueue {
 }
 
 impl CompletionQueue {
-    /// An empty queue (`fi_cq_open`), with room for `size` entries, or for as many as the provider likes (0).
+    /// Makes an empty queue (`fi_cq_open`), with room for `size` entries, or for the provider's default (0).
     ///
     /// # Errors
     ///
-    /// Whatever the provider says.
+    /// The errors of the provider.
     pub fn open(
         domain: &Arc<Domain>,
         size: usize,
@@ -125,12 +125,12 @@ impl CompletionQueue {
         &self.domain
     }
 
-    /// Takes what is in the queue, as much as `into` has room for; returns how many (`fi_cq_read`). Where progress is
-    /// manual, this makes some, also with no room.
+    /// Takes entries from the queue, as many as `into` has room for, and returns how many (`fi_cq_read`). With manual
+    /// progress, this makes some, even without room.
     ///
     /// # Errors
     ///
-    /// [`CqError::Completion`]: the next is an operation that failed; it is taken.
+    /// [`CqError::Completion`] if the next entry is a failed operation. The entry is taken.
     pub fn read(&self, into: &mut [Completion]) -> Result<usize, CqError> {
         const CALL: &str = "fi_cq_read";
         // SAFETY: the table lives as long as the queue.
@@ -140,11 +140,12 @@ impl CompletionQueue {
         self.taken(CALL, answer as i64)
     }
 
-    /// Likewise, but waits for something, no longer than `limit` (`fi_cq_sread`); 0 if nothing came.
+    /// Like [`read`](Self::read), but waits for an entry, no longer than `limit` (`fi_cq_sread`). Returns 0 if none
+    /// came.
     ///
     /// # Errors
     ///
-    /// As for [`read`](Self::read), and that the queue cannot be waited for.
+    /// Those of [`read`](Self::read), and an error if the queue cannot be waited for.
     pub fn wait(&self, into: &mut [Completion], limit: Duration) -> Result<usize, CqError> {
         const CALL: &str = "fi_cq_sread";
         // SAFETY: the table lives as long as the queue.
@@ -166,7 +167,7 @@ impl CompletionQueue {
     ///
     /// # Errors
     ///
-    /// That the queue cannot be waited for.
+    /// An error if the queue cannot be waited for.
     pub fn signal(&self) -> Result<()> {
         const CALL: &str = "fi_cq_signal";
         // SAFETY: the table lives as long as the queue.
@@ -183,7 +184,7 @@ impl CompletionQueue {
         if answer == -i64::from(sys::FI_EAVAIL) {
             return match self.read_error()? {
                 Some(error) => Err(error.into()),
-                // Another thread has taken it.
+                // Another thread has taken the entry.
                 None => Ok(0),
             };
         }
@@ -199,16 +200,16 @@ impl CompletionQueue {
         Err(self.domain.library().error(call, answer).into())
     }
 
-    /// Takes an operation that failed (`fi_cq_readerr`), if that is what comes next.
+    /// Takes the entry of a failed operation (`fi_cq_readerr`), if that comes next.
     ///
     /// # Errors
     ///
-    /// That the queue cannot be read.
+    /// An error if the queue cannot be read.
     pub fn read_error(&self) -> Result<Option<CompletionError>> {
         const CALL: &str = "fi_cq_readerr";
         // SAFETY: the table lives as long as the queue.
         let read = unsafe { required!(self.ops(), fi_ops_cq, readerr, CALL) }?;
-        // No room for the provider's own data: `err_data_size` is 0.
+        // There is no room for the provider's own data: `err_data_size` is 0.
         let mut error = sys::cq_err_entry::zeroed();
         // SAFETY: the queue is alive; one entry is written, to one that lives, with room for what newer libraries add.
         let answer = unsafe { read(self.raw.as_ptr(), &mut error.entry, 0) };
@@ -230,7 +231,7 @@ impl CompletionQueue {
         }
     }
 
-    /// The provider's words (`fi_cq_strerror`), or else the library's.
+    /// The provider's text (`fi_cq_strerror`), or else the library's.
     fn describe(&self, entry: &sys::fi_cq_err_entry) -> String {
         // SAFETY: the table lives as long as the queue.
         if let Some(strerror) = unsafe { operation!(self.ops(), fi_ops_cq, strerror) } {

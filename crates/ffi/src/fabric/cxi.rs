@@ -80,7 +80,7 @@ impl CxiCounter {
     ///
     /// # Errors
     ///
-    /// Whatever the provider says.
+    /// The errors of the provider.
     pub fn mmio(&self) -> Result<Mmio> {
         const CALL: &str = "get_mmio_addr";
         // SAFETY: the table lives as long as the counter.
@@ -103,7 +103,7 @@ impl CxiCounter {
     ///
     /// # Errors
     ///
-    /// Whatever the provider says.
+    /// The errors of the provider.
     ///
     /// # Safety
     ///

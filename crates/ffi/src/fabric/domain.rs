@@ -19,7 +19,7 @@ impl Fabric {
     ///
     /// # Errors
     ///
-    /// Whatever the provider says.
+    /// The errors of the provider.
     pub fn open(info: &Info) -> Result<Arc<Fabric>> {
         const CALL: &str = "fi_fabric";
         let library = info.library();
@@ -34,11 +34,11 @@ impl Fabric {
     }
 }
 
-/// An interface to a network (`fi_domain(3)`), and what all that is made in it keeps alive.
+/// An interface to a network (`fi_domain(3)`). Everything that is made in it keeps it alive.
 ///
-/// It is of the kind that any thread can use at any time (`FI_THREAD_SAFE`), and so is everything in it. Providers pay
-/// for that with locks that nobody contends for where one thread does the work; what they would win by leaving that to
-/// the user (`FI_THREAD_DOMAIN`) is not worth an `unsafe` contract about threads on every call.
+/// Any thread may use it at any time (`FI_THREAD_SAFE`), and everything in it, too. Providers pay for that with locks,
+/// which are uncontended if one thread does the work. To leave the locking to the user (`FI_THREAD_DOMAIN`) would save
+/// little, and every call would need an `unsafe` contract about threads.
 pub struct Domain {
     raw: Owned<sys::fid_domain>,
     // After `raw`: fields are dropped in this order.
@@ -78,7 +78,7 @@ impl Domain {
         }))
     }
 
-    /// What it was opened with.
+    /// The description with which it was opened.
     pub fn info(&self) -> &Info {
         &self.info
     }

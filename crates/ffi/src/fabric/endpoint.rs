@@ -16,19 +16,19 @@ use super::flags::{Counted, Reported};
 use super::object::{Keep, Owned, required};
 use super::sys;
 
-/// Whether an operation was taken.
+/// Whether the provider has accepted an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "an operation that was not taken must be posted again"]
 pub enum Post {
-    /// It was, and will be complete some time.
+    /// It has, and the operation will complete.
     Taken,
-    /// It was not, since the provider has no room just now (`FI_EAGAIN`): nothing of it is remembered. Reading
-    /// the queues and counters makes room.
+    /// It has not, because it has no room at the moment (`FI_EAGAIN`). It keeps nothing of the operation. To read the
+    /// queues and counters makes room.
     Again,
 }
 
 impl Post {
-    /// Whether it was taken.
+    /// Whether the operation was accepted.
     pub fn is_taken(self) -> bool {
         self == Post::Taken
     }
@@ -41,7 +41,7 @@ impl Post {
 pub struct Desc(pub(crate) *mut c_void);
 
 impl Desc {
-    /// None: for providers that do not demand one.
+    /// No handle, for providers that do not demand one.
     pub const NONE: Desc = Desc(null_mut());
 }
 
@@ -64,31 +64,31 @@ pub struct Local {
 /// Memory of a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Remote {
-    /// Who has it.
+    /// The peer that has it.
     pub peer: Peer,
-    /// Its place there: [`MemoryRegion::remote_base`](super::MemoryRegion::remote_base), and further on.
+    /// Its address there: [`MemoryRegion::remote_base`](super::MemoryRegion::remote_base), plus an offset.
     pub address: u64,
     /// Its key.
     pub key: u64,
 }
 
-/// An endpoint that is not yet enabled: what it works with is bound to it here. (The library wants these calls
-/// serialised; here nobody else has it.)
+/// An endpoint that is not yet enabled. Its queues, counters and peers are bound to it here. (The library wants these
+/// calls one after the other; nothing else has the endpoint yet.)
 #[derive(Debug)]
 pub struct EndpointBuilder(Endpoint);
 
-/// What begins operations, and is reached by others' (`fi_endpoint(3)`).
+/// An endpoint, which begins operations, and which operations of peers reach (`fi_endpoint(3)`).
 ///
-/// What it was bound to, and what it was told to [keep](Self::keep), lives as long as the library has it.
+/// Everything that it was bound to, or was told to [keep](Self::keep), lives as long as the library has the endpoint.
 pub struct Endpoint {
     raw: ManuallyDrop<Owned<sys::fid_ep>>,
-    // What the endpoint must not outlive; leaked should the library refuse to close it.
+    // The values that must outlive the endpoint. They are leaked if the library refuses to close it.
     alive: ManuallyDrop<Alive>,
     pub(crate) inject_size: usize,
 }
 
 struct Alive {
-    /// First: the memory of operations may name what is of the domain.
+    /// This is first, because the memory of operations may name objects of the domain.
     memory: Mutex<Vec<Keep>>,
     vector: Option<Arc<AddressVector>>,
     queues: Vec<Arc<CompletionQueue>>,
@@ -108,11 +108,11 @@ impl Drop for Endpoint {
 }
 
 impl EndpointBuilder {
-    /// A new endpoint in the domain, as its description says (`fi_endpoint`).
+    /// Makes an endpoint in the domain, by the domain's description (`fi_endpoint`).
     ///
     /// # Errors
     ///
-    /// Whatever the provider says.
+    /// The errors of the provider.
     pub fn new(domain: &Arc<Domain>) -> Result<EndpointBuilder> {
         const CALL: &str = "fi_endpoint";
         // SAFETY: the table lives as long as the domain.
@@ -151,42 +151,42 @@ impl EndpointBuilder {
         }
     }
 
-    /// Where its peers are.
+    /// Binds the vector of its peers.
     ///
     /// # Errors
     ///
-    /// [`is_refused`](FabricError::is_refused) for a second one, and whatever the provider says.
+    /// [`is_refused`](FabricError::is_refused) for a second one, and the errors of the provider.
     pub fn vector(mut self, vector: &Arc<AddressVector>) -> Result<Self> {
         self.same(vector.domain())?;
         if self.0.alive.vector.is_some() {
             return Err(FabricError::refused(BIND, "it has a vector"));
         }
-        // Before the call: should it fail half-way, the vector still lives as long as the endpoint.
+        // Store it before the call, so that the vector lives as long as the endpoint even if the call fails half-way.
         self.0.alive.vector = Some(Arc::clone(vector));
         // SAFETY: the vector is kept as long as the endpoint, which nobody else has yet.
         unsafe { self.0.raw.bind(BIND, vector.object().fid(), 0) }?;
         Ok(self)
     }
 
-    /// Where its completions go.
+    /// Binds the queue for its completions.
     ///
     /// # Errors
     ///
-    /// Whatever the provider says.
+    /// The errors of the provider.
     pub fn queue(mut self, queue: &Arc<CompletionQueue>, what: Reported) -> Result<Self> {
         self.same(queue.domain())?;
-        // Before the call: should it fail half-way, the queue still lives as long as the endpoint.
+        // Store it before the call, so that the queue lives as long as the endpoint even if the call fails half-way.
         self.0.alive.queues.push(Arc::clone(queue));
         // SAFETY: the queue is kept as long as the endpoint, which nobody else has yet.
         unsafe { self.0.raw.bind(BIND, queue.object().fid(), what.0) }?;
         Ok(self)
     }
 
-    /// What counts its completions.
+    /// Binds a counter for its completions.
     ///
     /// # Errors
     ///
-    /// Whatever the provider says.
+    /// The errors of the provider.
     pub fn counter(mut self, counter: &Arc<Counter>, what: Counted) -> Result<Self> {
         self.same(counter.domain())?;
         self.0.alive.counters.push(Arc::clone(counter));
@@ -199,7 +199,7 @@ impl EndpointBuilder {
     ///
     /// # Errors
     ///
-    /// Mostly, that something is not bound.
+    /// In most cases, something is not bound.
     pub fn enable(self) -> Result<Arc<Endpoint>> {
         // SAFETY: the command takes no argument, and nobody else has the endpoint yet.
         unsafe { self.0.raw.control("fi_enable", sys::FI_ENABLE, null_mut()) }?;
@@ -215,9 +215,9 @@ impl Endpoint {
         &self.alive.domain
     }
 
-    /// Keeps something for as long as the library has this endpoint, which is longer than this value lives where others
-    /// hold it (registrations, works), and for good should the library refuse to close it. Nothing that holds this
-    /// endpoint: that would be a circle.
+    /// Keeps a value as long as the library has this endpoint. That is longer than this value lives if others hold it
+    /// (registrations, works), and for good if the library refuses to close it. The kept value must not hold this
+    /// endpoint: that would be a cycle.
     pub fn keep(&self, memory: Keep) {
         lock(&self.alive.memory).push(memory);
     }
@@ -231,7 +231,7 @@ impl Endpoint {
         &self.raw
     }
 
-    /// How many bytes it can inject.
+    /// The most bytes that it can inject.
     pub fn inject_size(&self) -> usize {
         self.inject_size
     }
@@ -240,14 +240,14 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// Whatever the provider says.
+    /// The errors of the provider.
     pub fn name(&self) -> Result<Vec<u8>> {
         const CALL: &str = "fi_getname";
         let object = self.raw.as_ptr();
         // SAFETY: the object is alive, and its table lives as long.
         let getname = unsafe { required!((*object).cm, fi_ops_cm, getname, CALL) }?;
         let mut length = 64;
-        // Twice: it says how much room it wants.
+        // Call it twice: the first call says how much room it needs.
         for _ in 0..2 {
             let mut address = vec![0u8; length];
             // SAFETY: the endpoint is alive; the buffer has room for so many bytes.
@@ -266,7 +266,7 @@ impl Endpoint {
         ))
     }
 
-    /// The number of a peer, if it is one of this endpoint's.
+    /// The number of a peer, if the peer belongs to this endpoint.
     pub(crate) fn number(&self, call: &'static str, peer: Peer) -> Result<sys::fi_addr_t> {
         match &self.alive.vector {
             Some(vector) if vector.id == peer.vector => Ok(peer.number),
@@ -277,7 +277,7 @@ impl Endpoint {
         }
     }
 
-    /// Whether so many bytes can be injected.
+    /// Whether this many bytes can be injected.
     pub(crate) fn can_inject(&self, call: &'static str, bytes: usize) -> Result<()> {
         if bytes <= self.inject_size {
             return Ok(());
@@ -290,7 +290,7 @@ impl Endpoint {
         })
     }
 
-    /// What posting returned.
+    /// The result of a post.
     pub(crate) fn posted(&self, call: &'static str, answer: isize) -> Result<Post> {
         if answer == 0 {
             Ok(Post::Taken)
@@ -306,8 +306,8 @@ impl Endpoint {
         unsafe { (*self.raw.as_ptr()).rma }
     }
 
-    /// Whether it can add to a peer's numbers (`fi_atomicvalid`). Some providers find out at the *target* that they cannot
-    /// do an operation, and end the target's process there.
+    /// Whether it can add to a peer's numbers (`fi_atomicvalid`). Some providers discover at the *target* that they
+    /// cannot do an operation, and then end the target's process.
     pub(crate) fn check_adds(&self, call: &'static str) -> Result<()> {
         const ASK: &str = "fi_atomicvalid";
         let object = self.raw.as_ptr();

@@ -9,9 +9,9 @@ use super::info::{AddressFormat, Info};
 use super::load::{API_VERSION, Library, c_string};
 use super::sys::{self, Zeroed};
 
-/// What is asked for (`fi_getinfo(3)`, hints). What is not said, the provider chooses.
+/// A request for providers (`fi_getinfo(3)`, hints). The provider chooses everything that is not set.
 ///
-/// All of it is asked for as usable from any thread (`FI_THREAD_SAFE`): a domain that is not could not be shared.
+/// Every request is for domains that any thread may use (`FI_THREAD_SAFE`), because others could not be shared.
 #[derive(Debug, Clone, Default)]
 pub struct Hints {
     provider: Option<String>,
@@ -28,14 +28,14 @@ pub struct Hints {
 }
 
 impl Hints {
-    /// Nothing in particular: endpoints that need no connection (`FI_EP_RDM`).
+    /// Makes a request without conditions, for endpoints that need no connection (`FI_EP_RDM`).
     ///
-    /// Memory may be demanded to be handled in any way that this crate can: see [`mr_mode`](Self::mr_mode).
+    /// Providers may make all demands on registered memory that this crate can meet: see [`mr_mode`](Self::mr_mode).
     pub fn new() -> Self {
         Hints::default()
     }
 
-    /// Only this provider, `;` between its layers: `tcp;ofi_rxm`.
+    /// Only this provider, with `;` between its layers: `tcp;ofi_rxm`.
     #[must_use]
     pub fn provider(mut self, name: &str) -> Self {
         self.provider = Some(name.to_owned());
@@ -56,14 +56,14 @@ impl Hints {
         self
     }
 
-    /// Only what can do this. A provider may say that it can more.
+    /// Only providers with these abilities. They may have more.
     #[must_use]
     pub fn caps(mut self, caps: Caps) -> Self {
         self.caps = caps;
         self
     }
 
-    /// What the caller is ready to do for each operation. Without [`Mode::CONTEXT`] and [`Mode::CONTEXT2`], a context
+    /// The demands on each operation that the caller meets. Without [`Mode::CONTEXT`] and [`Mode::CONTEXT2`], a context
     /// is only a number.
     #[must_use]
     pub fn mode(mut self, mode: Mode) -> Self {
@@ -71,7 +71,7 @@ impl Hints {
         self
     }
 
-    /// What the caller is ready to do for registered memory. If it is not said: everything but [`MrMode::MMU_NOTIFY`].
+    /// The demands on registered memory that the caller meets. By default, everything but [`MrMode::MMU_NOTIFY`].
     #[must_use]
     pub fn mr_mode(mut self, mode: MrMode) -> Self {
         self.mr_mode = Some(mode);
@@ -92,7 +92,7 @@ impl Hints {
         self
     }
 
-    /// Only with addresses that look like this.
+    /// Only with addresses of this format.
     #[must_use]
     pub fn address_format(mut self, format: AddressFormat) -> Self {
         self.address_format = Some(format);
@@ -106,7 +106,7 @@ impl Hints {
         self
     }
 
-    /// [`Order::WAW`] must hold for operations of up to so many bytes.
+    /// [`Order::WAW`] must hold for operations of up to `bytes` bytes.
     #[must_use]
     pub fn ordered_up_to(mut self, bytes: usize) -> Self {
         self.ordered_up_to = bytes;
@@ -117,11 +117,11 @@ impl Hints {
 /// Where to look.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Location<'a> {
-    /// The name or address of a node; of this one with `local`.
+    /// The name or address of a node. It is this node if `local` is set.
     pub node: Option<&'a str>,
     /// A service or port.
     pub service: Option<&'a str>,
-    /// Whether the two name this end (`FI_SOURCE`), or the one to be reached.
+    /// Whether the two name this end (`FI_SOURCE`) or the one to be reached.
     pub local: bool,
 }
 
@@ -144,7 +144,8 @@ impl<'a> Location<'a> {
 }
 
 impl Library {
-    /// What fits the hints, best first (`fi_getinfo`). The first call starts the library and reads its environment.
+    /// The offers that fit the request, best first (`fi_getinfo`). The first call starts the library, which reads its
+    /// environment.
     ///
     /// # Errors
     ///
@@ -237,7 +238,7 @@ impl Library {
     }
 }
 
-/// What this crate can do for registered memory.
+/// The demands on registered memory that this crate can meet.
 const ALL_MODES: MrMode = MrMode(
     sys::FI_MR_LOCAL
         | sys::FI_MR_RAW

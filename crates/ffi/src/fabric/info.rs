@@ -1,4 +1,4 @@
-//! Descriptions: what a provider offers.
+//! Descriptions of a provider's offers.
 
 use std::ffi::{CStr, c_char};
 use std::ptr::NonNull;
@@ -8,10 +8,10 @@ use super::flags::{Caps, Mode, MrMode, Order};
 use super::load::Library;
 use super::sys::{self, fi_info};
 
-/// What a provider offers (`fi_info`): one way to reach one network, with its limits. Opening a fabric, a domain and
-/// endpoints begins with one.
+/// An offer of a provider (`fi_info`): one way to reach one network, with its limits. A fabric, a domain and endpoints
+/// are opened from one.
 ///
-/// It is this value's own copy, and does not change.
+/// The value is a copy, and does not change.
 pub struct Info {
     raw: NonNull<fi_info>,
     library: Library,
@@ -24,15 +24,15 @@ unsafe impl Send for Info {}
 // belongs to the user.)
 unsafe impl Sync for Info {}
 
-/// Who moves operations on.
+/// Which thread makes operations progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Progress {
-    /// The provider, by itself.
+    /// The provider's own threads, or its hardware.
     Auto,
-    /// The thread that reads queues and counters, or waits for them: without that, nothing moves.
+    /// A thread that reads queues and counters, or waits for them. Without one, there is no progress.
     Manual,
-    /// Something else, or nothing was said.
+    /// Something else, or unspecified.
     Other(u32),
 }
 
@@ -46,13 +46,13 @@ impl Progress {
     }
 }
 
-/// What an address looks like.
+/// The format of an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct AddressFormat(pub u32);
 
 impl AddressFormat {
-    /// Not said.
+    /// Unspecified.
     pub const UNSPEC: Self = AddressFormat(sys::FI_FORMAT_UNSPEC);
     /// `struct sockaddr`, of any family.
     pub const SOCKADDR: Self = AddressFormat(sys::FI_SOCKADDR);
@@ -62,7 +62,7 @@ impl AddressFormat {
     pub const SOCKADDR_IN6: Self = AddressFormat(sys::FI_SOCKADDR_IN6);
     /// A string that ends with a NUL.
     pub const STR: Self = AddressFormat(sys::FI_ADDR_STR);
-    /// The cxi provider's.
+    /// The format of the cxi provider.
     pub const CXI: Self = AddressFormat(sys::FI_ADDR_CXI);
 }
 
@@ -82,7 +82,7 @@ impl Clone for Info {
 }
 
 impl Info {
-    /// A copy of one description (and not of those that it is chained to).
+    /// Copies one description, without those that it is chained to.
     ///
     /// # Safety
     ///
@@ -172,37 +172,37 @@ impl Info {
         text(self.domain_attr().name)
     }
 
-    /// What it can do.
+    /// Its abilities.
     pub fn caps(&self) -> Caps {
         Caps(self.raw().caps)
     }
 
-    /// What it demands of each operation.
+    /// Its demands on each operation.
     pub fn mode(&self) -> Mode {
         Mode(self.raw().mode)
     }
 
-    /// What it demands of registered memory.
+    /// Its demands on registered memory.
     pub fn mr_mode(&self) -> MrMode {
         MrMode(self.domain_attr().mr_mode)
     }
 
-    /// Who moves data transfers on.
+    /// Which thread makes data transfers progress.
     pub fn data_progress(&self) -> Progress {
         Progress::from_raw(self.domain_attr().data_progress)
     }
 
-    /// Who moves everything else on.
+    /// Which thread makes everything else progress.
     pub fn control_progress(&self) -> Progress {
         Progress::from_raw(self.domain_attr().control_progress)
     }
 
-    /// How many bytes can be injected.
+    /// The most bytes that can be injected.
     pub fn inject_size(&self) -> usize {
         self.tx_attr().inject_size
     }
 
-    /// How many bytes one operation can move.
+    /// The most bytes that one operation can move.
     pub fn max_msg_size(&self) -> usize {
         self.ep_attr().max_msg_size
     }
@@ -217,12 +217,12 @@ impl Info {
         Order(self.tx_attr().msg_order)
     }
 
-    /// How many operations can be under way.
+    /// The most operations in progress.
     pub fn tx_size(&self) -> usize {
         self.tx_attr().size
     }
 
-    /// How many bytes of completion data an operation can carry; 0 for none.
+    /// The most bytes of completion data that an operation can carry; 0 for none.
     pub fn cq_data_size(&self) -> usize {
         self.domain_attr().cq_data_size
     }
@@ -232,7 +232,7 @@ impl Info {
         self.domain_attr().mr_key_size
     }
 
-    /// What its addresses look like.
+    /// The format of its addresses.
     pub fn address_format(&self) -> AddressFormat {
         AddressFormat(self.raw().addr_format)
     }

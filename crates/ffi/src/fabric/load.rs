@@ -132,7 +132,7 @@ impl Library {
     ///
     /// # Errors
     ///
-    /// Whatever [`LoadError`] says.
+    /// [`LoadError`].
     pub fn load() -> Result<Library, LoadError> {
         static LIBRARY: OnceLock<Result<Library, LoadError>> = OnceLock::new();
         LIBRARY
@@ -150,7 +150,7 @@ impl Library {
     ///
     /// # Errors
     ///
-    /// Whatever [`LoadError`] says.
+    /// [`LoadError`].
     ///
     /// # Safety
     ///

@@ -17,18 +17,18 @@ use super::sys::{self, Zeroed};
 /// How memory is registered.
 #[derive(Debug, Clone, Default)]
 pub struct RegisterOptions<'a> {
-    /// What for.
+    /// The accesses that are allowed.
     pub access: Access,
-    /// The key, where the provider does not choose it; one that this process has not used, if it is not said. No other
-    /// memory of the domain has it.
+    /// The key, if the provider does not choose it. By default, one that this process has not used. No other memory of
+    /// the domain has the same key.
     pub key: Option<u64>,
-    /// The endpoint that it belongs to, where [`MrMode::ENDPOINT`] demands it; it is ignored elsewhere.
+    /// The endpoint that the memory belongs to, if [`MrMode::ENDPOINT`] demands it; ignored otherwise.
     pub endpoint: Option<&'a Arc<Endpoint>>,
-    /// What counts the writes to it by others. Needs [`Caps::RMA_EVENT`](super::Caps::RMA_EVENT).
+    /// The counter of peers' writes to it. Needs [`Caps::RMA_EVENT`](super::Caps::RMA_EVENT).
     pub counter: Option<&'a Arc<Counter>>,
 }
 
-/// What a peer needs to reach memory, to be sent to it.
+/// The description that a peer needs to reach memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RegionKey {
     /// The remote address of its first byte.
@@ -42,7 +42,8 @@ pub struct MemoryRegion {
     raw: ManuallyDrop<Owned<sys::fid_mr>>,
     base: u64,
     len: usize,
-    // What the registration must not outlive, and the memory's owner; leaked should the library refuse to close it.
+    // The values that must outlive the registration, and the memory's owner. They are leaked if the library refuses to
+    // close it.
     alive: ManuallyDrop<Alive>,
 }
 
@@ -53,13 +54,13 @@ struct Alive {
     _keep: Keep,
 }
 
-/// The next key that nobody asked for: small numbers, which fit all providers.
+/// The next automatic key. Keys are small numbers, which fit all providers.
 static NEXT_KEY: AtomicU64 = AtomicU64::new(1);
 
 const CALL: &str = "fi_mr_regattr";
 
 impl MemoryRegion {
-    /// Registers memory of the CPU (`fi_mr_regattr`), binds it to what must be bound, and enables it.
+    /// Registers memory of the CPU (`fi_mr_regattr`), binds it where necessary, and enables it.
     ///
     /// # Errors
     ///
@@ -68,9 +69,9 @@ impl MemoryRegion {
     ///
     /// # Safety
     ///
-    /// As long as `keep` lives, the memory does. What `options.access` grants, everybody who can reach the endpoint and
-    /// has, or guesses, the key may do at any time until this value is dropped: this process accesses the memory in
-    /// ways that allow for it.
+    /// The memory lives as long as `keep`. Anybody who can reach the endpoint, and has or guesses the key, may make the
+    /// accesses of `options.access` at any time until this value is dropped. This process accesses the memory only in
+    /// ways that allow for that.
     pub unsafe fn register(
         domain: &Arc<Domain>,
         address: *mut c_void,
@@ -120,7 +121,7 @@ impl MemoryRegion {
         domain.library().check(CALL, answer.into())?;
         // SAFETY: the library made it for this caller.
         let raw = unsafe { Owned::new(domain.library(), CALL, raw) }?;
-        // From here on, dropping it closes the registration before what it needs.
+        // From here on, a drop closes the registration before the objects that it needs.
         let region = MemoryRegion {
             raw: ManuallyDrop::new(raw),
             base: if mode.intersects(MrMode::VIRT_ADDR | MrMode::BASIC) {
@@ -169,14 +170,14 @@ impl MemoryRegion {
         Desc(unsafe { (*self.raw.as_ptr()).mem_desc })
     }
 
-    /// The key (`fi_mr_key`); `None` where keys are strings of bytes ([`export`](Self::export) gives either).
+    /// The key (`fi_mr_key`). `None` if keys are strings of bytes ([`export`](Self::export) handles both).
     pub fn key(&self) -> Option<u64> {
         // SAFETY: as for `desc`.
         let key = unsafe { (*self.raw.as_ptr()).key };
         (key != sys::FI_KEY_NOTAVAIL).then_some(key)
     }
 
-    /// The remote address of its first byte: the own address where the mode has `VIRT_ADDR`, else 0.
+    /// The remote address of its first byte: the local address if the mode has `VIRT_ADDR`, and 0 otherwise.
     pub fn remote_base(&self) -> u64 {
         self.base
     }
@@ -186,11 +187,11 @@ impl MemoryRegion {
         &self.alive.domain
     }
 
-    /// What a peer needs, however long the keys are.
+    /// The description for a peer, whatever the length of keys.
     ///
     /// # Errors
     ///
-    /// Whatever the provider says.
+    /// The errors of the provider.
     pub fn export(&self) -> Result<RegionKey> {
         if let Some(key) = self.key() {
             return Ok(RegionKey {
@@ -200,7 +201,7 @@ impl MemoryRegion {
         }
         const CALL: &str = "fi_mr_raw_attr";
         let mut length = self.domain().info().key_size().max(16);
-        // Twice: it says how much room it wants.
+        // Call it twice: the first call says how much room it needs.
         for _ in 0..2 {
             let (mut base, mut key) = (0, vec![0u8; length]);
             let mut attr = sys::fi_mr_raw_attr {
@@ -251,12 +252,12 @@ impl std::fmt::Debug for MemoryRegion {
     }
 }
 
-/// A peer's memory, as operations of this domain name it.
+/// A peer's memory, in the form that operations of this domain take.
 #[derive(Debug)]
 pub struct RemoteRegion {
     base: u64,
     key: u64,
-    /// Where the key was mapped and has to be unmapped.
+    /// Set if the key was mapped and must be unmapped.
     mapped: Option<Arc<Domain>>,
 }
 
@@ -287,12 +288,12 @@ impl Drop for RemoteRegion {
 }
 
 impl Domain {
-    /// Makes a peer's memory known here, from what [`MemoryRegion::export`] gave there. Operations with it must be
-    /// complete when it is dropped.
+    /// Makes a peer's memory known here, from the peer's [`MemoryRegion::export`]. Operations with it must be complete
+    /// when it is dropped.
     ///
     /// # Errors
     ///
-    /// [`is_refused`](FabricError::is_refused) for a key of the wrong length, and whatever the provider says.
+    /// [`is_refused`](FabricError::is_refused) for a key of the wrong length, and the errors of the provider.
     pub fn import(self: &Arc<Self>, key: &RegionKey) -> Result<RemoteRegion> {
         const CALL: &str = "fi_mr_map_raw";
         if !self.info().mr_mode().contains(MrMode::RAW) {

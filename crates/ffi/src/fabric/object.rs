@@ -10,12 +10,13 @@ use super::error::{FabricError, Result};
 use super::load::Library;
 use super::sys;
 
-/// Something to be kept alive.
+/// Keeps something alive as long as it is held.
 pub type Keep = Arc<dyn Any + Send + Sync>;
 
-/// An operation out of a table: `operation!(table, type, name)` is `Some` only if the table is there, is long enough, and has it.
+/// Gets an operation from a table: `operation!(table, type, name)` is `Some` only if there is a table, and it is long
+/// enough and has the operation.
 ///
-/// Inside `unsafe`: the table is null or live.
+/// To be used inside `unsafe`: the table is null or live.
 macro_rules! operation {
     ($table:expr, $type:ident, $name:ident) => {{
         let table: *const crate::fabric::sys::$type = $table;
@@ -31,7 +32,7 @@ macro_rules! operation {
 }
 pub(crate) use operation;
 
-/// Likewise, as an error where it is missing.
+/// The same, but a missing operation is an error.
 macro_rules! required {
     ($table:expr, $type:ident, $name:ident, $call:expr) => {
         crate::fabric::object::operation!($table, $type, $name)
@@ -55,7 +56,8 @@ macro_rules! object {
 }
 object! { fid_fabric fid_domain fid_ep fid_av fid_cq fid_cntr fid_mr }
 
-/// How many objects the library refused to close, since the process began: something in it still used them. They are leaked.
+/// How many objects the library has refused to close since the process began, because something in it still used them.
+/// They are leaked.
 pub fn leaked_objects() -> usize {
     LEAKED.load(Ordering::Relaxed)
 }
@@ -76,11 +78,11 @@ unsafe impl<T: Object> Send for Owned<T> {}
 unsafe impl<T: Object> Sync for Owned<T> {}
 
 impl<T: Object> Owned<T> {
-    /// What `call` made.
+    /// The object that `call` makes.
     ///
     /// # Safety
     ///
-    /// `raw` is null, or an object of this library that nobody else closes.
+    /// `raw` is null, or an object of this library that nothing else closes.
     pub(crate) unsafe fn new(library: &Library, call: &'static str, raw: *mut T) -> Result<Self> {
         match NonNull::new(raw) {
             Some(raw) => Ok(Owned {
@@ -95,7 +97,7 @@ impl<T: Object> Owned<T> {
         self.raw.as_ptr()
     }
 
-    /// The object as what all begin with.
+    /// The part with which all objects begin.
     pub(crate) fn fid(&self) -> *mut sys::fid {
         self.raw.as_ptr().cast()
     }
@@ -132,7 +134,7 @@ impl<T: Object> Owned<T> {
     ///
     /// # Safety
     ///
-    /// `argument` is what the command takes.
+    /// `argument` is of the type that the command takes.
     pub(crate) unsafe fn control(
         &self,
         call: &'static str,
@@ -159,7 +161,7 @@ impl<T: Object> Owned<T> {
             .ok_or_else(|| FabricError::unexpected(CALL, "success, and a null pointer"))
     }
 
-    /// Closes the object. Whether the library did; if not, the object lives on, and is leaked.
+    /// Closes the object. Returns whether the library did. If not, the object lives on, and is leaked.
     fn close(&self) -> bool {
         // SAFETY: the table is the object's, and lives as long.
         let Some(close) = (unsafe { operation!(self.ops(), fi_ops, close) }) else {
@@ -169,7 +171,7 @@ impl<T: Object> Owned<T> {
         unsafe { close(self.fid()) == 0 }
     }
 
-    /// Closes the object now; whether the library did it.
+    /// Closes the object now. Returns whether the library did.
     pub(crate) fn close_now(self) -> bool {
         let this = std::mem::ManuallyDrop::new(self);
         let closed = this.close();

@@ -74,7 +74,7 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// [`is_refused`](FabricError::is_refused) for more than [`MAX_PIECES`], and whatever the provider says at once. That
+    /// [`is_refused`](FabricError::is_refused) for more than [`MAX_PIECES`], and the errors of the provider at once. That
     /// the key is wrong, for example, comes as a completion.
     ///
     /// # Safety

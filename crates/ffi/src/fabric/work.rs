@@ -13,14 +13,14 @@ use super::error::{FabricError, Result};
 use super::flags::{MrMode, OpFlags};
 use super::object::Keep;
 
-/// An operation that begins when a counter has come far enough (`struct fi_deferred_work`), as a description: nothing
-/// is queued yet.
+/// An operation that begins when a counter reaches a threshold (`struct fi_deferred_work`). This is a description:
+/// nothing is queued yet.
 #[derive(Debug)]
 #[must_use = "a work does nothing until it is queued"]
 pub struct Work {
     block: Block,
     endpoint: Option<Arc<Endpoint>>,
-    /// The counter that it adds to, and how much.
+    /// The counter that it adds to, and the number that it adds.
     target: Option<(Arc<Counter>, u64)>,
     trigger: Option<(Arc<Counter>, u64)>,
     completion: Option<Arc<Counter>>,
@@ -31,28 +31,29 @@ pub struct Work {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum QueueError {
-    /// It does not say what it waits for.
+    /// It does not say which counter it waits for.
     #[error("a deferred work has no counter to wait for")]
     NoTrigger,
-    /// It does not say what counts its completion: providers would crash.
+    /// It does not say which counter counts its completion. Providers would crash.
     #[error("a deferred work has no completion counter")]
     NoCompletionCounter,
-    /// It adds 0 to a counter: nothing would ever tell that it is complete.
+    /// It adds 0 to a counter. Nothing would ever show that it is complete.
     #[error("a deferred work adds nothing to a counter")]
     AddsNothing,
-    /// Its endpoint or a counter is of another domain.
+    /// Its endpoint, or a counter, is of another domain.
     #[error("the endpoint or a counter of a deferred work is of another domain")]
     OtherDomain,
-    /// The provider has no room just now. The work comes back.
+    /// The provider has no room at the moment. The work is returned.
     #[error("the provider has no room for a deferred work just now")]
     Again(Box<Work>),
-    /// The provider refused it: [`is_not_supported`](FabricError::is_not_supported) where it has no such works at all.
+    /// The provider refused it: [`is_not_supported`](FabricError::is_not_supported) if it has no such works at all.
     #[error(transparent)]
     Fabric(#[from] FabricError),
 }
 
 impl QueueError {
-    /// Whether there was no room, and may be later: providers whose pool processes share call that by different names.
+    /// Whether there was no room, but may be later. (Providers whose processes share a pool have different codes for
+    /// it.)
     pub fn is_full(&self) -> bool {
         match self {
             QueueError::Again(_) => true,
@@ -133,38 +134,38 @@ impl Work {
         work
     }
 
-    /// It begins when `counter` has come to `threshold`.
+    /// Makes it begin when `counter` reaches `threshold`.
     pub fn after(mut self, counter: &Arc<Counter>, threshold: u64) -> Work {
         self.trigger = Some((Arc::clone(counter), threshold));
         self
     }
 
-    /// When it is complete, `counter` counts 1. (Those that work on a counter need none, and providers ignore it.)
+    /// Makes `counter` count 1 when it is complete. (Works that add to a counter need none, and providers ignore it.)
     pub fn completes(mut self, counter: &Arc<Counter>) -> Work {
         self.completion = Some(Arc::clone(counter));
         self
     }
 
-    /// What a write brings to the target's queue, with [`OpFlags::REMOTE_CQ_DATA`] among its [`flags`](Self::flags);
-    /// ignored by others.
+    /// Sets the data that a write brings to the target's queue, with [`OpFlags::REMOTE_CQ_DATA`] among its
+    /// [`flags`](Self::flags). Other works ignore it.
     pub fn data(mut self, data: u64) -> Work {
         self.block.set_data(data);
         self
     }
 
-    /// The context that its completion, or its failure, has in the endpoint's queue: that of no other work as long as
-    /// this one lives. It is an address, so no small number.
+    /// The context of its completion, or its failure, in the endpoint's queue. No other work has the same context as
+    /// long as this one lives. It is an address, so it is no small number.
     pub fn context(&self) -> usize {
         self.block.context()
     }
 
-    /// With these flags. They mean nothing for those that work on a counter.
+    /// Sets the flags. They mean nothing for works that add to a counter.
     pub fn flags(mut self, flags: OpFlags) -> Work {
         self.block.set_flags(flags.0);
         self
     }
 
-    /// What must live as long as the work does.
+    /// Keeps `keep` as long as the work.
     pub fn keep(mut self, keep: Keep) -> Work {
         self.keep.push(keep);
         self

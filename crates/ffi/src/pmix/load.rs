@@ -103,7 +103,7 @@ impl Library {
     ///
     /// # Errors
     ///
-    /// Whatever [`LoadError`] says.
+    /// [`LoadError`].
     pub fn load() -> Result<Library, LoadError> {
         static LIBRARY: OnceLock<Result<Library, LoadError>> = OnceLock::new();
         LIBRARY
@@ -120,7 +120,7 @@ impl Library {
     ///
     /// # Errors
     ///
-    /// Whatever [`LoadError`] says.
+    /// [`LoadError`].
     ///
     /// # Safety
     ///
