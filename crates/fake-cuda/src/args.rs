@@ -1,4 +1,4 @@
-//! What a grid is launched with.
+//! The arguments of a launch.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -6,9 +6,9 @@ use std::sync::Arc;
 use crate::codes;
 use crate::ptx::Entry;
 
-/// A function of a module: what carries it out, and what it takes.
+/// A function of a module.
 pub(crate) struct Function {
-    /// What the machine calls it.
+    /// The machine's number for it.
     pub(crate) kernel: usize,
     pub(crate) entry: Entry,
 }
@@ -20,9 +20,9 @@ pub(crate) struct Launch {
     pub(crate) blocks: [u32; 3],
     pub(crate) threads: [u32; 3],
     pub(crate) shared: u32,
-    /// Room for each argument, aligned for anything: of this launch alone, until it is dropped.
+    /// Room for each argument, aligned for any type. Only this launch uses it, until it is dropped.
     bytes: *mut [u128],
-    /// Where each begins.
+    /// The offset of each argument.
     pointers: Box<[usize]>,
 }
 
@@ -89,7 +89,7 @@ impl Launch {
         })
     }
 
-    /// As the driver takes arguments, and gives them: a pointer to each.
+    /// The arguments in the driver's form: a pointer to each.
     pub(crate) fn arguments(&self) -> *const *const c_void {
         self.pointers.as_ptr().cast()
     }

@@ -1,14 +1,14 @@
-//! Captures: streams whose work is recorded, and not done.
+//! Captures: streams whose work is recorded, and not carried out.
 
 use crate::graph::{PLAIN, PROGRAMMATIC};
 use crate::handle::Handle;
 
-/// What is recorded.
+/// A recording.
 pub(crate) struct Capture {
     pub(crate) graph: Handle,
     /// The stream that it began on.
     pub(crate) origin: Handle,
-    /// That and others.
+    /// All streams that take part.
     pub(crate) streams: Vec<Handle>,
     /// Something was done that cannot be recorded.
     pub(crate) invalid: bool,
@@ -18,11 +18,11 @@ pub(crate) struct Capture {
 #[derive(Clone)]
 pub(crate) struct Recording {
     pub(crate) capture: u64,
-    /// What the next node follows.
+    /// The nodes that the next node follows.
     pub(crate) last: Vec<Handle>,
-    /// That is one grid.
+    /// Whether that is a single grid.
     pub(crate) grid: bool,
-    /// The edges to it, for who asks. (The driver shows how the next one would follow.)
+    /// The edges to it, for callers that ask. (The driver shows how the next node would follow.)
     pub(crate) edges: Vec<[u8; 8]>,
 }
 

@@ -1,4 +1,4 @@
-//! How streams are captured.
+//! Captures of streams.
 
 use crate::capture::{Capture, Recording};
 use crate::codes;
@@ -7,7 +7,7 @@ use crate::handle::Handle;
 use crate::state::State;
 
 impl State {
-    /// Begins one.
+    /// Begins a capture.
     pub(crate) fn begin_capture(&mut self, stream: Handle) -> Result<(), i32> {
         if self.stream(stream)?.recording.is_some() {
             return Err(codes::CAPTURE_UNMATCHED);
@@ -46,7 +46,7 @@ impl State {
         }
     }
 
-    /// Who asks a stream that is captured how far it has come breaks the capture.
+    /// A question how far a captured stream has come breaks the capture.
     pub(crate) fn not_captured(&mut self, stream: Handle) -> Result<(), i32> {
         let Some(recording) = &self.stream(stream)?.recording else {
             return Ok(());
@@ -56,7 +56,7 @@ impl State {
         Err(codes::CAPTURE_UNSUPPORTED)
     }
 
-    /// Lets what comes next on the stream follow nodes; a stream that takes no part yet does from here on.
+    /// Makes the next work on the stream follow nodes. A stream that takes no part yet joins the capture.
     pub(crate) fn join(
         &mut self,
         stream: Handle,
@@ -92,7 +92,7 @@ impl State {
         Ok(())
     }
 
-    /// Ends one, and gives its graph.
+    /// Ends a capture, and returns its graph.
     pub(crate) fn end_capture(&mut self, stream: Handle) -> Result<Handle, i32> {
         let Some(recording) = self.stream(stream)?.recording.clone() else {
             return Err(codes::INVALID_VALUE);

@@ -10,10 +10,10 @@ use crate::settings::Settings;
 use crate::state::{CHANGED, DONE, State, state};
 use crate::work::{Number, What, Word};
 
-/// How often it looks again at once, when nothing goes on, before it sleeps a little between two looks.
+/// How often it looks again at once when nothing goes on, before it sleeps a little between two looks.
 const LOOKS: u32 = 1000;
 
-/// So long.
+/// The length of these sleeps.
 const NAP: Duration = Duration::from_micros(10);
 
 /// Starts it.
@@ -29,7 +29,7 @@ struct Running {
     lets: bool,
 }
 
-/// Words of a stream that are still to come.
+/// The operations on words of a stream that are not done.
 struct Waiting {
     number: Number,
     words: std::sync::Arc<[Word]>,
@@ -126,7 +126,7 @@ fn run() {
             }
         }
         if state().lost {
-            // What it touches may be gone soon.
+            // The memory that it touches may be freed soon.
             waiting.clear();
             for running in grids.drain(..) {
                 if let Ok(machine) = Machine::get() {
@@ -157,7 +157,7 @@ fn run() {
     }
 }
 
-/// A kernel has gone wrong: nothing goes on any more, and every call says so.
+/// Notes that a kernel has failed. Nothing goes on any more, and every call returns the error.
 fn lose(state: &mut State, why: &str) {
     eprintln!("fake GPU: {why}");
     state.lost = true;
@@ -167,7 +167,7 @@ fn lose(state: &mut State, why: &str) {
 
 /// # Safety
 ///
-/// What it touches is there, and nobody else's meanwhile.
+/// The memory that it touches is there, and nothing else uses it meanwhile.
 unsafe fn at_once(what: What) {
     match what {
         What::Copy(to, from, bytes) => {
@@ -203,7 +203,7 @@ unsafe fn at_once(what: What) {
 }
 
 impl Waiting {
-    /// Goes on with the operations: whether one was done, and whether all are.
+    /// Goes on with the operations. Returns whether one was done, and whether all are.
     ///
     /// # Safety
     ///

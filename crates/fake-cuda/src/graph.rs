@@ -1,4 +1,4 @@
-//! Graphs, and what is made of them to be launched.
+//! Graphs, and their executable forms.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -6,9 +6,9 @@ use std::sync::Arc;
 use crate::handle::Handle;
 use crate::work::{Number, What};
 
-/// Ports and kind of an edge: the other is over.
+/// The ports and the kind of an edge from the end of the other node.
 pub(crate) const PLAIN: (u8, u8, u8) = (0, 0, 0);
-/// All blocks of the other have let it.
+/// The same, of an edge from the moment when all blocks of the other have allowed it.
 pub(crate) const PROGRAMMATIC: (u8, u8, u8) = (1, 0, 1);
 
 #[derive(Clone, Default)]
@@ -24,10 +24,10 @@ pub(crate) struct Edge {
     pub(crate) how: (u8, u8, u8),
 }
 
-/// What a node does.
+/// The action of a node.
 pub(crate) enum Node {
     Work(What),
-    /// All of another graph, as it was.
+    /// A copy of another graph.
     Child(Arc<[Step]>),
 }
 
@@ -48,7 +48,7 @@ impl Node {
     }
 }
 
-/// A part of what is launched, behind others by their places.
+/// A part of an executable graph, with the indices of the parts that it follows.
 #[derive(Clone)]
 pub(crate) struct Step {
     pub(crate) what: What,
@@ -56,7 +56,7 @@ pub(crate) struct Step {
     pub(crate) early: Vec<usize>,
 }
 
-/// What can be launched.
+/// An executable graph.
 pub(crate) struct Exec {
     pub(crate) plan: Arc<[Step]>,
     /// The end of its last launch: the next one follows it.
@@ -64,7 +64,7 @@ pub(crate) struct Exec {
 }
 
 impl Graph {
-    /// These nodes, and all that come before them.
+    /// These nodes, and all nodes before them.
     pub(crate) fn before(&self, nodes: &[Handle]) -> HashSet<Handle> {
         let mut known: HashSet<Handle> = nodes.iter().copied().collect();
         let mut look = nodes.to_vec();
@@ -78,7 +78,7 @@ impl Graph {
         known
     }
 
-    /// The nodes, each behind all that it follows; none if they follow each other in a ring.
+    /// The nodes, each after all that it follows. `None` if they follow each other in a ring.
     pub(crate) fn in_order(&self) -> Option<Vec<Handle>> {
         let mut missing: HashMap<Handle, usize> =
             self.nodes.iter().map(|node| (*node, 0)).collect();

@@ -1,4 +1,4 @@
-//! What a program holds.
+//! The handles of a program.
 
-/// What a program holds of something: a number, in a pointer's place.
+/// The handle of an object: a number in the place of a pointer.
 pub(crate) type Handle = usize;

@@ -2,19 +2,19 @@
 //!
 //! # Model
 //!
-//! It is a library under the driver's name (`libcuda.so.1`): a program that finds it where it looks for the driver uses
-//! it, and knows nothing of it. So all of a program for GPUs runs where there is none, as several processes too:
+//! It is a library with the driver's name (`libcuda.so.1`). A program that finds it in the driver's place uses it
+//! without a difference. So programs for GPUs run without a GPU, also as several processes:
 //!
-//! - *Memory* of a device is memory of the host, at one address for both; what is shared between processes is a file of
-//!   memory, and its handle the file's descriptor.
-//! - *Work* that is enqueued ([`work`]) follows other work: what stands before it on its stream, what an event stands
-//!   for, what its node of a recording follows. Nothing else orders it, so two streams run at the same time.
-//! - The *queue* of a stream has 1,024 places, and a call that finds none blocks, as with a real driver.
-//! - One thread, the *device* ([`device`]), carries it out: all grids that may run run by turns, a step of each at a
-//!   time, so that a grid which waits for a peer, or for another stream, keeps nobody from going on.
-//! - *Kernels* are the functions of the project's own sources, made by the host's compiler (`machine/`). PTX is read for
-//!   which functions it has, and what they take; what it says is not carried out.
-//! - From compute capability 9.0 on a kernel may be launched early: so it is here.
+//! - *Memory* of a device is memory of the host, at the same address for both. Memory that processes share is a memory
+//!   file, and its handle is the file's descriptor.
+//! - Enqueued *work* ([`work`]) follows other work: earlier work of its stream, the work that an event stands for, and
+//!   the nodes that its node of a recording follows. Nothing else orders it, so two streams run at the same time.
+//! - The *queue* of a stream has 1,024 places. A call that finds none blocks, as with a real driver.
+//! - One thread, the *device* ([`device`]), carries out the work. All grids that may run take turns, a step of each at
+//!   a time. So a grid that waits for a peer, or for another stream, does not block others.
+//! - *Kernels* are the functions of the project's own sources, compiled by the host's compiler (`machine/`). PTX is
+//!   read only for the names and parameters of its functions; its code is not carried out.
+//! - From compute capability 9.0 on, a kernel may be launched early, here as well.
 //!
 //! # What it does not show
 //!
@@ -24,9 +24,9 @@
 //!
 //! # Failure
 //!
-//! As the driver: by a code, and after a kernel has gone wrong by the same code for ever. What the driver leaves
-//! undefined (memory that is freed while it is in use) is not forgiven: it ends the process. `TIDEGATE_FAKE_CUDA`
-//! ([`settings`]) says how many devices there are, and which call is to be refused.
+//! It reports errors as the driver does, by a code. After a kernel has failed, every call returns the same code. Uses
+//! that the driver leaves undefined, such as freeing memory in use, end the process. `TIDEGATE_FAKE_CUDA`
+//! ([`settings`]) sets how many devices there are, and which call is refused.
 
 mod api;
 mod args;

@@ -1,4 +1,4 @@
-//! What carries kernels out: `machine/`, a library beside this one.
+//! The machine, which carries out kernels: `machine/`, a library beside this one.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use libloading::Library;
 
 use crate::args::Launch;
 
-/// The name of the library that stands beside this one.
+/// The name of that library.
 const NAME: &str = "libtidegate_kernels.so";
 
 /// The flags of a step.
@@ -31,11 +31,11 @@ pub(crate) struct Machine {
     error: unsafe extern "C" fn() -> *const c_char,
 }
 
-/// A grid that was begun. The device's thread alone has them.
+/// A grid that was begun. Only the device's thread has grids.
 pub(crate) struct Grid(*mut c_void);
 
 impl Machine {
-    /// The machine, if it is there.
+    /// The machine, if its library is there.
     pub(crate) fn get() -> Result<&'static Self, String> {
         static MACHINE: OnceLock<Result<Machine, String>> = OnceLock::new();
         MACHINE
@@ -63,7 +63,7 @@ impl Machine {
         Ok(machine)
     }
 
-    /// What it calls this kernel, if it has it.
+    /// The machine's number for this kernel, if it has it.
     pub(crate) fn kernel(&self, name: &str) -> Option<usize> {
         let name = CString::new(name).ok()?;
         // SAFETY: it reads a name, which lives.
@@ -71,7 +71,7 @@ impl Machine {
         (kernel != 0).then_some(kernel)
     }
 
-    /// The sizes of its arguments, as its source says.
+    /// The sizes of the kernel's arguments, according to its source.
     pub(crate) fn sizes(&self, kernel: usize) -> Vec<usize> {
         let mut sizes = [0; 32];
         // SAFETY: the kernel is the machine's, and there is room for as many.
@@ -91,11 +91,11 @@ impl Machine {
         (!grid.is_null()).then_some(Grid(grid))
     }
 
-    /// Goes on with a grid: the flags of what came of it.
+    /// Goes on with a grid. Returns the flags of the step.
     ///
     /// # Safety
     ///
-    /// What the grid accesses is there.
+    /// The memory that the grid accesses is there.
     pub(crate) unsafe fn step(&self, grid: &Grid, previous_over: bool) -> u32 {
         // SAFETY: the grid was begun, and not ended; the caller promises for the rest.
         unsafe { (self.step)(grid.0, c_int::from(previous_over)) }
@@ -106,7 +106,7 @@ impl Machine {
         unsafe { (self.end)(grid.0) };
     }
 
-    /// What went wrong.
+    /// The message of the last error.
     pub(crate) fn error(&self) -> Option<String> {
         // SAFETY: it gives null, or a text that stays.
         let error = unsafe { (self.error)() };

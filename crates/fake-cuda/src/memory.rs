@@ -1,6 +1,6 @@
 //! Memory: of pools, pinned, and files of memory that are mapped.
 //!
-//! Every piece has pages of its own, so that who uses one that was given back is found out at once.
+//! Every piece has pages of its own, so that a use after it is freed is found out at once.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::CString;
@@ -11,27 +11,27 @@ use crate::codes;
 
 const PAGE: usize = 4096;
 
-/// A mapping of memory is of so many bytes, or of several times as many.
+/// A mapping has this many bytes, or a multiple.
 pub(crate) const GRANULARITY: usize = 2 << 20;
 
-/// The name of a file of memory begins so, and ends with the number of its device.
+/// The name of a memory file begins with this, and ends with the number of its device.
 const NAME: &str = "fake-gpu-";
 
-/// Whose memory is at an address.
+/// The owner of the memory at an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Host,
-    /// The program's own, which the device uses, too.
+    /// The program, whose memory the device uses, too.
     Registered,
-    /// Of the device of this number.
+    /// The device with this number.
     Device(i32),
 }
 
 #[derive(Default)]
 struct Memory {
-    /// By where they begin: bytes, and whose.
+    /// All pieces by their addresses: the number of bytes, and the owner.
     pieces: BTreeMap<usize, (usize, Kind)>,
-    /// Addresses that are reserved: how many, by where they begin.
+    /// Reserved ranges of addresses: the lengths, by their beginnings.
     reserved: BTreeMap<usize, usize>,
     /// Files of memory, by their handles.
     files: HashMap<u64, (OwnedFd, i32)>,
@@ -45,7 +45,7 @@ fn with<T>(use_it: impl FnOnce(&mut Memory) -> T) -> T {
     use_it(memory.get_or_insert_with(Memory::default))
 }
 
-/// Whose memory is there.
+/// The owner of the memory at this address.
 pub(crate) fn find(at: usize) -> Option<Kind> {
     with(|memory| {
         let (start, (bytes, kind)) = memory.pieces.range(..=at).next_back()?;
@@ -66,7 +66,7 @@ fn unmap(at: usize, bytes: usize) {
     unsafe { libc::munmap(at, bytes) };
 }
 
-/// So many bytes, with what nobody relies on in them.
+/// Allocates bytes, with arbitrary contents.
 pub(crate) fn alloc(bytes: usize, kind: Kind) -> Result<usize, i32> {
     if bytes == 0 {
         return Err(codes::INVALID_VALUE);
@@ -88,7 +88,7 @@ pub(crate) fn is_piece(at: usize, is: impl Fn(Kind) -> bool) -> bool {
     with(|memory| memory.pieces.get(&at).is_some_and(|(_, kind)| is(*kind)))
 }
 
-/// Gives a piece back that [`alloc`] has made.
+/// Frees a piece from [`alloc`].
 pub(crate) fn free(at: usize) {
     if let Some((bytes, _)) = with(|memory| memory.pieces.remove(&at)) {
         unmap(at, bytes);
@@ -164,7 +164,7 @@ fn duplicate(fd: RawFd) -> Result<RawFd, i32> {
     }
 }
 
-/// The file of another process, of which this is a descriptor.
+/// Imports the file of another process by this descriptor.
 pub(crate) fn import(fd: RawFd) -> Result<u64, i32> {
     let path =
         std::fs::read_link(format!("/proc/self/fd/{fd}")).map_err(|_| codes::INVALID_VALUE)?;
@@ -179,7 +179,7 @@ pub(crate) fn import(fd: RawFd) -> Result<u64, i32> {
     Ok(keep(unsafe { OwnedFd::from_raw_fd(fd) }, device))
 }
 
-/// Addresses, for something to be mapped there.
+/// Reserves addresses for a mapping.
 pub(crate) fn reserve(bytes: usize) -> Result<usize, i32> {
     if bytes == 0 || !bytes.is_multiple_of(GRANULARITY) {
         return Err(codes::INVALID_VALUE);

@@ -1,4 +1,4 @@
-//! What graphs become when they are launched.
+//! Makes executable forms of graphs.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::state::State;
 use crate::work::What;
 
 impl State {
-    /// Adds a node to a graph, behind others.
+    /// Adds a node to a graph, after others.
     pub(crate) fn add_node(
         &mut self,
         graph: Handle,
@@ -30,11 +30,11 @@ impl State {
         Ok(handle)
     }
 
-    /// What a graph does, step by step.
+    /// The steps of a graph.
     pub(crate) fn plan(&self, graph: Handle) -> Result<Arc<[Step]>, i32> {
         let graph = self.graphs.get(&graph).ok_or(codes::INVALID_HANDLE)?;
         let order = graph.in_order().ok_or(codes::INVALID_VALUE)?;
-        // Where the end of each node stands.
+        // The index of each node's last step.
         let mut ends: HashMap<Handle, usize> = HashMap::new();
         let mut before: HashMap<Handle, (Vec<usize>, Vec<usize>)> = HashMap::new();
         let mut edges: HashMap<Handle, Vec<&Edge>> = HashMap::new();

@@ -1,4 +1,4 @@
-//! Which functions a text of PTX has, and what they take.
+//! The functions of a PTX text, and their parameters.
 
 /// A function that can be launched.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -6,11 +6,11 @@ pub(crate) struct Entry {
     pub(crate) name: String,
     /// The bytes of each parameter.
     pub(crate) sizes: Vec<usize>,
-    /// Where each lies among all.
+    /// The offset of each parameter.
     pub(crate) offsets: Vec<usize>,
 }
 
-/// The functions of a text; none if it is no PTX.
+/// The functions of a text; `None` if it is no PTX.
 pub(crate) fn entries(text: &str) -> Option<Vec<Entry>> {
     if !(text.contains(".version") && text.contains(".target")) {
         return None;

@@ -1,4 +1,4 @@
-//! What the environment says.
+//! Settings from the environment.
 //!
 //! `TIDEGATE_FAKE_CUDA` is a list of `name=value`, separated by commas:
 //!
@@ -12,9 +12,9 @@
 //! | `stuck` | after so many seconds in which nothing has gone on, what there is to do is said: never |
 //! | a function's name | `N` or `N:CODE`: its Nth call of the process (from 1 on) is refused, with the code (2, out of memory, if none is given) |
 //!
-//! (A function that is not called, or that nobody here calls at all, refuses nothing.)
+//! (A function that is never called refuses nothing.)
 //!
-//! What cannot be read ends the process: a test would otherwise show something else than it says.
+//! A value that cannot be read ends the process, because a test would otherwise test something else.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -32,7 +32,7 @@ pub(crate) struct Settings {
     pub(crate) mps: i32,
     pub(crate) idle: bool,
     pub(crate) stuck: Option<u64>,
-    /// By the function: which of its calls is refused, and how.
+    /// For each function: which of its calls is refused, and how.
     pub(crate) refusals: HashMap<String, (u64, i32)>,
 }
 
@@ -70,7 +70,7 @@ impl Settings {
         Some(settings)
     }
 
-    /// Those of this process.
+    /// The settings of this process.
     pub(crate) fn get() -> &'static Self {
         static SETTINGS: OnceLock<Settings> = OnceLock::new();
         SETTINGS.get_or_init(|| {

@@ -1,4 +1,4 @@
-//! All that the driver keeps for the process, and how work comes to it.
+//! The driver's state for the process, and how work reaches it.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -14,7 +14,7 @@ use crate::work::{Number, Works};
 
 pub(crate) struct State {
     last: Handle,
-    /// After this nothing goes on.
+    /// Whether the device is lost. Then nothing goes on any more.
     pub(crate) lost: bool,
     pub(crate) works: Works,
     pub(crate) streams: HashMap<Handle, Stream>,
@@ -29,13 +29,13 @@ pub(crate) struct State {
 
 #[derive(Default)]
 pub(crate) struct Stream {
-    /// What the next work follows.
+    /// The pieces that the next work follows.
     pub(crate) last: Vec<Number>,
-    /// That is one grid, which a kernel may follow early.
+    /// Whether that is a single grid, which a kernel may follow early.
     pub(crate) grid: bool,
-    /// Events that it has still to come to.
+    /// Events that the stream has not reached yet.
     pub(crate) stamps: Vec<Number>,
-    /// What takes up places of its queue, in order.
+    /// The work that takes up places of its queue, in order.
     pub(crate) queued: VecDeque<Number>,
     pub(crate) recording: Option<Recording>,
 }
@@ -43,17 +43,17 @@ pub(crate) struct Stream {
 #[derive(Default)]
 pub(crate) struct Event {
     pub(crate) timed: bool,
-    /// What it stands for the end of; nothing before it is recorded.
+    /// The work whose end it stands for; empty before it is recorded.
     pub(crate) work: Option<Number>,
-    /// Or, in a capture, for which nodes.
+    /// In a capture, the nodes that it stands for.
     pub(crate) nodes: Option<(u64, Vec<Handle>)>,
     pub(crate) time: Option<Instant>,
 }
 
 static STATE: Mutex<Option<State>> = Mutex::new(None);
-/// There is work.
+/// Signalled when there is work.
 pub(crate) static CHANGED: Condvar = Condvar::new();
-/// Work is over.
+/// Signalled when work is over.
 pub(crate) static DONE: Condvar = Condvar::new();
 
 /// The state, locked.
@@ -88,7 +88,7 @@ impl Locked {
         Locked(on.wait(self.0).unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Waits until it is so, or the device is lost.
+    /// Waits until the condition holds, or the device is lost.
     pub(crate) fn until(mut self, over: impl Fn(&State) -> bool) -> Result<Self, i32> {
         loop {
             if self.lost {
@@ -119,9 +119,9 @@ impl State {
         }
     }
 
-    /// A number that nothing has.
+    /// A new number.
     pub(crate) fn fresh(&mut self) -> Handle {
-        // As pointers are, so that it looks like none that is not aligned.
+        // It is aligned as pointers are, so that it looks like a pointer.
         self.last += 16;
         self.last
     }

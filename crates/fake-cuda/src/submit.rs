@@ -1,4 +1,4 @@
-//! How work comes to streams.
+//! Submits work to streams.
 
 use crate::codes;
 use crate::graph::{Exec, Node, PLAIN, PROGRAMMATIC};
@@ -7,8 +7,8 @@ use crate::settings::Settings;
 use crate::state::{CHANGED, Locked, State};
 use crate::work::{Number, What};
 
-/// How many places the queue of a stream has. When they are taken, a call that enqueues waits until one is free, as that
-/// of a real driver does; calls of other threads go on meanwhile.
+/// How many places the queue of a stream has. When all are taken, a call that enqueues waits until one is free, as with
+/// a real driver. Calls of other threads go on meanwhile.
 const PLACES: usize = 1024;
 
 impl Locked {
@@ -29,15 +29,15 @@ impl Locked {
         }
     }
 
-    /// Enqueues work on a stream, when there is a place for it, or records it. `early`: it may begin when a grid before it
-    /// lets it.
+    /// Enqueues work on a stream, when there is a place for it, or records it. `early` says that it may begin when a
+    /// grid before it allows it.
     pub(crate) fn enqueue(self, stream: Handle, what: What, early: bool) -> Result<Self, i32> {
         let mut state = self.place(stream)?;
         State::enqueue(&mut state, stream, what, early)?;
         Ok(state)
     }
 
-    /// Enqueues what was made of a graph, when there is a place for it.
+    /// Enqueues an executable graph, when there is a place for it.
     pub(crate) fn launch(self, exec: Handle, stream: Handle) -> Result<Self, i32> {
         let mut state = self.place(stream)?;
         State::launch(&mut state, exec, stream)?;
@@ -46,7 +46,7 @@ impl Locked {
 }
 
 impl State {
-    /// What the next work on the stream follows: what is over is forgotten.
+    /// The work that the stream's next work follows. Work that is over is forgotten.
     fn last(&mut self, stream: Handle) -> Result<Vec<Number>, i32> {
         let mut last = std::mem::take(&mut self.stream(stream)?.last);
         last.retain(|number| !self.works.is_over(*number));
@@ -61,7 +61,7 @@ impl State {
         number
     }
 
-    /// As [`Locked::enqueue`], in a place that is there.
+    /// Like [`Locked::enqueue`], when there is a place.
     fn enqueue(&mut self, stream: Handle, what: What, early: bool) -> Result<(), i32> {
         let grid = matches!(what, What::Grid(_));
         if let Some(recording) = self.stream(stream)?.recording.clone() {
@@ -92,7 +92,8 @@ impl State {
         Ok(())
     }
 
-    /// Lets an event stand for what is on the stream now. `external`: also in a recording it is a time of its own.
+    /// Makes an event stand for the stream's work so far. `external` says that it is a time of its own even in a
+    /// recording.
     pub(crate) fn record(
         &mut self,
         event: Handle,
@@ -123,7 +124,7 @@ impl State {
         Ok(())
     }
 
-    /// Lets what comes next on the stream follow the event.
+    /// Makes the next work on the stream follow the event.
     pub(crate) fn follow(&mut self, stream: Handle, event: Handle) -> Result<(), i32> {
         let (work, nodes) = {
             let event = self.event(event)?;
@@ -133,7 +134,7 @@ impl State {
             return self.join(stream, capture, nodes);
         }
         if let Some(recording) = self.stream(stream)?.recording.clone() {
-            // What is outside of a capture cannot be followed inside.
+            // Work outside a capture cannot be followed inside.
             self.invalidate(recording.capture);
             return Err(codes::CAPTURE_ISOLATION);
         }
@@ -146,7 +147,7 @@ impl State {
         Ok(())
     }
 
-    /// As [`Locked::launch`], in a place that is there.
+    /// Like [`Locked::launch`], when there is a place.
     fn launch(&mut self, exec: Handle, stream: Handle) -> Result<(), i32> {
         if self.stream(stream)?.recording.is_some() {
             return Err(codes::NOT_SUPPORTED);

@@ -1,34 +1,34 @@
-//! Work that was enqueued, and what it follows.
+//! Enqueued work, and the work that it follows.
 //!
 //! # Model
 //!
-//! A piece of work has a number, and follows others: it may begin when each of them is over, or, if it follows one
-//! *early*, when all blocks of that one's grid have let it. What is over is forgotten: a number that nobody knows is of
-//! work that is over. So a stream is no more than the numbers that its next work follows.
+//! A piece of work has a number, and follows others. It may begin when each of them is over. If it follows one *early*,
+//! it may begin when all blocks of that one's grid have allowed it. Work that is over is forgotten: an unknown number
+//! means work that is over. So a stream is no more than the numbers that its next work follows.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::args::Launch;
 
-/// What is to be done.
+/// The action of a piece of work.
 #[derive(Clone)]
 pub(crate) enum What {
-    /// Nothing: it stands for the end of what it follows.
+    /// Nothing. It stands for the end of the work that it follows.
     Nothing,
     Grid(Arc<Launch>),
-    /// Addresses, and bytes.
+    /// Copies: addresses, and the number of bytes.
     Copy(usize, usize, usize),
-    /// An address, and what is written there.
+    /// Writes: an address, and the bytes.
     Write(usize, Arc<[u8]>),
-    /// Address, value, the value's bytes, and how often it stands there.
+    /// Fills: address, value, the value's bytes, and how often it is repeated.
     Fill(usize, u32, usize, usize),
-    /// A function of the host, and what it is called with.
+    /// Calls a function of the host, with this argument.
     Call(unsafe extern "C" fn(usize), usize),
     Words(Arc<[Word]>),
-    /// Memory of a pool is given back.
+    /// Frees memory of a pool.
     Free(usize),
-    /// An event's time has come.
+    /// Sets the time of an event.
     Stamp(usize),
 }
 
@@ -54,13 +54,13 @@ pub(crate) type Number = u64;
 struct Work {
     /// Until it begins.
     what: Option<What>,
-    /// How many it follows keep it from beginning.
+    /// How many pieces still keep it from beginning.
     missing: usize,
-    /// How many it follows are not over.
+    /// How many of the pieces that it follows are not over.
     unfinished: usize,
-    /// All blocks of its grid let the next one come.
+    /// Whether all blocks of its grid allow the next one to begin.
     lets: bool,
-    /// What follows it, and whether early.
+    /// The pieces that follow it, and whether early.
     followers: Vec<(Number, bool)>,
 }
 
@@ -69,12 +69,12 @@ struct Work {
 pub(crate) struct Works {
     works: HashMap<Number, Work>,
     last: Number,
-    /// What may begin.
+    /// The pieces that may begin.
     ready: Vec<Number>,
 }
 
 impl Works {
-    /// Adds work that follows others, those of `early` early.
+    /// Adds work that follows others; it follows those of `early` early.
     pub(crate) fn add(&mut self, what: What, after: &[Number], early: &[Number]) -> Number {
         self.last += 1;
         let number = self.last;
@@ -114,7 +114,7 @@ impl Works {
         !self.ready.is_empty()
     }
 
-    /// What may begin now, in the order in which it could.
+    /// Takes the pieces that may begin now, in the order in which they became ready.
     pub(crate) fn begin(&mut self) -> Vec<(Number, What)> {
         let ready = std::mem::take(&mut self.ready);
         let begun = ready.into_iter().filter_map(|number| {
@@ -124,14 +124,14 @@ impl Works {
         begun.collect()
     }
 
-    /// Whether all that stands before it is over.
+    /// Whether everything before it is over.
     pub(crate) fn is_next(&self, number: Number) -> bool {
         self.works
             .get(&number)
             .is_none_or(|work| work.unfinished == 0)
     }
 
-    /// All blocks of its grid let the next one come.
+    /// Notes that all blocks of a grid allow the next one to begin.
     pub(crate) fn lets(&mut self, number: Number) {
         let Some(work) = self.works.get_mut(&number) else {
             return;
@@ -146,7 +146,7 @@ impl Works {
         }
     }
 
-    /// It is over.
+    /// Removes a piece that is over.
     pub(crate) fn end(&mut self, number: Number) {
         let Some(work) = self.works.remove(&number) else {
             return;
@@ -170,7 +170,7 @@ impl Works {
         }
     }
 
-    /// What there is, one piece a line: whether it has begun, and what it follows.
+    /// Describes all work, one piece in each line: whether it has begun, and what it follows.
     pub(crate) fn describe(&self) -> String {
         let mut numbers: Vec<_> = self.works.keys().copied().collect();
         numbers.sort_unstable();
@@ -201,7 +201,7 @@ impl Works {
         text
     }
 
-    /// The device is lost: nothing of it is done any more.
+    /// Drops all work, because the device is lost.
     pub(crate) fn clear(&mut self) {
         self.works.clear();
         self.ready.clear();

@@ -1,4 +1,4 @@
-//! Cards, as tests hold them.
+//! Cards, as tests use them.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,7 +8,7 @@ use crate::config::Config;
 use crate::hardware::{Hardware, Kind};
 use tidegate_hal::lock;
 
-/// A network of its own.
+/// A card, which is a network of its own.
 pub struct Card {
     name: String,
     inner: Arc<Hardware>,
@@ -17,7 +17,7 @@ pub struct Card {
 static CARDS: Mutex<Option<HashMap<String, Weak<Hardware>>>> = Mutex::new(None);
 
 impl Card {
-    /// A new one. Its thread ends when it is dropped and all that was opened is closed.
+    /// Makes a card. Its thread ends when the card is dropped, and everything that was opened is closed.
     pub fn new(config: Config) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let name = format!("card-{}", NEXT.fetch_add(1, Ordering::Relaxed));
@@ -28,42 +28,42 @@ impl Card {
         Card { name, inner }
     }
 
-    /// The address at which endpoints of it are asked for.
+    /// The address at which endpoints of this card are opened.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Lets nothing be carried out any more, or again.
+    /// Stops the card from carrying out operations, or lets it go on.
     pub fn hold(&self, hold: bool) {
         self.inner.hold(hold);
     }
 
-    /// Loses all stores to pages on their way, or no more.
+    /// Makes the card lose all stores to pages, or stop losing them.
     pub fn deafen(&self, deaf: bool) {
         self.inner.deafen(deaf);
     }
 
-    /// Takes all room for deferred works away, as other processes may, or gives it back.
+    /// Takes all room for deferred works away, as other processes may, or returns it.
     pub fn crowd(&self, full: bool) {
         self.inner.crowd(full);
     }
 
-    /// What it was asked that it must not be.
+    /// The wrong requests that were made.
     pub fn complaints(&self) -> Vec<String> {
         self.inner.complaints()
     }
 
-    /// How many deferred works wait, how many there were at most, and how many were ever queued.
+    /// How many deferred works wait, how many waited at most, and how many were ever queued.
     pub fn works(&self) -> (usize, usize, usize) {
         self.inner.works()
     }
 
-    /// Lets so many of those be carried out that are [held](Self::hold).
+    /// Lets this many of the [held](Self::hold) operations be carried out.
     pub fn let_through(&self, count: usize) {
         self.inner.let_through(count);
     }
 
-    /// Where the reads go that have begun, and are not carried out.
+    /// The destinations of reads that have begun, and are not carried out.
     pub fn reads(&self) -> Vec<usize> {
         self.inner.reads()
     }
@@ -78,7 +78,7 @@ impl Card {
         self.inner.strikes()
     }
 
-    /// What is open.
+    /// The open objects.
     pub fn open(&self) -> Vec<Kind> {
         self.inner.open()
     }

@@ -1,24 +1,24 @@
-//! What goes wrong, and what a card has.
+//! The abilities of a card, and its faults.
 
-/// How a card behaves.
+/// The behaviour of a card.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// What the order of operations is drawn from.
+    /// The seed of the order of operations.
     pub seed: u64,
-    /// How many deferred works it says that it has.
+    /// How many deferred works it claims to have.
     pub says: usize,
     /// How many it really has.
     pub works: usize,
-    /// How many of 1000 works find no room though there is.
+    /// How many of 1000 works find no room although there is some.
     pub refuses: u32,
-    /// What it answers when it has no room (positive, `FI_EAGAIN` or `FI_ENOSPC`).
+    /// Its error when it has no room (positive, `FI_EAGAIN` or `FI_ENOSPC`).
     pub full: i32,
     /// Whether a write brings data to the target's queue.
     pub data: bool,
-    /// Whether counters have pages, where that can be.
+    /// Whether counters have pages, if that is possible here.
     pub pages: bool,
-    /// Whether those are plain memory, which the card looks at all the time: that can be everywhere, and for stores of
-    /// GPUs. But of two stores that come at once it sees one.
+    /// Whether the pages are plain memory, at which the card looks all the time. That works everywhere, and for stores
+    /// of GPUs. But of two stores at once, it sees one.
     pub plain: bool,
     /// Whether counters can be written to memory.
     pub back: bool,
@@ -28,7 +28,7 @@ pub struct Config {
     pub torn: std::time::Duration,
     /// How many of 1000 operations of deferred works fail for no reason.
     pub fails: u32,
-    /// Whether a failure of a deferred work is counted by its counter, besides the entry in the queue.
+    /// Whether the counter of a failed deferred work counts the failure, besides the entry in the queue.
     pub counts_failures: bool,
     /// Whether there is no entry in the queue for failures of deferred works.
     pub silent: bool,

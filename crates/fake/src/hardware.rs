@@ -1,4 +1,4 @@
-//! The hardware: what is open, what waits, and the thread that carries it out.
+//! The hardware: its open objects, waiting operations, and the thread that carries them out.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use tidegate_hal::lock;
 /// How long the thread sleeps when there is nothing to do.
 const IDLE: Duration = Duration::from_micros(20);
 
-/// What is open.
+/// An open object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "named as libfabric's")]
 pub enum Kind {
@@ -26,7 +26,7 @@ pub enum Kind {
     Region,
 }
 
-/// What an operation does. Addresses are numbers: the poster vouches for them.
+/// The action of an operation. Addresses are numbers, for which the poster vouches.
 #[derive(Clone, Debug)]
 pub(crate) enum What {
     Write {
@@ -63,7 +63,7 @@ pub(crate) struct Operation {
     pub(crate) context: usize,
     pub(crate) flags: u64,
     pub(crate) counter: Option<u64>,
-    /// By which a deferred work is known.
+    /// The key of a deferred work.
     pub(crate) work: Option<usize>,
 }
 
@@ -85,7 +85,7 @@ struct Counter {
     value: u64,
     failures: u64,
     register: Option<Register>,
-    /// Where it is written to.
+    /// The memory that the counter is written to.
     back: Option<usize>,
 }
 
@@ -95,7 +95,7 @@ struct Region {
     len: usize,
 }
 
-/// What is in a queue.
+/// An entry of a queue.
 pub(crate) enum Entry {
     Done(fi_cq_data_entry),
     Failed(usize),
@@ -110,7 +110,7 @@ struct State {
     next: u64,
     open: HashMap<u64, Kind>,
     held: bool,
-    /// So many operations are carried out although it is held.
+    /// How many operations may still be carried out while the card is held.
     let_through: usize,
     crowded: bool,
     deaf: bool,
@@ -126,13 +126,13 @@ struct State {
     strikes: u64,
 }
 
-/// What is behind a card.
+/// The state of a card.
 pub(crate) struct Hardware {
     pub(crate) config: Config,
     state: Mutex<State>,
 }
 
-/// How many works an operation takes.
+/// How many works of the pool an operation takes.
 fn weight(operation: &Operation) -> usize {
     match operation.work {
         None => 0,
@@ -145,7 +145,7 @@ impl Hardware {
         let card = Arc::new(Hardware {
             state: Mutex::new(State {
                 random: config.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
-                // So that a number is no small one by chance.
+                // Numbers begin here, so that they differ from small numbers elsewhere.
                 next: 1000,
                 ..State::default()
             }),
@@ -160,7 +160,8 @@ impl Hardware {
                     drop(card);
                     match busy {
                         true => {}
-                        // What it does not see at once it may not see at all.
+                        // Look at plain pages all the time, because a store that is not seen before the next one is
+                        // never seen.
                         false if plain => std::thread::yield_now(),
                         false => std::thread::sleep(IDLE),
                     }
@@ -216,7 +217,7 @@ impl Hardware {
         lock(&self.state).open.values().copied().collect()
     }
 
-    /// A new object; returns its number.
+    /// Adds an object, and returns its number.
     pub(crate) fn make(&self, kind: Kind) -> u64 {
         let mut state = lock(&self.state);
         state.next += 1;
@@ -231,7 +232,7 @@ impl Hardware {
         id
     }
 
-    /// Closes an object; `false` if something still needs it.
+    /// Closes an object. Returns `false` if something still needs it.
     pub(crate) fn close(&self, kind: Kind, id: u64) -> bool {
         let mut state = lock(&self.state);
         let needed = |operation: &Operation| match kind {
@@ -256,7 +257,7 @@ impl Hardware {
             Kind::Counter => drop(state.counters.remove(&id)),
             Kind::Region => drop(state.regions.remove(&id)),
             Kind::Endpoint => {
-                // With it ends what was posted there.
+                // Operations that were posted at an endpoint end with it.
                 state.ready.retain(|operation| operation.endpoint != id);
                 state.endpoints.remove(&id);
             }
@@ -279,7 +280,7 @@ impl Hardware {
         endpoint.counters.push(counter);
     }
 
-    /// Registers memory; the number of the region is its key.
+    /// Registers memory. The number of the region is its key.
     pub(crate) fn register(&self, base: usize, len: usize) -> u64 {
         let key = self.make(Kind::Region);
         let region = Region {
@@ -301,7 +302,7 @@ impl Hardware {
         lock(&self.state).ready.push(operation);
     }
 
-    /// Queues a deferred work; `false` if there is no room.
+    /// Queues a deferred work. Returns `false` if there is no room.
     pub(crate) fn defer(&self, trigger: u64, threshold: u64, operation: Operation) -> bool {
         let mut state = lock(&self.state);
         let works = state.works() + weight(&operation);
@@ -319,7 +320,7 @@ impl Hardware {
         true
     }
 
-    /// Takes a deferred work back; `false` if it has begun.
+    /// Takes a deferred work back. Returns `false` if it has begun.
     pub(crate) fn cancel(&self, work: usize) -> bool {
         let mut state = lock(&self.state);
         let at = state
@@ -329,7 +330,7 @@ impl Hardware {
         at.map(|at| state.waiting.remove(at)).is_some()
     }
 
-    /// A counter's successes and failures. A read has it written back.
+    /// A counter's successes and failures. A read also writes it back.
     pub(crate) fn count(&self, counter: u64) -> (u64, u64) {
         let mut state = lock(&self.state);
         state.sense();
@@ -350,7 +351,7 @@ impl Hardware {
         }
     }
 
-    /// The pages of a counter: where, and how long.
+    /// The address and the length of a counter's pages.
     pub(crate) fn pages(&self, counter: u64) -> Option<(usize, usize)> {
         let mut state = lock(&self.state);
         let counter = state.counters.get_mut(&counter)?;
@@ -360,7 +361,7 @@ impl Hardware {
         counter.register.as_ref().map(Register::pages)
     }
 
-    /// The next entries of a queue, or that the first is a failure.
+    /// Takes the next entries of a queue, or says that the first is a failure.
     pub(crate) fn entries(&self, queue: u64, most: usize) -> Result<Vec<fi_cq_data_entry>, ()> {
         let mut state = lock(&self.state);
         let queue = state.queues.entry(queue).or_default();
@@ -377,7 +378,7 @@ impl Hardware {
         Ok(taken)
     }
 
-    /// The failure that is first in a queue, by its context.
+    /// Takes the failure at the head of a queue, and returns its context.
     pub(crate) fn failure(&self, queue: u64) -> Option<usize> {
         let mut state = lock(&self.state);
         let queue = state.queues.get_mut(&queue)?;
@@ -389,7 +390,7 @@ impl Hardware {
         Some(context)
     }
 
-    /// Goes on by one step; `false` if there is nothing to do.
+    /// Makes one step. Returns `false` if there is nothing to do.
     fn turn(&self) -> bool {
         let mut state = lock(&self.state);
         state.sense();
@@ -433,7 +434,7 @@ impl State {
         self.random >> 8
     }
 
-    /// Sees what was stored to pages.
+    /// Looks at the stores to pages.
     fn sense(&mut self) {
         for counter in self.counters.values_mut() {
             if let Some(register) = &counter.register {
@@ -459,7 +460,7 @@ impl State {
         }
     }
 
-    /// Where so many bytes of a peer's region are, if it has them.
+    /// The address of bytes of a peer's region, if the region has them.
     fn place(&self, peer: u64, key: u64, at: u64, len: usize) -> Option<usize> {
         let region = self.regions.get(&key)?;
         let end = usize::try_from(at).ok()?.checked_add(len)?;
@@ -557,7 +558,7 @@ impl State {
         }
     }
 
-    /// A peer has been written to, perhaps with data for its queue.
+    /// Notes a write to a peer, perhaps with data for its queue.
     fn tell(&mut self, peer: u64, data: Option<u64>) {
         let Some(endpoint) = self.endpoints.get(&peer) else {
             return;
@@ -580,7 +581,7 @@ impl State {
     }
 }
 
-/// Copies as hardware does: nobody's accesses are in its way.
+/// Copies as hardware does, without regard to other accesses.
 fn copy(from: usize, to: usize, len: usize) {
     let from: *const u8 = std::ptr::with_exposed_provenance(from);
     let to: *mut u8 = std::ptr::with_exposed_provenance_mut(to);

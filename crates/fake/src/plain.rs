@@ -1,18 +1,18 @@
-//! Registers of plain memory, for those whose stores do not fault: GPUs.
+//! Registers of plain memory, for stores that do not fault: those of GPUs.
 //!
 //! # Model
 //!
-//! The card looks at the page again and again, and takes out what it finds. So it sees a store, but of two that come
-//! between two looks it sees one: memory does not count. A test that strikes such a register waits, before it strikes it
-//! again, until something has come of the last time. Who strikes twice for one ring is found out when a look falls
-//! between the two, which is a matter of chance, each time.
+//! The card looks at the page again and again, and takes out the values that it finds. Memory does not count, so of two
+//! stores between two looks, the card sees one. So a test that strikes such a register must wait for an effect of one
+//! strike before the next. A stream that strikes twice for one ring is found out only if a look falls between the two,
+//! which is a matter of chance.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A page of registers, which shares its pages with nothing else, however large those are.
+/// A page of registers. Nothing else is in its pages, whatever their size.
 pub(crate) struct Plain(NonNull<AtomicU64>);
 
 // SAFETY: it is memory of this value's own, which is accessed atomically.
@@ -40,7 +40,7 @@ impl Plain {
         self.0.as_ptr().cast()
     }
 
-    /// What was stored since the last call, as far as it can be seen.
+    /// The stores since the last call, as far as they can be seen.
     pub(crate) fn take(&self) -> u64 {
         // SAFETY: the page is live, zeroed at first, and only accessed atomically, by devices too.
         let word = unsafe { self.0.as_ref() };
@@ -73,7 +73,7 @@ mod tests {
             word.store(1, Ordering::Release);
             assert_eq!((register.take(), register.take()), (1, 0));
         }
-        // As memory is.
+        // Of two stores between two looks, one is seen, because this is memory.
         word.store(1, Ordering::Release);
         word.store(1, Ordering::Release);
         assert_eq!(register.take(), 1);

@@ -1,4 +1,4 @@
-//! What streams store to: pages that fault, where each store counts, or plain memory.
+//! The pages that streams store to. Either they fault, and each store counts, or they are plain memory.
 
 use crate::plain::Plain;
 
@@ -10,7 +10,7 @@ pub(crate) enum Register {
 }
 
 impl Register {
-    /// New ones, if there can be such.
+    /// Makes pages, if that is possible here.
     pub(crate) fn new(plain: bool) -> Option<Self> {
         if plain {
             return Some(Register::Plain(Plain::new()));
@@ -21,7 +21,7 @@ impl Register {
         None
     }
 
-    /// Where they are, and how long.
+    /// Their address and length.
     pub(crate) fn pages(&self) -> (usize, usize) {
         match self {
             #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
@@ -32,7 +32,7 @@ impl Register {
         }
     }
 
-    /// What was stored since the last call, added up.
+    /// The sum of the stores since the last call.
     pub(crate) fn take(&self) -> u64 {
         match self {
             #[cfg(all(target_arch = "x86_64", target_os = "linux"))]

@@ -2,13 +2,13 @@
 //!
 //! # Model
 //!
-//! Hardware sees every store, also two of the same value in a row; memory does not. So a page is not accessible. A
-//! store faults; the handler opens the page, lets the processor do this one instruction (the trap flag), and then takes
-//! the value out and closes the page again. One thread at a time stores to a page, which is what streams do.
+//! Hardware sees every store, even two of the same value in a row; memory does not. So a page is not accessible. A
+//! store faults. The handler opens the page, lets the processor execute this one instruction (by the trap flag), then
+//! takes the value out and closes the page again. Only one thread at a time stores to a page, as streams do.
 //!
 //! # Failure
 //!
-//! Faults elsewhere go to the handler that was there before. Only on x86-64 Linux; elsewhere there are no registers.
+//! Faults elsewhere go to the earlier handler. This works on x86-64 Linux only; other systems have no registers.
 
 #![cfg(all(target_arch = "x86_64", target_os = "linux"))]
 
@@ -28,7 +28,7 @@ static PAGES: [AtomicUsize; MOST] = [const { AtomicUsize::new(0) }; MOST];
 static COUNTS: [AtomicU64; MOST] = [const { AtomicU64::new(0) }; MOST];
 
 thread_local! {
-    /// The page that this thread stores to, by its number and 1.
+    /// The number, plus 1, of the page that this thread stores to.
     static STEPPING: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -46,7 +46,7 @@ unsafe impl Send for Register {}
 impl Register {
     pub(crate) const BYTES: usize = PAGE;
 
-    /// A page; `None` if there are no more.
+    /// Makes a page; `None` if there are no more.
     pub(crate) fn new() -> Option<Self> {
         static HANDLERS: Once = Once::new();
         HANDLERS.call_once(install);
@@ -74,7 +74,7 @@ impl Register {
         self.page
     }
 
-    /// What was stored since the last call, added up.
+    /// The sum of the stores since the last call.
     pub(crate) fn take(&self) -> u64 {
         COUNTS[self.number].swap(0, Ordering::SeqCst)
     }

@@ -19,7 +19,7 @@ use std::time::Duration;
 const FIRST_PORT: u16 = 20_000;
 const PORTS: u16 = 10_000;
 
-/// What carries the packets.
+/// The transport of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wire {
     /// A bridge of the kernel.
@@ -294,7 +294,7 @@ impl Bed {
         }
     }
 
-    /// What carries the packets.
+    /// The transport of packets.
     pub fn wire(&self) -> Wire {
         self.0.wire
     }

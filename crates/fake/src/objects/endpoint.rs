@@ -1,4 +1,4 @@
-//! Endpoints, and what is posted to them.
+//! Endpoints, and operations that are posted to them.
 
 use std::ffi::{c_int, c_void};
 
@@ -53,7 +53,7 @@ pub(crate) unsafe extern "C" fn open_endpoint(
 
 /// # Safety
 ///
-/// Both are objects of ours; the first is an endpoint.
+/// Both are objects of this library. The first is an endpoint.
 pub(crate) unsafe extern "C" fn bind_endpoint(
     endpoint: *mut fid,
     other: *mut fid,
@@ -144,7 +144,7 @@ unsafe fn post(
 
 /// # Safety
 ///
-/// The message is complete, of one part at either end.
+/// The message is complete, and has one part at either end.
 pub(super) unsafe fn transfer(message: &fi_msg_rma, flags: u64, reads: bool) -> What {
     // SAFETY: the caller's promise.
     let (local, remote) = unsafe { (&*message.msg_iov, &*message.rma_iov) };

@@ -62,7 +62,7 @@ pub(crate) unsafe extern "C" fn freeinfo(info: *mut fi_info) {
     drop(unsafe { Box::from_raw(info.cast::<Whole>()) });
 }
 
-/// What memory needs.
+/// The provider's demands on registered memory.
 const MODES: c_int = FI_MR_ENDPOINT | FI_MR_PROV_KEY;
 
 /// # Safety
@@ -91,7 +91,7 @@ pub(crate) unsafe extern "C" fn getinfo(
         };
         let whole = dupinfo(std::ptr::null()).cast::<Whole>();
         (*whole).info.caps = FI_RMA | FI_MSG | FI_ATOMIC | FI_RMA_EVENT;
-        // Names are few, and live as long as the process.
+        // Names are few, so they are leaked.
         (*whole).fabric.prov_name = c"cxi".as_ptr().cast_mut();
         (*whole).domain.name = CString::from(node).into_raw();
         (*whole).domain.threading = (*domain).threading;

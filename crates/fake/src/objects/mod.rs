@@ -1,4 +1,5 @@
-//! What a program gets by libfabric's calls. A file has an object's calls, and the tables by which it is called.
+//! The objects that a program gets from libfabric's calls. A file has an object's calls, and the tables by which it is
+//! called.
 
 mod counter;
 mod domain;

@@ -43,7 +43,7 @@ pub(crate) unsafe extern "C" fn register(
 
 /// # Safety
 ///
-/// Both are objects of ours; the first is a region.
+/// Both are objects of this library. The first is a region.
 pub(crate) unsafe extern "C" fn bind_region(region: *mut fid, endpoint: *mut fid, _: u64) -> c_int {
     // SAFETY: the caller's promise; only endpoints are bound to regions here.
     unsafe {

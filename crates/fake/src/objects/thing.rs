@@ -1,4 +1,4 @@
-//! What all objects are made of.
+//! The parts of all objects.
 
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use tidegate_ffi::fabric::sys::*;
 
 use crate::hardware::{Hardware, Kind};
 
-/// A table, at a place that does not move.
+/// A table that does not move.
 pub(crate) struct Table<T>(pub(super) T);
 
 // SAFETY: tables hold integers and function pointers.
@@ -19,7 +19,7 @@ impl<T> Table<T> {
     }
 }
 
-/// An object: what the library's user sees of it, and what is behind that.
+/// An object: the structure that the library's user sees, and the state behind it.
 #[repr(C)]
 pub(crate) struct Thing<H> {
     head: H,
@@ -30,7 +30,7 @@ pub(crate) struct Thing<H> {
 
 /// # Safety
 ///
-/// `object` is one of ours, and its head is an `H`.
+/// `object` is one of this library's, and its head is an `H`.
 pub(crate) unsafe fn thing<'a, H>(object: *mut H) -> &'a Thing<H> {
     // SAFETY: the caller's promise.
     unsafe { &*object.cast::<Thing<H>>() }
@@ -53,7 +53,7 @@ pub(super) fn give_as<H>(head: H, card: Arc<Hardware>, kind: Kind, id: u64) -> *
 
 /// # Safety
 ///
-/// `fid` begins an object of ours whose head is an `H`.
+/// `fid` is the beginning of an object of this library whose head is an `H`.
 pub(crate) unsafe extern "C" fn close<H>(fid: *mut fid) -> c_int {
     // SAFETY: the caller's promise.
     let object = unsafe { thing::<H>(fid.cast()) };

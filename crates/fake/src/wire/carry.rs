@@ -1,4 +1,4 @@
-//! Operations on their way, and how they are carried out.
+//! Operations in progress, and how they are carried out.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -6,12 +6,12 @@ use tidegate_fabric::wire::Event;
 
 use super::state::{Health, State};
 
-/// An operation that was posted, and lies at its origin.
+/// An operation that was posted, and is still at its origin.
 pub(super) struct Waiting {
     /// The endpoint that it goes to.
     pub(super) peer: usize,
     pub(super) cookie: u64,
-    /// Whether it is done when it is on its way.
+    /// Whether it counts as done once it is on its way.
     pub(super) signals: bool,
     pub(super) done: bool,
     pub(super) polls: u32,
@@ -19,7 +19,7 @@ pub(super) struct Waiting {
     pub(super) notice: Option<u64>,
 }
 
-/// What it does.
+/// Its action.
 pub(super) enum Work {
     Nothing,
     Send {
@@ -42,7 +42,7 @@ pub(super) enum Work {
 }
 
 impl Waiting {
-    /// Reads what it is to write; its source is not needed any more.
+    /// Copies the data of a write, so that its source is not needed any more.
     pub(super) fn copy(&mut self) {
         if let Work::Write {
             from,
@@ -64,14 +64,14 @@ impl Waiting {
 }
 
 impl State {
-    /// Where an operation works at the peer; nothing if it is registered no longer.
+    /// The memory of the peer that an operation accesses; `None` if it is no longer registered.
     fn place(&self, region: u64, offset: usize, bytes: usize) -> Option<*mut u8> {
         let region = self.regions.get(&region)?;
         (offset.checked_add(bytes)? <= region.bytes)
             .then(|| std::ptr::with_exposed_provenance_mut(region.base + offset))
     }
 
-    /// Carries out what is due.
+    /// Carries out operations that are due.
     pub(super) fn carry(&mut self, from: &Waiting) -> Event {
         let bad = || Event::Failed(from.cookie, "the memory is registered no longer".into());
         let lost = self.faults.lose;
@@ -118,7 +118,7 @@ impl State {
                 let Some(at) = self.place(region, offset, bytes) else {
                     return bad();
                 };
-                // A word may be added to meanwhile, and networks read it as one.
+                // A word may be added to meanwhile, and networks read a word as a whole.
                 let word = |at: *mut u8| at.cast::<AtomicU64>();
                 if bytes == size_of::<u64>() && word(at).is_aligned() {
                     // SAFETY: as above; it is aligned, and all bytes are some number.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tidegate_hal::lock;
 
-/// Where a thread rests until another calls it.
+/// A place in which a thread rests until another thread calls it.
 #[derive(Default)]
 pub(super) struct Chair {
     called: Mutex<bool>,
@@ -13,7 +13,8 @@ pub(super) struct Chair {
 }
 
 impl Chair {
-    /// Rests until somebody calls, or has called since the last time; `false` if nobody does.
+    /// Rests until a thread calls, or has called since the last time. Returns `false` if the limit passes without a
+    /// call.
     pub(super) fn sit(&self, limit: Duration) -> bool {
         let (mut called, _) = self
             .bell

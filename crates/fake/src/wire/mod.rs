@@ -9,14 +9,14 @@
 //! [last](LAST)) is copied at the next poll, and done before it is carried out: what an endpoint that is dropped
 //! has not carried out is lost.
 //!
-//! Each call of [`Net::wire`] makes a new endpoint, with an address that no other has. So any number of jobs may use one
-//! net, at a time or one after the other: ranks meet by addresses that their own job has told them.
+//! Each call of [`Net::wire`] makes a new endpoint, with an address that no other has. So any number of jobs may use
+//! one net, at the same time or one after the other: the ranks of a job know only the addresses of their own job.
 //!
 //! # Failure
 //!
-//! [`Faults`] says how often (in a thousand) an operation is refused for now, fails, loses its notice, or takes its rank
-//! along. Addresses and keys say of which net they are, for all processes: another's (each rank has made a net of its
-//! own) are refused with [`NicError::BadKey`], when the ranks meet.
+//! [`Faults`] says how often (in a thousand) an operation is refused for now, fails, loses its notice, or ends its
+//! rank. Addresses and keys contain their net's name. If each rank has made a net of its own, the foreign ones are
+//! refused with [`NicError::BadKey`] when the ranks meet.
 
 mod carry;
 mod chair;
@@ -50,13 +50,13 @@ fn is_signal(notice: u64) -> bool {
 }
 
 impl Net {
-    /// A network of so many ranks.
+    /// Makes a network of `ranks` ranks.
     pub fn new(ranks: usize, faults: Faults) -> Self {
         static NETS: AtomicU64 = AtomicU64::new(0);
         let number = NETS.fetch_add(1, Ordering::Relaxed);
         let random = faults.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
         Net(Arc::new(Mutex::new(State {
-            // What is drawn by a seed is the same in every process.
+            // A seed gives the same random numbers in every process.
             id: [number, RandomState::new().hash_one(number)],
             ranks,
             faults,
@@ -67,7 +67,7 @@ impl Net {
         })))
     }
 
-    /// A new endpoint for a rank, which the wires of the same job's other ranks may connect to.
+    /// Makes an endpoint for a rank, to which the wires of the same job's other ranks may connect.
     ///
     /// # Panics
     ///
@@ -79,20 +79,20 @@ impl Net {
         MemoryWire::open(self, &mut state, rank, None)
     }
 
-    /// Breaks the endpoint of a rank, the last that it was given: its polls fail from now on. Others that it has go on.
+    /// Breaks the last endpoint that a rank was given: its polls fail from now on. Other endpoints of the rank go on.
     ///
     /// # Panics
     ///
-    /// If it was given none.
+    /// If the rank was given none.
     pub fn break_wire(&self, rank: usize) {
         self.break_twin(rank, 0);
     }
 
-    /// Breaks one of the endpoints that a rank has besides, by its number in the order in which they were opened, from 1.
+    /// Breaks one of a rank's twins, by its number in the order in which they were opened, from 1.
     ///
     /// # Panics
     ///
-    /// If it has not so many.
+    /// If the rank has fewer.
     pub fn break_twin(&self, rank: usize, twin: usize) {
         let state = &mut lock(&self.0);
         let end = state.of(rank).nth(twin).expect("it has so many");
@@ -101,35 +101,35 @@ impl Net {
         end.chair.call();
     }
 
-    /// How many operations each endpoint of a rank has taken, in the order in which they were opened: the last that it
-    /// was given, and what that has besides.
+    /// How many operations each endpoint of a rank has accepted: the last that it was given, and then its twins in the
+    /// order in which they were opened.
     pub fn taken(&self, rank: usize) -> Vec<usize> {
         let state = lock(&self.0);
         let ends = state.of(rank);
         ends.map(|end| state.ends[end].taken).collect()
     }
 
-    /// How many regions are registered, of all ranks.
+    /// How many regions all ranks have registered.
     pub fn registered(&self) -> usize {
         lock(&self.0).regions.len()
     }
 }
 
-/// One rank's endpoint, or one that it has besides.
+/// One rank's endpoint, or a twin of it.
 pub struct MemoryWire {
     net: Net,
     /// Its number in the net.
     end: usize,
-    /// The endpoints of the others, when it is connected.
+    /// The endpoints of the others, once it is connected.
     peers: Vec<Option<usize>>,
     chair: Arc<Chair>,
     waiting: Vec<Waiting>,
-    /// Nobody but this has the endpoint.
+    /// Nothing else has the endpoint.
     kept: Vec<Keep>,
 }
 
 impl MemoryWire {
-    /// A new endpoint: besides another, or by itself.
+    /// Makes an endpoint, which may be the twin of another.
     fn open(net: &Net, state: &mut State, rank: usize, beside: Option<usize>) -> Self {
         let number = state.ends.len();
         let mut end = Endpoint::of(rank, beside.unwrap_or(number));
@@ -159,7 +159,7 @@ struct Registered(Net, u64);
 impl Drop for Registered {
     fn drop(&mut self) {
         let region = lock(&self.0.0).regions.remove(&self.1);
-        // Outside of the lock: it may be the last to keep the memory.
+        // Outside the lock, because this may be the last to keep the memory.
         drop(region);
     }
 }
@@ -200,7 +200,7 @@ unsafe impl Wire for MemoryWire {
         Ok(())
     }
 
-    /// A rank that dies does with all of its endpoints.
+    /// A rank dies with all of its endpoints.
     fn twin(&self) -> Result<Option<Self>, NicError> {
         let mut state = lock(&self.net.0);
         let Endpoint { of, first, .. } = state.ends[self.end];
@@ -334,12 +334,12 @@ unsafe impl Wire for MemoryWire {
                 one.copy();
                 one.done = true;
                 events.push(Event::Done(one.cookie));
-                // It may be carried out at once.
+                // The operation may be carried out at once.
                 continue;
             }
             let one = self.waiting.swap_remove(index);
             let event = state.carry(&one);
-            // Of what was done nothing more is heard here, whatever becomes of it.
+            // An operation that counts as done has no later event here, whatever becomes of it.
             events.extend((!one.done).then_some(event));
         }
         Ok(())
@@ -360,7 +360,7 @@ unsafe impl Wire for MemoryWire {
     }
 }
 
-/// Sleep on a wire.
+/// The sleeper of a wire.
 struct Rest(Arc<Chair>);
 
 impl Sleeper for Rest {

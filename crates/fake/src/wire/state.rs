@@ -1,4 +1,4 @@
-//! A network in memory: its endpoints, what is registered, and what is drawn.
+//! A network in memory: its endpoints, its registrations, and its random numbers.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,18 +9,19 @@ use tidegate_fabric::wire::Event;
 
 use super::chair::Chair;
 
-/// How often something goes wrong, in a thousand; and how late things are.
+/// How often something goes wrong, in a thousand, and how late operations are.
 #[derive(Clone, Debug, Default)]
 pub struct Faults {
-    /// What decides.
+    /// The seed.
     pub seed: u64,
-    /// An operation is not taken now.
+    /// An operation is refused for now.
     pub full: u32,
-    /// An operation fails; nothing of it was done.
+    /// An operation fails, and nothing of it was done.
     pub fail: u32,
-    /// A signal never comes, nor does its data, though it is done. (Of other notices, the notice alone.)
+    /// A signal and its data never arrive, although the operation is reported as done. (Of other notices, only the
+    /// notice is lost.)
     pub lose: u32,
-    /// The rank that posts dies: nothing of its endpoint happens any more, and nobody is told.
+    /// The posting rank dies: its endpoint does nothing any more, and nobody is told.
     pub die: u32,
     /// The most polls that an operation waits for.
     pub delay: u32,
@@ -28,34 +29,34 @@ pub struct Faults {
 
 /// A network.
 pub(super) struct State {
-    /// No other net's, in this process or another: a number of its own, and a random one.
+    /// A name that no other net has, in this process or another: a number of its own, and a random one.
     pub(super) id: [u64; 2],
     pub(super) ranks: usize,
     pub(super) faults: Faults,
     pub(super) random: u64,
-    /// All that there ever were.
+    /// All endpoints that there ever were.
     pub(super) ends: Vec<Endpoint>,
     pub(super) regions: HashMap<u64, Region>,
     pub(super) next_region: u64,
 }
 
-/// What has become of an endpoint.
+/// The state of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Health {
     Well,
     /// Its polls fail.
     Broken,
-    /// Its rank has died: nothing of it happens any more, and nobody is told.
+    /// Its rank has died: it does nothing any more, and nobody is told.
     Dead,
-    /// Nobody has it any more: nothing comes there.
+    /// It was dropped, and nothing arrives there.
     Gone,
 }
 
 /// An endpoint.
 pub(super) struct Endpoint {
-    /// Whose it is.
+    /// Its rank.
     pub(super) of: usize,
-    /// The one that [`Net::wire`](super::Net::wire) gave: this one, or the one that this one is besides.
+    /// The endpoint from [`Net::wire`](super::Net::wire): this one, or the one whose twin this is.
     pub(super) first: usize,
     pub(super) health: Health,
     pub(super) taken: usize,
@@ -84,7 +85,7 @@ pub(super) struct Region {
 }
 
 impl State {
-    /// What tells others of an endpoint or a region.
+    /// The name by which others know an endpoint or a region.
     pub(super) fn label(&self, number: u64) -> Vec<u8> {
         let [net, random] = self.id;
         [net, random, number].map(u64::to_le_bytes).concat()
@@ -101,7 +102,8 @@ impl State {
         }
     }
 
-    /// What [`Net::wire`](super::Net::wire) gave last for a rank, and what that has besides, in the order in which they were opened.
+    /// The last endpoint from [`Net::wire`](super::Net::wire) for a rank, and its twins, in the order in which they
+    /// were opened.
     pub(super) fn of(&self, rank: usize) -> impl Iterator<Item = usize> {
         let firsts = |end: &usize| self.ends[*end].first == *end && self.ends[*end].of == rank;
         let last = (0..self.ends.len()).rfind(firsts);
