@@ -72,7 +72,7 @@ loom::lazy_static! {
     static ref FENCES: base::AtomicU32 = base::AtomicU32::new(0);
 }
 
-/// To be called first in each model, so that the initialisation of [`FENCES`] orders no threads.
+/// To be called first in each model, so that the initialisation of `FENCES` orders no threads.
 pub fn begin() {
     FENCES.load(Ordering::Relaxed);
 }
