@@ -1,4 +1,4 @@
-//! Compiles the few constants of MPI that have no symbol of their own. Nothing is done unless the feature `mpi` is on.
+//! Compiles the few constants of MPI that have no symbol of their own. Does nothing without the feature `mpi`.
 
 fn main() {
     println!("cargo:rerun-if-changed=src/windows/constants.c");
@@ -9,7 +9,7 @@ fn main() {
 
 #[cfg(feature = "mpi")]
 fn constants() {
-    // As `mpi-sys` looks for it, so that both find the same.
+    // It is found in the same way as `mpi-sys` finds it, so both find the same MPI.
     let found = build_probe_mpi::probe().unwrap_or_else(|errors| {
         let all: Vec<_> = errors.iter().map(ToString::to_string).collect();
         panic!("no MPI was found (MPICC says where): {}", all.join("; "))

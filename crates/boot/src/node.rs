@@ -44,7 +44,7 @@ struct Member {
 }
 
 #[derive(Debug)]
-enum Side {
+enum NodeRole {
     /// No other rank is on this node, or that is not known yet.
     Alone,
     Leader {
@@ -62,7 +62,7 @@ enum Side {
 pub(crate) struct Node {
     me: usize,
     key: Key,
-    side: Side,
+    role: NodeRole,
     /// The lowest rank of this node.
     pub(crate) leader: usize,
     /// A contribution whose descriptors are not with the leader yet, and the messages after it.
@@ -78,7 +78,7 @@ impl Node {
         Self {
             me,
             key,
-            side: Side::Alone,
+            role: NodeRole::Alone,
             leader: me,
             held: Vec::new(),
             to_hub: Vec::new(),
@@ -100,7 +100,7 @@ impl Node {
         if here.len() == 1 {
             self.to_hub.push(Message::Ready);
         } else if self.leader != self.me {
-            self.side = Side::Outside;
+            self.role = NodeRole::Outside;
         } else {
             match Porch::open(self.key.clone(), here.len()) {
                 Ok(porch) => {
@@ -109,7 +109,7 @@ impl Node {
                         rank: *rank,
                         passage: None,
                     });
-                    self.side = Side::Leader {
+                    self.role = NodeRole::Leader {
                         members: members.collect(),
                         porch: Some(porch),
                     };
@@ -121,11 +121,11 @@ impl Node {
 
     /// Connects to the leader, at the name that the leader has sent.
     pub(crate) fn visit(&mut self, name: DoorName) {
-        if !matches!(self.side, Side::Outside) {
+        if !matches!(self.role, NodeRole::Outside) {
             return;
         }
         match Visit::start(self.key.clone(), name, self.me) {
-            Ok(visit) => self.side = Side::Visiting(visit),
+            Ok(visit) => self.role = NodeRole::Visiting(visit),
             Err(error) => self.fail(
                 "cannot reach the leader of this node (is TIDEGATE_NODE the same on different hosts?)",
                 &error,
@@ -147,21 +147,23 @@ impl Node {
             count: fds.len() as u8,
             fds: Some(Arc::new(fds)),
         };
-        match &mut self.side {
-            Side::Leader { members, .. } => {
+        match &mut self.role {
+            NodeRole::Leader { members, .. } => {
                 for passage in members.iter_mut().filter_map(|m| m.passage.as_mut()) {
                     passage.push(parcel.clone());
                 }
                 self.to_hub.push(contribution);
             }
-            Side::Member(passage) => {
+            NodeRole::Member(passage) => {
                 passage.push(parcel);
                 self.held.push(contribution);
             }
             // There is no other rank here that needs the descriptors.
-            Side::Alone => self.to_hub.push(contribution),
+            NodeRole::Alone => self.to_hub.push(contribution),
             // The clock of the broken passage runs, and ends the exchange if the hub does not.
-            Side::Broken(_) | Side::Outside | Side::Visiting(_) => self.held.push(contribution),
+            NodeRole::Broken(_) | NodeRole::Outside | NodeRole::Visiting(_) => {
+                self.held.push(contribution)
+            }
         }
     }
 
@@ -176,12 +178,12 @@ impl Node {
 
     /// Whether this rank has sent and passed on everything.
     pub(crate) fn is_flushed(&self) -> bool {
-        match &self.side {
-            Side::Leader { members, .. } => members
+        match &self.role {
+            NodeRole::Leader { members, .. } => members
                 .iter()
                 .filter_map(|m| m.passage.as_ref())
                 .all(Passage::is_empty),
-            Side::Member(passage) => self.held.is_empty() && passage.is_empty(),
+            NodeRole::Member(passage) => self.held.is_empty() && passage.is_empty(),
             _ => true,
         }
     }
@@ -191,13 +193,13 @@ impl Node {
         if rank == self.leader && rank != self.me {
             // Parcels that it had passed on before are still in the socket.
             self.receive_from_leader();
-            self.side = Side::Alone;
+            self.role = NodeRole::Alone;
             // The hub has told all ranks that the leader is gone. This round fails with it, or was complete.
             self.to_hub.append(&mut self.held);
         }
         // Parcels that it had sent before count, here and for the others.
         self.receive_all(rank);
-        if let Side::Leader { members, .. } = &mut self.side {
+        if let NodeRole::Leader { members, .. } = &mut self.role {
             for member in members.iter_mut().filter(|m| m.rank == rank) {
                 member.passage = None;
             }
@@ -209,7 +211,7 @@ impl Node {
         if rank == self.leader && rank != self.me {
             self.receive_from_leader();
         }
-        if let Side::Leader { members, .. } = &self.side
+        if let NodeRole::Leader { members, .. } = &self.role
             && let Some(index) = members.iter().position(|m| m.rank == rank)
         {
             self.receive_from_member(index);
@@ -227,8 +229,8 @@ impl Node {
                 PollFlags::IN
             }
         };
-        match &self.side {
-            Side::Leader { porch, members } => {
+        match &self.role {
+            NodeRole::Leader { porch, members } => {
                 if let Some(porch) = porch {
                     if porch.crowded_until(Instant::now()).is_none() {
                         add(NodeToken::Porch, porch.as_fd(), PollFlags::IN);
@@ -243,11 +245,11 @@ impl Node {
                     }
                 }
             }
-            Side::Visiting(visit) if visit.is_connected() => {
+            NodeRole::Visiting(visit) if visit.is_connected() => {
                 add(NodeToken::Leader, visit.as_fd(), PollFlags::IN)
             }
-            Side::Member(passage) => add(NodeToken::Leader, passage.as_fd(), flags(passage)),
-            Side::Alone | Side::Outside | Side::Visiting(_) | Side::Broken(_) => {}
+            NodeRole::Member(passage) => add(NodeToken::Leader, passage.as_fd(), flags(passage)),
+            NodeRole::Alone | NodeRole::Outside | NodeRole::Visiting(_) | NodeRole::Broken(_) => {}
         }
     }
 
@@ -255,9 +257,9 @@ impl Node {
     pub(crate) fn ready(&mut self, token: NodeToken, now: Instant) {
         match token {
             NodeToken::Porch => {
-                if let Side::Leader {
+                if let NodeRole::Leader {
                     porch: Some(porch), ..
-                } = &mut self.side
+                } = &mut self.role
                 {
                     porch.admit(now);
                 }
@@ -269,7 +271,7 @@ impl Node {
     }
 
     fn hear_guest(&mut self, index: usize) {
-        let Side::Leader { porch, members } = &mut self.side else {
+        let NodeRole::Leader { porch, members } = &mut self.role else {
             return;
         };
         let Some(open) = porch.as_mut().filter(|porch| index < porch.guests.len()) else {
@@ -290,7 +292,7 @@ impl Node {
     }
 
     fn receive_from_member(&mut self, index: usize) {
-        let Side::Leader { members, .. } = &mut self.side else {
+        let NodeRole::Leader { members, .. } = &mut self.role else {
             return;
         };
         while let Some(member) = members.get_mut(index) {
@@ -351,12 +353,14 @@ impl Node {
     }
 
     fn receive_from_leader(&mut self) {
-        if let Side::Visiting(visit) = &mut self.side {
+        if let NodeRole::Visiting(visit) = &mut self.role {
             match visit.advance() {
                 Ok(false) => {}
                 Ok(true) => {
-                    if let Side::Visiting(visit) = std::mem::replace(&mut self.side, Side::Alone) {
-                        self.side = Side::Member(visit.arrive());
+                    if let NodeRole::Visiting(visit) =
+                        std::mem::replace(&mut self.role, NodeRole::Alone)
+                    {
+                        self.role = NodeRole::Member(visit.arrive());
                     }
                     self.to_hub.push(Message::Ready);
                 }
@@ -364,13 +368,13 @@ impl Node {
                     // The result of this visit is for the next call.
                     Some(again) => *visit = again,
                     None => {
-                        self.side = Side::Broken(Instant::now());
+                        self.role = NodeRole::Broken(Instant::now());
                         self.fail("cannot meet the leader of this node", &error);
                     }
                 },
             }
         }
-        while let Side::Member(passage) = &mut self.side {
+        while let NodeRole::Member(passage) = &mut self.role {
             match passage.receive() {
                 Ok(None) => return,
                 Ok(Some(arrived)) => self.arrived.push(arrived),
@@ -378,7 +382,7 @@ impl Node {
                     tell(
                         || tracing::debug!(%error, "the passage to the leader of this node ended"),
                     );
-                    self.side = Side::Broken(Instant::now());
+                    self.role = NodeRole::Broken(Instant::now());
                 }
             }
         }
@@ -386,8 +390,8 @@ impl Node {
 
     /// Sends what can be sent.
     pub(crate) fn flush(&mut self) {
-        match &mut self.side {
-            Side::Leader { members, .. } => {
+        match &mut self.role {
+            NodeRole::Leader { members, .. } => {
                 let mut broken = Vec::new();
                 for member in members {
                     if let Some(Err(error)) = member.passage.as_mut().map(Passage::flush) {
@@ -402,7 +406,7 @@ impl Node {
                     self.forget(rank);
                 }
             }
-            Side::Member(passage) => match passage.flush() {
+            NodeRole::Member(passage) => match passage.flush() {
                 Ok(_) if passage.is_empty() => self.to_hub.append(&mut self.held),
                 Ok(_) => {}
                 Err(error) => {
@@ -411,7 +415,7 @@ impl Node {
                     );
                     // Data that the leader sent before is still to be read, and the end comes behind it.
                     self.receive_from_leader();
-                    self.side = Side::Broken(Instant::now());
+                    self.role = NodeRole::Broken(Instant::now());
                 }
             },
             _ => {}
@@ -420,18 +424,18 @@ impl Node {
 
     /// Checks the clocks. Returns a reason if this rank can take part in no exchange any more.
     pub(crate) fn tick(&mut self, now: Instant) -> Option<String> {
-        if matches!(&self.side, Side::Visiting(visit) if !visit.is_connected()) {
+        if matches!(&self.role, NodeRole::Visiting(visit) if !visit.is_connected()) {
             self.receive_from_leader();
         }
-        match &mut self.side {
-            Side::Leader {
+        match &mut self.role {
+            NodeRole::Leader {
                 porch: Some(porch), ..
             } => {
                 porch.guests.retain(|guest| now < guest.since + PATIENCE);
                 None
             }
-            Side::Broken(since) if now >= *since + VERDICT_PATIENCE => {
-                self.side = Side::Alone;
+            NodeRole::Broken(since) if now >= *since + VERDICT_PATIENCE => {
+                self.role = NodeRole::Alone;
                 self.held.clear();
                 let (me, leader) = (self.me, self.leader);
                 Some(format!(
@@ -445,8 +449,8 @@ impl Node {
     /// When [`Node::tick`] has to be called next.
     pub(crate) fn next_tick(&self) -> Option<Instant> {
         let soon = || Instant::now() + Duration::from_millis(10);
-        match &self.side {
-            Side::Leader { porch, members } => {
+        match &self.role {
+            NodeRole::Leader { porch, members } => {
                 let throttled = members
                     .iter()
                     .filter_map(|m| m.passage.as_ref())
@@ -457,9 +461,9 @@ impl Node {
                 });
                 if throttled { Some(soon()) } else { guests }
             }
-            Side::Visiting(visit) if !visit.is_connected() => Some(soon()),
-            Side::Member(passage) if passage.throttled => Some(soon()),
-            Side::Broken(since) => Some(*since + VERDICT_PATIENCE),
+            NodeRole::Visiting(visit) if !visit.is_connected() => Some(soon()),
+            NodeRole::Member(passage) if passage.throttled => Some(soon()),
+            NodeRole::Broken(since) => Some(*since + VERDICT_PATIENCE),
             _ => None,
         }
     }
@@ -496,7 +500,7 @@ mod tests {
     #[test]
     fn nothing_overtakes_what_is_held() {
         let mut node = Node::new(1, Key::of_job(b"a key for tests", "", 2));
-        node.side = Side::Outside;
+        node.role = NodeRole::Outside;
         let fd = OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
         let contribution = |round| Message::Contribution {
             rank: 1,

@@ -1,4 +1,4 @@
-//! The part of the command line that is about a bed.
+//! The options of the command line for a test bed.
 
 use super::nodes::Nodes;
 use super::say::say;
@@ -13,19 +13,19 @@ pub struct BedArgs {
     #[arg(long, requires = "nodes")]
     pub netns: bool,
 
-    /// How long packets between nodes take, one way: `1ms`
+    /// Delay of packets between nodes, one way: `1ms`
     #[arg(long, value_name = "TIME", requires = "netns", value_parser = parse_delay)]
     pub delay: Option<Duration>,
 
-    /// Which part of the packets between nodes is lost: `1%`
+    /// Share of the packets between nodes that is lost: `1%`
     #[arg(long, value_name = "PART", requires = "netns", value_parser = parse_loss)]
     pub loss: Option<f64>,
 
-    /// How much comes through to each node: `1gbit`
+    /// Rate at which each node receives: `1gbit`
     #[arg(long, value_name = "RATE", requires = "netns", value_parser = parse_rate)]
     pub rate: Option<u64>,
 
-    /// Lose the same packets again, of the same traffic (takes the relay)
+    /// Seed of the losses: with the same traffic, the same packets are lost (uses the relay)
     #[arg(long, value_name = "NUMBER", requires = "netns")]
     pub seed: Option<u64>,
 
@@ -33,7 +33,7 @@ pub struct BedArgs {
     #[arg(long, value_name = "WIRE", requires = "netns", default_value = "auto")]
     pub wire: WireArg,
 
-    /// Cut the link of a node, and mend it perhaps, that long after the start: `1@2s`, `1@2s..5s`; may be repeated
+    /// Cut the link of a node this long after the start, and perhaps mend it: `1@2s`, `1@2s..5s`; may be repeated
     #[arg(long = "cut", value_name = "NODE@TIME", requires = "netns")]
     pub cuts: Vec<Cut>,
 }
@@ -50,16 +50,16 @@ pub struct BedArgs {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum WireArg {
-    /// The kernel, if it can do what is asked for; else the relay
+    /// The kernel, if it can do what the other options ask for; otherwise the relay
     #[default]
     Auto,
-    /// The kernel (a bridge, and netem), or nothing
+    /// The kernel (a bridge, and netem); fails if it cannot
     Kernel,
     /// A thread of the launcher
     Relay,
 }
 
-/// When a link is to be cut.
+/// When a link is cut.
 ///
 /// # Examples
 ///
@@ -96,11 +96,12 @@ impl std::str::FromStr for Cut {
 }
 
 impl BedArgs {
-    /// The bed that is asked for, if one is.
+    /// The bed that the options ask for, if any.
     ///
     /// # Errors
     ///
-    /// As [`Builder::build`](tidegate_testbed::Builder::build); and if a link is to be cut that there is none of.
+    /// The errors of [`Builder::build`](tidegate_testbed::Builder::build), and an error if a node whose link is to be
+    /// cut does not exist.
     ///
     /// # Examples
     ///
@@ -135,7 +136,7 @@ impl BedArgs {
         builder.build().map(Some)
     }
 
-    /// How the wire is shaped, as it stands in a command line (with a space before each word); empty if it is not.
+    /// The shape of the wire as options of a command line, with a space before each word. It is empty for a plain wire.
     pub fn shape_text(&self) -> String {
         let mut words = String::new();
         if let Some(delay) = self.delay {
@@ -150,7 +151,7 @@ impl BedArgs {
         words
     }
 
-    /// Cuts and mends links when their time has come, in a thread that the end of the process ends.
+    /// Cuts and mends links at their times, on a thread that ends with the process.
     pub(super) fn cut_in_time(&self, bed: &Bed, explain: bool) {
         let started = Instant::now();
         let mut steps = Vec::new();

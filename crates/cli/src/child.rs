@@ -21,7 +21,7 @@ use std::sync::Arc;
 use tidegate_boot::starter::{ADDRESS, DEVICE, NODE, RANKS_HERE, SECRET};
 use tidegate_boot::starter::{LISTEN_FD, announce};
 
-/// The variables that make a job; none is inherited from a job that the launcher itself may be part of.
+/// The variables that make a job. The launcher may itself be part of a job, so ranks inherit none of them.
 pub(super) const OWN: [&str; 9] = [
     "RANK",
     "WORLD_SIZE",
@@ -34,7 +34,7 @@ pub(super) const OWN: [&str; 9] = [
     LISTEN_FD,
 ];
 
-/// A rank's process. Dropping it ends the process, and waits for that.
+/// A rank's process. Dropping it ends the process, and waits for its end.
 pub(super) struct RankChild {
     child: Child,
     group: Pid,
@@ -42,13 +42,13 @@ pub(super) struct RankChild {
     has_ended: bool,
 }
 
-/// The ends of a rank's output that are read here: of what it says, and of its errors.
+/// The ends of a rank's stdout and stderr from which the launcher reads.
 pub(super) type Pipes = Vec<(StdStream, RankPipe)>;
 
 /// In a new process: if the launcher ends, the kernel ends this one. Makes system calls only.
 pub(super) fn end_with(launcher: Pid) -> rustix::io::Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
-    // The launcher may have ended before that: then nobody would ever end this process.
+    // The launcher may have ended before this call. Then nothing would ever end this process.
     if getppid() != Some(launcher) {
         return Err(rustix::io::Errno::SRCH);
     }
@@ -56,7 +56,7 @@ pub(super) fn end_with(launcher: Pid) -> rustix::io::Result<()> {
 }
 
 impl RankChild {
-    /// Starts the process of a rank, which reads `input`.
+    /// Starts the process of a rank, with this input.
     pub(super) fn start(
         job: &Job,
         seat: &RankSeat,
@@ -70,7 +70,7 @@ impl RankChild {
         if let Some(directory) = &job.directory {
             command.current_dir(directory);
         }
-        // Of all that makes the job only these may be said otherwise: one machine can have several NICs.
+        // Of the variables that make a job, the user can override only these, since one machine can have several NICs.
         if let Some(address) = seat.address {
             command.env(ADDRESS, address.to_string());
         }
@@ -115,16 +115,16 @@ impl RankChild {
             Output::Labelled | Output::Plain | Output::Captured => Stdio::piped(),
         };
         command.stdout(stdio()).stderr(stdio());
-        // First, because the kernel may take back who is told of a parent's death when a process changes its privileges.
+        // This comes first, because the kernel may cancel the signal for a parent's death when a process changes its
+        // privileges.
         if let Some(bed) = &job.bed {
             bed.enter(seat.place.node, &mut command);
         }
         let launcher = getpid();
         let masks = seat.binding.as_ref().map(Masks::of);
-        // SAFETY: between fork and exec the closure makes system calls only (rustix does them without libc's locks,
-        // and on success and error alike without allocating: `io::Error` of a raw error number owns no memory; the masks
-        // were made before).
-        // `listener` is open in the child: the parent holds it until all ranks are started.
+        // SAFETY: between fork and exec the closure only makes system calls. rustix makes them without libc's locks,
+        // and without allocating, on success and on error (`io::Error` of a raw error number owns no memory). The masks
+        // were made before. `listener` is open in the child, because the parent holds it until all ranks are started.
         unsafe {
             command.pre_exec(move || {
                 end_with(launcher)?;
@@ -164,17 +164,17 @@ impl RankChild {
         self.child.id()
     }
 
-    /// Its number is also that of its process group.
+    /// The number of its process group, which is also the number of the process.
     pub(super) fn group(&self) -> Pid {
         self.group
     }
 
-    /// Is ready when the process has ended; `None` once its end was collected.
+    /// It is ready when the process has ended; `None` after its end was collected.
     pub(super) fn pidfd(&self) -> Option<&Arc<OwnedFd>> {
         self.pidfd.as_ref()
     }
 
-    /// Signals the process and what it has started.
+    /// Signals the process and everything that it has started.
     pub(super) fn signal_all(&self, signal: Signal) {
         if !self.has_ended {
             // The process was not waited for, so its number is still its own.
@@ -182,7 +182,7 @@ impl RankChild {
         }
     }
 
-    /// Signals the process alone.
+    /// Signals only the process.
     pub(super) fn signal(&self, signal: Signal) -> io::Result<()> {
         match &self.pidfd {
             Some(pidfd) => Ok(pidfd_send_signal(pidfd, signal)?),
@@ -190,21 +190,21 @@ impl RankChild {
         }
     }
 
-    /// One of the processes of the rank that is stopped now.
+    /// A process of the rank that is stopped now, if any.
     pub(super) fn look(&self) -> Option<Stopped> {
         look(self.group, self.pidfd.as_ref()?)
     }
 
-    /// The process has ended: kills the rest of its group, and returns how it ended.
+    /// After the process has ended: kills the rest of its group, and returns its status.
     pub(super) fn collect(&mut self, guard: Option<&mut Guard>) -> ExitStatus {
-        // Before the process is waited for: its number, which is the number of its group, is still its own.
+        // This comes before the wait. Until then the number of the process and its group is still its own.
         let _ = kill_process_group(self.group, Signal::KILL);
         self.pidfd = None;
         if let Some(guard) = guard {
             guard.forget(self.group);
         }
         self.has_ended = true;
-        // It fails only if somebody else in this program has waited for it: then nobody knows how it ended.
+        // It fails only if other code of this program has waited for the process. Then the status is unknown.
         self.child.wait().unwrap_or(ExitStatus::from_raw(1 << 8))
     }
 }

@@ -29,7 +29,7 @@ pub struct Cli {
 enum Subcommands {
     /// Start a program as the ranks of one job: on this host, which may act as several nodes, or on several hosts
     Run(Box<RunArgs>),
-    /// What `run --hosts` starts on each host
+    /// The command that `run --hosts` starts on each host
     #[command(hide = true)]
     Node,
 }
@@ -37,41 +37,42 @@ enum Subcommands {
 /// The arguments of `tidegate run`.
 #[derive(Debug, Args)]
 pub struct RunArgs {
-    /// How many ranks; with --nodes as many as those have, with --hosts as many as there are slots, if not said
+    /// Number of ranks; the default is all ranks of --nodes, or all slots of --hosts
     #[arg(short = 'n', long, value_name = "N", required_unless_present_any = ["nodes", "hosts"])]
     pub ranks: Option<usize>,
 
-    /// Act as several nodes, which do not map each other's memory: `2x4` are two of four ranks each, `3,1` one of three
-    /// and one of one
+    /// Act as several nodes, which do not map each other's memory: `2x4` is two nodes of four ranks each, `3,1` is one
+    /// of three and one of one
     #[arg(long, value_name = "NODES")]
     pub nodes: Option<Nodes>,
 
-    /// What is between the nodes
+    /// The wire between the nodes
     #[command(flatten)]
     pub bed: BedArgs,
 
-    /// Run on the hosts of this file, one a line, by ssh: `alice@node2 slots=4 port=2222  # ranks 0 to 3`
+    /// Run on the hosts in this file, one per line, over ssh: `alice@node2 slots=4 port=2222  # ranks 0 to 3`
     ///
-    /// A host has one slot if its line says no other number, and lines of one host add up. Ranks fill the hosts in the order of
-    /// the file. ssh must need no password. The program, the working directory and tidegate are where they are here.
-    /// Variables whose names begin with TIDEGATE_, RUST_LOG and RUST_BACKTRACE go to the hosts, and those of -x and -e.
+    /// A host has one slot unless its line gives another number, and several lines of one host add up. Ranks fill the
+    /// hosts in the order of the file. ssh must not ask for a password. The program, the working directory and tidegate
+    /// must have the same paths on all hosts. The hosts get variables whose names begin with TIDEGATE_, RUST_LOG,
+    /// RUST_BACKTRACE, and those of -x and -e.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["nodes", "netns"])]
     pub hosts: Option<PathBuf>,
 
-    /// How to log in to the hosts: a command and its first arguments, with spaces between; what TIDEGATE_SSH says, or
-    /// `ssh`, if not said
+    /// How to log in to the hosts: a command and its first arguments, with spaces between; the default is TIDEGATE_SSH,
+    /// or `ssh`
     #[arg(long, value_name = "COMMAND", requires = "hosts")]
     pub ssh: Option<String>,
 
-    /// Where the hosts have the program tidegate, if not where this one is
+    /// Path of the program tidegate on the hosts; the default is the path of this one
     #[arg(long, value_name = "PATH", requires = "hosts")]
     pub remote_tidegate: Option<PathBuf>,
 
-    /// How the others reach the first host, if not by its name in the file
+    /// Address at which the others reach the first host; the default is its name in the file
     #[arg(long, value_name = "ADDRESS", requires = "hosts")]
     pub address: Option<String>,
 
-    /// Which processors and which memory each rank gets
+    /// The part of the machine to which each rank is bound
     #[arg(long, value_name = "TO", default_value = "none")]
     pub bind: Bind,
 
@@ -79,7 +80,7 @@ pub struct RunArgs {
     #[arg(long)]
     pub no_label: bool,
 
-    /// Seconds that the other ranks get to end by themselves when one has failed
+    /// Seconds for the other ranks to end by themselves after one has failed
     #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds)]
     pub grace: Duration,
 
@@ -87,15 +88,15 @@ pub struct RunArgs {
     #[arg(short = 'e', long = "env", value_name = "NAME=VALUE", value_parser = variable)]
     pub envs: Vec<(String, String)>,
 
-    /// Give all ranks a variable of this environment, on other hosts, too, or another value for it; may be repeated
+    /// Give all ranks, on other hosts too, a variable of this environment, or another value for it; may be repeated
     #[arg(short = 'x', long = "export", value_name = "NAME[=VALUE]", value_parser = exported)]
     pub exports: Vec<(OsString, OsString)>,
 
-    /// Say nothing about ranks that fail
+    /// Do not report ranks that fail
     #[arg(short, long)]
     pub quiet: bool,
 
-    /// Say what each rank is bound to, too
+    /// Also report to what each rank is bound
     #[arg(short, long, conflicts_with = "quiet")]
     pub verbose: bool,
 
@@ -109,7 +110,7 @@ pub struct RunArgs {
     pub program: Vec<OsString>,
 }
 
-/// Says how to log in to hosts.
+/// The environment variable that says how to log in to hosts.
 const SSH: &str = "TIDEGATE_SSH";
 
 fn seconds(text: &str) -> Result<Duration, String> {
@@ -137,8 +138,8 @@ fn exported(text: &str) -> Result<(OsString, OsString), String> {
 }
 
 impl Cli {
-    /// Does what the command line asks for; the exit code of the job. `defaults` are variables that ranks get where
-    /// nobody has set them.
+    /// Does what the command line asks for, and returns the exit code of the job. `defaults` are variables that ranks
+    /// get if nothing else sets them.
     ///
     /// # Examples
     ///
@@ -160,11 +161,11 @@ impl Cli {
 }
 
 impl RunArgs {
-    /// The job that is asked for, without a bed.
+    /// The job that the arguments describe, without a bed.
     ///
     /// # Errors
     ///
-    /// If the file of hosts cannot be read.
+    /// If the file of hosts cannot be read, or is invalid.
     ///
     /// # Examples
     ///
@@ -203,7 +204,7 @@ impl RunArgs {
         } else {
             Output::Labelled
         })
-        // A process group in the background must not read from a terminal: it would be stopped.
+        // A process group in the background must not read from a terminal, or it would be stopped.
         .input(if std::io::stdin().is_terminal() {
             Input::Null
         } else {
@@ -224,7 +225,7 @@ impl RunArgs {
             }
             job = job.hosts(hosts);
         }
-        // What the user sets comes later, and so counts.
+        // The user's variables come later, and so take precedence.
         for (name, value) in defaults {
             job = job.default_env(name, value);
         }
@@ -237,7 +238,7 @@ impl RunArgs {
         Ok(job)
     }
 
-    /// Runs the job, on its bed if it is to have one.
+    /// Runs the job, on its bed if it has one.
     fn outcome(mut self, defaults: &[(&str, &str)]) -> Result<Outcome, LaunchError> {
         let explain = !self.quiet;
         let args = std::mem::take(&mut self.bed);
@@ -271,10 +272,10 @@ impl RunArgs {
     }
 }
 
-/// As much as main threads usually have.
+/// The usual stack size of a main thread.
 const STACK: usize = 8 << 20;
 
-/// The whole of the program `tidegate`; see [`Cli::run`].
+/// The whole program `tidegate`; see [`Cli::run`].
 ///
 /// # Examples
 ///
@@ -284,7 +285,7 @@ const STACK: usize = 8 << 20;
 /// }
 /// ```
 pub fn main(defaults: &[(&str, &str)]) -> ExitCode {
-    // A thread's stack does not depend on `ulimit -s`, as the main thread's does.
+    // A thread's stack does not depend on `ulimit -s`, while the main thread's does.
     let builder = std::thread::Builder::new().stack_size(STACK);
     let code = std::thread::scope(|scope| {
         let run = builder.spawn_scoped(scope, || Cli::parse().run(defaults));

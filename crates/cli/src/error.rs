@@ -26,12 +26,12 @@ pub enum LaunchError {
     /// The number of ranks is 0 or too large.
     #[error("a job has between 1 and {most} ranks, not {ranks}")]
     Ranks {
-        /// What was asked for.
+        /// The number that was asked for.
         ranks: usize,
-        /// What is possible.
+        /// The largest number that is possible.
         most: usize,
     },
-    /// The ranks are not those of the nodes.
+    /// The number of ranks differs from that of the nodes.
     #[error("the nodes {nodes} have {} ranks, and the job {ranks}", nodes.ranks())]
     Nodes {
         /// How many ranks the job has.
@@ -47,7 +47,7 @@ pub enum LaunchError {
         /// How many the bed has.
         bed: usize,
     },
-    /// There is no bed.
+    /// The bed cannot be made.
     #[error(transparent)]
     Bed(#[from] BedError),
     /// Ranks cannot be bound to processors or memory as asked for.
@@ -83,7 +83,7 @@ pub enum LaunchError {
         /// How many ranks the job has.
         ranks: usize,
     },
-    /// The job can have hosts, or nodes and a bed on this machine.
+    /// A job on several hosts cannot have nodes or a bed on this machine.
     #[error("a job on several hosts can have neither nodes nor a bed on this one")]
     HostsAndNodes,
     /// The ranks of a host could not be started.
@@ -91,23 +91,23 @@ pub enum LaunchError {
     Host {
         /// The name of the host.
         host: String,
-        /// Why, with what ssh has said.
+        /// Why, with the error output of ssh.
         reason: String,
-        /// The exit code that this is.
+        /// The exit code for this error.
         code: u8,
     },
-    /// A host does not know the address at which rank 0 is to be reached.
+    /// A host cannot resolve the address of rank 0.
     #[error(
         "{host} has no address here ({source}); --address says which the first host has for the others"
     )]
     Unknown {
-        /// The name of the host whose address was asked for.
+        /// The name that was looked up.
         host: String,
         /// What the system said.
         #[source]
         source: io::Error,
     },
-    /// The folder that the ranks are to run in is not there.
+    /// The working directory of the ranks does not exist.
     #[error("the working directory {}: {source}", path.display())]
     Directory {
         /// The path of the folder.
@@ -149,7 +149,7 @@ impl LaunchError {
         }
     }
 
-    /// The exit code that says so: those that shells use.
+    /// The exit code for this error, as shells use it.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Self::Spawn { source, .. } if source.kind() == io::ErrorKind::NotFound => 127,

@@ -1,14 +1,14 @@
-//! Ends what the ranks have started when the launcher can not: because it was killed itself.
+//! Ends the programs that ranks have started, if the launcher cannot because it was killed.
 //!
 //! # Model
 //!
-//! The kernel kills the ranks when the launcher ends, but not their children (a program started by a shell script, say).
-//! The guard is a small shell with a pipe to the launcher. It is told which process groups live; the end
-//! of the pipe means that the launcher is no more, and it kills them.
+//! If the launcher ends, the kernel kills the ranks, but not their children (such as a program that a shell script
+//! starts). The guard is a small shell with a pipe to the launcher. The launcher tells it which process groups live.
+//! When the pipe ends, the launcher has ended, and the guard kills the groups.
 //!
 //! # Failure
 //!
-//! On a host without `/bin/sh` there is no guard, and nothing else is different.
+//! On a host without `/bin/sh` there is no guard, and nothing else changes.
 
 use rustix::process::Pid;
 use std::io::Write;
@@ -54,12 +54,12 @@ impl Guard {
         }
     }
 
-    /// A group lives.
+    /// Notes that a group lives.
     pub(super) fn watch(&mut self, group: Pid) {
         self.tell('+', group);
     }
 
-    /// A group has ended. To be said before its number can belong to somebody else.
+    /// Notes that a group has ended. Call it before another process can get its number.
     pub(super) fn forget(&mut self, group: Pid) {
         self.tell('-', group);
     }
@@ -67,7 +67,7 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        // Killed while its pipe is open: it must not take this end of the launcher for a sudden one.
+        // It is killed while its pipe is open. Otherwise it would take this end of the launcher for a sudden one.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

@@ -1,4 +1,4 @@
-//! What a job is: its program, its ranks, and what becomes of their output.
+//! The description of a job: its program, its ranks, and the use of their output.
 
 use super::bind::Bind;
 use super::error::LaunchError;
@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tidegate_testbed::Bed;
 
-/// What becomes of what the ranks print.
+/// What happens to the output of the ranks.
 ///
 /// # Examples
 ///
@@ -22,16 +22,16 @@ use tidegate_testbed::Bed;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Output {
-    /// Whole lines, each with `[rank] ` in front, to the launcher's own stdout and stderr.
+    /// Whole lines, each with `[rank] ` in front, go to the launcher's stdout and stderr.
     #[default]
     Labelled,
-    /// Whole lines without labels.
+    /// Whole lines without labels go to the launcher's stdout and stderr.
     Plain,
-    /// Kept for the [`Outcome`](super::Outcome).
+    /// The output is kept for the [`Outcome`](super::Outcome).
     Captured,
     /// The ranks write to the launcher's stdout and stderr themselves.
     Inherited,
-    /// Thrown away.
+    /// The output is discarded.
     Discarded,
 }
 
@@ -42,7 +42,7 @@ impl Output {
     }
 }
 
-/// What rank 0 reads; the others read nothing.
+/// The input of rank 0. The other ranks have none.
 ///
 /// # Examples
 ///
@@ -56,7 +56,7 @@ pub enum Input {
     /// Nothing.
     #[default]
     Null,
-    /// What the launcher reads.
+    /// The launcher's own input.
     Inherited,
 }
 
@@ -121,11 +121,11 @@ impl Job {
         }
     }
 
-    /// This very program again, for those that start themselves as their ranks.
+    /// Starts this program again, for programs that start themselves as their ranks.
     ///
     /// # Errors
     ///
-    /// If the system does not say where this program is.
+    /// If the system does not tell the path of this program.
     ///
     /// # Examples
     ///
@@ -141,7 +141,7 @@ impl Job {
         Ok(Self::new(program, ranks))
     }
 
-    /// Spreads the ranks over nodes; they are all on one if not said. There have to be as many as the nodes have.
+    /// Spreads the ranks over nodes. The default is one node. The nodes must have as many ranks as the job.
     ///
     /// # Examples
     ///
@@ -158,8 +158,8 @@ impl Job {
         self
     }
 
-    /// Lets each node be one of a bed: its ranks run in a network namespace of their own, and meet at the address of node 0.
-    /// Without [`Job::nodes`] all are on node 0.
+    /// Makes each node one of a bed: its ranks run in a network namespace of their own, and meet at the address of node
+    /// 0. Without [`Job::nodes`], all ranks are on node 0.
     ///
     /// # Examples
     ///
@@ -177,9 +177,9 @@ impl Job {
         self
     }
 
-    /// Lets the ranks run on these hosts, in blocks: the first host full, then the next. The program, the working
-    /// directory and `tidegate` must be there under the same paths as here. Of this process's environment only variables of tidegate
-    /// (and `RUST_LOG`, `RUST_BACKTRACE`) go there; [`Job::env`] sets others.
+    /// Makes the ranks run on these hosts, in blocks: the first host is filled first. The program, the working
+    /// directory and `tidegate` must have the same paths there as here. The hosts get only tidegate's variables of this
+    /// process's environment (and `RUST_LOG`, `RUST_BACKTRACE`); [`Job::env`] sets others.
     ///
     /// # Examples
     ///
@@ -196,7 +196,7 @@ impl Job {
         self
     }
 
-    /// Binds each rank to a part of its machine; to nothing if not said.
+    /// Binds each rank to a part of its machine. The default is no binding.
     ///
     /// # Examples
     ///
@@ -245,7 +245,7 @@ impl Job {
         self
     }
 
-    /// Sets a variable for all ranks; those that make the job are set last and cannot be overridden.
+    /// Sets a variable for all ranks. The variables that make the job are set last, and cannot be overridden.
     ///
     /// # Examples
     ///
@@ -260,7 +260,8 @@ impl Job {
         self
     }
 
-    /// Sets a variable for all ranks, unless this process has it already: then the ranks get that, on other hosts, too.
+    /// Sets a variable for all ranks, unless this process has it already. Then the ranks get this process's value, on
+    /// other hosts, too.
     ///
     /// # Examples
     ///
@@ -273,7 +274,7 @@ impl Job {
     pub fn default_env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         let name = name.into();
         match std::env::var_os(&name) {
-            // What is set for the job counts.
+            // The job's own variables take precedence.
             Some(own) => self.envs.insert(0, (name, own)),
             None => self.envs.push((name, value.into())),
         }
@@ -317,7 +318,7 @@ impl Job {
         self
     }
 
-    /// What becomes of the output; [`Output::Labelled`] if not said.
+    /// Says what happens to the output. The default is [`Output::Labelled`].
     ///
     /// # Examples
     ///
@@ -334,7 +335,7 @@ impl Job {
         self
     }
 
-    /// What rank 0 reads; nothing if not said.
+    /// Sets the input of rank 0. The default is none.
     ///
     /// # Examples
     ///
@@ -349,9 +350,8 @@ impl Job {
         self
     }
 
-    /// How long the other ranks may take to end by themselves after one has failed, and how long all may take
-    /// after a forwarded signal that asks them to end; 5 s if not said. For as long what they have printed waits then for
-    /// somebody who reads it.
+    /// How long the other ranks may take to end by themselves after one has failed, and how long all may take after a
+    /// forwarded signal that asks them to end. The default is 5 s. Output that nobody reads is then kept for as long.
     ///
     /// # Examples
     ///
@@ -367,9 +367,9 @@ impl Job {
         self
     }
 
-    /// Passes SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 of this process on to the ranks, instead of
-    /// what they did here before. Those that this process ignores stay ignored, here and in the ranks. Off if not said: a
-    /// library does not take a program's signals.
+    /// Passes SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 of this process on to the ranks, instead of their actions
+    /// here. Signals that this process ignores stay ignored, here and in the ranks. The default is off, since a library
+    /// should not take a program's signals.
     ///
     /// # Examples
     ///
@@ -384,7 +384,7 @@ impl Job {
         self
     }
 
-    /// Says on stderr what is done to the ranks, and why.
+    /// Reports on stderr what is done to the ranks, and why.
     ///
     /// # Examples
     ///
@@ -399,7 +399,7 @@ impl Job {
         self
     }
 
-    /// Says on stderr what each rank is bound to, too. Only with [`Job::explain`].
+    /// Also reports on stderr to what each rank is bound. Needs [`Job::explain`].
     ///
     /// # Examples
     ///

@@ -1,16 +1,16 @@
-//! Where the ranks of a job meet: chosen before the first one starts.
+//! The address at which the ranks of a job meet. It is chosen before the first rank starts.
 
 use super::error::LaunchError;
 use super::job::Job;
 use std::net::TcpListener;
 use tidegate_boot::starter::loopback;
 
-/// Where the ranks meet.
+/// The address at which the ranks meet.
 pub(super) struct MeetingPoint {
     pub(super) host: String,
     pub(super) port: u16,
-    /// What rank 0 inherits. On a bed there is nobody who could take the port before rank 0 does, and a socket of this
-    /// process would be none of the node.
+    /// The socket that rank 0 inherits. There is none on a bed: no other process could take the port before rank 0, and
+    /// a socket of this process would not belong to the node.
     pub(super) listener: Option<TcpListener>,
 }
 

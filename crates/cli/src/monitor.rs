@@ -32,14 +32,14 @@ use tidegate_hal::lock;
 const AFTER_TERM: Duration = Duration::from_secs(2);
 /// How long hosts may take to say that ranks have ended by `SIGKILL`.
 const AFTER_KILL: Duration = Duration::from_secs(5);
-/// How long output is waited for after the last rank has ended: somebody else may hold the other end. Who wants the end
-/// at once waits no longer for somebody who reads it, either.
+/// How long the launcher waits for output after the last rank has ended, since another process may still hold the pipe.
+/// If the user wants the end at once, it waits for a reader no longer than this, either.
 const LAST_OUTPUT: Duration = Duration::from_millis(500);
-/// How long it may take to say that output is lost, where somebody reads that: on a loaded machine longer than
-/// [`LAST_OUTPUT`].
+/// How long it may take to report that output is lost, if somebody reads the report. On a loaded machine it takes
+/// longer than [`LAST_OUTPUT`].
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
-/// What has happened.
+/// Something that has happened.
 enum MonitorEvent {
     Stop,
     Signal(usize),
@@ -56,32 +56,33 @@ struct Monitor {
     ranks: Vec<Rank>,
     sources: Vec<RankStream>,
     signals: Vec<Forwarded>,
-    /// The connections to the hosts of the job, if it has any.
+    /// The connections to the job's hosts, if it has any.
     links: Vec<HostLink>,
-    /// How much rank 0 may be given to read, on its host; `None`: nothing.
+    /// How many bytes of input may be sent to rank 0 on its host; `None`: it gets no input.
     input_credit: Option<usize>,
-    /// When what does not hear of `SIGKILL` is given up.
+    /// When hosts that do not answer `SIGKILL` are given up.
     give_up_hosts: Option<Instant>,
     remote: Remote,
     guard: Option<Guard>,
-    /// `None`: there is nothing to be printed.
+    /// `None`: nothing is printed.
     printer: Option<Printer>,
     first_failure: Option<usize>,
-    /// When the ranks that still run are to get which signal.
+    /// When the ranks that still run get which signal.
     next_step: Option<(Instant, Signal)>,
     asked_to_end: bool,
     watch: StoppedRanks,
-    /// When the job had to end, if that is not for the ranks alone to say, and how long its output may be unread after that.
+    /// When the launcher wanted the job to end, if not only the ranks decide that, and how long output may be unread
+    /// after that.
     hurry: Option<(Instant, Duration)>,
 }
 
 impl Job {
-    /// Starts the ranks. If this process ignores SIGCHLD, that gets its default action: the kernel would throw away how the
-    /// ranks end.
+    /// Starts the ranks. If this process ignores SIGCHLD, the signal gets its default action, because the kernel would
+    /// discard the ranks' statuses.
     ///
     /// # Errors
     ///
-    /// If one of them cannot be started; then none is left running.
+    /// If a rank cannot be started. Then none is left running.
     ///
     /// # Examples
     ///
@@ -101,7 +102,7 @@ impl Job {
     ///
     /// # Errors
     ///
-    /// As [`Job::spawn`]. That ranks fail is no error but an [`Outcome`].
+    /// The errors of [`Job::spawn`]. It is no error if ranks fail: see [`Outcome`].
     ///
     /// # Examples
     ///
@@ -117,8 +118,8 @@ impl Job {
     }
 }
 
-/// Starts the job in a thread of its own. The kernel kills the ranks when the *thread* that started them ends, so
-/// it has to be one that stays until the last of them has ended.
+/// Starts the job on a thread of its own. The kernel kills the ranks when the *thread* that started them ends, so the
+/// thread must stay until the last rank has ended.
 fn start(job: Job) -> Result<Running, LaunchError> {
     if job.ranks == 0 || job.ranks > MAX_RANKS {
         return Err(LaunchError::Ranks {
@@ -204,11 +205,11 @@ impl Monitor {
             hurry: None,
             job,
         };
-        // Before the first rank, so that no signal comes in between.
+        // This comes before the first rank, so that no signal is missed.
         if monitor.job.forward_signals {
             monitor.signals = Forwarded::listen()?;
         }
-        // The ranks of other hosts have none of this process's files.
+        // Ranks of other hosts have none of this process's files.
         let is_far = monitor.job.hosts.is_some() && monitor.job.output == Output::Inherited;
         if monitor.job.explain || monitor.job.output.is_printed() || is_far {
             let printer = Printer::start().map_err(|error| {
@@ -310,7 +311,7 @@ impl Monitor {
             self.step();
             self.look();
         }
-        // What was captured is there for who asked for it.
+        // Captured output is still returned to the caller.
         while let Some(last) = self.sources.len().checked_sub(1) {
             self.finish(last);
         }
@@ -342,7 +343,8 @@ impl Monitor {
         }
     }
 
-    /// What the ranks wrote before they ended is in the pipes. What others will write there is not waited for.
+    /// Takes the output that the ranks wrote before they ended, which is in the pipes. It does not wait for output of
+    /// other processes.
     fn take_last(&mut self) {
         for index in (0..self.sources.len()).rev() {
             if !self.sources[index].take_last() {
@@ -351,8 +353,8 @@ impl Monitor {
         }
     }
 
-    /// When output that nobody has read since `stuck_since` is given up. Never, as long as the ranks alone decide when the
-    /// job ends, or as somebody reads.
+    /// When unread output is given up, if nobody has read it since `stuck_since`. Never, as long as only the ranks
+    /// decide when the job ends, or as somebody reads.
     fn give_up_at(&self, stuck_since: Option<Instant>) -> Option<Instant> {
         let (since, patience) = self.hurry?;
         since.max(stuck_since?).checked_add(patience)
@@ -390,7 +392,8 @@ impl Monitor {
                 }
             }
         }
-        // When all are collected: who ended with no error may be why another one failed.
+        // This comes after all ranks are collected: one that ended without an error may be the reason why another one
+        // failed.
         let failed = |rank: &&usize| {
             let ended = self.ranks[**rank].ended;
             ended.is_some_and(|(status, _)| !status.success())
@@ -400,7 +403,8 @@ impl Monitor {
         }
     }
 
-    /// Sleeps until something happens. The last sources come first: what is removed moves none that is still to come.
+    /// Sleeps until something happens. The last sources come first, so that removing one does not move those that are
+    /// still to be handled.
     fn sleep(&self, until: Option<Instant>) -> Vec<MonitorEvent> {
         let kept = (0..self.links.len()).filter(|host| self.links[*host].has_kept());
         let kept: Vec<MonitorEvent> = kept.map(MonitorEvent::Host).collect();
@@ -423,7 +427,7 @@ impl Monitor {
         if self.input_credit.is_some_and(|credit| credit > 0) {
             add(rustix::stdio::stdin(), MonitorEvent::Input);
         }
-        // Behind the sources, of which a message may remove one.
+        // Hosts come after the sources, because a message may remove a source.
         for (host, link) in self.links.iter().enumerate() {
             for fd in link.out().into_iter().chain(link.errors()) {
                 add(fd, MonitorEvent::Host(host));
@@ -478,7 +482,7 @@ impl Monitor {
         Some((at, signal))
     }
 
-    /// To the process groups of all ranks that have not ended.
+    /// Signals the process groups of all ranks that have not ended.
     fn signal_all(&mut self, signal: Signal) {
         for (rank, own) in self.ranks.iter().enumerate() {
             match &own.process {
@@ -494,7 +498,7 @@ impl Monitor {
         }
     }
 
-    /// The process of `rank` has ended, on this machine.
+    /// Handles the end of `rank`'s process, on this machine.
     fn collect(&mut self, rank: usize) {
         let own = &mut self.ranks[rank];
         if let RankPlacement::Here(child) = &mut own.process {
@@ -504,7 +508,7 @@ impl Monitor {
         }
     }
 
-    /// Reports ranks that are stopped, and those that go on. Hosts do so themselves.
+    /// Reports ranks that are stopped, and those that go on. Hosts report their own.
     fn look(&mut self) {
         let ranks = &self.ranks;
         let lines = self.watch.look(|| stopped_now(ranks).collect());
@@ -513,12 +517,12 @@ impl Monitor {
         }
     }
 
-    /// `rank` is the first that has failed.
+    /// Notes that `rank` is the first that has failed.
     fn fail(&mut self, rank: usize) {
         self.first_failure = Some(rank);
         let (status, _) = self.ranks[rank].ended.expect("it has ended");
         let mut before = ended_before(&self.ranks);
-        // Perhaps for that.
+        // A stopped rank may be the reason.
         for (rank, stopped) in stopped_now(&self.ranks) {
             if let Some(stopped) = stopped {
                 before += &format!("; {} is {stopped}", stopped.who(rank));
@@ -558,7 +562,7 @@ impl Monitor {
     }
 }
 
-/// The ranks of this machine that run, and those of them that are stopped now.
+/// The running ranks of this machine, each with its stopped process, if any.
 fn stopped_now(ranks: &[Rank]) -> impl Iterator<Item = (usize, Option<Stopped>)> {
     ranks.iter().enumerate().filter_map(|(rank, own)| {
         let child = own.child().filter(|child| child.pidfd().is_some())?;

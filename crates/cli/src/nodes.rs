@@ -2,14 +2,14 @@
 //!
 //! # Model
 //!
-//! A node is what [`Control::node`](tidegate_hal::control::Control::node) tells apart: ranks of one node pass descriptors to
-//! each other, and so map each other's memory; ranks of different nodes do not, and need a NIC. [`Nodes`] spreads the
-//! ranks in blocks: with `2x4` the ranks 0 to 3 are on node 0, and 4 to 7 on node 1. The launcher gives each node a name of
-//! its own (`TIDEGATE_NODE`), so one machine can act as several.
+//! Ranks of one node, as [`Control::node`](tidegate_hal::control::Control::node) says, pass descriptors to each other,
+//! and so map each other's memory. Ranks of different nodes do not, and need a NIC. [`Nodes`] spreads the ranks in
+//! blocks: with `2x4` the ranks 0 to 3 are on node 0, and 4 to 7 on node 1. The launcher gives each node its own name
+//! (`TIDEGATE_NODE`), so one machine can act as several nodes.
 //!
 //! # Failure
 //!
-//! A job whose ranks are not as many as its nodes have is not started.
+//! A job is refused if the number of its ranks is not that of its nodes.
 
 use std::fmt;
 use std::str::FromStr;
@@ -27,11 +27,11 @@ use std::str::FromStr;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Nodes(Vec<usize>);
 
-/// Where one rank is.
+/// The place of one rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RankPlace {
     pub(crate) node: usize,
-    /// Which of its node's ranks it is, and of how many.
+    /// The number of the rank on its node, and the number of ranks there.
     pub(crate) local: usize,
     pub(crate) of: usize,
 }
@@ -68,7 +68,7 @@ impl Nodes {
         self.0.len()
     }
 
-    /// How many ranks there are on all of them.
+    /// The number of ranks on all nodes.
     pub fn ranks(&self) -> usize {
         self.0
             .iter()
@@ -115,7 +115,7 @@ impl fmt::Display for Nodes {
     }
 }
 
-/// `2x4`: two nodes of four ranks each; `3,1`: one of three and one of one.
+/// `2x4` is two nodes of four ranks each; `3,1` is one of three and one of one.
 impl FromStr for Nodes {
     type Err = String;
 
@@ -128,7 +128,7 @@ impl FromStr for Nodes {
         };
         match text.split_once('x') {
             Some((nodes, each)) => Ok(Self::split(number(nodes)?, number(each)?)),
-            // One number alone could be meant as either.
+            // A single number could mean nodes or ranks.
             None if !text.contains(',') => Err(format!(
                 "{text:?} does not say how many nodes of how many ranks; `2x4` are two of four"
             )),

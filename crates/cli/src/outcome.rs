@@ -23,11 +23,11 @@ pub struct RankOutcome {
     pub pid: u32,
     /// How it ended.
     pub status: ExitStatus,
-    /// What it wrote to stdout, if that was captured.
+    /// Its stdout, if that was captured.
     pub stdout: Vec<u8>,
-    /// What it wrote to stderr, if that was captured.
+    /// Its stderr, if that was captured.
     pub stderr: Vec<u8>,
-    /// When it ended, since the start of the job.
+    /// When it ended, counted from the start of the job.
     pub after: Duration,
 }
 
@@ -61,13 +61,13 @@ impl std::fmt::Debug for RankOutcome {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Outcome {
-    /// Each rank.
+    /// The outcome of each rank.
     pub ranks: Vec<RankOutcome>,
     /// The rank that failed first.
     pub first_failure: Option<usize>,
-    /// Nobody has read all that was printed: who prints more waits for a reader.
+    /// Not all output was read. A caller that prints more would wait for a reader.
     pub(crate) is_unread: bool,
-    /// Some of what was printed is lost.
+    /// Some of the output is lost.
     pub(crate) is_lost: bool,
 }
 
@@ -77,7 +77,7 @@ impl Outcome {
         self.first_failure.is_none()
     }
 
-    /// The exit code of the job: that of the rank that failed first, 128 and the number for a signal.
+    /// The exit code of the job: that of the rank that failed first, or 128 plus the number of its signal.
     pub fn exit_code(&self) -> u8 {
         let failed = self.first_failure.and_then(|rank| self.ranks.get(rank));
         failed.map_or(0, |rank| code_of(rank.status))

@@ -1,10 +1,10 @@
-//! Passes what one rank prints on, in whole lines.
+//! Passes the output of one rank on, in whole lines.
 
 use super::job::Output;
 use super::printer::{Printer, StdStream};
 use super::rank_pipe::RankPipe;
 
-/// A line longer than this is passed on in pieces.
+/// A longer line is passed on in pieces.
 const MAX_LINE: usize = 1 << 20;
 
 /// One stream of one rank.
@@ -12,11 +12,11 @@ const MAX_LINE: usize = 1 << 20;
 pub(crate) struct RankStream {
     rank: usize,
     stream: StdStream,
-    /// The reading end; `None`: the rank is on another host, and what it prints comes by messages.
+    /// The reading end. `None`: the rank is on another host, and its output comes by messages.
     pub(crate) pipe: Option<RankPipe>,
-    /// What is put in front of each line; `None`: everything is kept instead.
+    /// The label in front of each line. `None`: the output is kept instead.
     label: Option<Vec<u8>>,
-    /// The line that has begun, or everything.
+    /// The line that has begun, or the whole output.
     pub(crate) pending: Vec<u8>,
 }
 
@@ -34,7 +34,7 @@ impl RankStream {
             pipe,
             label: match output {
                 Output::Labelled => Some(format!("[{rank}] ").into_bytes()),
-                // The ranks of other hosts cannot write to the launcher's streams themselves.
+                // Ranks of other hosts cannot write to the launcher's streams themselves.
                 Output::Plain | Output::Inherited => Some(Vec::new()),
                 Output::Captured | Output::Discarded => None,
             },
@@ -50,7 +50,7 @@ impl RankStream {
         self.stream
     }
 
-    /// Whether anything is to be read: not while nobody reads what it would become.
+    /// Whether to read more. It is false while the printer has no room.
     pub(crate) fn has_room(&self, printer: Option<&Printer>) -> bool {
         match printer {
             Some(printer) if self.label.is_some() => printer.has_room(self.stream),
@@ -58,15 +58,15 @@ impl RankStream {
         }
     }
 
-    /// What is in the pipe is read, and nothing that comes later; `false`: that is nothing.
+    /// From now on, reads only what is in the pipe already. Returns false if that is nothing.
     pub(crate) fn take_last(&mut self) -> bool {
-        // The host says itself when there is no more.
+        // The host itself reports the end.
         self.pipe.as_mut().is_none_or(|pipe| pipe.take_last() > 0)
     }
 
-    /// Reads what there is and has room; `false` at the end of the stream.
+    /// Reads what has come, as far as there is room. Returns false at the end of the stream.
     pub(crate) fn read(&mut self, printer: Option<&Printer>) -> bool {
-        // A bounded number of times: the other ranks want their turn.
+        // A bounded number of reads, so that other ranks get their turn.
         for _ in 0..16 {
             if !self.has_room(printer) {
                 return true;
@@ -83,13 +83,13 @@ impl RankStream {
         true
     }
 
-    /// Takes what the rank has printed.
+    /// Takes output of the rank.
     pub(crate) fn feed(&mut self, bytes: &[u8], printer: Option<&Printer>) {
         self.pending.extend_from_slice(bytes);
         self.pass_on(printer, false);
     }
 
-    /// Passes what is left on, as a line.
+    /// Passes the rest on, as a line.
     pub(crate) fn finish(&mut self, printer: Option<&Printer>) {
         self.pass_on(printer, true);
     }
@@ -112,7 +112,7 @@ impl RankStream {
             }
         }
         self.pending.drain(..whole);
-        // Whole lines at a time, so that lines of ranks do not mix.
+        // Whole lines at a time, so that lines of different ranks do not mix.
         if !text.is_empty() {
             printer.push(self.stream, text);
         }

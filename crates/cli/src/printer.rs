@@ -1,17 +1,17 @@
-//! Writes what the ranks print, where it keeps nobody from anything else: it may be that nobody reads it.
+//! Prints the output of the ranks on threads of its own, so that a missing reader blocks nothing else.
 //!
 //! # Model
 //!
-//! A thread for each file writes what was put into its queue, in that order. Stdout and stderr have a queue each, unless they are
-//! one file: then whole lines of both need one order. Whoever fills a queue looks for room first, and does not read
-//! from the ranks while there is none, so that they wait as they would for any reader of a pipe. An event descriptor
-//! says when there is room again, and, to who waits for that, when all is written.
+//! There is a thread for each file, which writes the contents of its queue in order. Stdout and stderr have a queue
+//! each, unless they are the same file, whose lines need one order. Before the launcher fills a queue it checks that
+//! there is room. While there is none, it reads nothing from the ranks, so that they wait as for any reader of a pipe.
+//! An event descriptor is ready when there is room again, and, if someone waits for that, when everything is written.
 //!
 //! # Failure
 //!
-//! What cannot be written is lost, as it would be with a closed terminal: the ranks should not be stopped by it. The first
-//! reason is kept, unless it is that the reader has closed its end, as `head` does. A thread that
-//! nobody reads from cannot be ended; it is left behind with what it is writing, and nothing else.
+//! Output that cannot be written is lost, as with a closed terminal, because that should not stop the ranks. The first
+//! reason is kept, unless the reader has closed its end, as `head` does. A thread that waits for a reader cannot be
+//! ended. It is left behind with the piece that it is writing, and nothing else.
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::io::Errno;
@@ -24,9 +24,10 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tidegate_hal::lock;
 
-/// A queue with this much is full, until half of it is written.
+/// A queue with this many bytes is full, until half of them are written.
 const FULL: usize = 1 << 20;
-/// What is written at a time: so much a pipe takes whole, whoever else writes to it. And a slow reader is seen to read.
+/// How much is written at a time. A pipe takes this much as a whole, even if others write to it. And a slow reader is
+/// seen to read.
 const PIECE: usize = 4096;
 
 /// The streams of a rank's output.
@@ -43,15 +44,15 @@ impl StdStream {
 #[derive(Debug)]
 struct PrintState {
     texts: VecDeque<(StdStream, Vec<u8>)>,
-    /// How much is not written yet, of what is being written, too.
+    /// How many bytes are not written yet, including those that are being written.
     bytes: usize,
-    /// When something was last written, or came to what was empty.
+    /// When something was last written, or was put into the empty queue.
     moved: Instant,
     is_full: bool,
-    /// Somebody wants to know when all is written.
+    /// Someone waits until everything is written.
     is_awaited: bool,
     is_closed: bool,
-    /// Why something could not be written, unless it is that the reader has closed its end.
+    /// Why something could not be written, unless the reader has closed its end.
     error: Option<io::Error>,
 }
 
@@ -74,7 +75,7 @@ impl PrintQueue {
         self.changed.notify_all();
     }
 
-    /// The next text; `None`: there will be none.
+    /// The next text; `None`: there will be no more.
     fn next(&self) -> Option<(StdStream, Vec<u8>)> {
         let mut state = lock(&self.state);
         loop {
@@ -97,7 +98,7 @@ impl PrintQueue {
         let is_done = state.is_awaited && state.bytes == 0;
         if has_room || is_done {
             (state.is_full, state.is_awaited) = (false, false);
-            // It fails only if the counter is full: then whoever waits is awake already.
+            // It fails only if the counter is full, and then the reader is awake already.
             let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
         }
         if state.bytes == 0 {
@@ -105,10 +106,10 @@ impl PrintQueue {
         }
     }
 
-    /// What its thread does.
+    /// The work of its thread.
     fn serve(&self) {
         while let Some((stream, text)) = self.next() {
-            // Locked for all of it: lines do not mix with those of this program.
+            // The stream is locked for the whole text, so that its lines do not mix with those of this program.
             let (mut locked, file): (Box<dyn Write>, _) = match stream {
                 StdStream::Out => (Box::new(io::stdout().lock()), rustix::stdio::stdout()),
                 StdStream::Err => (Box::new(io::stderr().lock()), rustix::stdio::stderr()),
@@ -130,7 +131,7 @@ impl PrintQueue {
         }
     }
 
-    /// Drops what waits, but for what is being written.
+    /// Drops everything in the queue, except for the piece that is being written.
     fn clear(&self) {
         let mut state = lock(&self.state);
         let waiting: usize = state.texts.drain(..).map(|(_, text)| text.len()).sum();
@@ -138,7 +139,7 @@ impl PrintQueue {
     }
 }
 
-/// Writes all of it, also where the parent has made the file one that does not block.
+/// Writes all bytes, even if the parent has made the file non-blocking.
 fn write_all(file: BorrowedFd<'_>, mut bytes: &[u8]) -> rustix::io::Result<()> {
     while !bytes.is_empty() {
         match rustix::io::write(file, bytes) {
@@ -157,10 +158,10 @@ fn write_all(file: BorrowedFd<'_>, mut bytes: &[u8]) -> rustix::io::Result<()> {
     Ok(())
 }
 
-/// What is printed, and the threads that do it.
+/// The queues, and the threads that print them.
 #[derive(Debug)]
 pub(super) struct Printer {
-    /// For stdout, and for stderr.
+    /// The queues of stdout and of stderr.
     queues: [Arc<PrintQueue>; 2],
     threads: Vec<(Arc<PrintQueue>, JoinHandle<()>)>,
     event: Arc<OwnedFd>,
@@ -172,7 +173,7 @@ impl AsFd for Printer {
     }
 }
 
-/// Whether stdout and stderr are the same, as far as can be seen.
+/// Whether stdout and stderr are the same file, as far as this can be seen.
 fn are_one_file() -> bool {
     let [out, err] = [rustix::stdio::stdout(), rustix::stdio::stderr()].map(rustix::fs::fstat);
     match (out, err) {
@@ -227,23 +228,23 @@ impl Printer {
         &self.queues[usize::from(stream == StdStream::Err)]
     }
 
-    /// Whole lines to be written.
+    /// Queues whole lines.
     pub(super) fn push(&self, stream: StdStream, lines: Vec<u8>) {
         self.queue(stream).push(stream, lines);
     }
 
-    /// Whether more is to be pushed; where not, the descriptor says when.
+    /// Whether the queue has room. If not, the descriptor is ready when it has.
     pub(super) fn has_room(&self, stream: StdStream) -> bool {
         !lock(&self.queue(stream).state).is_full
     }
 
-    /// The descriptor was ready.
+    /// Notes that the descriptor was ready.
     pub(super) fn hear(&self) {
         let _ = rustix::io::read(&self.event, &mut [0u8; 8]);
     }
 
-    /// Since when nobody has read anything of what is not written yet; `None`: all is written. If not, the
-    /// descriptor says when.
+    /// Since when nobody has read any of the unwritten output. `None`: everything is written. If not, the descriptor is
+    /// ready when it is.
     pub(super) fn stuck_since(&self) -> Option<Instant> {
         let moved = self.threads.iter().filter_map(|(queue, _)| {
             let mut state = lock(&queue.state);
@@ -253,19 +254,18 @@ impl Printer {
         moved.max()
     }
 
-    /// Why something is lost that could not be written; said once.
+    /// Why output was lost that could not be written. It is returned once.
     pub(super) fn take_error(&self) -> Option<io::Error> {
         let mut queues = self.queues.iter();
         queues.find_map(|queue| lock(&queue.state).error.take())
     }
 
-    /// Drops what is not written; what somebody who reads that is to know of it is pushed now.
+    /// Drops the unwritten output. A message to a reader about that can be queued afterwards.
     pub(super) fn give_up(&self) {
         self.threads.iter().for_each(|(queue, _)| queue.clear());
     }
 
-    /// Waits until all is written to where anything was written after `since`, or came to what was empty, and for no
-    /// longer than `limit`.
+    /// Waits at most `limit` until those queues are written that have moved since `since`.
     pub(super) fn finish(&self, since: Instant, limit: Duration) {
         let until = Instant::now() + limit;
         for (queue, _) in &self.threads {

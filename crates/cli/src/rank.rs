@@ -1,4 +1,4 @@
-//! A rank as the launcher knows it, on this machine or another, and the words for its end.
+//! A rank as the launcher sees it, on this machine or another, and the words for its end.
 
 use super::child::RankChild;
 use std::process::ExitStatus;
@@ -23,7 +23,7 @@ impl Rank {
     }
 }
 
-/// Where a rank runs.
+/// The place of a rank.
 pub(super) enum RankPlacement {
     /// On this machine.
     Here(RankChild),

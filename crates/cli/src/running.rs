@@ -1,4 +1,4 @@
-//! A job that was started, as the rest of the program sees it.
+//! A running job, as the rest of the program sees it.
 
 use super::hosts::HostSender;
 use super::outcome::Outcome;
@@ -14,18 +14,18 @@ use tidegate_hal::process::{Forked, Process};
 #[derive(Debug)]
 pub(super) struct RankProcess {
     pub(crate) pid: u32,
-    /// `None` once its end has been collected.
+    /// `None` after its end has been collected.
     pub(crate) reach: Option<SignalPath>,
 }
 
-/// By what a process can be signalled.
+/// How a process can be signalled.
 #[derive(Debug)]
 pub(super) enum SignalPath {
     Here(Arc<OwnedFd>),
     There(HostSender),
 }
 
-/// A handle on a running job that can be cloned and given to other threads.
+/// A handle on a running job. It can be cloned and given to other threads.
 ///
 /// # Examples
 ///
@@ -49,7 +49,7 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// The process of a rank, on its host; `None` if there is no such rank.
+    /// The process number of a rank, on its host; `None` if there is no such rank.
     ///
     /// # Examples
     ///
@@ -65,8 +65,8 @@ impl Remote {
         lock(&self.processes).get(rank).map(|process| process.pid)
     }
 
-    /// Sends a signal to the process of one rank (not to its children). Never hits another process that has
-    /// got the same number.
+    /// Sends a signal to the process of one rank (not to its children). It never reaches another process that has got
+    /// the same number.
     ///
     /// # Errors
     ///
@@ -117,7 +117,7 @@ impl Remote {
     }
 }
 
-/// A job that was started. Dropping it kills the ranks (not in a child that was forked since).
+/// A running job. Dropping it kills the ranks (but not in a forked child).
 ///
 /// # Examples
 ///
@@ -141,7 +141,7 @@ impl Running {
         self.remote.clone()
     }
 
-    /// The process of a rank; `None` if there is no such rank.
+    /// The process number of a rank; `None` if there is no such rank.
     ///
     /// # Examples
     ///
@@ -156,11 +156,11 @@ impl Running {
         self.remote.pid(rank)
     }
 
-    /// As [`Remote::signal`].
+    /// Like [`Remote::signal`].
     ///
     /// # Errors
     ///
-    /// As [`Remote::signal`].
+    /// The errors of [`Remote::signal`].
     ///
     /// # Examples
     ///
@@ -180,7 +180,7 @@ impl Running {
     ///
     /// # Panics
     ///
-    /// If the thread that watches the ranks has panicked, or this is a child of the process that has started them.
+    /// If the thread that watches the ranks has panicked, or if this is a child of the process that started them.
     ///
     /// # Examples
     ///

@@ -1,8 +1,8 @@
-//! What the launcher itself says.
+//! Messages of the launcher itself.
 
 use std::io::Write as _;
 
-/// Says something to whoever started the job. Where nobody reads it `eprintln!` would panic: then nothing is said.
+/// Writes a message to stderr. If nobody reads stderr, the message is dropped, where `eprintln!` would panic.
 pub(super) fn say(what: std::fmt::Arguments<'_>) {
     let _ = writeln!(std::io::stderr(), "tidegate: {what}");
 }

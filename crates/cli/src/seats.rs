@@ -1,4 +1,4 @@
-//! The seat of each rank of this machine: its place, its device, its address, its processors.
+//! The seat of each rank of this machine: its place, device, address and processors.
 
 use super::bind::{Bind, Binding, Masks, plan};
 use super::error::LaunchError;
@@ -10,15 +10,15 @@ use std::net::IpAddr;
 use std::path::Path;
 use tidegate_boot::starter::DEVICE;
 
-/// The place, the device, the address and the processors of one rank.
+/// The place, device, address and processors of one rank.
 pub(super) struct RankSeat {
     pub(super) rank: usize,
     pub(super) place: RankPlace,
-    /// Names its node; `None`: the rank finds that out.
+    /// The name of its node. `None`: the rank finds out itself.
     pub(super) node_name: Option<String>,
-    /// The device that it takes; `None`: by its place on its node.
+    /// The device that it takes. `None`: by its place on its node.
     pub(super) device: Option<usize>,
-    /// The address that NICs are to use; `None`: they choose.
+    /// The address that NICs use. `None`: they choose.
     pub(super) address: Option<IpAddr>,
     /// How many ranks this machine has.
     pub(super) ranks_here: usize,
@@ -40,7 +40,7 @@ pub(super) fn seats(job: &Job, meeting: &MeetingPoint) -> Vec<RankSeat> {
             rank,
             place,
             node_name: is_several.then(|| format!("node{}", place.node)),
-            // All nodes are this machine, and have its devices between them.
+            // All nodes are this machine, and share its devices.
             device: job.nodes.is_some().then_some(rank),
             address: match &job.bed {
                 Some(bed) => Some(IpAddr::V4(bed.address(place.node))),
@@ -53,8 +53,8 @@ pub(super) fn seats(job: &Job, meeting: &MeetingPoint) -> Vec<RankSeat> {
     (0..job.ranks).map(seat).collect()
 }
 
-/// Gives each of the ranks of this machine its processors, if the job binds them, and sees whether the kernel agrees.
-/// Returns a line a rank for the user.
+/// Gives each rank of this machine its processors, if the job binds them, and checks that the kernel agrees. Returns a
+/// line for each rank, for the user.
 pub(super) fn bind(job: &Job, seats: &mut [RankSeat]) -> Result<Vec<String>, LaunchError> {
     if job.bind == Bind::None {
         return Ok(Vec::new());
@@ -84,12 +84,12 @@ fn device_number(job: &Job, seat: &RankSeat) -> usize {
         .unwrap_or(seat.place.local)
 }
 
-/// A variable as a rank sees it.
+/// The value of a variable in a rank.
 fn variable(job: &Job, rank: usize, name: &str) -> Option<OsString> {
     said(job, rank, name).or_else(|| std::env::var_os(name))
 }
 
-/// A variable that the job sets.
+/// The value of a variable, if the job sets it.
 fn said(job: &Job, rank: usize, name: &str) -> Option<OsString> {
     let own = job
         .rank_envs

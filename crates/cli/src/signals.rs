@@ -1,13 +1,14 @@
-//! The signals that a launcher inherits ignored or blocked, as from a daemon, from `nohup`, or from a shell in the background.
+//! The signals that a launcher inherits ignored or blocked, for example from a daemon, from `nohup`, or from a
+//! background shell.
 //!
 //! # Model
 //!
-//! - *SIGCHLD ignored*: the kernel would throw away how the ranks end. It gets its default action, here and so in the
-//!   ranks.
-//! - *SIGXFSZ not ignored*: a handler keeps it from ending the launcher.
-//! - *Another one ignored*: it stays so, here and in the ranks. `nohup` means the whole job.
-//! - *Blocked*: a signal that is passed on is unblocked in the thread that listens to it. Ranks begin with no signal
-//!   blocked.
+//! - *SIGCHLD is ignored*: the kernel would discard the ranks' statuses. So the signal gets its default action, here
+//!   and in the ranks.
+//! - *SIGXFSZ is not ignored*: a handler keeps it from ending the launcher.
+//! - *Another signal is ignored*: it stays ignored, here and in the ranks. `nohup` applies to the whole job.
+//! - *A signal is blocked*: if it is passed on, it is unblocked in the thread that listens to it. Ranks begin with no
+//!   signal blocked.
 
 use super::error::LaunchError;
 use rustix::process::Signal;
@@ -35,7 +36,7 @@ pub(super) struct Forwarded {
 }
 
 impl Forwarded {
-    /// Takes all signals that are to be passed on, but for those that this process ignores.
+    /// Takes over all signals that are passed on, except for those that this process ignores.
     pub(super) fn listen() -> Result<Vec<Self>, LaunchError> {
         let failed = |error| LaunchError::io("listening to signals", error);
         let heard = FORWARDED.into_iter().filter(|each| !is_ignored(*each));
@@ -50,7 +51,7 @@ impl Forwarded {
             .collect()
     }
 
-    /// Empties the descriptor, so that it is ready again with the next signal.
+    /// Empties the descriptor, so that the next signal makes it ready again.
     pub(super) fn hear(&self) {
         let _ = (&self.pipe).read(&mut [0; 64]);
     }
@@ -68,7 +69,7 @@ impl Drop for Forwarded {
     }
 }
 
-/// Sees to it that the kernel keeps how children end until somebody asks.
+/// Makes the kernel keep the statuses of children until they are asked for.
 pub(super) fn keep_ends_of_children() {
     let found = action(Signal::CHILD);
     if found.sa_sigaction == libc::SIG_IGN || found.sa_flags & libc::SA_NOCLDWAIT != 0 {
@@ -77,11 +78,11 @@ pub(super) fn keep_ends_of_children() {
     }
 }
 
-/// Lets this process go on where it has written a file (its output, say) up to RLIMIT_FSIZE: writing is then an error, as it
-/// should be, and not the end of the process. Ranks have the default action: a handler does not pass `exec`.
+/// Lets this process go on when a file that it writes (such as its output) reaches RLIMIT_FSIZE. Then the write fails,
+/// and the process does not end. Ranks have the default action, since `exec` resets a handler.
 pub(super) fn survive_file_limits() {
     if !is_ignored(Signal::XFSZ) {
-        // It fails for signals that nobody may handle, which this one is not.
+        // It fails only for signals that cannot be handled, and this one can.
         let _ = signal_hook::flag::register(libc::SIGXFSZ, Arc::default());
     }
 }

@@ -1,14 +1,16 @@
-//! Ranks that are stopped (`SIGSTOP`, a terminal, a debugger): the others wait for them, and none of them can say so itself.
+//! Ranks that are stopped (by `SIGSTOP`, a terminal or a debugger). The other ranks wait for them, and they cannot say
+//! so themselves.
 //!
 //! # Model
 //!
-//! The launcher looks at its ranks every two seconds: at the process of each, and at those that this has started, since
-//! the launcher's own child can be a script. The launcher reports a process that was stopped at three looks in a row, and
-//! says when that is over. It cannot know whether a process that a rank has started is the rank, and does not say so.
+//! The launcher looks at its ranks every two seconds. It looks at each rank's process, and at the processes that this
+//! one has started, since the launcher's own child can be a script. It reports a process that was stopped at three
+//! looks in a row, and reports when that is over. It cannot know whether a process that a rank has started is the rank
+//! itself, so it does not claim that.
 //!
 //! # Failure
 //!
-//! Without `/proc`, or where the kernel does not list the children of processes there, less is seen and reported.
+//! Without `/proc`, or if the kernel does not list the children of processes there, less is seen and reported.
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, waitid};
 use std::collections::BTreeMap;
@@ -18,18 +20,18 @@ use std::time::{Duration, Instant};
 
 /// The time from one look to the next.
 const LOOK: Duration = Duration::from_secs(2);
-/// A rank that was stopped at so many looks is reported.
+/// A rank that was stopped at this many looks in a row is reported.
 const LOOKS: u32 = 3;
-/// So many processes of a rank are looked at.
+/// The most processes of a rank that are looked at.
 const MOST: usize = 64;
 
-/// A process that is stopped.
+/// A stopped process.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stopped {
     process: Pid,
-    /// Whether it is the process of the rank, and not one that this has started.
+    /// Whether it is the process of the rank, and not one that this process has started.
     is_rank: bool,
-    /// At so many looks until now.
+    /// At how many looks in a row it was stopped.
     looks: u32,
     by: By,
 }
@@ -60,7 +62,7 @@ impl fmt::Display for Stopped {
 }
 
 impl Stopped {
-    /// Which process of `rank` it is.
+    /// The process, described as one of `rank`.
     pub(super) fn who(&self, rank: usize) -> String {
         if self.is_rank {
             format!("rank {rank} (process {})", self.process)
@@ -69,7 +71,7 @@ impl Stopped {
         }
     }
 
-    /// What comes of it.
+    /// The consequence for the job.
     fn effect(&self) -> &'static str {
         if self.is_rank {
             "the others wait for it"
@@ -78,7 +80,7 @@ impl Stopped {
         }
     }
 
-    /// How it can be made to go on.
+    /// How to make it go on.
     fn help(&self) -> String {
         match self.by {
             By::Debugger => String::new(),
@@ -89,7 +91,7 @@ impl Stopped {
     }
 }
 
-/// What was seen of the ranks of this machine.
+/// The results of earlier looks at the ranks of this machine.
 #[derive(Debug)]
 pub(super) struct StoppedRanks {
     next: Instant,
@@ -110,7 +112,7 @@ impl StoppedRanks {
         self.next
     }
 
-    /// Looks at the ranks that run, by `look`, if it is time to; what is to be said of that.
+    /// Looks at the running ranks, if it is time to. Returns the messages for the user.
     pub(super) fn look(
         &mut self,
         look: impl FnOnce() -> BTreeMap<usize, Option<Stopped>>,
@@ -184,7 +186,7 @@ fn children(process: Pid) -> Vec<Pid> {
         .collect()
 }
 
-/// What stopped a child. It stays to be asked for.
+/// The signal that stopped a child. The kernel keeps the state, so that it can be asked for again.
 fn signal(pidfd: impl AsFd) -> Option<Signal> {
     let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     let status = waitid(WaitId::PidFd(pidfd.as_fd()), options).ok()??;

@@ -1,4 +1,4 @@
-//! The launcher: exit codes, output, signals, and that nothing is left behind.
+//! The launcher's exit codes, output and signals, and that it leaves nothing behind.
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -22,7 +22,7 @@ mod unread;
 
 use ground::{LONG, exists, tidegate, wait_until};
 
-/// Ranks that are a shell script.
+/// A job of ranks that are a shell script.
 fn shell(ranks: usize, script: &str) -> Job {
     Job::new("/bin/sh", ranks)
         .arg("-c")
@@ -30,7 +30,7 @@ fn shell(ranks: usize, script: &str) -> Job {
         .output(Output::Captured)
 }
 
-/// Not a test: what [`tidegate`] starts.
+/// This is not a test, but the program that [`tidegate`] starts.
 #[test]
 fn role_of_the_launcher() {
     use clap::Parser;
@@ -78,11 +78,11 @@ fn the_first_failure_decides() {
     assert_eq!(outcome.ranks[0].status.signal(), Some(15));
 }
 
-/// A rank that ends by `process::exit(0)` has failed nobody can see; the one that waited for it has.
+/// If a rank ends by `process::exit(0)`, its failure is invisible; the rank that waited for it fails visibly.
 #[test]
 fn who_had_ended_before_the_first_failure_is_named() {
     let folder = tempfile::tempdir().unwrap();
-    // A process that has ended is there until the launcher has taken its status: so rank 1 fails behind that.
+    // A process that has ended exists until the launcher has taken its status. So rank 1 fails after that.
     let script = "case $RANK in
         2) echo $$ > $ENDS.new; mv $ENDS.new $ENDS; exit 0;;
         1) until test -e $ENDS; do sleep 0.01; done
@@ -115,7 +115,7 @@ fn a_signal_is_128_and_its_number() {
 #[test]
 fn ranks_that_do_not_want_to_end_are_killed() {
     let folder = tempfile::tempdir().unwrap();
-    // The failure comes when the signal is of no more use.
+    // The failure comes when it is too late for the signal.
     let script = "if test $RANK = 1; then until test -e $DEAF; do sleep 0.01; done; exit 3; fi
         trap '' TERM; : > $DEAF; while :; do sleep 1000; done";
     let outcome = shell(2, script)
@@ -142,7 +142,7 @@ fn survivors_may_get_all_the_time_there_is() {
     let outcome = shell(2, script).grace(Duration::MAX).run().unwrap();
     assert_eq!(outcome.exit_code(), 3);
     assert_eq!(outcome.ranks[0].status.code(), Some(4));
-    // After a signal, too; the second one does not wait for anything.
+    // The same after a signal; the second signal waits for nothing.
     let script = "trap 'echo got' TERM; echo ready; while :; do sleep 0.01; done";
     let args = ["run", "-n", "1", "--grace", "1e19", "/bin/sh", "-c", script];
     let mut child = tidegate(&args)
@@ -243,8 +243,8 @@ fn the_command_line_has_the_codes_of_a_shell() {
     );
 }
 
-/// Not a test: a rank that only a signal ends. A shell will not do: one that is about to start a program keeps SIGINT for
-/// when that program has ended.
+/// This is not a test, but a rank that only a signal ends. A shell would not do: while it starts a program, it keeps
+/// SIGINT until that program has ended.
 #[test]
 fn role_of_a_rank_that_waits() {
     if std::env::var_os("TEST_CLI").is_some() {
@@ -258,7 +258,7 @@ fn signals_are_passed_on() {
     let me = std::env::current_exe().unwrap();
     let rank = [me.to_str().unwrap(), "--exact", "role_of_a_rank_that_waits"];
     for (signal, number) in [(Signal::TERM, 15), (Signal::INT, 2), (Signal::HUP, 1)] {
-        // The time is so long that nothing else ends them.
+        // The time is so long that nothing else ends the ranks.
         let args = [
             &["run", "-n", "2", "--grace", "60"],
             &rank[..],
@@ -317,7 +317,7 @@ fn children_of_ranks_end_with_them() {
 
 #[test]
 fn a_launcher_that_is_killed_leaves_nothing() {
-    // The shell has a child of its own, which the kernel does not kill with it.
+    // The shell has a child, which the kernel does not kill with the shell.
     let script = "sleep 1000 & echo pids $$ $!; wait";
     let mut child = tidegate(&["run", "-n", "2", "/bin/sh", "-c", script])
         .stdout(Stdio::piped())
@@ -383,7 +383,7 @@ fn a_program_that_does_not_exist_leaves_no_ranks() {
     assert!(error.to_string().contains("rank 0"), "{error}");
 }
 
-/// The network namespaces that some process is in, or has a descriptor of; as far as this user may look.
+/// The network namespaces that some process is in, or has a descriptor of, as far as this user can see.
 fn namespaces_in_use() -> Vec<String> {
     let mut found = Vec::new();
     for process in std::fs::read_dir("/proc").unwrap().map_while(Result::ok) {
@@ -443,7 +443,7 @@ fn a_launcher_that_is_killed_leaves_no_network() {
             let in_use = namespaces_in_use();
             !namespaces.iter().any(|name| in_use.contains(name))
         });
-        // Nothing holds one by a name, either.
+        // No name keeps one alive, either.
         let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
         assert!(!namespaces.iter().any(|name| mounts.contains(name)));
     }
@@ -459,7 +459,7 @@ fn the_command_line_makes_beds_and_cuts_links() {
     {
         return;
     }
-    // They stay until the link is mended, and not for ever.
+    // They stay until the link is mended, but not for ever.
     let script = "echo $TIDEGATE_NODE $TIDEGATE_ADDRESS
         until test -e $MENDED || test $((n += 1)) -gt 2000; do sleep 0.01; done";
     let wire = [

@@ -1,4 +1,5 @@
-//! Jobs on several nodes: who is on which, and who passes descriptors to whom. The ranks are this program again.
+//! Jobs on several nodes: the node of each rank, and the ranks that pass descriptors to each other. The ranks are this
+//! program again.
 
 use std::fs::File;
 use std::io::Write;
@@ -24,7 +25,7 @@ fn job(role: &str, nodes: &Nodes) -> Job {
         .grace(LONG)
 }
 
-/// Not a test: what a rank does.
+/// This is not a test, but a rank's program.
 #[test]
 fn role_of_a_rank() {
     let Ok(role) = std::env::var("TEST_ROLE") else {
@@ -42,11 +43,11 @@ fn role_of_a_rank() {
         "watch" => watch(control),
         other => panic!("no such role: {other}"),
     }
-    // Not by returning: the test harness would go on.
+    // It does not return, because the test harness would go on.
     std::process::exit(0);
 }
 
-/// Every rank gives away a file with its number in it, and looks at what it got.
+/// Every rank passes on a file with its number in it, and reads the files that it gets.
 fn descriptors(control: TcpControl) {
     let me = control.rank();
     for round in 0..3u8 {
@@ -76,7 +77,7 @@ fn descriptors(control: TcpControl) {
     control.leave();
 }
 
-/// Exchanges until an exchange fails, and says why, and who was lost.
+/// Exchanges until an exchange fails, and prints why, and which ranks were lost.
 fn watch(control: TcpControl) {
     let (sender, events) = channel();
     let sender = Mutex::new(sender);
@@ -96,7 +97,7 @@ fn watch(control: TcpControl) {
         panic!("{error}")
     };
     println!("exchange missed {rank}: {reason}");
-    // The other ranks of its node are lost too, if it was the link. More than are to be lost would be a moment later.
+    // If the link was cut, the other ranks of its node are lost, too. Further losses would come a moment later.
     let expected = match rank {
         0 => control.size() - 1,
         _ => std::env::var("TEST_LOST").unwrap().parse().unwrap(),
@@ -126,7 +127,7 @@ fn assert_all_say(outcome: &Outcome, what: &str) {
     }
 }
 
-/// What the ranks of `descriptors` print.
+/// The output of the ranks of `descriptors`.
 fn numbered(nodes: &Nodes) -> String {
     let numbers: Vec<_> = (0..nodes.ranks())
         .filter_map(|rank| nodes.node(rank))
@@ -188,7 +189,7 @@ fn a_job_has_the_ranks_of_its_nodes() {
     assert_eq!(text, "the nodes 2x2 have 4 ranks, and the job 3");
 }
 
-/// Both wires that this machine has, as it may make them.
+/// Runs `body` with both wires, as far as this machine can make them.
 fn each_wire(test: &str, nodes: usize, body: impl Fn(Bed)) {
     for wire in [WireChoice::Auto, WireChoice::Relay] {
         if let Some(bed) = Bed::builder(nodes).wire(wire).build_or_skip(test) {
@@ -284,7 +285,7 @@ struct Watched {
     _marks: tempfile::TempDir,
 }
 
-/// A job in the role `watch`, which is to lose so many ranks.
+/// A job in the role `watch`, which should lose `lost` ranks.
 fn watched(nodes: &Nodes, bed: &Bed, silence: &str, lost: usize) -> Watched {
     let marks = tempfile::tempdir().unwrap();
     let job = job("watch", nodes)
@@ -304,7 +305,7 @@ fn watched(nodes: &Nodes, bed: &Bed, silence: &str, lost: usize) -> Watched {
     Watched { job, _marks: marks }
 }
 
-/// What a rank said: whom the exchange missed and why, and whom it lost.
+/// The output of a rank: the rank that the exchange needed, the reason, and the ranks that it lost.
 fn lost(outcome: &Outcome, rank: usize) -> (usize, String, Vec<usize>) {
     let text = String::from_utf8_lossy(&outcome.ranks[rank].stdout);
     let missed = text.lines().find_map(|line| {
@@ -332,7 +333,7 @@ fn a_rank_that_is_killed_on_another_node_is_noticed_at_once() {
         for rank in [0, 1, 2, 4, 5] {
             let (missed, why, gone) = lost(&outcome, rank);
             assert_eq!((missed, &*gone), (3, &[3][..]), "rank {rank}: {outcome:?}");
-            // By the end of its connection, not by its silence.
+            // The end of the connection shows it, and not silence.
             assert!(why.contains("the connection "), "{why}");
         }
     });
@@ -346,15 +347,15 @@ fn a_node_that_vanishes_is_noticed_within_the_silence() {
         bed.cut(1).unwrap();
         let outcome = watched.job.wait();
         assert!(outcome.success(), "{outcome:?}");
-        // No FIN and no RST comes of it: what is noticed is that nothing is heard, for as long as was said. (Each side
-        // counts it in intervals of its own: rank 0 in 50 of 100 ms, the others in 34 of 150 ms.)
+        // There is no FIN and no RST, so only silence for the allowed time shows it. (Each side counts silence in
+        // intervals of its own: rank 0 in 50 of 100 ms, the others in 34 of 150 ms.)
         for rank in [0, 1, 4, 5] {
             let (missed, why, gone) = lost(&outcome, rank);
             assert!([2, 3].contains(&missed), "rank {rank} missed {missed}");
             assert_eq!(gone, [2, 3], "rank {rank}: {outcome:?}");
             assert!(why.contains("nothing was heard of it for 5.0s"), "{why}");
         }
-        // On the other side of the cut it is rank 0 that vanishes, and with it all news of the others.
+        // On the other side of the cut, rank 0 vanishes, and with it all news of the others.
         for rank in [2, 3] {
             let (missed, why, gone) = lost(&outcome, rank);
             let others: Vec<usize> = (0..6).filter(|other| *other != rank).collect();
@@ -393,7 +394,7 @@ fn a_link_that_is_mended_in_time_was_never_cut() {
         std::thread::sleep(Duration::from_millis(700));
         bed.mend(1).unwrap();
         std::thread::sleep(Duration::from_secs(2));
-        // Both are alive and go on; that shows in who is lost when one is killed.
+        // Both are alive and go on. This shows in the ranks that are lost when one is killed.
         watched.job.signal(1, Signal::KILL).unwrap();
         let outcome = watched.job.wait();
         let (missed, why, _) = lost(&outcome, 0);

@@ -1,6 +1,6 @@
-//! A put and its epochs, one way: raw MPI (post, start, complete, wait on `MPI_Win_allocate`, and on `MPI_Win_create`),
-//! and windows over MPI, in one process and by turns. Far ranks are compared with `MPI_Win_create`, which is served by
-//! the same part of an MPI as between nodes.
+//! A one-way put with its epochs: raw MPI (post, start, complete, wait on `MPI_Win_allocate` and on `MPI_Win_create`)
+//! against windows over MPI, in one process, in turn. Far ranks are compared with `MPI_Win_create`, which uses the same
+//! part of an MPI as data between nodes.
 //!
 //! `mpirun -n 2 pingpong [rounds]`. Reports medians over runs of half a round trip, in us, and the ratio to raw MPI.
 
@@ -22,7 +22,7 @@ type Inbox<'s> = window::Inbox<'s, u8, Host, BySlot>;
 type Outbox<'s> = window::Outbox<'s, u8, Host, BySlot>;
 
 const RUNS: usize = 101;
-/// Ways before this one are compared with the first, the others with this one.
+/// Methods before this number are compared with the first one, and the others with this one.
 const FAR: usize = 3;
 
 /// Raw MPI.
@@ -38,7 +38,7 @@ impl Raw {
     fn new(comm: &SimpleCommunicator, bytes: usize, allocate: bool) -> Self {
         let to = 1 - comm.rank();
         let mut base: *mut u8 = std::ptr::null_mut();
-        // SAFETY: constants of the binding's.
+        // SAFETY: these are constants of the binding.
         let (mut window, mut all, mut peer) = unsafe {
             (
                 ffi::RSMPI_WIN_NULL,
@@ -48,7 +48,8 @@ impl Raw {
         };
         let (size, comm) = (bytes as ffi::MPI_Aint, comm.as_raw());
         let mut memory = vec![0u8; if allocate { 0 } else { bytes }];
-        // SAFETY: MPI runs, both ranks come here, and what is passed lives meanwhile; the memory is freed after the window.
+        // SAFETY: MPI runs, both ranks make these calls, and the arguments live meanwhile; the memory is freed after
+        // the window.
         unsafe {
             let (info, at) = (ffi::RSMPI_INFO_NULL, &raw mut window);
             if allocate {
@@ -70,7 +71,7 @@ impl Raw {
 
     fn put(&self) {
         let n = self.src.len() as i32;
-        // SAFETY: the window is alive, the peer exposes as many bytes, and the source lives until the epoch is complete.
+        // SAFETY: the window is live, the peer exposes as many bytes, and the source lives until the epoch is complete.
         unsafe {
             ffi::MPI_Win_start(self.peer, 0, self.window);
             ffi::MPI_Put(
@@ -88,7 +89,7 @@ impl Raw {
     }
 
     fn get(&self) {
-        // SAFETY: the window is alive.
+        // SAFETY: the window is live.
         unsafe {
             ffi::MPI_Win_post(self.peer, 0, self.window);
             ffi::MPI_Win_wait(self.window);
@@ -203,7 +204,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                     _ => by_messages_stream.run(&e, first, rounds)?,
                 }
                 let took = begun.elapsed().as_secs_f64() * 1e6 / rounds as f64 / 2.0;
-                // The first is for warming up.
+                // The first run warms up.
                 if run > 0 {
                     times.push(took);
                 }
@@ -228,7 +229,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             }
         }
         for mut raw in [allocated, created] {
-            // SAFETY: both ranks come here; nobody uses the window any more.
+            // SAFETY: both ranks make this call, and nobody uses the window any more.
             unsafe { ffi::MPI_Win_free(&raw mut raw.window) };
         }
     }

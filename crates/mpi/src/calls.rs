@@ -1,14 +1,15 @@
-//! The calls of MPI that making a world takes, with results.
+//! The calls of MPI that are needed to make a world, with results.
 //!
 //! # Model
 //!
-//! [`Own`] is a duplicate of the user's communicator: what is sent over it never meets the user's messages. Its errors
-//! are returned, whatever the user's communicator does with errors. It is for one thread, since it is not known to be
-//! more than that MPI allows.
+//! [`Own`] is a duplicate of the user's communicator, so its messages never meet the user's messages. It returns
+//! errors, whatever error handler the user's communicator has. Only one thread may use it, because MPI may not allow
+//! more.
 //!
 //! # Failure
 //!
-//! [`MpiError::Call`], with MPI's own words. After that what a communicator can still do is not known: it is left as it is.
+//! [`MpiError::Call`] with MPI's own text. After an error, the state of the communicator is unknown, and it is not
+//! freed.
 
 use std::ffi::{c_int, c_void};
 use std::marker::PhantomData;
@@ -19,10 +20,10 @@ use mpi::ffi;
 
 use crate::error::MpiError;
 
-/// How long to sleep between looks at ranks that have not come.
+/// The sleep between two looks at ranks that have not come.
 const LOOK: Duration = Duration::from_micros(500);
 
-/// The longest text of an error that MPI gives: more than any MPI's MPI_MAX_ERROR_STRING.
+/// The longest error text of MPI: more than any MPI's MPI_MAX_ERROR_STRING.
 const LONGEST_TEXT: usize = 8192;
 
 /// Calls a function of MPI, and checks its code by the `check` that is in scope. Like the function, it is unsafe.
@@ -38,7 +39,7 @@ pub(crate) use call;
 pub(crate) fn said_of(code: c_int) -> String {
     let mut text = vec![0u8; LONGEST_TEXT];
     let mut length = 0;
-    // SAFETY: MPI is there (a call of it has just failed); the buffer is longer than MPI_MAX_ERROR_STRING.
+    // SAFETY: MPI runs (one of its calls has just failed), and the buffer is longer than MPI_MAX_ERROR_STRING.
     let known = unsafe { ffi::MPI_Error_string(code, text.as_mut_ptr().cast(), &mut length) };
     text.truncate(if known == ffi::MPI_SUCCESS as c_int {
         usize::try_from(length).unwrap_or(0)
@@ -61,7 +62,7 @@ fn check(call: &'static str, code: c_int) -> Result<(), MpiError> {
     Err(MpiError::Call { call, code, text })
 }
 
-/// Whether this thread may call MPI now.
+/// Checks that this thread may call MPI now.
 pub(crate) fn usable() -> Result<(), MpiError> {
     if mpi::environment::is_finalized() {
         return Err(MpiError::Finalized);
@@ -89,30 +90,32 @@ pub(crate) struct Own {
     one_thread: PhantomData<*const ()>,
 }
 
-/// What MPI writes to when a duplicate is ready. On the heap: if it never is, it stays.
+/// The memory to which MPI writes when a duplicate is ready. It is on the heap, so that it can stay if that never
+/// happens.
 struct Pending {
     raw: ffi::MPI_Comm,
     request: ffi::MPI_Request,
 }
 
 impl Own {
-    /// Duplicates a communicator; collective. Waits until all its ranks have come, but no longer than `limit`.
+    /// Duplicates a communicator. Collective. Waits until all its ranks have come, but no longer than `limit`.
     ///
     /// # Safety
     ///
-    /// The handle is that of a communicator that is alive (or null), and [`usable`] was true.
+    /// The handle is that of a live communicator (or null), and [`usable`] returned `Ok`.
     pub(crate) unsafe fn duplicate(raw: ffi::MPI_Comm, limit: Duration) -> Result<Self, MpiError> {
         // SAFETY: the constant is MPI's own, and never changes.
         if raw == unsafe { ffi::RSMPI_COMM_NULL } {
             return Err(MpiError::NoCommunicator);
         }
         let mut inter = 0;
-        // SAFETY: the communicator is alive, by the caller's promise; so for the calls below.
+        // SAFETY: the communicator is live, by the caller's promise; so for the calls below.
         unsafe { call!(MPI_Comm_test_inter(raw, &mut inter)) }?;
         if inter != 0 {
             return Err(MpiError::InterCommunicator);
         }
-        // Until there is a duplicate, errors are those of the user's communicator, and most often end the process.
+        // Until the duplicate exists, errors go to the handler of the user's communicator, which usually ends the
+        // process.
         // SAFETY: the constant is MPI's own.
         let mut users = unsafe { ffi::RSMPI_ERRORS_ARE_FATAL };
         // SAFETY: as above.
@@ -121,14 +124,14 @@ impl Own {
         unsafe { call!(MPI_Comm_set_errhandler(raw, ffi::RSMPI_ERRORS_RETURN)) }?;
         // SAFETY: as above.
         let duplicated = unsafe { Self::when_all_have_come(raw, limit) };
-        // SAFETY: as above; the handler was this communicator's, and the reference to it that we were given is given back.
+        // SAFETY: as above; the handler was this communicator's, and this frees the reference to it that we were given.
         let restored = unsafe {
             let restored = call!(MPI_Comm_set_errhandler(raw, users));
             restored.and(call!(MPI_Errhandler_free(&mut users)))
         };
         let raw = duplicated?;
         restored?;
-        // SAFETY: the duplicate is ours, and alive; so for the calls below.
+        // SAFETY: the duplicate is ours, and live; so for the calls below.
         unsafe { call!(MPI_Comm_set_errhandler(raw, ffi::RSMPI_ERRORS_RETURN)) }?;
         let (mut rank, mut size) = (0, 0);
         // SAFETY: as above.
@@ -145,7 +148,7 @@ impl Own {
 
     /// # Safety
     ///
-    /// The communicator is alive.
+    /// The communicator is live.
     unsafe fn when_all_have_come(
         raw: ffi::MPI_Comm,
         limit: Duration,
@@ -157,7 +160,8 @@ impl Own {
             // SAFETY: as above.
             request: unsafe { ffi::RSMPI_REQUEST_NULL },
         });
-        // SAFETY: the communicator is alive; MPI may write to `pending` until the request is complete, and it stays that long.
+        // SAFETY: the communicator is live. MPI may write to `pending` until the request is complete, and it stays that
+        // long.
         unsafe { call!(MPI_Comm_idup(raw, &mut pending.raw, &mut pending.request)) }?;
         loop {
             let mut done = 0;
@@ -178,7 +182,7 @@ impl Own {
             }
             let waited = started.elapsed();
             if waited >= limit {
-                // Somebody may come yet, and MPI would write to it.
+                // Another rank may still come, and then MPI writes to it.
                 Box::leak(pending);
                 return Err(MpiError::Absent { waited });
             }
@@ -186,14 +190,14 @@ impl Own {
         }
     }
 
-    /// Gives every rank every rank's numbers, in the order of ranks; collective.
+    /// Gathers the numbers of all ranks, in the order of ranks. Collective.
     pub(crate) fn all_gather<const N: usize>(
         &self,
         mine: [u64; N],
     ) -> Result<Vec<[u64; N]>, MpiError> {
         let mut all = vec![[0u64; N]; self.size];
         let count = c_int::try_from(N).expect("a handful of numbers");
-        // SAFETY: `mine` has `count` numbers, and `all` as many for each rank; the communicator is ours, and alive.
+        // SAFETY: `mine` has `count` numbers, and `all` as many for each rank; the communicator is ours, and live.
         unsafe {
             call!(MPI_Allgather(
                 mine.as_ptr().cast::<c_void>(),
@@ -208,11 +212,11 @@ impl Own {
         Ok(all)
     }
 
-    /// Gives every rank the bytes of `root`; collective. Those of others are ignored.
+    /// Sends the bytes of `root` to every rank. Collective. The bytes of other ranks are ignored.
     pub(crate) fn broadcast(&self, root: usize, bytes: Vec<u8>) -> Result<Vec<u8>, MpiError> {
         let from = c_int::try_from(root).unwrap_or(c_int::MAX);
         let mut length = bytes.len() as u64;
-        // SAFETY: one number; the communicator is ours, and alive.
+        // SAFETY: it is one number; the communicator is ours, and live.
         unsafe {
             call!(MPI_Bcast(
                 (&raw mut length).cast(),
@@ -238,12 +242,12 @@ impl Own {
         Ok(bytes)
     }
 
-    /// The lowest of the ranks that can share memory with this one, says MPI; collective.
+    /// The lowest rank that can share memory with this one, according to MPI. Collective.
     pub(crate) fn lowest_on_node(&self) -> Result<u64, MpiError> {
         let key = c_int::try_from(self.rank).expect("it was one");
         // SAFETY: the constant is MPI's own.
         let mut here = unsafe { ffi::RSMPI_COMM_NULL };
-        // SAFETY: the communicator is ours, and alive.
+        // SAFETY: the communicator is ours, and live.
         unsafe {
             call!(MPI_Comm_split_type(
                 self.raw,
@@ -254,7 +258,7 @@ impl Own {
             ))
         }?;
         let mut lowest = self.rank as u64;
-        // SAFETY: the new communicator is ours, and alive; its rank 0 is the lowest of ours, by the keys.
+        // SAFETY: the new communicator is ours, and live; its rank 0 is the lowest of our ranks, because of the keys.
         unsafe {
             call!(MPI_Bcast(
                 (&raw mut lowest).cast(),
@@ -264,19 +268,19 @@ impl Own {
                 here
             ))
         }?;
-        // SAFETY: nothing else has it.
+        // SAFETY: nothing else uses it.
         unsafe { call!(MPI_Comm_free(&mut here)) }?;
         Ok(lowest)
     }
 
-    /// Keeps it, for whoever frees it, or as long as MPI is there.
+    /// Gives the handle away. It stays valid until the new owner frees it, or MPI ends.
     pub(crate) fn keep(self) -> ffi::MPI_Comm {
         self.raw
     }
 
-    /// Gives it back; collective.
+    /// Frees it. Collective.
     pub(crate) fn free(mut self) -> Result<(), MpiError> {
-        // SAFETY: it is ours, and nothing is under way on it.
+        // SAFETY: it is ours, and no operation uses it.
         unsafe { call!(MPI_Comm_free(&mut self.raw)) }
     }
 }
@@ -290,7 +294,8 @@ mod tests {
     use super::*;
     use mpi::traits::AsRaw as _;
 
-    /// One test, since MPI is initialised once in a process: first without it, then with, then after it.
+    /// This is one test, since MPI is initialised once in a process: first without MPI, then with it, then after its
+    /// end.
     #[test]
     fn errors_are_returned() {
         assert!(matches!(usable(), Err(MpiError::NotInitialized)));
@@ -315,13 +320,13 @@ mod tests {
         assert!(matches!(none, Err(MpiError::NoCommunicator)));
 
         let world = universe.world();
-        // SAFETY: the world is alive.
+        // SAFETY: the world communicator is live.
         let own = unsafe { Own::duplicate(world.as_raw(), limit) }.unwrap();
         assert_eq!((own.rank, own.size), (0, 1));
         assert_eq!(own.broadcast(0, vec![1, 2, 3]).unwrap(), [1, 2, 3]);
         assert_eq!(own.all_gather([7, 9]).unwrap(), [[7, 9]]);
         assert_eq!(own.lowest_on_node().unwrap(), 0);
-        // There is no rank 7: with MPI's own handler the process would end here.
+        // There is no rank 7. With MPI's own handler the process would end here.
         let error = own.broadcast(7, Vec::new()).unwrap_err();
         let MpiError::Call { call, text, .. } = &error else {
             panic!("{error}");

@@ -1,11 +1,11 @@
-//! Why a world could not be made of a communicator.
+//! Errors of making a world from a communicator.
 
 use std::time::Duration;
 
 use tidegate_core::Error;
 
-/// Why a world could not be made of a communicator. `?` turns it into the library's [`Error`]: what is an error of the
-/// library already, as itself, and anything else into [`Error::Bootstrap`].
+/// Why a world could not be made from a communicator. `?` turns it into the library's [`Error`]: a library's error
+/// stays what it is, and any other becomes [`Error::Bootstrap`].
 ///
 /// # Examples
 ///
@@ -29,7 +29,7 @@ pub enum MpiError {
     /// MPI was finalised.
     #[error("MPI is finalised: worlds are made of communicators before that")]
     Finalized,
-    /// The MPI was initialised so that only one thread may call it, and this is another.
+    /// MPI was initialised for calls by one thread only, and this is another thread.
     #[error(
         "MPI was initialised for calls by its main thread alone ({provided:?}), and this is another thread"
     )]
@@ -37,7 +37,7 @@ pub enum MpiError {
         /// What MPI provides.
         provided: mpi::Threading,
     },
-    /// The communicator has two groups, which a world has not.
+    /// The communicator is an inter-communicator, which has two groups.
     #[error(
         "an inter-communicator has no ranks of its own: merge it first (`InterCommunicator::merge`)"
     )]
@@ -51,7 +51,7 @@ pub enum MpiError {
          (TIDEGATE_RENDEZVOUS_TIMEOUT sets how long to wait)"
     )]
     Absent {
-        /// How long was waited for them.
+        /// How long this rank waited for them.
         waited: Duration,
     },
     /// A call of MPI failed.
@@ -61,10 +61,10 @@ pub enum MpiError {
         call: &'static str,
         /// MPI's error code.
         code: i32,
-        /// What MPI says of it.
+        /// MPI's text for it.
         text: String,
     },
-    /// Another rank could not take part, so nobody does.
+    /// Another rank could not take part, so no rank does.
     #[error("rank {rank} of the communicator cannot take part: {reason}")]
     Peer {
         /// The rank that cannot take part.
@@ -72,7 +72,7 @@ pub enum MpiError {
         /// Why it cannot.
         reason: String,
     },
-    /// The communicator was good, and the world failed.
+    /// The communicator was good, but making the world failed.
     #[error(transparent)]
     World(#[from] Error),
 }

@@ -2,13 +2,13 @@
 //!
 //! # Model
 //!
-//! Empty unless the feature `mpi` is on; then it needs an MPI, its `mpicc`, and libclang to be built. `mpi` is rsmpi,
-//! the binding that all of this is over. `world` has worlds made of communicators; `windows` goes further: there MPI is
-//! what carries epochs, for ranks that can reach each other by nothing else.
+//! Without the feature `mpi` this crate is empty. With it, the build needs an MPI, its `mpicc`, and libclang. `mpi` is
+//! rsmpi, the binding that everything here uses. `world` makes worlds from communicators. In `windows`, MPI is also the
+//! transport of epochs, for ranks that nothing else connects.
 //!
 //! # Failure
 //!
-//! `MpiError` says what MPI refused, or which rank could not take part.
+//! `MpiError` names the call that MPI refused, or the rank that could not take part.
 #![cfg(feature = "mpi")]
 
 mod calls;

@@ -2,11 +2,11 @@
 //!
 //! # Model
 //!
-//! [`FromMpi`] makes a world of a communicator: its ranks are those of the communicator, in the same order. MPI is used
-//! to *meet*, and no longer: rank 0 listens, and says where and with which secret over a duplicate of the communicator;
-//! the duplicate is freed, and from there on the ordinary control plane of `tidegate-boot` carries on, with its
-//! heartbeats, deaths and descriptors. So the world outlives the communicator, and MPI itself; there may be as many
-//! worlds as there are communicators; and nothing asks for more of MPI than calls by the thread that makes the world.
+//! [`FromMpi`] makes a world from a communicator, with the same ranks in the same order. MPI is only used to *meet*.
+//! Rank 0 listens, and sends its address and a secret over a duplicate of the communicator. Then the duplicate is
+//! freed, and from there on the ordinary control plane of `tidegate-boot` is used, with its heartbeats, reports of
+//! deaths, and descriptors. So the world may outlive the communicator, and MPI itself. There may be a world for each
+//! communicator. And MPI must only allow calls by the thread that makes the world.
 //!
 //! ```no_run
 //! use tidegate_core::World;
@@ -21,8 +21,9 @@
 //!
 //! # Failure
 //!
-//! [`MpiError`] says what MPI refused, or which rank could not take part; all ranks come to the same verdict, if MPI lets
-//! them. A rank that dies later is noticed by the control plane, as in every job; and most launchers of MPI then end the job.
+//! [`MpiError`] names the call that MPI refused, or the rank that could not take part. All ranks come to the same
+//! verdict, if MPI lets them. If a rank dies later, the control plane notices it, as in every job; most launchers of
+//! MPI then end the job.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,12 +55,11 @@ pub trait FromMpi: Sized {
     /// A world whose ranks are those of the communicator, in the same order, each on the device that `World::join`
     /// would take. Collective over the communicator.
     ///
-    /// The communicator, and MPI, may go before the world does. What the environment says of limits and nodes
-    /// (`TIDEGATE_RENDEZVOUS_TIMEOUT`, `TIDEGATE_HEARTBEAT_MS`, `TIDEGATE_SILENCE_MS`, `TIDEGATE_NODE`,
-    /// `TIDEGATE_ADDRESS`, `TIDEGATE_ROUTE`, `TIDEGATE_DEVICE`) counts as in every job; `RANK` and its like are not
-    /// looked at.
+    /// The communicator, and MPI, may end before the world does. The environment's settings for limits and nodes apply
+    /// as in every job (`TIDEGATE_RENDEZVOUS_TIMEOUT`, `TIDEGATE_HEARTBEAT_MS`, `TIDEGATE_SILENCE_MS`, `TIDEGATE_NODE`,
+    /// `TIDEGATE_ADDRESS`, `TIDEGATE_ROUTE`, `TIDEGATE_DEVICE`). `RANK` and the related variables are ignored.
     ///
-    /// Rank 0 of a world carries its control plane until all others have left, in the background. The end of its process
+    /// Rank 0's control plane serves the others in the background until all of them have left. The end of its process
     /// waits for that; MPI may be finalised before.
     ///
     /// # Errors
@@ -84,11 +84,11 @@ pub trait FromMpi: Sized {
         Self::from_mpi_with(communicator, WorldOptions::new())
     }
 
-    /// As [`FromMpi::from_mpi`], with a NIC perhaps. Collective over the communicator.
+    /// Like [`FromMpi::from_mpi`], with options. Collective over the communicator.
     ///
     /// # Errors
     ///
-    /// As [`FromMpi::from_mpi`].
+    /// The errors of [`FromMpi::from_mpi`].
     ///
     /// # Examples
     ///
@@ -120,12 +120,13 @@ impl<D: Device> FromMpi for World<D> {
     }
 }
 
-/// The control plane among the ranks of a communicator, in the same order: what worlds of other kinds are made with, as
-/// those over [windows of MPI](crate::windows). Collective over the communicator, which may go before the control plane.
+/// The control plane of a communicator's ranks, in the same order. Worlds of other kinds are made with it, such as
+/// those over [windows of MPI](crate::windows). Collective over the communicator, which may be freed before the control
+/// plane.
 ///
 /// # Errors
 ///
-/// As [`FromMpi::from_mpi`].
+/// The errors of [`FromMpi::from_mpi`].
 ///
 /// # Examples
 ///
@@ -143,15 +144,15 @@ impl<D: Device> FromMpi for World<D> {
 /// ```
 pub fn control<C: Communicator + ?Sized>(communicator: &C) -> Result<TcpControl, MpiError> {
     usable()?;
-    // What this rank can say of itself, before anybody depends on it.
+    // This comes before any other rank depends on this one.
     let mine = Invitation::patience().and_then(|patience| Ok((patience, network()?)));
     let limit = mine
         .as_ref()
         .map_or(Duration::from_secs(60), |(patience, _)| *patience);
-    // SAFETY: a communicator of rsmpi is alive as long as it is there, and MPI is as well.
+    // SAFETY: a communicator of rsmpi is live as long as the value exists, and so is MPI.
     let own = unsafe { Own::duplicate(communicator.as_raw(), limit) }?;
     let joined = meet(&own, mine.map(|(_, network)| network));
-    // Of what MPI has failed at nobody knows in what state it is.
+    // After a failed call of MPI, the state of the communicator is unknown.
     match joined {
         Err(error @ MpiError::Call { .. }) => Err(error),
         Ok((config, by_mpi)) => {
@@ -164,8 +165,8 @@ pub fn control<C: Communicator + ?Sized>(communicator: &C) -> Result<TcpControl,
     }
 }
 
-/// Agrees on where to meet; collective. `mine` is the [network] of this rank, or why it cannot take part. What to join
-/// with, and for each rank the lowest that is on its node, says MPI.
+/// Agrees on an address. Collective. `mine` is the [network] of this rank, or why it cannot take part. Returns the
+/// configuration to join with, and for each rank the lowest rank on its node, according to MPI.
 fn meet(own: &Own, mine: Result<u64, BootError>) -> Result<(Config, Vec<u64>), MpiError> {
     let network = *mine.as_ref().unwrap_or(&0);
     let all = own.all_gather([u64::from(mine.is_ok()), network, own.lowest_on_node()?])?;
@@ -182,7 +183,7 @@ fn meet(own: &Own, mine: Result<u64, BootError>) -> Result<(Config, Vec<u64>), M
     }
     let by_mpi = all.iter().map(|each| each[2]).collect();
     let near = all.iter().all(|each| each[1] == network);
-    // Rank 0's, if it can.
+    // Only rank 0 offers one, if it can.
     let offered = (own.rank == 0).then(|| Invitation::offer(near));
     let line = match &offered {
         Some(Ok((invitation, _))) => Ok(invitation.line()),
@@ -211,14 +212,14 @@ fn failed(error: tidegate_core::Error) -> MpiError {
     MpiError::World(error)
 }
 
-/// A number of a network: ranks with the same one reach each other by the loopback address.
+/// The number of a network. Ranks with the same number reach each other by the loopback address.
 fn network() -> Result<u64, BootError> {
     let digits = Invitation::loopback()?;
     Ok(u64::from_str_radix(&digits[..16], 16).expect("they are hexadecimal digits"))
 }
 
-/// MPI knows by its own means who is on one node. The control plane's word counts: descriptors can be passed where it
-/// says so. But if the two disagree, somebody may wonder why ranks of one machine go by the NIC.
+/// Compares MPI's list of nodes with the control plane's. The control plane's counts, since it says where descriptors
+/// can be passed. But if the two differ, a user may wonder why ranks of one machine use the NIC.
 fn compare(control: &TcpControl, by_mpi: &[u64]) {
     let me = control.rank();
     let ours = |rank: usize| control.node(rank) == control.node(me);

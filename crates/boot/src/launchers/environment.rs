@@ -31,7 +31,7 @@ pub(crate) enum Server {
 
 /// How the processes of a job can find each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum StoreKind {
     /// Through a PMI server. `Some(2)`: in version 2 of its protocol.
     Pmi(Server, Option<u32>),
     /// Through the PMIx server that the environment names.
@@ -53,7 +53,7 @@ pub(crate) struct Started {
     pub(crate) host: Option<String>,
     /// A text that distinguishes this job from others on the same hosts.
     pub(crate) job: Option<String>,
-    pub(crate) way: Way,
+    pub(crate) way: StoreKind,
 }
 
 /// The launcher that started this process. `None`: no launcher that this crate knows.
@@ -99,8 +99,8 @@ fn open_mpi(text: &Text<'_>) -> Result<Option<Started>, BootError> {
         local: count(text, "OMPI_COMM_WORLD_LOCAL_SIZE")?,
         host: None,
         way: match job {
-            Some(_) => Way::Pmix,
-            None => Way::Nothing,
+            Some(_) => StoreKind::Pmix,
+            None => StoreKind::Nothing,
         },
         job,
     }))
@@ -134,8 +134,8 @@ fn pmi(text: &Text<'_>, version: Option<u32>) -> Result<Option<Started>, BootErr
         text("SLURM_STEP_NUM_NODES")?.as_deref() == Some("1") && text("PMI_JOBID")?.is_some();
     let local = count(text, "MPI_LOCALNRANKS")?.or(if slurm { size } else { None });
     let way = match server {
-        Some(server) => Way::Pmi(server, version),
-        None if place.is_some() => Way::Nothing,
+        Some(server) => StoreKind::Pmi(server, version),
+        None if place.is_some() => StoreKind::Nothing,
         None => return Ok(None),
     };
     Ok(Some(Started {
@@ -163,7 +163,7 @@ fn pmix(text: &Text<'_>) -> Result<Option<Started>, BootError> {
     Ok(Some(Started {
         by: "a launcher with PMIx",
         rank: Some(rank),
-        way: Way::Pmix,
+        way: StoreKind::Pmix,
         size: of_slurm.as_ref().and_then(|slurm| slurm.size),
         local: of_slurm.as_ref().and_then(|slurm| slurm.local),
         host: of_slurm.and_then(|slurm| slurm.host),
@@ -199,7 +199,7 @@ fn slurm(text: &Text<'_>) -> Result<Option<Started>, BootError> {
         local: (nodes == Some(1)).then_some(size),
         host,
         job,
-        way: Way::Nothing,
+        way: StoreKind::Nothing,
     }))
 }
 
@@ -246,7 +246,7 @@ mod tests {
     #[test]
     fn launchers_are_known_by_their_variables() {
         let found = read(OPEN_MPI).unwrap().unwrap();
-        assert_eq!((found.by, &found.way), ("Open MPI", &Way::Pmix));
+        assert_eq!((found.by, &found.way), ("Open MPI", &StoreKind::Pmix));
         assert_eq!(
             (found.rank, found.size, found.local),
             (Some(1), Some(4), Some(2))
@@ -254,7 +254,7 @@ mod tests {
         assert_eq!(found.job.as_deref(), Some("17"));
 
         let found = read(HYDRA).unwrap().unwrap();
-        assert_eq!(found.way, Way::Pmi(Server::Fd(6), None));
+        assert_eq!(found.way, StoreKind::Pmi(Server::Fd(6), None));
         assert_eq!(
             (found.rank, found.size, found.local),
             (Some(2), Some(3), Some(3))
@@ -263,11 +263,14 @@ mod tests {
         let port = [("PMI_PORT", "vm:4000"), ("PMI_ID", "2")];
         let found = read(&port).unwrap().unwrap();
         let (address, id) = ("vm:4000".to_owned(), "2".to_owned());
-        assert_eq!(found.way, Way::Pmi(Server::Port { address, id }, None));
+        assert_eq!(
+            found.way,
+            StoreKind::Pmi(Server::Port { address, id }, None)
+        );
         assert_eq!((found.rank, found.size), (None, None));
 
         let found = read(SRUN).unwrap().unwrap();
-        assert_eq!((found.by, &found.way), ("Slurm", &Way::Nothing));
+        assert_eq!((found.by, &found.way), ("Slurm", &StoreKind::Nothing));
         assert_eq!(
             (found.rank, found.size, found.local),
             (Some(1), Some(4), None)
@@ -278,13 +281,13 @@ mod tests {
         let found = read(&[SRUN, PMIX_OF_SRUN].concat()).unwrap().unwrap();
         assert_eq!(
             (found.rank, found.size, &found.way),
-            (Some(1), Some(4), &Way::Pmix)
+            (Some(1), Some(4), &StoreKind::Pmix)
         );
         // The server does not tell the number of ranks.
         let found = read(&OPEN_MPI[3..]).unwrap().unwrap();
         assert_eq!(
             (found.rank, found.size, &found.way),
-            (Some(1), None, &Way::Pmix)
+            (Some(1), None, &StoreKind::Pmix)
         );
     }
 
@@ -325,7 +328,7 @@ mod tests {
         assert_eq!(chosen("pmi").unwrap(), read(HYDRA).unwrap());
         assert_eq!(chosen("slurm").unwrap(), read(SRUN).unwrap());
         let second = chosen("pmi2").unwrap().unwrap();
-        assert_eq!(second.way, Way::Pmi(Server::Fd(6), Some(2)));
+        assert_eq!(second.way, StoreKind::Pmi(Server::Fd(6), Some(2)));
         for (name, variables) in [("mpi", &all[..]), ("pmi", OPEN_MPI), ("slurm", HYDRA)] {
             let error = read(&[variables, &[("TIDEGATE_LAUNCHER", name)]].concat()).unwrap_err();
             assert!(

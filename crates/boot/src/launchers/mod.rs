@@ -71,7 +71,7 @@ use tidegate_hal::lock;
 use crate::config::Config;
 use crate::error::BootError;
 use crate::variables::{secret, text};
-use environment::{Started, Way};
+use environment::{Started, StoreKind};
 use meeting::Met;
 use std::ffi::OsString;
 use std::sync::Mutex;
@@ -96,7 +96,7 @@ pub(crate) fn config(
     }
     let mut config = match (secret(&text)?, &started.way) {
         (Some(secret), _) => apart::config(&started, secret, &text)?,
-        (None, Way::Nothing) => {
+        (None, StoreKind::Nothing) => {
             return Err(BootError::NoStore {
                 launcher: started.by,
                 reason: "it offers none here (of Slurm, `srun --mpi=pmi2` and `--mpi=pmix` do)"
@@ -125,9 +125,9 @@ fn once(started: &Started, settings: &Config) -> Result<Config, BootError> {
         None => {}
     }
     let found = match &started.way {
-        Way::Pmi(server, version) => pmi1::found(server, *version, started, settings, began),
-        Way::Pmix => pmix::found(started, settings, began),
-        Way::Nothing => unreachable!("whoever calls this has a store"),
+        StoreKind::Pmi(server, version) => pmi1::found(server, *version, started, settings, began),
+        StoreKind::Pmix => pmix::found(started, settings, began),
+        StoreKind::Nothing => unreachable!("whoever calls this has a store"),
     };
     match found {
         Ok((found, listener, session)) => {

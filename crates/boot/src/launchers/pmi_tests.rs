@@ -4,7 +4,7 @@
 #[path = "../../../../tests/common/held.rs"]
 mod held;
 
-use super::super::environment::Way;
+use super::super::environment::StoreKind;
 use super::super::record;
 use super::*;
 use crate::launchers::session::HeldStore;
@@ -235,7 +235,7 @@ fn started(rank: usize, size: usize) -> Started {
         local: Some(size),
         host: None,
         job: None,
-        way: Way::Nothing,
+        way: StoreKind::Nothing,
     }
 }
 

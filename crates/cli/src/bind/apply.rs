@@ -4,7 +4,7 @@ use super::error::BindError;
 use super::plan::Binding;
 use std::io;
 
-/// A binding in the form that the kernel takes. It is made before the fork: the child allocates nothing.
+/// A binding in the form that the kernel takes. It is made before the fork, since the child must not allocate.
 #[derive(Clone, Debug)]
 pub(crate) struct Masks {
     processors: Vec<libc::c_ulong>,
@@ -33,8 +33,8 @@ impl Masks {
         }
     }
 
-    /// Binds the calling thread, and so the threads and programs that it starts. Makes system calls only, and so may be
-    /// called between fork and exec.
+    /// Binds the calling thread, and so the threads and programs that it starts. It only makes system calls, so it may
+    /// be called between fork and exec.
     pub(crate) fn apply(&self) -> io::Result<()> {
         self.bind_processors()?;
         self.prefer_memory()
@@ -42,8 +42,8 @@ impl Masks {
 
     fn bind_processors(&self) -> io::Result<()> {
         let bytes = std::mem::size_of_val(&*self.processors);
-        // SAFETY: the kernel reads `bytes` bytes of the mask, which `self` holds. The call itself takes no lock and
-        // allocates nothing: it is the system call by its number.
+        // SAFETY: the kernel reads `bytes` bytes of the mask, which `self` holds. This is the plain system call, which
+        // takes no lock and allocates nothing.
         let done = unsafe {
             libc::syscall(
                 libc::SYS_sched_setaffinity,
@@ -62,10 +62,10 @@ impl Masks {
         let Some(memory) = &self.memory else {
             return Ok(());
         };
-        // The kernel takes one less than it is told.
+        // The kernel uses one bit less than this number.
         let bits = memory.len() * BITS + 1;
         // SAFETY: the kernel reads the words of the mask, which `self` holds: it rounds `bits - 1` up to whole words.
-        // As above, this is only a system call.
+        // As above, this is a plain system call.
         let done = unsafe {
             libc::syscall(
                 libc::SYS_set_mempolicy,
@@ -80,7 +80,7 @@ impl Masks {
         }
     }
 
-    /// Whether the kernel would bind a thread so.
+    /// Checks that the kernel would bind a thread in this way.
     pub(crate) fn attempt(&self, binding: &Binding) -> Result<(), BindError> {
         let refused = |what: String| move |source| BindError::Refused { what, source };
         let thread = std::thread::Builder::new().spawn({

@@ -10,7 +10,7 @@ use std::path::Path;
 pub(super) struct NearDevice {
     /// Its address on the bus, or its name.
     pub(super) name: String,
-    /// `None`: the machine does not say.
+    /// `None`: the machine does not tell.
     pub(super) processors: Option<NumberSet>,
     pub(super) node: Option<usize>,
 }
@@ -21,13 +21,13 @@ impl NearDevice {
         Self {
             name,
             processors: list(&folder.join("local_cpulist")).filter(|list| !list.is_empty()),
-            // It is -1 where the firmware does not say.
+            // It is -1 if the firmware does not tell.
             node: node.ok().and_then(|text| text.trim().parse().ok()),
         }
     }
 }
 
-/// The devices that ranks take by turns: the GPUs that a program sees, or where the machine has none, its NICs.
+/// The devices that ranks take in turn: the GPUs that a program sees, or the NICs if the machine has no GPU.
 pub(super) fn devices(root: &Path, visible: Option<&str>) -> Result<Vec<NearDevice>, BindError> {
     let bus = root.join("sys/bus/pci/devices");
     let gpus = gpus(root, &bus);
@@ -47,7 +47,7 @@ pub(super) fn devices(root: &Path, visible: Option<&str>) -> Result<Vec<NearDevi
     }
 }
 
-/// The entries of a folder, in order; none if it is not there.
+/// The names in a folder, sorted; none if the folder does not exist.
 fn names(folder: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let mut names: Vec<_> = entries
@@ -68,7 +68,7 @@ fn gpus(root: &Path, bus: &Path) -> Vec<String> {
     }
     let is_gpu = |name: &String| {
         let read = |file| std::fs::read_to_string(bus.join(name).join(file)).unwrap_or_default();
-        // 3D controllers, and those with a screen.
+        // 3D controllers, and VGA controllers.
         let class = read("class");
         read("vendor").trim() == "0x10de"
             && ["0x0302", "0x0300"]
@@ -78,7 +78,8 @@ fn gpus(root: &Path, bus: &Path) -> Vec<String> {
     names(bus).into_iter().filter(is_gpu).collect()
 }
 
-/// The GPUs that a program sees, in its order, by the rules of CUDA: the list ends where it names none.
+/// The GPUs that a program sees, in its order, by the rules of CUDA: the list ends at the first entry that names no
+/// GPU.
 fn visible(root: &Path, gpus: &[String], value: &str) -> Result<Vec<String>, BindError> {
     let error = |reason: String| BindError::Visible {
         value: value.to_owned(),

@@ -31,10 +31,10 @@ pub enum BindError {
         /// The processors that this process may use.
         allowed: NumberSet,
     },
-    /// There is no device that a rank could be near.
+    /// There is no device on this machine.
     #[error("--bind device finds neither an NVIDIA GPU nor an InfiniBand NIC on this machine")]
     NoDevice,
-    /// `CUDA_VISIBLE_DEVICES` hides all GPUs, or names one that is not there.
+    /// `CUDA_VISIBLE_DEVICES` hides all GPUs, or names one that does not exist.
     #[error("--bind device cannot tell which GPUs CUDA_VISIBLE_DEVICES={value:?} means: {reason}")]
     Visible {
         /// The value of the variable.
@@ -42,7 +42,7 @@ pub enum BindError {
         /// What is wrong with it.
         reason: String,
     },
-    /// This process may use none of the processors near a device.
+    /// This process may not use any of the processors near a device.
     #[error(
         "--bind device: the processors near {device} are {near}, and this process may use only processors {allowed}"
     )]
@@ -62,7 +62,7 @@ pub enum BindError {
         /// Why it cannot be read.
         reason: String,
     },
-    /// The kernel does not bind a thread so.
+    /// The kernel refuses the binding.
     #[error("--bind: the kernel refuses {what}: {source}")]
     Refused {
         /// What was tried.

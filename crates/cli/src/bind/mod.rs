@@ -1,15 +1,15 @@
-//! `--bind`: which processors each rank may use, and which memory it prefers.
+//! `--bind`: the processors that each rank may use, and the memory that it prefers.
 //!
 //! # Model
 //!
-//! [`topology`] reads which processors and memory this process may use, [`devices`] where GPUs and NICs are, and
-//! [`plan`] gives each rank its part. A rank gets it between fork and exec ([`apply`]), so that all its threads have it.
-//! Everything is read below a root folder, which in tests is a made-up machine.
+//! [`topology`] reads which processors and memory this process may use, and [`devices`] reads where GPUs and NICs are.
+//! [`plan`] gives each rank its part. A rank is bound between fork and exec ([`apply`]), so that the binding holds for
+//! all its threads. All files are read below a root folder. In tests this is a made-up machine.
 //!
 //! # Failure
 //!
-//! If the machine cannot bind the ranks as asked for, that is a [`BindError`] before the first one starts. Whether the
-//! kernel agrees, the launcher tries on a thread of its own.
+//! If the machine cannot bind the ranks, that is a [`BindError`] before the first rank starts. The launcher tries each
+//! binding on a thread of its own, to see whether the kernel agrees.
 
 mod apply;
 mod devices;

@@ -21,7 +21,7 @@ impl NumberSet {
         self.0.iter().copied()
     }
 
-    /// Those that are in both.
+    /// The numbers that are in both sets.
     pub(super) fn and(&self, other: &Self) -> Self {
         self.iter().filter(|each| other.contains(*each)).collect()
     }
@@ -33,7 +33,7 @@ impl FromIterator<usize> for NumberSet {
     }
 }
 
-/// The largest number that is believed; the kernel counts to 8192.
+/// The largest accepted number. The kernel counts to 8192.
 const LARGEST: usize = 1 << 20;
 
 impl FromStr for NumberSet {

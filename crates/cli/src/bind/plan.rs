@@ -39,7 +39,7 @@ pub(crate) struct Binding {
     /// The node whose memory it prefers.
     pub(crate) memory: Option<usize>,
     note: Option<String>,
-    /// How many ranks of this machine use some of these processors.
+    /// How many ranks of this machine use any of these processors.
     pub(crate) sharing: usize,
 }
 
@@ -56,8 +56,8 @@ impl fmt::Display for Binding {
     }
 }
 
-/// The binding of each rank of this machine; none for [`Bind::None`]. `numbers` has the number of the
-/// device that each rank takes, `visible` the value of `CUDA_VISIBLE_DEVICES`.
+/// The binding of each rank of this machine; none for [`Bind::None`]. `numbers` is the number of each rank's device,
+/// `visible` the value of `CUDA_VISIBLE_DEVICES`.
 pub(crate) fn plan(
     bind: Bind,
     root: &Path,
@@ -101,8 +101,8 @@ fn bound(own: &[Processor]) -> Binding {
     }
 }
 
-/// Equal shares of processors that stand beside each other: of whole cores, if there are enough. `None`: there are more
-/// ranks than processors.
+/// Equal shares of neighbouring processors: of whole cores, if there are enough. `None`: there are more ranks than
+/// processors.
 fn shares(processors: &[Processor], ranks: usize) -> Option<Vec<Vec<Processor>>> {
     let same_core = |a: &Processor, b: &Processor| a.core == b.core;
     let cores: Vec<&[Processor]> = processors.chunk_by(same_core).collect();
@@ -118,7 +118,8 @@ fn shares(processors: &[Processor], ranks: usize) -> Option<Vec<Vec<Processor>>>
     (pieces.len() >= ranks).then(|| (0..ranks).map(share).collect())
 }
 
-/// Each rank gets the nodes that its share of the processors has more than half of, or most of its share in.
+/// Each rank gets the nodes of which its share has more than half of the processors, or the node with most of its
+/// share.
 fn numa(topology: &Topology, ranks: usize) -> Vec<Binding> {
     let processors = &topology.processors;
     let mut whole: BTreeMap<usize, Vec<Processor>> = BTreeMap::new();
@@ -132,7 +133,7 @@ fn numa(topology: &Topology, ranks: usize) -> Vec<Binding> {
         for each in &processors[from..to] {
             *counts.entry(each.node).or_default() += 1;
         }
-        // Of equal ones the first.
+        // If several have equally many, the first.
         let most = counts.iter().rev().max_by_key(|(_, count)| **count);
         let most = most.map_or(0, |(node, _)| *node);
         let is_own = |node: &usize| *node == most || 2 * counts[node] > whole[node].len();
@@ -147,7 +148,7 @@ fn numa(topology: &Topology, ranks: usize) -> Vec<Binding> {
     (0..ranks).map(rank).collect()
 }
 
-/// With the memory of a node, if this process may use that.
+/// Adds the memory of a node, if this process may use it.
 fn prefer(
     topology: &Topology,
     node: Option<usize>,
@@ -169,7 +170,7 @@ fn prefer(
     }
 }
 
-/// Ranks whose devices are near the same processors share these equally, if there are enough.
+/// Ranks whose devices are near the same processors divide these equally, if there are enough.
 fn near_devices(
     topology: &Topology,
     root: &Path,
@@ -188,7 +189,7 @@ fn near_devices(
                 let near = topology.processors.iter().filter(|each| each.node == node);
                 near.map(|each| each.number).collect()
             }
-            // The machine does not say: all are as near.
+            // The machine does not tell, so all processors count as near.
             (None, None) => allowed.clone(),
         };
         let own = near.and(&allowed);

@@ -1,4 +1,4 @@
-//! Made-up machines.
+//! Tests with made-up machines.
 
 use super::error::BindError;
 use super::numbers::NumberSet;
@@ -10,7 +10,7 @@ use tempfile::TempDir;
 struct MadeUp(TempDir);
 
 impl MadeUp {
-    /// The processors that there are, and those that this process may use, as well as the memory.
+    /// A machine with these processors, and with those processors and that memory that this process may use.
     fn new(online: &str, allowed: &str, memory: &str) -> Self {
         let machine = Self(tempfile::tempdir().unwrap());
         let status =
@@ -41,7 +41,7 @@ impl MadeUp {
         self
     }
 
-    /// Each processor with those of its core.
+    /// The processors of each processor's core.
     fn cores(self, siblings: &[&str]) -> Self {
         for core in siblings {
             for number in core.parse::<NumberSet>().unwrap().iter() {
@@ -59,7 +59,7 @@ impl MadeUp {
         self.file(&format!("{folder}/numa_node"), node);
     }
 
-    /// A GPU that the driver knows.
+    /// Adds a GPU that the driver knows.
     fn gpu(self, address: &str, uuid: &str, local: &str, node: &str) -> Self {
         let information = format!("Model: \t\t X\nGPU UUID: \t {uuid}");
         self.file(
@@ -77,7 +77,7 @@ impl MadeUp {
         self
     }
 
-    /// The bindings of so many ranks, as text. Each takes the device of its own number.
+    /// The bindings of `ranks` ranks, as text. Each takes the device of its own number.
     fn bound(&self, bind: Bind, ranks: usize) -> Vec<String> {
         self.bound_as(bind, &(0..ranks).collect::<Vec<_>>(), None)
     }
@@ -138,13 +138,13 @@ fn cores_are_shared_out_whole() {
         ["0-3,16-19", "4-7,20-23", "8-11,24-27", "12-15,28-31"]
             .map(|own| format!("processors {own}"))
     );
-    // More ranks than cores: each has a thread.
+    // There are more ranks than cores, so each has a hardware thread.
     let shares = machine.bound(Bind::Core, 32);
     assert_eq!(
         shares[..3],
         ["processors 0", "processors 16", "processors 1"]
     );
-    // No processor is left over.
+    // Every processor is used.
     let all: usize = plan(Bind::Core, machine.root(), &[0; 3], None)
         .unwrap()
         .iter()
@@ -155,7 +155,7 @@ fn cores_are_shared_out_whole() {
 
 #[test]
 fn only_what_the_launcher_may_use_is_shared_out() {
-    // Two processors of the first socket, four of the second.
+    // This process may use two processors of the first socket, and four of the second.
     let machine = two_sockets("6-11");
     assert_eq!(
         machine.bound(Bind::Core, 3),
@@ -234,7 +234,7 @@ fn a_machine_of_one_node_says_so() {
     let note = "processors 0-3, memory node 0 (the machine has one memory node)";
     let machine = MadeUp::new("0-3", "0-3", "0").nodes(&[(0, "0-3")], "0");
     assert_eq!(machine.bound(Bind::Numa, 2), [note, note]);
-    // A kernel that knows no memory nodes.
+    // The kernel knows no memory nodes.
     let machine = MadeUp::new("0-3", "0-3", "0");
     let note = "processors 0-3 (the machine has one memory node)";
     assert_eq!(machine.bound(Bind::Numa, 1), [note]);
@@ -249,7 +249,7 @@ fn ranks_are_near_their_gpus() {
     let all = machine.bound(Bind::Device, 8);
     assert_eq!(all[3], near("6-7,22-23", 0, 3));
     assert_eq!(all[4], near("8-9,24-25", 1, 4));
-    // Another order, and GPUs that several ranks take.
+    // GPUs in another order, and GPUs that several ranks take.
     assert_eq!(
         machine.bound_as(Bind::Device, &[7, 0, 8], None),
         [
@@ -258,7 +258,7 @@ fn ranks_are_near_their_gpus() {
             near("4-7,20-23", 0, 0)
         ]
     );
-    // More ranks than there are processors near the GPU use them together.
+    // If there are more ranks than processors near the GPU, all ranks use all of these.
     let few = two_sockets("0,8-15");
     assert_eq!(
         few.bound(Bind::Device, 2),
@@ -278,7 +278,7 @@ fn gpus_are_those_that_a_program_sees() {
     };
     assert!(first("5,0").ends_with("(near 0000:51:00.0)"));
     assert!(first("GPU-6").ends_with("(near 0000:61:00.0)"));
-    // The list ends where it names none.
+    // The list ends at the first entry that names no GPU.
     assert!(first("7,99,0").ends_with("(near 0000:71:00.0)"));
     for bad in ["", "99", "MIG-1", "GPU-x", "-1"] {
         let error = plan(Bind::Device, machine.root(), &[0], Some(bad)).unwrap_err();

@@ -1,4 +1,4 @@
-//! The processors that this process may use, and the memory nodes they belong to.
+//! The processors that this process may use, and the memory nodes to which they belong.
 
 use super::error::BindError;
 use super::numbers::NumberSet;
@@ -18,17 +18,17 @@ pub(super) struct Processor {
 /// The part of the machine that this process may use.
 #[derive(Debug)]
 pub(super) struct Topology {
-    /// In the order of memory nodes, packages and cores, so that neighbours share most.
+    /// In the order of memory nodes, packages and cores, so that neighbours share as much as possible.
     pub(super) processors: Vec<Processor>,
     /// How many memory nodes the machine has.
     pub(super) nodes: usize,
-    /// The nodes that have memory, and memory that this process may use.
+    /// The nodes that have memory, and whose memory this process may use.
     pub(super) memory: NumberSet,
 }
 
 impl Topology {
     pub(super) fn read(root: &Path) -> Result<Self, BindError> {
-        // Of this thread, which may be bound in another way than the first one.
+        // The status of this thread, which may be bound in another way than the first one.
         let status_path = root.join("proc/thread-self/status");
         let status = std::fs::read_to_string(&status_path).map_err(|error| BindError::Unread {
             path: status_path.clone(),
@@ -43,7 +43,7 @@ impl Topology {
             reason: "it has no Cpus_allowed_list".to_owned(),
         })?;
         let system = root.join("sys/devices/system");
-        // The list may have processors that the machine has not got, or that are off.
+        // The list may contain processors that the machine does not have, or that are off.
         let allowed = match list(&system.join("cpu/online")) {
             Some(online) => allowed.and(&online),
             None => allowed,
@@ -63,7 +63,7 @@ impl Topology {
                 let siblings = list(&folder.join("thread_siblings_list"));
                 Processor {
                     node: node_of(number),
-                    // A machine that does not say it is as good as one package.
+                    // If the machine does not tell, it counts as one package.
                     package: package
                         .ok()
                         .and_then(|text| text.trim().parse().ok())
@@ -84,7 +84,7 @@ impl Topology {
         let memory = match (list(&system.join("node/has_memory")), allowed_memory) {
             (Some(present), Some(allowed)) => present.and(&allowed),
             (Some(present), None) => present,
-            // A kernel that knows no memory nodes lets nobody prefer one.
+            // If the kernel knows no memory nodes, a rank can prefer none.
             (None, _) => NumberSet::default(),
         };
         Ok(Self {
@@ -100,7 +100,7 @@ impl Topology {
     }
 }
 
-/// A file with a list of numbers; `None`: it is not there, or has none.
+/// A file with a list of numbers. `None`: it does not exist, or is empty.
 pub(super) fn list(path: &Path) -> Option<NumberSet> {
     std::fs::read_to_string(path).ok()?.parse().ok()
 }

@@ -1,14 +1,15 @@
-//! The agent: starts the ranks of its host, and says to the launcher what becomes of them.
+//! The agent: starts the ranks of its host, and reports them to the launcher.
 //!
 //! # Model
 //!
-//! One thread does all. It writes to the launcher without a limit of time: the launcher always reads, and output is no
-//! more than it has given credit for.
+//! The agent is one thread. It writes to the launcher without a time limit, since the launcher always reads, and output
+//! is limited by credit.
 //!
 //! # Failure
 //!
-//! The end of the input, or output that nobody takes, means that the launcher or the connection is no more: the ranks
-//! are killed. If the agent itself is killed, the kernel kills the ranks, and a guard what they have started.
+//! If the input ends, or nobody takes the output, the launcher or the connection has ended, and the agent kills the
+//! ranks. If the agent itself is killed, the kernel kills the ranks, and a guard kills the programs that they have
+//! started.
 
 use super::frames::{CREDIT, FromHost, GREETING, HostJob, Incoming, ToHost, VERSION, frame};
 use super::inlet::RankInlet;
@@ -33,14 +34,14 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 use tidegate_boot::starter::{Awaited, address_of, listen_everywhere};
 
-/// How long output is waited for after the last rank of the job has ended: somebody else may hold the other end.
+/// How long the agent waits for output after the job's last rank has ended, since another process may hold the pipe.
 const LAST_OUTPUT: Duration = Duration::from_millis(500);
 
 /// Why an agent has ended.
 enum AgentEnd {
-    /// Its ranks have ended, or could not be started, and the launcher knows.
+    /// Its ranks have ended, or could not be started, and the launcher knows that.
     Told,
-    /// The connection is over.
+    /// The connection has ended.
     Unheard,
 }
 
@@ -59,14 +60,14 @@ struct LauncherLink {
 
 impl LauncherLink {
     fn open() -> io::Result<Self> {
-        // Of its own: the ranks get none of them.
+        // These are descriptors of our own, which the ranks do not get.
         let own = |fd: &dyn Fn() -> io::Result<OwnedFd>| fd().map(File::from);
         let mut launcher = Self {
             input: own(&|| io::stdin().as_fd().try_clone_to_owned())?,
             output: own(&|| io::stdout().as_fd().try_clone_to_owned())?,
             incoming: Incoming::default(),
         };
-        // On a line of its own, whatever the login shell has printed.
+        // The greeting begins a new line, since a login shell may have printed something.
         let greeting = format!("\n{GREETING}{VERSION}\n");
         launcher.output.write_all(greeting.as_bytes())?;
         Ok(launcher)
@@ -85,7 +86,7 @@ impl LauncherLink {
         }
     }
 
-    /// Reads bytes that have come, of which there are some.
+    /// Reads bytes, of which some have come.
     fn read(&mut self) -> Result<(), AgentEnd> {
         let mut chunk = [0; 4096];
         match self.input.read(&mut chunk)? {
@@ -97,7 +98,7 @@ impl LauncherLink {
         }
     }
 
-    /// The next message, waited for.
+    /// Waits for the next message.
     fn hear(&mut self) -> Result<ToHost, AgentEnd> {
         loop {
             match self.incoming.next() {
@@ -115,17 +116,17 @@ struct HostRank {
     child: RankChild,
 }
 
-/// A stream of the output of a rank of this host.
+/// One stream of the output of a rank of this host.
 struct RankOutlet {
     rank: usize,
     stream: StdStream,
     pipe: RankPipe,
 }
 
-/// Something that an agent waits for.
+/// Something for which an agent waits.
 enum AgentReady {
     Launcher,
-    /// Rank 0 has room for what it is to read, or reads no more.
+    /// Rank 0 has room for input, or reads no more.
     Inlet,
     Outlet(usize),
     Rank(usize),
@@ -135,18 +136,18 @@ struct HostAgent {
     launcher: LauncherLink,
     ranks: Vec<HostRank>,
     outlets: Vec<RankOutlet>,
-    /// `None`: rank 0 is elsewhere, or reads nothing.
+    /// `None`: rank 0 is on another host, or has no input.
     inlet: Option<RankInlet>,
     credit: [usize; 2],
     guard: Option<Guard>,
     watch: StoppedRanks,
     /// The launcher knows that all ranks of the job have ended.
     is_last: bool,
-    /// When the agent takes the rest of the output as it is.
+    /// When the agent stops waiting for more output.
     last_output: Option<Instant>,
 }
 
-/// The program `tidegate node`; its exit code.
+/// The program `tidegate node`. Returns its exit code.
 pub(crate) fn agent() -> u8 {
     let served = LauncherLink::open().map_err(AgentEnd::from).and_then(serve);
     match served {
@@ -205,7 +206,7 @@ fn serve(mut launcher: LauncherLink) -> Result<(), AgentEnd> {
         let (rank, pid) = (agent.ranks[index].rank, agent.ranks[index].child.pid());
         agent.launcher.say(&FromHost::Started { rank, pid })?;
     }
-    // Only the ranks have it.
+    // Only the ranks have the socket now.
     meeting.listener = None;
     while !agent.is_over() {
         agent.turn()?;
@@ -246,7 +247,7 @@ fn seats(told: &HostJob) -> Vec<RankSeat> {
     (0..told.here).map(seat).collect()
 }
 
-/// That the ranks have the folder that they are to run in.
+/// Checks that the ranks' working directory exists.
 fn check(job: &Job) -> Result<(), LaunchError> {
     let directory = job.directory.as_deref().unwrap_or(".".as_ref());
     match std::fs::metadata(directory) {
@@ -262,7 +263,7 @@ fn check(job: &Job) -> Result<(), LaunchError> {
     }
 }
 
-/// The addresses of a host, as this one knows them.
+/// The addresses of a host, as this host resolves its name.
 fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, LaunchError> {
     let found = address_of(host, port).to_socket_addrs();
     found
@@ -273,8 +274,8 @@ fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, LaunchError> {
         })
 }
 
-/// Takes a port for rank 0 where the others come to. An address that is none of this host's, as behind a gateway, and
-/// a name that only here means the loopback, leave no choice but all addresses.
+/// Takes a port for rank 0 at the address at which the other hosts reach this one. That address may not be this host's
+/// own, as behind a gateway, or its name may mean the loopback here. Then only listening at all addresses is left.
 fn listen(address: &str) -> Result<MeetingPoint, LaunchError> {
     let is_literal = address.parse::<IpAddr>().is_ok();
     let found = resolve(address, 0)?;
@@ -294,9 +295,9 @@ fn listen(address: &str) -> Result<MeetingPoint, LaunchError> {
     })
 }
 
-/// The address of this host that what it sends to another has.
+/// The address from which this host sends to another.
 fn own_address(towards: &str, meeting: &MeetingPoint) -> Result<Option<IpAddr>, LaunchError> {
-    // Nothing is sent: to connect such a socket only chooses a route.
+    // Nothing is sent: connecting such a socket only chooses a route.
     let source = |at: SocketAddr| {
         let any: IpAddr = match at {
             SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -313,7 +314,7 @@ fn own_address(towards: &str, meeting: &MeetingPoint) -> Result<Option<IpAddr>, 
         .and_then(|listener| listener.local_addr().ok());
     match (listens_at, found) {
         (Some(at), _) if !at.ip().is_unspecified() => Ok(Some(at.ip())),
-        // A name that only the launcher's ssh knows; this is where that came in.
+        // Only the launcher's ssh knows the name, so this takes the address at which its connection came in.
         (Some(_), Err(_)) => Ok(std::env::var("SSH_CONNECTION")
             .ok()
             .and_then(|said| said.split(' ').nth(2)?.parse().ok())),
@@ -346,8 +347,8 @@ impl HostAgent {
         Ok(())
     }
 
-    /// The ranks have ended, there is no more output of theirs, and nobody else is waited for: the launcher would take the
-    /// end of this for the end of the connection.
+    /// Whether the agent is done: the ranks have ended, there is no more of their output, and the launcher waits for no
+    /// other rank. If the agent ended earlier, the launcher would take that for a lost connection.
     fn is_over(&self) -> bool {
         let have_ended = self.ranks.iter().all(|rank| rank.child.pidfd().is_none());
         self.is_last && have_ended && self.outlets.is_empty()
@@ -385,12 +386,13 @@ impl HostAgent {
         Ok(())
     }
 
-    /// Sleeps until something happens. The last outlets come first, so that removing one moves none that is still to come.
+    /// Sleeps until something happens. The last outlets come first, so that removing one does not move those that are
+    /// still to be handled.
     fn wait(&self) -> Vec<AgentReady> {
         let launcher = self.launcher.input.as_fd();
         let mut awaited = Awaited::default();
         awaited.add(AgentReady::Launcher, launcher, PollFlags::IN);
-        // Outlets that are read to a limit, which are all or none, reach their ends without another event.
+        // Outlets with a limit reach their ends without another event. Either all of them have one, or none.
         let mut ready = Vec::new();
         for (index, outlet) in self.outlets.iter().enumerate().rev() {
             if self.credit[outlet.stream as usize] == 0 {
@@ -425,7 +427,7 @@ impl HostAgent {
         ready
     }
 
-    /// The launcher has said something.
+    /// Handles messages of the launcher.
     fn hear(&mut self) -> Result<(), AgentEnd> {
         self.launcher.read()?;
         loop {
@@ -448,7 +450,7 @@ impl HostAgent {
                 if let (Some(own), Some(signal)) = (child, Signal::from_named_raw(signal)) {
                     match to_all {
                         true => own.child.signal_all(signal),
-                        // It may have ended meanwhile.
+                        // The process may have ended meanwhile.
                         false => drop(own.child.signal(signal)),
                     }
                 }
@@ -464,12 +466,12 @@ impl HostAgent {
                 }
                 self.inlet.take_if(|inlet| inlet.is_over());
             }
-            // They have been said.
+            // These messages come only once, at the start.
             ToHost::Job(_) | ToHost::Start { .. } => {}
         }
     }
 
-    /// Rank 0 has room for what it is to read, or reads no more.
+    /// Gives rank 0 its input, as far as there is room.
     fn pass_input_on(&mut self) -> Result<(), AgentEnd> {
         let Some(inlet) = &mut self.inlet else {
             return Ok(());
@@ -484,12 +486,12 @@ impl HostAgent {
         self.launcher.say(&message)
     }
 
-    /// Sends what an outlet has.
+    /// Sends the output of an outlet.
     fn pass_on(&mut self, index: usize) -> Result<(), AgentEnd> {
         let outlet = &mut self.outlets[index];
         let (rank, stream) = (outlet.rank, outlet.stream);
         let credit = &mut self.credit[stream as usize];
-        // Another one of the same stream may have taken the rest.
+        // Another outlet of the same stream may have used up the credit.
         if *credit == 0 {
             return Ok(());
         }

@@ -2,8 +2,8 @@
 //!
 //! # Model
 //!
-//! All hosts at the same time: each is told what its ranks are, and says that they can be started. When all have, they
-//! are told to, and say which processes the ranks are.
+//! All hosts start at the same time. The launcher tells each host its ranks, and the host answers that they can be
+//! started. When all have answered, the launcher tells them to start, and they answer with the process numbers.
 
 use super::file::{HostEntry, Hosts};
 use super::frames::{FromHost, HostJob, ToHost};
@@ -19,13 +19,13 @@ use std::time::{Duration, Instant};
 use tidegate_boot::BootError;
 use tidegate_boot::starter::{ADDRESS, Awaited, LISTEN_FD, NODE, SECRET, number};
 
-/// Says how long ranks wait for each other.
+/// The variable that says how long ranks wait for each other.
 const TIMEOUT: &str = "TIDEGATE_RENDEZVOUS_TIMEOUT";
 
-/// Variables that mean something on this machine only, or that each rank gets a value of its own for.
+/// Variables that are only valid on this machine, or of which each rank gets its own value.
 const LOCAL: [&str; 5] = [SECRET, ADDRESS, NODE, LISTEN_FD, "TIDEGATE_SSH"];
 
-/// Whether a variable goes to the hosts by itself.
+/// Whether a variable goes to the hosts by default.
 fn goes_along(name: &str) -> bool {
     let is_ours = name.starts_with("TIDEGATE_") && !LOCAL.contains(&name);
     is_ours || ["RUST_LOG", "RUST_BACKTRACE", "RUST_LIB_BACKTRACE"].contains(&name)
@@ -41,7 +41,7 @@ fn timeout(job: &Job) -> Result<Duration, BootError> {
     Ok(Duration::from_secs(seconds))
 }
 
-/// The part of the job that each host has.
+/// Each host's part of the job.
 fn jobs(
     job: &Job,
     hosts: &Hosts,
@@ -93,17 +93,17 @@ fn jobs(
     Ok(jobs)
 }
 
-/// The hosts that are starting.
+/// The hosts while they start.
 struct Starting<'a> {
     links: Vec<HostLink>,
-    /// The hosts that something is still to come from.
+    /// For each host, whether an answer is missing.
     waits: Vec<bool>,
     signals: &'a [Forwarded],
     limit: Duration,
     until: Instant,
 }
 
-/// Starts the ranks of a job on its hosts: the connections to these, and the process of each rank.
+/// Starts the ranks of a job on its hosts. Returns the connections, and the process of each rank.
 pub(crate) fn connect(
     job: &Job,
     hosts: &Hosts,
@@ -166,7 +166,8 @@ pub(crate) fn connect(
 }
 
 impl Starting<'_> {
-    /// Hears the hosts until `take` has said of each that this was all. Messages that it gives back are kept.
+    /// Handles messages of the hosts with `take`, until it has said for each host that it is done. Messages that it
+    /// returns are kept.
     fn hear(
         &mut self,
         mut take: impl FnMut(usize, FromHost) -> Result<bool, FromHost>,
@@ -195,7 +196,7 @@ impl Starting<'_> {
         Ok(())
     }
 
-    /// Sleeps until a host has said something.
+    /// Sleeps until a host has sent something.
     fn wait(&self) -> Result<(), LaunchError> {
         let mut awaited = Awaited::default();
         for signal in self.signals {

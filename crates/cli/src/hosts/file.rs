@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use tidegate_boot::starter::MAX_RANKS;
 
-/// A machine that ranks run on.
+/// A machine for ranks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct HostEntry {
-    /// As ssh knows it.
+    /// The name for ssh.
     pub(super) name: String,
     pub(super) user: Option<String>,
     pub(super) port: Option<u16>,
@@ -29,7 +29,7 @@ impl fmt::Display for HostEntry {
     }
 }
 
-/// The machines of a job, and how they are reached. Read from text of a host a line:
+/// The machines of a job, and how to reach them. The text has one host per line:
 ///
 /// ```
 /// use tidegate_cli::Hosts;
@@ -55,7 +55,7 @@ impl Hosts {
     ///
     /// # Errors
     ///
-    /// [`LaunchError::HostsFile`], with the line; [`LaunchError::NoHostsFile`], if it cannot be read.
+    /// [`LaunchError::HostsFile`] with the line, or [`LaunchError::NoHostsFile`] if the file cannot be read.
     ///
     /// # Examples
     ///
@@ -75,7 +75,7 @@ impl Hosts {
         text.parse()
     }
 
-    /// The command that logs in, instead of `ssh`: words with spaces between.
+    /// Sets the command that logs in, instead of `ssh`: words with spaces between.
     ///
     /// # Examples
     ///
@@ -91,7 +91,7 @@ impl Hosts {
         self
     }
 
-    /// Where the hosts have the program `tidegate`; where this one is, if not said.
+    /// Sets the path of the program `tidegate` on the hosts. The default is the path of this program.
     ///
     /// # Examples
     ///
@@ -107,7 +107,7 @@ impl Hosts {
         self
     }
 
-    /// At which address the others reach the first host; by its name in the list, if not said.
+    /// Sets the address at which the others reach the first host. The default is its name in the list.
     ///
     /// # Examples
     ///
@@ -123,14 +123,14 @@ impl Hosts {
         self
     }
 
-    /// How many ranks there is room for.
+    /// The number of slots on all hosts.
     pub fn slots(&self) -> usize {
         self.all
             .iter()
             .fold(0, |sum, host| sum.saturating_add(host.slots))
     }
 
-    /// The hosts that so many ranks take, and how many each: the first ones full.
+    /// The hosts for this many ranks, with the number of ranks of each. The first hosts are filled first.
     pub(super) fn shares(&self, ranks: usize) -> Vec<(&HostEntry, usize)> {
         let mut left = ranks;
         let take = |host: &'_ HostEntry| {
@@ -197,7 +197,7 @@ impl FromStr for HostEntry {
             .and_then(|name| name.strip_suffix(']'))
             .unwrap_or(name);
         for part in user.into_iter().chain([name]) {
-            // ssh would take it for an option.
+            // ssh would take such a word for an option.
             if part.is_empty() || part.starts_with('-') {
                 return Err(format!("{login:?} is no name of a host"));
             }

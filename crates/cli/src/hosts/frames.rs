@@ -2,8 +2,8 @@
 //!
 //! # Model
 //!
-//! The agent begins with a line of [`GREETING`] and its version; the launcher skips whatever a login shell has printed before.
-//! Then both sides send frames: the length in four bytes, and a message in postcard's format.
+//! The agent begins with a line of [`GREETING`] and its version. The launcher skips everything that a login shell has
+//! printed before. Then both sides send frames: the length in four bytes, and a message in postcard's format.
 
 use crate::bind::Bind;
 use crate::printer::StdStream;
@@ -11,22 +11,22 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 
-/// Begins what an agent says.
+/// The beginning of an agent's output.
 pub(super) const GREETING: &str = "tidegate node ";
 
-/// The version that both sides must have: messages have no other.
+/// The version, which must be the same on both sides, since messages contain no other.
 pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// The longest frame that is believed.
+/// The longest accepted frame.
 const LONGEST: usize = 64 << 20;
 
-/// How much of each stream an agent may send before the launcher gives it more.
+/// How many bytes of each stream an agent may send before the launcher allows more.
 pub(super) const CREDIT: usize = 1 << 20;
 
-/// How much input the launcher may send for rank 0 before the rank has read some.
+/// How many bytes of input the launcher may send before rank 0 has read some.
 pub(crate) const INPUT_CREDIT: usize = 64 << 10;
 
-/// The part of a job that one host has. It has the secret, and so is not `Debug`.
+/// One host's part of a job. It contains the secret, and so is not `Debug`.
 #[derive(Serialize, Deserialize)]
 pub(super) struct HostJob {
     pub(super) program: OsString,
@@ -34,22 +34,22 @@ pub(super) struct HostJob {
     pub(super) directory: OsString,
     pub(super) envs: Vec<(OsString, OsString)>,
     pub(super) rank_envs: Vec<(usize, OsString, OsString)>,
-    /// How many ranks the job has.
+    /// The number of ranks of the job.
     pub(super) ranks: usize,
-    /// The first rank of this host, and how many it has.
+    /// The first rank of this host. Its other ranks follow.
     pub(super) first: usize,
     pub(super) here: usize,
     /// The number of this host, and its name.
     pub(super) node: usize,
     pub(super) name: String,
-    /// At which address the host with rank 0 is reached by the others; `None`: there are no others.
+    /// The address at which the other hosts reach the host with rank 0; `None`: there are no other hosts.
     pub(super) address: Option<String>,
-    /// On the host with rank 0: the name of another host, towards which its own address is.
+    /// On the host with rank 0: the name of another host. Rank 0 uses the address from which it sends to that one.
     pub(super) other: Option<String>,
     pub(super) bind: Bind,
     pub(super) verbose: bool,
     pub(super) is_discarded: bool,
-    /// Whether rank 0 reads what the launcher sends.
+    /// Whether rank 0 gets input from the launcher.
     pub(super) has_input: bool,
     pub(super) secret: String,
 }
@@ -59,17 +59,17 @@ pub(super) struct HostJob {
 pub(crate) enum ToHost {
     #[expect(private_interfaces, reason = "only the two ends look into it")]
     Job(Box<HostJob>),
-    /// Start the ranks; rank 0 is there.
+    /// Start the ranks. Rank 0 is at this address.
     Start { host: String, port: u16 },
-    /// To the process of a rank, or to what it has started, too.
+    /// Signal the process of a rank, or also the programs that it has started.
     Signal {
         rank: usize,
         signal: i32,
         to_all: bool,
     },
-    /// So much more of a stream may be sent.
+    /// The agent may send this much more of a stream.
     Credit { stream: StdStream, bytes: usize },
-    /// Input for rank 0; no bytes are its end.
+    /// Input for rank 0. An empty message is its end.
     Input(Vec<u8>),
     /// All ranks of the job have ended.
     Last,
@@ -78,7 +78,7 @@ pub(crate) enum ToHost {
 /// A message from an agent to the launcher.
 #[derive(Serialize, Deserialize)]
 pub(crate) enum FromHost {
-    /// The ranks can be started. On the host with rank 0: it will listen at this port.
+    /// The ranks can be started. On the host with rank 0, with the port at which it will listen.
     Ready { port: Option<u16> },
     /// A rank was started.
     Started { rank: usize, pid: u32 },
@@ -89,19 +89,19 @@ pub(crate) enum FromHost {
         stream: StdStream,
         bytes: Vec<u8>,
     },
-    /// There will be no more of this.
+    /// The stream has ended.
     Closed { rank: usize, stream: StdStream },
-    /// Rank 0 has taken so much of what it is to read.
+    /// Rank 0 has taken this much of its input.
     TookInput { bytes: usize },
     /// Rank 0 reads no more.
     ClosedInput,
-    /// A rank has ended, with a status as the system has it.
+    /// A rank has ended, with this status of the system.
     Ended { rank: usize, status: i32 },
-    /// Something that the user should read.
+    /// A message for the user.
     Say(String),
 }
 
-/// A message as it goes over the connection.
+/// A message as a frame.
 pub(super) fn frame(message: &impl Serialize) -> Vec<u8> {
     let body = postcard::to_stdvec(message).expect("a message can be written to memory");
     let mut frame = (body.len() as u32).to_le_bytes().to_vec();
@@ -109,7 +109,7 @@ pub(super) fn frame(message: &impl Serialize) -> Vec<u8> {
     frame
 }
 
-/// Bytes that have come, and what they say.
+/// Bytes that have come, from which messages are taken.
 #[derive(Debug, Default)]
 pub(super) struct Incoming(Vec<u8>);
 
@@ -122,7 +122,7 @@ impl Incoming {
         self.0.len()
     }
 
-    /// Takes the greeting, and what comes before it; `None`: it has not come yet.
+    /// Takes the greeting, and everything before it. `None`: it has not come yet.
     pub(super) fn greeting(&mut self) -> Option<String> {
         let mut start = 0;
         while let Some(length) = self.0[start..].iter().position(|byte| *byte == b'\n') {
@@ -139,7 +139,7 @@ impl Incoming {
         None
     }
 
-    /// The next message; `None`: it has not come yet. An error if the other side speaks otherwise.
+    /// The next message. `None`: it has not come yet. An error if the bytes are no message.
     pub(super) fn next<M: DeserializeOwned>(&mut self) -> Result<Option<M>, String> {
         let Some((length, rest)) = self.0.split_first_chunk::<4>() else {
             return Ok(None);

@@ -15,7 +15,7 @@ pub(super) struct RankInlet {
 }
 
 impl RankInlet {
-    /// With what rank 0 is to read from.
+    /// Returns the inlet, and the input for rank 0.
     pub(super) fn new() -> io::Result<(Self, Stdio)> {
         let (read, pipe) = io::pipe()?;
         let pipe = OwnedFd::from(pipe);
@@ -28,23 +28,23 @@ impl RankInlet {
         Ok((inlet, read.into()))
     }
 
-    /// Takes what the launcher has sent; nothing is the end.
+    /// Takes input from the launcher. No bytes are the end.
     pub(super) fn take(&mut self, bytes: Vec<u8>) {
         self.is_last |= bytes.is_empty();
         self.bytes.extend(bytes);
     }
 
-    /// Is ready when rank 0 has room for it, or reads no more.
+    /// It is ready when rank 0 has room for input, or reads no more.
     pub(super) fn pipe(&self) -> Option<BorrowedFd<'_>> {
         (!self.bytes.is_empty()).then(|| self.pipe.as_fd())
     }
 
-    /// Whether all has been passed on, and was the last.
+    /// Whether all input has been passed on, up to its end.
     pub(super) fn is_over(&self) -> bool {
         self.is_last && self.bytes.is_empty()
     }
 
-    /// Passes on what rank 0 has room for: how much that is; `None`: it reads no more.
+    /// Passes on as much input as rank 0 has room for, and returns how much. `None`: rank 0 reads no more.
     pub(super) fn pass_on(&mut self) -> Option<usize> {
         match rustix::io::write(&self.pipe, self.bytes.as_slices().0) {
             Ok(count) => {

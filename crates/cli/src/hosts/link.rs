@@ -1,4 +1,4 @@
-//! The launcher's end of the connection to one host: the process of ssh.
+//! The launcher's end of the connection to one host, which is a process of ssh.
 
 use super::file::{HostEntry, Hosts};
 use super::frames::{CREDIT, FromHost, Incoming, ToHost, VERSION, frame};
@@ -21,24 +21,24 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 use tidegate_boot::starter::SECRET;
 
-/// How long an agent may take to end its ranks once the connection is over.
+/// How long an agent may take to end its ranks after the connection has ended.
 const TO_END: Duration = Duration::from_secs(5);
-/// How much is kept of what ssh says, until somebody reads it.
+/// How much of ssh's error output is kept until it is read.
 const MOST_ERRORS: usize = 16 << 10;
-/// A login shell does not print more than that.
+/// A login shell does not print more than this.
 const MOST_BEFORE_GREETING: usize = 1 << 20;
 
-/// Says something to an agent, from any thread.
+/// Sends messages to an agent, from any thread.
 #[derive(Clone, Debug)]
 pub(crate) struct HostSender(Sender<Option<Vec<u8>>>);
 
 impl HostSender {
-    /// If the connection is over, nobody hears it; that is noticed where its other end is read.
+    /// If the connection has ended, the message is lost. That is noticed where the other end is read.
     pub(crate) fn send(&self, message: &ToHost) {
         let _ = self.0.send(Some(frame(message)));
     }
 
-    /// Signals the process of a rank, or what it has started, too.
+    /// Signals the process of a rank, or also the programs that it has started.
     pub(crate) fn signal(&self, rank: usize, signal: Signal, to_all: bool) {
         let signal = signal.as_raw();
         self.send(&ToHost::Signal {
@@ -64,15 +64,15 @@ pub(crate) struct HostLink {
     errors: Option<File>,
     incoming: Incoming,
     greeted: bool,
-    /// The error output of ssh that nobody has taken yet.
+    /// The error output of ssh that has not been taken yet.
     said: Vec<u8>,
-    /// Messages that came before anybody wanted them.
+    /// Messages that came before they were wanted.
     kept: VecDeque<FromHost>,
-    /// How much output has come that the agent may send again.
+    /// How much output of each stream has come for which the agent has got no new credit.
     owed: [usize; 2],
 }
 
-/// A word as the shell of the host reads it.
+/// A word, quoted for the host's shell.
 fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
@@ -86,8 +86,8 @@ fn command(hosts: &Hosts, host: &HostEntry, program: &Path, limit: Duration) -> 
     let mut command = Command::new(ssh);
     command.args(words);
     if Path::new(ssh).file_name().is_some_and(|name| name == "ssh") {
-        // Of an option that stands twice ssh takes the first: the user's words count. Nobody could answer a question,
-        // since ssh's input is ours, and a host that has gone is to be noticed.
+        // If an option is given twice, ssh takes the first, so the user's words take precedence. ssh must not ask
+        // questions, since its input is ours. And it must notice a host that has gone.
         let limit = format!("ConnectTimeout={}", limit.as_secs().clamp(1, 10));
         command.args(["-T", "-o", "BatchMode=yes", "-o", &limit]);
         command.args(["-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3"]);
@@ -103,7 +103,7 @@ fn command(hosts: &Hosts, host: &HostEntry, program: &Path, limit: Duration) -> 
     command
 }
 
-/// Writes all bytes. If ssh has ended, that is an error and no signal, even if this program does not ignore `SIGPIPE`.
+/// Writes all bytes. If ssh has ended, this is an error and no signal, even if this program does not ignore `SIGPIPE`.
 fn write_all(input: &UnixStream, mut bytes: &[u8]) -> rustix::io::Result<()> {
     while !bytes.is_empty() {
         match send(input, bytes, SendFlags::NOSIGNAL) {
@@ -136,12 +136,12 @@ impl HostLink {
             .stdin(OwnedFd::from(end))
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            // Of another job that this launcher may be a rank of.
+            // It may be the secret of another job, of which this launcher is a rank.
             .env_remove(SECRET)
             // A terminal's Ctrl-C is for the launcher, which tells the ranks.
             .process_group(0);
         let launcher = getpid();
-        // SAFETY: between fork and exec the closure makes system calls only, as where a rank is started.
+        // SAFETY: between fork and exec the closure only makes system calls, as at the start of a rank.
         unsafe {
             command.pre_exec(move || {
                 end_with(launcher)?;
@@ -176,7 +176,7 @@ impl HostLink {
                 .map_err(|error| LaunchError::io("reading from ssh", error))?;
         }
         (link.out, link.errors) = (Some(out), Some(errors));
-        // A thread of its own, which may wait where the network does. It ends with the connection.
+        // This thread may wait for the network. It ends with the connection.
         std::thread::Builder::new()
             .name("tidegate-ssh".into())
             .spawn(move || {
@@ -199,7 +199,7 @@ impl HostLink {
         self.ranks.clone()
     }
 
-    /// The error that the host is.
+    /// The error of this host.
     pub(super) fn failed(&self, reason: String, code: u8) -> LaunchError {
         LaunchError::Host {
             host: self.name.clone(),
@@ -212,17 +212,17 @@ impl HostLink {
         &self.sender
     }
 
-    /// Is ready when a message has come; `None`: the connection is over.
+    /// It is ready when a message has come. `None`: the connection has ended.
     pub(crate) fn out(&self) -> Option<BorrowedFd<'_>> {
         self.out.as_ref().map(File::as_fd)
     }
 
-    /// Is ready when ssh has said something; `None`: it says no more.
+    /// It is ready when ssh has printed an error. `None`: there will be no more.
     pub(crate) fn errors(&self) -> Option<BorrowedFd<'_>> {
         self.errors.as_ref().map(File::as_fd)
     }
 
-    /// The messages that have come. An error, if they are the last: why.
+    /// Takes the messages that have come. If they are the last, returns why.
     pub(crate) fn hear(&mut self, messages: &mut Vec<FromHost>) -> Result<(), String> {
         messages.extend(self.kept.drain(..));
         let Some(out) = &mut self.out else {
@@ -230,7 +230,7 @@ impl HostLink {
         };
         let mut chunk = [0; 64 << 10];
         let mut is_over = None;
-        // A bounded number of times: the other hosts want their turn.
+        // A bounded number of reads, so that other hosts get their turn.
         for _ in 0..16 {
             match out.read(&mut chunk) {
                 Ok(0) => {
@@ -288,7 +288,7 @@ impl HostLink {
         !self.kept.is_empty()
     }
 
-    /// Reads what ssh says, or the agent where it cannot say it otherwise.
+    /// Reads the error output of ssh, or of an agent that cannot send a message.
     pub(crate) fn hear_errors(&mut self) {
         let Some(errors) = &mut self.errors else {
             return;
@@ -309,7 +309,7 @@ impl HostLink {
         self.errors = None;
     }
 
-    /// The whole lines that ssh has said since this was asked; all, once it says no more.
+    /// The whole lines of error output since the last call. At the end of the output, everything.
     pub(crate) fn take_lines(&mut self) -> Vec<String> {
         let whole = match self.errors {
             None => self.said.len(),
@@ -328,14 +328,14 @@ impl HostLink {
         lines.map(str::to_owned).collect()
     }
 
-    /// Output has come that the agent may send again, once there is room.
+    /// Notes output for which the agent gets new credit once there is room.
     pub(crate) fn owe(&mut self, stream: StdStream, bytes: usize) {
         self.owed[stream as usize] += bytes;
     }
 
-    /// There is room for output of a stream.
+    /// Sends new credit for a stream, since there is room.
     pub(crate) fn grant(&mut self, stream: StdStream) {
-        // Not for each few bytes.
+        // This is not done for a few bytes.
         let bytes = self.owed[stream as usize];
         if bytes >= CREDIT / 4 {
             self.owed[stream as usize] = 0;
@@ -343,7 +343,7 @@ impl HostLink {
         }
     }
 
-    /// The connection is over: says why, in the words of ssh if there are any.
+    /// Notes that the connection has ended. Returns why, in ssh's words if there are any.
     fn end(&mut self, reason: String) -> String {
         self.out = None;
         self.sender.close();
@@ -369,12 +369,12 @@ impl HostLink {
         }
     }
 
-    /// Ends the connection now; the ranks of the host are lost.
+    /// Ends the connection now. The ranks of the host are lost.
     pub(crate) fn kill(&mut self) {
         let _ = self.ssh.kill();
     }
 
-    /// Waits for the end of ssh; `None`: it had to be killed.
+    /// Waits for the end of ssh. `None`: it had to be killed.
     fn finish(&mut self) -> Option<std::process::ExitStatus> {
         let until = Instant::now() + if self.greeted { TO_END } else { TO_END / 5 };
         while Instant::now() < until {
@@ -398,7 +398,7 @@ impl Drop for HostLink {
     fn drop(&mut self) {
         self.sender.close();
         if self.greeted {
-            // The agent sees the end of its input, kills the ranks, and ends; so does ssh.
+            // The agent sees the end of its input, kills the ranks, and ends. Then ssh ends, too.
             self.finish();
         } else {
             let _ = self.ssh.kill();

@@ -1,4 +1,4 @@
-//! The part of the monitor that is for ranks on other hosts.
+//! The monitor's part for ranks on other hosts.
 
 use super::Monitor;
 use crate::error::LaunchError;
@@ -14,7 +14,7 @@ use std::time::Instant;
 use tidegate_boot::starter::in_words;
 use tidegate_hal::lock;
 
-/// The status that ranks of a host get that is lost: that of ssh whose connection fails.
+/// The status of ranks whose host is lost: the one of ssh when its connection fails.
 const LOST: i32 = 255 << 8;
 
 impl Monitor {
@@ -46,7 +46,7 @@ impl Monitor {
         Ok(())
     }
 
-    /// A host has said something. Ranks that have ended go to `ended`.
+    /// Handles messages of a host. Adds ranks that have ended to `ended`.
     pub(super) fn hear_host(&mut self, host: usize, ended: &mut Vec<usize>) {
         let link = &mut self.links[host];
         link.hear_errors();
@@ -91,11 +91,11 @@ impl Monitor {
         }
     }
 
-    /// There is something for rank 0 to read, or the end of that.
+    /// Passes on input for rank 0, or its end.
     pub(super) fn pass_input_on(&mut self) {
         let mut chunk = [0; 4096];
         let credit = self.input_credit.unwrap_or_default().min(chunk.len());
-        // An input that cannot be read is at its end.
+        // An input that cannot be read counts as ended.
         let count = rustix::io::read(rustix::stdio::stdin(), &mut chunk[..credit]).unwrap_or(0);
         let bytes = chunk[..count].to_vec();
         self.input_credit = self
@@ -122,7 +122,7 @@ impl Monitor {
         self.ranks[rank].ended = Some((status, self.started.elapsed()));
     }
 
-    /// The connection to a host is over. So are its ranks; if they were not before, they have failed.
+    /// Handles the end of a connection to a host. Its ranks that have not ended count as failed.
     fn lose(&mut self, host: usize, reason: &str, ended: &mut Vec<usize>) {
         let ranks = self.links[host].ranks();
         let lost: Vec<usize> = ranks
@@ -146,7 +146,7 @@ impl Monitor {
         }
     }
 
-    /// Lets hosts send more output, where there is room for it.
+    /// Gives hosts new credit for output, where there is room.
     pub(super) fn grant(&mut self) {
         for stream in StdStream::BOTH {
             let printer = self
@@ -159,14 +159,14 @@ impl Monitor {
         }
     }
 
-    /// All ranks have ended: what others hold open of their output is not waited for.
+    /// Tells the hosts that all ranks have ended, so that they stop waiting for output that others hold open.
     pub(super) fn tell_hosts_of_the_last(&self) {
         self.links
             .iter()
             .for_each(|link| link.sender().send(&ToHost::Last));
     }
 
-    /// Ends the connections to hosts that have not said in time that their ranks were killed.
+    /// Ends the connections to hosts that have not reported in time that their ranks were killed.
     pub(super) fn give_up_hosts(&mut self) {
         if self.give_up_hosts.is_some_and(|at| Instant::now() >= at) {
             self.give_up_hosts = None;

@@ -1,4 +1,4 @@
-//! Ranks that are bound, on whatever machine this is.
+//! Bound ranks, on any machine.
 
 use super::ground::tidegate;
 use crate::skipped::skipped;
@@ -23,7 +23,7 @@ fn allowed() -> Vec<usize> {
         .collect()
 }
 
-/// The numbers of a list as the kernel writes it.
+/// The numbers of a list in the kernel's format.
 fn numbers(list: &str) -> BTreeSet<usize> {
     let range = |range: &str| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
@@ -32,7 +32,7 @@ fn numbers(list: &str) -> BTreeSet<usize> {
     list.split(',').flat_map(range).collect()
 }
 
-/// The processors of each rank, and what it says of its memory.
+/// The processors of each rank, and its line about memory.
 fn bound(job: Job) -> Result<Vec<(BTreeSet<usize>, String)>, LaunchError> {
     let outcome = job.run()?;
     assert!(outcome.success(), "{outcome:?}");
@@ -55,7 +55,7 @@ fn ranks_run_on_shares_of_what_the_launcher_has() {
         seen.extend(own);
     }
     assert_eq!(seen, all.iter().copied().collect());
-    // A launcher that has one processor shares that one out.
+    // A launcher that may use one processor divides only that one.
     let last = *all.last().unwrap();
     let thread = std::thread::spawn(move || {
         let mut one = CpuSet::new();
@@ -70,7 +70,7 @@ fn ranks_run_on_shares_of_what_the_launcher_has() {
     });
     let shares = thread.join().unwrap();
     assert_eq!(shares[0].0, [last].into());
-    // Nobody else was bound.
+    // The binding does not change this process.
     assert_eq!(allowed(), all);
     assert_eq!(
         bound(job(1, Bind::None)).unwrap()[0].0,
@@ -89,7 +89,7 @@ fn ranks_prefer_the_memory_of_their_node() {
     let all: BTreeSet<_> = allowed().into_iter().collect();
     for (own, memory) in &shares {
         assert!(!own.is_empty() && own.is_subset(&all), "{shares:?}");
-        // `ADDRESS POLICY …`; nothing, where the kernel knows no nodes.
+        // `ADDRESS POLICY …`, or nothing if the kernel knows no nodes.
         let policy = memory.split_whitespace().nth(1);
         assert!(
             policy.is_none_or(|policy| policy.starts_with("prefer")),
@@ -127,13 +127,13 @@ fn what_a_rank_is_bound_to_is_said_if_asked_for() {
         [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap())
     };
     let [said, explained] = run(&["-v"]);
-    // The test harness says something, too.
+    // The test harness prints something, too.
     let list = said.split_once("Cpus_allowed_list:").unwrap().1;
     let list = list.lines().next().unwrap().trim();
     assert_eq!(explained, format!("tidegate: rank 0: processors {list}\n"));
     assert!(said.contains("[0] 1\n"), "{said}");
     assert_eq!(run(&[])[1], "");
-    // On a machine with a device it is near that; else it is an error.
+    // On a machine with a device the rank is near it; otherwise this is an error.
     let near = tidegate(&["run", "-n", "1", "--bind", "device", "-v", "true"]);
     let output = { near }.output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();

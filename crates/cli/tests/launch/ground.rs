@@ -1,4 +1,4 @@
-//! What all tests of the launcher use.
+//! Common parts of the launcher's tests.
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -13,13 +13,13 @@ pub(crate) fn tidegate(args: &[&str]) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "role_of_the_launcher", "--nocapture", "--quiet"]);
     command.env("TEST_CLI", args.join("\u{1}"));
-    // Whatever this program was started from, `nohup` or a shell in the background.
+    // This program may have been started by `nohup`, or by a background shell.
     let signals = [Signal::HUP, Signal::INT, Signal::TERM, Signal::USR1];
     begin_with(&mut command, signals, libc::SIG_DFL);
     command
 }
 
-/// Lets a process begin with `action` for some signals.
+/// Makes a process begin with `action` for some signals.
 pub(crate) fn begin_with(
     command: &mut Command,
     signals: impl IntoIterator<Item = Signal>,
@@ -38,7 +38,7 @@ pub(crate) fn begin_with(
 }
 
 pub(crate) fn exists(pid: u32) -> bool {
-    // A zombie that nobody has waited for yet does not run any more.
+    // A zombie that has not been waited for does not run any more.
     match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
         Ok(stat) => !stat
             .rsplit(')')

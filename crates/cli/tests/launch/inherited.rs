@@ -1,4 +1,4 @@
-//! What a launcher inherits from its parent and must not suffer from: signals that are ignored or blocked, and limits.
+//! Inherited settings that must not harm a launcher: signals that are ignored or blocked, and limits.
 
 use std::io::Read;
 use std::os::unix::process::CommandExt;
@@ -10,10 +10,10 @@ use tidegate_testbed::Bed;
 
 use super::ground::{LONG, begin_with, tidegate, wait_until};
 
-/// Lets a process begin with a limit.
+/// Makes a process begin with a limit.
 fn limit(command: &mut Command, resource: Resource, limit: u64) {
     let (current, maximum) = (Some(limit), Some(limit));
-    // SAFETY: `setrlimit` is one call of the system.
+    // SAFETY: `setrlimit` is one system call.
     unsafe {
         command.pre_exec(move || Ok(setrlimit(resource, Rlimit { current, maximum })?));
     }
@@ -52,7 +52,7 @@ fn ends_of_ranks_are_known_where_the_parent_ignores_sigchld() {
     }
 }
 
-/// As with `nohup`.
+/// SIGHUP is ignored, as with `nohup`.
 #[test]
 fn a_signal_that_the_parent_ignores_ends_neither_launcher_nor_ranks() {
     let folder = tempfile::tempdir().unwrap();
@@ -121,21 +121,21 @@ fn a_limit_that_a_job_meets_is_named() {
     );
 }
 
-/// Lets [`tidegate`] call [`have_few_processes`].
+/// The variable that makes [`tidegate`] call [`have_few_processes`].
 pub(crate) const FEW_PROCESSES: &str = "TEST_FEW_PROCESSES";
 
-/// From here on this process can start neither others nor threads.
+/// From here on this process cannot start processes or threads.
 pub(crate) fn have_few_processes() {
     let (current, maximum) = (Some(1), Some(1));
     setrlimit(Resource::Nproc, Rlimit { current, maximum }).unwrap();
     if rustix::process::geteuid().is_root() {
-        // The limit does not count for root.
+        // The limit does not apply to root.
         // SAFETY: the call has no contract; it changes the user of all threads.
         assert_eq!(unsafe { libc::setuid(61_234) }, 0);
     }
 }
 
-/// Of a launcher that may write 10,000 bytes to a file: its output is lost, and the ranks are not.
+/// The launcher may write 10,000 bytes to a file. Its output is lost, but the ranks go on.
 #[test]
 fn output_that_cannot_be_written_is_an_error_and_said() {
     let mut file = tempfile::tempfile().unwrap();
@@ -156,7 +156,7 @@ fn output_that_cannot_be_written_is_an_error_and_said() {
     assert_eq!(written.len(), 10_000);
 }
 
-/// Some parents (those that wait for many pipes at once) leave them so that writing does not block.
+/// Some parents (those that wait for many pipes at once) make the launcher's streams non-blocking.
 #[test]
 fn a_pipe_that_does_not_block_loses_nothing() {
     const LINES: usize = 30_000;
@@ -167,7 +167,7 @@ fn a_pipe_that_does_not_block_loses_nothing() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    // Until the pipe is full, or nearly: of its pages none is more than half empty.
+    // This waits until the pipe is nearly full: none of its pages is more than half empty.
     wait_until("the pipe is full", || {
         rustix::io::ioctl_fionread(&ours).unwrap() >= 32_000
     });
@@ -180,7 +180,7 @@ fn a_pipe_that_does_not_block_loses_nothing() {
     }
 }
 
-/// As with `tidegate run … | head -1`: that is how the reader wants it.
+/// As with `tidegate run … | head -1`, the reader ends early on purpose.
 #[test]
 fn a_reader_that_closes_its_end_changes_nothing() {
     for (script, code) in [("seq 100000", 0), ("seq 100000; exit 5", 5)] {

@@ -1,4 +1,4 @@
-//! The launcher says of a rank that is stopped that it is. The rank cannot.
+//! The launcher reports a rank that is stopped, since the rank cannot.
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
@@ -8,7 +8,7 @@ use tidegate_cli::Signal;
 
 use super::ground::tidegate;
 
-/// Stops a process of rank 1, and lets it go on when the launcher has said so; then rank 1 fails, as it should.
+/// Stops a process of rank 1, and lets it go on when the launcher has reported it. Then rank 1 fails on purpose.
 fn stop_and_go_on(script: &str) {
     let folder = tempfile::tempdir().unwrap();
     let mut child = tidegate(&["run", "-n", "2", "/bin/sh", "-c", script])
@@ -30,7 +30,7 @@ fn stop_and_go_on(script: &str) {
     let is_rank = !script.contains("$!");
     let who = match is_rank {
         true => format!("tidegate: rank 1 (process {number})"),
-        // It may be the rank, or some helper of the rank.
+        // It may be the rank, or a helper of the rank.
         false => format!("tidegate: process {number}, which rank 1 has started,"),
     };
     assert!(
@@ -38,7 +38,7 @@ fn stop_and_go_on(script: &str) {
             && stopped.contains(&format!("`kill -CONT {number}`")),
         "{stopped}"
     );
-    // Only of its own children a process can ask which signal has stopped them.
+    // A process can only ask for its own children which signal has stopped them.
     assert_eq!(stopped.contains("by SIGSTOP"), is_rank, "{stopped}");
 
     kill_process(process, Signal::CONT).unwrap();
@@ -70,7 +70,7 @@ fn a_stopped_program_behind_a_script_is_reported() {
 #[test]
 fn a_failure_names_the_ranks_that_are_stopped() {
     let folder = tempfile::tempdir().unwrap();
-    // A process that has stopped itself says nothing, so the other one looks.
+    // A process that has stopped itself cannot print, so the other one looks.
     let script =
         "if test $RANK = 1; then echo $$ > $ONE.new; mv $ONE.new $ONE; kill -STOP $$; exit 0; fi
         until test -e $ONE; do sleep 0.01; done

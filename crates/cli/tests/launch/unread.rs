@@ -1,4 +1,4 @@
-//! What becomes of a job whose output nobody reads.
+//! Jobs whose output nobody reads.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Stdio};
@@ -8,7 +8,7 @@ use tidegate_cli::Signal;
 
 use super::ground::{LONG, exists, tidegate, wait_until};
 
-/// A launcher that nobody reads, when what it prints has filled the pipe, and what it keeps is full, too.
+/// A launcher without a reader. Its output has filled the pipe, and its own queue is full, too.
 fn unread(grace: &str, script: &str, done: &std::path::Path) -> Child {
     let args = ["run", "-n", "2", "--grace", grace, "/bin/sh", "-c", script];
     let child = tidegate(&args)
@@ -18,7 +18,7 @@ fn unread(grace: &str, script: &str, done: &std::path::Path) -> Child {
         .spawn()
         .unwrap();
     let pipe = child.stdout.as_ref().unwrap();
-    // Of a pipe's pages none is more than half empty when it is full, or at least none of two.
+    // When a pipe is full, none of its pages is more than half empty, or at least none of two.
     wait_until("the pipe is full", || {
         rustix::io::ioctl_fionread(pipe).unwrap() >= 32_000
     });
@@ -26,10 +26,10 @@ fn unread(grace: &str, script: &str, done: &std::path::Path) -> Child {
     child
 }
 
-/// How a rank leaves its mark, which is its number as a process: all of it or nothing.
+/// A rank writes its process number to its mark. The mark is complete or missing.
 const MARK: &str = "echo $$ > $DONE.$RANK.new; mv $DONE.$RANK.new $DONE.$RANK";
 
-/// Until both ranks have come to where they leave a [`MARK`]; their processes.
+/// Waits until both ranks have left a [`MARK`]. Returns their processes.
 fn await_both(done: &std::path::Path) -> [u32; 2] {
     [0, 1].map(|rank| {
         let mark = done.with_extension(rank.to_string());
@@ -42,7 +42,7 @@ fn await_both(done: &std::path::Path) -> [u32; 2] {
     })
 }
 
-/// Until both ranks have ended: then there is nobody left who could die of the next signal.
+/// Waits until both ranks have ended, so that the next signal can kill none of them.
 fn await_ends(ranks: [u32; 2]) {
     for rank in ranks {
         wait_until("a rank ends", || !exists(rank));
@@ -54,7 +54,7 @@ fn ask_to_end(child: &Child) {
     rustix::process::kill_process(pid, Signal::TERM).unwrap();
 }
 
-/// The exit code of a launcher that is to end soon, though nobody reads it.
+/// The exit code of a launcher that should end soon, although nobody reads it.
 fn code_of_unread(child: &mut Child) -> Option<i32> {
     let start = Instant::now();
     while start.elapsed() < LONG / 3 {
@@ -79,11 +79,11 @@ fn a_launcher_that_nobody_reads_passes_signals_on_and_ends() {
     let folder = tempfile::tempdir().unwrap();
     let done = folder.path().join("done");
     let script = format!("trap ': > $DONE' USR1; {MARK}; yes & while :; do sleep 0.01; done");
-    // So long that the ranks die of the signal that they are asked by, and not of the one that comes behind it.
+    // The grace is so long that the ranks end by the signal that asks them to, and not by the one after it.
     let mut child = unread("5", &script, &done);
-    // What one rank prints is enough to fill the pipe; the other would die of the signal before it asks for it.
+    // One rank's output is enough to fill the pipe. So the other could get the signal before its handler is set.
     await_both(&done);
-    // It keeps no more than a little.
+    // The launcher keeps only a little output.
     let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
     let resident = status.split_once("VmRSS:").unwrap().1.split_whitespace();
     let resident: usize = resident.take(1).next().unwrap().parse().unwrap();
@@ -97,7 +97,7 @@ fn a_launcher_that_nobody_reads_passes_signals_on_and_ends() {
     ask_to_end(&child);
     assert_eq!(code_of_unread(&mut child), Some(143));
     assert!(done.exists());
-    // Of this it could still tell.
+    // The launcher could still report this.
     let said = said(child.stderr.take());
     assert!(said.contains("nobody reads what is printed"), "{said}");
 }
@@ -120,8 +120,7 @@ fn a_launcher_that_nobody_reads_and_that_is_asked_twice_ends_at_once() {
 fn a_launcher_that_nobody_reads_ends_the_others_when_a_rank_fails() {
     let folder = tempfile::tempdir().unwrap();
     let done = folder.path().join("done");
-    // The failure comes when the other is there, and when the pipe is full: that takes as long as it may on a loaded
-    // machine.
+    // The failure comes when the other rank is there and the pipe is full, which may take long on a loaded machine.
     let script = format!(
         "{MARK}; test $RANK = 1 && exec sleep 600; yes & until test -e $DONE.full; do sleep 0.01; done; exit 3"
     );
@@ -129,7 +128,7 @@ fn a_launcher_that_nobody_reads_ends_the_others_when_a_rank_fails() {
     let ranks = await_both(&done);
     std::fs::write(done.with_extension("full"), "").unwrap();
     await_ends(ranks);
-    // What it has printed may be read yet.
+    // Its output may still be read.
     std::thread::sleep(Duration::from_millis(1500));
     assert_eq!(child.try_wait().unwrap(), None, "it waits for a reader");
     ask_to_end(&child);
@@ -151,7 +150,7 @@ fn a_stream_that_nobody_reads_does_not_stop_the_other() {
     let mut lines = BufReader::new(stdout).lines().map(Result::unwrap);
     let mine = lines.find_map(|line| line.strip_prefix("[0] mine ")?.parse().ok());
     let rank = mine.expect("it was not printed");
-    // Its own end is what counts: it is not to be ended by what is asked for now.
+    // Its own end must count, so it must end before the launcher is asked to end it.
     wait_until("the rank ends", || !exists(rank));
     ask_to_end(&child);
     assert_eq!(code_of_unread(&mut child), Some(3));
@@ -161,7 +160,7 @@ fn a_stream_that_nobody_reads_does_not_stop_the_other() {
 fn output_that_is_lost_is_no_success() {
     let folder = tempfile::tempdir().unwrap();
     let done = folder.path().join("done");
-    // More than a pipe takes, and less than the launcher keeps.
+    // This is more than a pipe takes, and less than the launcher keeps.
     let mut child = unread("0.3", &format!("seq 40000; {MARK}"), &done);
     await_ends(await_both(&done));
     std::thread::sleep(Duration::from_millis(300));
@@ -172,12 +171,13 @@ fn output_that_is_lost_is_no_success() {
 
 #[test]
 fn all_that_ranks_have_written_comes_to_who_reads_late_or_slowly() {
-    /// With labels a little more than the pipe and the launcher take: the rest is in pipes of ranks when these end.
+    /// With labels this is a little more than the pipe and the launcher take, so the rest is in the ranks' pipes when
+    /// they end.
     const LINES: usize = 63_000;
-    // The first job would be over when somebody begins to read. The second waits for who reads now and then, though its
-    // ranks have failed and it takes longer than the grace.
+    // The first job would be over when the reader begins. The second waits for a slow reader, though its ranks have
+    // failed and reading takes longer than the grace.
     for (code, grace, late, piece) in [(0, "0.1", 1500, 1 << 16), (3, "3", 0, 4 << 10)] {
-        // None fails before the other has written all: it would have no more time for that than the grace.
+        // No rank fails before the other has written everything; after that it would only have the grace.
         let script = format!(
             "seq {LINES}; printf 'the end'; : > $DONE.$RANK
             until test -e $DONE.0 -a -e $DONE.1; do sleep 0.01; done; exit {code}"

@@ -57,7 +57,7 @@ fn output_that_finds_no_room_is_an_error_and_said() {
     }
 }
 
-/// Whatever a daemon may start a job with: no standard streams, no variables, no directory, no right to any file.
+/// A daemon may start a job with nothing: no standard streams, no variables, no directory, no right to any file.
 #[test]
 fn a_launcher_needs_nothing_of_its_parent() {
     let folder = tempfile::tempdir().unwrap();
@@ -85,7 +85,7 @@ fn a_launcher_needs_nothing_of_its_parent() {
     }
 }
 
-/// Not a test: what the ranks of such jobs do.
+/// This is not a test, but the program of such ranks.
 #[test]
 fn a_rank() {
     processes::play(|role, world| match role {
@@ -94,7 +94,7 @@ fn a_rank() {
     });
 }
 
-/// Rank 0 ends, with an error of its own or without, while rank 1 works until the test lets it end.
+/// Rank 0 ends, with an error or without, while rank 1 works until the test lets it end.
 fn rank_0_is_first(world: &World, role: &str) -> Result<()> {
     if world.rank() == 1 {
         take_flag("go on");
@@ -108,7 +108,7 @@ fn rank_0_is_first(world: &World, role: &str) -> Result<()> {
     Ok(())
 }
 
-/// What the launcher prints of such a job, and its exit code. Rank 1 may end when a line begins with `cue`.
+/// The launcher's output for such a job, and its exit code. Rank 1 may end when a line begins with `cue`.
 fn first_rank_0(role: &str, cue: &str) -> (Vec<String>, Option<i32>) {
     let folder = tempfile::tempdir().unwrap();
     let mut child = Command::new("/bin/sh")
@@ -170,7 +170,7 @@ fn the_launcher_says_that_there_is_no_such_program_though_nobody_reads_it() {
     assert_eq!(child.wait().unwrap().code(), Some(127));
 }
 
-/// Jobs that cannot be, by safe code: each is an error, or ends.
+/// Impossible jobs that safe code can describe. Each gives an error, or ends.
 #[test]
 fn jobs_of_odd_numbers_names_and_times_end() {
     assert!(Job::new("true", 0).spawn().is_err());
@@ -186,7 +186,7 @@ fn jobs_of_odd_numbers_names_and_times_end() {
     assert!(job.signal(2, Signal::KILL).is_err());
     assert!(job.signal(usize::MAX, Signal::KILL).is_err());
     assert!(job.wait().ranks.iter().all(|rank| rank.status.success()));
-    // A grace without end begins, too.
+    // A grace without an end begins, too.
     let failed = Job::new("false", 2).grace(Duration::MAX).spawn().unwrap();
     assert!(failed.wait().first_failure.is_some());
 }

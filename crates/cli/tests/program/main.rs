@@ -1,4 +1,4 @@
-//! The program `tidegate`, with ranks that are this program once more, or shells.
+//! The program `tidegate`, with ranks that are this program again, or shells.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Jobs on several hosts, by ssh: a server on the loopback address stands for two of them.
+//! Jobs on several hosts over ssh. A server on the loopback address stands for two hosts.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
@@ -19,7 +19,7 @@ use crate::sshd::Sshd;
 /// Long enough for a loaded machine.
 const LONG: Duration = Duration::from_secs(120);
 
-/// `tidegate run` on both hosts, so many ranks each; a program is still to come.
+/// `tidegate run` on both hosts, with this many ranks each. The program's name is still to be added.
 fn tidegate(sshd: &Sshd, slots: [usize; 2]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
     command.arg("run").arg("--hosts").arg(sshd.hosts(slots));
@@ -43,7 +43,7 @@ fn lines(output: &Output) -> Vec<String> {
     lines
 }
 
-/// The numbers of the processes that ranks have left in a folder.
+/// The process numbers that ranks have left in a folder.
 fn pids(folder: &Path) -> Vec<u32> {
     let entries = std::fs::read_dir(folder).unwrap();
     let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -52,7 +52,7 @@ fn pids(folder: &Path) -> Vec<u32> {
         .collect()
 }
 
-/// A rank of the shell that says which process it is, and runs for ever.
+/// A shell script for a rank that leaves its process number, and runs for ever.
 const FOR_EVER: &str = ": > $MARKS/pid-$$; echo started; while :; do sleep 0.1; done";
 
 fn assert_all_end(pids: &[u32]) {
@@ -66,7 +66,7 @@ fn assert_all_end(pids: &[u32]) {
     }
 }
 
-/// The command line of a process, and the environment that it was started with.
+/// The command line of a process, and its initial environment.
 fn started_with(pid: u32) -> [Vec<u8>; 2] {
     ["cmdline", "environ"]
         .map(|file| std::fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default())
@@ -84,13 +84,13 @@ fn has(bytes: &[u8], part: &str) -> bool {
         .any(|window| window == part.as_bytes())
 }
 
-/// Not a test: what the ranks of the next one do.
+/// This is not a test, but the program of the next test's ranks.
 #[test]
 fn a_rank() {
     play(|role, world| {
         let (rank, size) = (world.rank(), world.size());
         ring::run(world.clone(), Buffers::Double, 20)?;
-        // The test looks for it in all processes.
+        // The test looks for the secret in all processes.
         let secret = std::env::var("TIDEGATE_SECRET").unwrap();
         println!(
             "{role}: {rank} of {size}, process {}, secret {secret}",
@@ -158,7 +158,7 @@ fn ranks_of_two_hosts_exchange_and_nobody_else_sees_their_secret() {
         clients += usize::from(has(&command, &sshd.command().replace(' ', "\0")));
         agents += usize::from(has(&command, "tidegate\0node\0"));
     }
-    // The ranks have it, so it would have been seen elsewhere, and ssh was there to be looked at.
+    // The ranks have the secret, so it would have been seen elsewhere, and ssh was running when the test looked.
     assert_eq!(holders, own);
     assert!(
         clients >= 2 && agents >= 2,
@@ -221,7 +221,7 @@ fn ranks_on_hosts_have_what_they_have_here() {
             line(4, 1, 2, second)
         ]
     );
-    // Fewer ranks than slots leave the last ones empty; there are no more than slots.
+    // If there are fewer ranks than slots, the last slots are empty. There cannot be more ranks than slots.
     let output = run_with(&["-n", "2", "--no-label"]);
     assert!(output.status.success(), "{output:?}");
     assert!(
@@ -277,7 +277,7 @@ fn all_that_ranks_on_hosts_print_comes_back() {
     let Some(sshd) = Sshd::start(test) else {
         return;
     };
-    // More than what may be on its way at once.
+    // This is more than may be on its way at once.
     let script = "i=0; while test $i -lt 200; do head -c 20000 /dev/zero | tr '\\0' x; echo; i=$((i+1)); done";
     let output = run(&mut tidegate(&sshd, [1, 1]), script);
     assert!(output.status.success(), "{}", text(&output.stderr));
@@ -310,7 +310,7 @@ fn a_program_starts_ranks_on_hosts_and_signals_them() {
         .ssh(&sshd.command())
         .program(env!("CARGO_BIN_EXE_tidegate"));
     let marks = tempfile::tempdir().unwrap();
-    // More than an agent may send before it is allowed more.
+    // This is more than an agent may send before it gets new credit.
     let script = "trap 'exit 0' USR1; head -c 3000000 /dev/zero; echo end >&2; : > $MARKS/pid-$$
         while :; do sleep 0.01; done";
     let job = Job::new("/bin/sh", 2)
@@ -350,7 +350,7 @@ fn read_by_rank_0(sshd: &Sshd, script: &str, input: &[u8]) -> Output {
         .spawn()
         .unwrap();
     let mut pipe = launcher.stdin.take().unwrap();
-    // Where nobody reads it all, this ends with the launcher.
+    // If nobody reads all of it, this fails when the launcher ends.
     let _ = pipe.write_all(input);
     drop(pipe);
     launcher.wait_with_output().unwrap()
@@ -369,7 +369,7 @@ fn rank_0_on_a_host_reads_what_the_launcher_does() {
         lines(&read_by_rank_0(&sshd, "wc -c", b"")),
         ["[0] 0", "[1] 0"]
     );
-    // One that reads less, or nothing, ends all the same.
+    // A rank that reads less, or nothing, ends all the same.
     for script in [
         "head -c 3 > /dev/null; echo x",
         "exec <&-; echo x; sleep 0.2",
@@ -381,7 +381,7 @@ fn rank_0_on_a_host_reads_what_the_launcher_does() {
     }
 }
 
-/// Runs ranks that must not start: what is said.
+/// Runs ranks that must not start. Returns the launcher's messages.
 fn refused(mut command: Command, code: i32) -> String {
     let marks = tempfile::tempdir().unwrap();
     command.args(["-x", &format!("MARKS={}", marks.path().display())]);
@@ -414,13 +414,13 @@ fn a_host_that_cannot_run_its_ranks_is_named_and_nothing_starts() {
         "{said}"
     );
 
-    // Another program than tidegate.
+    // The program is not tidegate.
     let mut command = tidegate(&sshd, [1, 1]);
     command.args(["--remote-tidegate", "/bin/true"]);
     let said = refused(command, 1);
     assert!(said.contains("ssh has ended (exit status: 0)"), "{said}");
 
-    // One of the hosts is not there.
+    // One of the hosts does not answer.
     let closed = std::net::TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
@@ -442,7 +442,7 @@ fn a_host_that_cannot_run_its_ranks_is_named_and_nothing_starts() {
     );
     assert!(said.contains("Connection refused"), "{said}");
 
-    // It is there, and says nothing.
+    // A host accepts the connection, and sends nothing.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let silent = silent.local_addr().map(|at| (at.port(), silent)).unwrap();
     std::fs::write(file.path(), format!("127.0.0.1 port={}\n", silent.0)).unwrap();
@@ -459,7 +459,7 @@ fn a_host_that_cannot_run_its_ranks_is_named_and_nothing_starts() {
         "{said}"
     );
 
-    // Its ranks have no such program, and no such folder.
+    // The ranks' program does not exist there, nor does their folder.
     let output = tidegate(&sshd, [1, 1])
         .arg("/no/such/program")
         .output()
@@ -471,7 +471,7 @@ fn a_host_that_cannot_run_its_ranks_is_named_and_nothing_starts() {
         "{said}"
     );
 
-    // Its key is another one. (Last, since this changes what the client knows.)
+    // The host's key is another one. (This comes last, since it changes the client's known keys.)
     sshd.change_the_second_host();
     let said = refused(tidegate(&sshd, [1, 1]), 1);
     assert!(
@@ -481,7 +481,7 @@ fn a_host_that_cannot_run_its_ranks_is_named_and_nothing_starts() {
     assert!(said.contains("Host key verification failed"), "{said}");
 }
 
-/// A job of ranks that run for ever, all of which do.
+/// A job of ranks that run for ever, after all have started.
 fn running(sshd: &Sshd, marks: &Path, arguments: &[&str]) -> (Child, Vec<u32>) {
     let mut launcher = tidegate(sshd, [2, 2])
         .args(arguments)
@@ -496,7 +496,7 @@ fn running(sshd: &Sshd, marks: &Path, arguments: &[&str]) -> (Child, Vec<u32>) {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // The launcher shows no output before it knows that all have started.
+    // The launcher shows no output before all ranks have started.
     let printed = BufReader::new(launcher.stdout.take().unwrap()).lines();
     assert_eq!(printed.take(4).map_while(Result::ok).count(), 4);
     let pids = pids(marks);
@@ -522,7 +522,7 @@ fn a_launcher_that_waits_for_a_host_can_be_interrupted() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // It listens to signals before it starts ssh, which does not come further than this.
+    // It listens to signals before it starts ssh, and ssh gets no further than this.
     let connection = silent.accept().unwrap();
     let ssh = children(launcher.id());
     let began = Instant::now();
@@ -535,7 +535,7 @@ fn a_launcher_that_waits_for_a_host_can_be_interrupted() {
     drop(connection);
 }
 
-/// The processes that a process has started.
+/// The child processes of a process.
 fn children(pid: u32) -> Vec<u32> {
     let mut all = Vec::new();
     for task in std::fs::read_dir(format!("/proc/{pid}/task")).unwrap() {
@@ -560,7 +560,7 @@ fn a_broken_connection_ends_the_job_and_names_the_host() {
     let second = sshd.ports[1].to_string();
     let is_second = |child: &u32| has(&started_with(*child)[0], &second);
     let ssh = children(launcher.id()).into_iter().find(is_second).unwrap();
-    // The launcher's own child, which the launcher has not waited for.
+    // This is the launcher's own child, for which it has not waited yet.
     kill_process(Pid::from_raw(ssh as i32).unwrap(), Signal::KILL).unwrap();
     let output = launcher.wait_with_output().unwrap();
     let said = text(&output.stderr);

@@ -1,4 +1,4 @@
-//! An ssh server of a test's own, on the loopback address.
+//! An ssh server of the test's own, on the loopback address.
 
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -12,9 +12,9 @@ use super::skip::skipped;
 /// Long enough for a loaded machine.
 const LONG: Duration = Duration::from_secs(60);
 
-/// A server with keys of its own, at two ports: two hosts for whoever does not look closer. Dropping it ends the server.
+/// A server with keys of its own, at two ports, which look like two hosts. Dropping it ends the server.
 pub(crate) struct Sshd {
-    // First, so that it has ended when the folder goes.
+    // It comes first, so that it has ended before the folder is deleted.
     _server: Server,
     folder: TempDir,
     pub(crate) ports: [u16; 2],
@@ -22,14 +22,14 @@ pub(crate) struct Sshd {
 
 fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    // Where Debian has it, which is not on every user's path.
+    // Debian has the server here, which is not on every user's path.
     let folders = std::env::split_paths(&path).chain(["/usr/sbin".into()]);
     folders
         .map(|folder| folder.join(program))
         .find(|file| file.is_file())
 }
 
-/// Free ports. Somebody else may take one before the server does; then that does not start.
+/// Free ports. Another process may take one before the server does; then the server does not start.
 fn free_ports() -> [u16; 2] {
     let listeners = [(), ()].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
     listeners.map(|listener| listener.local_addr().unwrap().port())
@@ -46,14 +46,14 @@ fn make_key(folder: &Path, name: &str) {
 }
 
 impl Sshd {
-    /// `None`, and the test is skipped, if the machine has no ssh.
+    /// Starts the server. `None`: the machine has no ssh, and the test is skipped.
     pub(crate) fn start(test: &str) -> Option<Self> {
         let programs = ["ssh", "sshd", "ssh-keygen"].map(|name| (name, find(name)));
         if let Some((name, _)) = programs.iter().find(|(_, found)| found.is_none()) {
             skipped(test, &format!("there is no {name}"));
             return None;
         }
-        // As root, the server wants this folder, which its service makes where there is one.
+        // As root, the server needs this folder, which its service normally makes.
         if rustix::process::geteuid().is_root() {
             let _ = std::fs::create_dir("/run/sshd");
         }
@@ -64,7 +64,7 @@ impl Sshd {
         for _ in 0..5 {
             let ports = free_ports();
             let server = serve(folder.path(), ports);
-            // From here on its end is seen to.
+            // From here on, dropping the value ends the server.
             let mut server = Server(server);
             if server.is_up(ports) {
                 configure_client(folder.path(), ports);
@@ -83,7 +83,7 @@ impl Sshd {
         self.folder.path().join(name)
     }
 
-    /// The command that logs in, as `--ssh` takes it.
+    /// The command that logs in, for `--ssh`.
     pub(crate) fn command(&self) -> String {
         format!("ssh -F {}", self.path("ssh_config").display())
     }
@@ -97,7 +97,7 @@ impl Sshd {
         std::fs::write(self.path("known_hosts"), format!("{first}\n{second}")).unwrap();
     }
 
-    /// A file that lists both hosts with so many slots each.
+    /// A file that lists both hosts, with this many slots each.
     pub(crate) fn hosts(&self, slots: [usize; 2]) -> PathBuf {
         let lines = self.ports.iter().zip(slots);
         let lines = lines.map(|(port, slots)| format!("127.0.0.1 port={port} slots={slots}\n"));
@@ -118,7 +118,7 @@ impl Drop for Server {
 }
 
 impl Server {
-    /// Waits until it listens; `false`: it has ended.
+    /// Waits until it listens. Returns false if it has ended.
     fn is_up(&mut self, ports: [u16; 2]) -> bool {
         let began = Instant::now();
         let listens = |port: &u16| TcpStream::connect(("127.0.0.1", *port)).is_ok();

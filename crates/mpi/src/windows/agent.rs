@@ -1,4 +1,4 @@
-//! Who turns MPI while nobody waits.
+//! The agent, which drives MPI while no stream waits.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use super::inner::Inner;
 
-/// How long it naps: where something came or was sent not long ago, and else at most.
+/// The length of its naps: the shortest after recent activity, and at most the longest.
 const NAPS: std::ops::Range<Duration> = Duration::from_micros(50)..Duration::from_millis(1);
 
-/// A thread that turns MPI now and then. Dropping it ends the thread.
+/// A thread that drives MPI from time to time. Dropping it ends the thread.
 pub(super) struct Agent {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -36,7 +36,7 @@ fn run(stop: &AtomicBool, inner: &Weak<Inner>) {
     while !stop.load(Ordering::Acquire) {
         let Some(inner) = inner.upgrade() else { return };
         let turns = inner.activity();
-        // Whoever waits turns it more often than this would.
+        // A stream that waits drives MPI more often than this would.
         let came = turns.waits == 0 && inner.turn();
         nap = if came || turns.signals != seen {
             NAPS.start
@@ -54,7 +54,7 @@ impl Drop for Agent {
         self.stop.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
-            // The last handle may be dropped by the agent itself, which then ends by the flag.
+            // The agent itself may drop the last handle. Then the flag ends it.
             if thread.thread().id() != std::thread::current().id() {
                 let _ = thread.join();
             }

@@ -1,4 +1,4 @@
-//! The bus: what streams call.
+//! The bus: the operations that streams call.
 
 use std::any::Any;
 use std::ops::Range;
@@ -18,7 +18,7 @@ use super::inner::{Inner, NEAR_LOOKS, SEGMENTS, WORD_LOOKS, Wrong, cell};
 use super::options::Form;
 use super::segment::{Round, Segment};
 
-/// What a key says.
+/// The contents of a key.
 #[derive(Serialize, Deserialize)]
 struct Key {
     rank: usize,
@@ -32,11 +32,11 @@ struct Key {
 pub(super) struct Rma {
     inner: Arc<Inner>,
     control: Arc<dyn Control>,
-    /// Nothing comes by MPI where all ranks are near.
+    /// If all ranks are near, nothing comes by MPI, and there is no agent.
     _agent: Option<Agent>,
 }
 
-/// Holds a block of this rank, or a peer's.
+/// Keeps a block of this rank, or of a peer.
 struct Hold {
     inner: Arc<Inner>,
     round: u32,
@@ -80,26 +80,26 @@ impl Rma {
         self.inner.has_far
     }
 
-    /// The first of this rank and those near it.
+    /// The lowest of this rank and the ranks near it.
     pub(super) fn first_near(&self) -> usize {
         let ranks = &self.inner.ranks;
         let first = (0..ranks.size()).find(|rank| ranks.is_near(*rank));
         first.expect("a rank is near itself")
     }
 
-    /// What this rank has stored is there for peers' gets and updates.
+    /// Makes this rank's stores visible to peers' gets and updates.
     pub(super) fn publish(&self) -> Result<(), BusError> {
         let machine = self.inner.machine();
         let synced = machine.open().and_then(|()| machine.sync());
         self.inner.note(synced)
     }
 
-    /// MPI is not asked for these any more.
+    /// Sets the reductions for which MPI is not used.
     pub(super) fn leave_out(&self, wrong: Wrong) {
         let _ = self.inner.wrong.set(wrong);
     }
 
-    /// From now on signals have this form.
+    /// Sets the form of signals.
     pub(super) fn set(&self, form: Form) {
         let looks = match form {
             _ if !self.inner.has_far => NEAR_LOOKS,
@@ -110,14 +110,15 @@ impl Rma {
         self.inner.machine().form = form;
     }
 
-    /// Another window. Collective, and not under the machine's lock: streams go on, and hear of a rank that does not come.
+    /// Makes another segment. Collective, and not under the machine's lock: streams go on, and learn about a rank that
+    /// does not come.
     fn add_segment(&self, said: &[Round]) -> Result<(), DeviceError> {
         let inner = &self.inner;
         let (number, mine) = {
             let machine = inner.machine();
             (machine.segments.len(), machine.open())
         };
-        // The same on all ranks, since all have made them together.
+        // The number is the same on all ranks, since all have made the segments together.
         if number == SEGMENTS {
             return Err(DeviceError::Exhausted {
                 what: "segments of MPI",
@@ -125,8 +126,8 @@ impl Rma {
             });
         }
         let sizes = said.iter().map(|rank| rank.bytes).collect();
-        // SAFETY: nobody else is making one (`rounds`), nor does MPI end meanwhile, whose end waits for that; nobody else
-        // has the communicators for collective calls.
+        // SAFETY: no other thread makes a segment (`rounds`). MPI does not end meanwhile, because its end waits for
+        // that lock. Nothing else uses the communicators for collective calls.
         let segment = unsafe { Segment::make(&inner.ranks, sizes, mine) };
         let segment = inner.note(segment).map_err(system)?;
         let (base, len) = &inner.own[number];
@@ -150,7 +151,7 @@ impl Rma {
                 .open()
                 .and_then(|()| machine.in_use.round(&mut machine.segments, bytes))
         };
-        // A rank that cannot go on says so, and does not leave the others waiting.
+        // A rank that cannot go on says so, so that the others do not wait for it.
         let said = postcard::to_stdvec(&mine.as_ref().map_err(ToString::to_string));
         let packet = Packet {
             bytes: said.expect("plain data can be encoded"),
@@ -184,8 +185,8 @@ impl Rma {
             detail: format!("{bytes} bytes"),
         })?;
         machine.in_use.has(round, segment, at, bytes);
-        // SAFETY: the stretch was free: it lies within this rank's part of the segment, and no rank holds what was there
-        // before.
+        // SAFETY: the range was free. It lies within this rank's part of the segment, and no rank holds a block that
+        // was there before.
         unsafe {
             back(base, bytes)?;
             base.write_bytes(0, bytes);
@@ -196,19 +197,19 @@ impl Rma {
     }
 }
 
-/// Gives memory its pages: those of a file system that is full (`/dev/shm`) would end the process when they are touched.
+/// Allocates the pages of memory. If its file system (`/dev/shm`) is full, touching a page would end the process.
 ///
 /// # Safety
 ///
-/// The memory is mapped, and this rank's.
+/// The memory is mapped, and belongs to this rank.
 unsafe fn back(base: *mut u8, bytes: usize) -> Result<(), DeviceError> {
     use rustix::mm::{Advice, madvise};
     let page = rustix::param::page_size();
     let before = base.addr() % page;
     let first = base.wrapping_sub(before).cast();
-    // SAFETY: the caller's promise; populating changes nothing that is there.
+    // SAFETY: the caller's promise; populating does not change the contents.
     match unsafe { madvise(first, before + bytes, Advice::LinuxPopulateWrite) } {
-        // Linux knows it since 5.14.
+        // Linux has this advice since 5.14.
         Ok(()) | Err(rustix::io::Errno::INVAL) => Ok(()),
         Err(rustix::io::Errno::FAULT) => Err(DeviceError::Exhausted {
             what: "shared memory",
@@ -230,9 +231,9 @@ pub(super) fn system(error: impl std::fmt::Display) -> DeviceError {
     }
 }
 
-// SAFETY: data is complete at the target (`MPI_Win_flush`) before a signal is given, and before a get or a fetch
-// returns; words are added to by processor atomics of their own node; blocks are used again only when all ranks have
-// said that they hold nothing of their round.
+// SAFETY: data is complete at the target (`MPI_Win_flush`) before its signal is given, and before a get or a fetch
+// returns. Words are added to by processor atomics of their own node. A block is reused only after all ranks have said
+// that they hold nothing of its round.
 unsafe impl Bus for Rma {
     fn name(&self) -> &'static str {
         NAME
@@ -298,7 +299,7 @@ unsafe impl Bus for Rma {
     }
 
     fn name_of(&self, near: Ptr) -> Result<Option<Ptr>, BusError> {
-        // Where all ranks are near, nobody but processors updates anything.
+        // If all ranks are near, only processors update anything.
         if !self.inner.has_far {
             return Ok(None);
         }
@@ -337,7 +338,8 @@ unsafe impl Bus for Rma {
     }
 
     unsafe fn put(&self, pieces: &[Piece]) -> Result<(), BusError> {
-        // Held until it is noted, here and below: nobody is to find the machine closed, and the bus in good health.
+        // The lock is held until the error is noted, here and below. Otherwise a thread could find the machine closed,
+        // but the bus without an error.
         let mut machine = self.inner.machine();
         // SAFETY: the caller's promise.
         self.inner.note(unsafe { machine.copy(pieces, true) })
@@ -384,11 +386,11 @@ unsafe impl Bus for Rma {
         let Some(at) = self.inner.own(word) else {
             return;
         };
-        // What lies elsewhere in a cell, an operand, peers do not add to.
+        // Peers do not add to other places of a cell, such as operands.
         if !at.is_multiple_of(CELL) {
             return;
         }
-        // SAFETY: it lies at the beginning of a cell, which is as long.
+        // SAFETY: the word is at the beginning of a cell, which has room for all three.
         let (_, mailbox, seen) = unsafe { cell(word) };
         if mailbox.load() != seen.load() {
             // SAFETY: as above.

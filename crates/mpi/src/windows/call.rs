@@ -1,4 +1,4 @@
-//! Calls of MPI: what they return, and what has no binding.
+//! Calls of MPI: their results, and constants that the binding lacks.
 
 use std::ffi::c_int;
 
@@ -27,7 +27,7 @@ pub(super) fn check(what: &str, code: c_int) -> Result<(), BusError> {
     Err(failed(format!("{what}: {}", said_of(code))))
 }
 
-/// An error of this crate's own.
+/// An error of this crate.
 pub(super) fn failed(detail: impl Into<String>) -> BusError {
     BusError {
         bus: NAME,
@@ -40,9 +40,9 @@ pub(super) fn byte() -> ffi::MPI_Datatype {
     scalar(Scalar::U8)
 }
 
-/// MPI's name of a type.
+/// MPI's type for a scalar.
 pub(super) fn scalar(scalar: Scalar) -> ffi::MPI_Datatype {
-    // SAFETY: constants, which the binding declares as foreign variables.
+    // SAFETY: these are constants, which the binding declares as foreign variables.
     unsafe {
         match scalar {
             Scalar::I8 => ffi::RSMPI_INT8_T,
@@ -59,7 +59,7 @@ pub(super) fn scalar(scalar: Scalar) -> ffi::MPI_Datatype {
     }
 }
 
-/// The type as which MPI compares the bits of another: it compares no floats.
+/// The type as which MPI compares the bits of `of`, since it does not compare floats.
 pub(super) fn bits(of: Scalar) -> Scalar {
     match of {
         Scalar::F32 => Scalar::U32,
@@ -68,9 +68,9 @@ pub(super) fn bits(of: Scalar) -> Scalar {
     }
 }
 
-/// MPI's name of a reduction.
+/// MPI's operation for a reduction.
 pub(super) fn op(op: Op) -> ffi::MPI_Op {
-    // SAFETY: constants, which the binding declares as foreign variables.
+    // SAFETY: these are constants, which the binding declares as foreign variables.
     unsafe {
         match op {
             Op::Sum => ffi::RSMPI_SUM,
@@ -90,7 +90,7 @@ pub(super) fn op(op: Op) -> ffi::MPI_Op {
 ///
 /// # Safety
 ///
-/// The window is alive.
+/// The window is live.
 pub(super) unsafe fn is_unified(window: ffi::MPI_Win) -> Result<bool, BusError> {
     let mut value: *mut c_int = std::ptr::null_mut();
     let mut found: c_int = 0;

@@ -1,8 +1,8 @@
-//! Which form signals have: the one that is faster here.
+//! Chooses the faster form of signals.
 //!
-//! Which that is depends on how an MPI does its accumulates, and nothing that it tells says that. So neighbours play a
-//! few rounds in each form when the ranks meet, with puts of 8 bytes and of 64 KiB, and all ranks take the form with
-//! the lesser sum of best times.
+//! It depends on how an MPI implements accumulates, and MPI does not tell that. So when the ranks meet, neighbours try
+//! a few rounds in each form, with puts of 8 bytes and of 64 KiB. All ranks take the form with the smaller sum of best
+//! times.
 
 use std::time::{Duration, Instant};
 
@@ -17,17 +17,17 @@ use super::error::JoinError;
 use super::options::Form;
 use super::tell::tell;
 
-/// Rounds of a trial, and trials of a form, of which the best counts.
+/// Rounds of a trial. Each form has several trials, of which the best counts.
 const ROUNDS: u32 = 10;
 const TRIALS: u32 = 4;
-/// Whoever waits longer than this for a neighbour waits no more: it is of no use here, and all else has its own end.
+/// A trial that waits longer for a neighbour is given up. It is not needed, and other waits have their own limits.
 const LIMIT: Duration = Duration::from_millis(300);
 const FORMS: [Form; 2] = [Form::Words, Form::Messages];
-/// Bytes of a large put. A small one counts as much as this many times as long a large one.
+/// Bytes of a large put. A small put counts as much as a large one that takes this many times as long.
 const LARGE: usize = 1 << 16;
 const WEIGHT: u64 = 4;
 
-/// What each rank says: how long its best trial took, in ns.
+/// What each rank reports: the time of its best trial, in ns.
 #[derive(Default, Serialize, Deserialize)]
 struct Times([u64; FORMS.len()]);
 
@@ -81,7 +81,7 @@ pub(super) struct Met<'a> {
     mate: Option<(usize, Reached)>,
 }
 
-/// What each rank says of itself: the first rank of its node, and the key of its memory.
+/// Each rank's report: the lowest rank of its node, and the key of its memory.
 #[derive(Serialize, Deserialize)]
 struct Mine {
     first_near: usize,
@@ -89,8 +89,7 @@ struct Mine {
 }
 
 impl<'a> Met<'a> {
-    /// Makes so many bytes at each rank, of which the first cell is for a word, and lets `fill` write into the rest.
-    /// Collective.
+    /// Makes `bytes` bytes at each rank. The first cell is for a word, and `fill` may write into the rest. Collective.
     pub(super) fn new(
         bus: &'a Rma,
         bytes: usize,
@@ -111,7 +110,7 @@ impl<'a> Met<'a> {
         let reach = |rank: usize| Ok((rank, bus.reach(&all[rank].key, bytes)?));
         let mate = mate(&nodes, bus.control().rank());
         let mate: Result<_, JoinError> = mate.map(reach).transpose();
-        // Nobody begins with a rank that does not.
+        // Both mates begin, or none.
         let (mate, mine) = match mate {
             Ok(mate) => (mate, Ok(())),
             Err(error) => (None, Err(error)),
@@ -145,14 +144,14 @@ impl<'a> Met<'a> {
 impl Drop for Pair<'_> {
     fn drop(&mut self) {
         if self.bus.failure().is_some() {
-            // What MPI still reads, nobody knows.
+            // MPI may still read it.
             std::mem::forget(std::mem::take(&mut self.data));
         }
     }
 }
 
-/// With whom a rank plays: a rank of another node, so that the two have no memory in common, and the same for both.
-/// Nodes are named by their first rank; they play in pairs, and in each the first rank with the first, and so on.
+/// The mate of a rank. It is on another node, so that the two have no memory in common, and mates choose each other.
+/// Nodes are named by their lowest rank. They form pairs, in which the first ranks of both are mates, and so on.
 fn mate(nodes: &[usize], rank: usize) -> Option<usize> {
     let mut firsts = nodes.to_vec();
     firsts.sort_unstable();
@@ -164,7 +163,7 @@ fn mate(nodes: &[usize], rank: usize) -> Option<usize> {
 }
 
 impl Pair<'_> {
-    /// A trial: ns, unless the neighbour does not answer.
+    /// A trial, in ns. `None`: the neighbour does not answer.
     fn play(&mut self, bytes: usize) -> Result<Option<u64>, JoinError> {
         let begun = Instant::now();
         for _ in 0..ROUNDS {
@@ -187,8 +186,8 @@ impl Pair<'_> {
             local: Ptr(self.data.as_ptr().cast_mut()),
             bytes,
         };
-        // SAFETY: behind the first cell the neighbour's block is for this; both blocks are held; the data lives until
-        // the signal has completed the put.
+        // SAFETY: behind the first cell the neighbour's block is for this trial. Both blocks are held, and the data
+        // lives until the signal has completed the put.
         unsafe {
             self.bus.put(&[piece])?;
             self.bus.signal(self.there, QUANTUM)?;
@@ -196,9 +195,9 @@ impl Pair<'_> {
         Ok(())
     }
 
-    /// Waits for the neighbour's next signal; not longer than so long from the beginning on.
+    /// Waits for the neighbour's next signal, but at most `limit` from `begun` on.
     pub(super) fn wait(&mut self, begun: Instant, limit: Duration) -> bool {
-        // SAFETY: the first cell of the block, which is alive, begins with a word.
+        // SAFETY: the first cell of the live block begins with a word.
         let word = unsafe { &*self.own.0.cast::<Word>() };
         let mut looks = 0u32;
         loop {

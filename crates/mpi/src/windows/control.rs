@@ -7,19 +7,20 @@ use super::notice::Notice;
 use serde::{Deserialize, Serialize};
 use tidegate_hal::control::{Control, ControlError, Event, Handle, Packet, Sink};
 
-/// What stands in front of a packet's bytes.
+/// The header of a packet's bytes.
 #[derive(Serialize, Deserialize)]
 struct Head {
-    /// For each handle its key, if it is one.
+    /// The key of each handle, if it has one.
     keys: Vec<Option<Vec<u8>>>,
 }
 
-/// Any control plane, with keys among the handles: they go with the bytes, and so to all ranks, also to those of other nodes.
+/// A control plane that also carries keys among the handles. Keys are sent with the bytes, and so reach all ranks, on
+/// other nodes too.
 ///
-/// A rank leaves when its peers have heard its last signals.
+/// Before a rank leaves, it waits until its peers have received its last signals.
 pub(super) struct Keyed(pub(super) Arc<dyn Control>, pub(super) Arc<Inner>);
 
-/// What a packet may carry less than others: room for the keys.
+/// How many bytes of a packet are reserved for keys.
 const ROOM: usize = 4096;
 
 impl Control for Keyed {
@@ -105,7 +106,7 @@ fn packed(packet: Packet) -> Packet {
     Packet { bytes, handles }
 }
 
-/// What came of other nodes has keys only.
+/// A packet from another node has only keys.
 fn unpacked(packet: Packet) -> Result<Packet, postcard::Error> {
     let (head, bytes): (Head, _) = postcard::take_from_bytes(&packet.bytes)?;
     let mut came = packet.handles.into_iter();

@@ -1,4 +1,4 @@
-//! Why windows of MPI cannot be used.
+//! Errors of windows of MPI.
 
 use tidegate_core::Error;
 use tidegate_hal::control::ControlError;
@@ -27,7 +27,7 @@ pub enum JoinError {
     /// MPI is not running.
     #[error("MPI is not running: MPI_Init_thread has not been called, or MPI_Finalize has")]
     NotRunning,
-    /// MPI was initialised for fewer threads.
+    /// MPI was initialised for fewer threads than are needed.
     #[error(
         "streams call MPI from threads of their own: ask MPI_Init_thread for MPI_THREAD_MULTIPLE (level {provided} was provided)"
     )]
@@ -35,7 +35,7 @@ pub enum JoinError {
         /// The level that MPI has provided.
         provided: i32,
     },
-    /// The control plane is that of another job.
+    /// The control plane has other ranks than the communicator.
     #[error("the communicator has rank {} of {}, the control plane rank {} of {}", comm.0, comm.1, control.0, control.1)]
     Mismatch {
         /// Rank and size by the communicator.
@@ -57,7 +57,7 @@ pub enum JoinError {
     /// The control plane has failed.
     #[error(transparent)]
     Control(#[from] ControlError),
-    /// The device has.
+    /// The device has failed.
     #[error(transparent)]
     Device(#[from] DeviceError),
     /// The ranks of the communicator have not met, or the world could not be made.

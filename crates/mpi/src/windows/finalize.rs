@@ -1,9 +1,9 @@
 //! The end of MPI.
 //!
-//! `MPI_Finalize` begins by freeing `MPI_COMM_SELF`, and calls what is attached to it, while MPI still runs. So the buses
-//! hear of the end in time, whoever brings it about. All of them close before the first thing is freed: MPICH takes no
-//! locks any more then, and must find no other thread at it. And since all ranks are there, what is freed by all
-//! together can be freed.
+//! `MPI_Finalize` begins by freeing `MPI_COMM_SELF`, and calls the functions that are attached to it while MPI still
+//! runs. So the buses are told in time, whatever code ends MPI. All of them close before anything is freed. MPICH takes
+//! no locks any more then, so no other thread may be inside of it. And since all ranks take part, memory that only all
+//! ranks together can free is freed.
 
 use std::ffi::{c_int, c_void};
 use std::sync::{Arc, Mutex};
@@ -18,19 +18,19 @@ use super::machine::Machine;
 use crate::calls::call;
 
 /// The buses of this process, in the order in which they were made, which is the same on all their ranks. They are kept
-/// until MPI ends: their windows can be freed by no rank alone.
+/// until MPI ends, because one rank alone cannot free their windows.
 static BUSES: Mutex<Vec<Arc<Inner>>> = Mutex::new(Vec::new());
 
-/// Whether this process hears of the end.
+/// Whether this process is told about the end.
 static PREPARED: Mutex<bool> = Mutex::new(false);
 
-/// Sees to it that this process hears of the end of MPI.
+/// Makes MPI tell this process about its end.
 pub(super) fn prepare() -> Result<(), BusError> {
     let mut prepared = lock(&PREPARED);
     if !*prepared {
         let mut key: c_int = 0;
         let nothing = std::ptr::null_mut();
-        // SAFETY: MPI runs, which `join` has checked. The attribute has no value.
+        // SAFETY: MPI runs, as `join` has checked. The attribute has no value.
         unsafe {
             call!(MPI_Comm_create_keyval(
                 Some(not_copied),
@@ -45,12 +45,12 @@ pub(super) fn prepare() -> Result<(), BusError> {
     Ok(())
 }
 
-/// Closes a bus when MPI ends. All its ranks do, or none: what is freed then, they free together.
+/// Closes a bus when MPI ends. All its ranks call this, or none: at the end they free its windows together.
 pub(super) fn watch(inner: &Arc<Inner>) {
     lock(&BUSES).push(inner.clone());
 }
 
-/// A duplicate of `MPI_COMM_SELF` does not get it.
+/// A duplicate of `MPI_COMM_SELF` does not get the attribute.
 unsafe extern "C" fn not_copied(
     _: ffi::MPI_Comm,
     _: c_int,
@@ -59,15 +59,15 @@ unsafe extern "C" fn not_copied(
     _: *mut c_void,
     copies: *mut c_int,
 ) -> c_int {
-    // SAFETY: MPI asks here whether the attribute is to be copied.
+    // SAFETY: MPI passes a flag here that says whether to copy the attribute.
     unsafe { copies.write(0) };
     0
 }
 
-/// MPI ends.
+/// Called when MPI ends.
 unsafe extern "C" fn ended(_: ffi::MPI_Comm, _: c_int, _: *mut c_void, _: *mut c_void) -> c_int {
     let buses = std::mem::take(&mut *lock(&BUSES));
-    // Nobody is making windows, or begins to, from here on.
+    // From here on nobody is making windows, or begins to.
     let _rounds: Vec<_> = buses.iter().map(|bus| bus.rounds()).collect();
     let mut machines: Vec<_> = buses.iter().map(|bus| (bus, bus.machine())).collect();
     for (bus, machine) in &mut machines {
@@ -79,19 +79,19 @@ unsafe extern "C" fn ended(_: ffi::MPI_Comm, _: c_int, _: *mut c_void, _: *mut c
     0
 }
 
-/// Frees what all ranks free together. Memory stays: blocks of it may be in use, and streams come to know of the end in
-/// their own time.
+/// Frees everything that all ranks free together. Memory stays, since blocks of it may be in use, and streams may learn
+/// about the end later.
 fn free(machine: &mut Machine) {
-    // What this rank does not come to, others would wait for.
+    // If this rank skipped a call, the others would wait for it.
     let note = |outcome: Result<(), BusError>| {
         if let Err(error) = outcome {
             tidegate_hal::tell(|| tracing::debug!("at the end of MPI: {error}"));
         }
     };
     note(machine.messages.close());
-    // SAFETY: MPI still runs. All ranks come here, as they all call `MPI_Finalize`, and in the order in which they have
-    // made their buses; the windows are alive, and no call of MPI is made with them any more: the buses are closed, and
-    // their locks held. What this library uses of their memory is its own, or mapped a second time.
+    // SAFETY: MPI still runs. All ranks come here, since all call `MPI_Finalize`, and in the order in which they made
+    // their buses. The windows are live, and are not used for other calls any more: the buses are closed, and their
+    // locks are held. The memory that this library uses is its own, or is mapped a second time.
     unsafe {
         for segment in &mut machine.segments {
             if segment.window != ffi::RSMPI_WIN_NULL {

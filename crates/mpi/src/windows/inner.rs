@@ -1,4 +1,4 @@
-//! This rank's end, as threads share it.
+//! This rank's part of the bus, which threads share.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -17,47 +17,48 @@ use super::machine::Machine;
 use super::notice::Notice;
 use super::ranks::Ranks;
 
-/// How often a waiter looks before it turns MPI once, where what it looks at comes without that: words that near ranks
-/// add to, and mailboxes.
+/// How often a waiter looks before it drives MPI once, if the awaited change can come without MPI: words to which near
+/// ranks add, and mailboxes.
 pub(super) const NEAR_LOOKS: u32 = 64;
 pub(super) const WORD_LOOKS: u32 = 8;
 
-/// How long a rank that leaves waits for others to hear its last signals: each hears them within a millisecond while it lives.
+/// How long a rank that leaves waits for others to receive its last signals. A live rank receives them within a
+/// millisecond.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
-/// More segments than can ever be: each is twice as large as the one before.
+/// There can never be more segments, since each is twice as large as the one before.
 pub(super) const SEGMENTS: usize = 64;
 
-/// What an MPI cannot be trusted with: a reduction, a type.
+/// The operations that this MPI computes wrongly: a reduction, and a type.
 pub(super) type Wrong = Vec<(Op, Scalar)>;
 
-/// This rank's end, as threads share it.
+/// This rank's part of the bus, which threads share.
 pub(super) struct Inner {
     pub(super) ranks: Arc<Ranks>,
-    /// Whether there are ranks that are not near.
+    /// Whether some ranks are not near.
     pub(super) has_far: bool,
-    /// Whether all ranks have met: until then they exchange verdicts, and need no notices.
+    /// Whether all ranks have met. Until then they exchange verdicts, and need no notices.
     met: AtomicBool,
     machine: Mutex<Machine>,
-    /// Blocks are made one after the other: each takes an exchange, and perhaps a collective call of MPI.
+    /// Held while blocks are made, one after the other. Each takes an exchange, and perhaps a collective call of MPI.
     rounds: Mutex<()>,
     pub(super) failure: OnceLock<BusError>,
-    /// What MPI gets wrong, once that is known.
+    /// The reductions that MPI computes wrongly, once they are known.
     pub(super) wrong: OnceLock<Wrong>,
-    /// Who tells the others of a failure; the bus may outlive it.
+    /// The control plane that tells the others about a failure. The bus may outlive it.
     control: Weak<dyn Control>,
-    /// This rank's parts of the segments, first byte and length, for looks without the lock.
+    /// This rank's parts of the segments, as first byte and length. They can be read without the lock.
     pub(super) own: [(AtomicUsize, AtomicUsize); SEGMENTS],
     pub(super) owns: AtomicUsize,
     pub(super) far: Range<usize>,
-    /// Turns of waiters, and signals given, since the agent has asked.
+    /// How often waiters have driven MPI, and how many signals were given, since the agent last asked.
     pub(super) waits: AtomicU64,
     pub(super) signals: AtomicU64,
-    /// How often a waiter looks before it turns MPI: mailboxes may be filled without that.
+    /// How often a waiter looks before it drives MPI. Mailboxes may be filled without that.
     pub(super) looks: AtomicU32,
 }
 
-/// What happened of late.
+/// Recent activity.
 pub(super) struct Activity {
     pub(super) waits: u64,
     pub(super) signals: u64,
@@ -84,19 +85,20 @@ impl Inner {
         }
     }
 
-    /// A panic under the lock would be one of this library's: nothing is left half done then but calls of MPI.
+    /// A panic under the lock would be an error of this library. Then only calls of MPI can be half done.
     #[inline]
     pub(super) fn machine(&self) -> MutexGuard<'_, Machine> {
         lock(&self.machine)
     }
 
-    /// Remembers why the bus is of no more use.
+    /// Notes why the bus cannot be used any more.
     #[inline]
     pub(super) fn note<T>(&self, outcome: Result<T, BusError>) -> Result<T, BusError> {
         outcome.inspect_err(|error| self.fail(error))
     }
 
-    /// Fails it, and with it those of all ranks: words that this rank would have added to can be poisoned no more.
+    /// Fails the bus, and the buses of all ranks, since this rank can no longer poison the words to which it would have
+    /// added.
     #[cold]
     pub(super) fn fail(&self, error: &BusError) {
         if self.failure.set(error.clone()).is_ok() {
@@ -109,12 +111,12 @@ impl Inner {
 
     fn tell_all(&self, error: &BusError) {
         if let Some(control) = self.control.upgrade() {
-            // Who has gone needs to hear nothing.
+            // A rank that has left need not be told.
             let _ = control.notify(None, &Notice::Failed(error.detail.clone()).encode());
         }
     }
 
-    /// The ranks have met: what fails from now on, the others are told.
+    /// Notes that the ranks have met. From now on the others are told about failures.
     pub(super) fn meet(&self) {
         self.met.store(true, Ordering::Release);
         if let Some(error) = self.failure.get() {
@@ -122,12 +124,12 @@ impl Inner {
         }
     }
 
-    /// A rank has failed.
+    /// Notes that a rank has failed.
     pub(super) fn failed_at(&self, rank: usize, detail: &str) {
         let _ = self.failure.set(failed(format!("rank {rank}: {detail}")));
     }
 
-    /// Closes it: no call of MPI is made any more.
+    /// Closes the bus, so that no more calls of MPI are made.
     pub(super) fn close(&self, machine: &mut Machine, why: &str) {
         let error = failed(why);
         machine.ended = true;
@@ -135,7 +137,7 @@ impl Inner {
         let _ = self.failure.set(error);
     }
 
-    /// Turns MPI, unless somebody else is at it.
+    /// Drives MPI, unless another thread does.
     pub(super) fn turn(&self) -> bool {
         // Between near ranks nothing comes by MPI.
         if !self.has_far {
@@ -144,11 +146,11 @@ impl Inner {
         let Some(mut machine) = self.if_free() else {
             return false;
         };
-        // Also where this rank's bus has failed: what others have under way may need it.
+        // This is done even if this rank's bus has failed, since operations of others may need it.
         !machine.ended && self.note(machine.turn()).unwrap_or(false)
     }
 
-    /// The machine, unless somebody is at it.
+    /// The machine, unless another thread has it.
     fn if_free(&self) -> Option<MutexGuard<'_, Machine>> {
         match self.machine.try_lock() {
             Ok(machine) => Some(machine),
@@ -162,17 +164,17 @@ impl Inner {
         lock(&self.rounds)
     }
 
-    /// Waits until peers have heard all signals that were given, since who leaves is waited for no longer; but not for
-    /// a peer that does not turn its MPI any more.
+    /// Waits until peers have received all signals, because nobody waits for a rank that has left. It does not wait for
+    /// a peer that does not drive its MPI any more.
     pub(super) fn settle(&self) {
-        // Near ranks heard them as they were given.
+        // Near ranks received them at once.
         if !self.has_far {
             return;
         }
         let begun = Instant::now();
         let (mut said, mut naps) = (false, 0);
         while begun.elapsed() < LAST_WORDS {
-            // Somebody may be held inside of MPI, by a rank that is gone.
+            // Another thread may be stuck in MPI because of a rank that is gone.
             if let Some(mut machine) = self.if_free() {
                 let heard = if std::mem::replace(&mut said, true) {
                     machine.all_heard()
@@ -199,7 +201,7 @@ impl Inner {
         }
     }
 
-    /// Where in its part of a segment a place in this rank's memory is.
+    /// The segment of an address in this rank's memory, and the offset in this rank's part.
     #[inline]
     pub(super) fn own(&self, at: Ptr) -> Option<usize> {
         let at = at.0.addr();
@@ -212,23 +214,24 @@ impl Inner {
             .map(|segment| at - self.own[segment].0.load(Ordering::Relaxed))
     }
 
-    /// Adds to a word what its mailbox holds that has not been added yet.
+    /// Adds to a word the part of its mailbox that has not been added yet.
     ///
     /// # Safety
     ///
-    /// The word lies at the beginning of a cell, in a block of this rank.
+    /// The word is at the beginning of a cell, in a block of this rank.
     #[cold]
     pub(super) unsafe fn empty(&self, word: Ptr) {
-        // SAFETY: the cell is the word's (the caller's promise), and these three places are only ever accessed atomically here.
+        // SAFETY: the cell is the word's (the caller's promise), and these three places are only accessed atomically
+        // here.
         let (word, mailbox, seen) = unsafe { cell(word) };
-        // Two may look at a time: nobody is to find the mark moved, and the word as it was.
+        // Two threads may look at the same time. None may see the mark moved while the word is unchanged.
         let machine = self.machine();
         loop {
             let (came, before) = (mailbox.load(), seen.load());
             if came == before {
                 return;
             }
-            // What came before the signal is seen by whoever sees the word now.
+            // A thread that sees the word now also sees the data that came before the signal.
             let synced = machine.open().and_then(|()| machine.sync());
             if self.note(synced).is_err() {
                 return;
@@ -248,11 +251,11 @@ impl Inner {
     }
 }
 
-/// A word, its mailbox, and how much of that has been added.
+/// A word, its mailbox, and the part of the mailbox that has been added.
 ///
 /// # Safety
 ///
-/// The word lies at the beginning of a cell.
+/// The word is at the beginning of a cell.
 #[inline]
 pub(super) unsafe fn cell<'a>(word: Ptr) -> (&'a Word, &'a Word, &'a Word) {
     let at = |ptr: Ptr| ptr.0.cast::<Word>();

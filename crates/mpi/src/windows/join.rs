@@ -1,4 +1,4 @@
-//! How ranks meet over MPI.
+//! Ranks meet over MPI.
 
 use std::ffi::c_int;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use crate::error::MpiError;
 use crate::world::control as control_of;
 
 /// A world whose ranks are those of a communicator, in the same order, and reach each other by windows of MPI.
-/// Collective over the communicator, which is duplicated; it may be freed.
+/// Collective over the communicator. It is duplicated, so it may be freed afterwards.
 ///
 /// # Errors
 ///
@@ -47,14 +47,15 @@ use crate::world::control as control_of;
 /// ```
 pub fn world<C: Communicator>(comm: &C, options: &Options) -> Result<World<Host>, JoinError> {
     let (control, device) = join(comm, Arc::new(control_of(comm)?), options)?;
-    // SAFETY: the control plane of `tidegate-boot` carries what it is given, and keys besides, as `join` has made it.
+    // SAFETY: the control plane of `tidegate-boot` carries what it is given, and `join` has made it carry keys.
     let world = unsafe { World::from_control(control, device) };
     world.map_err(|error| MpiError::World(error).into())
 }
 
-/// What [`world`] does for a control plane of one's own: makes a device whose streams reach the ranks of a communicator by
-/// MPI, and the control plane to make a world with it: `World::from_control`. Collective over the communicator, whose
-/// ranks the control plane must have numbered alike. The communicator is duplicated; it may be freed.
+/// Like [`world`], for a control plane of your own. Makes a device whose streams reach the ranks of a communicator by
+/// MPI, and the control plane with which `World::from_control` makes a world. Collective over the communicator. The
+/// given control plane must have the same ranks as the communicator. The communicator is duplicated, so it may be freed
+/// afterwards.
 ///
 /// # Errors
 ///
@@ -82,7 +83,7 @@ pub fn join(
     options: &Options,
 ) -> Result<(Arc<dyn Control>, Host), JoinError> {
     let comm = comm.as_raw();
-    // SAFETY: the communicator is alive as long as it is borrowed.
+    // SAFETY: the communicator is live as long as it is borrowed.
     let mine = unsafe { fits(comm, &*control) };
     let mine = mine.and_then(|()| {
         let limit = Invitation::patience();
@@ -99,12 +100,12 @@ pub fn join(
         return Err(JoinError::Peer { rank, reason });
     }
     let limit = limit.expect("it was told so");
-    // SAFETY: the communicator is alive as long as it is borrowed; MPI runs.
+    // SAFETY: the communicator is live as long as it is borrowed, and MPI runs.
     let own = unsafe { Own::duplicate(comm, limit) };
     let (own, mine) = parted(own.map(Own::keep).map_err(JoinError::from));
     tell(&*control, "a communicator of their own", mine)?;
     let own = own.expect("it was told so");
-    // SAFETY: the duplicate is alive, and this library's alone; its ranks were compared with the control plane's.
+    // SAFETY: the duplicate is live, and only this library uses it. Its ranks were compared with the control plane's.
     let ranks = unsafe { Ranks::meet(own, &*control, options.shared) };
     let started = ranks.map_err(JoinError::from);
     let (started, mine) = parted(started.and_then(|ranks| start(ranks, &control)));
@@ -121,7 +122,7 @@ pub fn join(
     Ok((Arc::new(Keyed(control, inner)), Host::over(bus)))
 }
 
-/// What came of something, and what to tell of it.
+/// A result, in two parts: the value, and the report to the other ranks.
 fn parted<T>(outcome: Result<T, JoinError>) -> (Option<T>, Result<(), JoinError>) {
     match outcome {
         Ok(made) => (Some(made), Ok(())),
@@ -129,10 +130,10 @@ fn parted<T>(outcome: Result<T, JoinError>) -> (Option<T>, Result<(), JoinError>
     }
 }
 
-/// What a rank does for itself, and can fail at.
+/// The steps that a rank makes alone, and that can fail.
 fn start(ranks: Ranks, control: &Arc<dyn Control>) -> Result<(Arc<Inner>, Arc<Rma>), JoinError> {
     let names = Names::reserve(!ranks.all_near())?;
-    // SAFETY: the duplicate stays until the bus is closed, which takes the receive back.
+    // SAFETY: the duplicate lives until the bus is closed, which cancels the receive.
     let messages = unsafe { Messages::open(ranks.all) }?;
     let machine = Machine::new(ranks, names, messages);
     let inner = Arc::new(Inner::new(machine, control));
@@ -141,11 +142,11 @@ fn start(ranks: Ranks, control: &Arc<dyn Control>) -> Result<(Arc<Inner>, Arc<Rm
     Ok((inner, Arc::new(bus)))
 }
 
-/// Whether this rank can take part.
+/// Checks whether this rank can take part.
 ///
 /// # Safety
 ///
-/// The communicator is alive, if MPI runs.
+/// The communicator is live, if MPI runs.
 unsafe fn fits(comm: ffi::MPI_Comm, control: &dyn Control) -> Result<(), JoinError> {
     running()?;
     let (mut rank, mut size): (c_int, c_int) = (0, 0);
@@ -165,13 +166,13 @@ unsafe fn fits(comm: ffi::MPI_Comm, control: &dyn Control) -> Result<(), JoinErr
     })
 }
 
-/// Checks that MPI runs, and for which threads.
+/// Checks that MPI runs, and allows calls by all threads.
 fn running() -> Result<(), JoinError> {
     if !mpi::is_initialized() || mpi::is_finalized() {
         return Err(JoinError::NotRunning);
     }
     let mut provided: c_int = 0;
-    // SAFETY: MPI runs; both are constants of the binding's.
+    // SAFETY: MPI runs, and both are constants of the binding.
     unsafe {
         call!(MPI_Query_thread(&raw mut provided))?;
         if provided < ffi::RSMPI_THREAD_MULTIPLE {

@@ -1,4 +1,4 @@
-//! What the lock is around: every call of MPI, and what they are made with.
+//! The machine: every call of MPI, with the state that it needs, under one lock.
 
 use std::collections::BTreeSet;
 use std::ffi::c_int;
@@ -22,14 +22,14 @@ use crate::calls::call;
 /// MPI counts with an `int`.
 const MOST: usize = 1 << 30;
 
-/// What a message is for.
+/// The kinds of messages.
 const ADDS: u64 = 0;
 const POISONS: u64 = 1;
 const LAST: u64 = 2;
-/// How many words it has, from this bit on.
+/// The number of words, from this bit on.
 const WORDS: u32 = 8;
 
-/// This rank's end.
+/// This rank's state for calls of MPI.
 pub(super) struct Machine {
     pub(super) ranks: Arc<Ranks>,
     pub(super) segments: Vec<Segment>,
@@ -37,25 +37,25 @@ pub(super) struct Machine {
     pub(super) in_use: InUse,
     pub(super) messages: Messages,
     pub(super) form: Form,
-    /// Where something was begun that has not been flushed: segment and rank.
+    /// Segments and ranks with operations that have not been flushed.
     dirty: Vec<(usize, usize)>,
-    /// Small data that goes along with the next signal to a rank.
+    /// Small data that is sent with the next signal to a rank.
     along: Vec<(usize, Vec<u64>)>,
-    /// Words that were poisoned: once is enough.
+    /// Words that were poisoned already.
     poisoned: BTreeSet<usize>,
     /// Ranks to which messages were sent, and ranks that have said that they send no more.
     told: BTreeSet<usize>,
     left: BTreeSet<usize>,
-    /// What is added to a mailbox. Where it is, it stays: a call that fails may go on reading it.
+    /// The value that is added to a mailbox. It stays at its address, since a failed call may still read it.
     operand: Box<u64>,
-    /// Why nothing is begun any more.
+    /// Why no more operations begin.
     pub(super) closed: Option<BusError>,
-    /// MPI has ended: no call of it is made any more.
+    /// MPI has ended, so no more calls of it are made.
     pub(super) ended: bool,
 }
 
-// SAFETY: handles of MPI are good on all threads (`MPI_THREAD_MULTIPLE`, which `open` asks for); the pointers are to
-// memory of this process that they are used with.
+// SAFETY: handles of MPI are valid on all threads (`MPI_THREAD_MULTIPLE`, which `open` asks for). The pointers are to
+// memory of this process that belongs to them.
 unsafe impl Send for Machine {}
 
 impl Machine {
@@ -86,8 +86,8 @@ impl Machine {
         }
     }
 
-    /// What fails once is not tried again: of an operation that has failed nobody knows what of it was done, and MPI
-    /// need not say so twice.
+    /// After an error nothing is tried again. It is unknown how much of a failed operation was done, and MPI need not
+    /// report an error twice.
     #[inline]
     fn once<T>(
         &mut self,
@@ -155,8 +155,8 @@ impl Machine {
             let (local, count) = (piece.local.byte_add(at).0, (piece.bytes - at).min(MOST));
             let (rank, there) = (place.rank as c_int, place.at as ffi::MPI_Aint);
             let (n, window, byte) = (count as c_int, self.window(place), byte());
-            // SAFETY: both sides are live for so many bytes, and nobody else's (the caller's promise); the window is
-            // alive, and locked by this rank.
+            // SAFETY: both sides are live for this many bytes, and nobody else uses them (the caller's promise). The
+            // window is live, and this rank has locked it.
             let code = unsafe {
                 if put {
                     ffi::MPI_Put(local.cast(), n, byte, rank, there, n, byte, window)
@@ -171,7 +171,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Packs small data for the message that will bring its signal. Returns whether there was room for all of it.
+    /// Packs small data into the message that will carry its signal. Returns whether there was room for all of it.
     ///
     /// # Safety
     ///
@@ -202,7 +202,7 @@ impl Machine {
             message.extend([u64::from(round), at as u64, piece.bytes as u64]);
             let from = message.len();
             message.resize(from + piece.bytes.div_ceil(8), 0);
-            // SAFETY: the source is live for so many bytes (the caller's promise), for which there is room now.
+            // SAFETY: the source is live for this many bytes (the caller's promise), and there is room for them now.
             unsafe {
                 let to = message[from..].as_mut_ptr().cast::<u8>();
                 to.copy_from_nonoverlapping(piece.local.0, piece.bytes);
@@ -225,7 +225,7 @@ impl Machine {
         let size = of.bytes();
         let most = MOST / size;
         if let Update::Accumulate(Op::Keep) = update {
-            // MPI_Accumulate takes no MPI_NO_OP.
+            // MPI_Accumulate does not take MPI_NO_OP.
             return self.open();
         }
         self.once(|machine| {
@@ -240,7 +240,7 @@ impl Machine {
             let rank = machine.names.resolve(far).rank;
             match update {
                 Update::Accumulate(_) if !machine.ranks.is_near(rank) => Ok(()),
-                // To who is near no far signal follows that would complete it.
+                // No far signal follows to a near rank, which would complete the accumulate.
                 Update::Accumulate(_) => {
                     machine.flush(rank)?;
                     machine.sync()
@@ -252,7 +252,7 @@ impl Machine {
 
     /// # Safety
     ///
-    /// As `Bus::update`, for `n` elements at `place` and at `at` of what lies here.
+    /// As `Bus::update`, for `n` elements at `place` and at offset `at` of the local sides.
     unsafe fn update_some(
         &self,
         update: Update,
@@ -265,8 +265,8 @@ impl Machine {
         let (rank, there) = (place.rank as c_int, place.at as ffi::MPI_Aint);
         let (window, kind, c) = (self.window(place), scalar(of), n as c_int);
         let local = at(local);
-        // SAFETY: all sides are live for so many elements of the type (the caller's promise); the window is alive, and
-        // locked by this rank.
+        // SAFETY: all sides are live for this many elements of the type (the caller's promise). The window is live, and
+        // this rank has locked it.
         unsafe {
             match update {
                 Update::Accumulate(with) => call!(MPI_Accumulate(
@@ -322,12 +322,12 @@ impl Machine {
         }
     }
 
-    /// Orders what this process stores and loads with what comes through all windows.
+    /// Orders this process's stores and loads with the operations that come through all windows.
     pub(super) fn sync(&self) -> Result<(), BusError> {
         self.segments.iter().try_for_each(Segment::sync)
     }
 
-    /// Completes all that was begun towards a rank.
+    /// Completes all operations to a rank.
     #[inline]
     fn flush(&mut self, rank: usize) -> Result<(), BusError> {
         let mut index = 0;
@@ -336,7 +336,7 @@ impl Machine {
                 index += 1;
                 continue;
             }
-            // SAFETY: the window is alive, and locked by this rank.
+            // SAFETY: the window is live, and this rank has locked it.
             unsafe { call!(MPI_Win_flush(rank as c_int, self.segments[segment].window)) }?;
             self.dirty.swap_remove(index);
         }
@@ -377,7 +377,8 @@ impl Machine {
                 Some(index) => self.along.swap_remove(index).1,
                 None => self.messages.buffer(),
             };
-            // Poisoned or not, what was put by whichever stream goes along: this rank was entitled to put it.
+            // Data that any stream has put is sent even if the word is poisoned, since this rank was entitled to put
+            // it.
             message.resize(message.len().max(HEAD), 0);
             let kind = if poison { POISONS } else { ADDS };
             let words = message.len() as u64;
@@ -393,8 +394,8 @@ impl Machine {
         *self.operand = if poison { POISON } else { value };
         let (rank, window) = (place.rank as c_int, self.window(place));
         let (there, kind) = (place.at + MAILBOX, scalar(Scalar::U64));
-        // SAFETY: the word has a mailbox of 8 bytes there (the caller's promise), which MPI alone writes; the window is
-        // alive, and locked by this rank.
+        // SAFETY: the word has a mailbox of 8 bytes there (the caller's promise), which only MPI writes. The window is
+        // live, and this rank has locked it.
         unsafe {
             call!(MPI_Accumulate(
                 (&raw const *self.operand).cast(),
@@ -426,7 +427,7 @@ impl Machine {
         })
     }
 
-    /// Far addresses of a block that is new: what was poisoned there was another.
+    /// Notes a new block at far addresses. Words that were poisoned there before belonged to another block.
     pub(super) fn is_new(&mut self, far: Ptr, bytes: usize) {
         let from = far.0.addr();
         let old: Vec<_> = self.poisoned.range(from..from + bytes).copied().collect();
@@ -435,7 +436,7 @@ impl Machine {
         }
     }
 
-    /// Turns MPI, and takes what has come. Returns whether something has.
+    /// Drives MPI, and handles what has come. Returns whether something has.
     #[inline]
     pub(super) fn turn(&mut self) -> Result<bool, BusError> {
         let outcome = self.take_all();
@@ -449,7 +450,7 @@ impl Machine {
         let mut came = false;
         while self.messages.received()? {
             came = true;
-            // SAFETY: it has come, and the next one is asked for when it has been taken.
+            // SAFETY: the message has come, and the next receive is posted after it has been handled.
             let message = unsafe { self.messages.inbound() };
             self.take(message)?;
             self.messages.post()?;
@@ -474,13 +475,13 @@ impl Machine {
                 .split_at_checked(bytes.div_ceil(8))
                 .ok_or_else(|| failed("a message that is cut off"))?;
             data = more;
-            // What is for a block that is no more came too late for anybody to wait for.
+            // A message for a block that does not exist any more came too late; nobody waits for it.
             let place = self
                 .in_use
                 .place_of(head[0] as u32, head[1] as usize, bytes);
             if let Some((segment, at)) = place {
-                // SAFETY: the bytes lie within a block of this rank, which is alive; this rank has exposed them to the
-                // sender, as for what `MPI_Put` brings, until the signal that comes with them.
+                // SAFETY: the bytes lie within a live block of this rank. This rank has exposed them to the sender, as
+                // for data by `MPI_Put`, until the signal that comes with them.
                 unsafe {
                     let to = self.segments[segment].base.add(at);
                     to.copy_from_nonoverlapping(piece.as_ptr().cast(), bytes);
@@ -494,8 +495,8 @@ impl Machine {
         };
         self.sync()?;
         let held = &self.segments[segment];
-        // SAFETY: the place lies within a block of this rank in the segment, which is alive, and is aligned; what a
-        // signal names is a word, which is only ever accessed atomically.
+        // SAFETY: the place is aligned, and lies within a live block of this rank in the segment. A signal names a
+        // word, which is only accessed atomically.
         let word = unsafe { &*held.base.add(at).cast::<Word>() };
         match kind {
             POISONS => word.poison(),
@@ -504,7 +505,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Tells all to whom messages were sent that there will be no more.
+    /// Tells all ranks to which messages were sent that there will be no more.
     pub(super) fn say_last(&mut self, me: usize) -> Result<(), BusError> {
         self.open()?;
         for rank in std::mem::take(&mut self.told) {
@@ -517,7 +518,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Whether all of them have heard it, but for those who have said so themselves.
+    /// Whether all of them have received it, except for ranks that have said so themselves.
     pub(super) fn all_heard(&mut self) -> Result<bool, BusError> {
         self.open()?;
         self.turn()?;

@@ -1,8 +1,8 @@
-//! Signals as messages, and the receive that is always posted: testing it is what turns MPI.
+//! Signals as messages, and the receive that is always posted. Testing it is what drives MPI.
 //!
-//! A message is the round of the block that the word is in, where in it the word is, what to add, and what the message
-//! is for; and before the word is added to, small data that was put before goes along: for each piece the round of its
-//! block, where in it, how many bytes, and these.
+//! A message has the round of the word's block, the word's offset in it, the value to add, and the kind of the message.
+//! Small data that was put before may follow, and is copied before the word is added to. Each piece has the round of
+//! its block, the offset, the number of bytes, and the bytes.
 
 use std::collections::BTreeSet;
 use std::ffi::{c_int, c_void};
@@ -14,12 +14,12 @@ use tidegate_hal::far::BusError;
 use super::call::{check, scalar};
 use crate::calls::call;
 
-/// The words in front.
+/// The words of a message's header.
 pub(super) const HEAD: usize = 4;
 /// Words of the longest message.
 pub(super) const LONGEST: usize = 1024;
 
-/// What goes before the data of a piece: round, place, bytes.
+/// The words before the data of a piece: round, offset, bytes.
 pub(super) const PIECE_HEAD: usize = 3;
 
 const TAG: c_int = 7;
@@ -37,31 +37,31 @@ type Start = unsafe extern "C" fn(
 
 struct Outbound {
     request: ffi::MPI_Request,
-    /// MPI reads it while the request is under way.
+    /// MPI reads it until the request is over.
     message: Vec<u64>,
     rank: usize,
 }
 
-/// What is under way.
+/// The messages that are being sent and received.
 pub(super) struct Messages {
     comm: ffi::MPI_Comm,
-    /// Where the next one comes to. MPI writes there while `request` is under way.
+    /// The buffer of the next message. MPI writes to it until `request` is over.
     inbound: *mut [u64; LONGEST],
     request: ffi::MPI_Request,
     outbound: Vec<Outbound>,
-    /// Buffers to be used again.
+    /// Buffers that can be used again.
     spent: Vec<Vec<u64>>,
 }
 
 impl Messages {
     /// # Safety
     ///
-    /// The communicator is alive until [`Messages::close`], and this library's alone.
+    /// The communicator is live until [`Messages::close`], and only this library uses it.
     pub(super) unsafe fn open(comm: ffi::MPI_Comm) -> Result<Self, BusError> {
         let mut messages = Messages {
             comm,
             inbound: Box::into_raw(Box::new([0; LONGEST])),
-            // SAFETY: a constant of the binding's.
+            // SAFETY: a constant of the binding.
             request: unsafe { ffi::RSMPI_REQUEST_NULL },
             outbound: Vec::new(),
             spent: Vec::new(),
@@ -70,10 +70,11 @@ impl Messages {
         Ok(messages)
     }
 
-    /// Is ready for the next one. Call it when the one before has been taken care of: whoever hears that a message has
-    /// been matched counts on all before it.
+    /// Posts the next receive. Call it after the message before has been handled: a sender that learns that a message
+    /// has been matched relies on all messages before it.
     pub(super) fn post(&mut self) -> Result<(), BusError> {
-        // SAFETY: the place is this struct's, and is read only when the request is over; the communicator is alive (`open`).
+        // SAFETY: this struct owns the buffer, and reads it only after the request is over; the communicator is live
+        // (`open`).
         unsafe {
             call!(MPI_Irecv(
                 self.inbound.cast(),
@@ -87,14 +88,14 @@ impl Messages {
         }
     }
 
-    /// Whether one has come; then it is to be [read](Messages::inbound), and [`Messages::post`] is to follow.
+    /// Whether a message has come. Then [read](Messages::inbound) it, and call [`Messages::post`].
     #[inline]
     pub(super) fn received(&mut self) -> Result<bool, BusError> {
         if !self.outbound.is_empty() {
             self.sent()?;
         }
-        // There is none asked for, if that has failed; MPI says of nothing that it is over.
-        // SAFETY: a constant of the binding's.
+        // If posting has failed there is no receive. MPI does not report a null request as unfinished.
+        // SAFETY: a constant of the binding.
         if self.request == unsafe { ffi::RSMPI_REQUEST_NULL } {
             return Ok(false);
         }
@@ -105,9 +106,9 @@ impl Messages {
     ///
     /// # Safety
     ///
-    /// [`Messages::received`] said so, [`Messages::post`] has not been called since, and is not while the result lives.
+    /// [`Messages::received`] returned true, and [`Messages::post`] is not called after that while the result lives.
     pub(super) unsafe fn inbound<'a>(&self) -> &'a [u64; LONGEST] {
-        // SAFETY: the request is over, so MPI is through with the place, which lives as long as this process.
+        // SAFETY: the request is over, so MPI does not use the buffer, which lives as long as this process.
         unsafe { &*self.inbound }
     }
 
@@ -118,17 +119,17 @@ impl Messages {
         buffer
     }
 
-    /// Sends one, and does not wait.
+    /// Sends a message, and does not wait.
     pub(super) fn send(&mut self, rank: usize, message: Vec<u64>) -> Result<(), BusError> {
         self.start(rank, message, ffi::MPI_Isend)
     }
 
-    /// As [`Messages::send`]; it is under way until the receiver has taken care of all before it.
+    /// Like [`Messages::send`], but the request lasts until the receiver has handled all messages before it.
     pub(super) fn send_last(&mut self, rank: usize, message: Vec<u64>) -> Result<(), BusError> {
         self.start(rank, message, ffi::MPI_Issend)
     }
 
-    /// Whether all that was sent to others than these is on its way.
+    /// Whether all messages to ranks other than these have been sent.
     pub(super) fn all_sent_but(&mut self, ranks: &BTreeSet<usize>) -> Result<bool, BusError> {
         self.sent()?;
         let mut left = self.outbound.iter();
@@ -136,10 +137,10 @@ impl Messages {
     }
 
     fn start(&mut self, rank: usize, message: Vec<u64>, how: Start) -> Result<(), BusError> {
-        // SAFETY: a constant of the binding's.
+        // SAFETY: a constant of the binding.
         let mut request = unsafe { ffi::RSMPI_REQUEST_NULL };
-        // SAFETY: the buffer stays where it is until the request is over (`Outbound`, or it is over here); the
-        // communicator is alive (`open`).
+        // SAFETY: the buffer stays at its address until the request is over (in `Outbound`, or it is over here); the
+        // communicator is live (`open`).
         let code = unsafe {
             how(
                 message.as_ptr().cast(),
@@ -182,14 +183,14 @@ impl Messages {
         Ok(())
     }
 
-    /// Takes the receive back. Messages on their way are left to MPI, with their buffers.
+    /// Cancels the receive. Messages that are being sent are left to MPI, with their buffers.
     pub(super) fn close(&mut self) -> Result<(), BusError> {
         self.outbound.drain(..).for_each(std::mem::forget);
-        // SAFETY: a constant of the binding's. (There is none asked for, if that has failed.)
+        // SAFETY: a constant of the binding. (If posting has failed there is no receive.)
         if self.request == unsafe { ffi::RSMPI_REQUEST_NULL } {
             return Ok(());
         }
-        // SAFETY: the request is this struct's; once it is over, nobody writes to the place.
+        // SAFETY: the request is this struct's. After it is over, MPI does not write to the buffer.
         unsafe {
             call!(MPI_Cancel(&raw mut self.request))?;
             let ignore = ffi::RSMPI_STATUS_IGNORE;
@@ -200,7 +201,7 @@ impl Messages {
 
 fn done(request: &mut ffi::MPI_Request) -> Result<bool, BusError> {
     let mut flag: c_int = 0;
-    // SAFETY: the request is one that was started, and not freed since.
+    // SAFETY: the request was started, and has not been freed since.
     unsafe { call!(MPI_Test(request, &raw mut flag, ffi::RSMPI_STATUS_IGNORE)) }?;
     Ok(flag != 0)
 }

@@ -1,7 +1,7 @@
-//! Far addresses: names for places in peers' memory, where nothing is.
+//! Far addresses: names for places in peers' memory. There is no memory at these addresses.
 //!
-//! One range of addresses is reserved without any access. It is dealt out in granules; each belongs to one rank's part
-//! of one segment.
+//! One range of addresses is reserved without any access. It is divided into granules, and each granule belongs to one
+//! rank's part of one segment.
 
 use std::ops::Range;
 
@@ -9,8 +9,8 @@ use tidegate_hal::device::DeviceError;
 use tidegate_hal::memory::Ptr;
 
 const GRANULE: usize = 1 << 24;
-/// What is reserved: the most, so that there is room for the names of a hundred buses, and the least that will do (where
-/// address space is limited).
+/// The size of the reserved range: the largest, with room for the names of a hundred buses, and the smallest that is
+/// enough (if address space is limited).
 const RESERVED: Range<usize> = 1 << 34..1 << 40;
 
 /// A place in a window of MPI.
@@ -18,7 +18,7 @@ const RESERVED: Range<usize> = 1 << 34..1 << 40;
 pub(super) struct FarPlace {
     pub(super) segment: usize,
     pub(super) rank: usize,
-    /// Bytes from the beginning of the rank's part.
+    /// The offset from the beginning of the rank's part.
     pub(super) at: usize,
 }
 
@@ -42,7 +42,7 @@ pub(super) struct Names {
 unsafe impl Send for Names {}
 
 impl Names {
-    /// None, where nobody is far.
+    /// Reserves addresses; none if no rank is far.
     pub(super) fn reserve(has_far: bool) -> Result<Self, DeviceError> {
         use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
         if !has_far {
@@ -55,7 +55,7 @@ impl Names {
         let mut bytes = RESERVED.end;
         loop {
             let (protection, flags) = (ProtFlags::empty(), MapFlags::PRIVATE | MapFlags::NORESERVE);
-            // SAFETY: a mapping at an address of the system's choice touches no other.
+            // SAFETY: a mapping at an address that the system chooses touches no other.
             match unsafe { mmap_anonymous(std::ptr::null_mut(), bytes, protection, flags) } {
                 Ok(base) => {
                     return Ok(Names {
@@ -104,7 +104,7 @@ impl Names {
         Ok(Ptr(base))
     }
 
-    /// What a far address names.
+    /// The place that a far address names.
     ///
     /// # Panics
     ///
@@ -126,8 +126,8 @@ impl Drop for Names {
         if self.bytes == 0 {
             return;
         }
-        // SAFETY: the range was mapped by `reserve`, and nothing is there. Whoever still had a far address would be an
-        // owner of the bus.
+        // SAFETY: `reserve` mapped the range, and there is no memory. Everyone that has a far address owns the bus, so
+        // none is left.
         let _ = unsafe { rustix::mm::munmap(self.base.cast(), self.bytes) };
     }
 }

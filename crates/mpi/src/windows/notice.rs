@@ -1,13 +1,13 @@
-//! What buses tell each other, between what users of the control plane tell.
+//! Messages between buses, among the messages of the control plane's users.
 
 use serde::{Deserialize, Serialize};
 
-/// What is notified.
+/// A notification.
 #[derive(Serialize, Deserialize)]
 pub(super) enum Notice {
-    /// For whoever has subscribed.
+    /// For the subscriber.
     Other(Vec<u8>),
-    /// The sender's bus carries nothing any more.
+    /// The sender's bus cannot be used any more.
     Failed(String),
 }
 

@@ -1,4 +1,4 @@
-//! What users choose.
+//! Options of the user.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Form {
-    /// The one that is found to be faster when the ranks meet; the same on all ranks.
+    /// The form that is found to be faster when the ranks meet. It is the same on all ranks.
     #[default]
     Measured,
     /// `MPI_Accumulate` to a mailbox, which waiters poll.
@@ -22,7 +22,7 @@ pub enum Form {
     Messages,
 }
 
-/// How windows of MPI are to be used. The same on all ranks.
+/// Options for windows of MPI. They must be the same on all ranks.
 ///
 /// # Examples
 ///
@@ -47,7 +47,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// As is best here.
+    /// The default options.
     ///
     /// # Examples
     ///
@@ -60,7 +60,7 @@ impl Options {
         Options::default()
     }
 
-    /// Lets each rank reach all others as far ones, by calls of MPI, even where they have memory in common.
+    /// Makes each rank reach all others as far ranks, by calls of MPI, even if they can share memory.
     ///
     /// # Examples
     ///
@@ -75,7 +75,7 @@ impl Options {
         self
     }
 
-    /// The form of signals.
+    /// Sets the form of signals.
     ///
     /// # Examples
     ///

@@ -1,6 +1,6 @@
-//! Which parts of a segment are free.
+//! The free parts of a segment.
 
-/// Free stretches of `0..bytes`, ascending, no two of them adjacent.
+/// Free ranges of `0..bytes`, ascending, and no two of them adjacent.
 #[derive(Debug)]
 pub(super) struct Pool {
     free: Vec<(usize, usize)>,
@@ -17,20 +17,20 @@ impl Pool {
         }
     }
 
-    /// How a block of so many bytes is aligned, and how many it takes.
+    /// The alignment of a block of `bytes` bytes, and the bytes that it takes.
     fn room(bytes: usize) -> Option<(usize, usize)> {
-        // Rows of fields and vector units are content with a page.
+        // A page is enough for rows of fields and for vector units.
         let align = if bytes < 4096 { 64 } else { 4096 };
         Some((align, bytes.checked_next_multiple_of(64)?))
     }
 
-    /// Bytes of a segment that is sure to have room for a block.
+    /// Bytes of a segment that certainly has room for a block.
     pub(super) fn wanted(bytes: usize) -> Option<usize> {
         let (align, bytes) = Self::room(bytes)?;
         bytes.checked_add(align)
     }
 
-    /// Takes the first stretch that has room.
+    /// Takes the first range that has room.
     pub(super) fn take(&mut self, bytes: usize) -> Option<usize> {
         let (align, bytes) = Self::room(bytes)?;
         let (index, at) = self.free.iter().enumerate().find_map(|(index, free)| {
@@ -45,7 +45,7 @@ impl Pool {
         Some(at)
     }
 
-    /// Gives back what was taken.
+    /// Gives a block back.
     pub(super) fn give(&mut self, at: usize, bytes: usize) {
         let (_, mut len) = Self::room(bytes).expect("it was taken");
         let mut at = at;

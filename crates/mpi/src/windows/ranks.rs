@@ -1,4 +1,4 @@
-//! Who is reached how.
+//! The ranks, and how each is reached.
 
 use std::ffi::c_int;
 
@@ -10,32 +10,32 @@ use tidegate_hal::far::BusError;
 use super::call::{check, failed, op, scalar};
 use crate::calls::call;
 
-/// The ranks of a job, and which of them have memory in common with this one.
+/// The ranks of a job, and those that share memory with this one.
 pub(super) struct Ranks {
     pub(super) me: usize,
-    /// All of them, in their order.
+    /// All ranks, in their order.
     pub(super) all: ffi::MPI_Comm,
-    /// This rank and those near it.
+    /// This rank and the ranks near it.
     pub(super) shared: ffi::MPI_Comm,
-    /// For each rank its number among those, if it is one of them.
+    /// For each rank its number among the near ranks, if it is one.
     pub(super) near: Vec<Option<c_int>>,
-    /// Open MPI 4 crashes in a compare-and-swap of 8 bytes where one node's ranks reach each other as if they were of
+    /// Open MPI 4 crashes in a compare-and-swap of 8 bytes if ranks of one node reach each other as if they were on
     /// several.
     pub(super) crashes_in_swap: bool,
 }
 
-// SAFETY: handles of MPI are good on all threads (`MPI_THREAD_MULTIPLE`, which `join` asks for).
+// SAFETY: handles of MPI are valid on all threads (`MPI_THREAD_MULTIPLE`, which `join` asks for).
 unsafe impl Send for Ranks {}
-// SAFETY: as above; who may make collective calls with them is the affair of the callers.
+// SAFETY: as above; the callers decide which thread makes collective calls with them.
 unsafe impl Sync for Ranks {}
 
 impl Ranks {
-    /// Asks MPI which ranks can have memory in common; of those that the control plane puts on different nodes it is not
-    /// asked. Collective.
+    /// Asks MPI which ranks can share memory. Ranks that are on different nodes by the control plane count as far in
+    /// any case. Collective.
     ///
     /// # Safety
     ///
-    /// The communicator is alive, and this library's alone; its ranks are those of the control plane.
+    /// The communicator is live, and only this library uses it; its ranks are those of the control plane.
     pub(super) unsafe fn meet(
         all: ffi::MPI_Comm,
         control: &dyn Control,
@@ -43,7 +43,7 @@ impl Ranks {
     ) -> Result<Self, BusError> {
         let (me, size) = (control.rank(), control.size());
         let node = if shared { control.node(me) } else { me } as c_int;
-        // SAFETY: constants of the binding's.
+        // SAFETY: these are constants of the binding.
         let (null, kind, info) = unsafe {
             let kind = ffi::RSMPI_COMM_TYPE_SHARED;
             (ffi::RSMPI_COMM_NULL, kind, ffi::RSMPI_INFO_NULL)
@@ -51,7 +51,7 @@ impl Ranks {
         let (mut here, mut near, mut node_of_mpi) = (null, null, null);
         let version = mpi::environment::library_version().unwrap_or_default();
         let mine = me as c_int;
-        // SAFETY: the communicator is alive, and all its ranks come here; what is freed was made here.
+        // SAFETY: the communicator is live, and all its ranks come here; everything that is freed was made here.
         unsafe {
             call!(MPI_Comm_split(all, node, mine, &raw mut here))?;
             call!(MPI_Comm_split_type(here, kind, mine, info, &raw mut near))?;
@@ -87,28 +87,28 @@ impl Ranks {
         self.near[rank].is_some()
     }
 
-    /// What came of something at this rank; an error at all ranks, if there was one at any. Collective.
+    /// The result of a step: an error on all ranks if any rank had one. Collective.
     ///
     /// # Safety
     ///
-    /// The communicators are alive.
+    /// The communicators are live.
     pub(super) unsafe fn agree(&self, mine: Result<(), BusError>) -> Result<(), BusError> {
         // SAFETY: the caller's promise.
         unsafe { agree(self.all, mine) }
     }
 
-    /// As [`Ranks::agree`], among the near ranks.
+    /// Like [`Ranks::agree`], among the near ranks.
     ///
     /// # Safety
     ///
-    /// As above.
+    /// As for [`Ranks::agree`].
     pub(super) unsafe fn agree_near(&self, mine: Result<(), BusError>) -> Result<(), BusError> {
         // SAFETY: the caller's promise.
         unsafe { agree(self.shared, mine) }
     }
 
-    /// Whether all of them are near, this one's view and everybody's: near is who is in one part of the ranks, and then
-    /// there is one part.
+    /// Whether all ranks are near each other. Near ranks form groups, so this rank's view is the same as everyone's:
+    /// there is one group.
     pub(super) fn all_near(&self) -> bool {
         self.near.iter().all(Option::is_some)
     }
@@ -118,7 +118,7 @@ impl Ranks {
 ///
 /// # Safety
 ///
-/// Both are alive, and this rank is in both.
+/// Both are live, and this rank is in both.
 unsafe fn numbers(
     all: ffi::MPI_Comm,
     part: ffi::MPI_Comm,
@@ -126,7 +126,7 @@ unsafe fn numbers(
 ) -> Result<Vec<Option<c_int>>, BusError> {
     let ranks: Vec<c_int> = (0..size as c_int).collect();
     let mut found: Vec<c_int> = vec![0; size];
-    // SAFETY: the caller's promise; both lists are as long as is said; the groups were made here.
+    // SAFETY: the caller's promise; both lists have the given length; the groups were made here.
     unsafe {
         let (mut from, mut to) = (ffi::RSMPI_GROUP_NULL, ffi::RSMPI_GROUP_NULL);
         call!(MPI_Comm_group(all, &raw mut from))?;
@@ -136,7 +136,7 @@ unsafe fn numbers(
         call!(MPI_Group_free(&raw mut from))?;
         call!(MPI_Group_free(&raw mut to))?;
     }
-    // SAFETY: a constant of the binding's.
+    // SAFETY: a constant of the binding.
     let undefined = unsafe { ffi::RSMPI_UNDEFINED };
     let number = |found: c_int| (found != undefined).then_some(found);
     Ok(found.into_iter().map(number).collect())
@@ -144,10 +144,10 @@ unsafe fn numbers(
 
 /// # Safety
 ///
-/// The communicator is alive.
+/// The communicator is live.
 unsafe fn agree(comm: ffi::MPI_Comm, mine: Result<(), BusError>) -> Result<(), BusError> {
     let (ok, mut all_ok) = (u64::from(mine.is_ok()), 0u64);
-    // SAFETY: the caller's promise; a number goes in, a number comes out.
+    // SAFETY: the caller's promise; one number goes in, and one comes out.
     let reduced = unsafe {
         let (from, to) = ((&raw const ok).cast(), (&raw mut all_ok).cast());
         call!(MPI_Allreduce(

@@ -1,10 +1,10 @@
-//! What an MPI reduces wrongly, and is not asked for.
+//! Finds the reductions that an MPI computes wrongly, so that they are not used.
 //!
-//! Some do, without an error: MPICH 4.0 takes the least and greatest of unsigned numbers for those of signed ones, Open
-//! MPI 4.1 lets long sums of bytes stay at 255 where they should go round. So ranks of different nodes try each
-//! reduction of each type on each other when they meet, alone and in a row, and compare with what processors make of
-//! the same. What one of them has found wrong, none asks for: it is a typed error, before anything is noted. Between ranks
-//! of one node, where only some are far, the same is taken to hold.
+//! Some MPIs do, without an error. MPICH 4.0 computes the minimum and maximum of unsigned numbers as if they were
+//! signed. Open MPI 4.1 lets long sums of bytes stay at 255 where they should wrap. So when ranks of different nodes
+//! meet, they try each reduction of each type on each other, for one element and for a row. They compare the results
+//! with the processor's. If any rank finds an error, no rank uses that reduction, and it is a typed error before an
+//! operation is noted. Between ranks of one node, some of which are far, the same is assumed.
 
 use std::time::{Duration, Instant};
 
@@ -23,12 +23,12 @@ use super::tell::tell;
 
 /// Elements in a row: more than vector units and networks' own operations take at a time.
 const ROW: usize = 200;
-/// Bytes of one trial, on each side: a row, one element that is accumulated, one that is fetched.
+/// Bytes of one trial on each side: a row, one element that is accumulated, and one that is fetched.
 const TRIAL: usize = (ROW + 2) * 8;
-/// Long enough for a neighbour whose processor is taken.
+/// Long enough for a neighbour without a processor.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// All trials: each number stands for a pair that makes sense.
+/// All trials: each number stands for a valid pair.
 fn trials() -> impl Iterator<Item = (Op, Scalar)> {
     let float = |scalar| matches!(scalar, Scalar::F32 | Scalar::F64);
     Scalar::ALL
@@ -37,7 +37,7 @@ fn trials() -> impl Iterator<Item = (Op, Scalar)> {
         .filter(move |(op, scalar)| *op != Op::Keep && !(op.is_bitwise() && float(*scalar)))
 }
 
-/// The reductions that MPI gets wrong here. Collective.
+/// The reductions that MPI computes wrongly here. Collective.
 pub(super) fn wrong(bus: &Rma) -> Result<Wrong, JoinError> {
     if !bus.has_far() {
         return Ok(Vec::new());
@@ -45,7 +45,8 @@ pub(super) fn wrong(bus: &Rma) -> Result<Wrong, JoinError> {
     let count = trials().count();
     let (before, with) = (values(count, true), values(count, false));
     let fill = |data: Ptr| {
-        // SAFETY: the block is this rank's alone until its key is told, and has so many bytes behind its first cell.
+        // SAFETY: only this rank uses the block until its key is sent, and the block has this many bytes behind its
+        // first cell.
         unsafe {
             data.0
                 .copy_from_nonoverlapping(before.as_ptr().cast(), count * TRIAL)
@@ -71,7 +72,7 @@ pub(super) fn wrong(bus: &Rma) -> Result<Wrong, JoinError> {
     Ok(wrong)
 }
 
-/// The trials that MPI does in another way than processors, of those that the mate has made in this rank's memory.
+/// The trials of the mate in this rank's memory whose results differ from the processor's.
 fn try_all(
     bus: &Rma,
     met: &Met<'_>,
@@ -82,17 +83,17 @@ fn try_all(
         return Ok(Vec::new());
     };
     let mut fetched = vec![0u64; trials().count()];
-    // SAFETY: the mate's memory is held, as long as this rank's, and this rank's alone to update until its signal.
+    // SAFETY: the mate's memory is held as long as this rank's, and only this rank updates it until its signal.
     let made = unsafe { make_all(bus, there, &with, &mut fetched) };
     if let Err(error) = made {
-        // What MPI still reads and writes, nobody knows.
+        // MPI may still read and write it.
         std::mem::forget((with, fetched));
         return Err(error.into());
     }
     if !pair.wait(Instant::now(), LIMIT) {
         return Err(failed(format!("rank {mate} does not answer within {LIMIT:?}")).into());
     }
-    // SAFETY: the mate has signalled after all that it has done to the block, which is alive, and so long.
+    // SAFETY: the mate has signalled after all of its accesses to the block, which is live, and has this length.
     let after = unsafe {
         let data = met.own.base.byte_add(CELL).0.cast::<u64>();
         std::slice::from_raw_parts(data, before.len())
@@ -104,7 +105,7 @@ fn try_all(
 ///
 /// # Safety
 ///
-/// The memory is held, and nobody else accesses it; until this has returned without an error, sources and results stay.
+/// The memory is held, and nobody else accesses it. Sources and results stay until this has returned without an error.
 unsafe fn make_all(
     bus: &Rma,
     there: Ptr,
@@ -116,23 +117,23 @@ unsafe fn make_all(
         let far = |index: usize| there.byte_add(CELL + at + 8 * index);
         let local = |index: usize| Ptr(with[at / 8 + index..].as_ptr().cast_mut().cast());
         let fetch = Update::Fetch(op, Ptr((&raw mut *fetched).cast()));
-        // SAFETY: the caller's promise; each trial has bytes of its own on all sides, aligned for all types, for so many
-        // elements.
+        // SAFETY: the caller's promise. Each trial has bytes of its own on all sides, for this many elements, aligned
+        // for all types.
         unsafe {
             bus.update(Update::Accumulate(op), scalar, far(0), local(0), ROW)?;
             bus.update(Update::Accumulate(op), scalar, far(ROW), local(ROW), 1)?;
             bus.update(fetch, scalar, far(ROW + 1), local(ROW + 1), 1)?;
         }
     }
-    // SAFETY: the first cell of the mate's memory begins with a word that is this rank's to add to.
+    // SAFETY: the mate's memory begins with a word to which this rank may add.
     unsafe { bus.signal(there, QUANTUM) }
 }
 
 /// The top bits of integers of all sizes.
 const TOPS: u64 = 1 << 7 | 1 << 15 | 1 << 31 | 1 << 63;
 
-/// Numbers of all sizes and signs, those that stand alone negative ones if `negative` and else positive ones, so that
-/// signs matter there, too; as floats, none that is not a number. What is rounded is rounded once, so alike.
+/// Numbers of all sizes and signs. The single elements are negative if `negative`, and positive otherwise, so that
+/// signs matter there, too. No value is a NaN. Each result is rounded once, so both sides round alike.
 fn values(count: usize, negative: bool) -> Vec<u64> {
     let mut state = u64::from(negative);
     let mut next = move || {
@@ -160,7 +161,7 @@ fn values(count: usize, negative: bool) -> Vec<u64> {
     all
 }
 
-/// The trials that processors do in another way.
+/// The trials whose results differ from the processor's.
 fn compare(after: &[u64], before: &[u64], with: &[u64], fetched: &[u64]) -> Vec<usize> {
     let mut expected = before.to_vec();
     let mut wrong = Vec::new();
@@ -171,7 +172,7 @@ fn compare(after: &[u64], before: &[u64], with: &[u64], fetched: &[u64]) -> Vec<
         for (first, count) in [(0, ROW), (ROW, 1), (ROW + 1, 1)] {
             let src = with[trial.start + first..].as_ptr().cast_mut().cast();
             let dst = mine[first..].as_mut_ptr().cast();
-            // SAFETY: both sides are so long, aligned for all types, and nobody else's.
+            // SAFETY: both sides have this length, are aligned for all types, and nobody else uses them.
             unsafe { HostMover.carry(&step(op, scalar, size, count, src, dst)) };
         }
         let old = &before[trial.start + ROW + 1].to_ne_bytes()[..size];
@@ -218,13 +219,13 @@ mod tests {
             .map(|n| before[n * TRIAL / 8 + ROW + 1])
             .collect();
         let mut after = before.clone();
-        // By the same means: only what was put in otherwise is wrong.
+        // Both results come from the processor, so only the changed ones can differ.
         for (number, (op, scalar)) in trials().enumerate() {
             for (first, len) in [(0, ROW), (ROW, 1), (ROW + 1, 1)] {
                 let at = number * TRIAL / 8 + first;
                 let src = with[at..].as_ptr().cast_mut().cast();
                 let dst = after[at..].as_mut_ptr().cast();
-                // SAFETY: both sides are so long, aligned for all types, and nobody else's.
+                // SAFETY: both sides have this length, are aligned for all types, and nobody else uses them.
                 unsafe { HostMover.carry(&step(op, scalar, scalar.bytes(), len, src, dst)) };
             }
         }
@@ -242,7 +243,7 @@ mod tests {
 
     #[test]
     fn signed_and_unsigned_differ_somewhere() {
-        // A trial in which the least of signed and of unsigned numbers were the same would find nothing.
+        // A trial would find nothing if the signed and the unsigned minimum were the same number.
         let all: Vec<_> = trials().collect();
         let count = all.len();
         let (before, with) = (values(count, true), values(count, false));

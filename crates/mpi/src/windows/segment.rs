@@ -1,9 +1,11 @@
-//! Memory that all ranks reach: windows of MPI, and what of them is in use.
+//! Memory that all ranks reach: windows of MPI, and the blocks in them.
 //!
-//! A segment is made by all ranks together (`MPI_Win_allocate` and its like) and stays until `MPI_Finalize`, since to
-//! free one is collective, too, and dropping a block is not. Blocks are parts of it. Each time the ranks make blocks is
-//! a *round*; in each each rank says of which earlier rounds it still holds peers' memory. What its owner has let go is
-//! used again when nobody holds anything of its round: so a put that comes late finds the memory that it was meant for.
+//! All ranks make a segment together (`MPI_Win_allocate` and related calls). It stays until `MPI_Finalize`, because
+//! freeing it is collective, too, and dropping a block is not. Blocks are parts of segments.
+//!
+//! Each time that the ranks make blocks is a *round*. In a round, each rank tells of which earlier rounds it still
+//! holds peers' memory. A block that its owner has dropped is reused when nobody holds anything of its round. So a late
+//! put still finds the memory for which it was meant.
 
 use std::alloc::Layout;
 use std::collections::BTreeMap;
@@ -21,48 +23,48 @@ use crate::calls::call;
 
 /// Segments begin at a page.
 const ALIGN: usize = 4096;
-/// Segments are at least so large.
+/// The smallest size of a segment.
 const LEAST: usize = 1 << 20;
-/// And where a rank needs none.
+/// The size of a part that its rank does not need.
 const SMALL: usize = 1 << 16;
 
-/// One window of MPI, and the memory at this rank and at those that share it.
+/// One window of MPI, and the memory of this rank and of those that share it.
 pub(super) struct Segment {
-    /// What calls of MPI reach all ranks by; null where there is no other rank.
+    /// The window for calls of MPI to all ranks; null if there is no other rank.
     pub(super) window: ffi::MPI_Win,
-    /// What the memory comes from, where that is another window: one among the ranks that share memory.
+    /// The window among the ranks that share memory, if the memory comes from such a window.
     pub(super) shares: ffi::MPI_Win,
-    /// The first byte of each rank's part, where it is mapped here: this rank's own, and those of ranks near it.
+    /// The first byte of each rank's part, if it is mapped here: this rank's own, and those of near ranks.
     parts: Vec<Option<*mut u8>>,
-    /// This rank's part from the first byte on that is aligned, and how far that is from the first of all: MPI aligns
-    /// to 8 bytes, or to more.
+    /// The first aligned byte of this rank's part, and its distance from the part's first byte. MPI aligns to 8 bytes,
+    /// or to more.
     pub(super) base: *mut u8,
     pub(super) skew: usize,
     /// Bytes of each rank's part.
     pub(super) bytes: Vec<usize>,
-    /// The far address of each rank's part, once somebody has asked.
+    /// The far address of each rank's part, after it was first needed.
     pub(super) names: Vec<Option<Ptr>>,
     pub(super) pool: Pool,
 }
 
-/// What a rank says when blocks are made.
+/// A rank's report when blocks are made.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Round {
-    /// Whether it needs another segment, and how large its part is to be if there is one.
+    /// Whether it needs another segment, and how large its part is if one is made.
     pub(super) needs: bool,
     pub(super) bytes: usize,
     /// The rounds of which it holds peers' memory.
     pub(super) held: Vec<u32>,
 }
 
-/// What is in use.
+/// The blocks in use.
 #[derive(Default)]
 pub(super) struct InUse {
     /// How many rounds there were.
     pub(super) rounds: u32,
-    /// How much of each round's memory is held here that is a peer's.
+    /// For each round, how many blocks of peers are held here.
     held: BTreeMap<u32, usize>,
-    /// Own blocks, one a round, until they are used again.
+    /// This rank's blocks, one for each round, until they are reused.
     own: BTreeMap<u32, Own>,
     /// Peers' blocks that are held, by their far addresses: bytes, round, and how often.
     reached: BTreeMap<usize, (usize, u32, usize)>,
@@ -78,7 +80,7 @@ struct Own {
 }
 
 impl InUse {
-    /// This rank has a block of its own.
+    /// Notes a new block of this rank.
     pub(super) fn has(&mut self, round: u32, segment: usize, at: usize, bytes: usize) {
         let own = Own {
             segment,
@@ -89,21 +91,22 @@ impl InUse {
         self.own.insert(round, own);
     }
 
-    /// It has let it go.
+    /// Notes that this rank has dropped its block.
     pub(super) fn drops(&mut self, round: u32) {
         if let Some(own) = self.own.get_mut(&round) {
             own.dropped = true;
         }
     }
 
-    /// The segment of an own block and a place in it, if the block is still there and has so many bytes at that place.
+    /// The segment of a block of this rank, and a place in it, if the block still exists and has this many bytes at
+    /// that place.
     pub(super) fn place_of(&self, round: u32, at: usize, bytes: usize) -> Option<(usize, usize)> {
         let own = self.own.get(&round)?;
         let inside = at.checked_add(bytes)? <= own.bytes;
         inside.then_some((own.segment, own.at + at))
     }
 
-    /// This rank holds memory of a peer.
+    /// Notes that this rank holds memory of a peer.
     pub(super) fn hold(&mut self, round: u32, far: Option<Ptr>, bytes: usize) {
         *self.held.entry(round).or_default() += 1;
         if let Some(far) = far {
@@ -112,7 +115,7 @@ impl InUse {
         }
     }
 
-    /// It does no more.
+    /// Notes that this rank does not hold it any more.
     pub(super) fn let_go(&mut self, round: u32, far: Option<Ptr>) {
         if let Some(count) = self.held.get_mut(&round) {
             *count -= 1;
@@ -131,14 +134,14 @@ impl InUse {
         }
     }
 
-    /// The round of a peer's block that is held, and where in it a far address is.
+    /// The round of a peer's block that is held, and the offset of a far address in it.
     pub(super) fn block_of(&self, far: Ptr) -> Option<(u32, usize)> {
         let far = far.0.addr();
         let (base, (bytes, round, _)) = self.reached.range(..=far).next_back()?;
         (far - base < *bytes).then_some((*round, far - base))
     }
 
-    /// What this rank says in a round.
+    /// This rank's report in a round.
     pub(super) fn round(&self, segments: &mut [Segment], bytes: usize) -> Result<Round, BusError> {
         let room = segments.iter_mut().any(|segment| {
             let found = segment.pool.take(bytes);
@@ -146,7 +149,7 @@ impl InUse {
         });
         let wanted = Pool::wanted(bytes).filter(|bytes| *bytes < isize::MAX as usize / 4);
         let wanted = wanted.ok_or_else(|| failed(format!("a block of {bytes} bytes")))?;
-        // Each is twice as large as all before, so that there are few.
+        // Each segment is twice as large as all before, so that there are few.
         let all: usize = segments.len().min(16);
         let part = if room {
             SMALL
@@ -160,7 +163,7 @@ impl InUse {
         })
     }
 
-    /// Uses again what nobody holds any more.
+    /// Frees the blocks that nobody holds any more, for reuse.
     pub(super) fn reuse(&mut self, segments: &mut [Segment], said: &[Round]) {
         self.own.retain(|round, own| {
             let stays = !own.dropped || said.iter().any(|rank| rank.held.contains(round));
@@ -172,7 +175,7 @@ impl InUse {
     }
 }
 
-/// Zeroed memory that stays to the end of the process: windows can be freed while it is in use.
+/// Zeroed memory that stays until the process ends, since windows can be freed while it is in use.
 fn lasting(bytes: usize) -> Result<*mut u8, BusError> {
     let out = |detail: String| failed(format!("{bytes} bytes: {detail}"));
     let layout = Layout::from_size_align(bytes, ALIGN).map_err(|e| out(e.to_string()))?;
@@ -187,31 +190,30 @@ fn lasting(bytes: usize) -> Result<*mut u8, BusError> {
     Ok(base)
 }
 
-/// Shared memory once more, at an address of its own: what is used there is still there when MPI has unmapped it where
-/// it was.
+/// Maps shared memory a second time, at another address. The second mapping stays when MPI unmaps the first.
 ///
 /// # Safety
 ///
-/// The memory is mapped, for so many bytes.
+/// The memory is mapped, for this many bytes.
 unsafe fn alias(base: *mut u8, bytes: usize) -> Result<*mut u8, BusError> {
     let page = rustix::param::page_size();
     let before = base.addr() % page;
     let len = (before + bytes).next_multiple_of(page);
     let flags = rustix::mm::MremapFlags::MAYMOVE;
-    // SAFETY: an old length of 0 asks for a second mapping of what is shared, and leaves the first alone.
+    // SAFETY: an old length of 0 asks for a second mapping of shared memory, and does not change the first.
     let other = unsafe { rustix::mm::mremap(base.wrapping_sub(before).cast(), 0, len, flags) };
     let other = other.map_err(|e| failed(format!("mremap: {e}")))?;
     Ok(other.cast::<u8>().wrapping_add(before))
 }
 
-/// A hint.
+/// A hint for MPI.
 struct Info(ffi::MPI_Info);
 
 impl Info {
     fn with(key: &CStr, value: &CStr) -> Result<Self, BusError> {
-        // SAFETY: a constant of the binding's.
+        // SAFETY: a constant of the binding.
         let mut info = Info(unsafe { ffi::RSMPI_INFO_NULL });
-        // SAFETY: MPI runs: segments are made only until it ends; both texts end with a zero.
+        // SAFETY: MPI runs, since segments are made only until it ends; both texts end with a NUL.
         unsafe {
             call!(MPI_Info_create(&raw mut info.0))?;
             call!(MPI_Info_set(info.0, key.as_ptr(), value.as_ptr()))?;
@@ -222,7 +224,7 @@ impl Info {
 
 impl Drop for Info {
     fn drop(&mut self) {
-        // SAFETY: it was made by `with`, or is the null, and MPI runs, as it did then: nobody keeps one.
+        // SAFETY: `with` made it, or it is null. MPI still runs, because no value is kept.
         unsafe {
             if self.0 != ffi::RSMPI_INFO_NULL {
                 let _ = ffi::MPI_Info_free(&raw mut self.0);
@@ -232,19 +234,19 @@ impl Drop for Info {
 }
 
 impl Segment {
-    /// Makes one. Collective: each rank comes with the size that it has told the others; `mine` is an error, if it cannot
-    /// go on.
+    /// Makes a segment. Collective. Each rank passes the size that it has told the others. `mine` is an error if this
+    /// rank cannot go on.
     ///
     /// # Safety
     ///
-    /// The communicators are alive, and this library's alone.
+    /// The communicators are live, and only this library uses them.
     pub(super) unsafe fn make(
         ranks: &Ranks,
         bytes: Vec<usize>,
         mine: Result<(), BusError>,
     ) -> Result<Self, BusError> {
         let (me, size) = (ranks.me, bytes[ranks.me] as ffi::MPI_Aint);
-        // SAFETY: constants of the binding's.
+        // SAFETY: these are constants of the binding.
         let (mut window, mut shares) = unsafe { (ffi::RSMPI_WIN_NULL, ffi::RSMPI_WIN_NULL) };
         let mut parts = vec![None; bytes.len()];
         let memory = if ranks.near.iter().flatten().count() > 1 {
@@ -253,12 +255,12 @@ impl Segment {
         } else {
             lasting(bytes[me]).map(|base| parts[me] = Some(base))
         };
-        // A rank that cannot go on must not leave the others waiting for it in what follows.
+        // A rank that cannot go on must not leave the others waiting in the following calls.
         // SAFETY: the caller's promise.
         unsafe { ranks.agree(memory.and(mine)) }?;
         let base = parts[me].expect("a rank is near itself");
         let made = if ranks.all_near() {
-            // One window is enough, and Open MPI makes none over memory of a single rank's.
+            // One window is enough, and Open MPI makes none over memory of a single rank.
             std::mem::swap(&mut window, &mut shares);
             Ok(())
         } else {
@@ -276,9 +278,9 @@ impl Segment {
             }
         };
         if ranks.size() > 1 {
-            // SAFETY: the window was made just now, if it was made.
+            // SAFETY: the window was just made, if `made` is no error.
             let opened = made.and_then(|()| unsafe { open(window) });
-            // All have it, or none: at the end they free what they have together.
+            // All ranks have it, or none, since at the end they free it together.
             // SAFETY: the caller's promise.
             unsafe { ranks.agree(opened) }?;
         }
@@ -298,12 +300,12 @@ impl Segment {
         })
     }
 
-    /// The first byte of a rank's part, if that is mapped here.
+    /// The first byte of a rank's part, if it is mapped here.
     pub(super) fn part(&self, rank: usize) -> Option<Ptr> {
         self.parts[rank].map(Ptr)
     }
 
-    /// The rank of a place that is mapped here, and where in that rank's part it is.
+    /// The rank of an address that is mapped here, and the offset in that rank's part.
     pub(super) fn place(&self, near: Ptr) -> Option<(usize, usize)> {
         let inside = |rank: usize| {
             let at = near.0.addr().wrapping_sub(self.parts[rank]?.addr());
@@ -312,23 +314,23 @@ impl Segment {
         (0..self.parts.len()).find_map(inside)
     }
 
-    /// Orders what this process stores and loads with what comes through the window (`MPI_Win_sync`).
+    /// Orders this process's stores and loads with the operations that come through the window (`MPI_Win_sync`).
     #[inline]
     pub(super) fn sync(&self) -> Result<(), BusError> {
         if self.bytes.len() == 1 {
             return Ok(());
         }
-        // SAFETY: there is another rank, so there is a window, which is alive, and locked by this rank, as long as the
-        // segment.
+        // SAFETY: there is another rank, so there is a window. It is live, and locked by this rank, as long as the
+        // segment lives.
         unsafe { call!(MPI_Win_sync(self.window)) }
     }
 }
 
-/// Memory that near ranks have in common, mapped for good.
+/// Memory that near ranks share, mapped for good.
 ///
 /// # Safety
 ///
-/// As [`Segment::make`].
+/// As for [`Segment::make`].
 unsafe fn share(
     ranks: &Ranks,
     bytes: &[usize],
@@ -341,7 +343,7 @@ unsafe fn share(
     // SAFETY: the caller's promise, here and below.
     unsafe { ranks.agree_near(info.as_ref().map(|_| ()).map_err(Clone::clone)) }?;
     let info = info?;
-    // SAFETY: the caller's promise; MPI stores where the memory is, and the window.
+    // SAFETY: the caller's promise; MPI stores the address of the memory, and the window.
     let made = unsafe {
         let at = (&raw mut base).cast();
         call!(MPI_Win_allocate_shared(
@@ -354,13 +356,13 @@ unsafe fn share(
         ))
     };
     let made = made.and_then(|()| {
-        // SAFETY: the window was made just now.
+        // SAFETY: the window was just made.
         unsafe { call!(MPI_Win_set_errhandler(*window, ffi::RSMPI_ERRORS_RETURN)) }
     });
     // SAFETY: as above.
     unsafe { ranks.agree_near(made) }?;
-    // Whatever becomes of it, the others wait at the barriers.
-    // SAFETY: the window was made just now.
+    // In any case the others wait at the barriers.
+    // SAFETY: the window was just made.
     let mapped = unsafe { map(ranks, bytes, *window, base, parts) };
     // SAFETY: the caller's promise; nobody uses the memory yet.
     let same = unsafe { prove(ranks, base, parts) }?;
@@ -373,11 +375,11 @@ unsafe fn share(
     Ok(())
 }
 
-/// Maps the parts of all near ranks; `base` is where MPI has mapped this rank's.
+/// Maps the parts of all near ranks. `base` is MPI's own mapping of this rank's part.
 ///
 /// # Safety
 ///
-/// The window is alive, and these ranks have made it together, with so many bytes each.
+/// The window is live. These ranks have made it together, with this many bytes each.
 unsafe fn map(
     ranks: &Ranks,
     bytes: &[usize],
@@ -389,7 +391,7 @@ unsafe fn map(
         let Some(near) = *near else { continue };
         let (mut part, mut size, mut unit) = (base, 0, 0);
         if rank != ranks.me {
-            // SAFETY: the caller's promise; MPI stores where the rank's memory is here.
+            // SAFETY: the caller's promise; MPI stores the address of the rank's memory here.
             unsafe {
                 let part = (&raw mut part).cast();
                 call!(MPI_Win_shared_query(
@@ -407,18 +409,18 @@ unsafe fn map(
                 )));
             }
         }
-        // SAFETY: MPI has mapped the part, for so many bytes.
+        // SAFETY: MPI has mapped the part, for this many bytes.
         parts[rank] = Some(unsafe { alias(part, bytes[rank]) }?);
     }
     Ok(())
 }
 
-/// Whether all parts are the memory that they should be: each rank writes into its own, at the address that MPI gave,
-/// and the others look where they have mapped it. Leaves zeros. Collective over the near ranks.
+/// Checks that all parts are the right memory: each rank writes into its own part at MPI's address, and the others read
+/// at their own mappings. Leaves zeros. Collective over the near ranks.
 ///
 /// # Safety
 ///
-/// As [`share`]; `base` is this rank's part as MPI has mapped it, and the parts are mapped.
+/// As for [`share`]; `base` is MPI's mapping of this rank's part, and the parts are mapped.
 unsafe fn prove(ranks: &Ranks, base: *mut u8, parts: &[Option<*mut u8>]) -> Result<bool, BusError> {
     let mark = |rank: usize| 0x7469_6465_0000_0001 ^ (rank as u64) << 32;
     let barrier = || {
@@ -426,8 +428,8 @@ unsafe fn prove(ranks: &Ranks, base: *mut u8, parts: &[Option<*mut u8>]) -> Resu
         unsafe { call!(MPI_Barrier(ranks.shared)) }
     };
     let mut same = true;
-    // SAFETY: parts have room for a number (no segment is as small as that), and nobody uses them yet; who writes and
-    // who reads is kept apart by the barriers.
+    // SAFETY: every part has room for a number (no segment is smaller), and nobody uses the parts yet. The barriers
+    // separate writers from readers.
     unsafe {
         base.cast::<u64>().write_unaligned(mark(ranks.me));
         barrier()?;
@@ -443,11 +445,11 @@ unsafe fn prove(ranks: &Ranks, base: *mut u8, parts: &[Option<*mut u8>]) -> Resu
     Ok(same)
 }
 
-/// Makes errors returns, checks that memory is what loads see, and locks all targets.
+/// Makes MPI return errors, checks that loads see updates by MPI, and locks all targets.
 ///
 /// # Safety
 ///
-/// The window is alive.
+/// The window is live.
 unsafe fn open(window: ffi::MPI_Win) -> Result<(), BusError> {
     // SAFETY: the caller's promise.
     unsafe {
@@ -511,7 +513,7 @@ mod tests {
             names: Vec::new(),
             pool: pool(),
         }];
-        // Somebody holds something of that round.
+        // Another rank holds memory of that round.
         in_use.reuse(&mut segments, &[said(&[]), said(&[0, 1])]);
         assert_eq!(segments[0].pool.take(256), Some(320));
         assert!(in_use.place_of(1, 0, 8).is_some());
@@ -521,7 +523,7 @@ mod tests {
     }
 
     fn unsafe_null() -> ffi::MPI_Win {
-        // SAFETY: a constant of the binding's.
+        // SAFETY: a constant of the binding.
         unsafe { ffi::RSMPI_WIN_NULL }
     }
 }

@@ -1,4 +1,4 @@
-//! What ranks tell each other when they meet.
+//! Reports that ranks exchange when they meet.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -6,8 +6,8 @@ use tidegate_hal::control::{Control, Packet};
 
 use super::error::JoinError;
 
-/// Tells all ranks something, or why this rank has nothing to tell, and hears what they tell. Collective: so nobody waits
-/// for a rank that has failed.
+/// Sends a report to all ranks, or why this rank has none, and receives theirs. Collective. So nobody waits for a rank
+/// that has failed.
 pub(super) fn tell<T: Serialize + DeserializeOwned>(
     control: &dyn Control,
     what: &str,

@@ -1,4 +1,4 @@
-//! What the jobs do.
+//! The cases that jobs run.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -17,16 +17,16 @@ pub(crate) mod ring;
 pub(crate) struct Case {
     pub(crate) name: &'static str,
     pub(crate) ranks: &'static [usize],
-    /// Also with so many hosts, and so many ranks on each.
+    /// Numbers of hosts, and of ranks on each, with which the case also runs.
     pub(crate) hosts: &'static [(usize, usize)],
-    /// A rank of it dies, so `mpirun` has no success to tell of. The others say so themselves.
+    /// A rank dies, so `mpirun` reports no success. The other ranks report themselves.
     pub(crate) dies: bool,
     /// A job that takes longer is stuck.
     pub(crate) limit: fn() -> Duration,
     pub(crate) run: fn(&mut Job),
 }
 
-/// Long enough for nearly all of them.
+/// Long enough for nearly all cases.
 const LIMIT: fn() -> Duration = || Duration::from_secs(120);
 
 const fn case(name: &'static str, ranks: &'static [usize], run: fn(&mut Job)) -> Case {
@@ -109,7 +109,7 @@ pub(crate) const ALL: &[Case] = &[
     },
 ];
 
-/// What a rank does.
+/// A rank's program.
 pub(crate) fn run(name: &str) -> ExitCode {
     let case = ALL
         .iter()

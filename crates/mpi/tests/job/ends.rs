@@ -1,4 +1,4 @@
-//! Ends, in good order and not.
+//! Ends of jobs, in good order and after failures.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -12,8 +12,8 @@ use tidegate_mpi::windows::{Form, JoinError, Options, join};
 use crate::faulty;
 use crate::rank::{Job, MODES, Mode};
 
-/// A put under an exposure that was given in advance, to a window that the target has dropped, and its signal, touch
-/// nothing of a window that was made later.
+/// A late put, to a window that the target has dropped, and its signal, touch nothing of a later window. The exposure
+/// was given in advance.
 pub(crate) fn late_put(world: World) {
     const LEN: usize = 1000;
     stream!(let s = world.stream().unwrap());
@@ -28,7 +28,7 @@ pub(crate) fn late_put(world: World) {
             let to = window.slot_to(1, 0);
             held = Some((window.open(&s).unwrap(), to));
         }
-        // Rank 1's old memory is free by its own account.
+        // Rank 1 counts its old memory as free.
         let mut window = RangeWindow::<u64>::new("new", LEN);
         window.range_to(1 - world.rank(), 0..LEN);
         let (mut inbox, _outbox) = window.open(&s).unwrap();
@@ -47,8 +47,8 @@ pub(crate) fn late_put(world: World) {
     }
 }
 
-/// A target that computes and does not wait is put to meanwhile: the agent turns MPI where MPI needs that. It computes
-/// until the put is through, of which it hears by a file: it calls nothing that could turn anything.
+/// A rank puts to a target that computes and does not wait. The agent drives MPI where MPI needs that. The target
+/// computes until the put is done, which it learns through a file, so it calls nothing that could drive MPI.
 pub(crate) fn target_computes(world: World) {
     const LONG: Duration = Duration::from_secs(300);
     stream!(let s = world.inline_stream().unwrap());
@@ -65,7 +65,7 @@ pub(crate) fn target_computes(world: World) {
     let names = world.all_gather("begin", name.into_bytes()).unwrap();
     let is_through = std::env::temp_dir().join(String::from_utf8_lossy(&names[0]).as_ref());
     if world.rank() == 0 {
-        // The first exposure was given when the window was made.
+        // The first exposure was given when the window was opened.
         let mut epoch = outbox.start();
         epoch.put(&src, to).unwrap();
         outbox = epoch.complete(&s).unwrap();
@@ -94,7 +94,7 @@ pub(crate) fn target_computes(world: World) {
     drop((inbox, outbox));
 }
 
-/// An epoch that is dropped half-done ends the waits of all others, with its cause.
+/// An epoch that is dropped in its middle ends the waits of all others, with its cause.
 pub(crate) fn dropped(world: World) {
     let (left, right) = world.ring();
     stream!(let s = world.stream().unwrap());
@@ -118,7 +118,7 @@ pub(crate) fn dropped(world: World) {
     world.all_gather("over", Vec::new()).unwrap();
 }
 
-/// Where an MPI would crash in a compare-and-swap, it is refused, and nothing is lost; elsewhere it swaps.
+/// A compare-and-swap is refused if the MPI would crash in it, and nothing is lost. Otherwise it works.
 pub(crate) fn swap(job: &mut Job) {
     let mode = Mode::Apart(Form::Words);
     let world = job.world(mode);
@@ -152,7 +152,7 @@ pub(crate) fn swap(job: &mut Job) {
     assert_eq!(was.into_host(&s).unwrap()[..], [found]);
 }
 
-/// What an MPI reduces wrongly is refused, and nothing is lost; the rest is right.
+/// Reductions that an MPI computes wrongly are refused, and nothing is lost; the others are right.
 pub(crate) fn reductions(job: &mut Job) {
     const HIGH: u32 = 1 << 31;
     for (mode, may_refuse) in [(Mode::Near, false), (Mode::Apart(Form::Words), true)] {
@@ -171,7 +171,7 @@ pub(crate) fn reductions(job: &mut Job) {
         let mut epoch = outbox.start();
         let mut refused = [false; 2];
         if rank == 1 {
-            // As signed numbers, the other one would be left.
+            // If these were taken as signed numbers, the other one would be left.
             for (first, op) in [Op::Max, Op::Min].into_iter().enumerate() {
                 if let Err(error) = epoch.accumulate(&one, target.at(first), op) {
                     let text = error.to_string();
@@ -191,7 +191,7 @@ pub(crate) fn reductions(job: &mut Job) {
     }
 }
 
-/// Posts and waits in vain: the error, wherever it is met with.
+/// Posts and waits. Returns the error of whichever call fails.
 fn failing_wait<'s>(inbox: Inbox<'s, u64>, s: &Stream<'s>) -> Error {
     let exposed = match inbox.post(s) {
         Ok(exposed) => exposed,
@@ -203,12 +203,12 @@ fn failing_wait<'s>(inbox: Inbox<'s, u64>, s: &Stream<'s>) -> Error {
     }
 }
 
-/// What MPI refuses one rank ends the epochs of all, which hear of it, and say whose it was; what it may still send is
-/// kept; later worlds are well.
+/// If MPI refuses a call of one rank, the epochs of all ranks end. All learn which rank it was. Memory that MPI may
+/// still send is kept, and later worlds work.
 pub(crate) fn mpi_fails(job: &mut Job) {
-    // What is short goes along with messages.
+    // Shorter data would be sent in messages.
     const LEN: usize = 100_000;
-    // So large that the allocator would give it back to the system.
+    // It is so large that the allocator would return it to the system.
     const SOURCE: usize = 1 << 23;
     let calls = [
         (&faulty::PUTS, "MPI_Put"),
@@ -259,7 +259,7 @@ pub(crate) fn mpi_fails(job: &mut Job) {
     crate::cases::ring::run(job.world(Mode::Near), Buffers::Double, 10).unwrap();
 }
 
-/// Whether there is memory at this address.
+/// Whether memory is mapped at this address.
 fn is_mapped(at: usize) -> bool {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     maps.lines().any(|line| {
@@ -270,10 +270,10 @@ fn is_mapped(at: usize) -> bool {
     })
 }
 
-/// `MPI_Finalize` while windows are there, and a stream waits: it comes to an end, and later work is refused.
+/// `MPI_Finalize` while windows exist and a stream waits: the wait ends, and later work is refused.
 pub(crate) fn finalized(job: &mut Job) {
     for mode in MODES {
-        // Closed in good order; its windows of MPI are freed at the end.
+        // It is closed in good order; its windows of MPI are freed at the end.
         let world = job.world(mode);
         stream!(let s = world.stream().unwrap());
         drop(SlotWindow::<u64>::new("before").open(&s).unwrap());
@@ -318,8 +318,8 @@ fn opens(s: &Stream<'_>) -> bool {
     SlotWindow::<u64>::new("later").open(s).is_ok()
 }
 
-/// Waits on a stream for what nobody completes; what this rank itself could complete is at home aside, where a wait for
-/// it is not refused.
+/// Waits on a stream for an epoch that no rank completes. The origin is this rank, whose half is on another stream,
+/// where the wait is not refused.
 fn wait_in_vain<'s, 't>(
     name: &str,
     s: &Stream<'s>,
@@ -345,7 +345,7 @@ pub(crate) fn too_few_threads(job: &mut Job) {
     assert!(error.to_string().contains("MPI_THREAD_MULTIPLE"));
 }
 
-/// What does not fit is told when the ranks meet.
+/// Mismatches are reported when the ranks meet.
 pub(crate) fn refused(job: &mut Job) {
     let error = join(
         &job.comm,
@@ -359,7 +359,7 @@ pub(crate) fn refused(job: &mut Job) {
         }
         other => panic!("{other}"),
     }
-    // A packet as large as others may be leaves room for keys.
+    // A packet of the largest size still leaves room for keys.
     let world = job.world(Mode::Near);
     world
         .all_gather("large", vec![1; (1 << 20) - 4096])
@@ -367,13 +367,13 @@ pub(crate) fn refused(job: &mut Job) {
     assert!(world.all_gather("too large", vec![1; 1 << 20]).is_err());
 }
 
-/// A rank that is killed is named by all others, whose waits end.
+/// If a rank is killed, all others name it, and their waits end.
 pub(crate) fn killed(job: &mut Job) {
     killed_in(job, Mode::Near);
 }
 
-/// As `killed`, where ranks reach each other by calls of MPI. By messages: Open MPI would wait for the dead one in an
-/// accumulate.
+/// Like `killed`, if ranks reach each other by calls of MPI. It uses messages, since Open MPI would wait for the dead
+/// rank in an accumulate.
 pub(crate) fn killed_apart(job: &mut Job) {
     killed_in(job, Mode::Apart(Form::Messages));
 }
@@ -387,14 +387,14 @@ fn killed_in(job: &mut Job, mode: Mode) {
     window.slot_from(left, 0, 4);
     window.slot_to(right, 0);
     let (inbox, outbox) = window.open(&s).unwrap();
-    // Another job may have had this number.
+    // Another job may have had this process number.
     let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos();
     let name = format!("tidegate-killed-{}-{now}", std::process::id());
     let names = world.all_gather("begin", name.into_bytes()).unwrap();
     let rolls = std::env::temp_dir().join(String::from_utf8_lossy(&names[0]).as_ref());
     if rank == size - 1 {
-        // Not by a signal, which ends the whole job with some MPIs, nor in a way that MPI hears of.
-        // SAFETY: the process ends here; that nothing is cleaned up is what is wanted.
+        // The rank does not die by a signal, which ends the whole job with some MPIs, nor in a way that MPI notices.
+        // SAFETY: the process ends here, and must not clean up.
         unsafe { exit_now() };
     }
     let begun = Instant::now();
@@ -404,8 +404,8 @@ fn killed_in(job: &mut Job, mode: Mode) {
     assert!(took < Duration::from_secs(300), "it took {took:?}");
     job.say("named");
     drop(outbox);
-    // The others are to hear of the dead one before this one goes: each says by a file that it has, and then, to rank 0,
-    // that it has seen that all have. There is no other way: this world has failed, and so has MPI.
+    // The others must learn about the dead rank before this one ends. Each leaves a file when it has, and then another
+    // for rank 0 when it has seen that all have. There is no other way, since this world has failed, and so has MPI.
     leaves_word("named", &rolls, rank);
     await_all("named", &rolls, size - 1);
     leaves_word("gone", &rolls, rank);
@@ -413,18 +413,18 @@ fn killed_in(job: &mut Job, mode: Mode) {
         await_all("gone", &rolls, size - 1);
         std::fs::remove_dir_all(&rolls).unwrap();
     }
-    // What is left of MPI would wait for the dead one.
+    // MPI's own end would wait for the dead rank.
     // SAFETY: as above.
     unsafe { exit_now() };
 }
 
-/// A rank leaves word for those that it can tell nothing otherwise.
+/// Leaves a file for ranks that cannot be reached in another way.
 fn leaves_word(what: &str, rolls: &Path, rank: usize) {
     std::fs::create_dir_all(rolls).unwrap();
     std::fs::write(rolls.join(format!("{what} {rank}")), "").unwrap();
 }
 
-/// Waits until the first `ranks` have.
+/// Waits until the first `ranks` ranks have left theirs.
 fn await_all(what: &str, rolls: &Path, ranks: usize) {
     let begun = Instant::now();
     for rank in 0..ranks {
@@ -440,7 +440,7 @@ fn await_all(what: &str, rolls: &Path, ranks: usize) {
 
 /// # Safety
 ///
-/// The caller knows that nothing runs any more at the end.
+/// Nothing that must not be interrupted runs any more.
 unsafe fn exit_now() -> ! {
     unsafe extern "C" {
         fn _exit(code: std::ffi::c_int) -> !;

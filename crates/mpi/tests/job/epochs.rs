@@ -3,7 +3,7 @@
 use tidegate::CellsMut;
 use tidegate::host::prelude::*;
 
-/// Puts, gets and accumulates to ranges, from and to all shapes of memory.
+/// Puts, gets and accumulates to ranges, with all shapes of memory on both sides.
 pub(crate) fn ranges(world: World) {
     const LEN: usize = 6000;
     let (rank, size) = (world.rank(), world.size());
@@ -35,7 +35,7 @@ pub(crate) fn ranges(world: World) {
     for (number, layout) in layouts.into_iter().enumerate() {
         let count = layout.count();
         let part = Layout::strided(0, &[(count as u32, 1)]).unwrap();
-        // Nothing chosen, chosen here, chosen there, chosen on both sides.
+        // No choice of elements, at the source, at the target, on both sides.
         for sides in 0..4 {
             inbox.host_mut(&s).unwrap().fill(5);
             let mut back = Region::<u32, _>::zeroed(&world, LEN)
@@ -76,7 +76,7 @@ pub(crate) fn ranges(world: World) {
                 inbox.host_mut(&s).unwrap() == &must[..],
                 "{number}, {sides}"
             );
-            // And back, by a get; then an accumulate on top.
+            // A get brings the data back, and then an accumulate adds to it.
             let exposed = inbox.post(&s).unwrap();
             let mut epoch = outbox.start();
             epoch
@@ -85,7 +85,7 @@ pub(crate) fn ranges(world: World) {
             outbox = epoch.complete(&s).unwrap();
             inbox = exposed.wait(&s).unwrap();
             let back = back.into_host(&s).unwrap();
-            // What I see is what my target has, and all put the same pattern with their rank.
+            // This rank sees its target's elements, and all ranks put the same pattern with their rank.
             let mine = |x: usize| x as u32 * 3 + 7 * rank as u32;
             let mut there = vec![5; LEN];
             match sides {
@@ -113,7 +113,7 @@ pub(crate) fn ranges(world: World) {
             );
         }
     }
-    // As many elements as are counted, and no more: none, some, all.
+    // Counted copies: none of the elements, some, and all.
     let mut count = Region::zeroed(&world, 1).unwrap();
     for some in [0, 1, 777, LEN, LEN + 9] {
         count.write(0, &[some as u64]).unwrap();
@@ -132,8 +132,8 @@ pub(crate) fn ranges(world: World) {
     }
 }
 
-/// A column of planes of each rank's memory is an origin's, who puts to it, some of it too, gets it and adds to it; the
-/// rest is the rank's own, also while its memory is exposed.
+/// A column of planes of each rank's memory belongs to an origin, which puts to all or some of it, gets it, and adds to
+/// it. The rest belongs to the rank itself, even while its memory is exposed.
 pub(crate) fn layouts(world: World) {
     let (rank, size) = (world.rank(), world.size());
     let dims = [4, size + 1, 5];
@@ -206,8 +206,8 @@ pub(crate) fn layouts(world: World) {
     assert_eq!(*inbox.host_mut(&s).unwrap(), must);
 }
 
-/// Slots, all to all, in groups of epochs that are eager and fused, with large and small data, on a stream that is
-/// inline and one that is a thread.
+/// Slots, from all to all, in groups of eager and fused epochs, with large and small data, on an inline stream and on
+/// one with a thread.
 pub(crate) fn slots(world: World) {
     let (rank, size) = (world.rank(), world.size());
     stream!(let a = world.inline_stream().unwrap());
@@ -243,7 +243,7 @@ fn exchange_all<'s>(world: &World, s: &Stream<'s>, rank: usize, size: usize, len
         if round % 2 == 0 {
             (inbox, outbox) = exchange(s, inbox, epoch).unwrap();
         } else {
-            // A post that comes first, since an inline stream waits at once.
+            // The post comes first, since an inline stream waits at once.
             let exposed = inbox.post(s).unwrap();
             outbox = epoch.complete(s).unwrap();
             inbox = exposed.wait(s).unwrap();
@@ -259,7 +259,7 @@ fn exchange_all<'s>(world: &World, s: &Stream<'s>, rank: usize, size: usize, len
     assert_eq!(wrong.into_host(s).unwrap()[0], 0);
 }
 
-/// A counter, a sum of floats and a lock, to which all ranks go at once, the owner too.
+/// A counter, a sum of floats and a lock, which all ranks use at once, including the owner.
 pub(crate) fn atomics(world: World, swaps: bool) {
     let (rank, size) = (world.rank(), world.size());
     const ROUNDS: u64 = 25;
@@ -286,7 +286,7 @@ pub(crate) fn atomics(world: World, swaps: bool) {
         let exposed = inbox.post(&s).unwrap();
         let other = sums.post(&s).unwrap();
         let mut epoch = outbox.start();
-        // A ticket of rank 0, a swap there, and 50 elements of everybody.
+        // A ticket of rank 0, a swap there, and 50 elements of every rank.
         epoch
             .fetch_and_op(&ones, &mut before, first.at(7), Op::Sum)
             .unwrap();
@@ -312,7 +312,7 @@ pub(crate) fn atomics(world: World, swaps: bool) {
         won += i64::from(swaps && found == round);
         let ticket = whole.into_host(&s).unwrap()[7];
         assert!(ticket > *tickets.last().unwrap());
-        // All are through with this round before the next lock value is asked for.
+        // All ranks finish this round before the next value of the lock is used.
         world.all_gather("round", Vec::new()).unwrap();
     }
     let mine = inbox.host_mut(&s).unwrap();
@@ -346,8 +346,7 @@ fn mine_is<'s>(inbox: &mut Inbox<'s, i64, tidegate::Atomic>, s: &Stream<'s>, at:
     inbox.host_mut(s).unwrap()[at]
 }
 
-/// Nobody passes a barrier before everybody has come: each puts a mark into its own file of marks, that is, a shared
-/// counter of the job's atomics.
+/// No rank passes a barrier before all have come: each adds to a shared counter in front of it.
 pub(crate) fn barrier(world: World) {
     let size = world.size() as i64;
     stream!(let s = world.stream().unwrap());
@@ -380,12 +379,12 @@ pub(crate) fn barrier(world: World) {
     }
 }
 
-/// Windows that come and go use the same memory again, and larger ones find some.
+/// Windows that are opened and dropped use the same memory again, and larger ones find memory.
 pub(crate) fn memory(world: World) {
     let (rank, size) = (world.rank(), world.size());
     let (left, right) = ((rank + size - 1) % size, (rank + 1) % size);
     stream!(let s = world.stream().unwrap());
-    // 400 windows of 100 KB would need 40 MB if nothing were used again.
+    // Without reuse, 400 windows of 100 KB would need 40 MB.
     for round in 0..400u64 {
         let len = if round % 100 == 99 { 400_000 } else { 12_500 };
         let mut window = SlotWindow::<u64>::new("again");
@@ -412,7 +411,7 @@ pub(crate) fn memory(world: World) {
     assert!(kb < 200_000, "{peak}");
 }
 
-/// Who looks now and then whether an epoch is over hears of it, and the operands stay what they are.
+/// A rank that only tests whether an epoch is over learns it, and the operands stay correct.
 pub(crate) fn polled(world: World) {
     use tidegate::window::Tested;
     stream!(let s = world.stream().unwrap());

@@ -1,17 +1,17 @@
-//! An MPI that fails when it is told to, by MPI's profiling interface (MPI 4.0, 15.2): a program may have an `MPI_Put`
-//! of its own, which calls the MPI's by its other name. What it refuses, it has begun all the same, as an MPI may.
+//! An MPI that fails on demand, by MPI's profiling interface (MPI 4.0, 15.2): a program may define `MPI_Put`, and call
+//! MPI's own by its other name. A call that is refused has begun all the same, as may happen with an MPI.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
 use mpi::ffi;
 
-/// How many calls go well before one fails.
+/// How many calls succeed before one fails.
 pub(crate) struct Good(AtomicI64);
 
-/// Of `MPI_Put`.
+/// For `MPI_Put`.
 pub(crate) static PUTS: Good = Good::all();
-/// Of `MPI_Win_flush`.
+/// For `MPI_Win_flush`.
 pub(crate) static FLUSHES: Good = Good::all();
 
 impl Good {
@@ -19,12 +19,12 @@ impl Good {
         Good(AtomicI64::new(i64::MAX))
     }
 
-    /// So many calls of this process go well, and no other after them.
+    /// Lets `calls` calls of this process succeed, and no later ones.
     pub(crate) fn only(&self, calls: i64) {
         self.0.store(calls, Relaxed);
     }
 
-    /// All go well again.
+    /// Lets all calls succeed again.
     pub(crate) fn mend(&self) {
         self.only(i64::MAX);
     }
@@ -39,7 +39,7 @@ impl Good {
 
 /// # Safety
 ///
-/// As MPI's.
+/// As for MPI's function.
 #[unsafe(no_mangle)]
 #[allow(non_snake_case, reason = "it stands for MPI's")]
 unsafe extern "C" fn MPI_Win_flush(target: c_int, window: ffi::MPI_Win) -> c_int {
@@ -49,7 +49,7 @@ unsafe extern "C" fn MPI_Win_flush(target: c_int, window: ffi::MPI_Win) -> c_int
 
 /// # Safety
 ///
-/// As MPI's.
+/// As for MPI's function.
 #[unsafe(no_mangle)]
 #[allow(non_snake_case, reason = "it stands for MPI's")]
 unsafe extern "C" fn MPI_Put(

@@ -1,13 +1,13 @@
-//! Jobs of several hosts, which are network namespaces, under MPICH's launcher: its daemons are started there by hand,
-//! as it lets one do. MPI reaches the other hosts by TCP.
+//! Jobs of several hosts, which are network namespaces, under MPICH's launcher. The test starts the launcher's daemons
+//! there itself, as the launcher allows. MPI reaches the other hosts by TCP.
 
 use std::process::{Child, Command, Stdio};
 
 use tidegate_testbed::Bed;
 
-/// Namespaces of one machine have memory in common, and UCX would find it.
+/// Namespaces of one machine can share memory, and UCX would use it.
 const WIRE: &str = "tcp,self";
-/// UCX looks for the devices of its namespace where the machine's are shown.
+/// UCX looks for devices in `/sys`, which must show those of its namespace.
 const SEES_ITS_DEVICES: &str = "mount -t sysfs sysfs /sys && exec \"$0\" \"$@\"";
 
 /// Hosts, and how many ranks each has.
@@ -18,7 +18,7 @@ pub(crate) struct Hosts {
 }
 
 impl Hosts {
-    /// Hosts on which no job has run yet; none, with a word of why, where namespaces cannot be made.
+    /// Hosts on which no job has run yet. `None`, with a message, if namespaces cannot be made.
     pub(crate) fn new(nodes: usize, each: usize) -> Option<Self> {
         Some(Hosts {
             bed: Bed::builder(nodes).build_or_skip("jobs of several hosts")?,
@@ -31,7 +31,7 @@ impl Hosts {
         self.bed.nodes() * self.each
     }
 
-    /// Says to the launcher where the ranks are to be; it runs on the first host itself.
+    /// Tells the launcher where the ranks run. The launcher itself runs on the first host.
     pub(crate) fn place(&self, mpirun: &mut Command) {
         let host = |node| format!("node{node}:{}", self.each);
         let hosts: Vec<_> = (0..self.bed.nodes()).map(host).collect();
@@ -41,7 +41,7 @@ impl Hosts {
         self.bed.enter(0, mpirun);
     }
 
-    /// Starts the daemons, once the launcher has said how.
+    /// Starts the daemons, after the launcher has printed their commands.
     pub(crate) fn attend(&mut self, said: &str) {
         if !self.daemons.is_empty() || !said.contains("HYDRA_LAUNCH_END") {
             return;
@@ -63,7 +63,7 @@ impl Hosts {
 }
 
 impl Hosts {
-    /// Ends the daemons: another launcher is to have its own.
+    /// Ends the daemons, since each launcher needs its own.
     pub(crate) fn clear(&mut self) {
         for mut daemon in self.daemons.drain(..) {
             let _ = daemon.kill();

@@ -1,8 +1,7 @@
-//! Jobs of MPI: this program starts itself under `mpirun`, once a case and number of ranks.
+//! Jobs of MPI: this program starts itself under `mpirun`, for each case and number of ranks.
 //!
-//! Without arguments (or with a part of a case's name) it is the driver. The `mpirun` of the MPI that it was built with
-//! must be there: `MPIRUN` says which, else `mpirun.openmpi` or `mpirun.mpich`. A machine without one fails under
-//! `CI=true`.
+//! Without arguments (or with a part of a case's name) it is the driver. It needs the `mpirun` of the MPI that it was
+//! built with: `MPIRUN`, or else `mpirun.openmpi` or `mpirun.mpich`. If there is none, the test fails under `CI=true`.
 
 mod cases;
 mod ends;
@@ -27,7 +26,7 @@ use std::time::{Duration, Instant};
 
 use hosts::Hosts;
 
-/// How long the launcher of a job of which a rank has died may take to end after the others.
+/// How long the launcher may take to end after the other ranks, if a rank has died.
 const LAUNCHER: Duration = Duration::from_secs(5);
 
 fn main() -> ExitCode {
@@ -122,8 +121,9 @@ impl Mpirun {
         command.status().is_ok_and(|status| status.success())
     }
 
-    /// With how many ranks a case is run. MPICH never gives its processor away: where ranks are more than processors, each
-    /// step of one takes the time slices of the others. So, on few processors, it runs four where others run more.
+    /// The numbers of ranks of a case. MPICH never yields its processor. If there are more ranks than processors, each
+    /// step of one rank takes the time slices of the others. So on few processors MPICH runs four ranks where others
+    /// run more.
     fn jobs(&self, case: &cases::Case) -> Vec<usize> {
         let most = match thread::available_parallelism() {
             _ if self.open_mpi => usize::MAX,
@@ -135,7 +135,7 @@ impl Mpirun {
         jobs
     }
 
-    /// Runs a case; `Err` says what went wrong.
+    /// Runs a case. The error says what went wrong.
     fn run(
         &self,
         case: &cases::Case,
@@ -153,7 +153,7 @@ impl Mpirun {
         Err("the launcher itself dies of SIGPIPE".to_owned())
     }
 
-    /// As `run`, once; `None`: the launcher is to be blamed.
+    /// Like `run`, once. `None`: the launcher itself failed.
     fn run_once(
         &self,
         case: &cases::Case,
@@ -215,9 +215,9 @@ impl Mpirun {
             if let Some(hosts) = &mut hosts {
                 hosts.attend(&said.lock().expect("nobody panics"));
             }
-            // A launcher that has lost a rank may forget to end when the others have; and MPICH over TCP does not always
-            // come out of MPI_Finalize where processors are short (three of four ranks wait for the process manager there,
-            // and the fourth for them). The ranks have said what matters.
+            // A launcher that has lost a rank may not end after the others. And MPICH over TCP sometimes hangs in
+            // MPI_Finalize if there are few processors (three of four ranks wait for the process manager, and the
+            // fourth waits for them). The ranks have reported everything that matters.
             let enough = match hosts {
                 Some(_) => ranks,
                 None if case.dies => ranks - 1,
@@ -238,7 +238,7 @@ impl Mpirun {
             }
             std::thread::sleep(Duration::from_millis(10));
         };
-        // What the launcher has left behind ends without it, and holds the other end of the pipe until then.
+        // Processes that the launcher has left behind end without it, and hold the pipe until then.
         if hydra::died_of_sigpipe(status) {
             return Ok(None);
         }
@@ -250,7 +250,7 @@ impl Mpirun {
                 Err(format!("{status}\n{}", said.lock().expect("nobody panics")))
             };
         }
-        // `mpirun` may have anything to say of a rank that died: the others say themselves what they saw.
+        // `mpirun` may report anything about a rank that died. The other ranks report what they saw.
         match saw() {
             all if all == ranks - 1 => Ok(Some(())),
             some => {

@@ -2,14 +2,15 @@
 //!
 //! # Model
 //!
-//! All ranks make the same cases, of the same seed. Each runs its own program of a case, tells the others what came of it,
-//! and judges all ranks by the oracle: so all come to one verdict, and go on to the same case, or the same simpler one.
+//! All ranks make the same cases, from the same seed. Each runs its own program of a case, sends its results to the
+//! others, and judges all ranks by the oracle. So all come to one verdict, and go on to the same case, or to the same
+//! simpler one.
 //!
-//! `TIDEGATE_SCHEDULES=5000` runs so many in each mode, and with `TIDEGATE_SCHEDULES_SEED=n` others.
+//! `TIDEGATE_SCHEDULES=5000` runs this many cases in each mode; `TIDEGATE_SCHEDULES_SEED=n` changes the cases.
 //!
 //! # Failure
 //!
-//! Rank 0 says what was wrong first, and the simplest case that was found to be. A case that does not end ends the process.
+//! Rank 0 reports the first error, and the simplest case that has it. If a case does not end, the process ends.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -29,12 +30,12 @@ use crate::schedules::oracle::{self, Outcome};
 use crate::schedules::value::Ty;
 use crate::schedules::{plan::plan, rank, trial};
 
-/// How many cases are run in each mode if nobody asks for more.
+/// How many cases are run in each mode by default.
 const CASES: u32 = 24;
-/// How many tries a mutant has.
+/// How many tries there are for a mutant.
 const TRIES: u32 = 200;
 
-/// Long enough for all cases: each takes milliseconds, and seconds where processors are short.
+/// Long enough for all cases. Each takes milliseconds, or seconds if there are few processors.
 pub(crate) fn limit() -> Duration {
     let cases = trial::cases(CASES) * MODES.len() as u32;
     Duration::from_secs(60 + 2 * u64::from(cases))
@@ -44,7 +45,7 @@ fn runner(which: u64, ranks: usize) -> TestRunner {
     let config = Config {
         cases: trial::cases(CASES),
         max_shrink_iters: 300,
-        // By the clock ranks would come to different ends.
+        // A time limit would end the search at a different case on each rank.
         max_shrink_time: 0,
         failure_persistence: None,
         ..Config::default()
@@ -53,7 +54,7 @@ fn runner(which: u64, ranks: usize) -> TestRunner {
     TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &seed))
 }
 
-/// What of a job the calls of MPI cannot do, or do wrong.
+/// The operations of a job that MPI cannot do, or does wrongly.
 #[derive(Clone, Copy)]
 struct Spared {
     swaps: bool,
@@ -64,13 +65,13 @@ impl Spared {
     fn of(job: &Job, mode: Mode) -> Self {
         Spared {
             swaps: !job.swaps(mode),
-            // Where all ranks have memory in common, processors do it.
+            // If all ranks share memory, processors do it.
             reductions: job.comm.size() > 1 && !matches!(mode, Mode::Near),
         }
     }
 }
 
-/// The job of some genes, on so many ranks.
+/// The job of some genes, on `ranks` ranks.
 fn planned(mut genes: Genes, ranks: usize, spared: Spared) -> Plan {
     genes.ranks = ranks;
     if spared.swaps {
@@ -101,7 +102,7 @@ fn planned(mut genes: Genes, ranks: usize, spared: Spared) -> Plan {
     job
 }
 
-/// Another reduction, the same for all who use the first, in place of
+/// Replaces a reduction by another one, which is the same for all that use it. These are replaced:
 ///
 /// - the least and greatest of unsigned numbers: MPICH 4.0.2, and Open MPI 4.1.4 in windows that are not shared, take
 ///   them for signed ones;
@@ -120,11 +121,11 @@ fn spare(act: &mut Act, ty: Ty, reductions: bool) {
     }
 }
 
-/// What was wrong.
+/// An error of a case.
 enum Wrong {
-    /// A rank failed: what its world is still good for is not known.
+    /// A rank failed, so its world may be broken.
     Failed(String),
-    /// Something else came out than must.
+    /// The result differs from the oracle's.
     Differs(String),
 }
 
@@ -156,7 +157,7 @@ fn run(world: &World, job: &Plan, programs: &[Vec<Item>], adjust: &Adjust) -> Re
     truth.judge(job, &real).map_err(Wrong::Differs)
 }
 
-/// What streams do over windows of MPI is what the oracle does on vectors.
+/// Streams over windows of MPI have the same results as the oracle on vectors.
 pub(crate) fn agree(job: &mut Job) {
     for (number, mode) in job.modes().iter().enumerate() {
         let (world, spared) = (job.world(*mode), Spared::of(job, *mode));
@@ -167,7 +168,7 @@ pub(crate) fn agree(job: &mut Job) {
             let Err(wrong) = verdict else {
                 return Ok(());
             };
-            // Nothing simpler is looked for where the world may be broken.
+            // If the world may be broken, no simpler case is looked for.
             let failed = matches!(wrong, Wrong::Failed(_));
             let (Wrong::Failed(error) | Wrong::Differs(error)) = wrong;
             if first.take() && world.rank() == 0 {
@@ -184,7 +185,7 @@ pub(crate) fn agree(job: &mut Job) {
     }
 }
 
-/// Each way to be wrong is noticed here, too: a comparison of what nobody sent would notice nothing.
+/// Each kind of error is noticed here, too. Otherwise the comparison might compare nothing.
 pub(crate) fn mutants(job: &mut Job) {
     let (world, spared) = (job.world(Mode::Near), Spared::of(job, Mode::Near));
     let ranks = world.size();
@@ -197,11 +198,11 @@ pub(crate) fn mutants(job: &mut Job) {
             let job = planned(genes, ranks, spared);
             let (programs, mut adjust) = mutant.apply(&job, case as usize * 7)?;
             tried += 1;
-            // Some come to wait for each other that should come to something else.
+            // Some mutants deadlock where the original does not.
             adjust.limit.get_or_insert(Duration::from_millis(1500));
             match run(&world, &job, &programs, &adjust) {
                 Err(Wrong::Differs(what)) => Some(what),
-                // Only what hangs is for the library to notice.
+                // If a mutant hangs, the library must notice it.
                 Err(Wrong::Failed(what)) if mutant.may_hang() => Some(what),
                 _ => None,
             }

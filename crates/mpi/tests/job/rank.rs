@@ -12,10 +12,10 @@ use tidegate_boot::{Config, TcpControl};
 use tidegate_hal::control::Control;
 use tidegate_mpi::windows::{Form, Options, join};
 
-/// Where the driver says the secret of the job.
+/// The variable with the secret of the job, set by the driver.
 pub(crate) const SECRET: &str = "TIDEGATE_TEST_SECRET";
 
-/// Set where ranks are on several hosts.
+/// The variable that is set if ranks are on several hosts.
 pub(crate) const HOSTS: &str = "TIDEGATE_TEST_HOSTS";
 
 pub(crate) fn secret() -> String {
@@ -25,15 +25,15 @@ pub(crate) fn secret() -> String {
 /// How ranks reach each other.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Mode {
-    /// By memory that they have in common.
+    /// By shared memory.
     Near,
     /// By calls of MPI.
     Apart(Form),
-    /// Two by two by memory, and else by calls of MPI.
+    /// In pairs by shared memory, and otherwise by calls of MPI.
     Nodes(Form),
 }
 
-/// All of them. Both forms of signals, whichever is faster here.
+/// All modes, with both forms of signals, whichever is faster here.
 pub(crate) const MODES: [Mode; 5] = [
     Mode::Near,
     Mode::Apart(Form::Words),
@@ -42,13 +42,13 @@ pub(crate) const MODES: [Mode; 5] = [
     Mode::Nodes(Form::Messages),
 ];
 
-/// Of one or two ranks, no two are on different nodes.
+/// With one or two ranks, no two are on different nodes.
 const SMALL: [Mode; 3] = [
     Mode::Near,
     Mode::Apart(Form::Words),
     Mode::Apart(Form::Messages),
 ];
-/// In larger jobs, MPIs that wait in a spin take long.
+/// In larger jobs, MPIs that spin while they wait take long.
 const LARGE: [Mode; 3] = [
     Mode::Near,
     Mode::Nodes(Form::Words),
@@ -62,7 +62,7 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    /// The control plane among the ranks of the communicator, which are on nodes of two each, if that is wanted.
+    /// The control plane of the communicator's ranks. With `nodes`, they are on nodes of two ranks each.
     pub(crate) fn control(&self, nodes: bool) -> Arc<dyn Control> {
         if !nodes {
             return Arc::new(tidegate_mpi::world::control(&self.comm).unwrap());
@@ -94,13 +94,13 @@ impl Job {
 }
 
 impl Job {
-    /// Whether MPI can compare and swap: Open MPI 4 crashes in it, where windows of one node are not shared.
+    /// Whether MPI can compare and swap. Open MPI 4 crashes in it if ranks of one node do not share windows.
     pub(crate) fn swaps(&self, mode: Mode) -> bool {
         let version = mpi::environment::library_version().unwrap();
         matches!(mode, Mode::Near) || self.comm.size() == 1 || !version.contains("Open MPI v4.")
     }
 
-    /// A program, in each way in which ranks reach each other.
+    /// Runs a program in each mode.
     pub(crate) fn in_all_modes(&self, program: fn(World)) {
         for mode in self.modes() {
             program(self.world(*mode));
@@ -112,9 +112,9 @@ impl Job {
         if self.comm.size() > 2 { &LARGE } else { &SMALL }
     }
 
-    /// Ends MPI, with whatever uses it still there.
+    /// Ends MPI, while worlds may still use it.
     pub(crate) fn end(&mut self) {
-        // The duplicate is freed by nobody: it goes with MPI.
+        // The duplicate is not freed; it ends with MPI.
         std::mem::forget(std::mem::replace(
             &mut self.comm,
             SimpleCommunicator::self_comm(),
@@ -122,11 +122,11 @@ impl Job {
         self.universe = None;
     }
 
-    /// Says to the driver that something has come to pass.
+    /// Tells the driver that something has happened.
     pub(crate) fn say(&self, what: &str) {
         println!("{SAID} {what}");
     }
 }
 
-/// Before what ranks say to the driver.
+/// The beginning of the ranks' messages to the driver.
 pub(crate) const SAID: &str = "rank says:";
