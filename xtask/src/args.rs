@@ -1,4 +1,4 @@
-//! The command line. Small enough not to need a parser from elsewhere (see `Cargo.toml` for why that matters here).
+//! The command line. It is too simple to need a parser from elsewhere (`Cargo.toml` says why that matters here).
 
 /// The arguments not yet taken. A task takes what it knows, then calls [`Args::finish`], which refuses the rest.
 pub(crate) struct Args {
@@ -12,7 +12,7 @@ impl Args {
         }
     }
 
-    /// Takes the task's name: the first argument. `--help` and `-h` count as `help`, wherever they stand.
+    /// Takes the task's name, which is the first argument. `--help` and `-h` count as `help` at any place.
     pub(crate) fn task(&mut self) -> Option<String> {
         if self.flag("--help") | self.flag("-h") {
             return Some("help".to_owned());
@@ -20,7 +20,7 @@ impl Args {
         (!self.rest.is_empty()).then(|| self.rest.remove(0))
     }
 
-    /// Takes a flag; true where it was given.
+    /// Takes a flag. Returns whether it was given.
     pub(crate) fn flag(&mut self, name: &str) -> bool {
         let before = self.rest.len();
         self.rest.retain(|arg| arg != name);
@@ -28,7 +28,7 @@ impl Args {
     }
 
     /// Takes every value of an option that may have several: `--only a b`, `--only a,b`, `--only=a --only b`.
-    /// `None` where the option was not given.
+    /// `None` if the option was not given.
     pub(crate) fn values(&mut self, name: &str) -> Result<Option<Vec<String>>, String> {
         let mut found = None;
         let mut at = 0;
@@ -64,12 +64,12 @@ impl Args {
         Ok(found)
     }
 
-    /// All that no one has taken, for another program.
+    /// All arguments that have not been taken, for another program.
     pub(crate) fn rest(self) -> Vec<String> {
         self.rest
     }
 
-    /// Refuses whatever no one has taken.
+    /// Refuses arguments that have not been taken.
     pub(crate) fn finish(self) -> Result<(), String> {
         match self.rest.first() {
             None => Ok(()),

@@ -1,11 +1,11 @@
-//! What has changed: since this branch left `main`, or in the last commit where it is `main`; and what is not committed.
+//! The changes since this branch left `main`, or in the last commit on `main` itself; and those that are not committed.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// What git says.
+/// The output of git.
 pub(crate) fn git(root: &Path, args: &[&str]) -> Result<String, String> {
     let mut git = Command::new("git");
     let output = git
@@ -23,7 +23,7 @@ pub(crate) fn git(root: &Path, args: &[&str]) -> Result<String, String> {
     Err(format!("`git {}` fails: {why}", args.join(" ")))
 }
 
-/// The commit with which the tree is compared; none where there is no commit before this one, as in a clone of depth 1.
+/// The commit with which the tree is compared; none if there is no earlier commit, as in a clone of depth 1.
 fn base(root: &Path) -> Result<Option<String>, String> {
     let head = git(root, &["rev-parse", "HEAD"])?;
     // Either may be missing.
@@ -34,7 +34,7 @@ fn base(root: &Path) -> Result<Option<String>, String> {
     Ok(fork.or_else(|| git(root, &["rev-parse", "--verify", "HEAD~"]).ok()))
 }
 
-/// The lines that differ; none where there is nothing to compare with.
+/// The lines that differ; none if there is nothing to compare with.
 pub(crate) fn diff(root: &Path) -> Result<String, String> {
     match base(root)? {
         Some(base) => git(root, &["diff", "-U0", &base]),
@@ -42,13 +42,13 @@ pub(crate) fn diff(root: &Path) -> Result<String, String> {
     }
 }
 
-/// Names the turn for a run that is to take the same parts as another.
+/// The variable that makes a run take the same parts as another run.
 const TURN: &str = "TIDEGATE_TURN";
 
-/// Which of so many parts this run takes, of what is too long for each run: by the hash of the commit, so that it changes
-/// with each, in a clone of any depth.
+/// Which of `parts` parts this run takes, for checks that take too long for each run. The hash of the commit decides,
+/// so the part changes with each commit, in a clone of any depth.
 pub(crate) fn turn(root: &Path, parts: usize) -> Result<usize, String> {
-    // A number that 2, 3 and 5 parts divide, and that is short enough to be typed.
+    // A number that is divisible by 2, 3 and 5, and that is short enough to be typed.
     const TURNS: u64 = 30;
     let turn = match std::env::var(TURN) {
         Ok(turn) => turn
@@ -68,7 +68,7 @@ pub(crate) fn turn(root: &Path, parts: usize) -> Result<usize, String> {
     Ok(turn % parts)
 }
 
-/// The packages of which a file has changed, and whether each has a library.
+/// The packages with changed files, and whether each has a library.
 pub(crate) fn packages(root: &Path) -> Result<BTreeMap<String, bool>, String> {
     let base = base(root)?.ok_or(
         "there is no commit before this one, so it is not known what has changed (`git fetch --deepen 1` gets it)",
@@ -79,7 +79,7 @@ pub(crate) fn packages(root: &Path) -> Result<BTreeMap<String, bool>, String> {
     Ok(files.filter_map(|file| package(root, file)).collect())
 }
 
-/// The package that a file belongs to (the nearest above it), and whether it has a library.
+/// The package of a file (the nearest above it), and whether it has a library.
 fn package(root: &Path, file: &str) -> Option<(String, bool)> {
     let mut folders = Path::new(file)
         .ancestors()

@@ -1,4 +1,4 @@
-//! A command that a step runs: built once, printed so that it can be pasted into a shell, and then executed.
+//! A command of a step: it is built once, printed so that it can be pasted into a shell, and then executed.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -14,7 +14,7 @@ pub(crate) struct Cmd {
     is_beside: bool,
 }
 
-/// A command from one line, split at white space. For anything that may hold a space there is [`Cmd::arg`].
+/// A command from one line, split at white space. Use [`Cmd::arg`] for an argument that may contain a space.
 pub(crate) fn cmd(line: &str) -> Cmd {
     let mut words = line.split_whitespace().map(OsString::from);
     let program = words.next().expect("a command names a program");
@@ -28,7 +28,7 @@ pub(crate) fn cmd(line: &str) -> Cmd {
 }
 
 impl Cmd {
-    /// Adds one argument, as it is.
+    /// Adds one argument.
     pub(crate) fn arg(mut self, arg: impl AsRef<OsStr>) -> Self {
         self.args.push(arg.as_ref().to_owned());
         self
@@ -53,29 +53,30 @@ impl Cmd {
         self
     }
 
-    /// It may run at the same time as the command before it, and as those that that one may run beside: for what keeps
-    /// one processor busy, or none, and has time to spare where it waits for something.
+    /// Lets it run at the same time as the command before it, and as those beside which that one may run. It is for a
+    /// command that keeps at most one processor busy, and can wait longer without harm.
     pub(crate) fn beside(mut self) -> Self {
         self.is_beside = true;
         self
     }
 
-    /// Whether it may.
+    /// Whether it may run beside the command before it.
     pub(crate) fn is_beside(&self) -> bool {
         self.is_beside
     }
 
-    /// Whether it runs only some tests: cargo hands on to them what stands behind `--`. Then one at least must pass.
+    /// Whether it runs only some tests, by the arguments behind `--`, which cargo passes on. Then at least one must
+    /// pass.
     pub(crate) fn chooses_tests(&self) -> bool {
         let has = |word: &str| self.args.iter().any(|arg| arg == word);
         self.program == "cargo" && has("test") && has("--")
     }
 
-    /// The same, ready to be started in `dir`.
+    /// The command, ready to be started in `dir`.
     ///
-    /// Standard input is closed: no check may ask a question. The variables by which cargo describes *this* package
-    /// (`CARGO_PKG_NAME`, ...) go no further: build scripts that watch them would run again whenever the way that they
-    /// were called changes.
+    /// Standard input is closed, since no check may ask a question. The variables by which cargo describes *this*
+    /// package (`CARGO_PKG_NAME`, ...) are removed. Otherwise build scripts that watch them would run again whenever
+    /// they are called in another way.
     pub(crate) fn to_command(&self, dir: &Path) -> Command {
         let mut command = Command::new(&self.program);
         command
@@ -110,7 +111,7 @@ impl fmt::Display for Cmd {
     }
 }
 
-/// The word as a shell wants it.
+/// The word, quoted for a shell.
 fn quote(word: &OsStr) -> String {
     let word = word.to_string_lossy();
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_=+./:,@%".contains(c);

@@ -1,11 +1,11 @@
-//! `cargo xtask fake-cuda`, and the step `cuda`: what is for GPUs, where there is none.
+//! `cargo xtask fake-cuda`, and the step `cuda`: checks for GPUs, on a machine without one.
 //!
 //! # Model
 //!
-//! `crates/fake-cuda` is a CUDA driver that does what it is told in memory, and carries out the project's kernels as the
-//! host's compiler makes them. [`build`] makes the two libraries that it is, in [`FOLDER`]; whatever finds that folder
-//! in `LD_LIBRARY_PATH` has eight GPUs. So the tests of GPUs run without one, all but those that show what only a GPU
-//! does ([`NEEDS_A_GPU`]), and Faces on every kind of GPU that the driver can say that it is ([`FACES`]).
+//! `crates/fake-cuda` is a CUDA driver that works in memory, and runs the project's kernels as the host's compiler
+//! makes them. [`build`] makes its two libraries in [`FOLDER`]. A program that has this folder in `LD_LIBRARY_PATH`
+//! finds eight GPUs. So the tests of GPUs run without one, except for those of effects that only a GPU has
+//! ([`NEEDS_A_GPU`]). Faces runs on every kind of GPU that the driver can imitate ([`FACES`]).
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -16,7 +16,7 @@ use crate::need::Need;
 use crate::process;
 use crate::step::{self, FACES_ALL, IPROUTE, LIBFABRIC, PRODUCT, Scope, Step, Tier};
 
-/// Where the libraries are made, below the repository's root.
+/// The folder of the libraries, below the repository's root.
 const FOLDER: &str = "target/fake-cuda";
 
 pub(crate) const GXX: Need = Need::Apt {
@@ -24,8 +24,8 @@ pub(crate) const GXX: Need = Need::Apt {
     package: "g++",
 };
 
-/// What only a GPU can show: that without a rule of the device it hangs or crawls (`rules`), that blocks of one process
-/// leave room for another's (`mps`, `early`).
+/// Tests of effects that only a GPU has: that it hangs or is slow if a rule is broken (`rules`), and that blocks of one
+/// process leave room for another's (`mps`, `early`).
 const NEEDS_A_GPU: &[&str] = &[
     "gpu::roles::",
     "gpu::rules::",
@@ -33,24 +33,24 @@ const NEEDS_A_GPU: &[&str] = &[
     "gpu::early::no_kernel_takes_room_before_its_turn",
 ];
 
-/// Those that take as long as all others together.
+/// Tests that take as long as all others together.
 const LONG: &[&str] = &["gpu::reduce::", "gpu::refused::", "gpu::schedules::"];
 
-/// What the driver says that its GPUs are, and what Faces runs there: rank grid, and more; and the smallest run that
+/// The settings of the driver's GPUs, and the runs of Faces there: rank grid, more arguments, and the smallest run that
 /// includes it.
 const FACES: &[(&str, &str, &str, Tier)] = &[
     ("", "1x1x1", "", Tier::Deep),
     ("", "2x1x1", "--compute", Tier::Deep),
     ("", "2x2x2", "", Tier::Full),
-    // Ranks that share a GPU: waits have gates.
+    // Ranks share a GPU, so waits have gates.
     ("devices=2", "2x2x1", "", Tier::Deep),
     ("devices=1", "2x2x1", "--compute", Tier::Full),
-    // The same, by MPS.
+    // The same, with MPS.
     ("devices=2,mps=1", "2x2x2", "--compute", Tier::Deep),
     // No kernel begins early.
     ("capability=80", "2x2x2", "", Tier::Deep),
     ("capability=86,devices=1,mps=1", "2x2x1", "", Tier::Full),
-    // Nodes, which are network namespaces.
+    // Nodes that are network namespaces.
     (
         "",
         "2x2x1",
@@ -92,8 +92,8 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, String> {
 /// The commands that make the driver.
 fn build(root: &Path) -> Vec<Cmd> {
     let folder = root.join(FOLDER);
-    // A target folder of its own, so that it is known where the library is. Under its own name nothing takes it for the
-    // driver; it gets both names that are looked for, each of some first.
+    // It has a target folder of its own, so that the library's path is known. Programs do not look for its cargo name;
+    // it gets both names that they look for, of which some look for one first, and some for the other.
     let target = folder.join("build");
     let made = target.join("release/libtidegate_fake_cuda.so");
     vec![
@@ -101,7 +101,8 @@ fn build(root: &Path) -> Vec<Cmd> {
         cmd("cp --remove-destination")
             .arg(made)
             .arg(folder.join("libcuda.so.1")),
-        // One file: of two the loader would make two drivers, each with streams of its own.
+        // This is one file under two names: from two files the loader would make two drivers, each with streams of its
+        // own.
         cmd("ln --symbolic --force libcuda.so.1").arg(folder.join("libcuda.so")),
         machine(
             root,
@@ -112,14 +113,14 @@ fn build(root: &Path) -> Vec<Cmd> {
     ]
 }
 
-/// The command that makes something of the machine, with all kernels in it, and of more sources.
+/// The command that compiles the machine, with all kernels in it, and more sources.
 fn machine(root: &Path, how: &str, more: &[&str], output: &str) -> Cmd {
     let sources = ["machine.cpp", "kernels.cpp"].iter().chain(more);
     let source = |gxx: Cmd, name: &&str| gxx.arg(root.join("crates/fake-cuda/machine").join(name));
     let gxx = cmd("g++ -std=c++17 -O2 -g -fPIC -fno-gnu-unique -fno-strict-aliasing")
-        // Products and sums are not made one: Faces compares bits.
+        // Products and sums must not be fused, since Faces compares bits.
         .args("-ffp-contract=off")
-        // A jump to another stack is what is meant.
+        // The machine jumps to other stacks on purpose.
         .args("-U_FORTIFY_SOURCE -Wall -Wno-unknown-pragmas -Wno-maybe-uninitialized")
         .args("-DTIDEGATE_EMULATED")
         .args(how);
@@ -140,7 +141,7 @@ fn commands(scope: &Scope) -> Result<Vec<Cmd>, String> {
         Tier::Deep => ("1000", "500"),
         Tier::Quick | Tier::Full => ("300", "100"),
     };
-    // Of a process one after the other: each has all streams of the devices.
+    // The tests of a process run one after the other, since each uses all streams of the devices.
     let tests = |names: &str| {
         let tests = cmd("cargo test -p tidegate --test gpu --").args(names);
         over(tests.args("--ignored --test-threads 1"))
@@ -149,10 +150,10 @@ fn commands(scope: &Scope) -> Result<Vec<Cmd>, String> {
             .env("CUDA_DEVICE_MAX_CONNECTIONS", "32")
     };
     let skip = |tests: Cmd, name: &&str| tests.arg("--skip").arg(name);
-    // A process has GPUs of its own, and carries them out on one processor: so some go beside the others.
+    // Each process has GPUs of its own, and runs them on one processor, so some processes run beside others.
     let others = LONG.iter().chain(NEEDS_A_GPU).fold(tests(""), skip);
     let long = tests(&LONG.join(" ")).beside();
-    // Epochs and failures once more, as where processes share a GPU.
+    // Epochs and failures once more, as if processes shared a GPU.
     let gated = tests("gpu::epochs:: gpu::failure::").env("TIDEGATE_CUDA_GATES", "always");
     let gated = skip(gated, &"large_rings").beside();
     let mut all = build(&scope.root);
@@ -160,7 +161,7 @@ fn commands(scope: &Scope) -> Result<Vec<Cmd>, String> {
     let run_it = cmd(&format!("{FOLDER}/machine_test"));
     all.extend([machine_test, run_it, others, long, gated]);
     all.push(cmd("cargo build --bins --examples"));
-    // On 1, 2 and 8 ranks: each prints what its twin on the host does.
+    // On 1, 2 and 8 ranks. Each prints the same as its counterpart on the host.
     all.push(over(cmd(
         "cargo test -p tidegate --test jobs -- --ignored examples::",
     )));

@@ -1,6 +1,7 @@
-//! Why a command failed, with the part of its output that tells more.
+//! Why a command failed, with the relevant part of its output.
 //!
-//! The output of a whole run is long, and often only its end is kept. The summary therefore repeats what a failed command said.
+//! The output of a whole run is long, and often only its end is kept. So the summary repeats the output of a failed
+//! command.
 
 use std::collections::VecDeque;
 
@@ -9,11 +10,11 @@ use std::collections::VecDeque;
 pub(crate) struct Failure {
     /// Its exit status, or how it hung.
     pub(crate) why: String,
-    /// What it said of that: see [`excerpt`].
+    /// The relevant output: see [`excerpt`].
     pub(crate) said: String,
 }
 
-/// It failed before it could say anything.
+/// For a failure before any output.
 impl From<String> for Failure {
     fn from(why: String) -> Self {
         Failure {
@@ -23,17 +24,17 @@ impl From<String> for Failure {
     }
 }
 
-/// Where the output has just been printed.
+/// For output that has just been printed.
 impl From<Failure> for String {
     fn from(failure: Failure) -> Self {
         failure.why
     }
 }
 
-/// So many lines of an output are repeated at most, and so many of each program of tests.
+/// The most lines of an output that are repeated, for each test program.
 const LINES: usize = 120;
 
-/// What the programs of tests said of the tests that failed; the end of the output where there is none of that.
+/// The reports of test programs about failed tests, or the end of the output if there are none.
 pub(crate) fn excerpt(output: &[u8]) -> String {
     let output = String::from_utf8_lossy(output);
     let failed = blocks(output.lines());
@@ -47,7 +48,8 @@ pub(crate) fn excerpt(output: &[u8]) -> String {
     text
 }
 
-/// From each `failures:` to the result of that program. (The harness prints the word once more, above a list of names.)
+/// The lines from each `failures:` to the result of that program. (The harness prints the word again, above a list of
+/// names.)
 fn blocks<'a>(lines: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let (mut blocks, mut block) = (Vec::new(), None::<Vec<&str>>);
     for line in lines {
@@ -61,12 +63,12 @@ fn blocks<'a>(lines: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
             block = None;
         }
     }
-    // It ended in the middle.
+    // The output ended within a block.
     blocks.extend(last(block.into_iter().flatten(), LINES));
     blocks
 }
 
-/// The last ones, and how many stand before them.
+/// The last lines, and how many come before them.
 fn last<'a>(lines: impl Iterator<Item = &'a str>, count: usize) -> Vec<&'a str> {
     let mut kept = VecDeque::new();
     let mut is_whole = true;

@@ -1,5 +1,5 @@
-//! The guide says what the code says: its list of variables is complete, and the messages that it quotes exist. Links
-//! between its pages lead to headings.
+//! Checks that the guide agrees with the code: its list of variables is complete, and the messages that it quotes
+//! exist. Links between its pages lead to headings.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -37,7 +37,7 @@ fn literals(source: &str) -> Vec<String> {
             '/' if rest.peek() == Some(&'/') => {
                 while rest.next_if(|char| *char != '\n').is_some() {}
             }
-            // A quote as a character; a lifetime has none behind it.
+            // A quote in a character literal. A lifetime has no closing quote.
             '\'' if rest.peek() == Some(&'"') => drop(rest.next()),
             '"' => found.push(literal(&mut rest)),
             _ => {}
@@ -46,7 +46,7 @@ fn literals(source: &str) -> Vec<String> {
     found
 }
 
-/// The text of a literal behind its first quote. An escape at the end of a line takes along the spaces of the next one.
+/// The text of a literal behind its first quote. An escape at the end of a line includes the spaces of the next one.
 fn literal(rest: &mut std::iter::Peekable<std::str::Chars<'_>>) -> String {
     let mut text = String::new();
     while let Some(char) = rest.next_if(|char| *char != '"') {
@@ -64,7 +64,7 @@ fn literal(rest: &mut std::iter::Peekable<std::str::Chars<'_>>) -> String {
     text
 }
 
-/// A text whose parts in braces are each a `…`.
+/// A text in which each part in braces is replaced by `…`.
 fn with_gaps(text: &str) -> String {
     let mut outside = String::new();
     let mut depth = 0usize;
@@ -84,7 +84,7 @@ fn with_gaps(text: &str) -> String {
     outside
 }
 
-/// The texts of all literals of the workspace, but for those of this file.
+/// The texts of all literals of the workspace, except for those of this file.
 fn all_literals() -> Vec<String> {
     let mut files = Vec::new();
     for folder in ["crates", "src", "tests", "benches", "examples", "xtask"] {
@@ -123,7 +123,7 @@ fn the_page_on_variables_names_each_that_is_read() {
     );
 }
 
-/// The messages that a page quotes: what stands first in a row of a table, or in a heading, as code.
+/// The messages that a page quotes: code at the beginning of a table's row, or in a heading.
 fn quotes(page: &str) -> Vec<&str> {
     let quoted = page.lines().filter_map(|line| {
         let behind = line.strip_prefix("| `").or(line.strip_prefix("### `"))?;
@@ -152,7 +152,7 @@ fn the_messages_that_the_page_on_trouble_quotes_exist() {
     );
 }
 
-/// The definitions of references in a text: `[name]: target`.
+/// The reference definitions in a text: `[name]: target`.
 fn definitions(text: &str) -> BTreeMap<&str, &str> {
     text.lines()
         .filter_map(|line| line.strip_prefix('[')?.split_once("]: "))
@@ -176,7 +176,7 @@ fn anchors(page: &str) -> BTreeSet<String> {
     headings.map(anchor).collect()
 }
 
-/// rustdoc checks that modules exist, but not headings. Its links are the definitions of `guide.md`; GitHub's are those
+/// rustdoc checks that modules exist, but not headings. Its links are the definitions in `guide.md`; GitHub's are those
 /// of the page.
 #[test]
 fn links_between_pages_lead_to_headings() {
@@ -220,7 +220,7 @@ fn links_between_pages_lead_to_headings() {
     }
 }
 
-/// `core/part.rs` stands for `crates/core/src/part.rs`; of other paths the first part is a folder of the root.
+/// `core/part.rs` stands for `crates/core/src/part.rs`. Other paths begin with a folder of the root.
 #[test]
 fn the_files_that_pages_about_the_source_name_exist() {
     let (root, crates) = (root(), root().join("crates"));

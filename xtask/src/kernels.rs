@@ -1,6 +1,6 @@
-//! `cargo xtask kernels`: the PTX in `kernels/`, made anew from the sources beside it, or compared with what they make.
+//! `cargo xtask kernels`: makes the PTX in `kernels/` from the sources beside it, or compares it with them.
 //!
-//! What the sources are, and what each is compiled for, says [`sources`], which the build script shares.
+//! [`sources`], which the build script shares, has the list of sources and of their targets.
 
 use std::fs;
 use std::path::Path;
@@ -18,15 +18,15 @@ mod sources;
 
 use sources::{Source, check_head, files};
 
-/// The compiler, in the version that all committed PTX is made with. Raise it when drivers that load what a newer one
-/// writes may be asked for, and then make all files anew.
+/// The compiler, in the version that makes all committed PTX. Raise it when users may be required to have drivers that
+/// load a newer version's output, and then make all files again.
 pub(crate) const NVRTC: Need = Need::Pip {
     name: NAME,
     version: VERSION,
 };
 const NAME: &str = "nvidia-cuda-nvrtc";
 const VERSION: &str = "13.0.88";
-/// Where that package has its libraries.
+/// The folder of its libraries in that package.
 const LIBRARIES: &str = "nvidia/cu13/lib";
 
 /// Runs the task.
@@ -36,7 +36,7 @@ pub(crate) fn main(mut args: Args) -> Result<ExitCode, String> {
     args.finish()?;
     let root = root();
     let folder = root.join("kernels");
-    // It only goes to `target/`, as what cargo downloads does: no reason to ask for more rights than to build.
+    // It only goes to `target/`, like cargo's downloads, so it needs no more rights than a build.
     if let Err(missing) = provide(&[NVRTC], &root, !no_install) {
         if !check || skipped::is_ci() {
             return Err(missing);
@@ -59,13 +59,13 @@ pub(crate) fn main(mut args: Args) -> Result<ExitCode, String> {
     })
 }
 
-/// A PTX file as it should be.
+/// The expected content of a PTX file.
 struct Made {
     file: String,
     text: String,
 }
 
-/// Compiles all that a folder holds.
+/// Compiles all sources in a folder.
 fn make(nvrtc: &Nvrtc, folder: &Path) -> Result<Vec<Made>, String> {
     let headers: Vec<Header> = files(folder, ".cuh")?
         .into_iter()
@@ -96,7 +96,7 @@ fn make(nvrtc: &Nvrtc, folder: &Path) -> Result<Vec<Made>, String> {
     Ok(made)
 }
 
-/// Writes the files that are not yet so, and no other: a build compiles whatever is newer.
+/// Writes only the files that differ, since a build compiles everything that is newer.
 fn write(folder: &Path, made: &[Made]) -> Result<(), String> {
     for Made { file, text } in made {
         let path = folder.join(file);
@@ -112,7 +112,7 @@ fn write(folder: &Path, made: &[Made]) -> Result<(), String> {
     Ok(())
 }
 
-/// Says of each file whether it is as it should be, and of each other PTX file that it should not be there. Whether all is well.
+/// Reports whether each file is as expected, and PTX files without a source. Returns whether all is well.
 fn report(folder: &Path, made: &[Made]) -> Result<bool, String> {
     let committed = files(folder, ".ptx")?;
     let committed: Vec<(String, String)> = committed
@@ -140,7 +140,7 @@ struct Problem {
     what: String,
 }
 
-/// Compares the committed files (name and text) with what was made.
+/// Compares the committed files (name and text) with the expected ones.
 fn problems(committed: &[(String, String)], made: &[Made]) -> Vec<Problem> {
     let stale = made.iter().filter_map(|Made { file, text }| {
         let what = match committed.iter().find(|(name, _)| name == file) {
@@ -160,12 +160,12 @@ fn problems(committed: &[(String, String)], made: &[Made]) -> Vec<Problem> {
     stale.chain(orphans).collect()
 }
 
-/// How a committed text differs from the one that was made, if it does: byte for byte, with the first line that does.
+/// The first line in which a committed text differs from the expected one, if any. The comparison is byte for byte.
 fn stale(committed: &str, made: &str) -> Option<String> {
     if committed == made {
         return None;
     }
-    // Not `lines`, which passes over the ends of lines and of the file.
+    // `lines` would ignore the kind of line ends, and the end of the file.
     let (mut old, mut new) = (committed.split('\n'), made.split('\n'));
     let mut number = 1;
     loop {

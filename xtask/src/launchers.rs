@@ -1,7 +1,7 @@
-//! The step `launchers`: Faces on ranks that launchers of others start. And the step `slurm`, for those of Slurm.
+//! The step `launchers`: Faces on ranks that other launchers start. And the step `slurm`, for Slurm's.
 //!
-//! The tests of launchers, and the examples under `mpirun`, are tests like all others, of the step `unit`. What they
-//! need is what this step installs; so it comes first.
+//! The tests of launchers, and the examples under `mpirun`, are part of the step `unit`. They need what this step
+//! installs, so it comes first.
 
 use crate::command::{Cmd, cmd};
 use crate::need::Need;
@@ -23,7 +23,7 @@ pub(crate) const NEEDS: &[Need] = &[
     },
 ];
 
-/// How each launcher is called: by cargo, as what runs a program that it has built.
+/// The command line of each launcher, as a runner for programs that cargo has built.
 const LAUNCHERS: &[&str] = &[
     r#"["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-n", "8"]"#,
     r#"["mpirun.mpich", "-n", "8"]"#,
@@ -32,7 +32,7 @@ const LAUNCHERS: &[&str] = &[
 /// Faces, whose ranks verify their results.
 pub(crate) fn commands(scope: &Scope) -> Result<Vec<Cmd>, String> {
     let run = |(number, launcher): (usize, &&str)| {
-        // This variable makes a process a rank that has been started already.
+        // This variable marks a process as a rank that has been started already.
         let rows = scope.scratch.join(format!("faces-under-mpirun-{number}"));
         cmd("cargo bench --quiet --bench faces")
             .args(PRODUCT)
@@ -45,7 +45,7 @@ pub(crate) fn commands(scope: &Scope) -> Result<Vec<Cmd>, String> {
     Ok(LAUNCHERS.iter().enumerate().map(run).collect())
 }
 
-/// Slurm's packages, and the one library that they need beyond what every Debian has.
+/// Slurm's packages, and the one library that they need beyond a plain Debian.
 const SLURM: &str = "slurmctld slurmd slurm-client slurm-wlm-basic-plugins libmunge2";
 
 /// Gets Slurm's packages, without installing them, and runs the test that starts a Slurm of one node.

@@ -1,7 +1,7 @@
-//! `cargo xtask lines`: how much code people have to read, package by package.
+//! `cargo xtask lines`: how much code there is to read, package by package.
 //!
-//! A line counts if it has something besides comments and white space. Tests, benchmarks and examples do not count, and
-//! generated files (the first line says `@generated`) are counted apart.
+//! A line counts if it has something besides comments and white space. Tests, benchmarks and examples do not count.
+//! Generated files (whose first line says `@generated`) are counted separately.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -19,7 +19,7 @@ mod scan;
 /// Packages of programs that users run, and that no other program contains.
 const PROGRAMS: [&str; 1] = ["crates/cli"];
 
-/// Packages that users never build: tools, benchmarks, and what only tests use.
+/// Packages that users never build: tools, benchmarks, and code for tests.
 const NOT_SHIPPED: [&str; 8] = [
     "crates/bench",
     "crates/fake",
@@ -31,7 +31,7 @@ const NOT_SHIPPED: [&str; 8] = [
     "xtask/imports",
 ];
 
-/// Folders of a package whose files are no part of its library or programs.
+/// Folders of a package that are no part of its library or programs.
 const NO_CODE: [&str; 4] = ["tests", "benches", "examples", "fuzz"];
 
 /// Lines of code.
@@ -125,7 +125,7 @@ fn print_table<N: AsRef<str>>(title: &str, rows: impl Iterator<Item = (N, Lines)
     println!();
 }
 
-/// The folder of the package that a file belongs to: the nearest one above it.
+/// The folder of a file's package: the nearest one above it.
 fn package_of<'a>(path: &str, packages: &'a BTreeSet<String>) -> &'a str {
     let mut folders = Path::new(path).ancestors().skip(1);
     let package = folders.find_map(|folder| packages.get(folder.to_str()?));

@@ -1,7 +1,7 @@
 //! Development tasks: `cargo xtask <task>`.
 //!
-//! `cargo xtask test` is the one command that checks everything; continuous integration calls it too. What it runs is
-//! the table in [`steps`]: to add a check, add a row there.
+//! `cargo xtask test` is the one command that checks everything, and continuous integration calls it, too. The table in
+//! [`steps`] lists the checks; to add one, add a row there.
 
 mod args;
 mod changed;

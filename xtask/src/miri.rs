@@ -1,5 +1,6 @@
-//! The step `miri`. Miri interprets the tests, and so finds undefined behaviour that shows on no machine. It is about a
-//! hundred times slower than a processor. A run that is not deep therefore interprets a third of each program's tests.
+//! The step `miri`. Miri interprets the tests, and so finds undefined behaviour that no machine shows. It is about a
+//! hundred times slower than a processor. So only a deep run interprets all tests; other runs take a third of each
+//! program's.
 
 use crate::changed;
 use crate::command::{Cmd, cmd};
@@ -10,7 +11,7 @@ const MIRI: Need = Need::Component {
     toolchain: Toolchain::Nightly,
     name: "miri",
 };
-/// Miri builds its own standard library, from this.
+/// Miri builds its own standard library from this.
 const RUST_SRC: Need = Need::Component {
     toolchain: Toolchain::Nightly,
     name: "rust-src",
@@ -26,17 +27,17 @@ pub(crate) const STEP: Step = Step {
 
 /// A program of tests.
 struct Program {
-    /// What cargo calls it.
+    /// The arguments by which cargo finds it.
     line: &'static str,
-    /// Which of its tests, by a part of their names.
+    /// The tests to run, by a part of their names.
     tests: &'static str,
-    /// Forgets on purpose, and so leaks.
+    /// The tests leak on purpose.
     leaks: bool,
-    /// Those of two thirds; the last third is all others.
+    /// The tests of two thirds, by parts of their names. The last third is all others.
     thirds: [&'static str; 2],
 }
 
-/// Miri keeps to one processor, so they run beside each other: the longest come first.
+/// Miri uses one processor, so these run beside each other, with the longest first.
 const PROGRAMS: &[Program] = &[
     Program {
         line: "-p tidegate-core --lib",
@@ -87,7 +88,7 @@ fn commands(scope: &Scope) -> Result<Vec<Cmd>, String> {
         Tier::Quick | Tier::Full => Some(changed::turn(&scope.root, 3)?),
     };
     let test = |program: &Program| {
-        // They need time and files. (Miri keeps to a target folder of its own, `target/miri`.)
+        // The tests need the time, and files. (Miri has a target folder of its own, `target/miri`.)
         let mut flags = "-Zmiri-disable-isolation".to_owned();
         if program.leaks {
             flags += " -Zmiri-ignore-leaks";
@@ -108,7 +109,7 @@ fn commands(scope: &Scope) -> Result<Vec<Cmd>, String> {
             }
         }
     };
-    // Its own standard library comes first, alone.
+    // Its standard library is built first, alone.
     let mut all = vec![miri("setup")];
     for (at, program) in PROGRAMS.iter().enumerate() {
         let test = test(program);

@@ -1,8 +1,8 @@
-//! The check of everything that is over MPI, with both MPIs that Debian has.
+//! The step `mpi`: checks of everything over MPI, with both MPIs of Debian.
 //!
-//! Each MPI has a target folder of its own: its headers are compiled into the binding, and another `MPICC` does not
-//! build that anew. Everything is built once, unoptimised; clippy speaks of one of the two, since the sources are the
-//! same. A run that is not deep takes one of the two: the other one with about every second commit.
+//! Each MPI has a target folder of its own. Its headers are compiled into the binding, and another `MPICC` would not
+//! rebuild that. Everything is built once, without optimisation. Clippy runs with one of the two, since the sources are
+//! the same. Only a deep run takes both MPIs; other runs take one, which changes with about every second commit.
 
 use std::slice;
 
@@ -21,7 +21,7 @@ pub(crate) const STEP: Step = Step {
             program: "mpirun.openmpi",
             package: "openmpi-bin",
         },
-        // (Each compiler's wrapper comes with the launcher, what it includes does not.)
+        // (The package of a compiler's wrapper comes with the launcher, but the headers do not.)
         Need::AptFile {
             pattern: "/usr/lib/*/openmpi/include/mpi.h",
             package: "libopenmpi-dev",
@@ -34,7 +34,7 @@ pub(crate) const STEP: Step = Step {
             pattern: "/usr/include/*/mpich/mpi.h",
             package: "libmpich-dev",
         },
-        // What reads an MPI's headers.
+        // The library that reads MPI's headers.
         Need::Library {
             name: "libclang",
             package: "libclang-dev",
@@ -50,11 +50,11 @@ struct Mpi {
     folder: &'static str,
     mpicc: &'static str,
     mpirun: &'static str,
-    /// Whether all jobs run also where not everything does: MPICH's take four minutes.
+    /// Whether all jobs run even in a partial run. MPICH's take four minutes.
     is_full: bool,
 }
 
-/// The jobs that run in any case: where its windows differ from the other's, and what only this one does.
+/// The jobs that run in any case: those for which the two MPIs' windows differ, or that only one of them can do.
 const SOME: &str = "-- ring hosts atomics dropped killed";
 
 const BOTH: [Mpi; 2] = [
@@ -72,12 +72,12 @@ const BOTH: [Mpi; 2] = [
     },
 ];
 
-/// All that this step builds, named alike in all its commands: another choice would unify features in another way, and
-/// build the binding once more.
+/// Everything that this step builds. All its commands name the same packages, because another choice would unify
+/// features in another way, and build the binding again.
 const PACKAGES: &str =
     "-p tidegate -p tidegate-mpi -p tidegate-bench --features tidegate/mpi,tidegate-mpi/mpi";
 
-/// Small runs of Faces: rank grid and size, and the smallest run that includes it.
+/// Small runs of Faces: rank grid, size, and the smallest run that includes it.
 const FACES: [(&str, &str, Tier); 4] = [
     ("1x1x1", "2x3x4x3", Tier::Deep),
     ("2x1x1", "4x5x2x3", Tier::Deep),
@@ -88,7 +88,7 @@ const FACES: [(&str, &str, Tier); 4] = [
 const VARIANTS: &str = "--init global --counts 2,1,3 --rounds 1 \
      --variants st,st-graph,rma,p2p,mpi-rma,mpi-p2p,mpi-rma-direct,mpi-p2p-direct";
 
-/// Small runs of Faces over windows of MPI: rank grid, size, how, and the smallest run that includes it.
+/// Small runs of Faces over windows of MPI: rank grid, size, options, and the smallest run that includes it.
 const OVER_WINDOWS: [(&str, &str, &str, Tier); 4] = [
     ("2x1x1", "4x5x2x3", "", Tier::Deep),
     (
@@ -106,7 +106,7 @@ const OVER_WINDOWS: [(&str, &str, &str, Tier); 4] = [
     ),
 ];
 
-/// With an MPI's own in the same run.
+/// With MPI's own variants in the same run.
 const VARIANTS_OVER_WINDOWS: &str = "--transport mpi --init global --counts 2,1,3 --rounds 1 \
      --variants st,st-graph,st-separate,st-strided,st-strided-graph,rma,p2p,mpi-rma,mpi-p2p";
 
@@ -114,7 +114,7 @@ impl Mpi {
     fn cmd(&self, line: &str) -> Cmd {
         cmd(line)
             .env("MPICC", self.mpicc)
-            // Open MPI asks for both, before it does what continuous integration wants.
+            // Open MPI requires both variables to run as root, as continuous integration does.
             .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
             .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
     }
@@ -127,7 +127,7 @@ impl Mpi {
             .arg(self.folder)
     }
 
-    /// A benchmark, built as the tests are.
+    /// A benchmark, built like the tests.
     fn bench(&self, name: &str) -> Cmd {
         self.cargo(&format!("bench --quiet --profile dev --bench {name}"))
             .arg("--")
@@ -141,11 +141,11 @@ fn commands(scope: &Scope) -> Result<Vec<Cmd>, String> {
         Tier::Deep => &BOTH[..],
         Tier::Quick | Tier::Full => slice::from_ref(&BOTH[changed::turn(&scope.root, 2)?]),
     };
-    // Where most of what it needs has been looked at already.
+    // Most of the step's packages have been checked before this one.
     let clippy = chosen[0].cmd("cargo clippy --all-targets").args(PACKAGES);
     let mut all = vec![clippy.args("-- -D warnings")];
     for mpi in chosen {
-        // `job`: the typed epochs over windows of MPI; it starts itself under the launcher.
+        // `job` has the typed epochs over windows of MPI. It starts itself under the launcher.
         let targets = "--lib --test mpi --test job";
         all.push(mpi.cargo("build --example ring_mpi"));
         all.push(
@@ -171,7 +171,7 @@ fn commands(scope: &Scope) -> Result<Vec<Cmd>, String> {
                     mpi.bench("faces")
                         .args(&format!("--grid {grid} --size {size}"))
                         .args(VARIANTS)
-                        // Eight ranks on few processors, of an MPI that keeps them.
+                        // MPICH does not yield the processors, and eight ranks share a few.
                         .arg("--mpi-polls")
                         .arg("--report")
                         .arg(scope.scratch.join("faces"))

@@ -1,7 +1,7 @@
-//! What a step needs that may not be on the machine, how to see whether it is there, and how to get it.
+//! Things that a step needs and that may be missing on the machine: how to find them, and how to install them.
 //!
-//! As root, missing things are installed. Otherwise nothing is touched: the closing summary names what is missing and
-//! the commands that install it.
+//! As root, missing things are installed. Otherwise nothing is changed, and the summary names what is missing and the
+//! commands that install it.
 
 use std::fmt;
 use std::os::unix::fs::MetadataExt;
@@ -10,18 +10,19 @@ use std::process::{Command, Stdio};
 
 use crate::command::{Cmd, cmd};
 
-/// The nightly that is installed where there is none: Miri and the sanitizers exist only there.
+/// The nightly that is installed if there is none. Miri and the sanitizers exist only in nightlies.
 ///
-/// A dated one, because a nightly may lack Miri on some days, and because a new lint or a new Miri check must not turn an
-/// unchanged tree red. This is the one that the tests were written against; raise it together with `rust-toolchain.toml`.
+/// It has a date, because a nightly may lack Miri on some days, and because a new lint or a new check of Miri must not
+/// fail an unchanged tree. The tests were written against this one. Raise it together with `rust-toolchain.toml`.
 const PINNED_NIGHTLY: &str = "nightly-2026-05-20";
 
-/// Where packages of PyPI are unpacked, below the repository's root: beside the other build output, so that it does not touch the
-/// system's own Python (which Debian forbids anyway). Each has a folder of its own there, so that another version of it
-/// replaces nothing. (Unpacked and not installed: `pip install --target` leaves out what a package has for `lib`.)
+/// The folder for packages of PyPI, below the repository's root. It is beside the other build output, so that the
+/// system's Python is not touched (which Debian forbids anyway). Each package has a folder of its own, so that one
+/// version does not replace another. (Packages are unpacked and not installed, because `pip install --target` leaves
+/// out files for `lib`.)
 const PIP_FOLDER: &str = "target/wheels";
 
-/// A program for Python: unpacks a wheel to a folder, which gets its name when all is there.
+/// A Python program that unpacks a wheel to a folder. The folder gets its name when it is complete.
 const UNPACK: &str = "import glob, os, shutil, sys, zipfile; to = sys.argv[1]; \
     shutil.rmtree(to + '.part', True); \
     [zipfile.ZipFile(wheel).extractall(to + '.part') for wheel in glob.glob(to + '.wheel/*.whl')]; \
@@ -34,7 +35,7 @@ pub(crate) enum Need {
     Component {
         /// The toolchain that must have it.
         toolchain: Toolchain,
-        /// As rustup calls it.
+        /// Its name in rustup.
         name: &'static str,
     },
     /// The standard library of another target, for the pinned toolchain, from rustup.
@@ -48,28 +49,28 @@ pub(crate) enum Need {
     },
     /// A program on `PATH`, from a Debian or Ubuntu package.
     Apt {
-        /// The program that must be found.
+        /// The program that must exist.
         program: &'static str,
         /// The package that has it.
         package: &'static str,
     },
     /// A file of a Debian or Ubuntu package that has no program.
     AptFile {
-        /// Where it is; one folder of the way can be `*`.
+        /// Its path. One folder in it can be `*`.
         pattern: &'static str,
         /// The package that has it.
         package: &'static str,
     },
-    /// A shared library that is looked for by name when something is built, from a Debian or Ubuntu package.
+    /// A shared library that a build looks for by name, from a Debian or Ubuntu package.
     Library {
         /// Its name, up to its version.
         name: &'static str,
         /// The package that has it.
         package: &'static str,
     },
-    /// A package from PyPI, in this very version. What it holds lies in [`pip_folder`].
+    /// A package from PyPI, in exactly this version. Its files are in [`pip_folder`].
     Pip {
-        /// As PyPI calls it.
+        /// Its name on PyPI.
         name: &'static str,
         /// Its version.
         version: &'static str,
@@ -79,9 +80,9 @@ pub(crate) enum Need {
 /// One of the toolchains that the project uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Toolchain {
-    /// The oldest that builds the packages: see [`minimum`].
+    /// The oldest one that builds the packages: see [`minimum`].
     Minimum,
-    /// That of `rust-toolchain.toml`, under which this program runs.
+    /// The one of `rust-toolchain.toml`, under which this program runs.
     Pinned,
     /// A nightly: see [`nightly`].
     Nightly,
@@ -112,7 +113,7 @@ impl Need {
             }
             Need::AptFile { pattern, .. } => has_file(pattern),
             Need::Library { name, .. } => has_library(name),
-            // All of it: the folder gets its name last.
+            // The folder is complete, since it gets its name last.
             Need::Pip { name, version } => root.join(pip_folder(name, version)).is_dir(),
         }
     }
@@ -127,7 +128,7 @@ impl Need {
                         .arg(toolchain)
                         .arg(name)
                 }
-                // Left to itself, rustup would also replace itself, by whatever version it is offered.
+                // Without the flag, rustup would also replace itself, by any version that it is offered.
                 Some(toolchain) => {
                     cmd("rustup toolchain install --no-self-update --profile minimal")
                         .arg(toolchain)
@@ -171,7 +172,7 @@ fn apt_install(package: &str) -> Vec<Cmd> {
     ]
 }
 
-/// Where [`Need::Pip`] is installed, below the repository's root.
+/// The folder of a [`Need::Pip`], below the repository's root.
 pub(crate) fn pip_folder(name: &str, version: &str) -> PathBuf {
     Path::new(PIP_FOLDER).join(format!("{name}-{version}"))
 }
@@ -205,8 +206,8 @@ pub(crate) fn minimum() -> String {
 
 /// The nightly to use, as an argument for `cargo +...` and `rustup --toolchain`.
 ///
-/// The pinned date where it is installed; else a plain `nightly` that is not older than the pinned toolchain, so that a
-/// machine which has one does not get a second; else the pinned date again, which is then to be installed.
+/// It is the pinned date if that is installed. Otherwise it is a plain `nightly` that is not older than the pinned
+/// toolchain, so that its owner need not download a second one. Otherwise it is the pinned date, which must be installed.
 pub(crate) fn nightly() -> String {
     let version = |rustc: &mut Command| output(rustc).and_then(|version| minor_version(&version));
     let usable = || {
@@ -233,7 +234,7 @@ fn find_program(name: &str) -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
-/// Whether there is a file of that name, whatever the folder is called that stands as `*`.
+/// Whether a file with this name exists, with any folder in place of `*`.
 fn has_file(pattern: &str) -> bool {
     let Some((folder, rest)) = pattern.split_once("/*/") else {
         return Path::new(pattern).is_file();
@@ -244,7 +245,7 @@ fn has_file(pattern: &str) -> bool {
         .any(|file| file.is_file())
 }
 
-/// Whether there is such a library where Debian and LLVM have theirs: `libclang.so`, `libclang-14.so.1`, …
+/// Whether there is such a library in the folders of Debian and LLVM: `libclang.so`, `libclang-14.so.1`, …
 fn has_library(name: &str) -> bool {
     let children = |folder: &Path| {
         let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
@@ -262,7 +263,7 @@ fn has_library(name: &str) -> bool {
     })
 }
 
-/// Whether a file's name is that of the library, with a version perhaps: `libclang-cpp.so` is not `libclang`.
+/// Whether a file is the library, possibly with a version: `libclang-cpp.so` is not `libclang`.
 fn is_library(file: &str, name: &str) -> bool {
     file.strip_prefix(name).is_some_and(|rest| {
         let version = rest.strip_prefix('-').unwrap_or(rest);
@@ -298,8 +299,8 @@ fn is_installed(toolchain: &str) -> bool {
         .is_some_and(|list| list.lines().any(|line| is_named(line, toolchain)))
 }
 
-/// Whether a line of one of rustup's lists is about `name`: that name alone, or followed by a target triple. What follows
-/// must not be a digit: `nightly-2026-01-01-x86_64-unknown-linux-gnu` is not `nightly`.
+/// Whether a line of one of rustup's lists is about `name`: that name alone, or followed by a target triple. A digit
+/// must not follow: `nightly-2026-01-01-x86_64-unknown-linux-gnu` is not `nightly`.
 fn is_named(line: &str, name: &str) -> bool {
     let word = line.split_whitespace().next().unwrap_or_default();
     word.strip_prefix(name)
@@ -317,7 +318,7 @@ fn minor_version(text: &str) -> Option<u32> {
     version.split(['.', '-']).nth(1)?.parse().ok()
 }
 
-/// What a command prints, where it starts and succeeds.
+/// The output of a command, if it starts and succeeds.
 fn output(command: &mut Command) -> Option<String> {
     let output = command
         .stdin(Stdio::null())

@@ -1,8 +1,8 @@
-//! NVRTC, NVIDIA's compiler of device code as a library: loaded from a folder, and asked for PTX. It needs neither a
-//! GPU nor a driver.
+//! NVRTC, NVIDIA's compiler of device code, as a library that is loaded from a folder. It compiles to PTX, and needs
+//! neither a GPU nor a driver.
 //!
-//! `dlopen` and `dlsym` are the ones that the standard library is linked with anyway, so that this program still has no
-//! dependency.
+//! `dlopen` and `dlsym` are those of the C library with which the standard library is linked, so this program still has
+//! no dependency.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
@@ -11,7 +11,7 @@ use std::ptr;
 
 /// A header that sources include by name.
 pub(crate) struct Header {
-    /// As it stands between the quotes.
+    /// The name between the quotes.
     pub(crate) name: String,
     /// Its text.
     pub(crate) text: String,
@@ -55,13 +55,13 @@ unsafe extern "C" {
 const RTLD_NOW: c_int = 2;
 
 impl Nvrtc {
-    /// Loads it from a folder that holds `libnvrtc.so.13`.
+    /// Loads it from a folder with `libnvrtc.so.13`.
     pub(crate) fn load(folder: &Path) -> Result<Nvrtc, String> {
-        // NVRTC asks for its other half by name alone, and gets what has that name and is loaded already.
+        // NVRTC looks for this library by name alone, and gets the one that is loaded already.
         open(&folder.join("libnvrtc-builtins.so.13.0"))?;
         let library = open(&folder.join("libnvrtc.so.13"))?;
         let symbol = |name: &CStr| {
-            // SAFETY: `library` is a handle that `dlopen` gave and nobody closes; the name is a C string.
+            // SAFETY: `library` is a handle of `dlopen` that is never closed; the name is a C string.
             let symbol = unsafe { dlsym(library, name.as_ptr()) };
             if symbol.is_null() {
                 Err(format!("libnvrtc.so.13 has no {}", name.to_string_lossy()))
@@ -69,7 +69,8 @@ impl Nvrtc {
                 Ok(symbol)
             }
         };
-        // SAFETY: each symbol is the function of that name of NVRTC 13, and `nvrtc.h` declares it as the type of its field says.
+        // SAFETY: each symbol is the function of that name in NVRTC 13, and `nvrtc.h` declares it with the field's
+        // type.
         unsafe {
             use std::mem::transmute;
             Ok(Nvrtc {
@@ -93,8 +94,8 @@ impl Nvrtc {
         }
     }
 
-    /// Compiles the source called `name` to PTX. Nothing but `headers` can be included: no file is looked at. The error is
-    /// what the compiler says.
+    /// Compiles the source called `name` to PTX. It can include only `headers`, since no file is read. The error is the
+    /// compiler's output.
     pub(crate) fn compile(
         &self,
         name: &str,
@@ -113,7 +114,8 @@ impl Nvrtc {
             nvrtc: self,
             program: ptr::null_mut(),
         };
-        // SAFETY: all are C strings, or arrays of as many as is said, that live until the call returns; it keeps no pointer.
+        // SAFETY: all arguments are C strings, or arrays of the given length, that live until the call returns; it
+        // keeps no pointer.
         let created = unsafe {
             (self.create_program)(
                 &mut program.program,
@@ -125,7 +127,7 @@ impl Nvrtc {
             )
         };
         self.check(created)?;
-        // SAFETY: the program was created above; the options are as many C strings as is said.
+        // SAFETY: the program was created above, and the options are the given number of C strings.
         let compiled =
             unsafe { (self.compile_program)(program.program, count(&options), options.as_ptr()) };
         let said = self.text(&program, self.get_log_size, self.get_log)?;
@@ -139,14 +141,13 @@ impl Nvrtc {
         self.text(&program, self.get_ptx_size, self.get_ptx)
     }
 
-    /// One of the texts of a program that was compiled.
+    /// One of the texts of a compiled program.
     fn text(&self, program: &Destroyed<'_>, size: GetSize, get: GetText) -> Result<String, String> {
         let mut length = 0;
-        // SAFETY: the program exists, and the length is written to where the pointer leads.
+        // SAFETY: the program exists, and the pointer leads to a number.
         self.check(unsafe { size(program.program, &mut length) })?;
         let mut bytes = vec![0_u8; length];
-        // SAFETY: the program exists; as many bytes as it said, the closing zero among them, are written to where there
-        // are so many.
+        // SAFETY: the program exists. The buffer has room for as many bytes as it said, with the closing NUL.
         self.check(unsafe { get(program.program, bytes.as_mut_ptr().cast()) })?;
         let text = CStr::from_bytes_until_nul(&bytes).map_err(|error| error.to_string())?;
         Ok(text.to_string_lossy().into_owned())
@@ -162,7 +163,7 @@ impl Nvrtc {
     }
 }
 
-/// A program that is destroyed at the end; null until it is created.
+/// A program that is destroyed at the end. It is null until it is created.
 struct Destroyed<'a> {
     nvrtc: &'a Nvrtc,
     program: Program,
@@ -171,7 +172,7 @@ struct Destroyed<'a> {
 impl Drop for Destroyed<'_> {
     fn drop(&mut self) {
         if !self.program.is_null() {
-            // SAFETY: it was created, and nobody else has it. What it returns tells nothing that matters now.
+            // SAFETY: it was created, and nothing else uses it. The result does not matter here.
             unsafe { (self.nvrtc.destroy_program)(&mut self.program) };
         }
     }
@@ -179,7 +180,7 @@ impl Drop for Destroyed<'_> {
 
 fn open(file: &Path) -> Result<*mut c_void, String> {
     let name = CString::new(file.as_os_str().as_bytes()).map_err(|error| error.to_string())?;
-    // SAFETY: a C string; what runs when the library is loaded is NVIDIA's.
+    // SAFETY: the name is a C string, and the code that runs at loading is NVIDIA's.
     let library = unsafe { dlopen(name.as_ptr(), RTLD_NOW) };
     if !library.is_null() {
         return Ok(library);

@@ -1,7 +1,7 @@
-//! Running a command, with an eye on whether it gets on (see [`crate::watch`]).
+//! Runs a command, and notices if it hangs (see [`crate::watch`]).
 //!
-//! A messaging library's natural bug is a hang. A check that hangs must end as a failed step that says what was still
-//! running, not as a job that some outer limit kills without a word.
+//! A natural error of a messaging library is a hang. A check that hangs must end as a failed step that names what was
+//! still running, and not as a job that an outer limit kills silently.
 
 use std::fs;
 use std::io::{self, IsTerminal as _, PipeReader, Read as _, Write as _};
@@ -18,16 +18,16 @@ use crate::command::Cmd;
 use crate::failure::{Failure, excerpt};
 use crate::watch::{Limits, Watch, holders, kill_tree, table};
 
-/// How often it is looked whether a command has ended.
+/// The interval between two looks whether a command has ended.
 const POLL: Duration = Duration::from_millis(20);
 
-/// Runs the command to its end. The error says why it failed: its exit status, or that it hung, in which case it and all
-/// that it started are killed.
+/// Runs the command to its end. The error is its exit status, or that it hung; then it and all that it started are
+/// killed.
 pub(crate) fn run(command: &Cmd, dir: &Path) -> Result<(), Failure> {
     run_aloud(command, dir, Limits::USUAL)
 }
 
-/// Runs a command that installs something: it may say nothing for longer.
+/// Runs a command that installs something, which may be silent for longer.
 pub(crate) fn install(command: &Cmd, dir: &Path) -> Result<(), Failure> {
     run_aloud(command, dir, Limits::INSTALL)
 }
@@ -37,7 +37,7 @@ fn run_aloud(command: &Cmd, dir: &Path, limits: Limits) -> Result<(), Failure> {
     let mut said = Vec::new();
     let print = |more: &[u8]| {
         said.extend_from_slice(more);
-        // Best effort, as printing is.
+        // Printing is best effort.
         drop(screen.write_all(more).and_then(|()| screen.flush()));
     };
     run_within(command, dir, limits, print).map_err(|why| Failure {
@@ -46,8 +46,9 @@ fn run_aloud(command: &Cmd, dir: &Path, limits: Limits) -> Result<(), Failure> {
     })
 }
 
-/// Runs the commands at the same time, as many as there are processors. What one says is printed when it has ended, as one
-/// piece. All are run to their end; the error is that of the first that failed, with what all that failed have said.
+/// Runs the commands at the same time, as many as there are processors. The output of each is printed as one piece when
+/// it has ended. All are run to their ends. The error is that of the first that failed, with the output of all that
+/// failed.
 pub(crate) fn run_beside(commands: &[Cmd], dir: &Path) -> Result<(), Failure> {
     let (next, failures) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let work = || {
@@ -89,7 +90,7 @@ pub(crate) fn run_beside(commands: &[Cmd], dir: &Path) -> Result<(), Failure> {
     all.reduce(together).map_or(Ok(()), Err)
 }
 
-/// Starts it, hands on what it says, and waits for its end.
+/// Starts it, passes its output on, and waits for its end.
 fn run_within(
     command: &Cmd,
     dir: &Path,
@@ -133,7 +134,7 @@ fn run_within(
     Ok(())
 }
 
-/// What comes out of a pipe, until nobody has its other end any more.
+/// The output of a pipe, until all writers have closed it.
 fn read(mut pipe: PipeReader) -> Receiver<Vec<u8>> {
     let (sender, chunks) = channel();
     thread::spawn(move || {
@@ -147,7 +148,7 @@ fn read(mut pipe: PipeReader) -> Receiver<Vec<u8>> {
     chunks
 }
 
-/// What a command says, as it comes.
+/// The output of a command, as it comes.
 struct Said<F> {
     chunks: Receiver<Vec<u8>>,
     watch: Watch,
@@ -155,7 +156,7 @@ struct Said<F> {
 }
 
 impl<F: FnMut(&[u8])> Said<F> {
-    /// Until the command has ended; the error says how it hangs.
+    /// Follows the command until it has ended. The error says how it hangs.
     fn follow(&mut self, child: &mut Child, limits: Limits) -> Result<ExitStatus, String> {
         let mut looked = Instant::now();
         loop {
@@ -179,7 +180,7 @@ impl<F: FnMut(&[u8])> Said<F> {
         }
     }
 
-    /// The command has ended: hears the rest, and says whether all have closed its output.
+    /// After the command has ended: reads the rest, and returns whether all writers have closed its output.
     fn close(&mut self, limits: Limits) -> bool {
         let ended = Instant::now();
         loop {
@@ -231,7 +232,7 @@ mod tests {
 
     #[test]
     fn ends_what_hangs_and_names_it() {
-        // A slow machine may not have started it by then: then it has longer.
+        // A slow machine may not have started it by then, so a longer limit is tried.
         let mut errors = [300, 3_000, 15_000].into_iter().map(|quiet| {
             let quiet = Duration::from_millis(quiet);
             let limits = Limits { quiet, ..LIMITS };
@@ -283,7 +284,7 @@ mod tests {
         let name = format!("tidegate-xtask-cargo-{}", std::process::id());
         let folder = std::env::temp_dir().join(name);
         fs::create_dir_all(&folder).unwrap();
-        // What is called as `cargo` is a shell, and `test` is its script.
+        // The program called `cargo` is a shell, and `test` is its script.
         std::os::unix::fs::symlink("/bin/sh", folder.join("cargo")).unwrap();
         let script = "echo \"test result: ok. $PASS passed; 0 failed\"";
         fs::write(folder.join("test"), script).unwrap();

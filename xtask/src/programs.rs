@@ -1,4 +1,4 @@
-//! Tasks that programs of other packages do, since nothing here depends on a library.
+//! Tasks that programs of other packages do, since nothing in this package may depend on a library.
 
 use std::process::ExitCode;
 
@@ -6,7 +6,7 @@ use crate::args::Args;
 use crate::command::{Cmd, cmd};
 use crate::step::root;
 
-/// `cargo xtask charts`: pictures of what was measured.
+/// `cargo xtask charts`: charts of the measurements.
 pub(crate) fn charts(args: Args) -> Result<ExitCode, String> {
     run(
         cmd("cargo run --quiet --release -p tidegate-bench --bin charts --"),
@@ -14,17 +14,17 @@ pub(crate) fn charts(args: Args) -> Result<ExitCode, String> {
     )
 }
 
-/// `cargo xtask imports`: modules that import each other.
+/// `cargo xtask imports`: files that import each other.
 pub(crate) fn imports(args: Args) -> Result<ExitCode, String> {
     run(imports_command().arg("--"), args)
 }
 
-/// What the step `imports` runs: optimised, since it reads all sources of the workspace.
+/// The command of the step `imports`. It is optimised, since it reads all sources of the workspace.
 pub(crate) fn imports_command() -> Cmd {
     cmd("cargo run --quiet --release -p xtask-imports")
 }
 
-/// Runs the program with the rest of the arguments, and ends as it does.
+/// Runs the program with the remaining arguments, and exits with its status.
 fn run(program: Cmd, args: Args) -> Result<ExitCode, String> {
     let program = args.rest().into_iter().fold(program, Cmd::arg);
     println!("{program}");

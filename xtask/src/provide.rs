@@ -1,12 +1,12 @@
-//! Getting what steps need.
+//! Installs what steps need.
 
 use std::path::Path;
 
 use crate::need::Need;
 use crate::process;
 
-/// Sees to it that all that is needed is there; installs what is not, if that may be. The error names what is missing,
-/// and how to get it.
+/// Makes sure that everything needed is there. If `install` allows it, installs what is missing. The error names what
+/// is missing, and how to install it.
 pub(crate) fn provide(needs: &[Need], root: &Path, install: bool) -> Result<(), String> {
     let mut missing = Vec::new();
     for need in needs.iter().filter(|need| !need.is_present(root)) {

@@ -24,7 +24,7 @@ pub(crate) fn main(mut args: Args) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The one value of an option.
+/// The value of an option that may be given once.
 fn number(args: &mut Args, name: &str, default: u32) -> Result<u32, String> {
     match args.values(name)?.as_deref() {
         None => Ok(default),

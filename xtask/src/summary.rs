@@ -8,23 +8,23 @@ use std::time::Duration;
 pub(crate) enum Outcome {
     /// All its commands succeeded.
     Passed,
-    /// It did not, and why; one reason a line.
+    /// A command failed, with the reasons, one per line.
     Failed(String),
-    /// It was not run, and why; one reason a line.
+    /// It was not run, with the reasons, one per line.
     Skipped(String),
 }
 
-/// What became of one step.
+/// The result of one step.
 pub(crate) struct Row {
     /// The step's name.
     pub(crate) name: &'static str,
     /// How it ended.
     pub(crate) outcome: Outcome,
-    /// How long it took, with what it had to install.
+    /// How long it took, with the installations that it needed.
     pub(crate) time: Duration,
-    /// How much processor time its commands used. On two idle processors a step takes at least half as long as this.
+    /// The processor time of its commands. On two idle processors a step takes at least half as long as this.
     pub(crate) used: Duration,
-    /// What the command said that failed.
+    /// The output of the command that failed.
     pub(crate) said: String,
     /// Its tests that did not run, each as `<test>: <why>`.
     pub(crate) skipped_tests: Vec<String>,
@@ -33,10 +33,11 @@ pub(crate) struct Row {
 /// The last line of the table.
 const TOTAL: &str = "in all";
 
-/// What became of all of them. Its display begins with what failed commands said, and ends with `N passed, N failed, N skipped`, alone on a line.
+/// The results of all steps. Its display begins with the output of failed commands, and ends with the line `N passed, N
+/// failed, N skipped`.
 #[derive(Default)]
 pub(crate) struct Summary {
-    /// One row a step, in the order in which they ran.
+    /// A row for each step, in the order in which they ran.
     pub(crate) rows: Vec<Row>,
 }
 
@@ -93,7 +94,7 @@ impl fmt::Display for Summary {
     }
 }
 
-/// A time as one reads it: `0.4s`, `7m05s`.
+/// A time for people: `0.4s`, `7m05s`.
 pub(crate) fn time(time: Duration) -> String {
     match time.as_secs() {
         seconds @ 60.. => format!("{}m{:02}s", seconds / 60, seconds % 60),

@@ -1,11 +1,12 @@
-//! The test programs of the workspace. Naming them splits `cargo test --workspace` into commands that may run beside each
-//! other. (Choosing packages instead would not do: cargo would unify features anew, and build most of it again.)
+//! The test programs of the workspace. Their names divide `cargo test --workspace` into commands that may run beside
+//! each other. (Naming packages would not help, since cargo would unify features again, and rebuild most of the
+//! workspace.)
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The name of each test program that needs no feature, in the order of the alphabet.
+/// The names of the test programs that need no feature, sorted.
 pub(crate) fn test_programs(root: &Path) -> Result<BTreeSet<String>, String> {
     let mut packages = vec![root.to_owned()];
     packages.extend(entries(&root.join("crates"))?);
@@ -29,7 +30,7 @@ pub(crate) fn test_programs(root: &Path) -> Result<BTreeSet<String>, String> {
     Ok(names)
 }
 
-/// What is in a folder; nothing if there is no such folder.
+/// The contents of a folder; nothing if it does not exist.
 fn entries(folder: &Path) -> Result<Vec<PathBuf>, String> {
     if !folder.is_dir() {
         return Ok(Vec::new());
@@ -41,7 +42,8 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>, String> {
         .collect()
 }
 
-/// Whether the manifest says that the test program needs a feature: cargo refuses to be asked for such a program without it.
+/// Whether the manifest says that the test program needs a feature. Cargo refuses to build such a program by name
+/// without it.
 fn needs_a_feature(manifest: &str, test: &str) -> bool {
     let mut tables = manifest.split("\n[");
     let name = format!("name = \"{test}\"");
@@ -62,7 +64,7 @@ mod tests {
         for name in ["host", "alone", "gpu", "protocol", "forget"] {
             assert!(names.contains(name), "{name}");
         }
-        // Folders of modules are no programs; these two need an MPI.
+        // Folders of modules are no programs; `mpi` and `job` need an MPI.
         for name in ["common", "counting", "mpi", "job"] {
             assert!(!names.contains(name), "{name}");
         }

@@ -1,4 +1,4 @@
-//! `cargo xtask test`: chooses the steps, gets what they need, runs them, and says how it went.
+//! `cargo xtask test`: chooses the steps, installs what they need, runs them, and reports the results.
 
 use std::fmt;
 use std::fs;
@@ -18,11 +18,11 @@ use crate::steps::{self, STEPS};
 use crate::summary::{Outcome, Row, Summary, time};
 use crate::watch;
 
-/// How this run treats what is missing.
+/// How this run treats missing things.
 struct Policy {
     /// `CI` is set: nothing may be skipped.
     ci: bool,
-    /// What is missing may be installed.
+    /// Missing things may be installed.
     install: bool,
 }
 
@@ -76,7 +76,7 @@ pub(crate) fn main(mut args: Args) -> Result<ExitCode, String> {
         );
         summary.rows.push(row);
     }
-    // Best effort: what cannot be removed lies among the machine's temporary files.
+    // This is best effort. Files that cannot be removed are among the machine's temporary files.
     let _ = fs::remove_dir_all(&scope.scratch);
     println!("\n{summary}");
     Ok(if summary.failed() == 0 {
@@ -104,7 +104,7 @@ fn select(
         .collect())
 }
 
-/// Describes all steps, and says which are not chosen.
+/// Describes all steps, and marks those that are not chosen.
 fn print_list(chosen: &[&Step]) {
     let width = STEPS.iter().map(|step| step.name.len()).max().unwrap_or(0);
     for step in STEPS {
@@ -121,7 +121,7 @@ fn print_list(chosen: &[&Step]) {
     }
 }
 
-/// Runs one step, from what it needs to what it leaves.
+/// Runs one step, from installing its needs to collecting its skipped tests.
 fn run(step: &'static Step, scope: &Scope, policy: &Policy) -> Row {
     let cost = Cost::begin();
     let scope = &Scope {
@@ -175,7 +175,7 @@ fn run(step: &'static Step, scope: &Scope, policy: &Policy) -> Row {
     }
 }
 
-/// Runs a step's commands up to the first that fails, and says what each has cost.
+/// Runs a step's commands up to the first that fails, and reports the cost of each.
 fn run_all(commands: &[Cmd], scope: &Scope) -> Result<(), Failure> {
     if commands.is_empty() {
         println!("no package has changed");
@@ -195,7 +195,7 @@ fn run_all(commands: &[Cmd], scope: &Scope) -> Result<(), Failure> {
     })
 }
 
-/// What something costs that has begun.
+/// The cost of something that is running.
 struct Cost {
     begun: Instant,
     used: Duration,
@@ -213,7 +213,7 @@ impl Cost {
         self.begun.elapsed()
     }
 
-    /// Of a processor.
+    /// The processor time so far.
     fn used(&self) -> Duration {
         watch::used_in_all().saturating_sub(self.used)
     }

@@ -1,8 +1,8 @@
-//! Whether a command hangs: what the processes do that it has started, as `/proc` tells.
+//! Finds out whether a command hangs, from the state of its processes in `/proc`.
 //!
-//! A check has no time limit, since its time depends on the machine. A command hangs when, for [`Limits::quiet`], it
-//! prints nothing and its processes use almost no processor time. A test fails when it has used [`Limits::own`] of
-//! processor time.
+//! A check has no time limit, since its time depends on the machine. A command hangs if it prints nothing for
+//! [`Limits::quiet`], and its processes use almost no processor time meanwhile. A test fails if it has used
+//! [`Limits::own`] of processor time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -14,19 +14,20 @@ use std::time::Duration;
 /// What a command may do before it counts as hanging.
 #[derive(Clone, Copy)]
 pub(crate) struct Limits {
-    /// How often its processes are looked at.
+    /// The interval between two looks at its processes.
     pub(crate) look: Duration,
-    /// For so long it may print nothing while it uses less than 1 / [`Limits::SHARE`] of a processor. It is counted in looks,
-    /// so that a Ctrl-Z stops it too.
+    /// How long it may print nothing while it uses less than 1 / [`Limits::SHARE`] of a processor. This is counted in
+    /// looks, so that a Ctrl-Z stops the count, too.
     pub(crate) quiet: Duration,
-    /// So much processor time a test may use, and a process that a test has started.
+    /// How much processor time a test may use, or a process that a test has started.
     pub(crate) own: Duration,
-    /// For so long something that it leaves behind may hold its output open.
+    /// How long a process that it leaves behind may hold its output open.
     pub(crate) leftover: Duration,
 }
 
 impl Limits {
-    /// A fiftieth of a processor: less than anything that gets on, more than ranks that wait and say so now and then.
+    /// A fiftieth of a processor: less than any command that makes progress, and more than ranks that wait and report
+    /// that from time to time.
     const SHARE: u32 = 50;
 
     /// (The longest tests are Miri's: all tests of its longest program together use less than ten minutes. The processes of
@@ -38,19 +39,19 @@ impl Limits {
         leftover: Duration::from_secs(60),
     };
 
-    /// Installers download without a word, and end downloads that stand still by themselves.
+    /// Installers download silently, and end a stalled download by themselves.
     pub(crate) const INSTALL: Limits = Limits {
         quiet: Duration::from_secs(30 * 60),
         ..Limits::USUAL
     };
 }
 
-/// A process of which the system counts time.
+/// A process, with its processor time.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Process {
     parent: u32,
     name: String,
-    /// What it has used itself, and with the children that it has waited for.
+    /// Its own time, and with that of the children for which it has waited.
     own: Duration,
     all: Duration,
 }
@@ -58,10 +59,10 @@ pub(crate) struct Process {
 /// Processes by their ids.
 pub(crate) type Table = BTreeMap<u32, Process>;
 
-/// The clock of `/proc` ticks so often a second, whatever the machine.
+/// The ticks per second of the clock in `/proc`, on every machine.
 const TICKS: u64 = 100;
 
-/// From the text of `/proc/PID/stat`, or of a thread's: `PID (NAME) STATE PARENT ...`, where the name may hold anything.
+/// Parses the text of `/proc/PID/stat`, or of a thread's: `PID (NAME) STATE PARENT ...`. The name may contain anything.
 fn process(stat: &str) -> Option<Process> {
     let (begin, rest) = stat.rsplit_once(')')?;
     let fields: Vec<_> = rest.split_whitespace().collect();
@@ -76,7 +77,7 @@ fn process(stat: &str) -> Option<Process> {
     })
 }
 
-/// What this process has used, with all commands that it has waited for.
+/// The time of this process, with all commands for which it has waited.
 pub(crate) fn used_in_all() -> Duration {
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
     process(&stat).map_or(Duration::ZERO, |process| process.all)
@@ -94,7 +95,7 @@ pub(crate) fn table() -> Table {
         .collect()
 }
 
-/// `root` and all below it.
+/// `root` and all processes below it.
 fn descendants(root: u32, table: &Table) -> Vec<u32> {
     let mut tree = vec![root];
     let mut at = 0;
@@ -107,7 +108,7 @@ fn descendants(root: u32, table: &Table) -> Vec<u32> {
     tree
 }
 
-/// Builds what is checked, or runs it.
+/// Programs that build the checked code, or run it.
 const TOOLS: &[&str] = &[
     "rustc",
     "rustdoc",
@@ -117,7 +118,7 @@ const TOOLS: &[&str] = &[
     "cc1plus",
 ];
 
-/// Cargo and its subcommands. What they start are programs of tests.
+/// Cargo and its subcommands. The programs that they start are test programs.
 fn is_cargo(id: u32, table: &Table) -> bool {
     table
         .get(&id)
@@ -127,24 +128,24 @@ fn is_cargo(id: u32, table: &Table) -> bool {
 /// One command, watched.
 pub(crate) struct Watch {
     limits: Limits,
-    /// What it has printed of a line that has not ended.
+    /// The part of a line that it has printed so far.
     line: Vec<u8>,
-    /// How many looks have seen it do nothing, and what it had used before.
+    /// In how many looks it was idle, and the time that it had used before.
     idle: u32,
     used: Duration,
     has_printed: bool,
-    /// The last line was one of a report.
+    /// The last line belongs to a report.
     in_report: bool,
     /// Cargo waits for another cargo.
     is_blocked: bool,
-    /// Tests that have not ended, as far as the harness has named them, and the last that it has named.
+    /// Tests that have not ended, as far as the harness has named them, and the one that it named last.
     unended: BTreeSet<String>,
     last: String,
     /// Whether a test has ended since the last look.
     has_ended: bool,
-    /// What each process had used when a test last ended.
+    /// The time that each process had used when a test last ended.
     before: BTreeMap<u32, Duration>,
-    /// How many tests have passed, where a test program has said that.
+    /// How many tests have passed, according to the test program.
     pub(crate) passed: Option<u64>,
 }
 
@@ -166,7 +167,7 @@ impl Watch {
         }
     }
 
-    /// It has printed this.
+    /// Handles output of the command.
     pub(crate) fn hear(&mut self, chunk: &[u8]) {
         for piece in chunk.split_inclusive(|byte| *byte == b'\n') {
             self.line.extend_from_slice(piece);
@@ -183,7 +184,8 @@ impl Watch {
             self.unended.insert(test.to_owned());
             return;
         }
-        // With one test at a time, the harness names a test before it runs. So the line may go on with what the test prints.
+        // With one test at a time, the harness prints a test's name before it runs. So the test's output may be on the
+        // same line.
         let text = match begun(line) {
             Some((test, text)) => {
                 self.last = test.to_owned();
@@ -197,7 +199,7 @@ impl Watch {
             self.has_ended = true;
         }
         let text = without_label(text);
-        // A wait that is reported, again and again, does not get on. The further lines of a report are indented.
+        // A wait that is reported repeatedly makes no progress. The further lines of a report are indented.
         let goes_on = self.in_report && text.starts_with("  ");
         self.in_report = goes_on || text.starts_with("tidegate: ");
         if self.in_report {
@@ -211,7 +213,7 @@ impl Watch {
         }
     }
 
-    /// Looks at the processes below `root`; why it hangs, if it does.
+    /// Looks at the processes below `root`. Returns why the command hangs, if it does.
     pub(crate) fn look(&mut self, root: u32, table: &Table) -> Option<String> {
         let tree = descendants(root, table);
         let processes = || tree.iter().filter_map(|id| Some((*id, table.get(id)?)));
@@ -225,7 +227,7 @@ impl Watch {
         }
         let quiet = self.limits.quiet;
         let used: Duration = processes().map(|(_, process)| process.all).sum();
-        // (It may seem to have used less than before: nobody may have waited for what has ended.)
+        // (The time may decrease if nobody has waited for a process that has ended.)
         let more = used.abs_diff(self.used);
         if take(&mut self.has_printed) || more * Limits::SHARE >= quiet {
             self.idle = 0;
@@ -242,10 +244,10 @@ impl Watch {
         })
     }
 
-    /// Whether a process has used too much.
+    /// Whether a process has used too much processor time.
     ///
-    /// Of a program of tests counts what it has used since a test last ended. Several tests may run in it at a time: then this
-    /// is what they have used together since.
+    /// For a test program, the time since a test last ended counts. If several tests run in it at the same time, this
+    /// is their common time.
     fn spins(&self, id: u32, process: &Process, root: u32, table: &Table) -> Option<String> {
         let most = self.limits.own;
         if is_cargo(id, table) || TOOLS.contains(&process.name.as_str()) {
@@ -285,18 +287,18 @@ impl Watch {
     }
 }
 
-/// The test that runs for long, by what the test harness says. (It says so only where several run at a time.)
+/// The test that takes long, according to the harness. (It reports this only if several tests run at a time.)
 fn slow(line: &str) -> Option<&str> {
     let test = line.strip_prefix("test ")?;
     test.strip_suffix(" has been running for over 60 seconds")
 }
 
-/// The test that a line of the harness is about, and what stands behind it.
+/// The test that a line of the harness names, and the rest of the line.
 fn begun(line: &str) -> Option<(&str, &str)> {
     line.strip_prefix("test ")?.split_once(" ... ")
 }
 
-/// The line that a rank has printed, where the launcher says which: `[3] ...`.
+/// The line of a rank, without the launcher's label: `[3] ...`.
 fn without_label(line: &str) -> &str {
     let labelled = line
         .strip_prefix('[')
@@ -316,18 +318,19 @@ fn passed(line: &str) -> Option<u64> {
 
 /// Kills a process and its descendants.
 ///
-/// The tree is read from `/proc`. A process group would be simpler to kill, but a group of its own does not get the
-/// terminal's Ctrl-C, and outlives whatever kills only ours.
+/// The tree is read from `/proc`. A process group would be simpler to kill. But a group of its own does not get the
+/// terminal's Ctrl-C, and survives if only our group is killed.
 pub(crate) fn kill_tree(root: u32) {
     let tree = descendants(root, &table());
-    // The shell's own `kill`: std cannot signal a process that it did not start, and `kill` as a program is a package.
+    // This is the shell's own `kill`: std cannot signal a process that it did not start, and the program `kill` is a
+    // package.
     let _ = Command::new("sh")
         .args(["-c", r#"kill -KILL "$@""#, "sh"])
         .args(tree.iter().map(u32::to_string))
         .status();
 }
 
-/// The processes that hold this file open, but for this one.
+/// The processes that hold this file open, except for this one.
 pub(crate) fn holders(file: &Path) -> String {
     let table = table();
     let ids = table.keys().copied().filter(|id| *id != std::process::id());
@@ -343,7 +346,7 @@ pub(crate) fn holders(file: &Path) -> String {
     lines.join("; ")
 }
 
-/// The programs at the ends of a tree, each with those of its threads that have a name of their own.
+/// The programs at the leaves of a tree, each with its threads that have names of their own.
 fn running(tree: &[u32], table: &Table) -> String {
     let is_leaf = |id: &&u32| !table.values().any(|process| process.parent == **id);
     let describe = |id: &u32| {
@@ -368,7 +371,7 @@ fn running(tree: &[u32], table: &Table) -> String {
     running.into_iter().collect::<Vec<_>>().join("; ")
 }
 
-/// What a process was started as; its name where it has ended.
+/// The command line of a process, or its name if it has ended.
 fn command_line(id: u32, table: &Table) -> String {
     let words = fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
     let words = String::from_utf8_lossy(&words).replace('\0', " ");
@@ -400,10 +403,10 @@ mod tests {
         assert_eq!(descendants(2, &table.map(below).into()), [2, 3, 4]);
     }
 
-    /// No process has such an id.
+    /// No process has this id.
     const ROOT: u32 = u32::MAX - 10;
 
-    /// Each the parent of the next, with the seconds that it has used.
+    /// Each is the parent of the next, with the seconds that it has used.
     fn made_up(processes: &[(&str, u64)]) -> Table {
         let process = |(id, (name, seconds)): (u32, &(&str, u64))| {
             let (parent, name, own) = (id - 1, name.to_string(), Duration::from_secs(*seconds));
@@ -421,7 +424,7 @@ mod tests {
         (ROOT..).zip(processes).map(process).collect()
     }
 
-    /// After how many looks, of a hundred, it hangs; before each it has printed the text.
+    /// After how many of a hundred looks it hangs, if it prints the text before each look.
     fn hangs_after(text: &str) -> Option<u32> {
         let mut watch = Watch::new(Limits::USUAL);
         let table = made_up(&[("cargo", 0), ("jobs", 0)]);
@@ -462,7 +465,7 @@ mod tests {
     #[test]
     fn what_computes_does_not_hang() {
         let mut watch = Watch::new(Limits::USUAL);
-        // A tenth of a processor, and so for an hour.
+        // A tenth of a processor, for an hour.
         let mut looks = (0..1800).map(|at| made_up(&[("cargo", 0), ("rustc", at / 5)]));
         assert!(looks.all(|table| watch.look(ROOT, &table).is_none()));
     }

@@ -1,5 +1,5 @@
-//! `cargo xtask weight`: how much a user of the library downloads: the packages as they are published, and the other
-//! crates that a build for the host alone takes.
+//! `cargo xtask weight`: how much a user of the library downloads: the published packages, and the other crates that a
+//! build for the host alone needs.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,9 +9,9 @@ use std::process::{Command, ExitCode, Stdio};
 use crate::args::Args;
 use crate::step::root;
 
-/// The most crates of others that the library may take without its default features.
+/// The most other crates that the library may need without its default features.
 const MOST_CRATES: usize = 25;
-/// The largest package that crates.io takes.
+/// The largest package that crates.io accepts.
 const MOST_BYTES: u64 = 10 << 20;
 
 /// Runs the task.
@@ -39,7 +39,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, String> {
     Ok(code)
 }
 
-/// The crates of others in a build without default features.
+/// The other crates in a build without default features.
 fn crates(root: &Path) -> Result<BTreeSet<String>, String> {
     const TREE: &str = "tree -p tidegate --no-default-features -e normal,build --prefix none";
     let output = Command::new("cargo")
@@ -60,7 +60,7 @@ fn crates(root: &Path) -> Result<BTreeSet<String>, String> {
     Ok(named.filter(|name| !name.starts_with("tidegate")).collect())
 }
 
-/// What `cargo package` has left there: names and sizes.
+/// The packages that `cargo package` has left in a folder: names and sizes.
 fn packages(folder: &Path) -> Result<Vec<(String, u64)>, String> {
     let why = |error| format!("{}: {error} (`cargo package` makes it)", folder.display());
     let mut all = Vec::new();

@@ -1,8 +1,8 @@
 //! Cycles in a graph.
 
-/// The largest sets of nodes in which every node reaches every other one, without those of a single node.
+/// The largest sets of nodes in which every node reaches every other, without sets of one node.
 ///
-/// `next[node]` are the nodes that `node` leads to. This is Tarjan's algorithm.
+/// `next[node]` are the nodes to which `node` leads. This is Tarjan's algorithm.
 pub(crate) fn cycles(next: &[Vec<usize>]) -> Vec<Vec<usize>> {
     let mut walk = Walk {
         next,
@@ -23,11 +23,11 @@ pub(crate) fn cycles(next: &[Vec<usize>]) -> Vec<Vec<usize>> {
 
 struct Walk<'g> {
     next: &'g [Vec<usize>],
-    /// In which order the nodes were met.
+    /// The order in which the nodes were met.
     number: Vec<Option<usize>>,
     /// The lowest number that is known to be reached from a node.
     low: Vec<usize>,
-    /// The nodes whose set is not complete.
+    /// The nodes whose sets are not complete.
     path: Vec<usize>,
     is_on_path: Vec<bool>,
     cycles: Vec<Vec<usize>>,
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn finds_each_cycle_and_what_hangs_together_with_it() {
-        // 0 -> 1 -> 2 -> 0, with 1 <-> 3; 4 leads there and is not reached; 5 <-> 6; 7 leads to itself alone.
+        // 0 -> 1 -> 2 -> 0, with 1 <-> 3; 4 leads there and is not reached; 5 <-> 6; 7 leads only to itself.
         let next = [
             vec![1],
             vec![2, 3],

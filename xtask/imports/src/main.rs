@@ -1,11 +1,12 @@
 //! Finds files that import each other in a cycle: `cargo xtask imports`, which is also the step `imports` of
 //! `cargo xtask test`.
 //!
-//! Whoever reads one file of a cycle has to read them all. So files form layers: one imports only from those below it.
+//! To read one file of a cycle, one must read all of them. So files form layers: a file imports only from layers below
+//! it.
 //!
-//! A file imports another if a path in it (in a `use`, in an expression, a type, a pattern, or the tokens of a macro) names
-//! something that the other defines, by whatever re-exports. A parent that declares its child, or re-exports what the child
-//! has and does not use it, imports nothing. Code for tests does not count, except in test programs.
+//! A file imports another if one of its paths names something that the other file defines, through any re-exports.
+//! Paths in `use`, expressions, types, patterns and the tokens of macros count. A parent that declares its child, or
+//! re-exports the child's items without using them, imports nothing. Code for tests counts only in test programs.
 
 mod graph;
 mod read;
@@ -25,7 +26,7 @@ use serde_json::Value;
 use crate::resolve::Edges;
 use crate::tree::{FileId, Tree};
 
-/// Packages that may have cycles, and why.
+/// Packages that may have cycles, with the reason.
 const EXEMPT: &[(&str, &str)] = &[("tidegate-cuda", "one crate for all GPUs is to replace it")];
 
 const HOW_TO_MEND: &str = "\
@@ -45,7 +46,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Checks the packages of these names, or all. Whether all is well.
+/// Checks the packages of these names, or all. Returns whether they have no cycles.
 fn run(names: &[String]) -> Result<bool, String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2);
     let root = root.expect("this package lies two folders below the repository's root");
@@ -81,7 +82,7 @@ fn run(names: &[String]) -> Result<bool, String> {
 
 /// A target of a package.
 struct Target {
-    /// What it is, for a reader: its kind and name.
+    /// Its kind and name, for a reader.
     name: String,
     root: PathBuf,
     is_test: bool,
@@ -132,7 +133,7 @@ struct Report {
     text: String,
 }
 
-/// Looks at all targets, on as many threads as there are processors.
+/// Checks all targets, on as many threads as there are processors.
 fn reports(
     root: &Path,
     packages: &BTreeMap<String, Vec<Target>>,
@@ -195,7 +196,7 @@ fn cycles(tree: &Tree, edges: &Edges<'_>) -> Vec<Vec<FileId>> {
     cycles
 }
 
-/// A cycle for a reader: its files, and where each imports another.
+/// A cycle as text: its files, and the lines where each imports another.
 fn describe(tree: &Tree, edges: &Edges<'_>, cycle: &[FileId], target: &str) -> String {
     let name = |file: FileId| tree.files[file].display();
     let mut text = format!("  {} files of {target} import each other:\n", cycle.len());

@@ -11,9 +11,9 @@ use syn::{Attribute, Expr, Ident, Item, Meta, Token, UseTree, Visibility};
 
 use crate::tree::{FileId, Kind, Mention, ModuleId, Name, Segments, Tree};
 
-/// Reads the target whose root file this is, with all files that its `mod` declarations name.
+/// Reads the target with this root file, and all files that its `mod` declarations name.
 ///
-/// `is_test` says whether `cfg(test)` holds. `load` gives a file's text.
+/// `is_test` says whether `cfg(test)` holds. `load` returns a file's text.
 pub(crate) fn read(
     root: &Path,
     is_test: bool,
@@ -61,7 +61,7 @@ pub(crate) fn read(
 struct Waiting {
     module: ModuleId,
     file: FileId,
-    /// Where the files of its child modules lie.
+    /// The folder for the files of its child modules.
     folder: PathBuf,
 }
 
@@ -73,18 +73,18 @@ struct Reader<'a, L> {
     /// The module that is being read.
     module: ModuleId,
     file: FileId,
-    /// Where the files of its child modules lie.
+    /// The folder for the files of its child modules.
     folder: PathBuf,
-    /// What a `#[path]` attribute in it starts from.
+    /// The folder from which a `#[path]` attribute in it starts.
     beside: PathBuf,
-    /// It reads the body of a function, whose items have no path.
+    /// The reader is in the body of a function, whose items have no path.
     is_in_block: bool,
     /// A declared module that has no file.
     missing: Option<String>,
 }
 
 impl<L: Fn(&Path) -> io::Result<String>> Reader<'_, L> {
-    /// Whether code with these attributes is compiled into the target. Where that depends on a feature, it is.
+    /// Whether code with these attributes is compiled into the target. All features count as on.
     fn is_live(&self, attributes: &[Attribute]) -> bool {
         attributes.iter().all(|attribute| {
             let path = attribute.path();
@@ -98,7 +98,7 @@ impl<L: Fn(&Path) -> io::Result<String>> Reader<'_, L> {
         })
     }
 
-    /// Whether a condition holds; `None` where it can hold and can fail.
+    /// Whether a condition holds; `None` if it may hold or not.
     fn holds(&self, condition: &Meta) -> Option<bool> {
         match condition {
             Meta::Path(path) if path.is_ident("test") => Some(self.is_test),
@@ -111,7 +111,7 @@ impl<L: Fn(&Path) -> io::Result<String>> Reader<'_, L> {
                 if list.path.is_ident("not") {
                     return parts.next()?.map(|holds| !holds);
                 }
-                // One part that is so decides `any` or `all`.
+                // One part decides `any` if it holds, and `all` if it does not.
                 let decides = list.path.is_ident("any");
                 let parts: Vec<_> = parts.collect();
                 if parts.contains(&Some(decides)) {
@@ -134,7 +134,7 @@ impl<L: Fn(&Path) -> io::Result<String>> Reader<'_, L> {
         });
     }
 
-    /// `use …;`, which gives names to the module.
+    /// `use …;`, which adds names to the module.
     fn import(&mut self, tree: &UseTree, is_private: bool) {
         for Imported {
             path,
@@ -161,7 +161,7 @@ impl<L: Fn(&Path) -> io::Result<String>> Reader<'_, L> {
         }
     }
 
-    /// A path with what stands in angle brackets before it, if anything does: `<A as B>::c` mentions `A` and `B`.
+    /// A path, with the part in angle brackets before it, if there is one: `<A as B>::c` mentions `A` and `B`.
     fn qualified<'ast>(
         &mut self,
         own: Option<&'ast syn::QSelf>,
@@ -176,7 +176,7 @@ impl<L: Fn(&Path) -> io::Result<String>> Reader<'_, L> {
         if path.leading_colon.is_none() && length > 0 {
             let segments = path.segments.iter().take(length);
             let segments: Segments = segments.map(|segment| plain(&segment.ident)).collect();
-            // A small letter alone is a variable, but where it is called.
+            // A single lower-case name is a variable, unless it is called.
             if is_call || segments.len() > 1 || is_capital(&segments[0]) {
                 self.mention(segments, path.span(), Kind::Inline);
             }
@@ -186,8 +186,8 @@ impl<L: Fn(&Path) -> io::Result<String>> Reader<'_, L> {
         }
     }
 
-    /// The paths among tokens of which it is not known what they mean. In the rules of a macro, only those count that say
-    /// where they start.
+    /// The paths among tokens whose meaning is unknown. In the rules of a macro, only paths count that say
+    /// where they start (`crate`, `self`, `super`).
     fn tokens(&mut self, tokens: TokenStream, in_rules: bool) {
         let tokens: Vec<TokenTree> = tokens.into_iter().collect();
         let punct = |at: usize, mark: char| matches!(tokens.get(at), Some(TokenTree::Punct(it)) if it.as_char() == mark);
@@ -213,7 +213,7 @@ impl<L: Fn(&Path) -> io::Result<String>> Reader<'_, L> {
                     .filter(|it| it.to_string() != "$");
                 let path: TokenStream = path.cloned().collect();
                 if let Ok(tree) = syn::parse2::<UseTree>(path) {
-                    // It gives no names to this module: nobody knows where the macro puts it.
+                    // It adds no names to this module, since the place where the macro puts it is unknown.
                     for Imported { path, span, .. } in imported(&tree) {
                         if is_root(&path[0]) || !in_rules {
                             self.mention(path, span, Kind::Import);
@@ -306,7 +306,7 @@ impl<L: Fn(&Path) -> io::Result<String>> Reader<'_, L> {
     }
 }
 
-/// Passes over what is not compiled into the target.
+/// Skips code that is not compiled into the target.
 macro_rules! only_live {
     ($($visit:ident: $node:ident),* $(,)?) => {$(
         fn $visit(&mut self, node: &'ast syn::$node) {
@@ -481,7 +481,7 @@ impl<'ast, L: Fn(&Path) -> io::Result<String>> Visit<'ast> for Reader<'_, L> {
 /// One path of a `use` tree.
 struct Imported {
     path: Segments,
-    /// What it is called from now on. A glob has no name, and `as _` gives none.
+    /// The new name. A glob has no name, and neither has `as _`.
     name: Option<String>,
     is_glob: bool,
     span: Span,
@@ -494,7 +494,7 @@ fn imported(tree: &UseTree) -> Vec<Imported> {
     found
 }
 
-/// Adds those of a tree that stands behind such a path.
+/// Adds the paths of a tree behind this beginning.
 fn add_imported(tree: &UseTree, before: &[String], found: &mut Vec<Imported>) {
     let with = |ident: &Ident| {
         let mut path = before.to_vec();
@@ -543,7 +543,7 @@ fn is_root(segment: &str) -> bool {
     ["crate", "self", "super"].contains(&segment)
 }
 
-/// What `#[path = "…"]` says.
+/// The value of `#[path = "…"]`.
 fn path_attribute(attribute: &Attribute) -> Option<String> {
     let Meta::NameValue(it) = &attribute.meta else {
         return None;
@@ -557,7 +557,7 @@ fn path_attribute(attribute: &Attribute) -> Option<String> {
     }
 }
 
-/// The same path, without `..` where that is possible.
+/// The same path, without `..` if possible.
 fn normal(path: &Path) -> PathBuf {
     let mut normal = PathBuf::new();
     for component in path.components() {

@@ -1,4 +1,4 @@
-//! Finds the file that defines what a path names, and so which file imports which.
+//! Finds the file that defines what a path names, and so the files that each file imports.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use crate::tree::{FileId, Kind, Mention, ModuleId, Name, ROOT, Tree};
 /// For a file and one that it imports: the place that shows it.
 pub(crate) type Edges<'t> = BTreeMap<(FileId, FileId), &'t Mention>;
 
-/// Which file imports which.
+/// The imports between files.
 pub(crate) fn edges(tree: &Tree) -> Edges<'_> {
     let mut edges = Edges::new();
     for mention in &tree.mentions {
@@ -16,7 +16,7 @@ pub(crate) fn edges(tree: &Tree) -> Edges<'_> {
             if to == from {
                 continue;
             }
-            // A reader looks at the `use` lines first.
+            // Readers look at the `use` lines first.
             let rank = |it: &Mention| (it.kind == Kind::Inline, it.line);
             let shown = edges.entry((from, to)).or_insert(mention);
             if rank(mention) < rank(shown) {
@@ -32,14 +32,16 @@ fn files(tree: &Tree, mention: &Mention) -> Vec<FileId> {
     let from = tree.modules[mention.module].file;
     let mut found = Search::new(tree).path(mention.module, &mention.path);
     if found.is_empty() && mention.kind == Kind::Macro && mention.path.len() == 1 {
-        // Not imported: its definition precedes it in the text of the crate. One name for two macros tells nothing.
+        // Such a macro is not imported, since its definition precedes it in the text of the crate. If two macros have
+        // the name, nothing is known.
         if let Some([module]) = tree.macros.get(&mention.path[0]).map(Vec::as_slice) {
             found.push(Found::Item(*module));
         }
     }
     let modules = found.into_iter().filter_map(|found| match found {
         Found::Item(module) => Some(module),
-        // An import of a module imports nothing by itself. But one of all that it has does: traits have effect unnamed.
+        // Importing a module imports nothing by itself. But a glob does, since traits have an effect without being
+        // named.
         Found::Module(module) if is_glob(mention.kind) => Some(module),
         Found::Module(_) | Found::Foreign => None,
     });
@@ -52,24 +54,24 @@ fn is_glob(kind: Kind) -> bool {
     matches!(kind, Kind::Glob | Kind::GlobReExport)
 }
 
-/// Whether the module, or one above it, stands in this file.
+/// Whether the module, or one above it, is in this file.
 fn is_below(tree: &Tree, file: FileId, module: ModuleId) -> bool {
     let parent = |module: &ModuleId| tree.modules[*module].parent;
     let mut chain = std::iter::successors(Some(module), parent);
     chain.any(|module| tree.modules[module].file == file)
 }
 
-/// What a path names.
+/// The thing that a path names.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Found {
-    /// Something that this module defines, or that it is taken to define: a macro may have made it.
+    /// Something that this module defines, or may define by a macro.
     Item(ModuleId),
     Module(ModuleId),
     /// Something of another crate.
     Foreign,
 }
 
-/// One search, which never follows an import that it is following already: imports can form a ring.
+/// One search. It never follows an import that it is already following, because imports can form a ring.
 struct Search<'t> {
     tree: &'t Tree,
     /// A name in a module, and which of its meanings there.
@@ -78,7 +80,7 @@ struct Search<'t> {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Meaning {
-    /// By its place among those that the name has.
+    /// Its place among those that the name has.
     Named(usize),
     OfGlobs,
 }
@@ -89,7 +91,7 @@ impl<'t> Search<'t> {
         Search { tree, followed }
     }
 
-    /// What the path names where it stands in this module. Nothing where its first name is unknown.
+    /// The things that a path in this module can name. None if its first name is unknown.
     fn path(&mut self, module: ModuleId, path: &[String]) -> Vec<Found> {
         let parent = |module: ModuleId| self.tree.modules[module].parent.unwrap_or(ROOT);
         let (mut found, rest) = match path[0].as_str() {
@@ -131,7 +133,7 @@ impl<'t> Search<'t> {
         found
     }
 
-    /// What a name stands for in a module.
+    /// The things for which a name stands in a module.
     fn name(&mut self, module: ModuleId, name: &str) -> Vec<Found> {
         let tree = self.tree;
         let Some(names) = tree.modules[module].names.get(name) else {
@@ -159,7 +161,7 @@ impl<'t> Search<'t> {
         found
     }
 
-    /// Follows an import, unless it is on the way already.
+    /// Follows an import, unless it is being followed already.
     fn follow(
         &mut self,
         key: (ModuleId, String, Meaning),
@@ -174,7 +176,7 @@ impl<'t> Search<'t> {
         found
     }
 
-    /// What a name stands for in the modules of which this one imports everything.
+    /// The things for which a name stands in the modules whose names this one imports by globs.
     fn name_of_globs(&mut self, module: ModuleId, name: &str) -> Vec<Found> {
         let globs = self.tree.modules[module].globs.iter();
         globs
@@ -183,7 +185,7 @@ impl<'t> Search<'t> {
             .into_iter()
             .flat_map(|found| match found {
                 Found::Module(module) => self.name(module, name),
-                // The variants of an enum: the glob itself imports its file.
+                // These are the variants of an enum: the glob itself imports its file.
                 Found::Item(_) | Found::Foreign => Vec::new(),
             })
             .collect()

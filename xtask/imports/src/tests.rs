@@ -16,7 +16,7 @@ fn tree(files: &[(&str, &str)], is_test: bool) -> Result<Tree, String> {
     read::read(Path::new(files[0].0), is_test, load)
 }
 
-/// Which file imports which, without the folder `src`: `a b` where `a.rs` imports `b.rs`.
+/// The imports between files, without the folder `src`: `a b` if `a.rs` imports `b.rs`.
 fn edges_of(tree: &Tree) -> Vec<String> {
     let name = |file: usize| {
         let path = tree.files[file].with_extension("");
@@ -36,8 +36,8 @@ fn edges(files: &[(&str, &str)]) -> Vec<String> {
     edges_of(&tree(files, false).unwrap())
 }
 
-/// The edges of a crate whose module `a` has this text, beside `b` with `struct B`, `enum Kind`, `fn b`, and `c` with `struct C`
-/// and a child `d` with `struct D`.
+/// The imports of a crate whose module `a` has this text. Beside it are `b` with `struct B`, `enum Kind` and `fn b`,
+/// and `c` with `struct C` and a child `d` with `struct D`.
 fn of_a(text: &str) -> Vec<String> {
     edges(&[
         (
@@ -168,14 +168,14 @@ fn code_for_tests_and_documentation_does_not_count() {
 
 #[test]
 fn a_path_leads_to_the_file_that_defines_the_name() {
-    // Through the facade, which is not imported.
+    // The path goes through the facade, which is not imported.
     assert_eq!(of_a("use crate::c::D;"), ["a c/d"]);
     assert_eq!(of_a("use crate::c; fn f(_: c::D) {}"), ["a c/d"]);
     assert_eq!(of_a("use crate::c::b::B;"), ["a b"]);
-    // Names that nothing defines in sight, as if a macro had made them: the last module that is known.
+    // If nothing defines a name, a macro may have. The last known module counts.
     assert_eq!(of_a("use crate::c::Unknown;"), ["a c/mod"]);
     assert_eq!(of_a("use crate::c::D::new;"), ["a c/d"]);
-    // Globs, also one after another.
+    // Globs, and chains of them.
     let files = |a| {
         edges(&[
             ("src/lib.rs", "mod a; mod b; mod facade;"),
@@ -198,14 +198,14 @@ fn a_path_leads_to_the_file_that_defines_the_name() {
         files(globs),
         ["a b", "a facade", "a facade/deep", "facade b"]
     );
-    // A function of a module's name.
+    // A function with the name of a module.
     let same = [
         ("src/lib.rs", "mod a; mod b; fn b() {}"),
         ("src/a.rs", "fn f() { crate::b::b() }"),
         ("src/b.rs", "pub fn b() {}"),
     ];
     assert_eq!(edges(&same), ["a b"]);
-    // What a parent imports for itself, its children can name.
+    // Children can name what a parent imports for itself.
     let parents = [
         ("src/lib.rs", "mod a; mod b; use b::B;"),
         ("src/a.rs", "use super::B;"),
@@ -230,7 +230,7 @@ fn a_parent_that_declares_and_re_exports_imports_nothing() {
     // A re-export that the parent uses itself.
     assert_eq!(parent("mod a; pub use a::A; struct Has(A);"), ["lib a"]);
     assert_eq!(parent("mod a; pub use a::a; fn f() { a() }"), ["lib a"]);
-    // What lies elsewhere is imported, also to be re-exported.
+    // An item from elsewhere is imported, even if it is only re-exported.
     let sibling = [
         ("src/lib.rs", "mod a; mod b;"),
         ("src/a.rs", "pub use crate::b::B;"),

@@ -1,4 +1,4 @@
-//! The modules of one target, and every path that their code mentions, as [`crate::read`] finds them.
+//! The modules of one target, and every path in their code, as [`crate::read`] finds them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -22,22 +22,23 @@ pub(crate) struct Tree {
     pub(crate) macros: BTreeMap<String, Vec<ModuleId>>,
 }
 
-/// A module, which is a whole file or stands inside one.
+/// A module: a whole file, or a part of one.
 pub(crate) struct Module {
     pub(crate) file: FileId,
     pub(crate) parent: Option<ModuleId>,
-    /// A name can stand for several things, since types, values and macros have name spaces of their own.
+    /// A name can stand for several things, since types, values and macros have separate name spaces.
     pub(crate) names: HashMap<String, Vec<Name>>,
-    /// The modules of which it imports everything.
+    /// The modules whose names it imports by globs.
     pub(crate) globs: Vec<Segments>,
 }
 
-/// The parts of a path, `crate`, `self` and `super` included.
+/// The parts of a path, with `crate`, `self` and `super`.
 pub(crate) type Segments = Vec<String>;
 
-/// What a name stands for in a module.
+/// A meaning of a name in a module.
 pub(crate) enum Name {
-    /// Something that this module defines. (A macro can have its name in the root module, and its definition elsewhere.)
+    /// Something that this module defines. (A macro can have its name in the root module, and its definition
+    /// elsewhere.)
     Item(ModuleId),
     Module(ModuleId),
     Import(Segments),
@@ -45,7 +46,7 @@ pub(crate) enum Name {
 
 /// A path in the code.
 pub(crate) struct Mention {
-    /// Where it stands.
+    /// The module that contains it.
     pub(crate) module: ModuleId,
     pub(crate) line: usize,
     pub(crate) path: Segments,

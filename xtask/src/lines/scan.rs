@@ -1,13 +1,14 @@
-//! Which lines of a file are code, and which are tests, without a parser: a scanner that knows comments, strings and brackets.
+//! Finds the lines of a file that are code, and those that are tests. It is a scanner for comments, strings and
+//! brackets.
 
-/// What a file holds.
+/// The counts of a file.
 #[derive(Default, Debug, PartialEq)]
 pub(super) struct Scanned {
     /// Lines of code.
     pub(super) code: usize,
     /// Lines of items that are compiled for tests only.
     pub(super) tests: usize,
-    /// Modules of tests that have files of their own.
+    /// Test modules with files of their own.
     pub(super) test_modules: Vec<Module>,
 }
 
@@ -15,14 +16,14 @@ pub(super) struct Scanned {
 #[derive(Debug, PartialEq)]
 pub(super) struct Module {
     pub(super) name: String,
-    /// What a `#[path]` attribute says.
+    /// The value of a `#[path]` attribute.
     pub(super) path: Option<String>,
 }
 
 pub(super) fn scan(text: &str) -> Scanned {
     let code = blank(text);
     let mut scanned = Scanned::default();
-    // The items of tests: from their attribute to their end.
+    // The items of tests, from their attributes to their ends.
     let mut tests = Vec::new();
     let mut at = 0;
     while let Some(bracket) = find(&code, at, b"[cfg(") {
@@ -40,7 +41,7 @@ pub(super) fn scan(text: &str) -> Scanned {
         }
         let start = skip_attributes(&code, end + 1);
         at = item_end(&code, start);
-        // With the `#`.
+        // The `#` is included.
         tests.push(bracket - 1..at);
         let words: Vec<_> = words(&code[start..at]).collect();
         if let [.., "mod", name] = words[..]
@@ -72,7 +73,8 @@ fn lines(code: &[u8]) -> impl Iterator<Item = &[u8]> {
         .filter(|line| !line.trim_ascii().is_empty())
 }
 
-/// The text, byte for byte, with spaces for comments, and quotes for what strings and characters hold.
+/// The text with the same length, in which comments are replaced by spaces, and the contents of strings and characters
+/// by quotes.
 fn blank(text: &str) -> Vec<u8> {
     let from = text.as_bytes();
     let mut to = from.to_vec();
@@ -121,7 +123,7 @@ fn blank(text: &str) -> Vec<u8> {
     to
 }
 
-/// How long the block comment at the start is: such comments nest.
+/// The length of the block comment at the start. Such comments nest.
 fn block_comment(text: &[u8]) -> usize {
     let (mut depth, mut at) = (0, 0);
     while at < text.len() {
@@ -144,7 +146,7 @@ fn block_comment(text: &[u8]) -> usize {
     at
 }
 
-/// How many `#` a raw string at the start has.
+/// The number of `#` of a raw string at the start.
 fn raw_string(text: &[u8]) -> Option<usize> {
     let rest = text
         .strip_prefix(b"b")
@@ -155,7 +157,7 @@ fn raw_string(text: &[u8]) -> Option<usize> {
     (rest[hashes] == b'"').then_some(hashes)
 }
 
-/// How long the literal at the start is.
+/// The length of the literal at the start.
 fn quoted(text: &[u8], quote: u8) -> usize {
     let mut at = 1;
     while at < text.len() && text[at] != quote {
@@ -164,7 +166,7 @@ fn quoted(text: &[u8], quote: u8) -> usize {
     at + 1
 }
 
-/// Whether the quote at the start begins a character, and no lifetime.
+/// Whether the quote at the start begins a character, and not a lifetime.
 fn is_character(text: &[u8]) -> bool {
     let text = String::from_utf8_lossy(&text[1..text.len().min(8)]);
     let mut characters = text.chars();
@@ -190,7 +192,7 @@ fn find(code: &[u8], from: usize, what: &[u8]) -> Option<usize> {
     found.map(|at| from + at)
 }
 
-/// Where the bracket ends that was opened just before: behind it.
+/// The place behind the bracket that closes the one that was just opened.
 fn closing(code: &[u8], mut at: usize) -> usize {
     let mut depth = 1;
     while at < code.len() && depth > 0 {
@@ -204,7 +206,8 @@ fn closing(code: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// Whether a condition (with the bracket that closes it) holds in tests only. `cfg(doc)` counts, too: nobody runs it.
+/// Whether a condition (with its closing bracket) holds in tests only. `cfg(doc)` counts, too, since such code never
+/// runs.
 fn needs_test(condition: &[u8]) -> bool {
     let condition = &condition[..condition.len().saturating_sub(1)];
     let name = words(condition).next().unwrap_or("");
@@ -216,7 +219,7 @@ fn needs_test(condition: &[u8]) -> bool {
         match byte {
             b'(' => depth += 1,
             b')' if depth > 0 => depth -= 1,
-            // The part ends as a condition does: with one more byte.
+            // Each part ends like a condition, with one more byte.
             b',' | b')' if depth == 0 => {
                 parts.push(needs_test(&condition[start..=at]));
                 start = at + 1;
@@ -244,7 +247,7 @@ fn skip_attributes(code: &[u8], mut at: usize) -> usize {
     }
 }
 
-/// Where an item, a statement, a field, a variant or an argument ends: behind it.
+/// The place behind the end of an item, a statement, a field, a variant or an argument.
 fn item_end(code: &[u8], start: usize) -> usize {
     const ITEMS: [&str; 15] = [
         "fn",
@@ -285,7 +288,7 @@ fn item_end(code: &[u8], start: usize) -> usize {
             b'>' if !matches!(code[at - 1], b'-' | b'=') => angles -= 1,
             b';' => return at + 1,
             b',' if ends_at_comma && angles <= 0 => return at + 1,
-            // The end of what it is part of.
+            // This ends the thing that contains it.
             b'}' | b')' | b']' => return at,
             _ => {}
         }
