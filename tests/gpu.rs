@@ -1,7 +1,7 @@
-//! What only a GPU can show. `scripts/gpu.sh` runs all of it; nothing here runs without one.
+//! Tests that need a GPU. `scripts/gpu.sh` runs all of them.
 //!
-//! Ranks are threads of this process, on one GPU or on several, except where a job of processes is what is tested: then
-//! this program starts itself again, once a rank.
+//! Ranks are threads of this process, on one GPU or on several. If a job of processes is tested, this program starts
+//! itself again for each rank.
 
 mod gpu {
     pub(crate) mod common;

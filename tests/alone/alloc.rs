@@ -1,6 +1,5 @@
-//! What an epoch costs in things that can be counted: allocations (none, on any thread of the process, after the first
-//! few epochs), sleeps of the thread that enqueues (none, while there is room in the queue), and bytes of tokens and
-//! results.
+//! The cost of an epoch in things that can be counted: allocations (none, on any thread of the process, after the first
+//! few epochs), sleeps of the thread that enqueues (none, while the queue has room), and bytes of tokens and results.
 
 use std::sync::Barrier as Meeting;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,16 +12,16 @@ use crate::counting::{Counting, alone};
 /// Ranks of each program here.
 const RANKS: usize = 3;
 const LEN: usize = 64;
-/// Epochs that may allocate: batches are made, lists grow to their size.
+/// Epochs that may allocate, because batches are made, and lists grow to their size.
 const FIRST: usize = 20;
-/// Epochs that are counted, and how often.
+/// Epochs that are counted, and how many rounds of them.
 const COUNTED: usize = 50;
 const ROUNDS: usize = 5;
 
-/// Runs `step` again and again on all ranks; asserts that there is a round of it in which nothing was allocated.
+/// Runs `step` repeatedly on all ranks. Asserts that there is a round in which nothing was allocated.
 ///
-/// One round of several, because a machine that is slow enough makes other things happen: a wait that lasts long is looked at, a
-/// list of blocked lanes grows. What allocates once an epoch does so in every round.
+/// There are several rounds, because a slow machine causes other allocations: a long wait is reported, or a list of
+/// blocked lanes grows. If each epoch allocated, every round would.
 fn assert_steady(
     what: &str,
     meeting: &Meeting,
@@ -54,7 +53,7 @@ fn assert_steady(
     );
 }
 
-/// Puts a value through a step that takes it and gives it back.
+/// Passes a value to a step that takes it and returns it.
 fn through<T>(value: &mut Option<T>, step: impl FnOnce(T) -> Result<T>) -> Result<()> {
     *value = Some(step(value.take().expect("the last step succeeded"))?);
     Ok(())
@@ -183,7 +182,7 @@ fn strided(place: &Place<'_>) -> Result<()> {
     let columns = Layout::strided(0, &[(4, 8), (2, 1)])?;
     let scattered = Layout::indexed(place.world, &[0, 9, 3, 4, 1, 60, 7, 8])?;
     let mut state = Some((inbox, outbox));
-    // Two kinds of epochs by turns: a plan is found again, not made again.
+    // Two kinds of epochs in turn: a plan is found again, and not made again.
     let mut turn = 0u32;
     assert_steady("strided and indexed puts", place.meeting, &s, || {
         turn += 1;
@@ -301,8 +300,8 @@ fn sleeps() -> u64 {
         .expect("the kernel counts")
 }
 
-/// Enqueueing waits for nobody: with its own stream held up, and peers that do nothing at all, a thread enqueues epochs
-/// without sleeping once. A lock that anybody else might hold, or a wait of any kind, would be a sleep.
+/// Enqueueing waits for nobody. While its own stream is blocked, and the peers do nothing, a thread enqueues epochs
+/// without sleeping once. A lock that another thread holds, or any wait, would be a sleep.
 #[test]
 fn enqueueing_never_sleeps() {
     let _alone = alone();
@@ -319,8 +318,8 @@ fn enqueueing_never_sleeps() {
         stream!(let s = world.stream()?);
         let mut state = Some(ring(&place, &s, Buffers::Single)?);
         let mut valve = Region::<u64>::zeroed(&world, 1)?.on(&s)?;
-        // A page that is touched for the first time, or a busy machine's interrupt, is no sleep of ours: one clean
-        // round proves it.
+        // The first access to a page, or an interrupt of a busy machine, is no sleep of ours. One clean round is
+        // enough.
         let mut least = u64::MAX;
         for _ in 0..ROUNDS {
             OPEN.store(false, Ordering::SeqCst);
@@ -335,7 +334,7 @@ fn enqueueing_never_sleeps() {
                 std::thread::yield_now();
             }
             let before = sleeps();
-            // Five items each: they all find room in the queue.
+            // Each has five items, and all of them fit in the queue.
             for _ in 0..100 {
                 through(&mut state, |r| step(&s, r))?;
             }
@@ -360,14 +359,14 @@ fn tokens_are_pointers_and_results_are_small() {
     assert_eq!(size_of::<Exposed<'_, u64>>(), word);
     assert_eq!(size_of::<Outbox<'_, u64>>(), word);
     assert_eq!(size_of::<Access<'_, '_, u64>>(), word);
-    // What `?` copies on its way up; errors with much to say are boxed.
+    // `?` copies errors of this size; errors with much content are boxed.
     assert!(size_of::<tidegate::Error>() <= 10 * word);
     assert!(size_of::<Rejected<Inbox<'_, u64>>>() <= 11 * word);
     type Waited<'s> = Result<Inbox<'s, u64>, Rejected<Exposed<'s, u64>>>;
     assert!(size_of::<Waited<'_>>() <= 11 * word);
 }
 
-/// The memory of a vector becomes a region's, and the region's a vector's: nothing near as much is allocated besides.
+/// A vector's memory becomes a region's, and the region's a vector's. Nothing nearly as large is allocated besides.
 #[test]
 fn vectors_become_regions_without_a_copy() {
     const LEN: usize = 1 << 17;

@@ -1,5 +1,5 @@
-//! The triggered engine over a fake card, which has all that cxi has, and whatever can go wrong with it. (In a
-//! process without libfabric: some libraries that it loads take the signals that the card's registers need.)
+//! The triggered engine over a fake card that has all features of cxi, and all its faults. (The process loads no
+//! libfabric: some libraries that it loads take the signals that the card's registers need.)
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use tidegate_fake::{Card, Config};
 use crate::common::ring;
 use crate::counting::alone;
 
-/// Nothing takes so long, however busy the machine is.
+/// Nothing takes this long, even on a busy machine.
 const LONG: Duration = Duration::from_secs(600);
 const BUFFERS: [Buffers; 2] = [Buffers::Single, Buffers::Double];
 
@@ -25,12 +25,12 @@ fn world(wire: FabricWire, options: Options) -> WorldOptions {
         .route(Route::Nic)
 }
 
-/// An endpoint of a card, as hardware is chosen if nobody says otherwise.
+/// An endpoint of a card. By default, hardware is chosen.
 fn on(card: &Card) -> FabricWire {
     FabricWire::open_by(&tidegate_fake::library(), &Choice::at(card.name())).unwrap()
 }
 
-/// Streams that have ended may be the last to let the NIC go.
+/// Streams that have ended may hold the NIC last.
 fn all_is_closed(card: &Card) {
     let begin = Instant::now();
     while card.works().0 > 0 || !card.open().is_empty() {
@@ -54,7 +54,7 @@ fn ring_on(config: Config, n: usize, budget: usize, buffers: Buffers) {
     assert!(most <= config.works && ever > 0, "{most} of {ever}");
     all_is_closed(&card);
     if config.pages && config.plain {
-        // Each step: a post and a complete for each neighbour, and of two ranks each has one.
+        // In each step there is a post and a complete for each neighbour; with two ranks each has one neighbour.
         let steps = (0..8).map(|round| round % 4 + 2).sum::<u64>();
         let neighbours = if n > 2 { 2 } else { 1 };
         assert_eq!(card.strikes(), n as u64 * steps * 2 * neighbours);
@@ -65,7 +65,7 @@ fn ring_on(config: Config, n: usize, budget: usize, buffers: Buffers) {
     }
 }
 
-/// The card carries operations out in any order: what comes right does so by counters.
+/// The card carries out operations in any order, so only counters make the result right.
 #[test]
 fn rings_over_a_card() {
     let _alone = alone();
@@ -91,8 +91,8 @@ fn rings_over_a_card() {
     }
 }
 
-/// Registers of memory see what is struck, if no two strikes come at once: with one buffer each ring waits for what
-/// comes of the last. As for streams of GPUs, which have no others here.
+/// Registers that are memory show the stores, if no two come at the same time. With one buffer, each ring waits for the
+/// result of the one before. This is as for streams of GPUs, whose registers are the same here.
 #[test]
 fn rings_over_a_card_with_registers_of_memory() {
     let _alone = alone();
@@ -109,7 +109,7 @@ fn rings_over_a_card_with_registers_of_memory() {
     }
 }
 
-/// What finds no room for a moment is tried again, whatever the provider calls that.
+/// An operation that finds no room for a moment is tried again, whatever error the provider returns.
 #[test]
 fn works_that_find_no_room_are_queued_later() {
     let _alone = alone();
@@ -127,7 +127,7 @@ fn works_that_find_no_room_are_queued_later() {
     }
 }
 
-/// What finds no room for good is an error that names it, on both ends, and no hang.
+/// An operation that never finds room is an error that says so, on both ends, and no hang.
 #[test]
 fn works_that_never_find_room_are_an_error() {
     let _alone = alone();
@@ -150,8 +150,8 @@ fn works_that_never_find_room_are_an_error() {
     }
 }
 
-/// Stores that are dropped between the stream and the NIC are an error on both ends, and no hang: here from some time on,
-/// when the peer is known to answer.
+/// If stores between the stream and the NIC are lost, that is an error on both ends, and no hang. Here they are lost
+/// from some time on, after the peer has answered.
 #[test]
 fn strikes_that_do_not_arrive_are_an_error() {
     let _alone = alone();
@@ -183,7 +183,7 @@ fn strikes_that_do_not_arrive_are_an_error() {
     }
 }
 
-/// A share of the pool that is too small for a queue is said when the window is created.
+/// If the share of the pool is too small for a queue, opening the window reports it.
 #[test]
 fn a_pool_with_nothing_left_is_a_typed_error() {
     let _alone = alone();
@@ -203,7 +203,7 @@ fn a_pool_with_nothing_left_is_a_typed_error() {
     }
 }
 
-/// One job whose transfers fail at random: every element that is seen is right, and it ends.
+/// A job whose transfers fail at random: every element that is seen is right, and the job ends.
 fn faulty(seed: u64) -> bool {
     let card = Card::new(Config {
         seed,
@@ -211,7 +211,7 @@ fn faulty(seed: u64) -> bool {
         pages: !seed.is_multiple_of(3),
         back: !seed.is_multiple_of(5),
         cancels: !seed.is_multiple_of(7),
-        // An operation in 100; and now and then without a word in the queue.
+        // One operation in 100 fails, and some of them without an entry in the queue.
         fails: 10,
         counts_failures: seed % 4 == 1,
         silent: seed % 4 == 1,
@@ -242,11 +242,11 @@ fn transfers_that_fail_end_the_waits_and_signal_nothing() {
     let _alone = alone();
     let right = (0..60).filter(|seed| faulty(*seed)).count();
     println!("{right} of 60 were right");
-    // Neither is rare, or this shows nothing.
+    // The test shows nothing unless both happen.
     assert!((1..55).contains(&right), "{right}");
 }
 
-/// Who adds to words looks for adds to its own; who sends notices does not.
+/// A rank that adds to words looks for adds to its own words; a rank that sends notices does not.
 #[test]
 fn ranks_that_signal_differently_do_not_meet() {
     let _alone = alone();
@@ -276,7 +276,7 @@ fn an_endpoint_that_is_opened_and_closed_leaves_nothing() {
     }
 }
 
-/// A NIC's add is two steps for a processor: what this rank poisons in between is lost, and poisoned again.
+/// For a processor a NIC's add is two steps. Poison of this rank in between is lost, so this rank poisons again.
 #[test]
 fn a_poison_that_is_lost_to_an_add_is_not_the_last() {
     let _alone = alone();
@@ -288,14 +288,15 @@ fn a_poison_that_is_lost_to_an_add_is_not_the_last() {
         ..Config::default()
     });
     let ended = AtomicBool::new(false);
-    // One buffer: then nothing else is on its way when the last signal is.
+    // With one buffer, nothing else is on its way when the last signal is.
     let window = || SlotWindow::<u64>::new("torn").buffers(Buffers::Single);
     let target = |world: &World| -> Result<()> {
         stream!(let s = world.stream()?);
         let mut window = window();
         window.slot_from(1, 0, 4);
         let (mut inbox, _outbox) = window.open(&s)?;
-        // One more than there will be: enqueued before the window is revoked, since after that it is refused.
+        // This is one more than there will be. It is enqueued before the window is revoked, since after that it would
+        // be refused.
         for _ in 0..=ROUNDS {
             inbox = inbox.post(&s)?.wait(&s)?;
         }
@@ -313,10 +314,10 @@ fn a_poison_that_is_lost_to_an_add_is_not_the_last() {
             outbox = epoch.complete(&s)?;
             s.synchronize()?;
         }
-        // The stream has rung for the last time, and the add for that is on its way: just now the window is revoked.
+        // The stream has rung for the last time, and its add is on its way. At this moment the window is revoked.
         std::thread::sleep(TORN / 3);
         drop(outbox.start());
-        // Nothing else ends the target's wait: neither a failure of this stream, nor that this rank leaves.
+        // Nothing else ends the target's wait: this stream does not fail, and this rank does not leave.
         let begin = Instant::now();
         while !ended.load(Ordering::SeqCst) {
             assert!(begin.elapsed() < LONG, "it waits on");

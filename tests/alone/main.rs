@@ -1,5 +1,5 @@
-//! Tests that need the process to themselves, and run one at a time: some count every allocation that it makes, and some
-//! take its signals for a card's registers. So no library of libfabric is loaded here, of which some take those signals.
+//! Tests that need the process for themselves, and run one at a time. Some count every allocation, and some use signals
+//! for a card's registers. So libfabric is not loaded here, since some of its libraries take those signals.
 
 mod alloc;
 mod card;

@@ -1,7 +1,7 @@
-//! The same again and again, with other numbers each time: jobs of which a random rank is killed at a random moment.
+//! Repeated tests with different numbers each time: jobs in which a random rank is killed at a random moment.
 //!
-//! Every test run does it a few times; `cargo xtask soak` as often as it is told. `TIDEGATE_SOAK_SEED` repeats a run that
-//! failed, as far as the machine's timing lets it.
+//! Every test run does a few of them, and `cargo xtask soak` as many as it is told. `TIDEGATE_SOAK_SEED` repeats a
+//! failed run, as far as the machine's timing allows.
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
@@ -16,9 +16,10 @@ use crate::ring;
 
 const RANKS: usize = 8;
 
-/// How long ranks may take to meet. A rank that is killed before it has come is missed after that time, since nobody knows of it.
+/// How long ranks may take to meet. If a rank is killed before it has come, it is reported as missing after this time,
+/// since nobody knows about it.
 const RENDEZVOUS: Duration = Duration::from_secs(5);
-/// What else may pass until the last rank has ended.
+/// How much later the last rank may end.
 const MARGIN: Duration = Duration::from_secs(120);
 
 /// SplitMix64.
@@ -51,7 +52,7 @@ fn number(variable: &str, default: u64) -> u64 {
     }
 }
 
-/// Not a test: what the ranks do.
+/// This is not a test, but the ranks' program.
 #[test]
 fn a_rank() {
     processes::play(|_, world| {
@@ -68,16 +69,16 @@ fn survivors_of_a_kill_get_their_errors() {
     let runs = number("TIDEGATE_SOAK_RUNS", 4);
     let timeout = RENDEZVOUS.as_secs().to_string();
     let variables = [("TIDEGATE_RENDEZVOUS_TIMEOUT", &*timeout)];
-    // By the kind of error: how many, and how long after the death the last rank of such a job had ended.
+    // For each kind of error: how many there were, and how long after the death the last rank of such a job ended.
     let mut seen: BTreeMap<String, (u64, Duration)> = BTreeMap::new();
     for run in 0..runs {
         let victim = dice.below(RANKS);
-        // Starting eight processes takes a part of that, so that some die before they have met.
+        // Starting eight processes takes a part of this, so some die before they have met.
         let moment = Duration::from_micros(dice.below(400_000) as u64);
         let job = processes::start_with("soak::a_rank", "ring", RANKS, &variables);
         std::thread::sleep(moment);
         job.kill(victim);
-        // Asserts that nothing is left.
+        // This asserts that nothing is left.
         let outcome = job.finish();
         let context = format!("run {run}, rank {victim} killed after {moment:?}");
         assert_eq!(outcome.ranks[victim].status.signal(), Some(9), "{context}");

@@ -7,7 +7,7 @@ use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, waitpi
 /// Longer than a child takes on any machine.
 const LONG: Duration = Duration::from_secs(60);
 
-/// Waits for a child; one that hangs is an error.
+/// Waits for a child. Panics if it hangs.
 pub(crate) fn ended(child: i32) -> WaitStatus {
     let pid = Pid::from_raw(child).unwrap();
     let start = Instant::now();

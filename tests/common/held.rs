@@ -1,8 +1,8 @@
-//! A port where nobody listens.
+//! A port at which nobody listens.
 //!
-//! One that was free a moment ago may be anybody's by the time it is used. So it is held: a socket is bound to it that
-//! does not listen. Connections are refused, the system gives the port to nobody who asks for any, and who asks for this
-//! one gets it nevertheless (of two sockets that say `SO_REUSEADDR`, as those of `std` do, only one may listen).
+//! A port that was free a moment ago may be taken by the time it is used. So a socket that does not listen is bound to
+//! it. Connections are refused, and the system gives the port to nobody that asks for any port. A program that asks for
+//! this one still gets it: of two sockets with `SO_REUSEADDR`, which `std` sets, only one may listen.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -11,7 +11,7 @@ use rustix::net::{
     AddressFamily, SocketAddrV4, SocketFlags, SocketType, bind, getsockname, socket_with, sockopt,
 };
 
-/// Holds a port of all addresses of version 4.
+/// Reserves a port at all addresses of IPv4.
 pub(crate) struct Held {
     pub(crate) port: u16,
     _socket: OwnedFd,

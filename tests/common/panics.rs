@@ -1,4 +1,4 @@
-//! Whoever listens to events may panic: `tracing-subscriber`'s does where nobody reads what is printed.
+//! A subscriber to events may panic: the one of `tracing-subscriber` does if nobody reads its output.
 
 /// A subscriber that panics over every event.
 pub(crate) struct Panics;

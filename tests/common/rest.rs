@@ -1,15 +1,15 @@
-//! What the threads of this process do while a test looks on. How often they go to sleep is theirs to say, on any
-//! machine; for how long they run between two sleeps is the machine's, so that is asked for roughly only: a thread that
-//! never sleeps runs all the time, and goes to sleep never.
+//! The activity of this process's threads while a test watches. How often they go to sleep depends only on them. How
+//! long they run between two sleeps depends on the machine, so it is checked only roughly: a thread that never sleeps
+//! runs all the time.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// What they did.
+/// The activity of the threads.
 pub(crate) struct Rest {
-    /// How often they went to sleep, a second.
+    /// How often they went to sleep, per second.
     pub sleeps: f64,
-    /// How much of one processor they took.
+    /// Their share of one processor.
     pub share: f64,
 }
 
@@ -24,16 +24,17 @@ impl std::fmt::Display for Rest {
     }
 }
 
-/// More than this of a processor is no rest, on whatever machine: a thread that spins takes all that it gets, and one
-/// that wakes as seldom as it may takes a twentieth on a slow one.
+/// More than this share of a processor is no rest on any machine. A thread that spins takes all that it gets, while one
+/// that wakes as seldom as it should takes a twentieth on a slow machine.
 const SPINS: f64 = 0.2;
 
-/// Looks what all threads do but the caller and those of `tests` (names begin so): at most so many sleeps a second. If
-/// they do more it looks again, for a machine may have been slow, or something from before not over: three times.
+/// Checks that all threads, except for the caller and those whose names begin as in `tests`, sleep at most `most` times
+/// a second. If they sleep more often it looks again, three times in all, since the machine may have been slow, or
+/// earlier work may not have ended.
 ///
 /// # Panics
 ///
-/// They do more each time.
+/// If they sleep more often each time.
 #[track_caller]
 pub(crate) fn rests(what: &str, most: f64, tests: &[&str]) -> Rest {
     let mut looks = Vec::new();
@@ -50,10 +51,10 @@ pub(crate) fn rests(what: &str, most: f64, tests: &[&str]) -> Rest {
     );
 }
 
-/// A thread: its number, its name, its sleeps, and for how many nanoseconds it has run.
+/// A thread: its number, its name, its number of sleeps, and the nanoseconds that it has run.
 type Thread = (u32, String, u64, u64);
 
-/// All that are not left out.
+/// All threads that count.
 fn threads(counts: impl Fn(&Path, &str) -> bool) -> Vec<Thread> {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap();
     let read = |task: &Path| {
@@ -76,7 +77,7 @@ fn threads(counts: impl Fn(&Path, &str) -> bool) -> Vec<Thread> {
         .collect()
 }
 
-/// Nanoseconds that those threads have run that are not the caller and not named so.
+/// The nanoseconds that the other threads have run, without those named in `tests`.
 #[allow(dead_code, reason = "not every test program asks for it")]
 pub(crate) fn ran(tests: &[&str]) -> u64 {
     others(tests).iter().map(|thread| thread.3).sum()
@@ -89,7 +90,7 @@ fn others(tests: &[&str]) -> Vec<Thread> {
     })
 }
 
-/// What they do while the caller sleeps; nothing, if one of them ends meanwhile.
+/// The threads' activity while the caller sleeps; nothing if one of them ends meanwhile.
 fn look(time: Duration, tests: &[&str]) -> Option<Rest> {
     let (before, since) = (others(tests), Instant::now());
     std::thread::sleep(time);

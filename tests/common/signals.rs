@@ -1,4 +1,4 @@
-//! Signals without data, and barriers, on any device and over any way between ranks: nobody goes on before it may.
+//! Signals without data, and barriers, on any device and by any transport: no rank goes on before it may.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use tidegate::generic::{AllReduce, Barrier, Region, Stream, World};
 use tidegate::host::prelude::*;
 use tidegate::window::Tested;
 
-/// Long enough for what must not happen to have happened, mostly.
+/// In this time, something that must not happen would usually have happened.
 const WHILE: Duration = Duration::from_millis(20);
 
 const HELD: &str = "it is held";
 
-/// All of it. Every rank calls it.
+/// Runs all of it. Every rank calls it.
 pub(crate) fn run<D: Device>(world: &World<D>) -> Result<()> {
     for buffers in [Buffers::Single, Buffers::Double] {
         signals(world, buffers)?;
@@ -21,14 +21,14 @@ pub(crate) fn run<D: Device>(world: &World<D>) -> Result<()> {
     meetings(world)
 }
 
-/// A stream that is over has not waited for the rank that is late.
+/// Asserts that the stream is still waiting for the late rank.
 #[track_caller]
 fn assert_waits<D: Device>(s: &Stream<'_, D>) {
     std::thread::sleep(WHILE);
     assert!(!s.is_idle(), "it has not waited");
 }
 
-/// Round a ring of slots without elements, in which one rank at a time is late: the next one waits for it.
+/// A ring of slots without elements, in which one rank at a time is late, and the next one waits for it.
 fn signals<D: Device>(world: &World<D>, buffers: Buffers) -> Result<()> {
     let (rank, size) = (world.rank(), world.size());
     let (left, right) = ((rank + size - 1) % size, (rank + 1) % size);
@@ -76,7 +76,7 @@ fn signals<D: Device>(world: &World<D>, buffers: Buffers) -> Result<()> {
     Ok(())
 }
 
-/// Each rank is late once a turn, at a barrier that is enqueued and at one that is replayed.
+/// In each turn one rank is late, at a barrier that is enqueued and at one that is replayed.
 fn barriers<D: Device>(world: &World<D>) -> Result<()> {
     let (rank, size) = (world.rank(), world.size());
     stream!(let s = world.stream()?);

@@ -1,4 +1,4 @@
-//! What to do without libfabric.
+//! What tests do if libfabric is missing.
 #![allow(dead_code, unused_imports, reason = "not every test program uses both")]
 
 use std::sync::LazyLock;
@@ -9,19 +9,20 @@ mod skipped;
 pub(crate) use skipped::skipped;
 use tidegate_fabric::wire::libfabric::{Choice, FabricWire};
 
-/// How libfabric does TCP: by `tcp;ofi_rxm`, which all have, or by what the environment says (`tcp` from 1.18 on).
+/// libfabric's provider for TCP: `tcp;ofi_rxm`, which all versions have, or the one in the environment (`tcp` from 1.18
+/// on).
 pub(crate) fn tcp() -> &'static str {
     static NAME: LazyLock<String> =
         LazyLock::new(|| std::env::var("TEST_TCP").unwrap_or("tcp;ofi_rxm".into()));
     &NAME
 }
 
-/// The providers that are there on every machine.
+/// The providers that every machine has.
 pub(crate) fn providers() -> [&'static str; 2] {
     [tcp(), "sockets"]
 }
 
-/// Whether there is such a provider; if not, the test is skipped.
+/// Whether this provider exists; if not, the test is skipped.
 pub(crate) fn provided(test: &str, provider: &str) -> bool {
     match FabricWire::open(&Choice::at("127.0.0.1").provider(provider)) {
         Ok(wire) => {

@@ -1,4 +1,4 @@
-//! What a test does that lacks something of the machine. All packages share this file.
+//! What a test does if the machine lacks something. All packages share this file.
 #![allow(dead_code, reason = "each program uses a part")]
 
 /// Whether this is a run of continuous integration, where nothing may be skipped: `CI` is set, not empty, and not `false`.
@@ -6,7 +6,7 @@ pub(crate) fn is_ci() -> bool {
     std::env::var_os("CI").is_some_and(|ci| !ci.is_empty() && ci != "false")
 }
 
-/// Skips a test: says so, and notes it in the file that `TIDEGATE_SKIPS` names. Fails where nothing may be skipped.
+/// Skips a test: prints that, and notes it in the file that `TIDEGATE_SKIPS` names. Fails if nothing may be skipped.
 pub(crate) fn skipped(test: &str, why: &str) {
     assert!(!is_ci(), "{test}: {why}, and CI is set");
     eprintln!("{test}: skipped, because {why}");

@@ -36,7 +36,7 @@ tidegate::kernel! {
     ///
     /// As above.
     pub(crate) unsafe fn tick = "tick"(state: &mut [u64]);
-    /// Counts what is wrong in a slot.
+    /// Counts the wrong elements of a slot.
     ///
     /// # Safety
     ///
@@ -48,11 +48,11 @@ tidegate::kernel! {
     ///
     /// As above.
     pub(crate) unsafe fn copy_slot = "copy_slot"(slots: Slots<u64>, which: u64, to: &mut [u64]);
-    /// Does what a kernel must not do. Breaks its contract: only for a test of what becomes of the stream.
+    /// Writes where a kernel must not. This breaks its contract, and is only for a test of the stream's failure.
     ///
     /// # Safety
     ///
-    /// The process has no other use for the GPU any more.
+    /// The process does not use the GPU any more.
     pub(crate) unsafe fn trespass = "trespass"(x: &mut [u64]);
     /// Keeps a multiprocessor busy.
     ///
@@ -103,18 +103,18 @@ impl Kernels {
     }
 }
 
-/// More than a driver's queue holds: that takes about 1,023 launches behind a wait.
+/// More than a driver's queue holds, which is about 1,023 launches behind a wait.
 const LAUNCHES: usize = 1030;
 
-/// What fills a stream's queue.
+/// Launches that fill a stream's queue.
 pub(crate) struct Filler<'s> {
     x: R<'s, u64>,
-    /// With replays, if there is one.
+    /// The graph for replays, if there are any.
     graph: Option<Graph<'s>>,
 }
 
 impl<'s> Filler<'s> {
-    /// Made before the stream has work: recordings may have to wait for that.
+    /// Made before the stream has work, since recordings may have to wait for it.
     pub(crate) fn new(s: &mut S<'s>, k: &Kernels, replays: bool) -> Self {
         let x = Region::zeroed(s.world(), 8).unwrap().on(s).unwrap();
         if !replays {
@@ -130,7 +130,7 @@ impl<'s> Filler<'s> {
         Filler { x, graph }
     }
 
-    /// Enqueues more than there is room for.
+    /// Enqueues more than the queue has room for.
     pub(crate) fn fill(self, s: &S<'s>, k: &Kernels) -> Result<()> {
         let mut x = self.x;
         for _ in 0..LAUNCHES {
@@ -143,12 +143,13 @@ impl<'s> Filler<'s> {
     }
 }
 
-/// Runs `n` ranks as threads. Kernels are loaded before any rank goes on: loading is refused while another waits.
+/// Runs `n` ranks as threads. Kernels are loaded before any rank goes on, because loading is refused while another rank
+/// waits.
 pub(crate) fn ranks<T: Send>(n: usize, program: impl Fn(W, Kernels) -> T + Sync) -> Vec<T> {
     ranks_with(n, |_| WorldOptions::new(), program)
 }
 
-/// As [`ranks`], with options for each.
+/// Like [`ranks`], with options for each rank.
 pub(crate) fn ranks_with<T: Send>(
     n: usize,
     options: impl Fn(usize) -> WorldOptions + Sync,

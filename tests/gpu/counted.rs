@@ -4,7 +4,7 @@ use tidegate::cuda::prelude::*;
 
 use super::common::{I, Kernels, O, R, S, W, ranks};
 
-/// What a rank of a ring of one direction has.
+/// The state of a rank, in a ring with one direction.
 #[derive(Carry)]
 #[carry(device = tidegate::cuda::Cuda)]
 struct Message<'s> {
@@ -16,8 +16,8 @@ struct Message<'s> {
     to: Out<u64>,
 }
 
-/// From where on how many elements of the source go, to where in the slot, how many the slot has; and what is counted in the
-/// first epoch.
+/// The first element and the number of elements of the source, the first element and the number of elements of the
+/// slot, and the count in the first epoch.
 #[derive(Clone, Copy, Debug)]
 struct Sizes {
     from: usize,
@@ -27,7 +27,7 @@ struct Sizes {
     first: u64,
 }
 
-/// In every epoch the source has other numbers, and one element more is counted than in the one before.
+/// In every epoch the source has other numbers, and the count is one higher than before.
 fn step<'s>(k: &Kernels, s: &S<'s>, sizes: Sizes, mut m: Message<'s>) -> Result<Message<'s>> {
     let threads = sizes.src.clamp(1, 1 << 15);
     s.launch(
@@ -45,7 +45,7 @@ fn step<'s>(k: &Kernels, s: &S<'s>, sizes: Sizes, mut m: Message<'s>) -> Result<
 
 const SCALE: u64 = 1_000_003;
 
-/// What is in the slot after so many epochs.
+/// The contents of the slot after `epochs` epochs.
 fn expected(sizes: Sizes, buffers: usize, epochs: u64) -> Vec<u64> {
     let mut slot = vec![vec![0; sizes.slot]; buffers];
     for epoch in 0..epochs {
@@ -77,7 +77,7 @@ fn check(world: &W, k: &Kernels, sizes: Sizes, buffers: Buffers, number: usize) 
     let mut epochs = 0;
     let mut found = vec![0; sizes.slot];
     for round in 0..14u64 {
-        // Eager ones, and as many replays as are odd and even.
+        // Eager epochs, and odd and even numbers of replays.
         if round % 2 == 0 {
             m = step(k, &s, sizes, m)?;
             epochs += 1;
@@ -105,13 +105,13 @@ fn check(world: &W, k: &Kernels, sizes: Sizes, buffers: Buffers, number: usize) 
 #[ignore = "needs a GPU: run by scripts/gpu.sh"]
 fn as_many_elements_come_as_are_counted() {
     let mut all = Vec::new();
-    // In wide units, and by their steps where the first is not whole; as numbers of 8 bytes; the last unit whole in the
-    // source, and not.
+    // In wide units, and by steps if the first unit is not whole; as numbers of 8 bytes; with the last unit whole in
+    // the source, and not.
     for (from, at) in [(0, 0), (1, 1), (0, 3)] {
         // By a warp, and by blocks.
         for src in [31, 32, 70_000, 70_001] {
             let slot = src + at + 5;
-            // More than there is, then none, one, and so on; some; up to all.
+            // More than there is, then none, one, and so on; some elements; up to all of them.
             for first in [u64::MAX - 3, src as u64 / 2, src as u64 - 6] {
                 all.push(Sizes {
                     from,

@@ -57,7 +57,7 @@ fn kernels_run_in_order_and_recordings_replay() {
     });
 }
 
-/// What has just been submitted has not been passed, however much the stream holds.
+/// An item that has just been submitted has not been passed, however many things the stream holds.
 #[test]
 #[ignore = "needs a GPU: run by scripts/gpu.sh"]
 fn what_is_submitted_is_not_idle() {
@@ -83,7 +83,8 @@ fn what_is_submitted_is_not_idle() {
     });
 }
 
-/// The driver's pool for graphs must not grow, nor shrink, while a stream waits: what needs a larger one is refused.
+/// The driver's pool for graphs must not grow or shrink while a stream waits, so a recording that needs a larger one is
+/// refused.
 #[test]
 #[ignore = "needs a GPU: run by scripts/gpu.sh"]
 fn recordings_are_made_and_dropped_behind_a_wait() {

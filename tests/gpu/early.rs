@@ -2,10 +2,10 @@
 //!
 //! # Model
 //!
-//! A kernel that can begin early stands behind an epoch that waits. Its blocks fill the GPU, whoever else is there. What
-//! the epoch waits for comes from another stream, behind a kernel that needs half of a multiprocessor in one piece. So
-//! if the one were there already while the epoch waits, the other would not find room, and both would stand still. The
-//! control launches it as early as the epoch's batch lets it.
+//! A kernel that can begin early stands behind an epoch that waits. Its blocks fill the whole GPU. The epoch waits for
+//! another stream, on which a kernel comes first that needs half of a multiprocessor in one piece. If the first kernel
+//! were on the GPU while the epoch waits, the second would find no room, and neither would go on. The control launches
+//! the first kernel as early as the epoch's batch allows.
 
 use std::ffi::{CString, c_void};
 use std::sync::mpsc::{Sender, channel};
@@ -36,7 +36,7 @@ tidegate::kernel! {
 const FILL: u32 = 8192;
 const BLOCK: u32 = 256;
 
-/// How often all is done eagerly, and then again by recordings: in rows, short rows, and singly.
+/// How many times everything is done eagerly, and then again by recordings: in rows, short rows, and singly.
 const ROUNDS: u64 = 6;
 const TIMES: u64 = 85;
 
@@ -47,7 +47,7 @@ fn launch<'s>(s: &Stream<'s>, tick: &Tick, x: &mut R<'s, u64>) -> Result<()> {
     s.launch(tick.threads(threads, BLOCK), (x,))
 }
 
-/// A kernel of another program, launched as early as what stands before it lets it come.
+/// A kernel of another program, launched as early as the work in front of it allows.
 type Enqueue = Box<dyn FnOnce(&CudaStream, &Parameters) -> std::result::Result<(), DeviceError>>;
 
 /// The same kernel, loaded by other means.
@@ -75,9 +75,10 @@ fn too_early() -> Enqueue {
     })
 }
 
-/// What a child does.
+/// A child's program.
 ///
-/// A slot of up to 4096 bytes has a landing, where its wait looks, too; of a longer one it looks for the word alone.
+/// A slot of up to 4096 bytes has a landing, at which its wait looks, too. For a longer slot it looks at the word
+/// alone.
 pub(super) fn behind_a_wait(world: &W, k: &Kernels, len: usize, lie: bool) {
     let module = Module::load(world, tidegate_kernels::SAMPLES_SM_90_PTX.as_bytes()).unwrap();
     // SAFETY: the module is `samples.cu`, whose kernel keeps to the length; compiled for 9.0 it waits first of all.
@@ -92,13 +93,13 @@ pub(super) fn behind_a_wait(world: &W, k: &Kernels, len: usize, lie: bool) {
     let (mut inbox, outbox): Halves<'_> = window.open(&s).unwrap();
     let mut outbox = s.hand_off(outbox, &t).unwrap();
     let mut early = lie.then(too_early);
-    // By the time that the other stream begins, what stands behind the wait would be there.
+    // When the other stream begins, the kernel behind the wait would be on the GPU.
     let settle = || std::thread::sleep(Duration::from_millis(100));
     for _ in 0..if lie { 1 } else { ROUNDS } {
         inbox = inbox.post(&s).unwrap().wait(&s).unwrap();
         match early.take() {
-            // SAFETY: it writes the slice that it is given, in its place on the stream. That it is launched early behind
-            // an epoch's call breaks the contract: it keeps others from running, for which this process is killed.
+            // SAFETY: it writes the slice that it is given, in stream order. Launching it early behind an epoch's call
+            // breaks the contract: it keeps other kernels from running. This process is killed for that.
             Some(early) => s.launch(unsafe { foreign(early) }, (&mut x,)).unwrap(),
             None => launch(&s, &tick, &mut x).unwrap(),
         }
@@ -137,7 +138,7 @@ pub(super) fn behind_a_wait(world: &W, k: &Kernels, len: usize, lie: bool) {
     drop((inbox, outbox, y));
 }
 
-/// What the wait's signal stands behind: half of a multiprocessor, in one block.
+/// The kernel in front of the signal that ends the wait: it needs half of a multiprocessor, in one block.
 fn let_wait_end<'t>(t: &Stream<'t>, k: &Kernels, y: &mut R<'t, u64>) {
     t.launch(k.busy.threads(1024, 1024), (y, 20_000u64))
         .unwrap();
@@ -159,7 +160,7 @@ fn no_kernel_takes_room_before_its_turn() {
     if !can_begin_early() {
         return;
     }
-    // As if nobody had set the two.
+    // The environment without the launcher's two settings.
     let environment = [
         (QUEUES, "32"),
         (LOADING, "EAGER"),
@@ -169,14 +170,14 @@ fn no_kernel_takes_room_before_its_turn() {
     ends("early", &environment);
     ends("early, by words", &environment);
     hangs("early, and a lie", &environment);
-    // Where no batch lets anybody come while it waits, kernels follow early from the first time on.
+    // If no batch lets the next launch begin while it waits, kernels follow early from the first time on.
     let mut always = environment;
     always[2] = (EARLY, "launch");
     ends("early", &always);
     ends("early, by words", &always);
 }
 
-/// A recording of kernels copied by hand, with edges of both kinds: they read back as they were asked for.
+/// A recording of kernels, copied by hand, with both kinds of edges. They read back as they were made.
 #[test]
 #[ignore = "needs a GPU: run by scripts/gpu.sh"]
 fn edges_are_of_the_kind_that_was_asked_for() {
@@ -190,8 +191,8 @@ fn edges_are_of_the_kind_that_was_asked_for() {
         let code = CString::new(tidegate_kernels::SAMPLES_PTX).unwrap();
         let module = driver.module_load_ptx(&code).unwrap();
         let raw = driver.stream_create(0).unwrap();
-        // SAFETY: all handles are made here and live to the end; the graphs are never launched, so that nothing is
-        // executed. The parameters of `tick` are an address and a length.
+        // SAFETY: all handles are made here and live to the end. The graphs are never launched, so nothing is executed.
+        // The parameters of `tick` are an address and a length.
         unsafe {
             let tick = driver.module_function(module, c"tick").unwrap();
             driver.stream_begin_capture(raw).unwrap();
@@ -241,13 +242,13 @@ fn edges_are_of_the_kind_that_was_asked_for() {
     });
 }
 
-/// How what was recorded last on a stream follows what stands before it.
+/// How the last recorded item of a stream follows the work in front of it.
 fn follows(stream: &CudaStream) -> Vec<Dependency> {
     let (driver, raw) = (
         Driver::load().unwrap(),
         RawStream::from_raw(stream.as_raw()),
     );
-    // SAFETY: the stream is live and records; the graph is the recording's, which nothing changes meanwhile.
+    // SAFETY: the stream is live and records; the graph is the recording's, and nothing changes it meanwhile.
     unsafe {
         let info = driver.stream_capture_info(raw).unwrap();
         let edges = driver.graph_edges(info.graph).unwrap().into_iter();
@@ -256,7 +257,7 @@ fn follows(stream: &CudaStream) -> Vec<Dependency> {
     }
 }
 
-/// Tells how what was recorded last follows.
+/// Sends how the last recorded item follows.
 fn look<'s>(s: &Stream<'s>, x: &mut R<'s, u64>, tell: &Sender<Vec<Dependency>>) -> Result<()> {
     let tell = tell.clone();
     let enqueue: Enqueue = Box::new(move |stream, _| {
@@ -267,7 +268,7 @@ fn look<'s>(s: &Stream<'s>, x: &mut R<'s, u64>, tell: &Sender<Vec<Dependency>>) 
     s.launch(unsafe { foreign(enqueue) }, (x,))
 }
 
-/// If they did not, nothing would be wrong but the time that it takes.
+/// If these kernels did not begin early, only time would be lost.
 #[test]
 #[ignore = "needs a GPU: run by scripts/gpu.sh"]
 fn recorded_kernels_begin_early_behind_epochs_and_kernels() {
@@ -292,14 +293,14 @@ fn recorded_kernels_begin_early_behind_epochs_and_kernels() {
                 let (may, may_not) = (&tick, &plain);
                 s.launch(may.threads(32, 32), (&mut x,))?;
                 look(s, &mut x, &tell)?;
-                // Behind what is none of ours nothing begins early.
+                // Nothing begins early behind an item of another library.
                 s.launch(may.threads(32, 32), (&mut x,))?;
                 look(s, &mut x, &tell)?;
-                // Behind a kernel that may be followed so.
+                // This kernel may be followed early.
                 s.launch(may.threads(32, 32), (&mut x,))?;
                 s.launch(may.threads(32, 32), (&mut x,))?;
                 look(s, &mut x, &tell)?;
-                // Who does not wait by itself.
+                // This kernel does not wait by itself.
                 s.launch(may.threads(32, 32), (&mut x,))?;
                 s.launch(may_not.threads(32, 32), (&mut x,))?;
                 look(s, &mut x, &tell)?;

@@ -1,4 +1,4 @@
-//! Epochs: every way to move data, checked.
+//! Epochs: every way to move data, verified.
 
 use crate::common::signals;
 
@@ -6,7 +6,7 @@ use super::common::{I, Kernels, O, R, S, W, ranks, ranks_with};
 use tidegate::WorldOptions;
 use tidegate::cuda::prelude::*;
 
-/// A ring whose epochs are numbered in memory of the device, so that replays are checked too.
+/// A ring whose epochs are numbered in device memory, so that replays are verified, too.
 #[derive(Carry)]
 pub(crate) struct Ring<'s> {
     src: R<'s, u64>,
@@ -18,20 +18,20 @@ pub(crate) struct Ring<'s> {
     to: [Out<u64>; 2],
 }
 
-/// What a rank of the ring does in each step.
+/// The actions of a ring's rank in each step.
 pub(crate) struct Plan<'k> {
     k: &'k Kernels,
     left: u64,
     right: u64,
     rank: u64,
-    /// Which elements of the source go.
+    /// The first element of the source.
     first: usize,
     used: usize,
-    /// Post, complete and wait in one.
+    /// Whether post, complete and wait are one call.
     fused: bool,
-    /// Post and wait in one, behind the puts: with two buffers.
+    /// Whether post and wait are one call, behind the puts: with two buffers.
     whole: bool,
-    /// How many nanoseconds it is late each time.
+    /// How many nanoseconds the rank is late each time.
     late: u64,
 }
 
@@ -110,7 +110,7 @@ impl<'k> Plan<'k> {
         epoch.put(part()?, to_right.at(self.first))
     }
 
-    /// Looks at what was put this time: the rest is of earlier epochs.
+    /// Checks the elements of this epoch. The rest is of earlier epochs.
     fn consume<'s>(&self, s: &S<'s>, r: &mut Ring<'s>) -> Result<()> {
         let k = self.k;
         let threads = r.src.len().clamp(1, 1 << 15);
@@ -156,7 +156,7 @@ impl<'s> Ring<'s> {
         })
     }
 
-    /// How many epochs there were, and how many elements were wrong in them.
+    /// The number of epochs, and the number of wrong elements in them.
     pub(crate) fn verdict(self, s: &S<'s>) -> Result<(u64, u64)> {
         let (mut epochs, mut errors) = ([0], [0]);
         self.state.into_host(s)?.read(0, &mut epochs)?;
@@ -169,7 +169,7 @@ fn ring(n: usize, buffers: Buffers, len: usize, rounds: u64) {
     ring_with(n, |_| WorldOptions::new(), buffers, len, rounds);
 }
 
-/// A ring, eager, replayed and fused by turns, of ranks with options. How many epochs each had.
+/// A ring of ranks with options, in turn eager, replayed and fused. Returns how many epochs each rank had.
 pub(crate) fn ring_with(
     n: usize,
     options: impl Fn(usize) -> WorldOptions + Sync,
@@ -225,12 +225,12 @@ fn rings_of_all_sizes_eager_replayed_and_fused() {
     }
 }
 
-/// What stands many times in one graph: a kernel behind a batch begins when the batch is over, and has what a peer puts
-/// late.
+/// In a graph of several replays, a kernel behind a batch begins when the batch is over, and has the data that a peer
+/// puts late.
 #[test]
 #[ignore = "needs a GPU: run by scripts/gpu.sh"]
 fn recordings_in_rows_keep_their_order() {
-    // The longer row, the shorter and the recording itself are launched, of recordings of up to eight nodes.
+    // For recordings of up to eight nodes, this launches the longer row, the shorter row, and the recording itself.
     const TIMES: u64 = 93;
     for len in [31, 5_000] {
         let verdicts = ranks(2, |world, k| -> Result<(u64, u64)> {
@@ -251,8 +251,8 @@ fn recordings_in_rows_keep_their_order() {
     }
 }
 
-/// The inbox goes to another stream before anything is recorded where it is at home: each time, when the time before is
-/// over there, though no node says so.
+/// The inbox goes to another stream before anything is recorded on its own. In each replay it must do so after the
+/// replay before is over there, though no node says so.
 #[test]
 #[ignore = "needs a GPU: run by scripts/gpu.sh"]
 fn recordings_in_rows_begin_on_one_stream_where_they_ended_on_the_other() {
@@ -270,7 +270,7 @@ fn recordings_in_rows_begin_on_one_stream_where_they_ended_on_the_other() {
             plan.put(&mut epoch, r.to, &r.src)?;
             r.outbox = epoch.complete(s)?;
             r.inbox = t.hand_off(exposed, s)?.wait(s)?;
-            // Whoever is exposed too early is overwritten meanwhile.
+            // A rank that is exposed too early would be overwritten meanwhile.
             let late = 50_000 * plan.rank;
             s.launch(k.busy.threads(1, 32), (&mut r.src, late))?;
             plan.consume(s, &mut r)?;
@@ -284,11 +284,12 @@ fn recordings_in_rows_begin_on_one_stream_where_they_ended_on_the_other() {
     }
 }
 
-/// Eagerly by copy engines, where a slot has one buffer and is large enough; replayed, or with two, by blocks.
+/// Eager puts go by copy engines if the slot has one buffer and is large enough. Replayed puts, and puts to two
+/// buffers, go by blocks.
 #[test]
 #[ignore = "needs a GPU: run by scripts/gpu.sh"]
 fn large_rings() {
-    // 8 MiB, which are large between GPUs, and 32, which are within one.
+    // 8 MiB are large between GPUs, and 32 MiB within one.
     for (n, buffers, len) in [
         (1, Buffers::Single, 1 << 20),
         (2, Buffers::Single, 1 << 20),
@@ -316,8 +317,8 @@ fn random_parts_and_alignments() {
             seed ^= seed << 17;
             seed % below
         };
-        // Each rank chooses for itself what it sends, so the receiver must look at all of it: the whole is sent first,
-        // and the parts are of the same epoch on all ranks.
+        // Each rank chooses the part that it sends, so the receiver must check the whole slot. All ranks send the whole
+        // first, and then the parts in the same epochs.
         let mut shared = 1u64;
         for _ in 0..400 {
             shared = shared
@@ -423,7 +424,7 @@ fn shapes_gather_and_scatter() {
     });
 }
 
-/// The elements of an atomic window after all ranks have updated all others'.
+/// The elements of an atomic window, after every rank has updated those of all others.
 #[test]
 #[ignore = "needs a GPU: run by scripts/gpu.sh"]
 fn atomics_of_all_ranks_add_up() {
@@ -457,7 +458,7 @@ fn atomics_of_all_ranks_add_up() {
         let mut epoch = outbox.start();
         let (_, right) = world.ring();
         epoch.get(&mut old, targets[right]).unwrap();
-        // Every origin completes towards every target, with or without an operation.
+        // Every origin completes towards every target, even without an operation.
         outbox = epoch.complete(&s).unwrap();
         inbox = exposed.wait(&s).unwrap();
         let mut back = vec![0.0; LEN];
@@ -545,7 +546,7 @@ fn ranges_are_got_and_put() {
     });
 }
 
-/// What a region holds.
+/// The contents of a region.
 fn read<'s>(region: R<'s, u64>, s: &S<'s>) -> Vec<u64> {
     let host = region.into_host(s).unwrap();
     let mut values = vec![0; host.len()];
@@ -553,8 +554,8 @@ fn read<'s>(region: R<'s, u64>, s: &S<'s>) -> Vec<u64> {
     values
 }
 
-/// Elements that a layout chooses of the other rank's memory: what is got of them says where they are, and what is put to
-/// them comes back. All of them, and some, which are several moves.
+/// A layout chooses elements of the other rank's memory. A get shows where they are, and a put followed by a get
+/// returns the data. The whole layout is used, and parts of it, which are several moves.
 #[test]
 #[ignore = "needs a GPU: run by scripts/gpu.sh"]
 fn layouts_are_got_and_put_in_place() {
@@ -592,7 +593,7 @@ fn layouts_are_got_and_put_in_place() {
             .unwrap();
         for (to, elements) in &ways {
             let many = elements.len();
-            // A layout of so many rows and columns ends and begins anywhere.
+            // Parts of a layout of rows and columns begin and end anywhere.
             for some in [0..many, 0..many - 1, many / 3..many / 2, 1..many] {
                 let zeroed = || Region::<u64, _>::zeroed(&world, some.len()).unwrap();
                 let mut got = zeroed().on(&s).unwrap();
@@ -603,7 +604,7 @@ fn layouts_are_got_and_put_in_place() {
                 let expected: Vec<_> = elements[some.clone()].iter().map(there).collect();
                 assert_eq!(read(got, &s), expected);
 
-                // What was there is put back in the end.
+                // The old elements are put back in the end.
                 for value in [5u64, 7, 0] {
                     let packed: Vec<_> = match value {
                         0 => expected.clone(),
@@ -625,7 +626,7 @@ fn layouts_are_got_and_put_in_place() {
     });
 }
 
-/// A slot of no elements has no landing, in which all of them would seem to be before anybody has put any.
+/// A slot without elements has no landing. In a landing, all of its elements would seem to have come at once.
 #[test]
 #[ignore = "needs a GPU: run by scripts/gpu.sh"]
 fn signals_without_data_and_barriers() {

@@ -1,4 +1,4 @@
-//! Every wait ends: by a peer's death, by a limit, by a revocation.
+//! Every wait ends: by a peer's death, by a limit, or by a revocation.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +21,8 @@ fn a_rank_whose_stream_is_at_work_is_reported() {
         let (mut inbox, mut outbox) = window.open(&s).unwrap();
         let mut x = Region::zeroed(&world, 1).unwrap().on(&s).unwrap();
         world.report_waits_after(Duration::from_millis(300));
-        // On a busy machine nobody may have looked before the kernel ended. The next one takes four times as long.
+        // On a busy machine the watch may not have looked before the kernel ended. Then the next kernel takes four
+        // times as long.
         let mut cycles = [1, 4, 16].map(|times| times * 3_000_000_000u64).into_iter();
         loop {
             let cycles = cycles.next().expect("one of the kernels is long enough");
@@ -55,7 +56,7 @@ fn a_rank_whose_stream_is_at_work_is_reported() {
                 break;
             }
         }
-        // Who has done all, and is late, says so.
+        // A rank that has done everything, but is late, is reported as such.
         if world.rank() == 1 {
             let begin = Instant::now();
             let part = "rank 1: nothing: its streams have done all";
@@ -70,10 +71,10 @@ fn a_rank_whose_stream_is_at_work_is_reported() {
     });
 }
 
-/// Waits for a report that has all the parts; false if it is over first.
+/// Waits for a report that has all the parts. Returns false if `is_over` comes first.
 fn reports(world: &World, parts: &[&str], is_over: impl Fn() -> bool) -> bool {
     loop {
-        // Asked first, so that the last report is looked at once more.
+        // This is asked first, so that the last report is checked once more.
         let was_over = is_over();
         let report = world.last_report().unwrap_or_default();
         if parts.iter().all(|part| report.contains(part)) {
@@ -86,7 +87,7 @@ fn reports(world: &World, parts: &[&str], is_over: impl Fn() -> bool) -> bool {
     }
 }
 
-/// Rank 0 enqueues more behind a wait for rank 1 than the driver takes. Rank 1 completes when the report says so.
+/// Rank 0 enqueues more than the driver takes, behind a wait for rank 1. Rank 1 completes when the report says so.
 #[test]
 #[ignore = "needs a GPU: run by scripts/gpu.sh"]
 fn a_call_that_a_full_queue_blocks_is_reported() {
@@ -167,9 +168,9 @@ fn a_limit_ends_a_wait_and_names_it() {
         window.slot_to(other, 0);
         let (inbox, outbox) = window.open(&s).unwrap();
         if world.rank() == 1 {
-            // Posts and completes nothing, and stays until the other has given up.
+            // It posts and completes nothing, and stays until the other rank has given up.
             world.all_gather("given up", Vec::new()).unwrap();
-            // The other has its error from its own stream; what tells us comes after.
+            // The other rank has its error from its own stream; the news to us comes after that.
             std::thread::sleep(Duration::from_secs(1));
             assert!(matches!(
                 inbox.post(&s).err().unwrap(),
@@ -250,7 +251,7 @@ fn a_rank_that_leaves_ends_the_waits_for_it_only() {
 #[test]
 #[ignore = "needs a GPU: run by scripts/gpu.sh"]
 fn a_panic_ends_the_waits_of_all() {
-    // Opening devices takes its time, and is not what is timed.
+    // Opening devices takes time, and is not measured.
     let begin = OnceLock::new();
     let panicked = std::panic::catch_unwind(|| {
         ranks(3, |world, _: Kernels| {
@@ -286,7 +287,7 @@ fn a_panic_ends_the_waits_of_all() {
     assert_eq!(text.as_deref(), Some("a bug in the user's program"));
     let elapsed = begin.get().map(Instant::elapsed);
     assert!(elapsed < Some(Duration::from_secs(5)), "{elapsed:?}");
-    // The device is as good as before.
+    // The device works as before.
     ranks(2, |world, k| {
         stream!(let s = world.stream().unwrap());
         let mut x = Region::<u64, _>::zeroed(&world, 10)
@@ -326,7 +327,7 @@ fn failure_follows_a_hand_off() {
             matches!(&error, Error::Wait(failed) if failed.window.as_ref().is_some_and(|window| &*window.name == "w")),
             "{error}"
         );
-        // And so does the peer's wait for what did not come: its own stream has failed too.
+        // The peer's wait for this epoch ends, too, since its own stream has failed.
         drop((inbox, outbox, inbox_b, outbox_b));
     });
 }

@@ -1,6 +1,6 @@
-//! A failure goes on to whoever comes behind it: over hand-offs in a row, before a replay, and where more streams are
-//! followed than a batch looks at. What would be sent otherwise is what a stream that has failed has left in memory,
-//! with a signal that says that it is good.
+//! A failure is passed on to every stream that follows: over several hand-offs, before a replay, and if more streams
+//! are followed than a batch looks at. Otherwise a stream would send the memory of a failed stream, with a signal that
+//! says that the data is good.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ fn window<'s>(s: &S<'s>, name: &str, limit: Option<Duration>) -> (I<'s, u64>, O<
     window.open(s).unwrap()
 }
 
-/// A region of a stream that fails after a while: it waits for what nobody completes.
+/// A region of a stream that fails after a while, because it waits for an epoch that nobody completes.
 fn of_a_failure<'s>(s: &S<'s>, k: &Kernels) -> (R<'s, u64>, I<'s, u64>, O<'s, u64>) {
     let (inbox, outbox) = window(s, "bad", Some(Duration::from_millis(400)));
     let mut x = region(s.world(), s);
@@ -39,12 +39,13 @@ fn of_a_failure<'s>(s: &S<'s>, k: &Kernels) -> (R<'s, u64>, I<'s, u64>, O<'s, u6
     (x, inbox, outbox)
 }
 
-/// The one slot that leads out of such a window.
+/// The one outbound slot of a window.
 fn way(outbox: &O<'_, u64>) -> Out<u64> {
     outbox.slots().next().expect("there is one")
 }
 
-/// The stream has failed by what the window `bad` waited for; and the wait on `hears`, for what it was to send, ends by an error.
+/// Asserts that the sending stream has failed because of the window `bad`, and that the wait of `hears` for its data
+/// ends with an error.
 fn both_fail(sends: &S<'_>, hears: &S<'_>) {
     let error = sends.synchronize().unwrap_err();
     let by_the_first = matches!(&error, Error::Wait(failed) if failed.window.as_ref().is_some_and(|window| &*window.name == "bad"));

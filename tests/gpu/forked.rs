@@ -1,4 +1,4 @@
-//! Children of a process that uses a GPU. The driver is of no use there: it is not called, and the parent goes on.
+//! Children of a process that uses a GPU. They cannot use the driver, so they do not call it, and the parent goes on.
 
 use fork::Fork;
 use tidegate::cuda::prelude::*;

@@ -17,7 +17,7 @@ use super::common::ranks;
 fn a_stream_a_slice_and_a_kernel_come_in_and_go_out() {
     ranks(1, |world, k| {
         let context = CudaContext::new(world.device().ordinal()).unwrap();
-        // Events of theirs would be recorded in our captures.
+        // cudarc's events would be recorded in our captures.
         // SAFETY: everything is on one stream.
         unsafe { context.disable_event_tracking() };
         let theirs: Arc<Theirs> = context.new_stream().unwrap();
@@ -30,8 +30,8 @@ fn a_stream_a_slice_and_a_kernel_come_in_and_go_out() {
 
         let raw = theirs.cu_stream();
         let keep = theirs.clone();
-        // SAFETY: the stream is non-blocking, of the primary context, alive as long as `keep`; nothing else is enqueued
-        // on it while regions are at home there.
+        // SAFETY: the stream is non-blocking, in the primary context, and lives as long as `keep`. Nothing else is
+        // enqueued on it while regions are at home there.
         let adopted = unsafe {
             world.adopt_stream("theirs", move |device, config| {
                 CudaStream::adopt(device, raw, keep, config)

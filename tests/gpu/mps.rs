@@ -1,12 +1,12 @@
-//! Processes that use one GPU by MPS: their kernels run at the same time, so waits have no gates, and the blocks that
-//! wait are divided.
+//! Processes that use one GPU by MPS. Their kernels run at the same time, so waits have no gates, and the blocks that
+//! may wait are divided.
 //!
 //! # Model
 //!
-//! Each test starts a control daemon of its own, with folders of its own, and ends it, also when it fails. Only the
-//! children know of it, by their environment; nothing of the GPU is set. The controls are the same programs where the
-//! rule is not kept: `rules::waits_on_a_shared_gpu_take_no_slices` (without MPS), and here as many jobs of one rank as
-//! the job has, which do not know of each other.
+//! Each test starts a control daemon of its own, with folders of its own, and ends it, even if the test fails. Only the
+//! children know the daemon, by their environment, and no setting of the GPU is changed. The controls are the same
+//! programs without the rule: `rules::waits_on_a_shared_gpu_take_no_slices` (without MPS), and here as many jobs of one
+//! rank as the job has ranks, which do not know each other.
 
 use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
@@ -24,12 +24,13 @@ const PIPES: &str = "CUDA_MPS_PIPE_DIRECTORY";
 const LOGS: &str = "CUDA_MPS_LOG_DIRECTORY";
 const PERCENTAGE: &str = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE";
 
-/// Names a folder in which each process leaves a file when its blocks wait, and says how many there are.
+/// The variable with a folder in which each process leaves a file when its blocks wait, and with the number of
+/// processes.
 const READY: &str = "TIDEGATE_GPU_ALL_READY";
 const COUNT: &str = "TIDEGATE_GPU_ALL";
 
-/// So many processes that each believe to be alone want more blocks than any GPU of today holds at a time: 49 of a
-/// stream on a GPU of 132 multiprocessors, each of which holds four at most.
+/// If this many processes each believe to be alone, they want more blocks than any GPU of today holds at a time: 49 for
+/// a stream on a GPU of 132 multiprocessors, each of which holds four at most.
 const RANKS: usize = 12;
 
 /// A control daemon, for the test that has started it.
@@ -40,7 +41,7 @@ struct Daemon {
 
 impl Daemon {
     fn start(name: &str) -> Self {
-        // Sockets lie there: their paths must be short.
+        // Sockets are there, so their paths must be short.
         let folder = format!("tg-mps-{}-{name}", std::process::id());
         let folder = Path::new("/tmp").join(folder);
         for part in ["pipe", "log", "ready"] {
@@ -66,7 +67,7 @@ impl Daemon {
         daemon
     }
 
-    /// The control program, for this daemon. One GPU, however many there are.
+    /// The control program for this daemon, with one GPU, however many there are.
     fn control(&self) -> Command {
         let mut command = Command::new(CONTROL);
         command
@@ -74,14 +75,14 @@ impl Daemon {
             .env(LOGS, self.folder.join("log"))
             .env("CUDA_VISIBLE_DEVICES", "0")
             .env_remove(PERCENTAGE)
-            // The daemon keeps what it is given.
+            // The daemon keeps its standard streams open.
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null());
         command
     }
 
-    /// What children need. With fewer connections than usual: MPS has about 100 for all of them.
+    /// The environment for children. They have fewer connections than usual, since MPS has about 100 for all of them.
     fn environment(&self) -> Vec<(&'static str, String)> {
         let path = |part: &str| self.folder.join(part).to_str().unwrap().to_owned();
         vec![
@@ -92,12 +93,12 @@ impl Daemon {
             ("CUDA_VISIBLE_DEVICES", "0".into()),
             (QUEUES, "6".into()),
             (LOADING, "EAGER".into()),
-            // Blocks are to wait, and no couriers.
+            // Blocks should wait, and no couriers.
             (COPY_ENGINE_FROM, "never".into()),
         ]
     }
 
-    /// What the daemon and its server have said.
+    /// The logs of the daemon and its server.
     fn logs(&self) -> String {
         let read = |name: &str| {
             let text = std::fs::read_to_string(self.folder.join("log").join(name));
@@ -109,10 +110,10 @@ impl Daemon {
         read("control.log") + &read("server.log")
     }
 
-    /// Asks the daemon to end, and its server; whether it has said so in time.
+    /// Asks the daemon to end, and its server. Returns whether it confirmed that in time.
     fn quit(&self) -> std::io::Result<bool> {
         let mut quit = self.control().stdin(Stdio::piped()).spawn()?;
-        // By force after some seconds: clients that hung may not be quite gone.
+        // After some seconds it ends by force, since clients that hung may not be quite gone.
         let asked = quit.stdin.take().map(|mut to| to.write_all(b"quit -t 5\n"));
         let begin = Instant::now();
         while begin.elapsed() < Duration::from_secs(30) {
@@ -150,7 +151,7 @@ fn borrowed<'a>(environment: &'a [(&'a str, String)]) -> Vec<(&'a str, &'a str)>
     each.map(|(name, value)| (*name, value.as_str())).collect()
 }
 
-/// Under MPS nobody has slices: waits need no gates, and have none.
+/// Under MPS processes have no time slices, so waits need no gates, and have none.
 #[test]
 #[ignore = "needs a GPU and MPS: run by scripts/gpu.sh"]
 fn waits_by_mps_are_short_without_gates() {
@@ -169,7 +170,7 @@ fn waits_by_mps_are_short_without_gates() {
         each(spinning),
         each(gated)
     );
-    // In slices it takes thousands; with gates, hundreds.
+    // With time slices it takes thousands, and with gates hundreds.
     assert!(each(spinning) < 150.0, "{spinning:?}");
     assert!(
         spinning < gated,
@@ -177,15 +178,15 @@ fn waits_by_mps_are_short_without_gates() {
     );
 }
 
-/// Puts to oneself that want all blocks of their stream, which wait for what another stream does when all processes
-/// wait. Said is what came of it.
+/// A rank puts to itself, and wants all blocks of its stream. They wait for another stream, which goes on when all
+/// processes wait. Prints the result.
 pub(super) fn all_wait() {
     let world = W::init().unwrap();
     match together(&world) {
         Ok(()) => say("went on"),
         Err(error) => say(&format!("refused: {error}")),
     }
-    // Nobody ends while others wait.
+    // No process ends while others wait.
     world.all_gather("end", Vec::new()).unwrap();
 }
 
@@ -200,7 +201,7 @@ fn together(world: &W) -> Result<()> {
     let (inbox, outbox) = window.open(&s)?;
     let inbox = s.hand_off(inbox, &t)?;
     let src = Region::from_slice(world, &vec![7u64; LEN])?.on(&s)?;
-    // Once before: what comes next is launched only, and needs nothing of a GPU that is full.
+    // The first launch is made before. After that the second is only a launch, and needs nothing else of a full GPU.
     let exposed = inbox.post(&t)?;
     t.synchronize()?;
     let mut epoch = outbox.start();
@@ -214,7 +215,7 @@ fn together(world: &W) -> Result<()> {
     let mut epoch = outbox.start();
     epoch.put(&src, to)?;
     let outbox = epoch.complete(&s)?;
-    // As many of its blocks as find room are there.
+    // By now as many of its blocks as find room are resident.
     std::thread::sleep(Duration::from_millis(300));
     assert!(!s.is_idle(), "nothing is exposed");
     all_have_come("waiting");
@@ -226,7 +227,7 @@ fn together(world: &W) -> Result<()> {
     Ok(())
 }
 
-/// Waits until all processes have come here, whether they are of one job or not.
+/// Waits until all processes have come here, whether or not they are of one job.
 fn all_have_come(place: &str) {
     let folder = std::env::var_os(READY).unwrap();
     let folder = Path::new(&folder).join(place);
@@ -258,7 +259,8 @@ fn blocks_of_all_processes_leave_room() {
     );
 }
 
-/// More connections than MPS has: either the driver makes no context, which is an error that says so, or all ranks go on.
+/// More connections than MPS has: either the driver makes no context, which is an error that says so, or all ranks go
+/// on.
 #[test]
 #[ignore = "needs a GPU and MPS: run by scripts/gpu.sh"]
 fn connections_that_are_not_there_are_refused() {
@@ -277,7 +279,7 @@ fn connections_that_are_not_there_are_refused() {
     );
 }
 
-/// The control of that room: processes that have not met each take what is there for one alone.
+/// The control for that room: processes that have not met each take the blocks of a process that is alone.
 #[test]
 #[ignore = "needs a GPU and MPS: run by scripts/gpu.sh"]
 fn processes_that_do_not_divide_keep_each_other_out() {
@@ -298,7 +300,7 @@ fn processes_that_do_not_divide_keep_each_other_out() {
     );
 }
 
-/// A portion of the GPU that is too small for a block of each process: an error, and nobody hangs.
+/// A portion of the GPU that is too small for a block of each process is an error, and no process hangs.
 #[test]
 #[ignore = "needs a GPU and MPS: run by scripts/gpu.sh"]
 fn a_portion_that_is_too_small_is_refused() {
@@ -306,7 +308,7 @@ fn a_portion_that_is_too_small_is_refused() {
     let mut environment = daemon.environment();
     environment.push((PERCENTAGE, "8".into()));
     let Ended { hung, text, .. } = job(RANKS, ROLE, &borrowed(&environment));
-    // By its own device, or since the first whose device has refused it tells the others so.
+    // A rank is refused by its own device, or because the first rank that was refused tells the others.
     let is_refused = |line: &&str| {
         line.starts_with("refused: ") && line.contains("out of blocks that may wait on the device")
     };

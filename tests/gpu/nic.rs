@@ -1,5 +1,6 @@
-//! Peers behind a NIC: what it sends and gets is staged in pinned memory, and its agent polls the doorbells. Or streams
-//! strike it themselves: the register is a page of ordinary memory there, which a fake card looks at.
+//! Peers behind a NIC. The data that it sends and gets is staged in pinned memory, and its agent polls the doorbells.
+//! Or streams store to its registers themselves: a register is in a page of ordinary memory here, which a fake card
+//! looks at.
 
 use std::time::{Duration, Instant};
 
@@ -28,7 +29,7 @@ fn rings(
                 let nic = wire(n);
                 let options = |rank: usize| match index % 2 {
                     0 => nic(rank).route(Route::Nic),
-                    // Whoever is reached by the NIC from one side is so from the other.
+                    // A rank that is reached by the NIC from one side is so from the other.
                     _ => nic(rank).route(Route::NicTo([(rank + 1) % n].into())),
                 };
                 ring_with(n, options, buffers, *len, rounds);
@@ -66,7 +67,7 @@ fn rings_over_libfabric() {
     rings(wire, &[1, 600, 30_000, 1_000_003], 6);
 }
 
-/// All far, and rank 0 far from the others as on a node of its own.
+/// All ranks are far; or only rank 0 is far from the others, as if on a node of its own.
 #[test]
 #[ignore = "needs a GPU: run by scripts/gpu.sh"]
 fn signals_without_data_and_barriers() {
@@ -97,7 +98,7 @@ fn signals_without_data_and_barriers() {
     }
 }
 
-/// Rings in parts, of which the agent sees some before the rest has come: by a warp, and by a block.
+/// Rings in parts. The agent sees some parts before the rest has come: by a warp, and by a block.
 #[test]
 #[ignore = "needs a GPU: run by scripts/gpu.sh"]
 fn rings_in_chunks() {
@@ -132,7 +133,7 @@ fn a_budget_of_two_holds_nothing_up() {
     ring_with(2, nic, Buffers::Double, 5_000, 8);
 }
 
-/// A window is made while a stream of the same GPU waits: none of what that takes may block behind the wait.
+/// A window is opened while a stream of the same GPU waits. No step of that may block behind the wait.
 #[test]
 #[ignore = "needs a GPU: run by scripts/gpu.sh"]
 fn a_window_is_made_while_a_stream_waits() {
@@ -190,8 +191,8 @@ fn made_while_a_stream_waits(nic: impl Fn(usize) -> WorldOptions + Sync) {
     });
 }
 
-/// A card whose registers are memory: of two strikes at once it sees one. So slots have one buffer here: then whoever
-/// rings a doorbell waits, before the next ring, for what comes of the last.
+/// A card whose registers are memory: of two stores at the same time it sees one. So slots have one buffer here. Then a
+/// stream that rings a doorbell waits, before the next ring, for the result of the last.
 fn card(data: bool, pages: bool) -> Card {
     Card::new(Config {
         data,
@@ -208,24 +209,24 @@ fn on(card: &Card) -> WorldOptions {
         .route(Route::Nic)
 }
 
-/// A ring over a card: how often its registers were struck, and how often doorbells were rung.
+/// A ring over a card. Returns how many stores its registers got, and how often doorbells were rung.
 fn ring_over(card: &Card, n: usize, len: usize) -> (u64, u64) {
     let steps = ring_with(n, |_| on(card), Buffers::Single, len, 8);
     assert_eq!(card.complaints(), [""; 0]);
-    // What has mapped a page is let go when the GPU has let the page go: when the last stream ends.
+    // The mapping of a page is dropped when the GPU's registration has ended, as the last stream ends.
     let begin = Instant::now();
     while !card.open().is_empty() {
         let left = card.open();
         assert!(begin.elapsed() < Duration::from_secs(60), "left: {left:?}");
         std::thread::sleep(Duration::from_millis(1));
     }
-    // A post and a complete for each neighbour, and of two ranks each has one.
+    // There is a post and a complete for each neighbour; with two ranks each has one neighbour.
     let neighbours = if n > 2 { 2 } else { 1 };
     (card.strikes(), n as u64 * steps * 2 * neighbours)
 }
 
-/// From the stream's store to the peer's signal there is no software of this library, but for the card: each ring, eager
-/// or replayed, of a warp or of several blocks, strikes once, and what comes of it is right.
+/// From the stream's store to the peer's signal there is no software of this library, except for the card. Each ring,
+/// eager or replayed, by a warp or several blocks, stores once, and the result is right.
 #[test]
 #[ignore = "needs a GPU: run by scripts/gpu.sh"]
 fn streams_strike_a_card_once_for_each_ring() {
@@ -242,7 +243,7 @@ fn streams_strike_a_card_once_for_each_ring() {
     }
 }
 
-/// The same without registers: an agent sees the doorbells, and strikes.
+/// The same without registers: an agent sees the doorbells, and stores.
 #[test]
 #[ignore = "needs a GPU: run by scripts/gpu.sh"]
 fn an_agent_strikes_a_card_without_registers() {
@@ -252,7 +253,7 @@ fn an_agent_strikes_a_card_without_registers() {
     }
 }
 
-/// Where the GPU does not reach registers, or is not to, an agent strikes as well. (It is not to in a process of its own.)
+/// If the GPU cannot reach registers, or must not, an agent stores as well. (It must not in a process of its own.)
 #[test]
 #[ignore = "needs a GPU: run by scripts/gpu.sh"]
 fn an_agent_strikes_where_streams_may_not() {
@@ -274,7 +275,7 @@ fn an_agent_strikes_where_streams_may_not() {
     );
 }
 
-/// Nor does what it takes to map a register block behind a wait.
+/// Mapping a register does not block behind a wait either.
 #[test]
 #[ignore = "needs a GPU: run by scripts/gpu.sh"]
 fn a_window_whose_registers_are_mapped_is_made_while_a_stream_waits() {
@@ -284,7 +285,7 @@ fn a_window_whose_registers_are_mapped_is_made_while_a_stream_waits() {
     assert_eq!(card.strikes(), 2);
 }
 
-/// What cannot be staged is refused, by all ranks.
+/// Windows that cannot be staged are refused by all ranks.
 #[test]
 #[ignore = "needs a GPU: run by scripts/gpu.sh"]
 fn ranges_are_refused_behind_a_nic() {

@@ -1,4 +1,4 @@
-//! Jobs of processes, one a GPU (or several on one).
+//! Jobs of processes, one for each GPU (or several on one).
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -12,7 +12,7 @@ use tidegate_cli::{Job, Nodes, Output, Signal};
 
 const ROLE: &str = "TIDEGATE_GPU_ROLE";
 
-/// Names a folder in which each rank leaves a file when it is ready.
+/// The variable with a folder in which each rank leaves a file when it is ready.
 const READY: &str = "TIDEGATE_GPU_READY";
 
 fn job(role: &str, ranks: usize) -> Job {
@@ -30,7 +30,7 @@ fn job(role: &str, ranks: usize) -> Job {
         .output(Output::Captured)
 }
 
-/// The same on two nodes, which this machine acts as.
+/// The same on two nodes, as which this machine acts.
 fn between_nodes(role: &str, ranks: usize) -> Job {
     let mut job = job(role, ranks).nodes(Nodes::split(2, ranks / 2));
     for (name, value) in ENVIRONMENT {
@@ -39,7 +39,7 @@ fn between_nodes(role: &str, ranks: usize) -> Job {
     job
 }
 
-/// What the processes do; nothing, if nobody has asked for it.
+/// The processes' program. It does nothing in a normal test run.
 #[test]
 #[ignore = "is started by the tests of this module"]
 fn a_rank() {
@@ -123,7 +123,7 @@ fn victim(world: &World, k: &Kernels) {
     survives(world, k, &error);
 }
 
-/// This rank is where it is to be when a peer dies.
+/// Notes that this rank has reached the point at which a peer dies.
 fn ready(world: &World) {
     if let Some(folder) = std::env::var_os(READY) {
         let file = std::path::Path::new(&folder).join(world.rank().to_string());
@@ -131,7 +131,7 @@ fn ready(world: &World) {
     }
 }
 
-/// Fills the driver's queue behind a wait for a peer that dies: the call that it blocks comes back.
+/// Fills the driver's queue behind a wait for a peer that dies. The call that blocks must return.
 fn full(world: &World, k: &Kernels, replays: bool) {
     let last = world.size() - 1;
     stream!(let s = world.stream().unwrap());
@@ -155,11 +155,11 @@ fn full(world: &World, k: &Kernels, replays: bool) {
     survives(world, k, &error);
 }
 
-/// What a rank does that has its error.
+/// The program of a rank after its error.
 fn survives(world: &World, k: &Kernels, error: &tidegate::Error) {
     assert!(error.to_string().contains("is lost"), "{error}");
     println!("survived at {} ms: {error}", now());
-    // The GPU is of use still.
+    // The GPU still works.
     stream!(let t = world.stream().unwrap());
     let mut x = Region::<u64, _>::zeroed(world, 100)
         .unwrap()
@@ -169,13 +169,13 @@ fn survives(world: &World, k: &Kernels, error: &tidegate::Error) {
     x.into_host(&t).unwrap();
 }
 
-/// Milliseconds on the clock that all processes have.
+/// Milliseconds on the clock that all processes share.
 fn now() -> u128 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     since.unwrap().as_millis()
 }
 
-/// One a GPU, and two at least; or more, as the environment says.
+/// One rank for each GPU, and at least two; or more, if the environment says so.
 fn ranks() -> usize {
     number("TIDEGATE_GPU_RANKS", Cuda::count().unwrap().max(2) as u64) as usize
 }
@@ -244,7 +244,7 @@ fn kill(job: Job, ranks: usize, name: &str) {
         std::thread::sleep(Duration::from_millis(20));
     }
     std::fs::remove_dir_all(&folder).unwrap();
-    // They are at it.
+    // By now they are in their epochs.
     std::thread::sleep(Duration::from_secs(1));
     running.signal(ranks - 1, Signal::KILL).unwrap();
     let (begin, killed) = (Instant::now(), now());

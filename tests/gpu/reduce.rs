@@ -1,4 +1,4 @@
-//! All-reduces of GPUs, beside what the host makes of the same vectors.
+//! All-reduces of GPUs, compared with the host's results for the same vectors.
 
 use tidegate::Arithmetic;
 use tidegate::cuda::Cuda;
@@ -9,7 +9,7 @@ use crate::schedules::rounds;
 
 type Reduce<'s, T> = AllReduce<'s, T>;
 
-/// What a rank has. Sums of these depend on their order; none of them is subnormal, and no two are zeros.
+/// The value of a rank. Sums of these depend on their order; none of them is subnormal, and no two are zeros.
 fn fraction(rank: usize, index: usize) -> f64 {
     let mixed = ((rank * 7919 + index * 104_729 + 17) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let sign = if mixed & 1 == 0 { 1.0 } else { -1.0 };
@@ -98,7 +98,8 @@ fn reductions_are_those_of_the_host_to_the_bit() {
     }
 }
 
-/// Rounds that differ, eager and replayed, with landings and without: the jobs that the host runs in `tests/host/random.rs`.
+/// Different rounds, eager and replayed, with landings and without: the jobs that the host runs in
+/// `tests/host/random.rs`.
 #[test]
 #[ignore = "needs a GPU: run by scripts/gpu.sh"]
 fn rounds_of_reductions_in_recordings_and_between_them() {

@@ -1,7 +1,7 @@
-//! Each call of the driver, refused now and then: the program ends, and what it says is right, or an error.
+//! Each call of the driver is refused once. The program ends, with the right result or with an error.
 //!
-//! Only the driver without a GPU (`crates/fake-cuda`) refuses what it is asked to. Each call is another program: this one,
-//! started again.
+//! Only the driver without a GPU (`crates/fake-cuda`) can refuse calls. Each call is tested in another program: this
+//! one, started again.
 
 use std::panic::{catch_unwind, resume_unwind};
 use std::process::{Child, Command, Stdio};
@@ -16,13 +16,13 @@ use tidegate::generic::Device;
 const ROLE: &str = "TIDEGATE_GPU_REFUSED";
 const SETTINGS: &str = "TIDEGATE_FAKE_CUDA";
 
-/// How long a program may take: many times what it does.
+/// How long a program may take: many times its usual time.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Which calls of a function are refused, each in a program of its own.
 const CALLS: [u32; 8] = [1, 2, 3, 5, 9, 17, 30, 60];
 
-/// Epochs of two ranks, eager, recorded, and on two streams; whether all came right.
+/// Epochs of two ranks, eager, recorded, and on two streams. Returns whether all results are right.
 fn program(world: &W) -> Result<bool> {
     const LEN: usize = 700;
     const TIMES: u64 = 9;
@@ -40,7 +40,7 @@ fn program(world: &W) -> Result<bool> {
     let there = s.hand_off(ring, &t)?;
     let there = plan.step(&t, there)?;
     ring = t.hand_off(there, &s)?;
-    // Where the driver does not say what follows what, an edge may be lost: then this comes out wrong.
+    // If the driver does not tell the order, an edge may be lost, and then the result is wrong.
     let (both, back) = s.capture_with(&mut t, (ring, ()), |s, t, (r, ())| {
         let there = plan.step(t, s.hand_off(r, t)?)?;
         Ok((t.hand_off(there, s)?, ()))
@@ -49,14 +49,14 @@ fn program(world: &W) -> Result<bool> {
     Ok(ring.verdict(&s)? == (3 + 2 * TIMES, 0))
 }
 
-/// What the programs do; nothing, if nobody has asked for it.
+/// The programs' part. It does nothing in a normal test run.
 #[test]
 #[ignore = "is started by the tests of this module"]
 fn a_program() {
     if std::env::var_os(ROLE).is_none() {
         return;
     }
-    // (A world of threads takes devices that open.)
+    // (A world of threads uses only devices that can be opened.)
     for number in 0..2 {
         if let Err(error) = Cuda::open(number) {
             return println!("refused: {error}");
@@ -64,7 +64,7 @@ fn a_program() {
     }
     let ranks = catch_unwind(|| W::local(2, |world| program(&world)));
     let results = ranks.unwrap_or_else(|panic| match panic.downcast_ref::<String>() {
-        // As it says of itself: where a device does not open, or a rank cannot come.
+        // The error of the program: a device cannot be opened, or a rank cannot come.
         Some(why)
             if ["the device opens: ", "the ranks meet: "]
                 .iter()
@@ -83,7 +83,7 @@ fn a_program() {
     }
 }
 
-/// Starts one whose driver has these settings.
+/// Starts a program whose driver has these settings.
 fn start(settings: &str) -> Child {
     Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "gpu::refused::a_program", "--ignored"])
@@ -97,7 +97,7 @@ fn start(settings: &str) -> Child {
         .unwrap()
 }
 
-/// What it has said, if it has ended well and in time.
+/// The program's output, if it has ended well and in time.
 fn end(mut child: Child) -> std::result::Result<String, String> {
     let begin = Instant::now();
     let late = loop {
@@ -130,7 +130,7 @@ fn whatever_the_driver_refuses_is_an_error_or_makes_no_difference() {
         println!("skipped: {name} refuses nothing on request");
         return;
     }
-    // With nothing refused, all comes right.
+    // If nothing is refused, the results are right.
     assert_eq!(
         end(start(""))
             .as_deref()
@@ -144,7 +144,7 @@ fn whatever_the_driver_refuses_is_an_error_or_makes_no_difference() {
             let settings = format!("{function}={call}");
             match end(start(&settings)) {
                 Ok(text) if text.contains("refused") => refused += 1,
-                // It made no difference, or there was no such call.
+                // The refusal made no difference, or there was no such call.
                 Ok(_) => {}
                 Err(what) => wrong.push(format!("{settings}: {what}")),
             }

@@ -1,4 +1,4 @@
-//! Registers of NICs behind a wait: what a child of `rules` does.
+//! Registers of NICs behind a wait: the program of a child of `rules`.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use tidegate_hal::nic::Register;
 use super::common::W;
 use super::rules::{own_window, say};
 
-/// A page that stands for one of a NIC.
+/// A page in the place of a NIC's.
 struct Page(*mut u8);
 
-// SAFETY: nobody accesses it but the GPU.
+// SAFETY: only the GPU accesses it.
 unsafe impl Send for Page {}
 // SAFETY: as above.
 unsafe impl Sync for Page {}
@@ -35,7 +35,7 @@ impl Drop for Page {
     }
 }
 
-/// Maps registers and lets them go while a stream waits for what the same thread does next.
+/// Maps registers and drops them while a stream waits for the next action of the same thread.
 pub(super) fn behind_a_wait(world: &W, raw: bool) {
     // SAFETY: the size is not 0.
     let page = Arc::new(Page(unsafe { alloc_zeroed(Page::LAYOUT) }));
@@ -45,7 +45,7 @@ pub(super) fn behind_a_wait(world: &W, raw: bool) {
             at: Ptr(at.wrapping_add(offset)),
             keep: page.clone(),
         };
-        // SAFETY: the page is kept, and nothing else's.
+        // SAFETY: the page is kept, and nothing else uses it.
         unsafe { world.device().map_register(&register) }.unwrap()
     };
     let context = CudaContext::new(world.device().ordinal()).unwrap();
@@ -71,11 +71,11 @@ pub(super) fn behind_a_wait(world: &W, raw: bool) {
                 .result()
                 .unwrap();
         } else {
-            // Two of a page, which is registered once.
+            // There are two registers in a page, which is registered once.
             let (first, second) = (map(0), map(64));
             assert_eq!(first.at.byte_add(64), second.at);
             drop((first, second));
-            // It stays registered as long as somebody waits, and kept. So it can be mapped again.
+            // It stays registered, and is kept, as long as a stream waits. So it can be mapped again.
             assert_eq!(Arc::strong_count(&page), 2);
             drop(map(128));
             assert_eq!(Arc::strong_count(&page), 2);
@@ -89,7 +89,8 @@ pub(super) fn behind_a_wait(world: &W, raw: bool) {
     // Streams have ended, and nothing waits.
     assert_eq!(Arc::strong_count(&page), 1, "the page is taken back");
     if !raw {
-        // For the next registration it is as any; and of those that outlive the streams, the last one takes it back.
+        // The page can be registered again. The last of these registers outlives the streams, and ends the
+        // registration.
         let (first, second) = (map(0), map(64));
         drop(first);
         assert_eq!(Arc::strong_count(&page), 3);

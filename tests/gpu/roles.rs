@@ -1,4 +1,4 @@
-//! What the children of tests do that need processes: this program starts itself again, once a role.
+//! The children of tests that need processes: this program starts itself again for each role.
 
 use tidegate::cuda::gpu::SHARE;
 
@@ -6,7 +6,7 @@ use super::common::ranks;
 use super::rules::{self, ROLE};
 use super::{early, mps, registers};
 
-/// What the children do; nothing, if nobody has asked for it.
+/// The children's program. It does nothing in a normal test run.
 #[test]
 #[ignore = "is started by the tests of rules"]
 fn a_rank() {

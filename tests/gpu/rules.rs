@@ -1,13 +1,13 @@
-//! The rules that keep waits from blocking a job: each with a *control*, the same program without the rule.
+//! The rules that keep waits from blocking a job. Each has a *control*, which is the same program without the rule.
 //!
 //! # Model
 //!
-//! A control hangs, or crawls: so it runs in a child of its own, which is killed, by its number, when it has not gone
-//! on for a while after it said that it waits. A control that does *not* hang fails the test, for then it is not the
-//! rule that helps. What keeps to the rule runs in a child as well, in the same way, and must end.
+//! A control hangs, or is very slow. So it runs in a child, which is killed, by its number, when it has made no
+//! progress for a while after it printed that it waits. If a control does *not* hang, the test fails, because then the
+//! rule is not what helps. The program that keeps the rule also runs in a child, and must end.
 //!
-//! What waits is mostly a rank that has a window with itself: the inbox waits on one stream, and the same thread
-//! completes on another, later.
+//! The waiting rank usually has a window with itself: the inbox waits on one stream, and the same thread completes on
+//! another, later.
 
 use std::cell::{Cell, RefCell};
 use std::io::{Read as _, Write as _};
@@ -30,22 +30,22 @@ use super::common::{Kernels, O, S, W, ranks};
 pub(super) const ROLE: &str = "TIDEGATE_GPU_RULE";
 pub(super) const LOADING: &str = "CUDA_MODULE_LOADING";
 
-/// How long a child may do nothing after it said that it waits.
+/// How long a child may do nothing after it printed that it waits.
 const PATIENCE: Duration = Duration::from_secs(8);
 /// How long a child may take in all.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// What a child says, at once.
+/// Prints a child's message at once.
 pub(super) fn say(text: &str) {
     let mut out = std::io::stdout().lock();
     let _ = writeln!(out, "{text}").and_then(|()| out.flush());
 }
 
-/// What became of a child.
+/// The end of a child.
 pub(super) struct Ended {
-    /// It ended by itself, and well.
+    /// It ended by itself, with success.
     pub(super) well: bool,
-    /// It had to be killed after it said that it waits.
+    /// It had to be killed after it printed that it waits.
     pub(super) hung: bool,
     pub(super) text: String,
 }
@@ -136,7 +136,7 @@ fn samples() -> Ptx {
     Ptx::from_src(tidegate_kernels::SAMPLES_PTX)
 }
 
-/// Does something while a stream waits for what the same thread does next.
+/// Does something while a stream waits for the next action of the same thread.
 pub(super) fn behind_a_wait(world: &W, k: &Kernels, what: &str) {
     let context = CudaContext::new(world.device().ordinal()).unwrap();
     let (raw, lazy): (_, Arc<CudaModule>) = (
@@ -152,7 +152,7 @@ pub(super) fn behind_a_wait(world: &W, k: &Kernels, what: &str) {
     let (inbox, outbox) = own_window("own", &s).unwrap();
     let outbox = s.hand_off(outbox, &t).unwrap();
     let inbox = inbox.post(&s).unwrap().wait(&s).unwrap();
-    // It is at its wait, whatever it took to come there.
+    // By now it is at its wait.
     std::thread::sleep(Duration::from_millis(200));
     assert!(!s.is_idle(), "the stream waits for this thread");
     say("waiting");
@@ -184,7 +184,7 @@ pub(super) fn behind_a_wait(world: &W, k: &Kernels, what: &str) {
     drop((inbox, outbox));
 }
 
-/// Rule 18: behind a kernel that waits, loading of code and freeing of memory block; what would satisfy it never comes.
+/// Rule 18: behind a kernel that waits, loading code and freeing memory block, and the signal for the wait never comes.
 #[test]
 #[ignore = "needs a GPU: run by scripts/gpu.sh"]
 fn nothing_is_called_that_blocks_behind_a_wait() {
@@ -196,7 +196,7 @@ fn nothing_is_called_that_blocks_behind_a_wait() {
     }
 }
 
-/// Registers of NICs are mapped and let go behind a kernel that waits; to end a registration there would block.
+/// Registers of NICs are mapped and dropped behind a kernel that waits. Ending a registration there would block.
 #[test]
 #[ignore = "needs a GPU: run by scripts/gpu.sh"]
 fn registers_are_mapped_and_let_go_behind_a_wait() {
@@ -205,10 +205,10 @@ fn registers_are_mapped_and_let_go_behind_a_wait() {
     hangs("unregister raw", &environment);
 }
 
-/// Many streams that each wait, with a kernel behind it, for what one stream does that gets its work last.
+/// Many streams each wait, with a kernel behind the wait, for one stream that gets its work last.
 pub(super) fn queues(lie: bool) {
     if lie {
-        // The driver reads the variable when it starts, and counts what it says then.
+        // The driver reads the variable when it starts, and uses that value.
         let context = CudaContext::new(0).unwrap();
         std::mem::forget(context);
         // SAFETY: no other thread of the process looks at the environment now: the harness waits for this one, and the
@@ -224,7 +224,7 @@ pub(super) fn queues(lie: bool) {
     });
 }
 
-/// Opens `left` windows on as many streams, and when all are there starts their waits; then completes on `t`.
+/// Opens `left` windows on as many streams. When all are open, starts their waits, and then completes on `t`.
 fn waiting<'t>(
     world: &W,
     k: &Kernels,
@@ -234,7 +234,7 @@ fn waiting<'t>(
     start: &dyn Fn() -> Result<()>,
 ) -> Result<()> {
     if left == 0 {
-        // Said first: starting may be what hangs.
+        // This is printed first, since starting may be what hangs.
         say("waiting");
         start()?;
         for outbox in outboxes.drain(..) {
@@ -252,21 +252,21 @@ fn waiting<'t>(
         if let Some(before) = inbox.take() {
             inbox.set(Some(before.post(&s)?.wait(&s)?));
         }
-        // What a queue stops at: it may not begin before the wait is over.
+        // This stops a queue, since it may not begin before the wait is over.
         s.launch(k.tick.threads(1, 32), (&mut *x.borrow_mut(),))
     };
     waiting(world, k, t, left - 1, outboxes, &start_all)?;
     s.synchronize()
 }
 
-/// Rule 19: what is behind a wait in one hardware queue waits too, whichever stream it is of.
+/// Rule 19: work behind a wait in one hardware queue waits too, even if it is of another stream.
 #[test]
 #[ignore = "needs a GPU: run by scripts/gpu.sh"]
 fn streams_have_hardware_queues_of_their_own() {
     let few = [(QUEUES, "8"), (LOADING, "EAGER"), (WAITING_STREAMS, "24")];
     let many = [(QUEUES, "32"), (LOADING, "EAGER"), (WAITING_STREAMS, "24")];
     ends("queues", &many);
-    // With as few queues as there are by default, the stream that is too much is refused.
+    // With the default number of queues, one stream too many is refused.
     let Ended { well, text, .. } = child("queues", &few);
     assert!(
         well && text.contains("refused: out of hardware queues"),
@@ -303,10 +303,10 @@ AGAIN:
 }
 ";
 
-/// So many blocks, of half a multiprocessor each at most, wait for a kernel that comes after them.
+/// This many blocks, of at most half a multiprocessor each, wait for a kernel that comes after them.
 pub(super) fn spin(world: &W, blocks: usize) {
     let context = CudaContext::new(world.device().ordinal()).unwrap();
-    // SAFETY: both streams use the word as the device does words: no events are needed.
+    // SAFETY: both streams use the word like words of the protocol, so no events are needed.
     unsafe { context.disable_event_tracking() };
     let module = context.load_module(Ptx::from_src(SPIN)).unwrap();
     let (wait, set) = (
@@ -326,7 +326,7 @@ pub(super) fn spin(world: &W, blocks: usize) {
     builder.arg(&address);
     // SAFETY: the parameter is the word's address.
     unsafe { builder.launch(over(blocks)) }.unwrap();
-    // All that find room are there.
+    // By now all blocks that find room are resident.
     std::thread::sleep(Duration::from_millis(200));
     say("waiting");
     let mut builder = b.launch_builder(&set);
@@ -338,7 +338,7 @@ pub(super) fn spin(world: &W, blocks: usize) {
     say("went on");
 }
 
-/// One stream has the whole share: the next that would wait is refused.
+/// One stream has the whole share, so the next one that would wait is refused.
 pub(super) fn quota(world: &W) {
     stream!(let s = world.stream().unwrap());
     stream!(let t = world.stream().unwrap());
@@ -371,7 +371,7 @@ fn blocks_that_wait_leave_room() {
 
 pub(super) const EPOCHS: u32 = 50;
 
-/// Two processes on one GPU: a message to and fro. Rank 0 says how many microseconds it took.
+/// Two processes on one GPU send a message to and fro. Rank 0 prints how many microseconds it took.
 pub(super) fn to_and_fro() {
     let world = W::init().unwrap();
     let (rank, other) = (world.rank(), 1 - world.rank());
@@ -388,7 +388,7 @@ pub(super) fn to_and_fro() {
     let mut begin = Instant::now();
     for turn in 0..EPOCHS + 5 {
         if turn == 5 {
-            // Both are there, and everything has been made that is made once.
+            // Both are there, and everything that is made once has been made.
             s.synchronize().unwrap();
             world.all_gather("begin", Vec::new()).unwrap();
             begin = Instant::now();
@@ -414,7 +414,7 @@ pub(super) fn to_and_fro() {
     drop((inbox, outbox));
 }
 
-/// Runs a job of a role, on one GPU, however many there are. It is killed when it takes too long.
+/// Runs a job of a role on one GPU, however many there are. It is killed if it takes too long.
 pub(super) fn job(ranks: usize, role: &str, environment: &[(&str, &str)]) -> Ended {
     let mut job = Job::this_program(ranks)
         .unwrap()
@@ -453,7 +453,7 @@ pub(super) fn job(ranks: usize, role: &str, environment: &[(&str, &str)]) -> End
     }
 }
 
-/// How long two processes on one GPU took for their messages, and what they said.
+/// How long two processes on one GPU took for their messages, and their output.
 pub(super) fn to_and_fro_on_one_gpu(
     gates: &str,
     environment: &[(&str, &str)],
@@ -467,7 +467,7 @@ pub(super) fn to_and_fro_on_one_gpu(
     (Duration::from_micros(took), text)
 }
 
-/// Rule 21: processes that share a GPU get it in slices, and a kernel that waits uses its slice up.
+/// Rule 21: processes that share a GPU get it in time slices, and a kernel that waits uses up its slice.
 #[test]
 #[ignore = "needs a GPU: run by scripts/gpu.sh"]
 fn waits_on_a_shared_gpu_take_no_slices() {
@@ -485,7 +485,7 @@ fn waits_on_a_shared_gpu_take_no_slices() {
     );
 }
 
-/// A large put to a rank that never posts: by copy engines, if it were made.
+/// A large put to a rank that never posts. Copy engines would make it.
 pub(super) fn not_exposed(world: &W, k: &Kernels) {
     const LEN: usize = 1 << 20;
     stream!(let s = world.stream().unwrap());
@@ -510,7 +510,7 @@ pub(super) fn not_exposed(world: &W, k: &Kernels) {
         assert!(matches!(error, Error::Wait(_)), "{error}");
         assert!(begin.elapsed() < Duration::from_secs(5));
         drop((src, inbox, outbox));
-        // The courier waits for ever: the device is of use still, but takes no more code.
+        // The courier waits for ever. The device still works, but loads no more code.
         let error = Module::<Cuda>::load(world, tidegate_kernels::SAMPLES_PTX.as_bytes());
         let error = error.err().unwrap().to_string();
         assert!(error.contains("may be waiting"), "{error}");
@@ -522,7 +522,7 @@ pub(super) fn not_exposed(world: &W, k: &Kernels) {
         say("went on");
     } else {
         world.all_gather("given up", Vec::new()).unwrap();
-        // No wait has failed here: what is read counts, and must be what was there.
+        // No wait has failed here, so the data counts, and must be the old data.
         let mut seen = Region::<u64, _>::zeroed(world, LEN)
             .unwrap()
             .on(&s)
@@ -542,7 +542,7 @@ pub(super) fn not_exposed(world: &W, k: &Kernels) {
     }
 }
 
-/// Also the process ends, with a courier that waits.
+/// The process ends, too, while a courier waits.
 #[test]
 #[ignore = "needs a GPU: run by scripts/gpu.sh"]
 fn a_large_put_that_was_not_exposed_is_not_made() {

@@ -1,7 +1,7 @@
 //! Random schedules on a GPU: the jobs of `tests/host/random.rs`, with ranks as threads, compared with the same oracle.
 //!
-//! `TIDEGATE_SCHEDULES=5000` runs so many, and with `TIDEGATE_SCHEDULES_SEED=n` others. A job has up to 15 streams, all
-//! of which may wait: those that need more than a GPU admits (`TIDEGATE_CUDA_WAITING_STREAMS`,
+//! `TIDEGATE_SCHEDULES=5000` runs this many; `TIDEGATE_SCHEDULES_SEED=n` changes them. A job has up to 15 streams, all
+//! of which may wait. Jobs that need more than a GPU admits (`TIDEGATE_CUDA_WAITING_STREAMS`,
 //! `CUDA_DEVICE_MAX_CONNECTIONS`) are left out, and counted.
 
 use std::cell::{Cell, RefCell};
@@ -21,10 +21,10 @@ use crate::schedules::{plan::plan, trial};
 #[path = "../schedules/cuda.rs"]
 mod cuda;
 
-/// How many cases are run if nobody asks for more.
+/// How many cases are run by default.
 const CASES: u32 = 200;
 
-/// What GPUs admit.
+/// The numbers of streams that GPUs admit.
 struct Limits {
     gpus: usize,
     /// Streams of a GPU that wait.
@@ -44,12 +44,12 @@ impl Limits {
         Limits {
             gpus: Cuda::count().unwrap(),
             waiting: number("TIDEGATE_CUDA_WAITING_STREAMS", 12),
-            // Two hardware queues are the device's own.
+            // Two hardware queues are for the device's own streams.
             open: number("CUDA_DEVICE_MAX_CONNECTIONS", 8).clamp(1, 32) - 2,
         }
     }
 
-    /// Ranks take the GPUs by turns; each has three streams, of which it uses as many as it has lanes.
+    /// Ranks take the GPUs in turn. Each has three streams, of which it uses as many as it has lanes.
     fn admit(&self, job: &Job) -> bool {
         (0..self.gpus).all(|gpu| {
             let ranks = || job.lanes.iter().skip(gpu).step_by(self.gpus);
@@ -59,7 +59,7 @@ impl Limits {
     }
 }
 
-/// To standard error as it is: the harness would keep `eprintln!` of a test that passes.
+/// Writes to standard error directly, since the harness would hide `eprintln!` of a test that passes.
 fn say(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
@@ -100,7 +100,7 @@ fn schedules_agree_with_the_oracle() {
     );
 }
 
-/// Each way to be wrong is noticed on a GPU too: a comparison of copies that nobody made would notice nothing.
+/// Each kind of error is noticed on a GPU, too. Otherwise the comparison might compare nothing.
 #[test]
 #[ignore = "needs a GPU: run by scripts/gpu.sh"]
 fn mutants_are_caught() {

@@ -1,4 +1,4 @@
-//! Sums: the same bits as on the host, and no byte of what lies beside them.
+//! Sums: the same bits as on the host, and no change to the bytes beside them.
 
 use super::common::ranks;
 use tidegate::cuda::prelude::*;
@@ -27,7 +27,7 @@ fn subnormal_numbers_are_kept() {
         let (one, two) = (on(&ones), on(&twos));
         let mut back = on(&[0.0; 4]);
 
-        // An atomic window: accumulates, one of them by a fetch-and-op, whose result a further one brings.
+        // An atomic window: accumulates, one of them by a fetch-and-op, whose result another fetch returns.
         let mut window = AtomicWindow::<f32>::new("atomic", 4);
         let at = window.target(other);
         let (mut inbox, mut outbox) = window.open(&s).unwrap();
@@ -56,8 +56,8 @@ fn subnormal_numbers_are_kept() {
     });
 }
 
-/// Of each rank's bytes one neighbour has the first half, and accumulates; the other puts into the second half. They meet in
-/// the midst of four bytes.
+/// One neighbour accumulates to the first half of each rank's bytes, and the other puts to the second half. They meet
+/// in the middle of four bytes.
 #[test]
 #[ignore = "needs a GPU: run by scripts/gpu.sh"]
 fn neighbours_of_small_elements_are_left_alone() {
@@ -76,7 +76,7 @@ fn neighbours_of_small_elements_are_left_alone() {
             let numbers = on(&[time; HALF]);
             let exposed = inbox.post(&s).unwrap();
             let mut epoch = outbox.start();
-            // Two sums to the same elements, dealt to the threads in different ways.
+            // Two sums to the same elements, which are dealt to the threads in different ways.
             epoch.accumulate(&ones, range_right, Op::Sum).unwrap();
             let but_one = ones.slice(0..HALF - 1).unwrap();
             epoch

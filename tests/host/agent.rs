@@ -1,5 +1,5 @@
-//! What tidegate's own threads cost the processor while there is nothing to do: how often they wake, which is the same
-//! on every machine.
+//! The processor time of tidegate's own threads while there is nothing to do: how often they wake, which is the same on
+//! every machine.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -12,9 +12,9 @@ use tidegate_fabric::{ENVIRONMENT, Fabric, Options};
 use crate::common::rest;
 use crate::common::skip::{provided, providers};
 
-/// How the threads that the tests are begin their names.
+/// The beginnings of the names of the tests' own threads.
 const TESTS: &[&str] = &["agent::", "host-", "main"];
-/// Sleeps a second, of both ranks: one for each thread of each that sleeps for so long, and for what came before.
+/// Sleeps per second of both ranks: one for each thread of each rank that sleeps, and some for earlier work.
 const MOST: f64 = 18.;
 
 /// Two ranks of this process over libfabric; `act` is called for both.
@@ -33,11 +33,11 @@ fn ranks(provider: &str, act: impl Fn(&World) -> Result<()> + Sync) {
     }
 }
 
-/// Environment of the process that measures: the provider that it measures over.
+/// The environment variable of the measuring process: the provider over which it measures.
 const ROLE: &str = "TEST_AGENT_PROVIDER";
 
-/// The measuring is done by a process of its own, whose threads are all that there is, and whose libfabric is told by
-/// the environment not to spin.
+/// A process of its own measures, so that it has no other threads, and so that its environment tells libfabric not to
+/// spin.
 #[test]
 fn agents_rest_while_there_is_nothing_to_do() {
     let test = "agents_rest_while_there_is_nothing_to_do";
@@ -63,8 +63,8 @@ fn agents_rest_while_there_is_nothing_to_do() {
     }
 }
 
-/// Not a test: what that process does. Nothing is enqueued; then something, whose doorbell cannot be rung yet, since
-/// the peer keeps its exposure back.
+/// This is not a test, but that process's program. First nothing is enqueued. Then an epoch is, whose doorbell cannot
+/// be rung yet, since the peer delays its exposure.
 #[test]
 fn cpu_time_without_anything_to_do() {
     let Ok(provider) = std::env::var(ROLE) else {
@@ -80,14 +80,14 @@ fn cpu_time_without_anything_to_do() {
             let to = window.slot_to(peer, 0);
             let (inbox, outbox) = window.open(&s)?;
             let src = Region::<u64, _>::zeroed(world, 1)?.on(&s)?;
-            // Once, so that connections are made.
+            // One epoch comes first, so that connections are made.
             let mut epoch = outbox.start();
             epoch.put(&src, to)?;
             let (inbox, outbox) = exchange(&s, inbox, epoch)?;
             s.synchronize()?;
             ready.wait();
             if world.rank() == 1 {
-                // Its main thread does nothing but sleep meanwhile.
+                // Its main thread only sleeps meanwhile.
                 while !go.load(Ordering::Acquire) {
                     std::thread::sleep(Duration::from_millis(50));
                 }
@@ -96,7 +96,7 @@ fn cpu_time_without_anything_to_do() {
                 drop((inbox, outbox));
                 return Ok(());
             }
-            // Rank 1 goes on even if this rank panics: nobody else ends its wait.
+            // Rank 1 goes on even if this rank panics, since nothing else ends its wait.
             let go = Go(&go);
             std::thread::sleep(Duration::from_millis(200));
             let idle = rest::rests(&provider, MOST, TESTS);

@@ -1,5 +1,5 @@
-//! Attacks by safe code, with ranks as threads: what closures, wakers and tokens do where they are dropped, and what threads do
-//! at once. Each ends in bounded time, in a typed error or as if nothing had been.
+//! Attacks by safe code, with ranks as threads: closures, wakers and tokens that act when they are dropped, and threads
+//! that act at the same time. Each ends in bounded time, with a typed error or without an effect.
 
 #![forbid(unsafe_code)]
 
@@ -14,7 +14,7 @@ fn alone(program: impl Fn(World) -> Result<()> + Sync) {
     World::local(1, program).remove(0).unwrap();
 }
 
-/// Panics when it is dropped, and so does what it panics with.
+/// Panics when it is dropped, and so does its panic's payload.
 struct Bomb(Arc<AtomicU64>);
 
 impl Drop for Bomb {
@@ -58,7 +58,7 @@ fn a_queue_of_closures_that_explode_ends() {
     });
 }
 
-/// Closures of the queue, and what they drop, that use the library: streams, windows of other ranks, their own world.
+/// Closures of the queue, and values that they drop, use the library: streams, windows of other ranks, their own world.
 #[test]
 fn kernels_and_drops_that_call_the_library_come_back() {
     struct Calls(World, Arc<AtomicU64>);
@@ -113,7 +113,7 @@ fn kernels_and_drops_that_call_the_library_come_back() {
     });
 }
 
-/// A thread drops what is open while another uses its stream.
+/// A thread drops open windows while another uses its stream.
 #[test]
 fn tokens_are_dropped_on_other_threads_while_their_stream_works() {
     let told = World::local(2, |world: World| -> Result<()> {
@@ -125,7 +125,7 @@ fn tokens_are_dropped_on_other_threads_while_their_stream_works() {
             window.slot_from(peer, 0, 1);
             window.slot_to(peer, 0);
             let (inbox, outbox) = window.open(&s)?;
-            // Refused where the other rank has dropped its own already.
+            // This is refused if the other rank has already dropped its own.
             let exposed = inbox.post(&s);
             let refused = exposed.as_ref().err();
             assert!(matches!(refused, None | Some(Error::Revoked { .. })));
@@ -145,7 +145,7 @@ fn tokens_are_dropped_on_other_threads_while_their_stream_works() {
     told.into_iter().for_each(Result::unwrap);
 }
 
-/// Rank 1 opens and drops; rank 0 tests what it has posted, moves it to threads and back, and gives up at last.
+/// Rank 1 opens and drops windows. Rank 0 tests its posts, moves them to threads and back, and finally gives up.
 #[test]
 fn a_token_goes_through_threads_and_is_what_it_was() {
     World::local(2, |world: World| -> Result<()> {
@@ -178,7 +178,7 @@ fn a_token_goes_through_threads_and_is_what_it_was() {
     .for_each(Result::unwrap);
 }
 
-/// Two threads of each rank open windows in no order that the ranks agree on.
+/// Two threads of each rank open windows, in an order on which the ranks do not agree.
 #[test]
 fn collectives_of_several_threads_end() {
     World::local(2, |world: World| {
@@ -205,7 +205,7 @@ fn collectives_of_several_threads_end() {
     });
 }
 
-/// What drops a waker panics, past a stream of its own, too, which ends the waits of all streams of the rank.
+/// A value that drops a waker panics, past a stream of its own, too. This ends the waits of all streams of the rank.
 #[test]
 fn wakers_that_panic_when_they_are_dropped_hold_nothing_up() {
     struct Panics(World, bool);
@@ -271,7 +271,7 @@ fn a_panic_ends_replays_without_end() {
     assert!(ended.is_err());
 }
 
-/// What a kernel has left to its thread works with the library when that thread ends.
+/// A value that a kernel has left to its thread uses the library when that thread ends.
 #[test]
 fn a_stream_s_thread_has_streams_of_its_own_when_it_ends() {
     struct AtTheEnd(World, Arc<AtomicU64>);
@@ -305,7 +305,7 @@ fn a_stream_s_thread_has_streams_of_its_own_when_it_ends() {
     assert_eq!(count.load(Ordering::Relaxed), 4);
 }
 
-/// Larger than the stack of a thread, and not to be cloned.
+/// A type that is larger than a thread's stack.
 #[derive(Copy, Element)]
 #[repr(C)]
 struct Large([[u64; 1024]; 512]);

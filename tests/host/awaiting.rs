@@ -1,5 +1,5 @@
-//! Awaiting streams on a tokio runtime: of one thread and of several, several streams at once, as tasks that move between
-//! threads, and given up half-way.
+//! Awaiting streams on a tokio runtime: with one thread and with several, several streams at once, in tasks that move
+//! between threads, and given up halfway.
 
 use std::collections::HashSet;
 use std::future::poll_fn;
@@ -17,7 +17,7 @@ use tokio::runtime::Handle;
 
 const LEN: usize = 16;
 
-/// A kernel that lasts until it is let go.
+/// A kernel that runs until it is released.
 #[derive(Clone, Default)]
 struct Held(Arc<AtomicBool>);
 
@@ -46,7 +46,7 @@ fn increment(memory: &mut [u64]) {
     memory.iter_mut().for_each(|x| *x += 1);
 }
 
-/// Streams of one rank, awaited together; the one that waits for the other is awaited first.
+/// Two streams of one rank are awaited together. The one that waits for the other is awaited first.
 async fn two_streams(world: &World) -> Result<()> {
     stream!(let a = world.stream()?);
     stream!(let b = world.stream()?);
@@ -59,12 +59,12 @@ async fn two_streams(world: &World) -> Result<()> {
     b.launch(increment, &mut y)?;
     let (x, (), y) = tokio::join!(
         x.into_host_async(&a),
-        // The runtime's thread is free meanwhile, or this would not be reached.
+        // The runtime's thread is free meanwhile; otherwise this would not be reached.
         async { held.let_go() },
         y.into_host_async(&b),
     );
     assert_eq!((x?[..] == [1; LEN], y?[..] == [1; LEN]), (true, true));
-    // Nothing to wait for: ready at once.
+    // There is nothing to wait for, so it is ready at once.
     a.synchronized().await
 }
 
@@ -75,7 +75,7 @@ fn several_streams_on_one_thread() {
     });
 }
 
-/// Ranks as tasks of one runtime, each awaiting its stream: no thread is blocked by a rank that waits for another.
+/// Ranks are tasks of one runtime, and each awaits its stream. No thread is blocked by a rank that waits for another.
 #[test]
 fn ranks_as_tasks() {
     async fn rank(world: World) -> Result<()> {
@@ -108,7 +108,7 @@ fn ranks_as_tasks() {
     }
 }
 
-/// As one writes it first: everything is at home in one task, which a runtime moves between its threads.
+/// The simplest way to write it: everything is at home in one task, which a runtime moves between its threads.
 async fn solver(world: World) -> Result<(f64, usize)> {
     const TURNS: usize = 10;
     let (rank, size) = (world.rank(), world.size());
@@ -131,7 +131,7 @@ async fn solver(world: World) -> Result<(f64, usize)> {
     for turn in 0..TURNS {
         let mut epoch = outbox.start();
         epoch.put(&x, way)?;
-        // An open epoch, an exposure, parts, and what another stream has are carried along.
+        // An open epoch, an exposure, parts, and things of another stream go along.
         let exposed = inbox.post(&s)?;
         s.synchronized().await?;
         outbox = epoch.complete(&s)?;
@@ -149,7 +149,7 @@ async fn solver(world: World) -> Result<(f64, usize)> {
             sums.sum(&s, &mut sum)?;
             barrier.enqueue(&s)?;
         }
-        // A time-out that passes at once: what is left of it is nothing.
+        // A time-out that passes at once, so nothing is left of it.
         let none = Duration::ZERO;
         let _ = tokio::time::timeout(none, s.synchronized()).await;
     }
@@ -166,12 +166,12 @@ async fn solver(world: World) -> Result<(f64, usize)> {
         lent.0.into_host_async(&s).await?,
         sum.into_host_async(&s).await?,
     );
-    // It has gone on `TURNS` ranks to the right.
+    // The data has gone `TURNS` ranks to the right.
     assert_eq!(x[..], [((rank + TURNS * size - TURNS) % size) as f64; 4]);
     Ok((sum[0], threads.len()))
 }
 
-/// A task that goes on with the other runtime, so on another thread, whenever it is woken.
+/// A task that changes to the other runtime, and so to another thread, whenever it is woken.
 fn hops<T: Send + 'static>(
     mut task: Pin<Box<dyn Future<Output = T> + Send>>,
     [here, there]: [Handle; 2],
@@ -195,7 +195,7 @@ fn solvers_spawned() {
     for ranks in [2, 4] {
         let runtimes = [(); 2].map(|()| {
             let mut builder = tokio::runtime::Builder::new_multi_thread();
-            // A thread for each rank that opens a window, and one that goes on.
+            // There is a thread for each rank that opens a window, and one more.
             let builder = builder.worker_threads(ranks + 1).enable_time();
             builder.build().unwrap()
         });
@@ -211,7 +211,7 @@ fn solvers_spawned() {
     }
 }
 
-/// A task that is dropped half-way, by the runtime that it was spawned on: its peer hears of that.
+/// If the runtime drops a task halfway, its peer is told.
 #[test]
 fn a_spawned_task_that_is_aborted() {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
@@ -230,7 +230,7 @@ fn a_spawned_task_that_is_aborted() {
             let mut epoch = outbox.start();
             epoch.put(&src, to)?;
             if rank == 0 {
-                // For ever, if it were not aborted.
+                // It would sleep very long if it were not aborted.
                 tokio::time::sleep(Duration::from_secs(3600)).await;
             }
             let _outbox = epoch.complete(&s)?;
@@ -249,14 +249,14 @@ fn a_spawned_task_that_is_aborted() {
     assert!(text.contains("rank 0 dropped an `"), "{text}");
 }
 
-/// Wakes nobody.
+/// A waker that wakes nothing.
 struct Counted;
 
 impl Wake for Counted {
     fn wake(self: Arc<Self>) {}
 }
 
-/// Polled by many tasks in turn, a future keeps the last one alone; and nothing when it is dropped.
+/// If many tasks poll a future in turn, it keeps only the last waker; and none when it is dropped.
 #[test]
 fn a_future_keeps_one_waker() {
     World::local(1, |world: World| {
@@ -268,7 +268,7 @@ fn a_future_keeps_one_waker() {
         let kept = || wakers.iter().map(|waker| Arc::strong_count(waker) - 1);
         {
             let mut future = pin!(s.synchronized());
-            // Another one of the same task is not given up with it.
+            // Another future of the same task is not given up with it.
             let mut beside = pin!(s.synchronized());
             for (index, waker) in wakers.iter().enumerate() {
                 let waker = Waker::from(waker.clone());
@@ -291,8 +291,8 @@ fn a_future_keeps_one_waker() {
     });
 }
 
-/// Given up by a time-out: the future's end changes nothing for the stream, and a region that went with it is freed when the
-/// stream has passed.
+/// A future is given up by a time-out. Its end changes nothing for the stream, and its region is freed when the stream
+/// has passed.
 #[test]
 fn time_outs() {
     World::local(1, |world: World| {
@@ -319,7 +319,7 @@ fn time_outs() {
     });
 }
 
-/// A failure reaches those who await: with the region, which stays where it was.
+/// A failure reaches the tasks that await, with the region, which stays where it was.
 #[test]
 fn failures() {
     World::local(1, |world: World| {
@@ -340,7 +340,7 @@ fn failures() {
     });
 }
 
-/// A task that only waits for what comes out of another.
+/// A task that only waits for the result of another.
 #[test]
 fn a_local_task_beside_others() {
     World::local(1, |world: World| {
@@ -367,7 +367,7 @@ fn a_local_task_beside_others() {
     });
 }
 
-/// A look at a region leaves it on its stream, and waits for what was enqueued before, epochs among it.
+/// Looking at a region leaves it on its stream, and waits for earlier work, including epochs.
 #[test]
 fn a_look_waits_and_leaves_the_region_where_it_is() {
     async fn rank(world: World) -> Result<()> {
@@ -397,7 +397,7 @@ fn a_look_waits_and_leaves_the_region_where_it_is() {
     }
 }
 
-/// It fails where the stream has, and inside a capture.
+/// Looking fails if the stream has failed, and inside a capture.
 #[test]
 fn a_look_that_fails() {
     World::local(1, |world| {

@@ -1,4 +1,4 @@
-//! Why a wait ended: the rank that it began with is named, by all who hear of it, whoever else has left by then.
+//! Why a wait ended: every rank is told the rank that caused it, even if other ranks have left by then.
 
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
@@ -19,8 +19,8 @@ fn link<'s>(s: &Stream<'s>) -> Result<(Inbox<'s, u64>, Outbox<'s, u64>)> {
     window.open(s)
 }
 
-/// On rank 0 a kernel panics before what it puts; each rank puts on what it has got. What each is told; `after`: what
-/// rank 0 does before it looks.
+/// On rank 0 a kernel panics before its put, and each rank puts on what it has got. Returns the error of each rank.
+/// `after` is what rank 0 does before it looks.
 fn line(after: fn()) -> Vec<Result<()>> {
     World::local(4, |world| {
         stream!(let s = world.stream()?);
@@ -41,7 +41,7 @@ fn line(after: fn()) -> Vec<Result<()>> {
         }
         let result = s.synchronize();
         drop((inbox, outbox));
-        // As by `?` of a `main`: who has failed leaves, and so do those who have heard of it.
+        // As with `?` in a `main`: the rank that failed leaves, and so do those that were told.
         result
     })
 }
@@ -54,7 +54,7 @@ fn check(results: &[Result<()>]) {
     for result in &results[1..] {
         let cause = match result {
             Err(Error::Wait(failed)) => &failed.cause,
-            // Who comes late finds the window revoked, where an epoch was left open by then.
+            // A rank that comes late finds the window revoked, if an epoch was left open by then.
             Err(Error::Revoked { cause, .. }) => cause,
             other => panic!("{other:?}"),
         };
@@ -84,7 +84,7 @@ impl Drop for Bomb {
     }
 }
 
-/// The stream drops a recording that the program has dropped while a replay was under way.
+/// The stream drops a recording that the program dropped while a replay was running.
 #[test]
 fn a_recorded_kernel_whose_drop_panics_is_named_by_all() {
     let results = World::local(2, |world: World| -> Result<()> {
@@ -108,7 +108,7 @@ fn a_recorded_kernel_whose_drop_panics_is_named_by_all() {
             gate.wait();
             drop(x);
         }
-        // The stream may have failed by now; then the epoch is refused.
+        // The stream may have failed by now, and then the epoch is refused.
         let completed = outbox.start().complete(&s);
         let result = s.synchronize();
         drop((inbox, completed.is_ok()));
@@ -117,7 +117,7 @@ fn a_recorded_kernel_whose_drop_panics_is_named_by_all() {
     check(&results);
 }
 
-/// The commonest program: what cannot be gone on with is dropped by `?`.
+/// The most common program: `?` drops everything that cannot go on.
 #[test]
 fn an_epoch_that_a_failure_leaves_open_is_not_said_to_be_dropped() {
     let results = World::local(2, |world: World| -> Result<()> {
@@ -135,7 +135,7 @@ fn an_epoch_that_a_failure_leaves_open_is_not_said_to_be_dropped() {
                 std::thread::yield_now();
             }
         }
-        // Of rank 0 the stream has failed by now.
+        // Rank 0's stream has failed by now.
         let inbox = exposed.wait(&s)?;
         let result = s.synchronize();
         drop((inbox, outbox));

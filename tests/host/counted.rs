@@ -1,17 +1,17 @@
-//! Puts whose elements are counted on the stream: as many come as a kernel has said, in recordings too, and nothing
-//! behind them is touched where the stream itself puts.
+//! Puts whose elements are counted on the stream. As many come as a kernel has counted, in recordings, too. The
+//! elements behind them are not touched if the stream itself puts.
 
 use tidegate::error::EpochError;
 use tidegate::host::prelude::*;
 use tidegate::{Chunks, Route, WorldOptions};
 use tidegate_loopback::Loopback;
 
-/// What the message of an epoch is made of, at one end of it.
+/// An element of the message of an epoch, at one end.
 fn value(epoch: u64, index: usize) -> u64 {
     epoch * 1_000_003 + index as u64
 }
 
-/// How many elements the kernel of an epoch counts: none, all, and more than there are among them.
+/// How many elements the kernel of an epoch counts. None, all, and more than there are occur.
 fn counted(epoch: u64, len: usize) -> u64 {
     match epoch % 5 {
         0 => 0,
@@ -34,7 +34,7 @@ struct Pair<'s> {
     to: Out<u64>,
 }
 
-/// How long the source is, where in the slot it goes, and of how many elements the slot is.
+/// The length of the source, its place in the slot, and the length of the slot.
 #[derive(Clone, Copy)]
 struct Sizes {
     src: usize,
@@ -42,7 +42,7 @@ struct Sizes {
     slot: usize,
 }
 
-/// An epoch: the kernel makes a message, counts it, and the next one notes what is in the slot, behind what came before.
+/// An epoch: the kernel makes a message and counts it, and the next kernel appends the contents of the slot to a list.
 fn step<'s>(s: &Stream<'s>, sizes: Sizes, mut p: Pair<'s>) -> Result<Pair<'s>> {
     let make = move |epoch: &mut [u64], src: &mut [u64], count: &mut [u64]| {
         src.iter_mut()
@@ -64,7 +64,7 @@ fn step<'s>(s: &Stream<'s>, sizes: Sizes, mut p: Pair<'s>) -> Result<Pair<'s>> {
     Ok(p)
 }
 
-/// What a slot holds in each epoch.
+/// The contents of a slot in each epoch.
 fn expected(sizes: Sizes, buffers: usize, epochs: u64) -> Vec<u64> {
     let mut slot = vec![vec![0; sizes.slot]; buffers];
     let mut all = Vec::new();
@@ -83,9 +83,9 @@ fn expected(sizes: Sizes, buffers: usize, epochs: u64) -> Vec<u64> {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum By {
     Memory,
-    /// The NIC sends out of the source.
+    /// The NIC sends from the source.
     Nic,
-    /// The stream copies to memory that the NIC sends from; long puts in pieces.
+    /// The stream copies to memory from which the NIC sends; long puts in pieces.
     StagedNic,
 }
 
@@ -108,7 +108,7 @@ const EAGER: u64 = 7;
 const REPLAYS: u64 = 33;
 const EPOCHS: u64 = 2 * EAGER + REPLAYS;
 
-/// What the slot was after each epoch.
+/// The contents of the slot after each epoch.
 fn exchanged(world: &World, sizes: Sizes, buffers: Buffers) -> Result<Vec<u64>> {
     let peer = 1 - world.rank();
     stream!(let s = world.stream()?);
@@ -151,7 +151,7 @@ fn as_many_come_as_are_counted(by: By) {
                 let came = came.unwrap();
                 let slots = came.chunks(sizes.slot).zip(expected.chunks(sizes.slot));
                 for (epoch, (came, expected)) in slots.enumerate() {
-                    // What a NIC sends besides is not specified: but never where the source does not reach.
+                    // Further elements of a NIC's put are not specified, but they never reach beyond the source.
                     let some = counted(epoch as u64, sizes.src).min(sizes.src as u64) as usize;
                     let end = sizes.at + sizes.src;
                     let wrong = (came.iter().zip(expected).enumerate())
@@ -175,7 +175,7 @@ fn so_they_do_over_nics() {
     as_many_come_as_are_counted(By::StagedNic);
 }
 
-/// Another region that counts is another epoch; and two messages of an epoch have numbers of their own.
+/// With another region for the count it is another epoch; and two messages of an epoch have counts of their own.
 #[test]
 fn each_message_has_the_number_of_its_own_region() {
     let results = World::local(2, |world: World| -> Result<()> {
@@ -196,7 +196,7 @@ fn each_message_has_the_number_of_its_own_region() {
         let slots = inbox.read(&s)?;
         assert_eq!(slots.slot(from_0), [1, 2, 3, 0]);
         assert_eq!(slots.slot(from_1), [2, 0, 0, 0]);
-        // The same but for who counts.
+        // The same epoch, except for the region with the count.
         let mut epoch = outbox.start();
         epoch.put_counted(&src, counts.slice(1..2)?, to_0)?;
         epoch.put_counted(src.slice(1..4)?, counts.slice(0..1)?, to_1)?;
@@ -231,7 +231,7 @@ fn what_cannot_be_counted_is_refused_and_the_epoch_goes_on() {
                 "{error}"
             );
         }
-        // The most that there may be is what must fit.
+        // The maximum must fit.
         let refused = epoch.put_counted(&src, count()?, to);
         assert!(matches!(
             refused,

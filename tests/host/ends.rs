@@ -1,4 +1,4 @@
-//! Windows that come to the end of their counters: as if they had had nearly all epochs that these hold.
+//! Windows at the end of their counters, as if they had had nearly all epochs that these can count.
 
 use tidegate::error::EpochError;
 use tidegate::generic::{Barrier, Region};
@@ -17,7 +17,7 @@ fn is_last(error: &Error) -> bool {
         && said.contains("open a new one")
 }
 
-/// From each of two ranks to the other.
+/// A window from each of two ranks to the other.
 fn pair(world: &World, buffers: Buffers, left: u64) -> SlotWindow<u64> {
     let other = 1 - world.rank();
     let window = SlotWindow::new("last").buffers(buffers);
@@ -34,7 +34,7 @@ fn first(outbox: &Outbox<'_, u64>) -> Out<u64> {
 
 type Halves<'s> = (Inbox<'s, u64>, Outbox<'s, u64>);
 
-/// An epoch in which a rank puts its number, which is seen by the other.
+/// An epoch in which a rank puts its number, which the other sees.
 fn turn<'s>(s: &Stream<'s>, (inbox, outbox): Halves<'s>, number: u64) -> Result<Halves<'s>> {
     let other = 1 - s.world().rank() as u64;
     let src = Region::from_slice(s.world(), &[number + s.world().rank() as u64; 3])?.on(s)?;
@@ -49,8 +49,8 @@ fn turn<'s>(s: &Stream<'s>, (inbox, outbox): Halves<'s>, number: u64) -> Result<
     Ok((inbox, outbox))
 }
 
-/// Both ranks carry out the last epochs, refuse the same one, whichever way it is asked for, have what came in the last, and
-/// go on with a new window.
+/// Both ranks carry out the last epochs, and refuse the same one in every form. They have the data of the last epoch,
+/// and go on with a new window.
 #[test]
 fn all_ranks_refuse_the_same_epoch() {
     for buffers in [Buffers::Single, Buffers::Double] {
@@ -88,7 +88,7 @@ fn all_ranks_refuse_the_same_epoch() {
     }
 }
 
-/// A recording has as many epochs each time; what would be too many of them is refused whole.
+/// A recording has as many epochs in each replay. Too many replays are refused as a whole.
 #[test]
 fn replays_count() {
     World::local(2, |world| {
@@ -99,7 +99,7 @@ fn replays_count() {
             .unwrap()
             .on(&s)
             .unwrap();
-        // Three epochs each time; of those that are recorded none has been.
+        // Each replay has three epochs; recording them has none.
         let (graph, lent) = s
             .capture((halves, src), |s, ((mut inbox, mut outbox), src)| {
                 for _ in 0..3 {
@@ -131,8 +131,8 @@ fn replays_count() {
     });
 }
 
-/// Rank 0 has come to its end with rank 1 alone, and an epoch with both is refused. Rank 2, which waits for that epoch, hears
-/// that rank 0 has dropped it.
+/// Rank 0 is at the end of its epochs with rank 1 only, and an epoch with both is refused. Rank 2 waits for that epoch,
+/// and is told that rank 0 has dropped it.
 #[test]
 fn a_dropped_group_of_which_one_member_is_at_its_end_revokes() {
     World::local(3, |world| {

@@ -1,10 +1,10 @@
-//! Exposure epochs whole: post and wait in one, beside the other ways to expose, and refused.
+//! Whole exposure epochs: post and wait in one call, beside the other ways to expose, and refused.
 
 use tidegate::error::EpochError;
 use tidegate::host::prelude::*;
 use tidegate::window::Tested;
 
-/// A window of one number, from each of these ranks to each of those.
+/// A window of one number, from each rank in `from` to each in `to`.
 fn window(from: &[usize], to: &[usize]) -> SlotWindow<u64> {
     let mut window = SlotWindow::new("w").buffers(Buffers::Double);
     for rank in from {
@@ -16,7 +16,7 @@ fn window(from: &[usize], to: &[usize]) -> SlotWindow<u64> {
     window
 }
 
-/// The one slot that leads out of such a window.
+/// The one outbound slot of such a window.
 fn way(outbox: &Outbox<'_, u64>) -> Out<u64> {
     outbox.slots().next().expect("there is one")
 }
@@ -30,7 +30,8 @@ fn next(number: &mut [u64]) {
     number[0] += 1;
 }
 
-/// What rank 0 puts every time, one more than the last, comes once each, whichever way the target exposes it.
+/// Rank 0 puts a number that grows by one each time. Each number comes once, in whatever way the target exposes the
+/// slot.
 #[test]
 fn all_ways_to_expose_follow_each_other() {
     const TIMES: u64 = 5;
@@ -81,7 +82,7 @@ fn all_ways_to_expose_follow_each_other() {
     results.into_iter().for_each(|result| result.unwrap());
 }
 
-/// The inbox comes back from a refusal, and is as good as before.
+/// A refusal returns the inbox, unchanged.
 #[test]
 fn a_refused_exposure_loses_nothing() {
     let results = World::local(2, |world: World| -> Result<()> {
@@ -108,7 +109,7 @@ fn a_refused_exposure_loses_nothing() {
     results.into_iter().for_each(|result| result.unwrap());
 }
 
-/// A rank that puts to itself completes before it exposes; also where only one of the two is recorded.
+/// A rank that puts to itself completes before it exposes, even if only one of the two is recorded.
 #[test]
 fn to_oneself() {
     for recorded in [false, true] {
@@ -142,7 +143,7 @@ fn to_oneself() {
     }
 }
 
-/// Completing again before the first epoch is exposed would wait for ever: it is refused, and says so.
+/// Completing again before the first epoch is exposed would wait for ever, so it is refused with an error.
 #[test]
 fn completing_twice_ahead_of_oneself_is_refused() {
     let results = World::local(1, |world: World| -> Result<()> {
@@ -154,7 +155,7 @@ fn completing_twice_ahead_of_oneself_is_refused() {
             refused.error,
             Error::Epoch(EpochError::SelfDeadlock { .. })
         ));
-        // The epoch is open still.
+        // The epoch is still open.
         let inbox = inbox.expose(&s)?;
         let _outbox = refused.value.complete(&s)?;
         let _inbox = inbox.expose(&s)?;

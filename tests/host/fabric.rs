@@ -1,4 +1,4 @@
-//! The ring over the software engine, on a wire in memory: as it should be, and with faults.
+//! The ring over the software engine, on a wire in memory: without faults, and with them.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -64,7 +64,7 @@ fn any_order_and_any_delay_will_do() {
     }
 }
 
-/// Also with one trigger slot a rank, which what waits must not hold.
+/// The same with one trigger slot for each rank. A waiting operation must not hold it.
 #[test]
 fn signals_without_data_and_barriers() {
     for seed in 0..3 {
@@ -87,7 +87,7 @@ fn signals_without_data_and_barriers() {
     }
 }
 
-/// A put of every second element is many pieces: the signal comes after all of them.
+/// A put of every second element is many pieces, and the signal comes after all of them.
 #[test]
 fn scattered_puts_arrive_before_their_signal() {
     fn fill(x: &mut [u64]) {
@@ -137,8 +137,8 @@ fn scattered_puts_arrive_before_their_signal() {
     }
 }
 
-/// A rank whose own wire breaks cannot tell its peers by it: they hear of it by the control plane, and soon. A window
-/// that is created after that is of no use from the beginning.
+/// A rank whose own wire breaks cannot tell its peers over it. The control plane tells them soon. A window that is
+/// opened after that cannot be used.
 #[test]
 fn a_broken_wire_ends_the_waits_of_its_peers() {
     let net = Net::new(3, Faults::default());
@@ -150,7 +150,7 @@ fn a_broken_wire_ends_the_waits_of_its_peers() {
             let others: Vec<_> = (0..3).filter(|rank| *rank != world.rank()).collect();
             let rounds = |name, breaks: bool| -> Result<()> {
                 stream!(let s = world.stream()?);
-                // No limit.
+                // There is no limit.
                 let mut window = SlotWindow::<u64>::new(name);
                 for rank in &others {
                     window.slot_from(*rank, 0, 9);
@@ -188,15 +188,15 @@ fn a_broken_wire_ends_the_waits_of_its_peers() {
     }
 }
 
-/// How a rank's part ended.
+/// The end of a rank's part.
 #[derive(Debug, PartialEq, Eq)]
 enum End {
     Right,
-    /// With an error that is no bug: what it says.
+    /// It ended with an expected error, with this text.
     Failed(String),
 }
 
-/// One job of two ranks, with whatever the seed brings. Data is checked by the ranks; that it is wrong would be a panic.
+/// A job of two ranks, with faults that the seed chooses. The ranks check the data, and panic if it is wrong.
 fn faulty(seed: u64) -> (Vec<End>, bool) {
     let often = |shift: u32| ((seed >> shift) % 4) as u32;
     let faults = Faults {
@@ -208,7 +208,7 @@ fn faulty(seed: u64) -> (Vec<End>, bool) {
         delay: 5 * often(8),
     };
     let harmless = faults.fail + faults.lose + faults.die == 0;
-    // Where something is lost, it is the limit that ends the waits; elsewhere a loaded machine may take its time.
+    // If data is lost, the limit ends the waits. Otherwise a loaded machine may take its time.
     let limit = Duration::from_millis(if harmless { 20_000 } else { 40 });
     let net = Net::new(2, faults);
     let silence = Duration::from_millis(if harmless { 10_000 } else { 200 });
@@ -264,7 +264,7 @@ fn rounds(world: &World, seed: u64, limit: Duration) -> Result<()> {
     Ok(())
 }
 
-/// Random faults: every job ends, with the right data or with a typed error, and soon.
+/// Random faults: every job ends soon, with the right data or with a typed error.
 #[test]
 fn whatever_goes_wrong_ends() {
     let number = |name: &str, default: u64| {
@@ -285,7 +285,7 @@ fn whatever_goes_wrong_ends() {
             if case >= first + count {
                 return;
             }
-            // So that neighbouring cases differ in everything.
+            // This makes neighbouring cases differ in everything.
             let seed = (case + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
             let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| faulty(seed)));
             let (ends, none) = outcome.unwrap_or_else(|_| panic!("case {case}, seed {seed}"));
@@ -296,7 +296,7 @@ fn whatever_goes_wrong_ends() {
             harmless.fetch_add(u64::from(none), Ordering::Relaxed);
         }
     };
-    // Most of a case is waiting for a limit.
+    // A case mostly waits for a limit.
     thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(cases);
@@ -304,7 +304,7 @@ fn whatever_goes_wrong_ends() {
     });
     let [right, failed, harmless] = [right, failed, harmless].map(AtomicU64::into_inner);
     println!("{count} cases: {right} right ({harmless} without faults), {failed} with errors");
-    // Neither kind is rare, or this shows nothing.
+    // The test shows nothing unless both happen.
     assert!(
         right > count / 10 && failed > count / 10,
         "{right} and {failed}"
@@ -338,8 +338,8 @@ fn a_ring_over_libfabric() {
     }
 }
 
-/// An exposure that was given in advance is still an exposure when its window is gone: what is put by it goes to memory
-/// that is nobody else's, and takes no connection along.
+/// An exposure that was given in advance is still valid when its window is gone. A put under it goes to memory that
+/// nobody else uses, and does not break the connection.
 #[test]
 fn a_put_to_a_window_that_was_dropped_touches_nothing_else() {
     let net = Net::new(2, Faults::default());
@@ -368,7 +368,7 @@ fn a_put_to_a_window_that_was_dropped_touches_nothing_else() {
             let mut epoch = outbox.start();
             epoch.put(&x, to).unwrap();
             drop(epoch.complete(&s).unwrap());
-            // Behind the NIC.
+            // Behind the NIC's access.
             s.launch(|x: &mut [u64]| x.fill(0), &mut x).unwrap();
             s.synchronize().unwrap();
             world.all_gather("put", Vec::new()).unwrap();
@@ -376,7 +376,8 @@ fn a_put_to_a_window_that_was_dropped_touches_nothing_else() {
     );
 }
 
-/// Windows that are made over and over: what peers are through with goes, though the last exposure of each is still one.
+/// Windows are opened and dropped repeatedly. Memory that the peers have finished with is freed, though the last
+/// exposure of each window is still valid.
 #[test]
 fn memory_of_windows_that_are_gone_goes() {
     const WINDOWS: usize = 40;
@@ -390,10 +391,10 @@ fn memory_of_windows_that_are_gone_goes() {
                 let before = net.registered();
                 world.all_gather("before", Vec::new()).unwrap();
                 stream!(let s = world.stream().unwrap());
-                // It is never written, so nobody asks when the NIC has read it.
+                // It is never written, so nobody asks whether the NIC has read it.
                 let src = Region::<u64, _>::zeroed(&world, 9).unwrap();
                 let src = src.on(&s).unwrap();
-                // Two regions by one queue: neither keeps what the other waits for.
+                // Two regions use one queue. Neither keeps memory for which the other waits.
                 let other = Region::<u64, _>::zeroed(&world, 9).unwrap();
                 let other = other.on(&s).unwrap();
                 for buffers in BUFFERS.into_iter().cycle().take(WINDOWS) {
@@ -425,7 +426,7 @@ fn memory_of_windows_that_are_gone_goes() {
                     }
                     world.all_gather("it has", Vec::new()).unwrap();
                 };
-                // The source knows what may still read it: the last windows, at most.
+                // The source knows what may still read it: at most the last windows.
                 comes_to(3 * WINDOWS / 4);
                 drop((src, other));
                 comes_to(0);
@@ -434,8 +435,8 @@ fn memory_of_windows_that_are_gone_goes() {
     }
 }
 
-/// A stream that fails waits for nothing any more, and its window goes; but an exposure that it has given is one, so
-/// what is put by it must find the memory.
+/// A failed stream waits for nothing any more, and its window is dropped. But an exposure that it has given is still
+/// valid, so a put under it must find the memory.
 #[test]
 fn memory_that_a_failed_stream_has_exposed_stays() {
     let net = Net::new(2, Faults::default());
@@ -453,7 +454,7 @@ fn memory_that_a_failed_stream_has_exposed_stays() {
                     let mut x = Region::<u64, _>::zeroed(&world, 1)?.on(&s)?;
                     let exposed = inbox.post(&s)?;
                     s.launch(|_: &mut [u64]| panic!("on purpose"), &mut x)?;
-                    // The wait is passed over.
+                    // The wait ends at once.
                     drop(exposed.wait(&s));
                     s.synchronize()
                 };

@@ -1,5 +1,5 @@
-//! Every variant of Faces gives the right result on every rank, whatever the grid, the size, and whether compute is on;
-//! and a wrong result is seen. Ranks are threads here.
+//! Every variant of Faces gives the right result on every rank, for every grid and size, with and without compute. And
+//! a wrong result is noticed. Ranks are threads here.
 
 use tidegate::host::World;
 use tidegate_bench::faces::driver;
@@ -10,7 +10,8 @@ use tidegate_bench::faces::verify::Verifier;
 use tidegate_bench::progress::Progress;
 use tidegate_bench::results::{Row, exit_code, table::table};
 
-/// An odd count of shares, so that runs begin with either of two buffers; small blocks are built twice, windows and all.
+/// An odd count of shares, so that runs begin with either of two buffers. Small blocks are built twice, with their
+/// windows.
 fn counts(n: usize) -> Counts {
     Counts {
         nk: if n > 3 { 1 } else { 2 },
@@ -19,7 +20,7 @@ fn counts(n: usize) -> Counts {
     }
 }
 
-/// Runs all variants; one rank may leave a direction out of its unpack kernel. The rows that rank 0 shows.
+/// Runs all variants. One rank may leave a direction out of its unpack kernel. Returns the rows that rank 0 prints.
 fn run(params: &Params, omit: Option<(usize, Direction)>) -> Vec<Row> {
     let verifiers = Verifier::all(params).unwrap();
     let ranks = World::local(params.grid.ranks(), |world| {
@@ -99,7 +100,7 @@ fn a_flat_grid() {
 fn a_broken_unpack_fails_every_row() {
     for compute in [false, true] {
         let params = params([2, 2, 1], [2, 3, 2], 3, compute);
-        // Rank 0 forgets what it shares with its neighbour at +x.
+        // Rank 0 forgets the elements that it shares with its neighbour at +x.
         let face = Direction::from_offset([1, 0, 0]).unwrap();
         let rows = run(&params, Some((0, face)));
         for row in &rows {

@@ -1,4 +1,4 @@
-//! What goes wrong over real wires ends in a typed error, in time, and takes nothing along that has nothing to do with it.
+//! Failures over real wires end in a typed error, in time, and affect nothing else.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,24 +13,24 @@ use crate::common::held::Held;
 use crate::common::skip::{provided, providers, tcp};
 use crate::wrapped::{Hooks, Wrapped};
 
-/// Elements of windows whose keys are spoilt.
+/// The length of windows whose keys are wrong.
 const SPOILT: usize = 10_007;
 
-/// libfabric, told wrong things by its peers.
+/// libfabric, with wrong information from its peers.
 struct Misled {
-    /// Keys of memory that can hold windows of `SPOILT` elements.
+    /// Whether keys of memory for windows of `SPOILT` elements are wrong.
     keys: bool,
-    /// Where the last rank is said to be.
+    /// A wrong address of the last rank.
     address: Option<Held>,
 }
 
-// SAFETY: all operations are the wire's; what a wrong key or address leads to is refused by whoever is there.
+// SAFETY: all operations are the wire's. The peer or the system refuses a wrong key or address.
 unsafe impl Hooks for Misled {
     type Wire = FabricWire;
 
     fn connect(&self, addresses: &mut [Vec<u8>]) {
         if let Some(nobody) = &self.address {
-            // The name is a length and a `sockaddr_in`, whose port is behind two bytes of family.
+            // The name is a length and a `sockaddr_in`, with the port behind two bytes of family.
             let port = nobody.port.to_be_bytes();
             let last = addresses.last_mut().unwrap();
             assert_eq!(last[0], 16, "a sockaddr_in");
@@ -40,13 +40,13 @@ unsafe impl Hooks for Misled {
 
     fn import(&self, key: &mut [u8], bytes: usize) {
         if self.keys && bytes > SPOILT * 8 {
-            // Its last byte is one of the key's.
+            // Its last byte belongs to the key.
             *key.last_mut().unwrap() ^= 0x55;
         }
     }
 }
 
-/// Two ranks over a provider; rank 0 is misled.
+/// Two ranks over a provider. Rank 0 gets wrong information.
 fn ranks<T: Send>(
     provider: &str,
     (keys, address): (bool, bool),
@@ -67,7 +67,7 @@ fn ranks<T: Send>(
     World::local_with(2, nic, rank)
 }
 
-/// Exchanges of so many elements; every look at what has come is counted.
+/// Exchanges of `len` elements. Every look at received data is counted.
 fn exchanges(
     world: &World,
     name: &str,
@@ -109,8 +109,8 @@ fn is_expected(error: &Error) -> bool {
     )
 }
 
-/// A put that the target refuses never signals: its peer takes no data for good, and gets the error. Another window of
-/// both goes on.
+/// A put that the target refuses never signals. Its peer takes no data for good, and gets the error. Another window of
+/// both ranks goes on.
 #[test]
 fn a_wrong_key() {
     for provider in providers() {
@@ -124,11 +124,12 @@ fn a_wrong_key() {
         let before = LOOKS[1].load(Ordering::Relaxed);
         ranks(provider, (true, false), &Options::default(), |world| {
             let looks = &LOOKS[world.rank()];
-            // No limit: news of the failure goes over the connection that the refusal has cost, until it comes.
+            // There is no limit. The refusal has broken the connection, over which the news of the failure goes when it
+            // is made again.
             let error = exchanges(&world, "spoilt", SPOILT, 3, None, looks).unwrap_err();
             assert!(is_expected(&error), "{provider}: {error}");
-            // What is asked of the spoilt window's words, until its queues are over, is refused too, and takes along what is
-            // on the connection then; that ends within a second or so.
+            // Until the queues of the wrong window are over, operations on its words are refused, too, and break the
+            // connection with all operations on it. This ends within about a second.
             let mut tries = ["sound", "sound again", "sound at last"].into_iter();
             let last = loop {
                 let name = tries.next().expect("one of them is the last");
@@ -152,7 +153,7 @@ fn a_wrong_key() {
     }
 }
 
-/// Nobody listens where the peer is said to be.
+/// Nobody listens at the peer's supposed address.
 #[test]
 fn a_wrong_address() {
     for provider in providers() {
@@ -163,9 +164,10 @@ fn a_wrong_address() {
         let before = LOOKS.load(Ordering::Relaxed);
         let options = Options::default().silence(Duration::from_secs(2));
         ranks(provider, (false, true), &options, |world| {
-            // No limit: that the peer cannot be told of a failure, either, ends the NIC's use for both.
+            // There is no limit. A rank that cannot tell its peer about a failure stops using the NIC, and so does the
+            // peer.
             let limit = None;
-            // Rank 1 hears nothing; its own puts may arrive.
+            // Rank 1 receives nothing; its own puts may arrive.
             let looks = if world.rank() == 1 { &LOOKS } else { &IGNORED };
             let error = exchanges(&world, "lost", 9, 3, limit, looks).unwrap_err();
             assert!(is_expected(&error), "{provider}: {error}");
@@ -176,7 +178,7 @@ fn a_wrong_address() {
 
 static IGNORED: AtomicU64 = AtomicU64::new(0);
 
-/// A provider that does not exist, nor one below another.
+/// A provider that does not exist, and one on top of another that does not exist.
 #[test]
 fn a_provider_that_will_not_do() {
     if !provided("a_provider_that_will_not_do", tcp()) {
@@ -195,7 +197,7 @@ fn a_provider_that_will_not_do() {
     }
 }
 
-/// One trigger slot holds nothing up, eager or recorded.
+/// With one trigger slot nothing is blocked, eager or recorded.
 #[test]
 fn a_budget_that_is_too_small() {
     if !provided("a_budget_that_is_too_small", tcp()) {

@@ -1,5 +1,5 @@
-//! Attacks by safe code on what is plain data or leaves its scope: handles where they do not belong, memory that goes back
-//! to the program, futures that nobody ends. Each is refused with a typed error, or does no harm.
+//! Attacks by safe code on plain data and on values that leave their scope: handles in wrong places, memory that
+//! returns to the program, futures that are never ended. Each is refused with a typed error, or does no harm.
 
 #![forbid(unsafe_code)]
 
@@ -16,7 +16,7 @@ fn alone(program: impl Fn(World) -> Result<()> + Sync) {
     World::local(1, program).pop().unwrap().unwrap();
 }
 
-/// A window of two slots of this rank's own.
+/// A window of two slots from this rank to itself.
 #[expect(clippy::type_complexity, reason = "all that a window has, plainly")]
 fn window<'s>(
     s: &Stream<'s>,
@@ -41,7 +41,8 @@ fn is_taken<T>(result: Result<T>) -> bool {
     matches!(result, Err(Error::Epoch(EpochError::SlotTaken { .. })))
 }
 
-/// The same window again, by name, type and slots, has other handles; and so has another rank's, which a thread brings.
+/// The same window again, with the same name, type and slots, has other handles. So has another rank's, whose handle a
+/// thread brings.
 #[test]
 fn handles_of_the_window_before_and_of_another_rank() {
     let (send, receive) = mpsc::channel::<Out<u64>>();
@@ -75,12 +76,12 @@ fn handles_of_the_window_before_and_of_another_rank() {
         assert!(is_foreign(epoch.put(&x, old_to)));
         assert!(is_foreign(epoch.put(x.slice(0..0)?, others.at(usize::MAX))));
         assert!(is_foreign(epoch.take([to, others])));
-        // Nothing was taken, and nothing noted.
+        // Nothing was taken, and nothing was noted.
         let [once] = epoch.take([to])?;
         epoch.put(&x, once)?;
         (inbox, _) = exchange(&s, inbox, epoch)?;
         assert_eq!(inbox.read(&s)?[from], [7; 4]);
-        // A kernel that looks for the old one panics, and its stream says so.
+        // A kernel that uses the old handle panics, and its stream reports that.
         s.launch(
             move |slots: Slots<'_, u64>| assert!(slots[old_from].is_empty()),
             inbox.view(),
@@ -93,8 +94,8 @@ fn handles_of_the_window_before_and_of_another_rank() {
     outcomes.into_iter().for_each(|outcome| outcome.unwrap());
 }
 
-/// What is used once is not used in the next epoch, nor in another window's of the same number; not even if a thread keeps it
-/// meanwhile, or the epoch was refused in between.
+/// A handle that is used once does not work in the next epoch, nor in another window's epoch of the same number. This
+/// holds even if a thread keeps it meanwhile, or if an epoch was refused in between.
 #[test]
 fn a_slot_that_is_used_once_is_taken_once() {
     alone(|world| {
@@ -111,7 +112,7 @@ fn a_slot_that_is_used_once_is_taken_once() {
         let [second] = epoch.take([b])?;
         let kept = std::thread::scope(|scope| scope.spawn(move || second).join().unwrap());
         epoch.put(&x, first)?;
-        // The plain handle leads to the same slot: that is found when the epoch is complete.
+        // The plain handle names the same slot. That is found when the epoch is completed.
         epoch.put(x.slice(3..4)?, a.at(3))?;
         let Err(Rejected {
             error,
@@ -148,7 +149,7 @@ fn a_slot_that_is_used_once_is_taken_once() {
     });
 }
 
-/// A step is recorded once, and what it takes leaves it: no epoch has it again, be it before a replay or after one.
+/// A step is recorded once, and its handle is gone. No epoch has it again, before a replay or after one.
 #[test]
 fn what_a_recorded_step_has_taken() {
     alone(|world| {
@@ -179,7 +180,7 @@ fn what_a_recorded_step_has_taken() {
     });
 }
 
-/// A vector that has been a region, and is one again, is not the region that was recorded.
+/// A vector that was a region and becomes one again is not the recorded region.
 #[test]
 fn a_vector_that_comes_back_to_its_recording() {
     alone(|world| {
@@ -192,7 +193,7 @@ fn a_vector_that_comes_back_to_its_recording() {
         let x = graph.replay(&s, x, 1_000)?;
         let mut values = x.into_host(&s)?.into_vec()?;
         assert_eq!(values, [0, 0, 0, 1_000]);
-        // It is the same memory, and shorter.
+        // It is the same memory, but shorter.
         let address = values.as_ptr();
         values.truncate(2);
         let x = Region::from_vec(&world, values)?.on(&s)?;
@@ -203,7 +204,7 @@ fn a_vector_that_comes_back_to_its_recording() {
             matches!(error, Error::Capture(CaptureError::OtherGraph { .. })),
             "{error}"
         );
-        // Of two parts the second holds on to the memory, and the first one is copied.
+        // Of two parts the second keeps the memory, and the first is copied.
         let (one, other) = value.into_host(&s)?.split_at(1)?;
         let one = one.into_vec()?;
         assert_ne!(one.as_ptr(), address);
@@ -214,8 +215,8 @@ fn a_vector_that_comes_back_to_its_recording() {
     });
 }
 
-/// Futures that have been polled are forgotten, or end on another thread, while their stream works; its region's memory is
-/// nobody else's until the stream is past it.
+/// Futures that have been polled are forgotten, or end on another thread, while their stream works. Nobody else gets
+/// the region's memory until the stream has passed it.
 #[test]
 fn futures_that_nobody_ends() {
     alone(|world| {
@@ -254,7 +255,7 @@ fn futures_that_nobody_ends() {
                     std::thread::yield_now();
                 }
             });
-            // Meanwhile this thread allocates what the dropped region had, and enqueues.
+            // Meanwhile this thread allocates memory of the dropped region's size, and enqueues.
             let others: Vec<_> = (0..8).map(|_| vec![0u64; 1 << 12]).collect();
             for _ in 0..3 {
                 go.send(()).unwrap();
@@ -295,7 +296,7 @@ fn boxes_of_arrays_that_cannot_be() {
         let reversed: Result<Layout> = Layout::subarray(&[4], &[3..1]);
         assert!(reversed.is_err());
 
-        // The largest that is taken lies far outside of the region, and of the window.
+        // The largest layout that is accepted is far outside of the region, and of the window.
         let far: Layout = Layout::subarray(&[1 << 40], &[(1 << 40) - 1..1 << 40])?;
         let mut window = RangeWindow::<u64>::new("far", 8);
         window.layout_to(0, &far);
@@ -311,7 +312,7 @@ fn boxes_of_arrays_that_cannot_be() {
         assert!(epoch.put(x.slice(0..1)?, a.with(&far)).is_err());
         let _halves = exchange(&s, inbox, epoch)?;
 
-        // The same elements twice, by one rank.
+        // One rank names the same elements twice.
         let column: Layout = Layout::subarray(&[4, 2], &[0..4, 1..2])?;
         let mut window = RangeWindow::<u64>::new("twice", 8);
         window.layout_to(0, &column);

@@ -1,5 +1,5 @@
-//! Boxes of others' memory, put in place: compared with the same elements that go by slots and are scattered by hand; over
-//! mapped memory, over NICs, and in recordings. What nobody declared is computed with meanwhile.
+//! Boxes of others' memory, in place. They are compared with the same elements that go by slots and are scattered by
+//! hand; over mapped memory, over NICs, and in recordings. Meanwhile elements that nobody declared are computed.
 
 use std::ops::Range;
 
@@ -22,24 +22,24 @@ impl Random {
     }
 }
 
-/// How an origin says which elements it means.
+/// How an origin names its elements.
 #[derive(Clone, Copy, Debug)]
 enum As {
     Box,
-    /// A table of the same elements, in the opposite order.
+    /// By a table of the same elements, in the opposite order.
     Table,
 }
 
-/// Elements of a target that an origin declares.
+/// The elements of a target that an origin declares.
 #[derive(Clone, Debug)]
 struct Face {
     origin: usize,
     target: usize,
     ranges: Vec<Range<usize>>,
     how: As,
-    /// Puts of the elements up to here and from here on, if that is neither end.
+    /// Where the puts are split in two, if this is neither end.
     split: usize,
-    /// Whether the source is strided as well; only if it is not split.
+    /// Whether the source is strided as well. It is only if the puts are not split.
     strided: bool,
 }
 
@@ -56,7 +56,7 @@ impl Case {
         self.dims.iter().product()
     }
 
-    /// The elements of a box in order, as the definition says.
+    /// The elements of a box in order, by the definition.
     fn elements(&self, ranges: &[Range<usize>]) -> Vec<usize> {
         let each = self.dims.iter().zip(ranges);
         each.fold(vec![0], |at, (dim, range)| {
@@ -65,7 +65,7 @@ impl Case {
         })
     }
 
-    /// Those of a face, in the order in which its origin means them.
+    /// The elements of a face, in its origin's order.
     fn of_face(&self, face: &Face) -> Vec<usize> {
         let mut elements = self.elements(&face.ranges);
         if matches!(face.how, As::Table) {
@@ -115,7 +115,7 @@ impl Case {
     }
 }
 
-/// What a face sends in a round.
+/// The value that a face sends in a round.
 fn value(face: usize, k: usize, round: usize) -> u64 {
     (1 + round as u64) << 40 | (face as u64) << 20 | k as u64
 }
@@ -124,12 +124,12 @@ fn at_first(rank: usize, element: usize) -> u64 {
     (7 + rank as u64) << 50 | element as u64
 }
 
-/// What a kernel makes of an element that nobody puts to.
+/// A kernel's change to an element to which nobody puts.
 fn touched(value: u64) -> u64 {
     value.wrapping_mul(3) + 1
 }
 
-/// The memory after so many rounds, in which the elements come to slots.
+/// The memory after `rounds` rounds, in which the elements go by slots.
 fn by_slots(world: &World, case: &Case, rounds: usize) -> Result<Vec<u64>> {
     let rank = world.rank();
     stream!(let s = world.stream()?);
@@ -175,7 +175,7 @@ fn by_slots(world: &World, case: &Case, rounds: usize) -> Result<Vec<u64>> {
     Ok(memory)
 }
 
-/// The same, in place; with `sums`, an epoch of accumulates comes last.
+/// The same, in place. With `sums`, an epoch of accumulates comes last.
 fn in_place(world: &World, case: &Case, rounds: usize, sums: bool) -> Result<Vec<u64>> {
     let rank = world.rank();
     stream!(let s = world.stream()?);
@@ -238,7 +238,7 @@ fn in_place(world: &World, case: &Case, rounds: usize, sums: bool) -> Result<Vec
         assert_eq!(declared, expected, "{case:?}");
         let touch = |mut rest: CellsMut<'_, u64>| {
             for range in rest.ranges() {
-                // One way or the other.
+                // In one way or the other.
                 match range.len() % 2 {
                     0 => rest
                         .slice_mut(range.clone())
@@ -260,7 +260,7 @@ fn in_place(world: &World, case: &Case, rounds: usize, sums: bool) -> Result<Vec
     }
     let memory = inbox.host_mut(&s)?.to_vec();
 
-    // What was put comes back in the same order; and sums go where puts go.
+    // Gets return the data in the same order, and sums go to the same elements as puts.
     let mut got = Vec::new();
     for (_, _, len, ..) in &ways {
         got.push(Region::<u64, _>::zeroed(world, *len)?.on(&s)?);
@@ -338,7 +338,7 @@ fn boxes_in_place_by_nics() {
     }
 }
 
-/// Staged memory has slots only: a layout is refused by all ranks, as a range is.
+/// Staged memory has slots only. All ranks refuse a layout, as they refuse a range.
 #[test]
 fn staged_layouts_are_refused_by_all() {
     let options = |_| {
@@ -364,7 +364,7 @@ fn staged_layouts_are_refused_by_all() {
     }
 }
 
-/// Two origins write interleaved elements of one array; a window of the whole is refused to all alike.
+/// Two origins write interleaved elements of one array. All ranks refuse a window in which one declares the whole.
 #[test]
 fn interleaved_columns_are_disjoint_and_overlaps_are_named() {
     let open = |world: &World, columns: [Range<usize>; 2]| {
@@ -399,7 +399,8 @@ fn interleaved_columns_are_disjoint_and_overlaps_are_named() {
     }
 }
 
-/// What cannot be declared is refused where the window is opened, by all ranks; what does not fit a layout, where it is noted.
+/// All ranks refuse an impossible declaration when the window is opened. Operations that do not fit a layout are
+/// refused when they are noted.
 #[test]
 fn what_does_not_fit_is_refused() {
     let outcomes = World::local(2, |world: World| -> Result<()> {
@@ -429,7 +430,7 @@ fn what_does_not_fit_is_refused() {
             let error = window.open(&s).expect_err("it is refused");
             assert!(error.to_string().contains(says), "{error}");
         }
-        // An empty layout is declared as an empty range is.
+        // An empty layout is declared like an empty range.
         let mut window = RangeWindow::<u64>::new("fits", 16);
         let peer = 1 - world.rank();
         let none = Layout::subarray(&[4, 4], &[0..4, 2..2])?;
@@ -470,7 +471,7 @@ fn what_does_not_fit_is_refused() {
             .put_counted(src.slice(0..4)?, &count, column)
             .unwrap_err();
         assert!(error.to_string().contains("counted"), "{error}");
-        // Two that overlap in the layout's order are seen as two of a range are.
+        // An overlap in the layout's order is found like one of ranges.
         epoch.put(src.slice(0..3)?, column)?;
         epoch.put(src.slice(0..2)?, column.at(2))?;
         let rejected = epoch.try_complete(&s).expect_err("they overlap");
@@ -486,7 +487,7 @@ fn what_does_not_fit_is_refused() {
             ),
             "{error}"
         );
-        // What is dropped revokes the window: on the other rank, too, which is to find its own overlap.
+        // Dropping revokes the window, on the other rank, too, which must find its own overlap first.
         world.all_gather("both have looked", Vec::new())?;
         drop((inbox, rejected));
         Ok(())
@@ -494,7 +495,7 @@ fn what_does_not_fit_is_refused() {
     outcomes.into_iter().for_each(|outcome| outcome.unwrap());
 }
 
-/// A recording lends the rest as any other step does.
+/// A recording lends the undeclared elements like any other step.
 #[test]
 fn recorded_with_the_rest() {
     let outcomes = World::local(2, |world: World| -> Result<()> {

@@ -38,7 +38,7 @@ fn all_by_the_nic() {
 fn some_mapped_and_some_by_the_nic() {
     let options = Options::default();
     for n in [2, 3, 8] {
-        // One epoch serves both kinds; and of two neighbours one may map the other while the other does not.
+        // One epoch serves both kinds; and one neighbour may map the other while the other does not.
         run(n, 20, &options, |rank| {
             Route::NicTo([(rank + 1) % n].into())
         });
@@ -53,7 +53,7 @@ fn some_mapped_and_some_by_the_nic() {
 fn signals_without_data_and_barriers() {
     for n in [1, 2, 3, 5] {
         for staged in [false, true] {
-            // By the NIC, mapped, and mixed: rank 0 is far from all others, as on a node of its own.
+            // By the NIC, mapped, and mixed: rank 0 is far from all others, as if on a node of its own.
             for far in ["none", "rank 0", "all"] {
                 let nic = |rank| {
                     let to: &[usize] = match far {
@@ -90,7 +90,7 @@ fn with_a_budget_of_one() {
     run(2, 10, &Options::default().budget(5), |_| Route::Nic);
 }
 
-/// Not a test: what the ranks of the next one run.
+/// This is not a test, but the program of the next test's ranks.
 #[test]
 fn role_of_a_rank() {
     if std::env::var_os("TEST_NIC_RANK").is_none() {

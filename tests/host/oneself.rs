@@ -1,4 +1,4 @@
-//! A rank that is its own origin: what would wait for ever on one stream is refused, and nothing else.
+//! A rank that is its own origin: a call that would wait for ever on one stream is refused, and no other call is.
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
@@ -14,10 +14,10 @@ fn alone(program: impl Fn(&World) -> Result<()> + Sync) {
     results.into_iter().for_each(|result| result.unwrap());
 }
 
-/// So long lasts what should have been refused.
+/// If a call was not refused by mistake, it lasts this long.
 const LONG: Duration = Duration::from_secs(300);
 
-/// A window of one number, from this rank to itself, with a name of its own.
+/// A window of one number from this rank to itself, with a name of its own.
 fn window<'s>(s: &Stream<'s>, buffers: Buffers) -> Result<(Inbox<'s, u64>, Outbox<'s, u64>)> {
     static OPENED: AtomicUsize = AtomicUsize::new(0);
     let name = format!("w{}", OPENED.fetch_add(1, Relaxed));
@@ -27,7 +27,7 @@ fn window<'s>(s: &Stream<'s>, buffers: Buffers) -> Result<(Inbox<'s, u64>, Outbo
     window.open(s)
 }
 
-/// What a call gives back that would have waited for this.
+/// Asserts that a call was refused because it would have waited for this. Returns its token.
 #[track_caller]
 fn refused<T, V>(result: Result<T, Rejected<V>>, what: Awaited) -> V {
     let Rejected { error, value } = result.err().expect("it is refused");
@@ -38,7 +38,7 @@ fn refused<T, V>(result: Result<T, Rejected<V>>, what: Awaited) -> V {
     value
 }
 
-/// Puts a number to this rank itself.
+/// Puts a number to this rank.
 fn complete<'s>(
     s: &Stream<'s>,
     outbox: Outbox<'s, u64>,
@@ -61,7 +61,7 @@ fn exposing_whole_before_the_own_complete() {
         stream!(let s = world.stream()?);
         let number = Region::from_slice(world, &[7])?.on(&s)?;
         let nobody = Group::new([]);
-        // With one buffer the complete comes between post and wait; with two it may come in front of them, too.
+        // With one buffer the complete comes between post and wait. With two it may also come in front of them.
         let (inbox, outbox) = window(&s, Buffers::Single)?;
         let inbox = refused(inbox.try_expose(&s), Awaited::Completion);
         let exposed = inbox.expose_to(&s, &nobody)?.post(&s)?;
@@ -92,7 +92,7 @@ fn waiting_before_the_own_complete() {
             let outbox = complete(&s, outbox, &number)?;
             let mut inbox = exposed.wait(&s)?;
             assert_eq!(came(inbox.read(&s)?), 7);
-            // Nobody can complete any more.
+            // Nothing can complete any more.
             drop(outbox);
             let _exposed = refused(inbox.post(&s)?.try_wait(&s), Awaited::Completion);
         }
@@ -118,7 +118,7 @@ fn exchanging_without_completing_towards_oneself() {
     });
 }
 
-/// Each of them is asked for what its own window has.
+/// Each call is refused because of its own window.
 #[test]
 fn exchanging_by_halves_of_two_windows() {
     alone(|world| {
@@ -141,7 +141,7 @@ fn exchanging_by_halves_of_two_windows() {
     });
 }
 
-/// There the other half may do its part at any time.
+/// On another stream the other half may do its part at any time.
 #[test]
 fn halves_on_two_streams_wait_for_each_other() {
     alone(|world| {
@@ -161,7 +161,7 @@ fn halves_on_two_streams_wait_for_each_other() {
     });
 }
 
-/// What comes behind both streams can end no wait of either.
+/// Work behind both streams can end no wait of either.
 #[test]
 fn bringing_halves_together_while_one_waits_for_the_other() {
     alone(|world| {
@@ -196,7 +196,7 @@ fn bringing_halves_together_while_one_waits_for_the_other() {
                     refused(t.try_hand_off(outbox, &s), Awaited::Completion),
                 ),
             };
-            // Both of them may go where neither was.
+            // Both may go to a stream on which neither was.
             let outbox = complete(&t, outbox, &number)?;
             let inbox = s.hand_off(inbox, &t)?;
             stream!(let u = world.stream()?);
@@ -207,7 +207,7 @@ fn bringing_halves_together_while_one_waits_for_the_other() {
     });
 }
 
-/// A half that goes on leaves its wait behind, on the stream that it comes from.
+/// A half that is handed off leaves its wait behind, on the stream from which it comes.
 #[test]
 fn coming_where_the_other_half_has_left_a_wait() {
     alone(|world| {
@@ -223,7 +223,7 @@ fn coming_where_the_other_half_has_left_a_wait() {
         let outbox = u.hand_off(outbox, &v)?;
         let inbox = refused(s.try_hand_off(inbox, &u), Awaited::Exposure);
         let inbox = refused(s.try_hand_off(inbox, &t), Awaited::Exposure);
-        // A post ends the first of them: the inbox may come there, and no further.
+        // A post ends the first of them. The inbox may go there, but no further.
         let inbox = s.hand_off(inbox.post(&s)?.wait(&s)?, &t)?;
         let inbox = refused(t.try_hand_off(inbox, &u), Awaited::Exposure);
         let exposed = t.hand_off(inbox.post(&t)?, &u)?;
@@ -239,7 +239,7 @@ fn coming_where_the_other_half_has_left_a_wait() {
     });
 }
 
-/// What it has done counts, and it will do no more.
+/// What a dropped half has done counts, and it will do no more.
 #[test]
 fn waiting_for_a_half_that_was_dropped_on_another_stream() {
     alone(|world| {
@@ -256,7 +256,7 @@ fn waiting_for_a_half_that_was_dropped_on_another_stream() {
         let inbox = exposes.replay(&s, inbox, 1)?;
         let inbox = refused(exposes.try_replay(&s, inbox, 1), Awaited::Completion);
         let inbox = refused(inbox.try_expose(&s), Awaited::Completion);
-        // It may go wherever it likes, and wait for nobody.
+        // It may go to any stream, and waits for nothing.
         let inbox = s.hand_off(inbox, &t)?;
         let mut inbox = inbox.expose_to(&t, &Group::new([]))?;
         inbox.read(&t)?;
@@ -265,11 +265,11 @@ fn waiting_for_a_half_that_was_dropped_on_another_stream() {
         drop(s.hand_off(inbox, &t)?);
         let outbox = outbox.start().complete(&s)?;
         let epoch = refused(outbox.start().try_complete(&s), Awaited::Exposure);
-        // Dropped like this it would revoke the window.
+        // If it were dropped like this it would revoke the window.
         s.synchronize()?;
         drop(epoch);
 
-        // What it has left to be waited for is behind it, too.
+        // The wait that it left is behind it, too.
         let (inbox, outbox) = window(&s, Buffers::Single)?;
         drop(complete(&t, s.hand_off(outbox, &t)?, &number)?);
         stream!(let u = world.stream()?);
@@ -281,7 +281,7 @@ fn waiting_for_a_half_that_was_dropped_on_another_stream() {
     });
 }
 
-/// What its other half cannot do any more, nobody waits for: tokens may be gathered in whatever order.
+/// Nothing waits for an action that the other half cannot do any more, so tokens may be gathered in any order.
 #[test]
 fn bringing_halves_of_a_revoked_window_together() {
     alone(|world| {
@@ -300,7 +300,7 @@ fn bringing_halves_of_a_revoked_window_together() {
     });
 }
 
-/// Nothing waits on a stream that has failed, whichever of the two it is.
+/// Nothing waits on a failed stream, whichever of the two it is.
 #[test]
 fn bringing_halves_together_on_a_stream_that_has_failed() {
     alone(|world| {
@@ -338,7 +338,7 @@ fn fail(s: &Stream<'_>) -> Result<()> {
     Ok(())
 }
 
-/// A stream that has failed makes nobody blind for what the other waits for.
+/// A failed stream does not hide what the other one waits for.
 #[test]
 fn bringing_halves_together_where_the_other_stream_has_failed() {
     alone(|world| {
@@ -353,7 +353,7 @@ fn bringing_halves_together_where_the_other_stream_has_failed() {
         drop(outbox.start());
         assert!(matches!(t.synchronize(), Err(Error::Wait(_))));
 
-        // It waits where it comes from for what its other half was to do there.
+        // On the stream from which it comes, it waits for an action of its other half there.
         stream!(let s = world.stream()?);
         stream!(let t = world.stream()?);
         let (inbox, outbox) = window(&s, Buffers::Double)?;
@@ -367,7 +367,7 @@ fn bringing_halves_together_where_the_other_stream_has_failed() {
     });
 }
 
-/// What a recording waits for may be enqueued before it is replayed, as often as it is.
+/// The work for which a recording waits may be enqueued before each replay.
 #[test]
 fn recordings_of_one_half() {
     alone(|world| {
@@ -388,7 +388,7 @@ fn recordings_of_one_half() {
         let (outbox, number) = completes.replay(&s, lent, 1)?;
         let mut inbox = exposed.wait(&s)?;
         assert_eq!(came(inbox.read(&s)?), 7);
-        // What has been recorded makes nobody blind for the rest.
+        // Recorded work does not hide the rest.
         let epoch = refused(outbox.start().try_complete(&s), Awaited::Exposure);
         let exposed = inbox.post(&s)?;
         let _ = epoch.complete(&s)?;
@@ -401,7 +401,7 @@ fn recordings_of_one_half() {
         let outbox = complete(&s, outbox, &number)?;
         let inbox = refused(exposes.try_replay(&s, inbox, 2), Awaited::Completion);
         let inbox = exposes.replay(&s, inbox, 1)?;
-        // Where the outbox is at home is looked at when it is replayed.
+        // The replay checks where the outbox is at home.
         stream!(let t = world.stream()?);
         let outbox = s.hand_off(outbox, &t)?;
         let mut inbox = exposes.replay(&s, inbox, 2)?;
@@ -418,7 +418,7 @@ fn recordings_of_both_halves() {
         stream!(let mut s = world.stream()?);
         stream!(let mut t = world.stream()?);
         let lent = window(&s, Buffers::Double)?;
-        // One complete more than is waited for, and one wait more than is completed.
+        // One complete more than there are waits, and one wait more than there are completes.
         let (ahead, lent) = s.capture(lent, |s, (inbox, outbox)| {
             let outbox = outbox.start().complete(s)?;
             let inbox = inbox.expose(s)?;
@@ -440,7 +440,7 @@ fn recordings_of_both_halves() {
         lent = always.replay(&s, lent, 1000)?;
         s.synchronize()?;
 
-        // On two streams, and brought together by a hand-off that is recorded.
+        // On two streams, which a recorded hand-off brings together.
         let (inbox, outbox) = lent;
         let outbox = s.hand_off(outbox, &t)?;
         let (apart, lent) = s.capture_with(&mut t, (inbox, outbox), |s, t, (inbox, outbox)| {
@@ -466,7 +466,7 @@ fn recordings_of_both_halves() {
     });
 }
 
-/// A job of ranks each of which puts a number to all, itself included.
+/// A job in which each rank puts a number to all ranks, including itself.
 fn all_to_all(
     ranks: usize,
     buffers: Buffers,
@@ -497,7 +497,7 @@ fn put_to_all<'s>(
     epoch.complete(s)
 }
 
-/// What others do, at whatever time, is nobody's own.
+/// Actions of other ranks, at any time, are not this rank's own.
 #[test]
 fn several_ranks_that_are_their_own_origins_too() {
     const RANKS: usize = 3;
@@ -538,7 +538,7 @@ fn several_ranks_that_are_their_own_origins_too() {
     }
 }
 
-/// What this rank does not wait for itself for may wait for others; what it does is refused, and the others wait.
+/// A rank that does not wait for itself may wait for others. A call for itself is refused, and the others wait.
 #[test]
 fn refusals_while_others_go_on() {
     all_to_all(2, Buffers::Double, |world, window| {
@@ -547,7 +547,7 @@ fn refusals_while_others_go_on() {
         let (inbox, outbox) = window.open(&s)?;
         let (me, other) = (world.rank(), 1 - world.rank());
         let (myself, other) = (Group::new([me]), Group::new([other]));
-        // Two epochs with the other rank alone, in front of all that this one does for itself.
+        // Two epochs with the other rank alone, in front of everything for this rank itself.
         let outbox = outbox.start_with(&other)?.complete(&s)?;
         let inbox = inbox.expose_to(&s, &other)?;
         let (inbox, outbox) = match me {
@@ -558,7 +558,7 @@ fn refusals_while_others_go_on() {
             0 => (inbox.expose_to(&s, &other)?, outbox),
             _ => (inbox, outbox.start_with(&other)?.complete(&s)?),
         };
-        // Neither has done anything for itself by that.
+        // By that, neither half has done anything for this rank itself.
         let inbox = refused(inbox.try_expose_to(&s, &myself), Awaited::Completion);
         let inbox = refused(inbox.try_expose(&s), Awaited::Completion);
         let outbox = outbox.start_with(&myself)?.complete(&s)?;

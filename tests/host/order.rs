@@ -1,5 +1,5 @@
-//! Data before its signal, over real wires: a kernel behind `wait` looks whether every byte carries the number of its
-//! epoch. And that this finds a wire that is too early.
+//! Data comes before its signal, over real wires: a kernel behind `wait` checks that every byte has the number of its
+//! epoch. And the check notices a wire whose signals are too early.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,16 +19,16 @@ use crate::wrapped::{Far, Hooks, Outcome, Wrapped};
 const BUFFERS: [Buffers; 2] = [Buffers::Single, Buffers::Double];
 const ROLE: &str = "TEST_ORDER_PROVIDER";
 
-/// What a put is made of.
+/// The shape of a put.
 #[derive(Clone, Copy, Debug)]
 enum Shape {
-    /// So many numbers in a row.
+    /// This many contiguous numbers.
     Linear(usize),
-    /// So many, to every second place: as many pieces.
+    /// This many, to every second place: as many pieces.
     Strided(usize),
-    /// So many, from every second place, which are gathered: the last is of two pieces.
+    /// This many, from every second place, which are gathered. The last one is of two pieces.
     Gathered(usize),
-    /// So many or fewer: the stream counts them, in each epoch anew.
+    /// At most this many. The stream counts them in each epoch.
     Counted(usize),
 }
 
@@ -43,7 +43,8 @@ const SHAPES: [Shape; 8] = [
     Shape::Counted(40_000),
 ];
 
-/// Epochs in which every number that has come is looked at; how many were wrong. `through` is called before the memory goes.
+/// Epochs in which every received number is checked. Returns how many were wrong. `through` is called before the memory
+/// is dropped.
 fn wrong(
     world: &World,
     shape: Shape,
@@ -53,7 +54,7 @@ fn wrong(
 ) -> Result<u64> {
     let peer = 1 - world.rank();
     stream!(let s = world.stream()?);
-    // How many, and how far apart here and there.
+    // How many, and their distances at both ends.
     let (len, here, there) = match shape {
         Shape::Linear(len) | Shape::Counted(len) => (len, 1, 1),
         Shape::Strided(len) => (len, 1, 2),
@@ -66,7 +67,7 @@ fn wrong(
     let mut src = Region::<u64, _>::zeroed(world, len * here)?.on(&s)?;
     let mut wrong = Region::<u64, _>::zeroed(world, 1)?.on(&s)?;
     let layout = Layout::strided(0, &[(len as u32, 2)])?;
-    // How many are to come in an epoch; of what is behind them nothing is known.
+    // How many should come in an epoch; the contents behind them are unspecified.
     let counted = matches!(shape, Shape::Counted(_));
     let some = move |epoch: u64| match counted {
         true => 1 + (epoch as usize * 7919) % len,
@@ -105,14 +106,14 @@ fn wrong(
     Ok(wrong[0])
 }
 
-/// All shapes between two ranks of this process; how many numbers were wrong.
+/// All shapes between two ranks of this process. Returns how many numbers were wrong.
 fn all<W: Wire>(wire: impl Fn(usize) -> W + Sync, epochs: u64) -> u64 {
     let nic = |rank| {
         WorldOptions::new()
             .nic(Fabric::over(wire(rank), Options::default()))
             .route(Route::Nic)
     };
-    // Data that comes late must find its memory.
+    // Late data must find its memory.
     let both = std::sync::Barrier::new(2);
     let through = || {
         both.wait();
@@ -129,16 +130,16 @@ fn all<W: Wire>(wire: impl Fn(usize) -> W + Sync, epochs: u64) -> u64 {
     ranks.iter().sum()
 }
 
-/// A wire that does what it should not, or less than another can.
+/// A wire that works wrongly, or has smaller limits than another.
 struct Altered<W: Wire> {
-    /// Of one operation.
+    /// The most bytes of one operation.
     most: usize,
-    /// How long data stays behind its notice, which goes first.
+    /// How much later than its notice data is sent.
     late: Option<Duration>,
     held: Vec<Held<W>>,
 }
 
-/// A write that is behind its notice.
+/// A write that comes after its notice.
 struct Held<W: Wire> {
     due: Instant,
     peer: usize,
@@ -149,7 +150,7 @@ struct Held<W: Wire> {
     cookie: u64,
 }
 
-// SAFETY: the pointer is only handed to the wire below.
+// SAFETY: the pointer is only passed to the wire below.
 unsafe impl<W: Wire> Send for Held<W> {}
 
 impl<W: Wire> Altered<W> {
@@ -168,9 +169,9 @@ impl<W: Wire> Altered<W> {
     }
 }
 
-// SAFETY: operations are the wire's, with the memory that they were posted with; their events come when that wire's do.
-// (That a notice comes before its data is what this is for; the checks race with that write, as they would with a faulty
-// NIC's. The memory stays: both ends of the job live until all is through.)
+// SAFETY: operations are the wire's, with the memory with which they were posted, and their events come when that
+// wire's do. (A notice may come before its data; this is the purpose. The checks race with that write, as they would
+// with a faulty NIC's. The memory stays, since both ends of the job live until everything is over.)
 unsafe impl<W: Wire> Hooks for Altered<W> {
     type Wire = W;
 
@@ -188,7 +189,7 @@ unsafe impl<W: Wire> Hooks for Altered<W> {
         op: Op<'_, Far<Self>>,
         cookie: u64,
     ) -> Outcome<Posted> {
-        // Odd cookies are of notices that were sent ahead.
+        // Odd cookies belong to notices that were sent ahead.
         let even = 2 * cookie;
         if let (
             Some(late),
@@ -232,7 +233,7 @@ unsafe impl<W: Wire> Hooks for Altered<W> {
                 offset: held.offset,
                 notice: None,
             };
-            // SAFETY: no event has come yet for the operation that this is the data of.
+            // SAFETY: no event has come yet for the operation to which this data belongs.
             let taken = held.due <= Instant::now()
                 && unsafe { wire.post(held.peer, op, held.cookie) }? == Posted::Taken;
             if taken {
@@ -269,7 +270,7 @@ fn data_comes_before_its_signal() {
         if !provided(test, provider) {
             return;
         }
-        // As it is, and with every put but the smallest cut into pieces.
+        // The plain wire, and one that cuts every put but the smallest into pieces.
         assert_eq!(all(|_| open(provider), 100), 0, "{provider}");
         assert_eq!(
             all(|_| Altered::cut(open(provider), 512), 20),
@@ -279,7 +280,7 @@ fn data_comes_before_its_signal() {
     }
 }
 
-/// A put of more than one operation of libfabric takes, without help.
+/// A put that is larger than one operation of libfabric.
 #[test]
 fn data_comes_before_its_signal_when_it_is_much() {
     let test = "data_comes_before_its_signal_when_it_is_much";
@@ -300,7 +301,7 @@ fn data_comes_before_its_signal_when_it_is_much() {
     assert_eq!(wrong, [0, 0]);
 }
 
-/// The check finds what it is for.
+/// The check notices the error for which it is made.
 #[test]
 fn a_signal_before_its_data_is_found() {
     let test = "a_signal_before_its_data_is_found";
@@ -319,7 +320,7 @@ fn a_signal_before_its_data_is_found() {
     }
 }
 
-/// Not a test: what the ranks of the next one run.
+/// This is not a test, but the program of the next test's ranks.
 #[test]
 fn role_of_a_rank() {
     let Ok(provider) = std::env::var(ROLE) else {
@@ -363,8 +364,8 @@ fn data_comes_before_its_signal_between_processes() {
     }
 }
 
-/// The main thread of both ranks sleeps while epochs are enqueued that need both ranks' NICs: nobody but tidegate's own
-/// threads can see to them.
+/// The main threads of both ranks sleep while epochs are enqueued that need both ranks' NICs. Only tidegate's own
+/// threads can serve them.
 #[test]
 fn epochs_go_on_while_their_callers_are_asleep() {
     const EPOCHS: u64 = 1000;
@@ -427,8 +428,8 @@ fn step<'s>(s: &Stream<'s>, ends: Ends<'s>) -> Result<Ends<'s>> {
     })
 }
 
-/// Epochs that the stream cannot begin before they are all enqueued; then this thread does nothing until the stream
-/// says by memory that it is through.
+/// Epochs that the stream cannot begin before all of them are enqueued. Then this thread does nothing until a word in
+/// memory says that the stream is done.
 fn alone(world: &World, recorded: bool, epochs: u64, count: &AtomicU64) -> Result<()> {
     /// Fewer items than a queue holds.
     const BURST: u64 = 250;

@@ -1,5 +1,5 @@
-//! Plain calls that fail: the token is gone, so whoever waits for it is told why, and at once. And what such a failure must
-//! not do.
+//! Plain calls that fail. The token is gone, so every rank that waits for it is told why at once. And side effects that
+//! such a failure must not have.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Barrier, Mutex, mpsc};
@@ -12,10 +12,10 @@ use tidegate::window::Tested;
 
 type Halves<'s> = (Inbox<'s, u64>, Outbox<'s, u64>);
 
-/// Who waits longer has not been told: then the cause is another one.
+/// A rank that waits longer was not told, and then the cause is another one.
 const LONG: Duration = Duration::from_secs(20);
 
-/// A window from both ranks to both, or to the other one only.
+/// A window from both ranks to both, or only to the other one.
 fn window<'s>(name: &str, with_myself: bool, s: &Stream<'s>) -> Result<Halves<'s>> {
     let me = s.world().rank();
     let mut window = SlotWindow::new(name).buffers(Buffers::Single);
@@ -47,7 +47,7 @@ fn cause(error: Error) -> Cause {
     }
 }
 
-/// Rank 1 makes a call that fails; gives the error, and what rank 0 is told that waits for it.
+/// Rank 1 makes a call that fails. Returns its error, and the error of rank 0, which waits for it.
 fn told(
     with_myself: bool,
     fails: impl for<'s> Fn(&mut Stream<'s>, Halves<'s>) -> Error + Sync,
@@ -61,7 +61,7 @@ fn told(
             over.wait();
             return (error, None);
         }
-        // What has come before counts: here the window is revoked by now, or will be.
+        // An earlier failure counts: here the window is revoked by now, or will be.
         let waited = epoch(&s, halves);
         let error = waited.map(drop).and_then(|()| s.synchronize()).unwrap_err();
         over.wait();
@@ -71,7 +71,7 @@ fn told(
     (error, results.pop().unwrap().1.unwrap())
 }
 
-/// As [`told`], where rank 0 is to hear of rank 1's error.
+/// Like [`told`], if rank 0 should be told rank 1's error.
 fn is_told(with_myself: bool, fails: impl for<'s> Fn(&mut Stream<'s>, Halves<'s>) -> Error + Sync) {
     let (error, cause) = told(with_myself, fails);
     assert_eq!(
@@ -150,7 +150,7 @@ fn an_epoch_that_overlaps() {
     });
 }
 
-/// A step that fails has had all that it was lent, whatever it has done with it by then.
+/// A step that fails has got everything that it was lent, whatever it has done with it.
 #[test]
 fn a_step_that_fails() {
     for kept in [false, true] {
@@ -179,7 +179,7 @@ fn a_step_that_fails() {
             matches!(error, Error::Capture(CaptureError::Inside { .. }))
         })
     });
-    // Asked in the step, it is the exposure that is gone.
+    // If the step waits, the exposure is gone.
     is_told(false, |s, (inbox, outbox)| {
         let captured = s.capture((inbox, outbox), |s, (inbox, outbox)| {
             match inbox.post(s)?.test(s)? {
@@ -230,7 +230,7 @@ fn a_stream_of_another_world() {
     });
 }
 
-/// Holds a stream up until what is returned is dropped.
+/// Blocks a stream until the returned value is dropped.
 fn hold<'s>(s: &Stream<'s>, x: &mut Region<u64, On<'s>>) -> mpsc::Sender<()> {
     let (go, gate) = mpsc::channel();
     let gate = Arc::new(Mutex::new(gate));
@@ -241,7 +241,7 @@ fn hold<'s>(s: &Stream<'s>, x: &mut Region<u64, On<'s>>) -> mpsc::Sender<()> {
     go
 }
 
-/// What a queue has no room for: by each call that takes a window half.
+/// The queue has no room, for each call that takes a half of a window.
 #[test]
 fn a_full_queue() {
     const CALLS: usize = 8;
@@ -277,7 +277,7 @@ fn a_full_queue() {
         let (waits, _outbox) = next();
         let waits = waits.post(&s).unwrap();
         let mut x = region(&s).unwrap();
-        // Both streams are at work until all has been seen.
+        // Both streams are busy until everything has been checked.
         let mut y = region(&other).unwrap();
         let gates = [hold(&s, &mut x), hold(&other, &mut y)];
         let full = |error: &Error| matches!(error, Error::Device(DeviceError::QueueFull { .. }));
@@ -294,12 +294,12 @@ fn a_full_queue() {
         failed(other.hand_off(handed, &s), full);
         over.wait();
         drop(gates);
-        // What the program has besides is well.
+        // Everything else of the program still works.
         s.synchronize().unwrap();
     });
 }
 
-/// The window is revoked already, and the plain call is not why.
+/// The window is revoked already, and not because of the plain call.
 #[test]
 fn an_earlier_cause_stays() {
     let begun = Barrier::new(3);
@@ -332,7 +332,7 @@ fn an_earlier_cause_stays() {
     }
 }
 
-/// A stream that has failed is why.
+/// The reason is a failed stream.
 #[test]
 fn a_failed_stream_is_the_cause() {
     let (_error, cause) = told(false, |s, (inbox, _outbox)| {
@@ -354,11 +354,11 @@ fn a_failed_stream_is_the_cause() {
     }
 }
 
-/// Behind the last epoch nobody waits for another one; what was enqueued before is carried out.
+/// After the last epoch no rank waits for another one. Work that was enqueued before is carried out.
 #[test]
 fn behind_the_last_epoch_nothing_is_revoked() {
     static SEEN: AtomicU64 = AtomicU64::new(0);
-    // As many as fit, less one: see `Error::Epoch(EpochError::LastEpoch)`.
+    // As many as there can be, less one: see `Error::Epoch(EpochError::LastEpoch)`.
     let most = (1u64 << 36) - (1 << 20);
     let refused = Barrier::new(2);
     World::local(2, |world: World| {
@@ -372,7 +372,7 @@ fn behind_the_last_epoch_nothing_is_revoked() {
         let (inbox, outbox) = window.open(&s).unwrap();
         let x = Region::from_slice(&world, &[7]).unwrap().on(&s).unwrap();
         if world.rank() == 0 {
-            // Everything of this rank is still to come when the other has been refused.
+            // All of this rank's work is still to come when the other rank has been refused.
             refused.wait();
         }
         let exposed = inbox.post(&s).unwrap();
@@ -395,7 +395,7 @@ fn behind_the_last_epoch_nothing_is_revoked() {
     assert_eq!(SEEN.load(Ordering::Relaxed), 1);
 }
 
-/// A half without a peer is awaited by nobody: the window goes on without it.
+/// No rank waits for a half without a peer, so the window goes on without it.
 #[test]
 fn a_half_that_nobody_waits_for_revokes_nothing() {
     let gone = Barrier::new(2);
@@ -424,7 +424,8 @@ fn a_half_that_nobody_waits_for_revokes_nothing() {
     });
 }
 
-/// A region that a failed call has dropped gives its memory back when the stream has passed; what was asked for comes back.
+/// If a failed call has dropped a region, its memory is freed when the stream has passed. If it was asked for, it is
+/// returned.
 #[test]
 fn regions() {
     World::local(1, |world: World| {

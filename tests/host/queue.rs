@@ -1,5 +1,5 @@
-//! Streams under pressure: programs that run far ahead, a full queue, and several streams that wait for one at different
-//! points.
+//! Streams under pressure: programs that run far ahead, a full queue, and several streams that wait for one stream at
+//! different points.
 
 use std::sync::{Arc, Mutex, mpsc};
 
@@ -23,8 +23,8 @@ fn step<'s>(s: &Stream<'s>, x: &Region<u64, On<'s>>, halves: Halves<'s>) -> Resu
     exchange(s, halves.0, epoch)
 }
 
-/// Rank 0 takes its checkpoint before its steps, and rank 1 behind them. The steps are only enqueued, so nobody waits for
-/// them in vain.
+/// Rank 0 takes its checkpoint before its steps, and rank 1 after them. The steps are only enqueued, so neither rank
+/// blocks.
 fn runs_ahead(steps: usize) {
     let results = World::local(2, |world| -> Result<()> {
         let peer = 1 - world.rank();
@@ -61,7 +61,7 @@ fn a_program_that_runs_far_ahead_is_not_held_up() {
     runs_ahead(100_000);
 }
 
-/// A kernel that ends when something is sent.
+/// A kernel that ends when a message is sent.
 fn until_sent<'s>(s: &Stream<'s>, sum: &mut Region<u64, On<'s>>) -> Result<mpsc::Sender<()>> {
     let (send, sent) = mpsc::channel();
     let sent = Arc::new(Mutex::new(sent));
@@ -99,7 +99,7 @@ fn a_full_queue_refuses_with_an_error_and_loses_nothing() {
             s.launch(count, &mut more)?;
             Ok(more)
         })?;
-        // Both streams are at work until all has been seen.
+        // Both streams are busy until everything has been checked.
         let gates = [until_sent(&s, &mut sum)?, until_sent(&other, &mut kept)?];
         let mut items = 0;
         loop {
@@ -109,7 +109,7 @@ fn a_full_queue_refuses_with_an_error_and_loses_nothing() {
             }
         }
         assert!((1_040_000..1 << 20).contains(&items), "{items}");
-        // What takes a token gives it back, if it is asked to.
+        // A call that takes a token returns it, in its `try_` form.
         let refused = inbox.try_post(&s).err().unwrap();
         is_full(&refused.error);
         inbox = refused.value;
@@ -132,7 +132,7 @@ fn a_full_queue_refuses_with_an_error_and_loses_nothing() {
         let refused = try_exchange(&s, inbox, epoch).err().unwrap();
         is_full(&refused.error);
         let (inbox, epoch) = refused.value;
-        // When the stream has gone on, all of it is done.
+        // After the stream has gone on, everything is done.
         gates.iter().for_each(|gate| gate.send(()).unwrap());
         s.synchronize()?;
         let (mut inbox, _outbox) = exchange(&s, inbox, epoch)?;
@@ -160,7 +160,7 @@ fn waits_for_different_points_of_one_stream_all_end() {
             Region::<u64>::zeroed(&world, 1)?.on(&a)?,
         );
         for round in 0..ITEMS {
-            // Two streams and (now and then) the host wait for different points of the first.
+            // Two streams and (from time to time) the host wait for different points of the first.
             let mut there = a.hand_off(left, &b)?;
             b.launch(count, &mut there)?;
             a.launch(count, &mut sum)?;

@@ -1,10 +1,11 @@
 //! Randomised schedules: whole jobs, run on the library with ranks as threads, and sequentially on vectors by an oracle.
 //!
-//! A case is a handful of numbers (`genes`) of which a deadlock-free job is made (`plan`, `acts`): windows, regions and
-//! a program a rank (`job`). `rank` runs a program on the library, `oracle` all programs on vectors; what the two come
-//! to is compared.
+//! A case is a list of numbers (`genes`) from which a deadlock-free job is made (`plan`, `acts`): windows, regions and
+//! a program for each rank (`job`). `rank` runs a program on the library, `oracle` runs all programs on vectors, and
+//! their results are compared.
 //!
-//! The cases are the same each time. `TIDEGATE_SCHEDULES=5000` runs so many, and with `TIDEGATE_SCHEDULES_SEED=n` others.
+//! The cases are the same each time. `TIDEGATE_SCHEDULES=5000` runs this many; `TIDEGATE_SCHEDULES_SEED=n` changes
+//! them.
 
 #[path = "../schedules/found.rs"]
 mod found;
@@ -22,7 +23,7 @@ use crate::schedules::genes::genes;
 use crate::schedules::mutants::Mutant;
 use crate::schedules::{plan::plan, rounds, trial};
 
-/// How many cases are run if nobody asks for more.
+/// How many cases are run by default.
 const CASES: u32 = 400;
 
 #[test]
@@ -37,7 +38,7 @@ fn schedules_agree_with_the_oracle() {
     }
 }
 
-/// The job of the next case, by a NIC with few trigger slots.
+/// The job of the next case, over a NIC with few trigger slots.
 fn short_of_slots(
     runner: &mut TestRunner,
     nic: ByNic,
@@ -68,7 +69,7 @@ fn all_reduces_that_are_handed_over_in_a_recording() {
     }
 }
 
-/// Slots are shared by all streams of a rank: nothing hangs and nothing is wrong because they are few.
+/// All streams of a rank share the slots. With few slots nothing hangs and nothing is wrong.
 #[test]
 fn so_do_schedules_that_are_short_of_trigger_slots() {
     let mut runner = trial::runner(CASES, file!());
@@ -81,7 +82,7 @@ fn so_do_schedules_that_are_short_of_trigger_slots() {
         let result = short_of_slots(&mut runner, nic, None);
         result.unwrap_or_else(|error| panic!("case {case}, {nic:?}: {error}"));
     }
-    // If no slot were kept for what has been rung for, some would hang.
+    // If no slot were kept for operations that were rung for, some cases would hang.
     let greedy = ByNic {
         slots: 1,
         throttle: Throttle::Adaptive,
@@ -92,7 +93,7 @@ fn so_do_schedules_that_are_short_of_trigger_slots() {
     println!("the mutant: {}", caught.expect("it is caught"));
 }
 
-/// Each way to be wrong is noticed, within as many cases as are run by default.
+/// Each kind of error is noticed within as many cases as are run by default.
 #[test]
 fn mutants_are_caught() {
     for mutant in Mutant::ALL {
@@ -112,7 +113,7 @@ fn mutants_are_caught() {
     }
 }
 
-/// The cases have in them what they are meant to have.
+/// The cases contain everything that they should.
 #[test]
 fn nothing_is_left_out() {
     let mut runner = trial::runner(CASES, file!());

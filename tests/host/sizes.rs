@@ -1,5 +1,5 @@
-//! Attacks by safe code, with ranks as threads: what is empty, and what is huge. Each ends at once, in a typed error or as if
-//! nothing had been; a debug build checks each slice.
+//! Attacks by safe code, with ranks as threads: empty and huge sizes. Each ends at once, with a typed error or without
+//! an effect. A debug build checks each slice.
 
 #![forbid(unsafe_code)]
 
@@ -14,7 +14,7 @@ fn alone(program: impl Fn(World) -> Result<()> + Sync) {
     World::local(1, program).remove(0).unwrap();
 }
 
-/// The most that an element may be aligned to.
+/// The largest alignment of an element.
 #[derive(Clone, Copy, Element)]
 #[repr(C, align(64))]
 struct Wide([u64; 8]);
@@ -126,7 +126,7 @@ fn parts_of_nothing_hold_nothing() {
             assert!(got.is_err());
         };
         s.launch(refused, &mut one)?;
-        // Its kernel may not have begun when its part has gone.
+        // Its kernel may not have begun when its part is dropped.
         drop(one);
         let look = |cells: tidegate::Cells<'_, Wide>| assert_eq!(cells.whole_len(), 0);
         t.launch(look, &two)?;
@@ -172,7 +172,7 @@ fn layouts_of_any_numbers_are_made_or_refused_at_once() {
                     ] {
                         let loops = [(count, stride), (outer, far), (u32::MAX, 0)];
                         for loops in [&loops[..1], &loops[..2], &loops[..]] {
-                            // One that is not one piece is gone through element by element.
+                            // A layout that is not one piece is checked element by element.
                             let elements: u128 =
                                 loops.iter().map(|(count, _)| u128::from(*count)).product();
                             if elements > 1 << 20 && loops.len() > 1 && elements <= 1 << 32 {
@@ -210,7 +210,7 @@ fn sizes_that_no_memory_has_are_typed_errors_on_all_ranks_alike() {
         ];
         for len in sizes {
             assert!(Region::<Wide, _>::zeroed(&world, len).is_err());
-            // Rank 0 alone wants too much, too.
+            // The same if only rank 0 asks for too much.
             for all in [true, false] {
                 let len = if all || world.rank() == 0 { len } else { 1 };
                 let mut slots = SlotWindow::<Wide>::new("slots");
@@ -230,7 +230,7 @@ fn sizes_that_no_memory_has_are_typed_errors_on_all_ranks_alike() {
                 assert!(AllReduce::<u64>::open(&s, "sum", len).is_err(), "{len}");
             }
         }
-        // The names are free, and the job is sound.
+        // The names are free again, and the job works.
         let mut window = SlotWindow::<u64>::new("slots");
         let from = window.slot_from(peer, 0, 1);
         let to = window.slot_to(peer, 0);
@@ -469,7 +469,7 @@ fn what_is_of_another_window_is_refused_or_does_no_harm() {
         }
         wide_epoch.put(x.with(&two)?, to_wide.with(&two))?;
         small_epoch.put(x.slice(8..9)?, to_small)?;
-        // Halves of two windows may go together, and each is in its own epoch.
+        // Halves of two windows may go together; each is in its own epoch.
         let small_out = small_epoch.complete(&s)?;
         let (mut small_in, wide_out) = exchange(&s, small_in, wide_epoch)?;
         let mut wide_in = wide_in.post(&s)?.wait(&s)?;
@@ -478,7 +478,7 @@ fn what_is_of_another_window_is_refused_or_does_no_harm() {
             wide_in.read(&s)?.slot(from_wide),
             [7, 0, 0, 0, 0, 0, 0, 0, 7]
         );
-        // What is remembered of that fits no other inbox, though the first has gone.
+        // The batch that is remembered for that fits no other inbox, though the first has been dropped.
         drop(small_in);
         let mut wide_epoch = wide_out.start();
         wide_epoch.put(x.with(&two)?, to_wide.with(&two))?;

@@ -18,10 +18,10 @@ use tidegate_loopback::{Loopback, Options};
 const POLICIES: [Throttle; 3] = [Throttle::Application, Throttle::Static, Throttle::Adaptive];
 /// Slots of each rank.
 const BUDGETS: [usize; 5] = [1, 2, 3, 5, 8];
-/// What the NIC has been rung for takes less.
+/// Operations that the NIC has been rung for take less time than this.
 const SOON: Duration = Duration::from_secs(600);
 
-/// Ranks as threads, with so many slots each, over a wire that takes its time.
+/// Ranks as threads, with `slots` slots each, over a slow wire.
 fn by_wire<R: Send>(n: usize, slots: usize, program: impl Fn(World) -> R + Sync) -> Vec<R> {
     let faults = Faults {
         seed: slots as u64,
@@ -31,7 +31,7 @@ fn by_wire<R: Send>(n: usize, slots: usize, program: impl Fn(World) -> R + Sync)
     };
     let net = Net::new(n, faults);
     let nic = |rank| {
-        // They are of one node, and divide them.
+        // The ranks are on one node, and divide the budget.
         let options = tidegate_fabric::Options::default().budget(slots * n);
         WorldOptions::new()
             .nic(Fabric::over(net.wire(rank), options))
@@ -73,14 +73,14 @@ fn add(inbox: Slots<'_, u64>, sum: &mut [u64]) {
     }
 }
 
-/// What becomes of a sum in so many steps of a rank that began with 1000 times its number.
+/// A rank's sum after `steps` steps, if it began with 1000 times its number.
 fn sum_of(rank: usize, steps: u64) -> u64 {
     (1..=steps).fold(0u64, |sum, step| {
         sum.wrapping_mul(31).wrapping_add(rank as u64 * 1000 + step)
     })
 }
 
-/// One step; `room` comes before every call that has operations armed.
+/// One step. `room` is called before every call that arms operations.
 fn step<'s>(
     s: &Stream<'s>,
     mut r: Ring<'s>,
@@ -111,7 +111,7 @@ fn step<'s>(
     Ok(r)
 }
 
-/// A ring of `world`'s ranks on a stream: eager, fused and replayed steps.
+/// A ring of the world's ranks on a stream: eager, fused and replayed steps.
 fn ring(world: &World, throttle: Throttle, rounds: u64) -> Result<()> {
     const LEN: usize = 33;
     let (rank, size) = (world.rank(), world.size());
@@ -131,7 +131,7 @@ fn ring(world: &World, throttle: Throttle, rounds: u64) -> Result<()> {
         outbox,
         to,
     };
-    // What an application does where it has none, and nobody in the other policies.
+    // An application synchronises if it has no room; the other policies need not.
     let synchronize = |s: &Stream<'_>| -> Result<()> {
         if throttle == Throttle::Application {
             s.synchronize()?;
@@ -171,10 +171,10 @@ fn a_ring_with_few_slots() {
     }
 }
 
-/// Each rank has two threads, each with a ring of its own: they share the slots.
+/// Each rank has two threads, each with a ring of its own, and they share the slots.
 fn two_rings(world: &World, throttle: Throttle, limit: Option<Duration>) -> Result<()> {
     std::thread::scope(|scope| {
-        // Windows are made by all ranks in one order, so one thread makes its own first.
+        // All ranks open windows in one order, so one thread opens its own first.
         let (made, both) = channel();
         let other = scope.spawn(move || {
             both.recv().expect("the first window is made");
@@ -189,7 +189,7 @@ fn two_rings(world: &World, throttle: Throttle, limit: Option<Duration>) -> Resu
     })
 }
 
-/// A ring of eager steps, whose slots have one buffer; `opened` is called when its window is open.
+/// A ring of eager steps, whose slots have one buffer. `opened` is called when its window is open.
 fn opened_ring(
     world: &World,
     name: &str,
@@ -241,8 +241,8 @@ fn two_streams_with_few_slots() {
             }
         }
     }
-    // A NIC that keeps no slot for what has been rung for hangs, sooner or later: two streams wait for peers whose
-    // streams wait for theirs.
+    // If a NIC keeps no slot for operations that were rung for, it hangs sooner or later: two streams wait for peers
+    // whose streams wait for theirs.
     let greedy = Options::default().budget(2).greedy();
     let hangs = (0..200).any(|_| {
         let program =

@@ -1,4 +1,4 @@
-//! The triggered engine over sockets: the one provider without hardware that has deferred works.
+//! The triggered engine over sockets, the only provider without hardware that has deferred works.
 
 use tidegate::host::prelude::*;
 use tidegate::{Route, WorldOptions};

@@ -1,5 +1,5 @@
-//! A panic that unwinds past several streams ends their waits, also where one of them waits for another; and the rank, also
-//! where a clone of its world lives on.
+//! A panic that unwinds past several streams ends their waits, even if one of them waits for another. And it ends the
+//! rank, even if a clone of its world still exists.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, mpsc};
@@ -23,7 +23,7 @@ fn a_stream_that_waits_for_another_is_not_waited_for_in_vain() {
             stream!(let b = world.stream()?);
             let (inbox, outbox) = halves(&a, 1 - rank)?;
             if rank == 0 {
-                // Rank 1 completes only after this rank has, which it never will.
+                // Rank 1 completes only after this rank has, which never happens.
                 let inbox = inbox.post(&a)?.wait(&a)?;
                 let mut inbox = a.hand_off(inbox, &b)?;
                 std::thread::sleep(Duration::from_millis(50));
@@ -43,7 +43,7 @@ fn a_stream_that_waits_for_another_is_not_waited_for_in_vain() {
     assert!(ended.is_err(), "the panic of a rank is passed on");
 }
 
-/// What a rank is told that waits for one which does this, be it before its post or after.
+/// The error of a rank that waits for a rank which does this, before its post or after it.
 fn told_of(ends: impl for<'s> Fn(Inbox<'s, u64>, Outbox<'s, u64>, &Stream<'s>) + Sync) -> String {
     let told = Mutex::new(None);
     let _ended = catch_unwind(AssertUnwindSafe(|| {
@@ -54,7 +54,7 @@ fn told_of(ends: impl for<'s> Fn(Inbox<'s, u64>, Outbox<'s, u64>, &Stream<'s>) +
                 ends(inbox, outbox, &s);
                 return Ok(());
             }
-            // The other's end may be known by now: then the post is refused.
+            // The other's end may be known by now, and then the post is refused.
             let waited = inbox.post(&s).and_then(|exposed| exposed.wait(&s));
             let read = waited.and_then(|mut inbox| inbox.read(&s).map(drop));
             *told.lock().unwrap() = read.err().map(|error| error.to_string());
@@ -86,7 +86,7 @@ fn a_panic_that_drops_a_token_is_named_with_it() {
     );
 }
 
-/// An error of the program's that has no text.
+/// An error of the program without a text.
 #[derive(Debug)]
 struct Silent {
     panics: bool,
@@ -101,7 +101,7 @@ impl std::fmt::Display for Silent {
 
 impl std::error::Error for Silent {}
 
-/// What a rank is told that waits for one whose captured step ends like this, and which goes on.
+/// The error of a rank that waits for a rank whose captured step ends like this, and which goes on.
 fn told_of_a_step(ends: impl Fn() -> Error + Sync) -> String {
     let told = Mutex::new(None);
     World::local(2, |world| -> Result<()> {
@@ -158,11 +158,11 @@ fn a_test_for_a_peer_that_has_left_comes_to_an_end() {
     assert!(results[1].is_ok());
 }
 
-/// How the waits of a rank for the other end, if they do: for an epoch, and in an exchange.
+/// How a rank's waits for the other end: for an epoch, and in an exchange.
 fn ends(world: &World, begun: impl FnOnce()) -> [String; 2] {
     stream!(let s = world.stream().unwrap());
     let (inbox, _outbox) = halves(&s, 1 - world.rank()).unwrap();
-    // Refused already, if the other's end is known.
+    // This is refused if the other's end is known.
     let exposed = inbox.post(&s);
     begun();
     let waited = exposed.and_then(|exposed| exposed.wait(&s));
@@ -171,10 +171,10 @@ fn ends(world: &World, begun: impl FnOnce()) -> [String; 2] {
     [waited.to_string(), gathered.to_string()]
 }
 
-/// Rank 0 panics when it has done this; rank 1, which waits for it, hears of it, and the job ends.
+/// Rank 0 panics after `keep`. Rank 1, which waits for it, is told, and the job ends.
 fn a_panic_after(keep: impl Fn(World) + Send + Sync + 'static) {
     let (said, hear) = mpsc::channel();
-    // In a thread, so that what is never over is an error.
+    // This is in a thread, so that a job that never ends is an error.
     std::thread::spawn(move || {
         let heard = Mutex::new(Vec::new());
         let job = AssertUnwindSafe(|| {

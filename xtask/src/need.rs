@@ -207,7 +207,8 @@ pub(crate) fn minimum() -> String {
 /// The nightly to use, as an argument for `cargo +...` and `rustup --toolchain`.
 ///
 /// It is the pinned date if that is installed. Otherwise it is a plain `nightly` that is not older than the pinned
-/// toolchain, so that its owner need not download a second one. Otherwise it is the pinned date, which must be installed.
+/// toolchain, so that its owner need not download a second one. Otherwise it is the pinned date, which must be
+/// installed.
 pub(crate) fn nightly() -> String {
     let version = |rustc: &mut Command| output(rustc).and_then(|version| minor_version(&version));
     let usable = || {

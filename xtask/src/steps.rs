@@ -6,8 +6,8 @@
 //! # Tests that need something of the machine
 //!
 //! If a need of a step is missing, the step is skipped on a user's machine, and fails if `CI` is set. A single test can
-//! do the same. Steps run with `TIDEGATE_SKIPS` set to a file's path. A test that cannot run appends one line `<test>:
-//! <why>` to that file, and returns. The closing summary repeats the line, and under `CI` the step fails. (Printing the
+//! do the same. Steps run with `TIDEGATE_SKIPS` set to a file's path. A test that cannot run appends one line to that
+//! file, `<test>: <why>`, and returns. The closing summary repeats the line, and under `CI` the step fails. (Printing the
 //! line would not help, since the test harness shows no output of a test that passes.)
 
 use std::collections::BTreeMap;

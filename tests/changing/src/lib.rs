@@ -1,5 +1,5 @@
-//! Macros for `tests/types`: what a program can do behind another macro's back, without a word of `unsafe`; what says how
-//! the test itself is compiled; and the twins of programs that must not compile.
+//! Macros for `tests/types`: changes that a program can make behind another macro's back, without the word `unsafe`;
+//! the command line with which the test itself is compiled; and the twins of programs that must not compile.
 
 use std::collections::HashMap;
 use std::fs;
@@ -10,7 +10,7 @@ use proc_macro::{TokenStream, TokenTree};
 use quote::quote;
 use syn::{ItemFn, ItemStruct, LitStr, Type, parse_macro_input};
 
-/// Gives all fields of a struct, which a derive above has seen, the type that stands in the attribute.
+/// Gives all fields of a struct the type in the attribute, after a derive above has seen the struct.
 #[proc_macro_attribute]
 pub fn fields(ty: TokenStream, item: TokenStream) -> TokenStream {
     let ty = parse_macro_input!(ty as Type);
@@ -21,7 +21,7 @@ pub fn fields(ty: TokenStream, item: TokenStream) -> TokenStream {
     quote!(#item).into()
 }
 
-/// Puts what stands in the attribute in the place of an item, which a derive above has seen.
+/// Replaces an item by the contents of the attribute, after a derive above has seen the item.
 #[proc_macro_attribute]
 pub fn becomes(other: TokenStream, _item: TokenStream) -> TokenStream {
     other
@@ -57,8 +57,9 @@ pub fn turns(input: TokenStream) -> TokenStream {
     now
 }
 
-/// The compiler that compiles this, and its arguments: an array of strings. With these a test compiles other programs
-/// against the very libraries that cargo has built for it, of which there may be several versions in the target folder.
+/// The compiler that compiles this, and its arguments, as an array of strings. With these a test compiles other
+/// programs against the same libraries that cargo has built for it. The target folder may have several versions of
+/// them.
 #[proc_macro]
 pub fn compiler(_: TokenStream) -> TokenStream {
     let program = fs::read_link("/proc/self/exe").expect("the compiler's path can be read");
@@ -69,8 +70,9 @@ pub fn compiler(_: TokenStream) -> TokenStream {
     quote!([#program, #(#words),*]).into()
 }
 
-/// `twins!("tests/compile_fail")`: the twin of each program `rowNN_*.rs` in this folder of the package, as a module, and a
-/// test that runs its `main`. The twin lacks the lines that end with `// wrong`, and has those that begin with `// right: `.
+/// `twins!("tests/compile_fail")`: the twin of each program `rowNN_*.rs` in this folder of the package, as a module,
+/// and a test that runs its `main`. A twin lacks the lines that end with `// wrong`, and has those that begin with `//
+/// right: `.
 #[proc_macro]
 pub fn twins(folder: TokenStream) -> TokenStream {
     let folder = parse_macro_input!(folder as LitStr).value();
@@ -91,7 +93,7 @@ pub fn twins(folder: TokenStream) -> TokenStream {
         let twin: String = twin.flat_map(|line| [line, "\n"]).collect();
         let name = path.rsplit('/').next().expect("it has a name");
         let name = name.trim_end_matches(".rs");
-        // With the path, it is compiled anew if the program changes.
+        // The path makes it compile again when the program changes.
         format!(
             "mod {name} {{
                 const _: &str = include_str!({path:?});
