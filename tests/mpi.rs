@@ -1,7 +1,7 @@
-//! Worlds of communicators, in jobs that an MPI's launcher has started: this very test program again, once a rank, in a
-//! role of its own.
+//! Worlds of communicators, in jobs that an MPI's launcher has started. The ranks are this test program again, each in
+//! a role.
 //!
-//! The launcher is that of the MPI which this was built with; `TIDEGATE_MPIRUN` names another.
+//! The launcher is that of the MPI with which this was built; `TIDEGATE_MPIRUN` names another one.
 
 #[path = "common/hydra.rs"]
 mod hydra;
@@ -23,7 +23,7 @@ use tidegate::mpi::mpi::{self, Threading, ffi};
 /// Long enough for a loaded machine.
 const LONG: Duration = Duration::from_secs(600);
 const ROLE: &str = "TIDEGATE_TEST_ROLE";
-/// Tells the processes of a job from all others.
+/// The variable that marks the processes of a job.
 const MARK: &str = "TIDEGATE_TEST_MARK";
 
 /// How a job ended.
@@ -33,7 +33,7 @@ struct Ended {
 }
 
 impl Ended {
-    /// How many ranks said this.
+    /// How many ranks printed this.
     fn count(&self, what: &str) -> usize {
         self.said.matches(what).count()
     }
@@ -70,7 +70,7 @@ fn run(role: &str, ranks: usize) -> Ended {
     run_with(role, &[(ranks, &[])])
 }
 
-/// Runs a job: so many ranks with these variables, then so many with those. Asserts that nothing is left of it.
+/// Runs a job with several groups of ranks, each with variables of its own. Asserts that nothing is left.
 fn run_with(role: &str, parts: &[(usize, &[(&str, &str)])]) -> Ended {
     let mut jobs = (0..hydra::TIMES).map(|_| run_once(role, parts));
     let ended = jobs.find(|ended| !hydra::died_of_sigpipe(ended.status));
@@ -130,7 +130,7 @@ fn run_once(role: &str, parts: &[(usize, &[(&str, &str)])]) -> Ended {
     Ended { status, said }
 }
 
-/// A job's own, by its mark.
+/// The folder of a job, by its mark.
 fn folder(mark: &str) -> PathBuf {
     std::env::temp_dir().join(format!("tidegate-mpi-{mark}"))
 }
@@ -140,7 +140,7 @@ fn file(folder: &std::path::Path, name: &str) -> (std::fs::File, PathBuf) {
     (std::fs::File::create(&place).unwrap(), place)
 }
 
-/// No process of the job runs any more, and no shared memory of this library has a name.
+/// Asserts that no process of the job runs, and that no shared memory of this library has a name.
 fn assert_nothing_left(mark: &str) {
     let line = format!("{MARK}={mark}");
     let left = || {
@@ -153,7 +153,7 @@ fn assert_nothing_left(mark: &str) {
         });
         theirs.map(|entry| entry.file_name()).collect::<Vec<_>>()
     };
-    // A launcher may return a moment before what it has killed is gone.
+    // A launcher may return a moment before the processes that it has killed are gone.
     let started = Instant::now();
     while !left().is_empty() {
         assert!(started.elapsed() < LONG, "processes are left: {:?}", left());
@@ -172,7 +172,7 @@ fn assert_nothing_left(mark: &str) {
     }
 }
 
-/// Not a test: what the ranks of all jobs do.
+/// This is not a test, but the ranks' program.
 #[test]
 fn a_rank() {
     let Ok(role) = std::env::var(ROLE) else {
@@ -181,7 +181,7 @@ fn a_rank() {
     if role == "states" {
         return states();
     }
-    // No more than most programs ask for.
+    // This asks for no more threads than most programs.
     let universe = mpi::initialize().expect("nobody was here before");
     let comm = universe.world();
     let result = match &*role {
@@ -228,14 +228,14 @@ fn whole(comm: &SimpleCommunicator) -> Result<()> {
     let world = World::from_mpi(comm)?;
     agree(&world, comm);
     turn(&world, 100)?;
-    // MPI goes on beside the world.
+    // MPI works beside the world.
     let mut sum = 0;
     comm.all_reduce_into(&1, &mut sum, SystemOperation::sum());
     assert_eq!(sum, comm.size());
     turn(&world, 10)
 }
 
-/// In two halves, in reverse order; the communicators are gone before the worlds are used.
+/// Two halves, in reverse order. The communicators are freed before the worlds are used.
 fn split(comm: &SimpleCommunicator) -> Result<()> {
     let color = mpi::topology::Color::with_value(comm.rank() % 2);
     let half = comm.split_by_color_with_key(color, -comm.rank()).unwrap();
@@ -247,7 +247,7 @@ fn split(comm: &SimpleCommunicator) -> Result<()> {
     turn(&world, 100)
 }
 
-/// Two worlds at once, whose ranks are in different orders.
+/// Two worlds at the same time, whose ranks are in different orders.
 fn two(comm: &SimpleCommunicator) -> Result<()> {
     let all = mpi::topology::Color::with_value(0);
     let back = comm.split_by_color_with_key(all, -comm.rank()).unwrap();
@@ -278,7 +278,7 @@ fn two(comm: &SimpleCommunicator) -> Result<()> {
     Ok(())
 }
 
-/// Rank 1 does not come. Then MPI has a duplicate under way that will never be one, so nobody can end in good order.
+/// Rank 1 does not come. Then MPI has an unfinished duplicate, so no rank can end in good order.
 fn absent(comm: &SimpleCommunicator) -> Result<()> {
     if comm.rank() == 1 {
         std::thread::sleep(LONG);
@@ -287,7 +287,7 @@ fn absent(comm: &SimpleCommunicator) -> Result<()> {
         panic!("nobody can have met");
     };
     println!("absent: {error}");
-    // Whoever aborts ends the other, too, and the launcher: it is to have passed on by then what both have said.
+    // An abort ends the other rank, too, and the launcher, which must have passed on both outputs by then.
     let out = folder(&std::env::var(MARK).unwrap()).join("out");
     let said = || std::fs::read_to_string(&out).unwrap();
     let began = Instant::now();
@@ -297,14 +297,14 @@ fn absent(comm: &SimpleCommunicator) -> Result<()> {
     comm.abort(7)
 }
 
-/// One rank has a variable that it cannot read.
+/// One rank has an invalid variable.
 fn refused(comm: &SimpleCommunicator) -> Result<()> {
     match (comm.rank(), <World as FromMpi>::from_mpi(comm)) {
         (1, Err(MpiError::World(Error::Join(error)))) => println!("mine: {error}"),
         (_, Err(MpiError::Peer { rank: 1, reason })) => println!("theirs: {reason}"),
         (_, other) => panic!("{:?}", other.err()),
     }
-    // Nothing is spoilt: a world of those who can.
+    // Nothing is broken: the other ranks make a world.
     let color = match comm.rank() {
         1 => mpi::topology::Color::undefined(),
         _ => mpi::topology::Color::with_value(0),
@@ -319,8 +319,8 @@ fn inter(comm: &SimpleCommunicator) -> Result<()> {
     let rank = comm.rank();
     let color = mpi::topology::Color::with_value(rank % 2);
     let half = comm.split_by_color(color).unwrap();
-    // SAFETY: both communicators are alive; the leaders are rank 0 of this half, and rank 0 or 1 of all, which is that
-    // of the other.
+    // SAFETY: both communicators are live. The leaders are rank 0 of this half, and rank 0 or 1 of all ranks, which
+    // leads the other half.
     let between = unsafe {
         let mut between = ffi::RSMPI_COMM_NULL;
         let (leader, other) = (0, 1 - rank % 2);
@@ -335,7 +335,7 @@ fn inter(comm: &SimpleCommunicator) -> Result<()> {
     Ok(())
 }
 
-/// Rank 1 ends in the middle of its epochs. The others come to the end of theirs, or the launcher to theirs.
+/// Rank 1 ends in the middle of its epochs. The others get errors, or the launcher ends them.
 fn forever(comm: &SimpleCommunicator, ends: impl Fn(&SimpleCommunicator)) -> Result<()> {
     let world = World::from_mpi(comm)?;
     stream!(let s = world.stream()?);
@@ -351,7 +351,7 @@ fn forever(comm: &SimpleCommunicator, ends: impl Fn(&SimpleCommunicator)) -> Res
     Err(error)
 }
 
-/// What happens before, beside and after MPI; one rank.
+/// Before, beside and after MPI, with one rank.
 fn states() {
     let world = SimpleCommunicator::world();
     let error = <World as FromMpi>::from_mpi(&world).err();
@@ -445,7 +445,7 @@ fn inter_communicators_are_refused() {
     run("inter", 2).all_said("good", 2);
 }
 
-/// The launcher ends the job; whoever is quicker than it has an error that names the dead rank.
+/// The launcher ends the job. A rank that is faster has an error that names the dead rank.
 #[test]
 fn ranks_that_die_end_the_job() {
     for role in ["killed", "aborts"] {

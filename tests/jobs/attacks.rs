@@ -1,5 +1,5 @@
-//! Attacks by safe code on reports and departures: ranks that leave, end and come back where others wait. Each job ends in
-//! bounded time, and whoever waits in vain is told why.
+//! Attacks by safe code on reports and departures: ranks that leave, end and come back while others wait. Each job ends
+//! in bounded time, and every rank whose wait cannot succeed is told why.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -16,7 +16,7 @@ fn run(role: &str, ranks: usize) -> Outcome {
     processes::run("attacks::a_rank", role, ranks)
 }
 
-/// Not a test: what the ranks of all jobs do.
+/// This is not a test, but the ranks' program.
 #[test]
 fn a_rank() {
     processes::play(|role, world| match role {
@@ -53,7 +53,7 @@ fn a_rank() {
 
 type Halves<'s> = (Inbox<'s, u64>, Outbox<'s, u64>);
 
-/// A window in which two ranks wait for each other, and nobody else takes part.
+/// A window in which two ranks wait for each other, and no other rank takes part.
 fn pair<'s>(s: &Stream<'s>, ranks: [usize; 2]) -> Result<Halves<'s>> {
     let mut window = SlotWindow::<u64>::new("pair").buffers(Buffers::Single);
     let me = s.world().rank();
@@ -64,7 +64,8 @@ fn pair<'s>(s: &Stream<'s>, ranks: [usize; 2]) -> Result<Halves<'s>> {
     window.open(s)
 }
 
-/// The deadlock that the tutorial names: completes first. Once the cycle is reported, the first of the two says so, and ends.
+/// The deadlock in the tutorial: both complete first. After the cycle is reported, the first of the two prints that,
+/// and ends.
 fn deadlock<'s>(s: &Stream<'s>, (inbox, outbox): Halves<'s>, ranks: [usize; 2]) -> Result<()> {
     let world = s.world().clone();
     let cycle = format!("cycle: rank {} -> rank {}", ranks[0], ranks[1]);
@@ -96,7 +97,7 @@ fn soon(world: &World) {
     world.report_waits_after(Duration::from_millis(200));
 }
 
-/// The rank that saw the report, and that it ended the other one.
+/// Checks that the rank saw the report, and that the other rank ended because of it.
 fn is_reported(outcome: &Outcome, ranks: [usize; 2]) {
     assert_eq!(
         lines(&outcome.ranks[ranks[0]], "report: ").count(),
@@ -127,7 +128,7 @@ fn those_that_remain_are_reported_when_the_lowest_ranks_have_left() {
     is_reported(&outcome, [2, 3]);
 }
 
-/// Rank 0 is killed while others wait for each other and not for it.
+/// Rank 0 is killed while others wait for each other, and not for rank 0.
 fn killed(world: World) -> Result<()> {
     stream!(let s = world.stream()?);
     let (_inbox, outbox) = pair(&s, [1, 2])?;
@@ -151,7 +152,7 @@ fn the_death_of_rank_0_ends_waits_for_others() {
     }
 }
 
-/// A thread of rank 0 panics with a clone of the world; the program goes on with its own.
+/// A thread of rank 0 panics with a clone of the world, and the program goes on with its own.
 fn panic_beside(world: World) -> Result<()> {
     soon(&world);
     stream!(let s = world.stream()?);
@@ -186,7 +187,7 @@ fn a_panic_of_one_thread_ends_all_ranks_or_none() {
     );
 }
 
-/// Rank 0 leaves, and would come back while others wait for each other.
+/// Rank 0 leaves, and tries to come back while others wait for each other.
 fn back(world: World) -> Result<()> {
     soon(&world);
     if world.rank() != 0 {
@@ -226,7 +227,7 @@ fn a_rank_that_comes_back_alone_gets_an_error_and_the_others_a_report() {
     is_reported(&outcome, [1, 2]);
 }
 
-/// The lowest rank that remains makes the reports, though it is in a kernel that ends only when it has seen one.
+/// The lowest remaining rank makes the reports, even if it is in a kernel that ends only after it has seen one.
 fn stuck_kernel(world: World) -> Result<()> {
     soon(&world);
     stream!(let s = world.named_stream("stuck")?);
@@ -263,7 +264,7 @@ fn a_rank_that_is_stuck_itself_reports_others() {
     assert!(said.contains("kernel"), "{said}");
 }
 
-/// Ranks leave one by one, at any point of a report that is being gathered.
+/// Ranks leave one by one, at any time while a report is gathered.
 fn one_by_one(world: World) -> Result<()> {
     world.report_waits_after(Duration::from_millis(20));
     stream!(let s = world.stream()?);
@@ -271,7 +272,7 @@ fn one_by_one(world: World) -> Result<()> {
     match world.rank() {
         rank @ (5 | 6) => {
             if rank == 5 {
-                // The first reports are of no use: others are there still.
+                // The first reports do not count, since other ranks are still there.
                 processes::take_flag("gone");
             }
             deadlock(&s, halves, [5, 6])
@@ -350,7 +351,7 @@ fn kept(world: World, keep: impl Fn(World)) -> Result<()> {
     Ok(())
 }
 
-/// Works with the library when the thread ends, or the process.
+/// Uses the library when the thread ends, or the process.
 struct AtTheEnd(Option<World>);
 
 impl Drop for AtTheEnd {
@@ -389,7 +390,7 @@ fn worlds_that_nobody_drops_or_that_a_thread_drops_at_its_end() {
     }
 }
 
-/// A kernel drops what the program has let go of, and all that the program had.
+/// A kernel drops the last reference to everything that the program had.
 fn dropped_in_a_kernel(world: World) -> Result<()> {
     let rank = world.rank();
     let last = Arc::new(Mutex::new(None));
@@ -407,7 +408,7 @@ fn dropped_in_a_kernel(world: World) -> Result<()> {
     while last.lock().unwrap().is_some() {
         std::thread::yield_now();
     }
-    // The stream that was forgotten keeps the rank in the job.
+    // The forgotten stream keeps the rank in the job.
     let second: Result<World> = World::init();
     assert!(second.is_err(), "rank {rank} is there still");
     Ok(())
@@ -428,7 +429,7 @@ impl Drop for Gathers {
     }
 }
 
-/// Rank 1 would gather while it unwinds.
+/// Rank 1 tries to gather while it unwinds.
 fn gathers_while_it_unwinds(world: World) -> Result<()> {
     if world.rank() == 1 {
         let _gathers = Gathers(world.clone());
@@ -448,7 +449,7 @@ fn what_a_rank_does_while_it_unwinds_ends() {
     assert!(told.contains("rank 1 will not come"), "{told}");
 }
 
-/// Two threads would join at once.
+/// Two threads try to join at the same time.
 fn two_inits(world: World) -> Result<()> {
     drop(world);
     let joined = AtomicUsize::new(0);
@@ -488,7 +489,7 @@ fn of_two_threads_that_join_at_once_one_does() {
     }
 }
 
-/// A step forks while it is recorded, and threads are at work; its child ends the recording, and drops all.
+/// A step forks while it is recorded and other threads work. Its child ends the recording, and drops everything.
 fn fork_in_a_capture(world: World) -> Result<()> {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -584,7 +585,7 @@ fn every_call_that_waits_for_a_stuck_kernel_is_reported() {
         let outcome = run(&format!("in call {call}"), 2);
         assert_success(&outcome, &[]);
         let said = lines(&outcome.ranks[1], "report: ").next();
-        // A drop has no place in the program.
+        // A drop has no place in the program's source.
         let place = match call {
             "drops" => "(for ".to_owned(),
             _ => format!("at {}:", file!()),

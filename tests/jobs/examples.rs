@@ -1,6 +1,6 @@
-//! The examples run on 1, 2, 3 and 8 ranks that are processes, and some as two nodes. (Each checks its own result.) Those
-//! for GPUs run on 1, 2, and as many ranks as there are GPUs: the step `cuda` has 8, of a driver without any. And the
-//! commands of the README, the guide and CONTRIBUTING name what there is.
+//! The examples run on 1, 2, 3 and 8 ranks that are processes, and some on two nodes. (Each checks its own result.)
+//! Those for GPUs run on 1, 2, and as many ranks as there are GPUs: the step `cuda` has 8, of a driver without real
+//! ones. And the commands in the README, the guide and CONTRIBUTING name existing programs.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -12,7 +12,7 @@ use tidegate_fabric::wire::libfabric::Choice;
 use crate::common::skip::{provided, tcp};
 
 fn program(name: &str) -> PathBuf {
-    // Cargo does not tell tests where the examples are. They lie beside the folder of the tests.
+    // Cargo does not tell tests where the examples are. They are beside the tests' folder.
     let test = std::env::current_exe().expect("this program");
     let path = test.with_file_name("../examples").join(name);
     assert!(
@@ -23,12 +23,12 @@ fn program(name: &str) -> PathBuf {
     path
 }
 
-/// What each rank prints, in order of ranks.
+/// The output of each rank, in the order of ranks.
 fn run(name: &str, ranks: usize) -> Vec<String> {
     outputs(name, Job::new(program(name), ranks))
 }
 
-/// The same, of ranks on two nodes, which reach each other by the loopback interface.
+/// The same, with ranks on two nodes, which reach each other by the loopback interface.
 fn run_between_nodes(name: &str, each: usize) -> Vec<String> {
     let job = Job::new(program(name), 2 * each).nodes(Nodes::split(2, each));
     outputs(name, job.env(Choice::PROVIDER, tcp()))
@@ -122,7 +122,7 @@ fn solvers_tokio() {
     }
 }
 
-/// What they print does not depend on how the ranks reach each other.
+/// The output does not depend on how the ranks reach each other.
 #[test]
 fn between_two_nodes() {
     if !provided("examples::between_two_nodes", tcp()) {
@@ -144,7 +144,8 @@ fn cg_iterations(name: &str, ranks: usize) -> u64 {
     rest.split(' ').next().unwrap().parse().unwrap()
 }
 
-/// It is looked at once in 20, and the pieces' sums are rounded in another order: one look more or less, at most.
+/// Convergence is checked once in 20 iterations, and the parts' sums are rounded in another order. So there may be one
+/// check more or less.
 fn about_as_many(iterations: &[u64]) {
     let (least, most) = (iterations.iter().min(), iterations.iter().max());
     assert!(most.unwrap() - least.unwrap() <= 20, "{iterations:?}");
@@ -180,7 +181,7 @@ fn atomic() {
     }
 }
 
-/// One rank, two, which may have to share a GPU, and one a GPU.
+/// One rank, two, which may have to share a GPU, and one for each GPU.
 fn sizes_on_gpus() -> Vec<usize> {
     let mut sizes = vec![1, 2, Cuda::count().unwrap()];
     sizes.sort_unstable();
@@ -200,7 +201,7 @@ fn ring_on_gpus() {
 #[ignore = "needs a GPU: run by scripts/gpu.sh"]
 fn halo2d_on_gpus() {
     for ranks in sizes_on_gpus() {
-        // The same sweeps, and the same error in the end.
+        // They have the same sweeps, and the same error in the end.
         assert_eq!(run("halo2d_cuda", ranks), run("halo2d", ranks));
     }
 }
@@ -228,7 +229,7 @@ fn pipeline_on_gpus() {
 #[ignore = "needs a GPU: run by scripts/gpu.sh"]
 fn heat3d_on_gpus() {
     for ranks in sizes_on_gpus() {
-        // The same bits, and so the same steps.
+        // They have the same bits, and so the same steps.
         assert_eq!(run("heat3d_cuda", ranks), run("heat3d", ranks));
     }
 }
@@ -262,7 +263,7 @@ fn between_two_nodes_on_gpus() {
         let on_gpus = format!("{name}_cuda");
         assert_eq!(run_between_nodes(&on_gpus, 1), run(name, 2));
     }
-    // Its window is by range, and memory of GPUs goes to NICs through memory of the host: an error says so, of each rank.
+    // Its window is by range, and GPU data goes to NICs through memory of the host. So each rank gets an error.
     let job = Job::new(program("heat3d_cuda"), 2).nodes(Nodes::split(2, 1));
     let job = job.env(Choice::PROVIDER, tcp()).output(Output::Captured);
     for rank in job.run().unwrap().ranks {
@@ -299,7 +300,7 @@ fn without_a_gpu_they_say_so() {
     }
 }
 
-/// What stands behind a word in commands: `example` for each `--example example`.
+/// The words behind `word` in commands: `example` for each `--example example`.
 fn named<'a>(text: &'a str, word: &str) -> Vec<&'a str> {
     let ends = |c: char| !(c.is_ascii_alphanumeric() || "_-.".contains(c));
     text.split(word)
@@ -308,7 +309,8 @@ fn named<'a>(text: &'a str, word: &str) -> Vec<&'a str> {
         .collect()
 }
 
-/// The commands of the README, the guide and CONTRIBUTING name what there is. (Their programs are documentation tests.)
+/// The commands in the README, the guide and CONTRIBUTING name existing programs. (Their Rust programs are
+/// documentation tests.)
 #[test]
 fn the_commands_of_the_documentation_name_what_there_is() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));

@@ -1,5 +1,5 @@
-//! Children of ranks: `fork` is a safe function of a crate, and its child has all values and none of the threads. What it
-//! does is a typed error there, and the job goes on as if there were no child.
+//! Children of ranks. `fork` is a safe function of a crate, and the child has all values and none of the other threads.
+//! What the child does is a typed error, and the job goes on as if there were no child.
 
 use std::future::Future;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -25,7 +25,7 @@ fn run(role: &str, ranks: usize) {
     assert_success(&processes::run("forked::a_rank", role, ranks), &[]);
 }
 
-/// Not a test: what the ranks of all jobs do.
+/// This is not a test, but the ranks' program.
 #[test]
 fn a_rank() {
     processes::play(|role, world| match role {
@@ -49,7 +49,7 @@ fn a_rank() {
     });
 }
 
-/// Lets a child do something, and waits for its end. One that panics has no code of its own.
+/// Lets a child do something, and waits for its end. A child that panics sets no exit code of its own.
 fn in_child(work: impl FnOnce()) -> WaitStatus {
     match fork::fork().unwrap() {
         Fork::Child => {
@@ -73,7 +73,7 @@ fn is_forked<T>(result: Result<T, impl Into<Error>>) {
     }
 }
 
-/// Rank 1 has a child in the midst of a ring of epochs, which ends in its own way.
+/// Rank 1 has a child in the middle of a ring of epochs, and the child ends in its own way.
 fn ends(how: &str, world: &World) -> Result<()> {
     stream!(let s = world.stream()?);
     let mut ring = ring::open(&s)?;
@@ -98,7 +98,7 @@ fn ends(how: &str, world: &World) -> Result<()> {
                         std::thread::sleep(Duration::from_millis(1));
                     }
                 }
-                // The next call fails, and all is dropped on the way out.
+                // The next call fails, and everything is dropped on the way out.
                 _ => {}
             },
             Fork::Parent(_) if how == "outlives" => {
@@ -110,7 +110,7 @@ fn ends(how: &str, world: &World) -> Result<()> {
                     "exits" => status.exit_status() == Some(0),
                     "killed" => status.terminating_signal() == Some(Signal::KILL.as_raw()),
                     "returns" => status.exit_status() == Some(FAILED),
-                    // Not by a signal: a panic within the drop of a panic would abort.
+                    // It does not end by a signal. A panic within a drop during another panic would abort.
                     _ => status.exited(),
                 };
                 assert!(expected, "{how}: {status:?}");
@@ -120,7 +120,7 @@ fn ends(how: &str, world: &World) -> Result<()> {
     s.synchronize()
 }
 
-/// Other programs are no copies, whether they are started by `posix_spawn`, or by `fork` and `exec`.
+/// Other programs are no copies, whether `posix_spawn` starts them, or `fork` and `exec`.
 fn commands() {
     let mut spawned = Command::new("true");
     let mut forked = Command::new("true");
@@ -168,7 +168,8 @@ fn two_hold_one_inbox(world: &World) -> Result<()> {
     Ok(())
 }
 
-/// A reference that was made before the fork leads nowhere in the child, and never to what the child has allocated since.
+/// A reference from before the fork is invalid in the child, and never leads to memory that the child has allocated
+/// since.
 fn borrowed_before(world: &World) -> Result<()> {
     const LEN: usize = 1 << 20;
     stream!(let s = world.stream()?);
@@ -177,7 +178,7 @@ fn borrowed_before(world: &World) -> Result<()> {
     let memory = inbox.host_mut(&s)?;
     memory[7] = 1;
     let status = in_child(|| {
-        // Would fill a hole of any of these sizes.
+        // These would fill a hole of any of these sizes.
         let allocated: Vec<_> = (0..64).map(|n| vec![5u64; LEN + 64 * n]).collect();
         memory[7] = 100;
         println!(
@@ -195,7 +196,7 @@ fn borrowed_before(world: &World) -> Result<()> {
     Ok(())
 }
 
-/// Everything that there is goes in the child, in its midst: an open exposure, an open access, a graph, a barrier.
+/// The child drops everything, in the middle of its use: an open exposure, an open access, a graph, a barrier.
 fn drops_everything(world: World) -> Result<()> {
     let (rank, size) = (world.rank(), world.size());
     let (left, right) = world.ring();
@@ -280,7 +281,7 @@ fn every_entry(world: &World) -> Result<()> {
     world.all_gather("after", Vec::new()).map(drop)
 }
 
-/// A future that has begun in the parent ends in the child, too.
+/// A future that began in the parent ends in the child, too.
 fn future_of_the_parent(world: &World) -> Result<()> {
     static GO_ON: AtomicBool = AtomicBool::new(false);
     stream!(let s = world.stream()?);
@@ -302,7 +303,7 @@ fn future_of_the_parent(world: &World) -> Result<()> {
     s.synchronize()
 }
 
-/// What only one process may drop: the others abort.
+/// Only one process may drop this; the others abort.
 struct Ours(u32);
 
 impl Drop for Ours {
@@ -313,7 +314,7 @@ impl Drop for Ours {
     }
 }
 
-/// The child of a kernel has the executor's thread alone, and nothing to go on with.
+/// The child of a kernel has only the executor's thread, and cannot go on.
 fn in_a_kernel(world: &World) -> Result<()> {
     static CHILD: AtomicI32 = AtomicI32::new(0);
     stream!(let mut s = world.stream()?);
@@ -335,7 +336,7 @@ fn in_a_kernel(world: &World) -> Result<()> {
     let x = graph.replay(&s, x, 1)?.into_host(&s)?;
     assert!(ended(CHILD.load(Ordering::Acquire)).exited());
     assert_eq!(x[0], 2);
-    // A recording that has been dropped when its kernel forks: what the kernel has captured is not dropped in the child.
+    // The kernel of a dropped recording forks. Its captured values are not dropped in the child.
     static GO_ON: AtomicBool = AtomicBool::new(false);
     let ours = Arc::new(Ours(std::process::id()));
     let (graph, x) = s.capture(x.on(&s)?, |s, mut x| {
@@ -382,7 +383,7 @@ fn in_an_inline_kernel(world: &World) -> Result<()> {
     s.synchronize()
 }
 
-/// Whatever other threads hold at that moment, the child neither waits for it nor is refused by a panic.
+/// Other threads may hold locks at that moment. The child neither waits for them nor panics because of them.
 fn while_threads_are_at_work(world: &World) -> Result<()> {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -420,8 +421,8 @@ fn while_threads_are_at_work(world: &World) -> Result<()> {
     Ok(())
 }
 
-/// Ranks that are threads: the child is one of them, and the others are not there. Once with NICs, whose agents are not
-/// there either.
+/// Ranks are threads. The child has one of them, and the others do not exist there. Once with NICs, whose agents do not
+/// exist there either.
 fn a_rank_that_is_a_thread() -> Result<()> {
     let program = |world: World| {
         let next = (world.rank() + 1) % 3;
@@ -438,7 +439,7 @@ fn a_rank_that_is_a_thread() -> Result<()> {
                 is_forked(inbox.read(&s).map(drop));
                 is_forked(s.synchronize());
             }));
-            // This one comes back from its part of the program.
+            // This thread returns from its part of the program.
             match fork::fork().unwrap() {
                 Fork::Child => return,
                 Fork::Parent(child) => assert!(ended(child).exited()),
@@ -463,7 +464,7 @@ fn a_rank_that_is_a_thread() -> Result<()> {
     Ok(())
 }
 
-/// The child is no rank of the job, whatever stands in its environment.
+/// The child is no rank of the job, whatever its environment says.
 fn joins_again(world: &World) -> Result<()> {
     assert_well(in_child(|| {
         let refused = World::init().map(drop);
@@ -472,7 +473,7 @@ fn joins_again(world: &World) -> Result<()> {
     world.all_gather("after", Vec::new()).map(drop)
 }
 
-/// A child of a launcher does not end its job.
+/// A child of a launcher does not end the launcher's job.
 fn drops_a_job() -> Result<()> {
     let job = Job::new("sleep", 1).arg("1000").spawn().unwrap();
     match fork::fork().unwrap() {
@@ -482,7 +483,7 @@ fn drops_a_job() -> Result<()> {
         }
         Fork::Parent(child) => assert_well(ended(child)),
     }
-    // Which the drop of a job would have killed by another signal.
+    // Dropping a job would have killed it by another signal.
     job.signal(0, Signal::TERM).unwrap();
     assert_eq!(
         job.wait().ranks[0].status.signal(),
@@ -491,7 +492,7 @@ fn drops_a_job() -> Result<()> {
     Ok(())
 }
 
-/// A child of a child is no better.
+/// The same holds for a child of a child.
 fn grandchild(world: &World) -> Result<()> {
     stream!(let s = world.stream()?);
     let window = RangeWindow::<u64>::new("w", 4);
@@ -506,7 +507,7 @@ fn grandchild(world: &World) -> Result<()> {
     world.all_gather("after", Vec::new()).map(drop)
 }
 
-/// A child may have ranks of its own that are threads; and what is theirs is not its parent's.
+/// A child may have a world of its own, whose ranks are threads. Its values are not the parent's.
 fn own_world(world: &World) -> Result<()> {
     stream!(let s = world.stream()?);
     assert_well(in_child(|| {
@@ -584,7 +585,7 @@ fn children_of_children_are_children_too() {
     run("own world", 1);
 }
 
-/// Forks where it is dropped, or woken.
+/// Forks when it is dropped, or woken.
 #[derive(Clone)]
 struct Forks(std::sync::Arc<AtomicI32>);
 
@@ -610,7 +611,7 @@ impl std::task::Wake for Forks {
     }
 }
 
-/// A child of what a stream's thread drops has nothing to go on with either.
+/// A value that a stream's thread drops forks. Its child cannot go on either.
 fn in_what_a_kernel_drops(world: &World) -> Result<()> {
     let forks = Forks(std::sync::Arc::default());
     stream!(let s = world.stream()?);
@@ -627,7 +628,7 @@ fn in_what_a_kernel_drops(world: &World) -> Result<()> {
     Ok(())
 }
 
-/// The same of a waker.
+/// The same for a waker.
 fn in_a_waker(world: &World) -> Result<()> {
     static GO_ON: AtomicBool = AtomicBool::new(false);
     let forks = Forks(std::sync::Arc::default());
@@ -648,7 +649,7 @@ fn in_a_waker(world: &World) -> Result<()> {
             .is_pending()
     );
     GO_ON.store(true, Ordering::Release);
-    // The waker is called when the stream is through.
+    // The waker is called when the stream is done.
     while forks.0.load(Ordering::Acquire) == 0 {
         std::thread::yield_now();
     }

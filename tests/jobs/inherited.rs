@@ -1,4 +1,4 @@
-//! What a process inherits: descriptors, of which the library takes none that the program owns, and limits.
+//! Inherited things: descriptors, of which the library takes none that the program owns, and limits.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -17,7 +17,7 @@ const LISTEN_FD: &str = "TIDEGATE_LISTEN_FD";
 /// A number that is free in a helper.
 const NUMBER: i32 = 20;
 
-/// The program's own descriptor under that number, and all that had to be opened for that.
+/// A descriptor of the program itself under that number, and all files that were opened to get the number.
 fn own<T: AsFd>(number: i32, open: impl Fn() -> T) -> (T, Vec<File>) {
     let mut others = Vec::new();
     loop {
@@ -46,7 +46,7 @@ fn assert_listens(listener: &TcpListener) {
     listener.accept().unwrap().0.read_exact(&mut [0]).unwrap();
 }
 
-/// Not a test: what the ranks of the jobs do.
+/// This is not a test, but the ranks' program.
 #[test]
 fn a_rank() {
     processes::play(|role, world| match role {
@@ -55,13 +55,13 @@ fn a_rank() {
     });
 }
 
-/// Why this process cannot join.
+/// The error of this process's attempt to join.
 fn refused() -> String {
     let world: Result<World> = World::init();
     world.expect_err("there is a rank 0 already").to_string()
 }
 
-/// Not a test: what the helpers of rank 0 do.
+/// This is not a test, but the program of rank 0's helpers.
 #[test]
 fn a_helper() {
     let Ok(attack) = std::env::var(ATTACK) else {
@@ -116,7 +116,7 @@ fn a_helper() {
     exit(0);
 }
 
-/// What rank 0 does of a job in the role `attacks`.
+/// Rank 0's program in the role `attacks`.
 fn attacks(world: &World) -> Result<()> {
     if world.rank() == 0 {
         let (listener, file) = (listen(), File::open("/etc/passwd").unwrap());
@@ -168,7 +168,7 @@ fn nothing_inherited_makes_the_library_take_what_the_program_owns() {
     processes::assert_success(&outcome, &[]);
 }
 
-/// The ranks that the role names may have files of 1 MB, and all open a window of 8 MiB.
+/// The ranks in the role's name may have files of 1 MB, and all ranks open a window of 8 MiB.
 fn file_limit(world: &World, role: &str) -> Result<()> {
     use rustix::process::{Resource, Rlimit, setrlimit};
     if role.contains(&world.rank().to_string()) {

@@ -1,5 +1,5 @@
-//! Jobs of several processes: that they work, that every failure is a typed error on every rank that depends on it, and
-//! that nothing is left behind. (Each job is checked for that when it has ended: see `processes`.)
+//! Jobs of several processes: they work; every failure is a typed error on every rank that depends on it; and nothing
+//! is left behind. (Each job is checked for that at its end: see `processes`.)
 
 use std::os::unix::process::ExitStatusExt;
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ fn run(role: &str, ranks: usize) -> Outcome {
     processes::run("jobs::a_rank", role, ranks)
 }
 
-/// Not a test: what the ranks of all jobs do.
+/// This is not a test, but the ranks' program.
 #[test]
 fn a_rank() {
     processes::play(|role, world| match role {
@@ -74,8 +74,8 @@ fn is(rank: &RankOutcome, kind: &str) -> bool {
     lines(rank, "kind: ").next() == Some(kind)
 }
 
-/// Kills each rank of a job in turn, in the middle of its epochs: every other rank ends soon, with an error that names what it
-/// waited for (or the window) and the dead rank.
+/// Kills each rank of a job in turn, in the middle of its epochs. Every other rank ends soon, with an error that names
+/// the dead rank, and the wait or the window.
 #[test]
 fn a_killed_rank_is_named_by_all_others() {
     for (victim, ranks) in [(0, 2), (1, 3), (0, 8), (3, 8), (7, 8)] {
@@ -158,7 +158,7 @@ fn a_rank_that_panics_before_anything_is_open_has_not_left() {
     }
 }
 
-/// Rank 0's program fails at once; rank 1 computes until rank 0's process has ended, which must not wait for that.
+/// Rank 0's program fails at once. Rank 1 computes until rank 0's process has ended, which must not wait for rank 1.
 fn fails_alone(world: &World) -> Result<()> {
     let pids = world.all_gather("processes", std::process::id().to_le_bytes().to_vec())?;
     if world.rank() == 0 {
@@ -210,7 +210,7 @@ fn a_program_may_have_one_world_after_the_other() {
     }
 }
 
-/// Sums of what each rank makes of the last one; its bits are printed at the end.
+/// Sums that each rank computes from its last result. The bits are printed at the end.
 fn reduces(world: &World, steps: u64) -> Result<()> {
     let part = 1.0 / (world.rank() as f64 + 3.7);
     stream!(let s = world.stream()?);
@@ -255,7 +255,7 @@ fn of_a_rank_that_was_killed_those_hear_that_reduce() {
     assert!(longest_survival(&outcome, 1) < SOON);
 }
 
-/// Rank 2 is lost. The others have a window of their own, which rank 2 has nothing to do with.
+/// Rank 2 is lost. The others have a window of their own, without rank 2.
 fn survivors(world: &World) -> Result<()> {
     let rank = world.rank();
     stream!(let s = world.stream()?);
@@ -284,7 +284,7 @@ fn survivors(world: &World) -> Result<()> {
     assert!(matches!(refused, Error::Revoked { .. }) && is_lost(&refused));
     let refused = barrier.enqueue(&s).unwrap_err();
     assert!(matches!(refused, Error::Revoked { .. }) && is_lost(&refused));
-    // The stream has waited for nothing in vain: what is on it is this rank's still.
+    // No wait of the stream has failed, so its memory is still this rank's.
     s.launch(|mine: &mut [u64]| mine[0] += 10, &mut mine)?;
     assert_eq!(mine.into_host(&s)?[..], [rank as u64 + 10]);
     let refused = Barrier::open(&s, "new").expect_err("rank 2 takes no part");
@@ -318,7 +318,7 @@ fn a_rank_that_leaves_while_it_is_needed_is_an_error() {
     for rank in [0, 2] {
         let error = error(&outcome.ranks[rank]);
         assert!(is(&outcome.ranks[rank], "wait"), "{error}");
-        // Which of the two the wait is for depends on which poisoning came first.
+        // Which of the two ranks the wait is for depends on which was poisoned first.
         let other = 2 - rank;
         let first = error.contains("for rank 1 (") && error.contains(LEFT);
         let second = error.contains(&format!("for rank {other} ("));
@@ -330,13 +330,13 @@ fn a_rank_that_leaves_while_it_is_needed_is_an_error() {
 
 #[test]
 fn a_rank_that_leaves_when_nobody_needs_it_is_no_error() {
-    // All do the same number of steps; whoever is done first leaves while the others still work on what it has put.
+    // All do the same number of steps. A rank that is done first leaves while others still work on its data.
     for _ in 0..5 {
         assert_success(&run("left unneeded", 3), &[]);
     }
 }
 
-/// Rank 1 forgets its inbox: its neighbours wait, and nobody learns why but by the limit.
+/// Rank 1 forgets its inbox. Its neighbours wait, and only the limit ends that.
 fn limit(world: &World) -> Result<()> {
     stream!(let s = world.stream()?);
     let (rank, size) = (world.rank(), world.size());
@@ -351,7 +351,7 @@ fn limit(world: &World) -> Result<()> {
     let (inbox, mut outbox) = window.open(&s)?;
     if rank == 1 {
         std::mem::forget(inbox);
-        // It waits for nobody, so it learns of the limit where it next uses the window.
+        // It waits for nobody, so it learns about the limit at its next use of the window.
         let nobody = Group::new([]);
         let start = Instant::now();
         while start.elapsed() < LONG {
@@ -380,7 +380,7 @@ fn a_limit_ends_all_ranks() {
     }
 }
 
-/// Both ranks complete before they post, in one buffer: each waits for the other, for ever.
+/// Both ranks complete before they post, with one buffer. Each waits for the other for ever.
 fn cycle(world: &World) -> Result<()> {
     world.report_waits_after(Duration::from_millis(300));
     stream!(let s = world.named_stream("main")?);
@@ -393,7 +393,7 @@ fn cycle(world: &World) -> Result<()> {
     let exposed = inbox.post(&s)?;
     let report = wait_for_report(world, |report| report.contains("cycle: rank"));
     println!("report: {}", report.replace('\n', "; "));
-    // Both have seen it: now one lets go.
+    // Both have seen the report; now one of them drops its part.
     world.all_gather("seen", Vec::new())?;
     if world.rank() == 0 {
         drop(exposed);
@@ -437,7 +437,7 @@ fn a_cycle_is_reported_by_name_on_all_ranks() {
     }
 }
 
-/// Rank 1 takes longer for a step than the deadline.
+/// Rank 1 takes longer for a step than the deadline for reports.
 fn late(world: &World) -> Result<()> {
     stream!(let s = world.stream()?);
     let mut ring = ring::open(&s)?;
@@ -445,7 +445,8 @@ fn late(world: &World) -> Result<()> {
         ring = ring::step(&s, ring)?;
     }
     s.synchronize()?;
-    // Only now, and until all have read it: whatever else the machine holds up is not to be reported.
+    // The deadline is set only now, and until all have read the report, so that no other delay of the machine is
+    // reported.
     world.all_gather("through", Vec::new())?;
     world.report_waits_after(Duration::from_millis(200));
     if world.rank() != 1 {
@@ -453,7 +454,7 @@ fn late(world: &World) -> Result<()> {
             ring = ring::step(&s, ring)?;
         }
     }
-    // Until the others have complained.
+    // Until the others have reported it.
     let report = wait_for_report(world, |report| report.contains("rank 1: nothing"));
     println!("report: {}", report.replace('\n', "; "));
     world.all_gather("read", Vec::new())?;
@@ -498,7 +499,7 @@ fn a_window_mismatch_is_the_same_error_on_all_ranks() {
     assert!(outcome.ranks.iter().all(|end| error(end) == first));
 }
 
-/// Rank 1 creates a window where the others exchange something else.
+/// Rank 1 opens a window while the others exchange something else.
 fn collective_mismatch(world: &World) -> Result<()> {
     stream!(let s = world.stream()?);
     if world.rank() == 1 {
@@ -516,7 +517,7 @@ fn different_collectives_are_an_error_on_all_ranks() {
         let error = error(end);
         assert!(is(end, "control"), "{error}");
     }
-    // Rank 1 hears of whichever of the others has come by then.
+    // Rank 1 is told about whichever of the others has come by then.
     let one = error(&outcome.ranks[1]);
     let other = [0, 2].map(|rank| format!("window `mine`, rank {rank} in all-gather `ours`"));
     assert!(
@@ -532,7 +533,7 @@ fn different_collectives_are_an_error_on_all_ranks() {
     }
 }
 
-/// Rank 1 drops an epoch half-done: the others' error says so.
+/// Rank 1 drops an epoch in its middle, and the others' error says so.
 fn dropped(world: &World) -> Result<()> {
     stream!(let s = world.stream()?);
     let (rank, size) = (world.rank(), world.size());
@@ -549,7 +550,7 @@ fn dropped(world: &World) -> Result<()> {
     let outbox = outbox.start().complete(&s)?;
     let inbox = exposed.wait(&s)?;
     s.synchronize()?;
-    // Rank 0 waits for nobody that is torn off: it learns of it where it next uses the window.
+    // No wait of rank 0 is ended, so it learns about the failure at its next use of the window.
     std::thread::sleep(Duration::from_millis(100));
     let start = Instant::now();
     let mut inbox = inbox;
@@ -573,10 +574,10 @@ fn an_epoch_that_is_dropped_is_an_error_on_all_ranks() {
     }
 }
 
-/// Times that a rank is stopped.
+/// How many times a rank is stopped.
 const STOPS: u32 = 20;
 
-/// Rank 0 goes on enqueueing epochs when it is told to, and says when it has.
+/// Rank 0 goes on enqueueing epochs when it is told to, and reports when it has.
 fn stopped(world: &World) -> Result<()> {
     stream!(let s = world.stream()?);
     let mut ring = ring::open(&s)?;
@@ -596,8 +597,8 @@ fn stopped(world: &World) -> Result<()> {
     Ok(())
 }
 
-/// A neighbour that is stopped at any moment, in the middle of an epoch, keeps nobody from enqueueing: there is no lock
-/// in shared memory that it could hold. And when it goes on, so does everything.
+/// A neighbour that is stopped at any moment, even in the middle of an epoch, keeps no rank from enqueueing, since
+/// there is no lock in shared memory that it could hold. When the neighbour goes on, so does everything.
 #[test]
 fn a_stopped_rank_keeps_nobody_from_enqueueing() {
     let job = start("stopped", 2);

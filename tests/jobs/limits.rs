@@ -1,4 +1,4 @@
-//! Ranks that run into a limit of the system: that fails the window that met it, on all ranks alike and with the name of
+//! Ranks that reach a limit of the system. The window that meets the limit fails on all ranks, with an error that names
 //! the limit, and the job goes on.
 
 use std::fs::File;
@@ -15,7 +15,7 @@ fn run(role: &str, ranks: usize) -> Outcome {
     processes::run("limits::a_rank", role, ranks)
 }
 
-/// Not a test: what the ranks of all jobs do.
+/// This is not a test, but the ranks' program.
 #[test]
 fn a_rank() {
     processes::play(|role, world| match role {
@@ -34,7 +34,7 @@ fn limit(which: Resource, most: u64) {
     setrlimit(which, Rlimit { current, maximum }).unwrap();
 }
 
-/// All ranks have the same error: it names the rank that is short, and the limit.
+/// All ranks have the same error, which names the rank and the limit.
 #[track_caller]
 fn is_short<T>(opened: Result<T>, short: usize, limit: &str) {
     match opened.map(drop) {
@@ -48,7 +48,7 @@ fn is_short<T>(opened: Result<T>, short: usize, limit: &str) {
     }
 }
 
-/// Sums over all ranks: the job is well.
+/// A sum over all ranks shows that the job works.
 fn all_is_well(s: &Stream<'_>, name: &str) -> Result<()> {
     let mut sum = AllReduce::<u64>::open(s, name, 1)?;
     let mut x = Region::from_slice(s.world(), &[1])?.on(s)?;
@@ -97,7 +97,7 @@ fn a_rank_without_descriptors_fails_the_window_for_all() {
     }
 }
 
-/// Windows take no descriptors.
+/// Windows use no descriptors.
 fn many_windows(world: &World) -> Result<()> {
     limit(Resource::Nofile, 200);
     stream!(let s = world.stream()?);
@@ -117,7 +117,7 @@ fn windows_keep_no_descriptors() {
     assert_success(&run("many windows", 16), &[]);
 }
 
-/// Opens windows until rank 1 is short, twice: what was dropped is there again.
+/// Opens windows until rank 1 reaches its limit, twice: dropped windows give everything back.
 fn until_short(s: &Stream<'_>, elements: usize, limit: &str) -> Result<()> {
     let mut counts = Vec::new();
     for _ in 0..2 {
@@ -147,14 +147,14 @@ fn address_space(world: &World) -> Result<()> {
         let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
         let pages: u64 = pages.split(' ').next().unwrap().parse().unwrap();
         let used = pages * rustix::param::page_size() as u64;
-        // What is left by three windows is for all else.
+        // The rest, without three windows, is for everything else.
         limit(Resource::As, used + 3 * WINDOW as u64 + (WINDOW as u64) / 2);
     }
     until_short(&s, WINDOW / size_of::<u64>(), "RLIMIT_AS")
 }
 
 fn mappings(world: &World) -> Result<()> {
-    /// Neighbours that differ, so that they stay two mappings.
+    /// Neighbouring mappings differ, so that they stay separate.
     #[expect(dead_code, reason = "held to be there")]
     enum Piece {
         Written(MmapMut),
@@ -169,7 +169,7 @@ fn mappings(world: &World) -> Result<()> {
             .unwrap()
             .lines()
             .count();
-        // There is room for some windows, of one mapping each.
+        // There is room for some windows, with one mapping each.
         let wanted = most - used - 40;
         pieces.reserve(wanted);
         while pieces.len() < wanted {

@@ -1,4 +1,4 @@
-//! Jobs whose ranks are processes: this program once more, the examples, and programs under launchers of others.
+//! Jobs whose ranks are processes: this program again, the examples, and programs under other launchers.
 
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! The examples under `mpirun`, of Open MPI and of MPICH, on 1, 2, 3 and 8 ranks: programs without MPI, which join
-//! their job all the same. (Each checks its own result.)
+//! The examples under `mpirun`, of Open MPI and of MPICH, on 1, 2, 3 and 8 ranks. They are programs without MPI, which
+//! join their job all the same. (Each checks its own result.)
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -10,7 +10,7 @@ use crate::common::skip::skipped;
 const SIZES: [usize; 4] = [1, 2, 3, 8];
 
 fn program(name: &str) -> PathBuf {
-    // Cargo does not tell tests where the examples are. They lie beside the folder of the tests.
+    // Cargo does not tell tests where the examples are. They are beside the tests' folder.
     let test = std::env::current_exe().expect("this program");
     let path = test.with_file_name("../examples").join(name);
     assert!(
@@ -27,7 +27,7 @@ fn is_there(program: &str) -> bool {
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
-/// What the ranks print, sorted; `None`: there is no such launcher, and that was said.
+/// The output of the ranks, sorted. `None`: this launcher is missing, which was reported.
 fn run(test: &str, mpirun: &str, name: &str, ranks: usize) -> Option<Vec<String>> {
     if !is_there(mpirun) {
         skipped(test, &format!("there is no {mpirun}"));
@@ -39,7 +39,7 @@ fn run(test: &str, mpirun: &str, name: &str, ranks: usize) -> Option<Vec<String>
         command.args(["--allow-run-as-root", "--oversubscribe"]);
     }
     command.args(["-n", &ranks.to_string()]).arg(program(name));
-    // Open MPI's launcher keeps what it needs there; two of them can come into each other's way.
+    // Open MPI's launcher keeps its files there, and two launchers may disturb each other.
     command.env("TMPDIR", folder.path()).stdin(Stdio::null());
     let mut outputs = (0..hydra::TIMES).map(|_| command.output().expect("the launcher starts"));
     let output = outputs.find(|output| !hydra::died_of_sigpipe(output.status));

@@ -1,4 +1,4 @@
-//! Jobs over libfabric whose nodes are network namespaces: what ends when a rank dies, or a link goes down.
+//! Jobs over libfabric whose nodes are network namespaces, and their ends when a rank dies or a link is cut.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -14,28 +14,28 @@ use crate::common::skip::tcp;
 use crate::common::{panics, ring, signals};
 
 const ROLE: &str = "TEST_NODES_ROLE";
-/// A folder in which ranks leave marks.
+/// The variable with a folder in which ranks leave marks.
 const MARKS: &str = "TEST_NODES_MARKS";
 /// Long enough for a loaded machine.
 const LONG: Duration = Duration::from_secs(600);
-/// Addresses of the NICs of two ranks at which nothing that is sent ever arrives.
+/// Addresses of the NICs of two ranks. Data that is sent to them never arrives.
 const HOLES: [&str; 2] = ["198.51.100.1", "198.51.100.2"];
-/// The role of ranks that exchange for ever, and of such whose subscriber panics over every event.
+/// The role of ranks that exchange for ever, and of those whose subscriber panics over every event.
 const FOR_EVER: &str = "for ever";
 const PANICS: &str = "for ever, over a subscriber that panics";
-/// How long ranks may go on when one has died.
+/// How long ranks may go on after one has died.
 const GRACE: Duration = Duration::from_secs(30);
-/// How long an endpoint may be silent there.
+/// How long an endpoint may be silent in these tests.
 const SILENCE: Duration = Duration::from_secs(3);
 
-/// Two nodes of two ranks, in namespaces; nothing where that cannot be.
+/// Two nodes of two ranks, in namespaces. `None` if these cannot be made.
 fn start(test: &str, role: &str, provider: &str, engine: EngineChoice) -> Option<(Bed, Running)> {
     let bed = Bed::builder(2).build_or_skip(test)?;
     let job = job(&bed, 4, Nodes::split(2, 2), role, provider, engine);
     Some((bed, job.spawn().unwrap()))
 }
 
-/// As `start`, ranks that exchange for ever, all of which are at it.
+/// Like `start`, with ranks that exchange for ever. Returns when all of them exchange.
 fn start_for_ever(
     test: &str,
     role: &str,
@@ -52,7 +52,7 @@ fn start_for_ever(
         assert!(begun.elapsed() < LONG, "the ranks do not start");
         std::thread::sleep(Duration::from_millis(5));
     }
-    // So that it is in the middle of an epoch, one or another.
+    // By now it is in the middle of some epoch.
     std::thread::sleep(Duration::from_millis(300));
     Some((bed, running))
 }
@@ -70,7 +70,7 @@ fn job(
         .env(ROLE, role)
         .env(Choice::PROVIDER, provider)
         .env(EngineChoice::VARIABLE, engine.name())
-        // A busy machine may keep a rank from saying anything for long. What is cut off is given up all the same.
+        // A busy machine may keep a rank silent for long. A rank that is cut off is given up all the same.
         .env("TIDEGATE_SILENCE_MS", "10000")
         .output(Output::Captured)
         .grace(GRACE)
@@ -82,14 +82,14 @@ fn job(
     job
 }
 
-/// Not a test: what the ranks of the others run.
+/// This is not a test, but the program of the other tests' ranks.
 #[test]
 fn role_of_a_rank() {
     let Ok(role) = std::env::var(ROLE) else {
         return;
     };
     let world = match role.as_str() {
-        // The NIC comes by itself.
+        // The library adds the NIC by itself.
         "ring" => World::init(),
         "no NIC" => {
             let error = World::init().map(|_: World| ()).unwrap_err();
@@ -104,7 +104,7 @@ fn role_of_a_rank() {
         "unheard" | FOR_EVER | PANICS => {
             let error = for_ever(&world, role == PANICS).unwrap_err();
             println!("ended with: {error}");
-            // One that says who is to blame, or that a transfer, or the wire, has failed.
+            // An error that names the rank at fault, or that says that a transfer or the wire has failed.
             let is_typed = matches!(error, Error::Revoked { .. } | Error::Wait(_));
             println!("typed: {is_typed}");
         }
@@ -112,7 +112,7 @@ fn role_of_a_rank() {
     }
 }
 
-/// A NIC that the program brings, perhaps at an address at which nothing arrives.
+/// A NIC of the program, possibly at an address at which nothing arrives.
 fn nic(unheard: bool) -> Fabric<FabricWire> {
     let mut choice = Choice::from_env().unwrap();
     let mut options = Options::default();
@@ -127,7 +127,8 @@ fn nic(unheard: bool) -> Fabric<FabricWire> {
     Fabric::over(wire, options)
 }
 
-/// Exchanges with all others until something fails. `panics`: from when it is at it, whoever listens to events does.
+/// Exchanges with all others until something fails. With `panics`, the subscriber to events panics after the first
+/// exchange.
 fn for_ever(world: &World, panics: bool) -> std::result::Result<(), Error> {
     stream!(let s = world.stream()?);
     let mut window = SlotWindow::<u64>::new("for ever");
@@ -185,7 +186,7 @@ fn rings_between_nodes() {
     }
 }
 
-/// Whether libfabric is there or not.
+/// With libfabric and without.
 #[test]
 fn without_a_nic_all_ranks_of_two_nodes_are_refused_alike() {
     let job = Job::new(std::env::current_exe().unwrap(), 3)
@@ -203,7 +204,8 @@ fn without_a_nic_all_ranks_of_two_nodes_are_refused_alike() {
     }
 }
 
-/// Nodes of two ranks, of one, and of different numbers: some ranks map each other, and some have no other on their node.
+/// Nodes of two ranks, of one, and of different numbers. Some ranks map each other, and some have no other rank on
+/// their node.
 #[test]
 fn signals_and_barriers_between_nodes() {
     for (provider, engine) in [
@@ -242,7 +244,7 @@ fn a_killed_rank_ends_the_waits_on_both_nodes() {
     }
 }
 
-/// Threads of the control plane and of the NIC have much to say of it, and on others these depend for the news.
+/// The threads of the control plane and of the NIC emit many events, and the others depend on these threads for news.
 #[test]
 fn a_killed_rank_that_a_subscriber_panics_over_ends_the_waits() {
     let test = "a_killed_rank_that_a_subscriber_panics_over_ends_the_waits";
@@ -257,13 +259,13 @@ fn a_killed_rank_that_a_subscriber_panics_over_ends_the_waits() {
         for (rank, text) in survivors.iter().enumerate() {
             assert!(text.contains("typed: true"), "rank {rank}: {text}");
         }
-        // Or nothing is shown by this.
+        // Otherwise the test shows nothing.
         let mut panicked = survivors.iter().filter(|text| text.contains("an event: "));
         assert!(panicked.next().is_some(), "{survivors:#?}");
     }
 }
 
-/// Rank 3 is killed; the others end, and say why. What the ranks have said.
+/// Rank 3 is killed, and the others end with a reason. Returns the ranks' output.
 fn kill_one(running: Running, provider: &str) -> Vec<String> {
     running.signal(3, Signal::KILL).unwrap();
     let killed = Instant::now();
@@ -271,7 +273,7 @@ fn kill_one(running: Running, provider: &str) -> Vec<String> {
     let elapsed = killed.elapsed();
     let texts = texts(&outcome);
     for (rank, text) in texts.iter().enumerate().take(3) {
-        // The connection's end may be heard of before the control plane says whose it is.
+        // The end of the connection may be noticed before the control plane names the rank.
         let early = ["given up", "could not enqueue"];
         let named = text.contains("rank 3") || early.iter().any(|early| text.contains(early));
         assert!(
@@ -283,7 +285,7 @@ fn kill_one(running: Running, provider: &str) -> Vec<String> {
             "rank {rank}: {provider}: {texts:#?}"
         );
     }
-    // They end by themselves, and long before they would be killed.
+    // They end by themselves, long before they would be killed.
     assert!(elapsed < GRACE / 2, "{provider}: {elapsed:?}");
     texts
 }
@@ -311,8 +313,8 @@ fn ip(bed: &Bed, node: usize, args: &str) {
     assert!(output.status.success(), "ip {args}: {errors}");
 }
 
-/// The job's own connections are as they should be, but what goes to the ranks' NICs is dropped on the way, and nobody
-/// says so: neither a refusal, nor a lost rank.
+/// The job's own connections work, but data to the ranks' NICs is dropped on the way. Nothing reports that: there is no
+/// refusal and no lost rank.
 #[test]
 fn a_nic_that_nothing_reaches_is_an_error() {
     let test = "a_nic_that_nothing_reaches_is_an_error";
@@ -329,7 +331,7 @@ fn a_nic_that_nothing_reaches_is_an_error() {
             let (here, there) = (HOLES[node], HOLES[other]);
             ip(&bed, node, &format!("addr add {here}/32 dev lo"));
             ip(&bed, node, &format!("route add {there}/32 dev {port}"));
-            // Nobody has this one.
+            // No device has this address.
             let nobody = "lladdr 02:00:00:00:de:ad nud permanent";
             ip(
                 &bed,

@@ -1,5 +1,5 @@
-//! Where nobody reads what is printed, or what listens to events panics (as that of `tracing-subscriber` does then),
-//! limits of windows hold all the same, and the loss of a rank is heard of.
+//! If nobody reads the output, or if the subscriber to events panics (as the one of `tracing-subscriber` does then),
+//! limits of windows still hold, and the loss of a rank is still noticed.
 
 use std::process::{Command, Stdio};
 use std::sync::Barrier;
@@ -11,9 +11,9 @@ use tidegate::host::prelude::*;
 
 use crate::common::panics::Panics;
 
-/// In the environment of the child.
+/// The variable that marks the child.
 const CHILD: &str = "TIDEGATE_TEST_UNHEARD";
-/// What the child's exit says.
+/// The child's exit code on success.
 const IN_TIME: i32 = 42;
 
 /// Rank 0 waits for rank 1, which does not complete. A report is due before the limit.
@@ -39,7 +39,8 @@ fn wait_in_vain() -> ! {
                 }
                 other => panic!("{other:?}"),
             }
-            // It is made beside the limit, and may come behind it; who waits for it in vain is ended above.
+            // The report is made on another thread than the limit, and may come after it. If it never comes, the test
+            // ends above.
             while world.last_report().is_none() {
                 std::thread::sleep(Duration::from_millis(10));
             }
@@ -67,7 +68,7 @@ fn wait_for_the_lost() -> ! {
             let (inbox, _outbox) = window.open(&s).unwrap();
             opened.wait();
             assert_eq!(world.rank(), 0, "rank 1 panics");
-            // Here, or by the wait: whichever the news meets.
+            // The news is met here, or by the wait.
             let waited = inbox.post(&s);
             let waited = waited.and_then(|exposed| exposed.wait(&s));
             let cause = match waited.and_then(|mut inbox| inbox.read(&s).map(drop)) {
@@ -83,12 +84,12 @@ fn wait_for_the_lost() -> ! {
     std::process::exit(if lost.into_inner() { IN_TIME } else { 1 });
 }
 
-/// Runs a test of this file once more, as a process of its own whose errors nobody reads.
+/// Runs a test of this file again, as a process whose error output nobody reads.
 fn again(name: &str) {
     assert_eq!(unheard(&mut child(name)), Some(IN_TIME));
 }
 
-/// This program once more, for one of its tests.
+/// This program again, for one of its tests.
 fn child(name: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     let name = format!("unheard::{name}");
@@ -106,7 +107,7 @@ fn a_report_that_nobody_reads_ends_no_limit() {
     }
 }
 
-/// The pipe is open, and full, and nobody empties it.
+/// The pipe is open and full, and nobody reads it.
 #[test]
 fn a_report_that_cannot_be_printed_yet_ends_no_limit() {
     if std::env::var_os(CHILD).is_none() {
@@ -141,7 +142,7 @@ fn a_loss_that_a_subscriber_panics_over_is_heard_of() {
     wait_for_the_lost();
 }
 
-/// How a program ends whose errors nobody reads.
+/// How a program ends if nobody reads its error output.
 fn unheard(command: &mut Command) -> Option<i32> {
     let command = command.stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();

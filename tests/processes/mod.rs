@@ -1,10 +1,10 @@
-//! Jobs of several processes for tests: this very test program again, once a rank, in a role of its own.
+//! Jobs of several processes for tests. The ranks are this test program again, each in a role.
 //!
 //! # How a job ends
 //!
-//! A rank that succeeds ends with code 0, one that gets an error of the library prints `error: {:?}` and ends with
-//! [`FAILED`]; whatever else happens to it is neither. Ranks run in a folder of their own, which is empty when they begin and
-//! must be empty when they have ended.
+//! A rank that succeeds ends with code 0. A rank that gets an error of the library prints `error: {:?}` and ends with
+//! [`FAILED`]. Anything else ends in another way. Ranks run in a folder of their own, which is empty when they begin,
+//! and must be empty when they have ended.
 #![allow(dead_code, reason = "each test program uses a part")]
 
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ pub(crate) const LONG: Duration = Duration::from_secs(600);
 
 const ROLE: &str = "TIDEGATE_TEST_ROLE";
 
-/// A job under way.
+/// A running job.
 pub(crate) struct Started {
     running: Running,
     ranks: usize,
@@ -34,7 +34,7 @@ pub(crate) fn start(test: &str, role: &str, ranks: usize) -> Started {
     start_with(test, role, ranks, &[])
 }
 
-/// As [`start`], with variables in the ranks' environment.
+/// Like [`start`], with variables in the ranks' environment.
 pub(crate) fn start_with(
     test: &str,
     role: &str,
@@ -53,12 +53,12 @@ pub(crate) fn start_with(
     let running = job
         .args(["--exact", test, "--nocapture", "--quiet"])
         .env(ROLE, role)
-        // What a rank writes without being asked to (a file for a panic, say) would lie there.
+        // A file that a rank writes by itself (for a panic, for example) would be there.
         .env("TMPDIR", &folder)
         .env("RUST_BACKTRACE", "0")
         .directory(&folder)
         .output(Output::Captured)
-        // Survivors end by themselves: that is what is tested.
+        // Survivors must end by themselves, which is what is tested.
         .grace(LONG)
         .spawn()
         .unwrap();
@@ -82,7 +82,7 @@ impl Started {
         }
     }
 
-    /// Waits for a flag that a rank sets, and takes it away.
+    /// Waits for a flag that a rank sets, and removes it.
     pub(crate) fn take_flag(&self, name: &str) {
         take(&self.folder.join(name));
     }
@@ -113,7 +113,7 @@ impl Started {
     }
 }
 
-/// No process, no shared memory and no socket of the job is left.
+/// Asserts that no process, shared memory or socket of the job is left.
 fn assert_nothing_left(outcome: &Outcome) {
     let sockets = std::fs::read_to_string("/proc/net/unix").unwrap_or_default();
     for rank in &outcome.ranks {
@@ -123,21 +123,21 @@ fn assert_nothing_left(outcome: &Outcome) {
     }
     let groups: Vec<_> = outcome.ranks.iter().map(|rank| rank.pid).collect();
     for entry in std::fs::read_dir("/proc").unwrap().flatten() {
-        // Each rank is the leader of a process group; `PID (NAME) STATE PARENT GROUP ...`.
+        // Each rank leads a process group. The text is `PID (NAME) STATE PARENT GROUP ...`.
         let stat = std::fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
         let fields = stat
             .rsplit_once(')')
             .map_or("", |(_, rest)| rest)
             .split_whitespace();
         let group = fields.clone().nth(2).and_then(|group| group.parse().ok());
-        // A child whose new parent has not collected it yet does not run any more.
+        // A zombie that its new parent has not collected yet does not run any more.
         let runs = fields.clone().next() != Some("Z");
         assert!(
             !(runs && group.is_some_and(|group| groups.contains(&group))),
             "a process is left: {stat}"
         );
     }
-    // Memory for peers has no name; a name there would mean that it can be left behind.
+    // Memory for peers has no name. A named one could be left behind.
     for entry in std::fs::read_dir("/dev/shm")
         .into_iter()
         .flatten()
@@ -151,7 +151,7 @@ fn assert_nothing_left(outcome: &Outcome) {
     }
 }
 
-/// What a rank printed behind `prefix`, a line each.
+/// The lines that a rank printed with `prefix`, without it.
 pub(crate) fn lines<'a>(rank: &'a RankOutcome, prefix: &'a str) -> impl Iterator<Item = &'a str> {
     let text = std::str::from_utf8(&rank.stdout).expect("ranks print UTF-8");
     text.lines()
@@ -164,7 +164,7 @@ pub(crate) fn error(rank: &RankOutcome) -> &str {
     lines(rank, "error: ").next().expect("an error is printed")
 }
 
-/// Asserts that all ranks but those of `except` succeeded.
+/// Asserts that all ranks succeeded, except for those of `except`.
 pub(crate) fn assert_success(outcome: &Outcome, except: &[usize]) {
     for (number, rank) in outcome.ranks.iter().enumerate() {
         assert!(
@@ -181,7 +181,7 @@ pub(crate) fn longest_survival(outcome: &Outcome, first: usize) -> Duration {
     last.saturating_sub(end)
 }
 
-/// Which of the errors it is, where a test asks for that.
+/// The name of the error, for tests that need it.
 fn kind(error: &Error) -> &'static str {
     match error {
         Error::Wait(_) => "wait",
@@ -193,8 +193,8 @@ fn kind(error: &Error) -> &'static str {
     }
 }
 
-/// In a process that was started as a rank: plays its role, and does not return. Otherwise (in the test program that a
-/// person has started) returns at once.
+/// In a process that was started as a rank: plays its role, and does not return. Otherwise, in a normal test run,
+/// returns at once.
 pub(crate) fn play(roles: impl FnOnce(&str, World) -> Result<()>) {
     let Ok(role) = std::env::var(ROLE) else {
         return;
@@ -213,7 +213,7 @@ pub(crate) fn play(roles: impl FnOnce(&str, World) -> Result<()>) {
     });
 }
 
-/// Tells the test that this rank has come to what is to be interrupted.
+/// Tells the test that this rank has come to the point that the test interrupts.
 pub(crate) fn ready(world: &World) {
     set_flag(&format!("ready-{}", world.rank()));
 }
@@ -223,7 +223,7 @@ pub(crate) fn set_flag(name: &str) {
     std::fs::write(name, "").unwrap();
 }
 
-/// In a rank: waits for a flag that the test sets, and takes it away.
+/// In a rank: waits for a flag that the test sets, and removes it.
 pub(crate) fn take_flag(name: &str) {
     take(Path::new(name));
 }

@@ -41,7 +41,7 @@ fn compare(inbox: Slots<'_, u64>, src: &[u64]) {
     }
 }
 
-/// One step; enqueues only.
+/// One step, which is only enqueued.
 pub(crate) fn step<'s>(s: &Stream<'s>, mut r: Ring<'s>) -> Result<Ring<'s>> {
     let exposed = r.inbox.post(s)?;
     s.launch(increment, &mut r.src)?;
@@ -55,7 +55,7 @@ pub(crate) fn step<'s>(s: &Stream<'s>, mut r: Ring<'s>) -> Result<Ring<'s>> {
     Ok(Ring { inbox, outbox, ..r })
 }
 
-/// `steps` steps; then their sum is checked on the host.
+/// `steps` steps, after which the host checks their sum.
 pub(crate) fn steps<'s>(s: &Stream<'s>, mut ring: Ring<'s>, steps: u64) -> Result<()> {
     for _ in 0..steps {
         ring = step(s, ring)?;
@@ -65,8 +65,8 @@ pub(crate) fn steps<'s>(s: &Stream<'s>, mut ring: Ring<'s>, steps: u64) -> Resul
     Ok(())
 }
 
-/// Steps without end. Returns the error that ends them: that of the stream if it has one, since it names the wait; the window's
-/// revocation may have come first.
+/// Steps without end. Returns the error that ends them. It is the stream's if it has one, since that names the wait;
+/// the window's revocation may have come first.
 pub(crate) fn forever<'s>(s: &Stream<'s>, mut ring: Ring<'s>) -> tidegate::Error {
     let revoked = loop {
         match step(s, ring) {

@@ -1,4 +1,4 @@
-//! What the types refuse, and programs beside it that differ by the fix and run.
+//! Programs that the types refuse, and their twins, which differ only by the fix, and run.
 #![forbid(unsafe_code)]
 
 mod compile_fail;

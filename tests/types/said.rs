@@ -1,12 +1,12 @@
-//! What the compiler says of a program, without what differs from machine to machine, or changes with each line that is
-//! added to the library.
+//! The compiler's messages about a program, without the parts that differ between machines, or that change with each
+//! line that is added to the library.
 
-/// How far to the right the items of lists begin, beyond this; and so many of them are kept.
+/// Items of lists begin further to the right than this. The next constant says how many of them are kept.
 const LIST: usize = 10;
 const LISTED: usize = 8;
 const MORE: usize = LISTED + 1;
 
-/// All that it says of the program at `path`, whose folder is below `root`.
+/// All messages about the program at `path`, whose folder is below `root`.
 pub(crate) fn said(errors: &str, path: &str, root: &str) -> String {
     let errors = errors.replace(root, "$DIR");
     let lines: Vec<_> = errors.lines().filter(|line| is_kept(line)).collect();
@@ -15,12 +15,12 @@ pub(crate) fn said(errors: &str, path: &str, root: &str) -> String {
     for message in lines.chunk_by(|_, next| !begins(next)) {
         all.extend(shortened(narrowed(message, path)));
     }
-    // Where lines are left out, those above and below are empty.
+    // Where lines are left out, the lines above and below are empty.
     all.dedup_by(|next, line| next.is_empty() && line.is_empty());
     format!("{}\n", all.join("\n").trim())
 }
 
-/// Whether it says anything of the program: not how many errors there are, and where more is said of them.
+/// Whether a message is about the program, and not the number of errors, or a hint for more information.
 fn is_kept(line: &str) -> bool {
     let left_out = [
         "error: aborting due to ",
@@ -33,16 +33,16 @@ fn is_kept(line: &str) -> bool {
     !left_out.iter().any(|begin| line.starts_with(begin))
 }
 
-/// Where the lines of a message are from.
+/// The source of a message's lines.
 #[derive(Clone, Copy, PartialEq)]
 enum From {
     Program,
     Library,
-    /// Its sources are quoted where they are installed.
+    /// The standard library, whose sources are quoted if they are installed.
     Std,
 }
 
-/// The lines of a message, with the numbers of the program's own lines only, and a margin that is as wide as those.
+/// The lines of a message, with only the program's own line numbers, and a margin as wide as these.
 fn narrowed(message: &[&str], path: &str) -> Vec<String> {
     let Some((wide, ..)) = message.iter().find_map(|line| place(line)) else {
         return message.iter().map(|line| (*line).to_owned()).collect();
@@ -95,7 +95,7 @@ fn narrowed(message: &[&str], path: &str) -> Vec<String> {
     narrowed.map(|line| line.trim_end().to_owned()).collect()
 }
 
-/// Of a long list of implementations the first few: there is another one with each that is added to the library.
+/// Only the first few of a long list of implementations, since the list grows with the library.
 fn shortened(message: Vec<String>) -> impl Iterator<Item = String> {
     let mut listed = None;
     message.into_iter().filter_map(move |line| {
@@ -118,7 +118,7 @@ fn shortened(message: Vec<String>) -> impl Iterator<Item = String> {
     })
 }
 
-/// Of a line that names a place: how wide the margin is, its arrow, and the place.
+/// For a line with a place: the width of the margin, its arrow, and the place.
 fn place(line: &str) -> Option<(usize, &str, &str)> {
     let place = line.trim_start();
     let (arrow, file) = place.split_at_checked(4)?;
@@ -127,11 +127,11 @@ fn place(line: &str) -> Option<(usize, &str, &str)> {
         .then_some((line.len() - place.len(), arrow, file))
 }
 
-/// A line's number, which may be empty, and what stands behind the margin, where it has one.
+/// A line's number, which may be empty, and the text behind the margin, if it has one.
 fn margin(line: &str, wide: usize) -> Option<(&str, &str)> {
     let (number, rest) = line.split_at_checked(wide + 1)?;
     let number = number.trim();
-    // What goes on in a further line begins far to the right.
+    // The continuation of a line begins far to the right.
     let is_margin = rest.starts_with(['|', '=', '+', '-', '~']) || rest.starts_with("        ");
     let is_number = number.bytes().all(|byte| byte.is_ascii_digit());
     (is_margin && is_number).then_some((number, rest))
