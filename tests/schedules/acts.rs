@@ -1,4 +1,4 @@
-//! The operations of an epoch, and what a rank's regions are like when they are chosen.
+//! The operations of an epoch, and the state of a rank's regions when they are chosen.
 
 use tidegate::Op as Reduction;
 
@@ -9,12 +9,12 @@ use super::job::{
 };
 use super::value::Ty;
 
-/// The regions of a rank at some place of its program.
+/// The regions of a rank at some point of its program.
 pub(crate) struct Book {
     pub(crate) regions: Vec<Reg>,
-    /// Which are split, and where their second part is.
+    /// The regions that are split, each with its second part.
     split: Vec<(usize, usize)>,
-    /// The first that is not a window's own, of a fixed length.
+    /// The first region of fixed length that is not a window's own.
     first_free: usize,
 }
 
@@ -27,7 +27,7 @@ impl Book {
         }
     }
 
-    /// Whether it may be changed at will.
+    /// Whether it may be changed freely.
     pub(crate) fn is_data(&self, id: usize) -> bool {
         let Reg { len, role, .. } = self.regions[id];
         role == Role::Data || role == Role::Rest && len > 0
@@ -35,11 +35,11 @@ impl Book {
 
     fn data(&self, ty: Ty) -> Vec<usize> {
         let fits = |id: &usize| self.regions[*id].ty == ty && self.is_data(*id);
-        // The small ones that belong to windows last.
+        // Small regions that belong to windows come last.
         (0..self.regions.len()).rev().filter(fits).collect()
     }
 
-    /// Something that can be done at any time, but not captured.
+    /// An operation that can be done at any time, but not captured.
     pub(crate) fn extra(&mut self, streams: usize, choices: &mut Choices<'_>) -> Option<What> {
         let all: Vec<_> = (0..self.regions.len())
             .filter(|id| self.is_data(*id))
@@ -67,7 +67,7 @@ impl Book {
                 let region = self.unsplit(choices)?;
                 let rest = self.rest(region)?;
                 let len = self.regions[region].len;
-                // Not at an end: nothing could be done with an empty part.
+                // The cut is not at an end, because nothing could be done with an empty part.
                 let at = 1 + choices.pick(len.checked_sub(2)? + 1);
                 self.regions[region].len = at;
                 self.regions[rest].len = len - at;
@@ -94,7 +94,7 @@ impl Book {
         (!all.is_empty()).then(|| choices.of(&all))
     }
 
-    /// Room for its second part.
+    /// A free region for its second part.
     fn rest(&self, region: usize) -> Option<usize> {
         let reg = self.regions[region];
         let fits = |id: &usize| {
@@ -104,7 +104,7 @@ impl Book {
         (0..self.regions.len()).find(fits)
     }
 
-    /// Everything that is still split, to be joined.
+    /// Joins of everything that is still split.
     pub(crate) fn into_joins(mut self) -> impl Iterator<Item = What> {
         let split = std::mem::take(&mut self.split);
         split
@@ -129,7 +129,7 @@ impl Book {
     }
 }
 
-/// The same epoch, with every so-maniest element of some region as the source of all puts.
+/// The same epoch, in which all puts have every n-th element of some region as their source.
 pub(crate) fn surface(
     job: &Job,
     rank: usize,
@@ -227,7 +227,7 @@ pub(crate) fn acts(
         if !targets.contains(&edge.target) {
             continue;
         }
-        // Disjoint pieces, since puts of one epoch must not overlap.
+        // The pieces are disjoint, since puts of one epoch must not overlap.
         let pieces = chooser.choices.of(&[1, 0, 1, 2, 1, 3]).min(edge.len);
         for piece in 0..pieces {
             let bounds = piece * edge.len / pieces..(piece + 1) * edge.len / pieces;
@@ -239,7 +239,7 @@ pub(crate) fn acts(
 }
 
 impl Chooser<'_, '_, '_> {
-    /// An operation between whole small regions and as many elements, if the regions are not taken.
+    /// An operation between whole small regions and as many elements, unless the regions are taken.
     fn whole(&mut self, edge: usize, verb: Verb, local: usize, at: usize) {
         let act = Act {
             edge,
@@ -252,7 +252,7 @@ impl Chooser<'_, '_, '_> {
         self.add(act);
     }
 
-    /// Adds it, unless it would write what another reads or writes.
+    /// Adds an operation, unless it would write elements that another one reads or writes.
     fn add(&mut self, act: Act) -> bool {
         let taken = |id: usize| self.writes.contains(&id);
         if act.reads().any(taken) {
@@ -279,7 +279,7 @@ impl Chooser<'_, '_, '_> {
         }
     }
 
-    /// A source for `count` elements, which may have to be a run.
+    /// A source for `count` elements. With `as_run`, it is contiguous.
     fn source(&mut self, count: usize, as_run: bool) -> Option<(usize, Lay)> {
         let regions = &self.book.regions;
         let fits = |id: &usize| !as_run || regions[*id].len >= count;
@@ -293,7 +293,7 @@ impl Chooser<'_, '_, '_> {
         Some((region, self.lay(len, count, false, as_run)))
     }
 
-    /// `count` of `len` elements; if there are not so many, or just so, some more than once.
+    /// `count` of `len` elements. If there are not enough, or by chance, some occur more than once.
     fn lay(&mut self, len: usize, count: usize, distinct: bool, as_run: bool) -> Lay {
         let style = if as_run { 1 } else { self.choices.pick(5) };
         if count == 0 {
@@ -333,15 +333,15 @@ impl Chooser<'_, '_, '_> {
         }
     }
 
-    /// A factor that reaches all of the span if elements must be distinct.
+    /// A factor that reaches the whole span if elements must be distinct.
     fn factor(&mut self, span: usize, distinct: bool) -> usize {
         let first = 1 + self.choices.pick(span.max(2) - 1);
         let fits = |factor: &usize| !distinct || gcd(*factor, span) == 1;
         (first..).find(fits).expect("there are such numbers")
     }
 
-    /// An operation on some elements of a slot or range. Where that is a layout of so many elements, its order is the
-    /// layout's, and what is here is a run unless it is for all of them.
+    /// An operation on some elements of a slot or range. If that is a layout of this many elements, its order is the
+    /// layout's, and the local side is a run unless all elements are used.
     fn piece(
         &mut self,
         edge: usize,
@@ -461,7 +461,7 @@ impl Chooser<'_, '_, '_> {
         });
     }
 
-    /// An atomic operation on the elements that are this rank's own, or on a shared one.
+    /// An atomic operation on this rank's own elements, or on a shared one.
     fn atomic(&mut self, window: usize, target: usize, base: usize, size: usize, shared: usize) {
         let into = own(window, 0);
         match self.choices.pick(7) {

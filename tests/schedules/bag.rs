@@ -1,6 +1,7 @@
-//! What is at home on one stream: regions and window halves of all types, by their numbers.
+//! The things that are at home on one stream: regions and halves of windows of all types, by their numbers.
 //!
-//! A brand is a type, so what is where cannot be a field: there is a bag a stream, and handing off moves things from bag to bag.
+//! A brand is a type, so the place of a thing cannot be a field. So there is a bag for each stream, and handing off
+//! moves things from bag to bag.
 
 use tidegate::capture::Visitor;
 use tidegate::generic::{Device, HostAccess};
@@ -16,7 +17,7 @@ pub(crate) trait Elem: tidegate::Element {
     const TY: Ty;
     fn of(bits: u64) -> Self;
     fn bits(self) -> u64;
-    /// Where things of this type are in a bag.
+    /// The place of things of this type in a bag.
     fn shelf<'a, 's, D: Device>(bag: &'a mut Bag<'s, D>) -> &'a mut Shelf<'s, Self, D>;
 }
 
@@ -54,8 +55,8 @@ type Shelves<'s, D> = (
 /// Everything that is at home on a stream.
 pub(crate) struct Bag<'s, D: Device>(Shelves<'s, D>);
 
-// SAFETY: as `#[derive(Carry)]` would write it, which wants one device by name: `At` is the same struct with another
-// brand; its one field is `Carry`, and is visited once.
+// SAFETY: this is what `#[derive(Carry)]` would write, which needs one device by name. `At` is the same struct with
+// another brand; its one field is `Carry`, and is visited once.
 unsafe impl<'s, D: Device> Carry<'s, D> for Bag<'s, D> {
     type At<'t> = Bag<'t, D>;
 
@@ -102,7 +103,7 @@ elems! {
         |value| u64::from(value[0]) | u64::from(value[1]) << 16 | u64::from(value[2]) << 32;
 }
 
-/// Evaluates an expression with a type that is known only at run time.
+/// Evaluates an expression with a type that is only known at run time.
 macro_rules! with_ty {
     ($ty:expr, $T:ident => $body:expr) => {{
         use $crate::schedules::{bag::Pixel, value::Ty};
@@ -125,7 +126,7 @@ macro_rules! with_ty {
 }
 pub(crate) use with_ty;
 
-/// As `with_ty`, with the discipline.
+/// Like `with_ty`, also with the discipline.
 macro_rules! with_kind {
     ($win:expr, $T:ident, $K:ident => $body:expr) => {{
         use $crate::schedules::job::Kind;
@@ -259,29 +260,29 @@ impl<'s, D: Device> Bag<'s, D> {
     }
 }
 
-/// How a run differs from what the job says.
+/// How a run differs from the job.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Adjust {
-    /// How long a wait may last.
+    /// The limit for waits.
     pub(crate) limit: Option<std::time::Duration>,
-    /// One buffer where the job says two, and the other way round.
+    /// One buffer instead of two, and the other way round.
     pub(crate) swap_buffers: bool,
-    /// All ranks reach each other by such a NIC.
+    /// All ranks reach each other by this NIC.
     pub(crate) nic: Option<ByNic>,
 }
 
-/// A NIC that has few trigger slots.
+/// A NIC with few trigger slots.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ByNic {
-    /// Of each rank.
+    /// Trigger slots of each rank.
     pub(crate) slots: usize,
-    /// What windows do where they are short.
+    /// What windows do if there are too few slots.
     pub(crate) throttle: tidegate::Throttle,
-    /// The mutant that keeps none for what has been rung for.
+    /// The mutant that keeps no slot for operations that were rung for.
     pub(crate) greedy: bool,
 }
 
-/// The layouts of a rank, made once, so that an epoch that is repeated is recognised.
+/// The layouts of a rank. Each is made once, so that a repeated epoch is recognised.
 pub(crate) type Layouts<D> = std::collections::HashMap<super::job::Lay, Layout<D>>;
-/// The groups of a rank, made once.
+/// The groups of a rank, each made once.
 pub(crate) type Groups = std::collections::HashMap<Vec<usize>, Group>;

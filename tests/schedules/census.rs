@@ -1,4 +1,4 @@
-//! What occurs in the cases, so that nobody believes in tests of something that is never generated.
+//! Counts the things in the cases, so that no test relies on things that are never generated.
 
 use std::collections::BTreeMap;
 
@@ -172,7 +172,7 @@ impl Census {
     }
 }
 
-/// What must occur.
+/// The things that must occur.
 pub(crate) const ALL: &[&str] = &[
     "1 ranks",
     "2 ranks",

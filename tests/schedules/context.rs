@@ -1,4 +1,4 @@
-//! What a rank enqueues with: what does not change while it runs, and what it lends to an epoch.
+//! The values with which a rank enqueues: those that do not change while it runs, and those that it lends to an epoch.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use super::device::Bench;
 use super::job::{Act, Job, Kind, Lay, Win};
 use super::value::Ty;
 
-/// What does not change while a rank runs.
+/// The values that do not change while a rank runs.
 pub(crate) struct Context<'j, D: Bench> {
     pub(crate) job: &'j Job,
     pub(crate) rank: usize,
@@ -26,15 +26,15 @@ impl<D: Bench> Context<'_, D> {
     }
 }
 
-/// The regions of an epoch, each borrowed as its operations need it, and the ways to its targets, by what operations
-/// call them.
+/// The regions of an epoch, each borrowed as its operations need it; and the handles to its targets, by the keys that
+/// operations use.
 pub(crate) struct Lent<'b, 's, T: Elem, D: Bench> {
     loans: HashMap<usize, Loan<'b, 's, T, D>>,
     ways: HashMap<usize, Out<T>>,
 }
 
-/// The ways of an outbox by what operations call them: targets of an atomic window by their ranks, edges of others by
-/// their numbers.
+/// The handles of an outbox, by the keys that operations use: ranks for the targets of an atomic window, and numbers
+/// for the edges of others.
 pub(crate) fn ways<T: Elem, K: Keep, D: Bench>(
     win: &Win,
     rank: usize,

@@ -2,16 +2,16 @@
 //!
 //! # Model
 //!
-//! Code is loaded once a process and GPU, by whichever rank comes first, and kept: later worlds use the same functions.
-//! Where the host looks at memory in place, here it looks at a copy: a region's, by [`Region::read`] and
-//! [`Region::write`]; a window's, which only kernels and peers reach, through a region that a kernel copies it to (and
-//! back, since the host may have changed it).
+//! Code is loaded once for each process and GPU, by the first rank that needs it, and kept, so later worlds use the
+//! same functions. The host of this device looks at a copy of memory, and not in place. For a region, it uses
+//! [`Region::read`] and [`Region::write`]. A window's memory, which only kernels and peers reach, is copied by a kernel
+//! to a region, and back, since the host may have changed it.
 //!
-//! Inline streams need no counterpart: a GPU's are streams that are synchronised after everything that is submitted.
+//! Inline streams need no counterpart: those of a GPU are streams that are synchronised after every submission.
 //!
 //! # Failure
 //!
-//! As `device` says. Loading is refused while a stream of the GPU has work; there is none before all ranks have met here.
+//! As in `device`. Loading is refused while a stream of the GPU has work; here there is none before all ranks have met.
 
 use std::any::{Any, TypeId};
 use std::collections::{BTreeMap, HashMap};
@@ -56,8 +56,8 @@ struct Functions<T: Elem> {
 impl<T: Elem> Functions<T> {
     fn of(module: &Module<Cuda>) -> Result<Self> {
         let name = |kernel: &str| format!("{kernel}_{:?}", T::TY).to_lowercase();
-        // SAFETY: the module is `schedules.cu`. Its functions of these names take these parameters; they keep to the
-        // lengths, and `change_part` to the elements that it is told are the part's.
+        // SAFETY: the module is `schedules.cu`. Its functions with these names take these parameters. They keep to the
+        // lengths, and `change_part` to the elements of the part.
         unsafe {
             Ok(Functions {
                 change: module.function(&name("change"))?,
@@ -101,7 +101,7 @@ impl Kernels {
     }
 }
 
-/// What each element is for takes any grid; this one is large enough for several blocks to take part.
+/// A kernel for each element works with any grid; this one is large enough for several blocks.
 const THREADS: usize = 1024;
 const BLOCK: u32 = 128;
 

@@ -1,16 +1,15 @@
-//! What schedules need of a device: the kernels that they launch, and a look at memory by the host.
+//! What schedules need from a device: the kernels that they launch, and a look at memory by the host.
 //!
 //! # Model
 //!
-//! [`Bench`] has one function for each kernel, generic over the element type. Each does what the oracle does, with the
-//! functions of `value`; on the host with those very functions, elsewhere with what was written after them. So a
-//! difference is one of the device's, or of its kernels'.
+//! [`Bench`] has one function for each kernel, generic over the element type. Each has the same effect as in the
+//! oracle, and uses the functions of `value`. The host uses those functions themselves, and other devices have copies
+//! of them. So a difference comes from the device, or from its kernels.
 //!
 //! # Failure
 //!
-//! What a launch or a copy is refused with. A kernel that gets what it does not expect (a wrong program's log is too
-//! long, say) panics on the host; on a device that cannot, it does nothing beyond the lengths, and the judge finds the
-//! rest.
+//! The errors of launches and copies. If a kernel's input is wrong (for example, a wrong program's log is too long), it
+//! panics on the host. On a device that cannot panic, it stays within the lengths, and the judge finds the error.
 
 use std::ops::Range;
 
@@ -41,7 +40,7 @@ pub(crate) trait Bench: Device {
         salt: u64,
     ) -> Result<()>;
 
-    /// Changes the elements of a part: those whose index is a multiple of `step`, or (not `chosen`) the others.
+    /// Changes elements of a part: those whose index is a multiple of `step`, or the others if not `chosen`.
     fn change_part<'s, T: Elem>(
         kernels: &Self::Kernels,
         s: &Stream<'s, Self>,
@@ -60,7 +59,7 @@ pub(crate) trait Bench: Device {
         all: &mut Region<T, On<'s, Self>>,
     ) -> Result<()>;
 
-    /// Appends what was fetched to a log.
+    /// Appends the fetched values to a log.
     fn log<'s, T: Elem>(
         kernels: &Self::Kernels,
         s: &Stream<'s, Self>,
@@ -84,7 +83,8 @@ pub(crate) trait Bench: Device {
         sums: &mut Region<u64, On<'s, Self>>,
     ) -> Result<()>;
 
-    /// Adds what is before the locks to the first sum; notes who holds the locks in the log, and frees them.
+    /// Adds the elements before the locks to the first sum. Appends the holders of the locks to the log, and frees the
+    /// locks.
     fn harvest<'s, T: Elem>(
         kernels: &Self::Kernels,
         s: &Stream<'s, Self>,
@@ -100,7 +100,7 @@ pub(crate) trait Bench: Device {
         look: impl FnOnce(&mut [T]) -> R,
     ) -> Result<R>;
 
-    /// What the slots hold, which are of these lengths.
+    /// The contents of slots with these lengths.
     fn slots<'s, T: Elem>(
         kernels: &Self::Kernels,
         s: &Stream<'s, Self>,

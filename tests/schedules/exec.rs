@@ -1,4 +1,4 @@
-//! Enqueues one operation on one stream, eagerly or in a capture: all that it needs is in the stream's bag.
+//! Enqueues one operation on one stream, eagerly or in a capture. Everything that it needs is in the stream's bag.
 
 use tidegate::generic::{Access, Exposed, Inbox, Stream};
 use tidegate::host::prelude::*;
@@ -125,7 +125,7 @@ fn consume<'s, D: Bench>(
         }
         Kind::Ranges => {
             let inbox = T::shelf(bag).2.0[window].as_mut().expect("it is here");
-            // Two kernels: one that only reads, one that writes.
+            // There are two kernels: one only reads, and one writes.
             D::sum(kernels, s, inbox.memory(), &mut held)?;
             D::change(kernels, s, inbox.memory_mut(), salt)?;
         }

@@ -1,4 +1,4 @@
-//! What the schedules have found, each as small as it gets.
+//! Errors that the schedules have found, each as small as possible.
 
 use tidegate::error::CaptureError;
 use tidegate::generic::{PairGraph, Region};
@@ -24,7 +24,7 @@ fn there_and_back<'s, 't>(
     Ok((graph, region))
 }
 
-/// Replaying blocked: the inline stream did its part before the other had been told of the replay.
+/// Replaying blocked: the inline stream did its part before the other stream was told about the replay.
 #[test]
 fn an_inline_stream_is_the_second_of_a_recording() {
     World::local(1, |world: World| {
@@ -43,7 +43,7 @@ fn an_inline_stream_is_the_second_of_a_recording() {
     });
 }
 
-/// Neither can begin before the other is done: refused, where it would block.
+/// Neither can begin before the other is done. This must be refused, since it would block.
 #[test]
 fn two_inline_streams_are_not_recorded_together() {
     World::local(1, |world: World| {
@@ -58,7 +58,7 @@ fn two_inline_streams_are_not_recorded_together() {
     });
 }
 
-/// Refused as a deadlock: the inbox had gone to another stream, where it would be posted later.
+/// This was refused as a deadlock: the inbox had gone to another stream, on which it would be posted later.
 #[test]
 fn an_inbox_that_was_handed_over_is_posted_there_after_the_complete() {
     World::local(1, |world: World| {
@@ -78,7 +78,7 @@ fn an_inbox_that_was_handed_over_is_posted_there_after_the_complete() {
     });
 }
 
-/// Refused as an overlap: nothing was said to lie in the middle of something.
+/// This was refused as an overlap: an empty range was taken to be in the middle of another one.
 #[test]
 fn no_elements_overlap_with_none() {
     World::local(1, |world: World| {

@@ -1,19 +1,19 @@
-//! What proptest generates and shrinks: numbers that are read modulo whatever there is to choose from, so that
-//! leaving some out, or making some zero, is a simpler job, and still a job.
+//! The numbers that proptest generates and shrinks. Each is read modulo the number of choices. So leaving out some, or
+//! making some zero, gives a simpler job that is still valid.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::value::mix;
 
-/// A job to be.
+/// The genes of a job.
 #[derive(Clone, Debug)]
 pub(crate) struct Genes {
     pub(crate) ranks: usize,
-    /// Streams of each rank, and which of them are inline.
+    /// The number of streams of each rank, and which of them are inline.
     pub(crate) lanes: Vec<(usize, u8)>,
     pub(crate) windows: Vec<WindowGene>,
-    /// Types of the data regions that are there anyway, and lengths.
+    /// Types and lengths of additional data regions.
     pub(crate) regions: Vec<(u8, u8)>,
     pub(crate) segments: Vec<Segment>,
 }
@@ -22,7 +22,7 @@ pub(crate) struct Genes {
 pub(crate) struct WindowGene {
     pub(crate) ty: u8,
     pub(crate) kind: u8,
-    /// Origin, target, length.
+    /// Origin, target, and length.
     pub(crate) edges: Vec<(u8, u8, u8)>,
 }
 
@@ -30,9 +30,9 @@ pub(crate) struct WindowGene {
 #[derive(Clone, Debug)]
 pub(crate) struct Segment {
     pub(crate) meetings: Vec<MeetingGene>,
-    /// How often; 0 is once, and then things may happen that cannot be captured.
+    /// The number of times. 0 means once, and then operations may occur that cannot be captured.
     pub(crate) times: u8,
-    /// The loop before this one once more at the end.
+    /// Whether the loop before this one is repeated at the end.
     pub(crate) again: bool,
     pub(crate) tape: Vec<u8>,
 }
@@ -41,12 +41,12 @@ pub(crate) struct Segment {
 #[derive(Clone, Debug)]
 pub(crate) struct MeetingGene {
     pub(crate) window: u8,
-    /// Pairs that do not take part.
+    /// Pairs of ranks that do not take part.
     pub(crate) absent: u16,
     pub(crate) tape: Vec<u8>,
 }
 
-/// Choices, read from a tape. Where the tape is zero, or empty, the choice is the first.
+/// Choices, read from a tape. If the tape is zero, or at its end, the first choice is taken.
 pub(crate) struct Choices<'t> {
     tape: &'t [u8],
     salt: u64,
@@ -70,7 +70,7 @@ impl<'t> Choices<'t> {
         }
     }
 
-    /// Once in `n` times, roughly.
+    /// True about once in `n` times.
     pub(crate) fn once_in(&mut self, n: usize) -> bool {
         self.pick(n) == n - 1
     }
@@ -79,7 +79,7 @@ impl<'t> Choices<'t> {
         all[self.pick(all.len())]
     }
 
-    /// Any number, but not a choice: different however the tape shrinks.
+    /// Any number that is not a choice. It stays different when the tape shrinks.
     pub(crate) fn salt(&mut self) -> u64 {
         self.at += 1;
         mix(self.salt, self.at) & 0xffff

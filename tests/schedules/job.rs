@@ -1,4 +1,4 @@
-//! A whole job as plain data: what the interpreter runs on the library, and the oracle on vectors.
+//! A whole job as plain data. The interpreter runs it on the library, and the oracle runs it on vectors.
 
 use tidegate::Op as Reduction;
 
@@ -11,9 +11,9 @@ pub(crate) struct Job {
     /// The streams of each rank.
     pub(crate) lanes: Vec<Vec<LaneKind>>,
     pub(crate) windows: Vec<Win>,
-    /// The regions of each rank; those of one index have one type on all ranks.
+    /// The regions of each rank. Regions of one index have the same type on all ranks.
     pub(crate) regions: Vec<Vec<Reg>>,
-    /// What each rank does.
+    /// The program of each rank.
     pub(crate) programs: Vec<Vec<Item>>,
 }
 
@@ -29,7 +29,7 @@ pub(crate) struct Win {
     pub(crate) ty: Ty,
     pub(crate) kind: Kind,
     pub(crate) edges: Vec<Edge>,
-    /// Elements of memory of each rank (ranges and atomics).
+    /// The elements of each rank's memory (for ranges and atomics).
     pub(crate) memory: usize,
 }
 
@@ -39,7 +39,8 @@ pub(crate) enum Kind {
         double: bool,
     },
     Ranges,
-    /// Each rank's memory: `own` elements an origin that nobody else touches, then shared ones, tickets and locks.
+    /// Each rank's memory has `own` elements for each origin, which no other rank touches, then shared elements,
+    /// tickets and locks.
     Atomic {
         own: usize,
     },
@@ -51,21 +52,21 @@ pub(crate) struct Edge {
     pub(crate) origin: usize,
     pub(crate) target: usize,
     pub(crate) key: u64,
-    /// The target's element that it begins with, and how far apart its elements are: 1 for a range, else a layout.
+    /// Its first element at the target, and the distance of its elements: 1 for a range, more for a layout.
     pub(crate) first: usize,
     pub(crate) step: isize,
     pub(crate) len: usize,
 }
 
 impl Edge {
-    /// Where an element of it is in the target's memory.
+    /// The place of an element of it in the target's memory.
     pub(crate) fn element(&self, index: usize) -> usize {
         self.first
             .checked_add_signed(index as isize * self.step)
             .expect("a rank puts within its part")
     }
 
-    /// What it is declared as, if it is no range.
+    /// Its layout, if it is no range.
     pub(crate) fn layout(&self) -> Option<Lay> {
         (self.step != 1).then(|| Lay::Strided {
             first: self.first,
@@ -74,9 +75,9 @@ impl Edge {
     }
 }
 
-/// How many elements several origins accumulate to, each by a reduction of its own.
+/// The number of elements to which several origins accumulate, each with one reduction.
 pub(crate) const SHARED: usize = 4;
-/// How many elements several origins draw tickets from; and how many they lock.
+/// The number of elements from which several origins draw tickets, and of those that they lock.
 pub(crate) const CONTESTED: usize = 2;
 
 impl Win {
@@ -100,7 +101,7 @@ impl Win {
         self.kind == Kind::Slots { double: true }
     }
 
-    /// What a rank's memory holds at first.
+    /// The initial contents of a rank's memory.
     pub(crate) fn first_memory(&self, rank: usize) -> Vec<u64> {
         let locks = self.locks();
         let value = |index: usize| {
@@ -121,7 +122,7 @@ impl Win {
         self.memory - 2 * CONTESTED
     }
 
-    /// The elements that origins lock by compare-and-swap, and the target's kernel frees.
+    /// The elements that origins lock by compare-and-swap, and that the target's kernel frees.
     pub(crate) fn locks(&self) -> std::ops::Range<usize> {
         match self.kind {
             Kind::Atomic { .. } => self.memory - CONTESTED..self.memory,
@@ -147,20 +148,20 @@ pub(crate) struct Reg {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// Source, destination, anything.
+    /// For any use as a source or a destination.
     Data,
     /// The checksums of an inbox.
     Sums,
-    /// What was fetched, in order: the first element counts.
+    /// The fetched values, in order. The first element is their number.
     Log,
-    /// What a contested operation fetched: not the same in every run.
+    /// The values that contested operations fetched, which differ from run to run.
     Fetched,
-    /// Fixed, of this rank's own value.
+    /// A fixed value of this rank.
     Mine,
     /// Fixed ones, and zeros.
     Ones,
     Zeros,
-    /// The second part of another, once that is split.
+    /// The second part of another region, after that was split.
     Rest,
 }
 
@@ -171,7 +172,7 @@ impl Reg {
                 .ty
                 .value(mix(mix(rank as u64, id as u64), index as u64)),
             Role::Sums | Role::Log | Role::Fetched | Role::Zeros => 0,
-            // Never zero, whatever the type: a lock is free when it is zero.
+            // It is never zero, whatever the type, since zero means that a lock is free.
             Role::Mine => match self.ty {
                 Ty::F64 => (rank as f64 + 3.0).to_bits(),
                 _ => rank as u64 + 3,
@@ -181,7 +182,7 @@ impl Reg {
     }
 }
 
-/// The numbers of a window's regions: all windows have all of them, so that the numbers are simple.
+/// The numbers of a window's regions. Every window has all of them, so that the numbering is simple.
 pub(crate) fn sums(window: usize) -> usize {
     window * PER_WINDOW
 }
@@ -203,7 +204,7 @@ pub(crate) fn ones(window: usize) -> usize {
 pub(crate) fn zeros(window: usize) -> usize {
     window * PER_WINDOW + 6
 }
-/// Regions of as many elements as an origin has to itself: fetched into, compared with, swapped in.
+/// Regions with as many elements as each origin has for itself: to fetch into, to compare with, and to swap in.
 pub(crate) fn own(window: usize, which: usize) -> usize {
     window * PER_WINDOW + 7 + which
 }
@@ -213,7 +214,8 @@ pub(crate) const PER_WINDOW: usize = 10;
 #[derive(Clone, Debug)]
 pub(crate) enum Item {
     Do(Op),
-    /// The same again and again, by turns eager and replayed; all on one stream, or two. `graph` is the number of the recording.
+    /// A repetition of the same operations, in turn eager and replayed, on one stream or two. `graph` is the number of
+    /// the recording.
     Loop {
         graph: usize,
         body: Vec<Op>,
@@ -237,14 +239,14 @@ impl Chunk {
     }
 }
 
-/// One operation, on a stream (or where its first resource is).
+/// One operation, on a stream (or on the one of its first resource).
 #[derive(Clone, Debug)]
 pub(crate) struct Op {
     pub(crate) on: Option<usize>,
     pub(crate) what: What,
 }
 
-/// Ranks, or all that there are.
+/// Some ranks, or `None` for all.
 pub(crate) type Ranks = Option<Vec<usize>>;
 
 #[derive(Clone, Debug)]
@@ -253,12 +255,12 @@ pub(crate) enum What {
         window: usize,
         group: Ranks,
     },
-    /// Post and wait in one.
+    /// Post and wait in one call.
     Expose {
         window: usize,
         group: Ranks,
     },
-    /// Waits; looks `polls` times before, and for ever if that is 255.
+    /// Waits. Before that it polls `polls` times, or until it is over if that is 255.
     Wait {
         window: usize,
         polls: u8,
@@ -289,7 +291,7 @@ pub(crate) enum What {
         slot: usize,
         region: usize,
     },
-    /// A kernel that appends what was fetched to the log.
+    /// A kernel that appends the fetched values to the log.
     Log {
         window: usize,
         fetched: usize,
@@ -299,7 +301,7 @@ pub(crate) enum What {
         window: usize,
         salt: u64,
     },
-    /// To the host, changed there, and back.
+    /// To the host, where it is changed, and back.
     Trip {
         region: usize,
         salt: u64,
@@ -313,14 +315,14 @@ pub(crate) enum What {
         region: usize,
         rest: usize,
     },
-    /// Every `step`-th element on another stream for a while.
+    /// Every `step`-th element goes to another stream for a while.
     Parts {
         region: usize,
         step: usize,
         side: usize,
         salt: u64,
     },
-    /// An epoch that puts of every `step`-th element, while the others are changed on another stream.
+    /// An epoch that puts every `step`-th element, while the others are changed on another stream.
     Surface {
         window: usize,
         group: Ranks,
@@ -330,7 +332,7 @@ pub(crate) enum What {
         side: usize,
         salt: u64,
     },
-    /// Dropped with its work pending, and made anew.
+    /// The region is dropped while work on it is pending, and made again.
     Renew {
         region: usize,
         salt: u64,

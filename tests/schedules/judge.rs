@@ -1,4 +1,4 @@
-//! Compares what came out with what must, or might.
+//! Compares the results with those that must come out, or may.
 
 use std::collections::{HashMap, HashSet};
 
@@ -6,7 +6,7 @@ use super::job::{Job, locked, log, tickets};
 use super::oracle::{Fetched, Outcome, Tag, Truth};
 
 impl Truth {
-    /// Compares what came out with what must, or might; says where the first difference is.
+    /// Compares the results with those that must come out, or may. Returns the first difference.
     pub(crate) fn judge(&self, job: &Job, real: &[Outcome]) -> Result<(), String> {
         for (rank, (must, is)) in self.outcomes.iter().zip(real).enumerate() {
             let pairs = must.reads.iter().zip(&is.reads).enumerate();
@@ -18,7 +18,7 @@ impl Truth {
                 }
             }
             for (window, (must, is)) in must.windows.iter().zip(&is.windows).enumerate() {
-                // Who holds a lock is not certain.
+                // The holder of a lock is not certain.
                 let win = &job.windows[window];
                 let certain = |index: usize| !win.locks().contains(&index);
                 for (slot, (must, is)) in must.iter().zip(is).enumerate() {
@@ -73,7 +73,7 @@ impl Truth {
                         ));
                     }
                 }
-                // One found it free, and all others that one.
+                // One origin found it free, and all others found that origin.
                 Fetched::Lock => {
                     let holder = Tag {
                         kind: Fetched::Holder,
@@ -89,7 +89,7 @@ impl Truth {
                     }
                 }
                 Fetched::Holder => {
-                    // Free or not is certain, and so is who if there was but one.
+                    // It is certain whether it is free. The holder is certain, too, if only one origin tried.
                     let tries = sets.get(&Tag {
                         kind: Fetched::Lock,
                         ..*tag

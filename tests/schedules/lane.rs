@@ -11,14 +11,14 @@ use super::device::Bench;
 use super::exec::enqueue;
 use super::job::{Op, Res};
 
-/// A stream and what is at home there.
+/// A stream and the things that are at home on it.
 pub(crate) struct Lane<'s, D: Bench> {
     pub(crate) bag: Bag<'s, D>,
     pub(crate) graphs: HashMap<usize, Recorded<Graph<'s, D>>>,
     pub(crate) stream: Stream<'s, D>,
 }
 
-/// A recording, and how often each of its regions had been made anew.
+/// A recording, and how often each of its regions had been made again.
 pub(crate) struct Recorded<G> {
     pub(crate) graph: G,
     pub(crate) versions: Vec<u64>,
@@ -45,7 +45,7 @@ impl<'s, D: Bench> Lane<'s, D> {
         Ok(())
     }
 
-    /// Records a step of things that are all here.
+    /// Records a step that uses only things of this stream.
     pub(crate) fn record(
         &mut self,
         cx: &Context<'_, D>,
@@ -63,7 +63,8 @@ impl<'s, D: Bench> Lane<'s, D> {
         Ok(graph)
     }
 
-    /// Records a step that hands things over to a second stream and back. What is in `stay` is there, and goes back there.
+    /// Records a step that hands things over to a second stream and back. The things in `stay` are there, and return
+    /// there.
     pub(crate) fn record_with<'t>(
         &mut self,
         cx: &Context<'_, D>,

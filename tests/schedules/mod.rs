@@ -1,5 +1,5 @@
-//! Random jobs: how they are made, what they must come to, and what runs them on a device. Two test programs have this
-//! as a module: `tests/host`, whose `random.rs` runs them, and `tests/gpu.rs`.
+//! Random jobs: how they are made, their right results, and how they run on a device. Two test programs have this
+//! module: `tests/host`, whose `random.rs` runs the jobs, and `tests/gpu.rs`.
 
 pub(crate) mod acts;
 pub(crate) mod bag;

@@ -1,16 +1,17 @@
-//! Wrong programs, each of which the oracle must notice: it would be worth nothing if it did not.
+//! Wrong programs. The oracle must notice each of them.
 //!
-//! A mutant changes one place of one rank's program (or how windows are opened). What the types rule out cannot be written
-//! here, and is a test of what does not compile instead:
+//! A mutant changes one place of one rank's program (or how windows are opened). Programs that the types rule out
+//! cannot be written here. They are tests of programs that do not compile:
 //!
-//! - a kernel that reads an inbox while it is exposed: [`Mutant::PostEarly`] comes as near as it gets, and reads it
-//!   after the *next* wait;
-//! - a source that is written before the epoch is complete: [`Mutant::SourceOverwritten`] moves the kernel in front of
-//!   the whole epoch;
-//! - an inbox that is read without a wait, an epoch that is completed twice, a hand-off left out.
+//! - A kernel that reads an inbox while it is exposed. [`Mutant::PostEarly`] is as close as possible, and reads it
+//!   after the *next* wait.
+//! - A source that is written before the epoch is complete. [`Mutant::SourceOverwritten`] moves the kernel in front of
+//!   the whole epoch.
+//! - An inbox that is read without a wait, an epoch that is completed twice, a hand-off that is left out.
 //!
-//! A complete that does not wait for the exposure cannot be asked for at all; but a window with two buffers gives one exposure in
-//! advance, so [`Mutant::OtherBuffers`] has completes come an epoch early, and the target look at the wrong buffer.
+//! No program can express a complete that does not wait for the exposure. But a window with two buffers gives one
+//! exposure in advance. So with [`Mutant::OtherBuffers`] completes come an epoch early, and the target reads the wrong
+//! buffer.
 
 use std::time::Duration;
 
@@ -19,11 +20,11 @@ use super::job::{Act, Item, Job, Kind, Lay, Op, Verb, What, Win};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mutant {
-    /// The next post comes before what the last epoch brought is read.
+    /// The next post comes before the data of the last epoch is read.
     PostEarly,
     /// An epoch's inbox is read before the epoch.
     StaleView,
-    /// Two buffers where one was meant, and the other way round.
+    /// There are two buffers instead of one, or the other way round.
     OtherBuffers,
     /// A put is forgotten.
     LostPut,
@@ -31,9 +32,9 @@ pub(crate) enum Mutant {
     WrongSlot,
     /// An operation goes to the neighbouring elements.
     WrongPlace,
-    /// A source is overwritten before it is sent, not after.
+    /// A source is overwritten before it is sent, and not after.
     SourceOverwritten,
-    /// A complete is left out: nobody releases the target.
+    /// A complete is left out, so the target is not released.
     ReleaseLeftOut,
     /// A wait counts one origin too few.
     CountTooLow,
@@ -55,7 +56,7 @@ impl Mutant {
         Mutant::PostLeftOut,
     ];
 
-    /// Whether ranks may come to wait for what never happens.
+    /// Whether ranks may wait for ever.
     pub(crate) fn may_hang(self) -> bool {
         matches!(
             self,
@@ -63,7 +64,7 @@ impl Mutant {
         )
     }
 
-    /// The job's programs with one place changed, if there is such a place; `which` chooses among them.
+    /// The job's programs with one place changed, if there is such a place. `which` chooses among them.
     pub(crate) fn apply(self, job: &Job, which: usize) -> Option<(Vec<Vec<Item>>, Adjust)> {
         let limit = self.may_hang().then_some(Duration::from_millis(400));
         let mut adjust = Adjust {
@@ -98,7 +99,7 @@ impl Mutant {
         Some((programs, adjust))
     }
 
-    /// Changes operation `at`, if it is one that can be changed.
+    /// Changes operation `at`, if the mutant can.
     fn edit(self, job: &Job, rank: usize, ops: &mut Vec<Op>, at: usize) -> Option<()> {
         let later = |ops: &[Op], from: usize, is: &dyn Fn(&What) -> bool| {
             (from + 1..ops.len()).find(|index| is(&ops[*index].what))
@@ -153,7 +154,7 @@ impl Mutant {
                 let (window, acts) = epoch(&mut ops[at].what)?;
                 let win = &job.windows[window];
                 let lens: Vec<_> = win.outbound(rank).map(|edge| edge.len).collect();
-                // Alone on its edge, so that the library has no reason to complain.
+                // It is the only one on its edge, so that the library has no reason to refuse it.
                 let alone = |act: &Act| acts.iter().filter(|a| a.edge == act.edge).count() == 1;
                 let fits = |act: &Act| matches!(act.lay, Lay::Run { count, .. } if count > 0 && act.at + count < lens[act.edge]);
                 let is = |act: &Act| {

@@ -1,4 +1,4 @@
-//! Opens windows, which come into a stream's bag, and looks at what they hold.
+//! Opens windows into a stream's bag, and reads their contents.
 
 use tidegate::generic::{Inbox, Layout, Stream};
 use tidegate::host::prelude::*;
@@ -9,7 +9,7 @@ use super::job::{Job, Kind, Lay, Win};
 
 /// A discipline whose memory the host can see.
 pub(crate) trait See: Keep {
-    /// What the host sees: the slots, or the memory as one, which it changes after it has looked at it.
+    /// The contents that the host sees: the slots, or the whole memory, which the host changes after that.
     fn see<'s, T: Elem, D: Bench>(
         kernels: &D::Kernels,
         inbox: &mut Inbox<'s, T, D, Self>,

@@ -1,19 +1,19 @@
 //! The job done sequentially, on vectors.
 //!
-//! Each rank runs its program in order, one operation at a time; a rank that must wait lets others go on. What streams do
-//! at the same time, or in advance, must come to the same, for the only freedom that they have is the order between
-//! ranks, which posts, completes and waits restrict. The rules:
+//! Each rank runs its program in order, one operation at a time. A rank that must wait lets others go on. The real
+//! streams, at the same time or in advance, must have the same results. They may only choose the order between ranks,
+//! which posts, completes and waits restrict. The rules:
 //!
 //! - The k-th post that names an origin belongs to that origin's k-th complete that names the target. A complete waits
-//!   for its post, or, if slots have two buffers, for the one before; a wait waits for its completes.
-//! - A slot with one buffer keeps what is not put to. Of two buffers, epoch k writes buffer k mod 2, and the target
-//!   sees that of the last epoch it waited for.
+//!   for its post, or, if slots have two buffers, for the one before. A wait waits for its completes.
+//! - A slot with one buffer keeps the elements to which nobody puts. With two buffers, epoch k writes buffer k mod 2,
+//!   and the target sees the one of the last epoch for which it waited.
 //! - A range or an atomic window is one array.
 //!
-//! If nobody can go on, the schedule has a deadlock: that is an error of the generator, or what a mutant was to do.
+//! If no rank can go on, the schedule has a deadlock. This is an error of the generator, or the effect of a mutant.
 //!
-//! Where several origins fetch from one element, any order is right. The oracle's is one; [`Tag`]s say which entries of the logs
-//! belong together, so that the real ones can be judged as a set.
+//! If several origins fetch from one element, any order is right. The oracle takes one; [`Tag`]s say which entries of
+//! the logs belong together, so that the real ones can be judged as a set.
 
 use std::collections::HashMap;
 
@@ -22,17 +22,17 @@ use super::job::{
 };
 use super::value::{changed, checksum};
 
-/// What is left when all is done: of the real run too.
+/// The final state, also of the real run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Outcome {
     pub(crate) regions: Vec<Vec<u64>>,
-    /// What each window holds: its slots, or its memory.
+    /// The contents of each window: its slots, or its memory.
     pub(crate) windows: Vec<Vec<Vec<u64>>>,
-    /// What the host has read on the way.
+    /// The values that the host has read during the run.
     pub(crate) reads: Vec<u64>,
 }
 
-/// What an entry of a log is about.
+/// The meaning of an entry of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Tag {
     pub(crate) window: usize,
@@ -46,18 +46,18 @@ pub(crate) struct Tag {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Fetched {
     Ticket,
-    /// What a try to lock has found.
+    /// The value that a try to lock has found.
     Lock,
-    /// What the target found in the lock at the end.
+    /// The value that the target found in the lock at the end.
     Holder,
-    /// The same as an entry before: nothing was fetched in between.
+    /// The same as an earlier entry, since nothing was fetched in between.
     Stale,
 }
 
-/// What must come out.
+/// The right results.
 pub(crate) struct Truth {
     pub(crate) outcomes: Vec<Outcome>,
-    /// For each rank and window, what the entries of the log are.
+    /// For each rank and window, the meanings of the log's entries.
     pub(crate) tags: Vec<Vec<Vec<Tag>>>,
 }
 
@@ -80,11 +80,11 @@ struct State<'j> {
     exposed: Vec<Vec<(Vec<usize>, u64)>>,
     reads: Vec<Vec<u64>>,
     tags: Vec<Vec<Vec<Tag>>>,
-    /// What is in the regions for fetched values.
+    /// The meanings of the values in regions for fetched values.
     fetched: HashMap<(usize, usize), Vec<Tag>>,
 }
 
-/// A program, one step at a time: an exchange is three, an exposure that is whole two.
+/// A program in single steps. An exchange has three, and a whole exposure has two.
 fn flatten(items: &[Item]) -> Vec<What> {
     let mut all = Vec::new();
     let mut add = |op: &Op| match &op.what {
@@ -205,7 +205,7 @@ impl<'j> State<'j> {
         self.pairs.entry((window, origin, target)).or_default()
     }
 
-    /// Does one step, or nothing if it must wait.
+    /// Does one step. Returns false if it must wait.
     fn step(&mut self, rank: usize, what: &What) -> bool {
         let job = self.job;
         let ty_of = |region: usize| job.regions[rank][region].ty;
@@ -403,7 +403,7 @@ impl<'j> State<'j> {
         }
     }
 
-    /// The slot that is the rank's `slot`-th, as it sees it.
+    /// The contents of the rank's `slot`-th slot, as it sees them.
     fn seen(&mut self, rank: usize, window: usize, slot: usize) -> Vec<u64> {
         let win = &self.job.windows[window];
         let (number, edge) = win
@@ -413,7 +413,7 @@ impl<'j> State<'j> {
             .filter(|(_, edge)| edge.target == rank)
             .nth(slot)
             .expect("it exists");
-        // Before the first epoch that is the second buffer: the origin may have filled the first already.
+        // Before the first epoch this is the second buffer, since the origin may have filled the first already.
         let waits = self.pair(window, edge.origin, rank).waits;
         let odd = waits.is_multiple_of(2);
         self.slots[window][number][usize::from(win.double() && odd)].clone()
@@ -518,7 +518,7 @@ fn edge_of_target(win: &Win, origin: usize, target: usize) -> Edge {
     }
 }
 
-/// How many entries all logs need room for, at most, besides the count.
+/// The most entries for which a log needs room, without the count.
 pub(crate) fn log_room(job: &Job) -> usize {
     let entries = |what: &What| match what {
         What::Log { .. } | What::Consume { .. } => CONTESTED,

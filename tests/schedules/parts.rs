@@ -1,4 +1,4 @@
-//! A region in two parts: every `step`-th element, and the others, perhaps on another stream.
+//! A region in two parts: every `step`-th element, and the others, possibly on another stream.
 
 use tidegate::IndexSet;
 use tidegate::generic::{On, Part, Region};
@@ -14,7 +14,7 @@ pub(crate) struct Surface<'a> {
     pub(crate) region: usize,
     pub(crate) step: usize,
     pub(crate) salt: u64,
-    /// The chosen elements are put while the others are changed; without this, both are changed.
+    /// The chosen elements are put while the others are changed. If `None`, both are changed.
     pub(crate) epoch: Option<(usize, &'a Ranks, &'a [Act])>,
 }
 
@@ -26,7 +26,7 @@ fn sets(len: usize, step: usize) -> Result<[IndexSet; 2]> {
     ])
 }
 
-/// Does with the chosen elements what is to be done.
+/// Does its work with the chosen elements.
 fn use_chosen<'s, T: Elem, D: Bench>(
     cx: &Context<'_, D>,
     lane: &mut Lane<'s, D>,

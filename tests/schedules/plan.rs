@@ -1,11 +1,11 @@
-//! Makes a job of genes: deadlock-free by construction.
+//! Makes a job from genes. It is deadlock-free by construction.
 //!
-//! All meetings (one epoch of one window between some of its ranks) are in one order, the same on all ranks. In the order of each
-//! rank's program a post comes at its meeting or earlier, the complete at its meeting, the wait at its meeting or
-//! later. So what an operation waits for always belongs to an earlier place in that order, on whatever streams both
-//! are: streams keep the order of their rank's program, and a hand-off waits for what the program has had before.
-//! That holds too if the host waits after every operation, so inline streams and host reads may be anywhere.
-//! (With two buffers, the post may even come after the complete of the same meeting: that waits for the post before.)
+//! A meeting is one epoch of one window between some of its ranks. All meetings are in one order, which is the same on
+//! all ranks. In each rank's program, a post comes at its meeting or earlier, the complete at its meeting, and the wait
+//! at its meeting or later. So an operation always waits for an earlier place in that order, whatever their streams:
+//! streams keep the order of their rank's program, and a hand-off waits for everything before it in the program. This
+//! holds even if the host waits after every operation, so inline streams and host reads may be anywhere. (With two
+//! buffers, the post may even come after the complete of the same meeting, since that waits for the post before.)
 
 use super::acts::{Book, acts, surface};
 use super::genes::{Choices, Genes, MeetingGene, Segment};
@@ -75,7 +75,7 @@ pub(crate) fn plan(genes: &Genes) -> Job {
             && segment.again
             && (0..ranks).all(|rank| books[rank].regions == last[rank].1)
         {
-            // The same once more, with the same recording, if nothing has another length now.
+            // Repeats the last loop with the same recording, if no length has changed.
             for (rank, (items, _)) in last.iter().enumerate() {
                 job.programs[rank].extend(items.iter().cloned());
             }
@@ -98,7 +98,7 @@ pub(crate) fn plan(genes: &Genes) -> Job {
 fn window(ranks: usize, ty: Ty, kind: Kind, genes: &[(u8, u8, u8)]) -> Win {
     let mut edges: Vec<Edge> = Vec::new();
     let mut ends = vec![0; ranks];
-    // Of each target the elements between those of a layout: where they begin, and how many there are.
+    // For each target, the elements between those of a layout: where they begin, and how many there are.
     let mut gaps = vec![None; ranks];
     for (origin, target, len) in genes {
         let (origin, target) = (*origin as usize % ranks, *target as usize % ranks);
@@ -119,7 +119,7 @@ fn window(ranks: usize, ty: Ty, kind: Kind, genes: &[(u8, u8, u8)]) -> Win {
             None => {
                 let first = ends[target];
                 if step == 1 {
-                    // A gap now and then.
+                    // There is a gap from time to time.
                     ends[target] += len + len % 2;
                 } else {
                     gaps[target] = Some((first + 1, len));
@@ -151,7 +151,8 @@ fn window(ranks: usize, ty: Ty, kind: Kind, genes: &[(u8, u8, u8)]) -> Win {
     }
 }
 
-/// The regions of a rank: for each window its own, then data of every type that some window has, then room for second parts.
+/// The regions of a rank: those of each window, then data of every type that some window has, and then room for second
+/// parts.
 fn regions(genes: &Genes, job: &Job, rank: usize) -> Vec<Reg> {
     let mut all = Vec::new();
     let reg = |ty, len, role| Reg { ty, len, role };
@@ -194,13 +195,13 @@ fn regions(genes: &Genes, job: &Job, rank: usize) -> Vec<Reg> {
     all
 }
 
-/// An operation to be: where it belongs, and what it is, except for what depends on the state of the regions.
+/// A planned operation: its place and kind, without the parts that depend on the state of the regions.
 struct Bone<'g> {
-    /// The meeting at which it happens, then what comes first there.
+    /// The meeting at which it happens, and its order there.
     place: (usize, u8),
     what: What,
     gene: &'g MeetingGene,
-    /// The meeting that it belongs to.
+    /// The meeting to which it belongs.
     meeting: usize,
 }
 
@@ -216,16 +217,16 @@ fn pairs(win: &Win, gene: &MeetingGene) -> Vec<(usize, usize)> {
     present.map(|(_, pair)| *pair).collect()
 }
 
-/// `None` if it is all there are.
+/// `None` if it contains all.
 fn group(some: Vec<usize>, all: &[usize], choices: &mut Choices<'_>) -> Option<Vec<usize>> {
     (some != all || choices.once_in(5)).then_some(some)
 }
 
-/// What one rank does in a segment, in order, without the acts.
+/// The actions of one rank in a segment, in order, without the acts.
 fn skeleton<'g>(job: &Job, segment: &'g Segment, number: usize, rank: usize) -> Vec<Bone<'g>> {
     let mut bones: Vec<Bone<'g>> = Vec::new();
     let window_of = |gene: &MeetingGene| gene.window as usize % job.windows.len();
-    // The first meeting at which each window's inbox is there again.
+    // For each window, the first meeting at which its inbox is back.
     let mut free = vec![0; job.windows.len()];
     for (meeting, gene) in segment.meetings.iter().enumerate() {
         let window = window_of(gene);
@@ -295,7 +296,7 @@ fn skeleton<'g>(job: &Job, segment: &'g Segment, number: usize, rank: usize) -> 
         }
         if !origins.is_empty() {
             let wait = (meeting + choices.pick(last - meeting + 1), 5);
-            // Who only receives in this meeting keeps nobody waiting who must not.
+            // A rank that only receives in this meeting delays no rank that must not wait.
             if only_receives && choices.once_in(3) {
                 let group = group(origins, &all_origins, &mut choices);
                 bone((meeting, 5), What::Expose { window, group });
@@ -317,19 +318,19 @@ fn skeleton<'g>(job: &Job, segment: &'g Segment, number: usize, rank: usize) -> 
                 let polls = choices.of(&[0, 0, 3, 255]);
                 bone(wait, What::Wait { window, polls });
             }
-            // What is fetched from an atomic window is judged by what the target finds each time.
+            // Values that are fetched from an atomic window are judged by what the target finds each time.
             if matches!(win.kind, Kind::Atomic { .. }) || !choices.once_in(6) {
                 bone((wait.0, 6), consume);
             }
             free[window] = wait.0 + 1;
         }
     }
-    // Stable, so that a rank's posts and waits of one place stay in the order of meetings.
+    // The sort is stable, so that a rank's posts and waits at one place stay in the order of meetings.
     bones.sort_by_key(|bone| bone.place);
     bones
 }
 
-/// The kernels that go around an epoch.
+/// The kernels before and after an epoch.
 fn around(what: &What, book: &Book, choices: &mut Choices<'_>) -> (Vec<What>, Vec<What>) {
     let (What::Complete { window, acts, .. } | What::Exchange { window, acts, .. }) = what else {
         return (Vec::new(), Vec::new());
@@ -409,7 +410,7 @@ fn flesh(
     all
 }
 
-/// A segment that is done once, with things in between that cannot be captured.
+/// A segment that is done once, with operations in between that cannot be captured.
 fn fill(
     job: &Job,
     segment: &Segment,
@@ -443,7 +444,7 @@ fn fill(
             let salt = choices.salt();
             place(What::Read { window, salt }, &mut choices);
         }
-        // Not before: the acts were chosen for the regions as they were.
+        // This comes after the acts were chosen, since they depend on the state of the regions.
         for _ in 0..choices.of(&[0, 1, 1, 2]) {
             if let Some(extra) = book.extra(streams, &mut choices) {
                 place(extra, &mut choices);
@@ -488,7 +489,7 @@ fn repeat(
     let mut items = Vec::new();
     let mut last = Vec::new();
     if choices.once_in(2) {
-        // The turns overlap: each posts for the next one, and the last for none.
+        // The iterations overlap: each posts for the next one, and the last posts for none.
         let posts = turn(&mut body);
         last.extend(body.iter().take(body.len() - posts.len()).cloned());
         items.extend(posts.into_iter().map(Item::Do));
@@ -515,7 +516,7 @@ fn repeat(
     items
 }
 
-/// Moves posts to the end of a loop's body, for the turn that follows; returns them, for the first turn.
+/// Moves posts to the end of a loop's body, for the next iteration. Returns those for the first one.
 fn turn(body: &mut Vec<Op>) -> Vec<Op> {
     let post_of = |op: &Op| match op.what {
         What::Post { window, .. } => Some(window),

@@ -21,7 +21,7 @@ struct Rank<'j, 'a, 'b, 'c, D: Bench> {
     cx: Context<'j, D>,
     lanes: (Lane<'a, D>, Lane<'b, D>, Lane<'c, D>),
     homes: HashMap<Res, usize>,
-    /// How often each region was split, joined, or made anew: a recording knows only what it was made with.
+    /// How often each region was split, joined, or made again. A recording is only valid for what it was made with.
     versions: HashMap<Res, u64>,
     reads: Vec<u64>,
 }
@@ -85,11 +85,11 @@ pub(crate) fn run<D: Bench>(
     world: World<D>,
     adjust: &Adjust,
 ) -> Result<Outcome> {
-    // Before there is a stream.
+    // This comes before any stream exists.
     let kernels = D::kernels(&world)?;
     let lane = |index: usize| match job.lanes[world.rank()].get(index) {
         Some(LaneKind::Thread) => world.named_stream(&format!("stream {index}")),
-        // One that is not used needs no thread either.
+        // An unused stream needs no thread either.
         Some(LaneKind::Inline) | None => world.inline_stream(),
     };
     stream!(let a = lane(0)?);
@@ -193,7 +193,7 @@ impl<D: Bench> Rank<'_, '_, '_, '_, D> {
         Ok(())
     }
 
-    /// Hands over to stream `to` what is elsewhere.
+    /// Hands over to stream `to` everything that is on other streams.
     fn gather(&mut self, what: &[Res], to: usize) -> Result<()> {
         for from in 0..3 {
             let away: Vec<_> = what
@@ -237,7 +237,7 @@ impl<D: Bench> Rank<'_, '_, '_, '_, D> {
                     let old = take(&mut T::shelf(&mut lane.bag).0, region);
                     let value = |index| T::of(changed(T::TY, 0, index, salt));
                     let values: Vec<T> = (0..old.len()).map(value).collect();
-                    // Whatever the stream still does with it, it must not do with the new one.
+                    // The stream may still work with it, and must not touch the new one.
                     drop(old);
                     let new = Region::from_slice(lane.stream.world(), &values)?;
                     put(&mut T::shelf(&mut lane.bag).0, region, new.on(&lane.stream)?);
@@ -319,7 +319,7 @@ impl<D: Bench> Rank<'_, '_, '_, '_, D> {
 
     fn read(&mut self, window: usize, salt: u64, on: usize) -> Result<()> {
         let (kernels, win) = (&self.cx.kernels, &self.cx.job.windows[window]);
-        // Who holds a lock is not.
+        // The holder of a lock is not certain.
         let certain = win.memory - win.locks().len();
         let sum = with_kind!(win, T, K => with_lane!(self, on, lane => {
             let inbox = K::halves(T::shelf(&mut lane.bag)).0[window].as_mut().expect("it is here");
@@ -398,13 +398,13 @@ impl<D: Bench> Rank<'_, '_, '_, '_, D> {
         side: usize,
         chunks: &[Chunk],
     ) -> Result<()> {
-        // What only the second stream uses is at home there, where that one has the higher number (else it is handed
-        // over and back).
+        // Things that only the second stream uses are at home there, if it has the higher number. Otherwise they are
+        // handed over and back.
         let (stay, what): (Vec<_>, Vec<_>) = Self::needs(body).into_iter().partition(|res| {
             let mut users = body.iter().filter(|op| op.what.needs().contains(res));
             main < side && users.all(|op| op.on == Some(side))
         });
-        // The graph's type names both streams, so there is one arm a pair.
+        // The graph's type names both streams, so there is one arm for each pair.
         macro_rules! chunk_by_chunk {
             ($($one:literal, $two:literal, $first:tt, $second:tt;)*) => {
                 match (main, side) {
@@ -451,7 +451,7 @@ impl<D: Bench> Rank<'_, '_, '_, '_, D> {
         }
     }
 
-    /// Looks at everything.
+    /// Reads all final values.
     fn finish(mut self) -> Result<Outcome> {
         let (job, rank) = (self.cx.job, self.cx.rank);
         let mut regions = Vec::new();
@@ -459,7 +459,7 @@ impl<D: Bench> Rank<'_, '_, '_, '_, D> {
             let on = self.homes[&Res::Region(id)];
             with_ty!(reg.ty, T => with_lane!(self, on, lane => {
                 let places = &mut T::shelf(&mut lane.bag).0;
-                // The second part of a region that was joined again is nowhere.
+                // The second part of a region that was joined again does not exist.
                 let Some(region) = places.get_mut(id).and_then(Option::take) else {
                     regions.push(Vec::new());
                     continue;

@@ -9,7 +9,7 @@ use super::context::{Context, Lent};
 use super::device::Bench;
 use super::job::{Act, Verb};
 
-/// Notes accumulates and atomics, where the type has them.
+/// Notes accumulates and atomics, if the type has them.
 pub(crate) trait Reduce: Sized {
     fn ranged<'s, 'b, D: Bench>(
         cx: &'b Context<'_, D>,

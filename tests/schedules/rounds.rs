@@ -1,14 +1,15 @@
-//! All-reduces round after round: eager ones, between replays of recordings of one round and of several.
+//! All-reduces, round after round: eager ones, between replays of recordings of one round and of several.
 //!
 //! # Model
 //!
-//! Before each round each rank changes all elements, in a way of its own; so what it puts follows from the result of the
-//! round before, element by element, and no two rounds have the same. Who takes what an earlier round left (in the
-//! buffer or landing of its parity: the round before last) comes to another result, and to others ever after. So all
-//! elements are compared with the model now and then, and at the end, and not after each round: that would wait for it.
+//! Before each round each rank changes all elements in a way of its own. So its input follows from the result of the
+//! round before, element by element, and no two rounds are equal. A rank that takes the data of an earlier round (from
+//! the buffer or landing of the same parity: two rounds before) has another result, then and ever after. So it is
+//! enough to compare all elements with the model from time to time, and at the end. Comparing after each round would
+//! wait for the round.
 //!
-//! Recordings have 1, 2 and 3 rounds, and are replayed 0 to 5 times: their rounds begin with either parity. With two
-//! all-reduces these take turns, within a recording, too, so that one gets ahead of the other.
+//! Recordings have 1, 2 and 3 rounds, and are replayed 0 to 5 times, so their rounds begin with either parity. Two
+//! all-reduces take turns, within a recording, too, so that one gets ahead of the other.
 
 use tidegate::Arithmetic;
 use tidegate::generic::{AllReduce, On, Region, Stream, World};
@@ -18,13 +19,13 @@ use super::bag::Elem;
 use super::device::Bench;
 use super::value::{changed, mix};
 
-/// What fills a landing: one number of 8 bytes, as many as a warp looks for at a time, more, and as many as a block does;
-/// what has none; what takes many blocks.
+/// Lengths. They fill a landing with one number of 8 bytes; with as many as a warp handles at a time, and with more;
+/// and with as many as a block does. Then one without a landing, and one that takes many blocks.
 pub(crate) const LENS: [usize; 6] = [1, 32, 33, 512, 513, 20_000];
 
-/// Turns of a job; each is a few rounds.
+/// The turns of a job. Each has a few rounds.
 const TURNS: u64 = 60;
-/// Every so many turns the host looks, and everything has been waited for.
+/// After this many turns, the host looks, and has waited for everything.
 const LOOKS: u64 = 13;
 
 /// A job.
@@ -43,7 +44,7 @@ type Lent<'s, T, D> = (
     Region<T, On<'s, D>>,
 );
 
-/// What a rank does before a round.
+/// A rank's change before a round.
 fn salt(rank: usize) -> u64 {
     mix(rank as u64, 77)
 }
@@ -54,7 +55,7 @@ impl Rounds {
         (0..self.len).map(one).collect()
     }
 
-    /// What all ranks have after one more round.
+    /// The result of one more round, on all ranks.
     fn model<T: Elem>(self, x: &mut [T]) {
         for (index, x) in x.iter_mut().enumerate() {
             let of = |rank| changed(T::TY, x.bits(), index, salt(rank));
@@ -63,7 +64,7 @@ impl Rounds {
         }
     }
 
-    /// Enqueues so many rounds.
+    /// Enqueues `count` rounds.
     fn enqueue<'s, T: Elem + Arithmetic, D: Bench>(
         self,
         kernels: &D::Kernels,
@@ -82,7 +83,7 @@ impl Rounds {
         Ok((one, other, x))
     }
 
-    /// What a rank does.
+    /// The program of a rank.
     fn rank<T: Elem + Arithmetic, D: Bench>(self, world: &World<D>) -> Result<()> {
         let kernels = &D::kernels(world)?;
         let (len, rank) = (self.len, world.rank());
@@ -129,7 +130,7 @@ impl Rounds {
     ///
     /// # Panics
     ///
-    /// If a rank has not what the model has.
+    /// If a rank's result is not the model's.
     pub(crate) fn check<T: Elem + Arithmetic, D: Bench>(self) {
         let results = World::<D>::local(self.ranks, |world| self.rank::<T, D>(&world));
         for (rank, result) in results.into_iter().enumerate() {
@@ -138,7 +139,7 @@ impl Rounds {
     }
 }
 
-/// All jobs, of so many ranks: numbers of all widths, whole ones and others.
+/// All jobs, with this many ranks: numbers of all widths, integers and floats.
 pub(crate) fn check<D: Bench>(ranks: usize) {
     for len in LENS {
         let job = |op, two| Rounds {
@@ -155,8 +156,8 @@ pub(crate) fn check<D: Bench>(ranks: usize) {
     }
 }
 
-/// A round on a stream, the next on another that all is handed over to, and one at home again: all of it recorded, and
-/// replayed between eager rounds.
+/// A round on a stream, the next on another to which everything is handed over, and one on the first again. All of it
+/// is recorded, and replayed between eager rounds.
 pub(crate) fn check_handed_over<D: Bench>(ranks: usize) {
     for len in LENS {
         let (op, two) = (Op::Sum, true);

@@ -22,12 +22,12 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// How many cases are run: so many, unless `TIDEGATE_SCHEDULES` says otherwise.
+/// How many cases are run: `usual`, unless `TIDEGATE_SCHEDULES` says otherwise.
 pub(crate) fn cases(usual: u32) -> u32 {
     number("TIDEGATE_SCHEDULES").map_or(usual, |cases| cases as u32)
 }
 
-/// A seed, the same each time, unless `TIDEGATE_SCHEDULES_SEED` says otherwise; `which` tells several from each other.
+/// A seed, which is the same each time unless `TIDEGATE_SCHEDULES_SEED` is set. `which` distinguishes several seeds.
 pub(crate) fn seed(which: u64) -> [u8; 32] {
     let mut seed = [0x5e; 32];
     seed[..8].copy_from_slice(&number("TIDEGATE_SCHEDULES_SEED").unwrap_or(0).to_le_bytes());
@@ -37,7 +37,7 @@ pub(crate) fn seed(which: u64) -> [u8; 32] {
     seed
 }
 
-/// A runner whose cases are the same each time, of the test program with this source.
+/// A runner whose cases are the same each time, for the test program with this source.
 pub(crate) fn runner(usual: u32, source: &'static str) -> TestRunner {
     let config = Config {
         cases: cases(usual),
@@ -50,11 +50,11 @@ pub(crate) fn runner(usual: u32, source: &'static str) -> TestRunner {
     TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &seed(0)))
 }
 
-/// Runs the programs, which may be others than the job's own, and compares with what the job's must come to.
+/// Runs the programs, which may differ from the job's own, and compares with the right results of the job.
 ///
 /// # Errors
 ///
-/// The first difference, or what a rank failed with.
+/// The first difference, or the error of a rank.
 pub(crate) fn run<D: Bench>(
     job: &Job,
     programs: &[Vec<Item>],
@@ -66,7 +66,7 @@ pub(crate) fn run<D: Bench>(
         let options = |_| match adjust.nic {
             None => WorldOptions::new(),
             Some(nic) => {
-                // The ranks, which are of one node, divide it.
+                // The ranks are on one node, and divide the budget.
                 let options = Options::default().budget(nic.slots * job.ranks);
                 let options = if nic.greedy {
                     options.greedy()
@@ -90,11 +90,11 @@ pub(crate) fn run<D: Bench>(
     truth.judge(job, &real)
 }
 
-/// How a mutant's programs are caught, if they are: by a difference, or because nobody can go on.
+/// How a mutant's programs are noticed, if they are: by a difference, or because no rank can go on.
 ///
 /// # Panics
 ///
-/// If the library refuses what does not hang.
+/// If the library refuses a program that does not hang.
 pub(crate) fn caught<D: Bench>(
     mutant: Mutant,
     job: &Job,
@@ -105,9 +105,9 @@ pub(crate) fn caught<D: Bench>(
     if !caught.contains("failed") {
         return Some(caught);
     }
-    // Only what hangs is for the library to notice.
+    // The library can only notice programs that hang.
     assert!(mutant.may_hang(), "{mutant:?}: {caught}");
-    // That a wait has lasted too long may be the machine's fault. It is the mutant's if nobody could ever have gone on.
+    // A wait may take too long because of the machine. It is the mutant's effect if no rank could ever have gone on.
     let mutated = Job {
         programs,
         ..job.clone()
@@ -115,13 +115,13 @@ pub(crate) fn caught<D: Bench>(
     oracle::run(&mutated).is_err().then_some(caught)
 }
 
-/// Says what the schedule is if the run does not end soon: it may hang.
+/// Prints the schedule if the run does not end soon, since it may hang.
 pub(crate) fn guarded<R>(job: &Job, run: impl FnOnce() -> R) -> R {
     std::thread::scope(|scope| {
         let (done, over) = channel::<()>();
         scope.spawn(move || {
             if over.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
-                // Not `eprintln!`, which the test harness would keep to itself.
+                // `eprintln!` would be kept by the test harness.
                 let text = format!("this schedule has not ended for {PATIENCE:?}: {job:#?}\n");
                 let _ = std::io::stderr().write_all(text.as_bytes());
             }

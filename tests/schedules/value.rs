@@ -1,4 +1,4 @@
-//! Values: every element type has a form as 64 bits, which the oracle computes with, and kernels too.
+//! Values: every element type has a form as 64 bits, with which the oracle and the kernels compute.
 
 use tidegate::Op;
 
@@ -32,7 +32,7 @@ impl Ty {
         !matches!(self, Ty::Pixel | Ty::Triple)
     }
 
-    /// Makes a value of any 64 bits. Floats are small whole numbers, so that sums are exact in any order.
+    /// Makes a value from any 64 bits. Floats are small integers, so that sums are exact in any order.
     pub(crate) fn value(self, bits: u64) -> u64 {
         match self {
             Ty::U64 | Ty::Pixel => bits,
@@ -48,7 +48,7 @@ impl Ty {
         if self == Ty::F64 { 1f64.to_bits() } else { 1 }
     }
 
-    /// A reduction, written down independently of the library's.
+    /// A reduction, written independently of the library's.
     pub(crate) fn apply(self, op: Op, old: u64, with: u64) -> u64 {
         if self == Ty::F64 {
             let (a, b) = (f64::from_bits(old), f64::from_bits(with));
@@ -124,7 +124,7 @@ pub(crate) fn checksum(seed: u64, elements: impl Iterator<Item = u64>) -> u64 {
     elements.fold(seed, mix)
 }
 
-/// What a kernel that changes an array makes of element `index`.
+/// A kernel's new value of element `index` of an array.
 pub(crate) fn changed(ty: Ty, old: u64, index: usize, salt: u64) -> u64 {
     ty.value(mix(mix(old, salt), index as u64))
 }
