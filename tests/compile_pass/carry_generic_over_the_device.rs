@@ -1,4 +1,4 @@
-//! A struct with a device among its parameters is carried on any device, without an attribute.
+//! A struct with a device among its parameters can be carried on any device, without an attribute.
 use tidegate::generic::{Inbox, On, Outbox, Region, Stream};
 use tidegate::generic::{Device, HostAccess};
 use tidegate::host::prelude::{Carry, Element, Init, Out, Result, SlotWindow, World, exchange, stream};

@@ -1,9 +1,9 @@
-//! A program may use any names, even those that the derives and `stream!` use, or that mean something elsewhere.
+//! A program may use any names, even those that the derives and `stream!` use, or that have another meaning elsewhere.
 #![allow(non_camel_case_types)]
 
 use tidegate::host::prelude::{Carry, Element, Init, On, Region, Result, World, stream};
 
-/// No field is in the place of one of the macro's own.
+/// No field is taken for one of the macro's own names.
 #[derive(Clone, Copy, Debug, PartialEq, Element)]
 #[repr(C)]
 struct Option {
@@ -27,7 +27,7 @@ struct Some<'__at> {
 #[derive(Carry)]
 struct None<'s_other>(std::option::Option<Region<u64, On<'s_other>>>, usize);
 
-/// Written by a macro, its fields have names from both sides.
+/// A macro writes it, so its fields have names from both sides.
 macro_rules! written {
     ($name:ident, $field:ident) => {
         #[derive(Carry)]

@@ -1,4 +1,4 @@
-//! The error of a replay with other things names the field that differs.
+//! If a replay gets other things, its error names the field that differs.
 
 use tidegate::error::Error;
 use tidegate::host::prelude::*;
@@ -70,7 +70,7 @@ fn a_field_that_a_replay_brings_anew() -> Result<()> {
     Ok(())
 }
 
-/// Of a pair each half has its number, as the step gets it.
+/// Each half of a pair has the number in which the step gets it.
 #[test]
 fn a_field_of_the_second_stream() -> Result<()> {
     let world: World = World::init()?;
@@ -86,7 +86,7 @@ fn a_field_of_the_second_stream() -> Result<()> {
     Ok(())
 }
 
-/// What has no name has its place only.
+/// A value without a name is named by its place only.
 #[test]
 fn a_region_that_is_all_there_is() -> Result<()> {
     let world: World = World::init()?;

@@ -71,7 +71,7 @@ program!(boxed, std::result::Result<(), Box<dyn StdError>>);
 program!(boxed_to_be_sent, std::result::Result<(), Box<dyn StdError + Send + Sync>>);
 program!(its_own, Result<()>);
 
-/// A program's own error goes through a step as it was.
+/// A program's own error passes through a step unchanged.
 #[test]
 fn an_error_of_the_program_in_a_step() -> anyhow::Result<()> {
     fn table() -> anyhow::Result<f64> {

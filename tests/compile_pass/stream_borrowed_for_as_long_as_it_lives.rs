@@ -1,5 +1,5 @@
-//! A reference lasts as long as the stream's brand, because both have one name. It does no harm, unless the stream is
-//! captured.
+//! A reference lasts as long as the stream's brand, because both have the same lifetime. This does no harm, unless the
+//! stream is captured.
 
 use tidegate::host::prelude::*;
 

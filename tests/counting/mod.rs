@@ -12,7 +12,7 @@ static ON: AtomicBool = AtomicBool::new(false);
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 static BYTES: AtomicU64 = AtomicU64::new(0);
 
-/// Tests that count run one at a time: what is counted is what the whole process does.
+/// Counting tests run one at a time, since the counts are those of the whole process.
 pub(crate) fn alone() -> impl Drop {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -37,7 +37,7 @@ impl Counting {
         ALLOCATIONS.load(Ordering::SeqCst)
     }
 
-    /// The sum of all that was asked for, freed or not.
+    /// The bytes of all allocations, freed or not.
     pub(crate) fn bytes() -> u64 {
         BYTES.load(Ordering::SeqCst)
     }
@@ -50,7 +50,7 @@ fn count(bytes: usize) {
     }
 }
 
-// SAFETY: everything is done by the system's allocator; counting touches no memory but the counters.
+// SAFETY: the system's allocator does everything, and counting touches no memory but the counters.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size());

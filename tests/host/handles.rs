@@ -204,7 +204,7 @@ fn a_vector_that_comes_back_to_its_recording() {
             matches!(error, Error::Capture(CaptureError::OtherGraph { .. })),
             "{error}"
         );
-        // Of two parts the second keeps the memory, and the first is copied.
+        // If there are two parts, the second keeps the memory, and the first is copied.
         let (one, other) = value.into_host(&s)?.split_at(1)?;
         let one = one.into_vec()?;
         assert_ne!(one.as_ptr(), address);

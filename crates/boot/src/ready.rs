@@ -43,7 +43,7 @@ impl<'a, T> Awaited<'a, T> {
     }
 }
 
-/// The time until then, rounded up: else a loop would turn until the moment has come.
+/// The time until then, rounded up. Otherwise a loop would spin until the moment has come.
 pub(crate) fn timeout_until(until: Instant) -> Timespec {
     let left = until.saturating_duration_since(Instant::now());
     Timespec::try_from(left + Duration::from_micros(500)).expect("instants are not that far apart")

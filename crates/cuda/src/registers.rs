@@ -350,7 +350,7 @@ mod tests {
         let registers = one_page(&keep);
         assert!(registers.leave(AT));
         registers.take_back(|_| {
-            // What another thread does while the driver blocks.
+            // Another thread does this while the driver blocks.
             let mut pages = registers.0.try_lock().expect("nobody waits for the driver");
             assert!(matches!(pages.join(AT), Err(DeviceError::Busy(_))));
             assert!(matches!(pages.join(AT + 0x1000), Ok(None)));

@@ -204,7 +204,7 @@ pub(crate) struct Terms {
     pub(crate) streams: usize,
 }
 
-/// Who uses a GPU.
+/// The users of a GPU.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Users {
     /// The number of other processes of the job.

@@ -444,7 +444,7 @@ unsafe impl Stream for CudaStream {
                 behind.push(stream.followed.take());
                 keep.extend(recording);
                 advance.append(&mut stream.recorded.borrow_mut());
-                // What is recorded names the stream's state, on whichever stream it is replayed.
+                // The recording names the state of this stream, on whichever stream it is replayed.
                 keep.push(stream.shared.clone());
                 stream.followed.set(stream.aside.take());
             }

@@ -1,4 +1,4 @@
-//! What a capture and its replays refuse.
+//! Misuses that a capture and its replays refuse.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -8,7 +8,8 @@ use tidegate::host::prelude::*;
 
 use super::{Either, complete, error_of, window};
 
-/// Replayed, a post that the types do not show would leave an inbox that kernels can view while it is exposed.
+/// If it were replayed, a post that the types do not show would leave an inbox that kernels can view while it is
+/// exposed.
 #[test]
 fn a_step_that_leaves_its_inbox_posted() -> Result<()> {
     let world: World = World::init()?;
@@ -22,7 +23,7 @@ fn a_step_that_leaves_its_inbox_posted() -> Result<()> {
     Ok(())
 }
 
-/// A recording of a whole epoch, replayed with an inbox that is exposed already, would expose it twice.
+/// If a recording of a whole epoch were replayed with an exposed inbox, it would expose it twice.
 #[test]
 fn a_recording_for_an_inbox_replayed_with_an_exposure() -> Result<()> {
     let world: World = World::init()?;
@@ -45,7 +46,7 @@ fn a_recording_for_an_inbox_replayed_with_an_exposure() -> Result<()> {
     s.synchronize()
 }
 
-/// A recording that waits for one group, replayed with an exposure to another one, would not wait for that one.
+/// If a recording that waits for one group were replayed with an exposure to another, it would not wait for that one.
 #[test]
 fn a_recording_for_one_group_replayed_with_another() -> Result<()> {
     let world: World = World::init()?;
@@ -96,7 +97,7 @@ fn a_region_handed_over_between_two_captures() -> Result<()> {
     Ok(())
 }
 
-/// Each of two streams that are not captured together goes on without the other.
+/// Two streams that are not captured together do not wait for each other.
 #[test]
 fn a_region_handed_over_into_and_out_of_a_capture() -> Result<()> {
     let world: World = World::init()?;
@@ -118,7 +119,7 @@ fn a_region_handed_over_into_and_out_of_a_capture() -> Result<()> {
     Ok(())
 }
 
-/// Waiting, memory and collectives have no place in a recording.
+/// Waiting, memory and collectives are not possible in a recording.
 #[test]
 fn synchronisation_inside_a_capture() -> Result<()> {
     let world: World = World::init()?;
@@ -150,7 +151,7 @@ fn synchronisation_inside_a_capture() -> Result<()> {
     Ok(())
 }
 
-/// What the step began is undone, and the stream can be used again.
+/// Everything that the step began is undone, and the stream can be used again.
 #[test]
 fn a_panic_inside_a_capture() -> Result<()> {
     let world: World = World::init()?;
@@ -173,7 +174,7 @@ fn a_panic_inside_a_capture() -> Result<()> {
     Ok(())
 }
 
-/// A recording holds addresses. Whoever has lost what it was made with cannot replay it.
+/// A recording holds addresses. If the things with which it was made are gone, it cannot be replayed.
 #[test]
 fn replaying_what_is_no_longer_there() -> Result<()> {
     let world: World = World::init()?;
@@ -187,10 +188,10 @@ fn replaying_what_is_no_longer_there() -> Result<()> {
         )?;
         Ok(region)
     })?;
-    // It may go to the host and come back: it is the same memory.
+    // The region may go to the host and come back, since it is the same memory.
     let region = region.into_host(&s)?.on(&s)?;
     let region = graph.replay(&s, region, 3)?;
-    // A part of it, or the whole put together again, is not what was recorded.
+    // A part of it is not what was recorded, and neither is the whole after it was put together again.
     let (low, high) = region.split_at(2)?;
     let low = graph
         .try_replay(&s, low, 1)
@@ -202,7 +203,7 @@ fn replaying_what_is_no_longer_there() -> Result<()> {
         .expect_err("it is not what was recorded")
         .value;
     assert_eq!(region.into_host(&s)?[..], [8.0; 4]);
-    // Another one, perhaps at the same address, is not either.
+    // Nor is another region, possibly at the same address.
     let other = Region::from_slice(&world, &[1.0; 4])?.on(&s)?;
     let other = graph
         .try_replay(&s, other, 1)
@@ -212,7 +213,7 @@ fn replaying_what_is_no_longer_there() -> Result<()> {
     Ok(())
 }
 
-/// What cannot be recorded is given back: nothing has been done with it.
+/// Things that cannot be recorded are given back unchanged.
 #[test]
 fn a_recording_that_cannot_begin() -> Result<()> {
     let worlds: [World; 2] = [World::init()?, World::init()?];
@@ -226,7 +227,7 @@ fn a_recording_that_cannot_begin() -> Result<()> {
     let (here, there) = value.expect("no step has had it");
     assert_eq!(here.into_host(&s)?[..], [1.0; 4]);
     assert_eq!(there.into_host(&t)?[..], [2.0; 4]);
-    // A step that fails has had it.
+    // A failed step has used the region.
     let region = Region::from_slice(&worlds[0], &[1.0; 4])?.on(&s)?;
     let refused = s.try_capture(region, |s, region| {
         s.synchronize()?;
@@ -238,7 +239,7 @@ fn a_recording_that_cannot_begin() -> Result<()> {
     Ok(())
 }
 
-/// What is rejected becomes a boxed error with `?`, although it holds what lives no longer than the function.
+/// A rejection becomes a boxed error with `?`, although it holds a value that does not outlive the function.
 #[test]
 fn a_function_that_boxes_its_errors() {
     fn step() -> std::result::Result<(), Box<dyn std::error::Error>> {
@@ -255,7 +256,7 @@ fn a_function_that_boxes_its_errors() {
     assert!(matches!(*error, Error::Capture(CaptureError::OtherGraph { .. })));
 }
 
-/// Swapped buffers, or one dropped on the way.
+/// Buffers that are swapped, or dropped in the step.
 #[test]
 fn a_step_that_ends_with_something_else() -> Result<()> {
     let world: World = World::init()?;

@@ -1,4 +1,4 @@
-//! What becomes of memory that is forgotten, dropped early, empty, too large, or moved to another thread.
+//! Memory that is forgotten, dropped early, empty, too large, or moved to another thread.
 
 use std::mem::forget;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,13 +8,13 @@ use tidegate::host::prelude::*;
 
 use super::{named, slot, window};
 
-/// Leaks, in every state of every token; the runtime keeps what the queue needs.
+/// Leaks, in every state of every token. The runtime keeps everything that the queue needs.
 #[test]
 fn forgetting() -> Result<()> {
     let world: World = World::init()?;
     stream!(let s = world.stream()?);
     for state in 0..5 {
-        // What is forgotten keeps its name.
+        // A forgotten window keeps its name.
         let (inbox, outbox) = named(&format!("w{state}"), &s)?;
         let mut src = Region::from_slice(&world, &[1.0; 4])?.on(&s)?;
         s.launch(|x: &mut [f64]| x.fill(2.0), &mut src)?;
@@ -72,7 +72,7 @@ fn dropping_while_kernels_run() -> Result<()> {
     Ok(())
 }
 
-/// Nothing to address, and no null slices.
+/// Empty memory has nothing to address, and gives no null slices.
 #[test]
 fn regions_of_no_elements() -> Result<()> {
     let world: World = World::init()?;

@@ -1,4 +1,4 @@
-//! What windows and their slots refuse.
+//! Misuses that windows and their slots refuse.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 use std::sync::{Arc, Mutex};
@@ -9,7 +9,7 @@ use tidegate::host::prelude::*;
 
 use super::{complete, named, slot, window};
 
-/// On its one stream a rank's own complete could only come behind the wait for it.
+/// On its one stream, a rank's own complete could only come behind the wait for it.
 #[test]
 fn waiting_for_oneself() -> Result<()> {
     let world: World = World::init()?;
@@ -28,7 +28,7 @@ fn waiting_for_oneself() -> Result<()> {
     s.synchronize()
 }
 
-/// A window's words ring the bell of one rank; a stream of another one would not hear it.
+/// A window's words ring the bell of one rank, and a stream of another rank would not notice.
 #[test]
 fn an_inbox_handed_over_to_another_world() -> Result<()> {
     let (one, two): (World, World) = (World::init()?, World::init()?);
@@ -42,7 +42,7 @@ fn an_inbox_handed_over_to_another_world() -> Result<()> {
     Ok(())
 }
 
-/// What `main` prints of an error, and `unwrap` of what was refused, are its words.
+/// `main` prints an error's words, and so does `unwrap` for a rejection.
 #[test]
 fn an_error_is_printed_in_words() -> Result<()> {
     let world: World = World::init()?;
@@ -62,7 +62,7 @@ fn an_error_is_printed_in_words() -> Result<()> {
     Ok(())
 }
 
-/// It names what there is, and what was asked for, and is said to be where that was: here.
+/// The panic names the existing slots and the wrong handle, and the caller's place: here.
 #[test]
 fn an_inbound_slot_of_another_window() -> Result<()> {
     let world: World = World::init()?;
@@ -73,7 +73,7 @@ fn an_inbound_slot_of_another_window() -> Result<()> {
     let slots = inbox.read(&s)?;
     let (said, before) = (Arc::new(Mutex::new(String::new())), take_hook());
     let heard = said.clone();
-    // Stays: tests that panic meanwhile are heard of as before.
+    // The hook stays; tests that panic meanwhile are reported as before.
     set_hook(Box::new(move |info| match info.payload().downcast_ref() {
         Some::<&String>(text) if text.starts_with("the handle of inbound slot") => {
             let file = info.location().map_or("nowhere", |place| place.file());
@@ -83,10 +83,10 @@ fn an_inbound_slot_of_another_window() -> Result<()> {
     }));
     catch_unwind(AssertUnwindSafe(|| slots.slot(foreign)[0])).expect_err("there is one");
     let text = "the handle of inbound slot 0 belongs to another window: this one has 1 inbound slot";
-    // Not locked while it is compared: the hook would wait for itself.
+    // The lock is not held during the comparison, or the hook would wait for itself.
     let said = said.lock().unwrap().clone();
     assert_eq!(said, format!("{text}, in {}", file!()));
-    // `mut` is accepted above, and there is something to be mutated.
+    // `mut` is accepted above, and there is something to change.
     s.capture((), |_, ()| Ok(()))?;
     Ok(())
 }
@@ -104,7 +104,7 @@ fn slots_of_another_epoch() -> Result<()> {
     let twice = epoch.take([to, to]).expect_err("it is one slot");
     let words = format!("window `w` ({id}): outbound slot 0, to rank 0, is taken twice in one epoch");
     assert_eq!(twice.to_string(), words);
-    // Nothing was taken by that.
+    // That took nothing.
     let [kept] = epoch.take([to])?;
     assert!(matches!(epoch.take([to]), Err(Error::Epoch(EpochError::SlotTaken { rank: 0, slot: 0, .. }))));
     let outbox = epoch.complete(&s)?;
@@ -114,7 +114,7 @@ fn slots_of_another_epoch() -> Result<()> {
     assert!(matches!(expired, Err(Error::Epoch(EpochError::SlotExpired { rank: 0, slot: 0, .. }))));
     let [again] = epoch.take([to])?;
     epoch.put(src.slice(0..2)?, again.at(1))?;
-    // What was taken has no more rights than the handle.
+    // A taken handle has no more rights than a plain one.
     epoch.put(src.slice(2..3)?, to)?;
     epoch.put(&src, to)?;
     let Err(Rejected { error, .. }) = epoch.try_complete(&s) else {
@@ -125,7 +125,7 @@ fn slots_of_another_epoch() -> Result<()> {
     Ok(())
 }
 
-/// A slot that is put to twice, the second time where something is already; and in two parts, which may be.
+/// A slot with two puts, the second to elements of the first; and a slot in two parts, which is allowed.
 #[test]
 fn one_slot_twice() -> Result<()> {
     let world: World = World::init()?;
@@ -152,7 +152,7 @@ fn one_slot_twice() -> Result<()> {
     Ok(())
 }
 
-/// A handle of another window, be it of the same name, elements and slots.
+/// A handle of another window, even with the same name, elements and slots.
 #[test]
 fn outbound_slots_of_another_window() -> Result<()> {
     let world: World = World::init()?;
@@ -174,7 +174,7 @@ fn outbound_slots_of_another_window() -> Result<()> {
     assert_eq!(error.to_string(), words);
     assert!(matches!(epoch.put(&src, earlier.at(1)), Err(Error::Epoch(EpochError::ForeignSlot { slot: 0, .. }))));
     assert!(matches!(epoch.take([own, earlier]), Err(Error::Epoch(EpochError::ForeignSlot { .. }))));
-    // Neither has changed anything.
+    // Neither changed anything.
     let [once] = epoch.take([own])?;
     epoch.put(&src, once)?;
     let (mut inbox, _outbox) = exchange(&s, inbox, epoch)?;

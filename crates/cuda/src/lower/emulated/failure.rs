@@ -358,7 +358,7 @@ pub(super) fn check_follow(machine: &mut Machine, seeds: Range<u64>) -> Result<(
         if rng.once_in(2) {
             both.insert(0, Do::Launch(&sums));
         }
-        // What ends the followed stream.
+        // The reason why the followed stream ends.
         let by_host = rng.once_in(4);
         let streams = if after {
             vec![
