@@ -1,5 +1,5 @@
-//! The cost of an epoch in things that can be counted: allocations (none, on any thread of the process, after the first
-//! few epochs), sleeps of the thread that enqueues (none, while the queue has room), and bytes of tokens and results.
+//! The cost of an epoch in things that can be counted. There are no allocations, on any thread of the process, after the
+//! first few epochs. The thread that enqueues does not sleep while the queue has room. And tokens and results are small.
 
 use std::sync::Barrier as Meeting;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -10,7 +10,6 @@
 //! Before the job runs, a failure here ends the rendezvous with its reason. Later, a broken passage only starts a
 //! clock: normally the hub says a moment later which rank was lost. If it does not, this rank withdraws from exchanges,
 //! so that no rank waits for descriptors that cannot come.
-//! withdraws from exchanges, so that nobody waits for descriptors that cannot come.
 
 use tidegate_hal::limits::no_descriptors;
 use tidegate_hal::tell;

@@ -34,7 +34,6 @@
 //!
 //! A stream writes the number of each gate into its mirror before it waits there. So a wait at a gate is reported like
 //! any other, and limits apply to it.
-//! gate is reported like any other, and limits hold.
 
 use std::collections::VecDeque;
 

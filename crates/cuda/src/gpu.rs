@@ -26,8 +26,6 @@
 //!   allocator or by unmapping, and neither blocks.
 //! - *Time slices.* If several processes of the job use the GPU without MPS, waits have gates, so that no process
 //!   spends its time slice on waiting (`gates.rs`).
-//! - *Time slices.* Where several processes of the job use the GPU, without MPS, waits have gates, so that none of them
-//!   keeps it from the others (`gates.rs`).
 //!
 //! # The environment
 //!

@@ -22,7 +22,6 @@
 //!
 //! Where ranks are threads, there is a gap: another thread may enqueue a wait between the check that nothing waits and
 //! the driver's call, which then waits for it. Loading code has the same gap.
-//! same gap.
 
 use std::ffi::c_void;
 use std::sync::{Mutex, MutexGuard};
