@@ -71,8 +71,8 @@ impl Options {
     /// end of one may take a second more for each 100 kB that it has, and for each 10 MB in progress towards different
     /// peers. A transfer that hardware fires has a second more for each megabyte.
     ///
-    /// The limit should be no shorter than the time after which the control plane gives up a silent rank, because a
-    /// rank that a debugger has stopped is silent on both. See [`silence_from_env`](Self::silence_from_env).
+    /// The limit should be no shorter than the time after which the control plane gives up a silent rank. A rank that a
+    /// debugger has stopped is silent on both. See [`silence_from_env`](Self::silence_from_env).
     ///
     /// # Examples
     ///

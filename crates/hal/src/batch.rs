@@ -331,10 +331,10 @@ pub enum Action {
     /// For an atomic element of one or two bytes, a device may swap the four aligned bytes around it. If the action is not
     /// `atomic`, it touches the element alone, because others may write the bytes beside it at the same time.
     ///
-    /// Some accumulates of one lane reach each element in their order, whatever their operations are: those with the
-    /// same linear destination, the same number of elements of one scalar, and linear sources. Other moves of a lane
-    /// that touch the same elements keep their order only if both are atomic: a device may spread one move over many
-    /// threads, and the next over other threads.
+    /// Some accumulates of one lane reach each element in their order, whatever their operations are. These have linear
+    /// sources, the same linear destination, and the same number of elements of one scalar. Other moves of a lane that
+    /// touch the same elements keep their order only if both are atomic. The reason is that a device may spread one
+    /// move over many threads, and the next over other threads.
     Accumulate {
         /// The reduction.
         op: Op,

@@ -148,9 +148,9 @@ pub trait Reclaim: Send + Sync + 'static {
         }
     }
 
-    /// The state of the stream. It is one call because the stream goes on meanwhile: two calls, one for its wait and
-    /// one for its work, could both get a no from a stream that goes from work to a wait in between. The call waits for
-    /// nobody, because its callers must not be held up.
+    /// The state of the stream. It is one call because the stream goes on meanwhile. If its wait and its work were two
+    /// calls, a stream that goes from work to a wait in between would be in neither. The call waits for nobody, because
+    /// its callers must not be held up.
     fn stand(&self) -> Stand;
 
     /// The calls on the stream that are in progress. Methods of [`Stream`] that may block record themselves here.

@@ -246,9 +246,9 @@ pub struct Connection {
     pub helped: bool,
     /// Whether nobody rings the bell. Then an engine must poll the doorbells while programs are armed.
     pub polled: bool,
-    /// The NIC calls it once, with the reason, when the endpoint can no longer be used: peers may wait for transfers
-    /// that will not come, and the NIC cannot tell them. The NIC holds none of its locks then, because the function may
-    /// call the NIC.
+    /// The NIC calls it once, with the reason, when the endpoint can no longer be used. Peers may then wait for
+    /// transfers that will not come, and the NIC cannot tell them. The NIC holds none of its locks then, because the
+    /// function may call the NIC.
     pub failed: Box<dyn Fn(String) + Send + Sync>,
     /// The NIC calls it with a peer and a number when something towards that peer has failed. It asks the control plane
     /// whether the peer is there. The answer is [`News`] of the peer: [`News::There`] with that number, or the peer's

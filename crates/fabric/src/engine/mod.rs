@@ -6,8 +6,8 @@
 //! Three kinds of threads turn the engine:
 //!
 //! - the *listener*, which sleeps on the wire. If nothing rings the doorbells' bell (GPUs), it polls the doorbells
-//!   while programs are armed: without a pause at first, then less and less often, so that a late ring is seen a
-//!   sixteenth later;
+//!   while programs are armed. At first it polls without a pause, then less and less often, so that a late ring is seen
+//!   a sixteenth later;
 //! - streams that are threads, when they have rung and while they wait, so that no other thread has to wake up;
 //! - the *ringer*, if streams are not threads, which sleeps on the doorbells' bell.
 //!

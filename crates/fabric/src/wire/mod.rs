@@ -17,8 +17,8 @@
 //! - The target sees a notice with the bit [`LAST`] after every other notice that had come to the same endpoint before.
 //! - A notice comes once or never. Notices are kept until somebody polls, however many there are.
 //!
-//! So a signal comes after all of its data, whatever order the provider keeps, in each of three cases: it is posted
-//! after the [`Done`](Event::Done) of all data, it goes with the only write, or it counts once as many parts have come
+//! So a signal comes after all of its data, whatever order the provider keeps, in each of three cases. It is posted
+//! after the [`Done`](Event::Done) of all data. It goes with the only write. Or it counts once as many parts have come
 //! as there are writes.
 //!
 //! # Failure
@@ -45,8 +45,8 @@ pub use op::{Event, LAST, Limits, Op, Posted};
 /// # Safety
 ///
 /// Implementations do what this module says. They touch only registered memory, and the memory that operations name,
-/// between the post and its event. After the wire is dropped, they touch only memory of operations that had no event by
-/// then, and only as long as the values that they were told to [`keep`](Wire::keep) are kept.
+/// between the post and its event. After the wire is dropped, they may still touch memory of operations that had no
+/// event by then. That ends when the values that they were told to [`keep`](Wire::keep) are dropped.
 pub unsafe trait Wire: Send + 'static {
     /// A peer's registered memory.
     type Remote: Send + Sync + 'static;

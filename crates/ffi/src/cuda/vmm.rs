@@ -9,7 +9,7 @@ use super::load::Driver;
 use super::sys;
 use super::table::call;
 
-/// Physical memory that other processes can be given is given as a file descriptor.
+/// Physical memory is passed to other processes as a file descriptor.
 pub(crate) const POSIX_FD: sys::CUmemAllocationHandleType =
     sys::CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
 
@@ -20,7 +20,7 @@ pub(crate) fn location(device: Device) -> sys::CUmemLocation {
     }
 }
 
-/// What physical memory is to be (`CUmemAllocationProp`): pinned memory of one device.
+/// The properties of physical memory (`CUmemAllocationProp`): pinned memory of one device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct AllocationProp(sys::CUmemAllocationProp);
@@ -49,7 +49,7 @@ impl AllocationProp {
     }
 }
 
-/// Which device gets which access (`CUmemAccessDesc`).
+/// The access of a device to mapped memory (`CUmemAccessDesc`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct AccessDesc(sys::CUmemAccessDesc);
@@ -65,8 +65,8 @@ impl AccessDesc {
 }
 
 impl Driver {
-    /// Of how many bytes the size of such memory, and the alignment of addresses for it, should be multiples, to be fastest
-    /// (`cuMemGetAllocationGranularity` of `CU_MEM_ALLOC_GRANULARITY_RECOMMENDED`).
+    /// The granularity of such memory. For the best speed, its size and the alignment of its addresses are multiples of
+    /// this many bytes (`cuMemGetAllocationGranularity` of `CU_MEM_ALLOC_GRANULARITY_RECOMMENDED`).
     pub fn mem_granularity(&self, prop: &AllocationProp) -> Result<usize> {
         const RECOMMENDED: u32 = 1;
         let mut bytes = 0;
@@ -85,7 +85,7 @@ impl Driver {
         Ok(handle)
     }
 
-    /// Gives the handle up; the memory goes when no mapping and no other process holds it (`cuMemRelease`).
+    /// Releases the handle. The memory is freed when no mapping and no other process holds it (`cuMemRelease`).
     ///
     /// # Safety
     ///
@@ -95,8 +95,8 @@ impl Driver {
         unsafe { call!(self.mem_release(handle.0)) }
     }
 
-    /// New addresses without memory (`cuMemAddressReserve`). `alignment` is a power of two, or 0 for the driver's own;
-    /// `hint` is where they had best begin, or null.
+    /// Reserves addresses without memory (`cuMemAddressReserve`). `alignment` is a power of two, or 0 for the driver's
+    /// default. `hint` is the preferred beginning, or null.
     pub fn mem_address_reserve(
         &self,
         bytes: usize,
@@ -110,7 +110,7 @@ impl Driver {
         Ok(address)
     }
 
-    /// Gives addresses back (`cuMemAddressFree`).
+    /// Frees reserved addresses (`cuMemAddressFree`).
     ///
     /// # Safety
     ///
@@ -120,7 +120,7 @@ impl Driver {
         unsafe { call!(self.mem_address_free(address.0, bytes)) }
     }
 
-    /// Puts physical memory at reserved addresses; no device may access it yet (`cuMemMap`). `offset`, into the memory,
+    /// Maps physical memory at reserved addresses. No device may access it yet (`cuMemMap`). `offset`, into the memory,
     /// must be 0 with today's drivers.
     ///
     /// # Safety
@@ -137,7 +137,7 @@ impl Driver {
         unsafe { call!(self.mem_map(address.0, bytes, offset, handle.0, 0)) }
     }
 
-    /// Takes the memory from its addresses, which stay reserved (`cuMemUnmap`).
+    /// Unmaps the memory from its addresses, which stay reserved (`cuMemUnmap`).
     ///
     /// # Safety
     ///
@@ -147,7 +147,7 @@ impl Driver {
         unsafe { call!(self.mem_unmap(address.0, bytes)) }
     }
 
-    /// Says what devices may do with mapped memory; devices that are not named keep what they had (`cuMemSetAccess`).
+    /// Sets the access of devices to mapped memory. Devices that are not named keep theirs (`cuMemSetAccess`).
     ///
     /// # Safety
     ///

@@ -5,8 +5,8 @@
 //! A move consists of *rows*: elements with a constant distance on each side. If both sides are linear or loops with
 //! strides, the rows come from a common nest of loops (`nest.rs`). Otherwise, for example with tables of indices, they
 //! are the stretches that are contiguous on both sides (`walk.rs`). The work on a row is compiled for each element
-//! size, or for each reduction and type: a copy of bytes, a gather or scatter, or arithmetic that processors do on
-//! several numbers at a time (`numbers.rs`).
+//! size, or for each reduction and type. It is a copy of bytes, a gather or scatter, or arithmetic on several numbers
+//! at a time (`numbers.rs`).
 //!
 //! A copy between two linear sides is one `memcpy`.
 //!
