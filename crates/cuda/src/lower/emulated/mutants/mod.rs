@@ -13,7 +13,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::machine::{MACHINE, Machine, SMALL, Scratch, compile_machine};
+use super::machine::{MACHINE, Machine, SMALL, Scratch, compile_machine, kernel_source};
 use super::protocol::Form;
 use super::{failure, landings as lands, moves, neighbours, order, protocol, waits};
 
@@ -175,6 +175,16 @@ fn changed_errors_are_known_by_the_changes() {
     let short: Mutant = (MOVES, "}\n", "}\n'b' goes on;");
     assert!(!is_changed(&short, &diff("+}")));
     assert!(is_changed(&short, &diff(r#"+        "}\n'b' goes on;","#)));
+}
+
+/// A run looks for some of the errors only. This finds each that no longer fits the kernel.
+#[test]
+fn each_error_has_one_place_in_the_kernel() {
+    let source = kernel_source();
+    let places = |(_, before, _): &Mutant| source.matches(before).count();
+    let lost = mutants().into_iter().filter(|mutant| places(mutant) != 1);
+    let lost: Vec<_> = lost.map(|(_, before, _)| before).collect();
+    assert!(lost.is_empty(), "{lost:#?}");
 }
 
 #[test]

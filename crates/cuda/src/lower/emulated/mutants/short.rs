@@ -232,8 +232,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     (
         EPOCHS,
-        "units.put_all(lane.dst + (stand->epoch & 1 ? lane.flip : 0));\n    end_short(team, lane, from, before, part);\n}\n\n// As",
-        "units.put_all(lane.dst);\n    end_short(team, lane, from, before, part);\n}\n\n// As",
+        "units.put_all(lane.dst + (stand->epoch & 1 ? lane.flip : 0));\n    end_short(team, lane, from, before, part);",
+        "units.put_all(lane.dst);\n    end_short(team, lane, from, before, part);",
     ),
     (
         EPOCHS,

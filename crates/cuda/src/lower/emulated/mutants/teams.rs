@@ -242,8 +242,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     (
         LANDING,
-        "    const Turn turn(launch, part);\n    turn.await();\n    // What is sent",
-        "    const Turn turn(launch, part);\n    turn.await();\n    turn.pass(first == 0);\n    // What is sent",
+        "flip = at->landing_flip;\n    const Turn turn(launch, part);\n    turn.await();\n",
+        "flip = at->landing_flip;\n    const Turn turn(launch, part);\n    turn.await();\n    turn.pass(first == 0);\n",
     ),
     (
         LANDED,
