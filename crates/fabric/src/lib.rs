@@ -158,8 +158,7 @@ impl Fabric<FabricWire> {
     ///
     /// # Errors
     ///
-    /// [`OpenError`]: there is no library, no such provider, or the provider has no triggers although they were asked
-    /// for.
+    /// [`OpenError`]: the library or the provider is missing, or the options ask for triggers that it does not have.
     ///
     /// # Examples
     ///

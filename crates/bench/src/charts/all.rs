@@ -80,8 +80,7 @@ pub fn draw(results: &Results) -> (Vec<Chart>, Vec<Missing>) {
     (charts, missing)
 }
 
-/// Reads the results of all folders, and writes the pictures into `to`: returns the files, and the pictures that are
-/// missing.
+/// Reads the results of all folders, and writes the pictures into `to`. Returns the files, and the missing pictures.
 ///
 /// # Errors
 ///

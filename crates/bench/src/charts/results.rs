@@ -29,7 +29,7 @@ pub struct Results {
 pub struct Entry {
     /// The step of the script.
     pub step: String,
-    /// Its figures.
+    /// The measured row.
     #[serde(flatten)]
     pub row: Row,
 }

@@ -237,8 +237,7 @@ fn report_folder(target: Option<OsString>) -> PathBuf {
 }
 
 impl FacesArgs {
-    /// Parses and validates the arguments of this process; prints the error (or the help) and exits if they cannot be
-    /// used.
+    /// Parses and validates the arguments of this process. If they are wrong, or ask for help, prints that and exits.
     pub fn read() -> FacesArgs {
         FacesArgs::try_from_iter(std::env::args_os()).unwrap_or_else(|e| e.exit())
     }
