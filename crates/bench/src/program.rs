@@ -31,7 +31,8 @@ use crate::mpi::NoMpi;
 use crate::peers::Peers;
 use crate::progress::Progress;
 use crate::report::{self, About};
-use crate::results::{Row, comparison, exit_code, files, meaning, table};
+use crate::results::meaning::{self, counted};
+use crate::results::{Row, comparison, exit_code, files, table};
 use crate::rounds::bind_launched;
 #[cfg(feature = "mpi")]
 use crate::transport::Transport;
@@ -289,16 +290,19 @@ fn about(args: &FacesArgs) -> About {
     let place = match (processors, args.device) {
         (_, Device::Cuda) => "; kernels run on GPUs".to_owned(),
         (Some(count), _) if args.ranks() > count && bound => {
-            format!("; each is bound to one of {count} processors, by turns")
+            format!("; bound by turns to {}", counted(count, "processor"))
         }
-        (Some(count), _) => format!("; the system's scheduler places them on {count} processors"),
+        (Some(count), _) => format!(
+            "; the system's scheduler places them on {}",
+            counted(count, "processor")
+        ),
         (None, _) => String::new(),
     };
     About {
         processors,
         ..About::detect(
             command_line(std::env::args().skip(1), over_mpi),
-            format!("{} ranks, {ranks}{place}", args.ranks()),
+            format!("{}, {ranks}{place}", counted(args.ranks(), "rank")),
         )
     }
 }

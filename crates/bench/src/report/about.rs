@@ -1,5 +1,6 @@
 //! Where, when, and with which version a run took place.
 
+use crate::results::meaning::counted;
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -44,7 +45,11 @@ impl About {
                 commit().unwrap_or("unknown".into())
             ),
             machine: line("/proc/sys/kernel/hostname"),
-            processor: format!("{}, {cores} cores", model.unwrap_or("unknown".into())),
+            processor: format!(
+                "{}, {}",
+                model.unwrap_or("unknown".into()),
+                counted(cores, "core")
+            ),
             processors: None,
             system: format!(
                 "{} {}",

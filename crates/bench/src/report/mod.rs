@@ -3,9 +3,9 @@
 //! # Model
 //!
 //! [`page`] makes the text of the file from [`Row`]s and [`About`]; [`write()`] puts it into a folder. The page first says
-//! whether all is right and which variant is fastest, then shows the table and the charts. Below these it explains itself:
-//! the variants, the columns, what is timed, and how to compare with the paper. The colours of the charts are the page's,
-//! for light and dark screens.
+//! whether all is right and which variant is fastest, then shows the table, the meaning of its words, and the charts. Below
+//! these it says what is timed, and how to compare with the paper. The colours of the charts are the page's, for light and
+//! dark screens.
 //!
 //! # Failures
 //!
@@ -19,7 +19,7 @@ pub use about::About;
 
 use crate::results::comparison::{self, shown};
 use crate::results::files::{self, FileError};
-use crate::results::meaning::{self, Meaning};
+use crate::results::meaning::{self, Meaning, counted};
 use crate::results::{Row, baseline, table};
 use crate::svg::{SERIES, escape, short};
 use crate::table::Table;
@@ -65,9 +65,12 @@ pub fn page(rows: &[Row], about: &About) -> String {
     let first = ours.first().or(rows.first());
     let title = match first {
         Some(row) if row.setting.benchmark == "exchange" => {
-            format!("Exchange of messages on {} ranks", row.setting.ranks)
+            format!(
+                "Exchange of messages on {}",
+                counted(row.setting.ranks, "rank")
+            )
         }
-        Some(row) => format!("Faces on {} ranks", row.setting.ranks),
+        Some(row) => format!("Faces on {}", counted(row.setting.ranks, "rank")),
         None => "Faces".to_owned(),
     };
     let mut html = String::with_capacity(32 << 10);
@@ -88,20 +91,23 @@ pub fn page(rows: &[Row], about: &About) -> String {
         format!("<i style=\"background:var(--s{series})\"></i>")
     });
     html += "</div>\n";
+    if let Some(first) = first {
+        section(&mut html, "The words of the table", &words(rows, first));
+    }
     for (title, caption, svg) in [
         (
             "Time per share",
-            "Bars end at the slowest rank, the number to compare. The marks inside are the fastest rank and the average.",
+            "A bar ends at the slowest rank, the number to compare. The marks in it are the fastest rank and the average.",
             charts::times(&shares),
         ),
         (
             "Compared with rma",
-            "How many times as long rma takes, by the slowest ranks. Right of the line is faster than rma.",
+            "rma's time divided by the variant's, each of its slowest rank. Right of the line is faster than rma.",
             charts::ratios(&ours),
         ),
         (
             "Spread over the ranks",
-            "One dot a rank, rank 0 at the top of each band. The axis does not begin at zero.",
+            "One dot for each rank, rank 0 at the top of each band. The axis does not begin at zero.",
             charts::spread(&ours),
         ),
     ] {
@@ -112,11 +118,7 @@ pub fn page(rows: &[Row], about: &About) -> String {
         }
     }
     if let Some(first) = first {
-        section(
-            &mut html,
-            "What was measured",
-            &measured(rows, first, about),
-        );
+        section(&mut html, "What was timed", &timed(rows, first, about));
         if first.setting.benchmark == "faces" {
             section(&mut html, "Compare with the paper", &paper(&ours));
         }
@@ -146,11 +148,8 @@ fn headline(rows: &[Row]) -> String {
             "<p class=\"good\">Every rank of every variant was verified ({errors}).</p>"
         );
     } else {
-        let (some, all) = (failed.len(), rows.len());
-        _ = writeln!(
-            html,
-            "<p class=\"bad\">{some} of {all} variants FAILED.</p>\n<ul>"
-        );
+        let (some, all) = (failed.len(), counted(rows.len(), "variant"));
+        _ = writeln!(html, "<p class=\"bad\">{some} of {all} FAILED.</p>\n<ul>");
         for row in failed {
             let reason = row.failure.as_deref().unwrap_or("for an unknown reason");
             let (name, reason) = (escape(&row.name()), escape(reason));
@@ -171,6 +170,9 @@ fn headline(rows: &[Row]) -> String {
             short(row.us_max.unwrap_or(f64::NAN)),
         );
     }
+    if let Some(note) = meaning::few(rows) {
+        _ = writeln!(html, "<p class=\"bad\">{note}</p>");
+    }
     html
 }
 
@@ -184,7 +186,15 @@ fn setting(row: &Row) -> String {
         ("ranks", format!("{}, grid {}", s.ranks, s.grid)),
         ("elements a rank", s.elements.clone()),
         ("points a side", s.points.to_string()),
-        ("counts", format!("{nk} builds, {nj} runs, {ni} shares")),
+        (
+            "counts",
+            format!(
+                "{}, {}, {}",
+                counted(nk as usize, "build"),
+                counted(nj as usize, "run"),
+                counted(ni as usize, "share")
+            ),
+        ),
         (
             "compute beside",
             if s.compute { "yes" } else { "no" }.into(),
@@ -204,17 +214,19 @@ fn setting(row: &Row) -> String {
     html + "</ul>\n"
 }
 
-/// The variants, the columns, the clock and the processors, explained.
-fn measured(rows: &[Row], first: &Row, about: &About) -> String {
+/// A share, the variants and the columns, explained.
+fn words(rows: &[Row], first: &Row) -> String {
+    let share = meaning::share(&first.setting.benchmark).to_owned();
+    let mut list_of = vec![("a share".to_owned(), share)];
+    list_of.extend(meaning::variants(rows));
+    list_of.extend(meaning::columns(rows, &meaning::rounds(rows)));
+    list(&list_of)
+}
+
+/// The clock and the processors, explained.
+fn timed(rows: &[Row], first: &Row, about: &About) -> String {
     let s = &first.setting;
     let [nk, nj, ni] = s.counts;
-    let mut list_of = vec![(
-        "a share".to_owned(),
-        meaning::share(&s.benchmark).to_owned(),
-    )];
-    list_of.extend(meaning::variants(rows));
-    let rounds = meaning::rounds(rows);
-    list_of.extend(meaning::columns(rows, &rounds));
     let times = if nk == 1 {
         "once".to_owned()
     } else {
@@ -222,13 +234,17 @@ fn measured(rows: &[Row], first: &Row, about: &About) -> String {
     };
     let timed = format!(
         "windows and buffers are built {times}, and that is not timed. After each build come {} runs; the first is not \
-         counted. In a run every rank sets the initial values, synchronises, starts its clock, does {ni} shares, \
+         counted. In a run every rank sets the initial values, synchronises, starts its clock, does {}, \
          synchronises, and stops its clock. No barrier stands between shares. A rank's time is divided by \
-         {nk} x {nj} x {ni}. All variants take turns in each of {rounds}",
+         {nk} x {nj} x {ni}. All variants take turns in each of {}",
         nj + 1,
+        counted(ni as usize, "share"),
+        meaning::rounds(rows),
     );
-    list_of.push(("the clock".to_owned(), timed));
-    list_of.push(("the ranks".to_owned(), about.placement.clone()));
+    let mut list_of = vec![
+        ("the clock".to_owned(), timed),
+        ("the ranks".to_owned(), about.placement.clone()),
+    ];
     let more = |processors| meaning::scheduling(s.ranks, processors);
     if let Some(note) = about.processors.and_then(more) {
         list_of.push(("scheduling".to_owned(), note));

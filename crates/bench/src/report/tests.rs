@@ -63,6 +63,12 @@ fn explains_itself() {
     ] {
         assert!(html.contains(word), "{word}");
     }
+    // The words come before the charts.
+    let place = |text: &str| html.find(text).expect(text);
+    assert!(
+        place("<dt>a share</dt>") < place("<svg ") && place("<svg ") < place("<dt>the clock</dt>")
+    );
+    assert!(!html.contains("no measurement"));
     // rma and p2p to st: 84 and 100 us to 64.
     assert!(html.contains("here: rma, p2p</td><td>1.31</td><td>1.56</td>"));
     assert!(!html.contains("here: mpi-rma"));
@@ -71,6 +77,26 @@ fn explains_itself() {
         ..about()
     };
     assert!(!page(&rows(), &enough).contains("<dt>scheduling</dt>"));
+}
+
+/// A page of a run that was made to be short says so, and counts one thing as one.
+#[test]
+fn a_short_run_is_no_measurement() {
+    let mut rows = rows();
+    for row in &mut rows {
+        row.rounds = 1;
+        row.setting.counts = [1, 1, 1];
+    }
+    let html = page(&rows, &about());
+    let note = html.find("1 round cannot show").unwrap();
+    assert!(note < html.find("<table>").unwrap());
+    for text in [
+        "1 build, 1 run, 1 share",
+        "does 1 share,",
+        "in each of 1 round<",
+    ] {
+        assert!(html.contains(text), "{text}");
+    }
 }
 
 #[test]
@@ -91,7 +117,7 @@ fn odd_rows_are_drawn() {
     let alone = row("st", 1, 1e6, |_| ());
     assert!(page(std::slice::from_ref(&alone), &about()).contains("<svg "));
     let none = Row::new("rma", setting(1), &[]);
-    assert!(page(std::slice::from_ref(&none), &about()).contains("1 of 1 variants FAILED"));
+    assert!(page(std::slice::from_ref(&none), &about()).contains("1 of 1 variant FAILED"));
     let html = page(&[none, alone], &about());
     assert_eq!(
         html.matches("<svg ").count(),

@@ -128,7 +128,8 @@ pub fn comparison(rows: &[Row]) -> String {
     if hidden > 0 {
         _ = writeln!(
             text,
-            "{hidden} slower launch shapes of rows above are not shown"
+            "left out: {} of rows above",
+            meaning::counted(hidden, "slower launch shape")
         );
     }
     text + &failures(rows)
@@ -179,7 +180,7 @@ cpu: us of the processor for a share, all threads, of the rank that takes most
 launches: kernels, batches and graphs that a rank enqueues for a share
 / ours: divided by the best row of tidegate that did the same: above 1 is better for tidegate
 verified: ranks whose results were right in every round, of all ranks
-1 slower launch shapes of rows above are not shown
+left out: 1 slower launch shape of rows above
 FAILED mpi: (mpi-share): exit code 3
 ";
         assert_eq!(text, expected);

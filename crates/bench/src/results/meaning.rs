@@ -49,7 +49,10 @@ pub(crate) fn columns(rows: &[Row], rounds: &str) -> Vec<Meaning> {
         ),
         (
             "enqueue",
-            "us to enqueue a share, of the rank that takes longest".into(),
+            format!(
+                "us to enqueue a share, of the rank that takes longest{}",
+                waiting(rows)
+            ),
         ),
         (
             "cpu",
@@ -89,20 +92,60 @@ pub(crate) fn columns(rows: &[Row], rounds: &str) -> Vec<Meaning> {
         .collect()
 }
 
-/// `5 rounds`.
-pub(crate) fn rounds(rows: &[Row]) -> String {
-    match rows.first().map_or(0, |row| row.rounds) {
-        1 => "1 round".to_owned(),
-        rounds => format!("{rounds} rounds"),
+/// Why the column `enqueue` misleads for some variants; empty if none of them is among the rows.
+fn waiting(rows: &[Row]) -> String {
+    let there =
+        |variant: &Variant| rows.is_empty() || rows.iter().any(|row| row.variant == variant.name());
+    let all = Variant::ALL.into_iter().chain(Variant::MPI);
+    let names: Vec<_> = all
+        .filter(|v| v.host_waits() && there(v))
+        .map(Variant::name)
+        .collect();
+    match names.is_empty() {
+        true => String::new(),
+        false => format!(
+            ". For {} that is no cost of enqueueing: the host waits in every share, and the time includes it",
+            names.join(", ")
+        ),
     }
+}
+
+/// `1 round`, `5 rounds`.
+pub(crate) fn counted(count: usize, noun: &str) -> String {
+    match count {
+        1 => format!("1 {noun}"),
+        count => format!("{count} {noun}s"),
+    }
+}
+
+/// How many rounds the rows have.
+pub(crate) fn rounds(rows: &[Row]) -> String {
+    counted(rows.first().map_or(0, |row| row.rounds), "round")
+}
+
+/// The fewest rounds whose median drops the one round that was disturbed.
+const ROUNDS: usize = 3;
+
+/// That the times are no measurement, if there are too few rounds.
+pub(crate) fn few(rows: &[Row]) -> Option<String> {
+    let few = rows.iter().any(|row| row.rounds < ROUNDS && !row.failed);
+    few.then(|| {
+        format!(
+            "{} cannot show whether something disturbed the run: these times are a first look, and no measurement. \
+             Use --rounds {ROUNDS} or more",
+            rounds(rows)
+        )
+    })
 }
 
 /// How ranks share the processors, if there are more ranks than processors.
 pub(crate) fn scheduling(ranks: usize, processors: usize) -> Option<String> {
     (ranks > processors).then(|| {
         format!(
-            "{ranks} ranks on {processors} processors: ranks take turns, so times include scheduling; compare ratios, and \
-             expect other times with a processor for each rank"
+            "{} on {}: ranks take turns, so times include scheduling; compare ratios, and expect other times with a \
+             processor for each rank",
+            counted(ranks, "rank"),
+            counted(processors, "processor"),
         )
     })
 }
@@ -119,8 +162,8 @@ pub fn legend(rows: &[Row], processors: usize) -> String {
     lines.extend(variants(rows));
     lines.extend(columns(rows, &rounds(rows)));
     let mut text = lines_of(&lines);
-    if let Some(note) = scheduling(row.setting.ranks, processors) {
-        text += &format!("{note}\n");
+    for note in [few(rows), scheduling(row.setting.ranks, processors)] {
+        text.extend(note.map(|note| format!("{note}\n")));
     }
     text
 }
@@ -153,7 +196,25 @@ mod tests {
         assert!(enough.starts_with("a share: "), "{enough}");
         assert!(!enough.contains("processors"), "{enough}");
         assert!(enough.contains("median of 3 rounds"), "{enough}");
+        assert!(!enough.contains("no measurement"), "{enough}");
         assert_eq!(legend(&[], 1), "");
+    }
+
+    #[test]
+    fn few_rounds_are_mentioned() {
+        let mut rows = rows();
+        for row in &mut rows {
+            row.rounds = 1;
+        }
+        let text = legend(&rows, 4);
+        assert!(text.contains("\n1 round cannot show"), "{text}");
+    }
+
+    #[test]
+    fn waits_of_the_host_are_mentioned() {
+        let rows = rows();
+        assert!(legend(&rows, 4).contains(". For rma, p2p that is no cost"));
+        assert!(!legend(&rows[..2], 4).contains("that is no cost"));
     }
 
     /// Each column and each variant has its line, and none is of another benchmark.

@@ -101,6 +101,11 @@ impl Variant {
         help.map_or(String::new(), ToString::to_string)
     }
 
+    /// Whether the calling thread waits, or computes, in every share.
+    pub fn host_waits(self) -> bool {
+        self.is_mpi() || matches!(self, Variant::Rma | Variant::P2p)
+    }
+
     /// Whether it needs an MPI.
     pub fn is_mpi(self) -> bool {
         Variant::MPI.contains(&self)
