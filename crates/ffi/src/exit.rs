@@ -1,21 +1,22 @@
 //! Being told when the process exits, and with which status.
 //!
 //! `atexit` does not tell the status. glibc's `on_exit` does, and calls its handlers when `main` has returned and the
-//! runtime of Rust has printed the error that `main` returned. It is found at run time, as all that is foreign here.
+//! runtime of Rust has printed the error that `main` returned. It is found at run time, like all foreign functions
+//! here.
 
 use libloading::os::unix;
 use std::ffi::{c_char, c_int, c_void};
 use std::panic::catch_unwind;
 use std::path::Path;
 
-/// Calls `handler` with the exit status when the process ends by `exit`: by a return from `main`, by a panic of the main
-/// thread, or by [`std::process::exit`]. A signal, `abort` and `_exit` call nothing. In a process made by `fork` the
-/// handler is called as well.
+/// Calls `handler` with the exit status when the process ends by `exit`: by a return from `main`, by a panic of the
+/// main thread, or by [`std::process::exit`]. A signal, `abort` and `_exit` call nothing. In a process made by `fork`
+/// the handler is called as well.
 ///
 /// The library that this code is part of stays loaded from then on.
 ///
-/// Returns whether the handler was registered. It is not where the C library has no `on_exit`, nor where the library that
-/// this code is part of cannot be kept loaded.
+/// Returns whether the handler was registered. It is not registered if the C library has no `on_exit`, or if the
+/// library that this code is part of cannot be kept loaded.
 pub fn on_exit(handler: fn(c_int)) -> bool {
     type Handler = extern "C" fn(c_int, *mut c_void);
     type OnExit = unsafe extern "C" fn(Handler, *mut c_void) -> c_int;
@@ -27,14 +28,16 @@ pub fn on_exit(handler: fn(c_int)) -> bool {
     if !stays_loaded() {
         return false;
     }
-    // SAFETY: `call` stays mapped till the end of the process (`stays_loaded`), and gets back the pointer that it expects.
+    // SAFETY: `call` stays mapped till the end of the process (`stays_loaded`), and gets back the pointer that it
+    // expects.
     unsafe { on_exit(call, handler as *mut c_void) == 0 }
 }
 
 extern "C" fn call(status: c_int, handler: *mut c_void) {
-    // SAFETY: `on_exit` above has registered this function together with a pointer of this type, and nothing else calls it.
+    // SAFETY: `on_exit` above has registered this function together with a pointer of this type, and nothing else calls
+    // it.
     let handler: fn(c_int) = unsafe { std::mem::transmute(handler) };
-    // A panic cannot go on through the C library.
+    // A panic must not unwind through the C library.
     let _ = catch_unwind(|| handler(status));
 }
 
@@ -85,7 +88,7 @@ fn stays_loaded() -> bool {
     let flags = unix::RTLD_LAZY | RTLD_NOLOAD;
     // SAFETY: nothing is loaded that is not loaded already, so no initialiser runs.
     let library = unsafe { unix::Library::open(Some(file), flags) };
-    // Never closed.
+    // The handle is never closed.
     library.map(unix::Library::into_raw).is_ok()
 }
 

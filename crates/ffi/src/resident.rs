@@ -3,10 +3,10 @@
 use libloading::os::unix;
 use std::ffi::c_int;
 
-/// How far MPI has come in this process.
+/// The state of MPI in this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mpi {
-    /// There is no MPI in this process that other libraries could see.
+    /// This process has no MPI that other libraries could see.
     Absent,
     /// It is linked or loaded, and not initialised (yet).
     Linked,
@@ -16,8 +16,8 @@ pub enum Mpi {
     Over,
 }
 
-/// How far MPI has come in this process. It is looked for by the names that its standard gives, among what the program
-/// and its libraries can see.
+/// The state of MPI in this process. It is looked for by the names that its standard gives, among what the program and
+/// its libraries can see.
 pub fn mpi() -> Mpi {
     type Ask = unsafe extern "C" fn(*mut c_int) -> c_int;
     let this = unix::Library::this();
@@ -33,7 +33,8 @@ pub fn mpi() -> Mpi {
     };
     let ask = |function: Ask| {
         let mut flag = 0;
-        // SAFETY: the standard lets these two be called at any time, from any thread, also before and after MPI is there.
+        // SAFETY: the standard lets these two be called at any time, from any thread, also before and after MPI is
+        // there.
         let code = unsafe { function(&mut flag) };
         code == 0 && flag != 0
     };

@@ -1,5 +1,5 @@
-//! libfabric with a provider of this test's own, for what no provider without hardware has: the cxi extension, tables
-//! that are too short, refusals.
+//! Tests with a provider that is made here. It has what no provider without hardware has: the extension of cxi, tables
+//! that are too short, and refusals.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::{NonNull, null_mut};
@@ -22,7 +22,7 @@ struct Whole {
 
 /// # Safety
 ///
-/// `from` is null, or from here.
+/// `from` is null, or was made by this function.
 unsafe extern "C" fn dupinfo(from: *const fi_info) -> *mut fi_info {
     let mut whole = Box::new(Whole {
         info: fi_info::zeroed(),
@@ -39,7 +39,7 @@ unsafe extern "C" fn dupinfo(from: *const fi_info) -> *mut fi_info {
         whole.fabric = from.fabric;
     }
     let raw = Box::into_raw(whole);
-    // SAFETY: it is from a box.
+    // SAFETY: `info` is from a box.
     unsafe {
         (*raw).info.tx_attr = &raw mut (*raw).tx;
         (*raw).info.rx_attr = &raw mut (*raw).rx;
@@ -70,7 +70,7 @@ unsafe extern "C" fn getinfo(
     found: *mut *mut fi_info,
 ) -> c_int {
     assert_eq!(version, API_VERSION);
-    // SAFETY: nothing is copied; the hints are complete; the caller's pointer lives.
+    // SAFETY: the hints are complete, and the caller's pointer is live.
     unsafe {
         let whole = dupinfo(std::ptr::null()).cast::<Whole>();
         (*whole).fabric.prov_name = c"cxi".as_ptr().cast_mut();
@@ -95,9 +95,9 @@ unsafe extern "C" fn strerror(_: c_int) -> *const c_char {
     c"the fake refuses".as_ptr()
 }
 
-/// Objects that are open.
+/// How many objects are open.
 static OPEN: AtomicUsize = AtomicUsize::new(0);
-/// What the provider was told of a counter.
+/// The buffer that the provider was given for a counter.
 static BUFFER: AtomicUsize = AtomicUsize::new(0);
 static LENGTH: AtomicUsize = AtomicUsize::new(0);
 /// The counter's pages.
@@ -108,7 +108,7 @@ static PAGES: [AtomicU64; 32] = [const { AtomicU64::new(0) }; 32];
 /// `fid` is from [`object`].
 unsafe extern "C" fn close(fid: *mut fid) -> c_int {
     OPEN.fetch_sub(1, Ordering::SeqCst);
-    // SAFETY: the caller vouches for it. What it was is the begin of a `Room`.
+    // SAFETY: the caller vouches for the pointer, which is to the beginning of a `Room`.
     drop(unsafe { Box::from_raw(fid.cast::<Room>()) });
     0
 }
@@ -117,14 +117,14 @@ unsafe extern "C" fn refuse_close(_: *mut fid) -> c_int {
     -FI_EBUSY
 }
 
-/// As large as any object.
+/// Room for an object of any kind.
 #[repr(C)]
 struct Room {
     fid: fid,
     rest: [usize; 16],
 }
 
-/// An object: a `fid`, and a table right behind it.
+/// Makes an object: a `fid`, and behind it the address of a table.
 fn object<T>(ops: &'static fi_ops, table: *const c_void) -> *mut T {
     OPEN.fetch_add(1, Ordering::SeqCst);
     let mut room = Box::new(Room {
@@ -182,9 +182,7 @@ unsafe extern "C" fn set_wb_buffer(_: *mut fid, buffer: *mut c_void, len: usize)
     0
 }
 
-/// # Safety
-///
-/// The two pointers live.
+/// # Safety The two pointers are live.
 unsafe extern "C" fn get_mmio_addr(_: *mut fid, at: *mut *mut c_void, len: *mut usize) -> c_int {
     // SAFETY: the caller vouches for them.
     unsafe {
@@ -194,9 +192,7 @@ unsafe extern "C" fn get_mmio_addr(_: *mut fid, at: *mut *mut c_void, len: *mut 
     0
 }
 
-/// # Safety
-///
-/// The pointer lives.
+/// # Safety The pointer is live.
 unsafe extern "C" fn get_dwq_depth(_: *mut fid, depth: *mut usize) -> c_int {
     // SAFETY: the caller vouches for it.
     unsafe { *depth = 480 };
@@ -209,7 +205,7 @@ const FULL: fi_ops = fi_ops {
     ..fi_ops::EMPTY
 };
 static CXI: fi_ops = FULL;
-/// Ends before `ops_open`.
+/// A table that ends before `ops_open`.
 static SHORT: fi_ops = fi_ops {
     size: std::mem::offset_of!(fi_ops, ops_open),
     ..FULL
@@ -224,7 +220,7 @@ unsafe extern "C" fn enable(_: *mut fid, _: c_int, _: *mut c_void) -> c_int {
     0
 }
 
-/// What `T` has in its table, at a place that does not move.
+/// A table of operations in a static.
 struct Table<T>(T);
 // SAFETY: the tables hold integers and function pointers.
 unsafe impl<T> Sync for Table<T> {}
@@ -240,7 +236,7 @@ static DOMAIN: Table<fi_ops_domain> = Table(fi_ops_domain {
     ..fi_ops_domain::EMPTY
 });
 
-/// Ends before `add`.
+/// A table that ends before `add`.
 static COUNTER: Table<fi_ops_cntr> = Table(fi_ops_cntr {
     size: std::mem::offset_of!(fi_ops_cntr, add),
     read: Some(read),
@@ -307,7 +303,8 @@ unsafe extern "C" fn open_counter(
     counter: *mut *mut fid_cntr,
     _: *mut c_void,
 ) -> c_int {
-    // SAFETY: the caller vouches for the pointers. How the counter is waited for says what this test wants of it.
+    // SAFETY: the caller vouches for the pointers. The kind of wait object chooses the kind of counter that a test
+    // wants.
     unsafe {
         *counter = match (*attr).wait_obj {
             FI_WAIT_NONE => object(&CXI, (&raw const COUNTER).cast()),
@@ -330,7 +327,7 @@ const FUNCTIONS: Functions = Functions {
 };
 
 fn library() -> Library {
-    // SAFETY: the functions keep to what libfabric says, as far as these tests go.
+    // SAFETY: the functions do what libfabric documents, as far as these tests use them.
     unsafe { Library::from_functions(FUNCTIONS, "the fake".into()) }.expect("a library")
 }
 
@@ -339,14 +336,14 @@ fn domain() -> Arc<Domain> {
     Domain::open(&Fabric::open(&infos[0]).expect("fabric"), &infos[0]).expect("domain")
 }
 
-/// The tests share what the provider was told, and count objects.
+/// Keeps the tests apart: they share the statics above, and count open objects.
 fn alone() -> std::sync::MutexGuard<'static, ()> {
     static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
     ALONE.lock().unwrap_or_else(|poison| poison.into_inner())
 }
 
 #[test]
-fn the_pages_and_the_buffer_of_a_cxi_counter_come_through() {
+fn a_cxi_counter_gives_its_pages_and_takes_a_buffer() {
     let _alone = alone();
     {
         let domain = domain();
@@ -357,7 +354,7 @@ fn the_pages_and_the_buffer_of_a_cxi_counter_come_through() {
         let mmio = cxi.mmio().expect("pages");
         assert_eq!(mmio.address.as_ptr() as usize, PAGES.as_ptr() as usize);
         assert_eq!(mmio.len, 256);
-        // An add, as a device would make it.
+        // A device would add in this way.
         // SAFETY: the pages are these words.
         unsafe { mmio.at(0).expect("a place").write_volatile(1) };
         assert_eq!(PAGES[0].load(Ordering::SeqCst), 1);
@@ -369,7 +366,7 @@ fn the_pages_and_the_buffer_of_a_cxi_counter_come_through() {
         unsafe { cxi.set_write_back(at, 8, keep) }.expect("set");
         assert_eq!(BUFFER.load(Ordering::SeqCst), at as usize);
         assert_eq!(LENGTH.load(Ordering::SeqCst), 8);
-        // SAFETY: it is refused.
+        // SAFETY: the call is refused.
         let refused = unsafe { cxi.set_write_back(at, 4, Arc::new(())) };
         let refused = refused.expect_err("too short");
         assert_eq!(refused.code, FI_EINVAL, "{refused}");
@@ -386,7 +383,7 @@ fn the_pages_and_the_buffer_of_a_cxi_counter_come_through() {
 }
 
 #[test]
-fn a_table_that_is_too_short_is_not_called_through() {
+fn operations_beyond_the_end_of_a_table_are_not_called() {
     let _alone = alone();
     let domain = domain();
     let error = AddressVector::open(&domain, 1).map(|_| ());
@@ -398,7 +395,7 @@ fn a_table_that_is_too_short_is_not_called_through() {
     assert!(error.is_missing() && error.is_not_supported(), "{error}");
     assert_eq!(error.call, "fi_cntr_set");
     assert!(short.add(1).expect_err("short").is_missing());
-    // No `control`, and so no deferred works.
+    // There is no `control`, and so there are no deferred works.
     match domain.probe_deferred(std::time::Duration::from_secs(1)) {
         Deferred::Refused(error) => assert!(error.is_missing(), "{error}"),
         other => panic!("{other:?}"),
@@ -406,7 +403,7 @@ fn a_table_that_is_too_short_is_not_called_through() {
 }
 
 #[test]
-fn what_is_opened_and_is_nothing_is_an_error() {
+fn an_object_that_is_opened_as_null_is_an_error() {
     let _alone = alone();
     let domain = domain();
     let error = Counter::open(&domain, WaitObject::UNSPEC).expect_err("nothing");
@@ -417,7 +414,7 @@ fn what_is_opened_and_is_nothing_is_an_error() {
 }
 
 #[test]
-fn what_cannot_be_closed_is_leaked_with_all_that_it_needs() {
+fn an_object_that_cannot_be_closed_is_leaked_with_all_that_it_needs() {
     let _alone = alone();
     let open = OPEN.load(Ordering::SeqCst);
     let before = leaked_objects();
@@ -439,7 +436,7 @@ fn what_cannot_be_closed_is_leaked_with_all_that_it_needs() {
     assert_eq!(Arc::strong_count(&buffer), 3, "it may still be accessed");
     drop(domain);
     assert_eq!(OPEN.load(Ordering::SeqCst), open + 4, "with its parents");
-    // The other tests count from here.
+    // The other tests count from here on.
     OPEN.store(open, Ordering::SeqCst);
 }
 
@@ -474,7 +471,7 @@ fn a_library_that_is_too_old_or_lays_things_out_differently_is_refused() {
     ///
     /// As [`dupinfo`].
     unsafe extern "C" fn shifted(from: *const fi_info) -> *mut fi_info {
-        // SAFETY: the caller vouches for it; what comes back is whole.
+        // SAFETY: the caller vouches for the pointer; the description that comes back is whole.
         unsafe {
             let info = dupinfo(from);
             (*info).caps = 1;
@@ -485,7 +482,7 @@ fn a_library_that_is_too_old_or_lays_things_out_differently_is_refused() {
     ///
     /// As [`dupinfo`].
     unsafe extern "C" fn without(from: *const fi_info) -> *mut fi_info {
-        // SAFETY: likewise.
+        // SAFETY: as above.
         unsafe {
             let info = dupinfo(from);
             (*info).ep_attr = null_mut();
@@ -507,7 +504,7 @@ fn a_library_that_is_too_old_or_lays_things_out_differently_is_refused() {
 #[test]
 fn a_library_that_is_not_there_is_named() {
     let names = ["/nowhere/libfabric.so.1", "libtidegate-no-such-library.so"];
-    // SAFETY: the names are of nothing.
+    // SAFETY: there is nothing with these names.
     let error = unsafe { Library::load_from(&names) }.expect_err("nothing");
     let LoadError::Library { tried } = &error else {
         panic!("{error:?}");
@@ -516,10 +513,10 @@ fn a_library_that_is_not_there_is_named() {
     for name in names {
         assert!(error.to_string().contains(name), "{error}");
     }
-    // SAFETY: likewise.
+    // SAFETY: as above.
     let error = unsafe { Library::load_from::<&str>(&[]) }.expect_err("nothing");
     assert!(error.to_string().contains("no names were given"), "{error}");
-    // SAFETY: likewise.
+    // SAFETY: as above.
     let error = unsafe { Library::load_from(&["lib\0fabric.so"]) }.expect_err("nothing");
     assert!(matches!(error, LoadError::Library { .. }), "{error:?}");
 }
@@ -539,9 +536,9 @@ fn a_library_that_is_something_else_is_refused_with_the_first_symbol_it_lacks() 
     );
 }
 
-/// A pointer that is never null.
+/// An offset that ends with the pages is inside, and one that ends behind them is not.
 #[test]
-fn places_are_not_null() {
+fn an_address_lies_within_the_pages() {
     let mmio = Mmio {
         address: NonNull::dangling(),
         len: 8,

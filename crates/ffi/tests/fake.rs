@@ -1,8 +1,8 @@
-//! The table driven against libraries that are no drivers, made here with the C compiler: each function returns a code
-//! of its own that no driver knows. So every method is seen to call the function that its documentation names, and
-//! unknown codes to come through as they are.
+//! Tests of the table with fake drivers, which the C compiler makes here. Each of their functions returns a code of its
+//! own that no driver knows. So the tests see that every method calls the function that its documentation names, and
+//! that unknown codes are passed on unchanged.
 //!
-//! Without a C compiler the tests are skipped, and say so; where `CI` is set they fail.
+//! Without a C compiler the tests are skipped, and say so; if `CI` is set, they fail.
 
 use std::collections::BTreeSet;
 use std::ffi::{CStr, c_void};
@@ -15,10 +15,10 @@ use tidegate_ffi::cuda::{self, *};
 #[path = "../../../tests/common/skipped.rs"]
 mod skipped;
 
-/// The code that a function of the fake returns: its place in the table, after this.
+/// The code that a function of the fake returns is this plus the function's place in the table.
 const BASE: i32 = 12_345;
 
-/// What the fake driver says of itself, unless a test says something else.
+/// Functions that tell about the driver itself. A test may replace them.
 const PRELUDE: &str = r#"
 #include <stddef.h>
 #include <stdint.h>
@@ -46,7 +46,7 @@ fn code_of(symbol: &str) -> i32 {
     BASE + at as i32
 }
 
-/// A library with `bodies` for those functions, without `absent`, and with all others refusing.
+/// A fake with these `bodies`, without the functions in `absent`. All other functions refuse the call.
 fn fake(bodies: &[(&str, &str)], absent: &[&str]) -> Option<Result<Driver, LoadError>> {
     let mut source = PRELUDE.to_owned();
     for symbol in symbols().filter(|symbol| !absent.contains(symbol)) {
@@ -85,12 +85,12 @@ fn fake(bodies: &[(&str, &str)], absent: &[&str]) -> Option<Result<Driver, LoadE
         return None;
     }
     let path = output.to_str().expect("text");
-    // SAFETY: the library has no initialisers; each of its functions either ignores its arguments, or takes those of
-    // the driver's.
+    // SAFETY: the library has no initialisers. Each of its functions ignores its arguments, or takes those of the
+    // driver's function.
     Some(unsafe { Driver::load_from(&[path]) })
 }
 
-/// The fake driver that loads.
+/// A fake driver that loads.
 fn driver(bodies: &[(&str, &str)], absent: &[&str]) -> Option<Driver> {
     let mut all = vec![VERSION, NAMES];
     all.extend_from_slice(bodies);
@@ -100,7 +100,7 @@ fn driver(bodies: &[(&str, &str)], absent: &[&str]) -> Option<Driver> {
 const PTX: &CStr = c".version 8.0\n.target sm_90\n.address_size 64\n";
 
 #[test]
-fn every_method_calls_its_function_and_carries_a_code_that_nobody_knows() {
+fn every_method_calls_its_function_and_returns_an_unknown_code() {
     let Some(d) = driver(&[], &[]) else { return };
     let mut called = BTreeSet::new();
     let device = Device(0);
@@ -112,9 +112,9 @@ fn every_method_calls_its_function_and_carries_a_code_that_nobody_knows() {
 
     macro_rules! refused {
         ($($method:ident($($arg:expr),*) => $symbol:literal;)*) => {$(
-            // Some of the methods are safe.
+            // Some of the methods are safe, and need no `unsafe`.
             #[allow(unused_unsafe)]
-            // SAFETY: the functions of the fake do nothing with what they are given.
+            // SAFETY: the functions of the fake do nothing with their arguments.
             let error = unsafe { d.$method($($arg),*) }.expect_err($symbol);
             assert_eq!(error.call, $symbol);
             assert_eq!(error.code, code_of($symbol), "{error}");
@@ -202,8 +202,8 @@ fn every_method_calls_its_function_and_carries_a_code_that_nobody_knows() {
         launch_host_func(stream, nothing, null_mut()) => "cuLaunchHostFunc";
         stream_batch_mem_op(stream, &mut [MemOp::write64(at, 1)]) => "cuStreamBatchMemOp_v2";
     }
-    // Not a function is left untried, but those that the fake must have, the older form of one, and what kernel nodes
-    // need: below.
+    // Everything was called, except for the functions that the fake must have, the older form of one, and those of
+    // kernel nodes, which the next test calls.
     let rest: BTreeSet<_> = symbols().filter(|s| !called.contains(s)).collect();
     assert_eq!(
         rest,
@@ -220,7 +220,7 @@ fn every_method_calls_its_function_and_carries_a_code_that_nobody_knows() {
     );
 }
 
-/// Nodes and edges go through in the order and the form that the driver has them in.
+/// Nodes and edges are passed in the order and the form that the driver expects.
 #[test]
 fn kernel_nodes_are_copied_with_their_edges_and_changed() {
     let functions = [
@@ -233,7 +233,7 @@ fn kernel_nodes_are_copied_with_their_edges_and_changed() {
             "int cuGraphKernelNodeGetParams_v2(void *node, void **params) { params[0] = (void *)0x40; ((unsigned *)params)[2] = 7; return node != (void *)0x20; }",
         ),
         (
-            // The same kernel and grid, and one parameter, by its address.
+            // Accepts the same kernel and grid, with the address of one argument.
             "cuGraphKernelNodeSetParams_v2",
             "int cuGraphKernelNodeSetParams_v2(void *node, void **params) {
                 int same = params[0] == (void *)0x40 && ((unsigned *)params)[2] == 7;
@@ -258,7 +258,7 @@ fn kernel_nodes_are_copied_with_their_edges_and_changed() {
                 return graph != (void *)0x10; }",
         ),
         (
-            // As the driver: what the first edge is like, all of a call are.
+            // As in the driver, all edges of a call get the kind of the first.
             "cuGraphAddDependencies_v2",
             "static void *ends[2][8]; static unsigned char kinds[64]; static size_t added;
             int cuGraphAddDependencies_v2(void *graph, void **from, void **to, unsigned char *how, size_t count) {
@@ -272,7 +272,7 @@ fn kernel_nodes_are_copied_with_their_edges_and_changed() {
     };
     let node = |at: usize| GraphNode::from_raw(std::ptr::without_provenance_mut(at));
     let graph = Graph::from_raw(std::ptr::without_provenance_mut(0x10));
-    // SAFETY: the fake looks at no more than the handles, and writes what it is told to.
+    // SAFETY: the fake looks at the handles only, and writes what these functions document.
     unsafe {
         assert!(d.graph_kernel_node(node(0x21)).expect("type").is_none());
         let kernel = d
@@ -308,7 +308,7 @@ fn kernel_nodes_are_copied_with_their_edges_and_changed() {
         asked.sort();
         added.sort();
         assert_eq!(asked, added);
-        // One that has none is not asked for them: the driver refuses that.
+        // If a graph has no edges, the driver refuses the second call, so it must not be made.
         let alone = Graph::from_raw(std::ptr::without_provenance_mut(0x11));
         assert!(d.graph_edges(alone).expect("no edges").is_empty());
     }
@@ -325,7 +325,7 @@ fn a_function_that_the_driver_lacks_fails_only_when_it_is_called() {
     let Some(d) = driver(&[info], OPTIONAL) else {
         return;
     };
-    // SAFETY: the driver has no such function, and nothing is called.
+    // SAFETY: the driver has no such function, so nothing is called.
     let error = unsafe { d.func_load(Function::NULL) }.expect_err("missing");
     assert!(error.is_missing() && error.is_not_supported());
     assert!(error.to_string().contains("cuFuncLoad"), "{error}");
@@ -343,7 +343,7 @@ fn a_function_that_the_driver_lacks_fails_only_when_it_is_called() {
 }
 
 #[test]
-fn a_required_function_an_old_version_and_a_stub_are_told_apart() {
+fn errors_tell_a_missing_function_an_old_version_and_a_stub_apart() {
     let Some(lacking) = fake(&[VERSION], &["cuMemMap"]) else {
         return;
     };
@@ -352,7 +352,7 @@ fn a_required_function_an_old_version_and_a_stub_are_told_apart() {
         other => panic!("{other:?}"),
     }
     let old = "int cuDriverGetVersion(int *v) { *v = 11080; return 0; }";
-    // It lacks a function as well, but its age says more.
+    // It also lacks a function, but its version tells more.
     let old = fake(&[("cuDriverGetVersion", old)], &["cuMemMap"]).expect("compiled before");
     let error = old.expect_err("too old");
     assert!(
@@ -371,7 +371,7 @@ fn a_required_function_an_old_version_and_a_stub_are_told_apart() {
 }
 
 #[test]
-fn not_ready_is_an_answer_and_a_known_code_has_its_words() {
+fn not_ready_is_an_answer_and_a_known_code_has_a_description() {
     let Some(d) = driver(
         &[
             ("cuStreamQuery", "int cuStreamQuery() { return 600; }"),
@@ -419,7 +419,7 @@ fn the_compilers_log_is_in_the_error() {
     let error = d.module_load_ptx(PTX).expect_err("refused");
     assert_eq!(error.code, 218);
     assert!(error.text.starts_with("ptxas fatal: line 3x"), "{error}");
-    // What would be read as something else than text does not reach the driver.
+    // Images that the driver would not read as text do not reach it.
     for other in [
         c"\x7fELF\x02\x01\x01",
         c"P\xed\x55\xba",
@@ -432,7 +432,7 @@ fn the_compilers_log_is_in_the_error() {
 }
 
 #[test]
-fn descriptors_go_through_as_they_are_and_impossible_answers_are_errors() {
+fn descriptors_are_passed_unchanged_and_impossible_answers_are_errors() {
     let Some(d) = driver(
         &[
             (
@@ -451,11 +451,11 @@ fn descriptors_go_through_as_they_are_and_impossible_answers_are_errors() {
     ) else {
         return;
     };
-    // SAFETY: the fake does not look at the handle, but for its number.
+    // SAFETY: the fake looks at the handle as a number only.
     let fd = unsafe { d.mem_export_fd(MemHandle(1)) }.expect("a descriptor");
     let handle = d.mem_import_fd(fd.as_fd()).expect("a handle");
     assert_eq!(handle.0, fd.as_raw_fd() as u64);
-    // SAFETY: likewise.
+    // SAFETY: as above.
     let error = unsafe { d.mem_export_fd(MemHandle(9)) }.expect_err("no descriptor");
     assert_eq!(error.code, CudaError::UNEXPECTED);
     let error = d.mem_host_alloc(8, HostFlags::NONE).expect_err("null");

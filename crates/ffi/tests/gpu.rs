@@ -1,5 +1,5 @@
-//! The table driven against a real driver and device. Where no driver can be loaded the test is skipped, and says so; where
-//! `TIDEGATE_REQUIRE_CUDA` is set it fails.
+//! Tests of the table with a real driver and device. If no driver can be loaded, they are skipped, and say so. If
+//! `TIDEGATE_REQUIRE_CUDA` is set, they then fail.
 
 use std::ffi::{CStr, c_void};
 use std::os::fd::AsFd;
@@ -7,8 +7,8 @@ use std::ptr::NonNull;
 
 use tidegate_ffi::cuda::*;
 
-/// `increment(unsigned *p)`: adds one to the word, without a race only for a grid of one thread.
-/// It waits for the kernel in front of it where it was launched early.
+/// `increment(unsigned *p)` adds one to the word. Only a grid of one thread has no race. If it was launched early, it
+/// waits for the kernel in front of it.
 const PTX: &CStr = c".version 7.8
 .target sm_90
 .address_size 64
@@ -26,7 +26,7 @@ const PTX: &CStr = c".version 7.8
 }
 ";
 
-/// The driver with a current context, unless there is none.
+/// The driver, with a current context; `None` if there is no driver.
 fn driver() -> Option<(&'static Driver, Device)> {
     let driver = match Driver::load() {
         Ok(driver) => driver,
@@ -42,13 +42,13 @@ fn driver() -> Option<(&'static Driver, Device)> {
     driver.init().expect("init");
     let device = driver.device(0).expect("a device");
     let context = driver.primary_ctx_retain(device).expect("its context");
-    // SAFETY: the context is alive, and never released here.
+    // SAFETY: the context is alive, and is never released here.
     unsafe { driver.ctx_set_current(context) }.expect("current");
     Some((driver, device))
 }
 
 #[test]
-fn devices_and_contexts_say_what_they_are() {
+fn devices_and_contexts_have_their_properties() {
     let Some((d, device)) = driver() else { return };
     assert!(d.device_count().expect("count") >= 1);
     assert!(!d.device_name(device).expect("name").is_empty());
@@ -74,7 +74,7 @@ fn memory_words_and_events_work_on_a_stream() {
         .mem_host_alloc(128, HostFlags::PORTABLE | HostFlags::DEVICE_MAP)
         .expect("pinned");
     let host = pinned.as_ptr().cast::<u64>();
-    // SAFETY: all handles and addresses are made here and alive until the end; what is read on the host was waited for.
+    // SAFETY: all handles and addresses are made here, and are alive until the end. The host waits before it reads.
     unsafe {
         host.write_bytes(0, 16);
         host.write(41);
@@ -117,7 +117,7 @@ fn memory_words_and_events_work_on_a_stream() {
         assert_eq!(read[..3], [41, 41, 0xABAB_ABAB_ABAB_ABAB]);
         assert_eq!((read[8], read[9] as u32), (1 << 40, 8));
         assert_eq!(d.event_query(end), Ok(true));
-        // A wait for a word that nobody has written yet is not done, and that is no error.
+        // While the word is not written, the wait for it is not done, and that is no error.
         let mut batch = [MemOp::wait64(word(10), 1)];
         d.stream_batch_mem_op(stream, &mut batch).expect("wait");
         d.event_record(end, stream).expect("record");
@@ -145,13 +145,14 @@ fn memory_words_and_events_work_on_a_stream() {
     }
 }
 
-/// A page that the process has mapped, as the page of a register is.
+/// The test maps a page itself, as tidegate maps the page of a register.
 #[test]
-fn memory_that_was_mapped_otherwise_is_registered_for_a_while() {
+fn memory_that_the_process_has_mapped_is_registered_and_unregistered() {
     let Some((d, _)) = driver() else { return };
     let stream = d.stream_create(0).expect("stream");
     let layout = std::alloc::Layout::from_size_align(4096, 4096).expect("a page");
-    // SAFETY: the page is of this size, and nobody else's; it is unregistered before it is freed, when the stream is done.
+    // SAFETY: the page has this size, and belongs to this test only. It is unregistered when the stream is done, and
+    // then freed.
     unsafe {
         let page = NonNull::new(std::alloc::alloc_zeroed(layout)).expect("a page");
         let (at, word) = (page.cast(), page.cast::<u64>().as_ptr().add(3));
@@ -159,7 +160,7 @@ fn memory_that_was_mapped_otherwise_is_registered_for_a_while() {
             .expect("registered");
         let again = d.mem_host_register(at, 4096, RegisterFlags::DEVICE_MAP);
         assert!(again.expect_err("it is").is_already_registered());
-        // An address within it, too.
+        // An address in the middle of the page has a device address, too.
         let there = NonNull::new(word).expect("it lies in the page");
         let there = d.mem_host_device_ptr(there.cast()).expect("address");
         let mut batch = [MemOp::write64(there, 77)];
@@ -179,7 +180,7 @@ fn mapped_memory_is_the_same_under_two_handles() {
     let prop = AllocationProp::pinned(device).shareable();
     let bytes = d.mem_granularity(&prop).expect("granularity");
     let stream = d.stream_create(0).expect("stream");
-    // SAFETY: all handles and addresses are made here and alive until the end; what is read on the host was waited for.
+    // SAFETY: all handles and addresses are made here, and are alive until the end. The host waits before it reads.
     unsafe {
         let memory = d.mem_create(bytes, &prop).expect("memory");
         let fd = d.mem_export_fd(memory).expect("descriptor");
@@ -230,14 +231,14 @@ fn kernels_run_alone_with_attributes_and_from_graphs() {
     let error = d.module_load_ptx(bad).expect_err("refused");
     assert!(error.code == 218 && error.text.contains("line"), "{error}");
     unsafe extern "C" fn add_100(word: *mut c_void) {
-        // SAFETY: the word is an atomic that outlives the stream's work.
+        // SAFETY: the word is an atomic, and outlives the stream's work.
         let word = unsafe { &*word.cast::<std::sync::atomic::AtomicU32>() };
         word.fetch_add(100, std::sync::atomic::Ordering::Relaxed);
     }
     let called = std::sync::atomic::AtomicU32::new(0);
     let stream = d.stream_create(0).expect("stream");
-    // SAFETY: all handles and addresses are made here and alive until the end; the kernel's one parameter is an
-    // address, of a word that only this stream uses; what is read on the host was waited for.
+    // SAFETY: all handles and addresses are made here, and are alive until the end. The kernel's one parameter is the
+    // address of a word that only this stream uses. The host waits before it reads.
     unsafe {
         let module = d.module_load_ptx(PTX).expect("module");
         let function = d.module_function(module, c"increment").expect("function");
@@ -272,7 +273,7 @@ fn kernels_run_alone_with_attributes_and_from_graphs() {
         d.launch_kernel_ex(function, &plain, stream, &mut arguments)
             .expect("launch");
 
-        // The second of these lies behind a programmatic edge.
+        // A programmatic edge leads to the second of these.
         d.stream_begin_capture(stream).expect("capture");
         d.launch_kernel_ex(function, &plain, stream, &mut arguments)
             .expect("recorded");
@@ -305,7 +306,7 @@ fn kernels_run_alone_with_attributes_and_from_graphs() {
         assert_eq!(read, 2 + 2 * 4);
         assert_eq!(called.load(std::sync::atomic::Ordering::Relaxed), 100);
 
-        // What a capture forbids is an error that says so, and ends it.
+        // A call that a capture forbids is an error that says so, and makes the capture fail.
         d.stream_begin_capture(stream).expect("capture");
         assert!(
             d.stream_synchronize(stream)

@@ -1,10 +1,10 @@
-//! Finding the driver: what is said where there is none.
+//! Tests of the errors when there is no driver.
 
 use tidegate_ffi::cuda::{Driver, LIBRARIES, LoadError};
 
 /// Loads from `names`, which must be no driver.
 fn refused(names: &[&str]) -> LoadError {
-    // SAFETY: the names are of nothing, or of the C library, which this process has already.
+    // SAFETY: there is nothing with these names, or it is the C library, which this process has already.
     unsafe { Driver::load_from(names) }.expect_err("there is no driver under these names")
 }
 
@@ -26,7 +26,7 @@ fn a_library_that_is_not_there_is_named() {
 }
 
 #[test]
-fn a_name_that_cannot_be_one_is_an_error() {
+fn a_name_with_a_nul_inside_is_an_error() {
     let error = refused(&["lib\0cuda.so"]);
     assert!(matches!(error, LoadError::Library { .. }), "{error:?}");
     assert!(refused(&[]).to_string().contains("no names were given"));
@@ -48,7 +48,7 @@ fn a_library_that_is_something_else_is_refused_with_the_first_symbol_it_lacks() 
 
 #[test]
 fn the_machines_own_driver_is_there_or_an_error_names_all_that_was_tried() {
-    // SAFETY: these are the names of the driver.
+    // SAFETY: these are the driver's names.
     let alone = unsafe { Driver::load_from(LIBRARIES) };
     match (Driver::load(), alone) {
         (Ok(driver), Ok(_)) => {

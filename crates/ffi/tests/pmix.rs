@@ -1,5 +1,5 @@
-//! PMIx: what is said where there is none, and that the layouts are those of the header that is installed. What it does
-//! under a launcher, the tests of `crates/boot` see.
+//! Tests of PMIx: the errors when there is no library, and the layouts, which are compared with an installed header.
+//! The tests of `crates/boot` run it under a launcher.
 
 use std::mem::{offset_of, size_of};
 use std::path::Path;
@@ -14,12 +14,12 @@ use skipped::skipped as skip;
 
 /// Loads from `names`, which must be no PMIx.
 fn refused(names: &[&str]) -> LoadError {
-    // SAFETY: the names are of nothing, or of the C library, which this process has already.
+    // SAFETY: there is nothing with these names, or it is the C library, which this process has already.
     unsafe { Library::load_from(names) }.expect_err("there is no PMIx under these names")
 }
 
 #[test]
-fn what_is_no_pmix_is_refused_by_name() {
+fn a_library_that_is_not_pmix_is_refused_by_name() {
     let names = ["/nowhere/libpmix.so.2", "lib\0pmix.so"];
     let error = refused(&names);
     let LoadError::Library { tried } = &error else {
@@ -40,8 +40,8 @@ fn what_is_no_pmix_is_refused_by_name() {
 }
 
 #[test]
-fn the_installed_library_says_its_version_and_that_there_is_no_server() {
-    let test = "the_installed_library_says_its_version_and_that_there_is_no_server";
+fn the_installed_library_tells_its_version_and_finds_no_server() {
+    let test = "the_installed_library_tells_its_version_and_finds_no_server";
     let library = match Library::load() {
         Ok(library) => library,
         Err(error) => return skip(test, &error.to_string()),
@@ -56,7 +56,7 @@ fn the_installed_library_says_its_version_and_that_there_is_no_server() {
     assert!(error.code != 0 && !error.text.is_empty(), "{error}");
 }
 
-/// Where the header is: of Debian's libpmix-dev, or installed from source.
+/// The folders that may have the header: those of Debian's libpmix-dev, and of an installation from source.
 const FOLDERS: &[&str] = &[
     "/usr/lib/x86_64-linux-gnu/pmix2/include",
     "/usr/lib/aarch64-linux-gnu/pmix2/include",
@@ -142,7 +142,7 @@ fn the_layouts_are_those_of_the_header() {
         text += &format!("_Static_assert(({name}) == ({value}), \"{value} for {name}\");\n");
     }
     for (name, value) in names {
-        // Of a string, its length and what it begins with can be compared by a compiler.
+        // Of a string, the compiler can compare the length only. The program that it makes compares the text.
         text += &format!("_Static_assert(sizeof({name}) == sizeof(\"{value}\"), \"{name}\");\n");
     }
     text += "int main(void) {\n";

@@ -1,4 +1,4 @@
-//! Contexts: a device's state in this process, and which one is the calling thread's.
+//! Contexts: the state of a device in this process. At most one context is current on a thread.
 
 use std::ffi::c_uint;
 
@@ -17,16 +17,16 @@ flags! {
 }
 
 impl Driver {
-    /// The device's primary context, made if it is not there, and kept by one more holder (`cuDevicePrimaryCtxRetain`).
-    /// It does not become current.
+    /// The device's primary context, which is made if there is none (`cuDevicePrimaryCtxRetain`). The call counts one
+    /// more holder, and does not make the context current.
     pub fn primary_ctx_retain(&self, device: Device) -> Result<Context> {
         let mut context = Context::NULL;
-        // SAFETY: the function checks the device, and writes one handle, to one that lives.
+        // SAFETY: the function checks the device, and writes one handle into a live variable.
         unsafe { call!(self.primary_ctx_retain(&mut context.0, device.0)) }?;
         Ok(context)
     }
 
-    /// How the primary context is to behave (`cuDevicePrimaryCtxSetFlags_v2`).
+    /// Sets how the primary context behaves (`cuDevicePrimaryCtxSetFlags_v2`).
     pub fn primary_ctx_set_flags(&self, device: Device, flags: ContextFlags) -> Result<()> {
         // SAFETY: the function takes numbers, and checks them.
         unsafe { call!(self.primary_ctx_set_flags(device.0, flags.0)) }
@@ -36,7 +36,7 @@ impl Driver {
     ///
     /// # Safety
     ///
-    /// `context` is null, or alive and will be for as long as it is current.
+    /// `context` is null, or it is alive and stays so as long as it is current.
     pub unsafe fn ctx_set_current(&self, context: Context) -> Result<()> {
         // SAFETY: the caller vouches for the handle.
         unsafe { call!(self.ctx_set_current(context.0)) }
@@ -46,19 +46,19 @@ impl Driver {
     /// (`cuCtxGetStreamPriorityRange`).
     pub fn ctx_stream_priority_range(&self) -> Result<(i32, i32)> {
         let (mut least, mut greatest) = (0, 0);
-        // SAFETY: the function writes two ints, to two that live.
+        // SAFETY: the function writes two ints into two live variables.
         unsafe { call!(self.ctx_get_stream_priority_range(&mut least, &mut greatest)) }?;
         Ok((least, greatest))
     }
 
-    /// How many multiprocessors the current context may use: fewer than the device has, where MPS limits it to a portion
-    /// (`cuCtxGetExecAffinity`).
+    /// How many multiprocessors the current context may use (`cuCtxGetExecAffinity`). MPS can limit it to a part of
+    /// those that the device has.
     ///
     /// # Errors
     ///
-    /// Also where the driver, or the device, knows no such limits.
+    /// The driver's; one of them says that the driver or the device has no such limits.
     pub fn ctx_multiprocessors(&self) -> Result<usize> {
-        // `CUexecAffinityParam`: the type, which is an enumeration that comes out, then the number.
+        // `CUexecAffinityParam`: the type, an enumeration that the driver writes, and then the number.
         let mut limit: [c_uint; 2] = [0; 2];
         let wanted = sys::CUexecAffinityType::CU_EXEC_AFFINITY_TYPE_SM_COUNT;
         // SAFETY: the function writes one structure of two 32-bit fields, to an array of the same layout that lives.

@@ -3,7 +3,7 @@
 /// The result of a call to the driver.
 pub type Result<T, E = CudaError> = std::result::Result<T, E>;
 
-/// The driver refused a call, or reports in it what went wrong earlier on the device.
+/// The driver refused a call, or the call reports an earlier failure on the device.
 ///
 /// The code stays a number: drivers newer than this crate return codes that it does not know.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,19 +13,19 @@ pub struct CudaError {
     /// The `CUresult`; or [`CudaError::MISSING`], [`CudaError::UNEXPECTED`] or [`CudaError::FORKED`], which no driver
     /// returns.
     pub code: i32,
-    /// The code's name (`CUDA_ERROR_…`), or "unknown code N" where the driver has none.
+    /// The code's name (`CUDA_ERROR_…`), or "unknown code N" if the driver has no name for it.
     pub name: String,
-    /// The driver's description, and for PTX the compiler's log. Empty where the driver has none.
+    /// The driver's description, and for PTX the compiler's log. Empty if the driver has none.
     pub text: String,
 }
 
 impl CudaError {
     /// The [`code`](Self::code) of a call to a function that the loaded driver does not have.
     pub const MISSING: i32 = -1;
-    /// The [`code`](Self::code) of a call that succeeded, but whose answer cannot be.
+    /// The [`code`](Self::code) of a call that succeeded with an answer that makes no sense.
     pub const UNEXPECTED: i32 = -2;
-    /// The [`code`](Self::code) of a call that was not made, since this process was forked from the one that loaded the
-    /// driver.
+    /// The [`code`](Self::code) of a call that was not made, because another process has loaded the driver, and this
+    /// one was forked from it.
     pub const FORKED: i32 = -3;
 
     pub(crate) fn missing(call: &'static str, version: i32) -> Self {
@@ -60,7 +60,7 @@ impl CudaError {
         }
     }
 
-    /// Whether the call was not made, since this process was forked from the one that loaded the driver.
+    /// Whether the call was not made, because another process has loaded the driver, and this one was forked from it.
     pub fn is_forked(&self) -> bool {
         self.code == Self::FORKED
     }
@@ -70,7 +70,8 @@ impl CudaError {
         self.code == 1
     }
 
-    /// `CUDA_ERROR_OUT_OF_MEMORY`: of the device, of the host, or of addresses.
+    /// `CUDA_ERROR_OUT_OF_MEMORY`: there is too little memory of the device or of the host, or there are too few
+    /// addresses.
     pub fn is_out_of_memory(&self) -> bool {
         self.code == 2
     }
@@ -86,7 +87,8 @@ impl CudaError {
         matches!(self.code, 808 | 809)
     }
 
-    /// The driver or the device cannot do this: `CUDA_ERROR_NOT_SUPPORTED`, or a function that the driver does not have.
+    /// The driver or the device cannot do this: `CUDA_ERROR_NOT_SUPPORTED`, or a function that the driver does not
+    /// have.
     pub fn is_not_supported(&self) -> bool {
         self.code == 801 || self.is_missing()
     }
@@ -96,15 +98,15 @@ impl CudaError {
         self.code == Self::MISSING
     }
 
-    /// The call is not possible in a capture, or spoils it (`CUDA_ERROR_STREAM_CAPTURE_…` and
+    /// The call is not possible during a capture, or makes the capture fail (`CUDA_ERROR_STREAM_CAPTURE_…` and
     /// `CUDA_ERROR_CAPTURED_EVENT`: 900 to 908).
     pub fn is_capture_error(&self) -> bool {
         (900..=908).contains(&self.code)
     }
 
-    /// The device's work was torn down, and the context (mostly the process, too) can do nothing more: an uncorrectable
-    /// memory or link error, an illegal access, a launch that timed out or failed, an assertion; or the MPS server has
-    /// given the process up (806, 810).
+    /// The device has given up its work. Every later call in this context fails, and mostly every later call of this
+    /// process. The reason is an uncorrectable error of memory or of a link, an illegal access, a launch that timed out
+    /// or failed, or an assertion. Or the MPS server has ended its service for the process (806, 810).
     pub fn is_context_lost(&self) -> bool {
         matches!(
             self.code,
@@ -116,7 +118,8 @@ impl CudaError {
 impl std::fmt::Display for CudaError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}: {}", self.call, self.name)?;
-        // An unknown code is named by its number already; the crate's own codes say nothing to a reader.
+        // The name of an unknown code contains its number already. The numbers of this crate's own codes tell a reader
+        // nothing.
         if self.code > 0 && !self.name.starts_with("unknown") {
             write!(f, " ({})", self.code)?;
         }

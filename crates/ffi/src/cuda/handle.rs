@@ -11,11 +11,11 @@ macro_rules! handle {
         #[repr(transparent)]
         pub struct $name(pub(crate) $raw);
 
-        // SAFETY: the value is opaque, and nothing here dereferences it. The driver may be called from every thread,
-        // with the handles of all; and a caller passes a handle to it in an `unsafe` call, whose contract
-        // holds on every thread.
+        // SAFETY: the value is opaque, and nothing here dereferences it. Every thread may call the driver, with handles
+        // from any thread. A handle is passed to the driver in an `unsafe` call only, whose contract holds on every
+        // thread.
         unsafe impl Send for $name {}
-        // SAFETY: as above; a shared reference gives nothing but the value.
+        // SAFETY: as above; a shared reference gives access to the value only.
         unsafe impl Sync for $name {}
 
         impl $name {
@@ -83,12 +83,13 @@ handle!(
     Pool, sys::CUmemoryPool
 );
 
-/// A device (`CUdevice`), by its ordinal among those the process may see. The driver checks it at every call.
+/// A device (`CUdevice`), by its ordinal among the devices that are visible to the process. The driver checks it at
+/// every call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(transparent)]
 pub struct Device(pub i32);
 
-/// Physical memory (`CUmemGenericAllocationHandle`), apart from any address.
+/// Physical memory (`CUmemGenericAllocationHandle`), which has no address by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(transparent)]
 pub struct MemHandle(pub u64);
@@ -107,7 +108,7 @@ impl DevicePtr {
         self.0 == 0
     }
 
-    /// The address `bytes` further on; `None` where that is beyond all addresses.
+    /// The address `bytes` further on; `None` if that is beyond the last address.
     pub fn checked_add(self, bytes: u64) -> Option<Self> {
         self.0.checked_add(bytes).map(DevicePtr)
     }
@@ -119,7 +120,7 @@ impl std::fmt::Debug for DevicePtr {
     }
 }
 
-/// A set of flags: bits under names, with `|`.
+/// Defines a set of flags: named bits that `|` combines.
 macro_rules! flags {
     ($(#[$doc:meta])* $name:ident { $($(#[$bit_doc:meta])* $bit:ident = $value:expr;)* }) => {
         $(#[$doc])*
@@ -130,7 +131,7 @@ macro_rules! flags {
         impl $name {
             $($(#[$bit_doc])* pub const $bit: Self = $name($value);)*
 
-            /// Whether all of `other` is in here.
+            /// Whether this has all bits of `other`.
             pub const fn contains(self, other: Self) -> bool {
                 self.0 & other.0 == other.0
             }

@@ -1,4 +1,4 @@
-//! Launches: of kernels, and of functions on the host.
+//! Launches of kernels, and of functions on the host.
 
 use std::ffi::c_void;
 
@@ -8,10 +8,10 @@ use super::load::Driver;
 use super::sys;
 use super::table::call;
 
-/// A function that a stream calls on the host (`CUhostFn`). It must not unwind, and must call nothing of the driver.
+/// A function that a stream calls on the host (`CUhostFn`). It must not unwind, and must not call the driver.
 pub type HostFn = unsafe extern "C" fn(*mut c_void);
 
-/// How a kernel is launched (`CUlaunchConfig`, but for the stream).
+/// How a kernel is launched (`CUlaunchConfig` without its stream).
 #[derive(Clone, Copy, Debug)]
 pub struct LaunchConfig {
     grid: [u32; 3],
@@ -21,7 +21,7 @@ pub struct LaunchConfig {
 }
 
 impl LaunchConfig {
-    /// So many blocks, of so many threads, in x, y and z.
+    /// A grid of `grid` blocks, each of `block` threads, in x, y and z.
     pub fn new(grid: [u32; 3], block: [u32; 3]) -> Self {
         LaunchConfig {
             grid,
@@ -31,14 +31,14 @@ impl LaunchConfig {
         }
     }
 
-    /// So many bytes of dynamic shared memory a block.
+    /// Gives each block so many bytes of dynamic shared memory.
     pub fn shared_bytes(mut self, bytes: u32) -> Self {
         self.shared_bytes = bytes;
         self
     }
 
-    /// The kernel may begin before the kernel in front of it in the stream has ended, from where that one allows it.
-    /// What it needs of that one it must wait for itself (`griddepcontrol.wait`).
+    /// Sets whether the kernel may begin before the kernel in front of it in the stream has ended, as soon as that one
+    /// allows it. The kernel must then wait by itself for the results of that one (`griddepcontrol.wait`).
     pub fn programmatic_stream_serialization(mut self, allowed: bool) -> Self {
         self.begins_early = allowed;
         self
@@ -72,10 +72,10 @@ impl Driver {
     ///
     /// # Safety
     ///
-    /// `function` and `stream` are alive, in one context. `arguments` are as many pointers as the kernel has
-    /// parameters, each to a value of the parameter's type; they are read before this returns. All that the kernel does
-    /// with them is sound when it is executed. With programmatic serialisation, the kernel is also sound where
-    /// it overlaps the one in front of it.
+    /// `function` and `stream` are alive, and belong to one context. `arguments` has one pointer for each parameter of
+    /// the kernel, to a value of the parameter's type. The values are read before this returns. Everything that the
+    /// kernel does with them is sound when it is executed. With programmatic serialisation, the kernel is sound even
+    /// while it overlaps the one in front of it.
     pub unsafe fn launch_kernel_ex(
         &self,
         function: Function,
@@ -97,13 +97,14 @@ impl Driver {
         })
     }
 
-    /// The stream calls `function` with `data`, on a thread of the driver's, and goes on when it has returned
-    /// (`cuLaunchHostFunc`). It is not called if the context is lost before.
+    /// Enqueues a call of `function` with `data`, on a thread of the driver (`cuLaunchHostFunc`). The stream goes on
+    /// when the function has returned. If the context is lost before, the function is not called.
     ///
     /// # Safety
     ///
-    /// `stream` is alive. Calling `function` with `data` is sound on another thread, at any time until it was called
-    /// (each time, if it is captured); it does not unwind, and calls nothing of the driver.
+    /// `stream` is alive. `function` can soundly be called with `data` on another thread, at any time until it was
+    /// called; if the call is captured, once for each replay. The function does not unwind, and does not call the
+    /// driver.
     pub unsafe fn launch_host_func(
         &self,
         stream: Stream,
@@ -129,7 +130,7 @@ mod tests {
         let early = config.programmatic_stream_serialization(true);
         early.with_raw(Stream::NULL, |raw| {
             assert_eq!(raw.numAttrs, 1);
-            // SAFETY: the pointer is to one attribute, which lives in this closure, and all bytes of which were set.
+            // SAFETY: the pointer names one attribute, which lives until this closure returns. All its bytes were set.
             unsafe {
                 assert_eq!((*raw.attrs).id as u32, 6);
                 assert_eq!((*raw.attrs).value.programmaticStreamSerializationAllowed, 1);

@@ -11,12 +11,12 @@ use super::error::{CudaError, NOT_READY, Result};
 use super::table::{self, Table};
 use crate::open::{self, list};
 
-/// The names under which the driver is looked for, in this order: the one that drivers install, then the one that some
-/// installations link to it.
+/// The names under which the driver is looked for, in this order. Drivers install the first. Some installations make
+/// the second a link to it.
 pub const LIBRARIES: &[&str] = &["libcuda.so.1", "libcuda.so"];
 
-/// The oldest driver that is taken, as `cuDriverGetVersion` counts: 1000 for the major, 10 for the minor number. All of the
-/// [required](table::REQUIRED) functions are in 12.0.
+/// The oldest driver that can be used: 12.0, which has all [required](table::REQUIRED) functions. Versions are written
+/// as `cuDriverGetVersion` does: 1000 times the major number and 10 times the minor number.
 pub const MIN_VERSION: i32 = 12_000;
 
 /// Why there is no driver to call.
@@ -42,12 +42,12 @@ pub enum LoadError {
     TooOld {
         /// The library.
         library: String,
-        /// Its version, as `cuDriverGetVersion` counts.
+        /// Its version, in the form of [`MIN_VERSION`].
         found: i32,
-        /// The oldest that would do, likewise.
+        /// The oldest version that can be used, in the same form.
         needed: i32,
     },
-    /// The driver does not say its version.
+    /// The driver does not tell its version.
     #[error("{library} refuses cuDriverGetVersion with code {code}{}", if *.code == 34 { ": it is the toolkit's stub, made for linking only" } else { "" })]
     Version {
         /// The library.
@@ -59,10 +59,10 @@ pub enum LoadError {
 
 /// The loaded driver: a table of functions.
 ///
-/// It holds no state of its own: what the driver keeps, it keeps for the process. The library stays loaded for good,
-/// since the driver has threads that would lose their code.
+/// It holds no state of its own: the driver keeps its state for the process. The library stays loaded until the process
+/// ends, because the driver's own threads need its code.
 pub struct Driver {
-    /// The one that has loaded it: in a child, the driver may do anything when it is called, and hang.
+    /// The process that has loaded the driver. In a forked child, calls to the driver may do anything, and may hang.
     process: Process,
     pub(crate) table: Table,
     library: String,
@@ -79,10 +79,10 @@ impl std::fmt::Debug for Driver {
 }
 
 impl Driver {
-    /// The driver of this machine, from [`LIBRARIES`]. It is looked for once: later calls return the same answer, an
-    /// error as well, so that all parts of a process agree on whether there is a driver.
+    /// The driver of this machine, from [`LIBRARIES`]. It is looked for once: later calls return the same answer, even
+    /// an error. So all parts of a process agree whether there is a driver.
     ///
-    /// Nothing is initialised and nothing set in the environment: call [`init`](Self::init) first of all.
+    /// This initialises nothing, and sets no environment variable. Call [`init`](Self::init) next.
     ///
     /// # Errors
     ///
@@ -98,8 +98,8 @@ impl Driver {
     }
 
     /// The driver from the first of `names` that can be opened. A name without a slash is looked for where the dynamic
-    /// loader looks. If the first that opens is no usable driver, that is the error: the names after it are not tried,
-    /// since two drivers in one process are never what was meant.
+    /// loader looks. If the first library that opens is no usable driver, the call fails, and tries no further names:
+    /// nobody wants two drivers in one process.
     ///
     /// # Errors
     ///
@@ -107,8 +107,9 @@ impl Driver {
     ///
     /// # Safety
     ///
-    /// Opening a library runs its initialisers: they must be sound to run. What the library has under the names of
-    /// [`REQUIRED`](table::REQUIRED) and [`OPTIONAL`](table::OPTIONAL) must be those functions of the driver API.
+    /// Opening a library runs its initialisers, which must be sound to run. Under the names of
+    /// [`REQUIRED`](table::REQUIRED) and [`OPTIONAL`](table::OPTIONAL), the library must have those functions of the
+    /// driver API.
     pub unsafe fn load_from(names: &[&str]) -> Result<Driver, LoadError> {
         // SAFETY: the caller vouches for the library's initialisers.
         let opened = unsafe { open::first(names, unix::RTLD_LAZY | unix::RTLD_LOCAL) };
@@ -119,20 +120,21 @@ impl Driver {
 
     /// # Safety
     ///
-    /// As for [`load_from`](Self::load_from): what `library` has under the table's names is what the table declares.
+    /// As for [`load_from`](Self::load_from): the functions that `library` has under the table's names have the types
+    /// that the table declares.
     unsafe fn from_library(library: Library, name: String) -> Result<Driver, LoadError> {
         type Version = unsafe extern "C" fn(*mut c_int) -> i32;
         // SAFETY: the caller vouches for the types of all functions.
         let table = unsafe { Table::fill(&library) };
         let get: Option<Version> = match &table {
             Ok(table) => Some(table.driver_get_version.call),
-            // Of an old driver, its version says more than the first symbol that it lacks.
+            // For an old driver, an error that names its version tells more than the first symbol that it lacks.
             // SAFETY: the caller vouches for the type.
             Err(_) => unsafe { table::find(&library, "cuDriverGetVersion") },
         };
         let mut version = 0;
         if let Some(get) = get {
-            // SAFETY: the function writes one int, to one that lives; it needs no initialisation.
+            // SAFETY: the function writes one int into a live variable; it needs no initialisation.
             let code = unsafe { get(&mut version) };
             if code != 0 {
                 return Err(LoadError::Version {
@@ -157,7 +159,8 @@ impl Driver {
                 });
             }
         };
-        // The pointers in the table, and the driver's own threads, need the code until the process ends.
+        // The library is never closed: the pointers in the table, and the driver's own threads, need the code until the
+        // process ends.
         std::mem::forget(library);
         Ok(Driver {
             process: Process::this(),
@@ -172,32 +175,33 @@ impl Driver {
         &self.library
     }
 
-    /// The newest CUDA version that this driver supports, as `cuDriverGetVersion` said while loading: 13000 is 13.0.
+    /// The newest CUDA version that this driver supports, in the form of [`MIN_VERSION`]: 13000 is 13.0.
     pub fn version(&self) -> i32 {
         self.version
     }
 
-    /// Starts the driver (`cuInit`). All other calls but those that load fail before. It can be called again, and does
-    /// nothing then.
+    /// Starts the driver (`cuInit`). Until then all other calls fail, except for those that load it. Further calls do
+    /// nothing.
     ///
     /// # Errors
     ///
-    /// That there is no device, or that the kernel's part of the driver is missing or does not match.
+    /// There is no device, or the part of the driver in the operating system is missing or has another version.
     pub fn init(&self) -> Result<()> {
         // SAFETY: the function takes flags only, and 0 is the one value allowed.
         unsafe { table::call!(self.init(0)) }
     }
 
-    /// The driver's name and words for a code: "unknown code N" and nothing, where it has none.
+    /// The driver's name and description of a code. If it has none, the name is "unknown code N", and the description
+    /// is empty.
     pub fn describe(&self, code: i32) -> (String, String) {
         let ask = |function: unsafe extern "C" fn(c_int, *mut *const c_char) -> i32| {
             let mut text = std::ptr::null();
-            // SAFETY: the function takes any number, and writes one pointer, to one that lives.
+            // SAFETY: the function takes any number, and writes one pointer into a live variable.
             let answer = unsafe { function(code, &mut text) };
             if answer != 0 || text.is_null() {
                 return None;
             }
-            // SAFETY: a pointer that it gives is to a string that ends with a NUL and is never freed.
+            // SAFETY: a pointer that it returns is to a string that ends with a NUL and is never freed.
             let text = unsafe { CStr::from_ptr(text) };
             Some(text.to_string_lossy().into_owned())
         };
@@ -207,7 +211,7 @@ impl Driver {
         )
     }
 
-    /// Refuses `call` in a child of the process that has loaded the driver.
+    /// Refuses `call` in a forked child of the process that has loaded the driver.
     #[inline]
     pub(crate) fn here(&self, call: &'static str) -> Result<()> {
         if self.process.is_this() {
@@ -217,7 +221,7 @@ impl Driver {
         }
     }
 
-    /// What `call` returned, as a result.
+    /// The code that `call` has returned, as a result.
     pub(crate) fn check(&self, call: &'static str, code: i32) -> Result<()> {
         if code == 0 {
             return Ok(());
@@ -225,7 +229,7 @@ impl Driver {
         Err(self.error(call, code))
     }
 
-    /// What a query returned: "not ready" is `false`, and costs no words.
+    /// The code that a query has returned, as a result. "Not ready" is `false`; its description is not looked up.
     pub(crate) fn query(&self, call: &'static str, code: i32) -> Result<bool> {
         match code {
             0 => Ok(true),

@@ -1,8 +1,8 @@
 //! Stream memory operations: a stream writes a word, or waits for one, without a kernel.
 //!
-//! Words are 4 or 8 bytes long and aligned to that. "At least" means that the *difference*, with a sign, is not
-//! negative, so that a counter may wrap round. Words may lie in mapped, pinned or plainly allocated memory, and not in
-//! that of a stream-ordered pool (`CUDA_ERROR_INVALID_VALUE`).
+//! Words are 4 or 8 bytes long and aligned to that. A word is "at least" a value if their difference, as a signed
+//! number, is not negative. So a counter may wrap round. Words may lie in mapped, pinned or plainly allocated memory,
+//! but not in memory of a stream-ordered pool (`CUDA_ERROR_INVALID_VALUE`).
 
 use super::error::{CudaError, Result};
 use super::handle::{DevicePtr, Stream};
@@ -18,14 +18,15 @@ pub struct MemOp(sys::CUstreamBatchMemOpParams);
 type Kind = sys::CUstreamBatchMemOpType;
 
 impl MemOp {
-    /// All bytes zero but those that `fill` sets, field by field: padding stays zero as well.
+    /// An operation whose bytes are zero, except for those that `fill` sets. `fill` sets single fields, so padding
+    /// stays zero, too.
     fn build(fill: impl FnOnce(&mut sys::CUstreamBatchMemOpParams)) -> Self {
         let mut raw = sys::CUstreamBatchMemOpParams { pad: [0; 6] };
         fill(&mut raw);
         MemOp(raw)
     }
 
-    /// Wait until a 64-bit word is at least `value`: `(word - value)`, with a sign, is not negative.
+    /// Waits until a 64-bit word is at least `value`: `word - value`, as a signed number, is not negative.
     pub fn wait64(address: DevicePtr, value: u64) -> Self {
         Self::build(|raw| {
             raw.waitValue.operation = Kind::CU_STREAM_MEM_OP_WAIT_VALUE_64;
@@ -36,7 +37,7 @@ impl MemOp {
         })
     }
 
-    /// Write a 32-bit word, after all that the stream did before, for everybody.
+    /// Writes a 32-bit word. Every observer that sees it also sees everything that the stream did before.
     pub fn write32(address: DevicePtr, value: u32) -> Self {
         Self::write(
             Kind::CU_STREAM_MEM_OP_WRITE_VALUE_32,
@@ -45,7 +46,7 @@ impl MemOp {
         )
     }
 
-    /// Write a 64-bit word, after all that the stream did before, for everybody.
+    /// Writes a 64-bit word. Every observer that sees it also sees everything that the stream did before.
     pub fn write64(address: DevicePtr, value: u64) -> Self {
         Self::write(Kind::CU_STREAM_MEM_OP_WRITE_VALUE_64, address, value)
     }
@@ -63,20 +64,22 @@ impl MemOp {
 
 impl std::fmt::Debug for MemOp {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // SAFETY: every constructor sets the kind, which is the first field of each part; only they make one.
+        // SAFETY: only the constructors make a value, and each sets the kind, which is the first field of each variant
+        // of the union.
         let kind = unsafe { self.0.operation };
         f.debug_tuple("MemOp").field(&kind).finish()
     }
 }
 
 impl Driver {
-    /// Enqueues several operations, in their order, as one (`cuStreamBatchMemOp_v2`). The driver may take no more than 256.
+    /// Enqueues several operations, in their order, as one (`cuStreamBatchMemOp_v2`). Drivers may refuse more than 256
+    /// operations.
     ///
     /// # Safety
     ///
-    /// `stream` is alive. When the operations are executed (each time, if they are captured), the words are there:
-    /// memory of this device or mapped for it, readable for waits, writable for writes, and nobody accesses them
-    /// meanwhile but as atomic words.
+    /// `stream` is alive. Whenever the operations are executed (at each replay, if they are captured), the words lie in
+    /// memory of this device, or in memory that is mapped for it. The memory is readable for waits, and writable for
+    /// writes. Meanwhile everybody else accesses the words by atomic operations only.
     pub unsafe fn stream_batch_mem_op(&self, stream: Stream, ops: &mut [MemOp]) -> Result<()> {
         let name = self.table.stream_batch_mem_op.name;
         let count = u32::try_from(ops.len())

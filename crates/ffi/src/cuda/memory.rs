@@ -1,4 +1,4 @@
-//! Memory: copies, fills, pinned host memory, plain device memory.
+//! Memory: copies, fills, pinned host memory, and what the driver knows of an address.
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
@@ -12,11 +12,11 @@ use super::table::call;
 flags! {
     /// What pinned host memory is for (`CU_MEMHOSTALLOC_…`).
     HostFlags {
-        /// The current context's copies.
+        /// For copies of the current context.
         NONE = 0;
-        /// All contexts.
+        /// For all contexts.
         PORTABLE = 1;
-        /// Kernels as well: it has an address for devices.
+        /// For kernels, too: the memory gets an address for devices.
         DEVICE_MAP = 2;
     }
 }
@@ -24,27 +24,27 @@ flags! {
 flags! {
     /// What host memory is registered as (`CU_MEMHOSTREGISTER_…`).
     RegisterFlags {
-        /// Pinned, for the current context's copies.
+        /// Pinned for copies of the current context.
         NONE = 0;
         /// Pinned for all contexts.
         PORTABLE = 1;
-        /// For kernels as well: it has an address for devices.
+        /// For kernels, too: the memory gets an address for devices.
         DEVICE_MAP = 2;
-        /// It is no memory but registers of another device, which the process has mapped. On Linux it must be physically
-        /// contiguous, and devices do not snoop caches for it. Some systems let only the privileged do this
-        /// (`CUDA_ERROR_NOT_PERMITTED`).
+        /// The addresses are registers of another device, which the process has mapped, instead of memory. On Linux
+        /// they must be physically contiguous, and devices do not snoop caches for them. Some systems allow this to
+        /// privileged users only (`CUDA_ERROR_NOT_PERMITTED`).
         IO_MEMORY = 4;
     }
 }
 
 impl Driver {
-    /// Enqueues a copy of `bytes` from host to device (`cuMemcpyHtoDAsync_v2`). Host memory that is not pinned may have
-    /// been read when this returns, or not.
+    /// Enqueues a copy of `bytes` from host to device (`cuMemcpyHtoDAsync_v2`). If host memory is not pinned, it may be
+    /// read before or after this returns.
     ///
     /// # Safety
     ///
-    /// `stream` is alive. When the copy is executed (each time, if it is captured), `source` is readable and `target`
-    /// writable for so many bytes, and nobody writes the one or touches the other meanwhile.
+    /// `stream` is alive. Whenever the copy is executed (at each replay, if it is captured), `source` is readable and
+    /// `target` is writable for so many bytes. Meanwhile nothing else writes `source` or touches `target`.
     pub unsafe fn memcpy_htod_async(
         &self,
         target: DevicePtr,
@@ -92,7 +92,8 @@ impl Driver {
     ///
     /// # Safety
     ///
-    /// `stream` is alive. When the fill is executed, `target` is writable for so many bytes, and nobody else touches them.
+    /// `stream` is alive. Whenever the fill is executed, `target` is writable for so many bytes, and nothing else
+    /// touches them.
     pub unsafe fn memset_d8_async(
         &self,
         target: DevicePtr,
@@ -104,22 +105,22 @@ impl Driver {
         unsafe { call!(self.memset_d8_async(target.0, value, count, stream.0)) }
     }
 
-    /// New pinned host memory (`cuMemHostAlloc`). Its contents are whatever was there.
+    /// New pinned host memory (`cuMemHostAlloc`). Its contents are undefined.
     pub fn mem_host_alloc(&self, bytes: usize, flags: HostFlags) -> Result<NonNull<c_void>> {
         let mut address = std::ptr::null_mut();
-        // SAFETY: the function checks the flags, and writes one pointer, to one that lives.
+        // SAFETY: the function checks the flags, and writes one pointer into a live variable.
         unsafe { call!(self.mem_host_alloc(&mut address, bytes, flags.0)) }?;
         NonNull::new(address).ok_or_else(|| null(self.table.mem_host_alloc.name))
     }
 
-    /// Pins memory that the process has mapped otherwise, in whole pages, for the current context
-    /// (`cuMemHostRegister_v2`). Memory that is registered already is refused
+    /// Pins memory that the process has mapped itself, in whole pages, for the current context
+    /// (`cuMemHostRegister_v2`). The driver refuses memory that is already registered
     /// ([`is_already_registered`](CudaError::is_already_registered)).
     ///
     /// # Safety
     ///
-    /// `address` is mapped for so many bytes until it is unregistered: what is mapped there later is not what was registered.
-    /// It is what the flags say.
+    /// `address` stays mapped for so many bytes until it is unregistered: memory that is mapped there later would not
+    /// be registered. The memory is of the kind that the flags say.
     pub unsafe fn mem_host_register(
         &self,
         address: NonNull<c_void>,
@@ -134,42 +135,42 @@ impl Driver {
     ///
     /// # Safety
     ///
-    /// `address` was given to [`mem_host_register`](Self::mem_host_register), is still mapped, and no device uses it any
-    /// more.
+    /// `address` was given to [`mem_host_register`](Self::mem_host_register), and is still mapped. No device uses the
+    /// memory any more.
     pub unsafe fn mem_host_unregister(&self, address: NonNull<c_void>) -> Result<()> {
-        // SAFETY: the caller vouches for the address, and that nothing of a device leads there.
+        // SAFETY: the caller vouches for the address, and that no device uses it.
         unsafe { call!(self.mem_host_unregister(address.as_ptr())) }
     }
 
-    /// The address under which kernels find pinned host memory (`cuMemHostGetDevicePointer_v2`).
+    /// The address by which kernels reach pinned host memory (`cuMemHostGetDevicePointer_v2`).
     ///
     /// # Safety
     ///
-    /// `address` lies in memory from [`mem_host_alloc`](Self::mem_host_alloc) that is not freed, or in such as was
-    /// [registered](Self::mem_host_register) for devices, and is still.
+    /// `address` lies in memory from [`mem_host_alloc`](Self::mem_host_alloc) that is not freed, or in memory that is
+    /// [registered](Self::mem_host_register) for devices.
     pub unsafe fn mem_host_device_ptr(&self, address: NonNull<c_void>) -> Result<DevicePtr> {
         let mut device = DevicePtr::NULL;
-        // SAFETY: the caller vouches for the address; one address is written, to one that lives; 0 is the one value
+        // SAFETY: the caller vouches for the address; one address is written into a live variable; 0 is the one value
         // allowed for the flags.
         unsafe { call!(self.mem_host_get_device_pointer(&mut device.0, address.as_ptr(), 0)) }?;
         Ok(device)
     }
 
-    /// What the driver knows of an address (`cuPointerGetAttribute`): the value as the attribute's own type, extended
-    /// with zeros to 64 bits. Of an attribute that is longer (`P2P_TOKENS`), the first 8 bytes.
+    /// An attribute of an address (`cuPointerGetAttribute`): its value, extended with zeros to 64 bits. If the
+    /// attribute is longer (`P2P_TOKENS`), its first 8 bytes.
     ///
     /// # Errors
     ///
-    /// For most attributes, that it knows nothing of the address: [`is_invalid_value`](CudaError::is_invalid_value).
+    /// [`is_invalid_value`](CudaError::is_invalid_value) for most attributes, if the driver does not know the address.
     pub fn pointer_attribute(
         &self,
         address: DevicePtr,
         attribute: PointerAttribute,
     ) -> Result<u64> {
-        // Twice what the longest attribute of the enumeration needs.
+        // The longest attribute of the enumeration needs half of this.
         let mut value = [0u64; 4];
-        // SAFETY: the function looks the address up and does not use it; what it writes fits into the buffer, which is
-        // aligned for it.
+        // SAFETY: the function looks the address up, and accesses nothing there. The value that it writes fits into the
+        // buffer, which is aligned for it.
         unsafe {
             call!(self.pointer_get_attribute(value.as_mut_ptr().cast(), attribute, address.0))
         }?;

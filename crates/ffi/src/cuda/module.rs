@@ -1,4 +1,4 @@
-//! Modules, their functions, and the resources that functions need.
+//! Modules, their functions, and the resources that a function needs.
 
 use std::ffi::{CStr, c_int, c_void};
 
@@ -11,7 +11,7 @@ use super::table::{call, call_optional};
 /// How many bytes of the compiler's log an error keeps.
 const LOG_BYTES: usize = 8192;
 
-/// No PTX is shorter: it names a version and a target.
+/// Every PTX is longer, since it names a version and a target.
 const HEAD_BYTES: usize = 16;
 
 /// `CUDA_ERROR_INVALID_IMAGE`.
@@ -24,8 +24,9 @@ impl Driver {
     ///
     /// `CUDA_ERROR_INVALID_PTX` and the like, with the compiler's log in the text.
     pub fn module_load_ptx(&self, ptx: &CStr) -> Result<Module> {
-        // The driver tells an image's kind by how it begins. What looks like a cubin or fatbin would be read by the
-        // sizes in it, and beyond the end; all of those begin with bytes that are not text.
+        // The driver recognises the kind of an image by its first bytes. If they look like those of a cubin or fatbin,
+        // it reads as far as the sizes in the image say, which may be beyond its end. All cubins and fatbins begin with
+        // bytes that are not text.
         let head = ptx.to_bytes().get(..HEAD_BYTES);
         let text = |byte: &u8| byte.is_ascii_graphic() || byte.is_ascii_whitespace();
         if !head.is_some_and(|head| head.iter().all(text)) {
@@ -33,7 +34,7 @@ impl Driver {
             error.text = "it does not begin as PTX does".to_owned();
             return Err(error);
         }
-        // SAFETY: text that ends with a NUL is an image; the driver parses it, and executes none of it.
+        // SAFETY: text that ends with a NUL is an image. The driver parses the text, and executes nothing.
         unsafe { self.load_image(ptx.as_ptr().cast()) }
     }
 
@@ -45,7 +46,7 @@ impl Driver {
     ///
     /// # Safety
     ///
-    /// `image` is a cubin or fatbin, of which nothing is missing: the driver believes the sizes that stand in it.
+    /// `image` is a whole cubin or fatbin: the driver trusts the sizes in it.
     pub unsafe fn module_load_image(&self, image: &[u64]) -> Result<Module> {
         // SAFETY: the caller vouches for the image.
         unsafe { self.load_image(image.as_ptr().cast()) }
@@ -61,14 +62,14 @@ impl Driver {
             JitOption::CU_JIT_ERROR_LOG_BUFFER,
             JitOption::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
         ];
-        // Each value is as wide as a pointer; the size is one itself, not the address of one. The last byte stays ours:
-        // a NUL, whatever the driver does.
+        // Each value is as wide as a pointer. The size is passed as such a value itself, not by its address. The driver
+        // is not told of the last byte of the buffer, so that stays a NUL.
         let mut values = [
             log.as_mut_ptr().cast::<c_void>(),
             std::ptr::without_provenance_mut(LOG_BYTES - 1),
         ];
-        // SAFETY: the caller vouches for the image; the options and their values are as many as is said, and live, as
-        // does the buffer, whose size is passed; one handle is written, to one that lives.
+        // SAFETY: the caller vouches for the image. There are as many options and values as the number says. They and
+        // the buffer are alive, and the buffer's size is passed. One handle is written into a live variable.
         let answer = unsafe {
             call!(self.module_load_data_ex(
                 &mut module.0,
@@ -79,7 +80,7 @@ impl Driver {
             ))
         };
         answer.map_err(|mut error| {
-            // How much was written is not asked: drivers differ in whether they say it.
+            // The driver is not asked how much it has written: not all drivers tell it.
             let end = log.iter().position(|&b| b == 0).unwrap_or(log.len());
             let log = String::from_utf8_lossy(&log[..end]);
             if !log.trim().is_empty() {
@@ -93,23 +94,24 @@ impl Driver {
         Ok(module)
     }
 
-    /// The kernel of this (mangled) name (`cuModuleGetFunction`).
+    /// The kernel with this (mangled) name (`cuModuleGetFunction`).
     ///
     /// # Errors
     ///
-    /// `CUDA_ERROR_NOT_FOUND`, if the module has none.
+    /// `CUDA_ERROR_NOT_FOUND`, if the module has no such kernel.
     ///
     /// # Safety
     ///
     /// `module` is alive.
     pub unsafe fn module_function(&self, module: Module, name: &CStr) -> Result<Function> {
         let mut function = Function::NULL;
-        // SAFETY: the caller vouches for the handle; the name ends with a NUL; one handle is written, to one that lives.
+        // SAFETY: the caller vouches for the handle; the name ends with a NUL; one handle is written into a live
+        // variable.
         unsafe { call!(self.module_get_function(&mut function.0, module.0, name.as_ptr())) }?;
         Ok(function)
     }
 
-    /// Brings the function to the device now, and not with its first launch (`cuFuncLoad`; from CUDA 12.4).
+    /// Copies the function to the device now, instead of at its first launch (`cuFuncLoad`; from CUDA 12.4 on).
     ///
     /// # Safety
     ///
@@ -119,8 +121,7 @@ impl Driver {
         unsafe { call_optional!(self.func_load(function.0)) }
     }
 
-    /// Where parameter `index` of the kernel lies among its parameters, and how large it is, both in bytes
-    /// (`cuFuncGetParamInfo`; from CUDA 12.4).
+    /// The offset and the size of the kernel's parameter `index`, in bytes (`cuFuncGetParamInfo`; from CUDA 12.4 on).
     ///
     /// # Errors
     ///
@@ -135,15 +136,15 @@ impl Driver {
         index: usize,
     ) -> Result<(usize, usize)> {
         let (mut offset, mut size) = (0, 0);
-        // SAFETY: the caller vouches for the handle; two sizes are written, to two that live.
+        // SAFETY: the caller vouches for the handle; two sizes are written into two live variables.
         unsafe {
             call_optional!(self.func_get_param_info(function.0, index, &mut offset, &mut size))
         }?;
         Ok((offset, size))
     }
 
-    /// How many blocks of so many threads, with so many bytes of dynamic shared memory, one multiprocessor can have at a time
-    /// (`cuOccupancyMaxActiveBlocksPerMultiprocessor`).
+    /// How many blocks one multiprocessor can have at a time, if each has so many threads and so many bytes of dynamic
+    /// shared memory (`cuOccupancyMaxActiveBlocksPerMultiprocessor`).
     ///
     /// # Safety
     ///
@@ -155,9 +156,9 @@ impl Driver {
         shared_bytes: usize,
     ) -> Result<u32> {
         let mut blocks: c_int = 0;
-        // More threads than an int can say are too many for the driver, too.
+        // A number that no int holds becomes the largest int, which is too many for the driver, too.
         let threads = c_int::try_from(threads).unwrap_or(c_int::MAX);
-        // SAFETY: the caller vouches for the handle; one int is written, to one that lives.
+        // SAFETY: the caller vouches for the handle; one int is written into a live variable.
         unsafe {
             call!(self.occupancy_max_active_blocks_per_multiprocessor(
                 &mut blocks,

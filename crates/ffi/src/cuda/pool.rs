@@ -7,14 +7,14 @@ use super::sys;
 use super::table::call;
 use super::vmm;
 
-/// What a new pool is made of (`CUmemPoolProps`): pinned memory of one device.
+/// The properties of a new pool (`CUmemPoolProps`): pinned memory of one device.
 #[derive(Debug, Clone, Copy)]
 pub struct PoolProps {
     raw: sys::CUmemPoolProps,
 }
 
 impl PoolProps {
-    /// Memory of `device`, for this process only, as much as there is.
+    /// Memory of `device`, for this process only. The device's memory is the only limit.
     pub fn pinned(device: Device) -> Self {
         PoolProps {
             raw: sys::CUmemPoolProps {
@@ -34,13 +34,13 @@ impl Driver {
     /// A new pool (`cuMemPoolCreate`).
     pub fn mem_pool_create(&self, props: &PoolProps) -> Result<Pool> {
         let mut pool = Pool::NULL;
-        // SAFETY: the structure is whole and lives; one handle is written, to one that lives.
+        // SAFETY: the structure is whole and lives; one handle is written into a live variable.
         unsafe { call!(self.mem_pool_create(&mut pool.0, &props.raw)) }?;
         Ok(pool)
     }
 
-    /// So many bytes are kept when they are free, and not given back to the device at the next synchronisation
-    /// (`cuMemPoolSetAttribute` of `CU_MEMPOOL_ATTR_RELEASE_THRESHOLD`).
+    /// Sets how many free bytes the pool keeps: it gives only more than these back to the device at the next
+    /// synchronisation (`cuMemPoolSetAttribute` of `CU_MEMPOOL_ATTR_RELEASE_THRESHOLD`).
     ///
     /// # Safety
     ///
@@ -51,7 +51,7 @@ impl Driver {
         unsafe { call!(self.mem_pool_set_attribute(pool.0, attribute, (&raw mut bytes).cast())) }
     }
 
-    /// Memory that can be used once the stream has come to this point (`cuMemAllocFromPoolAsync`).
+    /// Allocates memory that can be used once the stream has come to this point (`cuMemAllocFromPoolAsync`).
     ///
     /// # Safety
     ///
@@ -63,7 +63,7 @@ impl Driver {
         stream: Stream,
     ) -> Result<DevicePtr> {
         let mut address = DevicePtr::NULL;
-        // SAFETY: the caller vouches for the handles; one address is written, to one that lives.
+        // SAFETY: the caller vouches for the handles; one address is written into a live variable.
         unsafe { call!(self.mem_alloc_from_pool_async(&mut address.0, bytes, pool.0, stream.0)) }?;
         Ok(address)
     }
@@ -72,7 +72,8 @@ impl Driver {
     ///
     /// # Safety
     ///
-    /// `stream` is alive; `address` is from [`mem_alloc_from_pool_async`](Self::mem_alloc_from_pool_async); nothing uses the memory that is not ordered before this point.
+    /// `stream` is alive, and `address` is from [`mem_alloc_from_pool_async`](Self::mem_alloc_from_pool_async). Every
+    /// use of the memory is ordered before this point.
     pub unsafe fn mem_free_async(&self, address: DevicePtr, stream: Stream) -> Result<()> {
         // SAFETY: the caller vouches for the handle and the address, and gives the memory up.
         unsafe { call!(self.mem_free_async(address.0, stream.0)) }

@@ -5,17 +5,17 @@ use super::handle::{Event, Graph, GraphNode, Stream, flags};
 use super::load::Driver;
 use super::table::{call, call_optional};
 
-/// `CU_STREAM_NON_BLOCKING`: no ordering with the legacy stream.
+/// `CU_STREAM_NON_BLOCKING`: the stream is not ordered with the legacy stream.
 const NON_BLOCKING: u32 = 1;
-/// `CU_EVENT_RECORD_EXTERNAL`: in a capture, a node that records, and not an edge.
+/// `CU_EVENT_RECORD_EXTERNAL`: in a capture, recording the event becomes a node instead of an edge.
 const RECORD_EXTERNAL: u32 = 1;
 
 flags! {
     /// What an event is for (`CUevent_flags`).
     EventFlags {
-        /// Ordering and times.
+        /// For ordering and for times.
         DEFAULT = 0;
-        /// No times: cheaper.
+        /// For ordering only, which is cheaper.
         DISABLE_TIMING = 2;
     }
 }
@@ -24,13 +24,14 @@ flags! {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CaptureStatus {
-    /// It is not: calls are enqueued.
+    /// It is not recorded: calls are enqueued.
     None,
-    /// It is: calls are recorded.
+    /// It is recorded: calls go into a graph.
     Active,
-    /// It was, but something spoilt the recording: it must be ended, and gives an error then.
+    /// It was recorded, but a call has made the recording fail. The recording must still be ended, which then returns
+    /// an error.
     Invalidated,
-    /// The driver says something newer than this crate.
+    /// The driver gives an answer that this crate does not know.
     Unknown(u32),
 }
 
@@ -45,30 +46,31 @@ impl CaptureStatus {
     }
 }
 
-/// What [`Driver::stream_capture_info`] says.
+/// The answer of [`Driver::stream_capture_info`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CaptureInfo {
-    /// Whether the stream is being recorded. Unless it is [`Active`](CaptureStatus::Active), the rest means nothing.
+    /// Whether the stream is being recorded. Unless it is [`Active`](CaptureStatus::Active), the other fields mean
+    /// nothing.
     pub status: CaptureStatus,
-    /// A number for this recording that the process uses only once.
+    /// The number of this recording, which no other recording of the process has.
     pub id: u64,
     /// The graph that is being recorded: it belongs to the recording, and must not be destroyed.
     pub graph: Graph,
-    /// The nodes that what comes next on the stream would follow, in no particular order.
+    /// The nodes that the next work of the stream will follow, in no particular order.
     pub last: Vec<GraphNode>,
 }
 
 impl Driver {
-    /// A new stream in the current context, which does not wait for the legacy stream (`cuStreamCreateWithPriority`). A
-    /// priority out of the [range](Self::ctx_stream_priority_range) is moved into it.
+    /// A new stream in the current context, which does not wait for the legacy stream (`cuStreamCreateWithPriority`).
+    /// The driver moves a priority that is outside of the [range](Self::ctx_stream_priority_range) into it.
     pub fn stream_create(&self, priority: i32) -> Result<Stream> {
         let mut stream = Stream::NULL;
-        // SAFETY: the function writes one handle, to one that lives.
+        // SAFETY: the function writes one handle into a live variable.
         unsafe { call!(self.stream_create_with_priority(&mut stream.0, NON_BLOCKING, priority)) }?;
         Ok(stream)
     }
 
-    /// Destroys the stream once its work is done; does not wait for that (`cuStreamDestroy_v2`).
+    /// Destroys the stream once its work is done, and returns before that (`cuStreamDestroy_v2`).
     ///
     /// # Safety
     ///
@@ -101,7 +103,7 @@ impl Driver {
         self.query(entry.name, code)
     }
 
-    /// What is enqueued from now on waits for what `event` recorded last (`cuStreamWaitEvent`).
+    /// Makes all work that is enqueued from now on wait for the last recording of `event` (`cuStreamWaitEvent`).
     ///
     /// # Safety
     ///
@@ -111,8 +113,8 @@ impl Driver {
         unsafe { call!(self.stream_wait_event(stream.0, event.0, 0)) }
     }
 
-    /// Begins to record: calls on the stream are not executed from now on. Calls on other streams are not restricted
-    /// (`cuStreamBeginCapture_v2`, `CU_STREAM_CAPTURE_MODE_RELAXED`).
+    /// Begins to record: from now on, calls on the stream are recorded instead of executed (`cuStreamBeginCapture_v2`).
+    /// Calls on other streams are not restricted (`CU_STREAM_CAPTURE_MODE_RELAXED`).
     ///
     /// # Safety
     ///
@@ -123,24 +125,25 @@ impl Driver {
         unsafe { call!(self.stream_begin_capture(stream.0, RELAXED)) }
     }
 
-    /// Ends the recording, and gives what was recorded, to be destroyed by the caller (`cuStreamEndCapture`).
+    /// Ends the recording, and returns its graph, which the caller has to destroy (`cuStreamEndCapture`).
     ///
     /// # Errors
     ///
-    /// If something spoilt the recording: [`is_capture_error`](super::CudaError::is_capture_error). It is ended
-    /// nevertheless, unless it must be ended on another thread.
+    /// [`is_capture_error`](super::CudaError::is_capture_error), if a call has made the recording fail. The recording
+    /// is ended nevertheless, unless another thread must end it.
     ///
     /// # Safety
     ///
     /// `stream` is alive.
     pub unsafe fn stream_end_capture(&self, stream: Stream) -> Result<Graph> {
         let mut graph = Graph::NULL;
-        // SAFETY: the caller vouches for the handle; one handle is written, to one that lives.
+        // SAFETY: the caller vouches for the handle; one handle is written into a live variable.
         unsafe { call!(self.stream_end_capture(stream.0, &mut graph.0)) }?;
         Ok(graph)
     }
 
-    /// Whether and as what the stream is being recorded (`cuStreamGetCaptureInfo_v3`, or `_v2` where that is missing).
+    /// Whether the stream is being recorded, and into which graph (`cuStreamGetCaptureInfo_v3`, or `_v2` if that is
+    /// missing).
     ///
     /// # Safety
     ///
@@ -150,9 +153,9 @@ impl Driver {
         let (mut nodes, mut edges, mut count) = (std::ptr::null(), std::ptr::null(), 0);
         self.here(self.table.stream_get_capture_info_v3.name)?;
         if let Some(function) = self.table.stream_get_capture_info_v3.call {
-            // All is asked for, the edges as well: who leaves them out may be refused (`CUDA_ERROR_LOSSY_QUERY`) after
-            // a launch with programmatic dependencies.
-            // SAFETY: the caller vouches for the handle; every value is written to one that lives.
+            // The call asks for the edges, too. Without them, the driver may refuse it after a launch with programmatic
+            // dependencies (`CUDA_ERROR_LOSSY_QUERY`).
+            // SAFETY: the caller vouches for the handle; every value is written to a live variable.
             let code = unsafe {
                 function(
                     stream.0,
@@ -166,7 +169,7 @@ impl Driver {
             };
             self.check(self.table.stream_get_capture_info_v3.name, code)?;
         } else {
-            // SAFETY: the caller vouches for the handle; every value is written to one that lives.
+            // SAFETY: the caller vouches for the handle; every value is written to a live variable.
             unsafe {
                 call!(self.stream_get_capture_info(
                     stream.0,
@@ -180,8 +183,8 @@ impl Driver {
         }
         let status = CaptureStatus::from_raw(status);
         let last = if status == CaptureStatus::Active && count > 0 && !nodes.is_null() {
-            // SAFETY: the driver said that so many nodes are there, which the next call on the stream may change: none
-            // comes in between.
+            // SAFETY: the driver said that there are so many nodes. Only the next call on the stream may change that,
+            // and none comes in between.
             let nodes = unsafe { std::slice::from_raw_parts(nodes, count) };
             nodes.iter().map(|node| GraphNode(*node)).collect()
         } else {
@@ -198,12 +201,12 @@ impl Driver {
     /// A new event in the current context (`cuEventCreate`).
     pub fn event_create(&self, flags: EventFlags) -> Result<Event> {
         let mut event = Event::NULL;
-        // SAFETY: the function checks the flags, and writes one handle, to one that lives.
+        // SAFETY: the function checks the flags, and writes one handle into a live variable.
         unsafe { call!(self.event_create(&mut event.0, flags.0)) }?;
         Ok(event)
     }
 
-    /// Destroys the event once it has happened; does not wait for that (`cuEventDestroy_v2`).
+    /// Destroys the event once it has happened, and returns before that (`cuEventDestroy_v2`).
     ///
     /// # Safety
     ///
@@ -213,7 +216,7 @@ impl Driver {
         unsafe { call!(self.event_destroy(event.0)) }
     }
 
-    /// The event happens when all that was enqueued so far is done (`cuEventRecord`).
+    /// Records the event: it happens when all work that is enqueued so far is done (`cuEventRecord`).
     ///
     /// # Safety
     ///
@@ -223,12 +226,12 @@ impl Driver {
         unsafe { call!(self.event_record(event.0, stream.0)) }
     }
 
-    /// As [`event_record`](Self::event_record), while `stream` is being captured: every replay records the event anew
-    /// (`cuEventRecordWithFlags`).
+    /// As [`event_record`](Self::event_record), for a stream that is being captured: every replay records the event
+    /// anew (`cuEventRecordWithFlags`).
     ///
     /// # Safety
     ///
-    /// `event` and `stream` are alive, the event as long as what comes of the capture.
+    /// `event` and `stream` are alive. The event lives as long as the graphs that the capture leads to.
     pub unsafe fn event_record_external(&self, event: Event, stream: Stream) -> Result<()> {
         // SAFETY: the caller vouches for the handles.
         unsafe { call_optional!(self.event_record_with_flags(event.0, stream.0, RECORD_EXTERNAL)) }
@@ -247,7 +250,8 @@ impl Driver {
         self.query(entry.name, code)
     }
 
-    /// The milliseconds between two events that have times (`cuEventElapsedTime`); `None` while one of them has not happened.
+    /// The milliseconds between two events with times (`cuEventElapsedTime`); `None` if one of them has not happened
+    /// yet.
     ///
     /// # Safety
     ///
@@ -256,7 +260,7 @@ impl Driver {
         let entry = &self.table.event_elapsed_time;
         self.here(entry.name)?;
         let mut milliseconds = 0.0;
-        // SAFETY: the caller vouches for the handles; one number is written, to one that lives.
+        // SAFETY: the caller vouches for the handles; one number is written into a live variable.
         let code = unsafe { (entry.call)(&mut milliseconds, start.0, end.0) };
         Ok(self.query(entry.name, code)?.then_some(milliseconds))
     }

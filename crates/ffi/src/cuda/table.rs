@@ -6,15 +6,16 @@ use libloading::Library;
 
 use super::sys::*;
 
-/// A function under its name.
+/// A function and its name.
 pub(crate) struct Entry<F> {
     pub(crate) name: &'static str,
     pub(crate) call: F,
 }
 
-/// Declares the table: field, symbol, arguments. Each function returns its code as a number.
+/// Declares the table. Each row has a field, a symbol, and the types of the arguments. Each function returns its code
+/// as a number.
 ///
-/// Enumerations among the arguments are such as go *in*. Where one comes out, the argument is a pointer to the integer.
+/// Enumerations are passed *in* only. If the driver writes one, the argument is a pointer to an integer.
 macro_rules! table {
     (
         required { $($required:ident = $symbol:literal($($arg:ty),* $(,)?);)* }
@@ -26,28 +27,29 @@ macro_rules! table {
             $(pub(crate) $optional: Entry<Option<unsafe extern "C" fn($($optional_arg),*) -> i32>>,)*
         }
 
-        /// The symbols without which a library is not taken for the driver, in the order in which they are looked for.
+        /// The symbols that a library must have to count as the driver, in the order in which they are looked for.
         pub const REQUIRED: &[&str] = &[$($symbol),*];
 
-        /// The symbols that older drivers may lack: calling one of those is an error then.
+        /// The symbols that older drivers may lack. A call of a missing one is an error.
         pub const OPTIONAL: &[&str] = &[$($optional_symbol),*];
 
         impl Table {
-            /// Finds all functions, or says which required one is the first that `library` lacks.
+            /// Finds all functions, or returns the first required symbol that `library` lacks.
             ///
             /// # Safety
             ///
-            /// What `library` has under these names takes the arguments that stand here, and returns an `int`.
+            /// The functions that `library` has under these names take the arguments that are declared here, and return
+            /// an `int`.
             pub(crate) unsafe fn fill(library: &Library) -> Result<Table, &'static str> {
                 Ok(Table {
                     $($required: Entry {
                         name: $symbol,
-                        // SAFETY: the caller vouches for the type of what has this name.
+                        // SAFETY: the caller vouches for the type of the function with this name.
                         call: unsafe { find(library, $symbol) }.ok_or($symbol)?,
                     },)*
                     $($optional: Entry {
                         name: $optional_symbol,
-                        // SAFETY: the caller vouches for the type of what has this name.
+                        // SAFETY: the caller vouches for the type of the function with this name.
                         call: unsafe { find(library, $optional_symbol) },
                     },)*
                 })
@@ -60,7 +62,7 @@ macro_rules! table {
 ///
 /// # Safety
 ///
-/// `F` is the type of a function pointer, and what `library` has under `name` is of this type.
+/// `F` is the type of a function pointer, and the function that `library` has under `name` is of this type.
 pub(crate) unsafe fn find<F: Copy>(library: &Library, name: &str) -> Option<F> {
     // SAFETY: the caller vouches for `F`; `Option` of a function pointer has its size, and is `None` for a symbol whose
     // address is null.
@@ -78,7 +80,7 @@ macro_rules! call {
 }
 pub(crate) use call;
 
-/// Calls a function that may be missing: likewise.
+/// Calls a function that may be missing, in the same way.
 macro_rules! call_optional {
     ($driver:ident.$entry:ident($($arg:expr),* $(,)?)) => {
         match $driver.table.$entry.call {

@@ -9,7 +9,7 @@ use super::load::Driver;
 use super::sys;
 use super::table::call;
 
-/// Physical memory is passed to other processes as a file descriptor.
+/// Processes pass physical memory to each other as a file descriptor.
 pub(crate) const POSIX_FD: sys::CUmemAllocationHandleType =
     sys::CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
 
@@ -42,7 +42,7 @@ impl AllocationProp {
         })
     }
 
-    /// Other processes can be given it, as a file descriptor ([`Driver::mem_export_fd`]).
+    /// Makes the memory one that other processes can get, as a file descriptor ([`Driver::mem_export_fd`]).
     pub fn shareable(mut self) -> Self {
         self.0.requestedHandleTypes = POSIX_FD;
         self
@@ -65,12 +65,12 @@ impl AccessDesc {
 }
 
 impl Driver {
-    /// The granularity of such memory. For the best speed, its size and the alignment of its addresses are multiples of
-    /// this many bytes (`cuMemGetAllocationGranularity` of `CU_MEM_ALLOC_GRANULARITY_RECOMMENDED`).
+    /// The granularity of memory with these properties. For the best speed, its size and the alignment of its addresses
+    /// are multiples of this many bytes (`cuMemGetAllocationGranularity` of `CU_MEM_ALLOC_GRANULARITY_RECOMMENDED`).
     pub fn mem_granularity(&self, prop: &AllocationProp) -> Result<usize> {
         const RECOMMENDED: u32 = 1;
         let mut bytes = 0;
-        // SAFETY: the structure is whole and lives; one size is written, to one that lives.
+        // SAFETY: the structure is whole and lives; one size is written into a live variable.
         unsafe { call!(self.mem_get_allocation_granularity(&mut bytes, &prop.0, RECOMMENDED)) }?;
         Ok(bytes)
     }
@@ -79,7 +79,7 @@ impl Driver {
     /// [granularity](Self::mem_granularity).
     pub fn mem_create(&self, bytes: usize, prop: &AllocationProp) -> Result<MemHandle> {
         let mut handle = MemHandle(0);
-        // SAFETY: the structure is whole and lives; one handle is written, to one that lives; 0 is the one value
+        // SAFETY: the structure is whole and lives; one handle is written into a live variable; 0 is the one value
         // allowed for the flags.
         unsafe { call!(self.mem_create(&mut handle.0, bytes, &prop.0, 0)) }?;
         Ok(handle)
@@ -114,18 +114,18 @@ impl Driver {
     ///
     /// # Safety
     ///
-    /// `address` and `bytes` are a whole reservation, with nothing mapped, that is not used again.
+    /// `address` and `bytes` are a whole reservation, in which nothing is mapped, and which is not used again.
     pub unsafe fn mem_address_free(&self, address: DevicePtr, bytes: usize) -> Result<()> {
         // SAFETY: the caller vouches for the reservation, and gives it up.
         unsafe { call!(self.mem_address_free(address.0, bytes)) }
     }
 
-    /// Maps physical memory at reserved addresses. No device may access it yet (`cuMemMap`). `offset`, into the memory,
-    /// must be 0 with today's drivers.
+    /// Maps physical memory at reserved addresses (`cuMemMap`). No device may access it yet. `offset` is an offset into
+    /// the memory, and must be 0 with today's drivers.
     ///
     /// # Safety
     ///
-    /// `handle` is alive; the addresses are the caller's reservation, with nothing mapped.
+    /// `handle` is alive. The addresses belong to a reservation of the caller, and nothing is mapped there.
     pub unsafe fn mem_map(
         &self,
         address: DevicePtr,
@@ -141,38 +141,39 @@ impl Driver {
     ///
     /// # Safety
     ///
-    /// The range is made of whole mappings of the caller's; nothing uses it any more, on any device.
+    /// The range consists of whole mappings of the caller. Nothing uses it any more, on any device.
     pub unsafe fn mem_unmap(&self, address: DevicePtr, bytes: usize) -> Result<()> {
         // SAFETY: the caller vouches for the range, and gives it up.
         unsafe { call!(self.mem_unmap(address.0, bytes)) }
     }
 
-    /// Sets the access of devices to mapped memory. Devices that are not named keep theirs (`cuMemSetAccess`).
+    /// Sets the access of devices to mapped memory (`cuMemSetAccess`). Devices that are not named keep their access.
     ///
     /// # Safety
     ///
-    /// The range is made of whole mappings of the caller's; no enqueued work relies on an access that is taken away.
+    /// The range consists of whole mappings of the caller. No enqueued work relies on an access that is taken away.
     pub unsafe fn mem_set_access(
         &self,
         address: DevicePtr,
         bytes: usize,
         access: &[AccessDesc],
     ) -> Result<()> {
-        // SAFETY: the caller vouches for the range; a description has the layout of the driver's, and the number is the slice's.
+        // SAFETY: the caller vouches for the range; a description has the layout of the driver's, and the number is the
+        // slice's.
         unsafe {
             call!(self.mem_set_access(address.0, bytes, access.as_ptr().cast(), access.len()))
         }
     }
 
-    /// A file descriptor for the memory: every process that has it can map the memory, and holds it
-    /// (`cuMemExportToShareableHandle`). The memory must have been made [`shareable`](AllocationProp::shareable).
+    /// A file descriptor of the memory (`cuMemExportToShareableHandle`). Every process that has it can map the memory,
+    /// and keeps the memory from being freed. The memory must have been made [`shareable`](AllocationProp::shareable).
     ///
     /// # Safety
     ///
     /// `handle` is alive.
     pub unsafe fn mem_export_fd(&self, handle: MemHandle) -> Result<OwnedFd> {
         let mut fd: c_int = -1;
-        // SAFETY: the caller vouches for the handle; for this type of handle one int is written, to one that lives; 0
+        // SAFETY: the caller vouches for the handle; for this type of handle one int is written into a live variable; 0
         // is the one value allowed for the flags.
         unsafe {
             call!(self.mem_export_to_shareable_handle((&raw mut fd).cast(), handle.0, POSIX_FD, 0,))
@@ -183,17 +184,18 @@ impl Driver {
                 format!("success, and the file descriptor {fd}"),
             ));
         }
-        // SAFETY: the driver opened the descriptor for the caller, who is the only one to have it; it is not negative.
+        // SAFETY: the driver has opened the descriptor for this call, and nothing else owns it; it is not negative.
         Ok(unsafe { OwnedFd::from_raw_fd(fd) })
     }
 
-    /// The memory behind a file descriptor, to be released by the caller; the descriptor can be closed then
-    /// (`cuMemImportFromShareableHandle`).
+    /// The memory of a file descriptor, which the caller has to release (`cuMemImportFromShareableHandle`). After the
+    /// call, the descriptor can be closed.
     pub fn mem_import_fd(&self, fd: BorrowedFd<'_>) -> Result<MemHandle> {
         let mut handle = MemHandle(0);
         // For this type of handle, the pointer *is* the number.
         let number = std::ptr::without_provenance_mut::<c_void>(fd.as_raw_fd() as usize);
-        // SAFETY: the descriptor is open; the function checks what it is for; one handle is written, to one that lives.
+        // SAFETY: the descriptor is open; the function checks what it is for; one handle is written into a live
+        // variable.
         unsafe { call!(self.mem_import_from_shareable_handle(&mut handle.0, number, POSIX_FD)) }?;
         Ok(handle)
     }

@@ -71,7 +71,7 @@ impl AddressVector {
         };
         attr.count = count;
         let mut raw = null_mut();
-        // SAFETY: the domain is alive, and so are the attributes; one pointer is written, to one that lives.
+        // SAFETY: the domain is alive, and so are the attributes; one pointer is written into a live variable.
         let answer = unsafe { open(domain.as_raw(), &mut attr, &mut raw, null_mut()) };
         domain.library().check(CALL, answer.into())?;
         // SAFETY: the library made it for this caller.
@@ -128,7 +128,7 @@ impl AddressVector {
         }
         let mut peer = sys::FI_ADDR_NOTAVAIL;
         // SAFETY: the vector is alive; the address is followed by zeros up to more than any format has; one number is
-        // written, to one that lives. No event queue is bound, so the call is over when it returns.
+        // written into a live variable. No event queue is bound, so the call is over when it returns.
         let answer = unsafe { insert(object, buffer.as_ptr().cast(), 1, &mut peer, 0, null_mut()) };
         match answer {
             1 if peer != sys::FI_ADDR_NOTAVAIL => Ok(Peer {

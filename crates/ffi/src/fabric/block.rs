@@ -34,10 +34,10 @@ struct Parts {
 /// The parts, owned.
 pub(super) struct Block(NonNull<Parts>);
 
-// SAFETY: the parts are this value's own, and hold addresses only; what happens to these, the contract of queueing a
-// work says, on any thread.
+// SAFETY: the parts are this value's own, and hold addresses only. The contract of queueing a work covers what happens
+// to the memory there, on any thread.
 unsafe impl Send for Block {}
-// SAFETY: a shared reference gives the address only, and writes (`arm`) only what the library is not given yet.
+// SAFETY: a shared reference gives the address only. It writes (`arm`) only parts that the library does not have yet.
 unsafe impl Sync for Block {}
 
 impl Block {
@@ -51,7 +51,7 @@ impl Block {
             Kind::CounterAdd => sys::FI_OP_CNTR_ADD,
         };
         let raw = Box::into_raw(parts);
-        // SAFETY: it is from a box.
+        // SAFETY: the pointer is from a box.
         Block(unsafe { NonNull::new_unchecked(raw) })
     }
 
@@ -174,8 +174,8 @@ impl Block {
         completion: Option<&Counter>,
     ) -> *mut sys::fi_deferred_work {
         let work = self.as_raw();
-        // SAFETY: the parts live as long as this value; the library does not have them yet, and the queueing thread has the
-        // work alone.
+        // SAFETY: the parts live as long as this value; the library does not have them yet, and the queueing thread has
+        // the work alone.
         unsafe {
             (*work).threshold = threshold;
             (*work).triggering_cntr = trigger.as_raw();

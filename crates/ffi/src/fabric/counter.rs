@@ -45,7 +45,7 @@ impl Drop for Counter {
         // SAFETY: it is taken once, here.
         let raw = unsafe { ManuallyDrop::take(&mut self.raw) };
         if raw.close_now() {
-            // SAFETY: likewise.
+            // SAFETY: as above.
             unsafe { ManuallyDrop::drop(&mut self.alive) };
         }
     }
@@ -66,7 +66,7 @@ impl Counter {
         attr.events = sys::FI_CNTR_EVENTS_COMP;
         attr.wait_obj = wait.0;
         let mut raw = null_mut();
-        // SAFETY: the domain is alive, and so are the attributes; one pointer is written, to one that lives.
+        // SAFETY: the domain is alive, and so are the attributes; one pointer is written into a live variable.
         let answer = unsafe { open(domain.as_raw(), &mut attr, &mut raw, null_mut()) };
         domain.library().check(CALL, answer.into())?;
         // SAFETY: the library made it for this caller.
@@ -117,7 +117,7 @@ impl Counter {
         match unsafe { required!(self.ops(), fi_ops_cntr, read, "fi_cntr_read") } {
             // SAFETY: the counter is alive.
             Ok(read) => unsafe { read(self.raw.as_ptr()) },
-            // `open` saw that it is there.
+            // `open` has seen that the operation exists.
             Err(_) => 0,
         }
     }
@@ -128,7 +128,7 @@ impl Counter {
         match unsafe { required!(self.ops(), fi_ops_cntr, readerr, "fi_cntr_readerr") } {
             // SAFETY: the counter is alive.
             Ok(read) => unsafe { read(self.raw.as_ptr()) },
-            // `open` saw that it is there.
+            // `open` has seen that the operation exists.
             Err(_) => 0,
         }
     }

@@ -100,7 +100,7 @@ impl CompletionQueue {
         attr.format = sys::FI_CQ_FORMAT_DATA;
         attr.wait_obj = wait.0;
         let mut raw = null_mut();
-        // SAFETY: the domain is alive, and so are the attributes; one pointer is written, to one that lives.
+        // SAFETY: the domain is alive, and so are the attributes; one pointer is written into a live variable.
         let answer = unsafe { open(domain.as_raw(), &mut attr, &mut raw, null_mut()) };
         domain.library().check(CALL, answer.into())?;
         // SAFETY: the library made it for this caller.
@@ -211,7 +211,8 @@ impl CompletionQueue {
         let read = unsafe { required!(self.ops(), fi_ops_cq, readerr, CALL) }?;
         // There is no room for the provider's own data: `err_data_size` is 0.
         let mut error = sys::cq_err_entry::zeroed();
-        // SAFETY: the queue is alive; one entry is written, to one that lives, with room for what newer libraries add.
+        // SAFETY: the queue is alive; one entry is written into a live variable, with room for what newer libraries
+        // add.
         let answer = unsafe { read(self.raw.as_ptr(), &mut error.entry, 0) };
         match answer as i64 {
             1 => {
@@ -248,7 +249,8 @@ impl CompletionQueue {
                 )
             };
             if !text.is_null() {
-                // SAFETY: it is the buffer, whose last byte stays 0, or a string of the provider's that ends with a NUL.
+                // SAFETY: it is the buffer, whose last byte stays 0, or a string of the provider's that ends with a
+                // NUL.
                 let text = unsafe { CStr::from_ptr(text) }.to_string_lossy();
                 if !text.is_empty() {
                     return text.into_owned();

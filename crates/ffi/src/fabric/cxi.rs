@@ -1,4 +1,4 @@
-//! What only the cxi provider has: counters that a store adds to, and that the hardware writes to memory.
+//! Extensions of the cxi provider: a store can add to its counters, and the hardware can write them to memory.
 
 use std::ffi::c_void;
 use std::ptr::{NonNull, null_mut};
@@ -10,17 +10,17 @@ use super::error::{FabricError, Result};
 use super::object::Keep;
 use super::sys;
 
-/// The pages of a counter, as a CPU or a device writes to them.
+/// The pages of a counter, to which a CPU or a device can store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mmio {
-    /// Their first byte: an 8-byte store of *n* there adds *n* to the successes.
+    /// The first byte of the pages. An 8-byte store of *n* at this address adds *n* to the successes.
     pub address: NonNull<c_void>,
-    /// Their length.
+    /// The length of the pages in bytes.
     pub len: usize,
 }
 
 impl Mmio {
-    /// The place at one of these offsets; `None` beyond the end.
+    /// The address at this offset, which is in bytes; `None` beyond the end.
     pub fn at(self, offset: usize) -> Option<NonNull<u64>> {
         let end = offset.checked_add(8)?;
         // SAFETY: the result lies within the pages.
@@ -28,23 +28,23 @@ impl Mmio {
     }
 }
 
-/// What the hardware writes to memory: 8 bytes.
+/// A counter as the hardware writes it to memory: 8 bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct WriteBack(pub u64);
 
 impl WriteBack {
-    /// How many successes the counter had counted.
+    /// How many successes it had counted.
     pub fn successes(self) -> u64 {
         self.0 & sys::FI_CXI_CNTR_SUCCESS_MAX
     }
 
-    /// How many failures.
+    /// How many failures it had counted.
     pub fn failures(self) -> u64 {
         self.0 >> 48 & sys::FI_CXI_CNTR_FAILURE_MAX
     }
 
-    /// Whether it was written by the hardware at all, and not before.
+    /// Whether the hardware has written it: memory that was zeroed reads as "not written".
     pub fn is_written(self) -> bool {
         self.0 >> 63 == 1
     }
@@ -56,18 +56,18 @@ pub struct CxiCounter {
     ops: NonNull<sys::fi_cxi_cntr_ops>,
 }
 
-// SAFETY: the table belongs to the library and does not change; its functions may be called by any thread, as all of a
-// domain's (FI_THREAD_SAFE).
+// SAFETY: the table belongs to the library and does not change; any thread may call its functions, as all functions of
+// a domain (FI_THREAD_SAFE).
 unsafe impl Send for CxiCounter {}
 // SAFETY: as above.
 unsafe impl Sync for CxiCounter {}
 
 impl CxiCounter {
-    /// The extension of a counter (`fi_open_ops` of `cxi_counter_ops`).
+    /// Opens the extension of a counter (`fi_open_ops` of `cxi_counter_ops`).
     ///
     /// # Errors
     ///
-    /// That the provider has no such extension: it is not cxi.
+    /// The provider's, if it has no such extension: then it is not cxi.
     pub fn new(counter: &Arc<Counter>) -> Result<CxiCounter> {
         let ops = counter.object().open_ops(sys::FI_CXI_COUNTER_OPS)?.cast();
         Ok(CxiCounter {
@@ -76,7 +76,7 @@ impl CxiCounter {
         })
     }
 
-    /// Its pages. They are there as long as the counter is.
+    /// The counter's pages. They stay mapped as long as the counter is open.
     ///
     /// # Errors
     ///
@@ -88,7 +88,7 @@ impl CxiCounter {
             .get_mmio_addr
             .ok_or_else(|| FabricError::missing(CALL))?;
         let (mut address, mut len) = (null_mut(), 0);
-        // SAFETY: the counter is alive; a pointer and a number are written, to such that live.
+        // SAFETY: the counter is alive; a pointer and a number are written into live variables.
         let answer = unsafe { get(self.counter.object().fid(), &mut address, &mut len) };
         self.counter.domain().library().check(CALL, answer.into())?;
         match NonNull::new(address) {
@@ -97,9 +97,9 @@ impl CxiCounter {
         }
     }
 
-    /// Lets the hardware write the counter to `buffer`, when it is asked to
-    /// ([`OpFlags::CXI_CNTR_WB`](super::OpFlags::CXI_CNTR_WB), or a read). `keep` is kept as long as the counter is
-    /// open.
+    /// Lets the hardware write the counter to `buffer`. It writes when a work with
+    /// [`OpFlags::CXI_CNTR_WB`](super::OpFlags::CXI_CNTR_WB) is complete, or when the counter is read. `keep` is kept
+    /// as long as the counter is open.
     ///
     /// # Errors
     ///
@@ -107,15 +107,15 @@ impl CxiCounter {
     ///
     /// # Safety
     ///
-    /// As long as `keep` lives, `buffer` is writable for `len` bytes, as the hardware needs them (8 at least, aligned),
-    /// and accessed only in ways that allow for the hardware's writes; it may be a device's memory.
+    /// As long as `keep` lives, `buffer` is writable for `len` bytes, of which there are at least 8, and it is aligned
+    /// to 8 bytes. It is accessed only in ways that allow for the hardware's writes. It may be memory of a device.
     pub unsafe fn set_write_back(&self, buffer: *mut c_void, len: usize, keep: Keep) -> Result<()> {
         const CALL: &str = "set_wb_buffer";
         // SAFETY: the table lives as long as the counter.
         let set = unsafe { self.ops.as_ref() }
             .set_wb_buffer
             .ok_or_else(|| FabricError::missing(CALL))?;
-        // Before the call: should it fail half-way, the buffer is still there.
+        // This comes before the call: if the call fails half-way, the buffer must still exist.
         self.counter.keep(keep);
         // SAFETY: the counter is alive; the caller vouches for the buffer, which is kept as long as the counter.
         let answer = unsafe { set(self.counter.object().fid(), buffer, len) };
@@ -130,12 +130,13 @@ impl std::fmt::Debug for CxiCounter {
 }
 
 impl Domain {
-    /// How many deferred works cxi can hold (`get_dwq_depth`): of *all* processes that share its service, which is
-    /// mostly a step of a job. Beyond that, what happens is not determined: divide it, and queue no more.
+    /// How many deferred works cxi can hold (`get_dwq_depth`). All processes that share a service of cxi, mostly those
+    /// of one job step, share this number. What happens beyond it is not defined. So divide it among the processes, and
+    /// queue no more.
     ///
     /// # Errors
     ///
-    /// That the provider has no such extension: it is not cxi.
+    /// The provider's, if it has no such extension: then it is not cxi.
     pub fn cxi_deferred_depth(&self) -> Result<usize> {
         const CALL: &str = "get_dwq_depth";
         let ops: NonNull<sys::fi_cxi_dom_ops> =
@@ -145,7 +146,7 @@ impl Domain {
             .get_dwq_depth
             .ok_or_else(|| FabricError::missing(CALL))?;
         let mut depth = 0;
-        // SAFETY: the domain is alive, and one number is written, to one that lives.
+        // SAFETY: the domain is alive, and one number is written into a live variable.
         let answer = unsafe { get(self.object().fid(), &mut depth) };
         self.library().check(CALL, answer.into())?;
         Ok(depth)

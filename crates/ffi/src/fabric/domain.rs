@@ -24,7 +24,8 @@ impl Fabric {
         const CALL: &str = "fi_fabric";
         let library = info.library();
         let mut raw = null_mut();
-        // SAFETY: the attributes live as long as the description, and are only read; one pointer is written, to one that lives.
+        // SAFETY: the attributes live as long as the description, and are only read; one pointer is written into a live
+        // variable.
         let answer =
             unsafe { (library.functions().fabric)(info.raw().fabric_attr, &mut raw, null_mut()) };
         library.check(CALL, answer.into())?;
@@ -66,7 +67,7 @@ impl Domain {
         // SAFETY: the object is alive, and its table lives as long.
         let open = unsafe { required!((*object).ops, fi_ops_fabric, domain, CALL) }?;
         let mut raw = null_mut();
-        // SAFETY: the fabric is alive, the description is complete, and one pointer is written, to one that lives.
+        // SAFETY: the fabric is alive, the description is complete, and one pointer is written into a live variable.
         let answer = unsafe { open(object, info.as_ptr(), &mut raw, null_mut()) };
         fabric.raw.library().check(CALL, answer.into())?;
         // SAFETY: the library made it for this caller.

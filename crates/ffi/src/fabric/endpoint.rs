@@ -45,7 +45,8 @@ impl Desc {
     pub const NONE: Desc = Desc(null_mut());
 }
 
-// SAFETY: the handle is opaque, and given to the library only, in `unsafe` calls whose contract says that its registration lives.
+// SAFETY: the handle is opaque, and given to the library only, in `unsafe` calls whose contract says that its
+// registration lives.
 unsafe impl Send for Desc {}
 // SAFETY: as above.
 unsafe impl Sync for Desc {}
@@ -101,7 +102,7 @@ impl Drop for Endpoint {
         // SAFETY: it is taken once, here.
         let raw = unsafe { ManuallyDrop::take(&mut self.raw) };
         if raw.close_now() {
-            // SAFETY: likewise. What was posted has ended with the endpoint, and touches no memory any more.
+            // SAFETY: as above. What was posted has ended with the endpoint, and touches no memory any more.
             unsafe { ManuallyDrop::drop(&mut self.alive) };
         }
     }
@@ -118,7 +119,7 @@ impl EndpointBuilder {
         // SAFETY: the table lives as long as the domain.
         let open = unsafe { required!(domain.ops(), fi_ops_domain, endpoint, CALL) }?;
         let mut raw = null_mut();
-        // SAFETY: the domain is alive, and so is its description; one pointer is written, to one that lives.
+        // SAFETY: the domain is alive, and so is its description; one pointer is written into a live variable.
         let answer = unsafe {
             open(
                 domain.as_raw(),
@@ -314,7 +315,7 @@ impl Endpoint {
         // SAFETY: the object is alive, and its table lives as long.
         let valid = unsafe { required!((*object).atomic, fi_ops_atomic, writevalid, ASK) }?;
         let mut count = 0;
-        // SAFETY: the endpoint is alive, and one number is written, to one that lives.
+        // SAFETY: the endpoint is alive, and one number is written into a live variable.
         let answer = unsafe { valid(object, sys::FI_UINT64, sys::FI_SUM, &mut count) };
         match -answer {
             0 if count > 0 => Ok(()),

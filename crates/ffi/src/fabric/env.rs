@@ -1,15 +1,16 @@
-//! The environment that the library needs before it starts.
+//! Environment variables that the library reads when it starts.
 
-/// Variables whose defaults hurt, and the values that do not:
+/// Variables with harmful defaults, and better values for them:
 ///
-/// - `FI_SOCKETS_PE_WAITTIME=0`: the sockets provider's threads would spin for 10 ms before they sleep, each on a core
-///   of its own.
-/// - `FI_SOCKETS_CONN_TIMEOUT=4000`: who posts to a peer of the sockets provider that cannot be reached would stand
-///   still for 15 s, and with it all that the endpoint has to do; this is in milliseconds.
-/// - `IPATH_NO_BACKTRACE=1`: libinfinipath, which some builds of libfabric load, would install handlers for the signals
-///   of crashes.
-/// - `FI_FORK_UNSAFE=1`: some providers would make all registered memory safe for `fork`, which costs at every
-///   registration. A process that uses the library must not fork and go on (starting a program is fine).
+/// - `FI_SOCKETS_PE_WAITTIME=0`: by default, each thread of the sockets provider spins on a core for 10 ms before it
+///   sleeps.
+/// - `FI_SOCKETS_CONN_TIMEOUT=4000`: in milliseconds. By default, a post of the sockets provider to a peer that cannot
+///   be reached blocks its thread, and so the whole endpoint, for 15 s.
+/// - `IPATH_NO_BACKTRACE=1`: by default, libinfinipath installs handlers for the signals of crashes. Some builds of
+///   libfabric load it.
+/// - `FI_FORK_UNSAFE=1`: by default, some providers make all registered memory safe for `fork`, which costs time at
+///   each registration. With this value, a process that uses the library must not fork a child that goes on with the
+///   same program. It may start other programs.
 pub const ENVIRONMENT: &[(&str, &str)] = &[
     ("FI_SOCKETS_PE_WAITTIME", "0"),
     ("FI_SOCKETS_CONN_TIMEOUT", "4000"),

@@ -15,7 +15,7 @@ pub type Result<T, E = FabricError> = std::result::Result<T, E>;
 pub struct FabricError {
     /// The function of the API that was called, by the name in its manual.
     pub call: &'static str,
-    /// The error, positive (`FI_E…`); or [`MISSING`](Self::MISSING), [`UNEXPECTED`](Self::UNEXPECTED) or
+    /// The error as a positive number (`FI_E…`); or [`MISSING`](Self::MISSING), [`UNEXPECTED`](Self::UNEXPECTED) or
     /// [`REFUSED`](Self::REFUSED), which no library returns.
     pub code: i32,
     /// The code's name, or "unknown code".
@@ -27,9 +27,9 @@ pub struct FabricError {
 impl FabricError {
     /// The [`code`](Self::code) of a call to an operation that the provider's table does not have.
     pub const MISSING: i32 = -1;
-    /// The [`code`](Self::code) of a call that succeeded, but whose answer cannot be.
+    /// The [`code`](Self::code) of a call that succeeded with an answer that makes no sense.
     pub const UNEXPECTED: i32 = -2;
-    /// The [`code`](Self::code) of what this crate refused before any call.
+    /// The [`code`](Self::code) of a request that this crate refused before it called the library.
     pub const REFUSED: i32 = -3;
 
     #[cold]
@@ -62,7 +62,7 @@ impl FabricError {
         }
     }
 
-    /// The provider does not do this: `FI_ENOSYS`, `FI_EOPNOTSUPP`, or an operation that its table lacks.
+    /// The provider cannot do this: `FI_ENOSYS`, `FI_EOPNOTSUPP`, or an operation that its table lacks.
     pub fn is_not_supported(&self) -> bool {
         matches!(
             self.code,
@@ -75,12 +75,12 @@ impl FabricError {
         self.code == Self::MISSING
     }
 
-    /// This crate refused it before any call: what was asked for cannot be right.
+    /// This crate refused the request before it called the library, because it cannot be right.
     pub fn is_refused(&self) -> bool {
         self.code == Self::REFUSED
     }
 
-    /// `FI_ENODATA`: nothing fits what was asked for.
+    /// `FI_ENODATA`: nothing fits the request.
     pub fn is_no_data(&self) -> bool {
         self.code == sys::FI_ENODATA
     }
@@ -90,7 +90,7 @@ impl FabricError {
         self.code == sys::FI_EBUSY
     }
 
-    /// `FI_EAGAIN`. The methods that post, read and wait say it as an answer, and not as this error.
+    /// `FI_EAGAIN`. Methods that post, read or wait return it as an answer, not as this error.
     pub fn is_again(&self) -> bool {
         self.code == sys::FI_EAGAIN
     }
@@ -135,7 +135,7 @@ impl Library {
         if text.is_null() {
             return String::new();
         }
-        // SAFETY: what it gives is a string that ends with a NUL, and lives at least until this thread asks again.
+        // SAFETY: it returns a string that ends with a NUL, and that lives at least until this thread calls it again.
         unsafe { CStr::from_ptr(text) }
             .to_string_lossy()
             .into_owned()
@@ -155,8 +155,8 @@ impl Library {
         }
     }
 
-    /// What a call returned, as a result. Some providers answer with a positive number where an error is meant, or
-    /// nothing is: only 0 is success.
+    /// The answer of a call as a result. Only 0 is success. Some providers answer with a positive number, whether they
+    /// mean an error or nothing.
     pub(crate) fn check(&self, call: &'static str, answer: i64) -> Result<()> {
         if answer == 0 {
             return Ok(());

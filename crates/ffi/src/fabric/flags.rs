@@ -14,12 +14,12 @@ macro_rules! flags {
             pub const NONE: Self = $name(0);
             $($(#[$bit_doc])* pub const $bit: Self = $name($value);)*
 
-            /// Whether all of `other` is in here.
+            /// Whether this has all bits of `other`.
             pub const fn contains(self, other: Self) -> bool {
                 self.0 & other.0 == other.0
             }
 
-            /// Whether any of `other` is in here.
+            /// Whether this has any bit of `other`.
             pub const fn intersects(self, other: Self) -> bool {
                 self.0 & other.0 != 0
             }
@@ -52,7 +52,7 @@ macro_rules! flags {
 }
 
 flags! {
-    /// What a provider can do, or is asked to be able to do (`fi_getinfo(3)`, capabilities).
+    /// What a provider can do, or what a query asks it to be able to do (`fi_getinfo(3)`, capabilities).
     Caps(u64) {
         /// Messages.
         MSG = sys::FI_MSG;
@@ -62,35 +62,35 @@ flags! {
         TAGGED = sys::FI_TAGGED;
         /// Atomic operations on remote memory.
         ATOMIC = sys::FI_ATOMIC;
-        /// It can begin reads.
+        /// This end can begin reads.
         READ = sys::FI_READ;
-        /// It can begin writes.
+        /// This end can begin writes.
         WRITE = sys::FI_WRITE;
-        /// It can receive messages.
+        /// This end can receive messages.
         RECV = sys::FI_RECV;
-        /// It can send messages.
+        /// This end can send messages.
         SEND = sys::FI_SEND;
-        /// It can be read by others.
+        /// Peers can read this end's memory.
         REMOTE_READ = sys::FI_REMOTE_READ;
-        /// It can be written by others.
+        /// Peers can write this end's memory.
         REMOTE_WRITE = sys::FI_REMOTE_WRITE;
         /// Operations that wait for a counter.
         TRIGGER = sys::FI_TRIGGER;
-        /// An operation that waits for all before it.
+        /// Operations that wait for all operations before them.
         FENCE = sys::FI_FENCE;
         /// Memory of devices.
         HMEM = sys::FI_HMEM;
-        /// Counters of the target count what others do to its memory.
+        /// Counters of the target can count the reads and writes of its memory by peers.
         RMA_EVENT = sys::FI_RMA_EVENT;
-        /// Between processes of one node.
+        /// Communication between processes of one node.
         LOCAL_COMM = sys::FI_LOCAL_COMM;
-        /// Between nodes.
+        /// Communication between nodes.
         REMOTE_COMM = sys::FI_REMOTE_COMM;
-        /// Completions say where a message came from.
+        /// A completion names the sender of a message.
         SOURCE = sys::FI_SOURCE;
-        /// A receive can name its source.
+        /// A receive can name its sender.
         DIRECTED_RECV = sys::FI_DIRECTED_RECV;
-        /// A buffer for several messages.
+        /// One buffer can receive several messages.
         MULTI_RECV = sys::FI_MULTI_RECV;
     }
 }
@@ -100,13 +100,13 @@ flags! {
     Mode(u64) {
         /// The context of an operation is memory that the provider may use until the completion.
         CONTEXT = sys::FI_CONTEXT;
-        /// Likewise, and of twice the size.
+        /// As [`CONTEXT`](Self::CONTEXT), with twice the size.
         CONTEXT2 = sys::FI_CONTEXT2;
-        /// Room before each message.
+        /// A message's buffer begins with room for the provider.
         MSG_PREFIX = sys::FI_MSG_PREFIX;
-        /// Lists of buffers live until the completion.
+        /// Lists of buffers stay in place until the completion.
         ASYNC_IOV = sys::FI_ASYNC_IOV;
-        /// Data for a remote queue takes a posted receive.
+        /// Data for the target's queue uses up a receive that the target has posted.
         RX_CQ_DATA = sys::FI_RX_CQ_DATA;
     }
 }
@@ -118,23 +118,23 @@ flags! {
         BASIC = sys::FI_MR_BASIC;
         /// The obsolete name for none of these.
         SCALABLE = sys::FI_MR_SCALABLE;
-        /// Local buffers are registered as well, and every operation says which registration.
+        /// Local buffers must be registered, too, and every operation names the registration.
         LOCAL = sys::FI_MR_LOCAL;
         /// A key is a string of bytes.
         RAW = sys::FI_MR_RAW;
-        /// A remote address is the owner's virtual address; else an offset from the region's begin.
+        /// A remote address is the owner's virtual address. Otherwise it is an offset from the beginning of the region.
         VIRT_ADDR = sys::FI_MR_VIRT_ADDR;
-        /// Registered memory has pages behind it.
+        /// Memory must have pages before it is registered.
         ALLOCATED = sys::FI_MR_ALLOCATED;
         /// The provider chooses the key.
         PROV_KEY = sys::FI_MR_PROV_KEY;
-        /// The owner says when the pages behind the memory change.
+        /// The owner tells the provider when the pages of the memory change.
         MMU_NOTIFY = sys::FI_MR_MMU_NOTIFY;
-        /// Memory whose changes a counter counts is bound to it before it is enabled.
+        /// Memory is bound to the counter that counts its changes before the memory is enabled.
         RMA_EVENT = sys::FI_MR_RMA_EVENT;
-        /// Memory belongs to an endpoint, and not to the domain.
+        /// Memory belongs to an endpoint instead of the domain.
         ENDPOINT = sys::FI_MR_ENDPOINT;
-        /// Memory of devices is registered.
+        /// Memory of devices must be registered.
         HMEM = sys::FI_MR_HMEM;
     }
 }
@@ -171,23 +171,23 @@ flags! {
 flags! {
     /// Flags of one operation.
     OpFlags(u64) {
-        /// An entry in the queue, where the endpoint was bound for selective completion.
+        /// The operation gets an entry in the queue, if the endpoint was bound for selective completion.
         COMPLETION = sys::FI_COMPLETION;
         /// The local buffer can be used again when the call returns.
         INJECT = sys::FI_INJECT;
-        /// Complete when the local buffer can be used again.
+        /// The operation is complete when the local buffer can be used again.
         INJECT_COMPLETE = sys::FI_INJECT_COMPLETE;
-        /// Complete when the data has left the reach of local failures.
+        /// The operation is complete when no local failure can lose the data any more.
         TRANSMIT_COMPLETE = sys::FI_TRANSMIT_COMPLETE;
-        /// Complete when the data is visible at the target.
+        /// The operation is complete when the data is visible at the target.
         DELIVERY_COMPLETE = sys::FI_DELIVERY_COMPLETE;
         /// The target's queue gets an entry with the data of the operation.
         REMOTE_CQ_DATA = sys::FI_REMOTE_CQ_DATA;
-        /// It waits until all before it are complete.
+        /// The operation waits until all operations before it are complete.
         FENCE = sys::FI_FENCE;
-        /// More will follow at once: the provider may wait for that.
+        /// More operations follow at once, so the provider may wait for those before it begins.
         MORE = sys::FI_MORE;
-        /// Of a deferred work over cxi: the completion counter is written back.
+        /// For a deferred work over cxi: when it is complete, the hardware writes the completion counter to memory.
         CXI_CNTR_WB = sys::FI_CXI_CNTR_WB;
     }
 }
@@ -195,19 +195,19 @@ flags! {
 flags! {
     /// What registered memory is for.
     Access(u64) {
-        /// The local buffer of sends and of what its owner writes elsewhere. (`FI_WRITE` and `FI_SEND`.)
+        /// The local buffer of sends, and of writes to remote memory. (`FI_WRITE` and `FI_SEND`.)
         SOURCE = sys::FI_WRITE | sys::FI_SEND;
-        /// The local buffer of receives, and of what its owner reads elsewhere. (`FI_READ` and `FI_RECV`.)
+        /// The local buffer of receives, and of reads from remote memory. (`FI_READ` and `FI_RECV`.)
         SINK = sys::FI_READ | sys::FI_RECV;
-        /// Others may read it.
+        /// Peers may read it.
         REMOTE_READ = sys::FI_REMOTE_READ;
-        /// Others may write it.
+        /// Peers may write it.
         REMOTE_WRITE = sys::FI_REMOTE_WRITE;
     }
 }
 
 flags! {
-    /// What a counter counts of an endpoint or of memory.
+    /// Which operations of an endpoint, or on memory, a counter counts.
     Counted(u64) {
         /// Reads, by this end.
         READ = sys::FI_READ;
@@ -217,21 +217,21 @@ flags! {
         SEND = sys::FI_SEND;
         /// Messages received.
         RECV = sys::FI_RECV;
-        /// Reads of this end's memory, by others. Needs [`Caps::RMA_EVENT`].
+        /// Reads of this end's memory, by peers. Needs [`Caps::RMA_EVENT`].
         REMOTE_READ = sys::FI_REMOTE_READ;
-        /// Writes and atomic operations on this end's memory, by others. Needs [`Caps::RMA_EVENT`].
+        /// Writes and atomic operations on this end's memory, by peers. Needs [`Caps::RMA_EVENT`].
         REMOTE_WRITE = sys::FI_REMOTE_WRITE;
     }
 }
 
 flags! {
-    /// What a queue gets to know of an endpoint.
+    /// Which completions of an endpoint a queue reports.
     Reported(u64) {
-        /// What this end began.
+        /// Those of operations that this end began.
         TRANSMIT = sys::FI_TRANSMIT;
-        /// What came in.
+        /// Those of messages, and of data, that came in.
         RECV = sys::FI_RECV;
-        /// Only what is asked for with [`OpFlags::COMPLETION`].
+        /// Only those of operations with [`OpFlags::COMPLETION`].
         SELECTIVE = sys::FI_SELECTIVE_COMPLETION;
     }
 }

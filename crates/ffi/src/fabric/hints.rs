@@ -159,7 +159,8 @@ impl Library {
             })
             .transpose()
         };
-        // These strings live until the call is over. The library copies what it wants to keep, and does not write hints.
+        // These strings live until the call is over. The library copies what it wants to keep, and does not write
+        // hints.
         let (provider, fabric, domain) = (
             owned(hints.provider.as_deref())?,
             owned(hints.fabric.as_deref())?,
@@ -205,7 +206,7 @@ impl Library {
         let flags = if place.local { sys::FI_SOURCE } else { 0 };
         let mut found = null_mut();
         // SAFETY: the strings are null or end with a NUL; the hints and their parts live, with the layout that this
-        // version of the function takes; one pointer is written, to one that lives.
+        // version of the function takes; one pointer is written into a live variable.
         let answer = unsafe {
             (self.functions().getinfo)(
                 API_VERSION,
@@ -227,7 +228,7 @@ impl Library {
                 (Ok(_), Err(error)) => infos = Err(error),
                 (Err(_), _) => {}
             }
-            // SAFETY: likewise.
+            // SAFETY: as above.
             next = unsafe { (*next).next };
         }
         if !found.is_null() {

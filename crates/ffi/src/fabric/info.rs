@@ -254,7 +254,7 @@ impl std::fmt::Debug for Info {
     }
 }
 
-/// A string of the library; empty where there is none.
+/// A string of the library; empty if there is none.
 fn text(raw: *const c_char) -> String {
     if raw.is_null() {
         return String::new();

@@ -10,16 +10,16 @@ use libloading::os::unix;
 use super::sys::{self, fi_fabric_attr, fi_info, fid_fabric};
 use crate::open::{self, list};
 
-/// The name under which the library is looked for, where [`LIBRARY_VARIABLE`] gives no other.
+/// The name under which the library is looked for, unless [`LIBRARY_VARIABLE`] gives another.
 pub const LIBRARIES: &[&str] = &["libfabric.so.1"];
 
 /// The environment variable that can name another library for [`Library::load`].
 pub const LIBRARY_VARIABLE: &str = "TIDEGATE_LIBFABRIC";
 
-/// The version of the interface that is asked for, and the oldest library that is taken: 1.17.
+/// The version of the interface that this crate uses, and the oldest library that it takes: 1.17.
 pub const API_VERSION: u32 = version(1, 17);
 
-/// A version as the library counts.
+/// A version as the library writes it: one number.
 pub(crate) const fn version(major: u32, minor: u32) -> u32 {
     major << 16 | minor
 }
@@ -53,10 +53,10 @@ pub enum LoadError {
         library: String,
         /// Its version: the major number in the upper half.
         found: u32,
-        /// The oldest that would do, likewise.
+        /// The oldest version that can be used, in the same form.
         needed: u32,
     },
-    /// What the library hands out does not look as this crate expects.
+    /// The library's structures do not look as this crate expects.
     #[error("{library} does not have the layout of libfabric 1.17: {detail}")]
     Layout {
         /// The library.
@@ -87,8 +87,8 @@ pub type DupInfo = unsafe extern "C" fn(*const fi_info) -> *mut fi_info;
 pub type OpenFabric =
     unsafe extern "C" fn(*mut fi_fabric_attr, *mut *mut fid_fabric, *mut c_void) -> c_int;
 
-/// The functions that the library exports; all others are operations of objects. The versions are those of 1.17: newer
-/// libraries keep them, and have others with larger structures under the same names.
+/// The functions that the library exports. All other calls are operations of objects. The symbol versions are those of
+/// 1.17. Newer libraries keep them, beside others of the same names with larger structures.
 #[derive(Clone, Copy)]
 pub struct Functions {
     /// `fi_version`, of version FABRIC_1.0.
@@ -111,7 +111,8 @@ struct Loaded {
     version: u32,
 }
 
-/// The loaded library. Copies share it, and it stays loaded for good, since providers have threads that would lose their code.
+/// The loaded library. Copies share it. It stays loaded until the process ends, because threads of the providers need
+/// its code.
 #[derive(Clone)]
 pub struct Library(Arc<Loaded>);
 
@@ -125,10 +126,10 @@ impl std::fmt::Debug for Library {
 }
 
 impl Library {
-    /// The library that [`LIBRARY_VARIABLE`] names, or else of [`LIBRARIES`]. It is looked for once: later calls return
-    /// the same answer, an error as well.
+    /// The library that [`LIBRARY_VARIABLE`] names, or else one of [`LIBRARIES`]. It is looked for once: later calls
+    /// return the same answer, even an error.
     ///
-    /// Nothing is set in the environment: see [`ENVIRONMENT`](super::ENVIRONMENT).
+    /// This sets no environment variable: see [`ENVIRONMENT`](super::ENVIRONMENT).
     ///
     /// # Errors
     ///
@@ -138,15 +139,16 @@ impl Library {
         LIBRARY
             .get_or_init(|| {
                 let names = open::chosen(LIBRARY_VARIABLE, LIBRARIES);
-                // SAFETY: these are the names of libfabric. Every program that is linked to it relies on finding libfabric
-                // under them.
+                // SAFETY: these are the names of libfabric. Every program that is linked to it relies on finding
+                // libfabric under them.
                 unsafe { Library::load_from(&names) }
             })
             .clone()
     }
 
-    /// The library from the first of `names` that can be opened. A name without a slash is looked for where the dynamic loader
-    /// looks. If the first that opens is no usable libfabric, that is the error: the names after it are not tried.
+    /// The library from the first of `names` that can be opened. A name without a slash is looked for where the dynamic
+    /// loader looks. If the first library that opens is no usable libfabric, the call fails, and tries no further
+    /// names.
     ///
     /// # Errors
     ///
@@ -154,18 +156,18 @@ impl Library {
     ///
     /// # Safety
     ///
-    /// Opening a library runs its initialisers: they must be sound to run. What the library has under the names and
-    /// versions of [`Functions`] must be those functions of libfabric.
+    /// Opening a library runs its initialisers, which must be sound to run. Under the names and versions of
+    /// [`Functions`], the library must have those functions of libfabric.
     pub unsafe fn load_from<S: AsRef<OsStr>>(names: &[S]) -> Result<Library, LoadError> {
         // SAFETY: the caller vouches for the library's initialisers.
         let opened = unsafe { open::first(names, unix::RTLD_NOW | unix::RTLD_LOCAL) };
         let (library, name) = opened.map_err(|tried| LoadError::Library { tried })?;
-        // The pointers in the table, and the providers' threads, need the code until the process ends: the handle is
-        // never closed.
+        // The handle is never closed: the pointers in the table, and the providers' threads, need the code until the
+        // process ends.
         let handle = library.into_raw();
         // SAFETY: the caller vouches for the library's functions.
         match unsafe { fill(handle) } {
-            // SAFETY: likewise.
+            // SAFETY: as above.
             Ok(functions) => unsafe { Library::from_functions(functions, name) },
             Err((symbol, version)) => Err(LoadError::Symbol {
                 library: name,
@@ -175,7 +177,8 @@ impl Library {
         }
     }
 
-    /// A library whose functions were found in another way: linked statically, for example. `name` is for messages.
+    /// A library whose functions the caller has found in another way; they may be linked statically, for example.
+    /// `name` is for messages.
     ///
     /// # Errors
     ///
@@ -183,9 +186,9 @@ impl Library {
     ///
     /// # Safety
     ///
-    /// The functions do what those of libfabric do, and can be called for as long as the process lives.
+    /// The functions do what those of libfabric do, and can be called until the process ends.
     pub unsafe fn from_functions(functions: Functions, name: String) -> Result<Library, LoadError> {
-        // SAFETY: the function takes nothing, and needs no initialisation.
+        // SAFETY: the function has no parameters, and needs no initialisation.
         let found = unsafe { (functions.version)() };
         if found < API_VERSION {
             return Err(LoadError::TooOld {
@@ -218,26 +221,26 @@ impl Library {
         (self.0.version >> 16, self.0.version & 0xffff)
     }
 
-    /// What the library exports, for calls that this crate does not wrap.
+    /// The functions that the library exports, for calls that this crate does not wrap.
     pub fn functions(&self) -> &Functions {
         &self.0.functions
     }
 }
 
-/// Whether an empty description looks as the bindings say: all parts are there, and zero where they should be.
+/// Checks that an empty description looks as the bindings say: it has all parts, and zeros in them.
 ///
 /// # Safety
 ///
 /// The functions are libfabric's.
 unsafe fn look(functions: &Functions) -> Result<(), &'static str> {
-    // SAFETY: of nothing, the function makes an empty description.
+    // SAFETY: without an argument, the function makes an empty description.
     let info = unsafe { (functions.dupinfo)(std::ptr::null()) };
     if info.is_null() {
         return Err("fi_dupinfo makes no empty description");
     }
-    // SAFETY: it is not null, and the library keeps it until it is freed, below.
+    // SAFETY: the pointer is not null, and the description lives until it is freed, below.
     let found = unsafe { empty(&*info) };
-    // SAFETY: it is from `fi_dupinfo`, and not used again.
+    // SAFETY: the description is from `fi_dupinfo`, and is not used again.
     unsafe { (functions.freeinfo)(info) };
     found
 }
@@ -254,7 +257,7 @@ unsafe fn empty(info: &fi_info) -> Result<(), &'static str> {
     {
         return Err("an empty description lacks parts");
     }
-    // SAFETY: none is null, and so they live, says the caller.
+    // SAFETY: no pointer is null, so all parts are live, as the caller has promised.
     let (tx, rx, ep, domain, fabric) = unsafe {
         (
             &*info.tx_attr,
@@ -285,15 +288,15 @@ unsafe fn empty(info: &fi_info) -> Result<(), &'static str> {
 
 #[cfg(target_env = "gnu")]
 unsafe extern "C" {
-    // Of the C library.
+    // The C library's.
     fn dlvsym(handle: *mut c_void, symbol: *const c_char, version: *const c_char) -> *mut c_void;
 }
 
-/// Finds all functions, or says which is the first that is missing.
+/// Finds all functions, or returns the first symbol that is missing, with its version.
 ///
 /// # Safety
 ///
-/// `handle` is of an open library. What it has under these names and versions is of these types.
+/// `handle` belongs to an open library, whose functions of these names and versions have these types.
 #[cfg(target_env = "gnu")]
 unsafe fn fill(handle: *mut c_void) -> Result<Functions, (&'static str, &'static str)> {
     macro_rules! find {
@@ -305,7 +308,7 @@ unsafe fn fill(handle: *mut c_void) -> Result<Functions, (&'static str, &'static
             if found.is_null() {
                 return Err(($symbol, $version));
             }
-            // SAFETY: the caller vouches for the type, which is one of function pointers; it is not null.
+            // SAFETY: the caller vouches for the type, which is a function pointer's; the address is not null.
             unsafe { std::mem::transmute::<*mut c_void, $type>(found) }
         }};
     }
@@ -319,7 +322,8 @@ unsafe fn fill(handle: *mut c_void) -> Result<Functions, (&'static str, &'static
     })
 }
 
-/// C libraries without versions of symbols would give functions for larger structures than this crate's.
+/// Without versions of symbols, the C library would find functions that expect larger structures than this crate's. So
+/// nothing is found here.
 ///
 /// # Safety
 ///

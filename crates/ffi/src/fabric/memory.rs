@@ -64,8 +64,8 @@ impl MemoryRegion {
     ///
     /// # Errors
     ///
-    /// [`is_refused`](FabricError::is_refused) for memory that must belong to an endpoint, without one, and whatever the
-    /// provider says.
+    /// [`is_refused`](FabricError::is_refused) for memory that must belong to an endpoint, without one, and whatever
+    /// the provider says.
     ///
     /// # Safety
     ///
@@ -116,7 +116,7 @@ impl MemoryRegion {
         let register = unsafe { required!((*domain.as_raw()).mr, fi_ops_mr, regattr, CALL) }?;
         let mut raw = null_mut();
         // SAFETY: the domain is alive; the attributes and their list live, with zeros behind them where newer libraries
-        // look; one pointer is written, to one that lives; the caller vouches for the memory.
+        // look; one pointer is written into a live variable; the caller vouches for the memory.
         let answer = unsafe { register(domain.object().fid(), &attr.attr, 0, &mut raw) };
         domain.library().check(CALL, answer.into())?;
         // SAFETY: the library made it for this caller.
@@ -210,7 +210,8 @@ impl MemoryRegion {
                 raw_key: key.as_mut_ptr(),
                 key_size: &mut length,
             };
-            // SAFETY: the command takes these attributes, which live; the buffer has room for as many bytes as the size says.
+            // SAFETY: the command takes these attributes, which live; the buffer has room for as many bytes as the size
+            // says.
             let answer = unsafe {
                 self.raw
                     .control(CALL, sys::FI_GET_RAW_MR, (&raw mut attr).cast())
@@ -236,7 +237,7 @@ impl Drop for MemoryRegion {
         // SAFETY: it is taken once, here.
         let raw = unsafe { ManuallyDrop::take(&mut self.raw) };
         if raw.close_now() {
-            // SAFETY: likewise. The registration is gone, and nobody touches the memory through it any more.
+            // SAFETY: as above. The registration is gone, and nobody touches the memory through it any more.
             unsafe { ManuallyDrop::drop(&mut self.alive) };
         }
     }

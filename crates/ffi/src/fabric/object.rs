@@ -154,7 +154,7 @@ impl<T: Object> Owned<T> {
         // SAFETY: the table is the object's, and lives as long.
         let open = unsafe { required!(self.ops(), fi_ops, ops_open, CALL) }?;
         let mut table = null_mut();
-        // SAFETY: the object is alive, the name ends with a NUL, and one pointer is written, to one that lives.
+        // SAFETY: the object is alive, the name ends with a NUL, and one pointer is written into a live variable.
         let answer = unsafe { open(self.fid(), name.as_ptr(), 0, &mut table, null_mut()) };
         self.library.check(CALL, answer.into())?;
         NonNull::new(table)

@@ -1,4 +1,4 @@
-//! Finding out by trial what no description says.
+//! A trial that finds out what a provider's description does not say.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,27 +8,28 @@ use super::domain::Domain;
 use super::error::FabricError;
 use super::work::{QueueError, Work, WorkQueue};
 
-/// Whether deferred works work.
+/// Whether a provider carries out deferred works.
 #[derive(Debug)]
 pub enum Deferred {
-    /// One was queued, fired, and did what it should.
+    /// A work was queued and fired, and did what it should.
     Works,
-    /// It was refused: mostly, that the provider has none ([`is_not_supported`](FabricError::is_not_supported)), or no counters.
+    /// The work was refused. Mostly the provider has no deferred works
+    /// ([`is_not_supported`](FabricError::is_not_supported)), or no counters.
     Refused(FabricError),
-    /// It was queued, and nothing happened.
+    /// The work was queued, and nothing happened.
     Silent,
 }
 
 impl Deferred {
-    /// Whether they do.
+    /// Whether it does.
     pub fn works(&self) -> bool {
         matches!(self, Deferred::Works)
     }
 }
 
 impl Domain {
-    /// Finds out whether deferred works work here, by queueing one and firing it: no description says so. It needs no
-    /// peer, two counters for a moment, and ends after `limit` at the latest.
+    /// Finds out whether the provider carries out deferred works, by queueing one and firing it. No description says
+    /// it. The trial needs no peer, takes two counters for a moment, and ends after `limit` at the latest.
     pub fn probe_deferred(self: &Arc<Self>, limit: Duration) -> Deferred {
         match self.try_deferred(limit) {
             Ok(true) => Deferred::Works,
@@ -50,7 +51,7 @@ impl Domain {
             let work = Work::counter_add(&target, 1).after(&trigger, 1);
             // SAFETY: the work names no memory, and nothing else adds to the target.
             match unsafe { queue.queue(work) } {
-                // Others may have taken all room, for a moment.
+                // Works of other processes may take all room, for a moment.
                 Err(error) if error.is_full() && start.elapsed() < limit => {
                     std::thread::yield_now();
                 }

@@ -13,7 +13,7 @@ use super::sys::{self, Zeroed};
 /// A piece of a peer's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RemotePiece {
-    /// Its place: [`MemoryRegion::remote_base`](super::MemoryRegion::remote_base), and further on.
+    /// Where it begins: [`MemoryRegion::remote_base`](super::MemoryRegion::remote_base) plus an offset.
     pub address: u64,
     /// Its length.
     pub len: usize,
@@ -21,20 +21,20 @@ pub struct RemotePiece {
     pub key: u64,
 }
 
-/// A write or read of several pieces, with flags of its own (`struct fi_msg_rma`).
+/// A write or read of several pieces of memory, with flags of its own (`struct fi_msg_rma`).
 #[derive(Debug, Clone, Copy)]
 pub struct Message<'a> {
-    /// The pieces here.
+    /// The pieces of this end's memory.
     pub local: &'a [Local],
     /// The peer.
     pub peer: Peer,
-    /// The pieces there; as many bytes as here.
+    /// The pieces of the peer's memory, with as many bytes in all.
     pub remote: &'a [RemotePiece],
-    /// What its completion carries at this end.
+    /// A number that comes back with its completion at this end.
     pub context: usize,
-    /// What its completion carries at the other end, with [`OpFlags::REMOTE_CQ_DATA`].
+    /// A number that comes with its completion at the other end, with [`OpFlags::REMOTE_CQ_DATA`].
     pub data: u64,
-    /// How it is done.
+    /// The flags.
     pub flags: OpFlags,
 }
 
@@ -42,20 +42,20 @@ pub struct Message<'a> {
 pub const MAX_PIECES: usize = 8;
 
 impl Endpoint {
-    /// Writes bytes that can be used again when this returns, with data for the target's queue (`fi_inject_writedata`).
-    /// There is no completion in a queue, but counters count it.
+    /// Writes bytes, with data for the target's queue (`fi_inject_writedata`). When the call returns, the bytes can be
+    /// used again. There is no completion in this end's queue, but counters count the write.
     ///
     /// # Errors
     ///
-    /// Beyond [`inject_size`](Self::inject_size).
+    /// `FI_EMSGSIZE` for more bytes than [`inject_size`](Self::inject_size), and the errors of the provider.
     pub fn inject_write_data(&self, bytes: &[u8], data: u64, to: Remote) -> Result<Post> {
         const CALL: &str = "fi_inject_writedata";
         let peer = self.number(CALL, to.peer)?;
         self.can_inject(CALL, bytes.len())?;
         // SAFETY: the table lives as long as the endpoint.
         let inject = unsafe { required!(self.rma(), fi_ops_rma, injectdata, CALL) }?;
-        // SAFETY: the endpoint is alive; the bytes are read before the call returns. What happens at the other end, its
-        // owner agreed to.
+        // SAFETY: the endpoint is alive; the bytes are read before the call returns. The peer agreed to the write when
+        // it registered its memory.
         let answer = unsafe {
             inject(
                 self.as_raw(),
@@ -70,33 +70,33 @@ impl Endpoint {
         self.posted(CALL, answer)
     }
 
-    /// Writes pieces, with flags (`fi_writemsg`).
+    /// Writes pieces of memory, with flags (`fi_writemsg`).
     ///
     /// # Errors
     ///
-    /// [`is_refused`](FabricError::is_refused) for more than [`MAX_PIECES`], and the errors of the provider at once. That
-    /// the key is wrong, for example, comes as a completion.
+    /// [`is_refused`](FabricError::is_refused) for more than [`MAX_PIECES`], and the errors that the provider finds at
+    /// once. Other errors, such as a wrong key, come as a completion.
     ///
     /// # Safety
     ///
-    /// Until the completion has been seen, in a queue or by a counter that counts it, or the endpoint is closed: the memory
-    /// of all pieces is readable and not written, their registrations live, and if the description's mode has `CONTEXT` or
-    /// `CONTEXT2`, `context` is the address of such memory, which nobody else uses. (With [`OpFlags::INJECT`], the memory
-    /// only until this returns.)
+    /// The following holds until a queue or a counter has reported the completion, or the endpoint is closed. The
+    /// memory of all pieces is readable, nothing writes it, and its registrations live. (With [`OpFlags::INJECT`], this
+    /// must hold only until the call returns.) If the description's mode has `CONTEXT` or `CONTEXT2`, `context` is the
+    /// address of such memory, and nothing else uses that memory.
     pub unsafe fn write_msg(&self, message: &Message<'_>) -> Result<Post> {
         const CALL: &str = "fi_writemsg";
         let mut lists = Lists::new(CALL, message)?;
         let raw = lists.message(self.number(CALL, message.peer)?, message);
         // SAFETY: the table lives as long as the endpoint.
         let write = unsafe { required!(self.rma(), fi_ops_rma, writemsg, CALL) }?;
-        // SAFETY: the endpoint is alive; the message and its lists live until the call is over, and are copied where
-        // the mode is not `ASYNC_IOV`, which the hints of this crate never offer but on demand; the caller vouches for
-        // the memory and the context.
+        // SAFETY: the endpoint is alive. The message and its lists live until the call is over. The provider copies
+        // them, unless the mode is `ASYNC_IOV`, which the hints of this crate offer only on demand. The caller vouches
+        // for the memory and the context.
         let answer = unsafe { write(self.as_raw(), &raw, message.flags.0) };
         self.posted(CALL, answer)
     }
 
-    /// Reads pieces, with flags (`fi_readmsg`).
+    /// Reads pieces of memory, with flags (`fi_readmsg`).
     ///
     /// # Errors
     ///
@@ -104,7 +104,7 @@ impl Endpoint {
     ///
     /// # Safety
     ///
-    /// As for [`write_msg`](Self::write_msg), but that the memory is writable, and nobody else touches it.
+    /// As for [`write_msg`](Self::write_msg), except that the memory is writable, and nothing else touches it.
     pub unsafe fn read_msg(&self, message: &Message<'_>) -> Result<Post> {
         const CALL: &str = "fi_readmsg";
         let mut lists = Lists::new(CALL, message)?;

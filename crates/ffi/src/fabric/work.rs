@@ -52,8 +52,8 @@ pub enum QueueError {
 }
 
 impl QueueError {
-    /// Whether there was no room, but may be later. (Providers whose processes share a pool have different codes for
-    /// it.)
+    /// Whether there was no room, but may be some later. (If processes share the provider's pool, providers have
+    /// different codes for this.)
     pub fn is_full(&self) -> bool {
         match self {
             QueueError::Again(_) => true,
@@ -110,8 +110,8 @@ impl Work {
     ///
     /// # Errors
     ///
-    /// As for [`write`](Self::write); [`is_not_supported`](FabricError::is_not_supported) if the provider cannot do it, and
-    /// [`is_refused`](FabricError::is_refused) if operands must be registered.
+    /// As for [`write`](Self::write); [`is_not_supported`](FabricError::is_not_supported) if the provider cannot do it,
+    /// and [`is_refused`](FabricError::is_refused) if operands must be registered.
     pub fn add(endpoint: &Arc<Endpoint>, operand: u64, to: Remote) -> Result<Work> {
         if endpoint.domain().info().mr_mode().contains(MrMode::LOCAL) {
             return Err(FabricError::refused(
@@ -134,13 +134,14 @@ impl Work {
         work
     }
 
-    /// Makes it begin when `counter` reaches `threshold`.
+    /// Makes the work begin when `counter` reaches `threshold`.
     pub fn after(mut self, counter: &Arc<Counter>, threshold: u64) -> Work {
         self.trigger = Some((Arc::clone(counter), threshold));
         self
     }
 
-    /// Makes `counter` count 1 when it is complete. (Works that add to a counter need none, and providers ignore it.)
+    /// Makes `counter` count 1 when the work is complete. (Works that add to a counter need no completion counter, and
+    /// providers ignore it.)
     pub fn completes(mut self, counter: &Arc<Counter>) -> Work {
         self.completion = Some(Arc::clone(counter));
         self
@@ -154,7 +155,7 @@ impl Work {
     }
 
     /// The context of its completion, or its failure, in the endpoint's queue. No other work has the same context as
-    /// long as this one lives. It is an address, so it is no small number.
+    /// long as this one lives. The context is an address, and so never a small number.
     pub fn context(&self) -> usize {
         self.block.context()
     }

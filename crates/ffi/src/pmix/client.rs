@@ -11,13 +11,13 @@ use super::sys::{
 };
 
 unsafe extern "C" {
-    // Of the C library, for values of libraries before 5: their header frees values with it.
+    // The C library's. PMIx before version 5 has no function that frees a value: its header calls this one.
     fn free(memory: *mut c_void);
 }
 
-/// A client of the launcher's server: this process, as the server knows it. Dropping it finalises it.
+/// A client of the launcher's server: this process, as the server knows it. Dropping the client finalises it.
 ///
-/// All calls block. They can come from any thread.
+/// All calls block. Any thread can make them.
 pub struct Client {
     library: Library,
     me: pmix_proc_t,
@@ -39,16 +39,17 @@ impl Library {
     ///
     /// # Errors
     ///
-    /// The library's, if there is no server, or it does not want this process.
+    /// The library's, if there is no server, or if the server refuses this process.
     pub fn init(&self) -> Result<Client> {
         let mut me = pmix_proc_t {
             nspace: [0; PMIX_MAX_NSLEN + 1],
             rank: 0,
         };
-        // SAFETY: `me` is writable and has the layout that the library's version has (checked when it was loaded); no attributes.
+        // SAFETY: `me` is writable, and has the layout of the library's version, which was checked when it was loaded.
+        // No attributes are passed.
         let status = unsafe { (self.functions().init)(&mut me, ptr::null_mut(), 0) };
         self.check("PMIx_Init", status)?;
-        // Whatever was written there, it ends.
+        // The name ends here, whatever the library has written.
         me.nspace[PMIX_MAX_NSLEN] = 0;
         Ok(Client {
             library: self.clone(),
@@ -61,7 +62,7 @@ impl Library {
 impl Client {
     /// The job, as the server calls it.
     pub fn namespace(&self) -> String {
-        // SAFETY: `init` saw to it that the last character is a NUL, and nothing writes there since.
+        // SAFETY: `init` has set the last character to NUL, and nothing has written there since.
         unsafe { CStr::from_ptr(self.me.nspace.as_ptr()) }
             .to_string_lossy()
             .into_owned()
@@ -76,7 +77,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// The library's; [`PmixError::UNEXPECTED`] if the server says something else than a number.
+    /// The library's; [`PmixError::UNEXPECTED`] if the server's answer is no number.
     pub fn job_size(&self) -> Result<u32> {
         self.number("pmix.job.size")
     }
@@ -90,11 +91,11 @@ impl Client {
         self.number("pmix.local.size")
     }
 
-    /// Puts a string under `key`, for all processes of the job, once it is committed.
+    /// Puts a string under `key`. Once it is committed, all processes of the job can get it.
     ///
     /// # Errors
     ///
-    /// The library's; [`PmixError::REFUSED`] for a key that is too long, or a NUL inside.
+    /// The library's; [`PmixError::REFUSED`] if the key is too long, or if key or value have a NUL inside.
     pub fn put(&self, key: &str, value: &str) -> Result<()> {
         let key = key_of("PMIx_Put", key)?;
         let value = CString::new(value)
@@ -111,19 +112,19 @@ impl Client {
         self.library.check("PMIx_Put", status)
     }
 
-    /// Gives the server what was put.
+    /// Sends all strings that were put to the server.
     ///
     /// # Errors
     ///
     /// The library's.
     pub fn commit(&self) -> Result<()> {
-        // SAFETY: the library is initialised as long as this client is there.
+        // SAFETY: the library stays initialised as long as this client exists.
         let status = unsafe { (self.library.functions().commit)() };
         self.library.check("PMIx_Commit", status)
     }
 
-    /// Waits until all processes of the job are here, and brings what they have committed along. The server is asked to
-    /// give up after `seconds`.
+    /// Waits until all processes of the job have made this call, and collects what they have committed. The server is
+    /// asked to give up after `seconds`.
     ///
     /// # Errors
     ///
@@ -137,25 +138,26 @@ impl Client {
             ),
             limit(seconds),
         ];
-        // SAFETY: no processes are named, which means all; the attributes live until the call is over.
+        // SAFETY: no process is named, which means all processes; the attributes live until the call is over.
         let status =
             unsafe { (self.library.functions().fence)(ptr::null(), 0, info.as_ptr(), info.len()) };
         self.library.check("PMIx_Fence", status)
     }
 
-    /// What `rank` has put under `key`. The server is asked to give up after `seconds`.
+    /// The string that `rank` has put under `key`. The server is asked to give up after `seconds`.
     ///
     /// # Errors
     ///
-    /// The library's; [`PmixError::REFUSED`] for a key that is too long, or has a NUL inside; [`PmixError::UNEXPECTED`]
-    /// if the value is no string of UTF-8.
+    /// The library's; [`PmixError::REFUSED`] if the key is too long, or has a NUL inside; [`PmixError::UNEXPECTED`] if
+    /// the value is no string of UTF-8.
     pub fn get(&self, rank: u32, key: &str, seconds: u32) -> Result<String> {
         let found = self.value(rank, key, &[limit(seconds)])?;
-        // SAFETY: of this type, the value has a string; where it is not null, the library ends it with a NUL.
+        // SAFETY: a value of this type holds a string. If the pointer is not null, the library has ended the string
+        // with a NUL.
         let text = (found.type_() == sys::PMIX_STRING).then(|| unsafe { found.data().string });
         match text {
             Some(text) if !text.is_null() => {
-                // SAFETY: as above; `found` keeps it until this function returns.
+                // SAFETY: as above; `found` keeps the string until this function returns.
                 let text = unsafe { CStr::from_ptr(text) }.to_str();
                 let owned = text.map(str::to_owned);
                 owned.map_err(|_| PmixError::unexpected("PMIx_Get", "the value is not UTF-8"))
@@ -169,7 +171,7 @@ impl Client {
         if found.type_() != sys::PMIX_UINT32 {
             return Err(PmixError::unexpected("PMIx_Get", "the value is no uint32"));
         }
-        // SAFETY: of this type, the value has this number.
+        // SAFETY: a value of this type holds this number.
         Ok(unsafe { found.data().uint32 })
     }
 
@@ -177,7 +179,7 @@ impl Client {
         let key = key_of("PMIx_Get", key)?;
         let whose = pmix_proc_t { rank, ..self.me };
         let mut value = ptr::null_mut();
-        // SAFETY: all that is pointed to lives until the call is over; `value` is writable.
+        // SAFETY: everything that the pointers name lives until the call is over; `value` is writable.
         let status = unsafe {
             (self.library.functions().get)(
                 &whose,
@@ -197,7 +199,8 @@ impl Client {
         })
     }
 
-    /// Ends the connection, or the use of it, if others in this process have it too.
+    /// Ends this client's use of the connection. The library closes the connection after its last client in this
+    /// process.
     ///
     /// # Errors
     ///
@@ -210,7 +213,7 @@ impl Client {
         if std::mem::replace(&mut self.finalized, true) {
             return Ok(());
         }
-        // SAFETY: it is the one call that belongs to this client's `PMIx_Init`: `finalized` was not set.
+        // SAFETY: `finalized` was not set, so this is the one call that belongs to this client's `PMIx_Init`.
         let status = unsafe { (self.library.functions().finalize)(ptr::null(), 0) };
         self.library.check("PMIx_Finalize", status)
     }
@@ -231,12 +234,13 @@ struct Found<'a> {
 
 impl Found<'_> {
     fn type_(&self) -> u16 {
-        // SAFETY: not null (checked when this was made), and the library's until it is freed, which is when this is dropped.
+        // SAFETY: the pointer is not null, as was checked when this was made. The library keeps the value until it is
+        // freed, which is when this is dropped.
         unsafe { (*self.value).type_ }
     }
 
     fn data(&self) -> pmix_value_data {
-        // SAFETY: likewise; libraries from version 3 on have values of this size.
+        // SAFETY: as above; libraries from version 3 on have values of this size.
         unsafe { (*self.value).data }
     }
 }
@@ -244,24 +248,24 @@ impl Found<'_> {
 impl Drop for Found<'_> {
     fn drop(&mut self) {
         if let Some(value_free) = self.library.functions().value_free {
-            // SAFETY: it is one value that the library allocated, and is not used again.
+            // SAFETY: this is one value that the library allocated, and it is not used again.
             unsafe { value_free(self.value, 1) };
             return;
         }
         match self.type_() {
             sys::PMIX_STRING => {
-                // SAFETY: in these versions value and string are the C library's memory, as the header's own way of
-                // freeing them has it.
+                // SAFETY: in these versions, value and string are memory of the C library: the header frees them in the
+                // same way.
                 unsafe {
                     free((*self.value).data.string.cast());
                     free(self.value.cast());
                 }
             }
             sys::PMIX_UINT32 => {
-                // SAFETY: likewise; the value points to nothing.
+                // SAFETY: as above; the value points to nothing.
                 unsafe { free(self.value.cast()) }
             }
-            // What such a value points to, only the library knows; it is not asked for anywhere here.
+            // Only the library knows what a value of another type points to. Nothing here asks for such a value.
             _ => {}
         }
     }
@@ -279,20 +283,20 @@ fn limit(seconds: u32) -> pmix_info_t {
     info("pmix.timeout", sys::PMIX_INT, pmix_value_data { integer })
 }
 
-/// An attribute. The name is one of this file's, and short.
+/// An attribute. All callers are in this file, and their names are short enough.
 fn info(name: &str, type_: u16, data: pmix_value_data) -> pmix_info_t {
     let mut key = [0; PMIX_MAX_KEYLEN + 1];
     for (to, from) in key.iter_mut().zip(name.bytes()) {
         *to = from as c_char;
     }
-    // All bytes of the union that `data` leaves out are zero, as they are where C makes one.
+    // All bytes of the union that `data` leaves out are zero, as in a union that C initialises.
     let mut whole = pmix_value_data {
         words: [ptr::null_mut(); 3],
     };
     match type_ {
-        // SAFETY: the caller gives the field that belongs to the type.
+        // SAFETY: the caller has set the field that belongs to the type.
         sys::PMIX_BOOL => whole.flag = unsafe { data.flag },
-        // SAFETY: likewise.
+        // SAFETY: as above.
         _ => whole.integer = unsafe { data.integer },
     }
     pmix_info_t {

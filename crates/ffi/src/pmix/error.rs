@@ -13,16 +13,16 @@ pub type Result<T, E = PmixError> = std::result::Result<T, E>;
 pub struct PmixError {
     /// The function that was called.
     pub call: &'static str,
-    /// The status; or [`UNEXPECTED`](Self::UNEXPECTED) or [`REFUSED`](Self::REFUSED), which no library returns.
+    /// The status; or one of [`UNEXPECTED`](Self::UNEXPECTED) and [`REFUSED`](Self::REFUSED), which no library returns.
     pub code: i32,
     /// The library's description, or this crate's.
     pub text: String,
 }
 
 impl PmixError {
-    /// The [`code`](Self::code) of a call that succeeded, but whose answer cannot be.
+    /// The [`code`](Self::code) of a call that succeeded with an answer that makes no sense.
     pub const UNEXPECTED: i32 = i32::MIN;
-    /// The [`code`](Self::code) of what this crate refused before any call.
+    /// The [`code`](Self::code) of a request that this crate refused before it called the library.
     pub const REFUSED: i32 = i32::MIN + 1;
 
     #[cold]
@@ -43,12 +43,12 @@ impl PmixError {
         }
     }
 
-    /// The server's limit ran out.
+    /// The time that the server was given has passed.
     pub fn is_timeout(&self) -> bool {
         self.code == sys::PMIX_ERR_TIMEOUT
     }
 
-    /// Not all processes of the job took part: one has closed its connection to the server meanwhile.
+    /// Not all processes of the job took part: one of them has closed its connection to the server.
     pub fn is_partial(&self) -> bool {
         self.code == sys::PMIX_ERR_PARTIAL_SUCCESS
     }

@@ -9,14 +9,14 @@ use super::error::{PmixError, Result};
 use super::sys::{self, pmix_info_t, pmix_proc_t, pmix_scope_t, pmix_status_t, pmix_value_t};
 use crate::open::{self, list};
 
-/// The name under which the library is looked for, where [`LIBRARY_VARIABLE`] gives no other.
+/// The name under which the library is looked for, unless [`LIBRARY_VARIABLE`] gives another.
 pub const LIBRARIES: &[&str] = &["libpmix.so.2"];
 
-/// The environment variable that can name another library for [`Library::load`]: the one of the Open MPI that started
-/// the process, where that has its own.
+/// The environment variable that can name another library for [`Library::load`]. If the Open MPI that started the
+/// process has its own PMIx, name that one.
 pub const LIBRARY_VARIABLE: &str = "TIDEGATE_LIBPMIX";
 
-/// The oldest major version that is taken: earlier ones have smaller values.
+/// The oldest major version that can be used: in earlier versions a value is smaller.
 pub const OLDEST: u32 = 3;
 
 /// Why there is no library to call.
@@ -73,7 +73,7 @@ pub struct Functions {
         usize,
         *mut *mut pmix_value_t,
     ) -> pmix_status_t,
-    /// `PMIx_Value_free`, which is there from version 5 on; before, the header frees values by itself.
+    /// `PMIx_Value_free`, which exists from version 5 on. Before that, the header frees values by itself.
     pub value_free: Option<unsafe extern "C" fn(*mut pmix_value_t, usize)>,
 }
 
@@ -83,7 +83,8 @@ struct Loaded {
     said: String,
 }
 
-/// The loaded library. Copies share it, and it stays loaded for good, since it has a thread that would lose its code.
+/// The loaded library. Copies share it. It stays loaded until the process ends, because the library's own thread needs
+/// its code.
 #[derive(Clone)]
 pub struct Library(Arc<Loaded>);
 
@@ -97,9 +98,9 @@ impl std::fmt::Debug for Library {
 }
 
 impl Library {
-    /// The library that [`LIBRARY_VARIABLE`] names, or else of [`LIBRARIES`]. It is looked for once: later calls return
-    /// the same answer, an error as well. One that the process has already, because MPI brought it, is the one that is
-    /// found.
+    /// The library that [`LIBRARY_VARIABLE`] names, or else one of [`LIBRARIES`]. It is looked for once: later calls
+    /// return the same answer, even an error. If the process has loaded such a library already, as MPI does, that one
+    /// is found.
     ///
     /// # Errors
     ///
@@ -109,14 +110,15 @@ impl Library {
         LIBRARY
             .get_or_init(|| {
                 let names = open::chosen(LIBRARY_VARIABLE, LIBRARIES);
-                // SAFETY: these are the names of PMIx. Every program that is linked to it relies on finding PMIx under them.
+                // SAFETY: these are the names of PMIx. Every program that is linked to it relies on finding PMIx under
+                // them.
                 unsafe { Library::load_from(&names) }
             })
             .clone()
     }
 
-    /// The library from the first of `names` that can be opened. A name without a slash is looked for where the dynamic loader
-    /// looks. If the first that opens is no usable PMIx, that is the error: the names after it are not tried.
+    /// The library from the first of `names` that can be opened. A name without a slash is looked for where the dynamic
+    /// loader looks. If the first library that opens is no usable PMIx, the call fails, and tries no further names.
     ///
     /// # Errors
     ///
@@ -124,8 +126,8 @@ impl Library {
     ///
     /// # Safety
     ///
-    /// Opening a library runs its initialisers: they must be sound to run. What the library has under the names of [`Functions`]
-    /// must be those functions of PMIx.
+    /// Opening a library runs its initialisers, which must be sound to run. Under the names of [`Functions`], the
+    /// library must have those functions of PMIx.
     pub unsafe fn load_from<S: AsRef<OsStr>>(names: &[S]) -> Result<Library, LoadError> {
         // Global: the library's own plugins look for its symbols there.
         // SAFETY: the caller vouches for the library's initialisers.
@@ -133,11 +135,11 @@ impl Library {
         let (library, name) = opened.map_err(|tried| LoadError::Library { tried })?;
         // SAFETY: the caller vouches for the library's functions.
         let functions = unsafe { fill(&library) };
-        // The pointers in the table, and the library's thread, need the code until the process ends: the handle is
-        // never closed.
+        // The handle is never closed: the pointers in the table, and the library's thread, need the code until the
+        // process ends.
         let _ = library.into_raw();
         match functions {
-            // SAFETY: likewise.
+            // SAFETY: as above.
             Ok(functions) => unsafe { Library::from_functions(functions, name) },
             Err(symbol) => Err(LoadError::Symbol {
                 library: name,
@@ -146,7 +148,7 @@ impl Library {
         }
     }
 
-    /// A library whose functions were found in another way. `name` is for messages.
+    /// A library whose functions the caller has found in another way. `name` is for messages.
     ///
     /// # Errors
     ///
@@ -154,9 +156,9 @@ impl Library {
     ///
     /// # Safety
     ///
-    /// The functions do what those of PMIx do, and can be called for as long as the process lives.
+    /// The functions do what those of PMIx do, and can be called until the process ends.
     pub unsafe fn from_functions(functions: Functions, name: String) -> Result<Library, LoadError> {
-        // SAFETY: the function takes nothing, and needs no initialisation; it returns a constant.
+        // SAFETY: the function has no parameters, needs no initialisation, and returns a constant.
         let said = unsafe { text((functions.version)()) };
         match parse_version(&said) {
             Some(version) if version.0 >= OLDEST => Ok(Library(Arc::new(Loaded {
@@ -175,7 +177,7 @@ impl Library {
         &self.0.functions
     }
 
-    /// What a status means.
+    /// A status as a result.
     pub(super) fn check(&self, call: &'static str, status: pmix_status_t) -> Result<()> {
         if status == sys::PMIX_SUCCESS {
             return Ok(());
@@ -192,7 +194,7 @@ impl Library {
 
 /// # Safety
 ///
-/// `chars` is null, or points to a string with its NUL.
+/// `chars` is null, or points to a string that ends with a NUL.
 unsafe fn text(chars: *const c_char) -> String {
     if chars.is_null() {
         return String::new();
@@ -211,11 +213,11 @@ fn parse_version(said: &str) -> Option<(u32, u32)> {
     })
 }
 
-/// Finds all functions, or says which is the first that is missing.
+/// Finds all functions, or returns the name of the first that is missing.
 ///
 /// # Safety
 ///
-/// What the library has under these names is of these types.
+/// The library's functions of these names have these types.
 unsafe fn fill(library: &unix::Library) -> Result<Functions, &'static str> {
     macro_rules! find {
         ($symbol:literal) => {{
@@ -233,7 +235,7 @@ unsafe fn fill(library: &unix::Library) -> Result<Functions, &'static str> {
         commit: find!("PMIx_Commit"),
         fence: find!("PMIx_Fence"),
         get: find!("PMIx_Get"),
-        // SAFETY: likewise.
+        // SAFETY: as above.
         value_free: unsafe { library.get(b"PMIx_Value_free") }
             .ok()
             .map(|found| *found),

@@ -1,4 +1,4 @@
-//! The layouts and constants of `pmix_common.h` that the calls here need: versions 3 to 6 have them alike.
+//! The layouts and constants of `pmix_common.h` that the calls here need. They are the same in versions 3 to 6.
 #![allow(
     non_camel_case_types,
     reason = "the names of the header, to be found there"
@@ -11,32 +11,32 @@ pub const PMIX_MAX_NSLEN: usize = 255;
 /// Longest key, without its NUL.
 pub const PMIX_MAX_KEYLEN: usize = 511;
 
-/// A status: 0 or, as a rule, negative.
+/// A status: 0 is success, and errors are mostly negative.
 pub type pmix_status_t = c_int;
 /// A rank, or one of the special values.
 pub type pmix_rank_t = u32;
-/// Who sees what is put.
+/// Which processes can get what is put.
 pub type pmix_scope_t = u8;
 
-/// All is well.
+/// Success.
 pub const PMIX_SUCCESS: pmix_status_t = 0;
-/// It took too long.
+/// The time limit has passed.
 pub const PMIX_ERR_TIMEOUT: pmix_status_t = -24;
-/// Not all of those who should have taken part have.
+/// Some of the processes have not taken part.
 pub const PMIX_ERR_PARTIAL_SUCCESS: pmix_status_t = -52;
 
 /// The job as a whole, where a rank is asked for.
 pub const PMIX_RANK_WILDCARD: pmix_rank_t = u32::MAX - 1;
-/// All processes of the job see it.
+/// All processes of the job can get it.
 pub const PMIX_GLOBAL: pmix_scope_t = 3;
 
-/// Type of a value: `flag`.
+/// The type of a value that is a `flag`.
 pub const PMIX_BOOL: u16 = 1;
-/// Type of a value: `string`.
+/// The type of a value that is a `string`.
 pub const PMIX_STRING: u16 = 3;
-/// Type of a value: `integer`.
+/// The type of a value that is an `integer`.
 pub const PMIX_INT: u16 = 6;
-/// Type of a value: `uint32`.
+/// The type of a value that is a `uint32`.
 pub const PMIX_UINT32: u16 = 14;
 
 /// A process.
@@ -49,19 +49,19 @@ pub struct pmix_proc_t {
     pub rank: pmix_rank_t,
 }
 
-/// What a value is; those that are used here, and room for the largest (three words).
+/// The data of a value: the kinds that are used here, and room for the largest kind, which takes three words.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub union pmix_value_data {
-    /// Of [`PMIX_BOOL`].
+    /// For [`PMIX_BOOL`].
     pub flag: bool,
-    /// Of [`PMIX_STRING`], ended by a NUL.
+    /// For [`PMIX_STRING`], ended by a NUL.
     pub string: *mut c_char,
-    /// Of [`PMIX_INT`].
+    /// For [`PMIX_INT`].
     pub integer: c_int,
-    /// Of [`PMIX_UINT32`].
+    /// For [`PMIX_UINT32`].
     pub uint32: u32,
-    /// Anything at all.
+    /// The whole room.
     pub words: [*mut c_void; 3],
 }
 
@@ -69,7 +69,7 @@ pub union pmix_value_data {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct pmix_value_t {
-    /// `PMIX_STRING` and so on.
+    /// `PMIX_STRING` or another type.
     pub type_: u16,
     /// The value.
     pub data: pmix_value_data,

@@ -1,4 +1,4 @@
-//! Descriptions, objects, and what they refuse.
+//! Descriptions and objects, and the requests that they refuse.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ fn a_description_says_what_it_can() {
 }
 
 #[test]
-fn what_nobody_offers_is_no_data() {
+fn a_query_that_nothing_fits_is_no_data() {
     let Some(library) = library("no such provider") else {
         return;
     };
@@ -44,7 +44,7 @@ fn what_nobody_offers_is_no_data() {
 }
 
 #[test]
-fn addresses_that_are_none_are_refused_one_by_one() {
+fn bad_addresses_are_refused_one_by_one() {
     let Some(library) = library("bad addresses") else {
         return;
     };
@@ -116,7 +116,7 @@ fn an_endpoint_takes_only_what_is_of_its_domain() {
         counter: Some(&counter),
         ..Default::default()
     };
-    // SAFETY: it is refused; and nobody knows of it.
+    // SAFETY: the registration is refused, so nothing else accesses the word.
     let error = unsafe {
         let address = (&raw mut *word).cast::<c_void>();
         MemoryRegion::register(&mine, address, 8, &options, Arc::new(()))
@@ -125,7 +125,7 @@ fn an_endpoint_takes_only_what_is_of_its_domain() {
 }
 
 #[test]
-fn registered_memory_is_kept_until_it_is_no_more() {
+fn memory_is_kept_until_its_registration_is_closed() {
     let Some(library) = library("kept memory") else {
         return;
     };

@@ -13,7 +13,7 @@ fn caps() -> Caps {
     Caps::RMA | Caps::ATOMIC
 }
 
-/// Two ends over `provider`; `None` where this library cannot, and that has been said.
+/// Two ends over `provider`; `None` if this library cannot make them, after a line that says so.
 fn pair(test: &str, provider: &str, caps: Caps) -> Option<Pair> {
     let library = library(test)?;
     match Pair::open(&library, &hints(provider, caps), 64) {
@@ -27,7 +27,7 @@ fn pair(test: &str, provider: &str, caps: Caps) -> Option<Pair> {
 
 #[test]
 fn a_write_arrives_and_the_targets_counter_counts_it() {
-    // `tcp;ofi_rxm` has no such counters: see the last test of this file.
+    // `tcp;ofi_rxm` has no such counters, as the last test of this file shows.
     let Some(pair) = pair(
         "a write and a remote counter",
         SOCKETS,
@@ -125,7 +125,7 @@ fn a_message_writes_pieces_and_is_complete_when_it_is_delivered() {
             data: 0,
             flags: OpFlags::COMPLETION | OpFlags::DELIVERY_COMPLETE,
         };
-        // SAFETY: the words are registered, and not written until the completion is there.
+        // SAFETY: the words are registered, and nothing writes them until the completion is there.
         pair.post(|| unsafe { pair.a.endpoint.write_msg(&message) });
         assert_eq!(pair.complete(1)[0].context, 99);
         let seen: Vec<u64> = (8..11).map(|at| pair.b.load(at)).collect();
@@ -136,7 +136,7 @@ fn a_message_writes_pieces_and_is_complete_when_it_is_delivered() {
             local: &many,
             ..message
         };
-        // SAFETY: as above; and it is refused.
+        // SAFETY: as above; besides, the message is refused.
         let refused = unsafe { pair.a.endpoint.write_msg(&message) };
         assert!(refused.expect_err("too many").is_refused());
     }
@@ -159,7 +159,7 @@ fn a_read_brings_what_is_there() {
             data: 0,
             flags: OpFlags::COMPLETION,
         };
-        // SAFETY: the words are registered, and nobody else touches them until the completion is there.
+        // SAFETY: the words are registered, and nothing else touches them until the completion is there.
         pair.post(|| unsafe { pair.a.endpoint.read_msg(&message) });
         assert_eq!(pair.complete(1)[0].context, 3, "{provider}");
         let seen: Vec<u64> = (32..48).map(|at| pair.a.load(at)).collect();
@@ -168,7 +168,7 @@ fn a_read_brings_what_is_there() {
 }
 
 #[test]
-fn what_is_too_long_to_inject_is_refused_here() {
+fn bytes_that_are_too_long_to_inject_are_refused() {
     for provider in [SOCKETS, tcp(), SHM] {
         let Some(pair) = pair("an injection that is too long", provider, caps()) else {
             continue;
@@ -204,10 +204,11 @@ fn a_wrong_key_fails_the_operation_and_nothing_else() {
             remote: &[piece(wrong, 8)],
             context: 77,
             data: 0,
-            // A write that need not be delivered is complete over `tcp;ofi_rxm` whatever becomes of it.
+            // Without `DELIVERY_COMPLETE`, `tcp;ofi_rxm` would call the write complete even though it fails at the
+            // target.
             flags: OpFlags::COMPLETION | OpFlags::DELIVERY_COMPLETE,
         };
-        // SAFETY: the word is registered, and not written until the completion is there.
+        // SAFETY: the word is registered, and nothing writes it until the completion is there.
         pair.post(|| unsafe { pair.a.endpoint.write_msg(&message) });
         let start = Instant::now();
         let error = loop {
@@ -223,11 +224,11 @@ fn a_wrong_key_fails_the_operation_and_nothing_else() {
         assert_eq!(error.context, 77, "{provider}: {error}");
         assert!(error.code > 0 && !error.text.is_empty(), "{error}");
         assert_eq!(pair.a.written.read(), 0, "{provider}");
-        // `tcp;ofi_rxm` counts no failures: only the queue knows.
+        // `tcp;ofi_rxm` does not count failures: it reports them in the queue only.
         let failures = if provider == SOCKETS { 1 } else { 0 };
         assert_eq!(pair.a.written.read_err(), failures, "{provider}");
 
-        // The next is a write like any other; `tcp;ofi_rxm` has to connect again.
+        // The next write must succeed, although `tcp;ofi_rxm` has to connect again.
         let start = Instant::now();
         while pair.b.load(2) != 9 {
             let right = pair
@@ -255,7 +256,7 @@ fn a_full_provider_says_so_and_takes_more_after_progress() {
         let Some(pair) = pair("a full provider", provider, caps()) else {
             continue;
         };
-        // Nobody makes progress, and so at some time there is no room.
+        // Nothing makes progress, so there is no room at some time.
         let (mut taken, mut again) = (0u64, 0);
         for _ in 0..200_000 {
             let word = taken.to_ne_bytes();
@@ -297,7 +298,7 @@ fn a_peer_of_another_vector_is_refused() {
 }
 
 #[test]
-fn who_can_count_what_others_write() {
+fn tcp_cannot_count_writes_by_peers() {
     let Some(library) = library("remote counters") else {
         return;
     };

@@ -1,4 +1,4 @@
-//! Two ends that can reach each other.
+//! Two endpoints that can reach each other, with their memory.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,23 +12,22 @@ mod skipped;
 
 pub(crate) use skipped::skipped as skip;
 
-/// Nothing here takes nearly as long, also where other tests take all processors.
+/// Far more than any wait here takes, even if other tests use all processors.
 pub(crate) const LONG: Duration = Duration::from_secs(30);
 
-/// How libfabric does TCP: by `tcp;ofi_rxm`, which all have, or by what the environment says (`tcp` from 1.18 on).
+/// The provider for TCP: `tcp;ofi_rxm`, which all versions have, or the one that `TEST_TCP` names (`tcp` from 1.18 on).
 pub(crate) fn tcp() -> &'static str {
     static NAME: LazyLock<String> =
         LazyLock::new(|| std::env::var("TEST_TCP").unwrap_or("tcp;ofi_rxm".into()));
     &NAME
 }
 
-/// The library; `None` where there is none, and that has been said.
+/// The library; `None` if there is none, after a line that says so.
 pub(crate) fn library(test: &str) -> Option<Library> {
     static ONCE: OnceLock<()> = OnceLock::new();
     ONCE.get_or_init(|| {
         for (name, value) in ENVIRONMENT {
-            // SAFETY: threads of this process read the environment in C only in the library, which is not loaded before
-            // this.
+            // SAFETY: in this process, only the library reads the environment from C, and it is loaded after this.
             unsafe { std::env::set_var(name, value) };
         }
     });
@@ -41,7 +40,7 @@ pub(crate) fn library(test: &str) -> Option<Library> {
     }
 }
 
-/// Words that others write.
+/// Words that a peer writes.
 pub(crate) type Words = Arc<Box<[AtomicU64]>>;
 
 pub(crate) fn words(count: usize) -> Words {
@@ -53,9 +52,9 @@ pub(crate) struct End {
     pub(crate) endpoint: Arc<Endpoint>,
     pub(crate) region: MemoryRegion,
     pub(crate) queue: Arc<CompletionQueue>,
-    /// Counts what this end wrote.
+    /// Counts the writes by this end.
     pub(crate) written: Arc<Counter>,
-    /// Counts what others wrote here, where the provider can tell.
+    /// Counts the writes to this end's memory, if the provider can count them.
     pub(crate) came: Option<Arc<Counter>>,
     pub(crate) vector: Arc<AddressVector>,
     pub(crate) domain: Arc<Domain>,
@@ -63,29 +62,29 @@ pub(crate) struct End {
     pub(crate) name: Vec<u8>,
 }
 
-/// Two of them, each with the other as a peer.
+/// Two ends, each with the other as its peer.
 pub(crate) struct Pair {
     pub(crate) a: End,
     pub(crate) b: End,
-    /// `b`, as `a` knows it.
+    /// The memory of `b`, as `a` reaches it.
     pub(crate) to_b: Remote,
-    /// Goes last.
+    /// Dropped last, after both ends.
     _alone: Option<MutexGuard<'static, ()>>,
 }
 
-/// What is asked for in most tests. (`tcp;ofi_rxm` has atomic operations only where the order is not asked for between
-/// them and others.)
+/// The hints of most tests. They ask for no order between atomic and other operations: with that, `tcp;ofi_rxm` would
+/// have no atomic operations.
 pub(crate) fn hints(provider: &str, caps: Caps) -> Hints {
     let order = Order::RMA_WAW | Order::ATOMIC_WAW;
     Hints::new().provider(provider).caps(caps).order(order)
 }
 
-/// The first that fits on loopback.
+/// The first description that fits, on loopback.
 pub(crate) fn info(library: &Library, hints: &Hints) -> Result<Info> {
     let address = Location::local("127.0.0.1");
     let found = library.query(hints, address);
     let mut infos = match found {
-        // Shared memory has no such address.
+        // The provider for shared memory has no loopback address.
         Err(error) if error.is_no_data() => library.query(hints, Location::ANY)?,
         other => other?,
     };
@@ -126,7 +125,7 @@ impl End {
             ..Default::default()
         };
         let len = size_of_val(&**words);
-        // SAFETY: the words live as long as they are shared with the region, and are only accessed as atomics.
+        // SAFETY: the region shares the words, so they live as long as it. All accesses are atomic.
         let region = unsafe {
             MemoryRegion::register(
                 domain,
@@ -149,7 +148,7 @@ impl End {
         })
     }
 
-    /// The words from `at` on.
+    /// `count` words from `at` on.
     pub(crate) fn local(&self, at: usize, count: usize) -> Local {
         Local {
             address: self.words[at..at + count].as_ptr() as *mut c_void,
@@ -166,7 +165,7 @@ impl End {
         self.words[at].store(value, Ordering::Release);
     }
 
-    /// Makes progress, and gives what is complete.
+    /// Makes progress, and returns the operations that are complete.
     pub(crate) fn poll(&self) -> Result<Vec<Completion>, CqError> {
         let mut entries = [Completion::default(); 8];
         let count = self.queue.read(&mut entries)?;
@@ -175,9 +174,9 @@ impl End {
 }
 
 impl Pair {
-    /// Two ends of a domain each, with memory of `count` words.
+    /// Two ends, each with a domain of its own and memory of `count` words.
     pub(crate) fn open(library: &Library, hints: &Hints, count: usize) -> Result<Pair> {
-        // Endpoints of shm that several threads of a process open can get the same name: then one is busy.
+        // If several threads of one process open endpoints of shm, two may get the same name, and then one is busy.
         static SHM: Mutex<()> = Mutex::new(());
         let info = info(library, hints)?;
         let alone =
@@ -213,7 +212,7 @@ impl Pair {
         }
     }
 
-    /// Posts until it is taken.
+    /// Repeats a post until the provider takes it.
     pub(crate) fn post(&self, mut post: impl FnMut() -> Result<Post>) {
         self.until("the operation is taken", || {
             post().expect("posted").is_taken()
@@ -234,11 +233,11 @@ impl Pair {
                 None => OpFlags::COMPLETION,
             },
         };
-        // SAFETY: the words are registered for as long as the endpoint is open, and are atomics.
+        // SAFETY: the words are atomics, and are registered as long as the endpoint is open.
         self.post(|| unsafe { self.a.endpoint.write_msg(&message) });
     }
 
-    /// Waits, with progress at both ends. Completions that come meanwhile are dropped.
+    /// Waits for `done` and makes progress at both ends. Completions that come meanwhile are dropped.
     pub(crate) fn until(&self, what: &str, mut done: impl FnMut() -> bool) {
         let start = Instant::now();
         while !done() {
@@ -251,7 +250,7 @@ impl Pair {
         }
     }
 
-    /// Waits until `count` operations of `a` are complete, by its queue.
+    /// Waits until the queue of `a` has reported `count` operations as complete.
     pub(crate) fn complete(&self, count: usize) -> Vec<Completion> {
         let start = Instant::now();
         let mut found = Vec::new();
@@ -265,7 +264,7 @@ impl Pair {
     }
 }
 
-/// So many bytes of a peer's memory.
+/// `len` bytes of a peer's memory.
 pub(crate) fn piece(to: Remote, len: usize) -> RemotePiece {
     RemotePiece {
         address: to.address,
@@ -274,7 +273,7 @@ pub(crate) fn piece(to: Remote, len: usize) -> RemotePiece {
     }
 }
 
-/// Whether a counter comes so far.
+/// Waits until a counter comes to `count`; returns whether it does.
 pub(crate) fn comes_to(counter: &Counter, count: u64) -> bool {
     let start = Instant::now();
     while counter.read() < count {

@@ -24,7 +24,7 @@ fn counter(end: &End) -> Arc<Counter> {
 }
 
 #[test]
-fn whether_works_work_is_found_out_by_queueing_one() {
+fn a_probe_finds_out_whether_there_are_deferred_works() {
     let Some(library) = library("probing for deferred works") else {
         return;
     };
@@ -42,7 +42,7 @@ fn whether_works_work_is_found_out_by_queueing_one() {
         if let Deferred::Refused(error) = answer {
             assert!(error.is_not_supported(), "{provider}: {error}");
         }
-        // Nothing of the probe is left.
+        // The probe leaves nothing behind.
         assert_eq!(Arc::strong_count(&domain), 1, "{provider}");
     }
 }
@@ -66,8 +66,8 @@ fn a_put_is_fired_by_a_counter_and_chained_to_a_signal() {
             .expect("a work")
             .after(&put, round)
             .completes(&signalled);
-        // SAFETY: the words live as long as the region, and are not written from when the trigger fires until the works
-        // are complete; the counters count nothing else, and every work waits for the one before.
+        // SAFETY: the words live as long as the region. Nothing writes them from the moment when the trigger fires
+        // until the works are complete. The counters count nothing else, and every work waits for the one before.
         unsafe {
             works.queue(data).expect("queued");
             works.queue(signal).expect("queued");
@@ -90,8 +90,8 @@ fn a_put_is_fired_by_a_counter_and_chained_to_a_signal() {
     assert_eq!(works.reclaim(), 0);
 }
 
-/// What a signal is made of: a write that waits for a counter, is delivered when it is complete, and brings data to the
-/// target's queue, or none if it fails.
+/// The parts of a signal: a write waits for a counter, is delivered when it is complete, and brings data to the
+/// target's queue. If it fails, it brings no data.
 #[test]
 fn a_deferred_write_brings_data_when_it_is_delivered() {
     let Some(pair) = pair("a deferred write with data") else {
@@ -114,8 +114,8 @@ fn a_deferred_write_brings_data_when_it_is_delivered() {
             .data(0xdada << 32 | round)
             .after(&put, round)
             .completes(&signalled);
-        // SAFETY: the words live as long as the region, and are not written from when the trigger fires until the works
-        // are complete; the counters count nothing else.
+        // SAFETY: the words live as long as the region. Nothing writes them from the moment when the trigger fires
+        // until the works are complete. The counters count nothing else.
         unsafe {
             works.queue(data).expect("queued");
             works.queue(last).expect("queued");
@@ -133,7 +133,7 @@ fn a_deferred_write_brings_data_when_it_is_delivered() {
             came.retain(|entry| entry.remote_data().is_some());
             assert!(start.elapsed() < LONG, "no entry came");
         }
-        // At once: the entry says that all is there.
+        // This reads without a wait: the entry says that all data is there.
         let seen: Vec<u64> = (0..32).map(|at| pair.b.load(at)).collect();
         let sent: Vec<u64> = (0..32).map(|at| 1000 * round + at).collect();
         assert_eq!(seen, sent);
@@ -144,7 +144,7 @@ fn a_deferred_write_brings_data_when_it_is_delivered() {
     assert!(works.drain(LONG, || {}));
     while !pair.a.poll().expect("no operation fails").is_empty() {}
 
-    // One that fails is named by its context, and the target hears nothing.
+    // A work that fails is reported with its context, and the target gets no entry.
     let wrong = Remote {
         key: pair.to_b.key ^ 0x5a5a_0000,
         ..pair.to_b
@@ -199,13 +199,13 @@ fn all_kinds_of_works_do_what_they_say() {
             .after(&trigger, 1)
             .completes(&done)
             .keep(keep);
-        // SAFETY: the words live as long as the region, and nobody touches those that are written until the works are
-        // complete; the counter counts nothing else.
+        // SAFETY: the words live as long as the region. Nothing touches those that the works write until the works are
+        // complete. The counter counts nothing else.
         unsafe { works.queue(work) }.expect("queued");
     }
     let added = counter(&pair.a);
     let add = Work::counter_add(&added, 7).after(&done, 2);
-    // SAFETY: it names no memory; nothing else counts there.
+    // SAFETY: the work names no memory, and its counter counts nothing else.
     unsafe { works.queue(add) }.expect("queued");
     assert_eq!((works.pending(), Arc::strong_count(&kept)), (3, 3));
     trigger.add(1).expect("fired");
@@ -213,9 +213,9 @@ fn all_kinds_of_works_do_what_they_say() {
     assert_eq!(Arc::strong_count(&kept), 1, "all is freed");
     assert_eq!((pair.a.load(8), pair.a.load(9)), (10, 20));
     assert_eq!((pair.b.load(2), added.read()), (35, 7));
-    // A threshold that has been reached already fires at once.
+    // A work whose threshold was reached before fires at once.
     let work = Work::counter_add(&added, 1).after(&trigger, 1);
-    // SAFETY: it names no memory; nothing else counts there.
+    // SAFETY: the work names no memory, and its counter counts nothing else.
     unsafe { works.queue(work) }.expect("queued");
     assert_eq!(added.read(), 8);
     assert_eq!(works.reclaim(), 0);
@@ -251,13 +251,13 @@ fn a_work_that_lacks_a_counter_is_refused() {
 }
 
 #[test]
-fn what_sockets_cannot_take_back_is_an_answer() {
+fn sockets_refuses_to_take_back_a_work() {
     let Some(pair) = pair("taking works back") else {
         return;
     };
     let (trigger, target) = (counter(&pair.a), counter(&pair.a));
     let works = WorkQueue::new(&pair.a.domain);
-    // SAFETY: it names no memory; nothing else counts there.
+    // SAFETY: the work names no memory, and its counter counts nothing else.
     let id = unsafe { works.queue(Work::counter_add(&target, 1).after(&trigger, 1)) };
     let id = id.expect("queued");
     let error = works.cancel(id).expect_err("sockets cannot do it");
@@ -269,7 +269,7 @@ fn what_sockets_cannot_take_back_is_an_answer() {
 }
 
 #[test]
-fn what_never_fired_is_leaked_and_not_freed() {
+fn a_work_that_never_fired_is_leaked() {
     let Some(library) = library("works that never fire") else {
         return;
     };
@@ -286,10 +286,10 @@ fn what_never_fired_is_leaked_and_not_freed() {
         .after(&trigger, 1)
         .completes(&done)
         .keep(Arc::new(Arc::clone(&mine)));
-    // SAFETY: the words live as long as what the work keeps.
+    // SAFETY: the work keeps the words alive.
     unsafe { works.queue(work) }.expect("queued");
     drop(works);
-    // What the queue left behind can still fire.
+    // The work that the queue has leaked can still fire.
     pair.a.store(0, 6);
     trigger.add(1).expect("fired");
     assert!(comes_to(&done, 1));
@@ -300,7 +300,7 @@ fn what_never_fired_is_leaked_and_not_freed() {
 }
 
 #[test]
-fn thousands_of_works_come_through_if_the_counter_is_poked() {
+fn thousands_of_works_complete_if_0_is_added_to_their_counter() {
     let Some(pair) = pair("many works") else {
         return;
     };
@@ -313,7 +313,7 @@ fn thousands_of_works_come_through_if_the_counter_is_poked() {
             .expect("a work")
             .after(&trigger, 1)
             .completes(&done);
-        // SAFETY: it names no memory of this end; the counter counts nothing else.
+        // SAFETY: the work names no memory of this end, and the counter counts nothing else.
         unsafe { works.queue(work) }.expect("queued");
     }
     trigger.add(1).expect("fired");
@@ -343,8 +343,8 @@ fn a_put_that_fails_does_not_fire_its_signal() {
         .expect("a work")
         .after(&put, 1)
         .completes(&signalled);
-    // SAFETY: the words live as long as the region, which is there until the works are through. What is added by hand
-    // below is added when the put has failed, and is known to be over.
+    // SAFETY: the words live as long as the region, which outlives the works. The test adds to a counter below, but
+    // only when the put has failed, and so is over.
     unsafe {
         works.queue(data).expect("queued");
         works.queue(signal).expect("queued");
@@ -367,7 +367,7 @@ fn a_put_that_fails_does_not_fire_its_signal() {
         pair.a.written.read_err()
     );
     let left = works.reclaim();
-    // Fired by hand, so that nothing is left behind.
+    // The test fires the signal itself, so that no work is left.
     put.add(1).expect("fired");
     pair.until("the signal", || signalled.read() == 1);
     assert!(left >= 1);

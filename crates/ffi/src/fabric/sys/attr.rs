@@ -201,11 +201,11 @@ pub struct fi_mr_attr {
     pub auth_key_size: usize,
     pub auth_key: *mut u8,
     pub iface: fi_hmem_iface,
-    /// A union of ordinals of devices, none of which is used.
+    /// A union of device ordinals, of which none is used.
     pub device: u64,
 }
 
-/// [`fi_mr_attr`] with zeros where newer libraries have more of it.
+/// [`fi_mr_attr`] and zeros for the fields that newer libraries have behind it.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct mr_attr {
@@ -213,7 +213,7 @@ pub struct mr_attr {
     pub later: [u64; 12],
 }
 
-/// [`fi_cq_err_entry`] with room where newer libraries have more of it.
+/// [`fi_cq_err_entry`] and room for the fields that newer libraries have behind it.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct cq_err_entry {

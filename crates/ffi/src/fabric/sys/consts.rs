@@ -80,7 +80,7 @@ pub const FI_SOURCE: u64 = 1 << 57;
 pub const FI_DIRECTED_RECV: u64 = 1 << 59;
 pub const FI_SELECTIVE_COMPLETION: u64 = 1 << 59;
 
-// What a provider demands of its user.
+// Modes: what a provider demands of its user.
 pub const FI_CONTEXT: u64 = 1 << 59;
 pub const FI_MSG_PREFIX: u64 = 1 << 58;
 pub const FI_ASYNC_IOV: u64 = 1 << 57;
@@ -129,8 +129,6 @@ pub const FI_UNMAP_KEY: c_int = 10;
 pub const FI_QUEUE_WORK: c_int = 11;
 pub const FI_CANCEL_WORK: c_int = 12;
 
-// Levels and names of endpoint options.
-
-// Values that mean none.
+// Values that mean "no such thing".
 pub const FI_ADDR_NOTAVAIL: u64 = u64::MAX;
 pub const FI_KEY_NOTAVAIL: u64 = u64::MAX;

@@ -4,11 +4,11 @@ use std::ffi::{CStr, c_int, c_void};
 
 use super::*;
 
-/// The name under which a counter gives its [`fi_cxi_cntr_ops`].
+/// The name by which a counter's [`fi_cxi_cntr_ops`] is opened.
 pub const FI_CXI_COUNTER_OPS: &CStr = c"cxi_counter_ops";
-/// The name under which a domain gives a [`fi_cxi_dom_ops`] that ends after `get_dwq_depth`.
+/// The name by which a domain's [`fi_cxi_dom_ops`] is opened, in the version that ends with `get_dwq_depth`.
 pub const FI_CXI_DOM_OPS_5: &CStr = c"dom_ops_v5";
-/// Of a deferred work: the completion counter is written back when it is complete.
+/// For a deferred work: when it is complete, the hardware writes the completion counter to memory.
 pub const FI_CXI_CNTR_WB: u64 = 1 << 62;
 /// The largest count of successes.
 pub const FI_CXI_CNTR_SUCCESS_MAX: u64 = (1 << 48) - 1;

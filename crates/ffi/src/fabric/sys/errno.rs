@@ -12,7 +12,7 @@ macro_rules! codes {
     };
 }
 
-// They come back negative.
+// Calls return them as negative numbers.
 codes! {
     FI_EINTR = 4,
     FI_EIO = 5,

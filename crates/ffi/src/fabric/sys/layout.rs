@@ -1,5 +1,5 @@
-//! The layout of the structures, as a C compiler sees the headers of libfabric 1.17 on 64-bit Linux. If a binding differs,
-//! the tests do not compile.
+//! The layouts that a C compiler gives the structures in the headers of libfabric 1.17, on 64-bit Linux. If a binding
+//! differs, the tests do not compile.
 
 use std::mem::{align_of, offset_of, size_of};
 

@@ -7,11 +7,11 @@ use super::*;
 /// An address in an address vector.
 pub type fi_addr_t = u64;
 
-/// An operation that nothing here calls.
+/// An operation that this crate never calls.
 pub type Unused = Option<unsafe extern "C" fn()>;
 
-/// Tables of operations: the size in bytes, then a function pointer for each name, in the order of the headers. A name
-/// without parameters is one that nothing here calls.
+/// Tables of operations: the size in bytes, then a function pointer for each name, in the order of the headers. This
+/// crate never calls an operation that stands without parameters.
 macro_rules! tables {
     ($($name:ident { $($operation:ident $(($($parameter:ty),*) -> $result:ty)?,)* })*) => {$(
         #[repr(C)]
@@ -22,7 +22,7 @@ macro_rules! tables {
         }
 
         impl $name {
-            /// A whole table without any operation.
+            /// A table of full length without any operation.
             pub const EMPTY: Self = Self {
                 size: size_of::<Self>(),
                 $($operation: None,)*
@@ -34,7 +34,7 @@ macro_rules! tables {
 }
 
 tables! {
-    // Every object has this one.
+    // Every object has this table.
     fi_ops {
         close(*mut fid) -> c_int,
         bind(*mut fid, *mut fid, u64) -> c_int,
@@ -135,7 +135,7 @@ tables! {
     }
 }
 
-/// What every object begins with.
+/// The structure that every object begins with.
 #[repr(C)]
 #[derive(Copy, Clone)]
 pub struct fid {

@@ -1,4 +1,4 @@
-//! Descriptions of operations, and works that wait for a counter.
+//! Descriptions of operations, and of works that wait for a counter.
 
 use std::ffi::c_void;
 

@@ -2,22 +2,23 @@
 
 use super::*;
 
-/// A structure that may be all zeros, as the headers' own initialisation of attributes goes.
+/// A structure that may be all zeros, as programs in C initialise attributes.
 ///
 /// # Safety
 ///
-/// All bytes zero is a value of the type.
+/// All bytes zero must be a value of the type.
 pub unsafe trait Zeroed: Sized {
     /// All zeros.
     fn zeroed() -> Self {
-        // SAFETY: it is a value of the type, as the implementation promises.
+        // SAFETY: all zeros is a value of the type, as the implementation promises.
         unsafe { std::mem::zeroed() }
     }
 }
 
 macro_rules! zeroed {
     ($($name:ident)*) => {$(
-        // SAFETY: the structure consists of integers, raw pointers, optional function pointers, unions and arrays of these.
+        // SAFETY: the structure consists of integers, raw pointers, optional function pointers, unions and arrays of
+        // these.
         unsafe impl Zeroed for $name {}
     )*};
 }

@@ -1,4 +1,4 @@
-//! Works that were queued, and the counters that prove them complete.
+//! Works that were queued, and the counters that prove that they are complete.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -12,7 +12,7 @@ use super::super::error::{FabricError, Result};
 use super::super::sys;
 use super::{QUEUE, QueueError, Work};
 
-/// Which work it was.
+/// Names a work that was queued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct WorkId(u64);
 
@@ -24,13 +24,13 @@ struct Queued {
     work: Work,
 }
 
-/// The works that one counter counts: those that are complete, and those that add to it.
+/// The queued works whose completion one counter shows: it counts them, or they add to it.
 struct Track {
     counter: Arc<Counter>,
     /// How far the counter had come when the first of `works` was next to be counted.
     base: u64,
-    /// Whether a work was freed because it was heard to have failed. The counter may have counted that, or may yet:
-    /// from then on only successes prove anything.
+    /// Whether a work was freed because its failure was reported. The counter may have counted the failure, or may do
+    /// so later. So from then on, only successes prove anything.
     failed: bool,
     works: VecDeque<Queued>,
 }
@@ -40,8 +40,8 @@ impl Track {
         counter.read().wrapping_add(counter.read_err())
     }
 
-    /// Takes out all works if the counter has counted as many: before that, it is not known which of them are complete. A
-    /// count beyond 31 bits can prove less than there is, and never more.
+    /// Takes out all works if the counter has counted all of them. As long as it has counted fewer, nobody knows which
+    /// of them are complete. A count of more than 31 bits can prove too little, but never too much.
     fn complete(&mut self, into: &mut Vec<Queued>) {
         let count = if self.failed {
             self.counter.read()
@@ -69,16 +69,17 @@ struct State {
 
 /// The deferred works of a domain (`FI_QUEUE_WORK`).
 ///
-/// It owns all that a work needs until a counter proves that it is complete. What is never proved is never freed:
-/// dropped with works that are not known to be complete, the queue leaks them, and the domain with them. A provider
-/// that fails a work may count it nowhere but at the endpoint: such a work stays.
+/// The queue owns all that a work needs until a counter proves that the work is complete. A work without such a proof
+/// is never freed. If works are left when the queue is dropped, it leaks them and the domain. If a work fails, a
+/// provider may count that on the endpoint only. Then the work stays in the queue.
 pub struct WorkQueue {
     domain: Arc<Domain>,
     state: Mutex<State>,
 }
 
 impl WorkQueue {
-    /// An empty queue. Whether the provider has such works at all, only queueing one tells: see [`Domain::probe_deferred`].
+    /// An empty queue. Whether the provider has deferred works is known only after one was queued: see
+    /// [`Domain::probe_deferred`].
     pub fn new(domain: &Arc<Domain>) -> WorkQueue {
         WorkQueue {
             domain: Arc::clone(domain),
@@ -90,10 +91,11 @@ impl WorkQueue {
         lock(&self.state)
     }
 
-    /// Queues a work. If its counter has come far enough already, it begins at once, perhaps on this thread.
+    /// Queues a work. If its trigger has already reached the threshold, the work begins at once, perhaps on this
+    /// thread.
     ///
-    /// Some providers lose sight of works when there are thousands for one threshold, until the counter is poked again
-    /// (`counter.add(0)`).
+    /// If thousands of works wait for one threshold, some providers forget works until something is added to the
+    /// counter. Adding 0 is enough (`counter.add(0)`).
     ///
     /// # Errors
     ///
@@ -101,11 +103,12 @@ impl WorkQueue {
     ///
     /// # Safety
     ///
-    /// Until the work is [reclaimed](Self::reclaim), or for good if it never is: the memory of this end that it names
-    /// is live, registered where it must be, not written (and what it writes, not touched) by others from when its
-    /// trigger may fire until it is complete. Its completion counter counts the completions of works in *this* queue,
-    /// and nothing else: it is not added to, set, nor bound to an endpoint or memory; likewise the counter that a
-    /// [`counter_add`](Work::counter_add) adds to (the two can be one).
+    /// The following holds until the work is [reclaimed](Self::reclaim), or for ever if it never is. The memory of this
+    /// end that the work names is live, and registered if the provider demands that. From the moment when the trigger
+    /// may fire until the work is complete, nothing else writes the memory that the work reads, or touches the memory
+    /// that it writes. The completion counter counts completions of works in *this* queue only: nothing adds to it or
+    /// sets it, and it is not bound to an endpoint or to memory. The same holds for the counter that a
+    /// [`counter_add`](Work::counter_add) adds to. The two may be one counter.
     pub unsafe fn queue(&self, work: Work) -> Result<WorkId, QueueError> {
         let Some((trigger, threshold)) = &work.trigger else {
             return Err(QueueError::NoTrigger);
@@ -134,11 +137,11 @@ impl WorkQueue {
             .arm(trigger, *threshold, work.completion.as_deref());
 
         let mut state = self.state();
-        // Before it is queued, since it may be counted at once.
+        // This comes before the work is queued, because it may be counted at once.
         let track = state.track(counted);
-        // SAFETY: the command takes a work, which is complete: its counters, endpoint and lists live as long as the
-        // block, and the block until this queue knows that the work is complete; its context is the block's own. The
-        // caller vouches for the memory.
+        // SAFETY: the command takes a work whose description is whole. Its counters, endpoint and lists live as long as
+        // the block, and the block lives until this queue knows that the work is complete. The context is the block's
+        // own. The caller vouches for the memory.
         let queued = unsafe {
             self.domain
                 .object()
@@ -156,7 +159,7 @@ impl WorkQueue {
         Ok(id)
     }
 
-    /// Frees what is proved to be complete; returns how many works are not.
+    /// Frees the works that are known to be complete; returns how many works are left.
     pub fn reclaim(&self) -> usize {
         let mut state = self.state();
         let mut freed = Vec::new();
@@ -168,7 +171,7 @@ impl WorkQueue {
             .retain(|track| !track.works.is_empty() || track.failed);
         let left = state.pending();
         drop(state);
-        // Outside of the lock: what works keep alive may be anything.
+        // This is done without the lock: works keep values alive whose drops may do anything.
         drop(freed);
         left
     }
@@ -178,10 +181,10 @@ impl WorkQueue {
         self.state().pending()
     }
 
-    /// Frees the work with this [context](Work::context), which the endpoint's queue has reported as failed: so it is
-    /// over. Returns whether it is one of these.
+    /// Frees the work with this [context](Work::context). Call it when the endpoint's queue has reported that the work
+    /// has failed, and so is over. Returns whether there was such a work.
     ///
-    /// From then on a failure that its counter has counted proves nothing of other works of that counter.
+    /// From then on, failures that the work's counter has counted prove nothing about the counter's other works.
     pub fn failed(&self, context: usize) -> bool {
         let mut state = self.state();
         let mut freed = None;
@@ -194,12 +197,12 @@ impl WorkQueue {
             }
         }
         drop(state);
-        // Outside of the lock: what it keeps alive may be anything.
+        // The lock is no longer held: the work keeps values alive whose drops may do anything.
         freed.is_some()
     }
 
-    /// Waits until all works are complete, no longer than `limit`; returns whether they are. `progress` is called
-    /// between looks: where progress is manual, it makes some.
+    /// Waits until all works are complete, for at most `limit`; returns whether they are. Between looks it calls
+    /// `progress`, which must make progress if the provider does not do so by itself.
     pub fn drain(&self, limit: Duration, mut progress: impl FnMut()) -> bool {
         let start = Instant::now();
         while self.reclaim() > 0 {
@@ -212,13 +215,13 @@ impl WorkQueue {
         true
     }
 
-    /// Takes a work back that has not begun (`FI_CANCEL_WORK`).
+    /// Takes back a work that has not begun (`FI_CANCEL_WORK`).
     ///
     /// # Errors
     ///
-    /// [`is_not_supported`](FabricError::is_not_supported) where the provider cannot (sockets),
-    /// [`is_refused`](FabricError::is_refused) for one that is not in the queue any more, and whatever else the
-    /// provider says. The work stays then.
+    /// [`is_not_supported`](FabricError::is_not_supported) if the provider cannot do this (as sockets),
+    /// [`is_refused`](FabricError::is_refused) if the work is not in the queue any more, and other errors of the
+    /// provider. After an error, the work stays in the queue.
     pub fn cancel(&self, id: WorkId) -> Result<()> {
         const CALL: &str = "fi_control(FI_CANCEL_WORK)";
         let mut state = self.state();
@@ -226,7 +229,7 @@ impl WorkQueue {
             return Err(FabricError::refused(CALL, "it is complete, or unknown"));
         };
         let raw = queued.work.block.as_raw();
-        // SAFETY: the command takes a work that was queued, which lives.
+        // SAFETY: the command takes a work that was queued and is still alive.
         unsafe {
             self.domain
                 .object()
@@ -244,7 +247,7 @@ impl State {
         self.tracks.iter().map(|track| track.works.len()).sum()
     }
 
-    /// The track of a completion counter: a new one, if it has none.
+    /// The index of a completion counter's track, which is made if the counter has none.
     fn track(&mut self, counter: &Arc<Counter>) -> usize {
         let known = |track: &Track| Arc::ptr_eq(&track.counter, counter);
         if let Some(at) = self.tracks.iter().position(known) {
@@ -284,7 +287,7 @@ impl State {
 impl Drop for WorkQueue {
     fn drop(&mut self) {
         if self.reclaim() > 0 {
-            // What is not known to be complete may still be read, or written.
+            // The provider may still read or write memory of works that are not known to be complete.
             std::mem::forget(std::mem::take(&mut *self.state()));
         }
     }
