@@ -1,6 +1,6 @@
-//! What an endpoint's threads cost the processor where nobody rings a bell, as with GPUs, and where hardware fires: how
-//! often they wake, which is the same on every machine. What that costs is measured by hand, optimised, with the same
-//! program.
+//! How often the threads of an endpoint wake. This is tested with streams that ring no bell, as those of GPUs, and with
+//! hardware that fires. The number is the same on every machine. The processor time is measured by hand, with an
+//! optimised build of the same program.
 
 #[path = "../../../tests/common/rest.rs"]
 mod rest;
@@ -16,12 +16,12 @@ use tidegate_fabric::Options;
 use tidegate_fabric::wire::libfabric::{Choice, EngineChoice, FabricWire};
 use tidegate_hal::nic::Direction;
 
-/// Sleeps a second where what comes ends them: one a second for each thread that sleeps; fewer than if something stayed
-/// in doubt.
+/// The most sleeps a second if an arrival ends a sleep. Each sleeping thread needs one a second. If a signal stayed in
+/// doubt, there would be more than this.
 const HEARS: f64 = 8.;
-/// Where it does not: one in 4 ms, and some.
+/// The most sleeps a second if an arrival does not end a sleep: one in 4 ms, and some more.
 const DEAF: f64 = 275.;
-/// Where doorbells are looked at: one in a millisecond, and some.
+/// The most sleeps a second if doorbells are polled: one in a millisecond, and some more.
 const POLLS: f64 = 1100.;
 /// How many epochs are counted.
 const EPOCHS: u64 = 2000;
@@ -29,18 +29,18 @@ const EPOCHS: u64 = 2000;
 /// Elements of a put that goes by rails.
 const LONG: usize = 20_000;
 
-/// Environment of the process that measures: what it measures.
+/// The environment variable that tells the measuring process what to measure.
 const ROLE: &str = "TEST_AGENT_ROLE";
 
-/// What they do while nothing happens.
+/// How often the threads sleep while nothing happens.
 #[track_caller]
 fn rest(what: &str, most: f64) -> Rest {
-    // What was done just before is still looked after.
+    // The threads are still busy with what was done just before.
     std::thread::sleep(Duration::from_millis(300));
     rests(what, most, &[])
 }
 
-/// The measuring is done by a process of its own, whose threads are all that there is.
+/// Measures in a process of its own, which has no other threads.
 fn measure(test: &str, role: &str, provider: &str) {
     let choice = Choice::at("127.0.0.1").provider(provider);
     if let Err(error) = FabricWire::open(&choice) {
@@ -58,15 +58,15 @@ fn measure(test: &str, role: &str, provider: &str) {
         output.status.success(),
         "{role}, {provider}: {text}{errors}"
     );
-    // Where there is one processor, the test harness has begun the line with the test's name.
+    // On a machine with one processor, the test harness begins the line with the test's name.
     let mut lines = text.lines();
     let said = lines.find_map(|line| line.split_once("idle "));
     let (_, said) = said.unwrap_or_else(|| panic!("{text}{errors}"));
     println!("{role}, {provider}: idle {said}");
 }
 
-/// Not a test: what that process does. It looks with nothing armed, then with something that is not rung for; then it
-/// counts what epochs cost.
+/// Not a test: the program of that process. It counts sleeps with nothing armed, and then with a program that is armed
+/// but not rung for. Then it measures the time of an epoch.
 #[test]
 fn role_of_a_process() {
     let Ok(role) = std::env::var(ROLE) else {
@@ -89,7 +89,7 @@ fn role_of_a_process() {
         "by rails" => Rig::sized(wire, Options::default().rails(3), (false, true), 1 << 20),
         _ => Rig::new(wire, Options::default(), false),
     };
-    // Once, so that connections are made.
+    // The first firing makes the connections.
     let put = match role {
         "by rails" => {
             let mut long = rig.transfer(&rig.memory, Direction::Put, LONG);

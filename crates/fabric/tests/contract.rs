@@ -1,4 +1,4 @@
-//! The contract of NICs, of the software engine and of the triggered one over fake cards.
+//! The contract of NICs, tested with the software engine and with the triggered engine over fake cards.
 
 mod rig;
 
@@ -18,8 +18,8 @@ fn on(card: &Card) -> FabricWire {
     FabricWire::open_by(&tidegate_fake::library(), &Choice::at(card.name())).unwrap()
 }
 
-/// Runs a test over the software engine, and over cards that signal by notices and by adds, and are struck by the
-/// stream or by an agent.
+/// Runs a test over the software engine and over fake cards. The cards signal by notices or by adds, and the stream or
+/// an agent strikes them.
 fn each(options: &Options, test: impl Fn(&Rig)) {
     let net = Net::new(1, Faults::default());
     test(&Rig::new(net.wire(0), options.clone(), true));
@@ -35,7 +35,7 @@ fn each(options: &Options, test: impl Fn(&Rig)) {
         let wire = on(&card);
         let signals = if data { Signals::Notice } else { Signals::Add };
         assert_eq!(wire.triggered(), Some(signals));
-        // Streams that ring no bell are those of GPUs.
+        // The streams of GPUs ring no bell, so the engine polls.
         let (strikes, polled) = (seed % 4 < 2, seed > 4);
         let rig = Rig::with(wire, options.clone(), strikes, polled);
         assert_eq!(rig.strike.is_some(), strikes && tidegate_fake::PAGES);
@@ -47,7 +47,8 @@ fn each(options: &Options, test: impl Fn(&Rig)) {
 
 rig::contract!(each);
 
-/// A peer that leaves in good order leaves queues as they are: what was not rung for is not fired, by whatever fires.
+/// A peer that leaves in good order does not change queues: programs that were not rung for are not fired, whatever
+/// fires them.
 #[test]
 fn a_peer_that_leaves_fires_nothing() {
     each(&Options::default(), |rig| {
@@ -64,7 +65,8 @@ fn a_peer_that_leaves_fires_nothing() {
     });
 }
 
-/// What was rung for fires, what was not is poisoned; what hardware cannot give back is kept.
+/// Programs that were rung for fire, and the signals of the others are poisoned. If hardware cannot give works back,
+/// their memory is kept.
 #[test]
 fn a_queue_that_is_dropped_poisons_what_was_not_rung_for() {
     for seed in 0..8 {
@@ -88,19 +90,20 @@ fn a_queue_that_is_dropped_poisons_what_was_not_rung_for() {
         drop(rig);
         assert_eq!(card.complaints(), [""; 0]);
         if seed < 4 {
-            // All is taken back, and so all is closed.
+            // All works are taken back, so everything is closed.
             assert_eq!((card.works().0, Arc::strong_count(&block)), (0, 1));
             assert!(card.open().is_empty(), "{:?}", card.open());
         } else {
-            // It stays with the hardware, and with it what it would read.
+            // The works stay with the hardware, and so does the memory that they would read.
             assert!(card.works().0 > 0 && Arc::strong_count(&block) > 1);
         }
     }
 }
 
-/// An endpoint that goes while operations are under way: memory that they touch stays until they are proved over.
+/// If an endpoint is dropped while operations are under way, the memory that they touch stays until it is known that
+/// they are over.
 #[test]
-fn an_endpoint_that_is_dropped_keeps_what_is_under_way() {
+fn an_endpoint_that_is_dropped_keeps_the_memory_of_operations() {
     let card = Card::new(Config::default());
     let rig = Rig::new(on(&card), Options::default(), true);
     rig.arm(&[rig.put(1)], 1).unwrap();
@@ -114,7 +117,7 @@ fn an_endpoint_that_is_dropped_keeps_what_is_under_way() {
     assert_eq!(card.complaints(), [""; 0]);
 }
 
-/// A program of more pieces than a queue has works for is refused when it is prepared.
+/// A program with more pieces than a queue has works is refused when it is prepared.
 #[test]
 fn a_program_that_never_fits_is_refused() {
     let card = Card::new(Config {
@@ -127,7 +130,8 @@ fn a_program_that_never_fits_is_refused() {
     assert!(matches!(refused, Err(NicError::Unsupported { .. })));
 }
 
-/// A firing that is through is seen to be, whatever becomes of the next: that may wait for works which others have, and for long.
+/// The end of a firing is seen even if the next firing cannot begin. That one may wait long for works that other queues
+/// hold.
 #[test]
 fn a_firing_that_finds_no_works_keeps_no_other_back() {
     for data in [true, false] {
@@ -135,7 +139,7 @@ fn a_firing_that_finds_no_works_keeps_no_other_back() {
             data,
             ..Config::default()
         });
-        // So long that the other is not given up.
+        // Long enough that the waiting firing is not given up.
         let options = Options::default().silence(Duration::from_secs(3600));
         let rig = Rig::new(on(&card), options, true);
         rig.arm(&[rig.put(1)], 1).unwrap();
@@ -153,7 +157,7 @@ fn a_firing_that_finds_no_works_keeps_no_other_back() {
     }
 }
 
-/// What hardware refuses for good when a program is armed ends the queue, though nobody rings any more.
+/// If hardware refuses a program for good when it is armed, the queue ends, even if nobody rings any more.
 #[test]
 fn a_program_that_is_refused_when_it_is_armed_ends_the_queue() {
     let card = Card::new(Config {
@@ -165,7 +169,7 @@ fn a_program_that_is_refused_when_it_is_armed_ends_the_queue() {
     rig.arm(&put, 1).unwrap();
     rig.ring();
     assert_eq!(rig.wait(SENT, 1), QUANTUM);
-    // Who looks has gone to sleep.
+    // By then, the thread that polls has gone to sleep.
     std::thread::sleep(Duration::from_millis(200));
     card.crowd(true);
     rig.arm(&put, 1).unwrap();
@@ -190,9 +194,9 @@ fn a_failure_may_be_reported_twice() {
     }
 }
 
-/// Counters that may not come far begin anew, again and again.
+/// Counters with a low limit begin anew, again and again.
 #[test]
-fn counters_that_come_far_begin_anew() {
+fn counters_begin_anew_before_their_limit() {
     for seed in 0..8 {
         let card = Card::new(Config {
             seed,

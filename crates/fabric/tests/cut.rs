@@ -1,5 +1,5 @@
-//! A peer to which several connections lead, of which a network cuts one, as a firewall does that drops what it has
-//! forgotten: the others go on.
+//! Several connections lead to a peer, and the network cuts one of them, while the others go on. A firewall does so
+//! when it has forgotten a connection, and drops its packets.
 
 mod rig;
 
@@ -15,21 +15,21 @@ use tidegate_fake::wire::{Faults, MemoryWire, Net};
 use tidegate_hal::batch::{POISON, QUANTUM};
 use tidegate_hal::nic::Direction;
 
-/// Elements of a put that goes by both rails; where it comes from, and where it goes.
+/// The elements of a put that goes by both rails, and the offsets of its source and its destination.
 const ELEMENTS: usize = 24_000;
 const FROM: usize = 8192;
 const TO: usize = FROM + 8 * ELEMENTS;
 const SILENCE: Duration = Duration::from_millis(250);
 const LONG: Duration = Duration::from_secs(600);
 
-/// What has become of the rail.
+/// The state of the rail.
 #[derive(Default)]
 struct Cut {
-    /// Of what it has taken nothing more is heard.
+    /// Operations that it has taken never end.
     is_cut: AtomicBool,
-    /// How much it has taken since.
+    /// How many operations it has taken since the cut.
     taken: AtomicUsize,
-    /// The longest sleep that its thread has gone to since, in microseconds.
+    /// The longest sleep that its thread has begun since the cut, in microseconds.
     slept: AtomicUsize,
 }
 
@@ -58,15 +58,15 @@ impl Sleeper for Sleeps {
     }
 }
 
-/// The wire in memory, of which all but the first endpoint may be cut.
+/// The wire in memory. All its endpoints except for the first can be cut.
 struct Cuts {
     is_twin: bool,
-    /// It is no ear.
+    /// Whether it sends, and so is no ear.
     sends: Arc<AtomicBool>,
     cut: Arc<Cut>,
 }
 
-// SAFETY: operations are the wire's, or touch nothing.
+// SAFETY: operations are those of the wire, or touch nothing.
 unsafe impl Hooks for Cuts {
     type Wire = MemoryWire;
 
@@ -103,7 +103,7 @@ unsafe impl Hooks for Cuts {
     }
 }
 
-/// An endpoint with two rails, which has sent something by both; what a peer may be silent for is twice `silence`.
+/// An endpoint with two rails, which has sent something by both. Its peer may be silent for twice `silence`.
 fn met(silence: Duration) -> (Rig, Arc<Cut>) {
     let cut = Arc::<Cut>::default();
     let hooks = Cuts {
@@ -126,7 +126,8 @@ fn met(silence: Duration) -> (Rig, Arc<Cut>) {
     (rig, cut)
 }
 
-/// Whether the wire fails, as core hears it, while `meanwhile` is done again and again; that may ask whether it has.
+/// Whether core hears that the wire has failed, while `meanwhile` is called again and again. `meanwhile` gets a
+/// function that tells whether core has heard so yet.
 fn fails(rig: &Rig, mut meanwhile: impl FnMut(&dyn Fn() -> bool)) -> bool {
     let has_failed = || rig.has_failed.load(Ordering::SeqCst);
     let begun = Instant::now();
@@ -148,9 +149,9 @@ fn a_rail_that_is_cut_ends_waits() {
     assert_eq!(rig.word(SIGNAL).load(), QUANTUM);
 }
 
-/// Nor is what goes by the engine's own endpoint a sign of life of the rail's.
+/// Operations that end on the engine's own endpoint are no sign of life of the rail's connection.
 #[test]
-fn a_rail_that_is_cut_ends_waits_though_others_go_on() {
+fn a_rail_that_is_cut_ends_waits_although_others_go_on() {
     let (rig, cut) = met(SILENCE);
     rig.may_fail.store(true, Ordering::SeqCst);
     cut.is_cut.store(true, Ordering::SeqCst);
@@ -162,7 +163,7 @@ fn a_rail_that_is_cut_ends_waits_though_others_go_on() {
         beside.fires(&rig, rig.program_of(rig::OTHER, vec![put]).unwrap());
         sent += 1;
         let begun = Instant::now();
-        // Each is through, but where the wire has failed by then.
+        // Each firing ends, unless the wire has failed by then.
         while beside.sent() < sent * QUANTUM && !has_failed() {
             assert!(begun.elapsed() < LONG, "the engine's own does not go on");
             std::thread::yield_now();
@@ -172,10 +173,11 @@ fn a_rail_that_is_cut_ends_waits_though_others_go_on() {
     assert_eq!(cut.taken.load(Ordering::SeqCst), 1);
 }
 
-/// What it has taken towards a peer that has left is its queue's loss, and keeps its thread awake less and less.
+/// The rail has taken a write towards a peer that then leaves. This ends the queue only, and the rail's thread sleeps
+/// longer and longer.
 #[test]
-fn a_rail_that_is_cut_from_who_has_left_rests() {
-    // Till this thread has said that the peer leaves, it may not be called silent.
+fn a_rail_that_is_cut_from_a_peer_that_has_left_rests() {
+    // The peer must not count as silent before this thread has said that it leaves.
     let (rig, cut) = met(4 * SILENCE);
     cut.is_cut.store(true, Ordering::SeqCst);
     rig.ring();
@@ -188,7 +190,7 @@ fn a_rail_that_is_cut_from_who_has_left_rests() {
     assert!(!rig.has_failed.load(Ordering::SeqCst));
 }
 
-/// One that is idle may say nothing for any time.
+/// A rail without operations may be silent for any time.
 #[test]
 fn a_rail_that_is_not_waited_for_may_be_silent() {
     let (rig, cut) = met(SILENCE);

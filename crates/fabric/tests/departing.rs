@@ -1,5 +1,5 @@
-//! What fails towards a peer that leaves, or dies: before the news of that, and between the news and its end (see
-//! [`parting`]).
+//! Failures of operations towards a peer that leaves or dies. They come before the news of its end, or between the news
+//! and the end (see [`parting`]).
 
 #[path = "rig/parting.rs"]
 mod parting;
@@ -15,7 +15,7 @@ use tidegate_fabric::Options;
 use tidegate_hal::batch::{POISON, QUANTUM};
 use tidegate_hal::nic::{Direction, News};
 
-/// Its connections end, and the acknowledgement of what has come was not heard of.
+/// The peer's connections end after a put has arrived, but before its acknowledgement has come back.
 #[test]
 fn a_put_that_fails_is_no_failure() {
     let (rig, wish) = busy(Direction::Put);
@@ -31,7 +31,8 @@ fn a_put_that_fails_is_no_failure() {
     assert_eq!((rig.word(SIGNAL).load() & POISON, wish.told()), (0, 0));
 }
 
-/// Likewise a part of one, of whose ring the rest comes when the peer has left: it is through then, and not before.
+/// The same holds for one stage of a put. The rest of its ring comes when the peer has left: the firing is through
+/// then, and not before.
 #[test]
 fn a_part_of_a_put_that_fails_is_no_failure() {
     let (rig, wish) = odd(&[]);
@@ -58,7 +59,7 @@ fn a_part_of_a_put_that_fails_is_no_failure() {
     assert_eq!((rig.word(SIGNAL).load() & POISON, wish.told()), (0, 0));
 }
 
-/// Likewise what is not taken at all, of a queue that is made while the peer leaves.
+/// The same holds for a put that the wire refuses, of a queue that is made while the peer leaves.
 #[test]
 fn a_put_of_a_new_queue_that_is_refused_is_no_failure() {
     let (rig, wish) = busy(Direction::Put);
@@ -82,7 +83,7 @@ fn a_put_of_a_new_queue_that_is_refused_is_no_failure() {
     assert_eq!(wish.told(), 0);
 }
 
-/// What only the peer could bring has not come; but nobody is there who would have to be told.
+/// Only the peer could bring the data of a get, so the get has failed. But no peer is left who would have to be told.
 #[test]
 fn a_get_that_fails_is_a_failure_that_the_peer_is_not_told_of() {
     let (rig, wish) = busy(Direction::Get);
@@ -94,8 +95,8 @@ fn a_get_that_fails_is_a_failure_that_the_peer_is_not_told_of() {
     assert_eq!(wish.told(), 0);
 }
 
-/// That a signal has come cannot be found out meanwhile, for longer than is asked otherwise: it may be the connections
-/// that end.
+/// For longer than usual, the engine cannot find out whether a signal has come. The reason may be that the peer's
+/// connections end.
 #[test]
 fn a_signal_that_cannot_be_asked_for_is_not_lost() {
     let silence = Duration::from_millis(50);
@@ -105,7 +106,7 @@ fn a_signal_that_cannot_be_asked_for_is_not_lost() {
     between(&rig, 0, || {
         rig.ring();
         assert_eq!(rig.wait(SENT, 1), QUANTUM);
-        // Each look counts for an eighth of the silence at most, and the first few for less.
+        // Each look counts as an eighth of the silence at most, and the first few count as less.
         until("nobody asks", || {
             let lost = rig.word(SENT).load() & POISON != 0;
             lost || wish.blinded.load(Ordering::SeqCst) > 30
@@ -122,9 +123,9 @@ fn a_signal_that_cannot_be_asked_for_is_not_lost() {
     assert_eq!((rig.word(SENT).load() & POISON, wish.told()), (0, 0));
 }
 
-/// Nor is a peer silent that leaves, however long what is under way takes meanwhile.
+/// A peer that leaves does not count as silent, however long operations towards it take.
 #[test]
-fn who_leaves_need_not_answer() {
+fn a_peer_that_leaves_need_not_answer() {
     let silence = Duration::from_millis(50);
     let (rig, wish) = odd_with(Options::default().silence(silence), &[]);
     wish.hold.store(true, Ordering::SeqCst);
@@ -142,10 +143,11 @@ fn who_leaves_need_not_answer() {
     assert!(!rig.has_failed.load(Ordering::SeqCst));
 }
 
-/// What is under way never comes to its end: that is the loss of who waits for it, and no other queue's.
+/// An operation never ends. That ends the queue that waits for it, and no other queue.
 #[test]
-fn what_does_not_end_when_its_peer_has_left_ends_its_queue_alone() {
-    // Twice that is left for this thread to say that the peer leaves: till then it counts as one that never answers.
+fn an_operation_that_never_ends_after_a_departure_ends_only_its_queue() {
+    // This thread has twice this time to say that the peer leaves. Until then, the peer counts as one that never
+    // answers.
     let silence = Duration::from_millis(400);
     let (rig, wish) = odd_with(Options::default().silence(silence), &[]);
     wish.hold.store(true, Ordering::SeqCst);
@@ -159,7 +161,7 @@ fn what_does_not_end_when_its_peer_has_left_ends_its_queue_alone() {
     other.fires(&rig, rig.put(2));
     until("it is never through", || other.sent() != 0);
     assert_eq!(rig.wait(SENT, 1), POISON);
-    // It is not over: its memory stays.
+    // The operation is not over, so its memory stays.
     assert_eq!(rig.nic.armed(), 1);
     other.fires(&rig, rig.put(2));
     until("it is not through", || other.sent() != QUANTUM);
@@ -171,10 +173,10 @@ fn what_does_not_end_when_its_peer_has_left_ends_its_queue_alone() {
     assert!(!rig.has_failed.load(Ordering::SeqCst));
 }
 
-/// Nor does it keep whoever listens awake for ever, as something does of which an end is awaited.
+/// Such an operation does not keep the listener awake for ever, as an operation does whose end is still expected.
 #[test]
-fn what_does_not_end_when_its_peer_has_left_keeps_nobody_awake() {
-    // Rests are not for as long where nothing on the wire ends them.
+fn an_operation_that_never_ends_after_a_departure_lets_the_listener_sleep() {
+    // In milliseconds. Sleeps are shorter if nothing on the wire ends them.
     let rests = |deaf| if deaf { 4 } else { 1000 };
     for (polled, deaf) in [(false, false), (true, false), (false, true), (true, true)] {
         let options = Options::default().silence(Duration::from_millis(400));
@@ -195,36 +197,36 @@ fn what_does_not_end_when_its_peer_has_left_keeps_nobody_awake() {
         until("it stays awake", || {
             wish.slept.load(Ordering::SeqCst) >= 1000 * rests(deaf)
         });
-        // What is new is not late for that.
+        // New operations are not late because of the long sleeps.
         let other = rig.beside();
         for sent in 1..=10 {
             other.fires(&rig, rig.put(2));
             until("it is never through", || other.sent() >= sent * QUANTUM);
         }
-        // Nor is what comes to its end after all.
+        // The old operation ends after all, and that is seen, too.
         wish.hold.store(false, Ordering::SeqCst);
         until("it stays for ever", || rig.nic.armed() == 1);
         assert!(!rig.has_failed.load(Ordering::SeqCst));
     }
 }
 
-/// A put fails at once.
+/// Makes a put fail at once.
 fn a_put_is_refused(rig: &Rig, wish: &Wish) {
     wish.refuse.store(true, Ordering::SeqCst);
     rig.arm(&[rig.put(1)], 1).unwrap();
     rig.ring();
 }
 
-/// The queue has failed: how often the peer was told when all is over.
+/// Waits until the queue has failed; returns how often the peer was told by then.
 fn told_of_a_failure(rig: &Rig, wish: &Wish) -> usize {
     assert_ne!(rig.wait(SENT, 1) & POISON, 0);
     assert!(rig.nic.quiesce(LONG));
     wish.told()
 }
 
-/// A put has failed before, and what tells the peer of that is under way when the news comes.
+/// A put has failed before. The message that tells the peer is under way when the news of the departure comes.
 #[test]
-fn what_does_not_reach_the_peer_is_not_told_again() {
+fn a_message_that_does_not_reach_the_peer_is_not_repeated() {
     let (rig, wish) = odd(&[]);
     wish.hold.store(true, Ordering::SeqCst);
     a_put_is_refused(&rig, &wish);
@@ -233,9 +235,9 @@ fn what_does_not_reach_the_peer_is_not_told_again() {
     assert_eq!(told_of_a_failure(&rig, &wish), 1);
 }
 
-/// Or it has not gone out by then.
+/// The message has not gone out when the news comes.
 #[test]
-fn what_the_peer_was_to_be_told_is_dropped() {
+fn a_message_that_has_not_gone_out_is_dropped() {
     let (rig, wish) = odd(&[]);
     wish.full.store(true, Ordering::SeqCst);
     a_put_is_refused(&rig, &wish);
@@ -246,8 +248,8 @@ fn what_the_peer_was_to_be_told_is_dropped() {
     assert_eq!(told_of_a_failure(&rig, &wish), 0);
 }
 
-/// What hardware fires is given up when it has come to rest. That of a peer which stays, and has failed later, says when
-/// that must have been.
+/// Firings of hardware are given up when the hardware has come to rest. A failure towards another peer, which stays,
+/// comes later, and so tells when that must have happened.
 #[test]
 fn a_chain_that_fails_is_no_failure() {
     let (rig, wish) = odd(&[0, 1]);
@@ -270,11 +272,11 @@ fn a_chain_that_fails_is_no_failure() {
     until("it is never through", || leaving.sent() != 0);
     assert_eq!(leaving.sent(), QUANTUM);
     assert!(rig.nic.quiesce(LONG));
-    // By the queue that has failed.
+    // The queue that has failed has told its peer.
     assert_eq!(wish.told(), 1);
 }
 
-/// An endpoint that something has failed for, and whose control plane has said nothing yet.
+/// An endpoint on which an operation has failed, before the control plane has said anything.
 fn wronged(wrongs: impl Fn(&Rig, &Wish), chains: &[usize]) -> (Rig, Arc<Wish>) {
     let (rig, wish) = odd(chains);
     rig.plane.is_mute();
@@ -287,7 +289,7 @@ fn wronged(wrongs: impl Fn(&Rig, &Wish), chains: &[usize]) -> (Rig, Arc<Wish>) {
     (rig, wish)
 }
 
-/// What is posted is refused; what was posted fails; what hardware was to do fails.
+/// Three kinds of failure: a post is refused, an operation fails, and a firing of hardware fails.
 type Wrongs = fn(&Rig, &Wish);
 const WRONGS: [(Wrongs, &[usize]); 3] = [
     (
@@ -317,7 +319,7 @@ const WRONGS: [(Wrongs, &[usize]); 3] = [
     ),
 ];
 
-/// The end of its endpoint was seen first: the departure is the cause, and no failure.
+/// The end of the peer's endpoint is seen before the news. The cause is its departure, so this is no failure.
 #[test]
 fn a_failure_before_the_news_of_a_departure_is_none() {
     for (wrongs, chains) in WRONGS {
@@ -329,7 +331,7 @@ fn a_failure_before_the_news_of_a_departure_is_none() {
             }
             rig.leaves(0);
             assert_eq!(rig.wait(SENT, 1), QUANTUM);
-            // Nor is it one later, or when an answer comes that was sent before.
+            // Later it is no failure, either, even if an earlier question is answered now.
             rig.plane.answers();
             rig.ring();
             assert_eq!(rig.wait(SENT, 2), 2 * QUANTUM);
@@ -339,12 +341,12 @@ fn a_failure_before_the_news_of_a_departure_is_none() {
     }
 }
 
-/// A peer that has died is told nothing, and this end is not to blame.
+/// A peer that has died is told nothing, and this endpoint does not count as failed.
 #[test]
-fn a_failure_before_the_news_of_a_loss_is_the_lost_ones() {
+fn a_failure_before_the_news_of_a_loss_is_the_lost_peers() {
     for (wrongs, chains) in WRONGS {
         let (rig, wish) = wronged(wrongs, chains);
-        // Another one has died, which says nothing of this.
+        // Another peer has died, which says nothing about this one.
         rig.nic.hear(1, News::Lost);
         settle(&rig);
         assert_eq!(rig.word(SENT).load(), 0);
@@ -356,7 +358,7 @@ fn a_failure_before_the_news_of_a_loss_is_the_lost_ones() {
     }
 }
 
-/// A peer that is there hears of it, as it must.
+/// If the peer is there, it is told of the failure.
 #[test]
 fn a_failure_towards_a_peer_that_is_there_is_one() {
     for (wrongs, chains) in WRONGS {
@@ -367,9 +369,9 @@ fn a_failure_towards_a_peer_that_is_there_is_one() {
     }
 }
 
-/// So it is where the control plane says nothing for as long as the wire may be silent.
+/// It counts as a failure if the control plane says nothing for as long as the wire may be silent.
 #[test]
-fn a_failure_of_which_nothing_is_said_is_one() {
+fn a_failure_about_which_no_answer_comes_is_one() {
     let (rig, wish) = odd_with(Options::default().silence(Duration::from_millis(50)), &[]);
     rig.plane.is_mute();
     a_put_is_refused(&rig, &wish);
@@ -377,9 +379,9 @@ fn a_failure_of_which_nothing_is_said_is_one() {
     assert_eq!(rig.plane.asked(), 1);
 }
 
-/// What fails after a question was sent has a question of its own: the peer may have gone in between.
+/// A failure after a question was sent gets a question of its own: the peer may have gone in between.
 #[test]
-fn an_answer_says_nothing_of_what_fails_later() {
+fn an_answer_does_not_hold_for_later_failures() {
     let (rig, wish) = wronged(WRONGS[0].0, &[]);
     let beside = rig.beside();
     wish.refuse.store(true, Ordering::SeqCst);
@@ -396,7 +398,7 @@ fn an_answer_says_nothing_of_what_fails_later() {
     assert_eq!(beside.sent(), POISON);
 }
 
-/// One queue's failure is held while another's puts to the same peer, and what the peer sends, go on.
+/// While the failure of one queue is held, the puts of another queue to the same peer go on, and so do the peer's own.
 #[test]
 fn traffic_goes_on_while_a_failure_is_held() {
     let (rig, wish) = wronged(WRONGS[0].0, &[]);
@@ -411,7 +413,7 @@ fn traffic_goes_on_while_a_failure_is_held() {
     assert_eq!((beside.sent(), wish.told()), (50 * QUANTUM, 0));
 }
 
-/// A signal of which nothing can be known is not lost either, unless the peer is there.
+/// If the engine cannot find out whether a signal has come, the signal counts as lost only if the peer is there.
 #[test]
 fn a_signal_is_lost_if_the_peer_is_there() {
     let silence = Duration::from_millis(50);
@@ -434,11 +436,11 @@ fn a_signal_is_lost_if_the_peer_is_there() {
     }
 }
 
-/// A peer that refuses to be told of a failure cannot be told, if that lasts for as long as the wire may be silent and the
-/// peer is there. However often it was tried.
+/// A peer refuses to be told of a failure. It is tried until the wire may no longer be silent, however many tries that
+/// takes. Then, if the peer is there, the wire has failed.
 #[test]
 fn a_peer_that_cannot_be_told_is_tried_for_the_silence() {
-    // Longer than a test.
+    // This is longer than the test takes.
     let (rig, wish) = odd_with(Options::default().silence(Duration::from_secs(600)), &[]);
     wish.deny.store(true, Ordering::SeqCst);
     a_put_is_refused(&rig, &wish);
@@ -449,7 +451,7 @@ fn a_peer_that_cannot_be_told_is_tried_for_the_silence() {
     rig.nic.hear(0, News::Lost);
     assert!(rig.nic.quiesce(LONG));
     assert!(!rig.has_failed.load(Ordering::SeqCst));
-    // Or the peer is not there.
+    // With a short silence, the control plane is asked whether the peer is there.
     let (rig, wish) = odd_with(Options::default().silence(Duration::from_millis(50)), &[]);
     wish.deny.store(true, Ordering::SeqCst);
     a_put_is_refused(&rig, &wish);
@@ -466,9 +468,9 @@ fn a_peer_that_cannot_be_told_is_tried_for_the_silence() {
     });
 }
 
-/// Other news does not wait for what a departure waits for: threads that have no processor.
+/// A departure waits for threads of the NIC, which may have no processor. The thread that brings the news does not.
 #[test]
-fn who_brings_news_does_not_wait() {
+fn a_thread_that_brings_news_does_not_wait() {
     let (rig, wish) = odd(&[]);
     wish.sleeps.store(true, Ordering::SeqCst);
     until("it does not sleep", || {

@@ -1,4 +1,4 @@
-//! How what lasts too long comes to an end, and what goes towards a peer that has left.
+//! How operations that last too long come to an end, and what becomes of operations towards a peer that has left.
 
 #[path = "rig/parting.rs"]
 mod parting;
@@ -21,23 +21,23 @@ use tidegate_hal::nic::Direction;
 
 const LONG: Duration = Duration::from_secs(600);
 
-/// What a wire is to do.
+/// What a wire does wrong, and what it has done.
 #[derive(Default)]
 struct Wish {
-    /// So many posts are refused for now.
+    /// How many posts are refused from now on.
     fulls: AtomicUsize,
-    /// How many were refused so, and how many were taken.
+    /// How many posts were refused so, and how many were taken.
     refused: AtomicUsize,
     taken: AtomicUsize,
-    /// The last look before a refusal takes so many milliseconds: the process is stopped.
+    /// The last poll before a refusal takes so many milliseconds, as if the process were stopped.
     stops: AtomicUsize,
-    /// Nothing is heard.
+    /// No events come.
     hold: AtomicBool,
-    /// What is asked for does not come back.
+    /// Reads never end.
     mute: AtomicBool,
-    /// What is done is said to have failed.
+    /// Operations that are done are reported as failed.
     fail: AtomicBool,
-    /// The next look of a thread of the NIC panics, or of who rings.
+    /// The next poll panics, by a thread of the NIC, or (below) by the thread of the test.
     panic: AtomicBool,
     panic_here: AtomicBool,
     held: Mutex<Vec<Event>>,
@@ -45,7 +45,7 @@ struct Wish {
 
 struct Odd(Arc<Wish>, ThreadId);
 
-// SAFETY: operations are the wire's, or are not taken, or touch nothing.
+// SAFETY: operations are those of the wire, or are not taken, or touch nothing.
 unsafe impl Hooks for Odd {
     type Wire = MemoryWire;
 
@@ -74,7 +74,7 @@ unsafe impl Hooks for Odd {
     }
 
     fn poll(&mut self, wire: &mut MemoryWire, events: &mut Vec<Event>) -> Outcome<()> {
-        // Who rings may turn the engine, too.
+        // The thread of the test may turn the engine, too, when it rings.
         let is_test = std::thread::current().id() == self.1;
         let panics = match is_test {
             true => &self.0.panic_here,
@@ -107,7 +107,7 @@ fn odd(options: Options) -> (Rig, Arc<Wish>) {
     (Rig::new(Wrapped { hooks, wire }, options, false), wish)
 }
 
-/// Until the wire has failed, as core hears it.
+/// Waits until core hears that the wire has failed; returns whether it has.
 fn fails_within(rig: &Rig, limit: Duration) -> bool {
     let begun = Instant::now();
     while begun.elapsed() < limit && !rig.has_failed.load(Ordering::SeqCst) {
@@ -116,14 +116,14 @@ fn fails_within(rig: &Rig, limit: Duration) -> bool {
     rig.has_failed.load(Ordering::SeqCst)
 }
 
-/// Until the wire has taken so many operations, or refused so many.
+/// Waits until the wire has taken, or refused, so many operations.
 fn await_posts(posts: &AtomicUsize, count: usize) {
     until("nothing is posted", || {
         posts.load(Ordering::SeqCst) >= count
     });
 }
 
-/// Two refusals, between which the process was stopped: nobody has tried in between.
+/// Between two refusals the process was stopped, so nobody has tried again in this time.
 #[test]
 fn time_in_which_a_process_is_stopped_is_no_refusal() {
     let (rig, wish) = odd(Options::default().silence(Duration::from_secs(1)));
@@ -135,7 +135,7 @@ fn time_in_which_a_process_is_stopped_is_no_refusal() {
     assert_eq!(rig.wait(SIGNAL, 1), QUANTUM);
 }
 
-/// A limit that is none, and a peer whose first answer takes a while.
+/// The silence has no limit, and the first answer of a peer takes a while.
 #[test]
 fn silence_may_last_for_ever() {
     let (rig, wish) = odd(Options::default().silence(Duration::MAX));
@@ -148,7 +148,7 @@ fn silence_may_last_for_ever() {
     assert_eq!(rig.wait(SIGNAL, 1), QUANTUM);
 }
 
-/// An endpoint whose peer has answered, and is to be given up soon when it does so no more.
+/// An endpoint whose peer has answered. The peer is given up soon if it answers no more.
 fn met() -> (Rig, Arc<Wish>) {
     let silence = Duration::from_millis(250);
     let (rig, wish) = odd(Options::default().silence(silence));
@@ -160,8 +160,8 @@ fn met() -> (Rig, Arc<Wish>) {
     (rig, wish)
 }
 
-/// The data network is cut, the control plane goes another way: no peer is lost, no operation fails (a provider may try
-/// for a quarter of an hour, or for ever), and the peer had answered before.
+/// The data network is cut, and the control plane uses another one, so no peer is lost. The peer has answered before.
+/// No operation fails: a provider may try for a quarter of an hour, or for ever.
 #[test]
 fn a_network_that_is_cut_ends_waits() {
     let (rig, wish) = met();
@@ -173,13 +173,13 @@ fn a_network_that_is_cut_ends_waits() {
     );
 }
 
-/// Likewise when writes still go out: what is asked for does not come back.
+/// The same holds if writes still go out, but reads never end.
 #[test]
 fn a_network_that_is_cut_one_way_ends_waits() {
     let (rig, wish) = met();
     wish.mute.store(true, Ordering::SeqCst);
     rig.ring();
-    // It is through at this end; that it has come is asked for at the next tick but one.
+    // The firing is through at this end. At the next tick but one, the engine asks whether the signal has come.
     assert_eq!(rig.wait(SENT, 2), 2 * QUANTUM);
     assert!(
         fails_within(&rig, LONG),
@@ -187,7 +187,7 @@ fn a_network_that_is_cut_one_way_ends_waits() {
     );
 }
 
-/// What hardware fires is nobody's operation at this end, and has an end all the same.
+/// No operation of this end stands for a firing of hardware, and yet the wait for it must end.
 #[test]
 fn a_network_that_is_cut_ends_what_hardware_fires() {
     let silence = Duration::from_millis(250);
@@ -197,7 +197,7 @@ fn a_network_that_is_cut_ends_what_hardware_fires() {
     wish.through.store(1, Ordering::SeqCst);
     rig.ring();
     assert_eq!(rig.wait(SENT, 1), QUANTUM);
-    // Nothing is under way, however long that is so.
+    // While nothing is under way, the wire never fails.
     assert!(!fails_within(&rig, silence * 4));
     rig.ring();
     assert!(
@@ -206,7 +206,7 @@ fn a_network_that_is_cut_ends_what_hardware_fires() {
     );
 }
 
-/// A stream that rings again and again, and a peer that answers, if late: nothing is reported.
+/// A stream rings again and again, and its peer answers late each time. Nothing is reported.
 #[test]
 fn an_answer_ends_the_silence() {
     let silence = Duration::from_millis(1500);
@@ -222,8 +222,8 @@ fn an_answer_ends_the_silence() {
     assert!(!rig.has_failed.load(Ordering::SeqCst));
 }
 
-/// `Nic::hear`: this rank's own firings towards that peer are over. Its connection ends with it, before the
-/// acknowledgement of what has come was heard of.
+/// After `Nic::hear`, this rank's own firings towards the peer are over. The peer's connection ends before the
+/// acknowledgement of the data has come back.
 #[test]
 fn firings_towards_a_peer_that_has_left_are_over() {
     let (rig, wish) = odd(Options::default());
@@ -235,9 +235,9 @@ fn firings_towards_a_peer_that_has_left_are_over() {
     wish.fail.store(true, Ordering::SeqCst);
     wish.hold.store(false, Ordering::SeqCst);
     assert_eq!(rig.wait(SENT, 1), QUANTUM);
-    // What had gone out comes, if later.
+    // Data that has gone out arrives, even if later.
     assert_eq!(rig.wait(SIGNAL, 1), QUANTUM);
-    // And so are those that are rung for later; nothing of them goes out.
+    // Firings that are rung for later are over, too, and send nothing.
     rig.ring();
     rig.ring();
     assert_eq!(rig.wait(SENT, 3), 3 * QUANTUM);
@@ -245,10 +245,10 @@ fn firings_towards_a_peer_that_has_left_are_over() {
     assert_eq!(rig.word(SIGNAL).load(), QUANTUM);
 }
 
-/// While the wire takes nothing towards it any more: nobody waits for that, least of all this rank's own end.
+/// The wire takes no more operations towards the peer. Nobody waits for that, not even this rank when it leaves.
 #[test]
-fn who_leaves_does_not_wait_for_firings_towards_who_has_left() {
-    // So long that it is not silence that ends the wait.
+fn a_rank_that_leaves_does_not_wait_for_firings_towards_a_peer_that_has_left() {
+    // Long enough that the wait does not end by silence.
     let (rig, wish) = odd(Options::default().silence(6 * LONG));
     wish.fulls.store(usize::MAX, Ordering::SeqCst);
     rig.arm(&[rig.put(1)], 1).unwrap();
@@ -259,7 +259,7 @@ fn who_leaves_does_not_wait_for_firings_towards_who_has_left() {
     assert_eq!(rig.word(SENT).load(), QUANTUM);
 }
 
-/// What only the peer could bring has not come.
+/// Only the peer could have brought the data.
 #[test]
 fn a_get_from_a_peer_that_has_left_is_no_success() {
     let (rig, wish) = odd(Options::default());
@@ -274,7 +274,7 @@ fn a_get_from_a_peer_that_has_left_is_no_success() {
     assert_ne!(rig.wait(SENT, 1) & POISON, 0);
 }
 
-/// Nor is it asked for when that is known: it would wait for an answer that nobody gives.
+/// When it is known that the peer has left, a get is not sent: nobody would answer it.
 #[test]
 fn a_get_is_not_sent_to_a_peer_that_has_left() {
     let (rig, wish) = odd(Options::default());
@@ -292,7 +292,8 @@ fn a_get_is_not_sent_to_a_peer_that_has_left() {
     assert_eq!(wish.taken.load(Ordering::SeqCst), 0);
 }
 
-/// One that went out before, and comes, has come: only the signal goes nowhere, which nobody waits for.
+/// A get that was sent before the departure succeeds if its data comes. Only its signal is not sent, and nobody waits
+/// for that.
 #[test]
 fn a_get_that_comes_when_its_peer_has_left_is_a_success() {
     for (fails, with_put) in [(false, false), (false, true), (true, false), (true, true)] {
@@ -332,7 +333,7 @@ fn a_thread_of_the_nic_that_panics_is_a_wire_that_has_failed() {
     assert!(fails_within(&rig, LONG), "nobody has heard of it");
 }
 
-/// What it had heard for other streams nobody has heard.
+/// The stream may have taken events from the wire that other streams wait for, and those are lost.
 #[test]
 fn a_stream_that_panics_over_the_engine_is_a_wire_that_has_failed() {
     let (rig, wish) = odd(Options::default());
@@ -340,7 +341,7 @@ fn a_stream_that_panics_over_the_engine_is_a_wire_that_has_failed() {
     let helper = rig.nic.helper().unwrap();
     wish.panic_here.store(true, Ordering::SeqCst);
     let begun = Instant::now();
-    // Somebody else may be at it.
+    // Another thread may be turning the engine.
     while wish.panic_here.load(Ordering::SeqCst) {
         assert!(begun.elapsed() < LONG, "it is never this thread's turn");
         let looks = std::panic::AssertUnwindSafe(|| helper.waiting());
@@ -350,7 +351,7 @@ fn a_stream_that_panics_over_the_engine_is_a_wire_that_has_failed() {
     assert!(fails_within(&rig, LONG), "nobody has heard of it");
 }
 
-/// Tests that hear of it by a thread of the NIC would not see that it must not be.
+/// A thread of the NIC hears of the failure, and its panic alone would fail no test.
 #[test]
 fn a_wire_that_fails_although_it_may_not_fails_its_test() {
     let outcome = std::panic::catch_unwind(|| {
@@ -366,7 +367,8 @@ fn a_wire_that_fails_although_it_may_not_fails_its_test() {
     assert!(why.contains("may not"), "{why}");
 }
 
-/// Where as many are through as were armed, and the sent word is not poisoned, core takes it that all has gone well.
+/// If as many firings are through as were armed, and *sent* is not poisoned, core concludes that all of them have
+/// succeeded.
 #[test]
 fn a_queue_that_gives_up_is_never_taken_for_one_that_is_through() {
     const TRIES: usize = 300;
@@ -377,7 +379,7 @@ fn a_queue_that_gives_up_is_never_taken_for_one_that_is_through() {
     for number in 0..TRIES {
         let beside = rig.beside();
         let put = rig.transfer(&rig.memory, Direction::Put, 1);
-        // A signal of its own.
+        // The queue has a signal of its own.
         let program = rig.program_of(65536 + 64 * number, vec![put]).unwrap();
         beside.fires(&rig, program);
         let sent = loop {

@@ -1,4 +1,4 @@
-//! Strided puts and gets: as many operations as the target's side has stretches, and what comes is what was there.
+//! Strided puts and gets. There are as many operations as the target's side has stretches, and the right data comes.
 
 mod rig;
 #[path = "rig/watched.rs"]
@@ -19,7 +19,8 @@ fn strided(loops: &[(u32, i32)]) -> Shape {
     Shape::Strided { dims, rank }
 }
 
-/// 12 elements, every other one of 4 rows of 6, to places from `to` on; from there in odd firings, too.
+/// Puts 12 elements to `to` and the places behind it: every other element of 4 rows of 6. Odd firings use the other
+/// buffer here and there.
 fn put(rig: &Rig, to: usize) -> Transfer {
     let mut put = rig.transfer(&rig.memory, Direction::Put, to);
     put.count = 12;
@@ -27,7 +28,7 @@ fn put(rig: &Rig, to: usize) -> Transfer {
     put
 }
 
-/// Likewise, of the first 12 elements.
+/// Gets the first 12 elements to the same places: every other element of 4 rows of 6.
 fn get(rig: &Rig, to: usize) -> Transfer {
     let mut get = rig.transfer(&rig.memory, Direction::Get, to);
     get.count = 12;
@@ -66,7 +67,7 @@ fn a_strided_put_is_one_operation() {
         assert_eq!(found(&rig, 30 + odd), expected(firing));
         assert_eq!(seen.posted(), firing as usize);
     }
-    // What is apart there is not put together.
+    // Stretches that are apart at the target are not joined.
     let mut apart = put(&rig, 30);
     apart.remote.shape = strided(&[(3, 1), (4, 5)]);
     rig.arm(&[rig.program(vec![apart])], 1).unwrap();
@@ -88,7 +89,7 @@ fn a_strided_get_is_one_operation() {
             let (row, column) = (at / 6, at % 6);
             let expected = match column % 2 {
                 0 => 1000 * firing + 3 * row + column / 2,
-                // What lies between is left alone.
+                // Elements between those are not changed.
                 _ => 0,
             };
             assert_eq!(rig.read(30 + at as usize), expected, "{at}");
@@ -97,13 +98,13 @@ fn a_strided_get_is_one_operation() {
     }
 }
 
-/// Elements of a transfer's side here, for each parity; and where the sides of all transfers lie.
+/// The elements of a transfer's local side, for each parity; and where the sides of all transfers lie.
 const SIDE: usize = 24;
 const THERE: usize = 300;
 const GOT: usize = 640;
 
-/// A program of puts and gets, each with elements of its own, for firings of each parity. The last is a get, so that the
-/// last put is brought to the end.
+/// A program of puts and gets, each with elements of its own for each parity of the firing. The last is a get, so the
+/// last put must have ended before the signal.
 fn mixed(rig: &Rig) -> Vec<Transfer> {
     let mut all = Vec::new();
     for number in 0..3 {
@@ -120,7 +121,7 @@ fn mixed(rig: &Rig) -> Vec<Transfer> {
     all
 }
 
-/// What element `at` of a side is in a firing.
+/// The value of element `at` of a side in a firing.
 fn value(firing: u64, number: usize, at: usize) -> u64 {
     100_000 * firing + 1000 * number as u64 + at as u64
 }
@@ -148,9 +149,9 @@ fn check_sides(rig: &Rig, firing: u64) {
     }
 }
 
-/// Over a wire that is often full, and late, and loses order.
+/// The data comes over a wire that is often full, delays operations, and loses their order.
 #[test]
-fn what_is_gathered_comes_over_a_bad_wire() {
+fn gathered_data_comes_over_a_bad_wire() {
     const FIRINGS: u64 = 20;
     let faults = Faults {
         full: 500,
@@ -169,9 +170,10 @@ fn what_is_gathered_comes_over_a_bad_wire() {
     assert!(rig.nic.quiesce(SETTLES));
 }
 
-/// What fails ends its queue, and both ends hear; what is through before that is right.
+/// An operation that fails ends its queue, and both ends hear of it. Firings that were through before have the right
+/// data.
 #[test]
-fn what_is_gathered_may_fail() {
+fn gathered_operations_may_fail() {
     let (mut failed, mut right) = (0, 0);
     for seed in 0..40 {
         let faults = Faults {
@@ -200,9 +202,9 @@ fn what_is_gathered_may_fail() {
     assert!(failed > 5 && right > 5, "{failed}, {right}");
 }
 
-/// More of them than buffers are lent in all, of queues that are gone since.
+/// More operations fail than there are buffers, and their queues are gone. Afterwards, all buffers must be free again.
 #[test]
-fn buffers_of_what_has_failed_come_back() {
+fn buffers_of_failed_operations_come_back() {
     const SIZE: usize = 4 << 20;
     const EACH: usize = (256 << 10) / 8;
     let (wire, seen) = watched::watch(Net::new(1, Faults::default()).wire(0));
@@ -213,7 +215,7 @@ fn buffers_of_what_has_failed_come_back() {
         put.remote.flip = 0;
         put
     };
-    // How many pieces of a long one are posted at a time.
+    // Fires a long put, of which four pieces are posted at a time.
     let at_a_time = |rings: u64| {
         let before = seen.posted();
         seen.hold.store(true, Ordering::SeqCst);
@@ -227,7 +229,7 @@ fn buffers_of_what_has_failed_come_back() {
     seen.fails_writes.store(true, Ordering::SeqCst);
     for failure in 0..70 {
         let beside = rig.beside();
-        // A signal of its own.
+        // The queue has a signal of its own.
         let other = SIZE - (64 << 10) + 64 * failure;
         let program = rig.program_of(other, vec![strided(EACH)]).unwrap();
         beside.fires(&rig, program);
@@ -239,9 +241,9 @@ fn buffers_of_what_has_failed_come_back() {
     at_a_time(2);
 }
 
-/// A wire that breaks, and an endpoint that goes, while operations use buffers.
+/// The wire breaks, or the endpoint is dropped, while operations use buffers.
 #[test]
-fn what_is_lent_stays_until_the_wire_is_closed() {
+fn lent_buffers_stay_until_the_wire_is_closed() {
     for breaks in [true, false] {
         let net = Net::new(1, Faults::default());
         let (rig, seen) = watched::over(net.wire(0), false, Options::default());
@@ -249,7 +251,7 @@ fn what_is_lent_stays_until_the_wire_is_closed() {
         rig.arm(&[rig.program(mixed(&rig))], 2).unwrap();
         write_sides(&rig, 1);
         rig.ring();
-        // The last put waits for the others.
+        // The last put waits for the other operations.
         seen.await_posts(2, 3);
         if breaks {
             rig.may_fail.store(true, Ordering::SeqCst);
@@ -260,12 +262,12 @@ fn what_is_lent_stays_until_the_wire_is_closed() {
     }
 }
 
-/// Much more than is copied in a turn, and than is lent, over a wire that is often full; and next to it a little, of
-/// another queue.
+/// One queue gathers much more than is copied in one turn, and more than fits into all buffers, over a wire that is
+/// often full. A short put of another queue goes on beside it.
 #[test]
-fn much_that_is_gathered_keeps_nobody_back() {
+fn a_long_gathered_put_keeps_no_other_back() {
     const MUCH: usize = 20 << 20;
-    // Rows that overlap, so that there is less to read than to write.
+    // The rows overlap, so the source is smaller than the data that is sent.
     let loops = [(1000, 2), (20, 3), (MUCH as u32 / 8 / 20_000, 5)];
     let count = 20_000 * (MUCH / 8 / 20_000);
     let element = |at: usize| 2 * (at % 1000) + 3 * (at / 1000 % 20) + 5 * (at / 20_000);
@@ -290,7 +292,7 @@ fn much_that_is_gathered_keeps_nobody_back() {
                 rig.write(at, 10_000 * firing + at as u64);
             }
             rig.ring();
-            // The other queue's go on meanwhile, or after; each is right.
+            // The puts of the other queue go on meanwhile, or after it, and each is right.
             for ring in 1..=20 {
                 let ring = 20 * (firing - 1) + ring;
                 rig.ring_part(OTHER, 0, 1);

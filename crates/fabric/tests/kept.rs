@@ -1,4 +1,5 @@
-//! What is under way when an endpoint goes may be read and written for as long as the network has it open.
+//! Operations may be under way when an endpoint is dropped. The network may read and write their memory as long as it
+//! keeps the endpoint open.
 
 mod rig;
 
@@ -16,13 +17,13 @@ use tidegate_fake::{Card, Config, Kind};
 use tidegate_hal::batch::POISON;
 use tidegate_hal::nic::{Direction, Keep, NicError};
 
-/// Sees when the memory at an address is freed.
+/// An allocator that notes when the memory at a given address is freed.
 struct Watching;
 
 static WATCHED: AtomicUsize = AtomicUsize::new(0);
 static FREED: AtomicBool = AtomicBool::new(false);
 
-// SAFETY: every call is the system's, with what it was called with.
+// SAFETY: every call is passed on to the system's allocator unchanged.
 unsafe impl GlobalAlloc for Watching {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller's promise.
@@ -34,7 +35,7 @@ unsafe impl GlobalAlloc for Watching {
         if (memory.addr()..memory.addr() + layout.size()).contains(&watched) {
             FREED.store(true, Ordering::SeqCst);
         }
-        // SAFETY: likewise.
+        // SAFETY: as above.
         unsafe { System.dealloc(memory, layout) }
     }
 }
@@ -42,10 +43,10 @@ unsafe impl GlobalAlloc for Watching {
 #[global_allocator]
 static WATCHING: Watching = Watching;
 
-/// A peer is told of a failure, and it is looked whether that has come: by a read into memory that is nobody's but the
-/// engine's. Registrations belong to an endpoint here, and others may hold them for longer than its owner lives.
+/// A peer is told of a failure, and the engine looks whether the message has come. It does so by a read into memory of
+/// its own. Here, registrations belong to an endpoint, and may be held for longer than the endpoint's owner lives.
 #[test]
-fn what_is_read_into_stays_while_a_registration_keeps_the_endpoint_open() {
+fn the_target_of_a_read_stays_while_a_registration_keeps_the_endpoint_open() {
     for data in [true, false] {
         let card = Card::new(Config {
             data,
@@ -75,7 +76,7 @@ fn what_is_read_into_stays_while_a_registration_keeps_the_endpoint_open() {
     }
 }
 
-/// A wire of which nothing is heard, or only that it is broken, and whose network holds what it keeps.
+/// A wire without events, which a test can break. Its network holds the memory that it is told to keep.
 #[derive(Default)]
 struct Network {
     taken: AtomicUsize,
@@ -85,7 +86,7 @@ struct Network {
 
 struct Silent(Arc<Network>);
 
-// SAFETY: operations are the wire's.
+// SAFETY: every operation is one of the wire below.
 unsafe impl Hooks for Silent {
     type Wire = MemoryWire;
 
@@ -113,7 +114,7 @@ unsafe impl Hooks for Silent {
     }
 }
 
-/// Whatever is under way, whether or not somebody waits for it still.
+/// The network keeps the memory of every program that is under way, whether or not somebody still waits for it.
 #[test]
 fn programs_that_are_under_way_are_left_to_the_network() {
     for (direction, breaks) in [
@@ -147,7 +148,8 @@ fn programs_that_are_under_way_are_left_to_the_network() {
         drop(rig);
         let alive = |memory| Arc::strong_count(memory) > 1;
         assert!(alive(&memory), "{direction:?}, {breaks}");
-        // What nobody has rung for is nobody's, but where it is not known any more what is.
+        // Without a ring, a program is not under way. But after the wire has broken, nobody knows any more which
+        // programs are.
         assert!(breaks || !alive(&other));
         network.kept.lock().unwrap().clear();
         assert!(!alive(&memory) && !alive(&other));

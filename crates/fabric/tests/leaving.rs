@@ -1,4 +1,4 @@
-//! What is left to do towards a rank that has left in good order, or died: over real providers.
+//! A rank goes on after a peer has left in good order or has died: with real providers.
 
 #[path = "rig/late.rs"]
 mod late;
@@ -22,7 +22,8 @@ use tidegate_host::Host;
 
 const EPOCHS: u64 = 4;
 
-/// Rank 1 produces and leaves; rank 0 consumes the last epoch some time after that, and leaves, too. (There are two buffers: its last post is for an epoch that nobody starts.)
+/// Rank 1 produces and leaves. Rank 0 consumes the last epoch some time after that, and leaves, too. (There are two
+/// buffers, so its last post is for an epoch that nobody starts.)
 fn run(world: World<Host>) -> Result<()> {
     {
         stream!(let s = world.stream()?);
@@ -42,7 +43,7 @@ fn run(world: World<Host>) -> Result<()> {
                 continue;
             }
             if epoch + 1 == EPOCHS {
-                // What it waits for has long come, and the producer is gone.
+                // The data of this epoch has come long ago, and the producer is gone.
                 s.synchronize()?;
                 std::thread::sleep(Duration::from_millis(500));
             }
@@ -56,7 +57,7 @@ fn run(world: World<Host>) -> Result<()> {
     Ok(())
 }
 
-/// The providers and engines that there are, with how they are chosen.
+/// The providers and engines that this machine has, each with its `Choice`.
 fn choices(test: &str) -> Vec<(&'static str, EngineChoice, Choice)> {
     let software = skip::providers().into_iter();
     let all = software
@@ -82,7 +83,7 @@ fn options(choice: &Choice, silence: Duration) -> WorldOptions {
 #[test]
 fn a_consumer_does_not_wait_for_a_producer_that_has_left() {
     for (provider, engine, choice) in choices("leaving over libfabric") {
-        // So long that silence ends no wait.
+        // Long enough that no wait ends by silence.
         let options = |_: usize| options(&choice, Duration::from_secs(3600));
         for ended in World::<Host>::local_with(2, options, run) {
             ended.unwrap_or_else(|error| panic!("{provider}, {engine:?}: {error}"));
@@ -97,9 +98,9 @@ enum End {
     Dies,
 }
 
-/// Epochs of ranks 0 and 2 after rank 0's NIC has met with something of which it does not know the cause.
+/// How many epochs ranks 0 and 2 play after rank 0's NIC has met a failure whose cause it does not know.
 const AFTER: u64 = 20;
-/// Longer than anything takes that is waited for.
+/// Longer than any wait here takes.
 const LONG: Duration = Duration::from_secs(600);
 
 fn until(what: &str, is_so: impl Fn() -> bool) {
@@ -110,11 +111,11 @@ fn until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-/// Ranks 0 and 1 exchange, and so do ranks 0 and 2. Rank 1 leaves, or dies (as `die` has it), before rank 0 hears of it,
-/// which posts to it once more. Rank 0 returns why it waits in vain then.
+/// Ranks 0 and 1 exchange, and so do ranks 0 and 2. Then rank 1 leaves, or dies by `die`. Before rank 0 hears of that,
+/// it posts to rank 1 once more. Rank 0 returns the cause with which its wait fails.
 ///
-/// `is_closed`: whether rank 1's NIC is closed, which it soon is after its end is known. What rank 0 posts before that
-/// still arrives, and then nobody ever has to ask.
+/// `is_closed` tells whether rank 1's NIC is closed, which happens soon after its end is known. A post of rank 0 before
+/// that would still arrive, and then nobody would have to ask.
 fn rank<C: Control>(
     plane: &Late<C>,
     world: World<Host>,
@@ -145,7 +146,7 @@ fn rank<C: Control>(
             (inbox, outbox) = exchange(&s, inbox, epoch)?;
         }
         s.synchronize()?;
-        // What a rank has sent may still be in its NIC when it dies, and be lost with it: so it dies after it has come.
+        // If a rank dies, data that is still in its NIC is lost. So rank 1 dies only after its data has arrived.
         let through = plane.exchange("through", Packet::default());
         through.expect("all three are there");
         let mut exposed = None;
@@ -155,7 +156,7 @@ fn rank<C: Control>(
             until("rank 1 does not close", || is_closed(process));
             exposed = Some(inbox.post(&s)?);
         }
-        // Rank 2 hears of a death, and its window ends with that.
+        // If rank 1 dies, rank 2 hears of that, and its window ends.
         let mut left = match (me, end) {
             (1, _) | (_, End::Dies) => 0,
             _ => AFTER,
@@ -167,7 +168,7 @@ fn rank<C: Control>(
             let mut epoch = goes.start();
             epoch.put(&src, to)?;
             (stays, goes) = exchange(&s, stays, epoch)?;
-            // Rank 0 waits for each epoch, too: with what it could enqueue meanwhile, its stream would have work for minutes.
+            // Rank 0 waits for each epoch, too. Otherwise it would enqueue work for minutes.
             let came = stays.read(&s)?.iter().next().expect("there is one")[0];
             if me == 2 {
                 left = came;
@@ -196,7 +197,7 @@ fn break_off(me: usize, end: End, die: impl Fn()) {
     }
 }
 
-/// Checks what rank 0 has found: no NIC has failed, least of all its own.
+/// Checks the cause that rank 0 has found: it is the end of rank 1, and no failure of a NIC.
 fn check(label: &str, end: End, cause: &Cause) {
     let is_right = match end {
         End::Leaves => matches!(cause, Cause::PeerLeft { rank: 1 }),
@@ -214,10 +215,10 @@ fn joins<C: Control>(
     is_closed: impl Fn(u64) -> bool,
 ) -> Result<Option<Cause>> {
     let plane = Arc::new(Late::new(control, 1));
-    // Some providers say nothing of a peer that is gone: then silence does.
+    // Some providers do not report that a peer is gone. Then the engine notices it by the silence.
     let options = options(choice, Duration::from_secs(2));
     let device = Host::for_processes();
-    // SAFETY: the control plane below carries what it is given.
+    // SAFETY: the control plane below passes everything on.
     let world = unsafe { World::from_control_with(plane.clone(), device, options) };
     rank(&plane, world?, end, die, is_closed)
 }
@@ -247,10 +248,10 @@ fn news_of_a_rank_comes_late() {
     }
 }
 
-/// In the environment of a rank that is a process: how rank 1 ends.
+/// The environment variable that tells the ranks that are processes how rank 1 ends.
 const ROLE: &str = "TEST_LEAVING_ROLE";
 
-/// Not a test: what the ranks of the next one do.
+/// Not a test: the program of the ranks of the next test.
 #[test]
 fn a_rank_that_is_a_process() {
     let Ok(role) = std::env::var(ROLE) else {
@@ -263,7 +264,7 @@ fn a_rank_that_is_a_process() {
     let choice = Choice::from_env().unwrap();
     let control = TcpControl::from_env().unwrap();
     let die = |_: &TcpControl| std::process::abort();
-    // The launcher reaps a rank at once. Until then `stat` says `Z` of it, behind the name in brackets.
+    // The launcher reaps a rank at once. Until then, its `stat` says `Z` behind the name in brackets.
     let has_ended = |process: u64| {
         let stat = std::fs::read_to_string(format!("/proc/{process}/stat"));
         stat.map_or(true, |stat| stat.contains(") Z "))

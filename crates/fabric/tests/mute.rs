@@ -1,5 +1,5 @@
-//! Epochs between nodes on a device whose streams turn no engine and ring no bell, as GPUs are: somebody must look at
-//! every doorbell that is rung, whatever the engine is at.
+//! Epochs between nodes on a device whose streams turn no engine and ring no bell, as those of GPUs. A thread must look
+//! at every doorbell that is rung, whatever the engine is doing.
 
 #[path = "../../core/src/nic/tests/hosted.rs"]
 mod hosted;
@@ -22,10 +22,10 @@ type Mute = By<HostStream, true>;
 
 const RANKS: usize = 2;
 const EPOCHS: u64 = 20;
-/// Less than the sleep of one that nobody wakes.
+/// Less than the sleep of a listener that nobody wakes.
 const LONG: Duration = Duration::from_secs(300);
 
-/// Rank `r` sends `1000 r + epoch`, each time when its listener has gone to sleep; what came.
+/// Rank `r` sends `1000 r + epoch` each time when its listener has gone to sleep. Returns the numbers that came.
 fn epochs(world: &World<Mute>, seen: &watched::Seen) -> Result<Vec<u64>> {
     stream!(let s = world.stream()?);
     let (rank, peer) = (world.rank() as u64, 1 - world.rank());
@@ -45,8 +45,8 @@ fn epochs(world: &World<Mute>, seen: &watched::Seen) -> Result<Vec<u64>> {
     Ok(came)
 }
 
-/// After a put its signal is in doubt, and listeners sleep until the next tick: here ticks do not come, and whoever is not
-/// woken sleeps longer than any wait may last.
+/// After a put its signal is in doubt, and listeners sleep until the next tick. Here there are no ticks, and a listener
+/// that is not woken sleeps longer than any wait may last.
 #[test]
 fn each_doorbell_is_looked_at() {
     let net = Net::new(RANKS, Faults::default());

@@ -1,5 +1,5 @@
-//! Nets in memory that are mixed up: each rank has made one of its own, or several jobs use one. What is another's does
-//! not come, and what cannot work is refused.
+//! Nets in memory that are mixed up: each rank has made one of its own, or several jobs use one. No job gets the data
+//! of another, and a set-up that cannot work is refused.
 
 use std::sync::Arc;
 use std::thread;
@@ -19,14 +19,14 @@ fn net(ranks: usize) -> Net {
     Net::new(ranks, Faults::default())
 }
 
-/// What has come to a wire.
+/// The events that have come to a wire.
 fn came(wire: &mut MemoryWire) -> Vec<Event> {
     let mut events = Vec::new();
     wire.poll(&mut events).unwrap();
     events
 }
 
-/// Two ranks exchange `job` and the number of the epoch. How many came wrong, on each.
+/// Two ranks exchange numbers that contain `job` and the epoch. Returns how many came wrong on each rank.
 fn job(net: impl Fn() -> Net + Sync, job: u64, epochs: u64) -> Vec<Result<u64>> {
     let options = |rank: usize| {
         let nic = Fabric::over(net().wire(rank), Options::default());
@@ -108,8 +108,8 @@ fn addresses_and_keys_of_another_net_are_refused() {
     there.import(0, &key, 8).unwrap();
 }
 
-/// Each endpoint of a rank hears what was sent to its own address, whoever polls first; what the net says and does of a
-/// rank is of the last.
+/// Each endpoint of a rank gets what was sent to its own address, whichever polls first. Calls of the net that name a
+/// rank concern its last endpoint.
 #[test]
 fn endpoints_of_one_rank_are_apart() {
     let net = net(2);
@@ -128,7 +128,7 @@ fn endpoints_of_one_rank_are_apart() {
     assert_eq!(came(&mut first), []);
     let _third = net.wire(1);
     assert_eq!(net.taken(1), [0]);
-    // A twin belongs to the one that it was opened from.
+    // A twin belongs to the endpoint that it was opened from.
     let _twin = sender.twin().unwrap();
     assert_eq!(net.taken(1), [0]);
 }

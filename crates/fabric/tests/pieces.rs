@@ -1,4 +1,4 @@
-//! Puts of more pieces than a notice can count: their signal waits for all of them, and goes with the last.
+//! Puts of more pieces than a notice can count. Their signal waits for all pieces, and goes with the last one.
 
 mod rig;
 
@@ -14,22 +14,22 @@ use tidegate_fake::wire::{Faults, MemoryWire, Net};
 use tidegate_hal::batch::{QUANTUM, Shape};
 use tidegate_hal::nic::Direction;
 
-/// The most parts that a notice can say a signal has.
+/// The most parts of a signal that a notice can count.
 const PARTS: usize = 4097;
-/// Where a put comes from, and goes to.
+/// The offsets of a put's source and destination.
 const FROM: usize = 64 << 10;
 const MOST: usize = 2 * PARTS + 1;
 const TO: usize = FROM + 8 * MOST;
 
-/// The wire in memory, which counts notices, and looks what is under way when one is sent.
+/// The wire in memory. It counts notices, and checks which writes are under way when one is sent.
 #[derive(Default)]
 struct Counts {
     notices: Arc<AtomicUsize>,
-    /// Writes that bring none, and are not over.
+    /// The writes that bring no notice, and are not over yet.
     bare: HashSet<u64>,
 }
 
-// SAFETY: all operations are the wire's.
+// SAFETY: every operation is one of the wire below.
 unsafe impl Hooks for Counts {
     type Wire = MemoryWire;
 
@@ -68,10 +68,9 @@ unsafe impl Hooks for Counts {
     }
 }
 
-/// Elements of which every other place at the target is one: a piece each. How many notices each firing
-/// takes.
+/// Puts elements to every other place of the target, so that each is a piece. Returns how many notices a firing takes.
 fn notices_of(pieces: usize, seed: u64) -> usize {
-    // What is posted comes in any order, and late.
+    // Operations end late, and in any order.
     let faults = Faults {
         seed,
         full: 100,
@@ -95,13 +94,13 @@ fn notices_of(pieces: usize, seed: u64) -> usize {
     for firing in 1..=2 {
         let value = |element: usize| firing << 32 | element as u64;
         for element in 0..pieces {
-            // SAFETY: it lies in the block, aligned; nothing is under way.
+            // SAFETY: the element lies in the block, aligned; nothing is under way.
             unsafe { at(FROM, element).write(value(element)) };
         }
         rig.ring();
         assert_eq!(rig.wait(SIGNAL, firing), firing * QUANTUM);
         for element in 0..pieces {
-            // SAFETY: likewise; the signal has come.
+            // SAFETY: as above; the signal has come.
             let found = unsafe { at(TO, 2 * element).read() };
             assert_eq!(found, value(element), "{element} of {pieces}");
         }
@@ -112,16 +111,16 @@ fn notices_of(pieces: usize, seed: u64) -> usize {
 }
 
 #[test]
-fn as_many_as_a_notice_counts() {
+fn as_many_pieces_as_a_notice_counts() {
     assert_eq!(notices_of(PARTS, 1), PARTS);
 }
 
 #[test]
-fn one_more() {
+fn one_piece_more() {
     assert_eq!(notices_of(PARTS + 1, 2), 1);
 }
 
 #[test]
-fn many_more() {
+fn many_pieces_more() {
     assert_eq!(notices_of(MOST, 3), 1);
 }

@@ -1,5 +1,5 @@
-//! The contract of NICs where nobody rings a bell: an agent polls the doorbells, and peers write to an endpoint of
-//! their own, where there can be two.
+//! The contract of NICs without bells: an agent polls the doorbells. If the wire can have two endpoints, peers write to
+//! one of their own.
 
 mod rig;
 #[path = "rig/watched.rs"]
@@ -34,8 +34,8 @@ fn each(options: &Options, test: impl Fn(&Rig)) {
 
 rig::contract!(each);
 
-/// Some providers report a write as complete that the peer has refused: then the signal that it brings does not come, and
-/// that is found out by reading what has.
+/// Some providers report a write as complete although the peer has refused it. Then its signal does not come, and the
+/// engine finds that out by a read of the word.
 #[test]
 fn a_refused_write_that_was_reported_complete_ends_its_queue() {
     let silence = Duration::from_secs(1);
@@ -46,10 +46,10 @@ fn a_refused_write_that_was_reported_complete_ends_its_queue() {
         rig.ring();
         assert_eq!(rig.wait(SIGNAL, 1), QUANTUM);
         let begun = Instant::now();
-        // The third is no stand-in for the second.
+        // The signal of the third does not count as that of the second.
         rig.ring();
         rig.ring();
-        // Whether or not this end has taken it for through.
+        // This end may have counted it as through, or not.
         let sent = loop {
             let sent = rig.word(SENT).load();
             if sent & POISON != 0 {
@@ -65,13 +65,14 @@ fn a_refused_write_that_was_reported_complete_ends_its_queue() {
     });
 }
 
-/// Each read that is refused costs a connection. (Fewer of them: on a machine that takes longer than a second.)
+/// Each refused read costs a connection, so there must be few. (On a machine that takes longer than a second, there are
+/// fewer.)
 #[test]
 fn a_queue_that_has_failed_asks_a_few_times_whether_its_signals_have_come() {
     let (rig, seen) = watched(true, Options::default(), Faults::default());
     seen.refuses_looks.store(true, Ordering::SeqCst);
     rig.arm(&[rig.put(1), rig.fails(2)], 1).unwrap();
-    // A tick between the two would ask, too.
+    // The two rings are one add: a tick between them would ask, too.
     rig.ring_twice();
     assert_eq!(rig.wait(SENT, 2), QUANTUM | POISON);
     assert_eq!(rig.wait(SIGNAL, 2), QUANTUM | POISON);
@@ -79,7 +80,7 @@ fn a_queue_that_has_failed_asks_a_few_times_whether_its_signals_have_come() {
     assert!((2..=5).contains(&seen.looks()), "{}", seen.looks());
 }
 
-/// It loses nothing by it.
+/// Refused reads do not make it lose a signal.
 #[test]
 fn a_queue_that_has_not_failed_asks_until_it_is_answered() {
     let (rig, seen) = watched(true, Options::default(), Faults::default());
@@ -96,7 +97,7 @@ fn a_queue_that_has_not_failed_asks_until_it_is_answered() {
     assert!(rig.nic.quiesce(SETTLES));
 }
 
-/// After a put its signal is in doubt, and the listener sleeps until the next tick. Here ticks do not come.
+/// After a put its signal is in doubt, and the listener sleeps until the next tick. Here there are no ticks.
 #[test]
 fn a_program_that_is_armed_ends_the_sleep_of_a_listener_in_doubt() {
     let (rig, seen) = watched(true, Options::default(), Faults::default());

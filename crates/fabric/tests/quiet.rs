@@ -1,6 +1,6 @@
-//! What the log says of a peer that leaves in good order: no error.
+//! The log has no error when a peer leaves in good order.
 //!
-//! One test: who hears the log is the process's.
+//! There is one test only, because a process has one log.
 
 #[path = "rig/parting.rs"]
 mod parting;
@@ -54,7 +54,7 @@ impl Subscriber for Log {
     fn exit(&self, _span: &Id) {}
 }
 
-/// The errors since the last call, when an endpoint has come to its end and has nothing more to say.
+/// Ends an endpoint, and returns the errors since the last call.
 fn errors(rig: Rig) -> Vec<String> {
     assert!(rig.nic.quiesce(LONG));
     drop(rig);
@@ -65,18 +65,18 @@ fn errors(rig: Rig) -> Vec<String> {
 fn a_departure_in_good_order_is_no_error() {
     tracing::subscriber::set_global_default(Log).unwrap();
     let nothing: Vec<String> = Vec::new();
-    // What was posted fails.
+    // An operation fails.
     let (rig, wish) = busy(Direction::Put);
     between(&rig, 0, || wish.fails());
     assert_eq!(rig.wait(SENT, 1), QUANTUM);
     assert_eq!(errors(rig), nothing);
-    // What is posted is refused.
+    // A post is refused.
     let (rig, wish) = odd(&[]);
     rig.arm(&[rig.put(1)], 1).unwrap();
     between(&rig, 0, || is_refused(&rig, &wish));
     assert_eq!(rig.wait(SENT, 1), QUANTUM);
     assert_eq!(errors(rig), nothing);
-    // What was armed for hardware fails there, and will not be rung for.
+    // An armed program fails in the hardware before it is rung for, and no ring comes.
     let (mut rig, wish) = odd(&[0]);
     rig.arm(&[rig.put(1)], 1).unwrap();
     between(&rig, 0, || {
@@ -89,20 +89,20 @@ fn a_departure_in_good_order_is_no_error() {
     });
     rig.queue = None;
     assert_eq!(errors(rig), nothing);
-    // One that stays hears of each.
+    // Towards a peer that stays, the failure is logged.
     let (rig, wish) = odd(&[]);
     rig.arm(&[rig.put(1)], 1).unwrap();
     is_refused(&rig, &wish);
     assert_eq!(rig.wait(SENT, 1), POISON);
     assert_eq!(errors(rig).len(), 1);
-    // And so does who waits for what only the peer could bring.
+    // A get that waits for data of the peer fails, and that is logged, too.
     let (rig, wish) = busy(Direction::Get);
     between(&rig, 0, || {
         wish.fails();
         assert_ne!(rig.wait(SENT, 1) & POISON, 0);
     });
     assert_eq!(errors(rig).len(), 1);
-    // Also where that is asked for, by whomever, when it is known that the peer has left.
+    // So it is if a get is posted when it is known that the peer has left, by the engine or by hardware.
     for chains in [&[][..], &[0]] {
         let (rig, _) = odd(chains);
         let get = rig.transfer(&rig.memory, Direction::Get, 1);
@@ -118,7 +118,7 @@ fn a_departure_in_good_order_is_no_error() {
     }
 }
 
-/// The next put is.
+/// Makes the wire refuse the next put, and rings for it.
 fn is_refused(rig: &Rig, wish: &Wish) {
     wish.refuse.store(true, Ordering::SeqCst);
     rig.ring();

@@ -1,4 +1,5 @@
-//! Long writes by several endpoints: the signal is for all of their parts, whichever comes last, and whoever posts them.
+//! Long writes by several endpoints. The signal is for all their stripes, whichever comes last, and whichever thread
+//! posts them.
 
 #[path = "../../core/src/nic/tests/hosted.rs"]
 mod hosted;
@@ -25,9 +26,9 @@ use tidegate_hal::batch::{POISON, QUANTUM};
 use tidegate_hal::nic::{Direction, Transfer};
 use tidegate_host::HostStream;
 
-/// Elements of a put that is shared, not a multiple of anything.
+/// The elements of a put that is cut into stripes. The number is a multiple of nothing.
 const LONG: usize = 24_011;
-/// Where a rig's puts come from and go to, by the parity of the firing.
+/// The offsets of the source and the destination of a rig's puts, for each parity of the firing.
 const FROM: usize = 8192;
 const FLIP: usize = 8 * LONG;
 const TO: usize = FROM + 2 * FLIP;
@@ -42,7 +43,7 @@ fn set_up<W: Wire>(wire: W, options: Options) -> Rig {
     Rig::sized(wire, options, (false, true), BYTES)
 }
 
-/// A put of elements `from` to `to` of a firing's buffer, of a stage.
+/// A put of elements `from` to `to` of a firing's buffer, in a stage.
 fn put(rig: &Rig, from: usize, to: usize, stage: usize) -> Transfer {
     let mut put = rig.transfer(&rig.memory, Direction::Put, 0);
     put.count = to - from;
@@ -56,16 +57,16 @@ fn value(firing: u64, index: usize) -> u64 {
     1_000_000 * (firing + 1) + index as u64
 }
 
-/// Where the elements of a firing begin in the block, behind `place`.
+/// The address of a firing's elements, which lie in the block behind `place`.
 fn buffer(rig: &Rig, place: usize, firing: u64) -> *mut u64 {
     let at = rig.at(place + FLIP * (firing % 2) as usize);
     at.0.cast()
 }
 
-/// Makes what a firing sends, when nothing that is sent from there is under way.
+/// Fills the source of a firing. Nothing that is sent from there is under way.
 fn fill(rig: &Rig, firing: u64) {
     for index in 0..LONG {
-        // SAFETY: it lies in the block, aligned; nobody else looks there now.
+        // SAFETY: the element lies in the block, aligned; nothing else accesses it now.
         unsafe {
             buffer(rig, FROM, firing)
                 .add(index)
@@ -74,7 +75,7 @@ fn fill(rig: &Rig, firing: u64) {
     }
 }
 
-/// Whether all of a firing has come, when its signal has.
+/// Checks that all data of a firing has come. Its signal has come before.
 fn check(rig: &Rig, firing: u64) {
     for index in 0..LONG {
         // SAFETY: as above; its signal has come, and the next but one is not rung for.
@@ -83,7 +84,8 @@ fn check(rig: &Rig, firing: u64) {
     }
 }
 
-/// Firings, two of them under way at a time; each must be there with its signal, and its source be read when it is sent.
+/// Makes firings, two at a time. When its signal comes, the data of a firing must be there. When *sent* comes, its
+/// source must have been read.
 fn fire(rig: &Rig, firings: u64) {
     for firing in 0..firings + 2 {
         if firing >= 2 {
@@ -101,7 +103,7 @@ fn fire(rig: &Rig, firings: u64) {
     assert!(rig.nic.quiesce(SETTLES));
 }
 
-/// What the engine's endpoint, and the rails behind the ears, have taken.
+/// How many operations the engine's endpoint and the rails have taken. The rails stand behind the ears.
 fn taken(net: &Net, rails: usize) -> Vec<usize> {
     let taken = net.taken(0);
     assert_eq!(taken.len(), 2 * rails, "an ear for each, and the rails");
@@ -125,14 +127,14 @@ fn a_signal_comes_when_all_stripes_have() {
         rig.arm(&[program], FIRINGS).unwrap();
         fire(&rig, FIRINGS);
         let taken = taken(&net, ways);
-        // The engine's endpoint also looks what has come.
+        // The engine's endpoint also reads the words of signals.
         assert!(taken[0] >= FIRINGS as usize);
         assert_eq!(taken[1..], vec![FIRINGS as usize; ways - 1]);
     }
 }
 
 #[test]
-fn short_writes_and_short_stages_go_by_one() {
+fn short_writes_and_short_stages_go_by_one_endpoint() {
     let net = Net::new(1, Faults::default());
     let rig = set_up(net.wire(0), rails(3));
     let stages = [(0, 4096), (4096, 8192), (8192, 16384)];
@@ -144,9 +146,9 @@ fn short_writes_and_short_stages_go_by_one() {
     assert_eq!(taken(&net, 3)[1..], [0, 0]);
 }
 
-/// All parts of all stages are parts of one signal, and the last of them waits for the whole ring.
+/// All stripes of all stages are parts of one signal, and the last of them waits for the whole ring.
 #[test]
-fn long_stages_go_by_all() {
+fn long_stages_go_by_all_endpoints() {
     const FIRINGS: u64 = 10;
     let faults = Faults {
         seed: 5,
@@ -155,7 +157,7 @@ fn long_stages_go_by_all() {
     };
     let net = Net::new(1, faults);
     let rig = set_up(net.wire(0), rails(2));
-    // Three of 64 KiB at least, and some.
+    // There are three stages of more than 64 KiB.
     let each = LONG / 2;
     let mut puts = vec![put(&rig, 0, each, 0), put(&rig, each, LONG, 1)];
     puts.push(put(&rig, 0, each, 2));
@@ -165,7 +167,7 @@ fn long_stages_go_by_all() {
         for part in 0..3 {
             rig.ring_part(0, part, 3);
             if part < 2 {
-                // So that each finds its turn.
+                // The sleep gives each part a turn of its own.
                 std::thread::sleep(Duration::from_millis(1));
                 assert_eq!(rig.word(SIGNAL).load(), firing * QUANTUM);
             }
@@ -200,8 +202,8 @@ fn over_libfabric() {
     }
 }
 
-/// A rail that breaks is a wire that breaks, whether or not it has something to do: core hears of it, and no wait is in
-/// vain.
+/// If a rail breaks, the wire has broken, whether or not the rail has something to do. Core hears of it, and no wait
+/// lasts for ever.
 #[test]
 fn a_rail_that_breaks_ends_all_queues() {
     for busy in [true, false] {
@@ -213,7 +215,7 @@ fn a_rail_that_breaks_ends_all_queues() {
         assert_eq!(rig.wait(SENT, 1), QUANTUM);
         assert_eq!(rig.wait(SIGNAL, 1), QUANTUM);
         rig.may_fail.store(true, Ordering::SeqCst);
-        // Behind the engine's and the two ears.
+        // The rail stands behind the engine's endpoint and the two ears.
         net.break_twin(0, 3);
         if busy {
             rig.ring();
@@ -228,7 +230,7 @@ fn a_rail_that_breaks_ends_all_queues() {
     }
 }
 
-/// What nobody takes has failed after a while, by whichever endpoint.
+/// A write that the peer does not take fails after a while, whichever endpoint it goes by.
 #[test]
 fn a_peer_that_takes_nothing_ends_its_queue() {
     let faults = Faults {
@@ -247,30 +249,31 @@ fn a_peer_that_takes_nothing_ends_its_queue() {
     assert_eq!(rig.word(SIGNAL).load(), 0);
 }
 
-/// Nor is a firing over while a rail still means to post some of it: so a rail goes by who leaves, as the engine does.
+/// A firing is not over while a rail may still post a part of it. So a rail, too, drops its operations towards a peer
+/// that has left.
 #[test]
-fn what_a_peer_has_not_taken_when_it_leaves_goes_nowhere() {
+fn operations_that_a_peer_has_not_taken_when_it_leaves_are_dropped() {
     let faults = Faults {
         full: 1000,
         ..Faults::default()
     };
     let net = Net::new(1, faults);
-    // Longer than is waited here.
+    // This is longer than the test waits.
     let options = rails(3).silence(Duration::from_secs(600));
     let rig = set_up(net.wire(0), options);
     let program = rig.program(vec![put(&rig, 0, LONG, 0)]);
     rig.arm(&[program], 1).unwrap();
     rig.ring();
-    // The engine looks at doorbells before that has an end.
+    // The departure ends only after the engine has looked at the doorbells.
     rig.leaves(0);
     assert_eq!(rig.wait(SENT, 1), QUANTUM);
     assert!(rig.nic.quiesce(Duration::from_secs(10)));
     assert_eq!(taken(&net, 3), [0; 3]);
 }
 
-/// The thread of a rail may be asleep, or have no processor: then the engine posts what is the rail's.
+/// The thread of a rail may be asleep, or may have no processor. Then the engine posts the rail's operations.
 #[test]
-fn who_comes_first_posts() {
+fn the_engine_posts_for_a_rail_that_sleeps() {
     let (net, spell) = (Net::new(1, Faults::default()), Arc::<Spell>::default());
     let rig = set_up(Sleepy::over(net.wire(0), spell.clone()), rails(2));
     let program = rig.program(vec![put(&rig, 0, LONG, 0)]);
@@ -278,7 +281,7 @@ fn who_comes_first_posts() {
         rig.arm(std::slice::from_ref(&program), 1).unwrap();
         spell.cast();
         let begun = Instant::now();
-        // Both ears and the rail.
+        // The threads of both ears and of the rail sleep.
         while spell.asleep.load(Ordering::SeqCst) < 3 {
             assert!(begun.elapsed() < DEEP, "they do not sleep");
             std::thread::yield_now();
@@ -288,7 +291,7 @@ fn who_comes_first_posts() {
             assert!(begun.elapsed() < DEEP / 2, "nobody posts it");
             std::thread::yield_now();
         }
-        // And listens for it.
+        // The engine also sees the end of the operation.
         assert_eq!(rig.wait(SENT, firing as u64), firing as u64 * QUANTUM);
         assert_eq!(spell.asleep.load(Ordering::SeqCst), 3);
         spell.lift();
@@ -296,9 +299,9 @@ fn who_comes_first_posts() {
     }
 }
 
-/// A peer that takes one write after the other takes something, however long there is another that it has not taken.
+/// A peer that takes one write after the other is not silent, although there is always one that it has not taken yet.
 #[test]
-fn who_takes_little_does_not_fail() {
+fn a_peer_that_takes_little_does_not_fail() {
     let silence = Duration::from_millis(500);
     let spell = Arc::new(Spell {
         slows: Some(Duration::from_millis(20)),
@@ -316,9 +319,9 @@ fn who_takes_little_does_not_fail() {
     assert!(begun.elapsed() > 2 * silence);
 }
 
-/// What is more than a rail is handed at a time does not wait for it: the engine posts that itself.
+/// A rail gets a limited number of writes at a time. The engine posts the others itself.
 #[test]
-fn what_a_rail_has_no_room_for_goes_by_the_first() {
+fn writes_that_a_rail_has_no_room_for_go_by_the_first_endpoint() {
     const PUTS: usize = 80;
     const HANDED: usize = 64;
     let spell = Arc::new(Spell {
@@ -327,7 +330,7 @@ fn what_a_rail_has_no_room_for_goes_by_the_first() {
     });
     let net = Net::new(1, Faults::default());
     let rig = set_up(Sleepy::over(net.wire(0), spell.clone()), rails(2));
-    // The rail's half of each, and the engine's.
+    // Each put has a half for the rail, and one for the engine.
     let puts = (0..PUTS).map(|_| put(&rig, 0, LONG, 0));
     rig.arm(&[rig.program(puts.collect())], 1).unwrap();
     fill(&rig, 0);
@@ -346,7 +349,7 @@ fn what_a_rail_has_no_room_for_goes_by_the_first() {
     assert!(rig.nic.quiesce(SETTLES));
 }
 
-/// Where nothing on the wire ends a sleep, whoever sleeps looks now and then.
+/// If nothing on the wire ends a sleep, a sleeping thread looks now and then.
 #[test]
 fn deaf_rails_carry() {
     let (net, spell) = (Net::new(1, Faults::default()), Spell::default());
@@ -359,7 +362,7 @@ fn deaf_rails_carry() {
     rig.arm(&[program], 20).unwrap();
     for firing in 0..20 {
         fill(&rig, firing);
-        // Once they look without a pause, and once they sleep.
+        // Even firings find the threads awake, and odd firings find them asleep.
         if firing % 2 == 1 {
             std::thread::sleep(Duration::from_millis(10));
         }
@@ -373,7 +376,7 @@ fn deaf_rails_carry() {
 
 type Mute = By<HostStream, true>;
 
-/// Exchanges of two ranks with so many rails each, `elements` at a time, all of them checked.
+/// Exchanges `elements` elements between two ranks, several times, and checks all of them.
 fn rounds(world: &World<Mute>, elements: usize, limit: Duration) -> Result<()> {
     stream!(let s = world.stream()?);
     let peer = 1 - world.rank();
@@ -397,7 +400,7 @@ fn rounds(world: &World<Mute>, elements: usize, limit: Duration) -> Result<()> {
 }
 
 #[test]
-fn ranks_may_have_different_numbers() {
+fn ranks_may_have_different_numbers_of_rails() {
     for ways in [[1, 3], [4, 2], [3, 3]] {
         let net = Net::new(2, Faults::default());
         let options = |rank: usize| {
@@ -410,7 +413,8 @@ fn ranks_may_have_different_numbers() {
         all.into_iter().for_each(|ended| ended.unwrap());
         let least = ways.into_iter().min().unwrap();
         for (rank, ways) in ways.into_iter().enumerate() {
-            // The engine's, the ears, then the rails: those lead somewhere for which the other has ears as well.
+            // The order is: the engine's endpoint, the ears, the rails. A rail is used if the other rank has an ear for
+            // it.
             let taken = net.taken(rank);
             assert_eq!(taken.len(), 2 * ways);
             let (used, others) = taken[1 + ways..].split_at(least - 1);
@@ -420,7 +424,7 @@ fn ranks_may_have_different_numbers() {
     }
 }
 
-/// Whatever goes wrong by whichever rail: the right data or a typed error, and soon.
+/// Whatever goes wrong on any rail, a rank soon gets the right data or a typed error.
 #[test]
 fn faults_end() {
     let (right, failed) = (AtomicU64::new(0), AtomicU64::new(0));
@@ -477,6 +481,6 @@ fn faults_end() {
     });
     let [right, failed] = [right, failed].map(AtomicU64::into_inner);
     println!("{CASES} cases: {right} right, {failed} with errors");
-    // Neither kind is rare, or this shows nothing.
+    // If either kind were rare, this test would show nothing.
     assert!(right > CASES / 10 && failed > CASES / 10);
 }

@@ -1,4 +1,4 @@
-//! What two queues of one endpoint do to each other, and an endpoint to itself, when something goes wrong.
+//! How two queues of one endpoint affect each other, and an endpoint itself, when something goes wrong.
 
 #[path = "rig/plane.rs"]
 mod plane;
@@ -30,40 +30,40 @@ use wrapped::{Far, Hooks, Outcome, Wrapped};
 const BYTES: usize = 4096;
 const BELL: usize = 0;
 const DOORBELLS: usize = 64;
-/// The words of a queue, from here on.
+/// The offset of each queue's words.
 const WORDS: [usize; 2] = [128, 384];
 const SENT: usize = 64;
 const SIGNAL: usize = 128;
 const DATA: usize = 1024;
 const LONG: Duration = Duration::from_secs(600);
-/// Long enough, too, and less than the silence after which a signal is given up.
+/// Long enough for all to come to rest, and less than the silence after which a signal is given up.
 const SETTLES: Duration = Duration::from_secs(4);
 
-/// What a wire is to do wrong.
+/// What a wire does wrong, and what it has done.
 struct Wish {
-    /// Says that operations have failed, after they have come.
+    /// Operations are reported as failed after they have arrived.
     fail: AtomicBool,
-    /// A peer that nothing can be posted to for now.
+    /// The peer to which nothing can be posted for now.
     full: AtomicUsize,
-    /// How many operations were posted that poison nothing.
+    /// How many operations other than poison were posted.
     posts: AtomicUsize,
-    /// How many signals are lost from now on, although their writes are done.
+    /// How many signals will be lost from now on, although their writes are reported as done.
     lose: AtomicUsize,
-    /// Those that are, and are not done yet.
+    /// The cookies of lost operations that are not reported as done yet.
     lost: Mutex<Vec<u64>>,
     /// How many reads were posted.
     reads: AtomicUsize,
-    /// Keeps what has happened from the engine, as a peer does that is stopped.
+    /// Holds back all events, as if the peer were stopped.
     hold: AtomicBool,
     held: Mutex<Vec<Event>>,
 }
 
-/// The wire in memory, which does what one wishes.
+/// The wire in memory, which goes wrong as a test wishes.
 struct Fickle {
     wish: Arc<Wish>,
 }
 
-// SAFETY: operations are the wire's, or are lost and touch nothing.
+// SAFETY: every operation is one of the wire below, or is lost and touches nothing.
 unsafe impl Hooks for Fickle {
     type Wire = MemoryWire;
 
@@ -80,14 +80,14 @@ unsafe impl Hooks for Fickle {
         let notice = match &op {
             Op::Write { notice, .. } => *notice,
             Op::Notify(notice) => Some(*notice),
-            // Whether signals have come.
+            // The engine looks whether signals have come.
             Op::Read { .. } => {
                 self.wish.reads.fetch_add(1, Ordering::SeqCst);
                 // SAFETY: the caller's promise.
                 return unsafe { wire.post(peer, op.handed_on(|remote| &**remote), cookie) };
             }
         };
-        // The highest bit of a notice poisons.
+        // A notice with the highest bit set poisons.
         if notice.is_none_or(|notice| notice >> 63 == 0) {
             self.wish.posts.fetch_add(1, Ordering::SeqCst);
         }
@@ -126,7 +126,8 @@ unsafe impl Hooks for Fickle {
     }
 }
 
-/// An endpoint with two queues, towards `peers`: itself, or a rank that does not listen, whose memory is this one's too.
+/// An endpoint with two queues towards `peers`. Rank 0 is the endpoint itself. Rank 1 does not listen, and has the same
+/// memory.
 struct Rig {
     block: Arc<HostBlock>,
     memory: RemoteMemory,
@@ -134,12 +135,12 @@ struct Rig {
     rung: RemoteMemory,
     queues: Vec<Arc<dyn NicQueue>>,
     wish: Arc<Wish>,
-    /// What its words count at first.
+    /// The count of its words at the beginning.
     first: u64,
     nic: Arc<dyn Nic>,
     _plane: Arc<Plane>,
     _registrations: [Registration; 2],
-    /// Behind the endpoint. No wire may fail here.
+    /// Dropped after the endpoint. No wire may fail here.
     _verdict: Verdict,
 }
 
@@ -187,7 +188,7 @@ impl Rig {
                 share: &share,
                 keep: block.clone(),
             };
-            // SAFETY: the block is kept; the data is touched by programs alone.
+            // SAFETY: the block is kept; only programs touch the data.
             unsafe { nic.register(memory) }.unwrap()
         };
         let words = Signalled::Words {
@@ -229,7 +230,7 @@ impl Rig {
             _plane: plane,
             block,
         };
-        // The threads have looked, and sleep.
+        // By now, the threads have looked for work, and sleep.
         std::thread::sleep(Duration::from_millis(30));
         rig
     }
@@ -248,7 +249,7 @@ impl Rig {
         unsafe { &*self.at(DOORBELLS).0.cast() }
     }
 
-    /// Arms a program of a queue: with a put, or with its signal alone.
+    /// Arms a program of a queue, with a put or with its signal alone.
     fn arm(&self, queue: usize, puts: bool) {
         let place = |offset| RemotePtr {
             memory: self.memory.clone(),
@@ -288,7 +289,7 @@ impl Rig {
         self.queues[queue].arm(&[program].into(), 1).unwrap();
     }
 
-    /// What a word says when it has come to a quantum, or is poisoned, or after long.
+    /// Waits until a word has come to a quantum, is poisoned, or does neither for long; returns it.
     fn wait(&self, queue: usize, which: usize, poison: bool) -> u64 {
         let begun = Instant::now();
         loop {
@@ -302,16 +303,16 @@ impl Rig {
     }
 }
 
-/// An operation may have come although it is reported as failed. The signal of another queue that went along must not
-/// be sent again then: it would be an exposure that nobody gave.
+/// An operation may have arrived although it is reported as failed. The signal of another queue may have ridden along.
+/// It must not be sent again: it would be an exposure that no rank has given.
 #[test]
-fn a_signal_that_went_along_comes_once_at_most() {
-    // Whoever looks between two rings, because the machine stood still there, sends one after the other.
+fn a_signal_that_rode_along_comes_once_at_most() {
+    // If the engine looks between the two rings, it sends one after the other. So this tries several times.
     let went_along = (0..10).any(|_| went_along());
     assert!(went_along);
 }
 
-/// Whether it did go along; whatever it did, it came once at most.
+/// Returns whether the signal rode along. In each case, it must come once at most.
 fn went_along() -> bool {
     let rig = Rig::new([0, 0]);
     rig.wish.fail.store(true, Ordering::SeqCst);
@@ -338,7 +339,7 @@ fn a_peer_that_takes_nothing_keeps_no_other_signals_back() {
     rig.bell().ring();
     assert_eq!(rig.wait(0, SIGNAL, false), QUANTUM);
     assert_eq!(rig.word(1, SENT).load(), 0);
-    // Nor is its own lost.
+    // The signal of that peer is not lost, either.
     rig.wish.full.store(usize::MAX, Ordering::SeqCst);
     assert_eq!(rig.wait(1, SENT, false), QUANTUM);
 }
@@ -359,7 +360,7 @@ fn a_peer_that_takes_nothing_keeps_no_other_from_being_told_of_a_failure() {
     assert!(rig.nic.quiesce(LONG));
 }
 
-/// A connection that is lost and made again takes a signal along, and no operation fails.
+/// A connection is lost and made again. A signal is lost with it, although no operation fails.
 #[test]
 fn a_signal_that_is_lost_ends_its_queue_and_no_other() {
     let options = Options::default().silence(Duration::from_secs(1));
@@ -370,7 +371,7 @@ fn a_signal_that_is_lost_ends_its_queue_and_no_other() {
         rig.word(0, 0).add(QUANTUM);
     }
     rig.bell().ring();
-    // Both are through at this end, and the second is no stand-in for the first.
+    // Both firings are through at this end. The second signal does not count as the first.
     assert_eq!(rig.wait(0, SENT, true), (2 * QUANTUM) | POISON);
     assert_eq!(rig.wait(0, SIGNAL, true), POISON);
     rig.arm(1, true);
@@ -381,14 +382,14 @@ fn a_signal_that_is_lost_ends_its_queue_and_no_other() {
     assert_eq!(rig.word(1, SENT).load(), QUANTUM);
 }
 
-/// What nobody has answered yet is asked for, however busy its queue is: a provider that takes everything says nothing of
-/// the peer.
+/// If a peer has not answered yet, the engine asks, however busy the queue is. A provider that takes every operation
+/// says nothing about the peer.
 #[test]
 fn a_queue_that_is_never_quiet_asks_until_its_peer_has_answered() {
     let silence = Duration::from_secs(1);
     let rig = Rig::with([0, 0], Options::default().silence(silence));
     let begun = Instant::now();
-    // Longer than a first answer may take, which is twice that.
+    // This lasts longer than a first answer may take, which is twice the silence.
     for firing in 1.. {
         rig.arm(0, true);
         rig.word(0, 0).add(QUANTUM);
@@ -406,7 +407,7 @@ fn a_queue_that_is_never_quiet_asks_until_its_peer_has_answered() {
     assert!(rig.nic.quiesce(LONG));
 }
 
-/// What keeps a queue's memory goes when its signals are known to have come, and not before.
+/// A queue's memory is freed when its signals are known to have come, and not before.
 #[test]
 fn a_queue_that_ends_asks_what_has_come() {
     let mut rig = Rig::new([0, 0]);
@@ -421,7 +422,7 @@ fn a_queue_that_ends_asks_what_has_come() {
     std::thread::sleep(Duration::from_millis(50));
     assert!(held(&rig) >= before, "{} of {before}", held(&rig));
     assert!(!rig.nic.quiesce(Duration::from_millis(50)));
-    // As if it had come late.
+    // This add stands for the signal that comes late.
     rig.word(0, SIGNAL).add(QUANTUM);
     assert!(rig.nic.quiesce(LONG));
     let begun = Instant::now();
@@ -432,10 +433,10 @@ fn a_queue_that_ends_asks_what_has_come() {
     assert_eq!(rig.word(0, SENT).load(), QUANTUM);
 }
 
-/// A peer that is stopped does not answer, and has taken nothing yet when it does.
+/// A stopped peer does not answer. When it answers, it may not have added the signal yet.
 #[test]
 fn a_peer_that_is_stopped_for_long_has_lost_nothing() {
-    // Long enough for a machine that stands still where the peer does not.
+    // Long enough for a machine that stops this process but not the peer.
     let silence = Duration::from_secs(2);
     let rig = Rig::with([0, 0], Options::default().silence(silence));
     rig.arm(0, true);
@@ -443,7 +444,7 @@ fn a_peer_that_is_stopped_for_long_has_lost_nothing() {
     rig.bell().ring();
     assert_eq!(rig.wait(0, SIGNAL, false), QUANTUM);
     assert!(rig.nic.quiesce(LONG));
-    // Its agent has not come to the signal, when the read is answered.
+    // The read is answered before the peer's agent comes to the signal.
     rig.wish.lose.store(1, Ordering::SeqCst);
     let asked = rig.wish.reads.load(Ordering::SeqCst);
     rig.arm(0, true);
@@ -462,7 +463,7 @@ fn a_peer_that_is_stopped_for_long_has_lost_nothing() {
     std::thread::sleep(silence * 5 / 4);
     let asked = rig.wish.reads.load(Ordering::SeqCst);
     rig.wish.hold.store(false, Ordering::SeqCst);
-    // The answer was a count that is too low.
+    // The answer was a count that is too low, so the engine asks again.
     while rig.wish.reads.load(Ordering::SeqCst) == asked {
         assert!(begun.elapsed() < 2 * LONG, "nobody asks again");
         std::thread::yield_now();
@@ -472,9 +473,9 @@ fn a_peer_that_is_stopped_for_long_has_lost_nothing() {
     assert_eq!(rig.word(0, SENT).load(), 2 * QUANTUM);
 }
 
-/// A count that does not begin at 0, as that of exposures.
+/// The count of a word need not begin at 0: that of exposures begins at a quantum.
 #[test]
-fn what_a_word_counts_at_first_stands_for_no_signal() {
+fn the_first_count_of_a_word_stands_for_no_signal() {
     let options = Options::default().silence(Duration::from_secs(1));
     let mut rig = Rig::with([0, 0], options);
     rig.first = 1;
@@ -495,7 +496,7 @@ fn what_a_word_counts_at_first_stands_for_no_signal() {
     assert_eq!(rig.wait(0, SIGNAL, true), (2 * QUANTUM) | POISON);
 }
 
-/// A peer that has left cannot be asked, and has got what it waited for.
+/// A peer that has left cannot be asked, and has received all that it waited for.
 #[test]
 fn a_peer_that_has_left_is_not_asked() {
     let rig = Rig::new([0, 1]);
@@ -509,7 +510,7 @@ fn a_peer_that_has_left_is_not_asked() {
     assert!(!rig.nic.quiesce(Duration::from_millis(50)));
     plane::leaves(&*rig.nic, 1);
     assert!(rig.nic.quiesce(SETTLES));
-    // Nor afterwards.
+    // It is not asked about later firings, either.
     rig.wish.lose.store(1, Ordering::SeqCst);
     rig.arm(1, false);
     rig.word(1, 0).add(QUANTUM);
@@ -518,9 +519,10 @@ fn a_peer_that_has_left_is_not_asked() {
     assert_eq!(rig.word(1, SENT).load() & !POISON, 2 * QUANTUM);
 }
 
-/// Whoever is told that the wire has failed may be the last to hold the endpoint, whose own thread it is that says so.
+/// A thread of the endpoint tells the program that the wire has failed. In that call, the program may drop the
+/// endpoint.
 #[test]
-fn an_endpoint_may_be_dropped_by_who_hears_that_it_has_failed() {
+fn an_endpoint_may_be_dropped_in_the_call_that_tells_of_its_failure() {
     let net = Net::new(1, Faults::default());
     let block = Arc::new(Host::for_threads().alloc(BYTES, Sharing::Peers).unwrap());
     let slot = Arc::new(Mutex::new(None));

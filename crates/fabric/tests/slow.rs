@@ -1,4 +1,4 @@
-//! Networks that take long for what is long.
+//! Slow networks, which take long for long transfers.
 
 mod rig;
 
@@ -14,28 +14,29 @@ use tidegate_fake::wire::{Faults, MemoryWire, Net};
 use tidegate_hal::batch::QUANTUM;
 use tidegate_hal::nic::Direction;
 
-/// Bytes of a put; where it comes from, and where it goes.
+/// The bytes of a transfer, and the offsets of its two sides.
 const LONG: usize = 16 << 20;
 const FROM: usize = 64 << 10;
 const TO: usize = FROM + LONG;
-/// What a peer may be silent for is twice this.
+/// A peer may be silent for twice this time.
 const SILENCE: Duration = Duration::from_millis(250);
-/// What a MiB takes, if many of an operation's take less than a peer may be silent for, or one of them more.
+/// The time that a MiB takes. In the first network, an operation ends often enough that the peer never seems silent. In
+/// the second, one part takes longer than a peer may be silent.
 const EACH: Duration = Duration::from_millis(75);
 const SLOWER: Duration = Duration::from_millis(250);
 
 /// A connection that carries one operation after the other, of any length.
 struct Slow {
-    /// What a MiB takes.
+    /// The time that a MiB takes.
     each: Duration,
-    /// When it will have carried all that was posted.
+    /// When it will have carried everything that was posted.
     free: Option<Instant>,
-    /// When which operation is over, by its cookie.
+    /// When each operation is over, by its cookie.
     over: HashMap<u64, Instant>,
     held: Vec<Event>,
 }
 
-// SAFETY: operations are the wire's, and their events come later.
+// SAFETY: every operation is one of the wire below, and its event comes later.
 unsafe impl Hooks for Slow {
     type Wire = MemoryWire;
 
@@ -86,7 +87,7 @@ unsafe impl Hooks for Slow {
     }
 }
 
-/// Over such a network, a put or a get of so many bytes, which has begun.
+/// Begins a put or a get of so many bytes over such a network.
 fn begun(direction: Direction, bytes: usize, each: Duration) -> Rig {
     let hooks = Slow {
         each,
@@ -106,7 +107,7 @@ fn begun(direction: Direction, bytes: usize, each: Duration) -> Rig {
     rig
 }
 
-/// It goes on.
+/// Checks that a slow transfer goes on to its end.
 fn goes_on(direction: Direction, bytes: usize, each: Duration) {
     let before = Instant::now();
     let rig = begun(direction, bytes, each);
@@ -117,23 +118,23 @@ fn goes_on(direction: Direction, bytes: usize, each: Duration) {
     assert!(!rig.has_failed.load(Ordering::SeqCst));
 }
 
-/// Whoever is told by the end of each part of it that it goes on does not take its peer for silent.
+/// The end of each part of a transfer shows that it goes on, so the peer does not count as silent.
 #[test]
 fn a_long_transfer_over_a_slow_network_goes_on() {
     goes_on(Direction::Put, LONG, EACH);
     goes_on(Direction::Get, LONG, EACH);
 }
 
-/// Nor where each part takes longer than a peer may be silent for, since so many bytes may.
+/// A part may take longer than a peer may be silent, because it gets the time that its bytes need.
 #[test]
 fn each_part_of_a_long_transfer_has_the_time_of_its_bytes() {
     goes_on(Direction::Put, LONG / 2, SLOWER);
     goes_on(Direction::Get, LONG / 2, SLOWER);
 }
 
-/// Nor does a rank leave before the last of it has gone out.
+/// A rank does not leave before the last part has gone out.
 #[test]
-fn who_leaves_waits_for_what_goes_on() {
+fn a_rank_that_leaves_waits_for_transfers_that_go_on() {
     let rig = begun(Direction::Put, LONG / 2, SLOWER);
     assert!(rig.nic.quiesce(10 * SETTLES), "it did not go on");
     assert_eq!(rig.word(SENT).load(), QUANTUM);

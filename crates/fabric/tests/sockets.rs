@@ -1,5 +1,5 @@
-//! The contract of NICs, of the triggered engine over sockets. (In a process of its own: libraries that libfabric loads
-//! take signals that the fake card's registers need.)
+//! The contract of NICs, tested with the triggered engine over sockets. This is a process of its own, because libraries
+//! that libfabric loads handle signals which the fake card's registers need.
 
 mod rig;
 #[path = "../../../tests/common/skip.rs"]
@@ -29,9 +29,10 @@ fn with(choose: impl Fn(Choice) -> Choice, options: &Options, test: impl Fn(&Rig
 
 rig::contract!(each);
 
-/// What happens after 2^30 firings happens here after 20: this provider's counters are set to 0 while it looks at them.
+/// Counters begin anew after 2^30 firings; here they do so after 20. They are set to 0 while this provider may be
+/// reading them.
 #[test]
-fn counters_that_come_far_begin_anew() {
+fn counters_begin_anew_before_their_limit() {
     let options = Options::default();
     with(
         |choice| choice.counts(20),

@@ -1,4 +1,4 @@
-//! Rings in parts: what has come of one is on its way before the rest has come, and the signal is for all of it.
+//! Rings in parts: a stage is sent when its part has come, before the rest of the ring. The signal is for all stages.
 
 mod rig;
 #[path = "rig/watched.rs"]
@@ -15,12 +15,12 @@ use tidegate_hal::nic::Direction;
 use watched::watched;
 
 const LONG: Duration = Duration::from_secs(600);
-/// Long enough for what must not happen to have happened.
+/// Long enough to notice an operation that must not happen.
 const WHILE: Duration = Duration::from_millis(30);
 
-/// The test of what all this is for: a stage is at the target while the stream has not come to the next.
+/// This is the purpose of stages: one is at the target before the stream has come to the next.
 #[test]
-fn what_has_come_is_delivered_before_the_rest_has_come() {
+fn a_stage_is_delivered_before_the_rest_of_its_ring_has_come() {
     const STAGES: u64 = 4;
     for polled in [false, true] {
         let (rig, seen) = watched(polled, Options::default(), Faults::default());
@@ -32,12 +32,12 @@ fn what_has_come_is_delivered_before_the_rest_has_come() {
             put
         });
         rig.arm(&[rig.program(puts.collect())], 4).unwrap();
-        // In both buffers, and again.
+        // Two firings for each buffer.
         for firing in 0..4u64 {
             let at = |stage: u64| 50 + stage as usize + if firing % 2 == 1 { 32 } else { 0 };
             let before: Vec<_> = (0..STAGES).map(|stage| rig.read(at(stage))).collect();
             for stage in 0..STAGES {
-                // What is sent with this part is made only now.
+                // The data of this stage is written only now.
                 rig.write(stage as usize, 1000 * firing + stage + 1);
                 rig.ring_part(0, stage, STAGES);
                 if stage + 1 == STAGES {
@@ -62,7 +62,8 @@ fn what_has_come_is_delivered_before_the_rest_has_come() {
     }
 }
 
-/// A stage is not sent before its part, however long that takes; nor is the last piece, whichever stage it is of.
+/// A stage is not sent before its part comes, however late that is. The last piece waits for the last part, whichever
+/// stage it belongs to.
 #[test]
 fn nothing_is_sent_before_its_part() {
     for polled in [false, true] {
@@ -83,12 +84,12 @@ fn nothing_is_sent_before_its_part() {
         rig.ring_part(0, 1, 3);
         seen.await_done(2);
         std::thread::sleep(WHILE);
-        // It brings the signal.
+        // The last piece brings the signal, so it has not been posted.
         assert_eq!((seen.posted(), rig.word(SIGNAL).load()), (2, 0));
         rig.ring_part(0, 2, 3);
         assert_eq!(rig.wait(SIGNAL, 1), QUANTUM);
         assert_eq!(seen.posted(), 3);
-        // A program without data, too.
+        // A program without data waits for its last part, too.
         rig.arm(&[rig.program(Vec::new())], 1).unwrap();
         rig.ring_part(0, 0, 2);
         std::thread::sleep(WHILE);
@@ -98,7 +99,7 @@ fn nothing_is_sent_before_its_part() {
     }
 }
 
-/// A stream that fails between two parts: what is on its way stays whole until it is over, and then both ends hear.
+/// A stream fails between two parts. Transfers that are under way end as usual, and then both ends hear of the failure.
 #[test]
 fn a_ring_that_breaks_off_ends_its_queue_when_nothing_is_under_way() {
     for polled in [false, true] {
@@ -122,7 +123,7 @@ fn a_ring_that_breaks_off_ends_its_queue_when_nothing_is_under_way() {
         seen.hold.store(false, Ordering::SeqCst);
         assert_eq!(rig.wait(SENT, 2), QUANTUM | POISON);
         assert_eq!(rig.wait(SIGNAL, 2), QUANTUM | POISON);
-        // The first stage has come, and no other.
+        // Only the first stage has arrived.
         assert_eq!([10, 11, 12].map(|at| rig.read(at)), [3, 0, 0]);
         assert_eq!(seen.posted(), 2);
         assert!(rig.nic.quiesce(LONG));
@@ -130,7 +131,7 @@ fn a_ring_that_breaks_off_ends_its_queue_when_nothing_is_under_way() {
     }
 }
 
-/// So does one whose owner is gone, which has rung all that it ever will.
+/// The owner of a queue drops it between two parts, so the rest of the ring never comes.
 #[test]
 fn a_queue_that_is_dropped_between_parts_ends() {
     for polled in [false, true] {
@@ -146,7 +147,7 @@ fn a_queue_that_is_dropped_between_parts_ends() {
     }
 }
 
-/// Whose peer is lost, or whose window is revoked: core poisons *sent*, and the rest may never come.
+/// If a peer is lost, or a window is revoked, core poisons *sent*. The rest of the ring may never come.
 #[test]
 fn a_firing_that_nobody_waits_for_is_not_kept_for_its_rest() {
     for polled in [false, true] {
@@ -164,7 +165,8 @@ fn a_firing_that_nobody_waits_for_is_not_kept_for_its_rest() {
     }
 }
 
-/// A transfer of an early stage that fails: nobody waits for the rest of the ring, and it does no harm when it comes.
+/// A transfer of an early stage fails. The queue does not wait for the rest of the ring, which does no harm when it
+/// comes.
 #[test]
 fn an_early_stage_that_fails_ends_its_queue() {
     for polled in [false, true] {
@@ -184,9 +186,9 @@ fn an_early_stage_that_fails_ends_its_queue() {
     }
 }
 
-/// A part that is rung while another queue has the only slot waits for that, and not for the rest of its ring.
+/// If another queue has the only trigger slot, a part waits for the slot, and not for the rest of its ring.
 #[test]
-fn parts_may_come_before_a_slot_does() {
+fn parts_may_come_before_a_trigger_slot_is_free() {
     for polled in [false, true] {
         let options = Options::default().budget(1);
         let (rig, seen) = watched(polled, options, Faults::default());
@@ -207,7 +209,7 @@ fn parts_may_come_before_a_slot_does() {
         std::thread::sleep(WHILE);
         assert_eq!(seen.posted(), 1);
         seen.hold.store(false, Ordering::SeqCst);
-        // That of the first queue, and both stages.
+        // The put of the first queue, and both stages.
         seen.await_done(3);
         assert_eq!([1, 10, 11, 12].map(|at| rig.read(at)), [5, 5, 5, 0]);
         assert_eq!(rig.word(SENT + OTHER).load(), 0);
@@ -219,8 +221,8 @@ fn parts_may_come_before_a_slot_does() {
     }
 }
 
-/// Rings that run ahead, in parts and whole, replayed, on a wire that delays and refuses: each signal finds the data of
-/// its own firing.
+/// Rings run ahead, some in parts and some whole, on a wire that delays and refuses operations. Each signal finds the
+/// data of its own firing.
 #[test]
 fn rings_in_parts_that_run_ahead_signal_in_order() {
     const FIRINGS: usize = 24;
@@ -241,9 +243,9 @@ fn rings_in_parts_that_run_ahead_signal_in_order() {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 for firing in 0..FIRINGS {
-                    // No further than exposures let a stream.
+                    // A stream gets no further ahead than its exposures allow.
                     rig.wait(SIGNAL, firing.saturating_sub(2) as u64);
-                    // Some ring whole, whatever the program is.
+                    // Some rings are whole, whatever the program is.
                     let parts = if firing % 5 == 4 { 1 } else { count(firing) } as u64;
                     for part in 0..parts {
                         rig.ring_part(0, part, parts);
@@ -269,16 +271,16 @@ fn rings_in_parts_that_run_ahead_signal_in_order() {
     }
 }
 
-/// However much one queue has to send, others find room on the wire.
+/// However much one queue sends, others find room on the wire.
 #[test]
 fn a_long_put_leaves_room_for_others() {
-    // More than the wire takes at a time.
+    // The wire takes fewer operations at a time.
     const PIECES: usize = 300;
     for polled in [false, true] {
         let (rig, seen) = watched(polled, Options::default(), Faults::default());
         let other = rig.another();
         let puts = (0..PIECES).map(|piece| {
-            // Not next to each other, so that each is an operation.
+            // The targets are not next to each other, so each put is an operation.
             let mut put = rig.transfer(&rig.memory, Direction::Put, 100 + 2 * piece);
             put.remote.flip = 0;
             put

@@ -1,4 +1,4 @@
-//! What nobody should have sent, or said: it does no harm.
+//! Events that should not come, and descriptions that no peer should send, do no harm.
 
 mod rig;
 
@@ -19,21 +19,21 @@ use tidegate_hal::nic::{Direction, Key, Nic as _};
 #[path = "../../../tests/common/skip.rs"]
 mod skip;
 
-/// What is heard at every endpoint besides what happens.
+/// Events that every endpoint hears in addition to the real ones.
 #[derive(Default)]
 struct Noise {
     events: Mutex<Vec<Event>>,
-    /// How often something of it was heard, at the first endpoint and at all others.
+    /// How often such events were heard: at the first endpoint, and at all others.
     heard: [AtomicUsize; 2],
 }
 
 struct Noisy {
     noise: Arc<Noise>,
-    /// Of endpoints that are there besides the first.
+    /// Whether this is an endpoint other than the first.
     is_twin: bool,
 }
 
-// SAFETY: operations are the wire's.
+// SAFETY: every operation is one of the wire below.
 unsafe impl Hooks for Noisy {
     type Wire = MemoryWire;
 
@@ -57,11 +57,11 @@ unsafe impl Hooks for Noisy {
     }
 }
 
-/// Bytes of the rig's memory, and elements of a put that goes by all rails.
+/// The bytes of the rig's memory, and the elements of a put that goes by all rails.
 const SIZE: usize = 1 << 20;
 const LONG: usize = 20_000;
 
-/// An endpoint that hears noise; with as many rails, and ears, if there are more than one.
+/// An endpoint that hears noise. If `rails` is more than one, it has so many rails and ears.
 fn noisy(rails: usize) -> (Rig, Arc<Noise>) {
     noisy_on(&Net::new(1, Faults::default()), rails)
 }
@@ -78,13 +78,14 @@ fn noisy_on(net: &Net, rails: usize) -> (Rig, Arc<Noise>) {
     (rig, noise)
 }
 
-/// The rig's registrations are a bell, words, and the same words again, which are gone; so no other number is known.
+/// Whether a notice names no memory of the rig. The rig has registered a bell and its words, and has ended a second
+/// registration of the words. No other number is known.
 fn is_stray(bits: u64) -> bool {
     let (bell, word) = (bits >> 43 & 15, bits >> 19 & 0xff_ffff);
     bell != 0 || word != 1
 }
 
-/// Anything that could come, but for what is under way: that can only be over by this end.
+/// Any event, except for the end of an operation that is under way: only this end can report that.
 fn event() -> impl Strategy<Value = Event> {
     let small = (any::<u64>(), 0..3u64, 0..3u64).prop_map(|(bits, bell, word)| {
         let kept = bits & !((1 << 47) - (1 << 19));
@@ -101,7 +102,7 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// Puts come as ever.
+/// Checks that puts arrive despite these events.
 fn puts_come(rig: &Rig, noise: &Noise, rails: usize, events: Vec<Event>) {
     *noise.events.lock().unwrap() = events;
     rig.arm(&[rig.put(1)], 3).unwrap();
@@ -118,14 +119,14 @@ fn puts_come(rig: &Rig, noise: &Noise, rails: usize, events: Vec<Event>) {
     assert!(!rig.has_failed.load(Ordering::SeqCst));
 }
 
-/// Notices at the endpoint of a rail, which nobody writes to, count as nothing that was sent.
+/// No peer writes to the endpoint of a rail. Notices there do not count as the end of a write that the rail has sent.
 #[test]
-fn what_a_rail_has_not_sent_is_not_over() {
+fn strays_at_a_rail_end_no_write() {
     let net = Net::new(1, Faults::default());
     let (rig, noise) = noisy_on(&net, 3);
     let stray = vec![Event::Notice(0), Event::Done(7000), Event::Written];
     puts_come(&rig, &noise, 3, stray);
-    // Nor do rails count wrong for that: they take their parts of what is long.
+    // The rails still count right: each takes its stripe of a long write.
     let before = net.taken(0);
     let mut long = rig.transfer(&rig.memory, Direction::Put, LONG);
     long.count = LONG;
@@ -146,7 +147,7 @@ proptest! {
     }
 }
 
-/// What a peer says of itself: anything, or something true that was changed.
+/// A description that a peer might send: anything, or a true one that was changed.
 fn said(truth: Vec<u8>) -> impl Strategy<Value = Vec<u8>> {
     let changed = prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4);
     let changed = (changed, any::<prop::sample::Index>(), 0..3u8);
@@ -164,7 +165,7 @@ fn said(truth: Vec<u8>) -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![prop::collection::vec(any::<u8>(), 0..100), changed]
 }
 
-/// Feeds what a peer may say to something that reads it.
+/// Feeds descriptions that a peer might send to a reader.
 fn read(truth: Vec<u8>, read: impl Fn(Vec<u8>)) {
     let config = ProptestConfig {
         failure_persistence: None,
@@ -178,9 +179,9 @@ fn read(truth: Vec<u8>, read: impl Fn(Vec<u8>)) {
     runner.run(&said(truth), read).unwrap();
 }
 
-/// A key or an address is refused, or is one; and nothing else happens.
+/// A key or an address is refused or taken, and nothing else happens.
 #[test]
-fn what_a_peer_says_of_itself_is_read_with_care() {
+fn keys_and_addresses_of_a_peer_are_read_with_care() {
     let (rig, _) = noisy(2);
     let key = |bytes| Key {
         bytes,
@@ -198,10 +199,10 @@ fn what_a_peer_says_of_itself_is_read_with_care() {
     });
 }
 
-/// Likewise of libfabric's: whatever was not refused can be posted to.
+/// The same holds for the keys and addresses of libfabric. A key may not reach beyond the address space.
 #[test]
-fn what_a_peer_says_of_its_endpoint_is_read_with_care() {
-    let test = "what_a_peer_says_of_its_endpoint_is_read_with_care";
+fn keys_and_addresses_of_libfabric_are_read_with_care() {
+    let test = "keys_and_addresses_of_libfabric_are_read_with_care";
     for provider in skip::providers() {
         if !skip::provided(test, provider) {
             continue;
@@ -211,7 +212,7 @@ fn what_a_peer_says_of_its_endpoint_is_read_with_care() {
         let mut there = FabricWire::open(&choice).unwrap();
         let memory: Arc<[u8]> = vec![0; 64].into();
         let base = memory.as_ptr().cast_mut();
-        // SAFETY: it is kept; nobody writes to it.
+        // SAFETY: the memory is kept, and nothing writes to it.
         let registered = unsafe { there.register(base, 64, Arc::new(memory.clone())) };
         let (key, _guard) = registered.unwrap();
         let address = there.address();
@@ -223,7 +224,7 @@ fn what_a_peer_says_of_its_endpoint_is_read_with_care() {
         read(key.clone(), |said| {
             let _ = here.borrow_mut().import(0, &said, 64);
         });
-        // A base (the first in the key, a number of 10 bytes at most) at the end of the address space.
+        // The base comes first in the key, as a number of at most 10 bytes. This one is the end of the address space.
         let mut last = vec![0xff; 9];
         last.push(1);
         let first = key.iter().position(|byte| byte & 0x80 == 0).unwrap() + 1;

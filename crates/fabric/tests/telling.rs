@@ -1,4 +1,4 @@
-//! A peer that is to be told of a failure hears of it, whatever becomes of what tells it.
+//! A peer is told of a failure even if messages that tell it are lost.
 
 #[path = "rig/parting.rs"]
 mod parting;
@@ -12,10 +12,11 @@ use rig::{Rig, SENT, SIGNAL};
 use tidegate_fabric::Options;
 use tidegate_hal::batch::{POISON, QUANTUM};
 
-/// How often a peer is told of a failure where nobody can look whether it has heard.
+/// How often a peer is told of a failure if the engine cannot look whether the message has come.
 const TOLD: usize = 11;
 
-/// An endpoint that is to tell its peer of a failure, of which so much is lost.
+/// An endpoint that tells its peer of a failure. The first `lost` messages are lost. If it is `blind`, it cannot look
+/// whether one has come.
 fn telling(silence: Duration, lost: usize, blind: bool) -> (Rig, std::sync::Arc<Wish>) {
     let (rig, wish) = odd_with(Options::default().silence(silence), &[]);
     wish.lose.store(lost, Ordering::SeqCst);
@@ -27,7 +28,7 @@ fn telling(silence: Duration, lost: usize, blind: bool) -> (Rig, std::sync::Arc<
 }
 
 #[test]
-fn what_tells_of_a_failure_may_be_lost() {
+fn messages_that_tell_of_a_failure_may_be_lost() {
     for lost in [1, 5] {
         let (rig, wish) = telling(Duration::from_secs(10), lost, false);
         assert_eq!(rig.wait(SIGNAL, 1), POISON);
@@ -36,9 +37,9 @@ fn what_tells_of_a_failure_may_be_lost() {
     }
 }
 
-/// Then core has to tell it, by the control plane.
+/// If no message comes, core has to tell the peer by the control plane.
 #[test]
-fn a_peer_that_never_hears_is_cores_affair() {
+fn a_peer_that_never_hears_is_left_to_core() {
     let (rig, wish) = telling(Duration::from_millis(50), usize::MAX, false);
     rig.may_fail.store(true, Ordering::SeqCst);
     until("core does not hear of it", || {
@@ -48,9 +49,10 @@ fn a_peer_that_never_hears_is_cores_affair() {
     assert_eq!(rig.word(SIGNAL).load(), 0);
 }
 
-/// Nobody can look whether it has come, and what has refused that may have taken the connection along, with the poison.
+/// The engine cannot look whether the message has come. The refused look may have ended the connection, and the message
+/// with it. So the peer is told several times.
 #[test]
-fn where_nobody_can_look_it_is_told_again() {
+fn a_blind_engine_tells_again() {
     let (rig, wish) = telling(Duration::from_secs(10), 3, true);
     assert_eq!(rig.wait(SIGNAL, 1), POISON);
     until("it is told less often", || wish.told() == TOLD);
@@ -58,9 +60,9 @@ fn where_nobody_can_look_it_is_told_again() {
     assert!(!rig.has_failed.load(Ordering::SeqCst));
 }
 
-/// Likewise where that was known before: the signal that came before it could not be asked for.
+/// The same holds if the engine could not look before, at an earlier signal.
 #[test]
-fn where_nobody_could_look_it_is_told_again() {
+fn an_engine_that_was_blind_before_tells_again() {
     let silence = Duration::from_millis(50);
     let (rig, wish) = odd_with(Options::default().silence(silence), &[]);
     wish.lose.store(3, Ordering::SeqCst);
@@ -74,11 +76,11 @@ fn where_nobody_could_look_it_is_told_again() {
     assert!(!rig.has_failed.load(Ordering::SeqCst));
 }
 
-/// A peer that is stopped now and then answers late; what was lost meanwhile is not its fault.
+/// A peer that is stopped now and then answers late. The time of its pauses does not count as silence.
 #[test]
 fn the_time_without_an_answer_does_not_count() {
     let silence = Duration::from_secs(4);
-    // Of a pause no more than this counts, so these are as long as can be if all of it does.
+    // At most this much of a pause counts. So these are the longest pauses that would count as a whole.
     let late = silence / 8;
     let (rig, wish) = odd_with(Options::default().silence(silence), &[]);
     wish.lose.store(usize::MAX, Ordering::SeqCst);

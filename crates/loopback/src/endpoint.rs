@@ -55,7 +55,8 @@ impl Loopback {
     }
 }
 
-// SAFETY: keys are handles of the memory that was registered, mapped with the length announced; programs run as `NicQueue` says.
+// SAFETY: keys are handles of the memory that was registered, mapped with the length announced; programs run as
+// `NicQueue` says.
 unsafe impl Nic for Loopback {
     fn name(&self) -> &'static str {
         NAME

@@ -1,4 +1,4 @@
-//! What the contract of NICs says, of the loopback: programs fire one a ring and in order, and nobody who waits is forgotten.
+//! The contract of NICs, tested with the loopback. Each ring fires one program, in order, and every wait ends.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use tidegate_host::{Host, HostBlock};
 use tidegate_loopback::{Gate, Loopback, Options};
 use tidegate_words::{Bell, Patience, Word};
 
-/// Bytes of a rank's memory: words, bells, then data.
+/// The bytes of a rank's memory: words, bells, then data.
 const BYTES: usize = 4096;
 const DOORBELL: usize = 0;
 const SENT: usize = 64;
@@ -22,7 +22,7 @@ const SIGNAL: usize = 128;
 const BELL: usize = 192;
 const DOORBELLS: usize = 256;
 const DATA: usize = 1024;
-/// How far the buffer of odd firings lies behind that of even ones.
+/// How far the buffer of odd firings lies behind the buffer of even ones.
 const FLIP: usize = 64;
 
 /// An endpoint that is its own peer.
@@ -58,8 +58,8 @@ impl Rig {
             ranks_on_node: 1,
             asks: Box::new(|peer, _| panic!("nothing fails towards rank {peer}")),
         };
-        // SAFETY: the block is zeroed, which is words and bells, and kept; tests touch the data only before a ring and
-        // after a signal.
+        // SAFETY: the block is kept, and its zeros are valid words and bells. Tests touch the data only before a ring
+        // and after a signal.
         let (key, queue) = unsafe {
             let key = nic.register(memory).unwrap().key;
             nic.connect(connection).unwrap();
@@ -104,7 +104,7 @@ impl Rig {
         }
     }
 
-    /// Copies element 0 to element `to`, of the buffer that the firing's parity chooses.
+    /// Copies element 0 to element `to`. On the remote side, the parity of the firing chooses the buffer.
     fn program(&self, direction: Direction, to: usize) -> Prepared {
         let (local, remote) = match direction {
             Direction::Put => (0, to),
@@ -171,7 +171,7 @@ fn a_ring_fires_the_next_program_and_its_number_chooses_the_buffer() {
         rig.program(Direction::Put, 2),
     ];
     rig.arm(&programs, 2).unwrap();
-    // 1 and 2 in turn, and the buffers in turn: 1 is always written to the even one, 2 to the odd one.
+    // Elements 1 and 2 take turns, and so do the buffers: 1 is always written to the even one, and 2 to the odd one.
     for firing in 1..=4 {
         // SAFETY: the last firing is through at this end.
         unsafe { rig.data(0).write(firing) };
@@ -184,7 +184,7 @@ fn a_ring_fires_the_next_program_and_its_number_chooses_the_buffer() {
     assert_eq!((even, odd), (3, 4));
     // SAFETY: as above.
     assert_eq!(unsafe { (*rig.data(1 + FLIP / 8), *rig.data(2)) }, (0, 0));
-    // A get reads there, and writes here.
+    // A get reads the peer's memory, and writes this end's.
     rig.arm(&[rig.program(Direction::Get, 5)], 1).unwrap();
     rig.ring();
     assert_eq!(rig.wait(SENT, 5), 5 * QUANTUM);
@@ -192,7 +192,7 @@ fn a_ring_fires_the_next_program_and_its_number_chooses_the_buffer() {
     assert_eq!(unsafe { *rig.data(5) }, 4);
 }
 
-/// This engine has no use for the parts of a ring: it waits for all of them.
+/// This engine ignores the parts of a ring until all of them have come.
 #[test]
 fn a_ring_in_parts_is_one_ring() {
     let rig = Rig::new(Options::default());
@@ -221,7 +221,7 @@ fn a_doorbell_that_is_poisoned_ends_the_waits_on_both_ends() {
     rig.ring();
     rig.word(DOORBELL).poison();
     rig.bell(DOORBELLS).wake_all();
-    // What was rung for fires; the counts that have come are not taken back.
+    // Programs that were rung for fire, and counts that have come are not taken back.
     assert_eq!(rig.wait(SENT, 3), QUANTUM | POISON);
     assert_eq!(rig.wait(SIGNAL, 3), QUANTUM | POISON);
     assert!(matches!(rig.arm(&[put], 1), Err(NicError::GivenUp)));
@@ -243,7 +243,7 @@ fn a_queue_that_is_dropped_fires_what_was_rung_for_and_poisons_the_rest() {
 }
 
 #[test]
-fn what_finds_no_slot_stands_in_line_and_is_fired_all_the_same() {
+fn a_program_without_a_slot_waits_for_one_and_is_fired() {
     let gate = Gate::closed();
     let rig = Rig::new(Options::default().budget(2).gate(&gate));
     let put = [rig.program(Direction::Put, 1)];
@@ -266,7 +266,7 @@ fn what_finds_no_slot_stands_in_line_and_is_fired_all_the_same() {
 fn a_queue_that_waits_does_not_keep_another_from_firing() {
     for budget in [1, 2] {
         let rig = Rig::new(Options::default().budget(budget));
-        // Nobody rings for these, and they want all slots.
+        // These take all slots, and are not rung for.
         rig.arm(&[rig.program(Direction::Put, 1)], 100).unwrap();
         let config = QueueConfig {
             doorbell: rig.at(DOORBELL + 8),
@@ -318,7 +318,7 @@ fn an_endpoint_that_is_not_connected_or_is_dropped_behind_its_gate_ends() {
     assert_eq!(Arc::strong_count(&block), 1, "nothing is kept");
 }
 
-/// A window can be revoked before its ways are made.
+/// A window can be revoked before its queues are made.
 #[test]
 fn a_queue_whose_sent_word_is_poisoned_already_is_idle() {
     let rig = Rig::new(Options::default());
@@ -330,7 +330,7 @@ fn a_queue_whose_sent_word_is_poisoned_already_is_idle() {
         sent_bell: at(BELL),
         keep: rig.block.clone(),
     };
-    // SAFETY: the block is zeroed but for that, which is words, and kept.
+    // SAFETY: the block is kept, and its contents are valid words.
     let _queue = unsafe { rig.nic.queue(0, config) }.unwrap();
     assert!(rig.nic.quiesce(Duration::ZERO));
 }

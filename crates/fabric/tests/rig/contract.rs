@@ -1,4 +1,4 @@
-//! What the contract of NICs says: a test each, for any endpoint that is its own peer.
+//! The contract of NICs: a test for each rule, with any endpoint that is its own peer.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::{FLIP, Rig, SENT, SETTLES, SIGNAL};
 
 pub(crate) fn a_ring_fires_the_next_program_and_its_number_chooses_the_buffer(rig: &Rig) {
     rig.arm(&[rig.put(1), rig.put(2)], 2).unwrap();
-    // 1 and 2 in turn, and the buffers in turn: 1 is always written to the even one, 2 to the odd one.
+    // Elements 1 and 2 take turns, and so do the buffers: 1 is always written to the even one, and 2 to the odd one.
     for firing in 1..=4 {
         rig.write(0, firing);
         rig.ring();
@@ -19,7 +19,7 @@ pub(crate) fn a_ring_fires_the_next_program_and_its_number_chooses_the_buffer(ri
     let odd = FLIP / 8;
     assert_eq!((rig.read(1), rig.read(2 + odd)), (3, 4));
     assert_eq!((rig.read(1 + odd), rig.read(2)), (0, 0));
-    // A get reads there, and writes here.
+    // A get reads the peer's memory, and writes this end's.
     let get = rig.transfer(&rig.memory, Direction::Get, 5);
     rig.arm(&[rig.program(vec![get])], 1).unwrap();
     rig.ring();
@@ -27,12 +27,12 @@ pub(crate) fn a_ring_fires_the_next_program_and_its_number_chooses_the_buffer(ri
     assert_eq!(rig.read(5), 4);
 }
 
-/// Rings that run ahead of all data, for programs of every shape: each signal finds the data of its own firing.
+/// Rings run ahead of all data, for programs with any number of pieces. Each signal finds the data of its own firing.
 pub(crate) fn rings_that_run_ahead_signal_in_order(rig: &Rig) {
     const FIRINGS: u64 = 24;
     rig.write(0, 7);
     for firing in 0..FIRINGS as usize {
-        // 0 to 3 pieces, each to a place of its own.
+        // A program has 0 to 3 pieces, each with a place of its own.
         let pieces = (0..firing % 4).map(|piece| {
             let mut put = rig.transfer(&rig.memory, Direction::Put, 100 + 4 * firing + piece);
             put.remote.flip = 0;
@@ -66,7 +66,7 @@ pub(crate) fn a_doorbell_that_is_poisoned_ends_the_waits_on_both_ends(rig: &Rig)
     rig.arm(std::slice::from_ref(&put), 3).unwrap();
     rig.ring();
     rig.poison();
-    // What was rung for fires; the counts that have come are not taken back.
+    // Programs that were rung for fire, and counts that have come are not taken back.
     assert_eq!(rig.wait(SENT, 3), QUANTUM | POISON);
     assert_eq!(rig.wait(SIGNAL, 3), QUANTUM | POISON);
     assert_eq!(rig.read(1), 9);
@@ -84,14 +84,14 @@ pub(crate) fn a_transfer_that_fails_signals_nothing(rig: &Rig) {
     }
     assert_eq!(rig.wait(SENT, 3), QUANTUM | POISON);
     assert_eq!(rig.wait(SIGNAL, 3), QUANTUM | POISON);
-    // Nothing more comes.
+    // Nothing comes later.
     std::thread::sleep(Duration::from_millis(20));
     assert_eq!(rig.word(SIGNAL).load(), QUANTUM | POISON);
     assert_eq!(rig.word(SENT).load(), QUANTUM | POISON);
     assert!(rig.nic.quiesce(SETTLES));
 }
 
-pub(crate) fn what_finds_no_slot_stands_in_line_and_is_fired_all_the_same(rig: &Rig) {
+pub(crate) fn a_program_without_a_slot_waits_for_one_and_is_fired(rig: &Rig) {
     let put = [rig.put(1)];
     assert_eq!((rig.nic.budget(), rig.nic.armed()), (2, 0));
     rig.arm(&put, 5).unwrap();
@@ -105,7 +105,7 @@ pub(crate) fn what_finds_no_slot_stands_in_line_and_is_fired_all_the_same(rig: &
     assert_eq!((rig.nic.armed(), rig.queue().counts()), (0, (5, 5)));
 }
 
-/// More than hardware holds at a time: the rest follows as firings are through.
+/// More programs are armed than hardware holds at a time. The rest follow when firings are through.
 pub(crate) fn many_are_armed_at_a_time(rig: &Rig) {
     rig.arm(&[rig.put(1), rig.put(2), rig.put(3)], 100).unwrap();
     for _ in 0..300 {
@@ -115,7 +115,7 @@ pub(crate) fn many_are_armed_at_a_time(rig: &Rig) {
     assert_eq!(rig.wait(SIGNAL, 300), 300 * QUANTUM);
 }
 
-/// So many puts of element 0, each of a stage of its own, to places that begin with `to`.
+/// So many puts of element 0, each in a stage of its own, to `to` and the places behind it.
 pub(crate) fn stages(rig: &Rig, to: usize, stages: usize) -> Vec<Transfer> {
     let puts = (0..stages).map(|stage| {
         let mut put = rig.transfer(&rig.memory, Direction::Put, to + stage);
@@ -129,7 +129,7 @@ pub(crate) fn in_stages(rig: &Rig, to: usize, count: usize) -> Prepared {
     rig.program(stages(rig, to, count))
 }
 
-/// Whoever has no use for the parts of a ring takes them for a ring when they are all there.
+/// An engine may ignore the parts of a ring until all of them have come.
 pub(crate) fn a_ring_in_parts_is_one_ring(rig: &Rig) {
     rig.arm(
         &[in_stages(rig, 10, 3), rig.put(1), in_stages(rig, 20, 2)],
@@ -141,7 +141,7 @@ pub(crate) fn a_ring_in_parts_is_one_ring(rig: &Rig) {
         rig.write(0, 100 + turn);
         for parts in [3, 1, 2] {
             for part in 0..parts {
-                // Not before.
+                // Nothing is signalled before the last part.
                 assert_eq!(rig.word(SIGNAL).load(), seen * QUANTUM);
                 assert_eq!(rig.word(SENT).load(), seen * QUANTUM);
                 rig.ring_part(0, part, parts);
@@ -157,7 +157,7 @@ pub(crate) fn a_ring_in_parts_is_one_ring(rig: &Rig) {
     assert!(rig.nic.quiesce(SETTLES));
 }
 
-/// What was rung for fires. Of a ring that breaks off some may have been sent, and no signal is.
+/// Programs that were rung for fire. If a ring breaks off, some of its stages may have been sent, but no signal.
 pub(crate) fn a_doorbell_that_is_poisoned_between_parts_ends_the_waits(rig: &Rig) {
     rig.arm(&[rig.put(1), in_stages(rig, 10, 3)], 2).unwrap();
     rig.write(0, 9);
@@ -173,7 +173,7 @@ pub(crate) fn a_doorbell_that_is_poisoned_between_parts_ends_the_waits(rig: &Rig
     assert!(rig.nic.quiesce(SETTLES));
 }
 
-/// Every test of the contract, by `each`, which calls one with endpoints that have these options.
+/// Makes all tests of the contract. `each` calls a test with endpoints that have the given options.
 macro_rules! contract {
     ($each:ident) => {
         #[test]
@@ -205,10 +205,10 @@ macro_rules! contract {
             );
         }
         #[test]
-        fn what_finds_no_slot_stands_in_line_and_is_fired_all_the_same() {
+        fn a_program_without_a_slot_waits_for_one_and_is_fired() {
             $each(
                 &Options::default().budget(2),
-                rig::what_finds_no_slot_stands_in_line_and_is_fired_all_the_same,
+                rig::a_program_without_a_slot_waits_for_one_and_is_fired,
             );
         }
         #[test]

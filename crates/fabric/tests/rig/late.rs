@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex};
 
 use tidegate_hal::control::{Control, ControlError, Event, Packet, Sink};
 
-/// Hands everything on to another, but what it says of the rank `of`: that waits until it is let go.
+/// Passes everything on to another control plane. Only events about the rank `of` wait until the test lets them go.
 pub(crate) struct Late<C> {
     pub(crate) control: C,
     of: usize,
     held: Arc<Held>,
-    /// How often that rank alone was spoken to.
+    /// How often a message went to that rank alone.
     asked: AtomicUsize,
 }
 
@@ -31,7 +31,7 @@ impl<C: Control> Late<C> {
         }
     }
 
-    /// Says nothing of the rank from now on.
+    /// Holds back events about the rank from now on.
     pub(crate) fn hold(&self) {
         self.held.is_holding.store(true, Ordering::SeqCst);
     }
@@ -43,7 +43,7 @@ impl<C: Control> Late<C> {
         state.1.drain(..).for_each(|event| sink(event));
     }
 
-    /// Whether it has kept back that the rank has ended.
+    /// Whether it holds back an event about the rank's end.
     pub(crate) fn knows_of_its_end(&self) -> bool {
         let is_end = |event: &Event| !matches!(event, Event::Message { .. });
         self.held.state.lock().unwrap().1.iter().any(is_end)

@@ -1,4 +1,4 @@
-//! An endpoint that is its own peer, for tests; and by what they watch it or make it go wrong.
+//! An endpoint that is its own peer, for tests. The modules watch its wire, or make it go wrong.
 #![allow(
     dead_code,
     unused_macros,
@@ -32,24 +32,24 @@ use verdict::Verdict;
 
 pub(crate) use contract::*;
 
-/// Bytes of a rank's memory: a bell, words, then data.
+/// The bytes of a rank's memory: a bell, words, then data.
 const BYTES: usize = 8192;
 const BELL: usize = 0;
 const DOORBELLS: usize = 64;
 const DOORBELL: usize = 128;
 pub(crate) const SENT: usize = 192;
 pub(crate) const SIGNAL: usize = 256;
-/// So much further on are those of another queue.
+/// The words of another queue lie so much further on.
 pub(crate) const OTHER: usize = 320;
 const DATA: usize = 1024;
-/// How far the buffer of odd firings lies behind that of even ones.
+/// How far the buffer of odd firings lies behind the buffer of even ones.
 const FLIP: usize = 256;
 const LONG: Duration = Duration::from_secs(600);
-/// Long enough on any machine for it to be found out that all has come, and less than the silence after which what has
-/// not is given up.
+/// Long enough on any machine for the engine to find out that all signals have come. It is less than the silence after
+/// which a missing signal is given up.
 pub(crate) const SETTLES: Duration = Duration::from_secs(5);
 
-/// Until this is so.
+/// Waits until `is_so`. If that takes too long, it panics with `what`, which says what is wrong.
 pub(crate) fn until(what: &str, is_so: impl Fn() -> bool) {
     let begun = Instant::now();
     while !is_so() {
@@ -64,25 +64,25 @@ pub(crate) struct Rig {
     pub(crate) memory: RemoteMemory,
     /// The bell that signals ring.
     pub(crate) rung: RemoteMemory,
-    /// A key to nothing.
+    /// Memory whose registration has ended.
     pub(crate) wrong: RemoteMemory,
     pub(crate) queue: Option<Arc<dyn NicQueue>>,
-    /// Where its stream strikes, if it does.
+    /// The register that its stream strikes, if it strikes one.
     pub(crate) strike: Option<Register>,
     pub(crate) nic: Arc<dyn Nic>,
-    /// What answers its questions.
+    /// The control plane that answers its questions.
     pub(crate) plane: Arc<Plane>,
-    /// Whether the wire may break.
+    /// Whether the wire may fail.
     pub(crate) may_fail: Arc<AtomicBool>,
-    /// Whether it has, as core hears it.
+    /// Whether it has failed, as core would hear it.
     pub(crate) has_failed: Arc<AtomicBool>,
     polled: bool,
     _registrations: [Registration; 2],
-    /// Behind the endpoint.
+    /// Dropped after the endpoint.
     _verdict: Verdict,
 }
 
-/// A queue of the rig's endpoint that has nothing in common with its own.
+/// Another queue of the rig's endpoint, with words in memory of its own.
 #[allow(dead_code, reason = "not by every test program")]
 pub(crate) struct Beside {
     pub(crate) queue: Arc<dyn NicQueue>,
@@ -92,7 +92,7 @@ pub(crate) struct Beside {
 #[allow(dead_code, reason = "not by every test program")]
 impl Beside {
     fn word(&self, offset: usize) -> &Word {
-        // SAFETY: zeroed memory of the host, which this keeps; words are only accessed atomically.
+        // SAFETY: this keeps the memory, which was zeroed. Words are accessed atomically only.
         unsafe { &*self.words.base().byte_add(offset).0.cast::<Word>() }
     }
 
@@ -113,7 +113,7 @@ impl Rig {
         Self::with(wire, options, strikes, false)
     }
 
-    /// One whose streams ring no bell, as those of GPUs.
+    /// An endpoint whose streams ring no bell, as those of GPUs.
     #[allow(dead_code, reason = "not by every test program")]
     pub(crate) fn polled<W: Wire>(wire: W, options: Options) -> Self {
         Self::with(wire, options, false, true)
@@ -123,7 +123,7 @@ impl Rig {
         Self::sized(wire, options, (strikes, polled), BYTES)
     }
 
-    /// One with so many bytes, likewise.
+    /// The same, with `size` bytes of memory.
     pub(crate) fn sized<W: Wire>(
         wire: W,
         options: Options,
@@ -210,13 +210,13 @@ impl Rig {
         }
     }
 
-    /// A peer leaves: waits until its departure is over.
+    /// Lets a peer leave, and waits until its departure is over.
     #[allow(dead_code, reason = "not by every test program")]
     pub(crate) fn leaves(&self, peer: usize) {
         plane::leaves(&*self.nic, peer);
     }
 
-    /// All of its memory once more.
+    /// Registers all of its memory once more.
     pub(crate) fn register(&self) -> Registration {
         let share = || self.block.share();
         let memory = Memory {
@@ -248,12 +248,12 @@ impl Rig {
     }
 
     pub(crate) fn write(&self, index: usize, value: u64) {
-        // SAFETY: it lies in the block; the caller is between two firings.
+        // SAFETY: the element lies in the block, and the caller is between two firings.
         unsafe { self.at(DATA + 8 * index).0.cast::<u64>().write(value) };
     }
 
     pub(crate) fn read(&self, index: usize) -> u64 {
-        // SAFETY: likewise.
+        // SAFETY: as above.
         unsafe { self.at(DATA + 8 * index).0.cast::<u64>().read() }
     }
 
@@ -264,7 +264,7 @@ impl Rig {
         }
     }
 
-    /// Copies element 0 to element `to`, of the buffer that the firing's parity chooses.
+    /// Copies element 0 to element `to`. On the remote side, the parity of the firing chooses the buffer.
     pub(crate) fn transfer(
         &self,
         memory: &RemoteMemory,
@@ -307,7 +307,7 @@ impl Rig {
         self.program_keeping(other, transfers, Arc::new(()))
     }
 
-    /// Likewise, one that keeps something besides.
+    /// The same, for a program that also keeps `keep`.
     pub(crate) fn program_keeping(
         &self,
         other: usize,
@@ -335,18 +335,18 @@ impl Rig {
         self.program(vec![self.transfer(&self.memory, Direction::Put, to)])
     }
 
-    /// Puts of which the first is by a key to nothing, and a get. For that the signal waits, so the put brings none, and its
-    /// failure is reported; signals are not: see `refused`.
+    /// Two puts and a get. The first put goes to memory that is gone. The signal waits for the get, so the put brings
+    /// no signal, and the provider reports its failure. If a write brings a signal, it may not: see `refused`.
     pub(crate) fn fails(&self, to: usize) -> Prepared {
         let bad = self.transfer(&self.wrong, Direction::Put, to);
         let good = self.transfer(&self.memory, Direction::Put, to + 1);
         let mut get = self.transfer(&self.memory, Direction::Get, to + 2);
-        // Of more than a word, which is what the engine itself reads.
+        // More than a word, because the engine itself reads words.
         get.count = 2;
         self.program(vec![bad, good, get])
     }
 
-    /// A put by a key to nothing, which brings a signal.
+    /// A put to memory that is gone, which brings a signal.
     pub(crate) fn refused(&self, to: usize) -> Prepared {
         self.program(vec![self.transfer(&self.wrong, Direction::Put, to)])
     }
@@ -367,17 +367,17 @@ impl Rig {
             sent_bell: self.at(BELL),
             keep: self.block.clone(),
         };
-        // SAFETY: these words are zeroed too, and kept.
+        // SAFETY: these words are zeroed, too, and kept.
         unsafe { self.nic.queue(0, config) }.unwrap()
     }
 
-    /// A queue whose words are its own: see [`Beside`].
+    /// A queue with words in memory of its own: see [`Beside`].
     #[allow(dead_code, reason = "not by every test program")]
     pub(crate) fn beside(&self) -> Beside {
         self.beside_towards(0)
     }
 
-    /// Likewise, towards a peer that need not be there.
+    /// The same, towards a peer that need not exist.
     #[allow(dead_code, reason = "not by every test program")]
     pub(crate) fn beside_towards(&self, peer: usize) -> Beside {
         let words = Arc::new(Host::for_threads().alloc(BYTES, Sharing::Peers).unwrap());
@@ -392,12 +392,12 @@ impl Rig {
         Beside { queue, words }
     }
 
-    /// What a stream does.
+    /// Rings, as a stream does.
     pub(crate) fn ring(&self) {
         self.ring_part(0, 0, 1);
     }
 
-    /// Two rings that nobody sees apart.
+    /// Rings twice by one add, so that no thread sees one ring without the other.
     pub(crate) fn ring_twice(&self) {
         self.word(DOORBELL).add(2 * QUANTUM);
         if !self.polled {
@@ -405,7 +405,7 @@ impl Rig {
         }
     }
 
-    /// What one does for a part of a ring, of the queue whose words lie `other` further on.
+    /// Rings a part, as a stream does, for the queue whose words lie `other` further on.
     pub(crate) fn ring_part(&self, other: usize, index: u64, parts: u64) {
         self.word(DOORBELL + other).add(part(index, parts));
         if !self.polled {

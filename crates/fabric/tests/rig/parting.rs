@@ -1,4 +1,4 @@
-//! A wire that goes wrong as a test wishes, and a peer's departure between its news and its end.
+//! A wire that goes wrong as a test wishes. A test can do so between the news of a peer's departure and its end.
 #![allow(dead_code, reason = "not every test uses everything")]
 
 use std::collections::{HashMap, HashSet};
@@ -17,7 +17,7 @@ use tidegate_hal::nic::{Direction, Keep, News, NicError, Register};
 
 pub(crate) const LONG: Duration = Duration::from_secs(600);
 
-/// The sleeper of a wire, which notes how long its sleeps may be.
+/// The sleeper of a wire, which notes how long the thread asked to sleep.
 struct Noted {
     sleeper: Box<dyn Sleeper>,
     wish: Arc<Wish>,
@@ -43,44 +43,44 @@ impl Sleeper for Noted {
     }
 }
 
-/// What a wire is to do, and what it has done.
+/// What a wire does wrong, and what it has done.
 #[derive(Default)]
 pub(crate) struct Wish {
-    /// The longest sleep that the listener has gone to, in microseconds; and whether nothing on the wire ends one.
+    /// The longest sleep that the listener has begun, in microseconds; and whether nothing on the wire ends a sleep.
     pub(crate) slept: AtomicU64,
     pub(crate) deaf: bool,
-    /// Nobody wakes it; whether it sleeps so.
+    /// The listener is kept asleep; and whether it sleeps so now.
     pub(crate) sleeps: AtomicBool,
     pub(crate) is_asleep: AtomicBool,
-    /// Nothing is heard.
+    /// No events come.
     pub(crate) hold: AtomicBool,
-    /// What is done is said to have failed; and how often that was said.
+    /// Operations that are done are reported as failed; and how many were.
     pub(crate) fail: AtomicBool,
     pub(crate) failed: AtomicUsize,
-    /// The next transfer is refused; how many were, and how many were taken.
+    /// The next transfer is refused; and how many were refused, and how many were taken.
     pub(crate) refuse: AtomicBool,
     pub(crate) refused: AtomicUsize,
     pub(crate) taken: AtomicUsize,
-    /// What is asked for is refused; how often that was so.
+    /// Reads of words are refused; and how many were.
     pub(crate) blind: AtomicBool,
     pub(crate) blinded: AtomicUsize,
-    /// What is asked for comes back so many milliseconds late; how often it was asked for, and (below) when which will.
+    /// Reads of words end so many milliseconds late; and how many were posted, and when each will end.
     pub(crate) late: AtomicU64,
     pub(crate) asked: AtomicUsize,
     pub(crate) due: Mutex<HashMap<u64, Instant>>,
-    /// Whoever is told of a failure refuses that; how often that was so.
+    /// Messages that tell of a failure are refused for good; and how many were.
     pub(crate) deny: AtomicBool,
     pub(crate) denied: AtomicUsize,
-    /// Nobody can be told of a failure for now; how often that was so, and how often somebody was told.
+    /// Messages that tell of a failure find no room for now; and how many found none, and how many were sent.
     pub(crate) full: AtomicBool,
     pub(crate) untold: AtomicUsize,
     pub(crate) told: AtomicUsize,
-    /// So many notices of a failure are lost from now on, although they are said to have come.
+    /// How many messages that tell of a failure will be lost from now on, although they are reported as done.
     pub(crate) lose: AtomicUsize,
     pub(crate) held: Mutex<Vec<Event>>,
-    /// Those ranks that chains fire towards, and those towards which they fail; how often that was said.
+    /// The ranks that chains fire towards. Below: whether those chains fail, and how often they have said so.
     pub(crate) chains: HashSet<usize>,
-    /// How many of their firings come through.
+    /// How many firings of a chain come through.
     pub(crate) through: AtomicU64,
     pub(crate) stuck: [AtomicBool; 2],
     pub(crate) seen_stuck: [AtomicUsize; 2],
@@ -91,7 +91,7 @@ impl Wish {
         self.told.load(Ordering::SeqCst)
     }
 
-    /// What was posted fails, which the engine hears of.
+    /// Makes the operations that are under way fail, and waits until the engine hears of it.
     pub(crate) fn fails(&self) {
         let before = self.failed.load(Ordering::SeqCst);
         self.fail.store(true, Ordering::SeqCst);
@@ -104,7 +104,7 @@ impl Wish {
 
 struct Odd(Arc<Wish>);
 
-// SAFETY: operations are the wire's, or are not taken. Chains touch nothing.
+// SAFETY: every operation is one of the wire below, or is not taken. Chains touch nothing.
 unsafe impl Hooks for Odd {
     type Wire = MemoryWire;
 
@@ -115,7 +115,7 @@ unsafe impl Hooks for Odd {
         op: Op<'_, Far<Self>>,
         cookie: u64,
     ) -> Outcome<Posted> {
-        // All programs here have data: so what has none tells of a failure.
+        // All programs here have data, so a notice without data tells of a failure.
         let tells = matches!(op, Op::Notify(_));
         if tells && self.0.full.load(Ordering::SeqCst) {
             self.0.untold.fetch_add(1, Ordering::SeqCst);
@@ -132,7 +132,7 @@ unsafe impl Hooks for Odd {
             self.0.held.lock().unwrap().push(Event::Done(cookie));
             return Ok(Posted::Taken);
         }
-        // No program here reads a word: so an engine finds out what has come.
+        // No program here reads a word. So this read is the engine's, which looks whether a signal has come.
         if matches!(op, Op::Read { bytes: 8, .. }) && self.0.blind.load(Ordering::SeqCst) {
             self.0.blinded.fetch_add(1, Ordering::SeqCst);
             return Err(NicError::BadKey("as was wished".into()));
@@ -200,7 +200,7 @@ unsafe impl Hooks for Odd {
     }
 }
 
-/// A chain that fires nothing, but says that it has, or fails, when it is to.
+/// A chain that fires nothing. It says that it has fired, or fails, as the test wishes.
 struct Fails {
     wish: Arc<Wish>,
     peer: usize,
@@ -261,7 +261,7 @@ pub(crate) fn odd(chains: &[usize]) -> (Rig, Arc<Wish>) {
     odd_with(Options::default(), chains)
 }
 
-/// Likewise, with these options.
+/// The same, with these options.
 pub(crate) fn odd_with(options: Options, chains: &[usize]) -> (Rig, Arc<Wish>) {
     let wish = Wish {
         chains: chains.iter().copied().collect(),
@@ -270,7 +270,7 @@ pub(crate) fn odd_with(options: Options, chains: &[usize]) -> (Rig, Arc<Wish>) {
     wishing(wish, options, false)
 }
 
-/// Likewise, whose wire is to do this; whose doorbells are polled, or not.
+/// The same, with a wire that does this. Its doorbells are polled, or not.
 pub(crate) fn wishing(wish: Wish, options: Options, polled: bool) -> (Rig, Arc<Wish>) {
     let wish = Arc::new(wish);
     let wire = Net::new(1, Faults::default()).wire(0);
@@ -279,7 +279,7 @@ pub(crate) fn wishing(wish: Wish, options: Options, polled: bool) -> (Rig, Arc<W
     (rig, wish)
 }
 
-/// An endpoint with an operation under way, of which nothing is heard.
+/// An endpoint with an operation under way, whose end does not come.
 pub(crate) fn busy(direction: Direction) -> (Rig, Arc<Wish>) {
     let (rig, wish) = odd(&[]);
     wish.hold.store(true, Ordering::SeqCst);
@@ -292,13 +292,13 @@ pub(crate) fn busy(direction: Direction) -> (Rig, Arc<Wish>) {
     (rig, wish)
 }
 
-/// Whoever turns the engine has done what it has heard of by now.
+/// Waits until the engine has handled all events that have come by now.
 pub(crate) fn settle(rig: &Rig) {
-    // It is asked under the engine's lock.
+    // The call takes the lock under which a thread turns the engine.
     let _ = rig.nic.quiesce(Duration::ZERO);
 }
 
-/// A peer leaves: does something when the news of that has come, and before its end.
+/// Lets a peer leave. `act` is called between the news of the departure and its end.
 pub(crate) fn between(rig: &Rig, left: usize, act: impl FnOnce()) {
     rig.nic.hear(left, News::Leaves);
     act();

@@ -1,4 +1,4 @@
-//! The control plane of a test: it answers what a NIC asks about peers, at once or when the test lets it.
+//! The control plane of a test. It answers a NIC's questions about peers, at once or when the test lets it.
 #![allow(dead_code, reason = "not every test uses everything")]
 
 use std::sync::{Arc, Mutex, OnceLock, Weak, mpsc};
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tidegate_hal::nic::{News, Nic};
 
-/// A peer's departure is over by then, however busy the machine.
+/// Longer than a peer's departure takes, however busy the machine is.
 const LONG: Duration = Duration::from_secs(60);
 
 #[derive(Default)]
@@ -17,21 +17,21 @@ pub(crate) struct Plane {
 
 #[derive(Default)]
 struct State {
-    /// Nobody answers.
+    /// Questions are not answered.
     is_mute: bool,
-    /// How often it was asked about somebody.
+    /// How many questions it was asked.
     asked: usize,
-    /// What is not answered: about whom, and the number of the question.
+    /// The questions without an answer: the peer, and the number of the question.
     open: Vec<(usize, u64)>,
 }
 
 impl Plane {
-    /// Whom it gives news to.
+    /// Sets the NIC that it gives news to.
     pub(crate) fn serves(&self, nic: &Arc<dyn Nic>) {
         assert!(self.nic.set(Arc::downgrade(nic)).is_ok(), "it serves one");
     }
 
-    /// For `Connection::asks`.
+    /// The function for `Connection::asks`.
     pub(crate) fn asks(self: &Arc<Self>) -> impl Fn(usize, u64) + Send + Sync + 'static {
         let plane = Arc::downgrade(self);
         move |peer, number| {
@@ -47,7 +47,7 @@ impl Plane {
         }
     }
 
-    /// Says nothing from now on.
+    /// Gives no answers from now on.
     pub(crate) fn is_mute(&self) {
         self.state.lock().unwrap().is_mute = true;
     }
@@ -57,7 +57,7 @@ impl Plane {
         self.state.lock().unwrap().asked
     }
 
-    /// Says that all are there who were asked about, now and later.
+    /// Answers that the peer is there, to all open questions and to later ones.
     pub(crate) fn answers(&self) {
         let open = {
             let mut state = self.state.lock().unwrap();
@@ -76,7 +76,7 @@ impl Plane {
     }
 }
 
-/// A peer leaves: waits until its departure is over.
+/// Lets a peer leave, and waits until its departure is over.
 pub(crate) fn leaves(nic: &dyn Nic, peer: usize) {
     let (over, is_over) = mpsc::channel();
     let then = move || over.send(()).unwrap();

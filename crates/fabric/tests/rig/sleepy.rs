@@ -1,4 +1,4 @@
-//! The wire in memory, of which all endpoints but the first sleep, and take writes, as a test says.
+//! The wire in memory. A test says when its endpoints, except for the first, sleep, and when they take writes.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -12,18 +12,18 @@ use crate::rig::wrapped::{Far, Hooks, Outcome, Wrapped};
 /// Longer than any sleep.
 pub(crate) const DEEP: Duration = Duration::from_secs(30);
 
-/// Keeps threads asleep.
+/// Keeps the threads of those endpoints asleep, and keeps the endpoints from taking writes.
 #[derive(Default)]
 pub(crate) struct Spell {
     pub(crate) cast: Mutex<bool>,
     pub(crate) broken: Condvar,
-    /// Nothing on the wire wakes whom it is about.
+    /// Nothing on the wire wakes the threads.
     pub(crate) deafens: bool,
-    /// They take one write in so long.
+    /// The endpoints take one write in this time.
     pub(crate) slows: Option<Duration>,
-    /// They take none for now.
+    /// The endpoints take no write for now.
     pub(crate) refuses: AtomicBool,
-    /// How many are asleep by it.
+    /// How many threads it keeps asleep.
     pub(crate) asleep: AtomicUsize,
 }
 
@@ -62,13 +62,13 @@ impl Sleeper for Deep {
     }
 }
 
-/// The wire in memory, of which all but the first endpoint sleep as the spell has it.
+/// The wire in memory. The spell says how its endpoints, except for the first, sleep.
 pub(crate) struct Sleepy {
     is_twin: bool,
     spell: Arc<Spell>,
-    /// What the next poll brings: whoever has posted must come again.
+    /// Events for the next poll: so a thread that has posted must poll again.
     later: Vec<Event>,
-    /// When it took something last.
+    /// When it last took a write.
     took: Option<Instant>,
 }
 
@@ -84,7 +84,7 @@ impl Sleepy {
     }
 }
 
-// SAFETY: all operations are the wire's.
+// SAFETY: every operation is one of the wire below.
 unsafe impl Hooks for Sleepy {
     type Wire = MemoryWire;
 

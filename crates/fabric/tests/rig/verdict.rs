@@ -1,9 +1,10 @@
-//! Why a wire has failed, and whether it may have. A thread of the NIC hears of it, whose panic no test would see.
+//! Fails a test whose wire has failed although it may not. A thread of the NIC hears of the failure, and a panic there
+//! would fail no test.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// To be dropped behind the endpoint: fails the test then.
+/// To be dropped after the endpoint, on the thread of the test. Its drop fails the test.
 pub(crate) struct Verdict {
     may_fail: Arc<AtomicBool>,
     why: Arc<Mutex<Option<String>>>,
@@ -15,7 +16,7 @@ impl Verdict {
         Verdict { may_fail, why }
     }
 
-    /// For `Connection::failed`.
+    /// The function for `Connection::failed`.
     pub(crate) fn hears(&self) -> impl Fn(String) + Send + Sync + 'static {
         let heard = self.why.clone();
         move |why| *heard.lock().unwrap() = Some(why)

@@ -1,4 +1,4 @@
-//! The wire in memory, watched: how many writes and reads it takes, and when writes are over.
+//! The wire in memory, watched: it counts the writes and reads that it takes, and the writes that are over.
 #![allow(dead_code, reason = "not every test uses everything")]
 
 use std::collections::HashSet;
@@ -15,29 +15,29 @@ use crate::rig::wrapped::{Far, Hooks, Outcome, Wrapped};
 
 const LONG: Duration = Duration::from_secs(600);
 
-/// What a wire has done, and whether it may go on.
+/// What a wire has done, and how a test changes it.
 #[derive(Default)]
 pub(crate) struct Seen {
     /// How many writes were posted, and (below) how many of them are over.
     posted: AtomicUsize,
-    /// And how many reads of more than a word: those are the engine's own.
+    /// How many reads of more than a word were posted. Reads of a word are the engine's own.
     reads: AtomicUsize,
-    /// And how many of a word, refused or not: so an engine finds out what has come.
+    /// How many reads of a word were posted, refused or not. The engine looks so whether signals have come.
     looks: AtomicUsize,
-    /// Whether these are refused.
+    /// Whether reads of a word are refused.
     pub(crate) refuses_looks: AtomicBool,
     /// Whether writes fail.
     pub(crate) fails_writes: AtomicBool,
     done: AtomicUsize,
-    /// The cookies of the others.
+    /// The cookies of writes that are not over.
     writes: Mutex<HashSet<u64>>,
-    /// While events are kept: where operations read, and what was there; and where they write.
+    /// While events are held: the memory that operations read, with its contents; and the memory that they write.
     sources: Mutex<Vec<(Bytes, Vec<u8>)>>,
     targets: Mutex<Vec<Bytes>>,
-    /// Keeps from the engine what is over.
+    /// Whether events are held back.
     pub(crate) hold: AtomicBool,
     held: Mutex<Vec<Event>>,
-    /// Whether sleeps of [`DROWSY`] and more last until they are ended.
+    /// Whether sleeps of [`DROWSY`] and more last until something wakes the thread.
     pub(crate) sleeps_on: AtomicBool,
     /// How many such sleeps have begun, and (below) ended.
     begun: AtomicUsize,
@@ -47,7 +47,7 @@ pub(crate) struct Seen {
 /// Shorter than a tick, and longer than all pauses of an engine that has something to do.
 const DROWSY: Duration = Duration::from_millis(50);
 
-/// The sleeper of a wire that is watched.
+/// The sleeper of a watched wire.
 struct Drowsy {
     sleeper: Box<dyn Sleeper>,
     seen: Arc<Seen>,
@@ -75,7 +75,7 @@ impl Sleeper for Drowsy {
 /// Memory of an operation.
 struct Bytes(*mut u8, usize);
 
-// SAFETY: the wire that it belongs to may use it from any thread.
+// SAFETY: the wire of the operation may use its memory from any thread.
 unsafe impl Send for Bytes {}
 
 impl Bytes {
@@ -89,10 +89,10 @@ impl Bytes {
 }
 
 impl Drop for Watched {
-    /// As a network that goes on with what no event has come for, until it is closed.
+    /// Acts as a network that goes on with operations without an event until it is closed.
     fn drop(&mut self) {
         for (from, was) in self.seen.sources.lock().unwrap().drain(..) {
-            // SAFETY: so `Wire::post` has it.
+            // SAFETY: no event has come for the operation, so its memory is there, as `Wire::post` demands.
             let is = unsafe { from.read() };
             assert!(is == was, "it was used for something else");
         }
@@ -168,8 +168,8 @@ pub(crate) struct Watched {
     seen: Arc<Seen>,
 }
 
-// SAFETY: operations are the wire's, or fail and touch nothing; what is read and written besides belongs to operations
-// whose events have not come yet.
+// SAFETY: every operation is one of the wire below, or fails and touches nothing. The hooks themselves read and write
+// only memory of operations whose events have not come yet.
 unsafe impl Hooks for Watched {
     type Wire = MemoryWire;
 
@@ -250,12 +250,12 @@ unsafe impl Hooks for Watched {
     }
 }
 
-/// An endpoint whose wire is watched; whose doorbells are polled, or not.
+/// An endpoint over a watched wire. Its doorbells are polled, or not.
 pub(crate) fn watched(polled: bool, options: Options, faults: Faults) -> (Rig, Arc<Seen>) {
     over(Net::new(1, faults).wire(0), polled, options)
 }
 
-/// A wire, watched.
+/// Watches a wire.
 pub(crate) fn watch(wire: MemoryWire) -> (Wrapped<Watched>, Arc<Seen>) {
     let seen = Arc::new(Seen::default());
     let hooks = Watched { seen: seen.clone() };

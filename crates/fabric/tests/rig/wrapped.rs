@@ -1,4 +1,4 @@
-//! A wire that hands everything on to another, except for what a test changes.
+//! A wire that passes everything on to another, except for the calls that a test changes.
 
 use std::sync::Arc;
 
@@ -8,28 +8,28 @@ use tidegate_hal::nic::{Keep, NicError};
 
 pub(crate) type Outcome<T> = Result<T, NicError>;
 
-/// Memory of a peer, for a wire with these hooks, which may post later what they are asked to.
+/// Memory of a peer, for a wire with these hooks. It is shared, because hooks may delay a post.
 pub(crate) type Far<H> = Arc<<<H as Hooks>::Wire as Wire>::Remote>;
 
-/// What a test changes of a wire, each by the call that it changes; the others are as the wire has them.
+/// The calls of a wire that a test may change. Each call here passes on to the wire unless the test replaces it.
 ///
 /// # Safety
 ///
-/// What they make of a call is what [`Wire`] allows: they, too, touch no memory but what operations name, between the
-/// post and its event, and none of it any more when they have been dropped.
+/// The hooks must keep to the contract of [`Wire`]. They touch only the memory that operations name, and only between
+/// the post and its event. After they were dropped, they touch no memory.
 pub(crate) unsafe trait Hooks: Sized + Send + 'static {
     /// The wire below.
     type Wire: Wire;
 
-    /// What is said instead of the wire's own.
+    /// The limits, instead of the wire's own.
     fn limits(&self, limits: Limits) -> Limits {
         limits
     }
 
-    /// May change what the wire is told.
+    /// May change the addresses before the wire gets them.
     fn connect(&self, _addresses: &mut [Vec<u8>]) {}
 
-    /// Likewise.
+    /// May change a key before the wire gets it.
     fn import(&self, _key: &mut [u8], _bytes: usize) {}
 
     /// # Safety
@@ -50,27 +50,28 @@ pub(crate) unsafe trait Hooks: Sized + Send + 'static {
         wire.poll(events)
     }
 
-    /// Likewise, and may hold what the wire is to keep for longer.
+    /// Passes memory on that the wire must keep. May keep it for longer.
     fn keep(&mut self, wire: &mut Self::Wire, what: Keep) {
         wire.keep(what);
     }
 
-    /// Whether they keep nothing back; the wire is asked, too.
+    /// Whether the hooks hold nothing back. The wire is asked, too.
     fn may_sleep(&self) -> bool {
         true
     }
 
-    /// Those of another endpoint. `None`: one must do, even if the wire has more.
+    /// The hooks of another endpoint. With `None` there is only one endpoint, even if the wire could have more.
     fn twin(&self) -> Option<Self> {
         None
     }
 
-    /// What fires instead of the engine, towards a peer. It is not the wire's, which would bypass [`post`](Self::post).
+    /// A chain that fires towards a peer instead of the engine. It is not the wire's chain, which would bypass
+    /// [`post`](Self::post).
     fn chain(&mut self, _peer: usize) -> Option<Box<dyn Chain<Far<Self>>>> {
         None
     }
 
-    /// What the agent sleeps on instead of the wire's own.
+    /// The sleeper of the engine's thread, instead of the wire's own.
     fn sleeper(&self, sleeper: Box<dyn Sleeper>) -> Box<dyn Sleeper> {
         sleeper
     }
@@ -78,12 +79,12 @@ pub(crate) unsafe trait Hooks: Sized + Send + 'static {
 
 /// A wire with hooks.
 pub(crate) struct Wrapped<H: Hooks> {
-    /// Dropped first: until then they may do what an open wire does.
+    /// Dropped before the wire: until then, the hooks may do what an open wire does.
     pub(crate) hooks: H,
     pub(crate) wire: H::Wire,
 }
 
-// SAFETY: every call is the wire's, with what it was called with, or what the hooks make of it, as they promise.
+// SAFETY: every call goes to the wire unchanged, or to the hooks, which promise to keep the contract.
 unsafe impl<H: Hooks> Wire for Wrapped<H> {
     type Remote = Far<H>;
 
